@@ -19,7 +19,7 @@ PAGE = TOP / "docs" / "architecture.md"
 PACKAGE = "evaluator"
 FLOORS = (
     ("commands",),
-    ("agents", "service", "service/client"),
+    ("agents", "commands/shell", "service", "service/client"),
     ("api",),
     ("batch", "serve", "service/store", "view"),
     ("batch/workers", "schema", "service/documents"),

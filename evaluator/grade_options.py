@@ -18,6 +18,7 @@ from evaluator.errors import UsageError
 from evaluator.records import (
     BaselineKind,
     DeviceKind,
+    GradeMode,
     L2Rule,
     ProfilerKind,
     Record,
@@ -77,6 +78,7 @@ class Terms(Record, frozen=True):
     weights: WeightsRule | None = None
     values: ValuesRule = ValuesRule.ALL
     l2: L2Rule | None = None
+    mode: GradeMode = GradeMode.FULL
 
 
 class GradeOptions(Terms, frozen=True):
@@ -96,6 +98,7 @@ class GradeOptions(Terms, frozen=True):
         values: all (the default), so some calls have other input values than the problem draws, or own.
         l2: cold, the inputs of a timed call are not in the GPU's L2 cache, or warm, as far as they fit; by default as
             defined by each problem.
+        mode: full (the default), or check: without times, so a card has no speedup.
         sandbox: full (the default) or none, which is for trusted code only.
         strict: refuse to grade if a sandbox layer is missing.
         require_own_kernel: the least share of the work, above 0 and at most 1, required in own kernels of a submission;
@@ -125,6 +128,11 @@ class GradeOptions(Terms, frozen=True):
     def actual_size(self) -> SizeName:
         """The graded size."""
         return self.size or (SizeName.FULL if self.device is DeviceKind.CUDA else SizeName.SMALL)
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether correct submissions are timed."""
+        return self.mode is GradeMode.FULL and self.device is not DeviceKind.EMULATED
 
     @property
     def sandbox_mode(self) -> SandboxMode:
@@ -189,7 +197,7 @@ def read_options(named: Mapping[str, Any]) -> GradeOptions:
     options = GradeOptions(**{name: _read(name, value) for name, value in found.items()})
     options = replace(options, baselines=tuple(dict.fromkeys(options.baselines)))
     _refuse_contradictions(options)
-    return options if other is None else replace(options, speedup_of=_other(other, options.device))
+    return options if other is None else replace(options, speedup_of=_other(other, options))
 
 
 def refuse_unknown(named: Mapping[str, Any]) -> None:
@@ -230,7 +238,7 @@ def _refuse_contradictions(options: GradeOptions) -> None:
     if options.l2 is not None and device is not DeviceKind.CUDA:
         raise UsageError(f"--l2 has no effect on {device.value}", hint="add --device cuda, or omit --l2")
     if options.baselines:
-        _refuse_untimed("--baseline", device)
+        _refuse_untimed("--baseline", options.mode, device)
     if BaselineKind.EAGER in options.baselines and device is not DeviceKind.CUDA:
         message = "--baseline eager times the reference with PyTorch's TF32 default, on cuda only"
         raise UsageError(message, hint="omit --baseline eager: every grade times the eager reference")
@@ -238,17 +246,19 @@ def _refuse_contradictions(options: GradeOptions) -> None:
         message = f"--profile ncu reads an NVIDIA GPU's counters, but this grade is on {device.value}"
         raise UsageError(message, hint="add --device cuda, or use --profile torch on cuda or cpu")
     if options.profile is not None:
-        _refuse_untimed("--profile", device)
+        _refuse_untimed("--profile", options.mode, device)
 
 
-def _refuse_untimed(option: str, device: DeviceKind) -> None:
+def _refuse_untimed(option: str, mode: GradeMode, device: DeviceKind) -> None:
+    if mode is GradeMode.CHECK:
+        raise UsageError(f"{option} needs times, and --mode check measures none", hint="omit one of the two")
     if device is DeviceKind.EMULATED:
         raise UsageError(f"{option} has no effect on emulated, which measures no time", hint="add --device cuda or cpu")
 
 
-def _other(path: str | Path, device: DeviceKind) -> Submission:
+def _other(path: str | Path, options: GradeOptions) -> Submission:
     """Read the submission used as a baseline. Unlike the graded submission, it must be readable."""
-    _refuse_untimed("--speedup-of", device)
+    _refuse_untimed("--speedup-of", options.mode, options.device)
     read = read_submission(Path(path))
     if isinstance(read, Submission):
         return read

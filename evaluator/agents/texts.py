@@ -8,7 +8,7 @@ from evaluator.catalog import Listing
 from evaluator.errors import UsageError, WarpgradeError
 from evaluator.findings import ENTRIES
 from evaluator.findings.lookup import code_named
-from evaluator.records import DeviceKind, KernelResources, KernelUse, Problem, Profiling
+from evaluator.records import KernelResources, KernelUse, Problem, Profiling
 from evaluator.report.layout.quotation import MARK, plain, quoted
 from evaluator.report.layout.text import counted, duration, one_line, ratio
 from evaluator.report.problems import listing_text, problem_text
@@ -128,8 +128,7 @@ def _conclusion(first: Scorecard, second: Scorecard) -> str:
         return "Only two correct submissions have comparable speeds."
     found = _ratio(first, second)
     if found is None:
-        untimed = first.device.kind is DeviceKind.EMULATED
-        reason = "device emulated measures no time" if untimed else "a measurement is too uncertain"
+        reason = "a measurement is too uncertain" if first.is_timed else "the grade measured no time"
         return f"Both are correct. Their speeds are unknown: {reason}."
     measured = f"{ratio(found.low)} to {ratio(found.high)} times the speed of the first (95 % intervals)"
     if found.low > 1:

@@ -16,7 +16,7 @@ Every reward follows four rules:
 """
 
 from evaluator.errors import UsageError
-from evaluator.records import Scorecard, Status
+from evaluator.records import GradeMode, Scorecard, Status
 
 _HINT = "grade with require_own_kernel=0.5, or another share; see docs/own_kernels.md"
 
@@ -46,8 +46,9 @@ def fast(card: Scorecard, p: float = 1.0) -> float | None:
     The mean over answers is at most KernelBench's fast_p. None after a failure of the machine.
 
     Raises:
-        UsageError: the grade did not require own kernels.
+        UsageError: the grade did not require own kernels, or had mode `check`.
     """
+    _require_times(card)
     correct = correctness(card)
     return correct if not correct else float(_certain_speedup(card) > p)
 
@@ -61,10 +62,18 @@ def speedup(card: Scorecard, *, correct: float = 0.3, most: float = 10.0) -> flo
     `correct`.
 
     Raises:
-        UsageError: the grade did not require own kernels.
+        UsageError: the grade did not require own kernels, or had mode `check`.
     """
+    _require_times(card)
     found = correctness(card)
     return found if not found else correct + min(_certain_speedup(card), most)
+
+
+def _require_times(card: Scorecard) -> None:
+    """Raise UsageError for a card of mode `check`: the fastest answer would get the reward of the slowest."""
+    if card.mode is GradeMode.CHECK:
+        hint = 'grade with mode="full", or use the reward `correctness`'
+        raise UsageError("a reward for speed needs a grade with times, and this card has mode check", hint=hint)
 
 
 def _certain_speedup(card: Scorecard) -> float:

@@ -5,7 +5,7 @@ from typing import Self
 
 from evaluator import records
 from evaluator.files import card_files
-from evaluator.records import Status
+from evaluator.records import GradeMode, Status
 from evaluator.report.card.feedback import CHARACTERS, feedback
 from evaluator.report.card.notebook import html
 from evaluator.report.layout.quotation import plain
@@ -29,6 +29,7 @@ class Scorecard(records.Scorecard, frozen=True, kw_only=True):
         sandbox: layers and limits of the sandbox.
         tolerance: rule for the allowed error.
         values: rule for the values of the inputs.
+        mode: full, or check for a grade without times.
         l2: whether timed inputs were in the L2 cache of the GPU.
         weights: the rule for the weights, and how the weights were graded.
         seeds: seeds of all calls.
@@ -93,6 +94,8 @@ class Scorecard(records.Scorecard, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         parts = [plain(f"{self.problem.name}/{self.submission.name}", _NAME), f"on {self.device.kind.value}"]
+        if self.mode is not GradeMode.FULL:
+            parts.append(f"mode {self.mode.value}")
         if self.speedup is not None:
             parts.append(f"{ratio(self.speedup)}x")
         if self.reason is not None:

@@ -33,6 +33,7 @@ class BatchArguments(NamedTuple):
     ray: str | None = None
     limit: int | None = None
     shard: str | None = None
+    only: tuple[str, ...] = ()
     retry: str | None = None
     fresh: bool = False
     fail_fast: bool = False
@@ -59,10 +60,10 @@ def run_batch(arguments: BatchArguments, named: Mapping[str, Any], stream: TextI
     options = options_for(named).options
     key = signing_key(options.signing_key, sandboxed=options.is_sandboxed)
     shard = parse_shard(arguments.shard) if arguments.shard else None
-    problems = Problems(options.problems, options.actual_size)
+    problems = Problems(options.problems, options.actual_size, arguments.only)
     with contextlib.ExitStack() as stack:
         # Open the source before the run folder is created, or cleared by --fresh: the source may be refused.
-        source = _source(arguments.submissions, stack)
+        source = _source(arguments.submissions, problems, stack)
         total = _total(source, arguments.limit) if shard is None else None
         slots, hire = _places(arguments, options, stack)
         manifest = manifest_for(options, arguments.submissions)
@@ -109,13 +110,13 @@ def parse_shard(text: str) -> Shard:
     return Shard(number=int(found[1]), of=int(found[2]))
 
 
-def _source(submissions: str, stack: contextlib.ExitStack) -> Source:
+def _source(submissions: str, problems: Problems, stack: contextlib.ExitStack) -> Source:
     """Return the source of submissions. `stack` closes an opened file."""
     if submissions == STDIN:
         return Source("stdin", sys.stdin.buffer, None)
     path = Path(submissions)
     if path.is_dir():
-        return Source(submissions, None, expected(path))
+        return Source(submissions, None, expected(path, problems))
     return Source(submissions, stack.enter_context(open_lines(path)), None)
 
 

@@ -12,7 +12,7 @@ import msgspec
 from evaluator.batch.runs.tasks import Refused
 from evaluator.batch.scheduler import Display, Result
 from evaluator.batch.workers.worker_pool import Began
-from evaluator.records import Status
+from evaluator.records import GradeMode, Status
 from evaluator.report.layout.text import duration, one_line, significant
 from evaluator.report.progress_line import STILL
 
@@ -66,6 +66,8 @@ def summary(result: Result) -> str:
         parts.append(row.reason)
     if row.speedup is not None:
         parts.append(f"{significant(row.speedup)}x")
+    if row.status == Status.CORRECT.value and row.mode == GradeMode.CHECK.value:
+        parts.append("not timed")
     parts.append("the same as an earlier one" if result.how == "copied" else duration(row.wall_s * 1000, "u"))
     return ", ".join(parts)
 
@@ -85,7 +87,7 @@ class JsonLines:
     def result(self, result: Result) -> None:
         """Write the result as JSON and forward the event."""
         row = result.row
-        fields = ("problem", "level", "name", "status", "reason", "speedup", "device", "wall_s", "card")
+        fields = ("problem", "level", "name", "status", "reason", "speedup", "device", "mode", "wall_s", "card")
         self._write({"type": "result", "how": result.how} | {field: getattr(row, field) for field in fields})
         self._beside.result(result)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from evaluator.findings import Code
-from evaluator.records import Check, DeviceKind, Samples, Scorecard, Status, TensorCheck, Timing, Windows
+from evaluator.records import Check, DeviceKind, GradeMode, Samples, Scorecard, Status, TensorCheck, Timing, Windows
 from evaluator.timing.quote import quote
 from evaluator.timing.stats import median
 
@@ -60,6 +60,7 @@ _REMARKS = frozenset(
             Code.HOST_BOUND,
             Code.SHARED_WORK,
             Code.BEATS_TARGET,
+            Code.NOT_TIMED,
             Code.FLOOR_DOUBTED,
             Code.NO_ROOFLINE,
             Code.BASELINE_FAILED,
@@ -129,8 +130,11 @@ def _submission(card: Scorecard) -> Iterator[Contradiction]:
 
 def _evidence(card: Scorecard) -> Iterator[Contradiction]:
     """Check the evidence of a status: passed checks and times, or a failed check."""
-    if card.device.kind is DeviceKind.EMULATED and card.timing is not None:
-        yield Contradiction("timing", "present, although emulated measures no time")
+    if card.timing is not None and not card.is_timed:
+        yield Contradiction("timing", f"present, although {_untimed(card)} measures no time")
+    if card.mode is GradeMode.CHECK:
+        for place in (name for name in ("roofline", "baselines", "l2") if getattr(card, name)):
+            yield Contradiction(place, "present, although mode check measures no time")
     match card.status:
         case Status.CORRECT:
             yield from _evidence_of_a_pass(card)
@@ -144,13 +148,17 @@ def _evidence(card: Scorecard) -> Iterator[Contradiction]:
             pass
 
 
+def _untimed(card: Scorecard) -> str:
+    return "emulated" if card.device.kind is DeviceKind.EMULATED else "mode check"
+
+
 def _evidence_of_a_pass(card: Scorecard) -> Iterator[Contradiction]:
     failed = next((number for number, check in enumerate(card.checks) if not check.ok), None)
     if failed is not None:
         yield Contradiction(f"checks[{failed}]", "correct, but this check failed")
     if not any(check.ok and check.tensors for check in card.checks):
         yield Contradiction("checks", "correct without a passed check")
-    if card.timing is None and card.device.kind is not DeviceKind.EMULATED:
+    if card.timing is None and card.is_timed:
         yield Contradiction("timing", f"correct on {card.device.kind.value} without times")
     if card.build is None:
         yield Contradiction("build", "correct, but the submission was never imported")

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from evaluator.cards.consistency import wrong
 from evaluator.findings import Code, finding
-from evaluator.records import Check, DeviceKind, Finding, Samples, Scorecard, Status, Timing
+from evaluator.records import Check, Finding, Samples, Scorecard, Status, Timing
 from evaluator.timing.quote import quote
 
 _OF_THE_SAMPLES = frozenset(
@@ -140,6 +140,6 @@ def _missing(card: Scorecard) -> str | None:
     """Return the missing evidence of a correct card."""
     if not any(check.ok and check.tensors for check in card.checks):
         return "check that passed"
-    if card.timing is None and card.device.kind is not DeviceKind.EMULATED:
+    if card.timing is None and card.is_timed:
         return "times"
     return None

@@ -20,6 +20,7 @@ def changed_circumstances(before: Scorecard, after: Scorecard) -> list[str]:
         "the problem's files": (before.problem.sha256, after.problem.sha256),
         "the submission": (before.submission.sha256, after.submission.sha256),
         "the size": (before.problem.size, after.problem.size),
+        "the mode": (before.mode, after.mode),
         "the device": (before.device.kind, after.device.kind),
         "torch": (before.environment.torch, after.environment.torch),
         "the compiler": (before.environment.compiler, after.environment.compiler),

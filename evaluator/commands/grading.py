@@ -22,6 +22,7 @@ from evaluator.commands.options import (
     sign_option,
     taken_options,
 )
+from evaluator.commands.shell.configured import Configured, file_options
 from evaluator.errors import CardError, CardNotWritten, ExitCode
 from evaluator.records import ProfilerKind, Scorecard, Status
 
@@ -79,18 +80,18 @@ if TYPE_CHECKING:
     default=True,
     show_default=True,
     envvar="WARPGRADE_READY",
+    show_envvar=True,
     help="Let the ready judge grade if it runs (see `warpgrade serve`).",
 )
+@click.option("--watch", is_flag=True, help="Grade again when a file of submission or problem changes, until Ctrl-C.")
 @click.option("--quiet", "-q", is_flag=True, help="Show no progress.")
 def grade(
     *,
-    output: Path | None,
     as_json: bool,
     output_format: str | None,
-    ready: bool,
-    quiet: bool,
+    watch: bool,
     **named: Any,
-) -> ExitCode:
+) -> int:
     """Grade SUBMISSION against PROBLEM and write its scorecard.
 
     PROBLEM is a name from `warpgrade problems list`, or a path. SUBMISSION is a Python file that defines ModelNew,
@@ -98,12 +99,20 @@ def grade(
     With --replay CARD both arguments are optional: the card contains the submission, and the card's problem name is
     looked up among the shipped problems or in --problems. A card never causes another file to be read or run.
     """
+    _tell_file_options()
+    form = chosen_format(output_format, as_json=as_json)
+    if watch:
+        return _watched(named, form)
+    return _grade(form, **named)
+
+
+def _grade(form: OutputFormat, *, output: Path | None, ready: bool, quiet: bool, **named: Any) -> ExitCode:
+    """Make a grade, then write and show the card."""
     from evaluator.commands.ready import graded_ready
     from evaluator.files.card_files import check_target, write_card
     from evaluator.grading.resolved_request import GradeArguments, default_target, request_for
     from evaluator.signatures.keys import signing_key
 
-    form = chosen_format(output_format, as_json=as_json)
     options = taken_options(named)
     request = request_for(GradeArguments(**named), options)
     key = signing_key(request.terms.options.signing_key, sandboxed=request.terms.options.is_sandboxed)
@@ -134,6 +143,39 @@ def grade(
     return _exit_code(card)
 
 
+def _watched(named: dict[str, Any], form: OutputFormat) -> int:
+    """Grade after each change of a file. Every grade runs in a new process, as without --watch."""
+    import time
+
+    from evaluator.commands.main import guarded
+    from evaluator.commands.shell.watch import Watched, watch
+    from evaluator.commands.shell.watched_files import files_of
+
+    files = files_of(named)
+
+    def grade_and_leave() -> NoReturn:
+        try:
+            terminal.leave(guarded(lambda: _grade(form, **named)))
+        except KeyboardInterrupt:  # The watching process reports the end.
+            os._exit(ExitCode.INTERRUPTED)
+        except SystemExit as ended:
+            os._exit(ended.code if isinstance(ended.code, int) else ExitCode.INFRASTRUCTURE)
+
+    def tell() -> None:
+        terminal.tell(f"watching {files.what}: graded at {time.strftime('%H:%M:%S')}, Ctrl-C ends")
+
+    code = watch(Watched(files.paths, files.submission), grade_and_leave, tell, click.clear)
+    if code == ExitCode.INTERRUPTED:
+        terminal.tell("no longer watching")
+    return code
+
+
+def _tell_file_options() -> None:
+    """Report options from a pyproject.toml: the author of a submission may have written the file."""
+    if (said := file_options(click.get_current_context())) is not None:
+        terminal.tell(said)
+
+
 def _show(card: Scorecard, written_to: Path | None, form: OutputFormat) -> None:
     """Write the card to stdout, and in a workflow also as annotation and summary."""
     from evaluator.files.card_files import card_bytes
@@ -156,10 +198,16 @@ def _show(card: Scorecard, written_to: Path | None, form: OutputFormat) -> None:
 
 def _graded_here(request: "GradeRequest", stuck: "LastResort", *, quiet: bool) -> Scorecard:
     from evaluator.grading import pipeline
+    from evaluator.grading.stage_plan import stages_of
+    from evaluator.grading.usual_times import remember, usual_s
     from evaluator.report.progress_line import progress_on
+    from evaluator.report.stage_track import StageTrack
 
-    with progress_on(streams.harmless(sys.stderr), quiet=quiet) as progress:
-        return pipeline.grade(request, progress, last_resort=stuck)
+    track = StageTrack(stages_of(request.terms), usual_s(request.terms))
+    with progress_on(streams.harmless(sys.stderr), quiet=quiet, track=track) as progress:
+        card = pipeline.grade(request, progress, last_resort=stuck)
+    remember(request.terms, card)
+    return card
 
 
 def _signed(card: Scorecard, key: "SigningKey | None") -> Scorecard:
@@ -179,15 +227,16 @@ def _card_at(path: Path) -> Scorecard | None:
 
 
 def _tell_replaced(before: Scorecard | None, card: Scorecard, path: Path) -> None:
-    """Report a replaced card of another device or size: a path stores one card of a submission."""
+    """Report a replaced card of another device, size or mode: a path stores one card of a submission."""
     if before is None or _kind(before) == _kind(card):
         return
     was = f"{before.status.value} on {before.device.kind.value}, size {before.problem.size.value}"
+    was += f", mode {before.mode.value}" if before.mode is not card.mode else ""
     terminal.tell(f"replaced: {path} was another grade ({was}); --output FILE keeps both")
 
 
-def _kind(card: Scorecard) -> tuple[str, str]:
-    return card.device.kind.value, card.problem.size.value
+def _kind(card: Scorecard) -> tuple[str, str, str]:
+    return card.device.kind.value, card.problem.size.value, card.mode.value
 
 
 def _tell_replay(before: Scorecard, after: Scorecard) -> None:
@@ -210,7 +259,7 @@ def _exit_code(card: Scorecard) -> ExitCode:
             return ExitCode.NOT_CORRECT
 
 
-@click.command()
+@click.command(cls=Configured)
 @click.argument("submissions", type=click.Path(allow_dash=True))
 @click.option(
     "--run",
@@ -226,9 +275,17 @@ def _exit_code(card: Scorecard) -> ExitCode:
     "-j",
     type=click.IntRange(1),
     metavar="N",
+    show_envvar=True,
     help="Number of concurrent grades.  [default: the device's maximum]",
 )
 @ray_option
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="PATTERN",
+    shell_complete=complete_problem,
+    help="Grade only submissions to problems with such a name: --only 'level1/*'. Repeatable.",
+)
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Grade only the first N submissions.")
 @click.option("--shard", metavar="K/N", help="Grade only part K of N; equal submissions are in the same part.")
 @click.option(
@@ -249,6 +306,7 @@ def batch(*, jsonl: bool, **named: Any) -> ExitCode:
     """
     from evaluator.batch.command import BatchArguments, run_batch
 
+    _tell_file_options()
     options = taken_options(named)
     arguments = BatchArguments(**named)
     try:

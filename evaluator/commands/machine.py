@@ -18,7 +18,7 @@ from evaluator.errors import ExitCode, UsageError
 )
 @json_option
 def doctor(*, prepare: bool, clocks: bool, as_json: bool) -> ExitCode:
-    """Check this machine: usable devices, missing parts, and how to get them.
+    """Check this machine: usable devices, missing parts, and fixes.
 
     A device is ready after the grade of a tiny submission; the first such grade takes minutes.
     """
@@ -76,7 +76,7 @@ Environment:
 def cache() -> None:
     """Show or clear the build cache.
 
-    Beyond its limit the cache evicts the least recently used entries. Evicted builds are built again.
+    Beyond the limit the cache evicts the least recently used entries. Evicted builds are built again.
     """
 
 

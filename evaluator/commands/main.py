@@ -3,7 +3,7 @@
 import contextlib
 import importlib
 import io
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from typing import Any
 
 import click
@@ -32,13 +32,13 @@ _MODULES = {
     "signatures": ("check-card", "keygen"),
     "problems": ("problems", "new"),
     "machine": ("doctor", "cache"),
-    "reference": ("explain", "schema"),
+    "reference": ("explain", "schema", "config", "completion"),
 }
-"""Commands of each module of this folder. A module is imported when one of its commands is used, or listed."""
+"""Commands of each module of this folder. A module is imported when a command of the module is used, or listed."""
 
 
 class _CommandTable(MutableMapping[str, click.Command]):
-    """Commands by name, imported at their first use: the imports of the others would delay each grade."""
+    """Commands by name, imported at the first use: all imports together would delay each grade."""
 
     def __init__(self) -> None:
         self._modules = {name: module for module, names in _MODULES.items() for name in names}
@@ -102,15 +102,23 @@ def _left_to_run() -> Iterator[None]:
     epilog=_EXIT_STATUS,
 )
 @click.version_option(__version__, prog_name="warpgrade", message="%(prog)s %(version)s")
-def warpgrade() -> None:
+@click.option(
+    "--no-config", is_flag=True, show_envvar=True, help="Read no options from [tool.warpgrade] in pyproject.toml."
+)
+def warpgrade(*, no_config: bool) -> None:
     """Grade GPU kernels written against PyTorch references."""
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code. `arguments` default to the process's own."""
+    """Run a command and return the exit code. `arguments` default to `sys.argv`."""
     take_from_environment()
+    return guarded(lambda: warpgrade.main(arguments, prog_name="warpgrade", standalone_mode=False))
+
+
+def guarded(command: Callable[[], int | None]) -> int:
+    """Run `command` and return the exit code; an exception is a message on stderr and an exit code."""
     try:
-        code = warpgrade.main(arguments, prog_name="warpgrade", standalone_mode=False)
+        code = command()
     except WarpgradeError as error:
         terminal.complain("error", error)
         return error.exit_code

@@ -2,17 +2,21 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from evaluator.catalog import list_problems
+from evaluator.commands.shell.configured import Configured
 from evaluator.errors import UsageError, WarpgradeError
 from evaluator.grade_options import AUTO, GradeOptions, check, default_of
 from evaluator.records import (
     BaselineKind,
     DeviceKind,
+    GradeMode,
     L2Rule,
     SandboxMode,
     SizeName,
@@ -67,10 +71,22 @@ FOLDER_PATH = click.Path(file_okay=False, path_type=Path)
 """Type of an option that names a folder, which may be absent."""
 run_argument = click.Path(exists=True, file_okay=False, path_type=Path)
 
+
+def complete_code(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the codes of findings, with their titles, for shell completion."""
+    from evaluator.findings import ENTRIES
+
+    wanted = incomplete.upper()
+    return [
+        CompletionItem(code.value, help=entry.title) for code, entry in ENTRIES.items() if code.value.startswith(wanted)
+    ]
+
+
 problems_option = click.option(
     "--problems",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     envvar="WARPGRADE_PROBLEMS",
+    show_envvar=True,
     help="Folder of problems to use instead of the shipped ones.",
 )
 ray_option = click.option(
@@ -118,7 +134,9 @@ def chosen_format(output_format: str | None, *, as_json: bool) -> OutputFormat:
     return OutputFormat.JSON if as_json else OutputFormat(output_format or OutputFormat.FULL)
 
 
-_device_option = click.option(
+_option = partial(click.option, show_envvar=True)
+
+_device_option = _option(
     "--device",
     type=click.Choice([AUTO, *(kind.value for kind in DeviceKind)]),
     default=AUTO,
@@ -126,57 +144,63 @@ _device_option = click.option(
     help="Device to grade on. auto: cuda with a GPU, otherwise emulated; cpu for a single submission of CPU C++.",
 )
 _OTHER_OPTIONS = (
-    click.option("--gpu", metavar="GPU", help="GPU by index or UUID; runners see only this GPU.  [default: the first]"),
-    click.option(
+    _option("--gpu", metavar="GPU", help="GPU by index or UUID; runners see only this GPU.  [default: the first]"),
+    _option(
         "--size",
         type=click.Choice([size.value for size in SizeName]),
         help="Size of the problem.  [default: full on cuda, otherwise small]",
     ),
     problems_option,
-    click.option(
+    _option(
+        "--mode",
+        type=click.Choice([mode.value for mode in GradeMode]),
+        help=f"Extent of the grade; check measures no time, so there is no speedup.  "
+        f"[default: {default_of('mode').value}]",
+    ),
+    _option(
         "--tolerance",
         type=click.Choice([rule.value for rule in ToleranceRule]),
         help=f"Rule for the allowed error of an output.  [default: {default_of('tolerance').value}]",
     ),
-    click.option(
+    _option(
         "--weights",
         type=click.Choice([rule.value for rule in WeightsRule]),
         help="Change the weights from call to call, or keep them.  [default: changing, or the problem's setting]",
     ),
-    click.option(
+    _option(
         "--values",
         type=click.Choice([rule.value for rule in ValuesRule]),
         help="Inputs: other values too in some calls, or only those that the problem's get_inputs draws.  "
         f"[default: {default_of('values').value}]",
     ),
-    click.option(
+    _option(
         "--l2",
         type=click.Choice([rule.value for rule in L2Rule]),
         help="Inputs of a timed call: not in the GPU's L2 cache, or read just before.  [default: cold, or the "
         "problem's setting]",
     ),
-    click.option(
+    _option(
         "--sandbox",
         type=click.Choice([mode.value for mode in SandboxMode]),
         default=default_of("sandbox"),
         show_default=True,
         help="Isolation of the submission; use none for your own code only.",
     ),
-    click.option("--strict", is_flag=True, help="Refuse to grade if a layer of the sandbox is missing."),
-    click.option(
+    _option("--strict", is_flag=True, help="Refuse to grade if a layer of the sandbox is missing."),
+    _option(
         "--require-own-kernel",
         type=float,
         callback=checked,
         metavar="SHARE",
         help="Reject a submission whose own kernels do less than this share of the work (above 0, at most 1).",
     ),
-    click.option(
+    _option(
         "--baseline",
         multiple=True,
         type=click.Choice([kind.value for kind in BaselineKind if kind is not BaselineKind.SUBMISSION]),
         help="Also time this form of the reference, with PyTorch's TF32 default and with the problem's. Repeatable.",
     ),
-    click.option(
+    _option(
         "--timeout",
         type=float,
         callback=checked,
@@ -184,7 +208,7 @@ _OTHER_OPTIONS = (
         help="Time limit of each stage except builds.  "
         "[default: imports 60; calls 20 times the reference, at least 10, 2 on cuda]",
     ),
-    click.option(
+    _option(
         "--build-timeout",
         type=float,
         callback=checked,
@@ -193,7 +217,7 @@ _OTHER_OPTIONS = (
         show_default=True,
         help="Time limit of one extension's compilation.",
     ),
-    click.option(
+    _option(
         "--deadline",
         type=float,
         callback=checked,
@@ -203,7 +227,7 @@ _OTHER_OPTIONS = (
 )
 
 
-class ValueMayFollow(click.Command):
+class ValueMayFollow(Configured):
     """Command with optional values of options: the next word is a value only if among the choices.
 
     click would take any word: in `grade --profile relu mine.py`, the problem's name.

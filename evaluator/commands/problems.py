@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import click
+import msgspec
 
 from evaluator.catalog import OWN_PROBLEMS, find_problem, list_problems
 from evaluator.commands import terminal
@@ -34,9 +35,22 @@ def list_them(*, problems: Path | None, as_json: bool) -> ExitCode:
 @problems_option
 @json_option
 def show(*, name: str, problems: Path | None, as_json: bool) -> None:
-    """Show a problem's task, sizes and reference."""
+    """Show a problem's task, sizes and reference, and what a call must move and compute.
+
+    The bytes and FLOP are counted once: a process runs the problem's code on tensors without memory.
+    """
+    from evaluator.report.problem_work import ProblemWork, work_document, work_text
+    from evaluator.roofline.counted_work import work_of
+    from evaluator.roofline.least_time import roofs_of, stated
+
     problem = find_problem(name, problems)
-    terminal.emit(terminal.json_text(problem) if as_json else problem_text(problem))
+    found = work_of(problem)
+    known = {size: stated(problem, size, each) for size, each in found.known.items()}
+    work = ProblemWork(known, found.unknown, roofs_of(problem), problem.precision)
+    if as_json:
+        terminal.emit(terminal.json_text(msgspec.to_builtins(problem) | {"work": work_document(work)}))
+    else:
+        terminal.emit(problem_text(problem, work_text(work)))
 
 
 @problems.command("validate")

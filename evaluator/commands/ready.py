@@ -7,18 +7,22 @@ from msgspec.structs import replace
 from evaluator.batch.workers.messages import Graded, NotGraded, Order
 from evaluator.commands import terminal
 from evaluator.grading.request import GradeRequest
+from evaluator.grading.stage_plan import stages_of
 from evaluator.records import Scorecard
 from evaluator.report.progress_line import progress_on
+from evaluator.report.stage_track import StageTrack
 from evaluator.serve import client
 from evaluator.serve.client import Unready
 from evaluator.submission.read import Submission
 
 
 def graded_ready(request: GradeRequest, *, quiet: bool) -> Scorecard | None:
-    """Return the card by the ready judge; None if none runs, or after a line on stderr why this process must grade."""
+    """Return the card by the ready judge; None without a ready judge, or after a refusal, with a line on stderr."""
     reason = _reason_against(request)
     if reason is None:
-        with progress_on(sys.stderr, quiet=quiet) as progress:
+        # Without an estimate: a ready judge needs seconds, and the usual times would delay every question.
+        track = StageTrack(stages_of(request.terms))
+        with progress_on(sys.stderr, quiet=quiet, track=track) as progress:
             answer = client.grade(_order(request), lambda stage: progress.stage(stage.name, stage.detail))
         match answer:
             case Graded(card=card):
@@ -33,7 +37,7 @@ def graded_ready(request: GradeRequest, *, quiet: bool) -> Scorecard | None:
 
 
 def _reason_against(request: GradeRequest) -> str | None:
-    """Return why the ready judge cannot make this grade; "" if none runs, None if nothing is against it."""
+    """Return why the ready judge cannot make the grade; "" without a ready judge, None if nothing prevents a grade."""
     if request.replay is not None:
         reason = "a replay needs the seeds of its card"
     elif not request.terms.options.is_sandboxed:

@@ -107,6 +107,7 @@ class Code(StrEnum):
     COUNTERS_REFUSED = "T316"
     NOT_COUNTED = "T317"
     SHARED_WORK = "T318"
+    NOT_TIMED = "T319"
 
     NO_SANDBOX = "I501"
     WALL_MISSING = "I502"

@@ -126,4 +126,10 @@ ENTRIES: dict[Code, Entry] = {
         "A call of the windows took clearly less. Single calls are quoted, with an error of 15 us.",
         "Do all the work of a call in that call: no work for several calls at once, nothing kept from call to call.",
     ),
+    Code.NOT_TIMED: Entry(
+        "the grade measured no time",
+        "A grade of mode check decides correctness alone. The scorecard has no times, no speedup and no roofline. The "
+        "timed calls of a full grade are checked too, so a full grade may find a failure that mode check cannot see.",
+        "Grade without --mode check for a speedup.",
+    ),
 }

@@ -28,6 +28,7 @@ def card_of(request: GradeRequest, outcome: Outcome, seeds: Seeds | None, stopwa
         checks=outcome.checks,
         timing=outcome.timing,
         l2=outcome.l2,
+        mode=terms.options.mode,
         roofline=outcome.roofline,
         baselines=outcome.baselines,
         profiling=outcome.profiling,

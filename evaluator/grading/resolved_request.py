@@ -100,6 +100,7 @@ def _options_of(card: Scorecard | None, device: str | None) -> dict[str, Any]:
         "size": card.problem.size,
         "tolerance": card.tolerance,
         "values": card.values,
+        "mode": card.mode,
         "require_own_kernel": card.required_own_kernel,
         "weights": frozen if card.weights is None else card.weights.rule,
         "l2": card.l2.rule if card.l2 is not None and on_gpu else None,

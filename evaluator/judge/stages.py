@@ -123,7 +123,7 @@ def check(context: GradeContext, timer: ReferenceTimer, built: Build) -> CheckOu
     build_service = context.build_services.for_submission()
     with context.runners.start(context.source, build_service) as model_runner:
         context.runners.pool.refill()
-        if context.terms.device is not DeviceKind.EMULATED:
+        if context.terms.is_timed:
             timer.begin()
         buffers = BufferComparison(context.reference)
         trial_runner, checks, fault, remarks, sites = _checked_calls(context, model_runner)
@@ -186,7 +186,7 @@ def _checked_calls(context: GradeContext, model_runner: ModelRunner) -> _Called:
     emulated = context.terms.device is DeviceKind.EMULATED
     schedules: Iterator[Schedule | None] = context.seeds.schedules() if emulated else itertools.repeat(None)
     right: set[int] = set()
-    for index, seed in enumerate(context.seeds.checks(timed=not emulated)):
+    for index, seed in enumerate(context.seeds.checks(timed=context.terms.is_timed)):
         trial = trial_runner.run(index, seed, schedule=next(schedules), timeout_s=context.call_timeout_s)
         checks += [trial.check] if trial.check is not None else []
         if trial.fault is None:

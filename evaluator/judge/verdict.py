@@ -2,6 +2,7 @@
 
 from msgspec.structs import replace
 
+from evaluator.findings import Code, finding
 from evaluator.judge import stages
 from evaluator.judge.context.grade_context import GradeContext
 from evaluator.judge.context.reference_timing import ReferenceTimer
@@ -11,7 +12,7 @@ from evaluator.judge.own_kernels.own_kernels import Evidence, not_known, own_ker
 from evaluator.judge.profiling.kernel_profile import profiling
 from evaluator.judge.roofline.roofline_check import check_roofline
 from evaluator.progress import Stopwatch
-from evaluator.records import Build, DeviceKind, Fault, Outcome, Status
+from evaluator.records import Build, DeviceKind, Fault, GradeMode, Outcome, Status
 
 
 def judge(context: GradeContext, timer: ReferenceTimer, stopwatch: Stopwatch) -> Outcome:
@@ -111,8 +112,11 @@ class _Finish:
         self._fail(checked.fault or too_little(self.outcome.own_kernels, self._required_share))
 
     def time(self) -> None:
-        """Time both sides. On `emulated`, no time is meaningful."""
-        if self._context.terms.device is DeviceKind.EMULATED:
+        """Time both sides. On `emulated`, no time is meaningful; mode `check` leaves the times out."""
+        if not self._context.terms.is_timed:
+            if self._context.terms.options.mode is GradeMode.CHECK:
+                untimed = finding(Code.NOT_TIMED, "the grade had mode check: no time was measured")
+                self.outcome = replace(self.outcome, findings=[untimed, *self.outcome.findings])
             return
         with self._stopwatch.stage("time"):
             timed = stages.measure_both(self._context, self._timer)

@@ -42,6 +42,7 @@ from evaluator.records.machine_code import (
 from evaluator.records.names import (
     DeviceKind,
     Fill,
+    GradeMode,
     L2Rule,
     Layout,
     Mode,
@@ -85,6 +86,7 @@ __all__ = [
     "Finding",
     "Flips",
     "GpuFacts",
+    "GradeMode",
     "InstructionCount",
     "InstructionKind",
     "KernelCounters",

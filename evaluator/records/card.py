@@ -8,6 +8,8 @@ from evaluator.records.finding import Finding
 from evaluator.records.machine import DeviceFacts, Environment, SandboxFacts
 from evaluator.records.machine_code import MachineCode
 from evaluator.records.names import (
+    DeviceKind,
+    GradeMode,
     Mode,
     Precision,
     Profile,
@@ -115,7 +117,10 @@ class Signature(Record, frozen=True):
 
 
 class Scorecard(Record, frozen=True, kw_only=True):
-    """Record of a grade: all data needed to verify and to repeat the grade."""
+    """Record of a grade: all data needed to verify and to repeat the grade.
+
+    A card of mode `check`, and a card of `emulated`, never has times.
+    """
 
     schema_version: int = SCHEMA_VERSION
     status: Status
@@ -144,4 +149,10 @@ class Scorecard(Record, frozen=True, kw_only=True):
     weights: Weights | None = None
     values: ValuesRule = ValuesRule.ALL
     l2: L2Inputs | None = None
+    mode: GradeMode = GradeMode.FULL
     signature: Signature | None = None
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether a correct submission is timed, by mode and device of the grade."""
+        return self.mode is GradeMode.FULL and self.device.kind is not DeviceKind.EMULATED

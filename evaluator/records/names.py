@@ -146,6 +146,13 @@ class Layout(StrEnum):
     OFFSET = "offset"
 
 
+class GradeMode(StrEnum):
+    """Extent of a grade: correctness and time, or correctness alone."""
+
+    FULL = "full"
+    CHECK = "check"
+
+
 class ProfilerKind(StrEnum):
     """Profiler of the additional call of a correct submission.
 

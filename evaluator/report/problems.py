@@ -21,8 +21,8 @@ def listing_document(listing: Listing) -> dict[str, list[dict[str, str | int]] |
     return {"problems": shown, "broken": [error.message for error in listing.broken]}
 
 
-def problem_text(problem: Problem) -> str:
-    """Return a problem's task, sizes and reference."""
+def problem_text(problem: Problem, work: str = "") -> str:
+    """Return a problem's task, sizes, the text about its work if given, and its reference."""
     graded = "forward and gradients" if problem.backward else "forward"
     sizes = [
         f"  {size.value:<8} " + ", ".join(f"{name} = {value!r}" for name, value in constants.items())
@@ -33,6 +33,7 @@ def problem_text(problem: Problem) -> str:
         f"level {problem.level}, {problem.precision.value}, {problem.mode.value} mode, {graded}\n{problem.path}",
         printable(problem.description),
         "sizes\n" + "\n".join(sizes),
+        work,
         printable(problem.source).rstrip(),
     ]
     return "\n\n".join(paragraph for paragraph in paragraphs if paragraph) + "\n"

@@ -31,6 +31,18 @@ def is_submission_folder(folder: Path | str) -> bool:
     return os.path.lexists(os.path.join(folder, MANIFEST))  # noqa: PTH118 - a batch asks this of each folder
 
 
+def possible_files(folder: Path) -> list[Path]:
+    """Return the manifest of a submission's folder, and all files that the submission may have.
+
+    Of a folder with too many files, only the manifest.
+    """
+    try:
+        found = _listed(folder)
+    except (BadFiles, OSError):
+        found = []
+    return [folder / MANIFEST, *(folder / path for path in found)]
+
+
 def read_folder_text(folder: Path, most_bytes: int, found_in: Path | None = None) -> str | Finding:
     """Return the files of a submission's folder as one text, or a finding with the reason why not.
 

@@ -18,6 +18,7 @@ from evaluator.paths import data_dir
 from evaluator.records import (
     BaselineKind,
     DeviceKind,
+    GradeMode,
     L2Rule,
     ProfilerKind,
     SizeName,
@@ -55,6 +56,7 @@ SAMPLES = {
     "weights": Sample("--weights frozen", "frozen", WeightsRule.FROZEN),
     "values": Sample("--values own", "own", ValuesRule.OWN),
     "l2": Sample("--l2 warm", "warm", L2Rule.WARM),
+    "mode": Sample("--mode check", "check", GradeMode.CHECK),
     "sandbox": Sample("--sandbox none", "none", "none"),
     "strict": Sample("--strict", True, True),
     "require_own_kernel": Sample("--require-own-kernel 0.5", 0.5, 0.5),
@@ -179,6 +181,9 @@ def test_the_library_passes_every_option_on(field, orders):
         ({"l2": "warm"}, "--l2 has no effect on cpu"),
         ({"l2": "hot", "device": "cuda"}, "l2 cannot be 'hot'"),
         ({"profile": "ncu"}, "reads an NVIDIA GPU's counters, but this grade is on cpu"),
+        ({"mode": "check", "baselines": ["compile"]}, "--baseline needs times, and --mode check measures none"),
+        ({"mode": "check", "profile": "torch"}, "--profile needs times, and --mode check measures none"),
+        ({"mode": "check", "speedup_of": "other.py"}, "--speedup-of needs times, and --mode check measures none"),
         ({"device": "emulated", "speedup_of": "other.py"}, "--speedup-of has no effect on emulated"),
     ],
 )

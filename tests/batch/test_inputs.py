@@ -8,13 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evaluator.batch.runs import inputs
-from evaluator.batch.runs.inputs import Problems, named_once, read_folder, read_lines
+from evaluator.batch.runs.inputs import Problems, expected, named_once, read_folder, read_lines
 from evaluator.batch.runs.problem_texts import MOST_CHARACTERS, MOST_TEXTS, ProblemText, RecentProblems
 from evaluator.batch.runs.tasks import Refused, Shard, Task
 from evaluator.errors import ProblemError, UsageError
 from evaluator.files.file_names import file_name
 from evaluator.grading.request import Unread
 from evaluator.records import SizeName
+from evaluator.submission.read import read_submission
 
 KERNELBENCH = """\
 import torch
@@ -52,6 +53,36 @@ def test_a_folder_of_problems(hand_in, problems):
     assert list(found) == [("relu", "a"), ("softmax", "b")]
     assert found["relu", "a"].submission.source == "x = 1"
     assert found["relu", "a"].card == "relu/a.json"
+
+
+def test_submissions_to_other_problems_are_neither_wanted_nor_read(hand_in, monkeypatch):
+    top = hand_in({"relu/a.py": "x = 1", "softmax/c.py": "y = 2", "reluu/d.py": ""})
+    (top / "softmax" / "e.py").symlink_to(top / "relu" / "a.py")
+    opened = []
+    monkeypatch.setattr(inputs, "read_submission", lambda path, **_: opened.append(path.name) or read_submission(path))
+    found = list(read_folder(top, Problems(None, SizeName.SMALL, ["relu", "linear_*"])))
+    assert [item.origin.rpartition("/")[2] for item in found] == ["a.py"]
+    assert opened == ["a.py"]
+    monkeypatch.undo()
+    assert expected(top, Problems(None, SizeName.SMALL, ["relu", "linear_*"])) == 1
+    lines = [{"problem": name, "sample": 0, "source": "x"} for name in ("relu", "softmax")]
+    stream = io.BytesIO("".join(json.dumps(line) + "\n" for line in lines).encode())
+    assert [item.problem.name for item in read_lines(stream, "-", Problems(None, SizeName.SMALL, ["r*"]))] == ["relu"]
+
+
+def test_a_pattern_matches_the_real_name_of_a_kernelbench_file(hand_in, tmp_path):
+    (tmp_path / "bench" / "level1").mkdir(parents=True)
+    (tmp_path / "bench" / "level1" / "19_ReLU.py").write_text(KERNELBENCH)
+    top = hand_in({"level_1_problem_19_sample_0_kernel.py": "x = 1"})
+    for pattern in ("level1/*", "level1/19_ReLU", "*ReLU"):
+        assert expected(top, Problems(tmp_path / "bench", SizeName.FULL, [pattern])) == 1
+
+
+def test_a_pattern_without_problems_or_submissions_is_refused(hand_in):
+    with pytest.raises(UsageError, match="--only level9/\\* matches no problem"):
+        Problems(None, SizeName.SMALL, ["relu", "level9/*"])
+    with pytest.raises(UsageError, match="contains no submissions to softmax"):
+        expected(hand_in({"relu/a.py": "x = 1"}), Problems(None, SizeName.SMALL, ["softmax"]))
 
 
 def test_answers_keep_their_suffix_and_stand_beside_files(hand_in, problems):

@@ -17,7 +17,7 @@ from evaluator.batch.runs import results
 from evaluator.commands import main as cli
 from evaluator.errors import UsageError
 from evaluator.files.card_files import read_card
-from evaluator.records import L2Rule, ValuesRule, WeightsRule
+from evaluator.records import GradeMode, L2Rule, ValuesRule, WeightsRule
 from tests.batch.test_session import batch  # noqa: F401 - a fixture
 
 HOSTILE = "<script>alert(1)</script>"
@@ -214,10 +214,14 @@ def test_compare(run, tmp_path):
         ({"l2": L2Rule.WARM}, {}, "the runs used different --l2: the problem's setting and warm"),
         ({"weights": WeightsRule.FROZEN}, {}, "the runs used different --weights: frozen and the problem's setting"),
         ({"values": ValuesRule.OWN}, {}, "the runs used different --values: all and own"),
+        ({"mode": GradeMode.CHECK}, {}, "the runs used different --mode: check and full"),
     ],
 )
 def test_runs_of_different_rules_are_not_one(before, after, told):
-    runs = [results.Results(Path("run"), results.device_of("cuda", ""), [], [], **rules) for rules in (before, after)]
+    runs = [
+        results.Results(Path("run"), results.device_of("cuda", "", "full"), [], [], **rules)
+        for rules in (before, after)
+    ]
     with contextlib.nullcontext() if told is None else pytest.raises(UsageError, match=told):
         results._refuse_other_rules(runs)
 

@@ -46,6 +46,24 @@ def statuses(tmp_path):
 FOUR = {"relu/a.py": "# right", "relu/b.py": "# wrong", "softmax/c.py": "# uncompiled", "softmax/d.md": "none"}
 
 
+def test_only_the_problems_of_a_pattern_are_graded(batch, hand_in, tmp_path):
+    hand_in(FOUR)
+    assert batch("--only", "soft*") == 1
+    assert list(statuses(tmp_path)) == ["softmax/c.json", "softmax/d.md.json"]
+    assert "[2/2]" in batch.err
+    assert batch("--only", "rel[u]", "--only", "relu") == 1
+    assert len(statuses(tmp_path)) == 4
+
+
+def test_a_run_never_mixes_modes(batch, hand_in, tmp_path):
+    hand_in({"relu/a.py": "# right"})
+    assert batch("--mode", "check") == 0
+    assert "mode" in batch.lines[0]
+    assert batch() == 2
+    assert "mode" in batch.err
+    assert "check" in batch.err
+
+
 def test_everything_gets_a_card(batch, hand_in, tmp_path):
     hand_in(FOUR)
     assert batch() == 1

@@ -41,6 +41,8 @@ from evaluator.records import (
     WeightsGraded,
     WeightsRule,
 )
+from evaluator.roofline import counted_work
+from evaluator.roofline.counted_work import CallWork, WorkBySize
 from evaluator.schema import check_card
 from evaluator.submission.read import Submission
 from evaluator.toolchain import host_compiler
@@ -228,12 +230,17 @@ def test_an_empty_folder_has_no_problems(run: Run, tmp_path: Path) -> None:
     assert run.out == "no problems here\n"
 
 
-def test_a_problem_is_shown(run: Run) -> None:
+def test_a_problem_is_shown(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = WorkBySize({SizeName.FULL: CallWork(6 << 30, 3 << 20, 0)}, {SizeName.SMALL: "it needs values"})
+    monkeypatch.setattr(counted_work, "work_of", lambda _: found)
     assert run("problems", "show", "relu") == 0
     assert "relu: ReLU\n" in run.out
     assert "class Model(nn.Module):" in run.out
+    assert "full  6.44 GB  3.15 MB  none" in run.out
     assert run("problems", "show", "relu", "--json") == 0
     assert json.loads(run.out)["sizes"]["small"]
+    assert json.loads(run.out)["work"]["sizes"]["full"]["read_bytes"] == 6 << 30
+    assert json.loads(run.out)["work"]["not_counted"] == {"small": "it needs values"}
 
 
 def test_the_folder_of_problems_may_come_from_the_environment(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -312,7 +319,7 @@ def test_a_grade_shows_a_screen_and_stores_its_card(run: Run, graded: FakeGrade,
     assert run("grade", "relu", submission) == 0
     assert run.out.startswith("✓ correct  all calls agree")
     assert "scorecards/relu/mine.json" in run.out
-    assert run.err == "build: relu\n"
+    assert run.err == "build (1 of 6): relu\n"
     assert check_card(Path("scorecards/relu/mine.json")) == []
     (request,) = graded.requests
     assert request.terms.device is DeviceKind.CPU  # the submission is C++ alone

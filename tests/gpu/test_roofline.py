@@ -91,6 +91,18 @@ def test_a_peak_is_measured_and_leaves_products_in_true_fp32(precision):
     assert torch.backends.cuda.matmul.allow_tf32 is False
 
 
+def test_after_a_grade_the_least_time_of_a_problem_is_known(grade, grader, monkeypatch):
+    from evaluator.catalog import find_problem
+    from evaluator.roofline.least_time import Roofs, roofs_of
+
+    monkeypatch.setenv("WARPGRADE_CACHE", grader.environment["WARPGRADE_CACHE"])
+    card = grade(SAME, "torch.randn(edge, edge)", "torch.relu(x)").verdict(Status.CORRECT)
+    found = roofs_of(find_problem("relu", None))
+    assert isinstance(found, Roofs)
+    assert found.bandwidth_bytes_per_s == pytest.approx(card.roofline.bandwidth_bytes_per_s, rel=0.1)
+    assert found.l2_bytes == card.roofline.l2_bytes
+
+
 def test_an_honest_kernel_has_its_place(grade):
     card = grade(SAME, "torch.randn(edge, edge)", "torch.relu(x)").verdict(Status.CORRECT)
     assert 0.6 < card.roofline.of_floor < 1.05

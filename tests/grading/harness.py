@@ -8,6 +8,7 @@ verdict they expect.
 import contextlib
 import ctypes
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -150,6 +151,14 @@ class Grader:
             finally:
                 process.kill()
 
+    def _check_places(self, run: Run, card: Scorecard) -> None:
+        """Assert that the stages are counted from 1, and up to the last one where nothing ends a grade early."""
+        places = [
+            (int(number), int(of)) for number, of in re.findall(r"^\w+ \((\d+) of (\d+)\)", run.err, re.MULTILINE)
+        ]
+        assert [number for number, _ in places] == list(range(1, len(places) + 1)), run.err
+        assert card.status is not Status.CORRECT or not places or places[-1][0] == places[-1][1], run.err
+
     def _check_promises(self, run: Run, target: Path, *, as_json: bool) -> None:
         assert "Traceback" not in run.err
         assert "fault in Warpgrade" not in run.err
@@ -163,6 +172,7 @@ class Grader:
         assert run.code == EXIT_CODES.get(card.status, 1)
         assert all(line.startswith(PROGRESS) for line in run.err.splitlines()), run.err
         assert (card.reason is None) == (card.status is Status.CORRECT)
+        self._check_places(run, card)
         if as_json:
             assert run.out.encode() == card_bytes(card) == target.read_bytes()
             return

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from evaluator.findings import Code
-from evaluator.records import Status
+from evaluator.records import GradeMode, Status
 from tests.grading.harness import TOP, module
 
 ANSWERS = TOP / "tests" / "data" / "answers"
@@ -28,6 +28,21 @@ def test_inline_cuda_in_an_answer_is_no_verdict_on_the_cpu(grader, tmp_path, nam
     problem, status, code = expected
     card = grader(tmp_path, None, ANSWERS / name, problem=problem).verdict(status, code)
     assert card.submission.extracted_from_answer
+
+
+def test_mode_check_decides_without_a_clock(grader, tmp_path):
+    run = grader(tmp_path, module(), "--mode", "check")
+    card = run.verdict(Status.CORRECT)
+    assert (card.mode, card.timing, card.baselines) == (GradeMode.CHECK, None, [])
+    assert len(card.checks) >= 16  # As many as on a device without a clock.
+    assert Code.NOT_TIMED in run.findings
+    assert "no time was measured (mode check)" in run.out
+    assert "Speedup" not in run.out
+    assert "time" not in card.stages_s
+    (tmp_path / "card.json").rename(tmp_path / "first.json")
+    again = grader.run(tmp_path, "--replay", tmp_path / "first.json")
+    assert again.card.mode is GradeMode.CHECK
+    assert "same result" in again.err
 
 
 SEEDS = os.environ.get("WARPGRADE_SEEDS")

@@ -23,8 +23,6 @@ class RealService(Service):
 
     program = ("cli.py",)
     options = ("--device", "cpu", "--require-own-kernel", "0.5")
-
-    options = ("--device", "cpu", "--require-own-kernel", "0.5")
     environment = None
 
     def start(self):

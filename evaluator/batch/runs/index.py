@@ -20,7 +20,7 @@ from evaluator.files.safe_open import kind
 from evaluator.records import Scorecard, Status
 from evaluator.report.layout.text import one_line
 
-_LAYOUT = 3
+_LAYOUT = 4
 _SAID = 200
 
 
@@ -50,6 +50,7 @@ class Row(NamedTuple):
     graded_at: str
     contradiction: str | None
     signed: bool
+    mode: str
 
     @property
     def key(self) -> str | None:
@@ -63,7 +64,7 @@ CREATE TABLE cards (
     problem TEXT, level INTEGER, name TEXT, problem_sha256 TEXT, submission_sha256 TEXT,
     device TEXT, device_name TEXT, status TEXT, reason TEXT, built INTEGER,
     speedup REAL, speedup_low REAL, speedup_high REAL, wall_s REAL, graded_at TEXT,
-    contradiction TEXT, signed INTEGER
+    contradiction TEXT, signed INTEGER, mode TEXT
 )"""
 _TABLE = _CREATED.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1)
 _MARKS = ", ".join("?" * len(Row._fields))
@@ -247,6 +248,7 @@ def row_of(content: Scorecard, card: str, size_bytes: int, mtime_ns: int) -> Row
         graded_at=content.graded_at,
         contradiction=_contradiction(content),
         signed=content.signature is not None,
+        mode=content.mode.value,
     )
 
 

@@ -7,10 +7,11 @@ import io
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import msgspec
 
@@ -19,6 +20,7 @@ from evaluator.batch.runs.tasks import Planned, Refused, Seen, Stamp, Task
 from evaluator.catalog import Origin, list_problems
 from evaluator.catalog.kernelbench import WHERE, looks_like_one, other_names
 from evaluator.catalog.kernelbench import read_text as read_problem_text
+from evaluator.catalog.text import did_you_mean
 from evaluator.errors import SubmissionUnreadable, UsageError
 from evaluator.files.safe_open import kind, open_named
 from evaluator.grading.request import Unread
@@ -47,8 +49,15 @@ class Line(msgspec.Struct, frozen=True):
 class Problems:
     """Problems that submissions may name. A name from a stream of submissions is never used as a path."""
 
-    def __init__(self, folder: Path | None, size: SizeName) -> None:
-        """Read the problems in `folder`, or the shipped problems. Raises ProblemError if the folder does not exist."""
+    def __init__(self, folder: Path | None, size: SizeName, only: Sequence[str] = ()) -> None:
+        """Read the problems in `folder`, or the shipped problems.
+
+        `only` has patterns of names, as for a shell: submissions to other problems are not wanted.
+
+        Raises:
+            ProblemError: the folder does not exist.
+            UsageError: a pattern matches no problem.
+        """
         self._size = size
         self._shipped = folder is None
         self._tried: dict[str, Problem] = {}
@@ -56,10 +65,28 @@ class Problems:
         listing = list_problems(folder)
         self._broken = [broken.message for broken in listing.broken]
         self._exact = {problem.name: problem for problem in listing.problems}
+        self._only = tuple(only)
+        for pattern in only:
+            if not any(fnmatchcase(name, pattern) for name in self._exact):
+                hint = did_you_mean(pattern, self._exact) or "`warpgrade problems list` has all names"
+                raise UsageError(f"--only {pattern} matches no problem", hint=hint)
         self._meant: dict[str, list[Problem]] = {}
         for problem in listing.problems:
             for name in _names(problem):
                 self._meant.setdefault(name, []).append(problem)
+
+    @property
+    def asked(self) -> str:
+        """The patterns, for messages; empty without any."""
+        return " or ".join(self._only)
+
+    def wants(self, name: str) -> bool:
+        """Return whether a pattern matches the problem with the given name. An unknown name counts as it stands."""
+        if not self._only:
+            return True
+        found = self.named(name)
+        real = name if isinstance(found, str) else found.name
+        return any(fnmatchcase(real, pattern) for pattern in self._only)
 
     def has(self, name: str, sha256: str) -> bool:
         """Return whether a problem with exactly the given name, content and size exists."""
@@ -127,6 +154,8 @@ def read_folder(folder: Path, problems: Problems, known: Mapping[str, Planned] |
     known = known or {}
     for path, mode in submission_files(folder):
         origin = _spelled(path)
+        if problems.asked and not problems.wants(_meant(Path(path), folder).problem):
+            continue
         if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
             yield Refused(origin, f"it is {kind(mode)}; what lies in a folder is read only where it is a regular file")
             continue
@@ -142,12 +171,17 @@ def _is_unchanged(before: Planned, path: str, problems: Problems) -> bool:
     return before.stamp == _stamp(path) and problems.has(before.problem, before.problem_sha256)
 
 
-def expected(folder: Path) -> int:
-    """Count the submissions in `folder`. Raises UsageError if the folder is empty or cannot be listed."""
-    count = len(submission_files(folder))
-    if not count:
+def expected(folder: Path, problems: Problems) -> int:
+    """Count the wanted submissions in `folder`. Raises UsageError for none, or if `folder` cannot be listed."""
+    found = submission_files(folder)
+    if not found:
         hint = "expected files are PROBLEM/NAME.py, .txt or .md"
         raise UsageError(f"{folder} contains no submissions", hint=hint)
+    count = (
+        sum(problems.wants(_meant(Path(path), folder).problem) for path, _ in found) if problems.asked else len(found)
+    )
+    if not count:
+        raise UsageError(f"{folder} contains no submissions to {problems.asked}", hint="change --only")
     return count
 
 
@@ -212,18 +246,26 @@ def _stamp(path: str) -> Stamp | None:
 
 def _read_file(spelled: str, folder: Path, problems: Problems) -> Task | Refused:
     path = Path(spelled)
-    relative = path.relative_to(folder)
-    wanted = relative.parent.as_posix()
-    name = path.stem if path.suffix.lower() == ".py" and path.is_file() else path.name
-    found = _KERNELBENCH_FILE.fullmatch(path.stem)
-    if found:
-        wanted, name = f"level{int(found['level'])}/{int(found['number'])}", f"sample_{int(found['sample'])}"
-    elif wanted == ".":
+    meant = _meant(path, folder)
+    if meant.problem == ".":
         return Refused(_spelled(path), "it lies in no problem's folder: PROBLEM/NAME.py")
-    problem = problems.find(_spelled(wanted))
+    problem = problems.find(meant.problem)
     if isinstance(problem, str):
         return Refused(_spelled(path), problem)
-    return _from_file(path, folder, problem, _spelled(name))
+    return _from_file(path, folder, problem, meant.name)
+
+
+class _Meant(NamedTuple):
+    problem: str
+    name: str
+
+
+def _meant(path: Path, folder: Path) -> _Meant:
+    """Return the names of problem and submission in a path below `folder`. `.` is no problem: no folder names one."""
+    if found := _KERNELBENCH_FILE.fullmatch(path.stem):
+        return _Meant(f"level{int(found['level'])}/{int(found['number'])}", f"sample_{int(found['sample'])}")
+    name = path.stem if path.suffix.lower() == ".py" and path.is_file() else path.name
+    return _Meant(_spelled(path.relative_to(folder).parent.as_posix()), _spelled(name))
 
 
 def _from_file(path: Path, folder: Path, problem: Problem, name: str) -> Task | Refused:
@@ -251,6 +293,8 @@ def read_lines(stream: BinaryIO, origin: str, problems: Problems) -> Iterator[It
             given = decoder.decode(line)
         except (ValueError, RecursionError) as error:
             yield Refused(place, f"the line is not a submission: {one_line(str(error), 120)}")
+            continue
+        if not problems.wants(given.problem):
             continue
         yield from_text(given.source, str(given.sample), place, problems.find(given.problem))
 

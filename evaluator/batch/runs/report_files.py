@@ -73,6 +73,7 @@ def _submission_row(entry: Entry) -> SubmissionRow:
         problem_sha256=row.problem_sha256 if row else planned.problem_sha256 if planned else "",
         submission_sha256=row.submission_sha256 if row else planned.submission_sha256 if planned else None,
         origin=planned.origin if planned else None,
+        mode=row.mode if row else None,
     )
 
 

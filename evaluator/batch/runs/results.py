@@ -11,7 +11,7 @@ from evaluator.batch.runs.tasks import Planned
 from evaluator.errors import CardError, UsageError
 from evaluator.files.card_files import card_of, read_bytes, read_card
 from evaluator.findings import ENTRIES, Code
-from evaluator.records import DeviceKind, L2Rule, Scorecard, Status, ValuesRule, WeightsRule
+from evaluator.records import DeviceKind, GradeMode, L2Rule, Scorecard, Status, ValuesRule, WeightsRule
 from evaluator.report.run.run_comparison import Comparison, Timed, compare
 from evaluator.report.run.summary import MISSING, Device, Sample
 from evaluator.signatures.signing import Seen, State
@@ -37,7 +37,7 @@ class Entry(NamedTuple):
         """Sample for the statistics of a run."""
         row = self.row
         if row is not None:
-            device = device_of(row.device, row.device_name)
+            device = device_of(row.device, row.device_name, row.mode)
             status = _STATUSES[row.status]
             return Sample(row.problem, row.level, row.name, device, status, bool(row.built), row.speedup, row.reason)
         assert self.planned is not None  # noqa: S101 - for the type checker: an entry has one of them
@@ -93,6 +93,7 @@ class Results(NamedTuple):
     weights: WeightsRule | None = None
     values: ValuesRule = ValuesRule.ALL
     l2: L2Rule | None = None
+    mode: GradeMode = GradeMode.FULL
     signatures: dict[str, Seen] = {}
 
     @property
@@ -102,9 +103,10 @@ class Results(NamedTuple):
 
 
 @cache
-def device_of(kind: str, name: str) -> Device:
-    """Return the device of a summary. The emulator has no clock."""
-    return Device(kind, name, timed=DeviceKind(kind) is not DeviceKind.EMULATED)
+def device_of(kind: str, name: str, mode: str) -> Device:
+    """Return the device of a summary. The emulator has no clock, and mode `check` uses none."""
+    timed = DeviceKind(kind) is not DeviceKind.EMULATED and GradeMode(mode) is GradeMode.FULL
+    return Device(kind, name, timed=timed)
 
 
 def read_run(path: Path, trust: Trust | None = None) -> Results:
@@ -140,9 +142,9 @@ def read_run(path: Path, trust: Trust | None = None) -> Results:
                 broken.append(error)
                 plan, row = plan or _as_planned(row), None
         entries.append(Entry(cards, plan, row))
-    asked = device_of(manifest.terms.device.value, "")
+    asked = device_of(manifest.terms.device.value, "", manifest.terms.mode.value)
     terms = manifest.terms
-    return Results(path, asked, entries, broken, terms.weights, terms.values, terms.l2, signatures)
+    return Results(path, asked, entries, broken, terms.weights, terms.values, terms.l2, terms.mode, signatures)
 
 
 def read_runs(paths: Sequence[Path], trust: Trust | None = None) -> Results:
@@ -172,12 +174,13 @@ def read_runs(paths: Sequence[Path], trust: Trust | None = None) -> Results:
         runs[0].weights,
         runs[0].values,
         runs[0].l2,
+        runs[0].mode,
         {f"{run.folder}/{card}": seen for run in runs for card, seen in run.signatures.items()},
     )
 
 
 def compare_results(before: Results, after: Results) -> Comparison:
-    """Compare two runs. Raises UsageError if devices, `--weights`, `--values` or `--l2` of the runs differ."""
+    """Compare two runs. Raises UsageError if devices, or the rules of the grades, differ."""
     runs = (before, after)
     devices = [{(sample.device.kind, sample.device.name) for sample in run.samples if sample.device} for run in runs]
     if devices[0] and devices[1] and devices[0] != devices[1]:
@@ -188,11 +191,12 @@ def compare_results(before: Results, after: Results) -> Comparison:
 
 
 def _refuse_other_rules(runs: Sequence[Results]) -> None:
-    """Raise UsageError for runs with different `--weights`, `--values` or `--l2`."""
+    """Raise UsageError for runs with different `--weights`, `--values`, `--l2` or `--mode`."""
     weights = {"the problem's setting" if run.weights is None else run.weights.value for run in runs}
     values = {run.values.value for run in runs}
     l2 = {"the problem's setting" if run.l2 is None else run.l2.value for run in runs}
-    for option, rules in (("--weights", weights), ("--values", values), ("--l2", l2)):
+    modes = {run.mode.value for run in runs}
+    for option, rules in (("--weights", weights), ("--values", values), ("--l2", l2), ("--mode", modes)):
         if len(rules) > 1:
             raise UsageError(f"the runs used different {option}: {' and '.join(sorted(rules))}")
 

@@ -5,7 +5,6 @@ samples counts: a floor must not rest on a moment with a slow GPU.
 """
 
 import ctypes
-import hashlib
 import itertools
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +15,8 @@ import torch
 from evaluator.cache.measurements import measured_once
 from evaluator.devices import driver
 from evaluator.devices.gpu import Gpu
-from evaluator.records import Precision, Record
+from evaluator.records import Precision
+from evaluator.roofline.peaks import Bandwidth, Peak, bandwidth_key, peak_key
 
 _MOST_BYTES = 4 << 30
 _LEAST_BYTES = 256 << 20
@@ -35,32 +35,19 @@ _DTYPES = {
 }
 
 
-class Bandwidth(Record, frozen=True):
-    """Highest bandwidth of a kernel that reads, writes or copies, in bytes/s (reads and writes count alike)."""
-
-    bytes_per_s: float
-
-
-class Peak(Record, frozen=True):
-    """Highest rate of a matrix product, in operations/s."""
-
-    flop_per_s: float
-
-
 def bandwidth(gpu: Gpu, kernels: bytes) -> float:
     """Return the memory bandwidth of `gpu`, the current GPU, in bytes/s."""
-    parts = ["bandwidth", *_of(gpu), hashlib.sha256(kernels).hexdigest()]
-    return measured_once(parts, Bandwidth, lambda: Bandwidth(bytes_per_s=measured_bandwidth(kernels))).bytes_per_s
+
+    def measured() -> Bandwidth:
+        l2_bytes = torch.cuda.get_device_properties(0).L2_cache_size
+        return Bandwidth(bytes_per_s=measured_bandwidth(kernels), l2_bytes=l2_bytes)
+
+    return measured_once(bandwidth_key(gpu), Bandwidth, measured).bytes_per_s
 
 
 def peak(gpu: Gpu, precision: Precision) -> float:
     """Return the peak rate of matrix products in `precision`, in operations/s."""
-    parts = ["peak", *_of(gpu), precision.value]
-    return measured_once(parts, Peak, lambda: Peak(flop_per_s=measured_peak(precision))).flop_per_s
-
-
-def _of(gpu: Gpu) -> list[object]:
-    return [gpu.uuid, gpu.driver, str(torch.__version__)]
+    return measured_once(peak_key(gpu, precision), Peak, lambda: Peak(flop_per_s=measured_peak(precision))).flop_per_s
 
 
 def measured_bandwidth(kernels: bytes) -> float:

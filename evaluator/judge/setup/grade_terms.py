@@ -26,6 +26,11 @@ class GradeTerms(NamedTuple):
         return self.options.actual_size
 
     @property
+    def is_timed(self) -> bool:
+        """Whether correct submissions are timed."""
+        return self.options.is_timed
+
+    @property
     def weights(self) -> WeightsRule:
         """Rule for the weights of calls: the requested rule, else the problem's."""
         return self.options.weights or self.problem.weights

@@ -16,6 +16,7 @@ from evaluator.protocol.submission_files import place_of
 from evaluator.records import (
     Check,
     Finding,
+    GradeMode,
     L2Inputs,
     Scorecard,
     Status,
@@ -93,6 +94,8 @@ def _verdict(sheet: Sheet, card: Scorecard) -> None:
 def _reason(sheet: Sheet, card: Scorecard) -> Text:
     if card.reason is not None:
         return sheet.say(card.reason.message, 320)
+    if card.status is Status.CORRECT and card.mode is GradeMode.CHECK:
+        return sheet.say("the checked calls agree with the reference; no time was measured (mode check)")
     if card.status is Status.CORRECT:
         return sheet.say("all calls agree with the reference")
     return sheet.say("the scorecard gives no reason")
@@ -149,6 +152,8 @@ def _end_of_log(sheet: Sheet, log: str) -> None:
 def _subject(sheet: Sheet, card: Scorecard) -> None:
     subject = sheet.say(card.submission.name, 80).append(" for ").append_text(sheet.say(card.problem.name, 80))
     subject.append(f", size {card.problem.size.value}, on {card.device.kind.value}")
+    if card.mode is not GradeMode.FULL:
+        subject.append(f", mode {card.mode.value}")
     name = Text("(").append_text(sheet.say(card.device.name, 60)).append(")")
     if subject.cell_len + 1 + name.cell_len <= sheet.text_width - MARGIN_AND_LABEL:
         sheet.row("Submission", subject.append(" ").append_text(name))
@@ -217,7 +222,8 @@ def _tensor(sheet: Sheet, tensor: TensorCheck) -> Text:
 
 def _time(sheet: Sheet, card: Scorecard) -> None:
     if card.timing is None:
-        sheet.row("Time", Text(f"not measured on {card.device.kind.value}"))
+        why = "in mode check" if card.mode is GradeMode.CHECK else f"on {card.device.kind.value}"
+        sheet.row("Time", Text(f"not measured {why}"))
         return
     timing = card.timing
     calls = counted_samples([timing.submission])

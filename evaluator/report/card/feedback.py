@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from evaluator.findings import ENTRIES, Code
 from evaluator.protocol.submission_files import place_of
-from evaluator.records import Check, Diagnostic, Finding, Scorecard, Status, Timing
+from evaluator.records import Check, Diagnostic, Finding, GradeMode, Scorecard, Status, Timing
 from evaluator.report.layout.quotation import MARK, plain, quoted, quoted_line
 from evaluator.report.layout.text import counted, ratio, side_by_side, significant
 
@@ -74,6 +74,8 @@ def _details(card: Scorecard) -> Iterator[Part]:
 
 def _verdict(card: Scorecard) -> Part:
     match card.status:
+        case Status.CORRECT if card.mode is GradeMode.CHECK:
+            return ["Verdict: correct. The checked calls agree with the reference. Mode check: no time was measured."]
         case Status.CORRECT:
             return ["Verdict: correct. All calls agree with the reference."]
         case Status.INFRA_ERROR:

@@ -1,6 +1,6 @@
 """A scorecard as Markdown, for the summary of a workflow's step. Pure."""
 
-from evaluator.records import Scorecard, Status
+from evaluator.records import GradeMode, Scorecard, Status
 from evaluator.report.card.feedback import feedback
 from evaluator.report.ci.verdicts import verdict_of
 from evaluator.report.layout.markup import code_span, folded
@@ -19,4 +19,6 @@ def card_markdown(card: Scorecard) -> str:
         speedup = "not quoted" if verdict.speedup is None else f"{ratio(verdict.speedup)}x"
         times = (duration(card.timing.reference_median_ms), duration(card.timing.submission_median_ms))
         lines += ["| speedup | reference | submission |", "|---|---|---|", f"| {' | '.join((speedup, *times))} |", ""]
+    elif card.mode is GradeMode.CHECK:
+        lines += ["Mode check: no time was measured.", ""]
     return "\n".join(lines) + "\n"

@@ -5,7 +5,7 @@ from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from evaluator.protocol.submission_files import MANIFEST, Place, bad_path, place_of
-from evaluator.records import Finding, Scorecard, Status
+from evaluator.records import Finding, GradeMode, Scorecard, Status
 from evaluator.report.layout.text import one_line, ratio
 from evaluator.report.layout.workflow_commands import Level, annotation
 
@@ -39,6 +39,7 @@ class Verdict(NamedTuple):
     findings: tuple[Finding, ...] = ()
     speedup: float | None = None
     inside: Mapping[int, Location] = {}
+    mode: GradeMode = GradeMode.FULL
 
     @property
     def label(self) -> str:
@@ -81,6 +82,7 @@ def verdict_of(card: Scorecard, path: str | None) -> Verdict:
         findings=tuple(each for each in card.findings if each != card.reason),
         speedup=card.timing.speedup if card.status is Status.CORRECT and card.timing is not None else None,
         inside={} if path is None else _inside(path, card.submission.source, {each.line for each in found}),
+        mode=card.mode,
     )
 
 
@@ -111,6 +113,8 @@ def _place(verdict: Verdict) -> str:
 
 
 def _said(verdict: Verdict) -> str:
+    if verdict.status is Status.CORRECT and verdict.mode is GradeMode.CHECK:
+        return "correct, not timed (mode check)"
     if verdict.status is Status.CORRECT:
         return "correct" if verdict.speedup is None else f"correct, {ratio(verdict.speedup)}x"
     return " ".join(filter(None, (verdict.status_text, verdict.message)))

@@ -34,6 +34,7 @@ class SubmissionRow(NamedTuple):
     problem_sha256: str
     submission_sha256: str | None
     origin: str | None
+    mode: str | None
 
 
 def no_formula(text: str) -> str:

@@ -5,6 +5,7 @@ import io
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from evaluator.records import DeviceKind
 from evaluator.report.layout.markup import code_span, folded
 from evaluator.report.layout.text import counted, one_line, significant
 from evaluator.report.run.intervals import Estimate
@@ -213,9 +214,14 @@ def described(section: Section) -> Described:
 def _title(section: Section) -> str:
     name = f" ({section.device.name})" if section.device.name else ""
     total = section.total
-    return (
-        f"{section.device.kind}{name}: {counted(total.samples, 'submission')} to {counted(total.problems, 'problem')}"
-    )
+    device = f"{section.device.kind}{name}{_mode(section)}"
+    return f"{device}: {counted(total.samples, 'submission')} to {counted(total.problems, 'problem')}"
+
+
+def _mode(section: Section) -> str:
+    """Return a note on mode `check`: the only reason why a device with a clock measures no time."""
+    is_check = not section.device.timed and section.device.kind != DeviceKind.EMULATED.value
+    return ", mode check" if is_check else ""
 
 
 def _remarks(section: Section) -> list[str]:
@@ -229,7 +235,7 @@ def _remarks(section: Section) -> list[str]:
             "values (C422): --values own grades by these alone."
         )
     if not section.device.timed:
-        remarks.append(f"{section.device.kind} measures no time.")
+        remarks.append("Mode check measures no time." if _mode(section) else "emulated measures no time.")
     elif total.unquoted:
         remarks.append(
             f"{counted(total.unquoted, 'correct submission')} without a speedup: below the clock's resolution."

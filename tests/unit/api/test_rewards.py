@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from evaluator.findings import Code, finding
-from evaluator.records import Status
+from evaluator.records import GradeMode, Status
 from tests import cards
 from warpgrade import UsageError, rewards
 
@@ -39,6 +39,18 @@ def test_a_failure_of_the_machine_is_masked(reward):
 def test_whatever_is_not_correct_pays_exactly_nothing(reward, status):
     """Even a card with a build, passed checks and fast times: a stub and a cheat have these too."""
     assert reward(graded(status=status, reason=finding(Code.OWN_SHARE_UNKNOWN, "unknown"))) == 0.0
+
+
+@pytest.mark.parametrize("reward", [rewards.fast, rewards.speedup])
+@pytest.mark.parametrize("status", [Status.CORRECT, Status.WRONG_RESULT, Status.INFRA_ERROR])
+def test_a_reward_for_speed_needs_a_grade_with_times(reward, status):
+    card = graded(mode=GradeMode.CHECK, timing=None, status=status)
+    with pytest.raises(UsageError, match="this card has mode check"):
+        reward(card)
+
+
+def test_correctness_needs_no_times():
+    assert rewards.correctness(graded(mode=GradeMode.CHECK, timing=None)) == 1.0
 
 
 def test_speed_counts_by_the_lower_end_of_its_interval():

@@ -7,6 +7,7 @@ import pytest
 
 from evaluator import records
 from evaluator.files.card_files import card_bytes
+from evaluator.records import GradeMode
 from tests import cards
 from warpgrade import CardError, Scorecard, Status, read_card
 
@@ -41,6 +42,8 @@ def test_correct_and_speedup():
 
 def test_the_repr_is_one_short_line():
     assert repr(Scorecard.of(cards.card())) == "Scorecard(correct: relu/relu_inline, on cpu, 2.98x)"
+    checked = Scorecard.of(cards.card(mode=GradeMode.CHECK, timing=None))
+    assert repr(checked) == "Scorecard(correct: relu/relu_inline, on cpu, mode check)"
     named = msgspec.structs.replace(cards.wrong_card().submission, name="a\n\x1b[2J" * 10_000)
     found = repr(Scorecard.of(cards.wrong_card(submission=named)))
     assert found.startswith("Scorecard(wrong_result: ")

@@ -12,10 +12,28 @@ from evaluator.commands import main as cli
 from evaluator.files.card_files import read_card, write_card
 from evaluator.findings import Code, finding
 from evaluator.grade_options import GradeOptions
-from evaluator.records import DeviceFacts, DeviceKind, Mismatch, OwnKernels, ShareBasis, Status
+from evaluator.records import (
+    DeviceFacts,
+    DeviceKind,
+    GradeMode,
+    L2Inputs,
+    L2Rule,
+    Mismatch,
+    OwnKernels,
+    ShareBasis,
+    Status,
+)
 from tests import cards
 
-HONEST = [cards.card, cards.wrong_card, cards.uncompiled_card, cards.crashed_card, cards.unread_card]
+
+def checked_card(**changes):
+    return cards.card(**{"mode": GradeMode.CHECK, "timing": None} | changes)
+
+
+HONEST = [
+    *(cards.card, cards.wrong_card, cards.uncompiled_card, cards.crashed_card, cards.unread_card),
+    checked_card,
+]
 EVIDENCE = sorted((Path(__file__).parents[3] / "docs" / "evidence").glob("cuda_h200_*.json"))
 
 
@@ -95,6 +113,11 @@ FORGED = {
     "an interval left open": (lambda: with_times(cards.card(), speedup_high=None), "timing.speedup_high"),
     "another resolution": (lambda: with_times(cards.card(), resolution_ms=0.0), "timing.resolution_ms"),
     "times on emulated": (lambda: cards.card(device=DeviceFacts(kind=DeviceKind.EMULATED, name="x")), "timing"),
+    "times in mode check": (lambda: cards.card(mode=GradeMode.CHECK), "timing"),
+    "timed inputs in mode check": (
+        lambda: cards.unread_card(mode=GradeMode.CHECK, l2=L2Inputs(rule=L2Rule.WARM)),
+        "l2",
+    ),
     "built in error and timed": (lambda: cards.uncompiled_card(timing=cards.timing()), "timing"),
     "another source": (
         lambda: cards.card(submission=replace(cards.card().submission, source="another")),

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from evaluator.findings import Code, finding
+from evaluator.grade_options import GradeOptions
 from evaluator.judge import stages, verdict
 from evaluator.judge.context import grade_context, runner_factory
 from evaluator.judge.context.grade_context import GradeContext
@@ -17,6 +18,7 @@ from evaluator.records import (
     Build,
     DeviceKind,
     Fault,
+    GradeMode,
     L2Inputs,
     L2Rule,
     MachineCode,
@@ -158,7 +160,7 @@ def test_a_submission_for_a_gpu_is_imported_by_no_runner_of_the_pool(monkeypatch
 def stages_of(monkeypatch):
     """Run `finish` with stages that only note their names, and fail from the one called `failing` on."""
 
-    def run(device, failing=None, *, required=None, profile=None, machine_code=None):
+    def run(device, failing=None, *, required=None, profile=None, machine_code=None, mode=GradeMode.FULL):
         done = []
 
         def fault(name):
@@ -193,7 +195,8 @@ def stages_of(monkeypatch):
             terms=SimpleNamespace(
                 device=device,
                 gpu="a GPU" if on_gpu else None,
-                options=SimpleNamespace(require_own_kernel=required, profile=profile),
+                options=SimpleNamespace(require_own_kernel=required, profile=profile, mode=mode),
+                is_timed=GradeOptions(device, mode=mode).is_timed,
                 problem=SimpleNamespace(precision=Precision.FP32),
             ),
             build_services=SimpleNamespace(machine_code=read_machine_code),
@@ -214,6 +217,20 @@ def stages_of(monkeypatch):
 EVIDENCE = Evidence(DeviceKind.CUDA, None, 0, "", None)
 FIRST, LATER, LAST = (finding(Code.WIDE_TOLERANCE, text) for text in ("of the lint", "of a check", "of the monitor"))
 WHOLE = ["device", "check", "machine code", "time", "roofline", "profile"]
+
+
+@pytest.mark.parametrize("device", DeviceKind)
+def test_mode_check_has_no_clock_and_says_so(stages_of, device):
+    outcome, done = stages_of(device, mode=GradeMode.CHECK)
+    assert outcome.status is Status.CORRECT
+    assert not {"time", "roofline", "profile"} & set(done)
+    assert (outcome.timing, outcome.l2, outcome.roofline) == (None, None, None)
+    assert [each.code for each in outcome.findings].count(Code.NOT_TIMED) == 1
+
+
+def test_mode_check_still_requires_own_kernels(stages_of):
+    _, done = stages_of(DeviceKind.CUDA, mode=GradeMode.CHECK, required=0.5)
+    assert done == ["device", "check", "machine code", "profile"]
 
 
 @pytest.mark.parametrize("failing", [None, "check", "time", "roofline"])

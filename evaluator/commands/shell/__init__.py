@@ -1,0 +1,1 @@
+"""Help of the shell for commands: options of a project, completion, files that change."""

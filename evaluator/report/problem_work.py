@@ -1,0 +1,91 @@
+"""Bytes and FLOP of a problem's call, and the least time on this machine's GPU, as text and as a document. Pure."""
+
+from typing import Any, NamedTuple
+
+from evaluator.records import Precision, SizeName
+from evaluator.report.layout.text import amount, duration, one_line
+from evaluator.roofline.counted_work import CallWork
+from evaluator.roofline.least_time import LeastTime, Roofs, least_time
+
+_NOTE = "FLOP are those of matrix products, convolutions and attention."
+
+
+class ProblemWork(NamedTuple):
+    """Work of a call for each size, reasons for sizes without a count, and the limits of a GPU, if there is one."""
+
+    known: dict[SizeName, CallWork]
+    unknown: dict[SizeName, str]
+    roofs: Roofs | None
+    precision: Precision
+
+
+def work_document(work: ProblemWork) -> dict[str, Any]:
+    """Return the work as a document. Times are null without a measured limit."""
+    return {
+        "sizes": {size.value: _row_document(each, work.roofs) for size, each in work.known.items()},
+        "not_counted": {size.value: reason for size, reason in work.unknown.items()},
+        "gpu": None if work.roofs is None else _gpu_document(work.roofs),
+    }
+
+
+def _row_document(work: CallWork, roofs: Roofs | None) -> dict[str, Any]:
+    counts = {"read_bytes": work.read_bytes, "written_bytes": work.written_bytes, "flop": work.flop}
+    if roofs is None:
+        return counts
+    found = least_time(work, roofs)
+    return counts | {"memory_ms": found.memory_ms, "compute_ms": found.compute_ms, "least_ms": found.least_ms}
+
+
+def _gpu_document(roofs: Roofs) -> dict[str, Any]:
+    return {
+        "name": roofs.gpu.name,
+        "bandwidth_bytes_per_s": roofs.bandwidth_bytes_per_s,
+        "l2_bytes": roofs.l2_bytes if roofs.bandwidth_bytes_per_s is not None else None,
+        "peak_flop_per_s": roofs.peak_flop_per_s,
+    }
+
+
+def work_text(work: ProblemWork) -> str:
+    """Return a table of the work, a row for each size."""
+    header = ["size", "reads", "writes", "FLOP", *(["least time"] if _has_times(work) else [])]
+    rows = [header, *(_row(size, each, work) for size, each in work.known.items())]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows] if work.known else []
+    lines += [f"  {size.value}: not counted: {one_line(reason, 160)}" for size, reason in work.unknown.items()]
+    notes = [_NOTE] if work.known else []
+    return "\n".join(["a call moves and computes, each byte once", *lines, *notes, *_about_gpu(work)])
+
+
+def _has_times(work: ProblemWork) -> bool:
+    return work.roofs is not None and work.roofs.bandwidth_bytes_per_s is not None
+
+
+def _row(size: SizeName, each: CallWork, work: ProblemWork) -> list[str]:
+    flop = amount(each.flop, "FLOP") if each.flop else "none"
+    cells = [size.value, amount(each.read_bytes, "B"), amount(each.written_bytes, "B"), flop]
+    if work.roofs is not None and _has_times(work):
+        cells.append(_time(least_time(each, work.roofs)))
+    return cells
+
+
+def _time(found: LeastTime) -> str:
+    if not found.least_ms:
+        return "none: L2 holds all"
+    by = "operations" if found.compute_ms is not None and found.compute_ms == found.least_ms else "memory"
+    return f"{duration(found.least_ms)}, {by}"
+
+
+def _about_gpu(work: ProblemWork) -> list[str]:
+    roofs = work.roofs
+    if roofs is None:
+        return []
+    name = one_line(roofs.gpu.name, 60)
+    if roofs.bandwidth_bytes_per_s is None:
+        return [f"The first grade on {name} measures its limits, and then a least time stands here."]
+    limits = f"{amount(roofs.bandwidth_bytes_per_s, 'B/s')}"
+    if roofs.peak_flop_per_s is not None:
+        limits += f" and {amount(roofs.peak_flop_per_s, 'FLOP/s')} in {work.precision.value}"
+    lines = [f"The least time is that of {name}.", f"Measured limits of this GPU: {limits}."]
+    if roofs.peak_flop_per_s is None and any(each.flop for each in work.known.values()):
+        lines.append(f"The peak in {work.precision.value} is not measured yet: the least time is that of memory alone.")
+    return lines
