@@ -132,6 +132,13 @@ def test_a_wrong_file_is_refused_with_what_to_do(options, text, why, hint):
     assert options("grade", "--help") == 0
 
 
+def test_a_deleted_folder_has_no_file(options):
+    Path.cwd().joinpath("mine.py").unlink()
+    Path.cwd().rmdir()
+    assert options(*GRADE) == 2
+    assert "cannot read mine.py" in options.err
+
+
 def test_a_named_pipe_is_no_file_of_a_project(options):
     os.mkfifo("../pyproject.toml")
     assert options(*GRADE).mode is GradeMode.FULL
