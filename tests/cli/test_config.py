@@ -29,6 +29,7 @@ def _here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path / "project" / "inner")
     for name in [name for name in os.environ if name.startswith("WARPGRADE")]:
         monkeypatch.delenv(name)
+    monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path / "cache"))
     Path("mine.py").write_text(cards.SOURCE)
 
 
