@@ -144,7 +144,7 @@ def _torch() -> Line:
     if not _TORCH[0] <= numbers < _TORCH[1]:
         return _line("PyTorch", version, ok=False, fix=fix)
     # In a separate process: the import of a broken installation may crash.
-    answer = _output([sys.executable, "-c", "import torch; print(torch.version.cuda or 'no CUDA')"])
+    answer = _output([sys.executable, "-P", "-c", "import torch; print(torch.version.cuda or 'no CUDA')"])
     if answer is None:
         return _line("PyTorch", f"{version} cannot be imported", ok=False, fix=f"{fix} --force-reinstall")
     return _line("PyTorch", f"{version} ({answer})", ok=True, fix="")

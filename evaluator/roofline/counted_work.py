@@ -54,7 +54,7 @@ def _counted(problem: Problem) -> WorkBySize:
 
     try:
         done = subprocess.run(
-            [sys.executable, "-c", _BOOT, str(_TOP)],
+            [sys.executable, "-P", "-c", _BOOT, str(_TOP)],
             input=msgspec.json.encode(problem),
             capture_output=True,
             timeout=_LIMIT_S,

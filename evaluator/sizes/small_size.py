@@ -67,7 +67,7 @@ def _search(problem: Problem) -> SmallFound:
 
     try:
         done = subprocess.run(
-            [sys.executable, "-c", _BOOT, str(_TOP)],
+            [sys.executable, "-P", "-c", _BOOT, str(_TOP)],
             input=problem.source.encode(),
             capture_output=True,
             timeout=_LIMIT_S,

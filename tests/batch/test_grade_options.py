@@ -78,6 +78,7 @@ def _here(tmp_path, monkeypatch, worker):
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(keys, "_stash", [])
+    monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path / "cache"))
     Path("mine.py").write_text("# right\nclass ModelNew: pass\n")
     Path("other.py").write_text("class ModelNew: pass\n")
     Path("submissions/relu").mkdir(parents=True)

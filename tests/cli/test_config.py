@@ -29,6 +29,7 @@ def _here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path / "project" / "inner")
     for name in [name for name in os.environ if name.startswith("WARPGRADE")]:
         monkeypatch.delenv(name)
+    monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path / "cache"))
     Path("mine.py").write_text(cards.SOURCE)
 
 
@@ -130,6 +131,13 @@ def test_a_wrong_file_is_refused_with_what_to_do(options, text, why, hint):
     assert why in options.err
     assert hint in options.err
     assert options("grade", "--help") == 0
+
+
+def test_a_deleted_folder_has_no_file(options):
+    Path.cwd().joinpath("mine.py").unlink()
+    Path.cwd().rmdir()
+    assert options(*GRADE) == 2
+    assert "cannot read mine.py" in options.err
 
 
 def test_a_named_pipe_is_no_file_of_a_project(options):

@@ -21,10 +21,10 @@ TOML = 'title = "x"\nlevel = 1\ndescription = "x"\n[sizes.full]\n[sizes.small]\n
 
 
 @pytest.fixture(autouse=True)
-def _here(tmp_path, monkeypatch):
+def _here(tmp_path, tmp_path_factory, monkeypatch):
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
-    monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path_factory.mktemp("cache")))
 
 
 @pytest.fixture
@@ -145,7 +145,7 @@ def test_nothing_of_a_card_reaches_the_terminal_as_an_escape(tmp_path, capsys):
         return evil if isinstance(value, str) else value
 
     poisoned = poison(document)
-    for path in ("status", "tolerance", "values", "seeds"):
+    for path in ("status", "tolerance", "values", "mode", "seeds"):
         poisoned[path] = document[path]
     for record, fixed in (
         ("problem", ("sha256", "size", "precision", "mode")),

@@ -103,6 +103,15 @@ def test_after_a_grade_the_least_time_of_a_problem_is_known(grade, grader, monke
     assert found.l2_bytes == card.roofline.l2_bytes
 
 
+def test_mode_check_measures_no_time(grade):
+    extra = ("--mode", "check", "--size", "small")
+    run = grade(SAME, "torch.randn(edge, edge)", "torch.relu(x)", *extra)
+    card = run.verdict(Status.CORRECT)
+    assert (card.timing, card.roofline, card.l2) == (None, None, None)
+    assert len(card.checks) >= 16
+    assert Code.NOT_TIMED in run.findings
+
+
 def test_an_honest_kernel_has_its_place(grade):
     card = grade(SAME, "torch.randn(edge, edge)", "torch.relu(x)").verdict(Status.CORRECT)
     assert 0.6 < card.roofline.of_floor < 1.05

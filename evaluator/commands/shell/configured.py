@@ -59,7 +59,10 @@ def file_for(parent: click.Context | None) -> ProjectFile | None:
     """Return the file for the current folder, unless the command line or a variable forbids files."""
     if parent is not None and parent.find_root().params.get(NO_CONFIG):
         return None
-    return nearest(Path.cwd())
+    try:
+        return nearest(Path.cwd())
+    except FileNotFoundError:  # The current folder has been deleted.
+        return None
 
 
 def defaults(command: click.Command, file: ProjectFile) -> MutableMapping[str, Any]:

@@ -16,6 +16,7 @@ from evaluator.roofline import counted_work, least_time
 from evaluator.roofline.count_process import counted
 from evaluator.roofline.counted_work import CallWork, work_of
 from evaluator.roofline.least_time import Roofs, roofs_of, stated
+from evaluator.sizes.small_size import with_small_size
 
 H100 = Gpu(0, "GPU-1", "NVIDIA H100", (9, 0), 80 << 30, "570", ())
 ROOFS = Roofs(H100, 4e12, 50_000_000, 60e12)
@@ -60,6 +61,19 @@ def test_a_process_counts_once(monkeypatch):
     assert first.known[SizeName.SMALL] == CallWork(1 << 20, 1 << 20, 0)
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("counted again"))
     assert work_of(relu) == first
+
+
+@pytest.mark.slow
+def test_no_module_of_the_current_folder_is_imported(tmp_path, monkeypatch):
+    """The author of a submission may be able to write to the current folder."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("torch", "msgspec", "evaluator"):
+        (tmp_path / f"{name}.py").write_text("open('imported', 'w').close()\nraise ImportError\n")
+    relu = find_problem("relu", None)
+    assert work_of(relu).unknown == {}
+    bare = replace(relu, origin="kernelbench", sizes={SizeName.FULL: relu.sizes[SizeName.FULL]}, sha256="0" * 64)
+    assert SizeName.SMALL in with_small_size(bare, SizeName.SMALL).sizes
+    assert not (tmp_path / "imported").exists()
 
 
 @pytest.mark.parametrize(
