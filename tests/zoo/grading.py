@@ -245,7 +245,8 @@ def _naive_verdict(entry: Entry, submission: Path, folder: Path) -> Accepted | N
     expected = entry.expected
     reference = folder / "reference.py"
     reference.write_text(sized_source(entry.problem(), expected.control.size or expected.size))
-    home = {"HOME": str(folder), "TMPDIR": str(folder), "PYTHONPATH": ".", "OMP_NUM_THREADS": "1"}
+    places = dict.fromkeys(("HOME", "TMPDIR", "XDG_CACHE_HOME"), str(folder))
+    home = {**places, "PYTHONPATH": ".", "OMP_NUM_THREADS": "1"}
     tools = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     said = Accepted(accepted=False, speedup=0.0)
     for _ in range(expected.runs):

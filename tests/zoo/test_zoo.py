@@ -129,7 +129,8 @@ def test_without_an_invariant_a_wrong_answer_is_still_wrong(grader, mutation, tm
     wrong.write_text("from torch import nn\nclass ModelNew(nn.Module):\n    def forward(self, x): return 1.0 - x.abs()\n")
     (entry,) = (entry for entry in ENTRIES if entry.name == "correct-then-corrupt")
     outcome = grader.mutated(entry, mutation, wrong)
-    assert (outcome.status, outcome.reason.code) == (Status.WRONG_RESULT, Code.WRONG_VALUES.value), outcome.reason
+    assert outcome.status is Status.WRONG_RESULT, outcome.reason
+    assert outcome.reason.code == Code.WRONG_VALUES.value, outcome.reason
 
 
 LIKE = {
