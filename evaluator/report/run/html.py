@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
-from evaluator.protocol.submission_files import parts, place_of
+from evaluator.protocol.submission_files import LONGEST_LABEL, parts, place_of
 from evaluator.records import Finding, Samples, Scorecard
 from evaluator.report.layout.text import duration, one_line, printable, significant
 from evaluator.report.run.charts import Speedup, fast_curve, speedup_chart
@@ -110,7 +110,7 @@ def _frames(card: Scorecard) -> Iterator[Frame]:
 
 
 def _place(source: str, line: int) -> str:
-    return one_line(place_of(source, line).label, 200)
+    return one_line(place_of(source, line).label, LONGEST_LABEL)
 
 
 def _numbers(source: str) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """The page of a run: the evidence of a card as escaped text."""
 
 from evaluator.findings import Code, finding
+from evaluator.protocol.submission_files import bad_path
 from evaluator.records import MachineCode
 from evaluator.report.run.html import Frame, PageEntry, detail_of, write_page
 from tests import cards
@@ -34,6 +35,13 @@ def test_of_several_files_each_place_has_its_file_and_line(tmp_path):
     assert "<b>B203</b> csrc/relu.cpp, line 3: the extension" in page
     assert "<b>S120</b> csrc/size.h, line 1: addresses a reader" in page
     assert "<b>csrc/relu.cpp, line 3</b>: expected &#39;;&#39;" in page
+
+
+def test_the_longest_path_keeps_its_line():
+    path = "/".join(["x" * 100] * 3 + ["y" * 96 + ".cpp"])
+    detail = detail_of(cards.several_card(source=cards.SEVERAL.replace("csrc/relu.cpp", path)))
+    assert bad_path(path) is None
+    assert detail.findings[0][0] == detail.frames[0].place == f"{path}, line 3"
 
 
 def test_the_numbers_beside_the_code_are_those_of_the_places():
