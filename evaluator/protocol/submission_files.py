@@ -15,12 +15,16 @@ from typing import NamedTuple
 
 FIRST_LINE = "#@ warpgrade submission of several files"
 _MARK = "#@ file "
+FIRST_LINES_BEFORE = 2
+"""Lines before the first file: the first line, and the line with the file's path."""
 MANIFEST = "submission.toml"
 SOURCE_SUFFIXES = frozenset((".cu", ".cpp", ".cc", ".cxx"))
 HEADER_SUFFIXES = frozenset((".cuh", ".h", ".hpp", ".hh", ".inl", ".inc"))
 SUFFIXES = SOURCE_SUFFIXES | HEADER_SUFFIXES | {".py"}
 MOST_FILES = 64
 MOST_PARTS = 4
+LONGEST_LABEL = 440
+"""Limit on a place in words: the longest path, and a line."""
 _FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}\Z")
 _FOLDER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_+-]{0,99}\Z")
 """Without a dot: the files of a build, beside the submission's files, have names with dots.

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from evaluator.protocol.submission_files import (
+    FIRST_LINES_BEFORE,
     MANIFEST,
     MOST_FILES,
     SOURCE_SUFFIXES,
@@ -60,14 +61,8 @@ def checked(files: Sequence[Part]) -> Manifest:
     Raises:
         BadFiles: a file is not allowed, or the manifest names a missing file.
     """
+    _check_files(files)
     texts = {part.path: part.text for part in files}
-    if len(files) > MOST_FILES:
-        raise BadFiles(f"{len(files)} files; a submission has at most {MOST_FILES}")
-    for path, text in texts.items():
-        if (why := bad_path(path) or _bad_suffix(path) or bad_text(text)) is not None:
-            raise BadFiles(f"{path[:100]!r}: {why}")
-    if (twice := clashing_path(part.path for part in files)) is not None:
-        raise BadFiles(f"{twice} occurs twice, differs from another path only in case, or is also a folder's name")
     if MANIFEST not in texts:
         raise BadFiles(f"no file is named {MANIFEST}")
     manifest = read_manifest(texts[MANIFEST])
@@ -80,6 +75,19 @@ def checked(files: Sequence[Part]) -> Manifest:
     if extension is not None and not extension_sources(manifest, files):
         raise BadFiles(f"{MANIFEST}: the extension has no C++ or CUDA source")
     return manifest
+
+
+def _check_files(files: Sequence[Part]) -> None:
+    """Raise BadFiles for too many files, and for a path or a text that is not allowed."""
+    if files and files[0].lines_before != FIRST_LINES_BEFORE:
+        raise BadFiles("there is text before the first file")
+    if len(files) > MOST_FILES:
+        raise BadFiles(f"{len(files)} files; a submission has at most {MOST_FILES}")
+    for path, text, _ in files:
+        if (why := bad_path(path) or _bad_suffix(path) or bad_text(text)) is not None:
+            raise BadFiles(f"{path[:100]!r}: {why}")
+    if (twice := clashing_path(part.path for part in files)) is not None:
+        raise BadFiles(f"{twice} occurs twice, differs from another path only in case, or is also a folder's name")
 
 
 def extension_sources(manifest: Manifest, files: Sequence[Part]) -> list[str]:

@@ -28,7 +28,7 @@ _LINKER = re.compile(r"^\S.*?: (?P<text>(?:undefined reference to|multiple defin
 _MAX_DIAGNOSTICS = 50
 _MAX_LINE = 4000
 _MAX_PLACES = 8
-"""Lines with more occurrences, as a closing brace has, carry no position information."""
+"""Lines with more occurrences (such as a closing brace) carry no position information."""
 _MOST_LINES = 1 << 16
 """Lines beyond the limit are not mapped. A 1 MiB text with 16 characters per line reaches the limit."""
 _MOST_CANDIDATES = 256
@@ -61,8 +61,8 @@ class LineMap:
     """Mapping from lines of a generated file to lines of a submission. Both count from 1, as compilers do.
 
     A text line can occur several times in the submission. Within one source string, the difference between the two line
-    numbers is constant. The candidate whose difference is shared by most other lines wins. Lines of a
-    submission's file stay together.
+    numbers is constant. The candidate whose difference is shared by most other lines wins. Lines of a submission's file
+    stay together.
     """
 
     def __init__(self, text: str, submission: str, name: str = "") -> None:

@@ -30,33 +30,33 @@ HALF = """#include <torch/types.h>
 #include "place.cuh"
 #include "../../include/relu.cuh"
 
-__global__ void NAME_kernel(const float* from, float* to, long half, long n) {
+__global__ void NAME_kernel(const float* from, float* to, long half, long n, long past) {
     const long i = blockIdx.x * (long)blockDim.x + threadIdx.x;
     if (i < half && PLACE(i, half) < n) {
-        to[PLACE(i, half)] = relu_of(from[PLACE(i, half)]);
+        to[PLACE(i, half)] = relu_of(from[past + PLACE(i, half)]);
     }
 }
 
-void NAME_half(torch::Tensor from, torch::Tensor to) {
+void NAME_half(torch::Tensor from, torch::Tensor to, long past) {
     const long n = from.numel(), half = (n + 1) / 2;
-    NAME_kernel<<<(half + 255) / 256, 256>>>(from.data_ptr<float>(), to.data_ptr<float>(), half, n);
+    NAME_kernel<<<(half + 255) / 256, 256>>>(from.data_ptr<float>(), to.data_ptr<float>(), half, n, past);
 }
 """
 HALVES = {
     "submission.toml": 'entry = "main.py"\n\n[extension]\nname = "halves"\nextra_cuda_cflags = ["-O3"]\n',
     "main.py": (
         "import halves\nimport torch\n\n\nclass ModelNew(torch.nn.Module):\n"
-        "    def forward(self, x):\n        return halves.relu(x)\n"
+        "    def forward(self, x):\n        return halves.relu(x, 0)\n"
     ),
     "csrc/bind.cpp": """#include <torch/extension.h>
 
-void first_half(torch::Tensor from, torch::Tensor to);
-void second_half(torch::Tensor from, torch::Tensor to);
+void first_half(torch::Tensor from, torch::Tensor to, long past);
+void second_half(torch::Tensor from, torch::Tensor to, long past);
 
-torch::Tensor relu(torch::Tensor x) {
+torch::Tensor relu(torch::Tensor x, int64_t past) {
     auto y = torch::empty_like(x);
-    first_half(x, y);
-    second_half(x, y);
+    first_half(x, y, 0);
+    second_half(x, y, past);
     return y;
 }
 
@@ -69,9 +69,8 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("relu", &relu); }
     "include/relu.cuh": "#pragma once\n__device__ inline float relu_of(float x) { return x > 0.f ? x : 0.f; }\n",
 }
 """A CUDA file for each half of the tensor. Both files, and both headers, have the same name."""
-PAST_THE_END = {
-    "csrc/second/kernel.cu": HALVES["csrc/second/kernel.cu"].replace("from[PLACE", "from[100000000 + PLACE")
-}
+PAST_THE_END = {"main.py": HALVES["main.py"].replace("relu(x, 0)", "relu(x, 100000000)")}
+"""Reads far past the end of the input, with the same extension."""
 FAULT_LINE = 8
 FULL_SIZE = {
     "csrc/second/place.cuh": (

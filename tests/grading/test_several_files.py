@@ -86,12 +86,13 @@ def test_kernels_of_a_folder_run_on_the_emulated_device_in_a_batch(command, tmp_
     submissions = tmp_path / "submissions"
     write(submissions / "relu" / "right", HALVES)
     write(submissions / "relu" / "wrong", HALVES | PAST_THE_END)
-    done = command("batch", submissions, "--run", "run", *EMULATED)
+    done = command("batch", submissions, "--run", "run", "--jobs", "1", *EMULATED)
     cards = {path.stem: read_card(path) for path in (tmp_path / "run").rglob("relu/*.json")}
     assert set(cards) == {"right", "wrong"}, done.stderr.decode()
     right, wrong = cards["right"], cards["wrong"]
     assert right.status is Status.CORRECT, right.reason
     assert right.checks[0].launches == 2
+    assert [unit.key for unit in right.build.units] == [unit.key for unit in wrong.build.units]
     assert (wrong.status, wrong.reason.code) == (Status.RUNTIME_ERROR, Code.ILLEGAL_ACCESS.value)
     assert place_of(wrong.submission.source, wrong.reason.line).label == f"csrc/second/kernel.cu, line {FAULT_LINE}"
     assert f"(csrc/second/kernel.cu, line {FAULT_LINE})" in wrong.reason.message

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from evaluator.findings import Code
-from evaluator.protocol.submission_files import place_of
+from evaluator.protocol.submission_files import LONGEST_LABEL, place_of
 from evaluator.records import (
     Check,
     Finding,
@@ -109,7 +109,7 @@ def _place(sheet: Sheet, card: Scorecard) -> None:
     if line is not None and 1 <= line <= len(lines_of(card.submission.source)):
         sheet.blank()
         if (place := place_of(card.submission.source, line)).path is not None:
-            sheet.paragraph(Text(), sheet.say(f"{place.label}:", 160, "bold"))
+            sheet.paragraph(Text(), sheet.say(f"{place.label}:", LONGEST_LABEL, "bold"))
         show_line(sheet, card.submission.source, line, caret=_caret(card.reason, card.submission.source, line))
 
 

@@ -3,7 +3,7 @@
 from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.text import Text
 
-from evaluator.protocol.submission_files import place_of
+from evaluator.protocol.submission_files import LONGEST_LABEL, place_of
 from evaluator.records import Diagnostic
 from evaluator.report.layout.sheet import Sheet, styled
 from evaluator.report.layout.text import printable
@@ -47,7 +47,7 @@ def show_diagnostic(sheet: Sheet, source: str, diagnostic: Diagnostic) -> None:
         place = place_of(source, own).label
     else:
         place = f"{diagnostic.file}, line {diagnostic.line}" if diagnostic.file else "linking"
-    message = sheet.say(place, 80, "bold").append(": ")
+    message = sheet.say(place, LONGEST_LABEL, "bold").append(": ")
     sheet.paragraph(Text(), message.append_text(sheet.say(diagnostic.message, 240)))
     if own is not None:
         show_line(sheet, source, own, caret=caret_cell(diagnostic, lines[own - 1]))

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from evaluator.protocol.submission_files import parts, place_of
+from evaluator.protocol.submission_files import LONGEST_LABEL, parts, place_of
 from evaluator.records import Finding, Scorecard, Timing
 from evaluator.report.layout.text import counted, duration, one_line, printable
 from evaluator.report.page.samples_chart import samples_chart
@@ -96,7 +96,7 @@ def _note(source: str, finding: Finding) -> Note:
 
 
 def _place(source: str, line: int) -> str:
-    return one_line(place_of(source, line).label, 200)
+    return one_line(place_of(source, line).label, LONGEST_LABEL)
 
 
 def _numbers(source: str) -> Iterator[str]:

@@ -140,6 +140,14 @@ def test_no_file_of_a_ready_text_can_forge_another(tmp_path, text):
     assert read_submission(ready).code == Code.BAD_FILES.value
 
 
+def test_no_text_stands_before_the_first_file(tmp_path):
+    """Nobody would build the text, and a screen may show a file there."""
+    ready = tmp_path / "text.txt"
+    whole = joined([("submission.toml", MANIFEST), ("main.py", MAIN)])
+    ready.write_text(whole.replace("\n", "\n#@ fil\u0435 a.cu\nint f();\n", 1))
+    assert "before the first file" in read_submission(ready).message
+
+
 def test_a_mark_in_a_raw_literal_is_refused_in_a_folder_and_ends_the_file_in_a_text(folder, tmp_path):
     literal = 'const char* s = R"(\n#@ file b.cu\n)";\n'
     (folder / "csrc/k.cu").write_text(literal)

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from evaluator.findings import Code, finding
+from evaluator.protocol.submission_files import bad_path
 from evaluator.records import MachineCode
 from evaluator.report.page import writer
 from evaluator.report.page.detail import Frame, detail_of
@@ -168,6 +169,13 @@ def test_of_several_files_each_place_has_its_file_and_line():
     assert "<b>B203</b> csrc/relu.cpp, line 3: the extension" in shown
     assert "<b>S120</b> csrc/size.h, line 1: addresses a reader" in shown
     assert "<b>csrc/relu.cpp, line 3</b>: expected &#39;;&#39;" in shown
+
+
+def test_the_longest_path_keeps_its_line():
+    path = "/".join(["x" * 100] * 3 + ["y" * 96 + ".cpp"])
+    detail = detail_of(cards.several_card(source=cards.SEVERAL.replace("csrc/relu.cpp", path)))
+    assert bad_path(path) is None
+    assert detail.notes[0].place == detail.frames[0].place == f"{path}, line 3"
 
 
 def test_the_numbers_beside_the_code_are_those_of_the_places():
