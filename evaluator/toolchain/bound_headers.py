@@ -1,7 +1,7 @@
 """Light headers without pybind11, for units with bindings by `toolchain/binding/` (`cuda_source/bindings.py`).
 
-pybind11 makes up most of a small unit: g++ compiles its functions anew in each unit that includes the header. Free
-PyTorch functions are left out too; a unit includes those that it names (`light_headers.functions_for`).
+pybind11 makes up most of a small unit: g++ compiles the functions of pybind11 anew in each unit with the header. Free
+PyTorch functions are left out too; a unit includes the functions named in the text (`light_headers.functions_for`).
 """
 
 from pathlib import Path
@@ -12,7 +12,7 @@ BOUND_FOLDER = "bound"
 """Folder of the headers, relative to the compiler's folder."""
 _SOURCES = Path(__file__).parent / "binding"
 BINDING_HEADER, BINDING_SUPPORT = _SOURCES / "warpgrade_bind.h", _SOURCES / "support.cpp"
-"""Declarations of the bindings, and their definitions with pybind11."""
+"""Declarations of the bindings, and the definitions with pybind11."""
 _EXTENSION = "torch/extension.h"
 
 

@@ -52,7 +52,7 @@ def light_headers() -> dict[str, str]:
 
 
 def functions_for(sources: Iterable[str]) -> str:
-    """Return the includes of the free PyTorch functions named in `sources`, one a line."""
+    """Return the includes of the free PyTorch functions named in `sources`."""
     return _including(*(f"ATen/ops/{name}.h" for name in sorted(_functions_in(sources))))
 
 

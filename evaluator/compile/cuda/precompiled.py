@@ -69,7 +69,7 @@ def worth_trying(cache: Path) -> bool:
 
 
 def why_not_precompiled(cache: Path) -> str:
-    """Return the reason, on one line, why `prepare` returned None."""
+    """Return the reason, in a single line, why `prepare` returned None."""
     try:
         return _failure_file(cache).read_text(encoding="utf-8")
     except OSError:

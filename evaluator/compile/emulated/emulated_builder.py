@@ -149,7 +149,7 @@ class EmulatedBuilder:
         raise AssertionError("a build has at least one step")
 
     def _compile(self, step: Step) -> tuple[ToolResult, bytes | None] | None:
-        """Run a step; None without a part of ours that the step needs."""
+        """Run a step; None if the support of bindings does not compile."""
         linked: dict[str, Path] = {}
         if step.name is StepName.BOUND:
             if (support := binding_support(self._run_tool, self._cache)) is None:

@@ -1,7 +1,7 @@
 """Emulator artefacts: the runtime library, the support of bindings, and the precompiled headers.
 
-Built in the sandbox, once per combination of torch, compiler and emulator. The first use builds in parallel what every
-submission needs. The headers of a later build step are built when a submission first reaches the step.
+Built in the sandbox, once per combination of torch, compiler and emulator. The first use builds the parts of the
+first build step in parallel. The headers of a later step are built when a submission first reaches the step.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ from evaluator.toolchain.light_headers import LIGHT_FOLDER, light_headers_for
 _TIMEOUT_S = 300.0
 _RUNTIME = "runtime.so"
 _OPTIONAL = frozenset((SUPPORT, *PRECOMPILED.values()))
-"""Outputs without which builds only take longer."""
+"""Optional outputs: builds only take longer without."""
 
 
 class _Part(NamedTuple):

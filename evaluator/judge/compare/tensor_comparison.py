@@ -246,9 +246,9 @@ def _compare_chunk(
 
 
 class _Relative(NamedTuple):
-    """What the errors of elements are relative to: the size of each row, and of each element.
+    """Sizes for relative errors: of each row, and of each element.
 
-    `own` is the part of the allowed error that depends on the size of the element.
+    `own` is the part of the allowed error in proportion to the size of the element.
     """
 
     scale: torch.Tensor
@@ -326,7 +326,7 @@ def _far(
     relative: _Relative,
     start: int,
 ) -> Far:
-    """Count errors beyond each level: a part of the row's scale, plus last places of an element of its size."""
+    """Count errors beyond each level: a part of the row's scale, plus last places of the element's size."""
     far, seldom = (level * relative.scale for level in bounds.counted_from)
     own, honest_own = bounds.far_unit * relative.size + bounds.smallest, relative.own
     beyond = error > far + own
