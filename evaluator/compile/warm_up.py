@@ -11,12 +11,13 @@ from typing import NamedTuple
 from evaluator.cache.build_cache import BuildCache
 from evaluator.cache.fallback_folder import trouble
 from evaluator.compile.cuda.precompiled import precompile, precompiled, precompiled_folder, why_not_precompiled
-from evaluator.compile.emulated.emulator_libraries import build_runtime, precompiled_headers
-from evaluator.compile.emulated.precompiled_headers import precompilation
+from evaluator.compile.emulated.emulator_libraries import binding_support, build_runtime, precompiled_headers
+from evaluator.compile.emulated.precompiled_headers import PRECOMPILED, precompilation
 from evaluator.compile.extension.builder import RunTool
 from evaluator.compile.own_libraries import build_allocator, build_device_allocator, build_kernels
 from evaluator.devices.gpu import gpus
 from evaluator.emulator import headers
+from evaluator.emulator.frontend.build_ladder import StepName
 from evaluator.errors import ExitCode, ToolchainMissing, WarpgradeError
 from evaluator.progress import Progress
 from evaluator.records import DeviceKind, Record
@@ -74,8 +75,11 @@ def parts(devices: Sequence[DeviceKind], cache: Path) -> list[Part]:
         needed.append(Part(DeviceKind.CPU, "allocator", functools.partial(_allocator, builds)))
     if DeviceKind.EMULATED in devices:
         needed.append(Part(DeviceKind.EMULATED, "runtime", functools.partial(_runtime, builds)))
-        if precompilation() is not None:
-            needed.append(Part(DeviceKind.EMULATED, "precompiled header", functools.partial(_header, builds)))
+        needed.append(Part(DeviceKind.EMULATED, "support of bindings", functools.partial(_support, builds)))
+        for step in PRECOMPILED:
+            if precompilation(step) is not None:
+                name = "precompiled header" + (" with pybind11" if step is StepName.LIGHT else "")
+                needed.append(Part(DeviceKind.EMULATED, name, functools.partial(_header, builds, step)))
     if DeviceKind.CUDA in devices:
         needed.append(Part(DeviceKind.CUDA, "allocator", functools.partial(_device_allocator, builds)))
         for architecture in sorted({nvcc.architecture(*gpu.capability) for gpu in gpus()}):
@@ -170,8 +174,13 @@ def _runtime(cache: BuildCache, run: RunTool) -> str | None:
     return None
 
 
-def _header(cache: BuildCache, run: RunTool) -> str | None:
-    made = precompiled_headers(run, cache)
+def _support(cache: BuildCache, run: RunTool) -> str | None:
+    made = binding_support(run, cache)
+    return None if made is not None else "it does not compile; builds take longer"
+
+
+def _header(cache: BuildCache, step: StepName, run: RunTool) -> str | None:
+    made = precompiled_headers(run, cache, step)
     return None if made is not None else "the compiler cannot make it; each build reads the headers as text"
 
 

@@ -19,7 +19,7 @@ _FUNCTIONS = "ATen/Functions.h"
 _FUNCTION = "#include <ATen/ops/"
 _OF_OPERATORS = "empty_like"
 """Function called by tensor operators."""
-_VARIANT = re.compile(r"(?:_symint)?(?:_outf?)?$")
+_VARIANT = re.compile(r"(?:_symint)?(?:_(?:outf?)?)?$")
 
 _NAMES = """\
 namespace torch {
@@ -51,6 +51,11 @@ def light_headers() -> dict[str, str]:
     return {f"{LIGHT_FOLDER}/{name}": f"#pragma once\n{text}" for name, text in texts.items()}
 
 
+def functions_for(sources: Iterable[str]) -> str:
+    """Return the includes of the free PyTorch functions named in `sources`."""
+    return _including(*(f"ATen/ops/{name}.h" for name in sorted(_functions_in(sources))))
+
+
 def light_headers_for(sources: Iterable[str]) -> dict[str, str]:
     """Return the light headers, with only the free PyTorch functions (`at::relu`) named in `sources`.
 
@@ -59,8 +64,7 @@ def light_headers_for(sources: Iterable[str]) -> dict[str, str]:
     """
     headers = light_headers()
     if (own := _defined_beside_functions()) is not None:
-        names = sorted(_functions_in([*sources, own, _OF_OPERATORS]))
-        text = _including(*(f"ATen/ops/{name}.h" for name in names)) + own
+        text = functions_for([*sources, own, _OF_OPERATORS]) + own
         headers[f"{LIGHT_FOLDER}/{_FUNCTIONS}"] = f"#pragma once\n{text}"
     return headers
 

@@ -7,9 +7,9 @@ import pytest
 
 from evaluator.cache.build_cache import BuildCache
 from evaluator.cache.location import cache_folder
-from evaluator.compile.emulated.emulator_libraries import precompiled_headers
+from evaluator.compile.emulated.emulator_libraries import binding_support, precompiled_headers
 from evaluator.compile.emulated.precompiled_headers import PRECOMPILED
-from evaluator.emulator.frontend.build_ladder import build_steps
+from evaluator.emulator.frontend.build_ladder import SUPPORT, Step, StepName, build_steps
 from evaluator.emulator.frontend.front_end import front_end
 from evaluator.protocol.frames import BuildRequest
 from evaluator.sandbox import ToolResult
@@ -24,10 +24,6 @@ KERNEL = "__global__ void doubled(float* x) { if (threadIdx.x > 3) return; x[thr
 LAUNCH = "void launch(torch::Tensor x) { doubled<<<1, 32>>>(x.data_ptr<float>()); }\n"
 
 
-def steps_of(request):
-    return build_steps(request, front_end(request))
-
-
 def run_tool(argv, *, work, timeout_s, limits, readable=()):
     done = subprocess.run(argv, cwd=work, capture_output=True, text=True, timeout=timeout_s, check=False)
     return ToolResult(
@@ -36,35 +32,57 @@ def run_tool(argv, *, work, timeout_s, limits, readable=()):
 
 
 @pytest.fixture(scope="module")
-def header() -> Path:
-    """The kept one, where a grade has made it already: it takes half a minute."""
-    made = precompiled_headers(run_tool, BuildCache(cache_folder()))
-    assert made is not None
-    return made
+def linked() -> dict[str, Path]:
+    """The kept parts, where a grade has made them already: they take half a minute."""
+    cache = BuildCache(cache_folder())
+    header = precompiled_headers(run_tool, cache, StepName.BOUND)
+    support = binding_support(run_tool, cache)
+    assert header is not None
+    assert support is not None
+    return {PRECOMPILED[StepName.BOUND]: header, SUPPORT: support}
 
 
-def headers_read(folder: Path, header: Path, **changes) -> tuple[list[str], list[str]]:
-    """Compile an extension; give the precompiled headers that g++ took, and those that did not fit."""
+def bound_step(folder: Path, linked: dict[str, Path], **changes) -> Step:
+    """Write the files of the first step, with the kept parts."""
     parts = {"cpp_sources": ["void launch(torch::Tensor x);"], "cuda_sources": [KERNEL + LAUNCH]} | changes
-    step = steps_of(BuildRequest(name="ext", functions={"launch": "launch"}, with_cuda=True, **parts))[0]
+    request = BuildRequest(name="ext", functions={"launch": "launch"}, with_cuda=True, **parts)
+    step = build_steps(request, front_end(request))[0]
+    assert step.name is StepName.BOUND
     for name, text in step.files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    (folder / PRECOMPILED).symlink_to(header)
+    for name, target in linked.items():
+        (folder / name).symlink_to(target)
+    return step
+
+
+def headers_read(folder: Path, linked: dict[str, Path], **changes) -> tuple[list[str], list[str]]:
+    """Compile an extension; give the precompiled headers that g++ took, and those that did not fit."""
+    step = bound_step(folder, linked, **changes)
     done = subprocess.run([*step.argv, "-H"], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     lines = done.stderr.splitlines()
     return [line[2:] for line in lines if line.startswith("! ")], [line[2:] for line in lines if line.startswith("x ")]
 
 
-def test_a_submission_is_compiled_on_it(tmp_path, header):
-    assert headers_read(tmp_path, header) == ([PRECOMPILED], [])
+HEADER = PRECOMPILED[StepName.BOUND]
 
 
-def test_a_macro_that_the_headers_do_not_test_changes_nothing(tmp_path, header):
-    assert headers_read(tmp_path, header, extra_cuda_cflags=["-DTILE=16"]) == ([PRECOMPILED], [])
+def test_a_submission_is_compiled_on_it(tmp_path, linked):
+    assert headers_read(tmp_path, linked) == ([HEADER], [])
 
 
-def test_a_macro_that_the_headers_test_gets_the_text(tmp_path, header):
-    assert headers_read(tmp_path, header, extra_cflags=["-DNDEBUG"]) == ([], [PRECOMPILED])
+def test_a_macro_that_the_headers_do_not_test_changes_nothing(tmp_path, linked):
+    assert headers_read(tmp_path, linked, extra_cuda_cflags=["-DTILE=16"]) == ([HEADER], [])
+
+
+def test_a_macro_that_the_headers_test_gets_the_text(tmp_path, linked):
+    assert headers_read(tmp_path, linked, extra_cflags=["-DNDEBUG"]) == ([], [HEADER])
+
+
+def test_what_only_pybind11_declares_does_not_compile_without_it(tmp_path, linked):
+    step = bound_step(tmp_path, linked, cpp_sources=["void launch(torch::Tensor x);\nvoid f(py::object x) {}"])
+    done = subprocess.run([*step.argv, "-fsyntax-only"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "py" in done.stderr

@@ -4,6 +4,7 @@ import re
 import subprocess
 
 import pytest
+from msgspec.structs import replace
 
 from evaluator.cuda_source.source_files import source_files
 from evaluator.emulator import headers
@@ -33,6 +34,10 @@ def steps_of(request):
     return build_steps(request, front_end(request))
 
 
+def step_of(request, name):
+    return next(step for step in steps_of(request) if step.name is name)
+
+
 def lines_by_file(text):
     """Say what stands on which line of which file, as the `#line` markers have it."""
     placed, name, number = {}, None, 0
@@ -46,12 +51,12 @@ def lines_by_file(text):
 
 
 def test_the_steps_go_from_quick_to_faithful():
-    assert [step.name for step in steps_of(INLINE)] == [StepName.LIGHT, StepName.FULL, StepName.SPLIT]
+    assert [step.name for step in steps_of(INLINE)] == list(StepName)
 
 
-@pytest.mark.parametrize("step", [0, 1, 2])
-def test_every_line_is_the_line_of_the_file_that_is_reported(step):
-    files = steps_of(INLINE)[step].files
+@pytest.mark.parametrize("name", [StepName.LIGHT, StepName.FULL, StepName.SPLIT])
+def test_every_line_is_the_line_of_the_file_that_is_reported(name):
+    files = step_of(INLINE, name).files
     placed = {}
     for name, text in files.items():
         if name.endswith(".cpp"):
@@ -64,7 +69,7 @@ def test_every_line_is_the_line_of_the_file_that_is_reported(step):
 
 
 def test_one_unit_declares_binds_and_then_defines():
-    text = steps_of(INLINE)[1].files[UNIT]
+    text = step_of(INLINE, StepName.LIGHT).files[UNIT]
     places = [text.index(part) for part in ("run(torch::Tensor x);", "PYBIND11_MODULE", "cuda_runtime.h", "__global__")]
     assert places == sorted(places)
 
@@ -75,8 +80,45 @@ def test_the_c_plus_plus_part_is_not_cuda():
     assert "cuda_runtime.h" not in steps[0].files[UNIT]
 
 
-def test_only_the_first_step_has_light_headers():
-    light, full, split = steps_of(INLINE)
+def test_without_pybind11_a_table_stands_for_the_bindings():
+    step = step_of(INLINE, StepName.BOUND)
+    text = step.files[UNIT]
+    assert text.startswith("#include <torch/extension.h>\n")  # nothing may precede a precompiled header
+    parts = ('#line 1 "main.cpp"', "run(torch::Tensor x);", "warpgrade::bind<&run>", '#line 1 "cuda.cu"', "__global__")
+    places = [text.index(part) for part in parts]
+    assert places == sorted(places)
+    assert "PYBIND11" not in text
+    assert "pybind" not in "".join(step.files[name] for name in step.files if name.endswith("extension.h"))
+    assert step.argv[step.argv.index(UNIT) + 1] == "support.o"
+    assert step.argv.index("-I.bound") < step.argv.index(f"-isystem{headers.INCLUDE}")
+
+
+def test_without_pybind11_a_unit_includes_the_functions_that_it_names():
+    request = replace(INLINE, cuda_sources=[f"{KERNEL}\nauto f() {{ return torch::hardtanh_(y) + at::zeros({{1}}); }}"])
+    text = step_of(request, StepName.BOUND).files[UNIT]
+    assert {"#include <ATen/ops/hardtanh.h>", "#include <ATen/ops/zeros.h>"} <= set(text.split("\n"))
+    assert "ATen/ops/ones.h" not in text
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"functions": None},
+        {"python_module": False},
+        {"error_handling": False},
+        {"implicit_headers": False},
+        {"files": [SourceFile("a.cu", KERNEL)]},
+        {"headers": [SourceFile(".bound/torch/extension.h", "")]},
+        {"cuda_sources": ["TORCH_LIBRARY(a, m) {}"]},
+        {"cpp_sources": ["PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {}"]},
+    ],
+)
+def test_other_bindings_keep_pybind11(change):
+    assert steps_of(replace(INLINE, **change))[0].name is StepName.LIGHT
+
+
+def test_only_the_light_step_has_light_headers():
+    light, full, split = steps_of(INLINE)[1:]
     assert ".light/torch/extension.h" in light.files
     assert light.argv.index("-I.light") < light.argv.index(f"-isystem{headers.INCLUDE}")
     for step in (full, split):
@@ -85,7 +127,7 @@ def test_only_the_first_step_has_light_headers():
 
 
 def test_two_files_are_two_units():
-    split = steps_of(INLINE)[2]
+    split = step_of(INLINE, StepName.SPLIT)
     assert sorted(split.files) == [".0.cpp", ".1.cpp", "cuda.cu", "main.cpp"]
     assert {".0.cpp", ".1.cpp"} <= set(split.argv)
     assert split.argv[split.argv.index("-o") + 1] == split.library == "ext.so"

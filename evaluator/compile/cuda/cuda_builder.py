@@ -26,6 +26,7 @@ from evaluator.findings import Code, finding
 from evaluator.protocol.frames import BuildRequest, SourceFile
 from evaluator.records import BuildUnit, Diagnostic, Finding
 from evaluator.toolchain import nvcc
+from evaluator.toolchain.bound_headers import BINDING_HEADER, BINDING_SUPPORT
 from evaluator.toolchain.diagnostics import parse
 from evaluator.toolchain.nvcc_flags import NvccFlags, nvcc_flags
 
@@ -152,5 +153,6 @@ def _builder_sha256() -> str:
 def builder_sources() -> list[Path]:
     """List the source files that determine the result of a GPU build."""
     own, read, tools = (Path(file).parent for file in (__file__, lexer.__file__, nvcc.__file__))
-    found = [*own.parent.rglob("*.py"), *(own / "host_half").iterdir(), *read.glob("*.py"), *tools.glob("*.py")]
+    native = [*(own / "host_half").iterdir(), BINDING_HEADER, BINDING_SUPPORT]
+    found = [*own.parent.rglob("*.py"), *native, *read.glob("*.py"), *tools.glob("*.py")]
     return sorted(path for path in found if path.is_file())

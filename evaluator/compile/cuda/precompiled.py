@@ -21,8 +21,9 @@ from evaluator.cache.eviction import DRAFT, cache_limit_bytes, hold, make_room
 from evaluator.compile.extension.builder import RunTool, work_folder
 from evaluator.sandbox import Limits, ToolResult
 from evaluator.toolchain import host_compiler, nvcc
+from evaluator.toolchain.bound_headers import BINDING_HEADER, BINDING_SUPPORT
 
-_SOURCES = Path(__file__).parent / "host_half"
+_SOURCES = (Path(__file__).parent / "host_half" / "warpgrade_host.h", BINDING_HEADER, BINDING_SUPPORT)
 _HEADER = "warpgrade_host.h"
 _SUPPORT = "support.o"
 _COMPLETE = "complete"
@@ -68,7 +69,7 @@ def worth_trying(cache: Path) -> bool:
 
 
 def why_not_precompiled(cache: Path) -> str:
-    """Return the reason, on one line, why `prepare` returned None."""
+    """Return the reason, in a single line, why `prepare` returned None."""
     try:
         return _failure_file(cache).read_text(encoding="utf-8")
     except OSError:
@@ -111,7 +112,7 @@ def _make(run_tool: RunTool, cache: Path) -> None:
     if (folder / _key() / _COMPLETE).exists():
         return
     with work_folder() as work:
-        for source in _SOURCES.iterdir():
+        for source in _SOURCES:
             (work / source.name).write_bytes(source.read_bytes())
         (work / "build.ninja").write_text(_ninja_text(), encoding="utf-8")
         result = run_tool([host_compiler.ninja(), "-f", "build.ninja"], work=work, timeout_s=_TIMEOUT_S, limits=_LIMITS)
@@ -176,6 +177,6 @@ def _ninja_text() -> str:
 
 @functools.cache
 def _key() -> str:
-    sources = [(path.name, path.read_text(encoding="utf-8")) for path in sorted(_SOURCES.iterdir())]
+    sources = [(path.name, path.read_text(encoding="utf-8")) for path in sorted(_SOURCES, key=lambda path: path.name)]
     parts = [sources, sorted(nvcc.fingerprint().items()), header_flags()]
     return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()[:32]

@@ -6,10 +6,10 @@ determines the required instantiations.
 """
 
 import re
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from evaluator.compile.cuda.precompiled import Precompiled, header_flags
+from evaluator.cuda_source.bindings import why_not_tabled, with_table
 from evaluator.cuda_source.declarations import NotSplittable
 from evaluator.cuda_source.lexer import Kind, tokens
 from evaluator.cuda_source.source_files import source_files
@@ -25,7 +25,6 @@ _STUBS_VISIBLE = "-static-global-template-stub=false"
 """From CUDA 13 on, stubs of kernel templates are local to their object by default."""
 _STANDARD_HEADERS = ("algorithm", "cassert", "climits", "cmath", "cstdint", "cstdio", "limits", "type_traits")
 """Standard headers normally included by PyTorch's headers."""
-_REGISTERS = re.compile(r"PYBIND11_MODULE|TORCH_LIBRARY|torch/library\.h")
 _INCLUDE = r'#[ \t]*include[ \t]*[<"]'
 _FORGOTTEN = (
     (
@@ -110,13 +109,8 @@ def split_build(request: BuildRequest, architecture: str, prepared: Precompiled)
     files = {file.name: file.text for file in source_files(request)}
     if request.files or request.headers or set(files) != {"main.cpp", "cuda.cu"}:
         raise NotSplittable("it has files of its own, or no CUDA")
-    if request.functions is None or not request.python_module or not request.error_handling:
-        raise NotSplittable("its bindings are its own")
-    if any(
-        re.search(r"PYBIND11_MODULE|TORCH_LIBRARY|torch/library\.h", text)
-        for text in [*request.cpp_sources, *request.cuda_sources]
-    ):
-        raise NotSplittable("it registers functions itself")
+    if (why := why_not_tabled(request)) is not None:
+        raise NotSplittable(why)
     _check_flags(request)
     for text in ("\n".join(request.cpp_sources), files["cuda.cu"]):
         _check_headers(text)
@@ -154,42 +148,19 @@ def _has_loop(text: str) -> bool:
 
 def _host_unit(request: BuildRequest, files: dict[str, str], halves: Halves) -> str:
     """Return the host unit. Bindings precede the .cu half, since PyTorch's binding unit does not see the .cu file."""
-    main = files["main.cpp"].split("\n")
-    bindings_at = next(i for i, line in enumerate(main) if line.startswith("PYBIND11_MODULE(TORCH_EXTENSION_NAME"))
-    sources = without_precompiled("\n".join(main[:bindings_at]))
+    if (parts := with_table(files["main.cpp"], request)) is None:
+        raise NotSplittable("its bindings are its own")
+    sources, table = parts
     return "\n".join(
         [
             '#line 1 "main.cpp"',
-            sources,
-            *_bindings(request, first_line=bindings_at + 1),
+            without_precompiled(sources),
+            table,
             '#line 1 "cuda.cu"',
             halves.host,
             "",
         ]
     )
-
-
-def _bindings(request: BuildRequest, first_line: int) -> Sequence[str]:
-    """Return the function table, with each function on its line in PyTorch's own bindings."""
-    functions = request.functions or {}
-    rows = [f"warpgrade::bind<&{name}>({_literal(name)}, {_literal(text)})," for name, text in functions.items()]
-    return [
-        f'#line {first_line} "main.cpp"',
-        "static const warpgrade::Function warpgrade_functions[] = {",
-        *rows,
-        "};",
-        f'extern "C" __attribute__((visibility("default"))) warpgrade::Object* PyInit_{request.name}() {{',
-        f'return warpgrade::make_module("{request.name}", warpgrade_functions, {len(rows)}); }}',
-    ]
-
-
-def _literal(text: str) -> str:
-    """Return a C string literal, with octal escapes for special characters."""
-    return '"' + "".join(c if c.isascii() and c.isprintable() and c not in '"\\?' else _octal(c) for c in text) + '"'
-
-
-def _octal(character: str) -> str:
-    return "".join(f"\\{byte:03o}" for byte in character.encode())
 
 
 def _hides_stubs() -> bool:

@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from evaluator.cache.build_cache import BuildCache
-from evaluator.compile.emulated.emulator_libraries import precompiled_headers
+from evaluator.compile.emulated.emulator_libraries import binding_support, precompiled_headers
 from evaluator.compile.emulated.nvcc_check import device_errors, nvcc_version
 from evaluator.compile.emulated.precompiled_headers import PRECOMPILED
 from evaluator.compile.extension.build_result import BuildResult
@@ -32,16 +32,19 @@ from evaluator.compile.extension.failed_builds import FailedBuilds
 from evaluator.cuda_source import lexer
 from evaluator.cuda_source.source_files import all_files, source_files
 from evaluator.emulator import headers
-from evaluator.emulator.frontend.build_ladder import Step, StepName, build_steps, final_errors
+from evaluator.emulator.frontend.build_ladder import SUPPORT, Step, StepName, build_steps, final_errors
 from evaluator.emulator.frontend.front_end import FrontEnd
 from evaluator.emulator.frontend.unsupported_features import lacking
 from evaluator.findings import Code, finding
 from evaluator.protocol.frames import BuildRequest, SourceFile
 from evaluator.records import BuildUnit, Diagnostic, Finding
 from evaluator.sandbox import ToolResult
-from evaluator.toolchain import host_compiler, light_headers
+from evaluator.toolchain import bound_headers, host_compiler, light_headers
+from evaluator.toolchain.bound_headers import BINDING_HEADER, BINDING_SUPPORT
 from evaluator.toolchain.diagnostics import LineMap, parse
 
+_MOST_FRONTS = 8
+"""Remembered results of the front end, each limited like a frame."""
 _SUFFIXES = CPP_SUFFIXES | {".cu", ".cuh", ".h", ".hpp", ".hh", ".inl", ".inc"}
 
 
@@ -66,6 +69,7 @@ class EmulatedBuilder:
         self._submission = submission
         self._timeout_s = timeout_s
         self._failures = FailedBuilds(cache, submission)
+        self._fronts: dict[str, FrontEnd] = {}
 
     def build(self, request: BuildRequest) -> BuildResult:
         """Build a requested extension; an unsupported construct results in a finding."""
@@ -75,7 +79,7 @@ class EmulatedBuilder:
             return refused_build(request, key, problem)
         started = time.monotonic()
         files = all_files(request)
-        front = self._read(request)
+        front = self._front(request, key)
         if isinstance(front, str):
             refused = refused_build(request, key, finding(Code.NOT_EMULATED, front, construct="so much text"))
             return replace(refused, unit=replace(refused.unit, wall_s=time.monotonic() - started))
@@ -92,6 +96,15 @@ class EmulatedBuilder:
             device = beside.submit(device_errors, files, parts, own, self._run_tool, self._submission)
             return self._failures.note(key, self._climb(request, front, files, key, device))
 
+    def _front(self, request: BuildRequest, key: str) -> FrontEnd | str:
+        """Return the front end's result. Each runner of the submission repeats the requests; a few are remembered."""
+        if (known := self._fronts.get(key)) is not None:
+            return known
+        front = self._read(request)
+        if isinstance(front, FrontEnd) and len(self._fronts) < _MOST_FRONTS:
+            self._fronts[key] = front
+        return front
+
     def _climb(
         self,
         request: BuildRequest,
@@ -102,14 +115,17 @@ class EmulatedBuilder:
     ) -> BuildResult:
         """Run the steps in order. An error in two steps is the submission's own and final.
 
-        `device` resolves to nvcc's errors about the kernels, empty without nvcc.
+        An error without pybind11 proves nothing, and is forgotten. `device` resolves to nvcc's errors about the
+        kernels, empty without nvcc.
         """
         texts = {file.name: file.text for file in files}
         steps = build_steps(request, front)
         errors: list[Diagnostic] = []
         wall_s = 0.0
         for step in steps:
-            result, library = self._compile(step)
+            if (compiled := self._compile(step)) is None:
+                continue
+            result, library = compiled
             wall_s += result.wall_s
             if library is not None:
                 if errors := device.result():
@@ -119,26 +135,38 @@ class EmulatedBuilder:
                 self._cache.put(key, library, log=result.output, wall_s=wall_s)
                 unit = _unit(request, key, result.output, [], ok=True, cached=False, wall_s=wall_s)
                 return BuildResult(unit=unit, library=library, finding=None, kernels=front.kernels)
+            if step.name is StepName.BOUND and not (result.timed_out or result.over_disk):
+                continue
             found = parse(result.output, texts, self._submission)
             final = final_errors(errors, found, last=step is steps[-1])
             if final or step is steps[-1] or result.timed_out or result.over_disk:
                 # With PyTorch's own headers, every compiler message concerns the submission.
-                shown = final if step.name is StepName.LIGHT else found
+                shown = final if step.name in (StepName.BOUND, StepName.LIGHT) else found
                 unit = _unit(request, key, result.output, shown, ok=False, cached=False, wall_s=wall_s)
                 why = _missing_name(shown) or compile_failure(request.name, result, unit, self._timeout_s)
                 return BuildResult(unit=unit, library=None, finding=why)
             errors = found
         raise AssertionError("a build has at least one step")
 
-    def _compile(self, step: Step) -> tuple[ToolResult, bytes | None]:
+    def _compile(self, step: Step) -> tuple[ToolResult, bytes | None] | None:
+        """Run a step; None if the support of bindings does not compile."""
+        linked: dict[str, Path] = {}
+        if step.name is StepName.BOUND:
+            if (support := binding_support(self._run_tool, self._cache)) is None:
+                return None
+            linked[SUPPORT] = support
+        if (header := precompiled_headers(self._run_tool, self._cache, step.name)) is not None:
+            linked[PRECOMPILED[step.name]] = header
         with work_folder() as work:
             write_files(work, step.files)
-            readable = []
-            if step.name is StepName.LIGHT and (header := precompiled_headers(self._run_tool, self._cache)) is not None:
-                (work / PRECOMPILED).symlink_to(header)
-                readable.append(header.parent)
+            for name, target in linked.items():
+                (work / name).symlink_to(target)
             result = self._run_tool(
-                step.argv, work=work, limits=SUBMISSION_LIMITS, timeout_s=self._timeout_s, readable=readable
+                step.argv,
+                work=work,
+                limits=SUBMISSION_LIMITS,
+                timeout_s=self._timeout_s,
+                readable=[target.parent for target in linked.values()],
             )
             return result, read_library(work / step.library, MOST_BUILT_BYTES) if result.ok else None
 
@@ -186,11 +214,12 @@ def _key(request: BuildRequest, files: list[SourceFile]) -> str:
 
 @functools.cache
 def _emulator_sha256() -> str:
-    """Hash the emulator's headers, the light headers and the front end."""
+    """Hash the emulator's headers, the light headers, the support of bindings, and the front end."""
     digest = hashlib.sha256()
     package = Path(headers.__file__).parent
     read = Path(lexer.__file__).parent
-    front = [*headers.INCLUDE.rglob("*"), *package.rglob("*.py"), *read.glob("*.py"), Path(light_headers.__file__)]
+    front = [*headers.INCLUDE.rglob("*"), *package.rglob("*.py"), *read.glob("*.py")]
+    front += [Path(light_headers.__file__), Path(bound_headers.__file__), BINDING_HEADER, BINDING_SUPPORT]
     for path in sorted(front):
         if path.is_file():
             digest.update(path.relative_to(package.parent).as_posix().encode() + b"\0" + path.read_bytes())

@@ -1,7 +1,7 @@
-"""Emulator artefacts: the runtime library, and the precompiled headers.
+"""Emulator artefacts: the runtime library, the support of bindings, and the precompiled headers.
 
-Built in the sandbox, once per combination of torch, compiler and emulator. If both are missing, the builds run in
-parallel.
+Built in the sandbox, once per combination of torch, compiler and emulator. The first use builds the parts of the
+first build step in parallel. The headers of a later step are built when a submission first reaches the step.
 """
 
 import hashlib
@@ -16,11 +16,16 @@ from evaluator.cache.build_cache import LIBRARY, BuildCache
 from evaluator.compile.emulated.precompiled_headers import PRECOMPILED, precompilation
 from evaluator.compile.extension.builder import LIMITS, RunTool, read_library, work_folder
 from evaluator.emulator import runtime
+from evaluator.emulator.frontend.build_ladder import SUPPORT, StepName
 from evaluator.errors import JudgeFailed
 from evaluator.toolchain import host_compiler
+from evaluator.toolchain.bound_headers import BINDING_HEADER, BINDING_SUPPORT
+from evaluator.toolchain.light_headers import LIGHT_FOLDER, light_headers_for
 
 _TIMEOUT_S = 300.0
 _RUNTIME = "runtime.so"
+_OPTIONAL = frozenset((SUPPORT, *PRECOMPILED.values()))
+"""Optional outputs: builds only take longer without."""
 
 
 class _Part(NamedTuple):
@@ -43,24 +48,30 @@ def build_runtime(run_tool: RunTool, cache: BuildCache) -> bytes:
     part = _runtime_part()
     if (entry := cache.get(part.key)) is not None:
         return entry.library
-    header = _header_part()
-    parts = [part] if header is None or cache.folder(header.key) is not None else [part, header]
+    beside = [other for other in (_header_part(StepName.BOUND), _support_part()) if other is not None]
+    parts = [part, *(other for other in beside if cache.folder(other.key) is None)]
     library = _make(parts, run_tool, cache).get(part.key)
     if library is None:
         raise JudgeFailed("the emulator's runtime does not compile with this compiler", hint="see `warpgrade doctor`")
     return library
 
 
-def precompiled_headers(run_tool: RunTool, cache: BuildCache) -> Path | None:
-    """Return the path of the precompiled light headers; None if the compiler cannot create them."""
-    part = _header_part()
-    if part is None:
-        return None
-    cache = cache.parts
+def precompiled_headers(run_tool: RunTool, cache: BuildCache, step: StepName) -> Path | None:
+    """Return the path of a step's precompiled headers; None if the compiler cannot create them."""
+    part = _header_part(step)
+    return None if part is None else _kept(part, run_tool, cache.parts)
+
+
+def binding_support(run_tool: RunTool, cache: BuildCache) -> Path | None:
+    """Return the path of the support of bindings without pybind11; None if the compiler rejects the support."""
+    return _kept(_support_part(), run_tool, cache.parts)
+
+
+def _kept(part: _Part, run_tool: RunTool, cache: BuildCache) -> Path | None:
     if (folder := cache.folder(part.key)) is None:
         _make([part], run_tool, cache)
         folder = cache.folder(part.key)
-    # An empty file records a failed precompilation.
+    # An empty file records a failed build.
     return folder / LIBRARY if folder is not None and (folder / LIBRARY).stat().st_size != 0 else None
 
 
@@ -79,7 +90,7 @@ def _make(parts: Sequence[_Part], run_tool: RunTool, cache: BuildCache) -> dict[
         made = {part.key: read_library(work / part.output) for part in parts}
     for part in parts:
         # An empty entry records the failure, so later submissions do not retry.
-        content = made[part.key] or (b"" if part.output == PRECOMPILED else None)
+        content = made[part.key] or (b"" if part.output in _OPTIONAL else None)
         if content is not None:
             cache.put(part.key, content, log=result.output, wall_s=result.wall_s)
     return {key: content for key, content in made.items() if content is not None}
@@ -101,13 +112,23 @@ def _runtime_part() -> _Part:
     return _Part(_key(rules, files), _RUNTIME, files, rules)
 
 
-def _header_part() -> _Part | None:
-    plan = precompilation()
+def _header_part(step: StepName) -> _Part | None:
+    plan = precompilation(step)
     if plan is None:
         return None
+    output = PRECOMPILED[step]
     command = host_compiler.joined(plan.argv)
-    rules = f"rule precompile\n  command = {command}\nbuild {PRECOMPILED}: precompile {' '.join(plan.files)}\n"
-    return _Part(_key(rules, plan.files), PRECOMPILED, plan.files, rules)
+    rules = f"rule precompile\n  command = {command}\nbuild {output}: precompile {' '.join(plan.files)}\n"
+    return _Part(_key(rules, plan.files), output, plan.files, rules)
+
+
+def _support_part() -> _Part:
+    own = {path.name: path.read_text(encoding="utf-8") for path in (BINDING_HEADER, BINDING_SUPPORT)}
+    files = {**own, **light_headers_for(own.values())}
+    flags = [f"-I{LIGHT_FOLDER}", "-O1", "-w", "-fvisibility=hidden", *host_compiler.compile_flags("warpgrade_support")]
+    command = f"{host_compiler.cxx().path} -c {BINDING_SUPPORT.name} {host_compiler.joined(flags)} -o {SUPPORT}"
+    rules = f"rule support\n  command = {command}\nbuild {SUPPORT}: support {' '.join(files)}\n"
+    return _Part(_key(rules, files), SUPPORT, files, rules)
 
 
 def _without_libraries(flags: Sequence[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Precompiled form of the light headers, loaded in a fraction of the parse time.
+"""Precompiled headers of the emulator's build steps, loaded in a fraction of the parse time.
 
 g++ searches for `extension.h.gch` next to each `torch/extension.h` in its include path. g++ uses the file only if no
 tokens other than directives precede the include, and if the command line is compatible. A submission that defines a
@@ -7,33 +7,40 @@ macro tested by the headers falls back to the text.
 
 from typing import NamedTuple
 
-from evaluator.emulator.frontend.build_ladder import UNIT, build_steps
+from evaluator.emulator.frontend.build_ladder import UNIT, StepName, build_steps
 from evaluator.emulator.frontend.front_end import front_end
 from evaluator.protocol.frames import BuildRequest
 from evaluator.toolchain import host_compiler
+from evaluator.toolchain.bound_headers import BOUND_FOLDER
 from evaluator.toolchain.light_headers import LIGHT_FOLDER
 
-_HEADER = f"{LIGHT_FOLDER}/torch/extension.h"
-PRECOMPILED = f"{_HEADER}.gch"
-"""Path in the compiler's folder. About 460 MB."""
+_HEADERS = {
+    StepName.BOUND: f"{BOUND_FOLDER}/torch/extension.h",
+    StepName.LIGHT: f"{LIGHT_FOLDER}/torch/extension.h",
+}
+PRECOMPILED = {step: f"{header}.gch" for step, header in _HEADERS.items()}
+"""Paths in the compiler's folder, by build step. About 280 MB without pybind11, 460 MB with pybind11."""
 
 # A macro defined during precompilation must have the same definition in every use.
 _OF_ONE_EXTENSION = ("-DTORCH_EXTENSION_NAME=", "-DWARPGRADE_EMU_MARKS_RETURNS")
 
 
 class Precompilation(NamedTuple):
-    """Source `files` by path in the compiler's folder, and the command that creates PRECOMPILED."""
+    """Source `files` by path in the compiler's folder, and the command that creates `PRECOMPILED[step]`."""
 
     files: dict[str, str]
     argv: list[str]
 
 
-def precompilation() -> Precompilation | None:
-    """Return the precompilation of the light headers, with the flags of all builds; None without g++."""
-    if "clang" in host_compiler.cxx().version.lower():
+def precompilation(step: StepName) -> Precompilation | None:
+    """Return the precompilation of a step's headers, with the flags of all builds.
+
+    None without g++, and for steps with PyTorch's own headers.
+    """
+    if step not in _HEADERS or "clang" in host_compiler.cxx().version.lower():
         return None
-    request = BuildRequest(name="unused", cpp_sources=[""], with_cuda=True)
-    light = build_steps(request, front_end(request))[0]
-    flags = [flag for flag in light.argv[: light.argv.index(UNIT)] if not flag.startswith(_OF_ONE_EXTENSION)]
-    files = {name: text for name, text in light.files.items() if name != UNIT}
-    return Precompilation(files, [*flags, "-x", "c++-header", _HEADER, "-o", PRECOMPILED])
+    request = BuildRequest(name="unused", cpp_sources=[""], functions={}, with_cuda=True)
+    (wanted,) = [each for each in build_steps(request, front_end(request)) if each.name is step]
+    flags = [flag for flag in wanted.argv[: wanted.argv.index(UNIT)] if not flag.startswith(_OF_ONE_EXTENSION)]
+    files = {name: text for name, text in wanted.files.items() if name != UNIT}
+    return Precompilation(files, [*flags, "-x", "c++-header", _HEADERS[step], "-o", PRECOMPILED[step]])

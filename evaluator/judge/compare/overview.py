@@ -43,7 +43,7 @@ def overview_of(chunks: list[list[torch.Tensor]], bounds: Bounds) -> Overview:
     scales: list[torch.Tensor | None] = []
     for (_, exact, honest), is_finite in zip(chunks, are_finite, strict=True):
         wide, plain = exact.double(), honest.double()
-        scale = row_scale(wide, whole_square)
+        scale = row_scale(wide, whole_square, is_finite=is_finite)
         scales.append(scale if is_finite else None)
         own = wide.abs().mul_(bounds.honest_unit).add_(bounds.smallest)
         error = (plain - wide).abs_().sub_(own).clamp_(min=0.0).div_(scale)
@@ -54,9 +54,9 @@ def overview_of(chunks: list[list[torch.Tensor]], bounds: Bounds) -> Overview:
     return Overview(whole_square, honest_error, scales)
 
 
-def row_scale(wide: torch.Tensor, whole_square: float) -> torch.Tensor:
+def row_scale(wide: torch.Tensor, whole_square: float, *, is_finite: bool) -> torch.Tensor:
     """Return the root mean square of each row's finite elements, at least a small part of the whole tensor's."""
-    if all_finite(wide):
+    if is_finite:
         mean = wide.square().sum(1, keepdim=True) / max(wide.shape[1], 1)
         return mean.clamp(min=whole_square * SMALL_ROW**2).sqrt()
     finite = torch.isfinite(wide)

@@ -219,19 +219,21 @@ def _compare_chunk(
     *,
     start: int,
 ) -> Tally:
-    got, plain, wide, scale, allowed = _allowed(actual, exact, honest, bounds, overview, index)
+    values = _allowed(actual, exact, honest, bounds, overview, index)
+    got, plain, wide, allowed = values.got, values.plain, values.wide, values.allowed
     error = (got - wide).abs()
     of_honest = (plain - wide).abs()
-    bad = _beyond_allowed(got, plain, wide, allowed)
+    has_finite_got, has_finite_plain = all_finite(got), all_finite(plain)
+    bad = _beyond_allowed(values, error, is_finite=has_finite_got and has_finite_plain and values.is_finite)
     mismatches = int(bad.sum())
     # Selecting elements is slow, and without NaN and infinity superfluous.
-    finite = None if all_finite(got, wide) else torch.isfinite(got) & torch.isfinite(wide)
-    honest_finite = None if all_finite(plain, wide) else torch.isfinite(plain) & torch.isfinite(wide)
+    finite = None if has_finite_got and values.is_finite else torch.isfinite(got) & torch.isfinite(wide)
+    honest_finite = None if has_finite_plain and values.is_finite else torch.isfinite(plain) & torch.isfinite(wide)
     far = Far()
-    if scale is not None:
+    if values.relative is not None:
         known = of_honest if all_finite(of_honest) else torch.where(torch.isfinite(of_honest), of_honest, 0.0)
         off = error if finite is None else torch.where(finite, error, 0.0)
-        far = _far(actual, exact, off, known, bounds, scale, wide.abs(), start)
+        far = _far(actual, exact, off, known, bounds, values.relative, start)
     return Tally(
         max_abs_error=largest(selected(error, finite)),
         ratio=largest(selected(ratio_to(error, allowed), finite)),
@@ -243,13 +245,25 @@ def _compare_chunk(
     )
 
 
+class _Relative(NamedTuple):
+    """Sizes for relative errors: of each row, and of each element.
+
+    `own` is the part of the allowed error in proportion to the size of the element.
+    """
+
+    scale: torch.Tensor
+    size: torch.Tensor
+    own: torch.Tensor
+
+
 class _Allowed(NamedTuple):
-    """Values in float64, and the allowed error of each element; `scale` is the size of each row."""
+    """Values in float64, and the allowed error of each element. `is_finite` is about the values `wide`."""
 
     got: torch.Tensor
     plain: torch.Tensor
     wide: torch.Tensor
-    scale: torch.Tensor | None
+    is_finite: bool
+    relative: _Relative | None
     allowed: torch.Tensor
 
 
@@ -263,20 +277,26 @@ def _allowed(
 ) -> _Allowed:
     got, plain = actual.double(), honest.double()
     if bounds.rule is ToleranceRule.KERNELBENCH:
-        return _Allowed(got, plain, plain, None, bounds.floor + bounds.unit * plain.abs())
+        return _Allowed(got, plain, plain, all_finite(plain), None, bounds.floor + bounds.unit * plain.abs())
     scale = overview.scales[index]
+    is_finite = scale is not None
     if scale is None:
         wide = torch.where(torch.isfinite(exact), exact.double(), plain)
-        scale = row_scale(wide, overview.whole_square)
+        is_finite = all_finite(wide)
+        scale = row_scale(wide, overview.whole_square, is_finite=is_finite)
     else:
         wide = exact.double()
-    own = bounds.unit * wide.abs() + bounds.smallest
-    return _Allowed(got, plain, wide, scale, tolerance(bounds, overview.honest_error) * scale + own)
+    size = wide.abs()
+    own = bounds.unit * size + bounds.smallest
+    allowed = tolerance(bounds, overview.honest_error) * scale + own
+    return _Allowed(got, plain, wide, is_finite, _Relative(scale, size, own), allowed)
 
 
-def _beyond_allowed(got: torch.Tensor, plain: torch.Tensor, wide: torch.Tensor, allowed: torch.Tensor) -> torch.Tensor:
-    close = (got - wide).abs() <= allowed
-    if all_finite(got, plain, wide):
+def _beyond_allowed(values: _Allowed, error: torch.Tensor, *, is_finite: bool) -> torch.Tensor:
+    """Return where the errors exceed the allowed errors. `is_finite` is about all values."""
+    got, plain, wide = values.got, values.plain, values.wide
+    close = error <= values.allowed
+    if is_finite:
         return ~close
     same = (got == plain) | (got.isnan() & plain.isnan())
     close &= torch.isfinite(got) & torch.isfinite(wide)
@@ -286,8 +306,10 @@ def _beyond_allowed(got: torch.Tensor, plain: torch.Tensor, wide: torch.Tensor, 
 def wrong_elements(sides: Sides, bounds: Bounds) -> torch.Tensor:
     """Return where an output is beyond the tolerance of its elements, as booleans in the output's shape."""
     actual, exact, honest = rows = [as_rows(side) for side in sides]
-    got, plain, wide, _, allowed = _allowed(actual, exact, honest, bounds, overview_of([rows], bounds), 0)
-    return _beyond_allowed(got, plain, wide, allowed).reshape(sides.honest.shape)
+    values = _allowed(actual, exact, honest, bounds, overview_of([rows], bounds), 0)
+    is_finite = values.is_finite and all_finite(values.got, values.plain)
+    wrong = _beyond_allowed(values, (values.got - values.wide).abs(), is_finite=is_finite)
+    return wrong.reshape(sides.honest.shape)
 
 
 def tolerance(bounds: Bounds, honest_error: float) -> float:
@@ -301,13 +323,12 @@ def _far(
     error: torch.Tensor,
     of_honest: torch.Tensor,
     bounds: Bounds,
-    scale: torch.Tensor,
-    size: torch.Tensor,
+    relative: _Relative,
     start: int,
 ) -> Far:
-    """Count errors beyond each level: a part of the row's `scale`, plus last places of an element of `size`."""
-    far, seldom = (level * scale for level in bounds.counted_from)
-    own, honest_own = (unit * size + bounds.smallest for unit in (bounds.far_unit, bounds.unit))
+    """Count errors beyond each level: a part of the row's scale, plus last places of the element's size."""
+    far, seldom = (level * relative.scale for level in bounds.counted_from)
+    own, honest_own = bounds.far_unit * relative.size + bounds.smallest, relative.own
     beyond = error > far + own
     any_far, any_seldom = bool(beyond.any()), bool((of_honest > seldom + honest_own).any())
     return Far(

@@ -108,9 +108,12 @@ def _places(count: int, most: int, device: torch.device) -> torch.Tensor:
     return torch.randint(count, (most,), generator=generator, device=device)
 
 
-def _errors_at(places: torch.Tensor, actual: torch.Tensor, exact: torch.Tensor, honest: torch.Tensor) -> Errors:
-    at = unravelled(places, honest.shape)
-    return Errors(places, *(side[at].reshape(-1).double() for side in (actual, exact, honest)))
+def _errors_at(places: torch.Tensor, *sides: torch.Tensor) -> Errors:
+    """Return the errors at flat `places`. A contiguous tensor needs no index in each dimension: a tenth of the time."""
+    if all(side.is_contiguous() for side in sides):
+        return Errors(places, *(side.view(-1).index_select(0, places).double() for side in sides))
+    at = unravelled(places, sides[0].shape)
+    return Errors(places, *(side[at].reshape(-1).double() for side in sides))
 
 
 def format_of(calls: Sequence[Asked], formats: Sequence[Format] = tuple(Format)) -> Found | None:

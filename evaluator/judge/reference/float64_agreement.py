@@ -46,13 +46,15 @@ def near(wide: torch.Tensor, plain: torch.Tensor) -> bool:
     step = max(wide.numel() // _NEAR_ELEMENTS, 1)
     wide, plain = wide.reshape(-1)[::step], plain.reshape(-1)[::step]
     plain = plain.to(wide.dtype)
-    distance, size = wide - plain, wide
+    distance = wide - plain
     # On the CPU, a scan for NaN and infinity is much faster than the masks. On a GPU, the host would wait for a scan or
     # a boolean index, and large outputs call `near` for every block.
-    if wide.device.type != "cpu" or wide.is_complex() or not all_finite(wide, plain):
+    if wide.device.type == "cpu" and not wide.is_complex() and all_finite(wide, plain):
+        distance_square, square = distance @ distance, wide @ wide
+    else:
         both = torch.isfinite(wide) & torch.isfinite(plain)
         zero = torch.zeros_like(wide)
-        distance, size = torch.where(both, distance, zero), torch.where(both, size, zero)
-    distance_square, square = distance.abs().square().sum(), size.abs().square().sum()
+        distance, size = torch.where(both, distance, zero), torch.where(both, wide, zero)
+        distance_square, square = distance.abs().square().sum(), size.abs().square().sum()
     # Rounding in the problem's own precision stays far below a tenth of the outputs' size.
     return bool(distance_square <= _NEAR**2 * square)

@@ -7,7 +7,9 @@ import pytest
 
 from evaluator.cache import fallback_folder
 from evaluator.compile import warm_up
+from evaluator.compile.emulated.precompiled_headers import PRECOMPILED
 from evaluator.compile.warm_up import Outcome, Part, is_there, make_ahead, parts
+from evaluator.emulator.frontend.build_ladder import SUPPORT
 from evaluator.errors import ExitCode, JudgeFailed, ToolchainMissing
 from evaluator.progress import Silent
 from evaluator.records import DeviceKind
@@ -15,7 +17,8 @@ from evaluator.sandbox import ToolResult
 from evaluator.toolchain import host_compiler, nvcc
 
 EVERY = [DeviceKind.CUDA, DeviceKind.EMULATED, DeviceKind.CPU]
-RUNTIME_FILES = ("runtime.so", ".light/torch/extension.h.gch", "native.so")
+RUNTIME_FILES = ("runtime.so", *PRECOMPILED.values(), SUPPORT, "native.so")
+OF_THE_EMULATOR = ("runtime", "support of bindings", "precompiled header", "precompiled header with pybind11")
 
 
 class Tool:
@@ -59,7 +62,7 @@ def test_everything_is_made_once(tmp_path, machine):
     assert not any(is_there(part) for part in needed)
     assert list(tmp_path.iterdir()) == []
     first = make_ahead(needed, tmp_path, Silent())
-    everything = [("cpu", "allocator"), ("emulated", "runtime"), ("emulated", "precompiled header")]
+    everything = [("cpu", "allocator"), *(("emulated", name) for name in OF_THE_EMULATOR)]
     assert outcomes(first) == dict.fromkeys(everything, "made")
     assert first.exit_code is ExitCode.CORRECT
     calls = tool.calls
@@ -73,8 +76,7 @@ def test_what_cannot_be_made_is_told_with_its_reason_and_stops_nothing_else(tmp_
     made = make_ahead(parts(EVERY[1:], tmp_path), tmp_path, Silent())
     assert outcomes(made) == {
         ("cpu", "allocator"): "made",
-        ("emulated", "runtime"): "failed",
-        ("emulated", "precompiled header"): "failed",
+        **{("emulated", name): "failed" for name in OF_THE_EMULATOR},
     }
     assert "runtime does not compile" in made.parts[1].why
     assert made.exit_code is ExitCode.INFRASTRUCTURE

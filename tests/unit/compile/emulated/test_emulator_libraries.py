@@ -5,9 +5,12 @@ import pytest
 from evaluator.cache.build_cache import BuildCache
 from evaluator.compile.emulated import emulator_libraries
 from evaluator.compile.emulated.precompiled_headers import PRECOMPILED, precompilation
+from evaluator.emulator.frontend.build_ladder import SUPPORT, StepName
 from evaluator.errors import JudgeFailed
 from evaluator.sandbox import ToolResult
 from evaluator.toolchain import host_compiler
+
+HEADER, LATER_HEADER = PRECOMPILED[StepName.BOUND], PRECOMPILED[StepName.LIGHT]
 
 
 class Tool:
@@ -37,53 +40,75 @@ def cache(tmp_path):
     return BuildCache(tmp_path)
 
 
-def test_the_first_use_builds_both_side_by_side(cache):
-    tool = Tool("runtime.so", PRECOMPILED)
+def test_the_first_use_builds_what_every_submission_needs_side_by_side(cache):
+    tool = Tool("runtime.so", HEADER, SUPPORT)
     assert emulator_libraries.build_runtime(tool, cache) == b"made runtime.so"
-    assert emulator_libraries.precompiled_headers(tool, cache).read_bytes() == b"made " + PRECOMPILED.encode()
+    header = emulator_libraries.precompiled_headers(tool, cache, StepName.BOUND)
+    assert header.read_bytes() == b"made " + HEADER.encode()
+    assert emulator_libraries.binding_support(tool, cache).read_bytes() == b"made " + SUPPORT.encode()
     (asked,) = tool.asked
-    assert {"runtime.so", PRECOMPILED, "block.cpp.o"} <= asked
+    assert {"runtime.so", HEADER, SUPPORT, "block.cpp.o"} <= asked
+    assert LATER_HEADER not in asked
+
+
+def test_the_headers_of_a_later_step_are_built_when_the_step_is_reached(cache):
+    emulator_libraries.build_runtime(Tool("runtime.so", HEADER, SUPPORT), cache)
+    tool = Tool(LATER_HEADER)
+    header = emulator_libraries.precompiled_headers(tool, cache, StepName.LIGHT)
+    assert header.read_bytes() == b"made " + LATER_HEADER.encode()
+    assert tool.asked == [{LATER_HEADER}]
+
+
+@pytest.mark.parametrize("step", [StepName.FULL, StepName.SPLIT])
+def test_the_headers_of_pytorch_are_not_precompiled(cache, step):
+    assert emulator_libraries.precompiled_headers(Tool(), cache, step) is None
 
 
 def test_later_uses_build_nothing(cache):
-    emulator_libraries.build_runtime(Tool("runtime.so", PRECOMPILED), cache)
+    emulator_libraries.build_runtime(Tool("runtime.so", HEADER, SUPPORT), cache)
     tool = Tool()
     assert emulator_libraries.build_runtime(tool, cache) == b"made runtime.so"
+    assert emulator_libraries.precompiled_headers(tool, cache, StepName.BOUND) is not None
+    assert emulator_libraries.binding_support(tool, cache) is not None
     assert tool.asked == []
 
 
-def test_a_header_that_exists_is_not_made_again(cache):
-    emulator_libraries.precompiled_headers(Tool(PRECOMPILED), cache)
+def test_parts_that_exist_are_not_made_again(cache):
+    emulator_libraries.precompiled_headers(Tool(HEADER), cache, StepName.BOUND)
+    emulator_libraries.binding_support(Tool(SUPPORT), cache)
     tool = Tool("runtime.so")
     emulator_libraries.build_runtime(tool, cache)
-    assert PRECOMPILED not in tool.asked[0]
+    assert not {HEADER, SUPPORT} & tool.asked[0]
 
 
-def test_headers_that_cannot_be_made_are_tried_once_and_missed_by_nobody(cache):
+def test_parts_that_cannot_be_made_are_tried_once_and_missed_by_nobody(cache):
     tool = Tool("runtime.so")
     assert emulator_libraries.build_runtime(tool, cache) == b"made runtime.so"
-    assert emulator_libraries.precompiled_headers(tool, cache) is None
+    assert emulator_libraries.precompiled_headers(tool, cache, StepName.BOUND) is None
+    assert emulator_libraries.binding_support(tool, cache) is None
     assert len(tool.asked) == 1
 
 
 def test_a_runtime_that_does_not_compile_is_nobodys_fault_but_ours(cache):
-    tool = Tool(PRECOMPILED)
+    tool = Tool(HEADER)
     for _ in range(2):
         with pytest.raises(JudgeFailed, match="runtime does not compile"):
             emulator_libraries.build_runtime(tool, cache)
     assert len(tool.asked) == 2  # it is not remembered
 
 
-def test_clang_has_no_use_for_the_header(cache, monkeypatch):
+@pytest.mark.parametrize("step", StepName)
+def test_clang_has_no_use_for_the_header(cache, monkeypatch, step):
     monkeypatch.setattr(
         host_compiler, "cxx", lambda: host_compiler.Toolchain("/usr/bin/c++", "Debian clang version 19.1")
     )
-    assert precompilation() is None
-    assert emulator_libraries.precompiled_headers(Tool(PRECOMPILED), cache) is None
+    assert precompilation(step) is None
+    assert emulator_libraries.precompiled_headers(Tool(PRECOMPILED.get(step, "")), cache, step) is None
 
 
-def test_the_header_is_compiled_with_the_flags_of_a_build_and_no_extensions_own():
-    argv = precompilation().argv
+@pytest.mark.parametrize("step", PRECOMPILED)
+def test_the_header_is_compiled_with_the_flags_of_a_build_and_no_extensions_own(step):
+    argv = precompilation(step).argv
     assert {"-O1", "-g1", "-fPIC", "-DTORCH_API_INCLUDE_EXTENSION_H"} <= set(argv)
     assert not any("TORCH_EXTENSION_NAME" in word or "MARKS_RETURNS" in word for word in argv)
-    assert argv[-2:] == ["-o", PRECOMPILED]
+    assert argv[-2:] == ["-o", PRECOMPILED[step]]

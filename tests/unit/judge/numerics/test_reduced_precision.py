@@ -416,3 +416,15 @@ def test_where_tf32_is_allowed_only_bf16_is_found(mlp, to, seen):
         answer = by_path(mlp.altered(inputs, 0, None, contextlib.nullcontext()))["output"]
     result = format_of([asked(mlp, answer, inputs)], coarser_than(Precision.TF32))
     assert (None if result is None else result.format) is seen
+
+
+@pytest.mark.parametrize("shape", [(), (7,), (5, 6), (3, 4, 5)])
+def test_the_sample_does_not_depend_on_the_layout(shape):
+    """Outputs with gaps, or with dimensions in another order, have the same elements at the same places."""
+    sides = [torch.arange(float(torch.Size(shape).numel())).reshape(shape) * factor for factor in (1.0, 2.0, 3.0)]
+    apart = [side.mT.contiguous().mT if side.dim() > 1 else torch.stack([side, side], -1)[..., 0] for side in sides]
+    assert all(torch.equal(*pair) for pair in zip(sides, apart, strict=True))
+    assert shape == () or not any(side.is_contiguous() for side in apart)
+    one, other = sampled(*sides), sampled(*apart)
+    assert all(torch.equal(*pair) for pair in zip(one, other, strict=True))
+    assert torch.equal(one.actual, sides[0].reshape(-1).double())
