@@ -2,7 +2,7 @@
 
 from tests.prose import TOP, Count, counts, prose, total
 
-LIMIT = 3.4
+LIMIT = 3.2
 """Pronouns in 100 words of docstrings and comments. The ratchet: lower it, never raise it."""
 
 
