@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import math
 import operator
 from collections.abc import Callable
 from typing import NamedTuple
@@ -353,7 +354,7 @@ def as_rows(tensor: torch.Tensor) -> torch.Tensor:
     """Return a tensor as rows along the last dimension; a vector or a scalar is a single row."""
     if tensor.dim() <= 1:
         return tensor.reshape(1, -1)
-    return tensor.reshape(-1, tensor.shape[-1])
+    return tensor.reshape(math.prod(tensor.shape[:-1]), tensor.shape[-1])  # -1 is ambiguous without elements
 
 
 def _merged(tally: Tally, part: Tally) -> Tally:

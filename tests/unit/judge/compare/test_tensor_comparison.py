@@ -222,6 +222,14 @@ def test_what_other_orders_do_to_few_elements_is_allowed_to_few():
     assert not compare("output", Sides(many, exact, exact.float()), limits).ok
 
 
+@pytest.mark.parametrize("shape", [(2, 0), (0, 2), (0,), (3, 0, 4)])
+def test_an_output_without_elements_passes(shape):
+    empty = torch.empty(*shape)
+    check = compare("output", sides(empty, empty), measured())
+    assert check.ok
+    assert check.shape == list(shape)
+
+
 def test_a_nan_never_matches_a_number():
     exact = noise(4, 4)
     wrong = exact.float()
