@@ -72,7 +72,8 @@ def started(tmp_path):
         return made[0].start()
 
     yield start
-    made[0].close()
+    for each in made:
+        each.close()
 
 
 def test_the_machines_of_a_cluster_grade_for_the_service(started):

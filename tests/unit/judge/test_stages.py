@@ -125,7 +125,9 @@ def test_checked_calls_are_looked_at_closely_when_their_runner_has_ended(context
     context.seeds.checks = lambda **_: [1]
     timer = SimpleNamespace(begin=lambda: None)
     options = SimpleNamespace(require_own_kernel=None)
-    context.terms = SimpleNamespace(device=DeviceKind.CPU, gpu=None, options=options, weights=WeightsRule.CHANGING)
+    context.terms = SimpleNamespace(
+        device=DeviceKind.CPU, gpu=None, options=options, weights=WeightsRule.CHANGING, is_timed=True
+    )
     context.reference = SimpleNamespace(weights=SimpleNamespace(exist=False), model=torch.nn.Identity())
     served = SimpleNamespace(units=[], failures=[], built_from="", device_code=[], imports=[])
     context.build_services.for_submission = lambda: served

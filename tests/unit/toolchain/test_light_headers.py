@@ -5,7 +5,7 @@ import pytest
 
 from evaluator.toolchain import host_compiler
 from evaluator.toolchain import light_headers as light
-from evaluator.toolchain.light_headers import light_headers, light_headers_for
+from evaluator.toolchain.light_headers import LIGHT_FOLDER, light_headers, light_headers_for
 
 SOURCE = """
 #include <torch/extension.h>
@@ -51,7 +51,13 @@ def called(folder, headers, body):
         (folder / name).write_text(text)
     (folder / "unit.cpp").write_text(f"#include <torch/types.h>\ntorch::Tensor run(torch::Tensor x) {{ {body} }}\n")
     includes = [f"-isystem{path}" for path in host_compiler.include_paths()]
-    command = [host_compiler.cxx().path, f"-std={host_compiler.language_standard()}", "-fPIC", "-Ilight", *includes]
+    command = [
+        host_compiler.cxx().path,
+        f"-std={host_compiler.language_standard()}",
+        "-fPIC",
+        f"-I{LIGHT_FOLDER}",
+        *includes,
+    ]
     said = subprocess.run(
         [*command, "-c", "unit.cpp", "-o", "unit.o"], cwd=folder, capture_output=True, text=True, check=False
     )
