@@ -61,6 +61,16 @@ class RayService(RealService):
     options = ("--device", "emulated", "--size", "awkward", "--ray", "local", "--jobs", "1")
 
 
+class EmulatedService(RealService):
+    """The service on the emulated device, with the builds of other tests."""
+
+    options = ("--device", "emulated", "--size", "awkward")
+
+    @property
+    def environment(self):
+        return os.environ | {"WARPGRADE_CACHE": str(once.folder_for("cache"))}
+
+
 @pytest.fixture
 def started(tmp_path):
     """Factory of started services."""
@@ -143,11 +153,8 @@ def test_workers_and_server_killed_in_turn_cost_no_grade(started):
 
 
 @pytest.mark.long
-def test_a_folder_is_graded_by_a_service_elsewhere(real, tmp_path):
-    real.end()
-    real.options = ("--device", "emulated", "--size", "awkward")
-    real.environment = os.environ | {"WARPGRADE_CACHE": str(once.folder_for("cache"))}
-    real.start()
+def test_a_folder_is_graded_by_a_service_elsewhere(started, tmp_path):
+    real = started(EmulatedService)
     folder = write(tmp_path / "right", HALVES)
     with RemoteGrader(real.url, real.alice) as grader:
         card = grader.grade("relu", folder)
