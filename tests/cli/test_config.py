@@ -17,7 +17,7 @@ from evaluator.commands.shell.project_file import KEYS, REFUSED
 from evaluator.files.card_files import write_card
 from evaluator.grade_options import GradeOptions
 from evaluator.grading import pipeline
-from evaluator.records import BaselineKind, GradeMode, SizeName
+from evaluator.records import BaselineKind
 from tests import cards
 
 TOP = Path(__file__).parents[2]
@@ -55,58 +55,57 @@ GRADE = ("grade", "relu", "mine.py")
 
 
 def test_options_come_from_the_file_and_are_named(options):
-    project('device = "cpu"\nsize = "awkward"\nbaseline = ["compile"]\nrequire-own-kernel = 0.5\nstrict = true')
+    project('device = "cpu"\ntimeout = 77\nbaseline = ["compile"]\nrequire-own-kernel = 0.5\nstrict = true')
     found = options(*GRADE)
-    assert (found.device, found.size, found.baselines) == ("cpu", SizeName.AWKWARD, (BaselineKind.COMPILE,))
+    assert (found.device, found.timeout_s, found.baselines) == ("cpu", 77, (BaselineKind.COMPILE,))
     assert (found.require_own_kernel, found.strict) == (0.5, True)
     path = Path("../pyproject.toml").resolve()
-    said = (
-        f"options of {path}: device = cpu, size = awkward, strict = true, require-own-kernel = 0.5, baseline = compile"
-    )
+    said = f"options of {path}: device = cpu, strict = true, require-own-kernel = 0.5, baseline = compile, timeout = 77"
     assert said in options.err
 
 
 def test_the_command_line_comes_before_a_variable_and_a_variable_before_the_file(options, monkeypatch):
-    project('device = "cpu"\nsize = "awkward"\nmode = "check"')
-    monkeypatch.setenv("WARPGRADE_GRADE_SIZE", "small")
-    monkeypatch.setenv("WARPGRADE_GRADE_MODE", "check")
-    found = options(*GRADE, "--mode", "full")
-    assert (found.size, found.mode) == (SizeName.SMALL, GradeMode.FULL)
+    project('device = "cpu"\ntimeout = 77\ndeadline = 770')
+    monkeypatch.setenv("WARPGRADE_GRADE_TIMEOUT", "88")
+    monkeypatch.setenv("WARPGRADE_GRADE_DEADLINE", "880")
+    found = options(*GRADE, "--deadline", "990")
+    assert (found.timeout_s, found.deadline_s) == (88, 990)
     assert "pyproject.toml: device = cpu\n" in options.err
 
 
 def test_the_nearest_file_with_a_table_counts_alone(options):
-    project('size = "awkward"\nmode = "check"')
+    project("timeout = 77\nstrict = true")
     Path("pyproject.toml").write_text('[project]\nname = "warpgrade-like"\n')
-    assert options(*GRADE).size is SizeName.AWKWARD
-    project('size = "full"', ".")
+    assert options(*GRADE).timeout_s == 77
+    project("timeout = 88", ".")
     found = options(*GRADE, "--device", "cpu")
-    assert (found.size, found.mode) == (SizeName.FULL, GradeMode.FULL)
+    assert (found.timeout_s, found.strict) == (88, False)
 
 
 @pytest.mark.parametrize("words", [("--no-config", *GRADE), GRADE])
 def test_the_file_may_be_turned_off(options, words, monkeypatch):
-    project('mode = "check"')
+    project("strict = true")
     if words is GRADE:
         monkeypatch.setenv("WARPGRADE_NO_CONFIG", "1")
-    assert options(*words).mode is GradeMode.FULL
+    assert options(*words).strict is False
     assert "pyproject" not in options.err
 
 
 def test_a_replay_has_the_options_of_its_card(options):
-    project('size = "awkward"\nmode = "check"')
+    project("timeout = 77\nstrict = true")
     write_card(cards.card(), Path("card.json"))
     found = options("grade", "--replay", "card.json", "--changed-problem")
-    assert (found.size, found.mode) == (cards.card().problem.size, GradeMode.FULL)
+    assert found.timeout_s != 77
+    assert found.strict is False
 
 
 def test_a_file_of_another_user_is_ignored(options, monkeypatch):
-    project('mode = "check"')
+    project("strict = true")
     if os.geteuid():
         monkeypatch.setattr(project_file.os, "geteuid", lambda: os.getuid() + 1)
     else:  # A file of root's is good for everybody.
         os.chown("../pyproject.toml", 12345, -1)
-    assert options(*GRADE).mode is GradeMode.FULL
+    assert options(*GRADE).strict is False
 
 
 @pytest.mark.parametrize(
@@ -116,7 +115,9 @@ def test_a_file_of_another_user_is_ignored(options, monkeypatch):
         ('sandbox = "none"', "sandbox cannot be set in a file", "--sandbox"),
         ('problems = "evil"', "problems cannot be set in a file", "trusted"),
         ('sign = "key"', "sign cannot be set in a file", "--sign"),
-        ('size = "tiny"', "size: 'tiny' is not one of", ""),
+        ('size = "small"', "size cannot be set in a file", "WARPGRADE_GRADE_SIZE"),
+        ('tolerance = "kernelbench"', "tolerance cannot be set in a file", "a rule of the verdict: use --tolerance"),
+        ('device = "tpu"', "device: 'tpu' is not one of", ""),
         ('baseline = "compile"', "baseline is not a list", ""),
         ("timeout = -1", "timeout: -1.0 is not a positive number of seconds", ""),
         ("require-own-kernel = true", "require-own-kernel is not a number or a text", ""),
@@ -142,7 +143,7 @@ def test_a_deleted_folder_has_no_file(options):
 
 def test_a_named_pipe_is_no_file_of_a_project(options):
     os.mkfifo("../pyproject.toml")
-    assert options(*GRADE).mode is GradeMode.FULL
+    assert options(*GRADE).strict is False
 
 
 def test_every_option_of_a_grade_may_be_in_a_file_or_has_a_reason_why_not():
@@ -162,7 +163,7 @@ def test_a_batch_has_the_options_of_the_file(monkeypatch):
 
 
 def test_config_show_names_value_and_source(capsys, monkeypatch):
-    project('mode = "check"\nbaseline = ["eager", "compile"]')
+    project('timeout = 77\nbaseline = ["eager", "compile"]')
     monkeypatch.setenv("WARPGRADE_GRADE_SIZE", "awkward")
     monkeypatch.setenv("WARPGRADE_PROBLEMS", str(Path.cwd()))
     assert cli.run(["config", "show"]) == 0
@@ -170,7 +171,7 @@ def test_config_show_names_value_and_source(capsys, monkeypatch):
     lines = [line.split(maxsplit=2) for line in out.split("batch\n")[0].splitlines()[3:] if line.strip()]
     found = {name: (source, value) for name, source, value in lines}
     assert str(Path("../pyproject.toml").resolve()) in out
-    assert found["mode"] == ("pyproject.toml", "check")
+    assert found["timeout"] == ("pyproject.toml", "77.0")
     assert found["baseline"] == ("pyproject.toml", "eager, compile")
     assert found["size"] == ("WARPGRADE_GRADE_SIZE", "awkward")
     assert found["problems"] == ("WARPGRADE_PROBLEMS", str(Path.cwd()))

@@ -16,7 +16,7 @@ STUB = """#!{python}
 import json, os, pathlib, sys
 
 with open({log!r}, "a") as log:
-    log.write(json.dumps([os.environ.get("GITHUB_ACTIONS"), sys.argv[1:]]) + "\\n")
+    log.write(json.dumps([os.environ.get("GITHUB_ACTIONS"), sys.argv[1:], os.environ["WARPGRADE_NO_CONFIG"]]) + "\\n")
 if sys.argv[1] == "batch":
     pathlib.Path(os.environ["RUN"]).mkdir()
     pathlib.Path(os.environ["RUN"], "manifest.json").touch()
@@ -42,7 +42,9 @@ def act(tmp_path):
         environment = {**os.environ, **named, **inputs, "PATH": path}
         words = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script()]
         code = subprocess.run(words, cwd=tmp_path, env=environment, check=False).returncode
-        return code, [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+        calls = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+        assert {call.pop() for call in calls} == {"1"}  # no file of the checkout sets options
+        return code, calls
 
     return run
 

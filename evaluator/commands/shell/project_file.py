@@ -1,7 +1,8 @@
 """Options in `[tool.warpgrade]` of the nearest pyproject.toml: defaults of `grade` and `batch`.
 
-A submission's author may be able to write into the current folder. Therefore no file can name code to trust, weaken
-the sandbox or sign cards, and each command reports the options from the file on stderr.
+A submission's author may be able to write into the current folder. Therefore no file can choose the rules of a
+verdict or of its times, name code to trust, weaken the sandbox or sign cards. Each command reports the options from the
+file on stderr.
 """
 
 import os
@@ -17,12 +18,16 @@ from evaluator.files.safe_open import read_named_regular
 from evaluator.report.layout.text import one_line
 
 NAME = "pyproject.toml"
-KEYS = (
-    *("device", "gpu", "size", "mode", "tolerance", "weights", "values", "l2", "strict", "require-own-kernel"),
-    *("baseline", "timeout", "build-timeout", "deadline", "jobs"),
-)
+KEYS = ("device", "gpu", "strict", "require-own-kernel", "baseline", "timeout", "build-timeout", "deadline", "jobs")
 """Accepted options, without dashes in front."""
+RULES = ("size", "mode", "tolerance", "weights", "values", "l2")
+"""Options with the rules of a verdict and of its times."""
 REFUSED = {
+    **{
+        rule: f"{rule} is a rule of the verdict: use --{rule} or the variable WARPGRADE_GRADE_{rule.upper()} "
+        f"(WARPGRADE_BATCH_{rule.upper()})"
+        for rule in RULES
+    },
     "problems": "the code of problems is trusted: use --problems or the variable WARPGRADE_PROBLEMS",
     "sandbox": "use --sandbox",
     "sign": "use --sign or the variable WARPGRADE_SIGNING_KEY",
