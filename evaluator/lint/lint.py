@@ -13,6 +13,7 @@ from evaluator.protocol.frames import BuildRequest
 from evaluator.protocol.frames.bounds import MAX_FRAME_BYTES
 from evaluator.protocol.frames.oversize import unsendable_request
 from evaluator.protocol.parsed_python import parsed_python
+from evaluator.protocol.submission_files import Part, python_files
 
 _MAX_BUILDS_BYTES = MAX_FRAME_BYTES // 2
 
@@ -25,14 +26,14 @@ def look(source: str) -> Looked:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            tree = parsed_python(source).tree
+            parsed = parsed_python(source)
     except (SyntaxError, ValueError):
-        return Looked(thinned(list(prompt_injection.prompt_injection(source, [], []))))
+        return Looked(thinned(list(prompt_injection.prompt_injection(source, [], [], python_files(source)))))
     except (RecursionError, MemoryError):
         return Looked([], f"it is nested too deeply for Python's parser, or too large: {len(source)} characters")
     try:
-        module = take_apart(tree)
-        noticed = thinned(_remarks(source, module))
+        module = take_apart(parsed.tree)
+        noticed = thinned(_remarks(source, module, parsed.invalid))
     except (RecursionError, MemoryError) as error:
         return Looked([], f"{type(error).__name__} while looking at it"[:MAX_MESSAGE])
     return Looked(noticed, builds=_builds(module))
@@ -49,7 +50,7 @@ def _builds(module: Module) -> list[BuildRequest]:
         return []
 
 
-def _remarks(source: str, module: Module) -> list[Remark]:
+def _remarks(source: str, module: Module, invalid: list[Part]) -> list[Remark]:
     bodies = in_forward(module)
     found = [*pieces(module.nodes, source), *file_pieces(source)]
     return [
@@ -60,5 +61,5 @@ def _remarks(source: str, module: Module) -> list[Remark]:
         *cpp_calls.cpp_rules(found),
         *launches.never_launched(module.nodes, found),
         *launches.triton_never_launched(module.nodes, module.names),
-        *prompt_injection.prompt_injection(source, module.nodes, found),
+        *prompt_injection.prompt_injection(source, module.nodes, found, invalid),
     ]

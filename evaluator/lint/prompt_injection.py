@@ -7,13 +7,13 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from evaluator.cuda_source.lexer import Kind
 from evaluator.findings import Code
 from evaluator.lint.embedded import Piece, docstrings, texts
 from evaluator.lint.messages import Remark, shown
-from evaluator.protocol.submission_files import MANIFEST, parts, python_files
+from evaluator.protocol.submission_files import MANIFEST, Part, parts, python_files
 
 _READER = (
     r"(?:judge|grader|reviewer|evaluator|auditor|verifier|examiner|scorer|checker|llm|language model|"
@@ -54,10 +54,15 @@ _MAX_PROSE = 1 << 16
 _LEAST_PROSE = 8
 
 
-def prompt_injection(source: str, nodes: Sequence[ast.AST], found: list[Piece]) -> Iterator[Remark]:
-    """Find addressed text in comments, strings, docstrings and names, in Python and embedded C++."""
-    prose = [*_comments(source), *_cpp_comments(found)]
-    prose += [(file.lines_before + 1, file.text) for file in parts(source) if file.path == MANIFEST]
+def prompt_injection(
+    source: str, nodes: Sequence[ast.AST], found: list[Piece], invalid: Sequence[Part]
+) -> Iterator[Remark]:
+    """Find addressed text in comments, strings, docstrings and names, in Python and embedded C++.
+
+    `invalid` are Python files that do not parse: their whole text is prose.
+    """
+    prose = [*_comments(source), *_cpp_comments(found), *_whole(invalid)]
+    prose += _whole(file for file in parts(source) if file.path == MANIFEST)
     code = {piece.first_line for piece in found}
     aside = docstrings(nodes)
     prose += [(node.lineno, text) for node, text in texts(nodes) if id(node) in aside or node.lineno not in code]
@@ -68,6 +73,16 @@ def prompt_injection(source: str, nodes: Sequence[ast.AST], found: list[Piece]) 
     for number, content in enumerate(source.split("\n"), 1):
         if (hidden := _INVISIBLE.search(content)) is not None:
             yield Remark(Code.ADDRESSED_TEXT, number, f"contains an invisible character (U+{ord(hidden[0]):04X})")
+
+
+def _whole(files: Iterable[Part]) -> Iterator[tuple[int, str]]:
+    """Yield the text of files in pieces, with their first lines."""
+    for file in files:
+        line = file.lines_before + 1
+        for start in range(0, len(file.text), _MAX_PROSE):
+            piece = file.text[start : start + _MAX_PROSE]
+            yield line, piece
+            line += piece.count("\n")
 
 
 def _said(text: str) -> tuple[str, int] | None:

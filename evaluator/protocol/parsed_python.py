@@ -7,16 +7,20 @@ from evaluator.protocol.submission_files import Part, is_several, python_files
 
 
 class ParsedPython(NamedTuple):
-    """The parsed Python files, and all statements as a module with lines of the submission's text."""
+    """The parsed Python files, and all statements as a module with lines of the submission's text.
+
+    `invalid` are files that are not Python.
+    """
 
     files: list[Part]
     tree: ast.Module
+    invalid: list[Part] = []
 
 
 def parsed_python(submission: str) -> ParsedPython:
     """Parse the Python files of a submission.
 
-    Of several files, invalid Python is left out: perhaps no file imports the invalid file.
+    Of several files, one may be invalid: perhaps no file imports it.
 
     Raises:
         SyntaxError, ValueError: the only file is not valid Python.
@@ -26,12 +30,14 @@ def parsed_python(submission: str) -> ParsedPython:
         return ParsedPython(python_files(submission), ast.parse(submission))
     files: list[Part] = []
     body: list[ast.stmt] = []
+    invalid: list[Part] = []
     for part in python_files(submission):
         try:
             tree = ast.parse(part.text)
         except (SyntaxError, ValueError):
+            invalid.append(part)
             continue
         ast.increment_lineno(tree, part.lines_before)
         files.append(part)
         body += tree.body
-    return ParsedPython(files, ast.Module(body, []))
+    return ParsedPython(files, ast.Module(body, []), invalid)
