@@ -40,6 +40,8 @@ class WarpgradeError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+        if hint:
+            self.add_note(hint)  # Part of a traceback: callers of the library see no screen of the command line.
 
 
 class UsageError(WarpgradeError):

@@ -2,7 +2,7 @@
 
 from warpgrade import Candidate, grade_many, rewards
 
-cards = grade_many([Candidate("relu", source) for source in sources], require_own_kernel=0.5)
+cards = grade_many([Candidate("relu", source) for source in sources], require_own_kernel=0.6)
 paid = [rewards.speedup(card) for card in cards]    # None after a failure of the machine
 """
 

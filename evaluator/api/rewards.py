@@ -4,7 +4,8 @@ Every reward follows four rules:
 
 - **No reward without an own kernel.** `return torch.relu(x)` is a correct submission, and the easiest to find. A
   policy with a reward for `torch.relu(x)` learns nothing else. Grade with `require_own_kernel`; a card of a grade
-  without the option raises `UsageError`.
+  without the option raises `UsageError`. On `emulated` and `cpu` a copy kernel beside one library call has a share of
+  exactly 0.5: require more there. On `cuda`, shares are shares of time, and a copy takes little.
 - **None for a failure of the machine.** The card of an `infra_error` says nothing about the answer. 0 would punish a
   good answer, and any other number would reward a bad answer. Leave answers with None out of the step. If all answers
   of a step have None, stop: the machine is broken.
@@ -18,7 +19,7 @@ Every reward follows four rules:
 from evaluator.errors import UsageError
 from evaluator.records import GradeMode, Scorecard, Status
 
-_HINT = "grade with require_own_kernel=0.5, or another share; see docs/own_kernels.md"
+_HINT = "grade with require_own_kernel=0.6, or another share; see docs/own_kernels.md"
 
 
 def correctness(card: Scorecard) -> float | None:

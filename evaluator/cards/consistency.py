@@ -130,11 +130,7 @@ def _submission(card: Scorecard) -> Iterator[Contradiction]:
 
 def _evidence(card: Scorecard) -> Iterator[Contradiction]:
     """Check the evidence of a status: passed checks and times, or a failed check."""
-    if card.timing is not None and not card.is_timed:
-        yield Contradiction("timing", f"present, although {_untimed(card)} measures no time")
-    if card.mode is GradeMode.CHECK:
-        for place in (name for name in ("roofline", "baselines", "l2") if getattr(card, name)):
-            yield Contradiction(place, "present, although mode check measures no time")
+    yield from _evidence_of_the_mode(card)
     match card.status:
         case Status.CORRECT:
             yield from _evidence_of_a_pass(card)
@@ -146,6 +142,16 @@ def _evidence(card: Scorecard) -> Iterator[Contradiction]:
                 yield Contradiction("timing", "build_error with times of the submission")
         case Status.RUNTIME_ERROR | Status.TIMEOUT | Status.REJECTED | Status.INCONCLUSIVE | Status.INFRA_ERROR:
             pass
+
+
+def _evidence_of_the_mode(card: Scorecard) -> Iterator[Contradiction]:
+    if card.timing is not None and not card.is_timed:
+        yield Contradiction("timing", f"present, although {_untimed(card)} measures no time")
+    if card.mode is GradeMode.CHECK:
+        for place in (name for name in ("roofline", "baselines", "l2") if getattr(card, name)):
+            yield Contradiction(place, "present, although mode check measures no time")
+    elif any(each.code == Code.NOT_TIMED for each in card.findings):
+        yield Contradiction("findings", f"{Code.NOT_TIMED.value}, although the mode is {card.mode.value}")
 
 
 def _untimed(card: Scorecard) -> str:

@@ -130,6 +130,6 @@ ENTRIES: dict[Code, Entry] = {
         "the grade measured no time",
         "A grade of mode check decides correctness alone. The scorecard has no times, no speedup and no roofline. The "
         "timed calls of a full grade are checked too, so a full grade may find a failure that mode check cannot see.",
-        "Grade without --mode check for a speedup.",
+        "Grade without --mode check, on cpu or cuda, for a speedup.",
     ),
 }

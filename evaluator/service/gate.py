@@ -46,7 +46,8 @@ class Gate:
         client = self._client(authorization)
         if client is None:
             extra = [(b"www-authenticate", b"Bearer")]
-            await self._refuse(Refused(401, "a bearer token is required"), receive, send, extra)
+            refused = Refused(401, "a known bearer token is required", "the operator makes one: warpgrade token CLIENT")
+            await self._refuse(refused, receive, send, extra)
         elif _declared_bytes(scope["headers"]) > MOST_BODY_BYTES:
             await self._refuse(too_large(), receive, send)
         elif self._requests[client] >= MOST_REQUESTS:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import psutil
@@ -195,3 +196,44 @@ def test_a_grade_that_fails_or_is_killed_has_an_exit_code():
         assert (one.code_within(None), other.code_within(None)) == (1, ExitCode.INFRASTRUCTURE)
     with Grading(lambda: os.kill(os.getpid(), signal.SIGKILL)) as killed:
         assert killed.code_within(None) == ExitCode.INFRASTRUCTURE
+
+
+def test_a_grade_of_a_background_job_ends_by_sigint():
+    """A shell starts a background job with SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    read, write = os.pipe()
+
+    def grade():
+        try:
+            os.write(write, b".")
+            time.sleep(600)
+        except KeyboardInterrupt:
+            os._exit(7)
+
+    try:
+        with Grading(grade) as grading:
+            os.read(read, 1)
+        assert grading.code_within(0.0) == 7
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_second_ctrl_c_kills_the_grade(monkeypatch):
+    read, write = os.pipe()
+
+    def grade():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        os.write(write, b".")
+        time.sleep(600)
+
+    grading = Grading(grade)
+    os.read(read, 1)
+    within = grading.code_within
+    monkeypatch.setattr(grading, "code_within", lambda limit_s: interrupt() if limit_s else within(limit_s))
+    with pytest.raises(KeyboardInterrupt):
+        grading.__exit__()
+    assert grading._code == ExitCode.INFRASTRUCTURE
+
+
+def interrupt():
+    raise KeyboardInterrupt

@@ -44,6 +44,8 @@ class Hole(AssertionError):
 def tried_long(entry):
     if entry.expected.device is DeviceKind.CUDA:
         return [*ON_GPU, pytest.mark.long]
+    if entry.expected.compiles and not ALL:
+        return [pytest.mark.skip(reason="compiles; WARPGRADE_ZOO=all tries every mutation")]
     return [] if entry.name in QUICK else [pytest.mark.long]
 
 

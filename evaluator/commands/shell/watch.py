@@ -63,6 +63,8 @@ class Grading:
         if self._pid == 0:
             try:
                 os.setpgid(0, 0)
+                # A shell's background job ignores SIGINT, and the parent ends a grade by SIGINT.
+                signal.signal(signal.SIGINT, signal.default_int_handler)
                 die_with_parent(us, signal.SIGTERM)
                 grade()
             finally:
@@ -74,13 +76,16 @@ class Grading:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Interrupt a running grade."""
-        if self.code_within(0.0) is None:
-            signal.pidfd_send_signal(self._ended, signal.SIGINT)
-            if self.code_within(_GRACE_S) is None:
+        """Interrupt a running grade. A second Ctrl-C kills the grade."""
+        try:
+            if self.code_within(0.0) is None:
+                signal.pidfd_send_signal(self._ended, signal.SIGINT)
+                self.code_within(_GRACE_S)
+        finally:
+            if self._code is None:
                 signal.pidfd_send_signal(self._ended, signal.SIGKILL)
                 self.code_within(None)
-        os.close(self._ended)
+            os.close(self._ended)
 
     def code_within(self, limit_s: float | None) -> int | None:
         """Return the exit code of the process, if the process ends within `limit_s`."""

@@ -43,7 +43,7 @@ class PairRow(NamedTuple):
     @property
     def fragment(self) -> str:
         """Fragment of a link to the submission: equal to the fragment in the page of a run."""
-        return fragment("s", f"{self.problem}/{self.name}")
+        return fragment("s", self.problem, self.name)
 
     @property
     def faster_text(self) -> str:

@@ -34,7 +34,7 @@ class PageEntry(NamedTuple):
     @property
     def fragment(self) -> str:
         """Fragment of a link to the submission: equal in all pages of the run."""
-        return fragment("s", f"{self.problem}/{self.name}")
+        return fragment("s", self.problem, self.name)
 
     @property
     def problem_fragment(self) -> str:
@@ -70,15 +70,17 @@ class Best(NamedTuple):
         return f"{ratio(self.entry.speedup)}x{between}"
 
 
-def fragment(kind: str, name: str) -> str:
+def fragment(kind: str, problem: str, name: str | None = None) -> str:
     """Return the fragment of a link. A long name ends with a hash, because fragments are unique.
 
-    >>> fragment("s", "relu/a <b>")
-    's/relu/a%20%3Cb%3E'
+    >>> fragment("s", "level1/relu", "a <b>/c")
+    's/level1/relu/a%20%3Cb%3E%2Fc'
     """
-    quoted = quote(name, errors="replace")
+    quoted = quote(problem, errors="replace")
+    if name is not None:
+        quoted += f"/{quote(name, safe='', errors='replace')}"
     if len(quoted) > _LONGEST_FRAGMENT:
-        digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
+        digest = hashlib.sha256(f"{problem}\0{name}".encode("utf-8", "surrogatepass")).hexdigest()
         quoted = f"{quoted[:_LONGEST_FRAGMENT]}-{digest[:16]}"
     return f"{kind}/{quoted}"
 

@@ -81,6 +81,10 @@ FORGED = {
         lambda: with_tensor(cards.card(), first_mismatch=Mismatch(index=[0], expected="0", actual="1")),
         "checks[0].tensors[0]",
     ),
+    "with times, and a remark of mode check": (
+        lambda: cards.card(findings=[finding(Code.NOT_TIMED, "no time was measured")]),
+        "findings",
+    ),
     "wrong without a reason": (lambda: cards.wrong_card(reason=None), "reason"),
     "crashed without a reason": (lambda: cards.crashed_card(reason=None), "reason"),
     "wrong, and every check passed": (lambda: cards.wrong_card(checks=[cards.check()]), "checks"),
