@@ -13,7 +13,7 @@ from harbor.verifier.base import BaseVerifier
 
 from warpgrade import Grader, InfraError, rewards
 
-OPTIONS = {"require_own_kernel": 0.5, "timeout_s": 10.0}
+OPTIONS = {"require_own_kernel": 0.6, "timeout_s": 10.0}
 MOST_BYTES = 1 << 20
 
 

@@ -12,7 +12,7 @@ from inspect_ai.solver import TaskState, generate
 
 from warpgrade import Grader, rewards
 
-OPTIONS = {"require_own_kernel": 0.5, "timeout_s": 10.0}
+OPTIONS = {"require_own_kernel": 0.6, "timeout_s": 10.0}
 ASK = "Write a CUDA kernel for {0}. Answer with one Python block that defines `class ModelNew(nn.Module)`."
 
 

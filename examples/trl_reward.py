@@ -9,7 +9,7 @@ import functools
 
 from warpgrade import Candidate, Grader, rewards
 
-OPTIONS = {"require_own_kernel": 0.5, "timeout_s": 10.0}
+OPTIONS = {"require_own_kernel": 0.6, "timeout_s": 10.0}
 
 
 @functools.cache

@@ -10,7 +10,7 @@ import statistics
 
 from warpgrade import Grader, InfraError, rewards
 
-OPTIONS = {"require_own_kernel": 0.5, "timeout_s": 10.0}
+OPTIONS = {"require_own_kernel": 0.6, "timeout_s": 10.0}
 _PAID: dict[str, collections.deque[float]] = collections.defaultdict(lambda: collections.deque(maxlen=256))
 
 
