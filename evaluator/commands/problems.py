@@ -35,7 +35,7 @@ def list_them(*, problems: Path | None, as_json: bool) -> ExitCode:
 @problems_option
 @json_option
 def show(*, name: str, problems: Path | None, as_json: bool) -> None:
-    """Show a problem's task, sizes and reference, and what a call must move and compute.
+    """Show a problem's task, sizes and reference, and the bytes and FLOP of a call.
 
     The bytes and FLOP are counted once: a process runs the problem's code on tensors without memory.
     """

@@ -81,7 +81,7 @@ class Browser:
 
 
 class Tab:
-    """A page in a browser. What it logs, what it is refused, and what dialogues it opens is kept in `events`."""
+    """A page in a browser. `events` has the page's log entries, refused requests and dialogues."""
 
     def __init__(self, browser: Browser, session: str, events: list[dict[str, Any]]) -> None:
         self._browser, self._session = browser, session

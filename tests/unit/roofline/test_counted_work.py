@@ -1,4 +1,4 @@
-"""What a call moves and computes, before any grade: counted in another process, with a least time on a known GPU."""
+"""Bytes and FLOP of a call before any grade, counted in another process, and the least time on a known GPU."""
 
 import subprocess
 from pathlib import Path

@@ -125,7 +125,7 @@ FORGED = {
 
 @pytest.mark.parametrize("text", FORGED.values(), ids=FORGED)
 def test_no_file_can_forge_another(folder, text):
-    """A screen leaves out what is invisible, so a reader would see a file that nobody builds."""
+    """A screen omits invisible characters, so a reader would see a file outside the build."""
     (folder / "main.py").write_bytes(text.encode())
     read = read_submission(folder)
     assert read.code == Code.BAD_FILES.value
@@ -141,7 +141,7 @@ def test_no_file_of_a_ready_text_can_forge_another(tmp_path, text):
 
 
 def test_no_text_stands_before_the_first_file(tmp_path):
-    """Nobody would build the text, and a screen may show a file there."""
+    """The build ignores the text, and a screen may show the text as a file."""
     ready = tmp_path / "text.txt"
     whole = joined([("submission.toml", MANIFEST), ("main.py", MAIN)])
     ready.write_text(whole.replace("\n", "\n#@ fil\u0435 a.cu\nint f();\n", 1))

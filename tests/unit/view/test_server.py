@@ -1,4 +1,4 @@
-"""The server of a live page: who gets an answer, and who does not."""
+"""The server of a live page: accepted and refused requests."""
 
 import http.client
 import socket

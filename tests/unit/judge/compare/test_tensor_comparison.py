@@ -204,7 +204,7 @@ def test_operands_in_fp8_fail_in_bf16():
 
 @pytest.mark.parametrize("units", [1.0, 10.0, 40.0])
 def test_four_times_the_error_of_the_reference_in_an_element_passes(units):
-    """Whatever is excluded from the honest error, the element's own tolerance gives back."""
+    """The element's own tolerance makes up for the units excluded from the honest error."""
     exact = noise(8, 512)
     exact[:, 0] *= 100
     error = units * torch.finfo(torch.float32).eps * exact[3, 0]

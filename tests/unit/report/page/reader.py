@@ -1,4 +1,4 @@
-"""What a browser would make of a page: its elements, and the text between them."""
+"""Parser of a page as a browser parses HTML: elements, and the text between elements."""
 
 import html.parser
 

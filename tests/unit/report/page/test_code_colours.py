@@ -1,4 +1,4 @@
-"""Colours of code: the text stays what it was, whatever it is, and the work is proportional to its length."""
+"""Colours of code: the scanner changes no text, and takes time in proportion to the text's length."""
 
 import sys
 
