@@ -1,0 +1,30 @@
+"""The shipped CUDA solutions of operations of today's models are correct on `emulated`."""
+
+import pytest
+
+from evaluator.paths import data_dir
+from evaluator.records import Status
+
+EMULATED = ("--device", "emulated")
+FAST = ("softmax_topk", "swiglu")
+"""A kernel of shuffles with two outputs, and a kernel in bfloat16: graded in every run of the tests."""
+OTHERS = (
+    *("adam_step", "cross_entropy_bf16", "depthwise_conv1d", "embedding_bag", "gqa_decode", "layer_norm_backward"),
+    *("paged_decode", "rms_norm_residual", "rope_kv_write", "selective_scan", "sliding_window_attention"),
+    "w4a16_matmul",
+)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(pytest.param(name, marks=pytest.mark.slow) for name in FAST),
+        *(pytest.param(name, marks=pytest.mark.long) for name in OTHERS),
+    ],
+)
+def test_a_solution_is_correct_on_both_small_sizes_without_a_finding(grader, tmp_path, name):
+    (path,) = (data_dir("solutions") / name).glob("cuda_*.py")
+    sizes = ("awkward",) if name in FAST else ("small", "awkward")
+    for size in sizes:
+        card = grader(tmp_path, path.read_text(), *EMULATED, "--size", size, problem=name).verdict(Status.CORRECT)
+        assert [finding.code for finding in card.findings] == []
