@@ -67,6 +67,34 @@ BY_HAND = {
     "conv2d_bias_relu": Work(
         (256 * 32 * 128 * 96 + 64 * 32 * 9 + 64) * F32, 256 * 64 * 128 * 96 * F32, conv(256, 32, 64, 128, 96)
     ),
+    # Of today's models. Parameter, gradient and two means; the new parameter and means.
+    "adam_step": Work(4 * 4096 * 14336 * F32, 3 * 4096 * 14336 * F32, 0),
+    "cross_entropy_bf16": Work(8192 * 128256 * BF16 + 8192 * I64, 8192 * F32, 0),
+    "depthwise_conv1d": Work(
+        (16 * 5120 * 4096 + 5120 * 4 + 5120) * F32, 16 * 5120 * 4096 * F32, 2 * 16 * 5120 * 4096 * 4
+    ),
+    # The whole table; problem.toml corrects the count to the rows that the bags name.
+    "embedding_bag": Work(2_000_000 * 128 * F32 + 16384 * 20 * (I64 + F32), 16384 * 128 * F32, 0),
+    "gqa_decode": Work(
+        64 * 128 * (32 + 2 * 8 * 4096) * BF16, 64 * 32 * 128 * BF16, 2 * (64 * 32) * product(1, 128, 4096)
+    ),
+    "layer_norm_backward": Work((2 * 131072 * 1600 + 1600) * F32, (131072 * 1600 + 2 * 1600) * F32, 0),
+    "rms_norm_residual": Work((2 * 65536 * 4096 + 4096) * BF16, 2 * 65536 * 4096 * BF16, 0),
+    # Heads of queries, keys and values, tables of cosines and sines, positions and slots; queries and two caches.
+    "rope_kv_write": Work(
+        32768 * (32 + 2 * 8) * 128 * BF16 + 2 * 8192 * 64 * F32 + 2 * 32768 * I64,
+        (32768 * 32 + 2 * 40960 * 8) * 128 * BF16,
+        0,
+    ),
+    # Two inputs and one output of all channels, two gates of 16 states, and two parameters of each channel.
+    "selective_scan": Work((2 * 8 * 2048 * (5120 + 16) + 5120 * (16 + 1)) * F32, 8 * 2048 * 5120 * F32, 0),
+    "swiglu": Work(2 * 32768 * 14336 * BF16, 32768 * 14336 * BF16, 0),
+    # Two codes in a byte, and a scale for each 128 inputs.
+    "w4a16_matmul": Work(
+        1024 * 4096 * BF16 + 14336 * (4096 // 2) + 14336 * (4096 // 128) * BF16,
+        1024 * 14336 * BF16,
+        product(1024, 4096, 14336),
+    ),
 }
 
 
