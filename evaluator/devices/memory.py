@@ -10,6 +10,7 @@ import math
 import mmap
 import os
 import secrets
+import time
 from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
@@ -95,13 +96,7 @@ class DeviceRegion:
 
     def __init__(self, device: int, size_bytes: int) -> None:
         """Allocate the memory. Raises JudgeFailed if the GPU has too little."""
-        try:
-            self._memory = driver.create_memory(device, size_bytes)
-        except driver.DriverError as error:
-            raise JudgeFailed(
-                f"cannot allocate {size_bytes / 2**30:.1f} GiB of GPU memory: {error}",
-                hint="end other programs on this GPU, or grade at a smaller size (--size small)",
-            ) from None
+        self._memory = _allocated(device, size_bytes)
         self.size_bytes = self._memory.size_bytes
         self.descriptor = driver.export_memory(self._memory)
         self.flat = device_tensor(self._memory)
@@ -111,6 +106,37 @@ class DeviceRegion:
         del self.flat
         os.close(self.descriptor)
         driver.free_memory(self._memory)
+
+
+_FREED_WITHIN_S = 5.0
+_ROUND_S = 0.05
+
+
+def _allocated(device: int, size_bytes: int) -> driver.Mapping:
+    """Allocate GPU memory; where there is too little, release PyTorch's unused blocks, and try again for 5 s.
+
+    Memory of a runner that has just ended is free only after the driver's clean-up. Raises JudgeFailed.
+    """
+    import torch
+
+    deadline_s = time.monotonic() + _FREED_WITHIN_S
+    while True:
+        try:
+            return driver.create_memory(device, size_bytes)
+        except driver.DriverError as error:
+            if error.name != "CUDA_ERROR_OUT_OF_MEMORY" or time.monotonic() >= deadline_s:
+                free_bytes, total_bytes = torch.cuda.mem_get_info()
+                raise JudgeFailed(
+                    f"cannot allocate {_gib(size_bytes)} of GPU memory: {error}; {_gib(free_bytes)} of "
+                    f"{_gib(total_bytes)} is free, and the judge holds {_gib(torch.cuda.memory_reserved())}",
+                    hint="end other programs on this GPU, or grade at a smaller size (--size small)",
+                ) from None
+        torch.cuda.empty_cache()
+        time.sleep(_ROUND_S)
+
+
+def _gib(size_bytes: int) -> str:
+    return f"{size_bytes / 2**30:.1f} GiB"
 
 
 class SharedMemory(NamedTuple):

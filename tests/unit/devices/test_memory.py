@@ -10,6 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evaluator.devices import memory
 from evaluator.devices.memory import ALIGNMENT_BYTES, HostRegion, places, room_for, sealed_file, strided
 from evaluator.errors import JudgeFailed
 
@@ -203,3 +204,50 @@ def test_places_fill_a_region_exactly_and_no_further():
     assert list(places([256, 1], 512)) == [0, 256]
     with pytest.raises(JudgeFailed, match="do not fit"):
         list(places([256, 257], 512))
+
+
+class FullGpu:
+    """A driver whose GPU has room from the allocation number `free_at` on."""
+
+    def __init__(self, monkeypatch, free_at, name="CUDA_ERROR_OUT_OF_MEMORY"):
+        self.allocations = self.released = 0
+        self._free_at, self._name = free_at, name
+        self._clock_s = 0.0
+        monkeypatch.setattr(memory.driver, "create_memory", self.create)
+        monkeypatch.setattr(memory.time, "monotonic", lambda: self._clock_s)
+        monkeypatch.setattr(memory.time, "sleep", self.sleep)
+        monkeypatch.setattr(torch.cuda, "empty_cache", self.release)
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (3 << 30, 80 << 30))
+        monkeypatch.setattr(torch.cuda, "memory_reserved", lambda: 70 << 30)
+
+    def create(self, _device, size_bytes):
+        self.allocations += 1
+        if self.allocations < self._free_at:
+            raise memory.driver.DriverError("cuMemCreate", self._name, "out of memory")
+        return memory.driver.Mapping(4096, size_bytes, 1)
+
+    def sleep(self, seconds):
+        self._clock_s += seconds
+
+    def release(self):
+        self.released += 1
+
+
+def test_memory_that_an_ended_runner_frees_late_is_waited_for(monkeypatch):
+    gpu = FullGpu(monkeypatch, free_at=4)
+    assert memory._allocated(0, 100).size_bytes == 100
+    assert gpu.allocations == 4
+    assert gpu.released == 3
+
+
+def test_a_gpu_that_stays_full_is_an_error_with_what_is_free_and_what_the_judge_holds(monkeypatch):
+    FullGpu(monkeypatch, free_at=10**9)
+    with pytest.raises(JudgeFailed, match=r"6\.0 GiB .*3\.0 GiB of 80\.0 GiB is free, and the judge holds 70\.0 GiB"):
+        memory._allocated(0, 6 << 30)
+
+
+def test_another_error_of_the_driver_is_not_waited_for(monkeypatch):
+    gpu = FullGpu(monkeypatch, free_at=10**9, name="CUDA_ERROR_INVALID_VALUE")
+    with pytest.raises(JudgeFailed, match="CUDA_ERROR_INVALID_VALUE"):
+        memory._allocated(0, 100)
+    assert gpu.allocations == 1
