@@ -113,7 +113,8 @@ HONEST |= {path.stem: path.read_text() for path in FILES}
 @pytest.mark.parametrize("source", HONEST.values(), ids=HONEST)
 def test_an_honest_forward_is_correct_and_timed(grade, source):
     card = grade(source).verdict(Status.CORRECT)
-    assert len(card.timing.submission.samples_ms) >= 20
+    timed = card.timing.submission
+    assert len(timed.samples_ms) >= (20 if timed.windows is None else 6)
     # Whatever it does around the clamp it takes some time, of which a busy machine's clock may see none; but not long.
     assert card.timing.submission_high_ms > 0
     assert card.timing.submission_median_ms < 50
