@@ -34,11 +34,13 @@ def judge(context: GradeContext, timer: ReferenceTimer, stopwatch: Stopwatch) ->
 def begin(context: GradeContext, stopwatch: Stopwatch) -> Outcome:
     """Run the stages without a GPU. Unless the outcome is final, `finish` continues.
 
-    The machine code is read into the cache, from which `finish` takes it.
+    Builds that only a constructor requests, and the machine code, go into the cache, from which `finish` takes them.
     """
     stages.require_sandbox_layers(context)
     begun = _lint_and_build(context, stopwatch)
     if not begun.is_final:
+        with stopwatch.stage("build"):
+            context.build_ahead()
         context.build_services.machine_code()
     return begun
 

@@ -1,6 +1,7 @@
 """Build services of a grade: for the submission's runners, and for runners of another source."""
 
-from collections.abc import Callable, Collection
+import os
+from collections.abc import Callable, Collection, Sequence
 
 from evaluator.compile.device_builders import DeviceBuilders
 from evaluator.judge.runners.build_budget import BuildBudget
@@ -9,6 +10,7 @@ from evaluator.judge.runners.empty_kernel_service import EmptyKernelService
 from evaluator.judge.runners.machine_code_reader import Disassemble, MachineCodeReader
 from evaluator.judge.runners.resource_usage_service import ResourceUsageService
 from evaluator.judge.runners.speculative_build import SpeculativeBuild
+from evaluator.protocol.frames import BuildRequest
 from evaluator.records import MachineCode
 
 
@@ -46,6 +48,18 @@ class BuildServices:
         """Return a build service with the budget of the submission."""
         on_library = None if self._machine_code is None else self._machine_code.begin
         return BuildService(self._builder, self._build_budget, self._source, on_library)
+
+    def build_ahead(self, requests: Sequence[BuildRequest]) -> None:
+        """Build `requests` into the cache, within a budget of their own.
+
+        A result has an effect only if the submission requests exactly the same build later.
+        """
+        on_library = None if self._machine_code is None else self._machine_code.begin
+        ahead = BuildService(self._builder, self._new_budget(), self._source, on_library)
+        for request in requests:
+            _, library = ahead.serve(request)
+            if library is not None:
+                os.close(library)
 
     def for_source(self, source: str) -> BuildService:
         """Return a build service for `source`, with a budget of its own."""

@@ -1,5 +1,6 @@
 """Context of a grade: facts, builders, runners and GPU session, shared by all stages."""
 
+from collections.abc import Sequence
 from functools import partial
 from types import TracebackType
 from typing import Self
@@ -25,6 +26,7 @@ from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.judge.setup.problem_setup import keep_memory, set_up_problem
 from evaluator.judge.setup.seed_book import SeedBook
 from evaluator.lint.lint_in_sandbox import look_at
+from evaluator.protocol.frames import BuildRequest
 from evaluator.records import Finding, SandboxFacts
 from evaluator.sandbox import ForkServer
 
@@ -55,6 +57,7 @@ class GradeContext(GradeFacts):
         """
         super().__init__(terms, source, seeds, deadline)
         self._speculative_build = speculative_build
+        self._predicted: Sequence[BuildRequest] = ()
         if terms.gpu is not None:
             _keep_tf32_out()
         self._owns_fork_server = fork_server is None
@@ -93,6 +96,7 @@ class GradeContext(GradeFacts):
     def turn_to(self, source: str, seeds: SeedBook, deadline: Deadline | None = None) -> None:
         """Switch to a submission, with a `deadline`. `seeds` must have the first submission's weight seed."""
         self._use(source, seeds, deadline)
+        self._predicted = ()
         self.build_services.turn_to(source)
 
     def __enter__(self) -> Self:
@@ -129,8 +133,14 @@ class GradeContext(GradeFacts):
     def lint(self) -> list[Finding]:
         """Lint the submission's text in a sandboxed process, without executing the text."""
         if self._speculative_build is None:
-            return look_at(self.source, self.fork_server).findings
+            looked = look_at(self.source, self.fork_server)
+            self._predicted = looked.builds
+            return looked.findings
         return self._speculative_build.remarks()
+
+    def build_ahead(self) -> None:
+        """Build what the text requests, also in constructors, so that no compiler runs while the grade has the GPU."""
+        self.build_services.build_ahead(self._predicted)
 
     def take_device(self) -> None:
         """Take the device for the rest of the grade. Wait for a GPU leased by another grade."""

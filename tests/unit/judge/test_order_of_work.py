@@ -277,11 +277,12 @@ def test_a_wrong_answer_has_the_instructions_as_well(stages_of):
 
 
 @pytest.mark.parametrize("built", [True, False])
-def test_before_a_gpu_is_there_the_machine_code_of_a_build_is_read(monkeypatch, built):
-    read = []
+def test_before_a_gpu_is_there_all_builds_are_made_and_their_machine_code_is_read(monkeypatch, built):
+    done = []
     context = SimpleNamespace(
         terms=SimpleNamespace(options=SimpleNamespace(strict=False)),
-        build_services=SimpleNamespace(machine_code=lambda: read.append(True)),
+        build_ahead=lambda: done.append("build ahead"),
+        build_services=SimpleNamespace(machine_code=lambda: done.append("machine code")),
         lint=list,
         sandbox=None,
         output=RunnerOutput(total_bytes=0, text=""),
@@ -290,4 +291,4 @@ def test_before_a_gpu_is_there_the_machine_code_of_a_build_is_read(monkeypatch, 
     outcome = stages.BuildOutcome(Build(ok=built, import_s=0.0, units=[]), fault)
     monkeypatch.setattr(stages, "build", lambda _: outcome)
     verdict.begin(context, Stopwatch(Silent()))
-    assert read == ([True] if built else [])
+    assert done == (["build ahead", "machine code"] if built else [])

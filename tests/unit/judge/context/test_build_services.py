@@ -1,5 +1,6 @@
 """What the build services of a grade share: the submission's budget, builder and lines."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -56,11 +57,12 @@ def test_speculative_builds_are_ended_where_there_are_any(services):
 
 
 class Builder:
-    """Builds the library that a request's name says."""
+    """Builds the library that a request's name says, unless the name is `refused`."""
 
     def build(self, request):
-        unit = BuildUnit(request.name, "0" * 64, ok=True, cached=False, wall_s=0.0, diagnostics=[], log="")
-        return BuildResult(unit=unit, library=request.name.encode(), finding=None)
+        built = request.name != "refused"
+        unit = BuildUnit(request.name, "0" * 64, ok=built, cached=False, wall_s=0.0, diagnostics=[], log="")
+        return BuildResult(unit=unit, library=request.name.encode() if built else None, finding=None)
 
 
 @pytest.fixture
@@ -91,6 +93,16 @@ def test_the_machine_code_is_of_what_the_submissions_own_runners_asked_for(disas
     assert read == [b"mine"]
     services.turn_to("two")
     assert services.machine_code() == MachineCode()
+
+
+def test_a_build_ahead_leaves_no_descriptor_and_nothing_of_the_submissions_budget(disassembled):
+    services, read = disassembled
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    services.build_ahead([BuildRequest(name=name, cpp_sources=["int f();"]) for name in ("one", "two", "refused")])
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert services.for_submission()._build_budget.waited_s == 0.0
+    services.machine_code()
+    assert sorted(read) == [b"one", b"two"]
 
 
 def test_a_device_without_machine_code_has_none(services):
