@@ -8,6 +8,8 @@ import msgspec
 from evaluator.findings import Code, finding
 from evaluator.protocol.submission_files import joined
 from evaluator.records import (
+    Baseline,
+    BaselineKind,
     Build,
     BuildUnit,
     Check,
@@ -140,6 +142,26 @@ def in_windows(side: Samples, call_ms: float, *, shared_work: bool = False, **ch
         shared_work=shared_work,
     )
     return msgspec.structs.replace(side, windows=msgspec.structs.replace(windows, **changes))
+
+
+def baseline(of: Samples | None, **changes: Any) -> Baseline:
+    """Give a compiled reference with its samples, before the submission's speedup is computed."""
+    plain = Baseline(
+        kind=BaselineKind.COMPILE,
+        tf32=None,
+        name=None,
+        sha256=None,
+        measured_at="2026-01-02T03:04:05Z",
+        kept=False,
+        reference_median_ms=None,
+        samples=of,
+        speedup=None,
+        speedup_low=None,
+        speedup_high=None,
+        significant=None,
+        finding=None,
+    )
+    return msgspec.structs.replace(plain, **changes)
 
 
 def timing(reference_ms: float = 1.852, submission_ms: float = 0.6213, **changes: Any) -> Timing:

@@ -6,13 +6,14 @@ import os
 import re
 import stat
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from evaluator.errors import CardError, CardNotWritten, UsageError
+from evaluator.files.earlier_cards import in_current_form, is_readable, why_unreadable
 from evaluator.files.safe_open import NotRegular, read_found, read_named_regular
-from evaluator.records import SCHEMA_VERSION, Record, Scorecard
+from evaluator.records import SCHEMA_VERSION, Scorecard
 
 MAX_CARD_BYTES = 64 * 1024 * 1024
 """Far above a card with a full-size source, build logs and thousands of samples."""
@@ -28,7 +29,13 @@ class _Versioned(msgspec.Struct):
 
 
 def card_bytes(card: Scorecard) -> bytes:
-    """Return `card` as JSON for people and programs: indented, one final line break."""
+    """Return `card` as JSON for people and programs: indented, one final line break.
+
+    A card of an earlier version is written in the current form, without its signature: the signature covers the earlier
+    form.
+    """
+    if card.schema_version != SCHEMA_VERSION:
+        card = replace(card, schema_version=SCHEMA_VERSION, signature=None)
     return msgspec.json.format(msgspec.json.encode(card), indent=2) + b"\n"
 
 
@@ -129,35 +136,29 @@ def read_bytes(path: Path, found_in: Path | None = None) -> bytes:
 def read_card(path: Path, found_in: Path | None = None) -> Scorecard:
     """Read the scorecard at `path`; see `read_bytes` for `found_in`.
 
+    A card of an earlier version is returned in the current form, with the version of the file.
+
     Raises:
-        CardError: the file cannot be read or is not a scorecard of this version.
+        CardError: the file cannot be read or is not a scorecard of a known version.
     """
-    return read_card_as(Scorecard, path, found_in)
-
-
-_Layout = TypeVar("_Layout", bound=Record)
-
-
-def read_card_as(layout: type[_Layout], path: Path, found_in: Path | None = None) -> _Layout:
-    """Read the fields of `layout` from the scorecard at `path`. Raises the errors of `read_card`."""
-    return _decoded(layout, read_bytes(path, found_in), path)
+    return card_of(read_bytes(path, found_in), path)
 
 
 def card_of(content: bytes, path: Path) -> Scorecard:
-    """Decode the scorecard read from `path`. Raises the errors of `read_card`."""
-    return _decoded(Scorecard, content, path)
-
-
-def _decoded(layout: type[_Layout], content: bytes, path: Path) -> _Layout:
+    """Decode the scorecard read from `path`, in the current form. Raises the errors of `read_card`."""
     try:
         version = msgspec.json.decode(content, type=_Versioned).schema_version
-        card = msgspec.json.decode(content, type=layout) if version == SCHEMA_VERSION else None
+        if version == SCHEMA_VERSION:
+            return msgspec.json.decode(content, type=Scorecard)
+        if is_readable(version):
+            made = in_current_form(msgspec.json.decode(content))
+            return msgspec.json.decode(msgspec.json.encode(made), type=Scorecard)
+    except CardError as error:
+        raise CardError(f"{path}: {error.message}", hint=error.hint) from error
     except (ValueError, RecursionError) as error:
         hint = f"`warpgrade check-card {path}` lists the faults"
         raise CardError(f"{path} is not a scorecard: {error}", hint=hint) from error
-    if card is None:
-        raise CardError(f"{path} has card version {version}; this Warpgrade reads version {SCHEMA_VERSION}")
-    return card
+    raise CardError(f"{path} has card version {version}; {why_unreadable(version)}")
 
 
 def is_unfinished(name: str) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from evaluator.records import Scorecard, Signature
+from evaluator.records import SCHEMA_VERSION, Scorecard, Signature
 from evaluator.signatures.keys import PublicKey, SigningKey, decoded, encoded, is_signed_by
 
 _DOMAIN = b"warpgrade scorecard 1\n"
@@ -49,9 +49,13 @@ class Seen(NamedTuple):
 
 
 def signed(card: Scorecard, key: SigningKey | None) -> Scorecard:
-    """Return `card` with a signature of `key`, in place of any earlier signature; without a key, unsigned."""
+    """Return `card` with a signature of `key`, in place of any earlier signature; without a key, unsigned.
+
+    The card has the current version: the signature covers the form in which the card is written.
+    """
+    card = replace(card, schema_version=SCHEMA_VERSION, signature=None)
     if key is None:
-        return replace(card, signature=None)
+        return card
     public = key.public
     blank = Signature(algorithm=_ALGORITHM, public_key=encoded(public.raw), name=public.name, value="")
     value = key.sign(_message(msgspec.json.encode(replace(card, signature=blank))))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from evaluator.findings import Code, finding
-from evaluator.records import ClockKind, Finding, Samples, Timing, finite_or_none
+from evaluator.records import Baseline, ClockKind, Finding, Samples, Timing, finite_or_none
 from evaluator.timing.bootstrap import Bootstrap, Interval, Resolution
 from evaluator.timing.clock_error import clock_error_ms
 from evaluator.timing.stats import interquartile_range, median, outliers
@@ -111,6 +111,29 @@ def quote(clock: ClockKind, before: Samples, submission: Samples, after: Samples
     )
     too_wide = [] if quoted else [_not_quoted(before, submission, after, draws, interval, ratio, resolution)]
     return Quote(timing, [*too_wide, *warnings(timing, resolution)])
+
+
+def over_baseline(baseline: Baseline, submission: Samples, clock: ClockKind) -> Baseline:
+    """Return the baseline with the submission's speedup over it, by the rules for the reference (`quote`).
+
+    Each side is quoted by calls in windows where it has windows, else by single calls. Both kinds are the duration of
+    one call, with different errors.
+    """
+    if baseline.samples is None:
+        return baseline
+    (other,), (submission,) = of_one_kind([baseline.samples]), of_one_kind([submission])
+    taken_ms = median(submission.samples_ms)
+    ratio = other.median_ms / taken_ms if taken_ms > 0 else math.inf
+    interval = Bootstrap([other.samples_ms], submission.samples_ms).speedup(resolution_of(clock, [other], submission))
+    quoted = math.isfinite(ratio) and interval.width_of(ratio) <= WIDEST
+    return replace(
+        baseline,
+        samples=other,
+        speedup=ratio if quoted else None,
+        speedup_low=finite_or_none(interval.low),
+        speedup_high=finite_or_none(interval.high),
+        significant=interval.excludes_one and math.isfinite(interval.high),
+    )
 
 
 def unquoted(timing: Timing) -> Timing:
