@@ -14,10 +14,13 @@ from evaluator.records import (
     BuildUnit,
     Check,
     ClockKind,
+    Clocks,
     DeviceFacts,
     DeviceKind,
     Diagnostic,
     Environment,
+    L2Inputs,
+    L2Rule,
     Mismatch,
     Mode,
     Precision,
@@ -259,6 +262,32 @@ def card(**changes: Any) -> Scorecard:
         wall_s=29.3,
     )
     return msgspec.structs.replace(honest, **changes)
+
+
+def mixed_card(**changes: Any) -> Scorecard:
+    """Give the card of a GPU whose reference has single calls, and whose submission has windows and is host-bound."""
+    clocks = Clocks(sm_mhz=[1980] * 4), Clocks(sm_mhz=[1755] * 4, throttled={"sw_power_cap": 3})
+    reference = msgspec.structs.replace(samples("reference", 0.500), clocks=clocks[0])
+    submission = in_windows(samples("submission", 0.1), 0.010, host_ms=0.014)
+    submission = msgspec.structs.replace(submission, clocks=clocks[1])
+    quoted = quote(ClockKind.SEALED, reference, submission, reference)
+    return card(
+        **{
+            "device": DeviceFacts(kind=DeviceKind.CUDA, name="NVIDIA H200"),
+            "timing": quoted.timing,
+            "findings": quoted.findings,
+            "l2": L2Inputs(rule=L2Rule.COLD),
+        }
+        | changes
+    )
+
+
+def windows_card(**changes: Any) -> Scorecard:
+    """Give the card of a GPU with windows on both sides."""
+    reference = in_windows(samples("reference", 0.1), 0.020)
+    submission = in_windows(samples("submission", 0.1), 0.010)
+    timing = quote(ClockKind.SEALED, reference, submission, reference).timing
+    return mixed_card(**{"timing": timing, "findings": []} | changes)
 
 
 def wrong_card(**changes: Any) -> Scorecard:
