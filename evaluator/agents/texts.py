@@ -9,6 +9,7 @@ from evaluator.errors import UsageError, WarpgradeError
 from evaluator.findings import ENTRIES
 from evaluator.findings.lookup import code_named
 from evaluator.records import KernelResources, KernelUse, Problem, Profiling
+from evaluator.report.card.measurement import calls_line
 from evaluator.report.layout.quotation import MARK, plain, quoted
 from evaluator.report.layout.text import counted, duration, one_line, ratio
 from evaluator.report.problems import listing_text, problem_text
@@ -140,7 +141,10 @@ def _conclusion(first: Scorecard, second: Scorecard) -> str:
 
 def _speed(card: Scorecard) -> str:
     found = _interval(card)
-    return "" if found is None else f", with {ratio(found.low)} to {ratio(found.high)} times the reference's speed"
+    if found is None or card.timing is None:
+        return ""
+    times = f"{ratio(found.low)} to {ratio(found.high)} times the reference's speed"
+    return f", with {times}, measured with {calls_line(card.timing)}"
 
 
 def _ratio(first: Scorecard, second: Scorecard) -> Interval | None:
