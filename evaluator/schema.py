@@ -87,11 +87,13 @@ def faults_of(content: bytes, path: Path) -> list[str]:
     if isinstance(version, int) and not is_readable(version):
         return [f"schema_version: this card is of version {version}; {why_unreadable(version)}"]
     try:
-        if is_earlier(document):
+        if is_earlier(version):
             document = in_current_form(document) | {"schema_version": SCHEMA_VERSION}
         if faults := _faults(document):
             return faults
         card = card_of(content, path)
+    except CardError as error:  # of an earlier version, with times that no current field holds
+        return [f"timing: {error.message}; {error.hint}"]
     except RecursionError as error:
         raise CardError(f"{path} is not a scorecard: nested too deeply") from error
     except ValueError as error:  # a number valid in the schema and not in the record
@@ -99,9 +101,8 @@ def faults_of(content: bytes, path: Path) -> list[str]:
     return _cut_short([str(each) for each in inconsistencies(card)])
 
 
-def is_earlier(document: dict[str, Any]) -> bool:
-    """Return whether a card has an earlier version, whose intervals followed other rules and are not recomputed."""
-    version = document.get("schema_version")
+def is_earlier(version: object) -> bool:
+    """Return whether cards of a version are readable and not of today's."""
     return version != SCHEMA_VERSION and is_readable(version)
 
 

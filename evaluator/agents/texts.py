@@ -130,6 +130,8 @@ def _conclusion(first: Scorecard, second: Scorecard) -> str:
     found = _ratio(first, second)
     if found is None:
         reason = "a measurement is too uncertain" if first.is_timed else "the grade measured no time"
+        if not (first.has_like_weights and second.has_like_weights):
+            reason = "weights could not change (C421)"
         return f"Both are correct. Their speeds are unknown: {reason}."
     measured = f"{ratio(found.low)} to {ratio(found.high)} times the speed of the first (95 % intervals)"
     if found.low > 1:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from evaluator.cards.requoting import is_like, requoted
+from evaluator.cards.requoting import requoted
 from evaluator.findings import Code
 from evaluator.records import (
     SCHEMA_VERSION,
@@ -225,7 +225,7 @@ def _timing(card: Scorecard, timing: Timing, *, intervals: bool) -> Iterator[Con
     if timing.speedup is not None:
         ratio = reference_ms / submission_ms if submission_ms > 0 else math.inf
         yield from _differs("timing.speedup", timing.speedup, ratio)
-        if not is_like(card):
+        if not card.has_like_weights:
             yield Contradiction("timing.speedup", "quoted, although only the reference's weights changed")
     if intervals and timing.reference_low_ms is not None:
         yield from _intervals(card, timing)

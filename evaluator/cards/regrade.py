@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from evaluator.cards.consistency import wrong
 from evaluator.cards.requoting import requoted, requoted_baselines
 from evaluator.findings import Code, finding
-from evaluator.records import Check, Finding, Samples, Scorecard, Status, Timing
+from evaluator.records import SCHEMA_VERSION, Check, Finding, Samples, Scorecard, Status, Timing
 
 _OF_THE_SAMPLES = frozenset(
     code.value
@@ -51,9 +51,10 @@ class Change(NamedTuple):
 def regraded(card: Scorecard) -> Scorecard:
     """Return the card with recomputed verdict and statistics. Without evidence, the status becomes `infra_error`.
 
-    An unchanged card keeps its signature; a changed card loses the signature.
+    An unchanged card keeps its signature; a changed card loses the signature. The recomputed card has the current
+    version, whose rules the statistics follow.
     """
-    again = card
+    again = replace(card, schema_version=SCHEMA_VERSION)
     if again.timing is not None and all(side.samples_ms for side in _sides(again.timing)):
         again = _with_new_statistics(again)
     again = _with_new_verdict(replace(again, checks=[_looked_at(check) for check in again.checks]))

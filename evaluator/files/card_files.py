@@ -8,7 +8,6 @@ import stat
 from pathlib import Path
 
 import msgspec
-from msgspec.structs import replace
 
 from evaluator.errors import CardError, CardNotWritten, UsageError
 from evaluator.files.earlier_cards import in_current_form, is_readable, why_unreadable
@@ -29,13 +28,7 @@ class _Versioned(msgspec.Struct):
 
 
 def card_bytes(card: Scorecard) -> bytes:
-    """Return `card` as JSON for people and programs: indented, one final line break.
-
-    A card of an earlier version is written in the current form, without its signature: the signature covers the earlier
-    form.
-    """
-    if card.schema_version != SCHEMA_VERSION:
-        card = replace(card, schema_version=SCHEMA_VERSION, signature=None)
+    """Return `card` as JSON for people and programs: indented, one final line break."""
     return msgspec.json.format(msgspec.json.encode(card), indent=2) + b"\n"
 
 
@@ -144,10 +137,15 @@ def read_card(path: Path, found_in: Path | None = None) -> Scorecard:
     return card_of(read_bytes(path, found_in), path)
 
 
+def version_of(content: bytes) -> int:
+    """Return the schema version of a card. Raises ValueError if the content is no card."""
+    return msgspec.json.decode(content, type=_Versioned).schema_version
+
+
 def card_of(content: bytes, path: Path) -> Scorecard:
     """Decode the scorecard read from `path`, in the current form. Raises the errors of `read_card`."""
     try:
-        version = msgspec.json.decode(content, type=_Versioned).schema_version
+        version = version_of(content)
         if version == SCHEMA_VERSION:
             return msgspec.json.decode(content, type=Scorecard)
         if is_readable(version):

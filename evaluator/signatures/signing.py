@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from evaluator.records import SCHEMA_VERSION, Scorecard, Signature
+from evaluator.records import Scorecard, Signature
 from evaluator.signatures.keys import PublicKey, SigningKey, decoded, encoded, is_signed_by
 
 _DOMAIN = b"warpgrade scorecard 1\n"
@@ -49,17 +49,23 @@ class Seen(NamedTuple):
 
 
 def signed(card: Scorecard, key: SigningKey | None) -> Scorecard:
-    """Return `card` with a signature of `key`, in place of any earlier signature; without a key, unsigned.
-
-    The card has the current version: the signature covers the form in which the card is written.
-    """
-    card = replace(card, schema_version=SCHEMA_VERSION, signature=None)
+    """Return `card` with a signature of `key`, in place of any earlier signature; without a key, unsigned."""
     if key is None:
-        return card
+        return replace(card, signature=None)
     public = key.public
     blank = Signature(algorithm=_ALGORITHM, public_key=encoded(public.raw), name=public.name, value="")
     value = key.sign(_message(msgspec.json.encode(replace(card, signature=blank))))
     return replace(card, signature=replace(blank, value=encoded(value)))
+
+
+def as_it_is_written(card: Scorecard) -> Scorecard:
+    """Return the card without a signature that its file would contradict.
+
+    A card of an earlier version has more fields when it is written again, and the signature covers none of them.
+    """
+    if card.signature is None or signature_of(msgspec.json.encode(card)).state is State.INTACT:
+        return card
+    return replace(card, signature=None)
 
 
 def signature_of(content: bytes) -> Seen:

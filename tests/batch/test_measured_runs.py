@@ -77,7 +77,8 @@ def test_the_terminal_and_the_document_have_the_counts(capsys):
 def test_the_page_names_a_speedup_of_two_kinds_and_shows_intervals():
     assert cli.run(["report", "first", "--html", "page.html"]) == 0
     page = Path("page.html").read_text()
-    assert page.count("x), windows against single calls</td>") == 2  # the row, and the best of the problem
+    assert page.count("x, windows against single calls</td>") == 1  # the row
+    assert page.count("x), windows against single calls</td>") == 1  # the best of the problem
     assert "2.00x (1." in page
 
 

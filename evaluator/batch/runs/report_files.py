@@ -142,5 +142,7 @@ def _properties(row: Row) -> list[tuple[str, str]]:
         "host_bound": str(bool(row.host_bound)).lower(),
     }
     return [
-        (name, f"{value:.6g}" if isinstance(value, float) else str(value)) for name, value in found.items() if value
+        (name, f"{value:.6g}" if isinstance(value, float) else str(value))
+        for name, value in found.items()
+        if value is not None
     ]

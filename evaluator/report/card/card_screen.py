@@ -192,11 +192,6 @@ def _weights(sheet: Sheet, weights: Weights) -> Text:
 _NOT_LIKE = "not quoted: only the reference's weights changed from call to call"
 
 
-def _is_like(weights: Weights | None) -> bool:
-    """Whether both sides computed with weights of the same kind. True for older cards without this field."""
-    return weights is None or not weights.unmatched
-
-
 def _first_mismatch(sheet: Sheet, check: Check) -> None:
     tensor = next((tensor for tensor in check.tensors if not tensor.ok), None)
     if tensor is None:
@@ -237,7 +232,7 @@ def _time(sheet: Sheet, card: Scorecard) -> None:
         sheet.row("Host", Text(host))
     if (clocks := clocks_line(timing)) is not None:
         sheet.row("Clocks", styled(clocks, "dim"))
-    sheet.row("Speedup", _speedup(sheet, timing) if _is_like(card.weights) else Text(_NOT_LIKE))
+    sheet.row("Speedup", _speedup(sheet, timing) if card.has_like_weights else Text(_NOT_LIKE))
     baseline_rows(sheet, card.baselines, timing.submission.kind)
 
 

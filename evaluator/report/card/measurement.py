@@ -17,12 +17,17 @@ _ALIKE_MHZ = 15
 
 
 def measurement(card: Scorecard, micro: str = "µ") -> list[str]:
-    """Return a sentence, without its full stop, about each circumstance of the times; none without times."""
+    """Return a phrase about each circumstance of the times; none without times."""
     timing = card.timing
     if timing is None:
         return []
     lines = (calls_line(timing), inputs_line(card.l2), host_line(timing, micro), clocks_line(timing))
     return [line for line in lines if line is not None]
+
+
+def measured(card: Scorecard, micro: str = "µ") -> str:
+    """Return the phrases of `measurement` as one."""
+    return "; ".join(measurement(card, micro))
 
 
 def calls_line(timing: Timing) -> str:

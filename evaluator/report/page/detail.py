@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from evaluator.protocol.submission_files import LONGEST_LABEL, parts, place_of
 from evaluator.records import Finding, Scorecard, Timing
-from evaluator.report.card.measurement import measurement
+from evaluator.report.card.measurement import measured
 from evaluator.report.layout.text import counted, duration, one_line, printable, ratio
 from evaluator.report.page.samples_chart import samples_chart
 
@@ -131,7 +131,7 @@ def _times(card: Scorecard, timing: Timing) -> str:
         low, high = timing.speedup_low, timing.speedup_high
         between = "" if low is None or high is None else f" ({ratio(low)}x to {ratio(high)}x)"
         said = f"{said} Speedup {ratio(timing.speedup)}x{between}."
-    return f"{said} Measured: {'. '.join(measurement(card))}."
+    return f"{said} Measured: {measured(card)}."
 
 
 def _median(median_ms: float, low_ms: float | None, high_ms: float | None) -> str:

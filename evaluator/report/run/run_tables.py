@@ -240,7 +240,8 @@ def _remarks(section: Section) -> list[str]:
         remarks.append("Mode check measures no time." if _mode(section) else "emulated measures no time.")
     elif total.unquoted:
         remarks.append(
-            f"{counted(total.unquoted, 'correct submission')} without a speedup: below the clock's resolution."
+            f"{counted(total.unquoted, 'correct submission')} without a speedup: the interval is too wide (T303), or "
+            "the weights could not change (C421)."
         )
     return remarks
 
