@@ -102,7 +102,7 @@ def faults_of(content: bytes, path: Path) -> list[str]:
 
 
 def is_earlier(version: object) -> bool:
-    """Return whether cards of a version are readable and not of today's."""
+    """Return whether a version is readable and not the current version."""
     return version != SCHEMA_VERSION and is_readable(version)
 
 

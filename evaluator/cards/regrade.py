@@ -52,7 +52,7 @@ def regraded(card: Scorecard) -> Scorecard:
     """Return the card with recomputed verdict and statistics. Without evidence, the status becomes `infra_error`.
 
     An unchanged card keeps its signature; a changed card loses the signature. The recomputed card has the current
-    version, whose rules the statistics follow.
+    version: the statistics follow the current rules.
     """
     again = replace(card, schema_version=SCHEMA_VERSION)
     if again.timing is not None and all(side.samples_ms for side in _sides(again.timing)):

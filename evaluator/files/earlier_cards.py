@@ -1,8 +1,8 @@
 """Cards of earlier schema versions in the current form. Pure.
 
 Version 1 covers every form before version 2. Later forms of version 1 only added optional fields, with these
-exceptions: cards before the emulated device have no schedules of checks, and cards of the first windows say whether
-spot checks were quoted (`spot_quoted`).
+exceptions: cards before the emulated device have no schedules of checks, and cards of the first windows have
+`spot_quoted`, for quoted spot checks.
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ def is_readable(version: object) -> bool:
 
 
 def why_unreadable(version: object) -> str:
-    """Return what to do about a card of a version that `is_readable` refuses."""
+    """Return the remedy for a card of a version refused by `is_readable`."""
     newer = isinstance(version, int) and version > SCHEMA_VERSION
     remedy = "; a newer Warpgrade wrote it, so install that version" if newer else ""
     return f"this Warpgrade reads versions {FIRST_VERSION} to {SCHEMA_VERSION}{remedy}"
@@ -34,10 +34,10 @@ def why_unreadable(version: object) -> str:
 def in_current_form(document: dict[str, Any]) -> dict[str, Any]:
     """Return the document of a readable card with the current fields; `schema_version` is unchanged.
 
-    The document may hold anything: what has another type than expected stays for the decoder to refuse.
+    The document may hold anything: parts of unexpected types stay, and the decoder refuses the parts.
 
     Raises:
-        CardError: the card quotes times that no current field holds.
+        CardError: the card quotes times without a current field.
     """
     if document.get("schema_version") == SCHEMA_VERSION:
         return document
@@ -57,7 +57,7 @@ def _baselines(baselines: list[Any]) -> Iterator[Any]:
 
 
 def _side(side: Any) -> Any:
-    """Return the samples of a side without `spot_quoted`, which `shared_work` replaced."""
+    """Return the samples of a side without `spot_quoted`; the successor is `shared_work`."""
     if not _is_object(side) or not _is_object(windows := side.get("windows")) or "spot_quoted" not in windows:
         return side
     if windows["spot_quoted"] is not False:

@@ -15,7 +15,7 @@ class ClockKind(StrEnum):
 
 
 class CallKind(StrEnum):
-    """Calls that a side's samples are times of.
+    """Kind of calls behind a side's samples.
 
     Both kinds are the duration of one call. A single call is known to 15 us on a GPU, a call in a window more closely.
     """
@@ -36,7 +36,7 @@ class L2Inputs(Record, frozen=True):
 
 
 _TOO_MANY_CALLS = 1 << 31
-"""No window has so many calls, but a forged card may, and no float holds a number of 400 digits."""
+"""Far above the calls of a window. A forged card may have a number of 400 digits, too large for a float."""
 
 
 class Windows(Record, frozen=True):
@@ -118,7 +118,7 @@ class Samples(Record, frozen=True):
 
     @property
     def kind(self) -> CallKind:
-        """Kind of the calls whose times are the samples."""
+        """Kind of the timed calls."""
         in_windows = self.windows is not None and not self.windows.shared_work
         return CallKind.WINDOWS if in_windows else CallKind.SINGLE
 

@@ -59,9 +59,9 @@ def signed(card: Scorecard, key: SigningKey | None) -> Scorecard:
 
 
 def as_it_is_written(card: Scorecard) -> Scorecard:
-    """Return the card without a signature that its file would contradict.
+    """Return the card, without a signature that the written file would contradict.
 
-    A card of an earlier version has more fields when it is written again, and the signature covers none of them.
+    A card of an earlier version is written with more fields. The signature does not cover the new fields.
     """
     if card.signature is None or signature_of(msgspec.json.encode(card)).state is State.INTACT:
         return card

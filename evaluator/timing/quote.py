@@ -116,8 +116,8 @@ def quote(clock: ClockKind, before: Samples, submission: Samples, after: Samples
 def over_baseline(baseline: Baseline, submission: Samples, clock: ClockKind) -> Baseline:
     """Return the baseline with the submission's speedup over it, by the rules for the reference (`quote`).
 
-    Each side is quoted by calls in windows where it has windows, else by single calls. Both kinds are the duration of
-    one call, with different errors.
+    Each side is quoted by calls in windows if the side has windows, else by single calls. Both kinds are the duration
+    of a call, with different errors.
     """
     if baseline.samples is None:
         return baseline

@@ -133,7 +133,7 @@ def _case(entry: Entry) -> Case:
 
 
 def _properties(row: Row) -> list[tuple[str, str]]:
-    """Return the speedup with its interval, and how it was measured; nothing for an untimed submission."""
+    """Return the speedup with interval and circumstances; nothing for an untimed submission."""
     if row.submission_calls is None:
         return []
     found = {

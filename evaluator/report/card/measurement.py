@@ -1,6 +1,6 @@
 """How the times of a card were measured, in words: kind of calls, inputs in L2, the host, clocks of the GPU. Pure.
 
-Only numbers come from the card, so the texts need no quotation.
+Only numbers come from the card: the texts need no quotation.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,9 +11,9 @@ from evaluator.report.layout.text import counted, duration
 
 _MIB = 1 << 20
 _MOST = 1 << 50
-"""Limit of numbers from a card, which may be forged: no float holds a number of 400 digits."""
+"""Limit of numbers from a card. A forged card may have a number of 400 digits, too large for a float."""
 _ALIKE_MHZ = 15
-"""A step of the clock: clocks within it are one clock."""
+"""A step of the clock: clocks within a step count as equal."""
 
 
 def measurement(card: Scorecard, micro: str = "µ") -> list[str]:
@@ -31,7 +31,7 @@ def measured(card: Scorecard, micro: str = "µ") -> str:
 
 
 def calls_line(timing: Timing) -> str:
-    """Return the kind of calls that each side is quoted by."""
+    """Return the kind of calls of each side."""
     if not timing.mixes_kinds:
         return f"both sides in {_kind(timing.submission.kind)}"
     return (
@@ -79,7 +79,7 @@ def host_line(timing: Timing, micro: str = "µ") -> str | None:
 
 
 def _host_of_the_reference(timing: Timing, micro: str) -> str:
-    """Return both times of the reference, where the reference alone is host-bound."""
+    """Return both times of the reference, if the reference alone is host-bound."""
     host_ms = timing.reference_launch_ms
     waits = timing.reference_before.waits_for_gpu or timing.reference_after.waits_for_gpu
     if waits or host_ms is None:
@@ -89,7 +89,7 @@ def _host_of_the_reference(timing: Timing, micro: str) -> str:
 
 
 def clocks_line(timing: Timing) -> str | None:
-    """Return the GPU's clock during both sides and how often the driver reduced it; None for a card without clocks."""
+    """Return the GPU's clock during both sides, with the number of reduced readings; None for a card without clocks."""
     sides = (
         ("reference", [timing.reference_before.clocks, timing.reference_after.clocks]),
         ("submission", [timing.submission.clocks]),

@@ -46,7 +46,7 @@ class Verdict(NamedTuple):
 
     @property
     def speedup_text(self) -> str:
-        """The speedup with its interval, and whether it compares calls of two kinds; empty without a speedup."""
+        """The speedup with the interval, and a remark about calls of two kinds; empty without a speedup."""
         if self.speedup is None:
             return ""
         low, high = self.speedup_low, self.speedup_high

@@ -39,7 +39,7 @@ class PageEntry(NamedTuple):
 
     @property
     def speedup_text(self) -> str:
-        """The speedup with its interval, and whether it compares windows of one side with single calls of the other."""
+        """The speedup with the interval, and a remark about windows against single calls; empty without a speedup."""
         if self.speedup is None:
             return ""
         low, high = self.speedup_low, self.speedup_high

@@ -17,7 +17,7 @@ _MESSAGE = 300
 class Case(NamedTuple):
     """One submission. `status` is None without a card; `body` is the feedback on a submission that is not correct.
 
-    `properties` are the speedup, its interval and how it was measured.
+    `properties` are the speedup with interval and circumstances.
     """
 
     problem: str

@@ -18,8 +18,8 @@ _FORMULA = tuple("=+-@\uff1d\uff0b\uff0d\uff20")
 class SubmissionRow(NamedTuple):
     """Row of one submission. Only correct submissions have speedups; `missing` ones have neither device nor times.
 
-    `reference_calls` and `submission_calls` say which calls the speedup compares: windows or single calls. `l2` is the
-    state of the inputs in the L2 cache. `host_bound`: calls of a side wait for the host rather than for the GPU.
+    `reference_calls` and `submission_calls` are the kinds of calls behind the speedup: windows or single calls. `l2` is
+    the state of the inputs in the L2 cache. `host_bound`: calls of a side wait for the host rather than for the GPU.
     """
 
     problem: str

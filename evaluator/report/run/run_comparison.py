@@ -25,7 +25,7 @@ Measured = tuple[str | None, str | None, str | None]
 class Timed(NamedTuple):
     """One submission in a run. `status` is None without a card; unknown ends of the interval are None.
 
-    `measured` says how the speedup was measured: calls of the reference and of the submission, and inputs in L2.
+    `measured` has the kinds of calls of the reference and of the submission, and the state of the inputs in L2.
     """
 
     problem: str
@@ -71,7 +71,7 @@ class Pair(NamedTuple):
 
     @property
     def measured_differently(self) -> bool:
-        """Whether the ratio compares speedups that were measured differently: windows and single calls, or L2."""
+        """Whether the speedups differ in kinds of calls, or in the state of the inputs in L2."""
         return self.ratio is not None and self.before.measured != self.after.measured
 
     @property
@@ -95,7 +95,7 @@ class Pair(NamedTuple):
 class Comparison(NamedTuple):
     """Two runs. `faster` is the geometric mean of the ratios over `timed` pairs; None without any.
 
-    `measured_differently` counts the timed pairs whose two speedups were measured differently.
+    `measured_differently` counts the timed pairs with speedups of different kinds of calls, or states of L2.
 
     `p_broken` is the probability of at least so many more regressions than fixes by chance (the sign test: exact,
     one-sided McNemar).

@@ -247,7 +247,7 @@ def _remarks(section: Section) -> list[str]:
 
 
 def _measured(measured: Measured) -> Iterator[str]:
-    """Yield how the speedups were measured, for a run with windows; a run with single calls alone needs no remark."""
+    """Yield the circumstances of the speedups; a run with single calls alone needs no remark."""
     calls = [
         f"{count} {what}"
         for count, what in (

@@ -31,7 +31,7 @@ class Device(NamedTuple):
 class Sample(NamedTuple):
     """One submission of a run. `status` and `device` are None without a card; `reason` is a finding's code, if any.
 
-    `reference_calls`, `submission_calls` and `l2` say how the speedup was measured, as in the index.
+    `reference_calls`, `submission_calls` and `l2` are circumstances of the speedup, as in the index.
     """
 
     problem: str
@@ -80,10 +80,10 @@ class Summary(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """Numbers of quoted speedups by the calls that they compare, and by the inputs in the L2 cache.
+    """Numbers of quoted speedups by kind of calls, and by state of the inputs in the L2 cache.
 
-    `mixed` compares windows of one side with single calls of the other. `host_bound` counts the speedups with a side
-    whose calls wait for the host.
+    `mixed` compares windows of a side with single calls of the other. `host_bound` counts the speedups with a
+    host-bound side.
     """
 
     windows: int
