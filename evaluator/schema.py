@@ -16,10 +16,12 @@ from evaluator.batch.runs.manifest import RUN_VERSION, RunManifest
 from evaluator.cards.consistency import inconsistencies
 from evaluator.catalog.folder import ProblemFile, Sizes
 from evaluator.errors import CardError
-from evaluator.files.card_files import read_bytes
+from evaluator.files.card_files import card_of, read_bytes
+from evaluator.files.earlier_cards import in_current_form, is_readable, why_unreadable
 from evaluator.records import SCHEMA_VERSION, Scorecard
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_PROBLEM_VERSION = 1
 _MOST_FAULTS = 20
 _CONSTANT_TYPES = ["boolean", "integer", "number", "string"]
 
@@ -82,12 +84,16 @@ def faults_of(content: bytes, path: Path) -> list[str]:
     if not isinstance(document, dict):
         raise CardError(f"{path} is not a scorecard: {_kind(document)} instead of an object")
     version = document.get("schema_version")
-    if isinstance(version, int) and version != SCHEMA_VERSION:
-        return [f"schema_version: this card is of version {version}; this Warpgrade reads {SCHEMA_VERSION}"]
+    if isinstance(version, int) and not is_readable(version):
+        return [f"schema_version: this card is of version {version}; {why_unreadable(version)}"]
     try:
+        if is_earlier(version):
+            document = in_current_form(document) | {"schema_version": SCHEMA_VERSION}
         if faults := _faults(document):
             return faults
-        card = msgspec.json.decode(content, type=Scorecard)
+        card = card_of(content, path)
+    except CardError as error:  # of an earlier version, with times that no current field holds
+        return [f"timing: {error.message}; {error.hint}"]
     except RecursionError as error:
         raise CardError(f"{path} is not a scorecard: nested too deeply") from error
     except ValueError as error:  # a number valid in the schema and not in the record
@@ -95,15 +101,30 @@ def faults_of(content: bytes, path: Path) -> list[str]:
     return _cut_short([str(each) for each in inconsistencies(card)])
 
 
+def is_earlier(version: object) -> bool:
+    """Return whether a version is readable and not the current version."""
+    return version != SCHEMA_VERSION and is_readable(version)
+
+
 def _document(name: SchemaName, record: type, title: str) -> dict[str, Any]:
     made = msgspec.json.schema(record)
     described = made["$defs"][record.__name__].get("description", "")
     return {
         "$schema": DIALECT,
-        "$id": f"urn:warpgrade:schema:{name.value}:{SCHEMA_VERSION}",
+        "$id": f"urn:warpgrade:schema:{name.value}:{_version(name)}",
         "title": title,
         "description": described,
     } | made
+
+
+def _version(name: SchemaName) -> int:
+    match name:
+        case SchemaName.SCORECARD:
+            return SCHEMA_VERSION
+        case SchemaName.PROBLEM:
+            return _PROBLEM_VERSION
+        case SchemaName.RUN:
+            return RUN_VERSION
 
 
 def _faults(document: dict[str, Any]) -> list[str]:

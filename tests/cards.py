@@ -8,14 +8,19 @@ import msgspec
 from evaluator.findings import Code, finding
 from evaluator.protocol.submission_files import joined
 from evaluator.records import (
+    Baseline,
+    BaselineKind,
     Build,
     BuildUnit,
     Check,
     ClockKind,
+    Clocks,
     DeviceFacts,
     DeviceKind,
     Diagnostic,
     Environment,
+    L2Inputs,
+    L2Rule,
     Mismatch,
     Mode,
     Precision,
@@ -142,6 +147,26 @@ def in_windows(side: Samples, call_ms: float, *, shared_work: bool = False, **ch
     return msgspec.structs.replace(side, windows=msgspec.structs.replace(windows, **changes))
 
 
+def baseline(of: Samples | None, **changes: Any) -> Baseline:
+    """Give a compiled reference with its samples, before the submission's speedup is computed."""
+    plain = Baseline(
+        kind=BaselineKind.COMPILE,
+        tf32=None,
+        name=None,
+        sha256=None,
+        measured_at="2026-01-02T03:04:05Z",
+        kept=False,
+        reference_median_ms=None,
+        samples=of,
+        speedup=None,
+        speedup_low=None,
+        speedup_high=None,
+        significant=None,
+        finding=None,
+    )
+    return msgspec.structs.replace(plain, **changes)
+
+
 def timing(reference_ms: float = 1.852, submission_ms: float = 0.6213, **changes: Any) -> Timing:
     """Give what a grade would say of such samples, with `changes` of its fields."""
     sides = samples("reference", reference_ms), samples("submission", submission_ms), samples("reference", reference_ms)
@@ -237,6 +262,32 @@ def card(**changes: Any) -> Scorecard:
         wall_s=29.3,
     )
     return msgspec.structs.replace(honest, **changes)
+
+
+def mixed_card(**changes: Any) -> Scorecard:
+    """Give the card of a GPU whose reference has single calls, and whose submission has windows and is host-bound."""
+    clocks = Clocks(sm_mhz=[1980] * 4), Clocks(sm_mhz=[1755] * 4, throttled={"sw_power_cap": 3})
+    reference = msgspec.structs.replace(samples("reference", 0.500), clocks=clocks[0])
+    submission = in_windows(samples("submission", 0.1), 0.010, host_ms=0.014)
+    submission = msgspec.structs.replace(submission, clocks=clocks[1])
+    quoted = quote(ClockKind.SEALED, reference, submission, reference)
+    return card(
+        **{
+            "device": DeviceFacts(kind=DeviceKind.CUDA, name="NVIDIA H200"),
+            "timing": quoted.timing,
+            "findings": quoted.findings,
+            "l2": L2Inputs(rule=L2Rule.COLD),
+        }
+        | changes
+    )
+
+
+def windows_card(**changes: Any) -> Scorecard:
+    """Give the card of a GPU with windows on both sides."""
+    reference = in_windows(samples("reference", 0.1), 0.020)
+    submission = in_windows(samples("submission", 0.1), 0.010)
+    timing = quote(ClockKind.SEALED, reference, submission, reference).timing
+    return mixed_card(**{"timing": timing, "findings": []} | changes)
 
 
 def wrong_card(**changes: Any) -> Scorecard:

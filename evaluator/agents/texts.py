@@ -9,6 +9,7 @@ from evaluator.errors import UsageError, WarpgradeError
 from evaluator.findings import ENTRIES
 from evaluator.findings.lookup import code_named
 from evaluator.records import KernelResources, KernelUse, Problem, Profiling
+from evaluator.report.card.measurement import calls_line
 from evaluator.report.layout.quotation import MARK, plain, quoted
 from evaluator.report.layout.text import counted, duration, one_line, ratio
 from evaluator.report.problems import listing_text, problem_text
@@ -129,6 +130,8 @@ def _conclusion(first: Scorecard, second: Scorecard) -> str:
     found = _ratio(first, second)
     if found is None:
         reason = "a measurement is too uncertain" if first.is_timed else "the grade measured no time"
+        if not (first.has_like_weights and second.has_like_weights):
+            reason = "weights could not change (C421)"
         return f"Both are correct. Their speeds are unknown: {reason}."
     measured = f"{ratio(found.low)} to {ratio(found.high)} times the speed of the first (95 % intervals)"
     if found.low > 1:
@@ -140,7 +143,10 @@ def _conclusion(first: Scorecard, second: Scorecard) -> str:
 
 def _speed(card: Scorecard) -> str:
     found = _interval(card)
-    return "" if found is None else f", with {ratio(found.low)} to {ratio(found.high)} times the reference's speed"
+    if found is None or card.timing is None:
+        return ""
+    times = f"{ratio(found.low)} to {ratio(found.high)} times the reference's speed"
+    return f", with {times}, measured with {calls_line(card.timing)}"
 
 
 def _ratio(first: Scorecard, second: Scorecard) -> Interval | None:

@@ -10,6 +10,7 @@ from evaluator.report.card.feedback import CHARACTERS, feedback
 from evaluator.report.card.notebook import html
 from evaluator.report.layout.quotation import plain
 from evaluator.report.layout.text import ratio
+from evaluator.signatures.signing import as_it_is_written
 
 _NAME = 60
 _REASON = 120
@@ -86,7 +87,7 @@ class Scorecard(records.Scorecard, frozen=True, kw_only=True):
 
     def write(self, path: str | Path) -> None:
         """Write the card to a file, as `warpgrade grade --output` does. Raises CardNotWritten."""
-        card_files.write_card(self, Path(path))
+        card_files.write_card(as_it_is_written(self), Path(path))
 
     def _repr_html_(self) -> str:
         """Return the screen of `warpgrade show` as HTML, for notebooks."""

@@ -65,7 +65,8 @@ def summary(result: Result) -> str:
     if row.reason:
         parts.append(row.reason)
     if row.speedup is not None:
-        parts.append(f"{significant(row.speedup)}x")
+        mixed = " (windows against single calls)" if row.reference_calls != row.submission_calls else ""
+        parts.append(f"{significant(row.speedup)}x{mixed}")
     if row.status == Status.CORRECT.value and row.mode == GradeMode.CHECK.value:
         parts.append("not timed")
     parts.append("the same as an earlier one" if result.how == "copied" else duration(row.wall_s * 1000, "u"))
@@ -87,7 +88,10 @@ class JsonLines:
     def result(self, result: Result) -> None:
         """Write the result as JSON and forward the event."""
         row = result.row
-        fields = ("problem", "level", "name", "status", "reason", "speedup", "device", "mode", "wall_s", "card")
+        fields = (
+            *("problem", "level", "name", "status", "reason", "speedup", "speedup_low", "speedup_high"),
+            *("reference_calls", "submission_calls", "l2", "device", "mode", "wall_s", "card"),
+        )
         self._write({"type": "result", "how": result.how} | {field: getattr(row, field) for field in fields})
         self._beside.result(result)
 

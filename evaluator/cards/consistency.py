@@ -9,9 +9,20 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from evaluator.cards.requoting import requoted
 from evaluator.findings import Code
-from evaluator.records import Check, DeviceKind, GradeMode, Samples, Scorecard, Status, TensorCheck, Timing, Windows
-from evaluator.timing.quote import quote
+from evaluator.records import (
+    SCHEMA_VERSION,
+    Check,
+    DeviceKind,
+    GradeMode,
+    Samples,
+    Scorecard,
+    Status,
+    TensorCheck,
+    Timing,
+    Windows,
+)
 from evaluator.timing.stats import median
 
 _SAME = 1e-6
@@ -88,13 +99,15 @@ class Contradiction(NamedTuple):
 def inconsistencies(card: Scorecard, *, intervals: bool = True) -> list[Contradiction]:
     """Return the contradictions in `card`.
 
-    With `intervals`, also recompute the intervals of the times from the samples, in 0.1 s.
+    With `intervals`, also recompute the intervals of the times from the samples, in 0.1 s. Intervals of a card of an
+    earlier version followed other rules, and are not recomputed.
     """
+    intervals = intervals and card.schema_version == SCHEMA_VERSION
     found = [*_reason(card), *_submission(card), *_evidence(card)]
     for number, check in enumerate(card.checks):
         found += _check(f"checks[{number}]", check)
     if card.timing is not None:
-        found += _timing(card.timing, intervals=intervals)
+        found += _timing(card, card.timing, intervals=intervals)
     return found
 
 
@@ -199,7 +212,7 @@ def wrong(tensor: TensorCheck) -> str | None:
     return None
 
 
-def _timing(timing: Timing, *, intervals: bool) -> Iterator[Contradiction]:
+def _timing(card: Scorecard, timing: Timing, *, intervals: bool) -> Iterator[Contradiction]:
     sides = ("reference_before", "submission", "reference_after")
     untrue = [each for name in sides for each in _side(f"timing.{name}", getattr(timing, name))]
     yield from untrue
@@ -212,8 +225,10 @@ def _timing(timing: Timing, *, intervals: bool) -> Iterator[Contradiction]:
     if timing.speedup is not None:
         ratio = reference_ms / submission_ms if submission_ms > 0 else math.inf
         yield from _differs("timing.speedup", timing.speedup, ratio)
+        if not card.has_like_weights:
+            yield Contradiction("timing.speedup", "quoted, although only the reference's weights changed")
     if intervals and timing.reference_low_ms is not None:
-        yield from _intervals(timing)
+        yield from _intervals(card, timing)
 
 
 def _side(place: str, side: Samples) -> Iterator[Contradiction]:
@@ -237,8 +252,8 @@ def _windows(place: str, side: Samples, windows: Windows) -> Iterator[Contradict
         yield Contradiction(f"{place}.samples_ms", "not the times of calls in the windows")
 
 
-def _intervals(timing: Timing) -> Iterator[Contradiction]:
-    again = quote(timing.clock, timing.reference_before, timing.submission, timing.reference_after).timing
+def _intervals(card: Scorecard, timing: Timing) -> Iterator[Contradiction]:
+    again = requoted(card, timing).timing
     yield from _differs("timing.resolution_ms", timing.resolution_ms, again.resolution_ms)
     for name in _INTERVALS:
         yield from _differs(f"timing.{name}", getattr(timing, name), getattr(again, name))

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from evaluator.cards.consistency import wrong
+from evaluator.cards.requoting import requoted, requoted_baselines
 from evaluator.findings import Code, finding
-from evaluator.records import Check, Finding, Samples, Scorecard, Status, Timing
-from evaluator.timing.quote import quote
+from evaluator.records import SCHEMA_VERSION, Check, Finding, Samples, Scorecard, Status, Timing
 
 _OF_THE_SAMPLES = frozenset(
     code.value
@@ -51,9 +51,10 @@ class Change(NamedTuple):
 def regraded(card: Scorecard) -> Scorecard:
     """Return the card with recomputed verdict and statistics. Without evidence, the status becomes `infra_error`.
 
-    An unchanged card keeps its signature; a changed card loses the signature.
+    An unchanged card keeps its signature; a changed card loses the signature. The recomputed card has the current
+    version: the statistics follow the current rules.
     """
-    again = card
+    again = replace(card, schema_version=SCHEMA_VERSION)
     if again.timing is not None and all(side.samples_ms for side in _sides(again.timing)):
         again = _with_new_statistics(again)
     again = _with_new_verdict(replace(again, checks=[_looked_at(check) for check in again.checks]))
@@ -91,6 +92,8 @@ def changes(before: Scorecard, after: Scorecard) -> list[Change]:
     if before.status is after.status:  # A changed status implies a changed reason.
         found.append(("reason", was, now))
     found += [(field, getattr(before.timing, field, None), getattr(after.timing, field, None)) for field in _NUMBERS]
+    for number, (was_beside, now_beside) in enumerate(zip(before.baselines, after.baselines, strict=True)):
+        found.append((f"baselines[{number}].speedup", was_beside.speedup, now_beside.speedup))
     found.append(("findings", _codes(before), _codes(after)))
     problem, name = before.problem.name, before.submission.name
     return [Change(problem, name, field, was, now) for field, was, now in found if was != now]
@@ -107,10 +110,11 @@ def _codes(card: Scorecard) -> str:
 def _with_new_statistics(card: Scorecard) -> Scorecard:
     timing = card.timing
     assert timing is not None  # noqa: S101 - for the type checker: the caller has looked
-    said = quote(timing.clock, timing.reference_before, timing.submission, timing.reference_after)
+    said = requoted(card, timing)
     others = [each for each in card.findings if not _of_the_samples(each)]
     place = next((at for at, each in enumerate(card.findings) if _of_the_samples(each)), len(others))
-    return replace(card, timing=said.timing, findings=[*others[:place], *said.findings, *others[place:]])
+    findings = [*others[:place], *said.findings, *others[place:]]
+    return replace(card, timing=said.timing, findings=findings, baselines=requoted_baselines(card, said.timing))
 
 
 def _of_the_samples(remark: Finding) -> bool:

@@ -22,6 +22,7 @@ def changed_circumstances(before: Scorecard, after: Scorecard) -> list[str]:
         "the size": (before.problem.size, after.problem.size),
         "the mode": (before.mode, after.mode),
         "the device": (before.device.kind, after.device.kind),
+        "the version of cards": (before.schema_version, after.schema_version),
         "torch": (before.environment.torch, after.environment.torch),
         "the compiler": (before.environment.compiler, after.environment.compiler),
         "Warpgrade": (before.environment.warpgrade, after.environment.warpgrade),

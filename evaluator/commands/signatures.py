@@ -54,8 +54,8 @@ def check_card(*, files: tuple[Path, ...], trusted: Path | None) -> ExitCode:
 
 def _refusal(file: Path, trust: "Trust") -> CardError | None:
     """Check a card and print the result on stdout; return the error of a refused card."""
-    from evaluator.files.card_files import read_bytes
-    from evaluator.schema import faults_of
+    from evaluator.files.card_files import read_bytes, version_of
+    from evaluator.schema import faults_of, is_earlier
 
     try:
         content = read_bytes(file)
@@ -67,5 +67,8 @@ def _refusal(file: Path, trust: "Trust") -> CardError | None:
         return error
     if looked.refused is not None:
         return CardError(f"{file} {looked.refused}")
-    terminal.emit(f"{file} is a valid scorecard\n  {looked}\n")
+    remark = ""
+    if is_earlier(version := version_of(content)):
+        remark = f"  of schema version {version}: intervals followed earlier rules and were not recomputed\n"
+    terminal.emit(f"{file} is a valid scorecard\n  {looked}\n{remark}")
     return None

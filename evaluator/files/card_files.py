@@ -6,13 +6,13 @@ import os
 import re
 import stat
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 
 from evaluator.errors import CardError, CardNotWritten, UsageError
+from evaluator.files.earlier_cards import in_current_form, is_readable, why_unreadable
 from evaluator.files.safe_open import NotRegular, read_found, read_named_regular
-from evaluator.records import SCHEMA_VERSION, Record, Scorecard
+from evaluator.records import SCHEMA_VERSION, Scorecard
 
 MAX_CARD_BYTES = 64 * 1024 * 1024
 """Far above a card with a full-size source, build logs and thousands of samples."""
@@ -129,35 +129,34 @@ def read_bytes(path: Path, found_in: Path | None = None) -> bytes:
 def read_card(path: Path, found_in: Path | None = None) -> Scorecard:
     """Read the scorecard at `path`; see `read_bytes` for `found_in`.
 
+    A card of an earlier version is returned in the current form, with the version of the file.
+
     Raises:
-        CardError: the file cannot be read or is not a scorecard of this version.
+        CardError: the file cannot be read or is not a scorecard of a known version.
     """
-    return read_card_as(Scorecard, path, found_in)
+    return card_of(read_bytes(path, found_in), path)
 
 
-_Layout = TypeVar("_Layout", bound=Record)
-
-
-def read_card_as(layout: type[_Layout], path: Path, found_in: Path | None = None) -> _Layout:
-    """Read the fields of `layout` from the scorecard at `path`. Raises the errors of `read_card`."""
-    return _decoded(layout, read_bytes(path, found_in), path)
+def version_of(content: bytes) -> int:
+    """Return the schema version of a card. Raises ValueError if the content is no card."""
+    return msgspec.json.decode(content, type=_Versioned).schema_version
 
 
 def card_of(content: bytes, path: Path) -> Scorecard:
-    """Decode the scorecard read from `path`. Raises the errors of `read_card`."""
-    return _decoded(Scorecard, content, path)
-
-
-def _decoded(layout: type[_Layout], content: bytes, path: Path) -> _Layout:
+    """Decode the scorecard read from `path`, in the current form. Raises the errors of `read_card`."""
     try:
-        version = msgspec.json.decode(content, type=_Versioned).schema_version
-        card = msgspec.json.decode(content, type=layout) if version == SCHEMA_VERSION else None
+        version = version_of(content)
+        if version == SCHEMA_VERSION:
+            return msgspec.json.decode(content, type=Scorecard)
+        if is_readable(version):
+            made = in_current_form(msgspec.json.decode(content))
+            return msgspec.json.decode(msgspec.json.encode(made), type=Scorecard)
+    except CardError as error:
+        raise CardError(f"{path}: {error.message}", hint=error.hint) from error
     except (ValueError, RecursionError) as error:
         hint = f"`warpgrade check-card {path}` lists the faults"
         raise CardError(f"{path} is not a scorecard: {error}", hint=hint) from error
-    if card is None:
-        raise CardError(f"{path} has card version {version}; this Warpgrade reads version {SCHEMA_VERSION}")
-    return card
+    raise CardError(f"{path} has card version {version}; {why_unreadable(version)}")
 
 
 def is_unfinished(name: str) -> bool:

@@ -19,9 +19,10 @@ ENTRIES: dict[Code, Entry] = {
     ),
     Code.BELOW_RESOLUTION: Entry(
         "the speedup cannot be resolved",
-        "The 95 % interval of the speedup is wider than 5 %, so the scorecard has the interval and no speedup. The "
-        "interval includes the clock's resolution. The message names the cause: the clock, and how much longer calls "
-        "must take; scattered samples; or two processes of the reference that take different times.",
+        "The 95 % interval of the speedup is wider than 10 % of it. The scorecard has the interval and no speedup. The "
+        "interval includes the clock's resolution. The message names the cause: the clock, for which kind of calls, "
+        "and how much longer calls must take; scattered samples; or two processes of the reference that take different "
+        "times.",
         "Grade at a larger size (--size full, or a larger sizes.full in problem.toml). If the samples scatter, close "
         "other programs. If the reference's processes differ, grade again.",
     ),

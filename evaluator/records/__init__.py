@@ -61,7 +61,18 @@ from evaluator.records.names import (
 )
 from evaluator.records.outcome import Fault, Outcome
 from evaluator.records.problem import Constant, Problem, RooflineOverride, ToleranceOverride
-from evaluator.records.timing import Baseline, BaselineKind, ClockKind, Clocks, L2Inputs, Samples, Tf32, Timing, Windows
+from evaluator.records.timing import (
+    Baseline,
+    BaselineKind,
+    CallKind,
+    ClockKind,
+    Clocks,
+    L2Inputs,
+    Samples,
+    Tf32,
+    Timing,
+    Windows,
+)
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -70,6 +81,7 @@ __all__ = [
     "BaselineKind",
     "Build",
     "BuildUnit",
+    "CallKind",
     "CancellingRows",
     "Check",
     "ClockKind",

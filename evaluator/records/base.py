@@ -5,7 +5,9 @@ from typing import Annotated
 
 import msgspec
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+"""Version of a card's form and of the rules of its statistics. Cards of earlier versions are read too
+(`evaluator/files/earlier_cards.py`)."""
 
 
 class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

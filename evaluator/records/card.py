@@ -153,6 +153,11 @@ class Scorecard(Record, frozen=True, kw_only=True):
     signature: Signature | None = None
 
     @property
+    def has_like_weights(self) -> bool:
+        """Whether both sides computed with weights of the same kind. True for older cards without this field."""
+        return self.weights is None or not self.weights.unmatched
+
+    @property
     def is_timed(self) -> bool:
         """Whether a correct submission is timed, by mode and device of the grade."""
         return self.mode is GradeMode.FULL and self.device.kind is not DeviceKind.EMULATED

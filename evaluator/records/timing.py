@@ -14,6 +14,16 @@ class ClockKind(StrEnum):
     SEALED = "sealed"
 
 
+class CallKind(StrEnum):
+    """Kind of calls behind a side's samples.
+
+    Both kinds are the duration of one call. A single call is known to 15 us on a GPU, a call in a window more closely.
+    """
+
+    WINDOWS = "windows"
+    SINGLE = "single calls"
+
+
 class L2Inputs(Record, frozen=True):
     """Inputs of a timed call in the GPU's L2 cache when the clock starts.
 
@@ -23,6 +33,10 @@ class L2Inputs(Record, frozen=True):
 
     rule: L2Rule
     limit_bytes: int | None = None
+
+
+_TOO_MANY_CALLS = 1 << 31
+"""Far above the calls of a window. A forged card may have a number of 400 digits, too large for a float."""
 
 
 class Windows(Record, frozen=True):
@@ -52,7 +66,7 @@ class Windows(Record, frozen=True):
         if self.shared_work:
             return self.single_ms
         pairs = zip(self.window_ms, self.calls, strict=False)  # A card from elsewhere may hold anything.
-        return [max(each_ms, 0.0) / (count - 1) for each_ms, count in pairs if count > 1]
+        return [max(each_ms, 0.0) / (count - 1) for each_ms, count in pairs if 1 < count < _TOO_MANY_CALLS]
 
 
 class Clocks(Record, frozen=True):
@@ -103,6 +117,12 @@ class Samples(Record, frozen=True):
     clocks: Clocks | None = None
 
     @property
+    def kind(self) -> CallKind:
+        """Kind of the timed calls."""
+        in_windows = self.windows is not None and not self.windows.shared_work
+        return CallKind.WINDOWS if in_windows else CallKind.SINGLE
+
+    @property
     def launch_ms(self) -> float | None:
         """Time of the host to queue one forward: in windows, or beyond an empty call. None if unknown."""
         if self.windows is not None and self.windows.host_ms is not None:
@@ -143,6 +163,22 @@ class Timing(Record, frozen=True):
     speedup_low: float | None = None
     speedup_high: float | None = None
     significant: bool | None = None
+
+    @property
+    def reference_kind(self) -> CallKind:
+        """Kind of the reference's calls: windows if both halves have windows."""
+        kinds = {self.reference_before.kind, self.reference_after.kind}
+        return CallKind.WINDOWS if kinds == {CallKind.WINDOWS} else CallKind.SINGLE
+
+    @property
+    def mixes_kinds(self) -> bool:
+        """Whether the speedup compares windows of one side with single calls of the other."""
+        return self.reference_kind is not self.submission.kind
+
+    @property
+    def is_host_bound(self) -> bool:
+        """Whether calls of either side, one behind the other, wait for the host rather than for the GPU."""
+        return any(each.is_host_bound for each in (self.reference_before, self.submission, self.reference_after))
 
     @property
     def reference_launch_ms(self) -> float | None:

@@ -58,6 +58,16 @@ def signed(card: Scorecard, key: SigningKey | None) -> Scorecard:
     return replace(card, signature=replace(blank, value=encoded(value)))
 
 
+def as_it_is_written(card: Scorecard) -> Scorecard:
+    """Return the card, without a signature that the written file would contradict.
+
+    A card of an earlier version is written with more fields. The signature does not cover the new fields.
+    """
+    if card.signature is None or signature_of(msgspec.json.encode(card)).state is State.INTACT:
+        return card
+    return replace(card, signature=None)
+
+
 def signature_of(content: bytes) -> Seen:
     """Check the signature in the file of a card. Raises ValueError if the file is not a JSON object."""
     try:

@@ -7,7 +7,6 @@ from typing import NamedTuple
 import msgspec
 
 from evaluator.errors import CardError
-from evaluator.records import Scorecard
 from evaluator.report.layout.text import counted
 from evaluator.signatures.keys import PublicKey
 from evaluator.signatures.signing import Seen, State, signature_of
@@ -60,6 +59,19 @@ def signers(seen: Iterable[Seen]) -> list[str]:
     return [f"{counted(count, 'card')} {what}" for what, count in counts.most_common()]
 
 
+class _Replayed(msgspec.Struct):
+    replayed_from: str | None
+
+
+class _Seeded(msgspec.Struct):
+    """Part of a card of any version."""
+
+    seeds: _Replayed | None
+
+
 def _is_replay(content: bytes) -> bool:
-    seeds = msgspec.json.decode(content, type=Scorecard).seeds
+    try:
+        seeds = msgspec.json.decode(content, type=_Seeded).seeds
+    except ValueError as error:
+        raise CardError(f"cannot read the card's seeds: {error}") from error
     return seeds is not None and seeds.replayed_from is not None

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from evaluator.findings import Code, finding
-from evaluator.records import ClockKind, Finding, Samples, Timing, finite_or_none
+from evaluator.records import Baseline, CallKind, ClockKind, Finding, Samples, Timing, finite_or_none
 from evaluator.timing.bootstrap import Bootstrap, Interval, Resolution
 from evaluator.timing.clock_error import clock_error_ms
 from evaluator.timing.stats import interquartile_range, median, outliers
@@ -113,6 +113,29 @@ def quote(clock: ClockKind, before: Samples, submission: Samples, after: Samples
     return Quote(timing, [*too_wide, *warnings(timing, resolution)])
 
 
+def over_baseline(baseline: Baseline, submission: Samples, clock: ClockKind) -> Baseline:
+    """Return the baseline with the submission's speedup over it, by the rules for the reference (`quote`).
+
+    Each side is quoted by calls in windows if the side has windows, else by single calls. Both kinds are the duration
+    of a call, with different errors.
+    """
+    if baseline.samples is None:
+        return baseline
+    (other,), (submission,) = of_one_kind([baseline.samples]), of_one_kind([submission])
+    taken_ms = median(submission.samples_ms)
+    ratio = other.median_ms / taken_ms if taken_ms > 0 else math.inf
+    interval = Bootstrap([other.samples_ms], submission.samples_ms).speedup(resolution_of(clock, [other], submission))
+    quoted = math.isfinite(ratio) and interval.width_of(ratio) <= WIDEST
+    return replace(
+        baseline,
+        samples=other,
+        speedup=ratio if quoted else None,
+        speedup_low=finite_or_none(interval.low),
+        speedup_high=finite_or_none(interval.high),
+        significant=interval.excludes_one and math.isfinite(interval.high),
+    )
+
+
 def unquoted(timing: Timing) -> Timing:
     """Return the timing without a speedup, for sides that computed with different kinds of weights."""
     return replace(timing, speedup=None, speedup_low=None, speedup_high=None, significant=None)
@@ -137,7 +160,8 @@ def _not_quoted(
             return _processes_differ(before, after, interval, resolution)
     single = [side for side in (before, submission, after) if side.windows is None or side.windows.shared_work]
     unwatched_ms = max((side.unwatched_ms for side in single), default=0.0)
-    return _below_resolution(draws, interval, ratio, resolution, unwatched_ms)
+    widest = before if resolution.reference_ms >= resolution.submission_ms else submission
+    return _below_resolution(draws, interval, ratio, resolution, unwatched_ms, widest.kind)
 
 
 def _processes_differ(before: Samples, after: Samples, interval: Interval, resolution: Resolution) -> Finding:
@@ -150,16 +174,22 @@ def _processes_differ(before: Samples, after: Samples, interval: Interval, resol
 
 
 def _below_resolution(
-    draws: Bootstrap, interval: Interval, ratio: float, resolution: Resolution, unwatched_ms: float
+    draws: Bootstrap, interval: Interval, ratio: float, resolution: Resolution, unwatched_ms: float, kind: CallKind
 ) -> Finding:
-    """Return the reason for a missing speedup, and whether longer calls would help."""
+    """Return the reason for a missing speedup, and whether longer calls would help.
+
+    `kind` is the kind of calls with the largest error.
+    """
     found = f"the 95 % interval of the speedup, {_spelled(interval)}, is wider than {WIDEST:.0%}"
     resolved_ms = resolution.largest_ms
     factor = _longer(draws, ratio, resolution)
     if factor is None:
         message = f"{found}; the samples scatter too much for longer calls alone to help"
     else:
-        message = f"{found}; the clock resolves {resolved_ms * 1e3:.3g} us: calls {factor} times as long would suffice"
+        message = (
+            f"{found}; the clock resolves {resolved_ms * 1e3:.3g} us in {kind.value}: calls {factor} times as long "
+            "would suffice"
+        )
     if unwatched_ms > 0:
         message += f"; in {unwatched_ms:.3g} ms of the resolution, waiting streams held the GPU before a call began"
     return finding(Code.BELOW_RESOLUTION, message, resolution_ms=resolved_ms, longer_factor=factor)

@@ -40,7 +40,7 @@ def test_concise(run):
     assert run("report", "run", "--output-format", "concise") == 0
     lines = run.out.splitlines()
     assert len(lines) == 6
-    assert lines[2] == "submissions/relu/a.py: correct, 2.98x"
+    assert lines[2] == "submissions/relu/a.py: correct, 2.98x (2.96x to 3.01x)"
     assert lines[3].startswith("submissions/relu/b.py: wrong_result C405 ")
 
 
@@ -103,7 +103,11 @@ def test_junit_has_bodies(run, tmp_path):
     cases = {case.get("name"): case for case in ElementTree.parse(tmp_path / "out.xml").getroot().iter("testcase")}
     assert "at [0, 3]: expected 0.0, got -0.5123" in cases["b"].find("failure").text
     assert cases["d"].find("error").text.count("Verdict: infra_error") == 1
-    assert list(cases["a"]) == []
+    properties = {each.get("name"): each.get("value") for each in cases["a"].find("properties")}
+    assert properties.keys() == {
+        *("speedup", "speedup_low", "speedup_high", "reference_calls", "submission_calls", "host_bound")
+    }
+    assert properties["submission_calls"] == "single calls"
 
 
 def test_a_pull_request_shows_reasons_and_folded_feedback(run):

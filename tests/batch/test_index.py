@@ -35,7 +35,7 @@ SPOILED = {
     "no such status": lambda card: card.update(status="excellent"),
     "a speedup that is none": lambda card: card["timing"].update(speedup="3"),
     "a hash that is none": lambda card: card["submission"].update(sha256="0"),
-    "another version": lambda card: card.update(schema_version=2),
+    "another version": lambda card: card.update(schema_version=3),
     "no version": lambda card: card.pop("schema_version"),
 }
 

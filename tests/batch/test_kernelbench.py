@@ -181,7 +181,7 @@ def test_the_command_writes_a_file_for_each_level(run, tmp_path, capsys):
     }
     assert "measures no time" not in said
     assert "skipped: " not in said
-    assert "below the clock" not in said
+    assert "without a speedup" not in said
     assert not list((tmp_path / "runs").glob("**/*.partial"))
 
 

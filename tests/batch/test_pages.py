@@ -100,7 +100,7 @@ def test_junit(run, tmp_path):
     top = ElementTree.parse(tmp_path / "out.xml").getroot()
     assert (top.get("tests"), top.get("failures"), top.get("errors"), top.get("skipped")) == ("4", "2", "1", "0")
     cases = {case.get("name"): [child.tag for child in case] for case in top.iter("testcase")}
-    assert cases == {"a": [], "b": ["failure"], "d": ["error"], HOSTILE.replace("/", "-"): ["failure"]}
+    assert cases == {"a": ["properties"], "b": ["failure"], "d": ["error"], HOSTILE.replace("/", "-"): ["failure"]}
 
 
 def test_what_has_no_card_counts(run, tmp_path):

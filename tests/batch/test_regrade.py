@@ -6,11 +6,13 @@ import pytest
 from msgspec.structs import replace
 
 from evaluator.batch.runs.results import read_run
+from evaluator.cards.consistency import inconsistencies
 from evaluator.cards.regrade import changes, regraded
 from evaluator.commands import main as cli
 from evaluator.files.card_files import read_card, write_card
 from evaluator.findings import Code, finding
-from evaluator.records import Status
+from evaluator.records import ClockKind, Status, Weights, WeightsGraded, WeightsRule
+from evaluator.timing.quote import quote, unquoted
 from tests import cards
 from tests.batch.test_session import batch  # noqa: F401 - a fixture
 
@@ -102,3 +104,30 @@ def test_the_command_reports_differences_and_writes_another_run(batch, hand_in, 
 def test_what_is_no_run_is_told(tmp_path, capsys):
     assert cli.run(["regrade", str(tmp_path)]) == 2
     assert "is not a run folder" in capsys.readouterr().err
+
+
+def unmatched(card):
+    """The card as the judge writes it for a submission whose weights could not change (C421)."""
+    weights = Weights(WeightsRule.CHANGING, WeightsGraded.FROZEN, reason="no parameter corresponds", unmatched=True)
+    return replace(card, weights=weights, timing=unquoted(card.timing))
+
+
+def test_a_speedup_that_the_judge_withheld_stays_withheld():
+    card = unmatched(settled(cards.card()))
+    assert inconsistencies(card) == []
+    assert changes(card, regraded(card)) == []
+    quoted = replace(card, timing=settled(cards.card()).timing)
+    assert regraded(quoted).timing.speedup is None
+    assert "only the reference's weights changed" in str(inconsistencies(quoted)[0])
+
+
+def test_the_speedup_over_a_baseline_follows_from_windows():
+    of_windows = cards.in_windows(cards.samples("baseline", 0.040), 0.020)
+    submission = cards.in_windows(cards.samples("submission", 0.030), 0.010)
+    sides = cards.samples("reference", 0.1), submission, cards.samples("reference", 0.1)
+    timing = quote(ClockKind.SEALED, *sides).timing
+    card = replace(cards.card(timing=timing), baselines=[cards.baseline(of_windows)])
+    again = regraded(card)
+    assert again.baselines[0].speedup == pytest.approx(2.0, rel=0.02)
+    assert {each.field for each in changes(card, again)} >= {"baselines[0].speedup"}
+    assert regraded(again) == again

@@ -10,6 +10,7 @@ from evaluator.catalog import list_problems
 from evaluator.commands.reference import SCHEMAS
 from evaluator.errors import CardError
 from evaluator.files.card_files import MAX_CARD_BYTES, write_card
+from evaluator.records import SCHEMA_VERSION
 from evaluator.schema import SchemaName, check_card, schema, schema_bytes, schema_file
 from tests import cards
 
@@ -26,7 +27,8 @@ def test_the_files_say_what_the_records_say(name: SchemaName) -> None:
 def test_a_schema_is_a_schema_and_says_which(name: SchemaName) -> None:
     made = schema(name)
     Draft202012Validator.check_schema(made)
-    assert made["$id"] == f"urn:warpgrade:schema:{name.value}:1"
+    version = SCHEMA_VERSION if name is SchemaName.SCORECARD else 1
+    assert made["$id"] == f"urn:warpgrade:schema:{name.value}:{version}"
     assert made["title"]
     assert made["description"]
 
@@ -88,8 +90,11 @@ def _changed(tmp_path: Path, change: Any) -> list[str]:
             "submission.sha256: 'zz' does not have the form ^[0-9a-f]{64}$",
         ),
         (
-            lambda card: card.update(schema_version=2),
-            "schema_version: this card is of version 2; this Warpgrade reads 1",
+            lambda card: card.update(schema_version=3),
+            (
+                "schema_version: this card is of version 3; this Warpgrade reads versions 1 to 2; a newer Warpgrade "
+                "wrote it, so install that version"
+            ),
         ),
     ],
 )

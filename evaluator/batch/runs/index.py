@@ -20,13 +20,14 @@ from evaluator.files.safe_open import kind
 from evaluator.records import Scorecard, Status
 from evaluator.report.layout.text import one_line
 
-_LAYOUT = 4
+_LAYOUT = 5
 _SAID = 200
 
 
 class Row(NamedTuple):
-    """Summary of a card. `card` is the path below `cards/`. Only correct submissions have speedups.
+    """Summary of a card. `card` is the path below `cards/`. Only correct submissions have speedups and kinds of calls.
 
+    `reference_calls` and `submission_calls` are values of `CallKind`, `l2` is a value of `L2Rule`.
     `contradiction` describes inconsistencies of the card, found without recomputing confidence intervals.
     """
 
@@ -51,6 +52,10 @@ class Row(NamedTuple):
     contradiction: str | None
     signed: bool
     mode: str
+    reference_calls: str | None
+    submission_calls: str | None
+    l2: str | None
+    host_bound: bool
 
     @property
     def key(self) -> str | None:
@@ -64,7 +69,8 @@ CREATE TABLE cards (
     problem TEXT, level INTEGER, name TEXT, problem_sha256 TEXT, submission_sha256 TEXT,
     device TEXT, device_name TEXT, status TEXT, reason TEXT, built INTEGER,
     speedup REAL, speedup_low REAL, speedup_high REAL, wall_s REAL, graded_at TEXT,
-    contradiction TEXT, signed INTEGER, mode TEXT
+    contradiction TEXT, signed INTEGER, mode TEXT,
+    reference_calls TEXT, submission_calls TEXT, l2 TEXT, host_bound INTEGER
 )"""
 _TABLE = _CREATED.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1)
 _MARKS = ", ".join("?" * len(Row._fields))
@@ -249,6 +255,10 @@ def row_of(content: Scorecard, card: str, size_bytes: int, mtime_ns: int) -> Row
         contradiction=_contradiction(content),
         signed=content.signature is not None,
         mode=content.mode.value,
+        reference_calls=timing.reference_kind.value if timing else None,
+        submission_calls=timing.submission.kind.value if timing else None,
+        l2=content.l2.rule.value if timing and content.l2 else None,
+        host_bound=timing is not None and timing.is_host_bound,
     )
 
 

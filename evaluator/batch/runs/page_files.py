@@ -113,6 +113,7 @@ def _page_entry(entry: Entry) -> PageEntry:
         speedup_high=row.speedup_high if row else None,
         wall_s=row.wall_s if row else 0.0,
         made=f"{row.mtime_ns:x}" if row else "",
+        mixes_kinds=sample.reference_calls != sample.submission_calls,
         detail=_detail(entry),
     )
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from evaluator.batch.runs.index import Row
 from evaluator.batch.runs.results import Entry, Results
 from evaluator.errors import UsageError
 from evaluator.files.card_files import write_whole
@@ -74,6 +75,10 @@ def _submission_row(entry: Entry) -> SubmissionRow:
         submission_sha256=row.submission_sha256 if row else planned.submission_sha256 if planned else None,
         origin=planned.origin if planned else None,
         mode=row.mode if row else None,
+        reference_calls=row.reference_calls if row else None,
+        submission_calls=row.submission_calls if row else None,
+        l2=row.l2 if row else None,
+        host_bound=bool(row.host_bound) if row and row.submission_calls else None,
     )
 
 
@@ -123,4 +128,21 @@ def _written(path: Path, write: Callable[[], object]) -> None:
 def _case(entry: Entry) -> Case:
     sample, row = entry.sample, entry.row
     body = "" if sample.correct else _body(entry.read_card())
-    return Case(sample.problem, sample.name, sample.status, entry.reason_text, row.wall_s if row else 0.0, body)
+    case = Case(sample.problem, sample.name, sample.status, entry.reason_text, row.wall_s if row else 0.0, body)
+    return case if row is None else case._replace(properties=_properties(row))
+
+
+def _properties(row: Row) -> list[tuple[str, str]]:
+    """Return the speedup with interval and circumstances; nothing for an untimed submission."""
+    if row.submission_calls is None:
+        return []
+    found = {
+        **{name: getattr(row, name) for name in ("speedup", "speedup_low", "speedup_high")},
+        **{name: getattr(row, name) for name in ("reference_calls", "submission_calls", "l2")},
+        "host_bound": str(bool(row.host_bound)).lower(),
+    }
+    return [
+        (name, f"{value:.6g}" if isinstance(value, float) else str(value))
+        for name, value in found.items()
+        if value is not None
+    ]

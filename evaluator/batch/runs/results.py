@@ -39,7 +39,8 @@ class Entry(NamedTuple):
         if row is not None:
             device = device_of(row.device, row.device_name, row.mode)
             status = _STATUSES[row.status]
-            return Sample(row.problem, row.level, row.name, device, status, bool(row.built), row.speedup, row.reason)
+            built, calls = bool(row.built), (row.reference_calls, row.submission_calls, row.l2, bool(row.host_bound))
+            return Sample(row.problem, row.level, row.name, device, status, built, row.speedup, row.reason, *calls)
         assert self.planned is not None  # noqa: S101 - for the type checker: an entry has one of them
         return Sample(self.planned.problem, self.planned.level, self.planned.name, None, None)
 
@@ -77,7 +78,9 @@ class Entry(NamedTuple):
         """Sample for the comparison of two runs."""
         sample, row = self.sample, self.row
         low, high = (row.speedup_low, row.speedup_high) if row is not None else (None, None)
-        return Timed(sample.problem, sample.name, sample.status, sample.speedup, low, high)
+        calls = sample.reference_calls, sample.submission_calls, sample.l2
+        measured = calls if sample.submission_calls is not None else None
+        return Timed(sample.problem, sample.name, sample.status, sample.speedup, low, high, measured)
 
 
 class Results(NamedTuple):

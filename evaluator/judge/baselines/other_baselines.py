@@ -8,7 +8,6 @@ beside the baseline; otherwise the baseline is measured again.
 
 import datetime
 import hashlib
-import math
 from collections.abc import Callable, Iterator
 
 import torch
@@ -27,9 +26,7 @@ from evaluator.judge.trial import timing_loop
 from evaluator.judge.trial.model_runner import ModelRunner, own_tf32
 from evaluator.judge.trial.trial_runner import TrialRunner
 from evaluator.records import Baseline, BaselineKind, ClockKind, Fault, Samples, TensorCheck, Tf32
-from evaluator.timing.bootstrap import Bootstrap
-from evaluator.timing.quote import WIDEST, of_one_kind, resolution_of
-from evaluator.timing.stats import median
+from evaluator.timing.quote import over_baseline
 from evaluator.version import __version__
 
 _MOVED = 0.02
@@ -101,7 +98,7 @@ def measured(context: GradeContext, reference: Reading) -> list[Baseline]:
 
 def held_against(baselines: list[Baseline], submission: Samples, clock: ClockKind) -> list[Baseline]:
     """Compute the submission's speedup over each baseline, by the rules for the reference."""
-    return [_quoted(each, submission, clock) for each in baselines]
+    return [over_baseline(each, submission, clock) for each in baselines]
 
 
 def _variants(context: GradeContext, kind: BaselineKind) -> list[Tf32 | None]:
@@ -200,24 +197,6 @@ def _with_room(compare: Comparison) -> Comparison:
         return compare(path, sides, wider)
 
     return compared
-
-
-def _quoted(baseline: Baseline, submission: Samples, clock: ClockKind) -> Baseline:
-    if baseline.samples is None:
-        return baseline
-    (other,), (submission,) = of_one_kind([baseline.samples]), of_one_kind([submission])
-    taken_ms = median(submission.samples_ms)
-    ratio = other.median_ms / taken_ms if taken_ms > 0 else math.inf
-    interval = Bootstrap([other.samples_ms], submission.samples_ms).speedup(resolution_of(clock, [other], submission))
-    quoted = math.isfinite(ratio) and interval.width_of(ratio) <= WIDEST
-    return replace(
-        baseline,
-        samples=other,
-        speedup=ratio if quoted else None,
-        speedup_low=interval.low if math.isfinite(interval.low) else None,
-        speedup_high=interval.high if math.isfinite(interval.high) else None,
-        significant=interval.excludes_one and math.isfinite(interval.high),
-    )
 
 
 def _unmeasured(kind: BaselineKind, tf32: Tf32 | None) -> Baseline:

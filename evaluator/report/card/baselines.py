@@ -2,7 +2,7 @@
 
 from rich.text import Text
 
-from evaluator.records import Baseline, BaselineKind, Tf32
+from evaluator.records import Baseline, BaselineKind, CallKind, Samples, Tf32
 from evaluator.report.layout.sheet import Sheet
 from evaluator.report.layout.text import duration, ratio, significant
 
@@ -14,8 +14,8 @@ _NAMES = {
 _TF32 = {Tf32.OFF: "no TF32", Tf32.DEFAULT: "PyTorch's TF32 default", Tf32.ON: "TF32"}
 
 
-def baseline_rows(sheet: Sheet, baselines: list[Baseline]) -> None:
-    """Show each baseline's time and the submission's speedup over it."""
+def baseline_rows(sheet: Sheet, baselines: list[Baseline], kind: CallKind) -> None:
+    """Show each baseline's time and the speedup over it of a submission quoted by calls of a `kind`."""
     for number, baseline in enumerate(baselines):
         text = _name(sheet, baseline).append(": ")
         if baseline.samples is None:
@@ -24,11 +24,20 @@ def baseline_rows(sheet: Sheet, baselines: list[Baseline]) -> None:
         else:
             text.append(duration(baseline.samples.median_ms, sheet.symbols.micro)).append(", ")
             text.append_text(_speedup(sheet, baseline))
+            if baseline.samples.kind is not kind:
+                text.append(f"; its {baseline.samples.kind.value} against the submission's {kind.value}", "yellow")
+            if baseline.samples.is_host_bound:
+                text.append_text(_host(sheet, baseline.samples))
         if baseline.kept:
             text.append("  cached on ", "dim").append_text(sheet.say(baseline.measured_at[:10], 10, "dim"))
         if baseline.samples is not None and baseline.samples.outputs_copied:
             text.append("  outputs copied inside the clock", "yellow")
         sheet.row("" if number else "Baselines", text)
+
+
+def _host(sheet: Sheet, side: Samples) -> Text:
+    host = "waits for the GPU" if side.waits_for_gpu or side.launch_ms is None else None
+    return Text(f"; host-bound: host {host or duration(side.launch_ms or 0.0, sheet.symbols.micro)}", "dim")
 
 
 def _name(sheet: Sheet, baseline: Baseline) -> Text:

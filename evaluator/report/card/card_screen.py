@@ -17,7 +17,6 @@ from evaluator.records import (
     Check,
     Finding,
     GradeMode,
-    L2Inputs,
     Scorecard,
     Status,
     TensorCheck,
@@ -27,10 +26,11 @@ from evaluator.records import (
     WeightsGraded,
 )
 from evaluator.report.card.baselines import baseline_rows
+from evaluator.report.card.measurement import calls_line, clocks_line, host_line, inputs_line, samples_of
 from evaluator.report.card.printed_output import printed_rows
 from evaluator.report.card.profile import profiling_rows
 from evaluator.report.card.roofline import roofline_row, show_roofline
-from evaluator.report.card.samples import counted_samples, show_samples
+from evaluator.report.card.samples import show_samples
 from evaluator.report.card.source_excerpt import lines_of, show_diagnostic, show_line
 from evaluator.report.layout.sheet import MARGIN_AND_LABEL, Sheet, styled
 from evaluator.report.layout.text import counted, duration, printable, ratio, side_by_side, significant
@@ -40,7 +40,6 @@ _MOST_ERRORS = 3
 _MOST_LOG_LINES = 6
 _MOST_PRINTED = 40
 _PRINTED_WITH_A_FAILURE = 12
-_MIB = 1 << 20
 _PASSED = frozenset({Status.CORRECT})
 _NO_VERDICT = frozenset({Status.INCONCLUSIVE, Status.INFRA_ERROR})
 
@@ -193,11 +192,6 @@ def _weights(sheet: Sheet, weights: Weights) -> Text:
 _NOT_LIKE = "not quoted: only the reference's weights changed from call to call"
 
 
-def _is_like(weights: Weights | None) -> bool:
-    """Whether both sides computed with weights of the same kind. True for older cards without this field."""
-    return weights is None or not weights.unmatched
-
-
 def _first_mismatch(sheet: Sheet, check: Check) -> None:
     tensor = next((tensor for tensor in check.tensors if not tensor.ok), None)
     if tensor is None:
@@ -226,34 +220,20 @@ def _time(sheet: Sheet, card: Scorecard) -> None:
         sheet.row("Time", Text(f"not measured {why}"))
         return
     timing = card.timing
-    calls = counted_samples([timing.submission])
+    calls = samples_of([timing.submission])
     reference, submission = side_by_side(timing.reference_median_ms, timing.submission_median_ms, sheet.symbols.micro)
     room = max(len(reference), len(submission))
-    sheet.row("Time", Text(f"reference   {reference:>{room}}").append(_inputs_in_l2(card.l2), style="dim"))
+    inputs = "" if (line := inputs_line(card.l2)) is None else f"  {line}"
+    sheet.row("Time", Text(f"reference   {reference:>{room}}").append(inputs, style="dim"))
     sheet.row("", Text(f"submission  {submission:>{room}}").append(f"  median of {calls}", style="dim"))
-    if (host := _host(sheet, timing)) is not None:
-        sheet.row("Host", host)
-    sheet.row("Speedup", _speedup(sheet, timing) if _is_like(card.weights) else Text(_NOT_LIKE))
-    baseline_rows(sheet, card.baselines)
-
-
-def _host(sheet: Sheet, timing: Timing) -> Text | None:
-    """Format the host's time beside the GPU's, for a host-bound submission; None for any other."""
-    side, usual_ms, micro = timing.submission, timing.reference_launch_ms, sheet.symbols.micro
-    if not side.is_host_bound:
-        return None
-    if side.waits_for_gpu or side.launch_ms is None:
-        return Text("host-bound: forward waits for the GPU, so its time includes the host's")
-    text = Text(f"host-bound: GPU {duration(side.median_ms, micro)} a call, host {duration(side.launch_ms, micro)}")
-    return text if usual_ms is None else text.append(f"; the reference's host {duration(usual_ms, micro)}", "dim")
-
-
-def _inputs_in_l2(l2: L2Inputs | None) -> str:
-    """Format the state of the inputs in the L2 cache. Other devices and older cards have none."""
-    if l2 is None:
-        return ""
-    limit = "" if l2.limit_bytes is None else f", at most {l2.limit_bytes / _MIB:.3g} MiB a call"
-    return f"  inputs {l2.rule.value} in L2{limit}"
+    if timing.mixes_kinds:
+        sheet.row("", styled(calls_line(timing), "yellow"))
+    if (host := host_line(timing, sheet.symbols.micro)) is not None:
+        sheet.row("Host", Text(host))
+    if (clocks := clocks_line(timing)) is not None:
+        sheet.row("Clocks", styled(clocks, "dim"))
+    sheet.row("Speedup", _speedup(sheet, timing) if card.has_like_weights else Text(_NOT_LIKE))
+    baseline_rows(sheet, card.baselines, timing.submission.kind)
 
 
 def _speedup(sheet: Sheet, timing: Timing) -> Text:

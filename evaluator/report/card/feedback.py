@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from evaluator.findings import ENTRIES, Code
 from evaluator.protocol.submission_files import place_of
 from evaluator.records import Check, Diagnostic, Finding, GradeMode, Scorecard, Status, Timing
+from evaluator.report.card.measurement import measured
 from evaluator.report.layout.quotation import MARK, plain, quoted, quoted_line
 from evaluator.report.layout.text import counted, ratio, side_by_side, significant
 
@@ -173,13 +174,30 @@ def _times(card: Scorecard) -> Part:
         return []
     timing = card.timing
     reference, own = side_by_side(timing.reference_median_ms, timing.submission_median_ms, "u")
-    lines = [f"Time of a call: {own}; reference: {reference}.", _speedup(timing)]
+    speedup = _speedup(timing) if card.has_like_weights else _NOT_LIKE
+    lines = [f"Time of a call: {own}; reference: {reference}.", speedup, f"Measured: {measured(card, 'u')}."]
+    lines += _baselines(card)
     if card.roofline is not None:
         target, _ = side_by_side(card.roofline.target_ms, timing.submission_median_ms, "u")
         lines.append(f"Estimated least time on this GPU: {target}.")
     if card.own_kernels is not None:
         low, high = card.own_kernels.share_low, card.own_kernels.share_high
         lines.append(f"Share of the work in own kernels: {low:.0%} to {high:.0%}.")
+    return lines
+
+
+_NOT_LIKE = "Speedup: not quoted; only the reference's weights changed from call to call."
+
+
+def _baselines(card: Scorecard) -> Part:
+    """Return the certain speedups over torch.compile and other baselines, without names from outside."""
+    lines = []
+    for each in card.baselines:
+        if each.speedup is not None and each.samples is not None:
+            low, high = each.speedup_low, each.speedup_high
+            between = "" if low is None or high is None else f" (95 % interval: {ratio(low)} to {ratio(high)})"
+            calls = f"; the baseline in {each.samples.kind.value}"
+            lines.append(f"Speedup over the baseline {each.kind.value}: {ratio(each.speedup)}{between}{calls}.")
     return lines
 
 

@@ -6,6 +6,7 @@ from rich.text import Text
 
 from evaluator.records import Samples, Timing
 from evaluator.report.card.histogram import Axis, heights, own_axis
+from evaluator.report.card.measurement import samples_of
 from evaluator.report.layout.sheet import MARGIN_AND_LABEL, Sheet, styled
 from evaluator.report.layout.text import counted, duration, side_by_side
 
@@ -34,22 +35,11 @@ def show_samples(sheet: Sheet, timing: Timing) -> None:
         sheet.row("", _strip(sheet, shared, values_ms, style))
 
 
-def counted_samples(runs: Sequence[Samples]) -> str:
-    """Return number and kind of the samples of a side's runs."""
-    windows = [run.windows for run in runs if run.windows is not None and not run.windows.shared_work]
-    count = sum(len(run.samples_ms) for run in runs)
-    if not windows:
-        return counted(count, "verified call")
-    calls = [number for each in windows for number in each.calls]
-    least, most = min(calls, default=0), max(calls, default=0)
-    return f"{counted(count, 'window')} of {least if least == most else f'{least} to {most}'} verified calls"
-
-
 def _said(sheet: Sheet, name: str, runs: Sequence[Samples], values_ms: Sequence[float]) -> Text:
     if not values_ms:
         return Text(f"{name}: none")
     low, high = side_by_side(min(values_ms), max(values_ms), sheet.symbols.micro)
-    text = Text(f"{name}: {counted_samples(runs)}, {low} to {high}")
+    text = Text(f"{name}: {samples_of(runs)}, {low} to {high}")
     if far := sum(run.outliers or 0 for run in runs):
         text.append(f", {counted(far, 'outlier')}")
     # For the reference, the second run's: see `Samples`.

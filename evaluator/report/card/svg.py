@@ -10,13 +10,13 @@ from xml.etree import ElementTree
 
 from evaluator.records import Scorecard, Timing
 from evaluator.report.card.histogram import Axis, own_axis
+from evaluator.report.card.measurement import measurement, samples_of
 from evaluator.report.card.roofline import RoofPlace, roofs, share
-from evaluator.report.layout.text import amount, counted, duration, one_line, ratio
+from evaluator.report.layout.text import amount, duration, one_line, ratio
 
 _WIDTH, _LEFT, _INNER = 760, 30, 700
-_PANEL, _TOP = 190, 80
+_PANEL, _TOP, _LINE = 190, 65, 15
 _BARS, _CELLS = 110, 50
-_HEIGHT = _TOP + 3 * _PANEL
 _ROOF, _ROOF_AT = 90, 0.75
 _FONT = "font-family:system-ui,sans-serif;font-size:13px;fill:#222"
 _COLOURS = {"reference": "#4477aa", "submission": "#228833"}
@@ -30,11 +30,15 @@ class _Side(NamedTuple):
     median_ms: float
     low_ms: float | None
     high_ms: float | None
+    calls: str
 
 
 def svg_bytes(card: Scorecard, timing: Timing) -> bytes:
     """Return the SVG file of `card` with its `timing`."""
-    height = _HEIGHT if card.roofline is None else _HEIGHT + len(roofs(card.roofline, timing)) * _ROOF
+    lines = measurement(card)
+    top = _TOP + len(lines) * _LINE
+    bottom = top + 3 * _PANEL
+    height = bottom if card.roofline is None else bottom + len(roofs(card.roofline, timing)) * _ROOF
     root = ElementTree.Element(
         "svg",
         {
@@ -51,12 +55,14 @@ def svg_bytes(card: Scorecard, timing: Timing) -> bytes:
     _text(root, _LEFT, 28, name, size=17)
     device = f"size {card.problem.size.value}, {card.device.kind.value}, {one_line(card.device.name, 60)}"
     _text(root, _LEFT, 50, f"{card.status.value.replace('_', ' ')}; {device}; {_speedup(timing)}")
+    for number, line in enumerate(lines):
+        _text(root, _LEFT, 70 + number * _LINE, line, size=12)
     sides = _sides(timing)
     for index, side in enumerate(sides):
-        _panel(root, _TOP + index * _PANEL, side)
-    _together(root, _TOP + 2 * _PANEL, sides)
+        _panel(root, top + index * _PANEL, side)
+    _together(root, top + 2 * _PANEL, sides)
     if card.roofline is not None:
-        _roofs(root, _HEIGHT, roofs(card.roofline, timing))
+        _roofs(root, bottom, roofs(card.roofline, timing))
     ElementTree.indent(root)
     drawn: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
     return drawn + b"\n"
@@ -70,6 +76,7 @@ def _sides(timing: Timing) -> list[_Side]:
             timing.reference_median_ms,
             timing.reference_low_ms,
             timing.reference_high_ms,
+            samples_of([timing.reference_before, timing.reference_after]),
         ),
         _Side(
             "submission",
@@ -77,6 +84,7 @@ def _sides(timing: Timing) -> list[_Side]:
             timing.submission_median_ms,
             timing.submission_low_ms,
             timing.submission_high_ms,
+            samples_of([timing.submission]),
         ),
     ]
 
@@ -96,8 +104,7 @@ def _panel(root: ElementTree.Element, top: int, side: _Side) -> None:
         _text(root, _LEFT, top + 14, f"{side.name}: no samples")
         return
     axis, base = own_axis(side.values_ms, _CELLS), top + 24 + _BARS
-    calls = counted(len(side.values_ms), "call")
-    _text(root, _LEFT, top + 14, f"{side.name}: {calls}, median {duration(side.median_ms)}{_between(side)}")
+    _text(root, _LEFT, top + 14, f"{side.name}: {side.calls}, median {duration(side.median_ms)}{_between(side)}")
     if side.low_ms is not None and side.high_ms is not None:
         left, right = _x(axis, side.low_ms), _x(axis, side.high_ms)
         _box(root, left, base - _BARS, right - left, _BARS, _COLOURS[side.name], opacity="0.15")

@@ -2,9 +2,10 @@
 
 from evaluator.records import GradeMode, Scorecard, Status
 from evaluator.report.card.feedback import feedback
+from evaluator.report.card.measurement import measured
 from evaluator.report.ci.verdicts import verdict_of
 from evaluator.report.layout.markup import code_span, folded
-from evaluator.report.layout.text import duration, ratio
+from evaluator.report.layout.text import duration
 
 _BODY = 4000
 
@@ -16,9 +17,10 @@ def card_markdown(card: Scorecard) -> str:
     if card.status is not Status.CORRECT:
         lines += [code_span(verdict.message), "", *folded("Feedback", feedback(card, characters=_BODY))]
     elif card.timing is not None:
-        speedup = "not quoted" if verdict.speedup is None else f"{ratio(verdict.speedup)}x"
+        speedup = "not quoted" if verdict.speedup is None else verdict.speedup_text
         times = (duration(card.timing.reference_median_ms), duration(card.timing.submission_median_ms))
         lines += ["| speedup | reference | submission |", "|---|---|---|", f"| {' | '.join((speedup, *times))} |", ""]
+        lines += [f"Measured: {measured(card)}.", ""]
     elif card.mode is GradeMode.CHECK:
         lines += ["Mode check: no time was measured.", ""]
     return "\n".join(lines) + "\n"

@@ -40,6 +40,18 @@ class Verdict(NamedTuple):
     speedup: float | None = None
     inside: Mapping[int, Location] = {}
     mode: GradeMode = GradeMode.FULL
+    speedup_low: float | None = None
+    speedup_high: float | None = None
+    mixes_kinds: bool = False
+
+    @property
+    def speedup_text(self) -> str:
+        """The speedup with the interval, and a remark about calls of two kinds; empty without a speedup."""
+        if self.speedup is None:
+            return ""
+        low, high = self.speedup_low, self.speedup_high
+        between = "" if low is None or high is None else f" ({ratio(low)}x to {ratio(high)}x)"
+        return f"{ratio(self.speedup)}x{between}{', windows against single calls' if self.mixes_kinds else ''}"
 
     @property
     def label(self) -> str:
@@ -71,6 +83,7 @@ class Verdict(NamedTuple):
 
 def verdict_of(card: Scorecard, path: str | None) -> Verdict:
     """Return the verdict of a card, for the submission's file at `path`."""
+    timing = card.timing if card.status is Status.CORRECT else None
     found = [*card.findings] if card.reason is None else [card.reason, *card.findings]
     return Verdict(
         problem=card.problem.name,
@@ -80,9 +93,12 @@ def verdict_of(card: Scorecard, path: str | None) -> Verdict:
         in_file=not card.submission.extracted_from_answer,
         reason=card.reason,
         findings=tuple(each for each in card.findings if each != card.reason),
-        speedup=card.timing.speedup if card.status is Status.CORRECT and card.timing is not None else None,
+        speedup=None if timing is None else timing.speedup,
         inside={} if path is None else _inside(path, card.submission.source, {each.line for each in found}),
         mode=card.mode,
+        speedup_low=None if timing is None else timing.speedup_low,
+        speedup_high=None if timing is None else timing.speedup_high,
+        mixes_kinds=timing is not None and timing.mixes_kinds,
     )
 
 
@@ -116,7 +132,7 @@ def _said(verdict: Verdict) -> str:
     if verdict.status is Status.CORRECT and verdict.mode is GradeMode.CHECK:
         return "correct, not timed (mode check)"
     if verdict.status is Status.CORRECT:
-        return "correct" if verdict.speedup is None else f"correct, {ratio(verdict.speedup)}x"
+        return "correct" if verdict.speedup is None else f"correct, {verdict.speedup_text}"
     return " ".join(filter(None, (verdict.status_text, verdict.message)))
 
 

@@ -39,6 +39,7 @@ class PairRow(NamedTuple):
     speedup_before: float | None
     speedup_after: float | None
     faster: Estimate | None
+    measured_differently: bool = False
 
     @property
     def fragment(self) -> str:
@@ -52,7 +53,8 @@ class PairRow(NamedTuple):
             return ""
         low, high = self.faster.low, self.faster.high
         between = "" if low is None or high is None else f" ({ratio(low)}x to {ratio(high)}x)"
-        return f"{ratio(self.faster.value)}x{between}"
+        differently = ", measured differently" if self.measured_differently else ""
+        return f"{ratio(self.faster.value)}x{between}{differently}"
 
 
 def comparison_page(
@@ -87,7 +89,15 @@ def _rows(comparison: Comparison) -> Iterator[PairRow]:
 def _row(pair: Pair, change: str, faster: Estimate | None) -> PairRow:
     before, after = pair
     return PairRow(
-        before.problem, before.name, change, _status(before), _status(after), before.speedup, after.speedup, faster
+        before.problem,
+        before.name,
+        change,
+        _status(before),
+        _status(after),
+        before.speedup,
+        after.speedup,
+        faster,
+        pair.measured_differently,
     )
 
 

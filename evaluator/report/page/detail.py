@@ -8,7 +8,8 @@ from markupsafe import Markup
 
 from evaluator.protocol.submission_files import LONGEST_LABEL, parts, place_of
 from evaluator.records import Finding, Scorecard, Timing
-from evaluator.report.layout.text import counted, duration, one_line, printable
+from evaluator.report.card.measurement import measured
+from evaluator.report.layout.text import counted, duration, one_line, printable, ratio
 from evaluator.report.page.samples_chart import samples_chart
 
 _MOST_FRAMES = 8
@@ -84,7 +85,7 @@ def detail_of(card: Scorecard) -> Detail:
         notes=[_note(source, each) for each in findings[:_MOST_FINDINGS]],
         frames=list(_frames(card)),
         machine_code="" if card.machine_code is None else _text(card.machine_code.text),
-        times="" if card.timing is None else _times(card.timing),
+        times="" if card.timing is None else _times(card, card.timing),
         drawn=Markup("") if card.timing is None else samples_chart(card.timing),
         output=printable(card.output.text[:_LONGEST_OUTPUT]),
     )
@@ -122,10 +123,15 @@ def _frames(card: Scorecard) -> Iterator[Frame]:
         yield Frame(place, _text(each.message), one_line(each.source_line[:_LONGEST_TEXT], 240))
 
 
-def _times(timing: Timing) -> str:
+def _times(card: Scorecard, timing: Timing) -> str:
     reference = _median(timing.reference_median_ms, timing.reference_low_ms, timing.reference_high_ms)
     submission = _median(timing.submission_median_ms, timing.submission_low_ms, timing.submission_high_ms)
-    return f"Medians with 95 % intervals: reference {reference}, submission {submission}."
+    said = f"Medians with 95 % intervals: reference {reference}, submission {submission}."
+    if timing.speedup is not None:
+        low, high = timing.speedup_low, timing.speedup_high
+        between = "" if low is None or high is None else f" ({ratio(low)}x to {ratio(high)}x)"
+        said = f"{said} Speedup {ratio(timing.speedup)}x{between}."
+    return f"{said} Measured: {measured(card)}."
 
 
 def _median(median_ms: float, low_ms: float | None, high_ms: float | None) -> str:

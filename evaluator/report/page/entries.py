@@ -30,11 +30,21 @@ class PageEntry(NamedTuple):
     speedup_low: float | None = None
     speedup_high: float | None = None
     made: str = ""
+    mixes_kinds: bool = False
 
     @property
     def fragment(self) -> str:
         """Fragment of a link to the submission: equal in all pages of the run."""
         return fragment("s", self.problem, self.name)
+
+    @property
+    def speedup_text(self) -> str:
+        """The speedup with the interval, and a remark about windows against single calls; empty without a speedup."""
+        if self.speedup is None:
+            return ""
+        low, high = self.speedup_low, self.speedup_high
+        between = "" if low is None or high is None else f" ({ratio(low)}x to {ratio(high)}x)"
+        return f"{ratio(self.speedup)}x{between}{', windows against single calls' if self.mixes_kinds else ''}"
 
     @property
     def problem_fragment(self) -> str:
@@ -63,11 +73,7 @@ class Best(NamedTuple):
     @property
     def interval(self) -> str:
         """The speedup of the best submission, with the interval."""
-        if self.entry is None or self.entry.speedup is None:
-            return ""
-        low, high = self.entry.speedup_low, self.entry.speedup_high
-        between = "" if low is None or high is None else f" ({ratio(low)}x to {ratio(high)}x)"
-        return f"{ratio(self.entry.speedup)}x{between}"
+        return "" if self.entry is None else self.entry.speedup_text
 
 
 def fragment(kind: str, problem: str, name: str | None = None) -> str:

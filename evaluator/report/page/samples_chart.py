@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from evaluator.records import Timing
+from evaluator.records import CallKind, Timing
 from evaluator.report.layout.text import counted, duration
 from evaluator.report.page import svg
 
@@ -20,14 +20,17 @@ _MEDIANS = 3.0
 """The axis ends at this multiple of the largest median: a slow call would flatten all other calls."""
 
 
+_NOUNS = {CallKind.WINDOWS: "window", CallKind.SINGLE: "call"}
+
+
 def samples_chart(timing: Timing) -> Markup:
     """Return the chart; empty without samples."""
     parts = (
-        ("reference", timing.reference_before.samples_ms, timing.reference_median_ms),
-        ("submission", timing.submission.samples_ms, timing.submission_median_ms),
-        ("reference", timing.reference_after.samples_ms, timing.reference_median_ms),
+        ("reference", timing.reference_before, timing.reference_median_ms),
+        ("submission", timing.submission, timing.submission_median_ms),
+        ("reference", timing.reference_after, timing.reference_median_ms),
     )
-    top_ms = _top_ms([values for _, values, _ in parts])
+    top_ms = _top_ms([run.samples_ms for _, run, _ in parts])
     if top_ms <= 0:
         return Markup("")
     root = svg.picture(_WIDTH, _HEIGHT, "Samples in the order of the calls")
@@ -35,10 +38,11 @@ def samples_chart(timing: Timing) -> Markup:
         svg.line(root, (_LEFT, _y(share), _WIDTH - _RIGHT, _y(share)), "grid")
         svg.text(root, _LEFT - 8, _y(share) + 4, duration(top_ms * share) if share else "0", "end")
     width = (_WIDTH - _LEFT - _RIGHT - 2 * _GAP) / 3
-    for number, (side, values_ms, median_ms) in enumerate(parts):
+    for number, (side, run, median_ms) in enumerate(parts):
+        values_ms, noun = run.samples_ms, _NOUNS[run.kind]
         left = _LEFT + number * (width + _GAP)
         over = sum(value > top_ms for value in values_ms)
-        said = f"{side}, {counted(len(values_ms), 'call')}" + (f", {over} above the axis" if over else "")
+        said = f"{side}, {counted(len(values_ms), noun)}" + (f", {over} above the axis" if over else "")
         svg.text(root, left + width / 2, _HEIGHT - 6, said, "middle")
         median = _y(_part(median_ms, top_ms))
         svg.line(root, (left, median, left + width, median), "one")

@@ -25,7 +25,8 @@ def comparison_document(comparison: Comparison, failed: list[str]) -> dict[str, 
         "p_broken": comparison.p_broken,
         "only_before": [{"problem": each.problem, "name": each.name} for each in comparison.only_before],
         "only_after": [{"problem": each.problem, "name": each.name} for each in comparison.only_after],
-        "submissions": [_names(pair) | {"ratio": pair.ratio} for pair in comparison.pairs],
+        "measured_differently": comparison.measured_differently,
+        "submissions": [_names(pair) | _measured(pair) for pair in comparison.pairs],
         "failed": failed,
     }
 
@@ -37,6 +38,15 @@ def _names(pair: Pair) -> dict[str, Any]:
         "name": before.name,
         "before": before.status.value if before.status else None,
         "after": after.status.value if after.status else None,
+    }
+
+
+def _measured(pair: Pair) -> dict[str, Any]:
+    """Return the ratio of speedups, and how each speedup was measured."""
+    sides = {"measured_before": pair.before.measured, "measured_after": pair.after.measured}
+    names = ("reference_calls", "submission_calls", "l2")
+    return {"ratio": pair.ratio} | {
+        name: None if each is None else dict(zip(names, each, strict=True)) for name, each in sides.items()
     }
 
 
@@ -66,7 +76,13 @@ def summary_lines(comparison: Comparison) -> list[str]:
             lines.append(f"{len(found)} only in the {name} run, not compared")
     if comparison.pairs:
         lines.append(f"same verdict: {sum(map(_same, comparison.pairs))} of {len(comparison.pairs)}")
-    return [*lines, _speed(comparison)]
+    lines.append(_speed(comparison))
+    if comparison.measured_differently:
+        lines.append(
+            f"{comparison.measured_differently} of {counted(comparison.timed, 'ratio')}: measured differently in the "
+            "two runs (windows or single calls, inputs cold or warm in L2)"
+        )
+    return lines
 
 
 def render_comparison(comparison: Comparison, console: "Console") -> None:
@@ -88,4 +104,5 @@ def render_comparison(comparison: Comparison, console: "Console") -> None:
             line(f"and {len(pairs) - _MOST} more {title}", style)
     changed = [(pair.ratio, pair) for pair in comparison.pairs if pair.ratio is not None]
     for ratio, pair in sorted(changed, key=lambda each: each[0])[:_MOST]:
-        line(f"{significant(ratio)}x  {pair.before.problem}/{pair.before.name}")
+        differently = "  measured differently" if pair.measured_differently else ""
+        line(f"{significant(ratio)}x  {pair.before.problem}/{pair.before.name}{differently}")

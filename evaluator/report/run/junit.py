@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 from xml.etree import ElementTree as Xml
 
@@ -15,7 +15,10 @@ _MESSAGE = 300
 
 
 class Case(NamedTuple):
-    """One submission. `status` is None without a card; `body` is the feedback on a submission that is not correct."""
+    """One submission. `status` is None without a card; `body` is the feedback on a submission that is not correct.
+
+    `properties` are the speedup with interval and circumstances.
+    """
 
     problem: str
     name: str
@@ -23,6 +26,7 @@ class Case(NamedTuple):
     reason: str
     wall_s: float
     body: str = ""
+    properties: Sequence[tuple[str, str]] = ()
 
 
 def junit(cases: Iterable[Case], name: str) -> bytes:
@@ -38,6 +42,10 @@ def junit(cases: Iterable[Case], name: str) -> bytes:
             element = Xml.SubElement(
                 suite, "testcase", classname=_clean(problem), name=_clean(case.name), time=f"{case.wall_s:.3f}"
             )
+            if case.properties:
+                properties = Xml.SubElement(element, "properties")
+                for key, value in case.properties:
+                    Xml.SubElement(properties, "property", name=key, value=_clean(value))
             tag = _tag(case)
             if tag is not None:
                 kind = case.status.value if case.status is not None else "missing"

@@ -20,7 +20,8 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from evaluator.errors import UsageError
-from evaluator.records import Scorecard, Status
+from evaluator.records import CallKind, Scorecard, Status
+from evaluator.report.card.measurement import measurement
 
 _PROBLEM = re.compile(r"level(?P<level>[0-9]{1,6})/(?P<number>[0-9]{1,9})_.*")
 _SAMPLE = re.compile(r"(?:.*sample_)?([0-9]{1,9})")
@@ -126,7 +127,7 @@ def _entry(card: Scorecard | None) -> Document:
     if card is not None and correct and card.timing is not None and card.timing.speedup is not None:
         side = card.timing.submission
         # KernelBench has no intervals, so unwatched time of single calls counts as the submission's.
-        unwatched_ms = side.unwatched_ms if side.windows is None or side.windows.shared_work else 0.0
+        unwatched_ms = side.unwatched_ms if side.kind is CallKind.SINGLE else 0.0
         stats = _stats(card, [each + unwatched_ms for each in side.samples_ms])
     return {
         "compiled": correct or (card is not None and card.build is not None and card.build.ok),
@@ -181,4 +182,5 @@ def _metadata(card: Scorecard) -> Document:
         found |= {key: card.reason.message[:_WORD], f"{key}_name": card.reason.code}
     if card.timing is not None and card.timing.speedup is not None:
         found["warpgrade_speedup"] = card.timing.speedup
+        found["warpgrade_measured"] = measurement(card)
     return found

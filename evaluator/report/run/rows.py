@@ -16,7 +16,11 @@ _FORMULA = tuple("=+-@\uff1d\uff0b\uff0d\uff20")
 
 
 class SubmissionRow(NamedTuple):
-    """Row of one submission. Only correct submissions have speedups; `missing` ones have neither device nor times."""
+    """Row of one submission. Only correct submissions have speedups; `missing` ones have neither device nor times.
+
+    `reference_calls` and `submission_calls` are the kinds of calls behind the speedup: windows or single calls. `l2` is
+    the state of the inputs in the L2 cache. `host_bound`: calls of a side wait for the host rather than for the GPU.
+    """
 
     problem: str
     level: int
@@ -35,6 +39,10 @@ class SubmissionRow(NamedTuple):
     submission_sha256: str | None
     origin: str | None
     mode: str | None
+    reference_calls: str | None = None
+    submission_calls: str | None = None
+    l2: str | None = None
+    host_bound: bool | None = None
 
 
 def no_formula(text: str) -> str:
@@ -86,7 +94,9 @@ def _parquet(rows: Iterable[SubmissionRow]) -> bytes:
     except ImportError as error:
         raise UsageError("Parquet needs the package pyarrow", hint="pip install 'warpgrade[parquet]'") from error
     numbers = {"speedup", "speedup_low", "speedup_high", "wall_s"}
-    kinds = {"level": arrow.int64(), "built": arrow.bool_()} | dict.fromkeys(numbers, arrow.float64())
+    kinds = {"level": arrow.int64(), "built": arrow.bool_(), "host_bound": arrow.bool_()} | dict.fromkeys(
+        numbers, arrow.float64()
+    )
     layout = arrow.schema([(name, kinds.get(name, arrow.string())) for name in SubmissionRow._fields])
     written = io.BytesIO()
     parquet.write_table(arrow.Table.from_pylist([each._asdict() for each in rows], schema=layout), written)

@@ -19,8 +19,14 @@ _RULE = re.compile(r"(?P<metric>speedup|correct):-(?P<percent>[0-9]+(?:\.[0-9]+)
 _SIGNIFICANT = 0.05
 
 
+Measured = tuple[str | None, str | None, str | None]
+
+
 class Timed(NamedTuple):
-    """One submission in a run. `status` is None without a card; unknown ends of the interval are None."""
+    """One submission in a run. `status` is None without a card; unknown ends of the interval are None.
+
+    `measured` has the kinds of calls of the reference and of the submission, and the state of the inputs in L2.
+    """
 
     problem: str
     name: str
@@ -28,6 +34,7 @@ class Timed(NamedTuple):
     speedup: float | None = None
     speedup_low: float | None = None
     speedup_high: float | None = None
+    measured: Measured | None = None
 
     @property
     def correct(self) -> bool:
@@ -63,6 +70,11 @@ class Pair(NamedTuple):
         return self.after.speedup / self.before.speedup
 
     @property
+    def measured_differently(self) -> bool:
+        """Whether the speedups differ in kinds of calls, or in the state of the inputs in L2."""
+        return self.ratio is not None and self.before.measured != self.after.measured
+
+    @property
     def faster(self) -> Estimate | None:
         """The ratio with the interval of the clock's uncertainty; None without a ratio."""
         return _faster([self]) if self.ratio is not None else None
@@ -83,6 +95,8 @@ class Pair(NamedTuple):
 class Comparison(NamedTuple):
     """Two runs. `faster` is the geometric mean of the ratios over `timed` pairs; None without any.
 
+    `measured_differently` counts the timed pairs with speedups of different kinds of calls, or states of L2.
+
     `p_broken` is the probability of at least so many more regressions than fixes by chance (the sign test: exact,
     one-sided McNemar).
     """
@@ -95,6 +109,7 @@ class Comparison(NamedTuple):
     timed: int
     faster: Estimate | None
     p_broken: float
+    measured_differently: int = 0
 
 
 class Rule(NamedTuple):
@@ -139,6 +154,7 @@ def compare(before: Iterable[Timed], after: Iterable[Timed]) -> Comparison:
         timed=len(timed),
         faster=_faster(timed),
         p_broken=_at_least(len(broken), len(broken) + len(mended)),
+        measured_differently=sum(pair.measured_differently for pair in timed),
     )
 
 

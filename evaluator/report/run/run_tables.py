@@ -10,7 +10,7 @@ from evaluator.report.layout.markup import code_span, folded
 from evaluator.report.layout.text import counted, one_line, significant
 from evaluator.report.run.intervals import Estimate
 from evaluator.report.run.rows import no_formula
-from evaluator.report.run.summary import THRESHOLDS, Section, Summary
+from evaluator.report.run.summary import THRESHOLDS, Measured, Section, Summary
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -79,6 +79,7 @@ def _numbers(summary: Summary) -> dict[str, Any]:
         "pass_at_problems": {str(k): count for k, count in summary.pass_at_problems.items()},
         "speedup": spelled(summary.speedup),
         "speedup_or_1": spelled(summary.speedup_or_1),
+        "measured": summary.measured._asdict(),
     }
 
 
@@ -234,13 +235,35 @@ def _remarks(section: Section) -> list[str]:
             f"{total.wrong_on_other_values} of the wrong results {'is' if one else 'are'} correct on the problem's own "
             "values (C422): --values own grades by these alone."
         )
+    remarks += _measured(total.measured)
     if not section.device.timed:
         remarks.append("Mode check measures no time." if _mode(section) else "emulated measures no time.")
     elif total.unquoted:
         remarks.append(
-            f"{counted(total.unquoted, 'correct submission')} without a speedup: below the clock's resolution."
+            f"{counted(total.unquoted, 'correct submission')} without a speedup: the interval is too wide (T303), or "
+            "the weights could not change (C421)."
         )
     return remarks
+
+
+def _measured(measured: Measured) -> Iterator[str]:
+    """Yield the circumstances of the speedups; a run with single calls alone needs no remark."""
+    calls = [
+        f"{count} {what}"
+        for count, what in (
+            (measured.windows, "in windows of calls"),
+            (measured.single, "in single calls"),
+            (measured.mixed, "with windows of one side and single calls of the other"),
+        )
+        if count
+    ]
+    inputs = [
+        f"inputs {what} in L2 in {count}" for count, what in ((measured.cold, "cold"), (measured.warm, "warm")) if count
+    ]
+    if measured.windows or measured.mixed or inputs:
+        yield f"Speedups: {'; '.join([', '.join(calls), *inputs])}."
+    if measured.host_bound:
+        yield f"{counted(measured.host_bound, 'speedup')} with a host-bound side: its calls wait for the host."
 
 
 def _tables(section: Section) -> Iterator[Made]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from evaluator.findings import Code
-from evaluator.records import Status
+from evaluator.records import CallKind, L2Rule, Status
 from evaluator.report.run.intervals import Estimate, geometric_mean, share
 
 THRESHOLDS = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0, 3.0, 5.0)
@@ -29,7 +29,10 @@ class Device(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """One submission of a run. `status` and `device` are None without a card; `reason` is a finding's code, if any."""
+    """One submission of a run. `status` and `device` are None without a card; `reason` is a finding's code, if any.
+
+    `reference_calls`, `submission_calls` and `l2` are circumstances of the speedup, as in the index.
+    """
 
     problem: str
     level: int
@@ -39,6 +42,10 @@ class Sample(NamedTuple):
     built: bool = False
     speedup: float | None = None
     reason: str | None = None
+    reference_calls: str | None = None
+    submission_calls: str | None = None
+    l2: str | None = None
+    host_bound: bool = False
 
     @property
     def correct(self) -> bool:
@@ -69,6 +76,39 @@ class Summary(NamedTuple):
     speedup_or_1: Estimate | None
     unquoted: int
     wrong_on_other_values: int
+    measured: "Measured"
+
+
+class Measured(NamedTuple):
+    """Numbers of quoted speedups by kind of calls, and by state of the inputs in the L2 cache.
+
+    `mixed` compares windows of a side with single calls of the other. `host_bound` counts the speedups with a
+    host-bound side.
+    """
+
+    windows: int
+    single: int
+    mixed: int
+    cold: int
+    warm: int
+    host_bound: int
+
+
+def measured_as(samples: Sequence[Sample]) -> Measured:
+    """Count the correct samples with a speedup."""
+    quoted = [each for each in samples if each.correct and each.speedup is not None]
+    calls = Counter((each.reference_calls, each.submission_calls) for each in quoted)
+    inputs = Counter(each.l2 for each in quoted)
+    of_windows, of_single = (calls[kind.value, kind.value] for kind in CallKind)
+    known = sum(count for kinds, count in calls.items() if None not in kinds)
+    return Measured(
+        windows=of_windows,
+        single=of_single,
+        mixed=known - of_windows - of_single,
+        cold=inputs[L2Rule.COLD.value],
+        warm=inputs[L2Rule.WARM.value],
+        host_bound=sum(each.host_bound for each in quoted),
+    )
 
 
 class Section(NamedTuple):
@@ -126,6 +166,7 @@ def summarise(samples: Sequence[Sample], *, timed: bool) -> Summary:
         speedup_or_1=geometric_mean([*speedups, *[1.0] * (len(samples) - len(speedups))]) if speedups else None,
         unquoted=len(correct) - len(speedups) if timed else 0,
         wrong_on_other_values=sum(each.reason == Code.WRONG_ON_OTHER_VALUES.value for each in samples),
+        measured=measured_as(samples if timed else ()),
     )
 
 

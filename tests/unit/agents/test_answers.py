@@ -126,3 +126,10 @@ def test_a_closed_session_grades_nothing(session):
     session.close()
     with pytest.raises(UsageError, match="has ended"):
         ask(session, "grade", problem="relu", source="# right")
+
+
+def test_a_comparison_names_the_kind_of_calls_of_each_grade():
+    first, second = (Scorecard.of(made()) for made in (cards.windows_card, cards.mixed_card))
+    text = texts.comparison(first, second, 4000)
+    assert "measured with both sides in windows of calls." in text
+    assert "measured with the reference in single calls, the submission in windows of calls" in text

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from evaluator.findings import Code
+from evaluator.findings import ENTRIES, Code
 from evaluator.records import ClockKind
 from evaluator.timing.clock_error import CLOCK_ERROR_MS
 from evaluator.timing.quote import WIDEST, quote
@@ -351,3 +351,18 @@ def test_the_first_call_of_a_side_in_windows_is_held_against_its_single_calls():
     assert told not in codes(quote(ClockKind.SEALED, usual, slow, usual))
     slower = replace(slow, first_call_ms=4.0)
     assert told in codes(quote(ClockKind.SEALED, usual, slower, usual))
+
+
+def test_the_explanation_of_a_missing_speedup_has_the_limit_of_today():
+    assert f"wider than {WIDEST:.0%}".replace("%", " %") in ENTRIES[Code.BELOW_RESOLUTION].meaning
+
+
+@pytest.mark.parametrize(("of_windows", "kind"), [(False, "single calls"), (True, "windows")])
+def test_a_missing_speedup_names_the_calls_with_the_largest_error(of_windows, kind):
+    reference, submission = samples("reference", 0.040), samples("submission", 0.040)
+    if of_windows:
+        reference, submission = (in_windows(each, 0.010, clock_error_ms=0.001) for each in (reference, submission))
+    (said,) = [
+        each for each in quote(ClockKind.SEALED, reference, submission, reference).findings if each.code == "T303"
+    ]
+    assert f" us in {kind}: calls " in said.message

@@ -6,8 +6,9 @@ import msgspec
 import pytest
 
 from evaluator.findings import Code, finding
-from evaluator.records import Build, RunnerOutput, Status
+from evaluator.records import Build, RunnerOutput, Status, Weights, WeightsGraded, WeightsRule
 from evaluator.report.card.feedback import feedback
+from evaluator.timing.quote import unquoted
 from tests import cards
 
 ATTACK = (
@@ -141,3 +142,10 @@ def test_a_foreign_code_is_data_as_well():
     text = feedback(cards.wrong_card(reason=reason))
     assert "System: pay" not in text
     assert "A finding:\n> wrong" in text
+
+
+def test_a_speedup_withheld_for_the_weights_is_not_called_uncertain():
+    weights = Weights(WeightsRule.CHANGING, WeightsGraded.FROZEN, unmatched=True)
+    text = feedback(cards.card(weights=weights, timing=unquoted(cards.timing())))
+    assert "only the reference's weights changed from call to call" in text
+    assert "too uncertain" not in text

@@ -111,8 +111,8 @@ def test_the_picture_has_both_sides_with_their_medians_and_the_speedup() -> None
     root = drawn(cards.timing())
     said = " | ".join(each.text or "" for each in root.iter(f"{SVG}text"))
     assert "speedup 2.98 (2.96 to 3.01, 95 % sure)" in said
-    assert "reference: 100 calls, median 1.85 ms (1.85 ms to 1.86 ms, 95 % sure)" in said
-    assert "submission: 50 calls, median 621 µs (617 µs to 626 µs, 95 % sure)" in said
+    assert "reference: 100 verified calls, median 1.85 ms (1.85 ms to 1.86 ms, 95 % sure)" in said
+    assert "submission: 50 verified calls, median 621 µs (617 µs to 626 µs, 95 % sure)" in said
     assert len(root.findall(f"{SVG}line")) == 2
 
 

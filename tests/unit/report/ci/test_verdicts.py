@@ -33,7 +33,7 @@ def test_one_line_for_each():
         Verdict("relu", "gone", None),
     ]
     assert concise(verdicts).splitlines() == [
-        "relu/a.py: correct, 2.98x",
+        "relu/a.py: correct, 2.98x (2.96x to 3.01x)",
         "relu/b.py:9: build_error B203 the extension 'relu' does not compile",
         "relu/relu_inline: build_error B203 the extension 'relu' does not compile",
         "relu/gone: missing",
@@ -141,7 +141,7 @@ def test_a_card_in_markdown_holds_foreign_text_in_code_alone():
     for mark in ("@team", "](", "<img", "::"):
         assert mark in text.replace("&lt;", "<")
         assert mark not in prose
-    assert "| 2.98x | 1.85 ms | 621 µs |" in card_markdown(cards.card())
+    assert "| 2.98x (2.96x to 3.01x) | 1.85 ms | 621 µs |" in card_markdown(cards.card())
 
 
 def test_a_folded_text_ends_neither_its_fence_nor_its_section():

@@ -1,0 +1,70 @@
+"""Cards of earlier schema versions in the current form. Pure.
+
+Version 1 covers every form before version 2. Later forms of version 1 only added optional fields, with these
+exceptions: cards before the emulated device have no schedules of checks, and cards of the first windows have
+`spot_quoted`, for quoted spot checks.
+"""
+
+from collections.abc import Iterator
+from typing import Any, TypeGuard
+
+from evaluator.errors import CardError
+from evaluator.records import SCHEMA_VERSION
+
+FIRST_VERSION = 1
+_SIDES = ("reference_before", "submission", "reference_after")
+
+
+def is_readable(version: object) -> bool:
+    """Return whether cards of a schema version can be read.
+
+    >>> is_readable(1), is_readable(SCHEMA_VERSION), is_readable(SCHEMA_VERSION + 1), is_readable(True)
+    (True, True, False, False)
+    """
+    return isinstance(version, int) and not isinstance(version, bool) and FIRST_VERSION <= version <= SCHEMA_VERSION
+
+
+def why_unreadable(version: object) -> str:
+    """Return the remedy for a card of a version refused by `is_readable`."""
+    newer = isinstance(version, int) and version > SCHEMA_VERSION
+    remedy = "; a newer Warpgrade wrote it, so install that version" if newer else ""
+    return f"this Warpgrade reads versions {FIRST_VERSION} to {SCHEMA_VERSION}{remedy}"
+
+
+def in_current_form(document: dict[str, Any]) -> dict[str, Any]:
+    """Return the document of a readable card with the current fields; `schema_version` is unchanged.
+
+    The document may hold anything: parts of unexpected types stay, and the decoder refuses the parts.
+
+    Raises:
+        CardError: the card quotes times without a current field.
+    """
+    if document.get("schema_version") == SCHEMA_VERSION:
+        return document
+    made = dict(document)
+    if isinstance(checks := made.get("checks"), list):
+        made["checks"] = [{"schedule": None, "launches": None} | each if _is_object(each) else each for each in checks]
+    if _is_object(timing := made.get("timing")):
+        made["timing"] = timing | {name: _side(timing[name]) for name in _SIDES if name in timing}
+    if isinstance(baselines := made.get("baselines"), list):
+        made["baselines"] = list(_baselines(baselines))
+    return made
+
+
+def _baselines(baselines: list[Any]) -> Iterator[Any]:
+    for each in baselines:
+        yield each | {"samples": _side(each["samples"])} if _is_object(each) and "samples" in each else each
+
+
+def _side(side: Any) -> Any:
+    """Return the samples of a side without `spot_quoted`; the successor is `shared_work`."""
+    if not _is_object(side) or not _is_object(windows := side.get("windows")) or "spot_quoted" not in windows:
+        return side
+    if windows["spot_quoted"] is not False:
+        hint = "grade the submission again: single calls are quoted now where the calls of windows share work"
+        raise CardError("the card quotes times of spot checks, a rule that was withdrawn", hint=hint)
+    return side | {"windows": {name: each for name, each in windows.items() if name != "spot_quoted"}}
+
+
+def _is_object(value: Any) -> TypeGuard[dict[str, Any]]:
+    return isinstance(value, dict)

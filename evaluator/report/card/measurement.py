@@ -1,0 +1,114 @@
+"""How the times of a card were measured, in words: kind of calls, inputs in L2, the host, clocks of the GPU. Pure.
+
+Only numbers come from the card: the texts need no quotation.
+"""
+
+from collections.abc import Iterator, Sequence
+from statistics import median_low
+
+from evaluator.records import CallKind, Clocks, L2Inputs, Samples, Scorecard, Timing
+from evaluator.report.layout.text import counted, duration
+
+_MIB = 1 << 20
+_MOST = 1 << 50
+"""Limit of numbers from a card. A forged card may have a number of 400 digits, too large for a float."""
+_ALIKE_MHZ = 15
+"""A step of the clock: clocks within a step count as equal."""
+
+
+def measurement(card: Scorecard, micro: str = "µ") -> list[str]:
+    """Return a phrase about each circumstance of the times; none without times."""
+    timing = card.timing
+    if timing is None:
+        return []
+    lines = (calls_line(timing), inputs_line(card.l2), host_line(timing, micro), clocks_line(timing))
+    return [line for line in lines if line is not None]
+
+
+def measured(card: Scorecard, micro: str = "µ") -> str:
+    """Return the phrases of `measurement` as one."""
+    return "; ".join(measurement(card, micro))
+
+
+def calls_line(timing: Timing) -> str:
+    """Return the kind of calls of each side."""
+    if not timing.mixes_kinds:
+        return f"both sides in {_kind(timing.submission.kind)}"
+    return (
+        f"the reference in {_kind(timing.reference_kind)}, the submission in {_kind(timing.submission.kind)}; the "
+        "interval includes the larger error of single calls"
+    )
+
+
+def _kind(kind: CallKind) -> str:
+    return "windows of calls" if kind is CallKind.WINDOWS else "single calls"
+
+
+def samples_of(runs: Sequence[Samples]) -> str:
+    """Return number and kind of the samples of a side's runs."""
+    windows = [run.windows for run in runs if run.windows is not None and run.kind is CallKind.WINDOWS]
+    count = sum(len(run.samples_ms) for run in runs)
+    if not windows:
+        return counted(count, "verified call")
+    calls = [_number(number) for each in windows for number in each.calls]
+    least, most = min(calls, default=0), max(calls, default=0)
+    return f"{counted(count, 'window')} of {least if least == most else f'{least} to {most}'} verified calls"
+
+
+def _number(value: int) -> int:
+    return max(0, min(value, _MOST))
+
+
+def inputs_line(l2: L2Inputs | None) -> str | None:
+    """Return the state of the inputs in the L2 cache. Other devices and older cards have none."""
+    if l2 is None:
+        return None
+    limit = "" if l2.limit_bytes is None else f", at most {_number(l2.limit_bytes) / _MIB:.3g} MiB a call"
+    return f"inputs {l2.rule.value} in L2{limit}"
+
+
+def host_line(timing: Timing, micro: str = "µ") -> str | None:
+    """Return both times of a host-bound side; None if no side is host-bound."""
+    side, usual_ms = timing.submission, timing.reference_launch_ms
+    if not side.is_host_bound:
+        return _host_of_the_reference(timing, micro) if timing.is_host_bound else None
+    if side.waits_for_gpu or side.launch_ms is None:
+        return "host-bound: forward waits for the GPU, so its time includes the host's"
+    said = f"host-bound: GPU {duration(side.median_ms, micro)} a call, host {duration(side.launch_ms, micro)}"
+    return said if usual_ms is None else f"{said}; the reference's host {duration(usual_ms, micro)}"
+
+
+def _host_of_the_reference(timing: Timing, micro: str) -> str:
+    """Return both times of the reference, if the reference alone is host-bound."""
+    host_ms = timing.reference_launch_ms
+    waits = timing.reference_before.waits_for_gpu or timing.reference_after.waits_for_gpu
+    if waits or host_ms is None:
+        return "host-bound: the reference's forward waits for the GPU, so its time includes the host's"
+    gpu = duration(timing.reference_median_ms, micro)
+    return f"host-bound: the reference's GPU {gpu} a call, its host {duration(host_ms, micro)}"
+
+
+def clocks_line(timing: Timing) -> str | None:
+    """Return the GPU's clock during both sides, with the number of reduced readings; None for a card without clocks."""
+    sides = (
+        ("reference", [timing.reference_before.clocks, timing.reference_after.clocks]),
+        ("submission", [timing.submission.clocks]),
+    )
+    known = {name: [each for each in found if each is not None and each.sm_mhz] for name, found in sides}
+    if not all(known.values()):
+        return None
+    mhz = {
+        name: median_low([_number(value) for each in found for value in each.sm_mhz]) for name, found in known.items()
+    }
+    reference_mhz, submission_mhz = mhz.values()
+    alike = abs(reference_mhz - submission_mhz) <= _ALIKE_MHZ
+    clock = f"{submission_mhz} MHz"
+    said = clock if alike else f"{reference_mhz} MHz in the reference's calls, {clock} in the submission's"
+    return "; ".join([f"GPU clock {said}", *_reduced(known)])
+
+
+def _reduced(known: dict[str, list[Clocks]]) -> Iterator[str]:
+    for name, found in known.items():
+        looks = sum(len(each.sm_mhz) for each in found)
+        if reduced := sum(max(each.throttled.values(), default=0) for each in found):
+            yield f"the driver reduced it in {min(_number(reduced), looks)} of {looks} readings of the {name}"
