@@ -78,7 +78,7 @@ def test_positions_are_ascending_and_uniform(count):
     places = memory_samples._ascending(count, draws, torch.Generator().manual_seed(1))
     assert places.dtype == torch.int64
     assert torch.equal(places, places.sort().values)
-    assert 0 <= int(places[0])
+    assert int(places[0]) >= 0
     assert int(places[-1]) < count
     if count >= draws:
         parts = torch.histc(places.double() / count, bins=16, min=0.0, max=1.0)
