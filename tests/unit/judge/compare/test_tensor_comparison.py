@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional
 
 from evaluator.judge.compare.reductions import is_exact
-from evaluator.judge.compare.tensor_comparison import Sides, compare
+from evaluator.judge.compare.tensor_comparison import Sides, compare, may_exceed
 from evaluator.judge.compare.tolerance import Bounds, bounds
 from evaluator.records import Mode, Precision, Problem, SizeName, ToleranceOverride, ToleranceRule
 
@@ -377,6 +377,27 @@ def test_the_shortcut_for_exact_outputs_changes_no_record(monkeypatch, value, ot
     monkeypatch.setattr("evaluator.judge.compare.tensor_comparison.is_exact", lambda *_: False)
     closely = compare("output", given, limits)
     assert repr(record) == repr(closely)  # NaN is not equal to itself.
+
+
+@pytest.mark.parametrize("value", [0.0, math.inf, math.nan])
+@pytest.mark.parametrize("error", [0.0, 1e-7, 1e-5, 1e-3, 1.0])
+@pytest.mark.parametrize("side", ["actual", "honest"])
+def test_the_shortcut_for_small_errors_changes_no_record(monkeypatch, value, error, side):
+    monkeypatch.setattr("evaluator.judge.compare.tensor_comparison._CHUNK_ELEMENTS_ON_CPU", 100)
+    exact = with_value(noise(33, 65), value)
+    off = flipped((exact + error * noise(33, 65, seed=5)).float(), slice(700, 740))
+    given = sides(exact.float(), exact)._replace(**{side: off})
+    record = compare("output", given, measured())
+    monkeypatch.setattr("evaluator.judge.compare.tensor_comparison.may_exceed", lambda *_: True)
+    assert repr(record) == repr(compare("output", given, measured()))
+
+
+def test_only_errors_that_exceed_no_level_of_any_row_are_small():
+    error, level = torch.tensor([[1.0, 2.0], [0.5, 0.25]]), torch.tensor([[2.0], [3.0]])
+    assert not may_exceed(error, level)
+    assert may_exceed(error, level - 0.5)
+    assert may_exceed(torch.tensor([[math.nan, 0.0]]), level)
+    assert may_exceed(error, torch.tensor([[math.nan], [3.0]]))
 
 
 def test_only_equal_finite_values_are_exact():
