@@ -127,7 +127,8 @@ def _grade(form: OutputFormat, *, output: Path | None, ready: bool, quiet: bool,
         _show(card, target, form)
         os._exit(_exit_code(card))
 
-    card = graded_ready(request, quiet=quiet) if ready else None
+    meanwhile = terminal.import_card_screen if form is OutputFormat.FULL else _nothing
+    card = graded_ready(request, quiet=quiet, meanwhile=meanwhile) if ready else None
     card = _signed(_graded_here(request, stuck, quiet=quiet) if card is None else card, key)
     not_written: CardNotWritten | None = None
     try:
@@ -141,6 +142,10 @@ def _grade(form: OutputFormat, *, output: Path | None, ready: bool, quiet: bool,
     if not_written is not None:
         raise not_written
     return _exit_code(card)
+
+
+def _nothing() -> None:
+    pass
 
 
 def _watched(named: dict[str, Any], form: OutputFormat) -> int:

@@ -1,10 +1,11 @@
 """A grade of the command line by the ready judge, if one runs."""
 
 import sys
+from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from evaluator.batch.workers.messages import Graded, NotGraded, Order
+from evaluator.batch.workers.messages import Graded, NotGraded, Order, Stage
 from evaluator.commands import terminal
 from evaluator.grading.request import GradeRequest
 from evaluator.grading.stage_plan import stages_of
@@ -16,14 +17,22 @@ from evaluator.serve.client import Unready
 from evaluator.submission.read import Submission
 
 
-def graded_ready(request: GradeRequest, *, quiet: bool) -> Scorecard | None:
-    """Return the card by the ready judge; None without a ready judge, or after a refusal, with a line on stderr."""
+def graded_ready(request: GradeRequest, *, quiet: bool, meanwhile: Callable[[], None]) -> Scorecard | None:
+    """Return the card by the ready judge; None without a ready judge, or after a refusal, with a line on stderr.
+
+    `meanwhile` is called while the ready judge works, once for each stage.
+    """
     reason = _reason_against(request)
     if reason is None:
         # Without an estimate: a ready judge needs seconds, and the usual times would delay every question.
         track = StageTrack(stages_of(request.terms))
         with progress_on(sys.stderr, quiet=quiet, track=track) as progress:
-            answer = client.grade(_order(request), lambda stage: progress.stage(stage.name, stage.detail))
+
+            def on_stage(stage: Stage) -> None:
+                progress.stage(stage.name, stage.detail)
+                meanwhile()
+
+            answer = client.grade(_order(request), on_stage)
         match answer:
             case Graded(card=card):
                 if not quiet:

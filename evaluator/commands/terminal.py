@@ -27,6 +27,11 @@ def show_card(card: Scorecard, written_to: Path | None, *, with_samples: bool = 
     show(lambda console: render_card(card, console, written_to, with_samples=with_samples))
 
 
+def import_card_screen() -> None:
+    """Import the modules of `show_card`: 25 ms, which pass while another process grades."""
+    import evaluator.report.card.card_screen  # noqa: F401
+
+
 def show(render: "Callable[[Console], None]") -> None:
     """Draw on stdout. The drawing is buffered in memory, so a closed pipe cannot truncate it."""
     drawn = _Drawn()

@@ -122,7 +122,8 @@ def check(context: GradeContext, timer: ReferenceTimer, built: Build) -> CheckOu
     """Compare the submission's answers to fresh inputs with the expected outputs."""
     build_service = context.build_services.for_submission()
     with context.runners.start(context.source, build_service) as model_runner:
-        context.runners.pool.refill()
+        if context.gpu_session is not None:
+            context.runners.pool.refill()  # Contexts of the GPU are created beside the checks.
         if context.terms.is_timed:
             timer.begin()
         buffers = BufferComparison(context.reference)

@@ -1,12 +1,13 @@
 """Judge side of the linter: run the analysis in a confined child and convert the answer to findings."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from evaluator.findings import Code, finding
 from evaluator.lint.messages import Look, Looked
 from evaluator.protocol.frames import BuildRequest, Channel, Closed, DeadlinePassed, FrameError
 from evaluator.records import Finding
-from evaluator.sandbox import ForkServer, Limits
+from evaluator.sandbox import Child, Limits
 
 _ENTRY = "evaluator.lint.sandboxed_lint:run"
 _LIMIT_S = 10.0
@@ -22,13 +23,13 @@ class LookedAt(NamedTuple):
     builds: list[BuildRequest] = []
 
 
-def look_at(source: str, fork_server: ForkServer) -> LookedAt:
-    """Analyse a text in a child of `fork_server`. A failing child results in a finding, never in a verdict.
+def look_at(source: str, spawn: Callable[[str, Limits], Child]) -> LookedAt:
+    """Analyse a text in a confined child from `spawn`. A failing child results in a finding, never in a verdict.
 
     Raises:
         JudgeFailed: the child could not be started.
     """
-    child = fork_server.spawn(_ENTRY, limits=_LIMITS)
+    child = spawn(_ENTRY, _LIMITS)
     channel = Channel(child.socket, receives=Looked)
     try:
         channel.send(Look(source), timeout_s=_LIMIT_S)

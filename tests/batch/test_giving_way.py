@@ -27,8 +27,8 @@ def order():
     return Order(find_problem("relu"), submission, None, GradeOptions(DeviceKind.CPU))
 
 
-def pool(*, in_the_way):
-    return SimpleNamespace(is_in_the_way=in_the_way)
+def pool(*, in_the_way, refill=lambda: None):
+    return SimpleNamespace(is_in_the_way=in_the_way, refill=refill)
 
 
 def test_an_idle_judge_leaves_only_where_it_is_in_the_way(monkeypatch):
@@ -38,6 +38,20 @@ def test_an_idle_judge_leaves_only_where_it_is_in_the_way(monkeypatch):
         worker._next_order(orders, pool(in_the_way=True))
     threading.Timer(0.2, send, (its_orders, order())).start()
     assert worker._next_order(orders, pool(in_the_way=False)) == order()
+
+
+def test_an_idle_judge_starts_the_next_processes_and_a_busy_one_does_not():
+    orders, its_orders = os.pipe()
+    started = []
+
+    def refill():
+        started.append(True)
+        send(its_orders, order())
+
+    assert worker._next_order(orders, pool(in_the_way=True, refill=refill)) == order()
+    send(its_orders, order())
+    assert worker._next_order(orders, pool(in_the_way=True, refill=refill)) == order()
+    assert started == [True]
     send(its_orders, order())
     assert worker._next_order(orders, pool(in_the_way=True)) == order()
     os.close(its_orders)

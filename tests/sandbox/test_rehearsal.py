@@ -3,8 +3,8 @@
 import pytest
 
 from evaluator.emulator.frontend.front_end import FrontEnd, front_end
-from evaluator.emulator.parsing import parse_in_sandbox
-from evaluator.emulator.parsing.parse_in_sandbox import REHEARSING, read_for_emulator, too_much_to_split
+from evaluator.emulator.parsing import REHEARSING, parse_in_sandbox
+from evaluator.emulator.parsing.parse_in_sandbox import read_for_emulator, too_much_to_split
 from evaluator.protocol.frames import BuildRequest
 from evaluator.sandbox import ForkServer, Limits
 

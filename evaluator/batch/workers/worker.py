@@ -49,6 +49,8 @@ _IN_ORDER_S = 180.0
 """Time limit for background work for later grades, as at the end of a single grade."""
 _LONGEST_STREAK = 500
 """Number of grades after which a new judge is forked, in case of leaks."""
+_IDLE_S = 0.02
+"""Time without an order after which a judge is idle. In a batch, the next order comes sooner."""
 _LOOK_ROUND_S = 0.5
 """Period at which an idle judge with a GPU looks whether another grade waits for the GPU."""
 
@@ -246,8 +248,11 @@ def _judge(orders: int, done: int, replies: int, worker: int, fork_server: "Fork
 def _next_order(orders: int, context_pool: "ContextPool") -> Order | None:
     """Wait for the next order; None at the end of the orders. Raises _GaveWay if another grade waits for the GPU.
 
-    A judge that gives way ends: a process cannot release its own GPU context otherwise.
+    A judge that gives way ends: a process cannot release its own GPU context otherwise. An idle judge starts processes
+    for the next grade, which nobody awaits yet.
     """
+    if not select.select([orders], [], [], _IDLE_S)[0]:
+        context_pool.refill()
     while not select.select([orders], [], [], _LOOK_ROUND_S)[0]:
         if context_pool.is_in_the_way:
             raise _GaveWay

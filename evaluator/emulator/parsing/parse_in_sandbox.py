@@ -8,12 +8,12 @@ only after a short trial.
 from collections.abc import Callable, Mapping
 
 from evaluator.emulator.frontend.front_end import FrontEnd
+from evaluator.emulator.parsing import REHEARSING
 from evaluator.emulator.parsing.sandboxed_parser import FindSizes, FoundSizes, Rehearsed
 from evaluator.protocol.frames import BuildRequest, Channel, Closed, DeadlinePassed, Frame, FrameError
 from evaluator.records import Constant
 from evaluator.sandbox import Child, Limits
 
-REHEARSING = "evaluator.emulator.parsing.sandboxed_parser"
 _LIMIT_S = 120.0
 """A real submission takes 0.1 s, a submission with 900 KiB of CUDA 20 s, and a multiple on a busy machine."""
 _MOST_SPLIT_S = 0.7

@@ -64,7 +64,7 @@ class MemorySamples:
         count = self.region.size_bytes // WORD_BYTES
         # A separate generator: runners learn the seeds of the default generator, for random numbers in forward.
         generator = torch.Generator().manual_seed(secrets.randbits(63))
-        offsets_bytes = torch.randint(count, (WORDS,), generator=generator).sort().values * WORD_BYTES
+        offsets_bytes = _ascending(count, WORDS, generator) * WORD_BYTES
         words, written = _read(self.region, offsets_bytes)
         self.before, self.at_done = Noted(offsets_bytes, words), None
         some = torch.randperm(len(written), generator=generator)[:AT_DONE].sort().values
@@ -86,6 +86,16 @@ class MemorySamples:
             edges = torch.tensor([start, max(start, end - WORD_BYTES + 1)])
             inside = slice(*torch.searchsorted(noted.offsets_bytes, edges).tolist())
             yield Since(path, noted.words[inside], words_of(self.region)[noted.offsets_bytes[inside] // WORD_BYTES])
+
+
+def _ascending(count: int, draws: int, generator: torch.Generator) -> torch.Tensor:
+    """Draw uniform numbers below `count`, in ascending order.
+
+    Sums of exponential gaps, divided by the last sum, are distributed as sorted uniform numbers. A sort takes three
+    times as long.
+    """
+    sums = torch.empty(draws + 1, dtype=torch.float64).exponential_(generator=generator).cumsum(0)
+    return (sums[:-1] / sums[-1] * count).long().clamp_(max=count - 1)
 
 
 def _span(view: TensorView, item_bytes: int) -> tuple[int, int]:

@@ -11,6 +11,17 @@ def all_finite(*tensors: torch.Tensor) -> bool:
     return all(math.isfinite(float(end)) for end in ends)
 
 
+def is_exact(actual: torch.Tensor, exact: torch.Tensor, honest: torch.Tensor) -> bool:
+    """Return whether all three values of every element are finite and equal: no tolerance is needed then.
+
+    Values whose squares overflow count as not exact, and are compared closely.
+    """
+    if not torch.equal(actual, honest):
+        return False
+    wide = exact.double().reshape(-1)
+    return torch.equal(honest.double().reshape(-1), wide) and math.isfinite(float(wide @ wide))
+
+
 def selected(values: torch.Tensor, where: torch.Tensor | None) -> torch.Tensor:
     """Return the values of some elements; None selects all."""
     return values if where is None else values[where]

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 
 from evaluator.judge.compare.overview import Overview, overview_of, row_scale
-from evaluator.judge.compare.reductions import all_finite, largest, ratio_to, selected
+from evaluator.judge.compare.reductions import all_finite, is_exact, largest, ratio_to, selected
 from evaluator.judge.compare.tolerance import Bounds
 from evaluator.records import Mismatch, TensorCheck, ToleranceRule, finite_or_none, number_text
 
@@ -202,6 +202,8 @@ def compare_closely(sides: Sides, bounds: Bounds) -> Callable[[], Tally]:
     most = _CHUNK_ELEMENTS_ON_CPU if rows[0].device.type == "cpu" else _CHUNK_ELEMENTS
     step = max(1, most // width)
     chunks = [[side[start : start + step] for side in rows] for start in range(0, rows[0].shape[0], step)]
+    if rows[0].device.type == "cpu" and all(is_exact(*chunk) for chunk in chunks):
+        return functools.partial(Tally, tolerance=tolerance(bounds, 0.0))
     overview = overview_of(chunks, bounds)
     tally = Tally(tolerance=tolerance(bounds, overview.honest_error))
     for index, (actual, exact, honest) in enumerate(chunks):
@@ -329,15 +331,25 @@ def _far(
 ) -> Far:
     """Count errors beyond each level: a part of the row's scale, plus last places of the element's size."""
     far, seldom = (level * relative.scale for level in bounds.counted_from)
-    own, honest_own = bounds.far_unit * relative.size + bounds.smallest, relative.own
+    found = Far()
+    if may_exceed(of_honest, seldom) and bool((of_honest > seldom + relative.own).any()):
+        found = found._replace(honest=_beyond(of_honest, seldom, relative.own))
+    if not may_exceed(error, far):
+        return found
+    own = bounds.far_unit * relative.size + bounds.smallest
     beyond = error > far + own
-    any_far, any_seldom = bool(beyond.any()), bool((of_honest > seldom + honest_own).any())
-    return Far(
-        counts=_beyond(error, far, own) if any_far else Far().counts,
-        honest=_beyond(of_honest, seldom, honest_own) if any_seldom else Far().honest,
-        ratio=largest(ratio_to(error, far + own)[beyond]) if any_far else 0.0,
-        first=_first(beyond.reshape(-1), actual.reshape(-1), exact.reshape(-1), start) if any_far else None,
+    if not beyond.any():
+        return found
+    return found._replace(
+        counts=_beyond(error, far, own),
+        ratio=largest(ratio_to(error, far + own)[beyond]),
+        first=_first(beyond.reshape(-1), actual.reshape(-1), exact.reshape(-1), start),
     )
+
+
+def may_exceed(error: torch.Tensor, level: torch.Tensor) -> bool:
+    """Return whether an error may exceed the level of its row, by the largest error and the lowest level alone."""
+    return not largest(error) <= float(level.min())  # NaN may exceed anything.
 
 
 def _beyond(error: torch.Tensor, level: torch.Tensor, own: torch.Tensor) -> tuple[int, ...]:

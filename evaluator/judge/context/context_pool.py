@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Self
 
 from evaluator.deadline import Deadline
+from evaluator.errors import WarpgradeError
 from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.records import Scorecard
 from evaluator.sandbox import ForkServer
@@ -100,6 +101,15 @@ class ContextPool:
         except BaseException:
             self._drop()
             raise
+
+    def refill(self) -> None:
+        """Start the processes that the next grade in the kept context takes. A failure ends the context."""
+        if self._kept is None:
+            return
+        try:
+            self._kept[0].refill()
+        except WarpgradeError:  # The next grade makes a new context, and reports a lasting failure.
+            self._drop()
 
     @property
     def is_in_the_way(self) -> bool:

@@ -19,7 +19,7 @@ from evaluator.judge.context.build_services import BuildServices
 from evaluator.judge.context.grade_facts import GradeFacts
 from evaluator.judge.context.runner_factory import RunnerFactory
 from evaluator.judge.runners.fork_servers import fork_server_for
-from evaluator.judge.runners.runner_pool import POOLED_RUNNERS
+from evaluator.judge.runners.runner_pool import POOLED_RUNNERS, SpareChildren
 from evaluator.judge.runners.sandboxed_tools import SandboxedTools
 from evaluator.judge.runners.speculative_build import SpeculativeBuild
 from evaluator.judge.setup.grade_terms import GradeTerms
@@ -67,13 +67,14 @@ class GradeContext(GradeFacts):
         try:
             run_tool = SandboxedTools(self.fork_server, terms.device, lambda: self.deadline)
             cache = BuildCache(cache_folder())
+            self._spare_children = SpareChildren(self.fork_server)
             self._device_builders = device_builders(
                 terms.device,
                 terms.gpu,
                 run_tool,
                 cache,
                 terms.options.build_timeout_s,
-                self.fork_server.spawn,
+                self._spare_children.spawn,
             )
             pooled_runners = POOLED_RUNNERS if lasting else 0
             if terms.gpu is not None and gpu_session is None:
@@ -99,6 +100,15 @@ class GradeContext(GradeFacts):
         self._predicted = ()
         self.build_services.turn_to(source)
 
+    def refill(self) -> None:
+        """Start the processes that the next grade of a lasting context takes. Raises JudgeFailed.
+
+        On a GPU, runners are warmed during the checks instead, and nothing may start beside another grade's timing.
+        """
+        if self.gpu_session is None:
+            self.runners.pool.refill()
+            self._spare_children.refill()
+
     def __enter__(self) -> Self:
         return self
 
@@ -107,6 +117,7 @@ class GradeContext(GradeFacts):
     ) -> None:
         try:
             (self.runners.pool.close if self.gpu_session is None else self.gpu_session.close)()
+            self._spare_children.close()
             if error is None:
                 self._device_builders.wait()
         finally:
@@ -133,7 +144,7 @@ class GradeContext(GradeFacts):
     def lint(self) -> list[Finding]:
         """Lint the submission's text in a sandboxed process, without executing the text."""
         if self._speculative_build is None:
-            looked = look_at(self.source, self.fork_server)
+            looked = look_at(self.source, self._spare_children.spawn)
             self._predicted = looked.builds
             return looked.findings
         return self._speculative_build.remarks()

@@ -1,8 +1,9 @@
 """Agreement of the reference in float64 with the reference in the problem's precision, judged by results."""
 
+import math
+
 import torch
 
-from evaluator.judge.compare.reductions import all_finite
 from evaluator.judge.tensors.pytree import is_number, leaves
 from evaluator.protocol import model_call
 
@@ -45,16 +46,21 @@ def near(wide: torch.Tensor, plain: torch.Tensor) -> bool:
         return True
     step = max(wide.numel() // _NEAR_ELEMENTS, 1)
     wide, plain = wide.reshape(-1)[::step], plain.reshape(-1)[::step]
-    plain = plain.to(wide.dtype)
-    distance = wide - plain
-    # On the CPU, a scan for NaN and infinity is much faster than the masks. On a GPU, the host would wait for a scan or
-    # a boolean index, and large outputs call `near` for every block.
-    if wide.device.type == "cpu" and not wide.is_complex() and all_finite(wide, plain):
-        distance_square, square = distance @ distance, wide @ wide
-    else:
-        both = torch.isfinite(wide) & torch.isfinite(plain)
-        zero = torch.zeros_like(wide)
-        distance, size = torch.where(both, distance, zero), torch.where(both, wide, zero)
-        distance_square, square = distance.abs().square().sum(), size.abs().square().sum()
+    distance_square, square = _squares(wide, plain.to(wide.dtype))
     # Rounding in the problem's own precision stays far below a tenth of the outputs' size.
     return bool(distance_square <= _NEAR**2 * square)
+
+
+def _squares(wide: torch.Tensor, plain: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the squared distance of two vectors, and the squared size of the first, where both are finite."""
+    distance = wide - plain
+    # On the CPU, products are much faster than masks, and show NaN and infinity themselves. On a GPU, the host would
+    # wait for the products, and large outputs call `near` for every block.
+    if wide.device.type == "cpu" and not wide.is_complex():
+        products = distance @ distance, wide @ wide
+        if all(math.isfinite(float(product)) for product in products):
+            return products
+    both = torch.isfinite(wide) & torch.isfinite(plain)
+    zero = torch.zeros_like(wide)
+    distance, size = torch.where(both, distance, zero), torch.where(both, wide, zero)
+    return distance.abs().square().sum(), size.abs().square().sum()

@@ -1,7 +1,7 @@
 """Fork servers of runners, with the environment variables of the runners."""
 
 from evaluator.devices.gpu import show_only
-from evaluator.emulator.parsing.parse_in_sandbox import REHEARSING
+from evaluator.emulator.parsing import REHEARSING
 from evaluator.records import DeviceKind, SandboxMode
 from evaluator.sandbox import DEFAULT_PRELOAD, ForkServer
 

@@ -1,11 +1,14 @@
-"""Pool of warm runners: process started, device initialized, no submission code loaded."""
+"""Processes started in advance: warm runners, and confined children that analyse one text. None has read anything."""
 
 import contextlib
+import threading
 from collections import deque
 from collections.abc import Callable
 
+from evaluator.errors import JudgeFailed
 from evaluator.judge.runners.runner_client import RunnerClient
 from evaluator.records import DeviceKind
+from evaluator.sandbox import Child, ForkServer, Limits
 
 POOLED_RUNNERS = 2
 """One runner to time the submission being checked, and one to check the next submission."""
@@ -67,3 +70,40 @@ class RunnerPool:
         session = self._warming[0]
         session.warmed(_WARM_S)
         self._ready.append(self._warming.popleft())
+
+
+class SpareChildren:
+    """Confined children of a fork server, with a spare of each kind that earlier grades used.
+
+    A child analyses one text and ends. Its start takes longer than the analysis, so `refill` starts the spares between
+    two grades. A spare holds no data: a fork of the same starter, with the same limits, as a child started on request.
+    """
+
+    def __init__(self, fork_server: ForkServer) -> None:
+        """Start children of `fork_server`; no spare before `refill`."""
+        self._fork_server = fork_server
+        self._spares: dict[tuple[str, Limits], Child] = {}
+        self._used: set[tuple[str, Limits]] = set()
+        self._changing = threading.Lock()
+
+    def spawn(self, entry: str, limits: Limits) -> Child:
+        """Return a live child with these limits that calls `entry`; the caller ends the child. Thread-safe."""
+        with self._changing:
+            self._used.add((entry, limits))
+            spare = self._spares.pop((entry, limits), None)
+        if spare is not None:
+            with contextlib.suppress(JudgeFailed):  # Something on the machine has killed the spare's init process.
+                if spare.poll_exit() is None:
+                    return spare
+            spare.kill()
+        return self._fork_server.spawn(entry, limits)
+
+    def refill(self) -> None:
+        """Start a spare of each kind that was ever asked for; no grade may run meanwhile. Raises JudgeFailed."""
+        for kind in self._used - self._spares.keys():
+            self._spares[kind] = self._fork_server.spawn(*kind)
+
+    def close(self) -> None:
+        """End all spares."""
+        while self._spares:
+            self._spares.popitem()[1].kill()

@@ -101,7 +101,7 @@ class SpeculativeBuild:
         return not wait(begun, timeout=_KILL_ROUND_S).not_done
 
     def _look(self, source: str, builder_of: Callable[[RunTool], ExtensionBuilder]) -> LookedAt:
-        looked = look_at(source, self._fork_server)
+        looked = look_at(source, self._fork_server.spawn)
         builder = builder_of(self._run_unless_ended)
         self._builds = [(request, self._threads.submit(builder.build, request)) for request in looked.builds]
         return looked

@@ -116,14 +116,12 @@ def test_timed_calls_are_looked_at_closely_when_their_runner_has_ended(context, 
     assert "2 GiB more" in remarks[0].message
 
 
-def test_checked_calls_are_looked_at_closely_when_their_runner_has_ended(context, monkeypatch):
-    check = cards.check()
-    lower = Trial(check, Fault(Status.WRONG_RESULT, finding(Code.LOWER_PRECISION, "in TF32")), 0.0, copied=False)
-    right = Trial(check, None, 0.0, copied=False)
+def ready_to_check(context, monkeypatch):
+    """Let the context's runners make a single, correct call."""
+    right = Trial(cards.check(), None, 0.0, copied=False)
     context.trial_runner.run = lambda *_, **__: right
     context.place.construct = lambda: SimpleNamespace(difference=None)
     context.seeds.checks = lambda **_: [1]
-    timer = SimpleNamespace(begin=lambda: None)
     options = SimpleNamespace(require_own_kernel=None)
     context.terms = SimpleNamespace(
         device=DeviceKind.CPU, gpu=None, options=options, weights=WeightsRule.CHANGING, is_timed=True
@@ -132,13 +130,31 @@ def test_checked_calls_are_looked_at_closely_when_their_runner_has_ended(context
     served = SimpleNamespace(units=[], failures=[], built_from="", device_code=[], imports=[])
     context.build_services.for_submission = lambda: served
     monkeypatch.setattr(stages, "_about_values", lambda *_: [])
-    built = Build(ok=True, import_s=0.0, units=[])
+
+
+BUILT = Build(ok=True, import_s=0.0, units=[])
+TIMER = SimpleNamespace(begin=lambda: None)
+
+
+def test_checked_calls_are_looked_at_closely_when_their_runner_has_ended(context, monkeypatch):
+    ready_to_check(context, monkeypatch)
+    fault = Fault(Status.WRONG_RESULT, finding(Code.LOWER_PRECISION, "in TF32"))
+    lower = Trial(cards.check(), fault, 0.0, copied=False)
     ended_when_looked_at(context, lambda: lower)
-    assert stages.check(context, timer, built).fault == lower.fault
+    assert stages.check(context, TIMER, BUILT).fault == fault
     ended_when_looked_at(context, no_memory)
-    passed = stages.check(context, timer, built)
+    passed = stages.check(context, TIMER, BUILT)
     assert passed.fault is None
     assert "C418" in [each.code for each in passed.findings]
+
+
+@pytest.mark.parametrize(("gpu_session", "refills"), [(None, 0), (object(), 1)])
+def test_only_with_a_gpu_do_later_runners_start_beside_a_check(context, monkeypatch, gpu_session, refills):
+    ready_to_check(context, monkeypatch)
+    context.gpu_session, started = gpu_session, []
+    context.runners.pool.refill = lambda: started.append(True)
+    assert stages.check(context, TIMER, BUILT).fault is None
+    assert len(started) == refills
 
 
 def test_what_nobody_else_can_have_done_is_seen_once(context, monkeypatch):

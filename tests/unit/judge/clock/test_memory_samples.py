@@ -1,5 +1,6 @@
 """What is looked at when a call says that it is over, and again when its runner has stopped."""
 
+import math
 import os
 
 import pytest
@@ -69,3 +70,17 @@ def test_looking_again_takes_no_page_and_looks_where_something_was_written():
             again = looking.at_done.offsets_bytes
             assert len(again) == 0 if written == 0 else int(again.max()) < written
         assert len(again) == memory_samples.AT_DONE
+
+
+@pytest.mark.parametrize("count", [1, 7, 1 << 20, 1 << 40])
+def test_positions_are_ascending_and_uniform(count):
+    draws = 1 << 14
+    places = memory_samples._ascending(count, draws, torch.Generator().manual_seed(1))
+    assert places.dtype == torch.int64
+    assert torch.equal(places, places.sort().values)
+    assert int(places[0]) >= 0
+    assert int(places[-1]) < count
+    if count >= draws:
+        parts = torch.histc(places.double() / count, bins=16, min=0.0, max=1.0)
+        assert float(parts.sum()) == draws
+        assert float((parts - draws / 16).abs().max()) < 6 * math.sqrt(draws / 16)

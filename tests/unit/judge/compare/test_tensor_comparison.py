@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from evaluator.judge.compare.tensor_comparison import Sides, compare
+from evaluator.judge.compare.reductions import is_exact
+from evaluator.judge.compare.tensor_comparison import Sides, compare, may_exceed
 from evaluator.judge.compare.tolerance import Bounds, bounds
 from evaluator.records import Mode, Precision, Problem, SizeName, ToleranceOverride, ToleranceRule
 
@@ -352,3 +353,61 @@ def test_numbers_too_small_for_the_precision_may_be_zero(answer, ok):
     exact = torch.full((4, 8), 1e-45, dtype=torch.float64)
     check = compare("output", Sides(torch.full((4, 8), answer), exact, exact.float()), measured())
     assert check.ok is ok
+
+
+EQUAL = noise(33, 65).float()
+
+
+def with_value(tensor, value):
+    changed = tensor.clone()
+    changed[20, 3] = value
+    return changed
+
+
+@pytest.mark.parametrize("value", [0.0, math.inf, math.nan, 1e30, 1e-40])
+@pytest.mark.parametrize("other", ["none", "actual", "exact", "honest"])
+@pytest.mark.parametrize("rule", list(ToleranceRule))
+def test_the_shortcut_for_exact_outputs_changes_no_record(monkeypatch, value, other, rule):
+    monkeypatch.setattr("evaluator.judge.compare.tensor_comparison._CHUNK_ELEMENTS_ON_CPU", 100)
+    given = Sides(*(with_value(side, value) for side in (EQUAL, EQUAL.double(), EQUAL)))
+    if other != "none":
+        given = given._replace(**{other: with_value(getattr(given, other), 0.5)})
+    limits = bounds(rule, problem(), torch.float32)
+    record = compare("output", given, limits)
+    monkeypatch.setattr("evaluator.judge.compare.tensor_comparison.is_exact", lambda *_: False)
+    closely = compare("output", given, limits)
+    assert repr(record) == repr(closely)  # NaN is not equal to itself.
+
+
+@pytest.mark.parametrize("value", [0.0, math.inf, math.nan])
+@pytest.mark.parametrize("error", [0.0, 1e-7, 1e-5, 1e-3, 1.0])
+@pytest.mark.parametrize("side", ["actual", "honest"])
+def test_the_shortcut_for_small_errors_changes_no_record(monkeypatch, value, error, side):
+    monkeypatch.setattr("evaluator.judge.compare.tensor_comparison._CHUNK_ELEMENTS_ON_CPU", 100)
+    exact = with_value(noise(33, 65), value)
+    off = flipped((exact + error * noise(33, 65, seed=5)).float(), slice(700, 740))
+    given = sides(exact.float(), exact)._replace(**{side: off})
+    record = compare("output", given, measured())
+    monkeypatch.setattr("evaluator.judge.compare.tensor_comparison.may_exceed", lambda *_: True)
+    assert repr(record) == repr(compare("output", given, measured()))
+
+
+def test_only_errors_that_exceed_no_level_of_any_row_are_small():
+    error, level = torch.tensor([[1.0, 2.0], [0.5, 0.25]]), torch.tensor([[2.0], [3.0]])
+    assert not may_exceed(error, level)
+    assert may_exceed(error, level - 0.5)
+    assert may_exceed(torch.tensor([[math.nan, 0.0]]), level)
+    assert may_exceed(error, torch.tensor([[math.nan], [3.0]]))
+
+
+def test_only_equal_finite_values_are_exact():
+    wide = EQUAL.double()
+    assert is_exact(EQUAL, wide, EQUAL)
+    assert is_exact(EQUAL, EQUAL, EQUAL)
+    next_value = torch.nextafter(EQUAL, torch.tensor(math.inf))
+    assert not is_exact(with_value(EQUAL, next_value[20, 3]), wide, EQUAL)
+    assert not is_exact(EQUAL, wide, next_value)
+    assert not is_exact(EQUAL, with_value(wide, math.nextafter(float(wide[20, 3]), math.inf)), EQUAL)
+    for value in (math.inf, math.nan):
+        given = with_value(EQUAL, value)
+        assert not is_exact(given, given.double(), given)

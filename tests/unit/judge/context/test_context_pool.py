@@ -1,0 +1,55 @@
+"""What happens between two grades of a lasting context."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from evaluator.errors import JudgeFailed
+from evaluator.judge.context.context_pool import ContextPool
+from evaluator.judge.context.grade_context import GradeContext
+
+
+@pytest.fixture
+def pool():
+    return ContextPool(SimpleNamespace(), lasting=True)
+
+
+def kept_in(pool, refill):
+    """Let the pool keep a context with this `refill`; return the list to which the context's end is added."""
+    ended = []
+    pool._kept = (SimpleNamespace(refill=refill), None)
+    pool._leaving.callback(ended.append, True)
+    return ended
+
+
+def test_an_idle_pool_without_a_context_starts_nothing(pool):
+    pool.refill()
+    assert pool._kept is None
+
+
+def test_the_kept_context_starts_its_processes_and_stays(pool):
+    refilled = []
+    ended = kept_in(pool, lambda: refilled.append(True))
+    pool.refill()
+    assert (refilled, ended, pool._kept is None) == ([True], [], False)
+
+
+def test_a_context_that_cannot_start_processes_is_dropped(pool):
+    def refill():
+        raise JudgeFailed("no process")
+
+    ended = kept_in(pool, refill)
+    pool.refill()
+    assert (ended, pool._kept) == ([True], None)
+
+
+@pytest.mark.parametrize(("gpu_session", "started"), [(None, ["runners", "children"]), (object(), [])])
+def test_a_context_with_a_gpu_starts_nothing_between_grades(gpu_session, started):
+    found = []
+    context = SimpleNamespace(
+        gpu_session=gpu_session,
+        runners=SimpleNamespace(pool=SimpleNamespace(refill=lambda: found.append("runners"))),
+        _spare_children=SimpleNamespace(refill=lambda: found.append("children")),
+    )
+    GradeContext.refill(context)
+    assert found == started
