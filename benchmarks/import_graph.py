@@ -73,6 +73,7 @@ FLOORS = (
         "devices",
         "files",
         "findings",
+        "languages",
         "paths",
         "runner/triton",
         "sandbox/filesystem",

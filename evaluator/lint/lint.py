@@ -1,4 +1,4 @@
-"""Analysis of one submission: findings about Python and embedded C++, and predicted builds."""
+"""Analysis of one submission: findings about Python and embedded C++, languages, and predicted builds."""
 
 import warnings
 
@@ -6,6 +6,7 @@ import msgspec
 
 from evaluator.lint import cpp_calls, launches, library, prompt_injection, side_effects
 from evaluator.lint.embedded import file_pieces, pieces
+from evaluator.lint.languages import languages
 from evaluator.lint.messages import MAX_MESSAGE, Looked, Remark, thinned
 from evaluator.lint.predicted_builds import predicted_builds
 from evaluator.lint.reachable import Module, in_forward, take_apart
@@ -34,9 +35,10 @@ def look(source: str) -> Looked:
     try:
         module = take_apart(parsed.tree)
         noticed = thinned(_remarks(source, module, parsed.invalid))
+        toolchains = languages(module, source)
     except (RecursionError, MemoryError) as error:
         return Looked([], f"{type(error).__name__} while looking at it"[:MAX_MESSAGE])
-    return Looked(noticed, builds=_builds(module))
+    return Looked(noticed, builds=_builds(module), toolchains=toolchains)
 
 
 def _builds(module: Module) -> list[BuildRequest]:

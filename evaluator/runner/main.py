@@ -42,6 +42,7 @@ from evaluator.protocol.frames import (
 from evaluator.protocol.seeding import seed_torch
 from evaluator.runner import submission_module
 from evaluator.runner.device_arena import Gate, answer_places, warm_up
+from evaluator.runner.emulated.nvrtc import NvrtcStandIn
 from evaluator.runner.extensions import ExtensionLoader
 from evaluator.runner.instrumentation.ablation import WithoutEffect, leave_out_library
 from evaluator.runner.instrumentation.op_counter import OpCounter
@@ -133,6 +134,8 @@ class Runner:
             None if self._without is None else self._without.replace,
         )
         self._extensions.install()
+        if self._memory.emulation is not None:
+            NvrtcStandIn(self._extensions.load_file).install()
         use_folder(self._private, frame.kernel_cache)
         self._model_new = submission_module.read_in(self._private, frame.submission, frame.model)
         return Loaded()

@@ -18,10 +18,12 @@ from msgspec.structs import replace
 from torch.utils import cpp_extension
 
 from evaluator.protocol.frames import Failed, RefusedKernel
+from evaluator.protocol.frames.bounds import MOST_FUNCTIONS
 from evaluator.protocol.seeding import seed_torch
 from evaluator.protocol.submission_files import Part, parts
 from evaluator.protocol.submission_manifest import checked, extension_sources
 from evaluator.runner.extensions import FILES_FOLDER
+from evaluator.runner.nvrtc_errors import refused_source
 from evaluator.runner.triton.compile_errors import interpreted_cause, refused_kernel
 
 SUBMISSION_FILE = "submission.py"
@@ -29,6 +31,7 @@ MODEL_FILE = "model.py"
 _MODULE = "submission"
 _MAX_MESSAGE = 8000
 _MAX_LINES = 16
+_MAX_NAME = 200
 _lines_before: dict[str, int] = {}
 """Files of the submission, with the number of lines before the file in the submission's text."""
 
@@ -161,7 +164,8 @@ def describe(error: BaseException) -> Failed:
     """Convert an exception to a frame: type, message, and the submission's own stack lines."""
     for path in _lines_before:
         linecache.checkcache(path)
-    refused = _refused(error)
+    refused = refused_source(error) or _refused(error)
+    functions = _functions(error)
     error = interpreted_cause(error)
     lines = [
         ((entry.lineno or 0) + _lines_before[entry.filename], (entry.line or "")[:500])
@@ -170,13 +174,23 @@ def describe(error: BaseException) -> Failed:
     ]
     if isinstance(error, SyntaxError) and (before := _lines_before.get(str(error.filename))) is not None:
         lines.append(((error.lineno or 0) + before, (error.text or "").rstrip()[:500]))
-        return Failed(kind=type(error).__name__[:200], message=str(error.msg)[:_MAX_MESSAGE], lines=lines[-_MAX_LINES:])
+        message = str(error.msg)[:_MAX_MESSAGE]
+        return Failed(kind=type(error).__name__[:200], message=message, lines=lines[-_MAX_LINES:], functions=functions)
     return Failed(
         kind=type(error).__name__[:200],
         message=_text(error)[:_MAX_MESSAGE],
         lines=lines[-_MAX_LINES:],
         refused=refused,
+        functions=functions,
     )
+
+
+def _functions(error: BaseException) -> list[str]:
+    """Return the functions on the stack of an exception, outermost first: the last ones, each once."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    named = (f"{frame.f_globals.get('__name__')}.{frame.f_code.co_qualname}" for frame in frames)
+    found = [name.encode(errors="replace").decode()[:_MAX_NAME] for name in named]
+    return list(dict.fromkeys(found))[-MOST_FUNCTIONS:]
 
 
 def _refused(error: BaseException) -> RefusedKernel | None:

@@ -4,16 +4,11 @@ import importlib.util
 import re
 
 from evaluator.findings import Code, finding
+from evaluator.languages.registry import language_of_package
 from evaluator.records import Finding
 
 OF_THE_FIELD = ("numpy", "triton", "scipy", "einops", "numba", "cupy", "cutlass", "tilelang", "transformers")
 """Packages used by submissions beside PyTorch; the installed packages are listed."""
-_INSTALL = {
-    "triton": "pip install 'warpgrade[triton]'",
-    "tilelang": "pip install tilelang",
-    "cutlass": "pip install nvidia-cutlass-dsl",
-}
-"""Commands for the installation of kernel languages, by package."""
 _MISSING = re.compile(r"No module named '(?P<name>[A-Za-z_]\w{0,60})(?:\.[\w.]{1,100})?'")
 
 
@@ -35,8 +30,8 @@ def missing_package(kind: str, said: str) -> str | None:
 
 def missing_finding(package: str, line: int | None) -> Finding:
     """Return the finding for a missing package. A missing kernel language says nothing about the submission."""
-    if (command := _INSTALL.get(package)) is not None:
-        message = f"the kernel language {package} is not installed: {command}"
+    if (language := language_of_package(package)) is not None:
+        message = f"the kernel language {language.title} is not installed: {language.install}"
         return finding(Code.LANGUAGE_MISSING, message, line=line, package=package)
     message = f"the package {package} is not installed; installed packages: {', '.join(importable())}"
     return finding(Code.PACKAGE_MISSING, message, line=line, package=package)

@@ -2,11 +2,11 @@
 
 import re
 
+from evaluator.languages.by_text import mentions_in_text
+from evaluator.languages.registry import recognized
 from evaluator.records import Toolchain
 
 _TRITON = re.compile(r"^[ \t]*(?:import|from)[ \t][^\n#]{0,400}\btriton\b|\btriton\.jit\b", re.MULTILINE)
-_EXTENSION = re.compile(r"\b(?:load_inline|cpp_extension)\b|^\[extension\]", re.MULTILINE)
-_CUDA = re.compile(r"__global__|\bcuda_sources?\b|\.cuh?\b['\"]")
 _JIT = re.compile(
     r"^[ \t]*@(?:triton\.)?jit\b[^\n]{0,400}\n(?:[ \t]*(?:[@#)][^\n]{0,400})?\n){0,8}"
     r"[ \t]*def[ \t]+(?P<name>\w{1,200})",
@@ -22,10 +22,7 @@ def toolchains(source: str) -> list[Toolchain]:
     >>> toolchains("import triton"), toolchains("load_inline(cpp_sources=CPP)"), toolchains("torch.relu(x)")
     ([<Toolchain.TRITON: 'triton'>], [<Toolchain.CPP: 'cpp'>], [])
     """
-    found = [Toolchain.TRITON] if uses_triton(source) else []
-    if _EXTENSION.search(source) is not None:
-        found.append(Toolchain.CUDA_INLINE if _CUDA.search(source) is not None else Toolchain.CPP)
-    return found
+    return recognized(mentions_in_text(source))
 
 
 def uses_triton(source: str) -> bool:

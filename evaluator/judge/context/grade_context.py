@@ -24,8 +24,8 @@ from evaluator.judge.runners.speculative_build import SpeculativeBuild
 from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.judge.setup.problem_setup import keep_memory, set_up_problem
 from evaluator.judge.setup.seed_book import SeedBook
-from evaluator.lint.lint_in_sandbox import look_at
-from evaluator.records import Finding, SandboxFacts
+from evaluator.lint.lint_in_sandbox import LookedAt, look_at
+from evaluator.records import SandboxFacts
 from evaluator.sandbox import ForkServer
 
 
@@ -126,11 +126,11 @@ class GradeContext(GradeFacts):
         limits = self.backend.limits
         return replace(facts, memory_bytes=limits.memory_bytes, held_bytes=limits.held_bytes)
 
-    def lint(self) -> list[Finding]:
+    def lint(self) -> LookedAt:
         """Lint the submission's text in a sandboxed process, without executing the text."""
         if self._speculative_build is None:
-            return look_at(self.source, self.fork_server).findings
-        return self._speculative_build.remarks()
+            return look_at(self.source, self.fork_server)
+        return self._speculative_build.looked_at()
 
     def take_device(self) -> None:
         """Take the device for the rest of the grade. Wait for a GPU leased by another grade."""

@@ -15,6 +15,7 @@ from evaluator.errors import JudgeFailed
 from evaluator.findings import Code, finding
 from evaluator.judge.runners.build_service import BuildService
 from evaluator.judge.runners.emulator_faults import kernel_fault
+from evaluator.judge.runners.language_faults import refused_by_compiler, unavailable_language
 from evaluator.judge.runners.triton_faults import likely_cause, triton_fault
 from evaluator.protocol.frames import (
     BuildReply,
@@ -276,15 +277,22 @@ class RunnerClient:
             return Fault(Status.BUILD_ERROR, finding(Code.NO_MODEL_NEW, failed.message))
         if (failure := self._failed_build()) is not None:
             return failure
-        if (of_triton := triton_fault(failed, self._device, self._source)) is not None:
-            return of_triton
+        if (fault := self._language_fault(failed, line)) is not None:
+            return fault
         texts = {} if self._build_service is None else self._build_service.texts
-        if (fault := kernel_fault(failed.message, texts, self._source)) is not None:
-            verdict = Status.INCONCLUSIVE if fault.code == Code.NOT_EMULATED.value else Status.RUNTIME_ERROR
-            return Fault(verdict, fault)
-        if (fault := _gpu_fault(failed.message, line)) is not None:
-            return Fault(Status.RUNTIME_ERROR, fault)
-        return self._python_error(failed, stage, line)
+        if (why := kernel_fault(failed.message, texts, self._source)) is not None:
+            verdict = Status.INCONCLUSIVE if why.code == Code.NOT_EMULATED.value else Status.RUNTIME_ERROR
+            return Fault(verdict, why)
+        if (why := _gpu_fault(failed.message, line)) is not None:
+            return Fault(Status.RUNTIME_ERROR, why)
+        return refused_by_compiler(failed, self._source, line) or self._python_error(failed, stage, line)
+
+    def _language_fault(self, failed: Failed, line: int | None) -> Fault | None:
+        """Return the fault of Triton's, or of a language that is not available; None for any other failure."""
+        if (refused := failed.refused) is not None and refused.text:  # NVRTC's: see `refused_by_compiler`.
+            return None
+        of_triton = triton_fault(failed, self._device, self._source)
+        return of_triton or unavailable_language(failed, self._device, line)
 
     def _python_error(self, failed: Failed, stage: Stage, line: int | None) -> Fault:
         """Return the fault for an exception caused by neither a build nor a device."""

@@ -1,0 +1,15 @@
+"""cuda-python: NVRTC and the driver, called from Python by the submission itself."""
+
+from evaluator.languages.installations import distribution
+from evaluator.languages.language import Language, names
+from evaluator.records import DeviceKind, Toolchain
+
+CUDA_PYTHON = Language(
+    toolchain=Toolchain.CUDA_PYTHON,
+    title="cuda-python",
+    is_in=names("cuda.bindings", "cuda.core", "cuda.nvrtc", "cuda.cuda", "cuda.cudart"),
+    runs_on=frozenset((DeviceKind.CUDA,)),
+    find=distribution("cuda-python", "cuda-bindings"),
+    install="pip install cuda-python",
+    packages=("cuda",),
+)

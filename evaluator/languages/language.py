@@ -1,0 +1,70 @@
+"""Interface of a language of kernels: recognition, devices, installation, and the meaning of failures."""
+
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import NamedTuple
+
+from evaluator.records import DeviceKind, Toolchain
+
+
+class Mentions(NamedTuple):
+    """Names in a submission that tell the language.
+
+    `dotted` are full names of imported and used objects, `includes` the paths of included C++ headers. `has_kernel`
+    states whether the text holds CUDA code.
+    """
+
+    dotted: frozenset[str]
+    includes: frozenset[str]
+    has_kernel: bool
+
+
+class Found(NamedTuple):
+    """Installed language: version, and the include folders of its C++ headers."""
+
+    version: str
+    include_paths: tuple[Path, ...] = ()
+
+
+class Language(NamedTuple):
+    """One language.
+
+    `is_in` recognizes the language. `find` finds the installation; `install` is the command for a missing one.
+    `packages` are the root packages that a submission imports. `compiler` and `launcher` are the functions of the
+    language that compile and launch a kernel, as prefixes of `module.function`. `is_tried_on_cuda` states whether any
+    kernel of the language has been graded on a GPU.
+    """
+
+    toolchain: Toolchain
+    title: str
+    is_in: Callable[[Mentions], bool]
+    runs_on: frozenset[DeviceKind]
+    find: Callable[[], Found | None]
+    install: str
+    packages: tuple[str, ...] = ()
+    compiler: tuple[str, ...] = ()
+    launcher: tuple[str, ...] = ()
+    is_tried_on_cuda: bool = False
+
+
+def names(*prefixes: str) -> Callable[[Mentions], bool]:
+    """Return a recognizer for Python names that begin with one of `prefixes`.
+
+    >>> names("tilelang")(Mentions(frozenset({"tilelang.language"}), frozenset(), has_kernel=False))
+    True
+    """
+    return lambda mentions: any(begins_with(name, prefixes) for name in mentions.dotted)
+
+
+def includes(*prefixes: str) -> Callable[[Mentions], bool]:
+    """Return a recognizer for C++ headers whose paths begin with one of `prefixes`."""
+    return lambda mentions: any(path.startswith(prefixes) for path in mentions.includes)
+
+
+def begins_with(name: str, prefixes: Collection[str]) -> bool:
+    """Return whether a dotted name equals one of `prefixes`, or lies below one.
+
+    >>> begins_with("cupy.RawKernel", ("cupy",)), begins_with("cupyx", ("cupy",))
+    (True, False)
+    """
+    return any(name == prefix or name.startswith(f"{prefix}.") for prefix in prefixes)

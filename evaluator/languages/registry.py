@@ -1,0 +1,50 @@
+"""All languages, and searches among them."""
+
+from collections.abc import Sequence
+
+from evaluator.languages.cuda_python import CUDA_PYTHON
+from evaluator.languages.cupy import CUPY
+from evaluator.languages.cute_dsl import CUTE_DSL
+from evaluator.languages.cutlass import CUTLASS
+from evaluator.languages.extensions import CPP, CUDA_INLINE
+from evaluator.languages.language import Language, Mentions, begins_with
+from evaluator.languages.nvrtc import NVRTC
+from evaluator.languages.thunderkittens import THUNDERKITTENS
+from evaluator.languages.tilelang import TILELANG
+from evaluator.languages.triton import TRITON
+from evaluator.records import Toolchain
+
+HEADER_LIBRARIES = (CUTLASS, THUNDERKITTENS)
+"""Languages of C++ headers, for builds by nvcc."""
+OPTIONAL = (TRITON, CUTE_DSL, TILELANG, CUPY, CUDA_PYTHON, *HEADER_LIBRARIES)
+"""Languages with an installation of their own."""
+LANGUAGES = (*OPTIONAL, NVRTC, CUDA_INLINE, CPP)
+
+
+def recognized(mentions: Mentions) -> list[Toolchain]:
+    """Return the languages that the names tell; none for plain PyTorch.
+
+    >>> recognized(Mentions(frozenset({"triton.language"}), frozenset(), has_kernel=False))
+    [<Toolchain.TRITON: 'triton'>]
+    """
+    return [language.toolchain for language in LANGUAGES if language.is_in(mentions)]
+
+
+def language_of_package(package: str) -> Language | None:
+    """Return the language that a root package belongs to."""
+    return next((language for language in LANGUAGES if package in language.packages), None)
+
+
+def failed_language(frames: Sequence[str]) -> Language | None:
+    """Return the language whose code an exception passed through, by the functions on the stack, outermost first."""
+    for frame in frames:
+        for language in LANGUAGES:
+            if begins_with(frame, (*language.packages, *language.compiler, *language.launcher)):
+                return language
+    return None
+
+
+def failed_in_compiler(language: Language, frames: Sequence[str]) -> bool:
+    """Return whether an exception came from the language's compiler, and not from a launch."""
+    launched = any(begins_with(frame, language.launcher) for frame in frames)
+    return not launched and any(begins_with(frame, language.compiler) for frame in frames)

@@ -1,0 +1,17 @@
+"""TileLang: Python compiled through TVM and nvcc, in the runner at the first call."""
+
+from evaluator.languages.installations import distribution
+from evaluator.languages.language import Language, names
+from evaluator.records import DeviceKind, Toolchain
+
+TILELANG = Language(
+    toolchain=Toolchain.TILELANG,
+    title="TileLang",
+    is_in=names("tilelang"),
+    runs_on=frozenset((DeviceKind.CUDA,)),
+    find=distribution("tilelang"),
+    install="pip install tilelang",
+    packages=("tilelang",),
+    compiler=("tilelang",),
+    launcher=("tilelang.jit.kernel.JITKernel.__call__",),
+)

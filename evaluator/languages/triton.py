@@ -1,0 +1,16 @@
+"""Triton. `evaluator/runner/triton/` has its compile errors, its compiled kernels, and its interpreter."""
+
+from evaluator.languages.installations import distribution
+from evaluator.languages.language import Language, names
+from evaluator.records import DeviceKind, Toolchain
+
+TRITON = Language(
+    toolchain=Toolchain.TRITON,
+    title="Triton",
+    is_in=names("triton"),
+    runs_on=frozenset((DeviceKind.CUDA, DeviceKind.EMULATED)),
+    find=distribution("triton"),
+    install="pip install 'warpgrade[triton]'",
+    packages=("triton",),
+    is_tried_on_cuda=True,
+)
