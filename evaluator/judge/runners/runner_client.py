@@ -313,7 +313,7 @@ class RunnerClient:
         """Return the fault of a failed build, as the cause of the submission's failure; None without a failed build."""
         if self._build_service is None or not self._build_service.failures:
             return None
-        for code in (Code.NOT_ON_THIS_DEVICE, Code.NOT_EMULATED):
+        for code in (Code.NOT_ON_THIS_DEVICE, Code.NOT_EMULATED, Code.LANGUAGE_MISSING):
             if (elsewhere := self._build_service.failed_with(code)) is not None:
                 return Fault(Status.INCONCLUSIVE, elsewhere)
         if (slow := self._build_service.failed_with(Code.COMPILER_TIMED_OUT)) is not None:
