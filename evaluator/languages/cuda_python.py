@@ -1,7 +1,7 @@
 """cuda-python: NVRTC and the driver, called from Python by the submission itself."""
 
 from evaluator.languages.installations import distribution
-from evaluator.languages.language import Language, names
+from evaluator.languages.language import Installation, Language, names
 from evaluator.records import DeviceKind, Toolchain
 
 CUDA_PYTHON = Language(
@@ -9,7 +9,6 @@ CUDA_PYTHON = Language(
     title="cuda-python",
     is_in=names("cuda.bindings", "cuda.core", "cuda.nvrtc", "cuda.cuda", "cuda.cudart"),
     runs_on=frozenset((DeviceKind.CUDA,)),
-    find=distribution("cuda-python", "cuda-bindings"),
-    install="pip install cuda-python",
+    installation=Installation(distribution("cuda-python", "cuda-bindings"), "pip install cuda-python"),
     packages=("cuda",),
 )

@@ -1,7 +1,7 @@
 """CuPy: `RawKernel` and `RawModule` compile CUDA text by NVRTC, in the runner at the first call."""
 
 from evaluator.languages.installations import distribution
-from evaluator.languages.language import Language, names
+from evaluator.languages.language import Installation, Language, names
 from evaluator.records import DeviceKind, Toolchain
 
 CUPY = Language(
@@ -9,8 +9,7 @@ CUPY = Language(
     title="CuPy",
     is_in=names("cupy"),
     runs_on=frozenset((DeviceKind.CUDA,)),
-    find=distribution("cupy-cuda13x", "cupy-cuda12x", "cupy"),
-    install="pip install cupy-cuda13x",
+    installation=Installation(distribution("cupy-cuda13x", "cupy-cuda12x", "cupy"), "pip install cupy-cuda13x"),
     packages=("cupy", "cupy_backends"),
     compiler=("cupy.cuda.compiler",),
 )

@@ -1,7 +1,7 @@
 """CuTe DSL: Python of the CUTLASS project, compiled in the runner at the first call."""
 
 from evaluator.languages.installations import distribution
-from evaluator.languages.language import Language, names
+from evaluator.languages.language import Installation, Language, names
 from evaluator.records import DeviceKind, Toolchain
 
 CUTE_DSL = Language(
@@ -9,8 +9,7 @@ CUTE_DSL = Language(
     title="CuTe DSL",
     is_in=names("cutlass"),
     runs_on=frozenset((DeviceKind.CUDA,)),
-    find=distribution("nvidia-cutlass-dsl"),
-    install="pip install nvidia-cutlass-dsl",
+    installation=Installation(distribution("nvidia-cutlass-dsl"), "pip install nvidia-cutlass-dsl"),
     packages=("cutlass",),
     compiler=("cutlass.base_dsl", "cutlass.cutlass_dsl"),
     launcher=("cutlass.base_dsl.jit_executor",),

@@ -1,7 +1,7 @@
 """CUTLASS and CuTe in C++: headers for inline CUDA, from `$CUTLASS_PATH` or the package nvidia-cutlass."""
 
 from evaluator.languages.installations import headers
-from evaluator.languages.language import Language, includes
+from evaluator.languages.language import Installation, Language, includes
 from evaluator.records import DeviceKind, Toolchain
 
 CUTLASS = Language(
@@ -9,8 +9,10 @@ CUTLASS = Language(
     title="CUTLASS C++",
     is_in=includes("cutlass/", "cute/"),
     runs_on=frozenset((DeviceKind.CUDA,)),
-    find=headers(
-        "CUTLASS_PATH", "cutlass/version.h", folders=("include", "tools/util/include"), package="cutlass_library"
+    installation=Installation(
+        headers(
+            "CUTLASS_PATH", "cutlass/version.h", folders=("include", "tools/util/include"), package="cutlass_library"
+        ),
+        "pip install nvidia-cutlass (or set CUTLASS_PATH to a clone of github.com/NVIDIA/cutlass)",
     ),
-    install="pip install nvidia-cutlass (or set CUTLASS_PATH to a clone of github.com/NVIDIA/cutlass)",
 )

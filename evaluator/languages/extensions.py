@@ -1,6 +1,5 @@
-"""Inline CUDA and C++: extensions of PyTorch, compiled by nvcc and g++ (`evaluator/compile/`)."""
+"""Inline CUDA and C++: extensions of PyTorch, compiled by nvcc and g++ (see `evaluator/compile/`)."""
 
-from evaluator.languages.installations import distribution
 from evaluator.languages.language import Language, Mentions, names
 from evaluator.records import DeviceKind, Toolchain
 
@@ -22,8 +21,6 @@ CUDA_INLINE = Language(
     title="inline CUDA",
     is_in=_is_cuda,
     runs_on=frozenset((DeviceKind.CUDA, DeviceKind.EMULATED)),
-    find=distribution("torch"),
-    install="install the CUDA toolkit and set CUDA_HOME",
     is_tried_on_cuda=True,
 )
 CPP = Language(
@@ -31,7 +28,5 @@ CPP = Language(
     title="C++",
     is_in=_is_cpp,
     runs_on=_ANYWHERE,
-    find=distribution("torch"),
-    install="install g++ 10 or newer",
     is_tried_on_cuda=True,
 )

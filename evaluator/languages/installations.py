@@ -3,10 +3,14 @@
 import importlib.metadata
 import importlib.util
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 from evaluator.languages.language import Found
+
+_PARTS = ("MAJOR", "MINOR", "PATCH")
+_RELEASE = re.compile(r"^#define \w{1,40}_(MAJOR|MINOR|PATCH) (\d{1,9})", re.MULTILINE)
 
 
 def distribution(*candidates: str) -> Callable[[], Found | None]:
@@ -30,7 +34,7 @@ def headers(variable: str, header: str, *, folders: tuple[str, ...], package: st
         for root in _roots(variable, package):
             if (root / folders[0] / header).is_file():
                 paths = tuple(root / folder for folder in folders if (root / folder).is_dir())
-                return Found(f"headers in {paths[0]}", paths)
+                return Found(f"{_release(root / folders[0] / header)} in {paths[0]}", paths)
         return None
 
     return find
@@ -42,6 +46,12 @@ def _roots(variable: str, package: str) -> list[Path]:
         return [Path(chosen).resolve()]
     spec = importlib.util.find_spec(package) if package else None
     return [] if spec is None or spec.origin is None else [Path(spec.origin).resolve().parent / "source"]
+
+
+def _release(header: Path) -> str:
+    """Return the version that macros of a header define, such as `CUTLASS_MAJOR`; "headers" without the macros."""
+    numbers = dict(_RELEASE.findall(header.read_text(encoding="utf-8", errors="replace")))
+    return ".".join(numbers[part] for part in _PARTS) if numbers.keys() >= set(_PARTS) else "headers"
 
 
 def _version(name: str) -> str | None:

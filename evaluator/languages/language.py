@@ -26,21 +26,27 @@ class Found(NamedTuple):
     include_paths: tuple[Path, ...] = ()
 
 
+class Installation(NamedTuple):
+    """Search for a language on this machine, and the command that installs a missing one."""
+
+    find: Callable[[], Found | None]
+    command: str
+
+
 class Language(NamedTuple):
     """One language.
 
-    `is_in` recognizes the language. `find` finds the installation; `install` is the command for a missing one.
-    `packages` are the root packages that a submission imports. `compiler` and `launcher` are the functions of the
-    language that compile and launch a kernel, as prefixes of `module.function`. `is_tried_on_cuda` states whether any
-    kernel of the language has been graded on a GPU.
+    `is_in` recognizes the language in a submission. `installation` is None for the languages of the C++ and CUDA
+    compilers. `packages` are the root packages that a submission imports. `compiler` and `launcher` are the functions
+    of the language that compile and launch a kernel, as prefixes of `module.function`. `is_tried_on_cuda` states
+    whether any kernel of the language has been graded on a GPU.
     """
 
     toolchain: Toolchain
     title: str
     is_in: Callable[[Mentions], bool]
     runs_on: frozenset[DeviceKind]
-    find: Callable[[], Found | None]
-    install: str
+    installation: Installation | None = None
     packages: tuple[str, ...] = ()
     compiler: tuple[str, ...] = ()
     launcher: tuple[str, ...] = ()

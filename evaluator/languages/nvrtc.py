@@ -1,7 +1,7 @@
 """NVRTC through `torch.cuda._compile_kernel`, a part of PyTorch. `runner/emulated/nvrtc.py` is the emulator's form."""
 
 from evaluator.languages.installations import distribution
-from evaluator.languages.language import Language, names
+from evaluator.languages.language import Installation, Language, names
 from evaluator.records import DeviceKind, Toolchain
 
 NVRTC = Language(
@@ -9,8 +9,7 @@ NVRTC = Language(
     title="NVRTC of PyTorch",
     is_in=names("torch.cuda._compile_kernel", "torch.cuda._utils._nvrtc_compile"),
     runs_on=frozenset((DeviceKind.CUDA, DeviceKind.EMULATED)),
-    find=distribution("torch"),
-    install="pip install 'torch>=2.11,<2.14'",
+    installation=Installation(distribution("torch"), "pip install 'torch>=2.11,<2.14'"),
     compiler=("torch.cuda._utils._nvrtc_compile", "torch.cuda._utils._cuda_load_module"),
     launcher=("torch.cuda._utils._CudaKernel",),
 )

@@ -7,7 +7,7 @@ from evaluator.languages.cupy import CUPY
 from evaluator.languages.cute_dsl import CUTE_DSL
 from evaluator.languages.cutlass import CUTLASS
 from evaluator.languages.extensions import CPP, CUDA_INLINE
-from evaluator.languages.language import Language, Mentions, begins_with
+from evaluator.languages.language import Found, Language, Mentions, begins_with
 from evaluator.languages.nvrtc import NVRTC
 from evaluator.languages.thunderkittens import THUNDERKITTENS
 from evaluator.languages.tilelang import TILELANG
@@ -16,9 +16,7 @@ from evaluator.records import Toolchain
 
 HEADER_LIBRARIES = (CUTLASS, THUNDERKITTENS)
 """Languages of C++ headers, for builds by nvcc."""
-OPTIONAL = (TRITON, CUTE_DSL, TILELANG, CUPY, CUDA_PYTHON, *HEADER_LIBRARIES)
-"""Languages with an installation of their own."""
-LANGUAGES = (*OPTIONAL, NVRTC, CUDA_INLINE, CPP)
+LANGUAGES = (TRITON, NVRTC, CUTE_DSL, TILELANG, CUPY, CUDA_PYTHON, *HEADER_LIBRARIES, CUDA_INLINE, CPP)
 
 
 def recognized(mentions: Mentions) -> list[Toolchain]:
@@ -33,6 +31,16 @@ def recognized(mentions: Mentions) -> list[Toolchain]:
 def language_of_package(package: str) -> Language | None:
     """Return the language that a root package belongs to."""
     return next((language for language in LANGUAGES if package in language.packages), None)
+
+
+def found_installation(language: Language) -> Found | None:
+    """Return the installation of a language; None if missing, or if the language has none of its own."""
+    return None if language.installation is None else language.installation.find()
+
+
+def install_command(language: Language) -> str:
+    """Return the command that installs a language."""
+    return "warpgrade doctor" if language.installation is None else language.installation.command
 
 
 def failed_language(frames: Sequence[str]) -> Language | None:

@@ -1,7 +1,7 @@
 """ThunderKittens: headers for inline CUDA, from `$THUNDERKITTENS_ROOT`."""
 
 from evaluator.languages.installations import headers
-from evaluator.languages.language import Language, includes
+from evaluator.languages.language import Installation, Language, includes
 from evaluator.records import DeviceKind, Toolchain
 
 THUNDERKITTENS = Language(
@@ -9,6 +9,8 @@ THUNDERKITTENS = Language(
     title="ThunderKittens",
     is_in=includes("kittens.cuh", "kittens/", "prototype.cuh"),
     runs_on=frozenset((DeviceKind.CUDA,)),
-    find=headers("THUNDERKITTENS_ROOT", "kittens.cuh", folders=("include", "prototype")),
-    install="git clone https://github.com/HazyResearch/ThunderKittens, and set THUNDERKITTENS_ROOT to the clone",
+    installation=Installation(
+        headers("THUNDERKITTENS_ROOT", "kittens.cuh", folders=("include", "prototype")),
+        "git clone https://github.com/HazyResearch/ThunderKittens, then set THUNDERKITTENS_ROOT",
+    ),
 )

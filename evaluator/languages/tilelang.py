@@ -1,7 +1,7 @@
 """TileLang: Python compiled through TVM and nvcc, in the runner at the first call."""
 
 from evaluator.languages.installations import distribution
-from evaluator.languages.language import Language, names
+from evaluator.languages.language import Installation, Language, names
 from evaluator.records import DeviceKind, Toolchain
 
 TILELANG = Language(
@@ -9,8 +9,7 @@ TILELANG = Language(
     title="TileLang",
     is_in=names("tilelang"),
     runs_on=frozenset((DeviceKind.CUDA,)),
-    find=distribution("tilelang"),
-    install="pip install tilelang",
+    installation=Installation(distribution("tilelang"), "pip install tilelang"),
     packages=("tilelang",),
     compiler=("tilelang",),
     launcher=("tilelang.jit.kernel.JITKernel.__call__",),

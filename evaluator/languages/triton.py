@@ -1,7 +1,7 @@
 """Triton. `evaluator/runner/triton/` has its compile errors, its compiled kernels, and its interpreter."""
 
 from evaluator.languages.installations import distribution
-from evaluator.languages.language import Language, names
+from evaluator.languages.language import Installation, Language, names
 from evaluator.records import DeviceKind, Toolchain
 
 TRITON = Language(
@@ -9,8 +9,7 @@ TRITON = Language(
     title="Triton",
     is_in=names("triton"),
     runs_on=frozenset((DeviceKind.CUDA, DeviceKind.EMULATED)),
-    find=distribution("triton"),
-    install="pip install 'warpgrade[triton]'",
+    installation=Installation(distribution("triton"), "pip install 'warpgrade[triton]'"),
     packages=("triton",),
     is_tried_on_cuda=True,
 )

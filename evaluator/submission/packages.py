@@ -4,7 +4,7 @@ import importlib.util
 import re
 
 from evaluator.findings import Code, finding
-from evaluator.languages.registry import language_of_package
+from evaluator.languages.registry import install_command, language_of_package
 from evaluator.records import Finding
 
 OF_THE_FIELD = ("numpy", "triton", "scipy", "einops", "numba", "cupy", "cutlass", "tilelang", "transformers")
@@ -31,7 +31,7 @@ def missing_package(kind: str, said: str) -> str | None:
 def missing_finding(package: str, line: int | None) -> Finding:
     """Return the finding for a missing package. A missing kernel language says nothing about the submission."""
     if (language := language_of_package(package)) is not None:
-        message = f"the kernel language {language.title} is not installed: {language.install}"
+        message = f"the kernel language {language.title} is not installed: {install_command(language)}"
         return finding(Code.LANGUAGE_MISSING, message, line=line, package=package)
     message = f"the package {package} is not installed; installed packages: {', '.join(importable())}"
     return finding(Code.PACKAGE_MISSING, message, line=line, package=package)

@@ -11,7 +11,7 @@ from evaluator.cuda_source.source_files import all_files
 from evaluator.findings import Code, finding
 from evaluator.languages.by_text import included_headers
 from evaluator.languages.language import Language, Mentions
-from evaluator.languages.registry import HEADER_LIBRARIES
+from evaluator.languages.registry import HEADER_LIBRARIES, found_installation, install_command
 from evaluator.protocol.frames import BuildRequest
 from evaluator.records import Diagnostic, Finding
 
@@ -30,7 +30,7 @@ class KernelHeaders(NamedTuple):
 def kernel_headers(request: BuildRequest) -> KernelHeaders:
     """Return the installed header libraries that the sources of `request` include."""
     included = frozenset().union(*(included_headers(file.text) for file in all_files(request)))
-    found = [language.find() for language in _libraries(included)]
+    found = [found_installation(language) for language in _libraries(included)]
     folders = [folder for each in found if each is not None for folder in each.include_paths]
     return KernelHeaders(folders, [_state(folder) for folder in folders])
 
@@ -41,8 +41,8 @@ def missing_library(errors: Sequence[Diagnostic]) -> Finding | None:
         match = _NO_SUCH_FILE.search(error.message) if error.severity == "error" else None
         path = None if match is None else match["path"] or match["opened"]
         for language in _libraries(frozenset() if path is None else frozenset((path,))):
-            if language.find() is None:
-                message = f"the header {path} of {language.title} is not installed: {language.install}"
+            if found_installation(language) is None:
+                message = f"the header {path} of {language.title} is not installed: {install_command(language)}"
                 package = language.toolchain.value
                 return finding(Code.LANGUAGE_MISSING, message, line=error.submission_line, package=package)
     return None

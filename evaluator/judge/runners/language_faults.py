@@ -8,7 +8,7 @@ import re
 
 from evaluator.findings import Code, finding
 from evaluator.languages.language import Language
-from evaluator.languages.registry import failed_in_compiler, failed_language
+from evaluator.languages.registry import failed_in_compiler, failed_language, install_command
 from evaluator.protocol.frames import Failed, RefusedKernel
 from evaluator.records import DeviceKind, Diagnostic, Fault, Finding, Status
 from evaluator.submission.packages import missing_package
@@ -23,7 +23,7 @@ def unavailable_language(failed: Failed, device: DeviceKind, line: int | None) -
     if (language := failed_language(failed.functions)) is None:
         return None
     if (package := missing_package(failed.kind, failed.message)) is not None:
-        message = f"the kernel language {language.title} lacks the package {package}: {language.install}"
+        message = f"the kernel language {language.title} lacks the package {package}: {install_command(language)}"
         return Fault(Status.INCONCLUSIVE, finding(Code.LANGUAGE_MISSING, message, line=line, package=package))
     if device not in language.runs_on:
         message = f"the submission uses {language.title}, and this grade is on {device.value}"
