@@ -1,4 +1,4 @@
-"""Installed kernel languages of this machine."""
+"""Installed kernel languages of the machine."""
 
 from evaluator.languages.language import Language
 from evaluator.languages.registry import LANGUAGES, found_installation, install_command
@@ -6,7 +6,7 @@ from evaluator.records import DeviceKind, Record, Toolchain
 
 
 class InstalledLanguage(Record, frozen=True):
-    """One kernel language: installed version, devices, and the command that installs the language.
+    """Kernel language: installed version, devices, and the command for the installation.
 
     `tried_on_cuda` states whether a kernel of the language has been graded on a GPU.
     """
@@ -21,7 +21,7 @@ class InstalledLanguage(Record, frozen=True):
 
 
 def kernel_languages() -> list[InstalledLanguage]:
-    """Return the languages beside inline CUDA and C++, whose compilers have lines of their own."""
+    """Return all languages but inline CUDA and C++: their compilers have separate lines."""
     return [_installed(language) for language in LANGUAGES if language.installation is not None]
 
 

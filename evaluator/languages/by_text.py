@@ -1,4 +1,4 @@
-"""Recognition by text, for texts that are no valid Python. Text matching in linear time: nothing is parsed or run."""
+"""Recognition by text, for text without valid Python. Text matching in linear time: nothing is parsed or run."""
 
 import re
 
@@ -28,5 +28,5 @@ def mentions_in_text(source: str) -> Mentions:
 
 
 def included_headers(text: str) -> frozenset[str]:
-    """Return the paths of the headers that C++ text includes."""
+    """Return the paths of all headers in the `#include` lines of C++ text."""
     return frozenset(match["path"] for _, match in zip(range(_MOST), _INCLUDE.finditer(text), strict=False))

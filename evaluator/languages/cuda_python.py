@@ -1,4 +1,4 @@
-"""cuda-python: NVRTC and the driver, called from Python by the submission itself."""
+"""cuda-python: NVRTC and the driver, called by the submission's own Python."""
 
 from evaluator.languages.installations import distribution
 from evaluator.languages.language import Installation, Language, names

@@ -41,7 +41,7 @@ def headers(variable: str, header: str, *, folders: tuple[str, ...], package: st
 
 
 def _roots(variable: str, package: str) -> list[Path]:
-    """Return the folders that may hold the headers. A set variable excludes the package."""
+    """Return the possible folders of the headers. A set variable excludes the package."""
     if chosen := os.environ.get(variable):
         return [Path(chosen).resolve()]
     spec = importlib.util.find_spec(package) if package else None
@@ -49,7 +49,7 @@ def _roots(variable: str, package: str) -> list[Path]:
 
 
 def _release(header: Path) -> str:
-    """Return the version that macros of a header define, such as `CUTLASS_MAJOR`; "headers" without the macros."""
+    """Return the version by macros of a header (`CUTLASS_MAJOR`); "headers" without the macros."""
     numbers = dict(_RELEASE.findall(header.read_text(encoding="utf-8", errors="replace")))
     return ".".join(numbers[part] for part in _PARTS) if numbers.keys() >= set(_PARTS) else "headers"
 

@@ -8,7 +8,7 @@ from evaluator.records import DeviceKind, Toolchain
 
 
 class Mentions(NamedTuple):
-    """Names in a submission that tell the language.
+    """Names in a submission, as evidence of its language.
 
     `dotted` are full names of imported and used objects, `includes` the paths of included C++ headers. `has_kernel`
     states whether the text holds CUDA code.
@@ -20,25 +20,25 @@ class Mentions(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Installed language: version, and the include folders of its C++ headers."""
+    """Installed language: version, and include folders of C++ headers."""
 
     version: str
     include_paths: tuple[Path, ...] = ()
 
 
 class Installation(NamedTuple):
-    """Search for a language on this machine, and the command that installs a missing one."""
+    """Search for a language on the machine, and the command for the installation."""
 
     find: Callable[[], Found | None]
     command: str
 
 
 class Language(NamedTuple):
-    """One language.
+    """Language of kernels.
 
     `is_in` recognizes the language in a submission. `installation` is None for the languages of the C++ and CUDA
-    compilers. `packages` are the root packages that a submission imports. `compiler` and `launcher` are the functions
-    of the language that compile and launch a kernel, as prefixes of `module.function`. `is_tried_on_cuda` states
+    compilers. `packages` are the root packages in imports. `compiler` and `launcher` are the functions of the language
+    for compiling and launching a kernel, as prefixes of `module.function`. `is_tried_on_cuda` states
     whether any kernel of the language has been graded on a GPU.
     """
 
@@ -54,7 +54,7 @@ class Language(NamedTuple):
 
 
 def names(*prefixes: str) -> Callable[[Mentions], bool]:
-    """Return a recognizer for Python names that begin with one of `prefixes`.
+    """Return a recognizer for Python names with any of `prefixes`.
 
     >>> names("tilelang")(Mentions(frozenset({"tilelang.language"}), frozenset(), has_kernel=False))
     True
@@ -63,12 +63,12 @@ def names(*prefixes: str) -> Callable[[Mentions], bool]:
 
 
 def includes(*prefixes: str) -> Callable[[Mentions], bool]:
-    """Return a recognizer for C++ headers whose paths begin with one of `prefixes`."""
+    """Return a recognizer for C++ headers with any of `prefixes` in front of the path."""
     return lambda mentions: any(path.startswith(prefixes) for path in mentions.includes)
 
 
 def begins_with(name: str, prefixes: Collection[str]) -> bool:
-    """Return whether a dotted name equals one of `prefixes`, or lies below one.
+    """Return whether a dotted name equals any of `prefixes`, or lies below.
 
     >>> begins_with("cupy.RawKernel", ("cupy",)), begins_with("cupyx", ("cupy",))
     (True, False)

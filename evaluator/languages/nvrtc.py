@@ -9,7 +9,9 @@ NVRTC = Language(
     title="NVRTC of PyTorch",
     is_in=names("torch.cuda._compile_kernel", "torch.cuda._utils._nvrtc_compile"),
     runs_on=frozenset((DeviceKind.CUDA, DeviceKind.EMULATED)),
-    installation=Installation(distribution("torch"), "pip install 'torch>=2.11,<2.14'"),
+    installation=Installation(
+        distribution("torch"), "install a GPU build of PyTorch and the CUDA toolkit, and set CUDA_HOME"
+    ),
     compiler=("torch.cuda._utils._nvrtc_compile", "torch.cuda._utils._cuda_load_module"),
     launcher=("torch.cuda._utils._CudaKernel",),
 )

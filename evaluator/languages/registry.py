@@ -1,4 +1,4 @@
-"""All languages, and searches among them."""
+"""List of all languages, and searches."""
 
 from collections.abc import Sequence
 
@@ -20,7 +20,7 @@ LANGUAGES = (TRITON, NVRTC, CUTE_DSL, TILELANG, CUPY, CUDA_PYTHON, *HEADER_LIBRA
 
 
 def recognized(mentions: Mentions) -> list[Toolchain]:
-    """Return the languages that the names tell; none for plain PyTorch.
+    """Return the languages by the names; none for plain PyTorch.
 
     >>> recognized(Mentions(frozenset({"triton.language"}), frozenset(), has_kernel=False))
     [<Toolchain.TRITON: 'triton'>]
@@ -29,22 +29,22 @@ def recognized(mentions: Mentions) -> list[Toolchain]:
 
 
 def language_of_package(package: str) -> Language | None:
-    """Return the language that a root package belongs to."""
+    """Return the language of a root package."""
     return next((language for language in LANGUAGES if package in language.packages), None)
 
 
 def found_installation(language: Language) -> Found | None:
-    """Return the installation of a language; None if missing, or if the language has none of its own."""
+    """Return the installation of a language; None if missing, and for the languages of the C++ and CUDA compilers."""
     return None if language.installation is None else language.installation.find()
 
 
 def install_command(language: Language) -> str:
-    """Return the command that installs a language."""
+    """Return the command for the installation of a language."""
     return "warpgrade doctor" if language.installation is None else language.installation.command
 
 
 def failed_language(frames: Sequence[str]) -> Language | None:
-    """Return the language whose code an exception passed through, by the functions on the stack, outermost first."""
+    """Return the first language on the stack of an exception; `frames` are functions, outermost first."""
     for frame in frames:
         for language in LANGUAGES:
             if begins_with(frame, (*language.packages, *language.compiler, *language.launcher)):

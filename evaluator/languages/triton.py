@@ -1,4 +1,4 @@
-"""Triton. `evaluator/runner/triton/` has its compile errors, its compiled kernels, and its interpreter."""
+"""Triton. `evaluator/runner/triton/` has compile errors, compiled kernels, and the interpreter."""
 
 from evaluator.languages.installations import distribution
 from evaluator.languages.language import Installation, Language, names

@@ -17,7 +17,7 @@ _KERNEL = "__global__"
 
 
 def languages(module: Module, source: str) -> list[Toolchain]:
-    """Return the languages of a parsed submission; several in one file are possible."""
+    """Return all languages of a parsed submission. A file may contain several."""
     strings = [text for _, text in texts(module.nodes)]
     files = cpp_files(source)
     code = [*strings, *(part.text for part in files)]
@@ -53,7 +53,7 @@ def _dotted(module: Module) -> Iterator[str]:
 
 
 def _passes_cuda(node: ast.AST) -> bool:
-    """Return whether a call passes CUDA sources, whose text may be made at run time."""
+    """Return whether a call passes CUDA sources, even with text from run time."""
     match node:
         case ast.keyword(arg="cuda_sources", value=ast.Constant(value=None | "")):
             return False

@@ -1,4 +1,4 @@
-"""Header libraries of kernels (CUTLASS, ThunderKittens): include folders and cache keys of the builds that use them."""
+"""Header libraries of kernels (CUTLASS, ThunderKittens): include folders and cache keys of builds."""
 
 import hashlib
 import os
@@ -21,14 +21,14 @@ _NO_SUCH_FILE = re.compile(
 
 
 class KernelHeaders(NamedTuple):
-    """Include folders of the header libraries that a request includes, and the state of the files in the folders."""
+    """Include folders of the header libraries in a request, and the state of the files in the folders."""
 
     folders: list[Path]
     states: list[str]
 
 
 def kernel_headers(request: BuildRequest) -> KernelHeaders:
-    """Return the installed header libraries that the sources of `request` include."""
+    """Return the installed header libraries in the sources of `request`."""
     included = frozenset().union(*(included_headers(file.text) for file in all_files(request)))
     found = [found_installation(language) for language in _libraries(included)]
     folders = [folder for each in found if each is not None for folder in each.include_paths]
@@ -36,7 +36,7 @@ def kernel_headers(request: BuildRequest) -> KernelHeaders:
 
 
 def missing_library(errors: Sequence[Diagnostic]) -> Finding | None:
-    """Return the finding for a header of a library that is not installed; None for any other errors."""
+    """Return the finding for a header of a missing library; None for any other errors."""
     for error in errors:
         match = _NO_SUCH_FILE.search(error.message) if error.severity == "error" else None
         path = None if match is None else match["path"] or match["opened"]

@@ -1,4 +1,4 @@
-"""Failures in the code of a kernel language: not installed, not for this device, or a kernel that does not compile.
+"""Failures in the code of a kernel language: not installed, not for the device, or a kernel with compile errors.
 
 The functions on the stack are reports of the submission's own process. A forged report changes the reason of a failure,
 and never leads to a pass.
@@ -15,11 +15,12 @@ from evaluator.submission.packages import missing_package
 from evaluator.toolchain.diagnostics import parse
 
 _MOST_REASON, _MOST_LINES, _MOST_NAME = 2000, 12, 100
+_NO_FILE = frozenset(("OSError", "FileNotFoundError"))
 _COLOURS = re.compile(r"\x1b\[[0-9;]{0,20}m")
 
 
 def unavailable_language(failed: Failed, device: DeviceKind, line: int | None) -> Fault | None:
-    """Return the fault for a language that lacks a package or does not run on `device`; None for any other failure."""
+    """Return the fault for an incomplete language, or a language not for `device`; None for any other failure."""
     if (language := failed_language(failed.functions)) is None:
         return None
     if (package := missing_package(failed.kind, failed.message)) is not None:
@@ -28,11 +29,15 @@ def unavailable_language(failed: Failed, device: DeviceKind, line: int | None) -
     if device not in language.runs_on:
         message = f"the submission uses {language.title}, and this grade is on {device.value}"
         return Fault(Status.INCONCLUSIVE, finding(Code.NOT_ON_THIS_DEVICE, message, line=line))
+    if failed.kind in _NO_FILE and failed_in_compiler(language, failed.functions):
+        said = _shortened(failed.message)
+        message = f"the compiler of {language.title} lacks a file ({said}): {install_command(language)}"
+        return Fault(Status.INCONCLUSIVE, finding(Code.LANGUAGE_MISSING, message, line=line))
     return None
 
 
 def refused_by_compiler(failed: Failed, submission: str, line: int | None) -> Fault | None:
-    """Return the fault for a kernel that its language's compiler refused; None for any other failure."""
+    """Return the fault for a kernel refused by the language's compiler; None for any other failure."""
     if failed.refused is not None and failed.refused.text:
         return Fault(Status.BUILD_ERROR, _refused_text(failed.refused, submission))
     language = failed_language(failed.functions)
@@ -48,7 +53,7 @@ def _refused_call(language: Language, failed: Failed, line: int | None) -> Findi
 
 
 def _refused_text(refused: RefusedKernel, submission: str) -> Finding:
-    """Return the finding for NVRTC's first error, with the line of the submission that has the same text."""
+    """Return the finding for NVRTC's first error, with the submission's line of the same text."""
     file = f"{refused.kernel}.cu"
     errors = [each for each in parse(refused.reason, {file: refused.text}, submission) if each.severity == "error"]
     name = refused.kernel[:_MOST_NAME]

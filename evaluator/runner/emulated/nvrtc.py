@@ -1,6 +1,6 @@
 """NVRTC on `emulated`: `torch.cuda._compile_kernel` with kernels built by the emulator's compiler.
 
-PyTorch's own code handles the arguments of a launch, as on a GPU. Its compiler and its driver library are replaced: the
+PyTorch's own code handles the arguments of a launch, as on a GPU. The compiler and the driver library are replaced: the
 judge builds the kernel's text, and a launch calls the built library.
 """
 
@@ -63,7 +63,7 @@ class NvrtcStandIn:
     ) -> tuple[bytes, str]:
         """Build a kernel. The returned binary is a number for `_Driver`."""
         name = re.sub(r"\W", "_", kernel_name)[:_MOST_NAME]
-        # The launcher follows the kernel's text, so that the lines of messages remain.
+        # The launcher follows the kernel's text, to preserve the lines of messages.
         text = kernel_source + _LAUNCHER % {"kernel": kernel_name}
         options, folders = map(str, nvcc_options or ()), map(str, cuda_include_dirs or ())
         path = self._build(f"nvrtc_{name}", f"{name}.cu", text, [*options], [*folders])
@@ -71,14 +71,14 @@ class NvrtcStandIn:
 
 
 class _Driver:
-    """Functions of the CUDA driver that PyTorch calls for a compiled kernel. A handle is a number, counted from 1."""
+    """CUDA driver functions of compiled kernels, for PyTorch. A handle is a number, counted from 1."""
 
     def __init__(self) -> None:
         self._libraries: list[Any] = []
         self._most_shared: dict[int, int] = {}
 
     def add(self, library: ctypes.CDLL) -> bytes:
-        """Store a library, and return the binary that stands for the library."""
+        """Store a library, and return a stand-in for the binary."""
         launch = library.warpgrade_launch
         launch.argtypes = [
             ctypes.POINTER(ctypes.c_uint),
@@ -97,18 +97,18 @@ class _Driver:
         return _SUCCESS
 
     def cuModuleGetFunction(self, function: Any, module: ctypes.c_void_p, _: bytes) -> int:  # noqa: N802
-        """Set the kernel's handle: a module has one kernel."""
+        """Set the kernel's handle: a module has a single kernel."""
         function._obj.value = module.value  # noqa: SLF001
         return _SUCCESS
 
     def cuFuncSetAttribute(self, function: ctypes.c_void_p, attribute: int, value: int) -> int:  # noqa: N802
-        """Store the largest dynamic shared memory that a kernel asks for."""
+        """Store a kernel's largest dynamic shared memory."""
         if attribute == _MAX_DYNAMIC_SHARED:
             self._most_shared[function.value or 0] = value
         return _SUCCESS
 
     def cuLaunchKernel(self, function: ctypes.c_void_p, *config: Any) -> int:  # noqa: N802
-        """Run a kernel to its end. Raises RuntimeError for a refused launch and for a fault in the kernel."""
+        """Run a kernel to the end. Raises RuntimeError for a refused launch and for a fault in the kernel."""
         *shape, shared, _, args, _ = config
         handle = function.value or 0
         said = ctypes.create_string_buffer(_MESSAGE_BYTES)

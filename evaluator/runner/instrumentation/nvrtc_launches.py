@@ -26,7 +26,7 @@ def name_kernels() -> None:
 
 
 def leave_out_launches(kernels: Collection[str]) -> None:
-    """Make launches do nothing from now on: of all kernels, or of those in `kernels`. Irreversible."""
+    """Make launches do nothing from now on: of `kernels`, or of all kernels. Irreversible."""
     kind: Any = getattr(torch_nvrtc, "_CudaKernel", None)
     if kind is None:
         return
@@ -40,7 +40,7 @@ def leave_out_launches(kernels: Collection[str]) -> None:
 
 
 def _is_named(mangled: str, name: str) -> bool:
-    """Return whether a mangled name belongs to the function `name` (Itanium C++ ABI: its length comes first).
+    """Return whether a mangled name belongs to the function `name` (Itanium C++ ABI: the length comes first).
 
     >>> _is_named("_Z4reluIfEvPT_", "relu"), _is_named("relu", "relu"), _is_named("_Z5relu6v", "relu")
     (True, True, False)

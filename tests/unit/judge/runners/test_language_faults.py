@@ -82,6 +82,15 @@ def test_a_language_without_one_of_its_packages_is_no_verdict():
     assert "lacks the package no_such_cuda: pip install nvidia-cutlass-dsl" in why.message
 
 
+def test_a_compiler_without_its_library_is_no_verdict():
+    compiler = "torch.cuda._utils._nvrtc_compile"
+    said = failed(compiler, kind="OSError", message="Could not find any NVRTC library")
+    status, why = unavailable_language(said, DeviceKind.CUDA, 1)
+    assert (status, why.code) == (Status.INCONCLUSIVE, Code.LANGUAGE_MISSING)
+    assert "(Could not find any NVRTC library): install a GPU build" in why.message
+    assert unavailable_language(failed(compiler), DeviceKind.CUDA, 1) is None
+
+
 def test_on_a_gpu_the_compilers_exception_is_a_build_error_and_the_launchs_is_not():
     assert unavailable_language(failed(*TILELANG), DeviceKind.CUDA, 3) is None
     status, why = refused_by_compiler(failed(*TILELANG), SUBMISSION, 3)
