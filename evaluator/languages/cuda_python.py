@@ -11,4 +11,5 @@ CUDA_PYTHON = Language(
     runs_on=frozenset((DeviceKind.CUDA,)),
     installation=Installation(distribution("cuda-python", "cuda-bindings"), "pip install cuda-python"),
     packages=("cuda",),
+    code=("cuda.bindings", "cuda.core"),
 )

@@ -10,6 +10,7 @@ CUPY = Language(
     is_in=names("cupy"),
     runs_on=frozenset((DeviceKind.CUDA,)),
     installation=Installation(distribution("cupy-cuda13x", "cupy-cuda12x", "cupy"), "pip install cupy-cuda13x"),
-    packages=("cupy", "cupy_backends"),
+    packages=("cupy",),
+    code=("cupy", "cupy_backends"),
     compiler=("cupy.cuda.compiler",),
 )

@@ -11,6 +11,7 @@ CUTE_DSL = Language(
     runs_on=frozenset((DeviceKind.CUDA,)),
     installation=Installation(distribution("nvidia-cutlass-dsl"), "pip install nvidia-cutlass-dsl"),
     packages=("cutlass",),
+    code=("cutlass",),
     compiler=("cutlass.base_dsl", "cutlass.cutlass_dsl"),
     launcher=("cutlass.base_dsl.jit_executor",),
 )

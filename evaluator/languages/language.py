@@ -37,8 +37,8 @@ class Language(NamedTuple):
     """Language of kernels.
 
     `is_in` recognizes the language in a submission. `installation` is None for the languages of the C++ and CUDA
-    compilers. `packages` are the root packages in imports. `compiler` and `launcher` are the functions of the language
-    for compiling and launching a kernel, as prefixes of `module.function`. `is_tried_on_cuda` states
+    compilers. `packages` are the root packages in imports. `code` are all functions of the language, as prefixes of
+    `module.function`; `compiler` and `launcher` those for compiling and launching a kernel. `is_tried_on_cuda` states
     whether any kernel of the language has been graded on a GPU.
     """
 
@@ -48,6 +48,7 @@ class Language(NamedTuple):
     runs_on: frozenset[DeviceKind]
     installation: Installation | None = None
     packages: tuple[str, ...] = ()
+    code: tuple[str, ...] = ()
     compiler: tuple[str, ...] = ()
     launcher: tuple[str, ...] = ()
     is_tried_on_cuda: bool = False

@@ -12,6 +12,6 @@ NVRTC = Language(
     installation=Installation(
         distribution("torch"), "install a GPU build of PyTorch and the CUDA toolkit, and set CUDA_HOME"
     ),
+    code=("torch.cuda._utils._nvrtc_compile", "torch.cuda._utils._cuda_load_module", "torch.cuda._utils._CudaKernel"),
     compiler=("torch.cuda._utils._nvrtc_compile", "torch.cuda._utils._cuda_load_module"),
-    launcher=("torch.cuda._utils._CudaKernel",),
 )

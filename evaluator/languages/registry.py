@@ -47,7 +47,7 @@ def failed_language(frames: Sequence[str]) -> Language | None:
     """Return the first language on the stack of an exception; `frames` are functions, outermost first."""
     for frame in frames:
         for language in LANGUAGES:
-            if begins_with(frame, (*language.packages, *language.compiler, *language.launcher)):
+            if begins_with(frame, language.code):
                 return language
     return None
 

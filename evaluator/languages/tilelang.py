@@ -11,6 +11,7 @@ TILELANG = Language(
     runs_on=frozenset((DeviceKind.CUDA,)),
     installation=Installation(distribution("tilelang"), "pip install tilelang"),
     packages=("tilelang",),
+    code=("tilelang",),
     compiler=("tilelang",),
     launcher=("tilelang.jit.kernel.JITKernel.__call__",),
 )

@@ -11,5 +11,6 @@ TRITON = Language(
     runs_on=frozenset((DeviceKind.CUDA, DeviceKind.EMULATED)),
     installation=Installation(distribution("triton"), "pip install 'warpgrade[triton]'"),
     packages=("triton",),
+    code=("triton",),
     is_tried_on_cuda=True,
 )

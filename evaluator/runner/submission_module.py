@@ -7,7 +7,7 @@ import linecache
 import sys
 import tokenize
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -32,6 +32,7 @@ _MODULE = "submission"
 _MAX_MESSAGE = 8000
 _MAX_LINES = 16
 _MAX_NAME = 200
+_MAX_CAUSES = 16
 _lines_before: dict[str, int] = {}
 """Files of the submission, with the number of lines before the file in the submission's text."""
 
@@ -165,7 +166,7 @@ def describe(error: BaseException) -> Failed:
     for path in _lines_before:
         linecache.checkcache(path)
     refused = refused_source(error) or _refused(error)
-    functions = _functions(error)
+    functions, missing = _functions(error), _missing(error)
     error = interpreted_cause(error)
     lines = [
         ((entry.lineno or 0) + _lines_before[entry.filename], (entry.line or "")[:500])
@@ -182,15 +183,36 @@ def describe(error: BaseException) -> Failed:
         lines=lines[-_MAX_LINES:],
         refused=refused,
         functions=functions,
+        missing=missing,
     )
 
 
 def _functions(error: BaseException) -> list[str]:
-    """Return the functions on the stack of an exception, outermost first: the last ones, each once."""
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    named = (f"{frame.f_globals.get('__name__')}.{frame.f_code.co_qualname}" for frame in frames)
-    found = [name.encode(errors="replace").decode()[:_MAX_NAME] for name in named]
-    return list(dict.fromkeys(found))[-MOST_FUNCTIONS:]
+    """Return the functions on the stacks of an exception and its causes, without repetition: the last of the list."""
+    found: dict[str, None] = {}
+    for cause in _causes(error):
+        for frame, _ in traceback.walk_tb(cause.__traceback__):
+            module = frame.f_globals.get("__name__")
+            # A submission may give a module any object for a name.
+            name = f"{module if type(module) is str else ''}.{frame.f_code.co_qualname}"
+            found[name.encode(errors="replace").decode()[:_MAX_NAME]] = None
+    return list(found)[-MOST_FUNCTIONS:]
+
+
+def _missing(error: BaseException) -> str:
+    """Return the module of a failed import behind an exception; empty without a failed import."""
+    names = (cause.name for cause in _causes(error) if isinstance(cause, ModuleNotFoundError))
+    return next((name[:_MAX_NAME] for name in names if type(name) is str and name.isascii()), "")
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an exception, and the exceptions behind."""
+    current: BaseException | None = error
+    for _ in range(_MAX_CAUSES):
+        if current is None:
+            return
+        yield current
+        current = current.__cause__ or current.__context__
 
 
 def _refused(error: BaseException) -> RefusedKernel | None:

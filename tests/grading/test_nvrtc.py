@@ -8,6 +8,9 @@ from evaluator.records import Status, Toolchain
 pytestmark = pytest.mark.slow
 
 RELU = '''
+"""The syntax tree has one language, unlike the text:
+import tilelang
+"""
 import torch
 from torch import nn
 

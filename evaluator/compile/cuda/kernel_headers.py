@@ -59,6 +59,6 @@ def _state(folder: Path) -> str:
     for path, names, files in os.walk(folder):
         names.sort()
         for name in sorted(files):
-            facts = os.stat(os.path.join(path, name))  # noqa: PTH116, PTH118 - a thousand files in ten milliseconds
+            facts = os.lstat(os.path.join(path, name))  # noqa: PTH118 - a thousand files in ten milliseconds
             digest.update(f"{path}\0{name}\0{facts.st_size}\0{facts.st_mtime_ns}\n".encode())
     return digest.hexdigest()

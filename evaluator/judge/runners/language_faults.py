@@ -11,11 +11,11 @@ from evaluator.languages.language import Language
 from evaluator.languages.registry import failed_in_compiler, failed_language, install_command
 from evaluator.protocol.frames import Failed, RefusedKernel
 from evaluator.records import DeviceKind, Diagnostic, Fault, Finding, Status
-from evaluator.submission.packages import missing_package
 from evaluator.toolchain.diagnostics import parse
 
 _MOST_REASON, _MOST_LINES, _MOST_NAME = 2000, 12, 100
-_NO_FILE = frozenset(("OSError", "FileNotFoundError"))
+_NO_FILE = frozenset(("ModuleNotFoundError", "ImportError", "OSError", "FileNotFoundError"))
+"""Exceptions in the code of an incomplete language: a missing module, shared library or program."""
 _COLOURS = re.compile(r"\x1b\[[0-9;]{0,20}m")
 
 
@@ -23,15 +23,12 @@ def unavailable_language(failed: Failed, device: DeviceKind, line: int | None) -
     """Return the fault for an incomplete language, or a language not for `device`; None for any other failure."""
     if (language := failed_language(failed.functions)) is None:
         return None
-    if (package := missing_package(failed.kind, failed.message)) is not None:
-        message = f"the kernel language {language.title} lacks the package {package}: {install_command(language)}"
-        return Fault(Status.INCONCLUSIVE, finding(Code.LANGUAGE_MISSING, message, line=line, package=package))
     if device not in language.runs_on:
         message = f"the submission uses {language.title}, and this grade is on {device.value}"
         return Fault(Status.INCONCLUSIVE, finding(Code.NOT_ON_THIS_DEVICE, message, line=line))
-    if failed.kind in _NO_FILE and failed_in_compiler(language, failed.functions):
+    if failed.kind in _NO_FILE:
         said = _shortened(failed.message)
-        message = f"the compiler of {language.title} lacks a file ({said}): {install_command(language)}"
+        message = f"{language.title} lacks a part ({said}): {install_command(language)}"
         return Fault(Status.INCONCLUSIVE, finding(Code.LANGUAGE_MISSING, message, line=line))
     return None
 

@@ -45,7 +45,7 @@ from evaluator.protocol.frames.oversize import oversized_answer
 from evaluator.records import DeviceKind, Fault, Finding, Status
 from evaluator.sandbox import Child
 from evaluator.submission.cut_off import is_cut_off
-from evaluator.submission.packages import missing_finding, missing_package
+from evaluator.submission.packages import missing_finding, missing_language, missing_package
 
 RUNNER = "evaluator.runner.main:run"
 """Entry point of runner processes, for a fork server."""
@@ -298,8 +298,9 @@ class RunnerClient:
         """Return the fault for an exception caused by neither a build nor a device."""
         said = _first_lines(f"{failed.kind}: {failed.message}" if failed.message else failed.kind)
         verdict = Status.BUILD_ERROR if stage is Stage.IMPORT else Status.RUNTIME_ERROR
-        if (package := missing_package(failed.kind, failed.message)) is not None:
-            missing = missing_finding(package, line)
+        package = missing_package(failed.kind, failed.message) or missing_language(failed.missing)
+        if package is not None:
+            missing = missing_finding(package, line, self._device)
             return Fault(Status.INCONCLUSIVE if missing.code == Code.LANGUAGE_MISSING.value else verdict, missing)
         texts = [] if self._build_service is None else list(self._build_service.texts.values())
         if (binding := explained_load(failed.kind, failed.message, texts, self._source)) is not None:

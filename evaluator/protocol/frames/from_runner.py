@@ -181,7 +181,8 @@ class Failed(Frame, frozen=True):
     """Runner: the submission raised an exception. `lines` are the submission's own stack lines, innermost last.
 
     `refused` is present if the cause is a kernel that does not compile. `functions` are the functions on the stack, as
-    `module.function`, outermost first. Every failure is a failure: a forged one gains nothing.
+    `module.function`, outermost first. `missing` is the module of a failed import behind the exception. Every failure
+    is a failure: a forged report gains nothing.
     """
 
     kind: Name
@@ -189,6 +190,7 @@ class Failed(Frame, frozen=True):
     lines: Annotated[list[tuple[int, Name]], msgspec.Meta(max_length=32)] = []
     refused: RefusedKernel | None = None
     functions: Annotated[list[Name], msgspec.Meta(max_length=MOST_FUNCTIONS)] = []
+    missing: Name = ""
 
 
 FromRunner = (

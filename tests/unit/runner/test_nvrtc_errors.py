@@ -1,5 +1,7 @@
 """Compile errors of NVRTC in a runner: recognised by the compiler's own frame, with the compiled text."""
 
+import importlib
+
 import pytest
 
 from evaluator.protocol.frames.bounds import MOST_KERNEL_TEXT
@@ -47,6 +49,33 @@ def test_an_error_that_cannot_be_printed_is_no_refused_kernel():
             raise ValueError
 
     assert refused_source(Unprintable()) is None
+
+
+def test_a_failed_import_is_found_behind_the_exception():
+    def needs_a_language():
+        try:
+            importlib.import_module("no_such_language.kernels")
+        except ImportError:
+            raise RuntimeError("this submission needs a GPU") from None
+
+    with pytest.raises(RuntimeError) as caught:
+        needs_a_language()
+    assert describe(caught.value).missing == "no_such_language"
+    assert describe(raised()).missing == ""
+
+
+def test_a_module_may_have_any_object_for_a_name():
+    class Unprintable(str):
+        __slots__ = ()
+
+        def __format__(self, _):
+            raise ValueError
+
+    scope = {"__name__": Unprintable("x")}
+    exec("def f():\n    raise RuntimeError", scope)
+    with pytest.raises(RuntimeError) as caught:
+        scope["f"]()
+    assert describe(caught.value).functions[-1] == ".f"
 
 
 def test_a_failure_names_the_functions_on_its_stack():
