@@ -166,7 +166,7 @@ def describe(error: BaseException) -> Failed:
     for path in _lines_before:
         linecache.checkcache(path)
     refused = refused_source(error) or _refused(error)
-    functions, missing = _functions(error), _missing(error)
+    functions, missing = _stack(error)
     error = interpreted_cause(error)
     lines = [
         ((entry.lineno or 0) + _lines_before[entry.filename], (entry.line or "")[:500])
@@ -187,6 +187,14 @@ def describe(error: BaseException) -> Failed:
     )
 
 
+def _stack(error: BaseException) -> tuple[list[str], str]:
+    """Return the functions on the stack of an exception, and the module of a failed import behind."""
+    try:
+        return _functions(error), _missing(error)
+    except Exception:  # noqa: BLE001 - an exception of the submission's own class may have any attributes
+        return [], ""
+
+
 def _functions(error: BaseException) -> list[str]:
     """Return the functions on the stacks of an exception and its causes, without repetition: the last of the list."""
     found: dict[str, None] = {}
@@ -201,7 +209,7 @@ def _functions(error: BaseException) -> list[str]:
 
 def _missing(error: BaseException) -> str:
     """Return the module of a failed import behind an exception; empty without a failed import."""
-    names = (cause.name for cause in _causes(error) if isinstance(cause, ModuleNotFoundError))
+    names = (cause.name for cause in _causes(error) if type(cause) is ModuleNotFoundError)
     return next((name[:_MAX_NAME] for name in names if type(name) is str and name.isascii()), "")
 
 

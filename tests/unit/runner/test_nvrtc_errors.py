@@ -78,6 +78,16 @@ def test_a_module_may_have_any_object_for_a_name():
     assert describe(caught.value).functions[-1] == ".f"
 
 
+def test_an_exception_may_have_any_attributes():
+    class Hostile(ValueError):
+        @property
+        def __cause__(self):
+            raise RuntimeError
+
+    said = describe(Hostile("x"))
+    assert (said.message, said.functions, said.missing) == ("x", [], "")
+
+
 def test_a_failure_names_the_functions_on_its_stack():
     functions = describe(raised()).functions
     assert [name.rpartition(".")[2] for name in functions] == ["raised", "_nvrtc_compile"]
