@@ -58,6 +58,7 @@ FLOORS = (
         "emulator",
         "environment",
         "judge/compare",
+        "judge/faults",
         "judge/tensors",
         "report/card",
         "report/timeline",

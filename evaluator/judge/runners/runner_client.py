@@ -13,9 +13,9 @@ from evaluator.compile.extension.binding_errors import explained_load
 from evaluator.deadline import Deadline, Work
 from evaluator.errors import JudgeFailed
 from evaluator.findings import Code, finding
+from evaluator.judge.faults.language_faults import refused_by_compiler, unavailable_language
 from evaluator.judge.runners.build_service import BuildService
 from evaluator.judge.runners.emulator_faults import kernel_fault
-from evaluator.judge.runners.language_faults import refused_by_compiler, unavailable_language
 from evaluator.judge.runners.triton_faults import likely_cause, triton_fault
 from evaluator.protocol.frames import (
     BuildReply,

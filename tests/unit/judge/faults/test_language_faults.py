@@ -3,7 +3,7 @@
 import pytest
 
 from evaluator.findings import Code
-from evaluator.judge.runners.language_faults import refused_by_compiler, unavailable_language
+from evaluator.judge.faults.language_faults import refused_by_compiler, unavailable_language
 from evaluator.judge.runners.runner_client import RunnerClient, Stage
 from evaluator.protocol.frames import Failed, RefusedKernel
 from evaluator.records import DeviceKind, Status
