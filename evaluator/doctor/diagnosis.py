@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evaluator.devices.gpu import gpus
+from evaluator.doctor.kernel_languages import InstalledLanguage, kernel_languages
 from evaluator.errors import ExitCode, InfraError, SandboxUnavailable, ToolchainMissing
 from evaluator.records import DeviceKind, Record, SandboxMode
 
@@ -52,11 +53,12 @@ class Prepared(Record, frozen=True):
 
 
 class Diagnosis(Record, frozen=True):
-    """Results of all checks, the usable devices, and whether the first grade on a device must build something first."""
+    """Results of all checks: usable devices, parts that a first grade must build, and installed kernel languages."""
 
     lines: list[Line]
     ready: list[DeviceKind]
     prepared: list[Prepared]
+    languages: list[InstalledLanguage] = []
 
     @property
     def exit_code(self) -> ExitCode:
@@ -97,7 +99,7 @@ def diagnose() -> Diagnosis:
         for device in (DeviceKind.CUDA, DeviceKind.EMULATED, DeviceKind.CPU)
         if all(line.ok for line in lines if device in line.needed_for)
     ]
-    return Diagnosis(lines=lines, ready=ready, prepared=_prepared(ready))
+    return Diagnosis(lines=lines, ready=ready, prepared=_prepared(ready), languages=kernel_languages())
 
 
 def prepare(ready: Sequence[DeviceKind], progress: "Progress") -> "Preparations":

@@ -33,10 +33,10 @@ ENTRIES: dict[Code, Entry] = {
     ),
     Code.NOT_ON_THIS_DEVICE: Entry(
         "the chosen device cannot run the submission",
-        "The submission needs another device: inline CUDA and Triton cannot run on `cpu`, and C++ for the CPU fails on "
-        "a GPU's tensors. Correctness remains unknown.",
-        "Grade C++ for the CPU with --device cpu. Grade inline CUDA and Triton with --device emulated, or with "
-        "--device cuda on a machine with a GPU.",
+        "The submission needs another device: inline CUDA and Triton cannot run on `cpu`, C++ for the CPU fails on a "
+        "GPU's tensors, and CuTe DSL, TileLang, CuPy and cuda-python need a GPU. Correctness remains unknown.",
+        "Grade C++ for the CPU with --device cpu, inline CUDA and Triton with --device emulated, and every language "
+        "with --device cuda on a machine with a GPU.",
     ),
     Code.COMPILER_TIMED_OUT: Entry(
         "the compiler timed out",
@@ -88,13 +88,15 @@ ENTRIES: dict[Code, Entry] = {
     ),
     Code.KERNEL_REFUSED: Entry(
         "the kernel does not compile",
-        "Triton refused the kernel at its first launch: its front end, LLVM or ptxas reported an error, or the kernel "
-        "needs more shared memory or threads than the GPU has. The submission's own process reports the reason.",
+        "The compiler of the kernel's language refused the kernel: Triton, NVRTC, CuTe DSL, TileLang or CuPy reported "
+        "an error. Or a Triton kernel needs more shared memory or threads than the GPU has. The submission's own "
+        "process reports the reason.",
         "Fix the line under the caret. Without a caret, the message names the instruction or the limit of the GPU.",
     ),
     Code.LANGUAGE_MISSING: Entry(
         "the language of the kernels is not installed",
-        "The submission imports a kernel language that is not installed beside Warpgrade. Correctness remains unknown.",
+        "The submission imports a kernel language, or includes its headers, and the language is not installed beside "
+        "Warpgrade. Correctness remains unknown.",
         "Install the language with the Python that runs Warpgrade; the message has the command.",
     ),
 }

@@ -15,7 +15,7 @@ def card_of(request: GradeRequest, outcome: Outcome, seeds: Seeds | None, stopwa
         status=outcome.status,
         reason=outcome.reason,
         problem=_problem_ref(terms.problem, terms.size),
-        submission=_submission_ref(request.submission),
+        submission=_submission_ref(request.submission, outcome),
         device=DeviceFacts(
             kind=terms.device, name=machine.cpu if terms.gpu is None else terms.gpu.name, gpu=outcome.gpu
         ),
@@ -59,7 +59,7 @@ def _problem_ref(problem: Problem, size: SizeName) -> ProblemRef:
     )
 
 
-def _submission_ref(submission: Submission | Unread) -> SubmissionRef:
+def _submission_ref(submission: Submission | Unread, outcome: Outcome) -> SubmissionRef:
     match submission:
         case Submission():
             return SubmissionRef(
@@ -68,7 +68,7 @@ def _submission_ref(submission: Submission | Unread) -> SubmissionRef:
                 sha256=submission.sha256,
                 source=submission.source,
                 extracted_from_answer=submission.extracted_from_answer,
-                toolchains=toolchains(submission.source),
+                toolchains=toolchains(submission.source) if outcome.toolchains is None else outcome.toolchains,
             )
         case Unread(name=name, origin=origin):
             return SubmissionRef(name=name, origin=origin, sha256=None, source="", extracted_from_answer=False)

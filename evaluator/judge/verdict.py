@@ -46,12 +46,18 @@ def begin(context: GradeContext, stopwatch: Stopwatch) -> Outcome:
 
 
 def _lint_and_build(context: GradeContext, stopwatch: Stopwatch) -> Outcome:
-    """Lint and build. The lint decides nothing, and only adds findings."""
+    """Lint and build. The lint decides nothing, and only adds findings and languages."""
     with stopwatch.stage("lint"):
-        remarks = context.lint()
+        looked = context.lint()
     with stopwatch.stage("build"):
         built = stages.build(context)
-    outcome = Outcome(build=built.build, findings=remarks, sandbox=context.sandbox, output=context.output)
+    outcome = Outcome(
+        build=built.build,
+        findings=looked.findings,
+        sandbox=context.sandbox,
+        output=context.output,
+        toolchains=looked.toolchains,
+    )
     return outcome if built.fault is None else outcome.failed(*built.fault)
 
 
@@ -73,6 +79,7 @@ def finish(context: GradeContext, timer: ReferenceTimer, begun: Outcome, stopwat
         output=context.output,
         machine_code=machine_code,
         findings=[*grade.outcome.findings, *about_code, *begun.findings],
+        toolchains=begun.toolchains,
     )
     if context.gpu_session is None:
         return outcome

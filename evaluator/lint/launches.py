@@ -143,4 +143,5 @@ def _python_names(nodes: Sequence[ast.AST]) -> set[str]:
             case _:
                 continue
     words = {text for node, text in texts(nodes) if id(node) not in lists and len(text) < _MAX_NAME}
-    return found | {text for text in words if text.isidentifier()}
+    # NVRTC takes the name of a kernel with template arguments.
+    return found | {text for text in (text.partition("<")[0] for text in words) if text.isidentifier()}

@@ -1,21 +1,32 @@
-"""Analysis of one submission: findings about Python and embedded C++, and predicted builds."""
+"""Analysis of one submission: findings about Python and embedded C++, languages, and predicted builds."""
 
+import socket
 import warnings
+from pathlib import Path
 
 import msgspec
 
 from evaluator.lint import cpp_calls, launches, library, prompt_injection, side_effects
 from evaluator.lint.embedded import file_pieces, pieces
-from evaluator.lint.messages import MAX_MESSAGE, Looked, Remark, thinned
+from evaluator.lint.languages import languages
+from evaluator.lint.messages import MAX_MESSAGE, Look, Looked, Remark, thinned
 from evaluator.lint.predicted_builds import predicted_builds
 from evaluator.lint.reachable import Module, in_forward, take_apart
-from evaluator.protocol.frames import BuildRequest
+from evaluator.protocol.frames import BuildRequest, Channel
 from evaluator.protocol.frames.bounds import MAX_FRAME_BYTES
 from evaluator.protocol.frames.oversize import unsendable_request
 from evaluator.protocol.parsed_python import parsed_python
 from evaluator.protocol.submission_files import Part, python_files
 
 _MAX_BUILDS_BYTES = MAX_FRAME_BYTES // 2
+
+
+def run(sock: socket.socket, _: Path) -> None:
+    """Answer one frame over `sock`, in a confined process. An error ends the process, and the judge sees the end."""
+    channel = Channel(sock, receives=Look)
+    asked = channel.receive()
+    if isinstance(asked, Look):
+        channel.send(look(asked.submission))
 
 
 def look(source: str) -> Looked:
@@ -34,9 +45,10 @@ def look(source: str) -> Looked:
     try:
         module = take_apart(parsed.tree)
         noticed = thinned(_remarks(source, module, parsed.invalid))
+        toolchains = languages(module, source)
     except (RecursionError, MemoryError) as error:
         return Looked([], f"{type(error).__name__} while looking at it"[:MAX_MESSAGE])
-    return Looked(noticed, builds=_builds(module))
+    return Looked(noticed, builds=_builds(module), toolchains=toolchains)
 
 
 def _builds(module: Module) -> list[BuildRequest]:

@@ -6,10 +6,10 @@ from typing import NamedTuple
 from evaluator.findings import Code, finding
 from evaluator.lint.messages import Look, Looked
 from evaluator.protocol.frames import BuildRequest, Channel, Closed, DeadlinePassed, FrameError
-from evaluator.records import Finding
+from evaluator.records import Finding, Toolchain
 from evaluator.sandbox import Child, Limits
 
-_ENTRY = "evaluator.lint.sandboxed_lint:run"
+_ENTRY = "evaluator.lint.lint:run"
 _LIMIT_S = 10.0
 """A real submission takes about 20 ms."""
 _LIMITS = Limits(memory_bytes=1 << 30, processes=16, file_bytes=0, open_files=64, private_folder_bytes=1 << 20)
@@ -17,10 +17,11 @@ _LIMITS = Limits(memory_bytes=1 << 30, processes=16, file_bytes=0, open_files=64
 
 
 class LookedAt(NamedTuple):
-    """Findings of a text, and the predicted build requests."""
+    """Findings of a text, the predicted build requests, and the languages; None for a text that cannot be parsed."""
 
     findings: list[Finding]
     builds: list[BuildRequest] = []
+    toolchains: list[Toolchain] | None = None
 
 
 def look_at(source: str, spawn: Callable[[str, Limits], Child]) -> LookedAt:
@@ -44,7 +45,8 @@ def look_at(source: str, spawn: Callable[[str, Limits], Child]) -> LookedAt:
     if not isinstance(answer, Looked):
         return _not_looked_at("the analysis process did not answer")
     found = [finding(noticed.code, noticed.message, line=noticed.line) for noticed in answer.noticed]
-    return LookedAt([*found, *([_noted(answer.incomplete)] if answer.incomplete else [])], answer.builds)
+    incomplete = [_noted(answer.incomplete)] if answer.incomplete else []
+    return LookedAt([*found, *incomplete], answer.builds, answer.toolchains)
 
 
 def _not_looked_at(why: str) -> LookedAt:

@@ -7,6 +7,7 @@ import msgspec
 from evaluator.findings import Code
 from evaluator.protocol.frames import BuildRequest, Frame
 from evaluator.protocol.frames.bounds import Text
+from evaluator.records import Toolchain
 
 MAX_REMARKS = 64
 MAX_BUILDS = 4
@@ -40,12 +41,13 @@ class Noticed(Frame, frozen=True):
 class Looked(Frame, frozen=True):
     """Child: all remarks. `incomplete` states why a part of the text was skipped.
 
-    `builds` holds the predicted build requests.
+    `builds` holds the predicted build requests, `toolchains` the languages; None if the text could not be parsed.
     """
 
     noticed: Annotated[list[Noticed], msgspec.Meta(max_length=MAX_REMARKS)]
     incomplete: Annotated[str, msgspec.Meta(max_length=MAX_MESSAGE)] = ""
     builds: Annotated[list[BuildRequest], msgspec.Meta(max_length=MAX_BUILDS)] = []
+    toolchains: Annotated[list[Toolchain], msgspec.Meta(max_length=len(Toolchain))] | None = None
 
 
 def shown(name: str) -> str:

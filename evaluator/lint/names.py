@@ -13,16 +13,18 @@ class Names:
     def __init__(self, nodes: Sequence[ast.AST]) -> None:
         """Read all imports among the nodes of a tree, then aliases in text order.
 
-        `imported` holds the names bound by imports, `sources` the root modules.
+        `imported` holds the names bound by imports, `sources` the root modules, `meanings` the full imported names.
         """
         self._meaning: dict[str, str] = {}
         self.imported: set[str] = set()
         self.sources: set[str] = set()
+        self.meanings: set[str] = set()
         for node in nodes:
             for name, meaning in _imports(node):
                 self._meaning[name] = meaning
                 self.imported.add(name)
                 self.sources.add(meaning.partition(".")[0])
+                self.meanings.add(meaning)
         for node in nodes:
             if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name | ast.Attribute | ast.Call):
                 self._read_alias(node)

@@ -30,6 +30,13 @@ class Toolchain(StrEnum):
     CUDA_INLINE = "cuda_inline"
     CPP = "cpp"
     TRITON = "triton"
+    CUTE_DSL = "cute_dsl"
+    TILELANG = "tilelang"
+    NVRTC = "nvrtc"
+    CUPY = "cupy"
+    CUDA_PYTHON = "cuda_python"
+    CUTLASS = "cutlass"
+    THUNDERKITTENS = "thunderkittens"
 
 
 class SandboxMode(StrEnum):

@@ -13,7 +13,7 @@ from evaluator.records.evidence import OwnKernels, Profiling, Roofline
 from evaluator.records.finding import Finding
 from evaluator.records.machine import GpuFacts, SandboxFacts
 from evaluator.records.machine_code import MachineCode
-from evaluator.records.names import Status
+from evaluator.records.names import Status, Toolchain
 from evaluator.records.timing import Baseline, L2Inputs, Timing
 
 
@@ -29,7 +29,10 @@ def _nothing_printed() -> RunnerOutput:
 
 
 class Outcome(Record, frozen=True):
-    """Result so far. An outcome starts as a failure; only the judge's own evidence turns a failure into a pass."""
+    """Result so far. An outcome starts as a failure; only the judge's own evidence turns a failure into a pass.
+
+    `toolchains` are the languages of the parsed text; None without a parsed text.
+    """
 
     status: Status = Status.INFRA_ERROR
     reason: Finding | None = None
@@ -47,6 +50,7 @@ class Outcome(Record, frozen=True):
     machine_code: MachineCode | None = None
     weights: Weights | None = None
     output: RunnerOutput = msgspec.field(default_factory=_nothing_printed)
+    toolchains: list[Toolchain] | None = None
 
     @property
     def is_final(self) -> bool:

@@ -8,6 +8,7 @@ from rich.text import Text
 from evaluator.compile.warm_up import Outcome, PartReport, Preparations
 from evaluator.doctor.clocks import ClockReport
 from evaluator.doctor.diagnosis import Diagnosis, Line, Prepared
+from evaluator.doctor.kernel_languages import InstalledLanguage
 from evaluator.report.layout.sheet import Sheet, styled
 from evaluator.report.layout.text import duration
 
@@ -31,6 +32,8 @@ def render_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
         _show(sheet, line)
     for number, prepared in enumerate(diagnosis.prepared):
         _show_prepared(sheet, prepared, "" if number else "prepared")
+    for number, language in enumerate(diagnosis.languages):
+        _show_language(sheet, language, "" if number else "languages")
     sheet.print()
 
 
@@ -85,6 +88,16 @@ def _show_prepared(sheet: Sheet, prepared: Prepared, label: str) -> None:
         sheet.row(label, word.append_text(styled("yes", "green")))
     else:
         sheet.row(label, word.append_text(styled("not yet: warpgrade doctor --prepare", "yellow")))
+
+
+def _show_language(sheet: Sheet, language: InstalledLanguage, label: str) -> None:
+    word = _word("ok" if language.ok else "no", "green" if language.ok else "")
+    where = ", ".join(device.value for device in language.runs_on)
+    tried = "" if language.tried_on_cuda else "; never tried on a GPU"
+    found = f"{language.title}: {language.found} ({where}{tried})"
+    sheet.row(label, word.append_text(sheet.say(found, 200)))
+    if language.fix:
+        sheet.row("", styled(f"{sheet.symbols.arrow} ", "dim").append_text(sheet.say(language.fix, 320, "dim")))
 
 
 def _part(sheet: Sheet, part: PartReport) -> Text:

@@ -123,6 +123,23 @@ class ExtensionLoader:
             )
         )
 
+    def load_file(
+        self, name: str, file_name: str, text: str, flags: Sequence[str], include_paths: Sequence[str]
+    ) -> str:
+        """Build one CUDA file as a library without Python bindings, and return the library's path."""
+        return str(
+            self._build(
+                BuildRequest(
+                    name=name,
+                    files=[SourceFile(name=file_name, text=text)],
+                    extra_cuda_cflags=list(flags),
+                    extra_include_paths=list(include_paths),
+                    with_cuda=True,
+                    python_module=False,
+                )
+            )
+        )
+
     def _source(self, path: Path) -> SourceFile:
         """Read a source. A relative path may begin in the submission's own folder."""
         if not path.is_absolute() and not path.exists():

@@ -42,8 +42,10 @@ from evaluator.protocol.frames import (
 from evaluator.protocol.seeding import seed_torch
 from evaluator.runner import submission_module
 from evaluator.runner.device_arena import Gate, answer_places, warm_up
+from evaluator.runner.emulated.nvrtc import NvrtcStandIn
 from evaluator.runner.extensions import ExtensionLoader
 from evaluator.runner.instrumentation.ablation import WithoutEffect, leave_out_library
+from evaluator.runner.instrumentation.nvrtc_launches import leave_out_launches, name_kernels
 from evaluator.runner.instrumentation.op_counter import OpCounter
 from evaluator.runner.instrumentation.profiler import profiled
 from evaluator.runner.parameters import buffer_values, counterparts, follow
@@ -133,6 +135,8 @@ class Runner:
             None if self._without is None else self._without.replace,
         )
         self._extensions.install()
+        if self._memory.emulation is not None:
+            NvrtcStandIn(self._extensions.load_file).install()
         use_folder(self._private, frame.kernel_cache)
         self._model_new = submission_module.read_in(self._private, frame.submission, frame.model)
         return Loaded()
@@ -292,6 +296,8 @@ class Runner:
         """Prepare or begin the omission of one part of the work."""
         if not frame.begin:
             self._without = WithoutEffect() if frame.what == "kernels" else None
+            if frame.what == "jit":
+                name_kernels()
             return
         emulation = self._shared.emulation
         match frame.what:
@@ -299,6 +305,7 @@ class Runner:
                 leave_out_library("cpu" if emulation is not None else self._shared.arena.device)
             case "jit":
                 leave_out_compiled(frame.kernels)
+                leave_out_launches(frame.kernels)
             case "kernels" if emulation is None and self._without is not None:
                 self._without.begin()
         if emulation is not None and frame.what != "jit":

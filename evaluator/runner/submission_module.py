@@ -7,7 +7,7 @@ import linecache
 import sys
 import tokenize
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -18,10 +18,12 @@ from msgspec.structs import replace
 from torch.utils import cpp_extension
 
 from evaluator.protocol.frames import Failed, RefusedKernel
+from evaluator.protocol.frames.bounds import MOST_FUNCTIONS
 from evaluator.protocol.seeding import seed_torch
 from evaluator.protocol.submission_files import Part, parts
 from evaluator.protocol.submission_manifest import checked, extension_sources
 from evaluator.runner.extensions import FILES_FOLDER
+from evaluator.runner.nvrtc_errors import refused_source
 from evaluator.runner.triton.compile_errors import interpreted_cause, refused_kernel
 
 SUBMISSION_FILE = "submission.py"
@@ -29,6 +31,8 @@ MODEL_FILE = "model.py"
 _MODULE = "submission"
 _MAX_MESSAGE = 8000
 _MAX_LINES = 16
+_MAX_NAME = 200
+_MAX_CAUSES = 16
 _lines_before: dict[str, int] = {}
 """Files of the submission, with the number of lines before the file in the submission's text."""
 
@@ -161,7 +165,8 @@ def describe(error: BaseException) -> Failed:
     """Convert an exception to a frame: type, message, and the submission's own stack lines."""
     for path in _lines_before:
         linecache.checkcache(path)
-    refused = _refused(error)
+    refused = refused_source(error) or _refused(error)
+    functions, missing = _stack(error)
     error = interpreted_cause(error)
     lines = [
         ((entry.lineno or 0) + _lines_before[entry.filename], (entry.line or "")[:500])
@@ -170,13 +175,52 @@ def describe(error: BaseException) -> Failed:
     ]
     if isinstance(error, SyntaxError) and (before := _lines_before.get(str(error.filename))) is not None:
         lines.append(((error.lineno or 0) + before, (error.text or "").rstrip()[:500]))
-        return Failed(kind=type(error).__name__[:200], message=str(error.msg)[:_MAX_MESSAGE], lines=lines[-_MAX_LINES:])
+        message = str(error.msg)[:_MAX_MESSAGE]
+        return Failed(kind=type(error).__name__[:200], message=message, lines=lines[-_MAX_LINES:], functions=functions)
     return Failed(
         kind=type(error).__name__[:200],
         message=_text(error)[:_MAX_MESSAGE],
         lines=lines[-_MAX_LINES:],
         refused=refused,
+        functions=functions,
+        missing=missing,
     )
+
+
+def _stack(error: BaseException) -> tuple[list[str], str]:
+    """Return the functions on the stack of an exception, and the module of a failed import behind."""
+    try:
+        return _functions(error), _missing(error)
+    except Exception:  # noqa: BLE001 - an exception of the submission's own class may have any attributes
+        return [], ""
+
+
+def _functions(error: BaseException) -> list[str]:
+    """Return the functions on the stacks of an exception and its causes, without repetition: the last of the list."""
+    found: dict[str, None] = {}
+    for cause in _causes(error):
+        for frame, _ in traceback.walk_tb(cause.__traceback__):
+            module = frame.f_globals.get("__name__")
+            # A submission may give a module any object for a name.
+            name = f"{module if type(module) is str else ''}.{frame.f_code.co_qualname}"
+            found[name.encode(errors="replace").decode()[:_MAX_NAME]] = None
+    return list(found)[-MOST_FUNCTIONS:]
+
+
+def _missing(error: BaseException) -> str:
+    """Return the module of a failed import behind an exception; empty without a failed import."""
+    names = (cause.name for cause in _causes(error) if type(cause) is ModuleNotFoundError)
+    return next((name[:_MAX_NAME] for name in names if type(name) is str and name.isascii()), "")
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an exception, and the exceptions behind."""
+    current: BaseException | None = error
+    for _ in range(_MAX_CAUSES):
+        if current is None:
+            return
+        yield current
+        current = current.__cause__ or current.__context__
 
 
 def _refused(error: BaseException) -> RefusedKernel | None:

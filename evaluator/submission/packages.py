@@ -4,16 +4,11 @@ import importlib.util
 import re
 
 from evaluator.findings import Code, finding
-from evaluator.records import Finding
+from evaluator.languages.registry import install_command, language_of_package
+from evaluator.records import DeviceKind, Finding
 
 OF_THE_FIELD = ("numpy", "triton", "scipy", "einops", "numba", "cupy", "cutlass", "tilelang", "transformers")
 """Packages used by submissions beside PyTorch; the installed packages are listed."""
-_INSTALL = {
-    "triton": "pip install 'warpgrade[triton]'",
-    "tilelang": "pip install tilelang",
-    "cutlass": "pip install nvidia-cutlass-dsl",
-}
-"""Commands for the installation of kernel languages, by package."""
 _MISSING = re.compile(r"No module named '(?P<name>[A-Za-z_]\w{0,60})(?:\.[\w.]{1,100})?'")
 
 
@@ -33,10 +28,19 @@ def missing_package(kind: str, said: str) -> str | None:
     return None if found is None or _is_there(found["name"]) else found["name"]
 
 
-def missing_finding(package: str, line: int | None) -> Finding:
+def missing_language(module: str) -> str | None:
+    """Return the package of a kernel language that is not installed; None for any other module."""
+    package = module.partition(".")[0]
+    return None if language_of_package(package) is None or _is_there(package) else package
+
+
+def missing_finding(package: str, line: int | None, device: DeviceKind) -> Finding:
     """Return the finding for a missing package. A missing kernel language says nothing about the submission."""
-    if (command := _INSTALL.get(package)) is not None:
-        message = f"the kernel language {package} is not installed: {command}"
+    if (language := language_of_package(package)) is not None:
+        message = f"the kernel language {language.title} is not installed: {install_command(language)}"
+        if device not in language.runs_on:
+            where = " and ".join(each.value for each in DeviceKind if each in language.runs_on)
+            message += f" ({language.title} runs on {where}, not on {device.value})"
         return finding(Code.LANGUAGE_MISSING, message, line=line, package=package)
     message = f"the package {package} is not installed; installed packages: {', '.join(importable())}"
     return finding(Code.PACKAGE_MISSING, message, line=line, package=package)

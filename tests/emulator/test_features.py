@@ -22,6 +22,7 @@ def found(text):
         ("CUtensorMap map;", "TMA"),
         ("cutlass::gemm::device::Gemm<float> g;", "CUTLASS"),
         ("auto t = cute::make_tensor(p);", "CUTLASS"),
+        ("using namespace kittens;", "ThunderKittens"),
         ("thrust::sort(a, b);", "Thrust"),
         ("cub::DeviceReduce::Sum(t, n, in, out, size);", "cub::DeviceReduce"),
         ("cudnnHandle_t handle;", "cuDNN"),

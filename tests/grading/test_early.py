@@ -135,7 +135,7 @@ def test_what_failed_or_was_not_foreseen_is_not_built():
 
     for builder, text in ((Failing(), TEXT), (Broken(), TEXT), (Noting(), FORWARD)):
         with speculative_build(lambda _, builder=builder: builder, text=text) as begun:
-            begun.remarks()
+            begun.looked_at()
             wait([build for _, build in begun._builds])
             assert not begun.has_built()
 
@@ -183,7 +183,7 @@ def test_what_nobody_asked_for_is_ended(tmp_path):
         return made[0]
 
     with speculative_build(builder_of) as begun:
-        begun.remarks()
+        begun.looked_at()
         assert made[0].began.wait(120)
         soon(asleep)
         started = time.monotonic()
@@ -200,7 +200,7 @@ def test_what_is_noticed_of_a_text_is_not_lost_where_builds_are_ended():
     long = "x = 1\n" * 30_000 + "import torch\nclass ModelNew(torch.nn.Module):\n"
     with speculative_build(lambda _: Noting(), text=long + FORWARD) as begun:
         begun.end()
-        assert [each.code for each in begun.remarks()] == [Code.LIBRARY_IN_FORWARD.value]
+        assert [each.code for each in begun.looked_at().findings] == [Code.LIBRARY_IN_FORWARD.value]
 
 
 def test_leaving_it_ends_it(tmp_path):

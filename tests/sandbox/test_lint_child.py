@@ -21,7 +21,7 @@ class ModelNew(nn.Module):
 
 @pytest.fixture(scope="module")
 def fork_server():
-    with ForkServer(preload=("evaluator.lint.sandboxed_lint",)) as fork_server:
+    with ForkServer(preload=("evaluator.lint.lint",)) as fork_server:
         yield fork_server
 
 
@@ -52,7 +52,7 @@ def test_a_text_that_takes_too_much_memory_is_told(fork_server, monkeypatch):
     assert codes(SUBMISSION + "x = [1, 2, 3]\n" * 60_000, fork_server) == [Code.NOT_LOOKED_AT]
 
 
-@pytest.mark.parametrize("entry", ["os:abort", "evaluator.lint.sandboxed_lint:Look"])
+@pytest.mark.parametrize("entry", ["os:abort", "evaluator.lint.lint:Look"])
 def test_a_child_that_ends_without_an_answer_is_told(fork_server, monkeypatch, entry):
     monkeypatch.setattr(lint_in_sandbox, "_ENTRY", entry)
     assert codes(SUBMISSION, fork_server) == [Code.NOT_LOOKED_AT]

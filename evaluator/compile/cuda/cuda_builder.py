@@ -12,10 +12,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from evaluator.cache.build_cache import BuildCache
 from evaluator.cache.location import cache_folder
 from evaluator.compile.cuda.build_steps import CUDA_SUFFIXES, Attempt, Step, steps
+from evaluator.compile.cuda.kernel_headers import KernelHeaders, kernel_headers, missing_library
 from evaluator.compile.extension.build_result import BuildResult
 from evaluator.compile.extension.builder import CPP_SUFFIXES, RunTool, compile_failure, misnamed, refusal, refused_build
 from evaluator.compile.extension.error_agreement import agreed, undeclared
@@ -64,7 +66,8 @@ class CudaBuilder:
         """Build a requested extension; a refused request results in a finding."""
         files = source_files(request)
         flags = nvcc_flags(request.extra_cuda_cflags)
-        key = _key(request, files, self._architecture)
+        libraries = kernel_headers(request)
+        key = _key(request, files, self._architecture, libraries)
         if (
             problem := misnamed(request) or refusal(request, files, CPP_SUFFIXES | CUDA_SUFFIXES) or _refused(flags)
         ) is not None:
@@ -73,16 +76,20 @@ class CudaBuilder:
             log = entry.manifest.log
             unit = _unit(request, key, self._parsed(log, all_files(request)), log, ok=True, cached=True, wall_s=0.0)
             return BuildResult(unit=unit, library=entry.library, finding=None)
-        return self._failures.get(key) or self._failures.note(key, self._climb(request, key))
+        return self._failures.get(key) or self._failures.note(key, self._climb(request, key, libraries))
 
-    def _climb(self, request: BuildRequest, key: str) -> BuildResult:
+    def _climb(self, request: BuildRequest, key: str, libraries: KernelHeaders) -> BuildResult:
         """Run the steps in order. An error in two steps is the submission's own and final."""
         started = time.monotonic()
+        run_tool = functools.partial(self._run_tool, readable=libraries.folders)
+        # The submission's own include folders come first.
+        own = request.extra_include_paths
+        request = replace(request, extra_include_paths=[*own, *map(str, libraries.folders)])
         ladder = steps(request, self._architecture, self._cache_root, self._too_much)
         notes = [*_architecture_note(request, self._architecture), *ladder.notes]
         errors: list[Diagnostic] = []
         for step in ladder.steps:
-            attempt = step.build(self._run_tool, self._timeout_s - (time.monotonic() - started))
+            attempt = step.build(run_tool, self._timeout_s - (time.monotonic() - started))
             wall_s = time.monotonic() - started
             log = "\n".join([*notes, f"step: {step.name}", attempt.result.output])
             found = self._parsed(attempt.result.output, all_files(request))
@@ -90,10 +97,11 @@ class CudaBuilder:
                 self._cache.put(key, attempt.library, log=log, wall_s=wall_s)
                 unit = _unit(request, key, found, log, ok=True, cached=False, wall_s=wall_s)
                 return BuildResult(unit=unit, library=attempt.library, finding=None)
-            final = agreed(errors, found) or undeclared(found, request)
+            missing = missing_library(found)
+            final = missing or agreed(errors, found) or undeclared(found, request)
             if attempt.result.timed_out or attempt.result.over_disk or step is ladder.steps[-1] or final:
                 unit = _unit(request, key, found, log, ok=False, cached=False, wall_s=wall_s)
-                why = compile_failure(request.name, attempt.result, unit, self._timeout_s)
+                why = missing or compile_failure(request.name, attempt.result, unit, self._timeout_s)
                 return BuildResult(unit=unit, library=None, finding=why)
             notes.append(_failure_note(step, attempt, found))
             errors = found
@@ -133,9 +141,9 @@ def _refused(flags: NvccFlags) -> Finding | None:
     return finding(Code.FLAG_REFUSED, f"nvcc flags not allowed: {' '.join(flags.refused)[:300]}")
 
 
-def _key(request: BuildRequest, files: list[SourceFile], architecture: str) -> str:
+def _key(request: BuildRequest, files: list[SourceFile], architecture: str, libraries: KernelHeaders) -> str:
     """Hash everything that determines the library's contents: the request, the tools, the split procedure."""
-    parts = ["cuda", architecture, [(file.name, file.text) for file in files], request]
+    parts = ["cuda", architecture, [(file.name, file.text) for file in files], request, *libraries.states]
     return hashlib.sha256(
         msgspec.json.encode([*parts, sorted(nvcc.fingerprint().items()), _builder_sha256()])
     ).hexdigest()

@@ -24,6 +24,7 @@ _NAMES = [
         (r"__pipeline_\w+|cp_async\w*|memcpy_async", "asynchronous copies to shared memory"),
         (r"CUtensorMap\w*|cuTensorMap\w*|tma_\w+", "TMA"),
         (r"cutlass|cute|CUTLASS_\w+|CUTE_\w+", "CUTLASS"),
+        (r"kittens|KITTENS_\w+", "ThunderKittens"),
         (r"cudnn\w+|CUDNN\w*", "cuDNN"),
         (r"cusparse\w+", "cuSPARSE"),
         (r"cufft\w+", "cuFFT"),

@@ -25,9 +25,9 @@ from evaluator.judge.runners.speculative_build import SpeculativeBuild
 from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.judge.setup.problem_setup import keep_memory, set_up_problem
 from evaluator.judge.setup.seed_book import SeedBook
-from evaluator.lint.lint_in_sandbox import look_at
+from evaluator.lint.lint_in_sandbox import LookedAt, look_at
 from evaluator.protocol.frames import BuildRequest
-from evaluator.records import Finding, SandboxFacts
+from evaluator.records import SandboxFacts
 from evaluator.sandbox import ForkServer
 
 
@@ -141,13 +141,13 @@ class GradeContext(GradeFacts):
         limits = self.backend.limits
         return replace(facts, memory_bytes=limits.memory_bytes, held_bytes=limits.held_bytes)
 
-    def lint(self) -> list[Finding]:
+    def lint(self) -> LookedAt:
         """Lint the submission's text in a sandboxed process, without executing the text."""
         if self._speculative_build is None:
             looked = look_at(self.source, self._spare_children.spawn)
             self._predicted = looked.builds
-            return looked.findings
-        return self._speculative_build.remarks()
+            return looked
+        return self._speculative_build.looked_at()
 
     def build_ahead(self) -> None:
         """Build what the text requests, also in constructors, so that no compiler runs while the grade has the GPU."""

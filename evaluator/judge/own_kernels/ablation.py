@@ -21,7 +21,7 @@ from evaluator.judge.runners.runner_client import Stage
 from evaluator.judge.trial.model_runner import ModelRunner
 from evaluator.protocol.frames import LeaveOut, LeftOut
 from evaluator.records import DeviceKind, Fault, Profile, Profiling
-from evaluator.submission.toolchains import triton_kernels
+from evaluator.submission.toolchains import jit_kernels
 
 _SECONDS = 60.0
 """Replacing about two thousand operations takes one or two seconds."""
@@ -55,7 +55,7 @@ def right_without(
     """Return whether a call in a fresh runner is right while `what` is left out.
 
     A complete call comes first, for the one-time work of the submission. On `cuda`, a `build_service` provides
-    libraries with empty kernels for both calls, and the runner leaves out Triton's launches in the second.
+    libraries with empty kernels for both calls. The runner leaves out the launches of Triton and NVRTC in the second.
     """
     frames = _frames(context, what, build_service)
     schedules = context.seeds.schedules()
@@ -97,7 +97,7 @@ def _frames(
     """Return the requests to the runner; None if the libraries of `build_service` alone make the difference."""
     if build_service is None:
         return _Frames(LeaveOut(what, begin=False), LeaveOut(what, begin=True))
-    own, asked = triton_kernels(context.source), build_service.kernels
+    own, asked = jit_kernels(context.source), build_service.kernels
     names = own if asked is None else [name for name in own if name in asked]
     if not names:
         return None

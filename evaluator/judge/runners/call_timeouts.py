@@ -11,7 +11,7 @@ _CALL_S = {DeviceKind.CUDA: 2.0, DeviceKind.EMULATED: 10.0, DeviceKind.CPU: 10.0
 _FIRST_CALL_S = 10.0
 """A first call loads modules, creates library handles, and may autotune."""
 _COMPILING_FIRST_CALL_S = 120.0
-_COMPILES = re.compile(r"\btriton\b|\bcompile\b")
+_COMPILES = re.compile(r"\btriton\b|\bcompile\b|_compile_kernel\b|\btilelang\b|\bcutlass\b|\bcupy\b|\bnvrtc\b")
 
 
 class CallTimeouts(NamedTuple):
@@ -24,7 +24,7 @@ class CallTimeouts(NamedTuple):
 def call_timeouts(source: str, device: DeviceKind, reference_s: float, asked_s: float | None) -> CallTimeouts:
     """Return the limits for `source`: `asked_s`, else 20 times the reference's time, at least some seconds.
 
-    JIT compilers (Triton, torch.compile) run in the first call. The text is searched for `triton` and `compile`: a
+    JIT compilers (Triton, TileLang, torch.compile) run in the first call. The text is searched for their names: a
     misleading text gains only time.
     """
     if asked_s is not None:

@@ -5,7 +5,7 @@ from evaluator.emulator.parsing import REHEARSING
 from evaluator.records import DeviceKind, SandboxMode
 from evaluator.sandbox import DEFAULT_PRELOAD, ForkServer
 
-_LINT = "evaluator.lint.sandboxed_lint"
+_LINT = "evaluator.lint.lint"
 
 
 def fork_server_for(device: DeviceKind, gpu: str | None, sandbox: SandboxMode, threads: int) -> ForkServer:

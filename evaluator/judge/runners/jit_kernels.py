@@ -5,7 +5,7 @@ from evaluator.judge.runners.build_service import BuildService
 from evaluator.judge.runners.runner_client import RunnerClient, Stage
 from evaluator.protocol.frames import CompiledKernels, ReadKernels
 from evaluator.records import KernelResources
-from evaluator.submission.toolchains import triton_kernels
+from evaluator.submission.toolchains import jit_kernels
 
 _SECONDS = 10.0
 
@@ -21,8 +21,8 @@ def read_kernels(session: RunnerClient) -> CompiledKernels | None:
 
 
 def own_names(build_service: BuildService, source: str) -> Kernels:
-    """Return the submission's kernels: the kernels of built libraries, and the Triton kernels defined in the text."""
-    return joined([*build_service.device_code, Kernels(device_code=False, names=triton_kernels(source))])
+    """Return the submission's kernels: those of built libraries, and those of Triton and NVRTC in the text."""
+    return joined([*build_service.device_code, Kernels(device_code=False, names=jit_kernels(source))])
 
 
 def claimed_resources(found: CompiledKernels) -> list[KernelResources]:

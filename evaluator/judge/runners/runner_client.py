@@ -13,6 +13,7 @@ from evaluator.compile.extension.binding_errors import explained_load
 from evaluator.deadline import Deadline, Work
 from evaluator.errors import JudgeFailed
 from evaluator.findings import Code, finding
+from evaluator.judge.faults.language_faults import refused_by_compiler, unavailable_language
 from evaluator.judge.runners.build_service import BuildService
 from evaluator.judge.runners.emulator_faults import kernel_fault
 from evaluator.judge.runners.triton_faults import likely_cause, triton_fault
@@ -44,7 +45,7 @@ from evaluator.protocol.frames.oversize import oversized_answer
 from evaluator.records import DeviceKind, Fault, Finding, Status
 from evaluator.sandbox import Child
 from evaluator.submission.cut_off import is_cut_off
-from evaluator.submission.packages import missing_finding, missing_package
+from evaluator.submission.packages import missing_finding, missing_language, missing_package
 
 RUNNER = "evaluator.runner.main:run"
 """Entry point of runner processes, for a fork server."""
@@ -276,22 +277,30 @@ class RunnerClient:
             return Fault(Status.BUILD_ERROR, finding(Code.NO_MODEL_NEW, failed.message))
         if (failure := self._failed_build()) is not None:
             return failure
-        if (of_triton := triton_fault(failed, self._device, self._source)) is not None:
-            return of_triton
+        if (fault := self._language_fault(failed, line)) is not None:
+            return fault
         texts = {} if self._build_service is None else self._build_service.texts
-        if (fault := kernel_fault(failed.message, texts, self._source)) is not None:
-            verdict = Status.INCONCLUSIVE if fault.code == Code.NOT_EMULATED.value else Status.RUNTIME_ERROR
-            return Fault(verdict, fault)
-        if (fault := _gpu_fault(failed.message, line)) is not None:
-            return Fault(Status.RUNTIME_ERROR, fault)
-        return self._python_error(failed, stage, line)
+        if (why := kernel_fault(failed.message, texts, self._source)) is not None:
+            verdict = Status.INCONCLUSIVE if why.code == Code.NOT_EMULATED.value else Status.RUNTIME_ERROR
+            return Fault(verdict, why)
+        if (why := _gpu_fault(failed.message, line)) is not None:
+            return Fault(Status.RUNTIME_ERROR, why)
+        return refused_by_compiler(failed, self._source, line) or self._python_error(failed, stage, line)
+
+    def _language_fault(self, failed: Failed, line: int | None) -> Fault | None:
+        """Return the fault of Triton's, or of a language that is not available; None for any other failure."""
+        if (refused := failed.refused) is not None and refused.text:  # NVRTC's: see `refused_by_compiler`.
+            return None
+        of_triton = triton_fault(failed, self._device, self._source)
+        return of_triton or unavailable_language(failed, self._device, line)
 
     def _python_error(self, failed: Failed, stage: Stage, line: int | None) -> Fault:
         """Return the fault for an exception caused by neither a build nor a device."""
         said = _first_lines(f"{failed.kind}: {failed.message}" if failed.message else failed.kind)
         verdict = Status.BUILD_ERROR if stage is Stage.IMPORT else Status.RUNTIME_ERROR
-        if (package := missing_package(failed.kind, failed.message)) is not None:
-            missing = missing_finding(package, line)
+        package = missing_package(failed.kind, failed.message) or missing_language(failed.missing)
+        if package is not None:
+            missing = missing_finding(package, line, self._device)
             return Fault(Status.INCONCLUSIVE if missing.code == Code.LANGUAGE_MISSING.value else verdict, missing)
         texts = [] if self._build_service is None else list(self._build_service.texts.values())
         if (binding := explained_load(failed.kind, failed.message, texts, self._source)) is not None:
@@ -305,7 +314,7 @@ class RunnerClient:
         """Return the fault of a failed build, as the cause of the submission's failure; None without a failed build."""
         if self._build_service is None or not self._build_service.failures:
             return None
-        for code in (Code.NOT_ON_THIS_DEVICE, Code.NOT_EMULATED):
+        for code in (Code.NOT_ON_THIS_DEVICE, Code.NOT_EMULATED, Code.LANGUAGE_MISSING):
             if (elsewhere := self._build_service.failed_with(code)) is not None:
                 return Fault(Status.INCONCLUSIVE, elsewhere)
         if (slow := self._build_service.failed_with(Code.COMPILER_TIMED_OUT)) is not None:

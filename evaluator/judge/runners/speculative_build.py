@@ -19,7 +19,6 @@ from evaluator.compile.extension.builder import RunTool
 from evaluator.findings import Code
 from evaluator.lint.lint_in_sandbox import LookedAt, look_at
 from evaluator.protocol.frames import BuildRequest
-from evaluator.records import Finding
 from evaluator.sandbox import ForkServer, Limits, ToolResult
 
 _KILL_ROUND_S = 0.02
@@ -54,9 +53,9 @@ class SpeculativeBuild:
         self._kill()
         self._threads.shutdown()
 
-    def remarks(self) -> list[Finding]:
-        """Return the lint findings. Raises JudgeFailed if the lint process could not start."""
-        return self._looked.result().findings
+    def looked_at(self) -> LookedAt:
+        """Return the result of the lint. Raises JudgeFailed if the lint process could not start."""
+        return self._looked.result()
 
     def in_front_of(self, builder: ExtensionBuilder) -> ExtensionBuilder:
         """Return a builder that answers from the speculative builds first, then from `builder`."""

@@ -27,6 +27,11 @@ MOST_SOURCE_BYTES = 4 << 20
 MOST_CACHE_BYTES = 8 << 20
 """Compiled kernels of a submission, compressed: several hundred configurations of an autotuned kernel."""
 
+MOST_KERNEL_TEXT = 64 << 10
+"""Characters of a kernel's text that NVRTC refused."""
+MOST_FUNCTIONS = 32
+"""Functions on the stack of an exception."""
+
 MOST_BUFFERS = 256
 """Buffers in one answer."""
 MOST_BUFFER_BYTES = 64 << 10

@@ -8,7 +8,9 @@ from evaluator.protocol.frames.bounds import (
     MOST_BUFFER_BYTES,
     MOST_BUFFERS,
     MOST_CACHE_BYTES,
+    MOST_FUNCTIONS,
     MOST_ITEMS,
+    MOST_KERNEL_TEXT,
     Dimension,
     Dimensions,
     Flags,
@@ -163,28 +165,32 @@ class CompiledKernels(Frame, frozen=True):
 
 
 class RefusedKernel(Frame, frozen=True):
-    """Kernel refused by a compiler in the runner's process: Triton's reason, and the place in the submission.
+    """Kernel refused by a compiler in the runner's process: the compiler's reason, and the place in the submission.
 
-    `line` and `column` begin with 1; 0 is unknown.
+    `line` and `column` begin with 1; 0 is unknown. NVRTC's reason has lines of the compiled `text` instead.
     """
 
     kernel: Name
     reason: Annotated[str, msgspec.Meta(max_length=8192)]
     line: Place
     column: Place
+    text: Annotated[str, msgspec.Meta(max_length=MOST_KERNEL_TEXT)] = ""
 
 
 class Failed(Frame, frozen=True):
     """Runner: the submission raised an exception. `lines` are the submission's own stack lines, innermost last.
 
-    `refused` is present if the cause is a kernel that does not compile. Every failure is a failure: a forged one gains
-    nothing.
+    `refused` is present if the cause is a kernel that does not compile. `functions` are the functions on the stack, as
+    `module.function`, outermost first. `missing` is the module of a failed import behind the exception. Every failure
+    is a failure: a forged report gains nothing.
     """
 
     kind: Name
     message: ShortText
     lines: Annotated[list[tuple[int, Name]], msgspec.Meta(max_length=32)] = []
     refused: RefusedKernel | None = None
+    functions: Annotated[list[Name], msgspec.Meta(max_length=MOST_FUNCTIONS)] = []
+    missing: Name = ""
 
 
 FromRunner = (

@@ -5,6 +5,7 @@
 """
 
 import contextlib
+import ctypes
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, Self
@@ -66,6 +67,7 @@ class _Stream:
 
     cuda_stream = 0
     device = _GPU
+    _as_parameter_ = ctypes.c_void_p(0)
 
     def __init__(self, *_: Any, **__: Any) -> None:
         pass

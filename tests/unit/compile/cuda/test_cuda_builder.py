@@ -51,7 +51,7 @@ class Tools:
         self._listings = listings
         self._changes = changes
 
-    def __call__(self, argv, *, work, timeout_s, limits):
+    def __call__(self, argv, *, work, timeout_s, limits, readable=()):
         files = {path.name: path.read_text() for path in work.iterdir() if path.is_file() and path.suffix != ".o"}
         step = "prepare" if "support.cpp" in files else "split" if "host.cpp" in files else "plain"
         if (work / ".light").exists():
@@ -310,7 +310,7 @@ def test_shared_headers_that_this_process_reads_stay(tmp_path):
 
 def test_a_link_in_the_place_of_what_was_made_is_not_followed(tmp_path):
     class Linker(Tools):
-        def __call__(self, argv, *, work, timeout_s, limits):
+        def __call__(self, argv, *, work, timeout_s, limits, readable=()):
             answer = super().__call__(argv, work=work, timeout_s=timeout_s, limits=limits)
             (work / "support.o").unlink()
             (work / "support.o").symlink_to("/etc/passwd")

@@ -269,3 +269,12 @@ def test_a_missing_kernel_language_is_no_verdict(monkeypatch, stage, package, co
     fault = failure("", said, stage)
     assert (fault.status, fault.finding.code, fault.finding.line) == (Status.INCONCLUSIVE, Code.LANGUAGE_MISSING, 3)
     assert command in fault.finding.message
+    assert "runs on cuda, not on cpu" in fault.finding.message
+
+
+@pytest.mark.parametrize(("module", "found"), [("tilelang.language", True), ("no_such_einops", False), ("", False)])
+def test_a_missing_kernel_language_behind_an_exception_is_no_verdict(monkeypatch, module, found):
+    monkeypatch.setattr("evaluator.submission.packages._is_there", lambda _: False)
+    fault = failure("", Failed(kind="RuntimeError", message="no tilelang", missing=module), Stage.CALL)
+    assert (fault.status is Status.INCONCLUSIVE) == found
+    assert (fault.finding.code == Code.LANGUAGE_MISSING) == found

@@ -1,0 +1,38 @@
+"""Installed kernel languages of the machine."""
+
+from evaluator.languages.language import Language
+from evaluator.languages.registry import LANGUAGES, found_installation, install_command
+from evaluator.records import DeviceKind, Record, Toolchain
+
+
+class InstalledLanguage(Record, frozen=True):
+    """Kernel language: installed version, devices, and the command for the installation.
+
+    `tried_on_cuda` states whether a kernel of the language has been graded on a GPU.
+    """
+
+    toolchain: Toolchain
+    title: str
+    ok: bool
+    found: str
+    runs_on: list[DeviceKind]
+    tried_on_cuda: bool
+    fix: str
+
+
+def kernel_languages() -> list[InstalledLanguage]:
+    """Return all languages but inline CUDA and C++: their compilers have separate lines."""
+    return [_installed(language) for language in LANGUAGES if language.installation is not None]
+
+
+def _installed(language: Language) -> InstalledLanguage:
+    found = found_installation(language)
+    return InstalledLanguage(
+        toolchain=language.toolchain,
+        title=language.title,
+        ok=found is not None,
+        found="not installed" if found is None else found.version,
+        runs_on=[device for device in DeviceKind if device in language.runs_on],
+        tried_on_cuda=language.is_tried_on_cuda,
+        fix="" if found is not None else install_command(language),
+    )

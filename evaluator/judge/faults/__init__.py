@@ -1,0 +1,1 @@
+"""Faults of submissions, by the reports of a runner."""

@@ -1,0 +1,58 @@
+"""List of all languages, and searches."""
+
+from collections.abc import Sequence
+
+from evaluator.languages.cuda_python import CUDA_PYTHON
+from evaluator.languages.cupy import CUPY
+from evaluator.languages.cute_dsl import CUTE_DSL
+from evaluator.languages.cutlass import CUTLASS
+from evaluator.languages.extensions import CPP, CUDA_INLINE
+from evaluator.languages.language import Found, Language, Mentions, begins_with
+from evaluator.languages.nvrtc import NVRTC
+from evaluator.languages.thunderkittens import THUNDERKITTENS
+from evaluator.languages.tilelang import TILELANG
+from evaluator.languages.triton import TRITON
+from evaluator.records import Toolchain
+
+HEADER_LIBRARIES = (CUTLASS, THUNDERKITTENS)
+"""Languages of C++ headers, for builds by nvcc."""
+LANGUAGES = (TRITON, NVRTC, CUTE_DSL, TILELANG, CUPY, CUDA_PYTHON, *HEADER_LIBRARIES, CUDA_INLINE, CPP)
+
+
+def recognized(mentions: Mentions) -> list[Toolchain]:
+    """Return the languages by the names; none for plain PyTorch.
+
+    >>> recognized(Mentions(frozenset({"triton.language"}), frozenset(), has_kernel=False))
+    [<Toolchain.TRITON: 'triton'>]
+    """
+    return [language.toolchain for language in LANGUAGES if language.is_in(mentions)]
+
+
+def language_of_package(package: str) -> Language | None:
+    """Return the language of a root package."""
+    return next((language for language in LANGUAGES if package in language.packages), None)
+
+
+def found_installation(language: Language) -> Found | None:
+    """Return the installation of a language; None if missing, and for the languages of the C++ and CUDA compilers."""
+    return None if language.installation is None else language.installation.find()
+
+
+def install_command(language: Language) -> str:
+    """Return the command for the installation of a language."""
+    return "warpgrade doctor" if language.installation is None else language.installation.command
+
+
+def failed_language(frames: Sequence[str]) -> Language | None:
+    """Return the first language on the stack of an exception; `frames` are functions, outermost first."""
+    for frame in frames:
+        for language in LANGUAGES:
+            if begins_with(frame, language.code):
+                return language
+    return None
+
+
+def failed_in_compiler(language: Language, frames: Sequence[str]) -> bool:
+    """Return whether an exception came from the language's compiler, and not from a launch."""
+    launched = any(begins_with(frame, language.launcher) for frame in frames)
+    return not launched and any(begins_with(frame, language.compiler) for frame in frames)

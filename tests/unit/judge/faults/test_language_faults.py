@@ -1,0 +1,123 @@
+"""Failures of kernel languages: the verdict and the place, by the reports of a runner."""
+
+import pytest
+
+from evaluator.findings import Code
+from evaluator.judge.faults.language_faults import refused_by_compiler, unavailable_language
+from evaluator.judge.runners.runner_client import RunnerClient, Stage
+from evaluator.protocol.frames import Failed, RefusedKernel
+from evaluator.records import DeviceKind, Status
+
+SUBMISSION = '''import torch
+SOURCE = r"""
+extern "C" __global__ void relu(const float* x, float* out) {
+    out[0] = fmaxf(y[0], 0.0f);
+}
+"""
+relu = torch.cuda._compile_kernel(SOURCE, "relu")
+'''
+TEXT = SUBMISSION.split('"""')[1]
+LOG = """relu.cu(3): warning #177-D: variable "z" was declared but never referenced
+relu.cu(3): error: identifier "y" is undefined
+      out[0] = fmaxf(y[0], 0.0f);
+                     ^
+
+1 error detected in the compilation of "relu.cu".
+"""
+"""Of NVRTC 13.0, with a warning in front."""
+
+
+def nvrtc(reason=LOG, text=TEXT, kernel="relu"):
+    return Failed(kind="RuntimeError", message="", refused=RefusedKernel(kernel, reason, 0, 0, text))
+
+
+def test_a_kernel_that_nvrtc_refuses_has_reason_line_and_column():
+    status, why = refused_by_compiler(nvrtc(), SUBMISSION, 7)
+    assert (status, why.code, why.line) == (Status.BUILD_ERROR, Code.KERNEL_REFUSED, 4)
+    assert why.message == 'the kernel relu does not compile: identifier "y" is undefined'
+    assert why.details == {"kernel": "relu", "column": SUBMISSION.splitlines()[3].index("y[") + 1}
+
+
+@pytest.mark.parametrize(
+    ("reason", "text"),
+    [("nvrtc: error: invalid value", TEXT), (LOG, "another text"), ("", TEXT), ("\n" * 9000, TEXT), (LOG[:40], TEXT)],
+)
+def test_a_forged_reason_is_a_failure_without_a_place(reason, text):
+    status, why = refused_by_compiler(nvrtc(reason, text, "k" * 1024), SUBMISSION, 7)
+    assert (status, why.code, why.line, why.details.get("column")) == (
+        Status.BUILD_ERROR,
+        Code.KERNEL_REFUSED,
+        None,
+        None,
+    )
+    assert len(why.message) < 2200
+
+
+def failed(*functions, kind="ValueError", message="no such \x1b[92mtype"):
+    return Failed(kind=kind, message=message, functions=["submission.ModelNew.forward", *functions])
+
+
+TILELANG = ("tilelang.jit.JITImpl.__call__", "tilelang.engine.lower.lower")
+LAUNCH = ("tilelang.jit.JITImpl.__call__", "tilelang.jit.kernel.JITKernel.__call__")
+
+
+@pytest.mark.parametrize("device", [DeviceKind.EMULATED, DeviceKind.CPU])
+def test_a_language_for_gpus_is_no_verdict_elsewhere(device):
+    status, why = unavailable_language(failed(*LAUNCH), device, 3)
+    assert (status, why.code, why.line) == (Status.INCONCLUSIVE, Code.NOT_ON_THIS_DEVICE, 3)
+    assert why.message == f"the submission uses TileLang, and this grade is on {device.value}"
+    assert unavailable_language(failed(), device, 3) is None
+
+
+def test_nvrtc_fails_on_the_cpu_alone():
+    launch = failed("torch.cuda._utils._CudaKernel.__call__")
+    assert unavailable_language(launch, DeviceKind.CPU, 3).finding.code == Code.NOT_ON_THIS_DEVICE
+    assert unavailable_language(launch, DeviceKind.EMULATED, 3) is None
+
+
+def test_a_language_without_one_of_its_packages_is_no_verdict():
+    said = failed("cutlass.base_dsl.runtime.f", kind="ModuleNotFoundError", message="No module named 'no_such_cuda'")
+    status, why = unavailable_language(said, DeviceKind.CUDA, 1)
+    assert (status, why.code) == (Status.INCONCLUSIVE, Code.LANGUAGE_MISSING)
+    assert "lacks a part (No module named 'no_such_cuda'): pip install nvidia-cutlass-dsl" in why.message
+
+
+def test_a_compiler_without_its_library_is_no_verdict():
+    compiler = "torch.cuda._utils._nvrtc_compile"
+    said = failed(compiler, kind="OSError", message="Could not find any NVRTC library")
+    status, why = unavailable_language(said, DeviceKind.CUDA, 1)
+    assert (status, why.code) == (Status.INCONCLUSIVE, Code.LANGUAGE_MISSING)
+    assert "(Could not find any NVRTC library): install a GPU build" in why.message
+    assert unavailable_language(failed(compiler), DeviceKind.CUDA, 1) is None
+
+
+def test_on_a_gpu_the_compilers_exception_is_a_build_error_and_the_launchs_is_not():
+    assert unavailable_language(failed(*TILELANG), DeviceKind.CUDA, 3) is None
+    status, why = refused_by_compiler(failed(*TILELANG), SUBMISSION, 3)
+    assert (status, why.code, why.line) == (Status.BUILD_ERROR, Code.KERNEL_REFUSED, 3)
+    assert why.message == "TileLang does not compile the kernel: no such type"
+    assert refused_by_compiler(failed(*LAUNCH), SUBMISSION, 3) is None
+    assert refused_by_compiler(failed(), SUBMISSION, 3) is None
+
+
+@pytest.mark.parametrize(
+    ("said", "device", "status", "code"),
+    [
+        (nvrtc(), DeviceKind.CUDA, Status.BUILD_ERROR, Code.KERNEL_REFUSED),
+        (failed(*TILELANG), DeviceKind.CUDA, Status.BUILD_ERROR, Code.KERNEL_REFUSED),
+        (failed(*TILELANG), DeviceKind.EMULATED, Status.INCONCLUSIVE, Code.NOT_ON_THIS_DEVICE),
+        (failed(*LAUNCH), DeviceKind.CUDA, Status.RUNTIME_ERROR, Code.FORWARD_FAILED),
+        # A fault of an earlier kernel may surface in the compiler.
+        (
+            failed(*TILELANG, message="CUDA error: an illegal memory access was encountered"),
+            DeviceKind.CUDA,
+            Status.RUNTIME_ERROR,
+            Code.ILLEGAL_ACCESS,
+        ),
+    ],
+)
+def test_the_session_asks_in_the_right_order(said, device, status, code):
+    session = RunnerClient.__new__(RunnerClient)
+    session._build_service, session._source, session._device = None, SUBMISSION, device
+    fault = session._failure(said, Stage.CALL)
+    assert (fault.status, fault.finding.code) == (status, code)

@@ -1,0 +1,180 @@
+"""Languages: how each is recognised in a submission, found on a machine, and described in the documentation."""
+
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from evaluator.doctor.kernel_languages import kernel_languages
+from evaluator.languages.by_text import mentions_in_text
+from evaluator.languages.cupy import CUPY
+from evaluator.languages.cute_dsl import CUTE_DSL
+from evaluator.languages.cutlass import CUTLASS
+from evaluator.languages.installations import distribution
+from evaluator.languages.registry import (
+    LANGUAGES,
+    failed_in_compiler,
+    failed_language,
+    found_installation,
+    language_of_package,
+    recognized,
+)
+from evaluator.languages.thunderkittens import THUNDERKITTENS
+from evaluator.languages.tilelang import TILELANG
+from evaluator.lint.lint import look
+from evaluator.records import DeviceKind, Toolchain
+from evaluator.submission.toolchains import jit_kernels, nvrtc_kernels
+
+DOCS = Path(__file__).parents[3] / "docs"
+INLINE = "from torch.utils.cpp_extension import load_inline\n"
+SOURCES = [
+    ("import torch\ntorch.relu(x)", []),
+    ("import triton.language as tl", [Toolchain.TRITON]),
+    ("import cutlass.cute as cute", [Toolchain.CUTE_DSL]),
+    ("from cutlass import cute", [Toolchain.CUTE_DSL]),
+    ("import tilelang.language as T", [Toolchain.TILELANG]),
+    ("def f():\n    import tilelang", [Toolchain.TILELANG]),
+    ("import torch\nk = torch.cuda._compile_kernel(SOURCE, 'k')", [Toolchain.NVRTC]),
+    ("import cupy as cp\nk = cp.RawKernel(SOURCE, 'k')", [Toolchain.CUPY]),
+    ("from cuda.bindings import nvrtc", [Toolchain.CUDA_PYTHON]),
+    (f'{INLINE}load_inline(name="x", cpp_sources=S, cuda_sources=C)', [Toolchain.CUDA_INLINE]),
+    (f'{INLINE}load_inline(name="x", cpp_sources=S)', [Toolchain.CPP]),
+    (
+        f'{INLINE}load_inline(cuda_sources="""\n#include <cute/tensor.hpp>\n__global__ void k() {{}}\n""")',
+        [Toolchain.CUTLASS, Toolchain.CUDA_INLINE],
+    ),
+    (
+        f'{INLINE}load_inline(cuda_sources="""\n#include "kittens.cuh"\n__global__ void k() {{}}\n""")',
+        [Toolchain.THUNDERKITTENS, Toolchain.CUDA_INLINE],
+    ),
+    (f"import triton\nimport tilelang\n{INLINE}load_inline(cuda_sources=C)", None),
+]
+
+
+@pytest.mark.parametrize(("source", "expected"), SOURCES)
+def test_a_language_is_recognised_by_imports_calls_and_headers(source, expected):
+    expected = [Toolchain.TRITON, Toolchain.TILELANG, Toolchain.CUDA_INLINE] if expected is None else expected
+    assert look(source).toolchains == expected
+    assert recognized(mentions_in_text(source)) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("# import tilelang\ntext = 'import triton'", []),
+        ('"""Docs:\nimport tilelang\n"""\nimport torch', []),
+        ("import importlib\nm = importlib.import_module('tilelang')", [Toolchain.TILELANG]),
+        ("import torch\nk = getattr(torch.cuda, '_compile_kernel')", [Toolchain.NVRTC]),
+        ("import torch\nbuild = torch.cuda._compile_kernel\nk = build(S, 'k')", [Toolchain.NVRTC]),
+        ("from torch.utils import cpp_extension as e\ne.load_inline(cuda_sources='')", [Toolchain.CPP]),
+        ("from torch.utils import cpp_extension as e\ne.load(sources=['a.cu'])", [Toolchain.CUDA_INLINE]),
+        ("class tilelang: pass\ntilelang.jit", []),
+    ],
+)
+def test_the_syntax_tree_sees_more_than_the_text(source, expected):
+    assert look(source).toolchains == expected
+
+
+def test_a_text_that_is_no_python_is_read_as_text():
+    source = "import tilelang\ndef f(:\n"
+    assert look(source).toolchains is None
+    assert recognized(mentions_in_text(source)) == [Toolchain.TILELANG]
+
+
+@pytest.mark.parametrize(
+    "part", ["import x ", "import a.b,", "#include <", "\n#include <a", "from " + " " * 300, "__global__ "]
+)
+def test_a_hostile_text_takes_no_time(part):
+    text = f"torch.cuda._compile_kernel {part * ((1 << 20) // len(part))}"
+    started = time.thread_time()
+    mentions_in_text(text)
+    jit_kernels(text)
+    assert time.thread_time() - started < 5.0
+
+
+def test_the_kernels_of_nvrtc_are_those_of_the_text():
+    text = """
+A = '''extern "C" __global__ void __launch_bounds__(256, 2) plain(float* x) {}'''
+B = '''template <typename T> __global__ static void made(T* x); __global__ void broken'''
+k = torch.cuda._compile_kernel(A, "plain")
+"""
+    assert nvrtc_kernels(text) == ["made", "plain"]
+    assert jit_kernels(f"{text}\n@triton.jit\ndef third(x): pass\n") == ["made", "plain", "third"]
+
+
+def test_every_toolchain_has_one_language():
+    assert sorted(each.toolchain for each in LANGUAGES) == sorted(Toolchain)
+
+
+@pytest.mark.parametrize(
+    ("package", "language"), [("tilelang", TILELANG), ("cutlass", CUTE_DSL), ("cupy", CUPY), ("einops", None)]
+)
+def test_a_package_belongs_to_a_language(package, language):
+    assert language_of_package(package) is language
+
+
+def test_headers_are_found_through_the_variable_or_the_package(monkeypatch, tmp_path):
+    include = tmp_path / "include"
+    monkeypatch.setenv("CUTLASS_PATH", str(tmp_path))
+    assert found_installation(CUTLASS) is None  # A wrong folder is not replaced by a package.
+    (include / "cutlass").mkdir(parents=True)
+    version = include / "cutlass" / "version.h"
+    version.write_text("#define CUTLASS_MAJOR 4\n#define CUTLASS_MINOR 2\n#define CUTLASS_PATCH 0\n")
+    found = found_installation(CUTLASS)
+    assert found.include_paths == (include,)
+    assert found.version == f"4.2.0 in {include}"
+    monkeypatch.delenv("CUTLASS_PATH")
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    assert found_installation(CUTLASS) is None
+    monkeypatch.setenv("THUNDERKITTENS_ROOT", str(tmp_path))
+    (include / "kittens.cuh").write_text("")
+    assert found_installation(THUNDERKITTENS).version == f"headers in {include}"
+
+
+def test_the_first_installed_distribution_counts():
+    assert distribution("no-such-distribution", "click")().version.count(".") == 2
+    assert distribution("no-such-distribution")() is None
+
+
+FRAMES = ["torch.nn.modules.module.Module._call_impl", "submission.ModelNew.forward"]
+
+
+@pytest.mark.parametrize(
+    ("frames", "language", "in_compiler"),
+    [
+        # Seen with TileLang 0.1.15, nvidia-cutlass-dsl 4.3.5 and CuPy 14.2.
+        (["tilelang.jit.JITImpl.__call__", "tilelang.language.eager.builder.call"], TILELANG, True),
+        (
+            ["tilelang.jit.JITImpl.__call__", "tilelang.jit.kernel.JITKernel.__call__", "tvm_ffi.core.f"],
+            TILELANG,
+            False,
+        ),
+        (["cutlass.base_dsl.dsl.BaseDSL.jit_wrapper", "cutlass.base_dsl.utils.timer.f"], CUTE_DSL, True),
+        (["cutlass.base_dsl.dsl.f", "cutlass.base_dsl.jit_executor.JitExecutor.__call__"], CUTE_DSL, False),
+        (["cupy.cuda.compiler.compile_using_nvrtc"], CUPY, True),
+        (["cupy._core.raw.RawKernel.__call__"], CUPY, False),
+        (["tilelangs.f"], None, False),
+    ],
+)
+def test_a_failure_belongs_to_the_language_on_the_stack(frames, language, in_compiler):
+    frames = [*FRAMES, *frames]
+    assert failed_language(frames) is language
+    assert language is None or failed_in_compiler(language, frames) is in_compiler
+
+
+def test_the_doctor_lists_each_language_with_its_command():
+    listed = {each.toolchain: each for each in kernel_languages()}
+    assert set(listed) == set(Toolchain) - {Toolchain.CUDA_INLINE, Toolchain.CPP}
+    assert all(bool(each.fix) != each.ok for each in listed.values())
+    assert listed[Toolchain.NVRTC].ok
+
+
+def test_the_documentation_has_each_language_with_its_devices():
+    page = (DOCS / "languages.md").read_text()
+    rows = {row[0]: row[1:] for line in page.splitlines() if len(row := re.split(r" *\| *", line.strip("| "))) >= 4}
+    for language in LANGUAGES:
+        (cells,) = (cells for name, cells in rows.items() if name.startswith(language.title))
+        for device, cell in zip((DeviceKind.CUDA, DeviceKind.EMULATED, DeviceKind.CPU), cells, strict=False):
+            assert (cell.startswith("inconclusive")) == (device not in language.runs_on), (language.title, cell)
+        assert ("never run" in cells[0]) != language.is_tried_on_cuda, (language.title, cells[0])
