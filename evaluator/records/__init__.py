@@ -41,6 +41,7 @@ from evaluator.records.machine_code import (
 )
 from evaluator.records.names import (
     DeviceKind,
+    ElementFormat,
     Fill,
     GradeMode,
     L2Rule,
@@ -60,7 +61,7 @@ from evaluator.records.names import (
     WeightsRule,
 )
 from evaluator.records.outcome import Fault, Outcome
-from evaluator.records.problem import Constant, Problem, RooflineOverride, ToleranceOverride
+from evaluator.records.problem import Constant, Formats, OutputFormat, Problem, RooflineOverride, ToleranceOverride
 from evaluator.records.timing import Baseline, BaselineKind, ClockKind, Clocks, L2Inputs, Samples, Tf32, Timing, Windows
 
 __all__ = [
@@ -80,11 +81,13 @@ __all__ = [
     "DeviceFacts",
     "DeviceKind",
     "Diagnostic",
+    "ElementFormat",
     "Environment",
     "Fault",
     "Fill",
     "Finding",
     "Flips",
+    "Formats",
     "GpuFacts",
     "GradeMode",
     "InstructionCount",
@@ -102,6 +105,7 @@ __all__ = [
     "NumberFormat",
     "Order",
     "Outcome",
+    "OutputFormat",
     "OwnKernels",
     "Precision",
     "Problem",
