@@ -12,9 +12,7 @@ head_size = 128
 class Model(nn.Module):
     """Multiply queries by keys, restore the scales of both, and take the softmax over keys."""
 
-    def forward(
-        self, q: torch.Tensor, q_scale: torch.Tensor, k: torch.Tensor, k_scale: torch.Tensor
-    ) -> torch.Tensor:
+    def forward(self, q: torch.Tensor, q_scale: torch.Tensor, k: torch.Tensor, k_scale: torch.Tensor) -> torch.Tensor:
         # A sum of 128 products of int8 is at most 2 ** 21, exact in fp32.
         products = q.to(q_scale.dtype) @ k.to(k_scale.dtype).transpose(-1, -2)
         scores = products * q_scale * k_scale.transpose(-1, -2) / head_size**0.5

@@ -11,9 +11,7 @@ columns = 4096
 class Model(nn.Module):
     """Multiply `a` (tokens, inner) by the rows of `b` (columns, inner), then by both scales."""
 
-    def forward(
-        self, a: torch.Tensor, a_scale: torch.Tensor, b: torch.Tensor, b_scale: torch.Tensor
-    ) -> torch.Tensor:
+    def forward(self, a: torch.Tensor, a_scale: torch.Tensor, b: torch.Tensor, b_scale: torch.Tensor) -> torch.Tensor:
         product = a.to(a_scale.dtype) @ b.to(b_scale.dtype).T
         return product * a_scale * b_scale.T
 

@@ -1,6 +1,5 @@
 """Attention scores in int8: a block for each query computes its row of scores with __dp4a, then the softmax."""
 
-import torch
 from torch import nn
 from torch.utils.cpp_extension import load_inline
 

@@ -75,11 +75,14 @@ def wide(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.float() if tensor.dtype in _OF_DTYPES else tensor
 
 
+def comparable(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor in fp8 as bytes, for tests of equality; others stay unchanged."""
+    return tensor.view(torch.uint8) if tensor.dtype in _OF_DTYPES else tensor
+
+
 def are_equal(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Return whether two tensors are equal. Tensors in fp8 are compared as bytes, so NaN equals the same NaN."""
-    if one.dtype in _OF_DTYPES and one.dtype == other.dtype:
-        one, other = one.view(torch.uint8), other.view(torch.uint8)
-    return torch.equal(one, other)
+    return one.dtype == other.dtype and torch.equal(comparable(one), comparable(other))
 
 
 def elements(tensor: torch.Tensor, form: ElementFormat) -> Elements:

@@ -7,7 +7,7 @@ import torch
 from evaluator.findings import Code, finding
 from evaluator.judge.clock.clock import Sample
 from evaluator.judge.clock.memory_samples import MemorySamples
-from evaluator.judge.formats.elements import are_equal
+from evaluator.judge.formats.elements import are_equal, comparable
 from evaluator.judge.reference.reference import Honest, by_path
 from evaluator.judge.tensors.output_views import OutputViews
 from evaluator.judge.tensors.pytree import LaidOut, Pair, Value, unravelled
@@ -44,7 +44,7 @@ def same_as(
             if part.shape != value.shape or part.dtype != value.dtype:
                 return None
             if part.is_cuda:
-                unread.append((part == value).all())
+                unread.append((comparable(part) == comparable(value)).all())
             elif not are_equal(part, value):
                 return None
             starts[path] += rows
