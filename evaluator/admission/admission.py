@@ -88,6 +88,7 @@ def admit(problem: Problem, size: SizeName, device: str = "cpu") -> Admission:
         ProblemError: the problem's own code fails, or the lock is broken.
     """
     reference = Reference(problem, size, _WEIGHT_SEED, device)
+    reference.check_formats()
     locked = decided(reference, size, thorough=True)
     distribution_mix = distribution_mix_of(locked)
     sites = distribution_mix_for(reference, size, ToleranceRule.MEASURED).row_sites

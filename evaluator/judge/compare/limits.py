@@ -29,7 +29,9 @@ def limit_of(
         return None
     if rule is ToleranceRule.MEASURED and (form := form_of(problem, path, value.dtype)) is not None:
         arithmetic = bounds(rule, problem, ARITHMETIC[problem.precision])
-        return Steps(form, arithmetic.floor, arithmetic.multiple)
+        # A scale far below the row's largest scale belongs to a block of its own.
+        floor = 0.0 if form is ElementFormat.E8M0 else arithmetic.floor
+        return Steps(form, floor, arithmetic.multiple)
     if not (value.is_floating_point() or value.is_complex()):
         return None
     real = torch.empty(0, dtype=value.dtype).real.dtype if value.is_complex() else value.dtype

@@ -29,7 +29,7 @@ from evaluator.judge.tensors.pytree import Value, is_number, leaves, tensors
 from evaluator.protocol import model_call
 from evaluator.protocol.model_call import mapped
 from evaluator.protocol.seeding import seed_torch
-from evaluator.records import Problem, Profile, SizeName
+from evaluator.records import Formats, Problem, Profile, SizeName
 
 
 class Honest(NamedTuple):
@@ -135,6 +135,12 @@ class Reference:
         blocks = self.blocks(inputs)
         if len(blocks) > 1 and not self._follow_each_other(blocks, outputs):
             self._split = {}
+
+    def check_formats(self) -> None:
+        """Check the declared formats against a call. Raises ProblemError if one does not fit."""
+        if self.problem.formats != Formats():
+            inputs = self.draw(_OTHER_SEED)
+            check_formats(self.problem, self.model, inputs, self.forward(inputs, 0))
 
     def split_rows(self, inputs: Arguments, outputs: Value, pieces: int) -> None:
         """Cut inputs into `pieces` along dimension 0, if blocks reproduce the first and last rows.

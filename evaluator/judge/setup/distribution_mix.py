@@ -177,6 +177,7 @@ def decide(reference: Reference, size: SizeName, limit_s: float = math.inf, comp
         scratch = reference.twin()
     except Exception as error:  # noqa: BLE001 - a model that cannot be copied, for whatever reason of its own
         return SizeLock([], dict.fromkeys(PROFILES, f"the reference's model cannot be copied: {error}"))
+    scratch.check_formats()
     if size is not SizeName.SMALL and (instead := _of_the_small_size(scratch, limit_s, compare)) is not None:
         return instead
     try:
@@ -324,9 +325,8 @@ def _matter(
         limit = limits[path]
         if not isinstance(limit, Bounds):
             if largest > 0:
-                moves = f"a unit in the last place changes {path}"
-                moves = moves if limit is None else f"another order of summation moves {path} by too many steps"
-                why_not = why_not or f"rounding decides: {moves}"
+                change = "a unit in the last place changes" if limit is None else "another order of summation changes"
+                why_not = why_not or f"rounding decides: {change} {path}"
             continue
         if decides(largest, limit):
             moved_by = f"{largest:.1e} of its row's size"
