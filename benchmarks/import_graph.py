@@ -73,6 +73,7 @@ FLOORS = (
         "devices",
         "files",
         "findings",
+        "judge/formats",
         "paths",
         "runner/triton",
         "sandbox/filesystem",

@@ -1,4 +1,4 @@
-"""Admission of problems in formats of few bits: a step in few elements is honest, two steps and cut-off values are not."""
+"""Problems in formats of few bits: a step in few elements is honest, two steps and values cut off are not."""
 
 import pytest
 
