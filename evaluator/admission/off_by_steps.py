@@ -35,6 +35,6 @@ def _off(codes: torch.Tensor, form: ElementFormat, steps: int, one_in: int) -> t
     flat = places.reshape(-1).clone()
     chosen = flat[::one_in]
     flat[::one_in] = torch.where(chosen.abs() >= steps, chosen - chosen.sign() * steps, chosen + steps)
-    changed = codes_at(flat.reshape(places.shape), form)
+    changed = codes_at(flat.reshape(places.shape), form).view(codes.dtype)
     # NaN and infinity have no neighbours.
     return changed if bool(values.isfinite().all()) else codes

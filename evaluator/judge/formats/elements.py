@@ -40,7 +40,11 @@ _KINDS = {
     ElementFormat.NVFP4: _Kind(torch.uint8, 7, 1.5, packed=True),
     ElementFormat.E8M0: _Kind(torch.uint8, _E8M0_NAN - 1, 1.0, least=0),
 }
-_OF_DTYPES = {torch.float8_e4m3fn: ElementFormat.FP8_E4M3, torch.float8_e5m2: ElementFormat.FP8_E5M2}
+_OF_DTYPES = {
+    torch.float8_e4m3fn: ElementFormat.FP8_E4M3,
+    torch.float8_e5m2: ElementFormat.FP8_E5M2,
+    torch.float8_e8m0fnu: ElementFormat.E8M0,
+}
 
 
 class Elements(NamedTuple):
@@ -51,7 +55,7 @@ class Elements(NamedTuple):
 
 
 def format_of(dtype: torch.dtype) -> ElementFormat | None:
-    """Return the format of a dtype that no other format shares: fp8. Integers are numbers unless declared codes."""
+    """Return the format of a dtype of 8-bit floats. Integers are numbers, unless declared codes."""
     return _OF_DTYPES.get(dtype)
 
 
@@ -106,6 +110,15 @@ def elements(tensor: torch.Tensor, form: ElementFormat) -> Elements:
             places = tensor.view(torch.uint8).to(torch.int16)
             values = torch.exp2(places.double() - _E8M0_BIAS)
             return Elements(torch.where(places == _E8M0_NAN, torch.nan, values), places)
+
+
+def values_of(tensor: torch.Tensor, form: ElementFormat) -> torch.Tensor:
+    """Return the values of a tensor of codes, without places, in float32 or wider."""
+    match form:
+        case ElementFormat.INT8 | ElementFormat.FP8_E4M3 | ElementFormat.FP8_E5M2:
+            return tensor.float()
+        case ElementFormat.INT4 | ElementFormat.MXFP4 | ElementFormat.NVFP4 | ElementFormat.E8M0:
+            return elements(tensor, form).values
 
 
 def codes_at(places: torch.Tensor, form: ElementFormat) -> torch.Tensor:

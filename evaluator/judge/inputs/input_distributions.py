@@ -107,12 +107,12 @@ def _changed_codes(
 def _codes(
     profile: Profile, leaf: torch.Tensor, form: ElementFormat, generator: torch.Generator
 ) -> torch.Tensor | None:
-    """Return codes of a distribution, drawn as values in units of the format's typical value; None for few elements.
+    """Return codes of a distribution, drawn as values in units of the format's typical value; None for those that stay.
 
     Values beyond the largest code become the largest code. Scales are smaller than in wide formats, and values about a
     mean stay below the largest code.
     """
-    if leaf.numel() < 2 or leaf.layout is not torch.strided or not leaf.dim():
+    if form is ElementFormat.E8M0 or leaf.numel() < 2 or leaf.layout is not torch.strided or not leaf.dim():
         return None
     unit = typical(form)
     values = (elements(leaf, form).values / unit).float()
