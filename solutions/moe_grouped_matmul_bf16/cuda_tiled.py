@@ -11,6 +11,8 @@ cuda_source = r"""
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 
+#include <cuda_bf16.h>
+
 constexpr int kSide = 16;              // threads along each side of a block
 constexpr int kMicro = 4;              // results of one thread along each side
 constexpr int kTile = kSide * kMicro;  // results of one block along each side
@@ -19,21 +21,21 @@ constexpr int kThreads = kSide * kSide;
 
 // Rows beyond `rows` are zeros, which add nothing.
 __device__ void load_tile(
-    const at::BFloat16* __restrict__ matrix, float (*tile)[kTile + 1], int64_t first_row, int64_t rows, int64_t step,
+    const __nv_bfloat16* __restrict__ matrix, float (*tile)[kTile + 1], int64_t first_row, int64_t rows, int64_t step,
     int64_t inner) {
     for (int i = threadIdx.x; i < kTile * kDepth; i += kThreads) {
         const int64_t row = first_row + i / kDepth;
         const int64_t depth = step + i % kDepth;
         const bool inside = row < rows && depth < inner;
-        tile[i % kDepth][i / kDepth] = inside ? static_cast<float>(matrix[row * inner + depth]) : 0.0f;
+        tile[i % kDepth][i / kDepth] = inside ? __bfloat162float(matrix[row * inner + depth]) : 0.0f;
     }
 }
 
 // blockIdx.x counts tiles of rows over all groups: a group of n rows has n / kTile tiles, rounded up. The host knows
 // no group's size, and launches as many blocks as there can be tiles.
 __global__ void grouped_matmul_kernel(
-    const at::BFloat16* __restrict__ x, const at::BFloat16* __restrict__ weight, const int* __restrict__ ends,
-    at::BFloat16* __restrict__ out, int experts, int64_t inner, int64_t columns) {
+    const __nv_bfloat16* __restrict__ x, const __nv_bfloat16* __restrict__ weight, const int* __restrict__ ends,
+    __nv_bfloat16* __restrict__ out, int experts, int64_t inner, int64_t columns) {
     __shared__ float tile_x[kDepth][kTile + 1];
     __shared__ float tile_w[kDepth][kTile + 1];
     int64_t tile = blockIdx.x;
@@ -49,7 +51,7 @@ __global__ void grouped_matmul_kernel(
     const int64_t end = ends[expert];
     const int64_t first_row = start + tile * kTile;
     const int64_t first_column = static_cast<int64_t>(blockIdx.y) * kTile;
-    const at::BFloat16* own = weight + expert * columns * inner;
+    const __nv_bfloat16* own = weight + expert * columns * inner;
     const int thread_row = threadIdx.x / kSide;
     const int thread_column = threadIdx.x % kSide;
 
@@ -71,7 +73,7 @@ __global__ void grouped_matmul_kernel(
         for (int j = 0; j < kMicro; ++j) {
             const int64_t row = first_row + thread_row + i * kSide;
             const int64_t column = first_column + thread_column + j * kSide;
-            if (row < end && column < columns) out[row * columns + column] = static_cast<at::BFloat16>(sums[i][j]);
+            if (row < end && column < columns) out[row * columns + column] = __float2bfloat16(sums[i][j]);
         }
     }
 }
@@ -93,8 +95,9 @@ torch::Tensor grouped_matmul(torch::Tensor x, torch::Tensor weight, torch::Tenso
     TORCH_CHECK(row_tiles <= INT32_MAX && column_tiles <= 65535, "too many tiles for one grid");
     const dim3 grid(static_cast<unsigned>(row_tiles), static_cast<unsigned>(column_tiles));
     grouped_matmul_kernel<<<grid, kThreads, 0, at::cuda::getCurrentCUDAStream()>>>(
-        x.data_ptr<at::BFloat16>(), weight.data_ptr<at::BFloat16>(), ends.data_ptr<int>(), out.data_ptr<at::BFloat16>(),
-        static_cast<int>(experts), x.size(1), columns);
+        static_cast<const __nv_bfloat16*>(x.data_ptr()), static_cast<const __nv_bfloat16*>(weight.data_ptr()),
+        ends.data_ptr<int>(), static_cast<__nv_bfloat16*>(out.data_ptr()), static_cast<int>(experts), x.size(1),
+        columns);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     return out;
 }
