@@ -35,6 +35,7 @@ def _off(codes: torch.Tensor, form: ElementFormat, steps: int, one_in: int) -> t
     flat = places.reshape(-1).clone()
     chosen = flat[::one_in]
     flat[::one_in] = torch.where(chosen.abs() >= steps, chosen - chosen.sign() * steps, chosen + steps)
-    changed = codes_at(flat.reshape(places.shape), form).view(codes.dtype)
-    # NaN and infinity have no neighbours.
-    return changed if bool(values.isfinite().all()) else codes
+    changed = codes_at(flat.reshape(places.shape), form).view(torch.uint8)
+    if not bool(values.isfinite().all()):  # NaN and infinity have no neighbours. Packed formats have neither.
+        changed = torch.where(values.isfinite(), changed, codes.view(torch.uint8))
+    return changed.view(codes.dtype)

@@ -7,6 +7,8 @@ from evaluator.admission.negative_controls import NegativeControl
 from evaluator.records import ElementFormat, Formats, OutputFormat, Profile, SizeName
 from tests.unit import references
 
+pytestmark = pytest.mark.slow
+
 F = ElementFormat
 GIVEN = "torch.randn(32, 128)"
 HELPERS = """
@@ -100,3 +102,18 @@ def test_codes_as_inputs_have_distributions_and_controls(quantiser):
     assert set(found.profiles) == set(Profile) - {Profile.AS_GIVEN}
     controls = {each.control for each in found.controls}
     assert {NegativeControl.MAGNITUDES, NegativeControl.HALF_INPUT, "ignores input 0"} <= controls
+
+
+def test_weights_in_fp8_are_accepted_and_nan_is_no_step(quantiser):
+    del quantiser
+    made = references.problem(
+        "((x * self.weight.to(x.dtype)).sqrt() * 40).clamp(max=57344).to(torch.float8_e5m2)",
+        GIVEN,
+        init="self.weight = nn.Parameter((torch.rand(128) + 1).to(torch.float8_e4m3fn))",
+        sha256="weights",
+    )
+    found = admit(made, SizeName.SMALL)
+    assert found.honest_failures == []
+    caught = {each.control: each.caught_on for each in found.controls}
+    assert caught[NegativeControl.CUT_OFF] is caught[NegativeControl.TWO_STEPS] is Profile.AS_GIVEN
+    assert caught["ignores weight weight"] is Profile.AS_GIVEN

@@ -172,3 +172,10 @@ def test_the_limit_follows_from_the_declaration_and_from_the_dtype():
     sides = {"output[1]": Sides(codes, codes, codes)}
     assert with_scales(limit_of(made, "output[0]", codes), made, "output[0]", sides).scales is sides["output[1]"]
     assert is_packed(limit_of(made, "output[0]", codes).form)
+
+
+def test_kernelbenchs_rule_compares_values_of_fp8():
+    exact = drawn(F.FP8_E4M3)
+    rule = limit_of(problem("x"), "output", exact, rule=ToleranceRule.KERNELBENCH)
+    assert compare("output", Sides(exact, exact, exact), rule).ok
+    assert not compare("output", Sides(moved(exact, F.FP8_E4M3, 1, 9999), exact, exact), rule).ok
