@@ -74,6 +74,7 @@ FLOORS = (
         "devices",
         "files",
         "findings",
+        "judge/formats",
         "languages",
         "paths",
         "runner/triton",

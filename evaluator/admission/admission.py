@@ -23,10 +23,13 @@ from evaluator.admission.negative_controls import (
     without_input,
     without_weight,
 )
+from evaluator.admission.off_by_steps import ONE_IN, off_by
 from evaluator.admission.rounding_visibility import rounding_shows
 from evaluator.errors import ProblemError
-from evaluator.judge.compare.tensor_comparison import Sides, begin
-from evaluator.judge.compare.tolerance import Bounds, Rounding, bounds
+from evaluator.judge.compare.limits import limit_of, with_scales
+from evaluator.judge.compare.tensor_comparison import Limit, Sides, begin
+from evaluator.judge.compare.tolerance import Rounding
+from evaluator.judge.formats.elements import wide
 from evaluator.judge.inputs.cancelling_rows import RowSite
 from evaluator.judge.numerics.arithmetic_modes import Order, in_order
 from evaluator.judge.reference.reference import Reference, by_path
@@ -55,6 +58,8 @@ _ADVICE = {
     NegativeControl.TF32: "draw inputs of both signs, so that sums cancel and rounding shows",
     NegativeControl.BF16: "draw inputs of both signs, so that sums cancel and rounding shows",
     NegativeControl.FP16: "draw inputs of both signs, so that sums cancel and rounding shows",
+    NegativeControl.CUT_OFF: "let more elements differ from zero, or lower tolerance.floor",
+    NegativeControl.TWO_STEPS: "let more elements differ from zero, or lower tolerance.floor",
 }
 _EQUIVALENT = frozenset(
     {
@@ -73,7 +78,7 @@ class _Call(NamedTuple):
     wide: Answer
     profile: Profile
     used: bool
-    limits: dict[str, Bounds | None]
+    limits: dict[str, Limit]
 
 
 def admit(problem: Problem, size: SizeName, device: str = "cpu") -> Admission:
@@ -83,6 +88,7 @@ def admit(problem: Problem, size: SizeName, device: str = "cpu") -> Admission:
         ProblemError: the problem's own code fails, or the lock is broken.
     """
     reference = Reference(problem, size, _WEIGHT_SEED, device)
+    reference.check_formats()
     locked = decided(reference, size, thorough=True)
     distribution_mix = distribution_mix_of(locked)
     sites = distribution_mix_for(reference, size, ToleranceRule.MEASURED).row_sites
@@ -163,19 +169,10 @@ def _call(
             raise
         return None
     limits = {
-        path: _limit(reference.problem, value, distribution_mix.rounding_of(profile, path))
+        path: limit_of(reference.problem, path, value, distribution_mix.rounding_of(profile, path))
         for path, value in honest.items()
     }
     return _Call(case, honest, wide, profile, _is_used(profile, distribution_mix), limits)
-
-
-def _limit(
-    problem: Problem, value: object, rounding: Rounding, rule: ToleranceRule = ToleranceRule.MEASURED
-) -> Bounds | None:
-    if not isinstance(value, torch.Tensor) or not (value.is_floating_point() or value.is_complex()):
-        return None
-    real = torch.empty(0, dtype=value.dtype).real.dtype if value.is_complex() else value.dtype
-    return bounds(rule, problem, real, rounding)
 
 
 class _Trial:
@@ -251,7 +248,8 @@ class _Trial:
 def _passes_kernelbench(found: Answer, call: _Call) -> bool:
     """Return whether an answer passes KernelBench's rule, which uses the plain reference alone."""
     rule, problem = ToleranceRule.KERNELBENCH, call.case.reference.problem
-    return _passes(found, call, {path: _limit(problem, value, Rounding(), rule) for path, value in call.honest.items()})
+    limits = {path: limit_of(problem, path, value, Rounding(), rule) for path, value in call.honest.items()}
+    return _passes(found, call, limits)
 
 
 def _answer(what: NegativeControl | _Weight | str, case: Case) -> Answer | None:
@@ -271,12 +269,13 @@ def _comparable(found: Answer, honest: Answer) -> bool:
     )
 
 
-def _passes(found: Answer, call: _Call, limits: dict[str, Bounds | None]) -> bool:
+def _passes(found: Answer, call: _Call, limits: dict[str, Limit]) -> bool:
     """Return whether an answer agrees with the expected values of the call."""
     for path, plain in call.honest.items():
         if not isinstance(plain, torch.Tensor):
             continue
-        limit = limits[path]
+        sides = {at: Sides(found[at], call.wide[at], value) for at, value in call.honest.items()}
+        limit = with_scales(limits[path], call.case.reference.problem, path, sides)
         exact = call.wide[path] if limit is not None else call.wide[path].to(plain.dtype)
         if not begin(path, Sides(found[path].to(plain.dtype), exact, plain), limit)().ok:
             return False
@@ -285,7 +284,7 @@ def _passes(found: Answer, call: _Call, limits: dict[str, Bounds | None]) -> boo
 
 def _all_finite(honest: Answer) -> bool:
     found = [value for value in honest.values() if isinstance(value, torch.Tensor)]
-    return all(bool(torch.isfinite(value).all()) for value in found)
+    return all(bool(torch.isfinite(wide(value)).all()) for value in found)
 
 
 def _honest_failures(call: _Call) -> list[str]:
@@ -297,6 +296,8 @@ def _honest_failures(call: _Call) -> list[str]:
         with contextlib.suppress(ProblemError):
             result = call.case.reference.altered(call.case.inputs, 0, None, in_order(order))
             found[f"another order ({order.value})"] = by_path(result)
+    if (few := off_by(call.case.reference.problem, call.honest, 1, ONE_IN)) is not None:
+        found["a step of the format in a few elements"] = few
     return [
         f"{name} on {call.profile.value}"
         for name, values in found.items()

@@ -5,16 +5,20 @@ the inputs, or compute in fewer bits, are the reference on changed inputs.
 """
 
 import contextlib
+import itertools
 from collections.abc import Callable
 from enum import StrEnum
 from typing import NamedTuple
 
 import torch
 
+from evaluator.admission.off_by_steps import ONE_IN, off_by
 from evaluator.errors import ProblemError
+from evaluator.judge.formats.elements import are_equal, elements, format_of, nearest, wide
 from evaluator.judge.numerics.arithmetic_modes import Format, rounded, with_operands
 from evaluator.judge.numerics.reduced_precision import coarser_than
 from evaluator.judge.numerics.rounded_reference import rounded_weights
+from evaluator.judge.reference.declared_formats import input_forms
 from evaluator.judge.reference.reference import Reference, by_path
 from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.judge.tensors.pytree import Value, leaves
@@ -51,6 +55,8 @@ class NegativeControl(StrEnum):
     TF32 = "computes products in TF32"
     BF16 = "computes in bf16"
     FP16 = "computes in fp16"
+    CUT_OFF = "is a step of the format off in half of the elements"
+    TWO_STEPS = "is two steps of the format off in a few elements"
 
 
 class Case(NamedTuple):
@@ -95,7 +101,7 @@ def without_weight(case: Case, name: str) -> Answer | None:
     weight = dict(case.reference.model.named_parameters())[name]
     constructed = case.reference.weights.constructed(name)
     other = dict(case.stale.model.named_parameters())[name] if constructed is None else constructed
-    if torch.equal(weight, other):
+    if are_equal(weight, other):
         return case.exact
     before = weight.detach().clone()
     try:
@@ -130,7 +136,9 @@ def has_no_effect(reference: Reference, inputs: Arguments, name: str) -> bool:
 
 def _are_near(one: Value, other: Value) -> bool:
     if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor) or not one.is_floating_point():
-        return one is other or (isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor) and one.equal(other))
+        are_tensors = isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor)
+        return are_equal(one, other) if are_tensors else one is other
+    one, other = wide(one), wide(other)
     size = torch.nan_to_num(one, 0.0, 0.0, 0.0).abs().max() if one.numel() else 0.0
     return bool((((one - other).abs() <= _NO_EFFECT * size) | (one == other) | (one.isnan() & other.isnan())).all())
 
@@ -155,8 +163,14 @@ def _run(
 
 
 def _each(case: Case, change: Callable[[torch.Tensor], torch.Tensor | None]) -> Answer | None:
-    found = {path: change(value) for path, value in case.exact.items() if isinstance(value, torch.Tensor)}
-    return None if any(value is None for value in found.values()) else {**case.exact, **found}
+    found: Answer = {}
+    for path, value in case.exact.items():
+        if not isinstance(value, torch.Tensor):
+            continue
+        if (changed := change(wide(value))) is None:
+            return None
+        found[path] = changed.to(value.dtype)
+    return {**case.exact, **found}
 
 
 def _identity(case: Case) -> Answer | None:
@@ -211,9 +225,14 @@ def _start_of_rows(tensor: torch.Tensor) -> torch.Tensor | None:
 
 
 def _on(case: Case, change: Callable[[torch.Tensor], torch.Tensor]) -> Answer | None:
-    """Return the reference's answer on inputs with `change` in the floating-point tensors."""
+    """Return the reference's answer on inputs with `change` in the floating-point tensors and in declared codes."""
+    forms = input_forms(case.reference.problem, case.reference.model, case.inputs)
+    numbers = itertools.count()
 
     def real(tensor: torch.Tensor) -> torch.Tensor:
+        form = forms.get(next(numbers)) or format_of(tensor.dtype)
+        if form is not None:
+            return nearest(change(elements(tensor, form).values), form)
         return change(tensor) if tensor.is_floating_point() else tensor
 
     changed = Arguments(mapped(case.inputs.args, real), mapped(case.inputs.kwargs, real))
@@ -273,4 +292,6 @@ _ANSWERS: dict[NegativeControl, Callable[[Case], Answer | None]] = {
     NegativeControl.TAIL_INPUT: lambda case: _on(case, _without_tail),
     NegativeControl.ROW_START: lambda case: _each(case, _start_of_rows),
     **{control: _in_format(control) for control in FORMATS},
+    NegativeControl.CUT_OFF: lambda case: off_by(case.reference.problem, case.exact, 1, 2),
+    NegativeControl.TWO_STEPS: lambda case: off_by(case.reference.problem, case.exact, 2, ONE_IN),
 }

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, Literal, get_args
 
 import msgspec
 
+from evaluator.catalog.formats import checked_formats
 from evaluator.catalog.formula import FormulaError, evaluate
 from evaluator.catalog.origin import Origin
 from evaluator.catalog.reference import Reference, read_reference
@@ -54,6 +55,13 @@ class _Roofline(_Table, frozen=True, kw_only=True):
     flop: Text | None = None
 
 
+class _Formats(_Table, frozen=True, kw_only=True):
+    """The `[formats.…]` tables: formats of few bits, by parameter of forward and by path of the output."""
+
+    inputs: dict[str, Any] = {}
+    outputs: dict[str, Any] = {}
+
+
 class Sizes(_Table, frozen=True, kw_only=True):
     """The `[sizes.…]` tables: constants of the reference, by name."""
 
@@ -79,6 +87,7 @@ class ProblemFile(_Table, frozen=True, kw_only=True):
     profiles: dict[str, Any] = {}
     tolerance: _Tolerance = _Tolerance()
     roofline: _Roofline | None = None
+    formats: _Formats = _Formats()
     sizes: Sizes
 
 
@@ -86,6 +95,7 @@ _TABLES: Final[Mapping[str, type[_Table]]] = {
     "": ProblemFile,
     "tolerance": _Tolerance,
     "roofline": _Roofline,
+    "formats": _Formats,
     "sizes": Sizes,
 }
 _CHOICES: Final[Mapping[str, EnumMeta | tuple[int, ...]]] = {
@@ -136,6 +146,7 @@ def read_folder(folder: Path, origin: Origin, found_in: Path | None = None) -> P
         layouts=header.layouts,
         weights=header.weights,
         l2=header.l2,
+        formats=checked_formats(header.formats.inputs, header.formats.outputs, reference, toml_path),
     )
 
 

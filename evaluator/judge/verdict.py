@@ -72,7 +72,7 @@ def finish(context: GradeContext, timer: ReferenceTimer, begun: Outcome, stopwat
         if not grade.outcome.is_final:
             stage()
     machine_code = with_library_kernels(context.build_services.machine_code(), grade.outcome.profiling)
-    about_code = about_machine_code(machine_code, context.terms.problem.precision)
+    about_code = about_machine_code(machine_code, context.terms.problem.precision, context.terms.problem.formats)
     outcome = replace(
         grade.outcome,
         sandbox=context.sandbox,

@@ -41,6 +41,7 @@ from evaluator.records.machine_code import (
 )
 from evaluator.records.names import (
     DeviceKind,
+    ElementFormat,
     Fill,
     GradeMode,
     L2Rule,
@@ -60,7 +61,7 @@ from evaluator.records.names import (
     WeightsRule,
 )
 from evaluator.records.outcome import Fault, Outcome
-from evaluator.records.problem import Constant, Problem, RooflineOverride, ToleranceOverride
+from evaluator.records.problem import Constant, Formats, OutputFormat, Problem, RooflineOverride, ToleranceOverride
 from evaluator.records.timing import (
     Baseline,
     BaselineKind,
@@ -92,11 +93,13 @@ __all__ = [
     "DeviceFacts",
     "DeviceKind",
     "Diagnostic",
+    "ElementFormat",
     "Environment",
     "Fault",
     "Fill",
     "Finding",
     "Flips",
+    "Formats",
     "GpuFacts",
     "GradeMode",
     "InstructionCount",
@@ -114,6 +117,7 @@ __all__ = [
     "NumberFormat",
     "Order",
     "Outcome",
+    "OutputFormat",
     "OwnKernels",
     "Precision",
     "Problem",

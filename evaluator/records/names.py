@@ -127,6 +127,22 @@ class Precision(StrEnum):
     FP16 = "fp16"
 
 
+class ElementFormat(StrEnum):
+    """Format of the elements of an input or output, with steps between neighbouring values.
+
+    `int4` has two elements in a byte of uint8, in two's complement. `mxfp4` and `nvfp4` have two elements of e2m1 in a
+    byte; blocks of 32 share a scale in e8m0, and blocks of 16 a scale in e4m3. `e8m0` is a power of two in a byte.
+    """
+
+    INT8 = "int8"
+    FP8_E4M3 = "fp8_e4m3"
+    FP8_E5M2 = "fp8_e5m2"
+    INT4 = "int4"
+    MXFP4 = "mxfp4"
+    NVFP4 = "nvfp4"
+    E8M0 = "e8m0"
+
+
 class Profile(StrEnum):
     """Distribution of the values of a call's inputs, drawn by the judge."""
 

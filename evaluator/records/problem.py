@@ -1,7 +1,7 @@
 """A problem, and its author's settings."""
 
 from evaluator.records.base import Record, Sha256
-from evaluator.records.names import L2Rule, Layout, Mode, Precision, Profile, SizeName, WeightsRule
+from evaluator.records.names import ElementFormat, L2Rule, Layout, Mode, Precision, Profile, SizeName, WeightsRule
 
 
 class ToleranceOverride(Record, frozen=True):
@@ -27,6 +27,20 @@ class RooflineOverride(Record, frozen=True):
     flop: str | None = None
 
 
+class OutputFormat(Record, frozen=True):
+    """Format of an output. `scales` is the path of the output that holds the scales of its blocks."""
+
+    format: ElementFormat
+    scales: str | None = None
+
+
+class Formats(Record, frozen=True):
+    """Formats of few bits: of inputs, by parameter of forward, and of outputs, by path (`output`, `output[0]`)."""
+
+    inputs: dict[str, ElementFormat] = {}
+    outputs: dict[str, OutputFormat] = {}
+
+
 class Problem(Record, frozen=True):
     """A reference `Model` with `get_inputs` and `get_init_inputs`, and its settings. Loading a problem runs no code.
 
@@ -34,7 +48,8 @@ class Problem(Record, frozen=True):
     those in the text. `split` maps inputs to the dimension along which they can be cut into blocks without changing the
     rows of the output (its dimension 0), so that float64 fits into memory. `profiles` maps value profiles to a reason
     for exclusion, or to true for unconditional use. `layouts` lists the allowed memory layouts of inputs. `weights` is
-    the rule for weights, `l2` the state of the inputs in a GPU's L2 cache when a timed call begins.
+    the rule for weights, `l2` the state of the inputs in a GPU's L2 cache when a timed call begins. `formats` declares
+    inputs and outputs in formats of few bits.
     """
 
     name: str
@@ -56,3 +71,4 @@ class Problem(Record, frozen=True):
     layouts: list[Layout] = []
     weights: WeightsRule = WeightsRule.CHANGING
     l2: L2Rule = L2Rule.COLD
+    formats: Formats = Formats()

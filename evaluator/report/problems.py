@@ -1,7 +1,7 @@
 """Problems as text: a list, or a problem with sizes and reference."""
 
 from evaluator.catalog import Listing
-from evaluator.records import Problem
+from evaluator.records import Formats, Problem
 from evaluator.report.layout.text import one_line, printable
 
 
@@ -33,7 +33,17 @@ def problem_text(problem: Problem, work: str = "") -> str:
         f"level {problem.level}, {problem.precision.value}, {problem.mode.value} mode, {graded}\n{problem.path}",
         printable(problem.description),
         "sizes\n" + "\n".join(sizes),
+        _formats_text(problem.formats),
         work,
         printable(problem.source).rstrip(),
     ]
     return "\n\n".join(paragraph for paragraph in paragraphs if paragraph) + "\n"
+
+
+def _formats_text(formats: Formats) -> str:
+    """Return the declared formats of inputs and outputs; empty without any."""
+    named = [f"  {name:<10} {form.value}" for name, form in formats.inputs.items()]
+    for path, output in formats.outputs.items():
+        scales = "" if output.scales is None else f", scales of its blocks in {output.scales}"
+        named.append(f"  {path:<10} {output.format.value}{scales}; right within a step of the format")
+    return "\n".join(["formats", *named]) if named else ""

@@ -9,7 +9,7 @@ from evaluator.devices.gpu import Gpu, gpus
 from evaluator.records import Problem, SizeName
 from evaluator.roofline.counted_work import CallWork
 from evaluator.roofline.floor import floor_ms
-from evaluator.roofline.peaks import known_bandwidth, known_peak
+from evaluator.roofline.peaks import known_bandwidth, known_peak, peak_of
 
 
 class Roofs(NamedTuple):
@@ -38,12 +38,13 @@ def roofs_of(problem: Problem) -> Roofs | None:
     if not (found := gpus()):
         return None
     gpu = found[0]
-    bandwidth, peak = known_bandwidth(gpu), known_peak(gpu, problem.precision)
+    precision, factor = peak_of(problem)
+    bandwidth, peak = known_bandwidth(gpu), known_peak(gpu, precision)
     return Roofs(
         gpu,
         None if bandwidth is None else bandwidth.bytes_per_s,
         0 if bandwidth is None else bandwidth.l2_bytes,
-        None if peak is None else peak.flop_per_s,
+        None if peak is None else peak.flop_per_s * factor,
     )
 
 

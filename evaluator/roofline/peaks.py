@@ -6,9 +6,19 @@ from pathlib import Path
 
 from evaluator.cache.measurements import look_up
 from evaluator.devices.gpu import Gpu
-from evaluator.records import Precision, Record
+from evaluator.records import ElementFormat, Precision, Problem, Record
 
 _READER = Path(__file__).parent.parent / "judge" / "native" / "read.cu"
+
+
+_RATES = {
+    ElementFormat.INT8: 2.0,
+    ElementFormat.FP8_E4M3: 2.0,
+    ElementFormat.FP8_E5M2: 2.0,
+    ElementFormat.INT4: 4.0,
+    ElementFormat.MXFP4: 4.0,
+    ElementFormat.NVFP4: 4.0,
+}
 
 
 class Bandwidth(Record, frozen=True):
@@ -45,6 +55,16 @@ def known_bandwidth(gpu: Gpu) -> Bandwidth | None:
 def known_peak(gpu: Gpu, precision: Precision) -> Peak | None:
     """Return the measured peak of `gpu` in `precision`; None before the first measurement."""
     return look_up(peak_key(gpu, precision), Peak)
+
+
+def peak_of(problem: Problem) -> tuple[Precision, float]:
+    """Return the precision to measure for a problem's products, and the factor of its rate.
+
+    Tensor cores multiply operands of 8 bits at twice the rate of bf16, and of 4 bits at four times this rate (data
+    sheets of NVIDIA H100 and B200). The factor counts for inputs declared so, as an upper limit.
+    """
+    factor = max((_RATES[form] for form in problem.formats.inputs.values()), default=None)
+    return (problem.precision, 1.0) if factor is None else (Precision.BF16, factor)
 
 
 def _of(gpu: Gpu) -> list[object]:

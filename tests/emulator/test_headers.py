@@ -86,6 +86,11 @@ def small_float(build):
 
 
 @pytest.fixture(scope="module")
+def fp8(build):
+    return build("fp8")
+
+
+@pytest.fixture(scope="module")
 def collectives(engine, build):
     return build("collectives")
 
@@ -131,6 +136,58 @@ def random_floats(count):
     """Draw floats of every size, infinities and NaN among them."""
     generator = torch.Generator().manual_seed(5)
     return torch.randint(-(2**31), 2**31, (count,), generator=generator).to(torch.int32).view(torch.float32)
+
+
+# The 8-bit types
+
+FP8 = {"e4m3": (torch.float8_e4m3fn, 448.0), "e5m2": (torch.float8_e5m2, 57344.0)}
+
+
+def all_bytes(name):
+    return torch.arange(256).to(torch.uint8).view(FP8[name][0])
+
+
+@pytest.mark.parametrize("name", FP8)
+def test_every_value_of_fp8_widens_as_in_torch(fp8, name):
+    values = all_bytes(name)
+    wide = torch.empty(256)
+    getattr(fp8, f"{name}_widen")(address(values), address(wide), ctypes.c_long(256))
+    assert torch.equal(wide.isnan(), values.float().isnan())
+    assert torch.equal(wide.nan_to_num(7.0), values.float().nan_to_num(7.0))
+
+
+@pytest.mark.parametrize("name", FP8)
+def test_floats_are_rounded_to_fp8_as_in_torch_and_saturate(fp8, name):
+    dtype, most = FP8[name]
+    values = all_bytes(name).float()
+    values = values[values.isfinite()].sort().values
+    ties = (values[:-1] + values[1:]) / 2
+    floats = torch.cat([random_floats(100_000), torch.randn(50_000) * 100, values, ties, ties.nextafter(values[1:])])
+    rounded = torch.empty(floats.numel(), dtype=dtype)
+    getattr(fp8, f"{name}_narrow")(address(floats), address(rounded), ctypes.c_long(floats.numel()))
+    nan = floats.isnan()
+    expected = floats.clamp(-most, most).to(dtype)
+    assert torch.equal(rounded.view(torch.uint8)[~nan], expected.view(torch.uint8)[~nan])
+    assert (rounded.view(torch.uint8)[nan] == 0x7F).all(), "a GPU's NaN"
+
+
+@pytest.mark.parametrize(("name", "overflow"), [("e4m3", 0x7F), ("e5m2", 0x7C)])
+def test_without_saturation_the_limit_lies_half_a_step_beyond_the_largest_value(fp8, name, overflow):
+    most, half = FP8[name][1], FP8[name][1] / 28 if name == "e4m3" else FP8[name][1] / 14
+    floats = torch.tensor([most, most + half * 0.99, most + half * 1.01, float("inf"), 1e30])
+    codes = torch.empty(5, dtype=torch.uint8)
+    getattr(fp8, f"{name}_narrow_without_saturation")(address(floats), address(codes), ctypes.c_long(5))
+    largest = int(torch.tensor(most).to(FP8[name][0]).view(torch.uint8))
+    assert codes.tolist() == [largest, largest, overflow, overflow, overflow]
+
+
+@pytest.mark.parametrize("name", FP8)
+def test_pairs_and_quadruples_have_the_first_value_in_the_low_byte(fp8, name):
+    values = all_bytes(name).float()
+    values = values[values.isfinite()][:240].contiguous()
+    found = torch.empty(240)
+    getattr(fp8, f"{name}_in_vectors")(address(values), address(found), ctypes.c_long(240))
+    assert torch.equal(found, values)
 
 
 # The 16-bit types

@@ -7,10 +7,11 @@ import pytest
 import torch
 
 from evaluator.catalog import find_problem
+from evaluator.judge.compare.limits import limit_of
 from evaluator.judge.compare.tensor_comparison import Sides, compare
-from evaluator.judge.compare.tolerance import bounds
+from evaluator.judge.formats.elements import format_of
 from evaluator.paths import data_dir
-from evaluator.records import SizeName, ToleranceRule
+from evaluator.records import SizeName
 from tests.naive import called, models, moved, reference_module, submission_class, tensors
 
 pytestmark = [
@@ -22,16 +23,15 @@ SOLUTIONS = sorted(data_dir("solutions").glob("*/cuda_*.py"))
 
 def held_against(problem, actual, expected, wide):
     """Compare on the GPU with the judge's own comparison; `wide` is the reference in float64, or None."""
+    is_single = isinstance(expected, torch.Tensor)
     for place, (got, honest) in enumerate(zip(tensors(actual), tensors(expected), strict=True)):
         assert got.shape == honest.shape
         assert got.dtype == honest.dtype
         exact = honest if wide is None else tensors(wide)[place]
-        limits = None
-        if honest.is_floating_point():
-            limits = bounds(ToleranceRule.MEASURED, problem, honest.dtype)
-        else:
-            exact = exact.to(honest.dtype)
-        check = compare(f"output {place}", Sides(got, exact, honest), limits)
+        path = "output" if is_single else f"output[{place}]"
+        limits = limit_of(problem, path, honest)
+        exact = exact.to(honest.dtype) if limits is None else exact
+        check = compare(path, Sides(got, exact, honest), limits)
         assert check.ok, check
 
 
@@ -73,7 +73,7 @@ def test_solution_agrees_with_its_reference(path: Path):
 
 def widened(value):
     if isinstance(value, torch.Tensor):
-        return value.double() if value.is_floating_point() else value
+        return value.double() if value.is_floating_point() and format_of(value.dtype) is None else value
     if isinstance(value, dict):
         return {key: widened(item) for key, item in value.items()}
     return [widened(item) for item in value]

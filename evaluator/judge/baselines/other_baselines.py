@@ -15,8 +15,7 @@ from msgspec.structs import replace
 
 from evaluator.cache.measurements import forget, measured_once
 from evaluator.findings import Code, finding
-from evaluator.judge.compare.tensor_comparison import Comparison, Sides
-from evaluator.judge.compare.tolerance import Bounds
+from evaluator.judge.compare.tensor_comparison import Comparison, Limit, Sides
 from evaluator.judge.context.grade_context import GradeContext
 from evaluator.judge.context.reference_timing import AS_REFERENCE, Reading
 from evaluator.judge.inputs.changing_weights import Sites
@@ -192,7 +191,7 @@ def _trial_runner(context: GradeContext, model_runner: ModelRunner, tf32: Tf32 |
 
 
 def _with_room(compare: Comparison) -> Comparison:
-    def compared(path: str, sides: Sides, bounds: Bounds | None) -> Callable[[], TensorCheck]:
+    def compared(path: str, sides: Sides, bounds: Limit) -> Callable[[], TensorCheck]:
         wider = None if bounds is None else bounds._replace(floor=max(bounds.floor, TF32_FLOOR))
         return compare(path, sides, wider)
 

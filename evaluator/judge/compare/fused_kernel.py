@@ -14,14 +14,15 @@ import torch
 
 from evaluator.devices import driver
 from evaluator.judge.compare.overview import SMALL_ROW
+from evaluator.judge.compare.reductions import as_rows
 from evaluator.judge.compare.tensor_comparison import (
     LEVELS,
     Far,
     First,
+    Limit,
     Reading,
     Sides,
     Tally,
-    as_rows,
     begin,
     compare_closely,
     tolerance,
@@ -65,7 +66,7 @@ class FusedComparison:
         """Load the kernels into the current context, which the first tensor on the GPU has created."""
         return driver.load_module(self._kernels)
 
-    def begin(self, path: str, sides: Sides, bounds: Bounds | None) -> Reading:
+    def begin(self, path: str, sides: Sides, bounds: Limit) -> Reading:
         """Start to compare tensors of equal shape and dtype; see `tensor_comparison.begin`."""
         return begin(path, sides, bounds, closely=self._closely)
 

@@ -5,6 +5,13 @@ import math
 import torch
 
 
+def as_rows(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor as rows along the last dimension; a vector or a scalar is a single row."""
+    if tensor.dim() <= 1:
+        return tensor.reshape(1, -1)
+    return tensor.reshape(math.prod(tensor.shape[:-1]), tensor.shape[-1])  # -1 is ambiguous without elements
+
+
 def all_finite(*tensors: torch.Tensor) -> bool:
     """Return whether no element is NaN or infinite. The least and the largest element show both."""
     ends = [end for tensor in tensors if tensor.numel() for end in torch.aminmax(tensor)]

@@ -2,7 +2,6 @@
 
 import functools
 import itertools
-import math
 import operator
 from collections.abc import Callable
 from typing import NamedTuple
@@ -10,7 +9,8 @@ from typing import NamedTuple
 import torch
 
 from evaluator.judge.compare.overview import Overview, overview_of, row_scale
-from evaluator.judge.compare.reductions import all_finite, is_exact, largest, ratio_to, selected
+from evaluator.judge.compare.reductions import all_finite, as_rows, is_exact, largest, ratio_to, selected
+from evaluator.judge.compare.steps import Steps, StepsFound, compare_steps
 from evaluator.judge.compare.tolerance import Bounds
 from evaluator.records import Mismatch, TensorCheck, ToleranceRule, finite_or_none, number_text
 
@@ -87,11 +87,13 @@ class Tally(NamedTuple):
 
 Reading = Callable[[], TensorCheck]
 """End of a started comparison: waits for the result and returns the record. Keeps no tensor alive."""
-Comparison = Callable[[str, Sides, Bounds | None], Reading]
+Limit = Bounds | Steps | None
+"""Limit of an output's errors: bounds, steps of a format of few bits, or None for elements that must be equal."""
+Comparison = Callable[[str, Sides, Limit], Reading]
 """Start of an output's comparison; see `begin`."""
 
 
-def compare(path: str, sides: Sides, bounds: Bounds | None) -> TensorCheck:
+def compare(path: str, sides: Sides, bounds: Limit) -> TensorCheck:
     """Compare tensors of equal shape and dtype; see `begin`."""
     return begin(path, sides, bounds)()
 
@@ -99,7 +101,7 @@ def compare(path: str, sides: Sides, bounds: Bounds | None) -> TensorCheck:
 def begin(
     path: str,
     sides: Sides,
-    bounds: Bounds | None,
+    bounds: Limit,
     closely: Callable[[Sides, Bounds], Callable[[], Tally]] | None = None,
 ) -> Reading:
     """Start to compare tensors of equal shape and dtype, elementwise by `closely` (default: `compare_closely`).
@@ -108,6 +110,9 @@ def begin(
     differently is no error. An element passes only with an error proven to be within the tolerance. NaN proves nothing,
     and passes only where the honest reference has NaN too.
     """
+    if isinstance(bounds, Steps):
+        tally = _of_steps(compare_steps(*sides, bounds))
+        return functools.partial(_reading, path, sides.honest.dtype, sides.honest.shape, lambda: tally, None)
     if sides.actual.is_complex():
         sides = Sides(*(torch.view_as_real(side.resolve_conj()) for side in sides))
     end = _compare_exactly(sides) if bounds is None else (closely or compare_closely)(sides, bounds)
@@ -131,6 +136,11 @@ def _reading(
         first_mismatch=None if tally.first is None else _mismatch(tally.first, shape),
         tolerance=finite_or_none(tally.tolerance) or None,
     )
+
+
+def _of_steps(found: StepsFound) -> Tally:
+    first = None if found.first is None else First(*found.first)
+    return Tally(found.max_abs_error, found.ratio, found.honest_ratio, found.mismatches, found.nonfinite, first)
 
 
 def _counted_out(tally: Tally, bounds: Bounds, elements: int) -> Tally:
@@ -360,13 +370,6 @@ def _first(bad: torch.Tensor, actual: torch.Tensor, exact: torch.Tensor, start: 
     """Return the first `bad` element; its position counts from `start`."""
     position = int(bad.to(torch.uint8).argmax())
     return First(start + position, exact[position].item(), actual[position].item())
-
-
-def as_rows(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a tensor as rows along the last dimension; a vector or a scalar is a single row."""
-    if tensor.dim() <= 1:
-        return tensor.reshape(1, -1)
-    return tensor.reshape(math.prod(tensor.shape[:-1]), tensor.shape[-1])  # -1 is ambiguous without elements
 
 
 def _merged(tally: Tally, part: Tally) -> Tally:

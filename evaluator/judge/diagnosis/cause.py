@@ -9,7 +9,7 @@ import torch
 
 from evaluator.devices.out_of_memory import out_of_memory
 from evaluator.errors import ProblemError
-from evaluator.judge.compare.tensor_comparison import Sides, wrong_elements
+from evaluator.judge.compare.tensor_comparison import Limit, Sides, wrong_elements
 from evaluator.judge.compare.tolerance import Bounds
 from evaluator.judge.diagnosis.known_forms import known_forms, traced
 from evaluator.judge.diagnosis.wrong_pattern import wrong_pattern
@@ -26,7 +26,7 @@ _FAR = 0.05
 """A form is not compared in full if half of the first values are off by this part of the root mean square."""
 
 
-def cause_of(plan: CallPlan, check: TensorCheck, actual: torch.Tensor, limits: Bounds | None) -> str | None:
+def cause_of(plan: CallPlan, check: TensorCheck, actual: torch.Tensor, limits: Limit) -> str | None:
     """Return the cause of the wrong values of an output, as a clause; None if none is certain.
 
     `check` is the failed comparison of the output `actual`. Every value must agree with a form of the reference, within
@@ -34,7 +34,7 @@ def cause_of(plan: CallPlan, check: TensorCheck, actual: torch.Tensor, limits: B
     finds no cause.
     """
     first = check.first_mismatch
-    if limits is None or first is None or actual.is_complex() or len(plan.blocks) > 1:
+    if not isinstance(limits, Bounds) or first is None or actual.is_complex() or len(plan.blocks) > 1:
         return None
     rows = _rows(actual, first.index[0] if first.index else 0)
     with contextlib.suppress(ProblemError, MemoryError), out_of_memory():

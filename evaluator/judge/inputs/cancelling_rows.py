@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import torch
 
+from evaluator.judge.formats.elements import format_of
 from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.judge.tensors.pytree import tensors
 from evaluator.records import Record
@@ -89,6 +90,8 @@ def write_rows(rows: Sequence[Rows], inputs: Arguments, seed: int, *, keep: bool
     given = input_tensors(inputs)
     for number, (site, _, indices) in enumerate(rows):
         leaf = given[site.tensor]
+        if format_of(leaf.dtype) is not None:
+            leaf = leaf.view(torch.int8)  # The sign of a float is the sign of its byte.
         values = _values(leaf, site.dim, indices, torch.Generator(leaf.device).manual_seed(seed + number))
         if keep:
             leaf.index_copy_(site.dim, torch.tensor(indices, device=leaf.device), values)
@@ -98,6 +101,8 @@ def _values(leaf: torch.Tensor, dim: int, indices: list[int], generator: torch.G
     """Return the rows with random signs. Magnitudes stay the row's own, so no value leaves the problem's range."""
     given = leaf.index_select(dim, torch.tensor(indices, device=leaf.device))
     is_positive = torch.rand(given.shape, generator=generator, device=leaf.device) < 1 / 2
+    if leaf.dtype == torch.int8:
+        return torch.where(is_positive, given & 0x7F, given | -0x80)
     return torch.where(is_positive, given.abs(), -given.abs())
 
 

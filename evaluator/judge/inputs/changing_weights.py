@@ -8,7 +8,7 @@ If only some calls had new weights, a submission could precompute a smaller form
 Each parameter is scaled, as a whole and element by element, by factors near 1; zeros among other values stay zero. A
 parameter of only zeros receives nonzero values. The changes far exceed any tolerance. In a parameter with both signs, a
 tenth of the elements change sign: signs packed once would else be correct for every call. Buffers stay constant, as do
-parameters without gradients: an optimiser changes neither.
+parameters without gradients and in fp8: an optimiser changes none of these.
 
 A submission may know the random values, and find a call's start position from a few elements. Each factor therefore
 combines values at two positions. A table of norms or sums over all pairs of positions takes longer to build than the
@@ -22,6 +22,7 @@ from typing import NamedTuple
 import torch
 
 from evaluator.devices.memory import Region, strided
+from evaluator.judge.formats.elements import format_of
 from evaluator.judge.inputs.derived_seeds import derived
 from evaluator.judge.tensors.memory_overlap import Layouts, layout
 from evaluator.judge.tensors.pytree import dtype_name
@@ -201,7 +202,7 @@ def record(rule: WeightsRule, weights: ChangingWeights, sites: Sites) -> Weights
 
 
 def _may_change(parameter: torch.Tensor) -> bool:
-    is_number = parameter.is_floating_point() or parameter.is_complex()
+    is_number = (parameter.is_floating_point() or parameter.is_complex()) and format_of(parameter.dtype) is None
     return parameter.requires_grad and is_number and parameter.layout is torch.strided and parameter.numel() > 0
 
 

@@ -5,16 +5,20 @@ kind. Some calls therefore have values of another distribution, and no submissio
 
 The meaning of an input stays intact. Integers, booleans, floating-point tensors of whole numbers (labels, masks) or
 with infinities (additive masks), and single numbers stay unchanged. Exact zeros stay zero, symmetric matrices stay
-symmetric, sorted rows stay sorted.
+symmetric, sorted rows stay sorted. Codes of a format of few bits are drawn as values and rounded to the nearest code:
+fp8 always, integers and packed bytes where the problem declares the format.
 """
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Mapping
 
 import torch
 
+from evaluator.judge.formats.elements import elements, format_of, nearest, typical, wide
+from evaluator.judge.inputs.cancelling_rows import has_shared_elements
 from evaluator.judge.tensors.pytree import Value, tensors, unravelled
 from evaluator.protocol.model_call import mapped
-from evaluator.records import Layout, Profile
+from evaluator.records import ElementFormat, Layout, Profile
 
 PROFILES = tuple(profile for profile in Profile if profile is not Profile.AS_GIVEN)
 RULES = 3
@@ -28,6 +32,7 @@ _CORNER = 64
 _EXPONENTS = 8
 _SHIFT = {torch.float16: 5}
 _DEFAULT_SHIFT = 10
+_SHIFT_OF_CODES = 2
 _FACTORS = {Profile.LARGE: 1, Profile.SMALL: -1}
 """Distributions of scaled inputs: the factor is two to the power of this sign times the dtype's shift."""
 _OUTLIER = {torch.float16: 16.0}
@@ -38,8 +43,15 @@ _OFFSET = 8.0
 fp32."""
 
 
-def change(profile: Profile, layouts: list[Layout], value: Value, seed: int, device: torch.device) -> Value:
-    """Return `value` with values of `profile`, drawn from `seed`.
+def change(
+    profile: Profile,
+    layouts: list[Layout],
+    value: Value,
+    seed: int,
+    device: torch.device,
+    forms: Mapping[int, ElementFormat] = {},
+) -> Value:
+    """Return `value` with values of `profile`, drawn from `seed`. `forms` has the declared formats by tensor number.
 
     Tensors are overwritten in place: memory has no room for a copy of a large input. Only tensors with overlapping
     elements are replaced, and tensors moved to a random layout of `layouts`.
@@ -47,13 +59,25 @@ def change(profile: Profile, layouts: list[Layout], value: Value, seed: int, dev
     generator = torch.Generator(device).manual_seed(seed)
     if profile is Profile.AS_GIVEN:
         return value
-    return mapped(value, lambda leaf: _laid_out(_changed(profile, leaf, generator), layouts, generator))
+    numbers = itertools.count()
+
+    def changed(leaf: torch.Tensor) -> torch.Tensor:
+        form = forms.get(next(numbers)) or format_of(leaf.dtype)
+        own = _changed(profile, leaf, generator) if form is None else _changed_codes(profile, leaf, form, generator)
+        return _laid_out(own, layouts, generator)
+
+    return mapped(value, changed)
 
 
-def rehearse(profile: Profile, value: Value, seed: int, device: torch.device) -> None:
+def rehearse(
+    profile: Profile, value: Value, seed: int, device: torch.device, forms: Mapping[int, ElementFormat] = {}
+) -> None:
     """Do the work of `change`, for equal time, and discard the result; `value` stays unchanged."""
     generator = torch.Generator(device).manual_seed(seed)
-    for leaf in tensors(value):
+    for number, leaf in enumerate(tensors(value)):
+        if (form := forms.get(number) or format_of(leaf.dtype)) is not None and profile is not Profile.AS_GIVEN:
+            _codes(profile, leaf, form, generator)
+            continue
         real = torch.view_as_real(leaf.resolve_conj()) if leaf.is_complex() else leaf
         if profile is Profile.AS_GIVEN or left_alone(real):
             continue
@@ -71,6 +95,33 @@ def _changed(profile: Profile, leaf: torch.Tensor, generator: torch.Generator) -
     return own
 
 
+def _changed_codes(
+    profile: Profile, leaf: torch.Tensor, form: ElementFormat, generator: torch.Generator
+) -> torch.Tensor:
+    codes = _codes(profile, leaf, form, generator)
+    if codes is None:
+        return leaf
+    return codes if has_shared_elements(leaf) else leaf.copy_(codes)
+
+
+def _codes(
+    profile: Profile, leaf: torch.Tensor, form: ElementFormat, generator: torch.Generator
+) -> torch.Tensor | None:
+    """Return codes of a distribution, drawn as values in units of the format's typical value; None for those that stay.
+
+    Values beyond the largest code become the largest code. Scales are smaller than in wide formats, and values about a
+    mean stay below the largest code.
+    """
+    if form is ElementFormat.E8M0 or leaf.numel() < 2 or leaf.layout is not torch.strided or not leaf.dim():
+        return None
+    unit = typical(form)
+    values = (elements(leaf, form).values / unit).float()
+    _write(profile, values, generator, keep=True, shift=_SHIFT_OF_CODES)
+    if profile is Profile.ILL_CONDITIONED:
+        values /= _OFFSET / 2
+    return nearest(values * unit, form)
+
+
 def left_alone(leaf: torch.Tensor) -> bool:
     """Return whether the values of a tensor are never changed: codes, single numbers, other than floating-point."""
     return not leaf.is_floating_point() or leaf.numel() < 2 or leaf.layout is not torch.strided or _has_meaning(leaf)
@@ -81,7 +132,9 @@ def is_ordered(leaf: torch.Tensor) -> bool:
     return _is_symmetric(leaf) or _is_sorted(leaf)
 
 
-def _write(profile: Profile, own: torch.Tensor, generator: torch.Generator, *, keep: bool) -> None:
+def _write(
+    profile: Profile, own: torch.Tensor, generator: torch.Generator, *, keep: bool, shift: int | None = None
+) -> None:
     """Write values of `profile` where `own` is not zero; without `keep`, into scratch memory."""
     if profile is Profile.OUTLIERS:
         _put_outliers(own, generator, keep=keep)
@@ -91,7 +144,7 @@ def _write(profile: Profile, own: torch.Tensor, generator: torch.Generator, *, k
     for piece, values in _pieces(profile, own, generator, symmetric=symmetric):
         target = piece if scratch is None else scratch.resize_(piece.shape)
         if profile in _FACTORS:
-            torch.mul(piece, _factor(profile, own.dtype), out=target)
+            torch.mul(piece, _factor(profile, own.dtype, shift), out=target)
         else:
             _where_not_zero(values.to(own.dtype), piece, target)
     if symmetric and profile is not Profile.CONSTANT_ROWS:
@@ -117,8 +170,8 @@ def _where_not_zero(values: torch.Tensor, piece: torch.Tensor, target: torch.Ten
         torch.where(piece != 0, values, torch.zeros((), dtype=values.dtype), out=target)
 
 
-def _factor(profile: Profile, dtype: torch.dtype) -> float:
-    return 2.0 ** (_FACTORS[profile] * _SHIFT.get(dtype, _DEFAULT_SHIFT))
+def _factor(profile: Profile, dtype: torch.dtype, shift: int | None) -> float:
+    return 2.0 ** (_FACTORS[profile] * (_SHIFT.get(dtype, _DEFAULT_SHIFT) if shift is None else shift))
 
 
 def _values(profile: Profile, shape: tuple[int, ...], like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
@@ -145,7 +198,7 @@ def _normal(shape: tuple[int, ...], like: torch.Tensor, generator: torch.Generat
 
 def _own_memory(leaf: torch.Tensor) -> torch.Tensor:
     """Return `leaf`, or a copy if elements share memory or if conjugation or negation is lazy."""
-    overlapping = any(step == 0 and size > 1 for size, step in zip(leaf.shape, leaf.stride(), strict=True))
+    overlapping = has_shared_elements(leaf)
     return leaf.clone(memory_format=torch.contiguous_format) if overlapping or leaf.is_conj() or leaf.is_neg() else leaf
 
 
@@ -190,7 +243,7 @@ def _cut(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
 def _corner(leaf: torch.Tensor) -> torch.Tensor:
     """Return the first rows and columns of the first matrix."""
     matrix = leaf[(0,) * (leaf.dim() - 2)] if leaf.dim() > 1 else leaf.reshape(1, -1)
-    return matrix[:_CORNER, : max(_CORNER, _CORNER * _CORNER // max(len(matrix), 1))]
+    return wide(matrix[:_CORNER, : max(_CORNER, _CORNER * _CORNER // max(len(matrix), 1))])
 
 
 def _has_meaning(leaf: torch.Tensor) -> bool:

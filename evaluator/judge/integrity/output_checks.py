@@ -7,6 +7,7 @@ import torch
 from evaluator.findings import Code, finding
 from evaluator.judge.clock.clock import Sample
 from evaluator.judge.clock.memory_samples import MemorySamples
+from evaluator.judge.formats.elements import are_equal, comparable
 from evaluator.judge.reference.reference import Honest, by_path
 from evaluator.judge.tensors.output_views import OutputViews
 from evaluator.judge.tensors.pytree import LaidOut, Pair, Value, unravelled
@@ -43,8 +44,8 @@ def same_as(
             if part.shape != value.shape or part.dtype != value.dtype:
                 return None
             if part.is_cuda:
-                unread.append((part == value).all())
-            elif not torch.equal(part, value):
+                unread.append((comparable(part) == comparable(value)).all())
+            elif not are_equal(part, value):
                 return None
             starts[path] += rows
         if not looked or len(unread) >= _AT_ONCE:
@@ -145,7 +146,7 @@ def changed_input(placed: LaidOut, exempt: frozenset[int]) -> Finding | None:
         if number in exempt:
             continue
         pieces = zip(*(torch.split(each, _PIECE) for each in _contents(own, shared)), strict=True)
-        if not all(torch.equal(before, after) for before, after in pieces):
+        if not all(are_equal(before, after) for before, after in pieces):
             return finding(Code.INPUT_CHANGED, f"the submission wrote into {path}", path=path)
     return None
 

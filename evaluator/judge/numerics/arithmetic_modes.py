@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from evaluator.judge.formats.elements import format_of
 from evaluator.judge.numerics.composites import COMPOSITES, NAIVE, WrittenOut
 from evaluator.judge.numerics.single_accumulator import accumulated, products_in_sum, rounding, running
 from evaluator.protocol.op_mode import OperationMode
@@ -31,6 +32,7 @@ _MOST_ELEMENTS = 1 << 26
 _CHANNEL_STEPS = 8
 """The same limit for a convolution's channels: each step is a whole convolution."""
 _COPIES = frozenset({aten.clone.default, aten._to_copy.default, aten.cat.default, aten.stack.default})  # noqa: SLF001
+_EXACT = frozenset({aten.round, aten.floor, aten.ceil, aten.trunc, aten.clamp, aten.clamp_min, aten.clamp_max})
 _UNITS = {torch.float16: 0.5, torch.bfloat16: 0.5}
 _DEFAULT_UNITS = 1.0
 _NOTHING: Mapping[Any, Callable[..., Any]] = {}
@@ -82,12 +84,12 @@ def rounded(tensor: torch.Tensor, to: Format) -> torch.Tensor:
 def moved(tensor: torch.Tensor, generator: torch.Generator | None = None) -> torch.Tensor:
     """Return a tensor with each floating-point element moved up or down by 1 ulp (0.5 ulp in half precision).
 
-    Tensors of float64 return unchanged.
+    Tensors of float64 return unchanged, and so do codes in fp8: an input in fp8 is exact.
 
     >>> moved(torch.tensor([3, 4])).tolist()
     [3, 4]
     """
-    if not tensor.is_floating_point() or tensor.dtype == torch.float64:
+    if not tensor.is_floating_point() or tensor.dtype == torch.float64 or format_of(tensor.dtype) is not None:
         return tensor
     drawn = generator or torch.Generator(tensor.device).manual_seed(0)
     sign = torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device).bernoulli_(generator=drawn)
@@ -140,8 +142,10 @@ class _EachResult(OperationMode):
             with self:
                 return self._written_out.run(func, args, dict(kwargs or {}))
         result = func(*args, **dict(kwargs or {}))
-        # Views and results written into an argument are not new values; copies compute nothing.
-        if func in _COPIES or any(each.alias_info is not None for each in func._schema.returns):  # noqa: SLF001
+        # Views and results written into an argument are not new values; copies and exact operations round nothing. A
+        # whole number moved by an ulp would lose 1 in a cast to integers.
+        is_exact = func in _COPIES or func.overloadpacket in _EXACT
+        if is_exact or any(each.alias_info is not None for each in func._schema.returns):  # noqa: SLF001
             return result
         if isinstance(result, torch.Tensor):
             return self._changed(result)

@@ -9,7 +9,16 @@ import re
 from msgspec.structs import replace
 
 from evaluator.findings import Code, finding
-from evaluator.records import Finding, KernelInstructions, MachineCode, NumberFormat, Precision, Profiling
+from evaluator.records import (
+    ElementFormat,
+    Finding,
+    Formats,
+    KernelInstructions,
+    MachineCode,
+    NumberFormat,
+    Precision,
+    Profiling,
+)
 
 _BELOW_HALF = frozenset((NumberFormat.FP8, NumberFormat.FP4, NumberFormat.INTEGER))
 _BELOW_TF32 = _BELOW_HALF | {NumberFormat.BF16, NumberFormat.FP16}
@@ -20,6 +29,17 @@ _REDUCED = {
     Precision.FP16: _BELOW_HALF,
 }
 """Formats with fewer bits than a precision asks for. fp16 has TF32's significand, but overflows above 65504."""
+_DECLARED = {
+    ElementFormat.INT8: frozenset((NumberFormat.INTEGER,)),
+    ElementFormat.FP8_E4M3: frozenset((NumberFormat.FP8,)),
+    ElementFormat.FP8_E5M2: frozenset((NumberFormat.FP8,)),
+    ElementFormat.INT4: frozenset((NumberFormat.INTEGER,)),
+    # Values of e2m1 are values of e4m3 too, and so are the scales of nvfp4.
+    ElementFormat.MXFP4: frozenset((NumberFormat.FP4, NumberFormat.FP8)),
+    ElementFormat.NVFP4: frozenset((NumberFormat.FP4, NumberFormat.FP8)),
+    ElementFormat.E8M0: frozenset[NumberFormat](),
+}
+"""Formats of instructions that a problem with such inputs or outputs asks for."""
 _NAMES = {
     NumberFormat.FP8: re.compile(r"e4m3|e5m2|fp8|float8", re.IGNORECASE),
     NumberFormat.INTEGER: re.compile(r"i8816|i16816|i16832|imma|igemm|gemm_s8"),
@@ -30,6 +50,7 @@ _NAMES = {
     NumberFormat.TF32: re.compile(r"tf32|s1688"),
 }
 """Marks in the names of kernels of cuBLAS, cuDNN, CUTLASS and PyTorch, coarsest format first."""
+_NO_FORMATS = Formats()
 _MOST_LIBRARY_KERNELS, _MOST_NAME = 8, 200
 _SHOWN_KERNELS, _SHOWN_NAME = 3, 60
 
@@ -53,12 +74,17 @@ def name_format(name: str) -> NumberFormat | None:
     return next((known for known, marks in _NAMES.items() if marks.search(name)), None)
 
 
-def about_machine_code(code: MachineCode | None, precision: Precision) -> list[Finding]:
-    """Return a finding if the machine code has instructions of fewer bits than the problem asks for."""
+def about_machine_code(code: MachineCode | None, precision: Precision, formats: Formats = _NO_FORMATS) -> list[Finding]:
+    """Return a finding if the machine code has instructions of fewer bits than the problem asks for.
+
+    Instructions for the declared `formats` of inputs and outputs are asked for.
+    """
     if code is None:
         return []
-    kernels = [kernel for kernel in (_reduced(each, precision) for each in code.reduced) if kernel.instructions]
-    names = [name for name in code.library_kernels if name_format(name) in _REDUCED[precision]]
+    declared = [*formats.inputs.values(), *(each.format for each in formats.outputs.values())]
+    reduced = _REDUCED[precision].difference(*(_DECLARED[form] for form in declared))
+    kernels = [kernel for kernel in (_reduced(each, reduced) for each in code.reduced) if kernel.instructions]
+    names = [name for name in code.library_kernels if name_format(name) in reduced]
     parts = [kernel.text for kernel in kernels[:_SHOWN_KERNELS]]
     if (left := len(kernels) - _SHOWN_KERNELS) > 0:
         parts.append(f"and {left} more kernels")
@@ -72,8 +98,8 @@ def about_machine_code(code: MachineCode | None, precision: Precision) -> list[F
     return [finding(Code.REDUCED_INSTRUCTIONS, message, kernels=len(kernels), library_kernels=len(names))]
 
 
-def _reduced(kernel: KernelInstructions, precision: Precision) -> KernelInstructions:
+def _reduced(kernel: KernelInstructions, formats: frozenset[NumberFormat]) -> KernelInstructions:
     """Return the kernel with the instructions of fewer bits; none of an instance for tensors of another dtype."""
     if kernel.other_dtype:
         return replace(kernel, instructions=[])
-    return replace(kernel, instructions=[each for each in kernel.instructions if each.format in _REDUCED[precision]])
+    return replace(kernel, instructions=[each for each in kernel.instructions if each.format in formats])

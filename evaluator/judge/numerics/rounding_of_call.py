@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable
 
 from evaluator.devices.out_of_memory import out_of_memory
-from evaluator.judge.compare.tolerance import Rounding
+from evaluator.judge.compare.tolerance import Bounds, Rounding
 from evaluator.judge.numerics.arithmetic_modes import Order
 from evaluator.judge.numerics.summation_orders import larger, limits_of, other_orders
 from evaluator.judge.reference.call_plan import CallPlan
@@ -40,7 +40,7 @@ def rounding_of_call(plan: CallPlan) -> dict[str, Rounding]:
         with out_of_memory():
             for block, expected in zip(plan.blocks[:_MOST_BLOCKS], plan.expected(), strict=False):
                 values = reference.values(expected.honest)
-                limits = {path: limits_of(reference.problem, value) for path, value in values.items()}
+                limits = limits_of(reference.problem, values)
                 own = other_orders(
                     reference,
                     block,
@@ -51,8 +51,9 @@ def rounding_of_call(plan: CallPlan) -> dict[str, Rounding]:
                     closely=True,
                     random_seed=plan.random_seed,
                 )
-                known = {path: each for path, each in own.items() if limits[path] is not None and _is_finite(each)}
-                found |= {path: larger(each, found.get(path, each)) for path, each in known.items()}
+                for path, each in own.items():
+                    if isinstance(limits[path], Bounds) and _is_finite(each):
+                        found[path] = larger(each, found.get(path, each))
     except MemoryError:
         return {}
     return found

@@ -2,18 +2,21 @@
 
 import contextlib
 import math
+from collections.abc import Mapping
 
 import torch
 
 from evaluator.errors import ProblemError
-from evaluator.judge.compare.tensor_comparison import RARE, Comparison, Sides, begin
-from evaluator.judge.compare.tolerance import Bounds, Rounding, bounds
+from evaluator.judge.compare.limits import limit_of, with_scales
+from evaluator.judge.compare.steps import Steps
+from evaluator.judge.compare.tensor_comparison import RARE, Comparison, Limit, Sides, begin
+from evaluator.judge.compare.tolerance import Bounds, Rounding
 from evaluator.judge.numerics.arithmetic_modes import Format, Order, in_order, moved, with_operands
 from evaluator.judge.reference.reference import Expected, Reference
 from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.judge.tensors.pytree import Value
 from evaluator.protocol.model_call import mapped
-from evaluator.records import Precision, Problem, TensorCheck, ToleranceRule
+from evaluator.records import Precision, Problem, TensorCheck
 
 _CLOSELY = 1.1
 """Factor of accuracy for the bound below which the errors of all but few elements lie."""
@@ -40,7 +43,7 @@ def other_orders(
     inputs: Arguments,
     gradients: list[torch.Tensor] | None,
     expected: Expected,
-    limits: dict[str, Bounds | None],
+    limits: dict[str, Limit],
     orders: list[Order],
     *,
     closely: bool,
@@ -51,8 +54,8 @@ def other_orders(
 
     `rare` is the largest error. With `closely`, if rounding decides, `usual` is the bound of most elements; else
     `usual` equals `rare`. The few units in the last place that a tolerance allows each element are subtracted. If the
-    problem allows TF32, honest kernels use TF32: rounded operands are additional orders. Integers have the distance 0
-    or infinity.
+    problem allows TF32, honest kernels use TF32: rounded operands are additional orders. Integers and codes have the
+    distance 0 or infinity: codes are equal, or a few are one step apart.
     """
     modes: list[contextlib.AbstractContextManager[None]] = [in_order(order) for order in orders]
     if reference.problem.precision is Precision.TF32:
@@ -69,23 +72,29 @@ def other_orders(
             found = reference.values(reference.altered(given, random_seed, gradients, mode))
         except ProblemError:  # An operation without support for the mode is no fault of the problem.
             continue
+        if any(not isinstance(found.get(path), torch.Tensor) for path in worst):
+            continue
+        sides_by_path = {path: Sides(found[path], exact[path], honest[path]) for path in worst}
         for path in worst:
-            if not isinstance(found.get(path), torch.Tensor) or found[path].shape != honest[path].shape:
+            if found[path].shape != honest[path].shape:
                 continue
             if given is nudged and limits[path] is not None:
                 continue
-            sides, limit = Sides(found[path], exact[path], honest[path]), limits[path]
+            sides = sides_by_path[path]
+            limit = with_scales(limits[path], reference.problem, path, sides_by_path)
             error = usual = error_of(path, sides, limit, compare)
-            if closely and limit is not None and math.isfinite(error) and decides(error, limit):
+            if closely and isinstance(limit, Bounds) and math.isfinite(error) and decides(error, limit):
                 usual = _usual(path, sides, limit, error, compare)
             worst[path] = larger(worst[path], Rounding(usual, error))
     return worst
 
 
-def error_of(path: str, sides: Sides, limit: Bounds | None, compare: Comparison = begin) -> float:
+def error_of(path: str, sides: Sides, limit: Limit, compare: Comparison = begin) -> float:
     """Return an error beyond the tolerance's units in the last place, relative to the row's root mean square."""
     if limit is None:
         return 0.0 if begin(path, sides._replace(exact=sides.honest), None)().ok else math.inf
+    if isinstance(limit, Steps):
+        return 0.0 if compare(path, sides, limit)().ok else math.inf
     part = limit.floor / limit.multiple
     # The ratio is to the sum of `part` and the units in the last place: where these are the larger term, a tolerance of
     # ratio x part is still too small.
@@ -114,9 +123,6 @@ def _held(path: str, sides: Sides, limit: Bounds, part: float, compare: Comparis
     return compare(path, sides, limit._replace(multiple=0.0, floor=part, unit=limit.honest_unit, far=math.inf))()
 
 
-def limits_of(problem: Problem, tensor: Value) -> Bounds | None:
-    """Return the bounds of an output's dtype; None for integers and booleans, which must be equal."""
-    if not isinstance(tensor, torch.Tensor) or not (tensor.is_floating_point() or tensor.is_complex()):
-        return None
-    real = torch.empty(0, dtype=tensor.dtype).real.dtype if tensor.is_complex() else tensor.dtype
-    return bounds(ToleranceRule.MEASURED, problem, real)
+def limits_of(problem: Problem, values: Mapping[str, Value]) -> dict[str, Limit]:
+    """Return the limit of each output, by path; None for integers and booleans, which must be equal."""
+    return {path: limit_of(problem, path, value) for path, value in values.items()}

@@ -4,6 +4,7 @@ import math
 
 import torch
 
+from evaluator.judge.formats.elements import elements, format_of
 from evaluator.judge.tensors.pytree import is_number, leaves
 from evaluator.protocol import model_call
 
@@ -40,6 +41,8 @@ def near(wide: torch.Tensor, plain: torch.Tensor) -> bool:
         return False
     if not (plain.is_floating_point() or plain.is_complex()):
         return True
+    if (form := format_of(plain.dtype)) is not None:
+        return wide.dtype == plain.dtype and near(elements(wide, form).values, elements(plain, form).values)
     if wide.dtype not in (torch.float64, torch.complex128):  # the reference casts: the extra precision is lost
         return False
     if plain.numel() == 0:

@@ -14,9 +14,11 @@ import torch
 from evaluator.devices.out_of_memory import ran_out
 from evaluator.errors import JudgeFailed, ProblemError
 from evaluator.judge.compare.tolerance import ARITHMETIC
+from evaluator.judge.formats.elements import wide as wide_values
 from evaluator.judge.inputs.changing_weights import ChangingWeights
 from evaluator.judge.inputs.derived_seeds import derived
 from evaluator.judge.inputs.input_distributions import change, rehearse
+from evaluator.judge.reference.declared_formats import check_formats, input_forms
 from evaluator.judge.reference.float64_agreement import same_function
 from evaluator.judge.reference.problem_code import author_code
 from evaluator.judge.reference.problem_module import ProblemModule
@@ -27,7 +29,7 @@ from evaluator.judge.tensors.pytree import Value, is_number, leaves, tensors
 from evaluator.protocol import model_call
 from evaluator.protocol.model_call import mapped
 from evaluator.protocol.seeding import seed_torch
-from evaluator.records import Problem, Profile, SizeName
+from evaluator.records import Formats, Problem, Profile, SizeName
 
 
 class Honest(NamedTuple):
@@ -98,12 +100,12 @@ class Reference:
         the distribution to a submission.
         """
         given = self._file.draw(seed, self._device)
-        values_seed = derived(seed, b"values")
+        values_seed, forms = derived(seed, b"values"), input_forms(self.problem, self.model, given)
         if profile is Profile.AS_GIVEN:
-            rehearse(decoy, [given.args, given.kwargs], values_seed, self._device)
+            rehearse(decoy, [given.args, given.kwargs], values_seed, self._device, forms)
             return given
         own = self.writable(given)
-        return Arguments(*change(profile, self.problem.layouts, [own.args, own.kwargs], values_seed, self._device))
+        return Arguments(*change(profile, self.problem.layouts, [*own], values_seed, self._device, forms))
 
     def writable(self, inputs: Arguments) -> Arguments:
         """Return drawn inputs, or copies if `get_inputs` returns the same tensors in every call."""
@@ -114,8 +116,9 @@ class Reference:
 
         Blocks do not reproduce an output that depends on all rows; a wrong `split` is ignored. Inputs that the
         reference writes into must be copied before each run. If `get_inputs` keeps the returned tensors, the judge must
-        not write into these tensors.
+        not write into these tensors. Raises ProblemError if a declared format does not fit.
         """
+        check_formats(self.problem, self.model, inputs, outputs)
         self.outline = mapped(outputs, lambda tensor: tensor.to("meta"))
         self.layouts = layouts(dict(leaves(outputs, "output")))
         some = cloned(self.blocks(inputs)[0])
@@ -132,6 +135,12 @@ class Reference:
         blocks = self.blocks(inputs)
         if len(blocks) > 1 and not self._follow_each_other(blocks, outputs):
             self._split = {}
+
+    def check_formats(self) -> None:
+        """Check the declared formats against a call. Raises ProblemError if one does not fit."""
+        if self.problem.formats != Formats():
+            inputs = self.draw(_OTHER_SEED)
+            check_formats(self.problem, self.model, inputs, self.forward(inputs, 0))
 
     def split_rows(self, inputs: Arguments, outputs: Value, pieces: int) -> None:
         """Cut inputs into `pieces` along dimension 0, if blocks reproduce the first and last rows.
@@ -377,7 +386,7 @@ def _equal(one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:
 
 
 def _finite_parts(value: Value) -> list[torch.Tensor]:
-    return [torch.isfinite(leaf) for leaf in tensors(value)]
+    return [torch.isfinite(wide_values(leaf)) for leaf in tensors(value)]
 
 
 def _still_finite(before: list[torch.Tensor], value: Value) -> bool:

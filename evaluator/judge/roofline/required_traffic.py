@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from evaluator.cache.measurements import measured_once
+from evaluator.judge.formats.elements import are_equal
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.setup.seed_book import fresh_seed
 from evaluator.judge.tensors.call_arguments import Arguments
@@ -83,10 +84,10 @@ def distinct_bytes(tensors: Sequence[torch.Tensor]) -> int:
 def _distinct_elements(tensor: torch.Tensor) -> int:
     elements = 1
     for dimension, size in enumerate(tensor.shape):
-        if size < 2 or not torch.equal(tensor.select(dimension, 0), tensor.select(dimension, 1)):
+        if size < 2 or not are_equal(tensor.select(dimension, 0), tensor.select(dimension, 1)):
             elements *= size
     square = tensor.dim() > 1 and tensor.shape[-1] == tensor.shape[-2] > 1
-    return elements // 2 if square and torch.equal(tensor, tensor.mT) else elements
+    return elements // 2 if square and are_equal(tensor, tensor.mT) else elements
 
 
 def _answerer(

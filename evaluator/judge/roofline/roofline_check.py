@@ -14,6 +14,7 @@ from evaluator.judge.roofline import gpu_peaks
 from evaluator.judge.roofline.required_traffic import TrafficUnknown, required_traffic
 from evaluator.records import Constant, Fault, Finding, L2Rule, Roofline, RooflineOverride, Status, Timing
 from evaluator.roofline.attained import Needs, Roof, attained, impossible, is_impossible, remarks
+from evaluator.roofline.peaks import peak_of
 
 
 class RooflineOutcome(NamedTuple):
@@ -34,6 +35,7 @@ def check_roofline(context: GradeContext, timing: Timing) -> RooflineOutcome:
     if gpu is None or kernels is None:
         raise TypeError("a roofline needs a GPU")
     problem = context.terms.problem
+    precision, factor = peak_of(problem)
     try:
         needs = _said(problem.roofline) or required_traffic(problem, context.terms.size, context.reference)
         l2_bytes = torch.cuda.get_device_properties(0).L2_cache_size
@@ -41,7 +43,7 @@ def check_roofline(context: GradeContext, timing: Timing) -> RooflineOutcome:
             bandwidth_bytes_per_s=gpu_peaks.bandwidth(gpu, kernels),
             l2_bytes=l2_bytes,
             warm_bytes=l2_bytes if context.terms.l2 is L2Rule.WARM else 0,
-            peak_flop_per_s=gpu_peaks.peak(gpu, problem.precision) if _operations(needs, context) else None,
+            peak_flop_per_s=gpu_peaks.peak(gpu, precision) * factor if _operations(needs, context) else None,
         )
         constants = _constants(context)
         found = attained(needs, roof, timing, problem.roofline, constants)

@@ -18,8 +18,10 @@ from evaluator.catalog.lock import LOCK_FILE, SizeLock, fits, read_lock
 from evaluator.catalog.origin import Origin
 from evaluator.devices.out_of_memory import out_of_memory
 from evaluator.errors import ProblemError
-from evaluator.judge.compare.tensor_comparison import Comparison, Sides, begin
+from evaluator.judge.compare.limits import with_scales
+from evaluator.judge.compare.tensor_comparison import Comparison, Limit, Sides, begin
 from evaluator.judge.compare.tolerance import Bounds, Rounding
+from evaluator.judge.formats.elements import wide
 from evaluator.judge.inputs.cancelling_rows import RowSite
 from evaluator.judge.inputs.input_distributions import PROFILES, RULES
 from evaluator.judge.numerics.arithmetic_modes import Order
@@ -175,6 +177,7 @@ def decide(reference: Reference, size: SizeName, limit_s: float = math.inf, comp
         scratch = reference.twin()
     except Exception as error:  # noqa: BLE001 - a model that cannot be copied, for whatever reason of its own
         return SizeLock([], dict.fromkeys(PROFILES, f"the reference's model cannot be copied: {error}"))
+    scratch.check_formats()
     if size is not SizeName.SMALL and (instead := _of_the_small_size(scratch, limit_s, compare)) is not None:
         return instead
     try:
@@ -281,7 +284,7 @@ def _seen(reference: Reference, profile: Profile, given: _Seen | None, compare: 
             return _Seen(expected, why_not=f"{path} is not finite", fatal=True)
         if given.expected.in_float64 and not expected.in_float64:
             return _Seen(expected, why_not="float64 gives something else", fatal=True)
-    limits = {path: limits_of(reference.problem, value) for path, value in reference.values(expected.honest).items()}
+    limits = limits_of(reference.problem, reference.values(expected.honest))
     # A distribution decided by rounding is left out, unless it is the problem's own or the author insists.
     insisted = profile is Profile.AS_GIVEN or reference.problem.profiles.get(profile) is True
     found = other_orders(reference, inputs, gradients, expected, limits, list(Order), closely=insisted, compare=compare)
@@ -301,7 +304,7 @@ def _seen(reference: Reference, profile: Profile, given: _Seen | None, compare: 
     )
     if seen.why_not is not None:
         return seen
-    if not _differ(expected, other, limits, compare):
+    if not _differ(reference.problem, expected, other, limits, compare):
         return seen._replace(why_not="the output hardly depends on such inputs")
     return seen
 
@@ -309,7 +312,7 @@ def _seen(reference: Reference, profile: Profile, given: _Seen | None, compare: 
 def _matter(
     reference: Reference,
     expected: Expected,
-    limits: dict[str, Bounds | None],
+    limits: dict[str, Limit],
     found: dict[str, Rounding],
     compare: Comparison,
 ) -> _Seen:
@@ -320,9 +323,10 @@ def _matter(
     why_not, fatal = None, False
     for path, (usual, largest) in found.items():
         limit = limits[path]
-        if limit is None:
+        if not isinstance(limit, Bounds):
             if largest > 0:
-                why_not = why_not or f"rounding decides: a unit in the last place changes {path}"
+                change = "a unit in the last place changes" if limit is None else "another order of summation changes"
+                why_not = why_not or f"rounding decides: {change} {path}"
             continue
         if decides(largest, limit):
             moved_by = f"{largest:.1e} of its row's size"
@@ -346,23 +350,27 @@ def _newly_nonfinite(expected: Expected, given: Expected) -> str | None:
         if not isinstance(tensor, torch.Tensor) or not (tensor.is_floating_point() or tensor.is_complex()):
             continue
         known = before.get(path)
-        if isinstance(known, torch.Tensor) and bool(torch.isfinite(known).all()) and not _finite(tensor):
+        if isinstance(known, torch.Tensor) and _finite(known) and not _finite(tensor):
             return path
     return None
 
 
 def _finite(tensor: torch.Tensor) -> bool:
-    return bool(torch.isfinite(tensor).all())
+    return bool(torch.isfinite(wide(tensor)).all())
 
 
-def _differ(expected: Expected, other: Expected, limits: dict[str, Bounds | None], compare: Comparison) -> bool:
+def _differ(
+    problem: Problem, expected: Expected, other: Expected, limits: dict[str, Limit], compare: Comparison
+) -> bool:
     """Return whether other inputs lead to outputs that a comparison distinguishes, in some part of some output."""
     exact, honest, instead = by_path(expected.exact), by_path(expected.honest), by_path(other.honest)
     for path, plain in honest.items():
         if not isinstance(plain, torch.Tensor) or instead[path].shape != plain.shape:
             continue
         wanted = exact[path] if limits[path] is not None else exact[path].to(plain.dtype)
-        check = compare(path, Sides(instead[path], wanted, plain), limits[path])()
+        sides = {at: Sides(instead[at], exact[at], honest[at]) for at in honest}
+        limit = with_scales(limits[path], problem, path, sides)
+        check = compare(path, Sides(instead[path], wanted, plain), limit)()
         many = check.mismatches >= max(_CHANGED_PART * plain.numel(), 1)
         if many or (check.mismatches > 0 and _far(instead[path], wanted)):
             return True
@@ -371,8 +379,9 @@ def _differ(expected: Expected, other: Expected, limits: dict[str, Bounds | None
 
 def _far(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Return whether outputs with few different elements are far apart, as for a softmax that is nearly one-hot."""
-    wide = torch.promote_types(one.dtype, torch.float64)
-    one, other = (torch.where(torch.isfinite(each), each, 0.0).to(wide) for each in (one, other))
+    one, other = wide(one), wide(other)
+    dtype = torch.promote_types(one.dtype, torch.float64)
+    one, other = (torch.where(torch.isfinite(each), each, 0.0).to(dtype) for each in (one, other))
     return bool((one - other).abs().square().sum() > _FAR**2 * other.abs().square().sum())
 
 

@@ -12,6 +12,7 @@ import torch
 from evaluator.cache.measurements import measured_once
 from evaluator.devices.out_of_memory import out_of_memory
 from evaluator.errors import ProblemError
+from evaluator.judge.formats.elements import format_of, wide
 from evaluator.judge.inputs.cancelling_rows import Rows, RowSite, has_shared_elements, input_tensors, write_rows
 from evaluator.judge.inputs.input_distributions import is_ordered, left_alone
 from evaluator.judge.reference.operation_cost import cost_of
@@ -104,7 +105,8 @@ def _accepts(reference: Reference, inputs: Arguments, sites: list[RowSite]) -> b
 
 
 def _finite_outputs(expected: Expected) -> list[torch.Tensor]:
-    return [torch.isfinite(value) for value in by_path(expected.honest).values() if isinstance(value, torch.Tensor)]
+    values = by_path(expected.honest).values()
+    return [torch.isfinite(wide(value)) for value in values if isinstance(value, torch.Tensor)]
 
 
 def _is_excluded(leaf: torch.Tensor) -> bool:
@@ -140,5 +142,5 @@ def _outputs(reference: Reference, inputs: Arguments) -> dict[str, torch.Tensor]
     return {
         path: value
         for path, value in by_path(result).items()
-        if isinstance(value, torch.Tensor) and value.is_floating_point()
+        if isinstance(value, torch.Tensor) and value.is_floating_point() and format_of(value.dtype) is None
     }

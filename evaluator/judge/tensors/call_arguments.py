@@ -4,6 +4,8 @@ from typing import NamedTuple
 
 import torch
 
+from evaluator.judge.formats.elements import are_equal as same_values
+from evaluator.judge.formats.elements import format_of
 from evaluator.judge.tensors.pytree import Value, tensors
 from evaluator.protocol.model_call import mapped
 
@@ -28,7 +30,7 @@ def storages(inputs: Arguments) -> set[int]:
 def are_equal(inputs: Arguments, others: Arguments) -> bool:
     """Return whether two calls have equal tensors, one at least."""
     given, other = (tensors([each.args, each.kwargs]) for each in (inputs, others))
-    return len(given) == len(other) > 0 and all(torch.equal(one, same) for one, same in zip(given, other, strict=True))
+    return len(given) == len(other) > 0 and all(same_values(one, same) for one, same in zip(given, other, strict=True))
 
 
 def cloned(inputs: Arguments) -> Arguments:
@@ -37,7 +39,7 @@ def cloned(inputs: Arguments) -> Arguments:
 
 
 def widened(inputs: Arguments) -> Arguments:
-    """Copy the inputs into float64 (complex128); integers and booleans as they are."""
+    """Copy the inputs into float64 (complex128); integers, booleans and codes in fp8 as they are."""
     return Arguments(mapped(inputs.args, _double), mapped(inputs.kwargs, _double))
 
 
@@ -49,4 +51,6 @@ def wide(gradients: list[torch.Tensor] | None) -> list[torch.Tensor] | None:
 def _double(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.is_complex():
         return tensor.to(torch.complex128, copy=True)
+    if format_of(tensor.dtype) is not None:
+        return tensor.clone()
     return tensor.to(torch.float64 if tensor.is_floating_point() else tensor.dtype, copy=True)

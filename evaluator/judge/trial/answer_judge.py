@@ -7,8 +7,9 @@ import torch
 
 from evaluator.devices.memory import SharedMemory
 from evaluator.judge.clock.clock import Clock, ClockedCall
-from evaluator.judge.compare.tensor_comparison import Comparison, Reading, Sides, joined, rows_from
-from evaluator.judge.compare.tolerance import Bounds, Rounding, bounds
+from evaluator.judge.compare.limits import limit_of, with_scales
+from evaluator.judge.compare.tensor_comparison import Comparison, Limit, Reading, Sides, joined, rows_from
+from evaluator.judge.compare.tolerance import Rounding
 from evaluator.judge.inputs.cancelling_rows import Slices
 from evaluator.judge.inputs.changing_weights import Sites
 from evaluator.judge.integrity.output_checks import (
@@ -169,26 +170,26 @@ class AnswerJudge:
     ) -> None:
         """Start the comparison of each output's rows in a block of the reference; `starts` holds the first row."""
         exact, honest = self._reference.values(block.exact), self._reference.values(block.honest)
+        known = {
+            path: rows_from(Sides(tensor, exact[path], honest[path]), starts[path]) for path, _, tensor, _ in snapshots
+        }
         for path, _, tensor, _ in snapshots:
             if parts[path] and not tensor.dim():
                 continue  # A scalar is the same for all blocks (`Reference.settle`).
-            sides = rows_from(Sides(tensor, exact[path], honest[path]), starts[path])
-            parts[path].append(self._compare(path, sides))
+            sides = known[path]
+            parts[path].append(self._compare(path, known))
             self.precision.add(number, path, sides, in_float64=block.in_float64, start=starts[path])
             starts[path] += sides.honest.shape[0] if sides.honest.dim() else 0
 
-    def _compare(self, path: str, sides: Sides) -> Reading:
-        """Start the comparison of an output, or of the rows in one block."""
-        actual, exact, honest = sides
-        limits = self.limits(path, honest.dtype)
+    def _compare(self, path: str, known: dict[str, Sides]) -> Reading:
+        """Start the comparison of an output, or of the rows in one block; `known` has the sides of all outputs."""
+        actual, exact, honest = known[path]
+        limits = with_scales(self.limits(path, honest), self._reference.problem, path, known)
         return self._comparison(path, Sides(actual, exact if limits else exact.to(honest.dtype), honest), limits)
 
-    def limits(self, path: str, dtype: torch.dtype) -> Bounds | None:
-        """Return the bounds of an output of the current call; None for integers and booleans."""
-        if not (dtype.is_floating_point or dtype.is_complex):
-            return None
-        real = torch.empty(0, dtype=dtype).real.dtype if dtype.is_complex else dtype
-        return bounds(self.rule, self._reference.problem, real, self._rounding(path))
+    def limits(self, path: str, honest: torch.Tensor) -> Limit:
+        """Return the limit of an output of the current call; None for integers and booleans."""
+        return limit_of(self._reference.problem, path, honest, self._rounding(path), self.rule)
 
     def _rounding(self, path: str) -> Rounding:
         """Return the rounding of an output: as measured beforehand, or as measured for the current call if larger."""

@@ -237,7 +237,7 @@ class TrialRunner:
         if self._is_explained or tensor is None or check is None:
             return problem
         self._is_explained = True
-        clause = cause_of(plan, check, tensor, self._answers.limits(check.path, tensor.dtype))
+        clause = cause_of(plan, check, tensor, self._answers.limits(check.path, tensor))
         return problem if clause is None else finding(Code.WRONG_VALUES, f"{problem.message}; {clause}", path=path)
 
     def look_closely(self) -> Trial | None:

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from evaluator.catalog import find_problem, list_problems
-from evaluator.records import SizeName
+from evaluator.records import ElementFormat, Formats, Precision, SizeName
 from evaluator.roofline.floor import floor_ms
+from evaluator.roofline.least_time import CallWork, stated
+from evaluator.roofline.peaks import peak_of
 from evaluator.roofline.work_count import Uncountable, Work, count
 
 F32, BF16, I64, BOOL = 4, 2, 8, 1
@@ -62,6 +64,14 @@ BY_HAND = {
         (32 * 512 * 1024 + 32 * 16 * 512 * 512) * F32,
         product(32 * 512, 1024, 3 * 1024) + 2 * (32 * 16) * product(512, 64, 512) + product(32 * 512, 1024, 1024),
     ),
+    # Rows to fp8 and back, with a scale for each row.
+    "quantize_fp8": Work(16384 * 7168 * F32, 16384 * 7168 + 16384 * F32, 0),
+    "dequantize_fp8": Work(16384 * 7168 + 16384 * F32, 16384 * 7168 * F32, 0),
+    "matmul_fp8": Work(2 * 4096 * 4096 + 2 * 4096 * F32, 4096 * 4096 * F32, product(4096, 4096, 4096)),
+    # Queries and keys of 4 x 32 heads, with a scale for each token.
+    "attention_scores_int8": Work(
+        2 * 128 * 1024 * (128 + F32), 128 * 1024 * 1024 * F32, 128 * product(1024, 128, 1024)
+    ),
     # Convolutions that keep the image's size.
     "conv2d": Work((112 * 64 * 96 * 64 + 128 * 64 * 9) * F32, 112 * 128 * 96 * 64 * F32, conv(112, 64, 128, 96, 64)),
     "conv2d_bias_relu": Work(
@@ -98,8 +108,35 @@ BY_HAND = {
 }
 
 
+STATED = {
+    # Each expert's weights once, each token once, and where each group ends.
+    "moe_grouped_matmul_bf16": CallWork(
+        (8192 * 2048 + 32 * 768 * 2048) * BF16 + 32 * 4, 8192 * 768 * BF16, product(8192, 2048, 768)
+    ),
+}
+"""Of problems whose work depends on values: stated by the author, in formulas."""
+
+
 def test_every_shipped_problem_is_derived_by_hand():
-    assert {problem.name for problem in list_problems().problems} == set(BY_HAND)
+    assert {problem.name for problem in list_problems().problems} == {*BY_HAND, *STATED}
+
+
+@pytest.mark.parametrize("name", STATED)
+def test_the_authors_formulas_give_what_is_derived_by_hand(name):
+    problem = find_problem(name)
+    assert isinstance(count(problem, SizeName.FULL), Uncountable)
+    assert stated(problem, SizeName.FULL, CallWork(None, None, None)) == STATED[name]
+
+
+def test_operands_of_few_bits_have_the_peak_of_their_tensor_cores():
+    def peak(precision, *forms):
+        inputs = {f"x{number}": form for number, form in enumerate(forms)}
+        return peak_of(replace(find_problem("matmul"), precision=precision, formats=Formats(inputs=inputs)))
+
+    assert peak(Precision.FP32) == (Precision.FP32, 1.0)
+    assert peak(Precision.TF32, ElementFormat.FP8_E4M3, ElementFormat.FP8_E5M2) == (Precision.BF16, 2.0)
+    assert peak(Precision.FP32, ElementFormat.INT8) == (Precision.BF16, 2.0)
+    assert peak(Precision.BF16, ElementFormat.FP8_E4M3, ElementFormat.NVFP4) == (Precision.BF16, 4.0)
 
 
 @pytest.mark.parametrize("name", BY_HAND)

@@ -138,7 +138,12 @@ def test_a_shape_stays_a_tuple_at_another_size(tmp_path):
     assert sized_source(problem, SizeName.FULL) == problem.source
 
 
-@pytest.mark.parametrize("problem", list_problems().problems, ids=lambda problem: problem.name)
+NEED_VALUES = {"moe_grouped_matmul_bf16"}
+"""References that read values, such as sizes of groups, and do not run on the meta device."""
+ON_META = [problem for problem in list_problems().problems if problem.name not in NEED_VALUES]
+
+
+@pytest.mark.parametrize("problem", ON_META, ids=lambda problem: problem.name)
 def test_no_shipped_problem_has_a_degenerate_size(problem):
     for size in problem.sizes:
         assert degenerate(problem, size) == []

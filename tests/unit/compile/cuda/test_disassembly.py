@@ -175,5 +175,6 @@ def test_no_shipped_solution_is_accused(path, tmp_path):
         listing = subprocess.run([tool.path, "-sass", "kernels.cubin"], cwd=tmp_path, check=True, capture_output=True)
         code = machine_code(listing.stdout.decode())
         kernels += code.kernels
-        assert about_machine_code(code, find_problem(path.parent.name).precision) == []
+        problem = find_problem(path.parent.name)
+        assert about_machine_code(code, problem.precision, problem.formats) == []
     assert kernels > 0 or "template" in path.read_text()

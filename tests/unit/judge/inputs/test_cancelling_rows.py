@@ -30,6 +30,16 @@ def test_at_most_one_row_in_eight(extent, most):
     assert max(counts) == most
 
 
+def test_signs_of_fp8_change_and_magnitudes_stay():
+    x = (torch.rand(16, 64, generator=torch.Generator().manual_seed(7)) + 1).to(torch.float8_e4m3fn)
+    inputs, before = Arguments([x.clone()], {}), x.float()
+    write_rows([Rows(ROWS, 16, [3, 8])], inputs, 5, keep=True)
+    after = inputs.args[0].float()
+    assert torch.equal(after.abs(), before)
+    assert [row for row in range(16) if bool((after[row] < 0).any())] == [3, 8]
+    assert 10 < int((after[3] < 0).sum()) < 54
+
+
 def test_short_rows_are_left_out():
     assert chosen_rows([ROWS], given((64, 3)), 5) == []
     assert chosen_rows([ROWS], given((1 << 20,)), 5) == []

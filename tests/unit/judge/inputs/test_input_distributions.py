@@ -3,10 +3,11 @@
 import pytest
 import torch
 
+from evaluator.judge.formats.elements import are_equal, elements, typical
 from evaluator.judge.inputs import input_distributions as profiles_module
 from evaluator.judge.inputs.input_distributions import PROFILES, change, rehearse
 from evaluator.protocol.model_call import mapped
-from evaluator.records import Layout, Profile
+from evaluator.records import ElementFormat, Layout, Profile
 
 CPU = torch.device("cpu")
 ELEMENTS = [profile for profile in PROFILES if profile not in (Profile.OUTLIERS, Profile.LARGE, Profile.SMALL)]
@@ -160,3 +161,49 @@ def test_layouts_are_drawn_where_a_problem_has_them():
         assert torch.equal(other, given * 1024)
         seen.add((other.stride(), other.storage_offset()))
     assert seen == {((8, 1), 0), ((1, 6), 0), ((16, 2), 0), ((8, 1), 1)}
+
+
+CODES = {
+    ElementFormat.INT8: (torch.randn(64, 96) * 40).to(torch.int8),
+    ElementFormat.INT4: torch.randint(0, 256, (64, 96)).to(torch.uint8),
+    ElementFormat.MXFP4: torch.randint(0, 256, (64, 96)).to(torch.uint8),
+    ElementFormat.FP8_E4M3: (torch.randn(64, 96) * 100).clamp(-448, 448).to(torch.float8_e4m3fn),
+    ElementFormat.FP8_E5M2: torch.randn(64, 96).to(torch.float8_e5m2),
+}
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("form", CODES)
+def test_codes_are_drawn_within_their_format(form, profile):
+    given = CODES[form].clone()
+    rehearse(profile, [given], 1, CPU, {0: form})
+    assert are_equal(given, CODES[form])
+    other = change(profile, [], given, 1, CPU, {0: form})
+    assert other is given, "written in place"
+    assert not are_equal(other, CODES[form])
+    values = elements(other, form).values
+    assert values.isfinite().all()
+    assert values.unique().numel() > 2
+    if profile is not Profile.OUTLIERS and profile is not Profile.SMALL:
+        assert values.abs().max() >= typical(form)
+
+
+def test_integers_and_bytes_without_a_declaration_stay_and_fp8_needs_none():
+    for form in (ElementFormat.INT8, ElementFormat.INT4):
+        assert are_equal(drawn(Profile.SIGNED_NORMAL, CODES[form]), CODES[form])
+    given = CODES[ElementFormat.FP8_E4M3]
+    assert not are_equal(drawn(Profile.SIGNED_NORMAL, given), given)
+
+
+def test_codes_are_told_by_the_number_of_their_tensor():
+    bytes_, codes = (CODES[form].clone() for form in (ElementFormat.INT4, ElementFormat.INT8))
+    found = change(Profile.SIGNED_NORMAL, [], [[bytes_, codes], {"n": 3}], 1, CPU, {1: ElementFormat.INT8})
+    assert are_equal(found[0][0], CODES[ElementFormat.INT4])
+    assert not are_equal(found[0][1], CODES[ElementFormat.INT8])
+
+
+def test_expanded_codes_get_memory_of_their_own():
+    given = torch.ones(1, 96, dtype=torch.int8).expand(64, 96)
+    other = change(Profile.SIGNED_NORMAL, [], given, 1, CPU, {0: ElementFormat.INT8})
+    assert other.unique(dim=0).shape[0] > 1
+    assert (given == 1).all()

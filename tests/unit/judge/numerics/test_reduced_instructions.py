@@ -5,12 +5,15 @@ import pytest
 from evaluator.findings import Code
 from evaluator.judge.numerics.reduced_instructions import about_machine_code, name_format, with_library_kernels
 from evaluator.records import (
+    ElementFormat,
+    Formats,
     InstructionCount,
     InstructionKind,
     KernelInstructions,
     KernelUse,
     MachineCode,
     NumberFormat,
+    OutputFormat,
     Precision,
     Profiling,
 )
@@ -35,6 +38,16 @@ ACCUSED = {
 def test_fewer_bits_than_the_problem_asks_for_are_a_finding(precision, form):
     accused = bool(about_machine_code(code_in(form), precision))
     assert accused is (form in ACCUSED[precision])
+
+
+@pytest.mark.parametrize("form", ElementFormat)
+def test_instructions_for_declared_formats_are_no_finding(form):
+    asked = {"int8": "integer", "int4": "integer", "mxfp4": "fp4", "nvfp4": "fp4", "e8m0": None}.get(form.value, "fp8")
+    declared = [Formats(inputs={"x": form}), Formats(outputs={"output": OutputFormat(form)})]
+    for formats in declared:
+        accused = {each for each in NumberFormat if about_machine_code(code_in(each), Precision.BF16, formats)}
+        assert NumberFormat(asked) not in accused if asked else accused == ACCUSED[Precision.BF16]
+        assert NumberFormat.INTEGER in accused or asked == "integer"
 
 
 def test_the_message_names_what_was_asked_for_the_instructions_and_the_kernel():

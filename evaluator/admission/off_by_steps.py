@@ -1,0 +1,41 @@
+"""Answers in formats of few bits that are some steps of the format off, for problems with such outputs."""
+
+import torch
+
+from evaluator.judge.compare.limits import form_of
+from evaluator.judge.formats.elements import codes_at, elements
+from evaluator.judge.tensors.pytree import Value
+from evaluator.records import ElementFormat, Problem
+
+_Answer = dict[str, Value]
+ONE_IN = 128
+"""Elements per changed element of an honest answer: half of the limit (`compare.steps`)."""
+
+
+def off_by(problem: Problem, answer: _Answer, steps: int, one_in: int) -> _Answer | None:
+    """Return an answer with one of `one_in` elements `steps` steps off; None without an output in such a format.
+
+    Scales of blocks stay: a step of a scale moves all values of its block.
+    """
+    scales = {each.scales for each in problem.formats.outputs.values()}
+    forms = {
+        path: form
+        for path, value in answer.items()
+        if isinstance(value, torch.Tensor) and path not in scales
+        if (form := form_of(problem, path, value.dtype)) is not None
+    }
+    if not forms:
+        return None
+    return {**answer, **{path: _off(answer[path], form, steps, one_in) for path, form in forms.items()}}
+
+
+def _off(codes: torch.Tensor, form: ElementFormat, steps: int, one_in: int) -> torch.Tensor:
+    """Return codes with places moved towards zero, or away from a zero too near for the steps."""
+    values, places = elements(codes, form)
+    flat = places.reshape(-1).clone()
+    chosen = flat[::one_in]
+    flat[::one_in] = torch.where(chosen.abs() >= steps, chosen - chosen.sign() * steps, chosen + steps)
+    changed = codes_at(flat.reshape(places.shape), form).view(torch.uint8)
+    if not bool(values.isfinite().all()):  # NaN and infinity have no neighbours. Packed formats have neither.
+        changed = torch.where(values.isfinite(), changed, codes.view(torch.uint8))
+    return changed.view(codes.dtype)

@@ -1,0 +1,55 @@
+"""Limit of an output's errors, by the output's dtype and its declared format."""
+
+from collections.abc import Mapping
+
+import torch
+
+from evaluator.judge.compare.steps import Steps
+from evaluator.judge.compare.tensor_comparison import Limit, Sides
+from evaluator.judge.compare.tolerance import ARITHMETIC, Rounding, bounds
+from evaluator.judge.formats.blocks import scale_format
+from evaluator.judge.formats.elements import format_of
+from evaluator.records import ElementFormat, Problem, ToleranceRule
+
+_NO_ROUNDING = Rounding()
+
+
+def limit_of(
+    problem: Problem,
+    path: str,
+    value: object,
+    rounding: Rounding = _NO_ROUNDING,
+    rule: ToleranceRule = ToleranceRule.MEASURED,
+) -> Limit:
+    """Return the limit of an output; None for other values than tensors, and for integers that are no codes.
+
+    KernelBench's rule knows no codes.
+    """
+    if not isinstance(value, torch.Tensor):
+        return None
+    if rule is ToleranceRule.MEASURED and (form := form_of(problem, path, value.dtype)) is not None:
+        arithmetic = bounds(rule, problem, ARITHMETIC[problem.precision])
+        # A scale far below the row's largest scale belongs to a block of its own.
+        floor = 0.0 if form is ElementFormat.E8M0 else arithmetic.floor
+        return Steps(form, floor, arithmetic.multiple)
+    if not (value.is_floating_point() or value.is_complex()):
+        return None
+    real = torch.empty(0, dtype=value.dtype).real.dtype if value.is_complex() else value.dtype
+    return bounds(rule, problem, real, rounding)
+
+
+def form_of(problem: Problem, path: str, dtype: torch.dtype) -> ElementFormat | None:
+    """Return the format of an output of few bits; None for other outputs."""
+    outputs = problem.formats.outputs
+    if path in outputs:
+        return outputs[path].format
+    of_scales = (each.format for each in outputs.values() if each.scales == path)
+    return next((scale_format(form) for form in of_scales), None) or format_of(dtype)
+
+
+def with_scales(limit: Limit, problem: Problem, path: str, sides: Mapping[str, Sides]) -> Limit:
+    """Return the limit of an output with the scales of its blocks, from the three sides of all outputs."""
+    declared = problem.formats.outputs.get(path)
+    if not isinstance(limit, Steps) or declared is None or declared.scales is None:
+        return limit
+    return limit._replace(scales=sides[declared.scales])

@@ -1,0 +1,181 @@
+"""Outputs in formats of few bits: one step is honest, two steps are not, and few elements may be a step off."""
+
+import pytest
+import torch
+
+from evaluator.judge.compare.limits import limit_of, with_scales
+from evaluator.judge.compare.steps import Steps
+from evaluator.judge.compare.tensor_comparison import Sides, compare
+from evaluator.judge.compare.tolerance import Bounds
+from evaluator.judge.formats.elements import codes_at, elements, is_packed
+from evaluator.records import ElementFormat, Formats, OutputFormat, Precision, ToleranceRule
+from tests.unit.references import problem
+
+F = ElementFormat
+BLOCKS = {F.MXFP4: 32, F.NVFP4: 16}
+ROWS, WIDTH = 16, 256
+
+
+def drawn(form):
+    """Draw codes of every place of a format."""
+    most = {F.INT8: 127, F.FP8_E4M3: 126, F.FP8_E5M2: 123, F.E8M0: 127}.get(form, 7)
+    least = 0 if form is F.E8M0 else -most
+    generator = torch.Generator().manual_seed(1)
+    return codes_at(torch.randint(least, most + 1, (ROWS, WIDTH), generator=generator), form)
+
+
+def scales_of(form, value=1.0):
+    shape = (ROWS, WIDTH // BLOCKS[form])
+    if form is F.NVFP4:
+        return torch.full(shape, value).to(torch.float8_e4m3fn)
+    return torch.full(shape, 127 + round(torch.tensor(value).log2().item()), dtype=torch.uint8)
+
+
+def limit(form, floor=5e-5):
+    scales = scales_of(form) if form in BLOCKS else None
+    floor = 0.0 if form is F.E8M0 else floor
+    return Steps(form, floor, 4.0, None if scales is None else Sides(scales, scales, scales))
+
+
+def moved(codes, form, steps, one_in):
+    """Move one of `one_in` elements by steps towards zero, or away where zero is too near."""
+    places = elements(codes, form).places.clone()
+    flat = places.view(-1)[::one_in]
+    flat.copy_(torch.where(flat.abs() >= steps, flat - steps * flat.sign(), flat + steps))
+    return codes_at(places, form)
+
+
+def compared(form, actual, exact, honest=None, **changes):
+    honest = exact if honest is None else honest
+    return compare("output", Sides(actual, exact, honest), limit(form, **changes))
+
+
+@pytest.mark.parametrize("form", F)
+def test_a_step_in_a_few_elements_passes(form):
+    codes = drawn(form)
+    check = compared(form, moved(codes, form, 1, 128), codes)
+    assert check.ok
+    assert check.max_abs_error > 0
+
+
+@pytest.mark.parametrize("form", F)
+def test_two_steps_in_a_single_element_fail(form):
+    codes = drawn(form)
+    check = compared(form, moved(codes, form, 2, codes.numel() * 2), codes)
+    assert (check.ok, check.mismatches, check.first_mismatch.index) == (False, 1, [0, 0])
+    assert check.error_ratio > 1
+
+
+@pytest.mark.parametrize("form", F)
+def test_a_step_in_half_of_the_elements_fails(form):
+    """As of a kernel that cuts off where the reference rounds."""
+    codes = drawn(form)
+    check = compared(form, moved(codes, form, 1, 2), codes)
+    assert not check.ok
+    assert check.mismatches > codes.numel() / 8
+    assert check.first_mismatch.index == [0, 0]
+
+
+def test_the_honest_references_own_steps_widen_the_number():
+    exact = drawn(F.INT8)
+    honest, actual = moved(exact, F.INT8, 1, 40), moved(exact, F.INT8, 1, 10)
+    assert not compared(F.INT8, actual, exact).ok
+    assert compared(F.INT8, actual, exact, honest).ok
+
+
+def test_the_step_of_a_large_fp8_value_is_large():
+    exact = torch.full((1, 256), 256.0).to(torch.float8_e4m3fn)
+    for value, passes in ((288.0, True), (320.0, False), (240.0, True), (224.0, False)):
+        actual = exact.clone()
+        actual[0, 7] = value
+        check = compared(F.FP8_E4M3, actual, exact)
+        assert check.ok is passes, value
+        assert check.max_abs_error == abs(value - 256)
+
+
+def test_near_zero_the_rounding_of_the_arithmetic_is_larger_than_a_step():
+    exact = torch.full((1, 256), 1024.0)
+    exact[0, 5] = 2.0**-16
+    actual = exact.clone()
+    actual[0, 5] = 2.0**-8
+    actual, exact = actual.to(torch.float8_e5m2), exact.to(torch.float8_e5m2)
+    assert compared(F.FP8_E5M2, actual, exact, floor=5e-5).ok
+    assert not compared(F.FP8_E5M2, actual, exact, floor=0.0).ok
+
+
+@pytest.mark.parametrize(("form", "value"), [(F.FP8_E4M3, "nan"), (F.FP8_E5M2, "nan"), (F.FP8_E5M2, "inf")])
+def test_nan_and_infinity_pass_only_where_the_reference_has_them(form, value):
+    codes = drawn(form)
+    odd = codes.clone()
+    odd[3, 9] = float(value)
+    assert compared(form, odd, odd).ok
+    for actual, exact in ((odd, codes), (codes, odd)):
+        check = compared(form, actual, exact)
+        assert (check.ok, check.mismatches, check.nonfinite, check.first_mismatch.index) == (False, 1, 1, [3, 9])
+
+
+def test_the_place_in_a_packed_output_is_a_byte_and_the_values_are_its_elements():
+    exact = torch.zeros(2, 8, dtype=torch.uint8)
+    actual = exact.clone()
+    actual[1, 3] = 0x5F  # -1 in the low bits, 5 in the high bits.
+    check = compared(F.INT4, actual, exact)
+    assert (check.shape, check.mismatches, check.first_mismatch.index) == ([2, 8], 1, [1, 3])
+    assert (check.first_mismatch.expected, check.first_mismatch.actual) == ("0.0", "5.0")
+
+
+@pytest.mark.parametrize("form", BLOCKS)
+def test_blocks_are_compared_after_dequantisation(form):
+    """Values of 1 and 3 with a scale of 2 are values of 2 and 6 with a scale of 1."""
+    small, large = (codes_at(torch.tensor([[2, 5]]).repeat(ROWS, WIDTH // 2), form),
+                    codes_at(torch.tensor([[4, 7]]).repeat(ROWS, WIDTH // 2), form))  # fmt: skip
+    one, two = scales_of(form, 1.0), scales_of(form, 2.0)
+    assert compare("output", Sides(small, large, large), Steps(form, 5e-5, 4.0, Sides(two, one, one))).ok
+    assert not compare("output", Sides(small, large, large), Steps(form, 5e-5, 4.0, Sides(one, one, one))).ok
+    assert not compare("output", Sides(large, large, large), Steps(form, 5e-5, 4.0, Sides(two, one, one))).ok
+
+
+def test_a_scale_of_zero_allows_zeros_alone():
+    codes = codes_at(torch.zeros(ROWS, WIDTH), F.NVFP4)
+    other = codes_at(torch.ones(ROWS, WIDTH), F.NVFP4)
+    zero, one = scales_of(F.NVFP4, 0.0), scales_of(F.NVFP4, 1.0)
+    sides = Sides(one, zero, zero)
+    assert compare("output", Sides(codes, codes, codes), Steps(F.NVFP4, 5e-5, 4.0, sides)).ok
+    assert not compare("output", Sides(other, codes, codes), Steps(F.NVFP4, 5e-5, 4.0, sides)).ok
+
+
+def test_a_large_output_is_compared_in_pieces(monkeypatch):
+    monkeypatch.setattr("evaluator.judge.compare.steps._CHUNK_ELEMENTS", 3 * WIDTH)
+    codes = drawn(F.INT8)
+    actual = codes.clone()
+    actual[10, 4] = codes[10, 4] ^ 0x40
+    check = compared(F.INT8, actual, codes)
+    assert (check.mismatches, check.first_mismatch.index) == (1, [10, 4])
+    assert not compared(F.INT8, moved(codes, F.INT8, 1, 2), codes).ok
+
+
+def test_an_output_without_elements_passes():
+    for form in (F.INT8, F.INT4):
+        empty = codes_at(torch.empty(4, 0), form)
+        assert compare("output", Sides(empty, empty, empty), Steps(form, 5e-5, 4.0)).ok
+
+
+def test_the_limit_follows_from_the_declaration_and_from_the_dtype():
+    codes = torch.zeros(4, dtype=torch.int8)
+    outputs = {"output[0]": OutputFormat(F.MXFP4, "output[1]"), "output[2]": OutputFormat(F.INT8)}
+    made = problem("x", formats=Formats(outputs=outputs), precision=Precision.BF16)
+    assert limit_of(made, "output", codes) is None
+    assert limit_of(made, "output[2]", codes) == Steps(F.INT8, 2.0**-6, 4.0)
+    assert limit_of(made, "output[1]", codes.view(torch.uint8)) == Steps(F.E8M0, 0.0, 4.0)
+    assert limit_of(made, "output", codes.view(torch.float8_e5m2)).form is F.FP8_E5M2
+    assert isinstance(limit_of(made, "output", torch.zeros(1)), Bounds)
+    assert limit_of(made, "output[2]", codes, rule=ToleranceRule.KERNELBENCH) is None
+    sides = {"output[1]": Sides(codes, codes, codes)}
+    assert with_scales(limit_of(made, "output[0]", codes), made, "output[0]", sides).scales is sides["output[1]"]
+    assert is_packed(limit_of(made, "output[0]", codes).form)
+
+
+def test_kernelbenchs_rule_compares_values_of_fp8():
+    exact = drawn(F.FP8_E4M3)
+    rule = limit_of(problem("x"), "output", exact, rule=ToleranceRule.KERNELBENCH)
+    assert compare("output", Sides(exact, exact, exact), rule).ok
+    assert not compare("output", Sides(moved(exact, F.FP8_E4M3, 1, 9999), exact, exact), rule).ok

@@ -1,0 +1,15 @@
+"""The text of a problem."""
+
+from msgspec.structs import replace
+
+from evaluator.catalog import find_problem
+from evaluator.records import ElementFormat, Formats, OutputFormat
+from evaluator.report.problems import problem_text
+
+
+def test_declared_formats_are_listed():
+    problem = find_problem("relu")
+    assert "\nformats\n" not in problem_text(problem)
+    outputs = {"output[0]": OutputFormat(ElementFormat.MXFP4, "output[1]")}
+    text = problem_text(replace(problem, formats=Formats(inputs={"x": ElementFormat.INT8}, outputs=outputs)))
+    assert "formats\n  x          int8\n  output[0]  mxfp4, scales of its blocks in output[1]" in text
