@@ -185,9 +185,31 @@ class Runner:
         self._held.append([result])
         return answer
 
+    def _released(self, frame: Window) -> Frame:
+        """Make the calls that the judge releases one at a time, then report them together."""
+        memory, first = self._shared, frame.calls[0]
+        if memory.windows is None:
+            raise TypeError("this runner has no windows with slots")
+        seed_torch(first.random_seed)
+        held = self._held[-1][0]
+        prepared = memory.windows.prepared(frame, self._model, held.outputs)
+        self._channel.send(Queued(index=first.index))
+        outputs = memory.windows.answer(self._channel.number, frame, prepared)
+        results = [held if frame.bare else model_call.readable(model_call.Result(each, None)) for each in outputs]
+        outbox = Outbox(memory.arena)
+        answers = [
+            Done(index=call.index, token=call.token, outputs=outbox.from_value(result.outputs))
+            for call, result in zip(frame.calls, results, strict=False)
+        ]
+        if not first.empty:
+            self._held.append(results)
+        return WindowDone(calls=answers)
+
     def _window(self, frame: Window) -> Frame:
         """Queue all calls of a window, then report the calls together."""
         memory, first = self._shared, frame.calls[0]
+        if frame.slots:
+            return self._released(frame)
         if memory.gate is None:
             raise TypeError("a window needs a GPU")
         seed_torch(first.random_seed)

@@ -12,6 +12,7 @@ from evaluator.protocol.frames import Load
 from evaluator.runner.device_arena import Gate, Gpu
 from evaluator.runner.emulated.emulation import Emulation
 from evaluator.runner.host_arena import HostArena
+from evaluator.runner.host_windows import HostWindows
 
 
 class Arena(Protocol):
@@ -36,12 +37,16 @@ class Arena(Protocol):
 
 
 class Shared(NamedTuple):
-    """Shared memory, `gate` (on `cuda`: calls wait at the gate for their inputs) and `emulation` (on `emulated`)."""
+    """Shared memory, `gate` (on `cuda`: calls wait at the gate for their inputs) and `emulation` (on `emulated`).
+
+    `windows` makes the calls of windows on `cpu`.
+    """
 
     inputs: torch.Tensor
     arena: Arena
     gate: Gate | None
     emulation: Emulation | None
+    windows: HostWindows | None = None
 
 
 def take_over(frame: Load, descriptors: list[int], make_room: Callable[[], None]) -> Shared:
@@ -55,8 +60,9 @@ def take_over(frame: Load, descriptors: list[int], make_room: Callable[[], None]
     if frame.library and frame.device == "emulated":
         emulation = Emulation(others[0])
     elif frame.library:
-        arena.install(others[0])
-    return Shared(_mapped(inputs, frame.input_bytes), arena, None, emulation)
+        arena.install(*others)
+    windows = None if arena.handshake is None else HostWindows(arena, arena.handshake)
+    return Shared(_mapped(inputs, frame.input_bytes), arena, None, emulation, windows)
 
 
 def _mapped(descriptor: int, size_bytes: int) -> torch.Tensor:
