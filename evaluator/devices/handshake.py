@@ -66,7 +66,7 @@ class JudgeEnd:
         self._release, self._end = native.warpgrade_release, native.warpgrade_end_window
         self._release.argtypes = (
             *(ctypes.c_int, _POINTER, ctypes.c_int, _POINTER, ctypes.c_uint32),
-            *(_POINTER, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_int64, _POINTER),
+            *(_POINTER, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_int64, ctypes.c_int64, _POINTER),
         )
         self._end.argtypes = (_POINTER,)
         self._page = page
@@ -85,10 +85,12 @@ class JudgeEnd:
         early_at: "torch.Tensor",
         secret: int,
         patience_s: float,
+        long_ms: float,
     ) -> list[Observed]:
         """Release a call for each descriptor, and return what was observed of the calls that ended.
 
         `early_at` are places in `region`, in words, ascending. Places after a call follow from `secret`.
+        A call of more than `long_ms` is disturbed; a quarter of such calls ends the window.
         """
         import torch
 
@@ -112,6 +114,7 @@ class JudgeEnd:
             region.numel(),
             secret,
             int(patience_s * 1e9),
+            int(long_ms * 1e6),
             ctypes.addressof(observed),
         )
         found = []

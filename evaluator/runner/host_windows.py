@@ -31,7 +31,9 @@ class HostWindows:
         for call, slot in zip(frame.calls, frame.slots, strict=True):
             region = self._reserved[slot.offset_bytes : slot.offset_bytes + slot.size_bytes]
             args, kwargs = _sequence(to_value(call.args, region)), _mapping(to_value(call.kwargs, region))
-            calls.append(functools.partial(_same, held) if call.empty else functools.partial(model, *args, **kwargs))
+            calls.append(
+                functools.partial([held].__getitem__, 0) if call.empty else functools.partial(model, *args, **kwargs)
+            )
         return calls
 
     def answer(self, socket: int, frame: Window, calls: Sequence[Callable[[], Any]]) -> list[Any]:
@@ -41,10 +43,6 @@ class HostWindows:
         ticket = frame.calls[0].ticket
         with torch.no_grad():
             return self._end.answer(socket, ticket, self._reserved.data_ptr(), slots, calls, bare=frame.bare)
-
-
-def _same(held: Any) -> Any:
-    return held
 
 
 def _sequence(value: Any) -> Sequence[Any]:

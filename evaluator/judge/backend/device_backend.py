@@ -46,6 +46,8 @@ _PART_FOR_WINDOWS = 12
 # Part of the L2 cache that holds warm inputs and outputs. Each half of a large GPU's cache may hold a copy of a line.
 _WARM_PART_OF_L2 = 2
 _FEWEST_CALLS = 2
+# Calls of a window on the host. Every output is compared, which takes the judge a hundred times as long as the call.
+_HOST_WINDOW_CALLS = 16
 
 
 class CallSizes(NamedTuple):
@@ -153,7 +155,7 @@ class HostBackend:
     def _window_calls(self) -> int:
         """Number of calls whose outputs, and as much again, fill half of the arena: two windows fill all of it."""
         arena_bytes = _ARENA_FACTOR * (self._copy_bytes + self._region_bytes[0])
-        return max(min(arena_bytes // (4 * max(self._sizes.output_bytes, 1)), MAX_CALLS), 1)
+        return max(min(arena_bytes // (4 * max(self._sizes.output_bytes, 1)), _HOST_WINDOW_CALLS), 1)
 
     def clock(self, session: RunnerClient, memory: SharedMemory) -> contextlib.AbstractContextManager[Clock]:
         """Create a clock that stops the runner between calls."""

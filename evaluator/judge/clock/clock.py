@@ -123,9 +123,9 @@ class HostWindowClock(Protocol):
     window_calls: int
 
     def window(
-        self, frames: Sequence[Call], inputs: Sequence[HostRegion], calls: int, *, bare: bool, timeout_s: float
+        self, frames: Sequence[Call], inputs: Sequence[HostRegion], *, bare: bool, timeout_s: float
     ) -> HostWindow | Fault:
-        """Let the stopped runner prepare all `frames`, and release the first `calls`, whose inputs are in place."""
+        """Let the stopped runner prepare all `frames`, and release the first ones, whose `inputs` are in place."""
 
 
 class WindowClock(Protocol):

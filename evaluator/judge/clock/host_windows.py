@@ -26,6 +26,8 @@ from evaluator.records import Fault
 
 _FEWEST_WORDS = 8
 """Words of an output that the judge must have read at the end of the call; of a smaller output, all."""
+DISTURBED_MS = 4.0
+"""Time of a call that shares its core with other work, the judge included: twice the longest call of a window."""
 _MOST_GAP_PAGES = 4
 _PAGE_BYTES = 4096
 
@@ -45,39 +47,38 @@ class HostWindowClock:
         self.window_calls = memory.window_calls
 
     def window(
-        self, frames: Sequence[Call], inputs: Sequence[HostRegion], calls: int, *, bare: bool, timeout_s: float
+        self, frames: Sequence[Call], inputs: Sequence[HostRegion], *, bare: bool, timeout_s: float
     ) -> HostWindow | Fault:
-        """Let the stopped runner prepare all `frames`, and release the first `calls`, whose inputs are in place."""
+        """Let the stopped runner prepare all `frames`, and release the first ones, whose `inputs` are in place."""
         ticket, self._ticket = self._ticket, self._ticket + len(frames)
         asked = [replace(frame, ticket=ticket) for frame in frames]
         self._end.begin()
         self._session.let_go()
-        window = Window(calls=asked, slots=_slots(inputs), bare=bare)
+        window = Window(calls=asked, slots=_slots(inputs, len(frames)), bare=bare)
         answer = self._session.ask(window, Stage.CALL, timeout_s)
         if not isinstance(answer, Queued):
             return answer if isinstance(answer, Fault) else self._session.out_of_place(answer)
         observed = self._end.release(
             self._session.child.socket.fileno(),
-            [region.descriptor for region in inputs[:calls]],
+            [region.descriptor for region in inputs],
             ticket,
             self._outputs.flat,
             self._memory_samples.written_at,
             1 + secrets.randbits(62),
             self._session.within(timeout_s),
+            DISTURBED_MS,
         )
         self._end.end()
-        done = self._session.window_answer(asked[:calls], timeout_s)
+        done = self._session.window_answer(asked[: len(observed)], timeout_s)
         if isinstance(done, Fault):
             return done
         if (fault := self._session.stop()) is not None:
             return fault
-        if len(observed) < calls:
-            return self._session.out_of_place(done)
         # The first call finds cold instructions.
         times_ms = [each.elapsed_ms for each in observed[1:] if each.elapsed_ms is not None]
         return HostWindow(
             [ClockedCall(each, 0.0, words=_words(seen)) for each, seen in zip(done.calls, observed, strict=True)],
-            times_ms if 2 * len(times_ms) >= calls else [],
+            times_ms if len(observed) == len(inputs) else [],
             was_watched=all(is_watched(each, seen) for each, seen in zip(done.calls, observed, strict=True)),
         )
 
@@ -103,13 +104,16 @@ def _words(seen: Observed) -> OutputWords:
     )
 
 
-def _slots(inputs: Sequence[HostRegion]) -> list[Slot]:
-    """Return a slot for each region, with gaps that differ from window to window."""
+def _slots(inputs: Sequence[HostRegion], count: int) -> list[Slot]:
+    """Return a slot for each of `count` calls, with gaps that differ from window to window.
+
+    A call that will not be released has a slot like that of a released one.
+    """
     slots, offset_bytes = [], 0
-    for region in inputs:
+    for number in range(count):
         offset_bytes += secrets.randbelow(_MOST_GAP_PAGES) * _PAGE_BYTES
-        slots.append(Slot(offset_bytes=offset_bytes, size_bytes=region.size_bytes))
-        offset_bytes += -(-region.size_bytes // _PAGE_BYTES) * _PAGE_BYTES
+        slots.append(Slot(offset_bytes=offset_bytes, size_bytes=inputs[number % len(inputs)].size_bytes))
+        offset_bytes += slots[-1].size_bytes
     return slots
 
 

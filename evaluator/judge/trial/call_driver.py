@@ -126,16 +126,15 @@ class CallDriver:
         frames: list[Call] = []
         with contextlib.ExitStack() as stack:
             regions = []
-            for number in range(most):
-                plan = plans[number % len(plans)]
+            for plan in plans:
                 region = input_region(tensors([*plan.inputs.args, *plan.inputs.kwargs.values()]))
                 regions.append(stack.enter_context(region))
                 placed, (frame,) = self._laid_out([plan], [], region)
                 frames.append(replace(frame, index=index, empty=empty))
-                if number < len(plans):
-                    placed.write()
-                    pairs += placed.pairs
-            answer = self._clock.host_windows.window(frames, regions, len(plans), bare=bare, timeout_s=timeout_s)
+                placed.write()
+                pairs += placed.pairs
+            frames += [replace(frame, token=_token()) for frame in frames[: most - len(plans)]]
+            answer = self._clock.host_windows.window(frames, regions, bare=bare, timeout_s=timeout_s)
         return LaidOut([], pairs), answer
 
     def ask_window(

@@ -24,14 +24,19 @@ _FEWEST_CALLS = 3
 _FEWEST_WINDOWS = 3
 _LONGEST_S = 2.0
 """Limit on all windows of a side. On a busy machine most windows are disturbed, and waiting does not help."""
-_EMPTY_WINDOWS, _BARE_WINDOWS = 6, 3
+_MOST_DISTURBED = 3
+"""Disturbed windows after which a machine is too busy for windows."""
+_COLD_WINDOWS = 1
+"""First window of a runner, without a time: its calls touch new memory."""
+_EMPTY_WINDOWS, _EMPTY_OF_BARE = 9, 3
+"""Windows without a forward; every third is bare."""
 
 
 class Handshake(NamedTuple):
     """Time of a released call without a forward, and the largest error of a time less this one.
 
-    A submission that replaces the runner's code saves at most what an empty call takes longer than a bare one. Errors
-    in both directions are within the spread of empty calls. The two errors exclude each other.
+    The time is that of the fastest window: on busy cores the median depends on the load. A submission that replaces the runner's code saves at most what an empty call takes longer than a bare one. Errors
+    in both directions are within the spread of empty windows. The two errors exclude each other.
     """
 
     call_ms: float
@@ -43,16 +48,23 @@ def handshake(trial_runner: TrialRunner, timeout_s: float) -> Handshake | Fault 
     most = trial_runner.window_calls
     if not trial_runner.releases_calls or most < _FEWEST_CALLS:
         return None
-    runner, times_ms = WindowRunner(trial_runner), {False: list[float](), True: list[float]()}
-    for bare in [*[False] * _EMPTY_WINDOWS, *[True] * _BARE_WINDOWS]:
+    runner = WindowRunner(trial_runner)
+    medians_ms: dict[bool, list[float]] = {False: [], True: []}
+    disturbed = 0
+    for number in range(_COLD_WINDOWS + _EMPTY_WINDOWS):
+        bare = number % _EMPTY_OF_BARE == 0
         found = runner.time_empty_released(most, bare=bare, timeout_s=timeout_s)
         if isinstance(found, Fault):
             return found
-        times_ms[bare] += found
-    if not times_ms[False] or not times_ms[True]:
+        disturbed += not found
+        if disturbed == _MOST_DISTURBED:
+            return None
+        medians_ms[bare] += [median(found)] if found and number >= _COLD_WINDOWS else []
+    if not medians_ms[False] or not medians_ms[True]:
         return None
-    call_ms = median(times_ms[False])
-    return Handshake(call_ms, max(call_ms - median(times_ms[True]), interquartile_range(times_ms[False])))
+    call_ms = min(medians_ms[False])
+    spread_ms = max(median(medians_ms[False]) - call_ms, interquartile_range(medians_ms[False]))
+    return Handshake(call_ms, max(call_ms - min(medians_ms[True]), spread_ms))
 
 
 def host_windows_of(
@@ -73,9 +85,11 @@ def host_windows_of(
     used: list[int] = []
     calls: list[int] = []
     window_ms: list[float] = []
+    cold = _COLD_WINDOWS
     started = time.monotonic()
+    disturbed = 0
     while most >= _FEWEST_CALLS and min(single_ms) < _LONGEST_CALL_MS and not enough(calls, window_ms):
-        if time.monotonic() - started > _LONGEST_S:
+        if disturbed == _MOST_DISTURBED or time.monotonic() - started > _LONGEST_S:
             break
         count = most - secrets.randbelow(max(most // _SPREAD, 1))
         given = own_values(trial_runner, seeds, count)
@@ -85,7 +99,9 @@ def host_windows_of(
             return WindowSide(None, failed_trial(window.trials, window.fault), used)
         if not window.was_watched:
             return WindowSide(None, None, used)
-        if window.times_ms:
+        disturbed += not window.times_ms
+        cold -= 1
+        if window.times_ms and cold < 0:
             calls.append(count)
             window_ms.append((median(window.times_ms) - empty.call_ms) * (count - 1))
     if len(calls) < _FEWEST_WINDOWS:

@@ -73,12 +73,13 @@ class WindowRunner:
         if isinstance(answer, Fault):
             return ReleasedTrials([], answer, [], was_watched=False)
         compared = range(len(plans)) if every else [secrets.randbelow(len(plans))]
-        trials = self._compared(index, plans, placed, answer.calls, compared)
+        made = [number for number in compared if number < len(answer.calls)]
+        trials = self._compared(index, plans, placed, answer.calls, made)
         return ReleasedTrials(trials, _fault(trials), answer.times_ms, answer.was_watched)
 
     def time_empty_released(self, calls: int, *, bare: bool, timeout_s: float) -> list[float] | Fault:
         """Return the times of released calls without a forward, in ms; with `bare`, without Python."""
-        plans = self._trial_runner.plans(1, [fresh_seed() for _ in range(calls)])
+        plans = self._trial_runner.plans(1, [fresh_seed()]) * calls
         _, answer = self._call_driver.ask_released(1, plans, timeout_s=timeout_s, empty=True, bare=bare)
         return answer if isinstance(answer, Fault) else answer.times_ms
 
