@@ -43,6 +43,7 @@ from evaluator.protocol.seeding import seed_torch
 from evaluator.runner import submission_module
 from evaluator.runner.device_arena import Gate, answer_places, warm_up
 from evaluator.runner.extensions import ExtensionLoader
+from evaluator.runner.host_windows import HostWindows
 from evaluator.runner.instrumentation.ablation import WithoutEffect, leave_out_library
 from evaluator.runner.instrumentation.op_counter import OpCounter
 from evaluator.runner.instrumentation.profiler import profiled
@@ -188,13 +189,14 @@ class Runner:
     def _released(self, frame: Window) -> Frame:
         """Make the calls that the judge releases one at a time, then report them together."""
         memory, first = self._shared, frame.calls[0]
-        if memory.windows is None:
+        if memory.host_arena is None or memory.host_arena.handshake is None:
             raise TypeError("this runner has no windows with slots")
+        windows = HostWindows(memory.host_arena, memory.host_arena.handshake)
         seed_torch(first.random_seed)
         held = self._held[-1][0]
-        prepared = memory.windows.prepared(frame, self._model, held.outputs)
+        prepared = windows.prepared(frame, self._model, held.outputs)
         self._channel.send(Queued(index=first.index))
-        outputs = memory.windows.answer(self._channel.number, frame, prepared)
+        outputs = windows.answer(self._channel.number, frame, prepared)
         results = [held if frame.bare else model_call.readable(model_call.Result(each, None)) for each in outputs]
         outbox = Outbox(memory.arena)
         answers = [

@@ -12,7 +12,6 @@ from evaluator.protocol.frames import Load
 from evaluator.runner.device_arena import Gate, Gpu
 from evaluator.runner.emulated.emulation import Emulation
 from evaluator.runner.host_arena import HostArena
-from evaluator.runner.host_windows import HostWindows
 
 
 class Arena(Protocol):
@@ -39,14 +38,14 @@ class Arena(Protocol):
 class Shared(NamedTuple):
     """Shared memory, `gate` (on `cuda`: calls wait at the gate for their inputs) and `emulation` (on `emulated`).
 
-    `windows` makes the calls of windows on `cpu`.
+    `host_arena` is the arena on `cpu` if the judge has windows there.
     """
 
     inputs: torch.Tensor
     arena: Arena
     gate: Gate | None
     emulation: Emulation | None
-    windows: HostWindows | None = None
+    host_arena: HostArena | None = None
 
 
 def take_over(frame: Load, descriptors: list[int], make_room: Callable[[], None]) -> Shared:
@@ -61,8 +60,8 @@ def take_over(frame: Load, descriptors: list[int], make_room: Callable[[], None]
         emulation = Emulation(others[0])
     elif frame.library:
         arena.install(*others)
-    windows = None if arena.handshake is None else HostWindows(arena, arena.handshake)
-    return Shared(_mapped(inputs, frame.input_bytes), arena, None, emulation, windows)
+    host_arena = None if arena.handshake is None else arena
+    return Shared(_mapped(inputs, frame.input_bytes), arena, None, emulation, host_arena)
 
 
 def _mapped(descriptor: int, size_bytes: int) -> torch.Tensor:

@@ -35,8 +35,9 @@ _EMPTY_WINDOWS, _EMPTY_OF_BARE = 9, 3
 class Handshake(NamedTuple):
     """Time of a released call without a forward, and the largest error of a time less this one.
 
-    The time is that of the fastest window: on busy cores the median depends on the load. A submission that replaces the runner's code saves at most what an empty call takes longer than a bare one. Errors
-    in both directions are within the spread of empty windows. The two errors exclude each other.
+    The time is that of the fastest window: on busy cores the median depends on the load. A submission that replaces the
+    runner's code saves at most what an empty call takes longer than a bare one. Errors in the other direction are
+    within the spread of empty windows, so the larger error counts.
     """
 
     call_ms: float
@@ -45,8 +46,7 @@ class Handshake(NamedTuple):
 
 def handshake(trial_runner: TrialRunner, timeout_s: float) -> Handshake | Fault | None:
     """Time released calls without a forward in a runner of the reference; None without windows, or if disturbed."""
-    most = trial_runner.window_calls
-    if not trial_runner.releases_calls or most < _FEWEST_CALLS:
+    if not trial_runner.releases_calls or (most := trial_runner.window_calls) < _FEWEST_CALLS:
         return None
     runner = WindowRunner(trial_runner)
     medians_ms: dict[bool, list[float]] = {False: [], True: []}
