@@ -9,7 +9,7 @@ its end. A word is of the call if it changes between both, and not later.
 """
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from msgspec.structs import replace
@@ -79,23 +79,32 @@ class HostWindowClock:
         return HostWindow(
             [ClockedCall(each, 0.0, words=_words(seen)) for each, seen in zip(done.calls, observed, strict=True)],
             times_ms if len(observed) == len(inputs) else [],
-            was_watched=all(is_watched(each, seen) for each, seen in zip(done.calls, observed, strict=True)),
+            was_watched=all(
+                is_watched(each, seen, self._memory_samples.written)
+                for each, seen in zip(done.calls, observed, strict=True)
+            ),
         )
 
 
-def is_watched(done: Done, seen: Observed) -> bool:
-    """Return whether the judge read words of every output when the call ended.
+def is_watched(done: Done, seen: Observed, written: Sequence[tuple[int, int]]) -> bool:
+    """Return whether the judge read words of every output when the call ended, and may have read some before.
 
     The runner names the blocks that a call allocated. Words of another block were not read, so outputs in memory that a
-    submission keeps, or in a block that it does not name, are not watched.
+    submission keeps, or in a block that it does not name, are not watched. Early words lie in `written` memory, as of
+    the window's start. Memory never written before holds zeros instead of poison.
     """
     for offset, size_bytes in answer_spans(done):
         first, end = -(-offset // WORD_BYTES), (offset + size_bytes) // WORD_BYTES
-        inside = any(start <= offset and offset + size_bytes <= start + size for start, size in seen.blocks)
+        blocks = ((start, start + size) for start, size in seen.blocks)
+        inside = all(_in_one(offset, offset + size_bytes, ranges) for ranges in (blocks, written))
         read = int(((seen.late_at >= first) & (seen.late_at < end)).sum())
         if not inside or read < max(min(_FEWEST_WORDS, end - first), 1):
             return False
     return True
+
+
+def _in_one(start: int, end: int, ranges: Iterable[tuple[int, int]]) -> bool:
+    return any(first <= start and end <= last for first, last in ranges)
 
 
 def _words(seen: Observed) -> OutputWords:

@@ -28,8 +28,8 @@ BLOCK = [(1024, 4096)]
 @pytest.mark.parametrize(
     ("done", "observed", "watched"),
     [
-        (answer(1024, 1024), seen(range(256, 264), BLOCK), True),
-        (answer(1024, 1024), seen(range(256, 263), BLOCK), False),
+        (answer(1024, 768), seen(range(256, 264), BLOCK), True),
+        (answer(1024, 768), seen(range(256, 263), BLOCK), False),
         (answer(1024, 2), seen([256, 257], BLOCK), True),
         (answer(1024, 2), seen([256], BLOCK), False),
         (answer(1024, 1025), seen(range(256, 512), BLOCK), False),
@@ -39,11 +39,17 @@ BLOCK = [(1024, 4096)]
     ids=["enough words", "too few", "all of few", "not all of few", "beyond its block", "no block", "other words"],
 )
 def test_an_output_is_watched_where_the_judge_read_words_of_its_block(done, observed, watched):
-    assert is_watched(done, observed) is watched
+    assert is_watched(done, observed, [(0, 4096), (4096, 1 << 20)]) is watched
+
+
+def test_memory_that_nobody_wrote_before_is_not_watched():
+    done, observed = answer(1024, 1024), seen(range(256, 512), BLOCK)
+    assert is_watched(done, observed, [(0, 5120)])
+    assert not is_watched(done, observed, [(0, 4096)])
 
 
 def test_an_answer_without_tensors_has_nothing_to_watch():
-    assert is_watched(Done(index=0, outputs=answer(None, 4).outputs), seen([], []))
+    assert is_watched(Done(index=0, outputs=answer(None, 4).outputs), seen([], []), [])
 
 
 def test_calls_have_slots_of_their_own_whether_they_are_released_or_not():
