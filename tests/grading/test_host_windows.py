@@ -11,6 +11,7 @@ import pytest
 from evaluator.devices import handshake
 from evaluator.findings import Code
 from evaluator.judge import stages
+from evaluator.judge.backend.device_backend import HostBackend
 from evaluator.judge.clock import host_windows
 from evaluator.judge.integrity.precomputed_output import PrecomputedOutputCheck
 from evaluator.judge.trial import answer_judge, host_window_loop, window_loop
@@ -22,6 +23,8 @@ pytestmark = [
     pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="windows need two cores"),
 ]
 LONG = 1e6
+WINDOW_CALLS = HostBackend._window_calls
+"""As the judge has it: other tests of this folder go without windows."""
 
 IN_WINDOWS = (
     "from evaluator.runner.host_windows import HostWindows",
@@ -111,7 +114,8 @@ LOOKS_AHEAD = module(
 
 
 @pytest.fixture(autouse=True)
-def patient(monkeypatch):
+def patient(judged, monkeypatch):
+    monkeypatch.setattr(HostBackend, "_window_calls", WINDOW_CALLS)
     monkeypatch.setattr(host_windows, "DISTURBED_MS", LONG)
     monkeypatch.setattr(host_window_loop, "_LONGEST_CALL_MS", LONG)
     monkeypatch.setattr(host_window_loop, "_LONGEST_S", LONG)
