@@ -8,7 +8,10 @@ from evaluator.records.names import L2Rule
 
 
 class ClockKind(StrEnum):
-    """Clock of the judge: `host` times a runner that is stopped between calls or windows, `sealed` uses a GPU's events."""
+    """Clock of the judge: `host` times a runner that is stopped between calls, or releases the calls of a window.
+
+    `sealed` uses a GPU's events.
+    """
 
     HOST = "host"
     SEALED = "sealed"

@@ -74,11 +74,10 @@ def host_windows_of(
     single_ms: list[float],
     empty: Handshake,
     timeout_s: float,
-    *,
-    every: bool,
 ) -> WindowSide:
-    """Time windows after the single calls, which took `single_ms`. Compare `every` output, or one of each window.
+    """Time windows after the single calls, which took `single_ms`. Every output is compared, on both sides.
 
+    The runner is stopped meanwhile, and its caches cool down: both sides must be stopped for as long.
     There are no windows if outputs are not watched, or if too many windows are disturbed.
     """
     runner, most = WindowRunner(trial_runner), trial_runner.window_calls
@@ -93,7 +92,7 @@ def host_windows_of(
             break
         count = most - secrets.randbelow(max(most // _SPREAD, 1))
         given = own_values(trial_runner, seeds, count)
-        window = runner.run_released(index + len(used), given, timeout_s=timeout_s, every=every)
+        window = runner.run_released(index + len(used), given, timeout_s=timeout_s)
         used += given
         if window.fault is not None:
             return WindowSide(None, failed_trial(window.trials, window.fault), used)

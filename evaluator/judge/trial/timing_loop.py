@@ -207,8 +207,7 @@ def side(
 
     Every output is verified, including void calls, and calls with other input distributions, which are not quoted. With
     `closely`, calls continue until small outputs have enough samples for the precision check (`precision_sampler`).
-    Windows follow where the clock has windows; code that is not trusted has `spot_checks`, or on the host a comparison
-    of every output.
+    Windows follow where the clock has windows, on a GPU for code that is not trusted with `spot_checks`.
     `watch` looks at the GPU's clock after some of the calls.
     """
     used: list[int] = []
@@ -291,7 +290,7 @@ def _in_windows(
     times_ms = [trial.elapsed_ms for trial in good]
     if empty.handshake is not None:
         single_ms = [max(each_ms - empty.taken_off_ms, 0.0) for each_ms in times_ms]
-        return host_windows_of(trial_runner, seeds, index, single_ms, empty.handshake, timeout_s, every=spot_checks)
+        return host_windows_of(trial_runner, seeds, index, single_ms, empty.handshake, timeout_s)
     if empty.spot_ms is None:
         return WindowSide(None, None, [])
     return windows_of(

@@ -66,15 +66,13 @@ class WindowRunner:
         trials = self._compared(index, plans, placed, answer.calls, compared)
         return WindowTrials(trials, _fault(trials), answer.elapsed_ms, answer.was_queued, answer.host_ms)
 
-    def run_released(self, index: int, seeds: Sequence[int], *, timeout_s: float, every: bool) -> ReleasedTrials:
-        """Make a window on the host, whose calls are released one at a time; the rest is as in `run`."""
+    def run_released(self, index: int, seeds: Sequence[int], *, timeout_s: float) -> ReleasedTrials:
+        """Make a window on the host, whose calls are released one at a time, and compare every output."""
         plans = self._trial_runner.plans(index, seeds)
         placed, answer = self._call_driver.ask_released(index, plans, timeout_s=timeout_s)
         if isinstance(answer, Fault):
             return ReleasedTrials([], answer, [], was_watched=False)
-        compared = range(len(plans)) if every else [secrets.randbelow(len(plans))]
-        made = [number for number in compared if number < len(answer.calls)]
-        trials = self._compared(index, plans, placed, answer.calls, made)
+        trials = self._compared(index, plans, placed, answer.calls, range(len(answer.calls)))
         return ReleasedTrials(trials, _fault(trials), answer.times_ms, answer.was_watched)
 
     def time_empty_released(self, calls: int, *, bare: bool, timeout_s: float) -> list[float] | Fault:

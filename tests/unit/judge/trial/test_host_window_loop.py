@@ -25,7 +25,6 @@ class Rules:
         self.call_ms, self.wrong, self.watched, self.disturbed = call_ms, wrong, watched, disturbed
         self.window_calls = most
         self.asked: list[int] = []
-        self.compared: list[bool] = []
         self.bare: list[bool] = []
 
     def has_own_values(self, seed):
@@ -36,9 +35,8 @@ class Rules:
             return []
         return [3.0, *[0.008 + extra_ms] * (calls - 2)]
 
-    def run_released(self, index, seeds, *, timeout_s, every):
+    def run_released(self, index, seeds, *, timeout_s):
         self.asked.append(len(seeds))
-        self.compared.append(every)
         assert all(seed % 3 for seed in seeds)
         fault = WRONG if len(self.asked) == self.wrong else None
         trials = [Trial(None, fault, 0.0, copied=False)]
@@ -53,8 +51,8 @@ class Rules:
 def side(monkeypatch):
     monkeypatch.setattr(host_window_loop, "WindowRunner", lambda rules: rules)
 
-    def made(rules, *, single_ms=SINGLE_MS, every=True):
-        return host_windows_of(rules, itertools.count(1), 20, single_ms, EMPTY, 1.0, every=every)
+    def made(rules, *, single_ms=SINGLE_MS):
+        return host_windows_of(rules, itertools.count(1), 20, single_ms, EMPTY, 1.0)
 
     return made
 
@@ -66,13 +64,6 @@ def test_a_call_takes_the_median_of_a_window_less_the_handshake(side):
     assert (windows.clock_error_ms, windows.single_ms) == (EMPTY.error_ms, SINGLE_MS)
     assert all(12 < calls <= 16 for calls in windows.calls)
     assert len(rules.asked) == 1 + len(windows.calls)  # The first window is cold.
-
-
-def test_all_outputs_are_compared_if_asked(side):
-    for every in (True, False):
-        rules = Rules()
-        side(rules, every=every)
-        assert set(rules.compared) == {every}
 
 
 def test_a_time_below_the_handshakes_is_zero(side):
