@@ -27,8 +27,8 @@ using handshake::kEnd;
 using handshake::kMostBlocks;
 using handshake::Page;
 
-constexpr int kFewestWords = 16;  // late words of each block
-constexpr int64_t kSpins = 1 << 10;  // between two looks at the clock: some 40 us
+constexpr int kFewestWords = 16;        // late words of each block
+constexpr int64_t kSpins = 1 << 10;     // between two looks at the clock: some 40 us
 constexpr int64_t kLongNs = 4'000'000;  // the judge releases the next call much sooner, unless it has no core
 constexpr uint64_t kLongestPauseNs = 1 << 16;
 
@@ -170,8 +170,8 @@ void look_late(Page* page, const int32_t* words, uint64_t region_bytes, uint64_t
 // Judge: releases `calls` calls, each when the one before has ended, and returns how many ended within `patience_ns`.
 // A call beyond `long_ns` is disturbed: its time is -1, and more than a quarter of such calls end the window.
 extern "C" int warpgrade_release(int socket, const int32_t* descriptors, int calls, void* shared, uint32_t ticket,
-                                 const void* region, uint64_t region_bytes, uint64_t random, int64_t patience_ns, int64_t long_ns,
-                                 const WarpgradeObserved* seen) {
+                                 const void* region, uint64_t region_bytes, uint64_t random, int64_t patience_ns,
+                                 int64_t long_ns, const WarpgradeObserved* seen) {
   Page* page = static_cast<Page*>(shared);
   const int32_t* words = static_cast<const int32_t*>(region);
   const int64_t give_up_ns = now_ns() + patience_ns;
@@ -211,7 +211,7 @@ extern "C" void warpgrade_end_window(void* shared) {
 
 // Python's own functions, which this library does not link.
 extern "C" struct WarpgradePython {
-  void* (*call)(void* callable);                          // PyObject_CallNoArgs
+  void* (*call)(void* callable);                            // PyObject_CallNoArgs
   int (*set_item)(void* list, intptr_t index, void* item);  // PyList_SetItem, which takes the reference over
 };
 

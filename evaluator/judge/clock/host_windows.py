@@ -20,7 +20,7 @@ from evaluator.judge.clock.clock import ClockedCall, HostWindow, OutputWords
 from evaluator.judge.clock.memory_samples import WORD_BYTES, MemorySamples, Noted
 from evaluator.judge.runners.runner_client import RunnerClient, Stage
 from evaluator.judge.tensors.pytree import extent_bytes
-from evaluator.protocol.answer_spans import answer_spans
+from evaluator.protocol.answer_spans import answer_spans, answer_views
 from evaluator.protocol.frames import Call, Done, Queued, Slot, Window
 from evaluator.records import Fault
 
@@ -74,15 +74,15 @@ class HostWindowClock:
             return done
         if (fault := self._session.stop()) is not None:
             return fault
+        pairs = list(zip(done.calls, observed, strict=True))
+        if not all(is_watched(each, seen, self._memory_samples.written) for each, seen in pairs):
+            return HostWindow([], [], was_watched=False)
         # The first call finds cold instructions.
-        times_ms = [each.elapsed_ms for each in observed[1:] if each.elapsed_ms is not None]
+        times_ms = [seen.elapsed_ms for seen in observed[1:] if seen.elapsed_ms is not None]
         return HostWindow(
-            [ClockedCall(each, 0.0, words=_words(seen)) for each, seen in zip(done.calls, observed, strict=True)],
+            [ClockedCall(each, 0.0, words=_words(seen)) for each, seen in pairs],
             times_ms if len(observed) == len(inputs) else [],
-            was_watched=all(
-                is_watched(each, seen, self._memory_samples.written)
-                for each, seen in zip(done.calls, observed, strict=True)
-            ),
+            was_watched=True,
         )
 
 
@@ -93,6 +93,8 @@ def is_watched(done: Done, seen: Observed, written: Sequence[tuple[int, int]]) -
     submission keeps, or in a block that it does not name, are not watched. Early words lie in `written` memory, as of
     the window's start. Memory never written before holds zeros instead of poison.
     """
+    if any(view.copied or (view.offset_bytes is None and 0 not in view.shape) for view in answer_views(done)):
+        return False
     for offset, size_bytes in answer_spans(done):
         first, end = -(-offset // WORD_BYTES), (offset + size_bytes) // WORD_BYTES
         blocks = ((start, start + size) for start, size in seen.blocks)

@@ -19,7 +19,7 @@ from evaluator.timing.stats import interquartile_range, median
 _LONGEST_CALL_MS = 2.0
 """Longer calls are known well enough as single calls; the judge's core spins for so long."""
 _SPREAD = 4
-"""Windows have between three quarters of the largest number of calls and all."""
+"""Windows have between three quarters of the largest number of calls and all; of few calls, one may be missing."""
 _FEWEST_CALLS = 3
 _FEWEST_WINDOWS = 3
 _LONGEST_S = 2.0
@@ -90,7 +90,7 @@ def host_windows_of(
     while most >= _FEWEST_CALLS and min(single_ms) < _LONGEST_CALL_MS and not enough(calls, window_ms):
         if disturbed == _MOST_DISTURBED or time.monotonic() - started > _LONGEST_S:
             break
-        count = most - secrets.randbelow(max(most // _SPREAD, 1))
+        count = most - secrets.randbelow(max(most // _SPREAD, 2))
         given = own_values(trial_runner, seeds, count)
         window = runner.run_released(index + len(used), given, timeout_s=timeout_s)
         used += given

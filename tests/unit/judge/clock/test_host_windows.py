@@ -2,11 +2,12 @@
 
 import pytest
 import torch
+from msgspec.structs import replace
 
 from evaluator.devices.handshake import Observed
 from evaluator.devices.memory import HostRegion
 from evaluator.judge.clock.host_windows import _slots, is_watched
-from evaluator.protocol.frames import Done, TensorView
+from evaluator.protocol.frames import Done, Scalar, TensorView
 
 
 def answer(offset_bytes, elements):
@@ -49,7 +50,13 @@ def test_memory_that_nobody_wrote_before_is_not_watched():
 
 
 def test_an_answer_without_tensors_has_nothing_to_watch():
-    assert is_watched(Done(index=0, outputs=answer(None, 4).outputs), seen([], []), [])
+    assert is_watched(Done(index=0, outputs=Scalar(value=1)), seen([], []), [])
+
+
+@pytest.mark.parametrize("changes", [{"offset_bytes": None}, {"copied": True}], ids=["no place", "copied"])
+def test_an_output_that_the_window_has_no_room_for_is_not_watched(changes):
+    view = replace(answer(1024, 768).outputs, **changes)
+    assert not is_watched(Done(index=0, outputs=view), seen(range(256, 512), BLOCK), [(0, 1 << 20)])
 
 
 def test_calls_have_slots_of_their_own_whether_they_are_released_or_not():
