@@ -75,7 +75,8 @@ class HostWindowClock:
         if (fault := self._session.stop()) is not None:
             return fault
         pairs = list(zip(done.calls, observed, strict=True))
-        if not all(is_watched(each, seen, self._memory_samples.written) for each, seen in pairs):
+        written = self._memory_samples.written
+        if not frames[0].empty and not all(is_watched(each, seen, written) for each, seen in pairs):
             return HostWindow([], [], was_watched=False)
         # The first call finds cold instructions.
         times_ms = [seen.elapsed_ms for seen in observed[1:] if seen.elapsed_ms is not None]
