@@ -143,7 +143,8 @@ class SharedMemory(NamedTuple):
     """Memory shared by the judge and one runner: inputs, outputs, and optionally a device library and a page.
 
     The first `copy_bytes` of the outputs are for copies; the rest is the arena of the runner's allocator, with
-    `poison_bytes` poisoned before a call. The `page` holds the words by which a GPU's two streams wait for each other.
+    `poison_bytes` poisoned before a call. The `page` holds the words by which a GPU's two streams wait for each other,
+    or the two processes of a window on a host.
     `probe_bytes` is the memory traffic of a calibration call. `kernels` is the descriptor of the judge's cubin.
     A window has at most `window_calls` calls. The judge reads the first `warm_bytes` of a call's inputs just
     before the call, so that the L2 cache holds them.

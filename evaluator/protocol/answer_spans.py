@@ -12,8 +12,13 @@ def answer_spans(done: Done) -> list[tuple[int, int]]:
 
     Tensors without elements or without an offset are left out. The numbers of a runner's answer are hostile.
     """
+    return [span for view in answer_views(done) if (span := _span(view)) is not None]
+
+
+def answer_views(done: Done) -> list[TensorView]:
+    """Return all tensors of an answer, gradients included."""
     nodes = [done.outputs, *(view for view in (done.gradients or {}).values() if view is not None)]
-    return [span for node in nodes for view in _views(node) if (span := _span(view)) is not None]
+    return [view for node in nodes for view in _views(node)]
 
 
 def _views(node: Node) -> Iterator[TensorView]:

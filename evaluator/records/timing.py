@@ -8,7 +8,10 @@ from evaluator.records.names import L2Rule
 
 
 class ClockKind(StrEnum):
-    """Clock of the judge: `host` times a runner that is stopped between calls, `sealed` uses a GPU's events."""
+    """Clock of the judge: `host` times a runner that is stopped between calls, or releases the calls of a window.
+
+    `sealed` uses a GPU's events.
+    """
 
     HOST = "host"
     SEALED = "sealed"
@@ -50,6 +53,10 @@ class Windows(Record, frozen=True):
     `spot_ms` are times of calls that the judge released one at a time, less the time of an equal call without a
     forward. Inputs of spot calls are warm in L2, so spot times serve only to show `shared_work` of the windows' calls.
     With `shared_work`, the samples are the single calls.
+
+    On the host, the judge releases and times each of the `calls`. `window_ms` is then `calls` - 1 times the median of
+    the calls after the first, less the time of an empty one. `clock_error_ms` is the largest error of that difference.
+    There are neither spot calls nor `host_ms`.
     """
 
     calls: list[int]

@@ -5,6 +5,7 @@ from msgspec.structs import replace
 
 from evaluator.catalog import find_problem
 from evaluator.grade_options import GradeOptions
+from evaluator.judge.backend.device_backend import HostBackend
 from evaluator.judge.context.grade_context import GradeContext
 from evaluator.judge.context.reference_timing import ReferenceTimer
 from evaluator.judge.setup.grade_terms import GradeTerms
@@ -34,7 +35,10 @@ def grade(grader, tmp_path):
 
 @pytest.fixture(scope="session")
 def judged(grader):
-    """Judge a submission for `relu` without the command line: ten times as fast, for the many kinds of one thing."""
+    """Judge a submission for `relu` without the command line: ten times as fast, for the many kinds of one thing.
+
+    Calls have no windows, which would take a third of the time; `test_host_windows.py` has them.
+    """
     terms = GradeTerms(
         find_problem("relu"),
         GradeOptions(
@@ -45,6 +49,7 @@ def judged(grader):
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("WARPGRADE_CACHE", grader.environment["WARPGRADE_CACHE"])
+        patch.setattr(HostBackend, "_window_calls", 1)
         with GradeContext(terms, "", SeedBook(None)) as context, ReferenceTimer(context) as timer:
 
             def run(source, timeout_s=PATIENT_S):

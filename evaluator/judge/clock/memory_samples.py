@@ -6,9 +6,10 @@ the call and may still run. Comparison with the memory of the stopped runner det
 """
 
 import errno
+import itertools
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -51,10 +52,21 @@ class MemorySamples:
     def __init__(self, region: Region) -> None:
         """Sample `region`, host memory for a runner's outputs."""
         self.region = region
+        self.written: list[tuple[int, int]] = []
+        """Byte ranges that the runner had ever written before the call, ascending; at most 1025."""
         self.before: Noted | None = None
         self.at_done: Noted | None = None
         self._again = Noted(torch.empty(0, dtype=torch.int64), torch.empty(0, dtype=torch.int32))
         self._again_at = self._again.offsets_bytes
+
+    @property
+    def written_at(self) -> torch.Tensor:
+        """Places (n, int64, in words) of some samples, in memory that the runner has written."""
+        return self._again_at
+
+    def take(self, before: Noted, at_done: Noted) -> None:
+        """Continue with samples that another clock read before and after a call."""
+        self.before, self.at_done = before, at_done
 
     def look(self) -> None:
         """Draw positions and read the words before a call. The runner must be stopped.
@@ -65,7 +77,8 @@ class MemorySamples:
         # A separate generator: runners learn the seeds of the default generator, for random numbers in forward.
         generator = torch.Generator().manual_seed(secrets.randbits(63))
         offsets_bytes = _ascending(count, WORDS, generator) * WORD_BYTES
-        words, written = _read(self.region, offsets_bytes)
+        self.written = list(itertools.islice(_extents(self.region), _MOST_EXTENTS + 1))
+        words, written = _read(self.region, offsets_bytes, self.written)
         self.before, self.at_done = Noted(offsets_bytes, words), None
         some = torch.randperm(len(written), generator=generator)[:AT_DONE].sort().values
         self._again = Noted(offsets_bytes[written[some]], words[written[some]])
@@ -110,14 +123,13 @@ def _span(view: TensorView, item_bytes: int) -> tuple[int, int]:
     return start, start + elements * item_bytes
 
 
-def _read(region: Region, offsets_bytes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the words, and the indices of words in written memory."""
-    extents = []
-    for extent in _extents(region):
-        extents.append(extent)
-        if len(extents) > _MOST_EXTENTS:
-            singly = b"".join(os.pread(region.descriptor, WORD_BYTES, place) for place in offsets_bytes.tolist())
-            return torch.frombuffer(bytearray(singly), dtype=torch.int32), torch.arange(len(offsets_bytes))
+def _read(
+    region: Region, offsets_bytes: torch.Tensor, extents: Sequence[tuple[int, int]]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the words, and the indices of words in written memory. Too many extents are not all known."""
+    if len(extents) > _MOST_EXTENTS:
+        singly = b"".join(os.pread(region.descriptor, WORD_BYTES, place) for place in offsets_bytes.tolist())
+        return torch.frombuffer(bytearray(singly), dtype=torch.int32), torch.arange(len(offsets_bytes))
     words = torch.zeros(len(offsets_bytes), dtype=torch.int32)
     written = [torch.empty(0, dtype=torch.int64)]
     if extents:

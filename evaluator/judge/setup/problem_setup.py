@@ -24,7 +24,7 @@ from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.judge.setup.memory_plan import judge_bytes
 from evaluator.judge.setup.seed_book import fresh_seed
 from evaluator.judge.tensors.pytree import extent_bytes, tensors
-from evaluator.records import Layout
+from evaluator.records import DeviceKind, Layout
 
 
 class ProblemSetup(NamedTuple):
@@ -49,7 +49,8 @@ def set_up_problem(terms: GradeTerms, weight_seed: int, device_builders: DeviceB
     )
     sizes, reference_s = try_one_call(reference, on_gpu=terms.gpu is not None)
     if terms.gpu is None:
-        return ProblemSetup(reference, distribution_mix, HostBackend(sizes, device_builders), reference_s)
+        host = HostBackend(sizes, device_builders, windows=terms.device is DeviceKind.CPU)
+        return ProblemSetup(reference, distribution_mix, host, reference_s)
     # Release the cache: another grade may need the GPU until the lease is final (`GradeContext.take_device`).
     torch.cuda.empty_cache()
     free_bytes, _ = torch.cuda.mem_get_info()

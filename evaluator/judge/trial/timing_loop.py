@@ -15,9 +15,10 @@ from evaluator.findings import Code, finding
 from evaluator.judge.backend.clock_watch import NO_WATCH, ClockWatch
 from evaluator.judge.clock.clock import ClockedCall
 from evaluator.judge.setup.seed_book import fresh_seed
+from evaluator.judge.trial.host_window_loop import Handshake, handshake, host_windows_of
 from evaluator.judge.trial.retry import retried
 from evaluator.judge.trial.trial_runner import Trial, TrialRunner
-from evaluator.judge.trial.window_loop import SPOT_CALLS, WindowHost, windows_of
+from evaluator.judge.trial.window_loop import SPOT_CALLS, WindowHost, WindowSide, windows_of
 from evaluator.judge.trial.window_runner import WindowRunner
 from evaluator.records import ClockKind, Fault, Profile, Samples, Status, Windows, seed_text
 from evaluator.timing.clock_error import CLOCK_ERROR_MS
@@ -73,6 +74,8 @@ class Overhead(NamedTuple):
     """Time of a spot check's call without a forward; None without windows."""
     window_host: WindowHost | None = None
     """Host time of windows without a forward; None without windows."""
+    handshake: Handshake | None = None
+    """Time of a released call in a window on the host; None without such windows."""
 
 
 class Side(NamedTuple):
@@ -93,7 +96,8 @@ def overhead(trial_runner: TrialRunner, timeout_s: float) -> Overhead | Fault:
     times_ms = [answer.elapsed_ms for answer in answers]
     prepared = [answer.prepared_ms for answer in answers if answer.prepared_ms is not None]
     if not prepared:
-        return _on_the_host(times_ms)
+        handshaken = handshake(trial_runner, timeout_s)
+        return handshaken if isinstance(handshaken, Fault) else _on_the_host(times_ms, handshaken)
     prepared_ms = median(prepared)
     quiet_ms = forked_ms = _quiet(prepared_ms)
     if prepared_ms > _SLICE_MS:
@@ -153,7 +157,7 @@ def _empty_windows(trial_runner: TrialRunner, timeout_s: float) -> WindowHost | 
     return WindowHost(fixed_ms=max(least_ms[_FEWEST_CALLS] - _FEWEST_CALLS * call_ms, 0.0), call_ms=call_ms)
 
 
-def _on_the_host(times_ms: list[float]) -> Overhead:
+def _on_the_host(times_ms: list[float], handshaken: Handshake | None) -> Overhead:
     """Return the least duration as overhead: on busy cores, the median depends on the load.
 
     A larger overhead would be wrong for a call on idle cores. A submission that avoids part of the overhead, or works
@@ -161,7 +165,7 @@ def _on_the_host(times_ms: list[float]) -> Overhead:
     """
     least_ms = min(times_ms)
     spread_ms = max(interquartile_range(times_ms), median(times_ms) - least_ms)
-    return Overhead(least_ms, spread_ms, None, None, None, None, None)
+    return Overhead(least_ms, spread_ms, None, None, None, None, None, handshake=handshaken)
 
 
 def _empty_calls(trial_runner: TrialRunner, timeout_s: float, *, forked: bool = False) -> list[ClockedCall] | Fault:
@@ -203,7 +207,7 @@ def side(
 
     Every output is verified, including void calls, and calls with other input distributions, which are not quoted. With
     `closely`, calls continue until small outputs have enough samples for the precision check (`precision_sampler`).
-    Windows follow where the clock has windows, for code that is not trusted with `spot_checks`.
+    Windows follow where the clock has windows, on a GPU for code that is not trusted with `spot_checks`.
     `watch` looks at the GPU's clock after some of the calls.
     """
     used: list[int] = []
@@ -240,17 +244,9 @@ def side(
     late = _goes_on(good, empty)
     waits = _waits_for_gpu(good)
     windows: Windows | None = None
-    if late is None and not waits and empty.spot_ms is not None and not any(trial.copied for trial in good):
-        in_windows = windows_of(
-            trial_runner,
-            seeds,
-            len(used),
-            [trial.elapsed_ms for trial in good],
-            empty.taken_off_ms,
-            timeout_s,
-            spot_constant_ms=empty.spot_ms if spot_checks else None,
-            empty_host=empty.window_host,
-            watch=watch,
+    if late is None and not waits and not any(trial.copied for trial in good):
+        in_windows = _in_windows(
+            trial_runner, seeds, len(used), good, empty, timeout_s, spot_checks=spot_checks, watch=watch
         )
         if in_windows.failed is not None:
             return Side(None, in_windows.failed)
@@ -277,6 +273,37 @@ def side(
         clocks=watch.clocks(),
     )
     return Side(samples, None if late is None else good[-1]._replace(fault=late))
+
+
+def _in_windows(
+    trial_runner: TrialRunner,
+    seeds: Iterator[int],
+    index: int,
+    good: list[Trial],
+    empty: Overhead,
+    timeout_s: float,
+    *,
+    spot_checks: bool,
+    watch: ClockWatch,
+) -> WindowSide:
+    """Time the windows of a side after its single calls, if the clock has windows."""
+    times_ms = [trial.elapsed_ms for trial in good]
+    if empty.handshake is not None:
+        single_ms = [max(each_ms - empty.taken_off_ms, 0.0) for each_ms in times_ms]
+        return host_windows_of(trial_runner, seeds, index, single_ms, empty.handshake, timeout_s)
+    if empty.spot_ms is None:
+        return WindowSide(None, None, [])
+    return windows_of(
+        trial_runner,
+        seeds,
+        index,
+        times_ms,
+        empty.taken_off_ms,
+        timeout_s,
+        spot_constant_ms=empty.spot_ms if spot_checks else None,
+        empty_host=empty.window_host,
+        watch=watch,
+    )
 
 
 def _enough(good: list[Trial], at_least: int, elapsed_s: float, empty: Overhead, *, lacking: bool) -> bool:

@@ -88,14 +88,14 @@ def windows_of(
     calls: list[int] = []
     window_ms: list[float] = []
     hosts_ms: list[float] = []
-    while most > 1 and not _enough(calls, window_ms):
+    while most > 1 and not enough(calls, window_ms):
         count = most - secrets.randbelow(max(most // _SPREAD, 2 if most > 2 else 1))
-        given = _own_values(trial_runner, seeds, count)
+        given = own_values(trial_runner, seeds, count)
         window = runner.run(index + len(used), given, timeout_s=timeout_s, every=every)
         used += given
         watch.look()
         if window.fault is not None:
-            return WindowSide(None, _failed(window.trials, window.fault), used)
+            return WindowSide(None, failed_trial(window.trials, window.fault), used)
         if not window.was_queued:  # A kernel's first launch, a slow host, or a forward that waits for the GPU.
             most, calls, window_ms, hosts_ms = most if warms_up else most // 2, [], [], []
             warms_up = False
@@ -129,11 +129,11 @@ def _spot_checked(
     """Return the windows with the fastest of the spot checks, of which one is enough unless work seems shared."""
     fastest_ms: list[float] = []
     for _ in range(_SPOT_CHECKS):
-        given = _own_values(trial_runner, seeds, min(SPOT_CALLS, trial_runner.window_calls))
+        given = own_values(trial_runner, seeds, min(SPOT_CALLS, trial_runner.window_calls))
         spot = WindowRunner(trial_runner).spot_check(index, given, timeout_s=timeout_s)
         used, index = [*used, *given], index + len(given)
         if spot.fault is not None:
-            return WindowSide(None, _failed(spot.trials, spot.fault), used)
+            return WindowSide(None, failed_trial(spot.trials, spot.fault), used)
         # The first call finds cold instructions.
         spot_ms = [max(each - constant_ms, 0.0) for each in spot.times_ms[1:]]
         fastest_ms = min(fastest_ms or spot_ms, spot_ms, key=median)
@@ -148,7 +148,7 @@ def shares_work(call_ms: Sequence[float], spot_ms: Sequence[float]) -> bool:
     return bool(spot_ms) and median(call_ms) < median(spot_ms) * (1 - SPOT_MARGIN) - SPOT_MARGIN_MS
 
 
-def _enough(calls: list[int], window_ms: list[float]) -> bool:
+def enough(calls: list[int], window_ms: list[float]) -> bool:
     """Return whether the windows are enough. Windows whose times scatter are twice as many."""
     if len(calls) < _WINDOWS or len(calls) >= _MOST_WINDOWS:
         return len(calls) >= _MOST_WINDOWS
@@ -156,7 +156,8 @@ def _enough(calls: list[int], window_ms: list[float]) -> bool:
     return median_error(call_ms) <= _NARROW * median(call_ms)
 
 
-def _own_values(trial_runner: TrialRunner, seeds: Iterator[int], count: int) -> list[int]:
+def own_values(trial_runner: TrialRunner, seeds: Iterator[int], count: int) -> list[int]:
+    """Return `count` of `seeds` whose calls have the problem's own input values."""
     found: list[int] = []
     while len(found) < count:
         seed = next(seeds)
@@ -164,7 +165,7 @@ def _own_values(trial_runner: TrialRunner, seeds: Iterator[int], count: int) -> 
     return found
 
 
-def _failed(trials: list[Trial], fault: Fault) -> Trial:
+def failed_trial(trials: list[Trial], fault: Fault) -> Trial:
     """Return the trial that failed; a window can also fail as a whole."""
     last = trials[-1] if trials else Trial(None, None, 0.0, copied=False)
     return last if last.fault is fault else last._replace(fault=fault)

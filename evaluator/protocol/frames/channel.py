@@ -43,6 +43,11 @@ class Channel:
         self._decoder: msgspec.msgpack.Decoder[Frame] = msgspec.msgpack.Decoder(receives)
         self._descriptors: list[int] = []
 
+    @property
+    def number(self) -> int:
+        """Descriptor of the socket."""
+        return self._socket.fileno()
+
     def send(self, frame: Frame, descriptors: Sequence[int] = (), timeout_s: float | None = None) -> None:
         """Send one frame.
 
