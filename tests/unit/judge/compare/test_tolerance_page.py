@@ -67,6 +67,6 @@ def test_the_levels_of_large_errors():
 def test_the_error_of_one_accumulator():
     unit = torch.ones(100_000, dtype=torch.float64)
     drawn = rounding(unit, unit, LONGEST, torch.Generator().manual_seed(0))
-    said = re.search(r"result, or (\S+) over ([\d,]+) terms, the longest\s+accumulator considered", PAGE)
+    said = re.search(r"result, or (\S+) over ([\d,]+) terms, the\s+longest\s+accumulator considered", PAGE)
     assert said[2] == f"{LONGEST:,}"
     assert math.isclose(float(drawn.std()), float(said[1]), rel_tol=0.01)
