@@ -57,15 +57,16 @@ class LiveRun:
 
 
 def _fingerprint(runs: Sequence[Path]) -> str:
-    """Return a hash of sizes and modification times of plans and cards."""
+    """Return a hash of sizes and modification times of plans, refused inputs and cards."""
     digest = hashlib.sha256()
     for run in runs:
         folder = RunFolder(run)
-        try:
-            plan = folder.plan.lstat()
-            digest.update(f"{plan.st_size} {plan.st_mtime_ns}\n".encode())
-        except OSError:
-            digest.update(b"no plan\n")
+        for path in (folder.plan, folder.refused):
+            try:
+                facts = path.lstat()
+                digest.update(f"{facts.st_size} {facts.st_mtime_ns}\n".encode())
+            except OSError:
+                digest.update(b"no file\n")
         for card, found in sorted(card_files(folder.cards), key=lambda each: each[0]):
             digest.update(f"{card} {found}\n".encode("utf-8", "surrogatepass"))
     return digest.hexdigest()[:16]

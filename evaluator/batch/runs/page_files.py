@@ -70,7 +70,9 @@ def references(results: Results) -> dict[str, str]:
     except ProblemError:
         return {}
     sources = {(problem.name, problem.sha256): problem.source for problem in listed}
-    graded = dict.fromkeys((entry.sample.problem, entry.problem_sha256) for entry in results.entries)
+    graded = dict.fromkeys(
+        (entry.sample.problem, entry.problem_sha256) for entry in results.entries if entry.refused is None
+    )
     return {name: sources[name, sha256] for name, sha256 in graded if (name, sha256) in sources}
 
 

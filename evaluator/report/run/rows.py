@@ -16,10 +16,14 @@ _FORMULA = tuple("=+-@\uff1d\uff0b\uff0d\uff20")
 
 
 class SubmissionRow(NamedTuple):
-    """Row of one submission. Only correct submissions have speedups; `missing` ones have neither device nor times."""
+    """Row of one submission. Only correct submissions have speedups.
+
+    `missing` and `refused` ones have neither device nor times. A refused one has a `refusal`, the reason; its `problem`
+    may be unknown, without a `level`.
+    """
 
     problem: str
-    level: int
+    level: int | None
     name: str
     status: str
     reason: str | None
@@ -35,6 +39,7 @@ class SubmissionRow(NamedTuple):
     submission_sha256: str | None
     origin: str | None
     mode: str | None
+    refusal: str | None
 
 
 def no_formula(text: str) -> str:
