@@ -74,6 +74,7 @@ FLOORS = (
         "files",
         "findings",
         "paths",
+        "problem_process",
         "runner/triton",
         "sandbox/filesystem",
         "toolchain",
