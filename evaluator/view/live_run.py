@@ -11,6 +11,7 @@ from evaluator.batch.runs.page_files import run_page_of
 from evaluator.batch.runs.results import read_runs
 from evaluator.batch.runs.run_folder import RunFolder
 from evaluator.batch.runs.timeline_report import read_timelines
+from evaluator.signatures.trust import Trust
 
 _LEAST_S = 1.0
 _REST = 4.0
@@ -20,8 +21,18 @@ _REST = 4.0
 class LiveRun:
     """Current page of a run, or of the shards of a batch. Threads may share an object."""
 
-    def __init__(self, runs: Sequence[Path], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        runs: Sequence[Path],
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        problems: Path | None = None,
+        trust: Trust | None = None,
+    ) -> None:
+        """Store the arguments; `problems` has the references, and `trust` the keys of accepted signatures."""
         self._runs = runs
+        self._problems = problems
+        self._trust = trust
         self._clock = clock
         self._lock = threading.Lock()
         self._version = ""
@@ -44,9 +55,9 @@ class LiveRun:
             newest = self._newest()
             if newest != self._version:
                 began_s = self._clock()
-                results = read_runs(self._runs)
+                results = read_runs(self._runs, self._trust)
                 timelines = read_timelines(self._runs).sessions
-                self._content = b"".join(run_page_of(results, timelines, newest))
+                self._content = b"".join(run_page_of(results, timelines, newest, self._problems))
                 self._version = newest
                 ended_s = self._clock()
                 self._rests_until_s = ended_s + max(_LEAST_S, _REST * (ended_s - began_s))
