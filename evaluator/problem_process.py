@@ -1,7 +1,7 @@
-"""A process that runs a problem's code for one answer: bytes in, bytes out.
+"""Process for a problem's code: a question in, an answer out, both as bytes.
 
-The judge trusts a problem's code like its author, but the code may hang, print without end, or start processes. The
-process therefore has a session of its own, limits of time, memory and answer, and ends together with its group.
+The judge trusts a problem's code like the author, but the code may hang, print without end, or start processes. The
+process therefore has a new session, limits of time, memory and answer, and ends together with the process group.
 """
 
 import contextlib
@@ -31,13 +31,13 @@ class NoAnswer(Exception):
 
 
 class TookTooLong(NoAnswer):
-    """The process reached its time limit."""
+    """The process reached the time limit."""
 
 
 def answer_of(module: str, question: bytes, limit_s: float) -> bytes:
-    """Return what `main` of `module`, which calls `serve`, answers to `question` in a new process.
+    """Return the answer to `question` of `main` in `module`, by a call of `serve` in a new process.
 
-    The process, and all processes of its group, are dead afterwards. Printed text is dropped.
+    All processes of the group are dead afterwards. Printed text is dropped.
 
     Raises:
         NoAnswer: the process failed, answered more than `ANSWER_BYTES`, or reached `limit_s` (TookTooLong).
@@ -59,7 +59,7 @@ def answer_of(module: str, question: bytes, limit_s: float) -> bytes:
         except TimeoutError as error:
             raise TookTooLong(f"the process took longer than {limit_s:.0f} s") from error
         finally:
-            # Before the leader is reaped, its number cannot belong to another group.
+            # Before the wait for the leader, no other group can have the number.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
         if process.wait() != 0:
@@ -74,7 +74,7 @@ def _exchanged(process: "subprocess.Popen[bytes]", question: bytes, deadline_s: 
     left, answer = memoryview(question), bytearray()
     for pipe in (process.stdin, process.stdout):
         os.set_blocking(pipe.fileno(), False)
-    # A process below may hold the pipe open, so the end of the answer is the death of the process.
+    # A process below may hold the pipe open: the answer ends with the death of the process.
     ended = os.pidfd_open(process.pid)
     with contextlib.closing(os.fdopen(ended, "rb", buffering=0)), selectors.DefaultSelector() as selector:
         selector.register(process.stdin, selectors.EVENT_WRITE)
@@ -102,7 +102,7 @@ def _exchanged(process: "subprocess.Popen[bytes]", question: bytes, deadline_s: 
 
 
 def _written(descriptor: int, content: memoryview) -> memoryview:
-    """Write a part of the content, and return the rest: nothing, if nobody reads."""
+    """Write a part of the content, and return the rest: nothing without a reader."""
     try:
         return content[os.write(descriptor, content) :]
     except BrokenPipeError:
@@ -110,7 +110,7 @@ def _written(descriptor: int, content: memoryview) -> memoryview:
 
 
 def _available(descriptor: int) -> bytes:
-    """Return what a pipe holds now; nothing at the end of the pipe."""
+    """Return the present content of a pipe; nothing at the end."""
     try:
         return os.read(descriptor, _CHUNK_BYTES)
     except BlockingIOError:
@@ -120,7 +120,7 @@ def _available(descriptor: int) -> bytes:
 def serve(answer: Callable[[bytes], bytes]) -> None:
     """Answer the question on stdin, in the new process, and exit.
 
-    Text that the problem's code prints is dropped. The process dies with the thread that asks.
+    Printed text is dropped. The process dies with the asking thread.
     """
     import torch
 

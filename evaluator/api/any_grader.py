@@ -62,7 +62,7 @@ class AnyGrader(ABC):
 
 
 class Progress(NamedTuple):
-    """State of `grade_many` after a grade: the candidate, the card, and the number of cards so far.
+    """State of `grade_many` after a grade: the candidate, the card, and the number of finished grades.
 
     `done` counts from 1 to `total`, in order of completion. A failure of the machine is a card too.
     """
@@ -80,7 +80,7 @@ OnProgress = Callable[[Progress], object]
 def cards_of(
     candidates: Sequence[Candidate], futures: Sequence[Future[Scorecard]], on_progress: OnProgress | None
 ) -> list[Scorecard]:
-    """Return the cards of futures, in the order of the candidates, and report each card as soon as it is there.
+    """Return the cards of futures, in the order of the candidates, and report each card at once.
 
     The first error, of a future or of the callback, cancels the unfinished futures.
     """

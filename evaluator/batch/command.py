@@ -43,7 +43,7 @@ class BatchArguments(NamedTuple):
 class Source(NamedTuple):
     """Source of submissions: an open stream of `lines`, or a folder with `total` submissions.
 
-    `is_kept`: the source holds all submissions of the run; a stream may be one of several.
+    `is_kept`: the source holds all submissions of the run; a run may have several streams.
     """
 
     origin: str
@@ -135,7 +135,7 @@ def _total(source: Source, limit: int | None) -> int | None:
 def _is_read(source: Source, problems: Problems, shard: Shard | None, limit: int | None) -> Callable[[Refused], bool]:
     """Return whether a complete session comes across an earlier refused input again, unless the input is gone.
 
-    A stream may continue an earlier one, and a limited session leaves inputs unread.
+    A stream may continue an earlier stream, and a limited session leaves inputs unread.
     """
     if limit is not None or not source.is_kept:
         return lambda _: False

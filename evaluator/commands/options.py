@@ -205,7 +205,7 @@ _OTHER_OPTIONS = (
         type=float,
         callback=checked,
         metavar=SECONDS,
-        help="Seconds for the import, and for each call of the submission; beyond these, the verdict is timeout.  "
+        help="Seconds for the import, and for each call of the submission; beyond, the verdict is timeout.  "
         "[default: imports 60 s; calls 20 times the reference, at least 10 s, 2 s on cuda]",
     ),
     _option(
@@ -214,7 +214,7 @@ _OTHER_OPTIONS = (
         callback=checked,
         metavar=SECONDS,
         default=default_of("build_timeout_s"),
-        help="Seconds for the compilation of each extension, and for all builds of a grade; beyond these, the compiler "
+        help="Seconds for the compilation of each extension, and for all builds of a grade; beyond, the compiler "
         f"is stopped, and the verdict is timeout.  [default: {default_of('build_timeout_s'):.0f} s]",
     ),
     _option(
@@ -222,7 +222,7 @@ _OTHER_OPTIONS = (
         type=float,
         callback=checked,
         metavar=SECONDS,
-        help="Seconds for the whole grade; beyond these, all its processes are killed. The verdict is timeout if the "
+        help="Seconds for the whole grade; beyond, all its processes are killed. The verdict is timeout if the "
         "submission took half of the time, otherwise infra_error.  [default: --build-timeout plus 20 minutes]",
     ),
 )

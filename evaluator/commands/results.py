@@ -159,7 +159,7 @@ def _trust_in(keys: Path | None) -> "Trust":
 
 
 def _tell_of_references(runs: tuple[Path, ...], problems: Path | None) -> None:
-    """Say why the page lacks references, if so: only a folder that the user names is read."""
+    """Say why the page lacks references: only a folder named by the user is read."""
     from evaluator.batch.runs.page_files import needs_problems
 
     if problems is None and needs_problems(runs[0]):

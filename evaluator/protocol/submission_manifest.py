@@ -46,7 +46,7 @@ _MEANINGS = {
     "extra_cuda_cflags": _FLAGS,
     "extra_ldflags": _FLAGS,
 }
-"""What each key holds."""
+"""Meaning of each key."""
 
 
 class Extension(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -86,7 +86,7 @@ def read_manifest(text: str) -> Manifest:
 
 
 def _explained(complaint: str) -> str:
-    """Convert msgspec's `what - at `$.where`` into a sentence that names the key and what is allowed."""
+    """Convert msgspec's `what - at `$.where`` into a sentence with the key and the allowed values."""
     what, _, place = complaint.partition(" - at ")
     key = place.strip("`").removeprefix("$").removeprefix(".")
     if (found := _FIELD.search(what)) is not None:

@@ -1,4 +1,4 @@
-"""A separate process that counts a problem's work: a `Problem` and a `WorkBySize` as JSON."""
+"""Separate process for counting a problem's work: a `Problem` and a `WorkBySize` as JSON."""
 
 import msgspec
 

@@ -94,7 +94,7 @@ class ExtensionLoader:
         return self._build(self._with_headers(request) if self._own.exists() else request)
 
     def _with_headers(self, request: BuildRequest) -> BuildRequest:
-        """Add the submission's own headers, if the strings may include one of them. Other builds keep their key."""
+        """Add the submission's own headers, if the strings may include an own header. The key of other builds stays."""
         texts = "\n".join([*request.cpp_sources, *request.cuda_sources])
         headers = self._headers(())
         own = {posixpath.basename(header.name) for header in headers}

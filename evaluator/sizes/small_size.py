@@ -54,7 +54,7 @@ def found_small(problem: Problem, size: SizeName) -> str | None:
 
 
 def _search(problem: Problem) -> SmallFound:
-    """Run the search process. Raises NoAnswer after an end without a result; such a failure is not cached."""
+    """Run the search process. Raises NoAnswer after an end without a result. Failures are not cached."""
     import json
 
     try:

@@ -28,7 +28,7 @@ _HOST = re.compile(r"(127\.0\.0\.1|localhost)(:[0-9]{1,5})?", re.IGNORECASE)
 _MOST_CONNECTIONS = 32
 _PATIENCE_S = 10.0
 _REQUEST_S = 5.0
-"""Time limit of a whole request: a client that sends a byte now and then keeps no place."""
+"""Time limit of a whole request: rare bytes keep no place."""
 _ROOM_S = 1.0
 """Time for the thread of a closed connection to end."""
 _PIECE_BYTES = 1 << 16
@@ -91,17 +91,17 @@ class ViewServer(socketserver.ThreadingTCPServer):
             self.shutdown_request(request)
 
     def _make_room(self) -> bool:
-        """Close the oldest connection without a complete request. Return whether there was one."""
+        """Close the oldest connection without a complete request. Return False without such a connection."""
         with self._changing:
             if not self._incomplete:
                 return False
             oldest = self._incomplete.pop(next(iter(self._incomplete)))
-            with contextlib.suppress(OSError):  # its client has closed it already
+            with contextlib.suppress(OSError):  # closed by the client
                 oldest.shutdown(socket.SHUT_RDWR)
             return True
 
     def keep(self, request: socket.socket) -> None:
-        """Keep a connection, whose request is complete, until the answer is sent."""
+        """Keep a connection with a complete request until the answer is sent."""
         with self._changing:
             self._incomplete.pop(id(request), None)
 
@@ -121,7 +121,7 @@ class ViewServer(socketserver.ThreadingTCPServer):
 
 
 class _RequestReader(io.RawIOBase):
-    """Bytes of a connection, with a time limit for all of them."""
+    """Bytes of a connection, with a common time limit."""
 
     def __init__(self, connection: socket.socket, limit_s: float) -> None:
         self._connection = connection
@@ -148,7 +148,7 @@ class _Handler(BaseHTTPRequestHandler):
     """Version before a request is read: an answer in HTTP/0.9 has no status."""
 
     def setup(self) -> None:
-        """Read the request with a time limit for all of it."""
+        """Read the request with a total time limit."""
         super().setup()
         self.rfile.close()
         self.rfile = io.BufferedReader(_RequestReader(self.connection, _REQUEST_S))

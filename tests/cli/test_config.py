@@ -201,7 +201,7 @@ def test_the_help_names_the_variables(capsys):
 def test_the_help_of_time_limits_says_unit_and_consequence(capsys):
     assert cli.run(["grade", "--help"]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert "Seconds for the import, and for each call of the submission; beyond these, the verdict is timeout." in out
+    assert "Seconds for the import, and for each call of the submission; beyond, the verdict is timeout." in out
     assert "the compiler is stopped, and the verdict is timeout. [default: 600 s]" in out
     assert "The verdict is timeout if the submission took half of the time, otherwise infra_error." in out
 

@@ -200,7 +200,7 @@ def expected(folder: Path, problems: Problems) -> int:
 
 
 def _problemless(folder: Path, problems: Problems) -> UsageError:
-    """Return the error for a folder whose submissions lie in no problem's folder."""
+    """Return the error for a folder with submissions outside of problems' folders."""
     whole = folder.resolve()
     for above in whole.parents[:2]:
         name = whole.relative_to(above).as_posix()
@@ -289,7 +289,7 @@ class _Meant(NamedTuple):
 
 
 def _refused(origin: str, reason: str, meant: _Meant, problems: Problems, sha256: str | None = None) -> Refused:
-    """Refuse an input, for the problem with the meant name, if one exists."""
+    """Refuse an input, for the problem with the meant name, if known."""
     found = problems.named(meant.problem)
     name = one_line(meant.name, _LONGEST_NAME)
     if isinstance(found, str):

@@ -64,7 +64,7 @@ def write_pieces(path: Path, pieces: Iterable[bytes]) -> None:
 def references(results: Results, problems: Path | None) -> dict[str, str]:
     """Return the source of each problem's reference, from the folder `problems` or from the shipped problems.
 
-    The path in the manifest is not followed: the run may come from somebody else. A problem with a changed hash is left
+    The path in the manifest is not followed: the run may come from a stranger. A problem with a changed hash is left
     out.
     """
     if problems is None and needs_problems(results.folder):
@@ -81,7 +81,7 @@ def references(results: Results, problems: Path | None) -> dict[str, str]:
 
 
 def needs_problems(run: Path) -> bool:
-    """Return whether the run's problems are not the shipped ones. Raises CardError if the path is no run folder."""
+    """Return whether the run has other problems than the shipped ones. Raises CardError for another folder."""
     return RunFolder(run).read_manifest().problems is not None
 
 

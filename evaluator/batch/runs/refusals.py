@@ -1,7 +1,7 @@
-"""Refused inputs of a run, RUN/refused.jsonl: one line for each input that cannot be graded.
+"""Refused inputs of a run, RUN/refused.jsonl: a line for each refusal.
 
-An input is identified by its place, and a line of a stream also by its content, so a repeated batch adds no second
-line. A session that has read all inputs removes the lines of inputs that are no longer refused.
+The place identifies an input, and the content also a line of a stream: a repeated batch adds no second line. A session
+with all inputs read removes outdated refusals.
 """
 
 import errno
@@ -50,7 +50,7 @@ class Refusals:
     def __init__(self, folder: RunFolder, is_read: Callable[[Refused], bool]) -> None:
         """Read the refused inputs.
 
-        `is_read` tells whether a session that reads all its inputs comes across an earlier one, unless it is gone.
+        `is_read` tells whether a session with all inputs read comes across an earlier refused input, if still present.
 
         Raises:
             CardError: the file cannot be read.
@@ -64,7 +64,7 @@ class Refusals:
         try:
             self._file = open_to_append(folder.path, folder.refused.name)
             if self._file.tell():
-                self._file.write(b"\n")  # ends a line that was cut by a crash or a full disk
+                self._file.write(b"\n")  # ends a line cut by a crash or a full disk
         except OSError as error:
             raise not_written(folder.refused, error) from error
 
@@ -93,7 +93,7 @@ class Refusals:
         self._now[key] = refused
 
     def complete(self) -> None:
-        """Remove the inputs that are not refused any more: all inputs of the session were read."""
+        """Remove outdated refusals: all inputs of the session were read."""
         kept = {key: refused for key, refused in self._earlier.items() if not self._is_settled(refused)} | self._now
         if kept != self._earlier | self._now:
             replace_file(self._folder.refused, b"".join(msgspec.json.encode(each) + b"\n" for each in kept.values()))

@@ -24,7 +24,7 @@ _BODY = 2000
 
 
 def failed(results: Results) -> list[Failed]:
-    """Return all submissions that are not correct. Refused inputs and missing cards come last, in this order."""
+    """Return all incorrect submissions; at the end the refused inputs, then the missing cards."""
     found = [entry for entry in results.entries if not entry.sample.correct]
     found.sort(key=lambda entry: (entry.sample.status is None, entry.refused is None))
     return [_failed(entry, detailed=number < MOST_FAILED) for number, entry in enumerate(found)]

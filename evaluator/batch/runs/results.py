@@ -64,7 +64,7 @@ class Entry(NamedTuple):
 
     @property
     def reason_text(self) -> str:
-        """Code and title of the finding that decided the status, or why an input is refused; may be empty."""
+        """Code and title of the deciding finding, or the reason of a refusal; may be empty."""
         if self.refused is not None:
             return self.refused.reason
         code = self.row.reason if self.row else None
@@ -132,7 +132,7 @@ def read_run(path: Path, trust: Trust | None = None) -> Results:
     used.
 
     Raises:
-        CardError: `path` is no run folder, or one of its lists cannot be read.
+        CardError: `path` is no run folder, or a list in the folder cannot be read.
     """
     folder = RunFolder(path)
     manifest = folder.read_manifest()
@@ -167,7 +167,7 @@ def read_run(path: Path, trust: Trust | None = None) -> Results:
 def _refused_entries(cards: Path, entries: Sequence[Entry], refusals: Sequence[Refused]) -> Iterator[Entry]:
     """Yield the entries of refused inputs, each with an own name.
 
-    A file that is a submission of the plan counts once: an interrupted session may have left its earlier refusal.
+    A file counts once, as a submission of the plan: an interrupted session may have left an earlier refusal.
     """
     accepted = {entry.planned.origin for entry in entries if entry.planned is not None and entry.planned.stamp}
     taken = {(entry.sample.problem, entry.sample.name) for entry in entries}

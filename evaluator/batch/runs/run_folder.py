@@ -2,7 +2,7 @@
 
     RUN/manifest.json          options, and the host and versions of the first session
     RUN/plan.jsonl             one line for each submission that was read; without a card it counts as missing
-    RUN/refused.jsonl          one line for each input that cannot be graded
+    RUN/refused.jsonl          a line for each refused input
     RUN/cards/PROBLEM/NAME.json
     RUN/index.sqlite           made from the cards; rebuilt if missing
     RUN/timeline.jsonl         who had which worker and GPU, when; for `report --timeline`

@@ -92,10 +92,10 @@ class Seen(NamedTuple):
 
 
 class Refused(Record, frozen=True):
-    """Input that cannot be graded, and the reason. A refused input gets no card, and a line in RUN/refused.jsonl.
+    """Ungradable input, and the reason. A refused input gets no card, and a line in RUN/refused.jsonl.
 
-    `problem` and `name` are those of the input, if the input says them. Only a known problem has a `level`. `sha256` is
-    the hash of a refused line or text: the same place in another stream may hold another one.
+    `problem` and `name` come from the input, and may be empty. Only a known problem has a `level`. `sha256` is the hash
+    of a refused line or text: the same place in another stream may hold other content.
     """
 
     origin: str

@@ -22,7 +22,7 @@ _NOTHING = "none"
 class Setting(NamedTuple):
     """Value of an option without a word on the command line; `source` is the variable, the file or `default`.
 
-    `text` is the value with its unit.
+    `text` is the value with a unit.
     """
 
     option: str

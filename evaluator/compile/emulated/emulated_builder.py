@@ -114,7 +114,7 @@ class EmulatedBuilder:
         key: str,
         device: Future[list[Diagnostic]],
     ) -> BuildResult:
-        """Run the steps in order. An error in two steps is final, and so is an error that no header could mend.
+        """Run the steps in order. An error in two steps is final, like an error beyond the reach of headers.
 
         Any other error without pybind11 proves nothing, and is forgotten. `device` resolves to nvcc's errors about the
         kernels, empty without nvcc.

@@ -1,8 +1,7 @@
-"""Names in PyTorch's headers, and errors that no other header could mend.
+"""Names in PyTorch's headers, and errors beyond the reach of headers.
 
-A submission that fails with the light headers may still compile with all of PyTorch's headers, but parsing these takes
-ten times as long. The preprocessed headers contain every name that any of the headers declares or defines as a macro.
-An unknown name that is not among these names stays unknown.
+After a failure with the light headers, all of PyTorch's headers might help, but parsing takes ten times as long. The
+preprocessed headers contain every declared name and every macro. An unknown name outside of this set stays unknown.
 """
 
 import hashlib
@@ -42,11 +41,11 @@ _LANGUAGE = re.compile(
     r"expected |could not convert|cannot convert|invalid conversion|too (?:few|many) arguments to function"
     r"|invalid operands of types|lvalue required|assignment of read-only|invalid type argument"
 )
-"""Errors about complete types and about functions that the light headers declare with all overloads."""
+"""Errors about complete types, and about functions declared by the light headers with all overloads."""
 
 
 class HeaderNames(NamedTuple):
-    """Names in PyTorch's headers, and those of them that the lighter headers of a step lack."""
+    """Names in PyTorch's headers, and names missing from the lighter headers of a step."""
 
     known: frozenset[str]
     lacking: dict[StepName, frozenset[str]]
@@ -55,7 +54,7 @@ class HeaderNames(NamedTuple):
 def header_names(run_tool: RunTool, cache: BuildCache) -> HeaderNames | None:
     """Return the names, read by the compiler once for each combination of torch, compiler and emulator.
 
-    None for clang, whose messages differ, and if the preprocessor fails.
+    None for clang, with other messages, and if the preprocessor fails.
     """
     if is_clang():
         return None
@@ -77,9 +76,9 @@ def header_names(run_tool: RunTool, cache: BuildCache) -> HeaderNames | None:
 def final_by_names(
     found: Sequence[Diagnostic], request: BuildRequest, texts: Sequence[str], names: HeaderNames, step: StepName
 ) -> list[Diagnostic]:
-    """Return the errors of a lighter step that all of PyTorch's headers would leave; empty if none is certain.
+    """Return the errors of a lighter step beyond the reach of headers; empty if none is certain.
 
-    Beside a certain error, the result has the errors that are not about missing declarations. Only an error in a line
+    Beside a certain error, the result has all errors except missing declarations. Only an error in a line
     of the submission is certain: the step without pybind11 has generated lines.
     """
     if step not in names.lacking:

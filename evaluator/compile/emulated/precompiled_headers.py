@@ -49,7 +49,7 @@ def is_clang() -> bool:
 
 
 def general_flags(step: StepName) -> tuple[list[str], dict[str, str]]:
-    """Return compiler and flags common to all builds of a step, and the files that the flags need."""
+    """Return compiler and flags common to all builds of a step, and the files needed by the flags."""
     request = BuildRequest(name="unused", cpp_sources=[""], functions={}, with_cuda=True)
     (wanted,) = [each for each in build_steps(request, front_end(request)) if each.name is step]
     argv = [flag for flag in wanted.argv[: wanted.argv.index(UNIT)] if not flag.startswith(_OF_ONE_EXTENSION)]

@@ -34,7 +34,7 @@ class SourceFile(Frame, frozen=True):
 class BuildRequest(Frame, frozen=True):
     """Runner: call of `load_inline` or `load`. `load` fills `files`, `load_inline` the source lists.
 
-    `headers` are those of the submission's own folder.
+    `headers` come from the submission's own folder.
     """
 
     name: Name

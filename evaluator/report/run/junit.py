@@ -32,7 +32,7 @@ class Case(NamedTuple):
 def junit(cases: Iterable[Case], name: str) -> bytes:
     """Return the document.
 
-    A wrong submission is a failure. A machine's fault and an input that could not be graded are errors. A submission
+    A wrong submission is a failure. A machine's fault and a refused input are errors. A submission
     without a verdict is skipped.
     """
     suites: dict[str, list[Case]] = defaultdict(list)

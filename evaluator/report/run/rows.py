@@ -18,8 +18,8 @@ _FORMULA = tuple("=+-@\uff1d\uff0b\uff0d\uff20")
 class SubmissionRow(NamedTuple):
     """Row of one submission. Only correct submissions have speedups.
 
-    `missing` and `refused` ones have neither device nor times. A refused one has a `refusal`, the reason; its `problem`
-    may be unknown, without a `level`.
+    Rows of status `missing` or `refused` have neither device nor times. Status `refused` has a `refusal`, the reason,
+    and maybe an unknown `problem` without a `level`.
     """
 
     problem: str

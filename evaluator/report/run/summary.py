@@ -33,7 +33,7 @@ class Device(NamedTuple):
 class Sample(NamedTuple):
     """One submission of a run. `status` and `device` are None without a card; `reason` is a finding's code, if any.
 
-    An input `is_refused` if it cannot be graded. `level` is None without a known problem.
+    A refused input could not be graded. `level` is None without a known problem.
     """
 
     problem: str
@@ -146,7 +146,7 @@ def summarise(samples: Sequence[Sample], *, timed: bool) -> Summary:
 def sections(samples: Iterable[Sample], asked: Device) -> list[Section]:
     """Return the statistics of each device.
 
-    A submission without a card and a refused input count on every device, because their device is unknown. `asked` is
+    A submission without a card and a refused input count on every device, because the device is unknown. `asked` is
     the device of a run without any card.
     """
     by_device: dict[Device, list[Sample]] = defaultdict(list)
