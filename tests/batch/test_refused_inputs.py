@@ -190,7 +190,7 @@ def test_without_any_card_the_refused_inputs_are_all_there_is():
 @pytest.mark.parametrize(
     ("place", "message", "hint"),
     [
-        ("submissions/relu", "submissions to the problem relu", "--only 'relu'"),
+        ("submissions/relu", "submissions to the problem relu", "--only relu --run"),
         ("submissions/nothing", "in no problem's folder", "PROBLEM/NAME.py"),
         ("submissions/relu/several", "a single submission", "warpgrade grade"),
     ],

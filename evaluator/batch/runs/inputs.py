@@ -7,6 +7,7 @@ import hashlib
 import io
 import os
 import re
+import shlex
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -206,7 +207,8 @@ def _problemless(folder: Path, problems: Problems) -> UsageError:
         name = whole.relative_to(above).as_posix()
         found = problems.named(name)
         if not isinstance(found, str):
-            hint = f"name the folder above: warpgrade batch {_spelled(above)} --only '{found.name}' --run RUN"
+            only, top = shlex.quote(found.name), shlex.quote(_spelled(above))
+            hint = f"name the folder above: warpgrade batch {top} --only {only} --run RUN"
             message = f"{folder} contains submissions to the problem {found.name}, not folders of problems"
             return UsageError(message, hint=hint)
     hint = f"move each file to {folder}/PROBLEM/NAME.py; `warpgrade problems list` has the names of problems"

@@ -153,7 +153,7 @@ class EmulatedBuilder:
     def _final_by_names(
         self, found: list[Diagnostic], request: BuildRequest, files: list[SourceFile], step: StepName
     ) -> list[Diagnostic]:
-        if step not in PRECOMPILED or (names := header_names(self._run_tool, self._cache)) is None:
+        if step not in PRECOMPILED or not found or (names := header_names(self._run_tool, self._cache)) is None:
             return []
         return final_by_names(found, request, [file.text for file in files], names, step)
 
