@@ -15,7 +15,6 @@ import msgspec
 from evaluator.cache.build_cache import BuildCache
 from evaluator.compile.emulated.precompiled_headers import general_flags, is_clang
 from evaluator.compile.extension.builder import LIMITS, RunTool, work_folder, write_files
-from evaluator.compile.extension.error_agreement import needs_no_header
 from evaluator.emulator.frontend.build_ladder import StepName
 from evaluator.protocol.frames import BuildRequest
 from evaluator.records import Diagnostic
@@ -76,10 +75,10 @@ def header_names(run_tool: RunTool, cache: BuildCache) -> HeaderNames | None:
 def final_by_names(
     found: Sequence[Diagnostic], request: BuildRequest, texts: Sequence[str], names: HeaderNames, step: StepName
 ) -> list[Diagnostic]:
-    """Return the errors of a lighter step beyond the reach of headers; empty if none is certain.
+    """Return the errors of a lighter step, all beyond the reach of headers; empty if a header may mend any error.
 
-    Beside a certain error, the result has all errors except missing declarations. Only an error in a line
-    of the submission is certain: the step without pybind11 has generated lines.
+    A single mendable error explains other errors: without the type of a declaration, the declared name is unknown too.
+    Only an error in a line of the submission is certain: the step without pybind11 has generated lines.
     """
     if step not in names.lacking:
         return []
@@ -90,18 +89,17 @@ def final_by_names(
     if "__has_include" in conditions or lacking.intersection(_NAME.findall(conditions)):
         return []  # another part of the text may count with all headers
     errors = [entry for entry in found if entry.severity in {"error", "fatal error"}]
-    certain = [entry for entry in errors if _is_certain(entry, names.known, lacking)]
-    return [entry for entry in errors if entry in certain or needs_no_header(entry)] if certain else []
+    return errors if all(_is_certain(entry, names.known, lacking) for entry in errors) else []
 
 
 def _is_certain(entry: Diagnostic, known: frozenset[str], lacking: frozenset[str]) -> bool:
-    if entry.submission_line is None:
+    quoted = _QUOTED.findall(entry.message)
+    said = _NAME.findall("\n".join([_COMMENT.sub(" ", entry.source_line), *quoted]))
+    if entry.submission_line is None or lacking.intersection(said):
         return False
     if (match := _UNKNOWN.search(entry.message)) is not None:
         return (match["name"] or match["member"]) not in known
-    quoted = _QUOTED.findall(entry.message)
-    said = _NAME.findall("\n".join([_COMMENT.sub(" ", entry.source_line), *quoted]))
-    return _LANGUAGE.match(entry.message) is not None and not lacking.intersection(said)
+    return _LANGUAGE.match(entry.message) is not None
 
 
 def _names(run_tool: RunTool, argv: Sequence[str], files: dict[str, str]) -> frozenset[str]:

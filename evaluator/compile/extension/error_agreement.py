@@ -32,12 +32,6 @@ def agreed(earlier: Sequence[Diagnostic], later: Sequence[Diagnostic]) -> list[D
     ]
 
 
-def needs_no_header(entry: Diagnostic) -> bool:
-    """Return whether an error is neither about PyTorch nor about a missing declaration."""
-    about = f"{entry.source_line}\n{entry.message}"
-    return _PYTORCH.search(about) is None and _UNKNOWN.search(entry.message) is None
-
-
 def undeclared(found: Sequence[Diagnostic], request: BuildRequest) -> list[Diagnostic]:
     """Return the errors about bound functions that no C++ source declares. Such errors are final in any step.
 

@@ -184,30 +184,47 @@ def test_a_declaration_that_only_all_headers_have_is_found(builder_with):
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("line", "change", "step"),
     [
-        {"cuda_sources": ["#ifdef forward\n" + CUDA]},  # the text may have another part with all headers
-        {"cuda_sources": ["#if __has_include(<x>)\n" + CUDA]},
-        {"extra_cuda_cflags": ["-DMORE"]},
+        (5, {"cuda_sources": ["#ifdef anything\n" + CUDA]}, StepName.BOUND),
+        (5, {"cuda_sources": ["#ifdef forward\n" + CUDA]}, StepName.FULL),  # maybe another part with all headers
+        (5, {"cuda_sources": ["#if __has_include(<x>)\n" + CUDA]}, StepName.FULL),
+        (4, {"extra_cuda_cflags": ["-DMORE"]}, StepName.FULL),
     ],
 )
-def test_conditions_on_headers_leave_the_error_to_all_headers(builder_with, change):
-    tool = Tool(
-        errors=dict.fromkeys(StepName, "cuda.cu:4:37: error: 'y' was not declared in this scope"), names=headers
-    )
+def test_conditions_on_headers_leave_the_error_to_all_headers(builder_with, line, change, step):
+    error = f"cuda.cu:{line}:37: error: 'y' was not declared in this scope"
+    tool = Tool(errors=dict.fromkeys(StepName, error), names=headers)
     assert not builder_with(tool).build(replace(REQUEST, **change)).unit.ok
-    assert StepName.FULL in tool.steps
+    assert tool.steps[-1] is step
 
 
-def test_other_errors_beside_a_certain_one_are_shown_unless_a_header_may_mend_them(builder_with):
+def test_all_errors_are_shown_beside_a_certain_one(builder_with):
     errors = [
-        "cuda.cu:4:30: error: no matching function for call to 'g'",
         "cuda.cu:4:37: error: 'y' was not declared in this scope",
-        "cuda.cu:4:40: error: void value not ignored as it ought to be",
+        "cuda.cu:4:40: error: expected ';' before '}' token",
     ]
     tool = Tool(errors=dict.fromkeys(StepName, "\n".join(errors)), names=headers)
     built = builder_with(tool).build(REQUEST)
+    assert tool.steps == FULL_SILENCE[:1]
     assert [entry.column for entry in built.unit.diagnostics] == [37, 40]
+
+
+@pytest.mark.parametrize(
+    "root",
+    [
+        "'nn' has not been declared",
+        "'nn' is not a member of 'torch'",
+        "no matching function for call to 'relu(int)'",
+        "void",
+    ],
+)
+def test_a_name_declared_by_a_missing_type_is_no_error_of_the_submission(builder_with, root):
+    """`torch::nn::Linear y` without the headers of nn: the unknown type leaves `y` unknown."""
+    errors = f"cuda.cu:4:30: error: {root}\ncuda.cu:4:37: error: 'y' was not declared in this scope"
+    tool = Tool(StepName.FULL, errors=dict.fromkeys(StepName, errors), names=headers)
+    assert builder_with(tool).build(REQUEST).unit.ok
+    assert tool.steps == FULL_SILENCE
 
 
 def test_an_error_in_generated_lines_of_the_first_step_is_no_evidence(builder_with):
