@@ -77,6 +77,7 @@ FLOORS = (
         "judge/formats",
         "languages",
         "paths",
+        "problem_process",
         "runner/triton",
         "sandbox/filesystem",
         "toolchain",

@@ -32,6 +32,7 @@ from pathlib import Path
 import msgspec
 
 from evaluator.batch.runs.inputs import Problems, from_text
+from evaluator.batch.runs.refusals import Refusals
 from evaluator.batch.runs.run_folder import Plan, RunFolder, manifest_for, opened
 from evaluator.batch.runs.tasks import Task
 from evaluator.batch.runs.timeline_file import read_timeline
@@ -136,9 +137,9 @@ def simulate(folder: RunFolder, given: list[Task], gpus: int, cores: int) -> Non
     """Grade the submissions with the real scheduler."""
     slots = [Slot(gpu=f"GPU-{number}", part=Part.FINISH) for number in range(gpus)]
     slots += [Slot(gpu=f"GPU-{number % gpus}", part=Part.BEGIN) for number in range(cores)]
-    with Plan(folder) as plan:
+    with Plan(folder) as plan, Refusals(folder, lambda _: False) as refusals:
         options = GradeOptions(DeviceKind.CUDA)
-        Scheduler(folder, plan, iter(given), options, slots, Quiet(), hire=WaitingWorker).run()
+        Scheduler(folder, plan, refusals, iter(given), options, slots, Quiet(), hire=WaitingWorker).run()
 
 
 def figures(timeline: SessionTimeline, speed: float) -> dict[str, float]:

@@ -65,6 +65,7 @@ graded on 2 cores without a GPU.
 """
 
 _NOT_GRADED = "not graded"
+_NEEDS_GPU = "needs a GPU"
 _TITLES = ("row", "threat", "device", "verdict on the cheat", "twin", "naive grader accepts", "mutation", "state")
 _COLUMNS = len(_TITLES)
 
@@ -102,8 +103,12 @@ def _cells_of(table: Path | None) -> dict[str, list[str]]:
     """Read the cells of an earlier table, by the name of the row."""
     if table is None or not table.exists():
         return {}
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.read_text().splitlines()]
+    rows = map(_cells, table.read_text().splitlines())
     return {cells[1].strip("`"): cells for cells in rows if len(cells) == _COLUMNS and cells[1].startswith("`")}
+
+
+def _cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.split("|")[1:-1]]
 
 
 def _graded(judge: Judge, entry: Entry, before: list[str] | None, *, on_gpu: bool) -> tuple[str, str]:
@@ -114,7 +119,7 @@ def _graded(judge: Judge, entry: Entry, before: list[str] | None, *, on_gpu: boo
     if expected.device is DeviceKind.CUDA and not on_gpu:
         state = "not yet"
         cells = [_NOT_GRADED, _NOT_GRADED, _controlled(entry, on_gpu=False)]
-        cells.append("needs a GPU" if entry.name in BITES else "structure")
+        cells.append(_NEEDS_GPU if entry.name in BITES else "structure")
     else:
         verdict = judge.cheat(entry)
         state = verdict.state
@@ -144,7 +149,7 @@ def _controlled(entry: Entry, *, on_gpu: bool) -> str:
     if not entry.expected.naive:
         return "none"
     if entry.control_device == "cuda" and not on_gpu:
-        return "needs a GPU"
+        return _NEEDS_GPU
     with tempfile.TemporaryDirectory() as folder:
         said = control(entry, entry.cheat, Path(folder))
     match said:
@@ -164,6 +169,8 @@ def _table(chosen: list[Entry], lines: dict[int, tuple[str, str]]) -> str:
     rules = [f"- `{entry.name}`: {entry.expected.rule}." for entry in chosen]
     switched = [f"- {mutation.invariant}: {', '.join(f'`{row}`' for row in mutation.rows)}." for mutation in MUTATIONS]
     holes = [f"- `{entry.name}`: {why}." for entry in chosen if (why := _missing(entry, lines[entry.expected.row][1]))]
+    if waiting := [f"`{entry.name}`" for entry in chosen if _control_of(lines[entry.expected.row][0]) == _NEEDS_GPU]:
+        holes.append(f"- {', '.join(waiting)}: the naive grader on a GPU.")
     at_the_judge = [
         f"| {name} | {each.attack} | {each.before} | {each.now} | {', '.join(f'`{test}`' for test in each.tests)} |"
         for name, each in attacks().items()
@@ -182,6 +189,11 @@ def _table(chosen: list[Entry], lines: dict[int, tuple[str, str]]) -> str:
         "\n".join(switched) + "\n",
     ]
     return "\n".join(parts)
+
+
+def _control_of(line: str) -> str:
+    """Return the cell of the naive grader."""
+    return _cells(line)[5]
 
 
 def _missing(entry: Entry, state: str) -> str:

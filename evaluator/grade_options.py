@@ -106,9 +106,12 @@ class GradeOptions(Terms, frozen=True):
         baselines: forms of the reference to time as well: eager, compile, compile-max-autotune.
         speedup_of: the file of another submission to time as well.
         profile: torch or ncu: the profiler for one additional call of a correct submission; by default none.
-        timeout_s: the limit of each stage except the build, in seconds; by default the judge's own limits.
-        build_timeout_s: the limit of one extension's compilation, in seconds; 600 by default.
-        deadline_s: the limit of the whole grade, in seconds; by default 20 minutes more than `build_timeout_s`.
+        timeout_s: seconds for the import, and for each call of the submission; beyond, the status is `timeout`.
+            By default 60 s for an import; for a call 20 times the reference's time, at least 10 s, 2 s on cuda.
+        build_timeout_s: seconds for the compilation of each extension, and for all builds of a grade; beyond, the
+            status is `timeout`. 600 by default.
+        deadline_s: seconds for the whole grade; beyond, the status is `timeout` if the submission took half of
+            the time, otherwise `infra_error`. By default 20 minutes more than `build_timeout_s`.
         signing_key: a file of `warpgrade keygen` for signing cards; by default the key in the environment variable
             WARPGRADE_SIGNING_KEY, which is removed from the environment, or none.
     """

@@ -9,6 +9,7 @@ if not card.correct:
 Everything else lives in the package `evaluator`, whose names may change at any time.
 """
 
+from evaluator.api.any_grader import Progress
 from evaluator.api.candidate import Candidate
 from evaluator.api.grader import Grader
 from evaluator.api.library import grade, grade_many, grade_stream, grade_stream_async
@@ -33,6 +34,7 @@ __all__ = [
     "ProblemError",
     "ProblemNotFound",
     "ProblemText",
+    "Progress",
     "RemoteGrader",
     "Scorecard",
     "Status",

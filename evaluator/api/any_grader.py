@@ -2,12 +2,13 @@
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, as_completed
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
+from evaluator.api.candidate import Candidate
 from evaluator.api.scorecard import Scorecard
 from evaluator.batch.runs.problem_texts import ProblemText
 
@@ -60,9 +61,34 @@ class AnyGrader(ABC):
         return await asyncio.wrap_future(self.submit(problem, source, name=name))
 
 
-def cards_of(futures: Sequence[Future[Scorecard]]) -> list[Scorecard]:
-    """Return the cards of futures, in their order. The first error cancels the unfinished futures."""
+class Progress(NamedTuple):
+    """State of `grade_many` after a grade: the candidate, the card, and the number of finished grades.
+
+    `done` counts from 1 to `total`, in order of completion. A failure of the machine is a card too.
+    """
+
+    candidate: Candidate
+    card: Scorecard
+    done: int
+    total: int
+
+
+OnProgress = Callable[[Progress], object]
+"""Callback of `grade_many`, called in the caller's thread. The result is ignored."""
+
+
+def cards_of(
+    candidates: Sequence[Candidate], futures: Sequence[Future[Scorecard]], on_progress: OnProgress | None
+) -> list[Scorecard]:
+    """Return the cards of futures, in the order of the candidates, and report each card at once.
+
+    The first error, of a future or of the callback, cancels the unfinished futures.
+    """
     try:
+        if on_progress is not None:
+            candidate_of = dict(zip(futures, candidates, strict=True))
+            for done, future in enumerate(as_completed(futures), start=1):
+                on_progress(Progress(candidate_of[future], future.result(), done, len(futures)))
         return [future.result() for future in futures]
     except BaseException:
         for future in futures:

@@ -18,7 +18,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from evaluator.api.any_grader import AnyGrader, cards_of
+from evaluator.api.any_grader import AnyGrader, OnProgress, cards_of
 from evaluator.api.candidate import Candidate, task_for
 from evaluator.api.ready import places
 from evaluator.api.scorecard import Scorecard
@@ -166,14 +166,21 @@ class Grader(AnyGrader):
         """Return a card of status `infra_error` with the given reason, without a grade. Raises like `submit`."""
         return self._infra_card(task_for(Candidate(problem, source, name), self._problems), reason, self._slots[0])
 
-    def grade_many(self, candidates: Iterable[Candidate]) -> list[Scorecard]:
+    def grade_many(self, candidates: Iterable[Candidate], *, on_progress: OnProgress | None = None) -> list[Scorecard]:
         """Grade candidates concurrently. Return the cards in the order of the candidates.
 
         Every candidate has a card, after a failure of the machine a card of status `infra_error`. All candidates are
         read before the first grade: an unknown problem raises without any grade. Raises like `submit`.
+
+        Args:
+            candidates: the submissions.
+            on_progress: called with a `Progress` after each grade, in this thread and in order of completion. An
+                exception of the callback cancels the unfinished grades, and is raised. Without a callback, nothing is
+                reported or printed.
         """
-        tasks = [task_for(candidate, self._problems) for candidate in candidates]
-        return cards_of([self._submitted(task) for task in tasks])
+        given = list(candidates)
+        tasks = [task_for(candidate, self._problems) for candidate in given]
+        return cards_of(given, [self._submitted(task) for task in tasks], on_progress)
 
     def _submitted(self, task: Task) -> Future[Scorecard]:
         waiting = _Waiting(task, Future())

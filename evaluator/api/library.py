@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Genera
 from pathlib import Path
 from typing import Any
 
+from evaluator.api.any_grader import OnProgress
 from evaluator.api.candidate import Candidate, submission_of, task_for
 from evaluator.api.grader import Grader
 from evaluator.api.ready import places
@@ -60,15 +61,20 @@ def grade(
 
 @with_options
 def grade_many(
-    candidates: Iterable[Candidate], *, jobs: int | None = None, ready: bool | None = None, **options: Any
+    candidates: Iterable[Candidate],
+    *,
+    jobs: int | None = None,
+    ready: bool | None = None,
+    on_progress: OnProgress | None = None,
+    **options: Any,
 ) -> list[Scorecard]:
     """Grade candidates concurrently. Return the cards in the order of the candidates; see `Grader.grade_many`.
 
-    `jobs` is the number of concurrent grades; None takes the limit of the device. `ready` is as for `Grader`. Options
-    and errors are the same as for `grade`.
+    `jobs` is the number of concurrent grades; None takes the limit of the device. `ready` is as for `Grader`.
+    `on_progress` is called with a `Progress` after each grade. Options and errors are the same as for `grade`.
     """
     with Grader(jobs=jobs, ready=ready, **options) as grader:
-        return grader.grade_many(candidates)
+        return grader.grade_many(candidates, on_progress=on_progress)
 
 
 @with_options

@@ -4,14 +4,15 @@ import contextlib
 import itertools
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TextIO
 
 from evaluator.batch.progress_display import display_on
 from evaluator.batch.runs.inputs import Item, Problems, expected, named_once, open_lines, read_folder, read_lines
+from evaluator.batch.runs.refusals import Refusals
 from evaluator.batch.runs.run_folder import Plan, manifest_for, opened
-from evaluator.batch.runs.tasks import Shard
+from evaluator.batch.runs.tasks import Refused, Shard
 from evaluator.batch.scheduler import Scheduler, Tally
 from evaluator.batch.workers.cluster_places import Places, cluster_places
 from evaluator.batch.workers.slots import gpus_for, slots_for
@@ -40,11 +41,15 @@ class BatchArguments(NamedTuple):
 
 
 class Source(NamedTuple):
-    """Source of submissions: an open stream of `lines`, or a folder with `total` submissions."""
+    """Source of submissions: an open stream of `lines`, or a folder with `total` submissions.
+
+    `is_kept`: the source holds all submissions of the run; a run may have several streams.
+    """
 
     origin: str
     lines: BinaryIO | None
     total: int | None
+    is_kept: bool
 
 
 def run_batch(arguments: BatchArguments, named: Mapping[str, Any], stream: TextIO, jsonl: TextIO | None) -> Tally:
@@ -69,6 +74,7 @@ def run_batch(arguments: BatchArguments, named: Mapping[str, Any], stream: TextI
         manifest = manifest_for(options, arguments.submissions)
         folder = stack.enter_context(opened(arguments.run, manifest, fresh=arguments.fresh))
         plan = stack.enter_context(Plan(folder))
+        refusals = stack.enter_context(Refusals(folder, _is_read(source, problems, shard, arguments.limit)))
         items = named_once(_items(source, problems, plan))
         if shard is not None:
             items = filter(shard.holds, items)
@@ -76,6 +82,7 @@ def run_batch(arguments: BatchArguments, named: Mapping[str, Any], stream: TextI
         return Scheduler(
             folder,
             plan,
+            refusals,
             itertools.islice(items, arguments.limit),
             options,
             slots,
@@ -113,16 +120,26 @@ def parse_shard(text: str) -> Shard:
 def _source(submissions: str, problems: Problems, stack: contextlib.ExitStack) -> Source:
     """Return the source of submissions. `stack` closes an opened file."""
     if submissions == STDIN:
-        return Source("stdin", sys.stdin.buffer, None)
+        return Source("stdin", sys.stdin.buffer, None, is_kept=False)
     path = Path(submissions)
     if path.is_dir():
-        return Source(submissions, None, expected(path, problems))
-    return Source(submissions, stack.enter_context(open_lines(path)), None)
+        return Source(submissions, None, expected(path, problems), is_kept=True)
+    return Source(submissions, stack.enter_context(open_lines(path)), None, is_kept=path.is_file())
 
 
 def _total(source: Source, limit: int | None) -> int | None:
     """Return the number of submissions, or None for a stream or a shard."""
     return source.total if source.total is None or limit is None else min(source.total, limit)
+
+
+def _is_read(source: Source, problems: Problems, shard: Shard | None, limit: int | None) -> Callable[[Refused], bool]:
+    """Return whether a complete session comes across an earlier refused input again, unless the input is gone.
+
+    A stream may continue an earlier stream, and a limited session leaves inputs unread.
+    """
+    if limit is not None or not source.is_kept:
+        return lambda _: False
+    return lambda refused: (shard is None or shard.holds(refused)) and problems.wants(refused.problem)
 
 
 def _items(source: Source, problems: Problems, plan: Plan) -> Iterator[Item]:

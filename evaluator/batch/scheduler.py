@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from evaluator.batch.runs.index import Index, Row
 from evaluator.batch.runs.inputs import Item
+from evaluator.batch.runs.refusals import Refusals
 from evaluator.batch.runs.run_folder import Plan, RunFolder, not_written
 from evaluator.batch.runs.tasks import Planned, Refused, Seen, Task
 from evaluator.batch.runs.timeline_file import TimelineWriter
@@ -107,6 +108,7 @@ class Scheduler:
         self,
         folder: RunFolder,
         plan: Plan,
+        refusals: Refusals,
         items: Iterator[Item],
         options: GradeOptions,
         slots: Sequence[Slot],
@@ -122,6 +124,7 @@ class Scheduler:
         self._key = key
         self._folder = folder
         self._plan = plan
+        self._refusals = refusals
         self._items = items
         self._options = options
         self._slots = slots
@@ -204,15 +207,18 @@ class Scheduler:
                 continue
             item = given.read() if isinstance(given, Seen) else given
             if isinstance(item, Refused):
+                self._refusals.add(item)
                 self._asides.append(item)
                 continue
             self._plan.add(item)
+            self._refusals.accept(item)
             with self._lock:
                 if self._is_graded(item):
                     continue
                 if item.key is not None:
                     self._waiting[item.key] = []
             return item
+        self._refusals.complete()
         return None
 
     def _is_graded(self, task: Task) -> bool:

@@ -10,7 +10,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from evaluator.catalog import list_problems
-from evaluator.commands.shell.configured import Configured
+from evaluator.commands.shell.configured import SECONDS, Configured
 from evaluator.errors import UsageError, WarpgradeError
 from evaluator.grade_options import AUTO, GradeOptions, check, default_of
 from evaluator.records import (
@@ -204,25 +204,26 @@ _OTHER_OPTIONS = (
         "--timeout",
         type=float,
         callback=checked,
-        metavar="SECONDS",
-        help="Time limit of each stage except builds.  "
-        "[default: imports 60; calls 20 times the reference, at least 10, 2 on cuda]",
+        metavar=SECONDS,
+        help="Seconds for the import, and for each call of the submission; beyond, the verdict is timeout.  "
+        "[default: imports 60 s; calls 20 times the reference, at least 10 s, 2 s on cuda]",
     ),
     _option(
         "--build-timeout",
         type=float,
         callback=checked,
-        metavar="SECONDS",
+        metavar=SECONDS,
         default=default_of("build_timeout_s"),
-        show_default=True,
-        help="Time limit of one extension's compilation.",
+        help="Seconds for the compilation of each extension, and for all builds of a grade; beyond, the compiler "
+        f"is stopped, and the verdict is timeout.  [default: {default_of('build_timeout_s'):.0f} s]",
     ),
     _option(
         "--deadline",
         type=float,
         callback=checked,
-        metavar="SECONDS",
-        help="Time limit of the whole grade.  [default: --build-timeout plus 20 minutes]",
+        metavar=SECONDS,
+        help="Seconds for the whole grade; beyond, all its processes are killed. The verdict is timeout if the "
+        "submission took half of the time, otherwise infra_error.  [default: --build-timeout plus 20 minutes]",
     ),
 )
 

@@ -39,6 +39,13 @@ def explain(*, code: str | None) -> None:
     terminal.emit("\n\n".join(click.wrap_text(paragraph, width=80) for paragraph in paragraphs) + "\n")
 
 
+_BEYOND_LIMITS = """\
+Beyond timeout or build-timeout, the verdict is timeout. Beyond deadline, all
+processes of the grade are killed: timeout, or infra_error if the submission
+took less than half of the time.
+"""
+
+
 @click.group()
 def config() -> None:
     """Show the options that a pyproject.toml and the environment set."""
@@ -58,11 +65,15 @@ def show_config(ctx: click.Context, *, as_json: bool) -> None:
     file = file_for(root)
     found = {name: list(settings(commands[name], root, file)) for name in ("grade", "batch")}
     if as_json:
-        document = {name: [each._asdict() for each in settings] for name, settings in found.items()}
+        document = {
+            name: [{"option": each.option, "source": each.source, "value": each.value} for each in settings]
+            for name, settings in found.items()
+        }
         terminal.emit(terminal.json_text({"file": None if file is None else str(file.path)} | document))
         return
     where = "no pyproject.toml with [tool.warpgrade] here or above" if file is None else printable(str(file.path))
-    terminal.emit("\n".join([f"{where}\n", *(_settings_text(name, each) for name, each in found.items())]))
+    tables = [_settings_text(name, each) for name, each in found.items()]
+    terminal.emit("\n".join([f"{where}\n", *tables, _BEYOND_LIMITS]))
 
 
 def _settings_text(command: str, found: list[Setting]) -> str:
@@ -71,7 +82,7 @@ def _settings_text(command: str, found: list[Setting]) -> str:
     room = max(shutil.get_terminal_size().columns - indent, 20) if sys.stdout.isatty() else NO_WIDTH
     lines = []
     for each in found:
-        value = textwrap.fill(printable(str(each.value)), room).replace("\n", "\n" + " " * indent)
+        value = textwrap.fill(printable(each.text), room).replace("\n", "\n" + " " * indent)
         lines.append(f"  {each.option:<{widths[0]}}  {each.source:<{widths[1]}}  {value}\n")
     return f"{command}\n{''.join(lines)}"
 

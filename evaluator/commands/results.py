@@ -14,6 +14,7 @@ from evaluator.commands.options import (
     chosen_format,
     format_option,
     json_option,
+    problems_option,
     run_argument,
     trusted_option,
 )
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from evaluator.cards.consistency import Contradiction
     from evaluator.cards.regrade import Change
     from evaluator.report.run.summary import Section
+    from evaluator.signatures.trust import Trust
 
 _MOST_SAID = 5
 """Maximum number of printed contradictions per card."""
@@ -37,6 +39,7 @@ _MOST_SAID = 5
 @json_option
 @format_option
 @trusted_option
+@problems_option
 @click.option("--csv", "as_csv", is_flag=True, help="Write CSV to stdout: total, levels, problems.")
 @click.option("--markdown", "as_markdown", is_flag=True, help="Write Markdown to stdout.")
 @click.option(
@@ -77,6 +80,7 @@ def report(
     timeline: Path | None,
     kernelbench: Path | None,
     trusted: Path | None,
+    problems: Path | None,
 ) -> ExitCode:
     """Summarise RUN: how many submissions are built, correct and fast, by level and problem.
 
@@ -87,8 +91,7 @@ def report(
     from evaluator.report.run import run_tables as said
     from evaluator.report.run.rows import check_suffix
     from evaluator.report.run.summary import sections
-    from evaluator.signatures.keys import public_keys
-    from evaluator.signatures.trust import Trust, signers
+    from evaluator.signatures.trust import signers
 
     form = chosen_format(output_format, as_json=as_json)
     if as_csv + as_markdown + (form is not OutputFormat.FULL) > 1:
@@ -96,11 +99,11 @@ def report(
         raise UsageError(message, hint="choose one format")
     if submissions is not None:
         check_suffix(submissions)
-    results = read_runs(runs, Trust(None if trusted is None else public_keys(trusted)))
+    results = read_runs(runs, _trust_in(trusted))
     summaries = sections(results.samples, results.asked)
     _write_files(results, submissions=submissions, junit=junit, kernelbench=kernelbench)
     if html is not None or timeline is not None:
-        _write_with_timeline(results, runs, html=html, timeline=timeline)
+        _write_with_timeline(results, runs, html=html, timeline=timeline, problems=problems)
     if as_csv:
         terminal.emit(said.csv_text(summaries))
     elif as_markdown:
@@ -126,7 +129,9 @@ def report(
     metavar="N",
     help="Port on 127.0.0.1.  [default: a free one]",
 )
-def view(*, runs: tuple[Path, ...], port: int) -> None:
+@trusted_option
+@problems_option
+def view(*, runs: tuple[Path, ...], port: int, trusted: Path | None, problems: Path | None) -> None:
     """Serve the page of RUN on 127.0.0.1, and write its address to stdout. Ctrl-C ends the server.
 
     The page follows the run. Several RUNs are the shards of one batch. `report --html` writes the same page to a file.
@@ -134,14 +139,31 @@ def view(*, runs: tuple[Path, ...], port: int) -> None:
     from evaluator.view.live_run import LiveRun
     from evaluator.view.server import ViewServer
 
-    live = LiveRun(runs)
+    live = LiveRun(runs, problems=problems, trust=_trust_in(trusted))
     live.page()  # an unreadable run is an error of the command
+    _tell_of_references(runs, problems)
     with ViewServer(live, port, terminal.tell) as server:
         terminal.emit(f"{server.address}\n")
         terminal.tell("Ctrl-C ends the server")
         with contextlib.suppress(KeyboardInterrupt):
             server.serve_forever()
     terminal.tell("ended")
+
+
+def _trust_in(keys: Path | None) -> "Trust":
+    """Return the trust in the public keys of a file; without a file, in every signature."""
+    from evaluator.signatures.keys import public_keys
+    from evaluator.signatures.trust import Trust
+
+    return Trust(None if keys is None else public_keys(keys))
+
+
+def _tell_of_references(runs: tuple[Path, ...], problems: Path | None) -> None:
+    """Say why the page lacks references: only a folder named by the user is read."""
+    from evaluator.batch.runs.page_files import needs_problems
+
+    if problems is None and needs_problems(runs[0]):
+        terminal.tell("the page has no references: name the folder of the run's problems with --problems")
 
 
 def _write_files(results: "Results", *, submissions: Path | None, junit: Path | None, kernelbench: Path | None) -> None:
@@ -156,7 +178,7 @@ def _write_files(results: "Results", *, submissions: Path | None, junit: Path | 
 
 
 def _write_with_timeline(
-    results: "Results", runs: tuple[Path, ...], *, html: Path | None, timeline: Path | None
+    results: "Results", runs: tuple[Path, ...], *, html: Path | None, timeline: Path | None, problems: Path | None
 ) -> None:
     """Write the page, which has the timelines of the runs, and the timelines' own file."""
     from evaluator.batch.runs import page_files
@@ -165,7 +187,8 @@ def _write_with_timeline(
 
     recorded = read_timelines(runs)
     if html is not None:
-        page_files.write_pieces(html, page_files.run_page_of(results, recorded.sessions))
+        page_files.write_pieces(html, page_files.run_page_of(results, recorded.sessions, problems=problems))
+        _tell_of_references(runs, problems)
     if timeline is None:
         return
     write_trace(recorded, timeline)

@@ -1,5 +1,6 @@
 """The manifest of a submission of several files: its entry, its files, and an extension built before the import."""
 
+import re
 from collections.abc import Sequence
 
 import msgspec
@@ -19,6 +20,33 @@ from evaluator.protocol.submission_files import (
 
 MOST_MANIFEST_BYTES = 8 << 10
 """Time of the TOML parser is quadratic in the length of a dotted key."""
+
+
+_LONGEST_KEY = 100
+_FIELD = re.compile(r"(?P<kind>unknown|missing required) field `(?P<name>.*)`", re.DOTALL)
+_TYPES = re.compile(r"got `(?P<got>\w+)`")
+_TOML_TYPES = {
+    "str": "a text",
+    "int": "a number",
+    "float": "a number",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a table",
+    "datetime": "a time",
+    "date": "a date",
+    "time": "a time",
+}
+_FLAGS = 'a list of texts, such as ["-O3"]'
+_MEANINGS = {
+    "entry": "the path of the Python file that defines ModelNew",
+    "sources": 'a list of paths, such as ["kernel.cu"]',
+    "extension": "a table [extension]",
+    "name": "the name by which the entry imports the extension",
+    "extra_cflags": _FLAGS,
+    "extra_cuda_cflags": _FLAGS,
+    "extra_ldflags": _FLAGS,
+}
+"""Meaning of each key."""
 
 
 class Extension(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -51,8 +79,27 @@ def read_manifest(text: str) -> Manifest:
         return msgspec.toml.decode(text, type=Manifest)
     except RecursionError as error:
         raise BadFiles(f"{MANIFEST}: nested too deeply") from error
+    except msgspec.ValidationError as error:
+        raise BadFiles(f"{MANIFEST}: {_explained(str(error))}") from error
     except (msgspec.DecodeError, ValueError) as error:
-        raise BadFiles(f"{MANIFEST}: {error}") from error
+        raise BadFiles(f"{MANIFEST} is not TOML: {error}") from error
+
+
+def _explained(complaint: str) -> str:
+    """Convert msgspec's `what - at `$.where`` into a sentence with the key and the allowed values."""
+    what, _, place = complaint.partition(" - at ")
+    key = place.strip("`").removeprefix("$").removeprefix(".")
+    if (found := _FIELD.search(what)) is not None:
+        name = found["name"][:_LONGEST_KEY]
+        if found["kind"] == "unknown":
+            allowed = Extension if key == "extension" else Manifest
+            table = f" in [{key}]" if key else " at the top"
+            return f"unknown key {name!r}{table}; allowed: {', '.join(allowed.__struct_fields__)}"
+        return f"the key {name} is required{f' in [{key}]' if key else ''}: {_MEANINGS[name]}"
+    found = _TYPES.search(what)
+    got = _TOML_TYPES.get(found["got"], found["got"]) if found is not None else "another value"
+    meant = "a text" if key.endswith("]") else _MEANINGS[key.rpartition(".")[2]]
+    return f"{key} is {got}, not {meant}"
 
 
 def checked(files: Sequence[Part]) -> Manifest:

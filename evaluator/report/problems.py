@@ -1,8 +1,12 @@
 """Problems as text: a list, or a problem with sizes and reference."""
 
+import textwrap
+
 from evaluator.catalog import Listing
 from evaluator.records import Formats, Problem
 from evaluator.report.layout.text import one_line, printable
+
+_WIDTH = 80
 
 
 def listing_text(listing: Listing) -> str:
@@ -31,7 +35,7 @@ def problem_text(problem: Problem, work: str = "") -> str:
     paragraphs = [
         f"{problem.name}: {one_line(problem.title, 100)}",
         f"level {problem.level}, {problem.precision.value}, {problem.mode.value} mode, {graded}\n{problem.path}",
-        printable(problem.description),
+        "\n".join(_wrapped(line) for line in printable(problem.description).split("\n")),
         "sizes\n" + "\n".join(sizes),
         _formats_text(problem.formats),
         work,
@@ -47,3 +51,8 @@ def _formats_text(formats: Formats) -> str:
         scales = "" if output.scales is None else f", scales of its blocks in {output.scales}"
         named.append(f"  {path:<10} {output.format.value}{scales}; right within a step of the format")
     return "\n".join(["formats", *named]) if named else ""
+
+
+def _wrapped(line: str) -> str:
+    """Return a line of prose in lines of at most 80 characters. Words stay whole."""
+    return textwrap.fill(line, _WIDTH, break_long_words=False, break_on_hyphens=False)

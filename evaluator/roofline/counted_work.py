@@ -4,20 +4,16 @@ The process runs the reference's own code on the meta device (`count_process.py`
 """
 
 import importlib.metadata
-import sys
-from pathlib import Path
 
 import msgspec
 
 from evaluator.cache.measurements import measured_once
+from evaluator.problem_process import NoAnswer, answer_of
 from evaluator.records import Problem, Record, SizeName
 
 _LIMIT_S = 300.0
 """A usual count takes the time of importing PyTorch plus a second."""
-_BOOT = (
-    "import sys; sys.path.insert(0, sys.argv[1]); from evaluator.roofline import count_process; count_process.main()"
-)
-_TOP = Path(__file__).resolve().parents[2]
+_PROCESS = "evaluator.roofline.count_process"
 _VERSION = 1
 
 
@@ -41,27 +37,13 @@ def work_of(problem: Problem) -> WorkBySize:
     parts = ["work", _VERSION, problem.sha256, problem.sizes, importlib.metadata.version("torch")]
     try:
         return measured_once(parts, WorkBySize, lambda: _counted(problem))
-    except _NoProcess as error:
-        return WorkBySize(known={}, unknown=dict.fromkeys(problem.sizes, str(error)))
-
-
-class _NoProcess(Exception):
-    """The count was ended by the time limit or by the machine."""
+    except NoAnswer as error:
+        return WorkBySize(known={}, unknown=dict.fromkeys(problem.sizes, f"the count failed: {error}"))
 
 
 def _counted(problem: Problem) -> WorkBySize:
-    import subprocess
-
+    answer = answer_of(_PROCESS, msgspec.json.encode(problem), _LIMIT_S)
     try:
-        done = subprocess.run(
-            [sys.executable, "-P", "-c", _BOOT, str(_TOP)],
-            input=msgspec.json.encode(problem),
-            capture_output=True,
-            timeout=_LIMIT_S,
-            check=True,
-        )
-        return msgspec.json.decode(done.stdout, type=WorkBySize)
-    except subprocess.TimeoutExpired as error:
-        raise _NoProcess(f"the count took longer than {_LIMIT_S:.0f} s") from error
-    except (OSError, subprocess.SubprocessError, msgspec.DecodeError) as error:
-        raise _NoProcess("the process that counts has failed") from error
+        return msgspec.json.decode(answer, type=WorkBySize)
+    except msgspec.DecodeError as error:
+        raise NoAnswer("the process gave no count") from error

@@ -7,6 +7,7 @@ so a submission cannot poison the build cache.
 import functools
 import importlib.util
 import os
+import posixpath
 import re
 import sys
 from collections.abc import Callable, Collection, Sequence
@@ -28,6 +29,8 @@ from evaluator.protocol.submission_files import HEADER_SUFFIXES
 FILES_FOLDER = "files"
 """Folder of a submission of several files, in the runner's private folder."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,200}\Z")
+_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[\"<]([^\">\n]+)[\">]", re.MULTILINE)
+_INCLUDE_BY_MACRO = re.compile(r"^[ \t]*#[ \t]*include[ \t]+[A-Za-z_]", re.MULTILINE)
 _REGISTERS = b"_ZN5torch7Library"
 """Symbol imported by libraries with operators. Listing all operators takes ten milliseconds."""
 
@@ -83,8 +86,23 @@ class ExtensionLoader:
         cpp_extension.load = self.load
 
     def load_inline(self, *arguments: Any, **named: Any) -> ModuleType | str:
-        """Build an extension from strings, with the parameters and results of PyTorch's `load_inline`."""
-        return self._build(build_request.load_inline(*arguments, **named))
+        """Build an extension from strings, with the parameters and results of PyTorch's `load_inline`.
+
+        The strings may include headers of the submission's own folder.
+        """
+        request = build_request.load_inline(*arguments, **named)
+        return self._build(self._with_headers(request) if self._own.exists() else request)
+
+    def _with_headers(self, request: BuildRequest) -> BuildRequest:
+        """Add the submission's own headers, if the strings may include an own header. The key of other builds stays."""
+        texts = "\n".join([*request.cpp_sources, *request.cuda_sources])
+        headers = self._headers(())
+        own = {posixpath.basename(header.name) for header in headers}
+        named = {posixpath.basename(path) for path in _INCLUDE.findall(texts)}
+        if not (own & named or _INCLUDE_BY_MACRO.search(texts)):
+            return request
+        paths = [self._own_path(Path(path)) or path for path in request.extra_include_paths]
+        return replace(request, headers=headers, extra_include_paths=paths)
 
     def load(
         self,

@@ -1,4 +1,4 @@
-"""A separate process for the search of a problem's small size: reference source on stdin, constants on stdout.
+"""A separate process for the search of a problem's small size: the reference's source in, constants out.
 
 The judge trusts a problem's code like its author, but a forward of excessive size must not kill the judge. Smallness is
 counted and not timed, so a busy machine finds the same size.
@@ -6,15 +6,12 @@ counted and not timed, so a busy machine finds the same size.
 
 import contextlib
 import json
-import os
-import resource
-import sys
-import warnings
 from typing import NamedTuple
 
 import torch
 
 from evaluator.catalog.reference import read_reference, with_constants
+from evaluator.problem_process import serve
 from evaluator.protocol import model_call
 from evaluator.records import Constant
 from evaluator.roofline.work_count import arguments, registered
@@ -31,7 +28,6 @@ class Most(NamedTuple):
 
 MOST = (Most(1 << 18, 1 << 22), Most(1 << 21, 1 << 24), Most(1 << 25, 1 << 27))
 """Two square matrices of 256 fit the first limit. A whole network has weights that no constant reduces."""
-_DATA_BYTES = 6 << 30
 _SEED = 0
 
 
@@ -101,11 +97,4 @@ def _traced(text: str, device: str) -> Traced:
 
 def main() -> None:
     """Serve one request and exit."""
-    resource.setrlimit(resource.RLIMIT_DATA, (_DATA_BYTES, _DATA_BYTES))
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # Output of the reference must not reach the judge.
-    json.dump(find(sys.stdin.read()), answers)
-    answers.flush()
-    os._exit(0)
+    serve(lambda source: json.dumps(find(source.decode())).encode())

@@ -4,18 +4,15 @@ The search reduces the file's constants while the reference still runs (`size_se
 stored in the cache folder.
 """
 
-import sys
-from pathlib import Path
-
 from msgspec.structs import replace
 
 from evaluator.catalog.origin import Origin
+from evaluator.problem_process import NoAnswer, answer_of
 from evaluator.records import Constant, Problem, Record, SizeName
 
 _LIMIT_S = 600.0
 """A usual search takes the time of importing PyTorch plus a second."""
-_BOOT = "import sys; sys.path.insert(0, sys.argv[1]); from evaluator.sizes import size_search; size_search.main()"
-_TOP = Path(__file__).resolve().parents[2]
+_PROCESS = "evaluator.sizes.size_search"
 _VERSION = 1
 NO_SMALL = "no smaller constants were found: --size full, or `warpgrade new problem` for sizes of your own"
 
@@ -26,10 +23,6 @@ class SmallFound(Record, frozen=True):
     constants: dict[str, Constant] | None
 
 
-class _NotFoundOut(Exception):
-    """The search was ended by its time limit or by the machine."""
-
-
 def with_small_size(problem: Problem, size: SizeName) -> Problem:
     """Add a small size to `problem` if requested and missing, and if the search finds constants."""
     if size is not SizeName.SMALL or size in problem.sizes or problem.origin != Origin.KERNELBENCH:
@@ -38,7 +31,7 @@ def with_small_size(problem: Problem, size: SizeName) -> Problem:
 
     try:
         found = measured_once(["small size", _VERSION, problem.sha256], SmallFound, lambda: _search(problem))
-    except _NotFoundOut:
+    except NoAnswer:
         return problem
     if found.constants is None:
         return problem
@@ -61,18 +54,10 @@ def found_small(problem: Problem, size: SizeName) -> str | None:
 
 
 def _search(problem: Problem) -> SmallFound:
-    """Run the search process. Raises _NotFoundOut after an end without a result; such a failure is not cached."""
+    """Run the search process. Raises NoAnswer after an end without a result. Failures are not cached."""
     import json
-    import subprocess
 
     try:
-        done = subprocess.run(
-            [sys.executable, "-P", "-c", _BOOT, str(_TOP)],
-            input=problem.source.encode(),
-            capture_output=True,
-            timeout=_LIMIT_S,
-            check=True,
-        )
-        return SmallFound(constants=json.loads(done.stdout))
-    except (OSError, subprocess.SubprocessError, ValueError) as error:
-        raise _NotFoundOut from error
+        return SmallFound(constants=json.loads(answer_of(_PROCESS, problem.source.encode(), _LIMIT_S)))
+    except ValueError as error:
+        raise NoAnswer("the process gave no constants") from error

@@ -11,6 +11,7 @@ from evaluator.batch.runs.page_files import run_page_of
 from evaluator.batch.runs.results import read_runs
 from evaluator.batch.runs.run_folder import RunFolder
 from evaluator.batch.runs.timeline_report import read_timelines
+from evaluator.signatures.trust import Trust
 
 _LEAST_S = 1.0
 _REST = 4.0
@@ -20,8 +21,18 @@ _REST = 4.0
 class LiveRun:
     """Current page of a run, or of the shards of a batch. Threads may share an object."""
 
-    def __init__(self, runs: Sequence[Path], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        runs: Sequence[Path],
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        problems: Path | None = None,
+        trust: Trust | None = None,
+    ) -> None:
+        """Store the arguments; `problems` has the references, and `trust` the keys of accepted signatures."""
         self._runs = runs
+        self._problems = problems
+        self._trust = trust
         self._clock = clock
         self._lock = threading.Lock()
         self._version = ""
@@ -44,9 +55,9 @@ class LiveRun:
             newest = self._newest()
             if newest != self._version:
                 began_s = self._clock()
-                results = read_runs(self._runs)
+                results = read_runs(self._runs, self._trust)
                 timelines = read_timelines(self._runs).sessions
-                self._content = b"".join(run_page_of(results, timelines, newest))
+                self._content = b"".join(run_page_of(results, timelines, newest, self._problems))
                 self._version = newest
                 ended_s = self._clock()
                 self._rests_until_s = ended_s + max(_LEAST_S, _REST * (ended_s - began_s))
@@ -57,15 +68,16 @@ class LiveRun:
 
 
 def _fingerprint(runs: Sequence[Path]) -> str:
-    """Return a hash of sizes and modification times of plans and cards."""
+    """Return a hash of sizes and modification times of plans, refused inputs and cards."""
     digest = hashlib.sha256()
     for run in runs:
         folder = RunFolder(run)
-        try:
-            plan = folder.plan.lstat()
-            digest.update(f"{plan.st_size} {plan.st_mtime_ns}\n".encode())
-        except OSError:
-            digest.update(b"no plan\n")
+        for path in (folder.plan, folder.refused):
+            try:
+                facts = path.lstat()
+                digest.update(f"{facts.st_size} {facts.st_mtime_ns}\n".encode())
+            except OSError:
+                digest.update(b"no file\n")
         for card, found in sorted(card_files(folder.cards), key=lambda each: each[0]):
             digest.update(f"{card} {found}\n".encode("utf-8", "surrogatepass"))
     return digest.hexdigest()[:16]

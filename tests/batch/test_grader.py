@@ -18,6 +18,7 @@ from warpgrade import (
     InfraError,
     ProblemError,
     ProblemText,
+    Progress,
     grade,
     grade_many,
     grade_stream,
@@ -327,3 +328,29 @@ def test_a_list_keeps_its_order(worker, monkeypatch):
     others.clear()
     came = [candidate.name for candidate, _ in grade_stream(iter(given), device="emulated", jobs=2)]
     assert came.index("slow") > came.index("wrong")
+
+
+def test_progress_of_many_is_reported_in_the_callers_thread(worker, capfd):
+    candidates = [Candidate("relu", f"# {'right' if n % 2 else 'wrong'} {n}", str(n)) for n in range(6)]
+    seen: list[tuple[Progress, threading.Thread]] = []
+    cards = grade_many(
+        candidates, device="emulated", jobs=2, on_progress=lambda each: seen.append((each, threading.current_thread()))
+    )
+    assert [each.done for each, _ in seen] == [1, 2, 3, 4, 5, 6]
+    assert {each.total for each, _ in seen} == {6}
+    assert {thread for _, thread in seen} == {threading.current_thread()}
+    assert {each.candidate.name: each.card for each, _ in seen} == {card.submission.name: card for card in cards}
+    assert [card.submission.name for card in cards] == [each.name for each in candidates]
+    assert capfd.readouterr() == ("", "")
+
+
+def test_progress_comes_before_the_last_grade(worker):
+    def stop(progress):
+        assert progress.card.correct
+        raise KeyError("enough")
+
+    with Grader(device="emulated", jobs=2) as grader:
+        with pytest.raises(KeyError, match="enough"):  # the other grade would hang
+            grader.grade_many([Candidate("relu", "# hanging"), Candidate("relu", "# right")], on_progress=stop)
+        assert grader.grade("relu", "# right again").correct
+    assert grade_many([], device="emulated", on_progress=stop) == []

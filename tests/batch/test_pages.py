@@ -8,6 +8,7 @@ import html.parser
 import io
 import json
 import re
+import shutil
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -252,6 +253,21 @@ def test_a_manifest_from_elsewhere_publishes_no_other_file(run, tmp_path):
     text = (tmp_path / "page.html").read_text()
     assert "SECRET" not in text
     assert "<summary>reference</summary>" not in text
+
+
+def test_references_come_only_from_a_folder_that_the_user_names(run, tmp_path):
+    """A run folder may come from somebody else: the path in its manifest is not followed."""
+    own = tmp_path / "own"
+    for name in ("relu", "softmax"):
+        shutil.copytree(Path(__file__).parents[2] / "problems" / name, own / name)
+    manifest = tmp_path / "run/manifest.json"
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"problems": str(own)}))
+    assert run("report", "run", "--html", "page.html") == 0
+    assert "<summary>reference</summary>" not in (tmp_path / "page.html").read_text()
+    assert "name the folder of the run's problems with --problems" in run.err
+    assert run("report", "run", "--html", "page.html", "--problems", own) == 0
+    assert (tmp_path / "page.html").read_text().count("<summary>reference</summary>") == 2
+    assert "--problems" not in run.err
 
 
 def test_a_run_of_unreadable_cards_says_so_on_its_page(run, tmp_path):

@@ -1,5 +1,6 @@
 """`warpgrade view`: the page follows the run, and Ctrl-C ends the server."""
 
+import json
 import re
 import signal
 import subprocess
@@ -11,6 +12,7 @@ import pytest
 
 from evaluator.commands import main as cli
 from evaluator.errors import CardError
+from evaluator.signatures.keys import make_key
 from evaluator.view.live_run import LiveRun
 from tests.batch.test_session import batch  # noqa: F401 - a fixture
 
@@ -56,7 +58,7 @@ def test_an_unchanged_run_is_read_once(run, tmp_path, monkeypatch):
     clock = Clock()
     live = LiveRun([tmp_path / "run"], clock)
     first = live.page()
-    monkeypatch.setattr("evaluator.view.live_run.read_runs", lambda runs: pytest.fail("read again"))
+    monkeypatch.setattr("evaluator.view.live_run.read_runs", lambda *_: pytest.fail("read again"))
     clock.now_s += 100
     assert live.page() is first
 
@@ -118,3 +120,24 @@ def test_ctrl_c_ends_the_server(run, tmp_path):
             process.kill()
     assert process.returncode == 0
     assert said.splitlines() == ["Ctrl-C ends the server", "ended"]
+
+
+def test_only_cards_of_trusted_keys_are_on_the_page(run, tmp_path, monkeypatch, capsys):
+    """A card without a signature counts as missing with --trusted, as in `report`."""
+    pages = []
+    monkeypatch.setattr("evaluator.view.server.ViewServer.serve_forever", lambda self: pages.append(self.live.page()))
+    make_key(tmp_path / "mine", "me")
+    for options in ([], ["--trusted", "mine.pub"]):
+        assert cli.run(["view", "run", *options]) == 0, capsys.readouterr().err
+    assert [{kind for _, kind in shown(page)} for page in pages] == [{"correct", "wrong_result"}, {"missing"}]
+
+
+def test_the_live_page_has_references_only_from_a_named_folder(run, tmp_path, monkeypatch, capsys):
+    manifest = tmp_path / "run/manifest.json"
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"problems": str(TOP / "problems")}))
+    pages = []
+    monkeypatch.setattr("evaluator.view.server.ViewServer.serve_forever", lambda self: pages.append(self.live.page()))
+    for options in ([], ["--problems", str(TOP / "problems")]):
+        assert cli.run(["view", "run", *options]) == 0
+    assert [b"<summary>reference</summary>" in page for page in pages] == [False, True]
+    assert capsys.readouterr().err.count("--problems") == 1

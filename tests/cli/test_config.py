@@ -171,14 +171,17 @@ def test_config_show_names_value_and_source(capsys, monkeypatch):
     lines = [line.split(maxsplit=2) for line in out.split("batch\n")[0].splitlines()[3:] if line.strip()]
     found = {name: (source, value) for name, source, value in lines}
     assert str(Path("../pyproject.toml").resolve()) in out
-    assert found["timeout"] == ("pyproject.toml", "77.0")
+    assert found["timeout"] == ("pyproject.toml", "77 s")
     assert found["baseline"] == ("pyproject.toml", "eager, compile")
     assert found["size"] == ("WARPGRADE_GRADE_SIZE", "awkward")
     assert found["problems"] == ("WARPGRADE_PROBLEMS", str(Path.cwd()))
     assert found["gpu"] == ("default", "the first")
     assert found["strict"] == ("default", "false")
+    assert found["build-timeout"] == ("default", "600 s")
+    assert "Beyond timeout or build-timeout, the verdict is timeout." in out
     assert cli.run(["config", "show", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
+    assert {"option": "timeout", "source": "pyproject.toml", "value": 77.0} in document["grade"]
     assert {"option": "jobs", "source": "default", "value": "the device's maximum"} in document["batch"]
 
 
@@ -193,6 +196,14 @@ def test_the_help_names_the_variables(capsys):
     out = " ".join(capsys.readouterr().out.split())
     for name in ("WARPGRADE_GRADE_REQUIRE_OWN_KERNEL", "WARPGRADE_GRADE_DEVICE", "WARPGRADE_PROBLEMS"):
         assert f"env var: {name}" in out
+
+
+def test_the_help_of_time_limits_says_unit_and_consequence(capsys):
+    assert cli.run(["grade", "--help"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "Seconds for the import, and for each call of the submission; beyond, the verdict is timeout." in out
+    assert "the compiler is stopped, and the verdict is timeout. [default: 600 s]" in out
+    assert "The verdict is timeout if the submission took half of the time, otherwise infra_error." in out
 
 
 def completed(words, current):

@@ -3,9 +3,11 @@
 Submissions are read one at a time and not kept, so a batch may exceed the memory.
 """
 
+import hashlib
 import io
 import os
 import re
+import shlex
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -34,6 +36,8 @@ SUFFIXES = frozenset({".py", ".txt", ".md", ".markdown"})
 _KERNELBENCH_FILE = re.compile(r"level_(?P<level>\d+)_problem_(?P<number>\d+)_sample_(?P<sample>\d+)(?:_kernel)?")
 # JSON escapes one byte of text as up to six bytes.
 _MAX_LINE_BYTES = 6 * MAX_ANSWER_BYTES + (1 << 16)
+
+_LONGEST_NAME = 200
 
 Item = Task | Seen | Refused
 
@@ -157,7 +161,8 @@ def read_folder(folder: Path, problems: Problems, known: Mapping[str, Planned] |
         if problems.asked and not problems.wants(_meant(Path(path), folder).problem):
             continue
         if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-            yield Refused(origin, f"it is {kind(mode)}; what lies in a folder is read only where it is a regular file")
+            reason = f"it is {kind(mode)}; what lies in a folder is read only where it is a regular file"
+            yield _refused(origin, reason, _meant(Path(path), folder), problems)
             continue
         before = known.get(origin)
         # The stamp of a folder says nothing about its files, so a folder is always read.
@@ -172,17 +177,42 @@ def _is_unchanged(before: Planned, path: str, problems: Problems) -> bool:
 
 
 def expected(folder: Path, problems: Problems) -> int:
-    """Count the wanted submissions in `folder`. Raises UsageError for none, or if `folder` cannot be listed."""
+    """Count the wanted submissions in `folder`.
+
+    Raises:
+        UsageError: `folder` has no wanted submissions, cannot be listed, is a submission, or has the submissions of a
+            single problem without the problem's name.
+    """
+    if is_submission_folder(folder):
+        hint = f"grade the folder with `warpgrade grade PROBLEM {folder}`"
+        raise UsageError(f"{folder} is a single submission, not a folder of submissions", hint=hint)
     found = submission_files(folder)
     if not found:
         hint = "expected files are PROBLEM/NAME.py, .txt or .md"
         raise UsageError(f"{folder} contains no submissions", hint=hint)
+    if all(_meant(Path(path), folder).problem == "." for path, _ in found):
+        raise _problemless(folder, problems)
     count = (
         sum(problems.wants(_meant(Path(path), folder).problem) for path, _ in found) if problems.asked else len(found)
     )
     if not count:
         raise UsageError(f"{folder} contains no submissions to {problems.asked}", hint="change --only")
     return count
+
+
+def _problemless(folder: Path, problems: Problems) -> UsageError:
+    """Return the error for a folder with submissions outside of problems' folders."""
+    whole = folder.resolve()
+    for above in whole.parents[:2]:
+        name = whole.relative_to(above).as_posix()
+        found = problems.named(name)
+        if not isinstance(found, str):
+            only, top = shlex.quote(found.name), shlex.quote(_spelled(above))
+            hint = f"name the folder above: warpgrade batch {top} --only {only} --run RUN"
+            message = f"{folder} contains submissions to the problem {found.name}, not folders of problems"
+            return UsageError(message, hint=hint)
+    hint = f"move each file to {folder}/PROBLEM/NAME.py; `warpgrade problems list` has the names of problems"
+    return UsageError(f"the submissions in {folder} lie in no problem's folder", hint=hint)
 
 
 def open_lines(path: Path) -> BinaryIO:
@@ -248,16 +278,26 @@ def _read_file(spelled: str, folder: Path, problems: Problems) -> Task | Refused
     path = Path(spelled)
     meant = _meant(path, folder)
     if meant.problem == ".":
-        return Refused(_spelled(path), "it lies in no problem's folder: PROBLEM/NAME.py")
+        return Refused(_spelled(path), "it lies in no problem's folder: PROBLEM/NAME.py", name=meant.name)
     problem = problems.find(meant.problem)
     if isinstance(problem, str):
-        return Refused(_spelled(path), problem)
+        return _refused(_spelled(path), problem, meant, problems)
     return _from_file(path, folder, problem, meant.name)
 
 
 class _Meant(NamedTuple):
     problem: str
     name: str
+
+
+def _refused(origin: str, reason: str, meant: _Meant, problems: Problems, sha256: str | None = None) -> Refused:
+    """Refuse an input, for the problem with the meant name, if known."""
+    found = problems.named(meant.problem)
+    name = one_line(meant.name, _LONGEST_NAME)
+    if isinstance(found, str):
+        said = "" if meant.problem == "." else one_line(meant.problem, _LONGEST_NAME)
+        return Refused(origin, reason, said, name, sha256=sha256)
+    return Refused(origin, reason, found.name, name, found.level, sha256)
 
 
 def _meant(path: Path, folder: Path) -> _Meant:
@@ -273,7 +313,7 @@ def _from_file(path: Path, folder: Path, problem: Problem, name: str) -> Task | 
     try:
         read = read_submission(path, found_in=folder)
     except SubmissionUnreadable as error:
-        return Refused(_spelled(path), error.message)
+        return Refused(_spelled(path), error.message, problem.name, name, problem.level)
     if isinstance(read, Submission):
         return Task(problem, name, msgspec.structs.replace(read, name=name), stamp)
     return Task(problem, name, Unread(name=name, origin=_spelled(path), finding=read), stamp)
@@ -287,22 +327,28 @@ def read_lines(stream: BinaryIO, origin: str, problems: Problems) -> Iterator[It
         if not line.strip():
             continue
         if len(line) > _MAX_LINE_BYTES:
-            yield Refused(place, f"the line is longer than {_MAX_LINE_BYTES >> 20} MiB")
+            yield Refused(place, f"the line is longer than {_MAX_LINE_BYTES >> 20} MiB", sha256=_sha256(line))
             continue
         try:
             given = decoder.decode(line)
         except (ValueError, RecursionError) as error:
-            yield Refused(place, f"the line is not a submission: {one_line(str(error), 120)}")
+            yield Refused(place, f"the line is not a submission: {one_line(str(error), 120)}", sha256=_sha256(line))
             continue
         if not problems.wants(given.problem):
             continue
-        yield from_text(given.source, str(given.sample), place, problems.find(given.problem))
+        name, problem = str(given.sample), problems.find(given.problem)
+        if isinstance(problem, str):
+            yield _refused(place, problem, _Meant(given.problem, name), problems, _sha256(line))
+        else:
+            yield from_text(given.source, name, place, problem)
 
 
-def from_text(source: str, name: str, origin: str, problem: Problem | str) -> Task | Refused:
+def _sha256(line: bytes) -> str:
+    return hashlib.sha256(line).hexdigest()
+
+
+def from_text(source: str, name: str, origin: str, problem: Problem) -> Task:
     """Return a task for Python text, or for a model's answer with Python text."""
-    if isinstance(problem, str):
-        return Refused(origin, problem)
     return Task(problem, name, read_text(source, name, origin))
 
 
@@ -337,7 +383,17 @@ def named_once(items: Iterable[Item]) -> Iterator[Item]:
             seen[card] = sha256
             yield item
         elif seen[card] != sha256:
-            yield Refused(item.origin, f"{card.removesuffix('.json')} was handed in before, with other content")
+            yield _handed_in_before(item)
+
+
+def _handed_in_before(item: Task | Seen) -> Refused:
+    problem, level, name = (
+        (item.problem.name, item.problem.level, item.name)
+        if isinstance(item, Task)
+        else (item.planned.problem, item.planned.level, item.planned.name)
+    )
+    reason = f"{item.card.removesuffix('.json')} was handed in before, with other content"
+    return Refused(item.origin, reason, problem, one_line(name, _LONGEST_NAME), level, item.submission_sha256)
 
 
 def _spelled(path: Path | str) -> str:

@@ -19,8 +19,10 @@ from evaluator.report.timeline.page_section import timeline_section
 from evaluator.report.timeline.recording import SessionTimeline
 
 
-def run_page_of(results: Results, timelines: Sequence[SessionTimeline], version: str = "") -> Iterator[bytes]:
-    """Yield the parts of a run's page. A live page has a `version`.
+def run_page_of(
+    results: Results, timelines: Sequence[SessionTimeline], version: str = "", problems: Path | None = None
+) -> Iterator[bytes]:
+    """Yield the parts of a run's page. A live page has a `version`. `problems` is as for `references`.
 
     Raises:
         CardError: the run has no manifest any more.
@@ -29,7 +31,7 @@ def run_page_of(results: Results, timelines: Sequence[SessionTimeline], version:
         title=f"Run {_name(results)}",
         sections=sections(results.samples, results.asked),
         terms=_run_terms(results),
-        references=references(results),
+        references=references(results, problems),
         timeline=timeline_section(timelines),
         broken=len(results.broken),
         version=version,
@@ -59,19 +61,28 @@ def write_pieces(path: Path, pieces: Iterable[bytes]) -> None:
         raise UsageError(f"cannot write {path}: {error.strerror}") from error
 
 
-def references(results: Results) -> dict[str, str]:
-    """Return the source of each problem's reference.
+def references(results: Results, problems: Path | None) -> dict[str, str]:
+    """Return the source of each problem's reference, from the folder `problems` or from the shipped problems.
 
-    A problem with a changed hash is left out. A manifest from elsewhere therefore cannot publish files of this machine.
+    The path in the manifest is not followed: the run may come from a stranger. A problem with a changed hash is left
+    out.
     """
-    folder = RunFolder(results.folder).read_manifest().problems
+    if problems is None and needs_problems(results.folder):
+        return {}
     try:
-        listed = list_problems(None if folder is None else Path(folder)).problems
+        listed = list_problems(problems).problems
     except ProblemError:
         return {}
     sources = {(problem.name, problem.sha256): problem.source for problem in listed}
-    graded = dict.fromkeys((entry.sample.problem, entry.problem_sha256) for entry in results.entries)
+    graded = dict.fromkeys(
+        (entry.sample.problem, entry.problem_sha256) for entry in results.entries if entry.refused is None
+    )
     return {name: sources[name, sha256] for name, sha256 in graded if (name, sha256) in sources}
+
+
+def needs_problems(run: Path) -> bool:
+    """Return whether the run has other problems than the shipped ones. Raises CardError for another folder."""
+    return RunFolder(run).read_manifest().problems is not None
 
 
 def _name(results: Results) -> str:

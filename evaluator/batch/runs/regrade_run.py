@@ -7,6 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from evaluator.batch.runs.index import Index
+from evaluator.batch.runs.refusals import read_refusals
 from evaluator.batch.runs.run_folder import RunFolder, opened
 from evaluator.cards.consistency import Contradiction, inconsistencies
 from evaluator.cards.regrade import Change, changes, regraded
@@ -48,6 +49,8 @@ def regrade(run: Path, output: Path | None) -> Regraded:
         if target is not None:
             lines = (msgspec.json.encode(planned) + b"\n" for planned in folder.read_plan().values())
             write_whole(target.plan, b"".join(lines))
+            refused = (msgspec.json.encode(each) + b"\n" for each in read_refusals(folder))
+            write_whole(target.refused, b"".join(refused))
         broken = list(index.broken)
         for place in sorted(index.rows):
             try:

@@ -25,15 +25,17 @@ _BODY = 2000
 
 
 def failed(results: Results) -> list[Failed]:
-    """Return all submissions that are not correct. Missing cards come last: they say nothing about a submission."""
+    """Return all incorrect submissions; at the end the refused inputs, then the missing cards."""
     found = [entry for entry in results.entries if not entry.sample.correct]
-    found.sort(key=lambda entry: entry.sample.status is None)
+    found.sort(key=lambda entry: (entry.sample.status is None, entry.refused is None))
     return [_failed(entry, detailed=number < MOST_FAILED) for number, entry in enumerate(found)]
 
 
 def _failed(entry: Entry, *, detailed: bool) -> Failed:
     card = entry.read_card() if detailed else None
     reason = card.reason.message if card is not None and card.reason is not None else ""
+    if entry.refused is not None:
+        reason = entry.refused.reason
     code = (entry.row and entry.row.reason) or ""
     return Failed(entry.sample.name, entry.sample.problem, entry.status_text, code, reason, _body(card))
 
@@ -45,9 +47,14 @@ def _body(card: Scorecard | None) -> str:
 def verdicts(results: Results) -> Iterator[Verdict]:
     """Read the card of each submission, and return its verdict. The cards are read one after another."""
     for entry in results.entries:
-        card = entry.read_card()
-        path = None if entry.planned is None else file_here(entry.planned.origin)
-        yield Verdict(entry.sample.problem, entry.sample.name, None, path) if card is None else verdict_of(card, path)
+        card, sample = entry.read_card(), entry.sample
+        path = None if entry.origin is None else file_here(entry.origin)
+        refusal = None if entry.refused is None else entry.refused.reason
+        yield (
+            Verdict(sample.problem, sample.name, None, path, refusal=refusal)
+            if card is None
+            else verdict_of(card, path)
+        )
 
 
 def write_submissions(results: Results, path: Path) -> None:
@@ -73,12 +80,13 @@ def _submission_row(entry: Entry) -> SubmissionRow:
         graded_at=row.graded_at if row else None,
         problem_sha256=row.problem_sha256 if row else planned.problem_sha256 if planned else "",
         submission_sha256=row.submission_sha256 if row else planned.submission_sha256 if planned else None,
-        origin=planned.origin if planned else None,
+        origin=entry.origin,
         mode=row.mode if row else None,
         reference_calls=row.reference_calls if row else None,
         submission_calls=row.submission_calls if row else None,
         l2=row.l2 if row else None,
         host_bound=bool(row.host_bound) if row and row.submission_calls else None,
+        refusal=entry.refused.reason if entry.refused else None,
     )
 
 
@@ -103,7 +111,11 @@ def write_kernelbench(results: Results, folder: Path) -> Written:
     Raises:
         UsageError: no problem comes from KernelBench, or a file cannot be written.
     """
-    made = documents(Graded(entry.sample.problem, entry.sample.name, entry.read_card()) for entry in results.entries)
+    made = documents(
+        Graded(entry.sample.problem, entry.sample.name, entry.read_card())
+        for entry in results.entries
+        if entry.sample.level is not None
+    )
     written: dict[Path, object] = {
         folder / f"level{level}" / "eval_results.json": document for level, document in made.results.items()
     }
@@ -128,8 +140,10 @@ def _written(path: Path, write: Callable[[], object]) -> None:
 def _case(entry: Entry) -> Case:
     sample, row = entry.sample, entry.row
     body = "" if sample.correct else _body(entry.read_card())
-    case = Case(sample.problem, sample.name, sample.status, entry.reason_text, row.wall_s if row else 0.0, body)
-    return case if row is None else case._replace(properties=_properties(row))
+    wall_s = row.wall_s if row else 0.0
+    problem = sample.problem or sample.status_text  # a refused input may have no problem
+    properties = [] if row is None else _properties(row)
+    return Case(problem, sample.name, sample.status, entry.reason_text, wall_s, body, properties, sample.status_text)
 
 
 def _properties(row: Row) -> list[tuple[str, str]]:

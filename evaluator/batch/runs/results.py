@@ -1,19 +1,23 @@
-"""Results of a run: every planned submission, with the row of its card or as missing."""
+"""Results of a run: every planned submission, with the row of its card or as missing, and every refused input."""
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from evaluator.batch.runs.index import Index, Row, row_of
+from evaluator.batch.runs.refusals import read_refusals
 from evaluator.batch.runs.run_folder import RunFolder
-from evaluator.batch.runs.tasks import Planned
+from evaluator.batch.runs.tasks import Planned, Refused
 from evaluator.errors import CardError, UsageError
 from evaluator.files.card_files import card_of, read_bytes, read_card
 from evaluator.findings import ENTRIES, Code
 from evaluator.records import DeviceKind, GradeMode, L2Rule, Scorecard, Status, ValuesRule, WeightsRule
 from evaluator.report.run.run_comparison import Comparison, Timed, compare
-from evaluator.report.run.summary import MISSING, Device, Sample
+from evaluator.report.run.summary import Device, Sample
 from evaluator.signatures.signing import Seen, State
 from evaluator.signatures.trust import Trust
 
@@ -25,12 +29,14 @@ _STATUSES = {status.value: status for status in Status}  # many times faster tha
 class Entry(NamedTuple):
     """One submission of a run. `cards` is the folder with all cards of the run.
 
-    `planned` is None if the plan lost the line, `row` is None without a valid card.
+    `planned` is None if the plan lost the line, `row` is None without a valid card. A refused input has neither, and
+    `refused` instead.
     """
 
     cards: Path
     planned: Planned | None
     row: Row | None
+    refused: Refused | None = None
 
     @property
     def sample(self) -> Sample:
@@ -41,18 +47,27 @@ class Entry(NamedTuple):
             status = _STATUSES[row.status]
             built, calls = bool(row.built), (row.reference_calls, row.submission_calls, row.l2, bool(row.host_bound))
             return Sample(row.problem, row.level, row.name, device, status, built, row.speedup, row.reason, *calls)
+        if self.refused is not None:
+            return Sample(self.refused.problem, self.refused.level, self.refused.name, None, None, is_refused=True)
         assert self.planned is not None  # noqa: S101 - for the type checker: an entry has one of them
         return Sample(self.planned.problem, self.planned.level, self.planned.name, None, None)
 
     @property
     def status_text(self) -> str:
-        """The status, or `missing`."""
-        status = self.sample.status
-        return status.value if status else MISSING
+        """The status, `refused` or `missing`."""
+        return self.sample.status_text
+
+    @property
+    def origin(self) -> str | None:
+        """Where the submission was read; None if unknown."""
+        known = self.planned or self.refused
+        return None if known is None else known.origin
 
     @property
     def reason_text(self) -> str:
-        """Code and title of the finding that decided the status; empty without a reason."""
+        """Code and title of the deciding finding, or the reason of a refusal; may be empty."""
+        if self.refused is not None:
+            return self.refused.reason
         code = self.row.reason if self.row else None
         if code is None:
             return ""
@@ -120,11 +135,12 @@ def read_run(path: Path, trust: Trust | None = None) -> Results:
     used.
 
     Raises:
-        CardError: `path` is no run folder.
+        CardError: `path` is no run folder, or a list in the folder cannot be read.
     """
     folder = RunFolder(path)
     manifest = folder.read_manifest()
     planned = folder.read_plan()
+    refusals = read_refusals(folder)
     trust = trust or Trust()
     with Index(folder, believed=not trust.is_asked) as index:
         rows, broken = index.rows, index.broken
@@ -145,9 +161,29 @@ def read_run(path: Path, trust: Trust | None = None) -> Results:
                 broken.append(error)
                 plan, row = plan or _as_planned(row), None
         entries.append(Entry(cards, plan, row))
+    entries += _refused_entries(cards, entries, refusals)
     asked = device_of(manifest.terms.device.value, "", manifest.terms.mode.value)
     terms = manifest.terms
     return Results(path, asked, entries, broken, terms.weights, terms.values, terms.l2, terms.mode, signatures)
+
+
+def _refused_entries(cards: Path, entries: Sequence[Entry], refusals: Sequence[Refused]) -> Iterator[Entry]:
+    """Yield the entries of refused inputs, each with an own name.
+
+    A file counts once, as a submission of the plan: an interrupted session may have left an earlier refusal.
+    """
+    accepted = {entry.planned.origin for entry in entries if entry.planned is not None and entry.planned.stamp}
+    taken = {(entry.sample.problem, entry.sample.name) for entry in entries}
+    for refused in refusals:
+        if refused.origin in accepted:
+            continue
+        named = refused
+        for number in itertools.count(1):
+            if named.name and (named.problem, named.name) not in taken:
+                break
+            named = replace(refused, name=refused.origin if number == 1 else f"{refused.origin} ({number})")
+        taken.add((named.problem, named.name))
+        yield Entry(cards, None, None, named)
 
 
 def read_runs(paths: Sequence[Path], trust: Trust | None = None) -> Results:
@@ -165,7 +201,7 @@ def read_runs(paths: Sequence[Path], trust: Trust | None = None) -> Results:
     if len(runs) == 1:
         return runs[0]
     seen: set[tuple[str, str]] = set()
-    for sample in (sample for run in runs for sample in run.samples):
+    for sample in (sample for run in runs for sample in run.samples if not sample.is_refused):
         if (sample.problem, sample.name) in seen:
             raise UsageError(f"two runs contain {sample.problem}/{sample.name}", hint="use `warpgrade compare`")
         seen.add((sample.problem, sample.name))
@@ -190,7 +226,7 @@ def compare_results(before: Results, after: Results) -> Comparison:
         first, second = (", ".join(f"{kind} ({name})" for kind, name in sorted(each)) for each in devices)
         raise UsageError(f"the runs are from different devices: {first}; {second}")
     _refuse_other_rules(runs)
-    return compare(*([entry.timed for entry in run.entries] for run in runs))
+    return compare(*([entry.timed for entry in run.entries if entry.refused is None] for run in runs))
 
 
 def _refuse_other_rules(runs: Sequence[Results]) -> None:

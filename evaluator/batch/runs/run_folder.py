@@ -2,6 +2,7 @@
 
     RUN/manifest.json          options, and the host and versions of the first session
     RUN/plan.jsonl             one line for each submission that was read; without a card it counts as missing
+    RUN/refused.jsonl          a line for each refused input
     RUN/cards/PROBLEM/NAME.json
     RUN/index.sqlite           made from the cards; rebuilt if missing
     RUN/timeline.jsonl         who had which worker and GPU, when; for `report --timeline`
@@ -67,6 +68,11 @@ class RunFolder(Record, frozen=True):
         return self.path / "plan.jsonl"
 
     @property
+    def refused(self) -> Path:
+        """Refused inputs of the run."""
+        return self.path / "refused.jsonl"
+
+    @property
     def cards(self) -> Path:
         """Scorecards, by problem."""
         return self.path / "cards"
@@ -130,7 +136,7 @@ class Plan:
         self._known = folder.read_plan()
         whole = b"".join(msgspec.json.encode(planned) + b"\n" for planned in self._known.values())
         if self._known and folder.plan.stat().st_size > _MOSTLY_OUTDATED * len(whole):
-            _replace(folder.plan, whole)
+            replace_file(folder.plan, whole)
         try:
             self._file = open_to_append(folder.path, folder.plan.name)
             self._file.write(b"\n")  # ends a line that was cut by a crash or a full disk
@@ -269,7 +275,7 @@ def _in_words(name: str, value: object) -> str:
 
 
 def _write_manifest(folder: RunFolder, manifest: RunManifest) -> None:
-    _replace(folder.manifest, msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
+    replace_file(folder.manifest, msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
 
 
 def not_written(path: Path, error: OSError) -> InfraError:
@@ -278,8 +284,8 @@ def not_written(path: Path, error: OSError) -> InfraError:
     return InfraError(f"cannot write {path}: {error.strerror or error}", hint=hint)
 
 
-def _replace(path: Path, content: bytes) -> None:
-    """Write a file atomically."""
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file atomically. Raises InfraError if the disk is full."""
     try:
         write_whole(path, content)
     except OSError as error:
@@ -291,6 +297,12 @@ def _clear(folder: RunFolder) -> None:
     shutil.rmtree(folder.cards, ignore_errors=True)
     shutil.rmtree(folder.logs, ignore_errors=True)
     folder.logs.mkdir(exist_ok=True)
-    for path in (folder.plan, folder.timeline, *folder.path.glob(f"{folder.index.name}*"), folder.manifest):
+    for path in (
+        folder.plan,
+        folder.refused,
+        folder.timeline,
+        *folder.path.glob(f"{folder.index.name}*"),
+        folder.manifest,
+    ):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)  # noqa: PTH108 - of a link, the link

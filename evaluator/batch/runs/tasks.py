@@ -91,11 +91,19 @@ class Seen(NamedTuple):
         return self.planned.submission_sha256
 
 
-class Refused(NamedTuple):
-    """Input that cannot be graded, and the reason. A refused input gets no card."""
+class Refused(Record, frozen=True):
+    """Ungradable input, and the reason. A refused input gets no card, and a line in RUN/refused.jsonl.
+
+    `problem` and `name` come from the input, and may be empty. Only a known problem has a `level`. `sha256` is the hash
+    of a refused line or text: the same place in another stream may hold other content.
+    """
 
     origin: str
     reason: str
+    problem: str = ""
+    name: str = ""
+    level: int | None = None
+    sha256: Sha256 | None = None
 
 
 class Shard(NamedTuple):

@@ -14,15 +14,21 @@ from evaluator.report.layout.text import one_line
 NO_CONFIG = "no_config"
 """Parameter of the command line's group: read no pyproject.toml."""
 _FILE = "warpgrade.project_file"
+SECONDS = "SECONDS"
+"""Metavariable of options in seconds."""
 _NOTHING = "none"
 
 
 class Setting(NamedTuple):
-    """Value of an option without a word on the command line; `source` is the variable, the file or `default`."""
+    """Value of an option without a word on the command line; `source` is the variable, the file or `default`.
+
+    `text` is the value with a unit.
+    """
 
     option: str
     source: str
     value: Any
+    text: str
 
 
 class Configured(click.Command):
@@ -123,8 +129,10 @@ def settings(command: click.Command, parent: click.Context, file: ProjectFile | 
                 found = param.process_value(ctx, value)
             except click.BadParameter as error:
                 raise UsageError(f"{_origin(param, source, file, ctx)}: {error.message}") from error
-            text = default_text(param) if source is ParameterSource.DEFAULT else shown(found)
-            yield Setting(name_of(param), _origin(param, source, file, ctx), text)
+            stated = default_text(param) if source is ParameterSource.DEFAULT else shown(found)
+            unit = " s" if param.metavar == SECONDS and isinstance(stated, int | float) else ""
+            number = f"{stated:g}" if unit else str(stated)
+            yield Setting(name_of(param), _origin(param, source, file, ctx), stated, f"{number}{unit}")
 
 
 def _origin(param: click.Option, source: ParameterSource, file: ProjectFile | None, ctx: click.Context) -> str:

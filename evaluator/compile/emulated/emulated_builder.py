@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from evaluator.cache.build_cache import BuildCache
 from evaluator.compile.emulated.emulator_libraries import binding_support, precompiled_headers
+from evaluator.compile.emulated.header_names import final_by_names, header_names
 from evaluator.compile.emulated.nvcc_check import device_errors, nvcc_version
 from evaluator.compile.emulated.precompiled_headers import PRECOMPILED
 from evaluator.compile.extension.build_result import BuildResult
@@ -113,9 +114,9 @@ class EmulatedBuilder:
         key: str,
         device: Future[list[Diagnostic]],
     ) -> BuildResult:
-        """Run the steps in order. An error in two steps is the submission's own and final.
+        """Run the steps in order. An error in two steps is final, like an error beyond the reach of headers.
 
-        An error without pybind11 proves nothing, and is forgotten. `device` resolves to nvcc's errors about the
+        Any other error without pybind11 proves nothing, and is forgotten. `device` resolves to nvcc's errors about the
         kernels, empty without nvcc.
         """
         texts = {file.name: file.text for file in files}
@@ -135,10 +136,11 @@ class EmulatedBuilder:
                 self._cache.put(key, library, log=result.output, wall_s=wall_s)
                 unit = _unit(request, key, result.output, [], ok=True, cached=False, wall_s=wall_s)
                 return BuildResult(unit=unit, library=library, finding=None, kernels=front.kernels)
-            if step.name is StepName.BOUND and not (result.timed_out or result.over_disk):
-                continue
             found = parse(result.output, texts, self._submission)
-            final = final_errors(errors, found, last=step is steps[-1])
+            final = self._final_by_names(found, request, files, step.name)
+            if step.name is StepName.BOUND and not (final or result.timed_out or result.over_disk):
+                continue
+            final = final or final_errors(errors, found, last=step is steps[-1])
             if final or step is steps[-1] or result.timed_out or result.over_disk:
                 # With PyTorch's own headers, every compiler message concerns the submission.
                 shown = final if step.name in (StepName.BOUND, StepName.LIGHT) else found
@@ -147,6 +149,13 @@ class EmulatedBuilder:
                 return BuildResult(unit=unit, library=None, finding=why)
             errors = found
         raise AssertionError("a build has at least one step")
+
+    def _final_by_names(
+        self, found: list[Diagnostic], request: BuildRequest, files: list[SourceFile], step: StepName
+    ) -> list[Diagnostic]:
+        if step not in PRECOMPILED or not found or (names := header_names(self._run_tool, self._cache)) is None:
+            return []
+        return final_by_names(found, request, [file.text for file in files], names, step)
 
     def _compile(self, step: Step) -> tuple[ToolResult, bytes | None] | None:
         """Run a step; None if the support of bindings does not compile."""

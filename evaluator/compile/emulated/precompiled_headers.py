@@ -37,10 +37,20 @@ def precompilation(step: StepName) -> Precompilation | None:
 
     None without g++, and for steps with PyTorch's own headers.
     """
-    if step not in _HEADERS or "clang" in host_compiler.cxx().version.lower():
+    if step not in _HEADERS or is_clang():
         return None
+    argv, files = general_flags(step)
+    return Precompilation(files, [*argv, "-x", "c++-header", _HEADERS[step], "-o", PRECOMPILED[step]])
+
+
+def is_clang() -> bool:
+    """Return whether the compiler is clang."""
+    return "clang" in host_compiler.cxx().version.lower()
+
+
+def general_flags(step: StepName) -> tuple[list[str], dict[str, str]]:
+    """Return compiler and flags common to all builds of a step, and the files needed by the flags."""
     request = BuildRequest(name="unused", cpp_sources=[""], functions={}, with_cuda=True)
     (wanted,) = [each for each in build_steps(request, front_end(request)) if each.name is step]
-    flags = [flag for flag in wanted.argv[: wanted.argv.index(UNIT)] if not flag.startswith(_OF_ONE_EXTENSION)]
-    files = {name: text for name, text in wanted.files.items() if name != UNIT}
-    return Precompilation(files, [*flags, "-x", "c++-header", _HEADERS[step], "-o", PRECOMPILED[step]])
+    argv = [flag for flag in wanted.argv[: wanted.argv.index(UNIT)] if not flag.startswith(_OF_ONE_EXTENSION)]
+    return argv, {name: text for name, text in wanted.files.items() if name != UNIT}

@@ -34,7 +34,10 @@ class SourceFile(Frame, frozen=True):
 
 
 class BuildRequest(Frame, frozen=True):
-    """Runner: call of `load_inline` or `load`. `load` fills `files` and `headers`, `load_inline` the source lists."""
+    """Runner: call of `load_inline` or `load`. `load` fills `files`, `load_inline` the source lists.
+
+    `headers` come from the submission's own folder.
+    """
 
     name: Name
     cpp_sources: Annotated[list[Text], msgspec.Meta(max_length=256)] = []

@@ -10,6 +10,7 @@ from evaluator.report.layout.text import one_line, ratio
 from evaluator.report.layout.workflow_commands import Level, annotation
 
 MISSING = "missing"
+REFUSED = "refused"
 _MESSAGE = 400
 _MOST_ANNOTATIONS = 50
 """GitHub shows ten errors and ten warnings of a step."""
@@ -23,7 +24,7 @@ class Location(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """Verdict on a submission; `status` is None without a card.
+    """Verdict on a submission; `status` is None without a card. `refusal` is the reason why an input is refused.
 
     `path` is the submission's file relative to the current folder, if the submission has one: of several files, the
     manifest. `in_file`: lines of the findings are lines of the file at `path`, because the submission was not extracted
@@ -43,6 +44,7 @@ class Verdict(NamedTuple):
     speedup_low: float | None = None
     speedup_high: float | None = None
     mixes_kinds: bool = False
+    refusal: str | None = None
 
     @property
     def speedup_text(self) -> str:
@@ -55,13 +57,15 @@ class Verdict(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Problem and name, on one line."""
-        return one_line(f"{self.problem}/{self.name}", 200)
+        """Problem and name, on one line. A refused input may have no problem."""
+        return one_line("/".join(filter(None, (self.problem, self.name))), 200)
 
     @property
     def status_text(self) -> str:
-        """The status, or `missing`."""
-        return MISSING if self.status is None else self.status.value
+        """The status, `refused` or `missing`."""
+        if self.status is None:
+            return MISSING if self.refusal is None else REFUSED
+        return self.status.value
 
     @property
     def location(self) -> Location | None:
@@ -77,7 +81,9 @@ class Verdict(NamedTuple):
 
     @property
     def message(self) -> str:
-        """Code and message of the reason, on one line."""
+        """Code and message of the reason, or the reason of a refusal, on one line."""
+        if self.refusal is not None:
+            return one_line(self.refusal, _MESSAGE)
         return "" if self.reason is None else one_line(f"{self.reason.code} {self.reason.message}", _MESSAGE)
 
 
@@ -133,6 +139,8 @@ def _said(verdict: Verdict) -> str:
         return "correct, not timed (mode check)"
     if verdict.status is Status.CORRECT:
         return "correct" if verdict.speedup is None else f"correct, {verdict.speedup_text}"
+    if verdict.refusal is not None:
+        return f"{verdict.status_text}: {verdict.message}"
     return " ".join(filter(None, (verdict.status_text, verdict.message)))
 
 

@@ -14,13 +14,13 @@ _LONGEST_FRAGMENT = 300
 
 
 class PageEntry(NamedTuple):
-    """One submission's row. `status` is `missing` without a card.
+    """One submission's row. `status` is `missing` without a card. A refused input may have no problem and no level.
 
     `made` changes with the card: an open page keeps the rows of unchanged cards.
     """
 
     problem: str
-    level: int
+    level: int | None
     name: str
     status: str
     reason: str
@@ -111,7 +111,7 @@ def best_by_problem(entries: Iterable[PageEntry]) -> list[Best]:
     The best has the largest speedup; without any speedup, the first correct submission is the best.
     """
     by_problem: dict[str, list[PageEntry]] = {}
-    for entry in entries:
+    for entry in (entry for entry in entries if entry.level is not None):
         by_problem.setdefault(entry.problem, []).append(entry)
     return [_best(problem, found) for problem, found in by_problem.items()]
 

@@ -17,7 +17,8 @@ _MESSAGE = 300
 class Case(NamedTuple):
     """One submission. `status` is None without a card; `body` is the feedback on a submission that is not correct.
 
-    `properties` are the speedup with interval and circumstances.
+    `properties` are the speedup with interval and circumstances. `status_text` tells apart
+    missing cards and refused inputs.
     """
 
     problem: str
@@ -27,10 +28,15 @@ class Case(NamedTuple):
     wall_s: float
     body: str = ""
     properties: Sequence[tuple[str, str]] = ()
+    status_text: str = "missing"
 
 
 def junit(cases: Iterable[Case], name: str) -> bytes:
-    """Return the document. A wrong submission is a failure, a machine's fault an error, and no verdict is skipped."""
+    """Return the document.
+
+    A wrong submission is a failure. A machine's fault and a refused input are errors. A submission
+    without a verdict is skipped.
+    """
     suites: dict[str, list[Case]] = defaultdict(list)
     for case in cases:
         suites[case.problem].append(case)
@@ -48,9 +54,8 @@ def junit(cases: Iterable[Case], name: str) -> bytes:
                     Xml.SubElement(properties, "property", name=key, value=_clean(value))
             tag = _tag(case)
             if tag is not None:
-                kind = case.status.value if case.status is not None else "missing"
-                message = _clean(one_line(case.reason or kind, _MESSAGE))
-                Xml.SubElement(element, tag, type=kind, message=message).text = _clean(case.body) or None
+                message = _clean(one_line(case.reason or case.status_text, _MESSAGE))
+                Xml.SubElement(element, tag, type=case.status_text, message=message).text = _clean(case.body) or None
     Xml.indent(top)
     written: bytes = Xml.tostring(top, encoding="utf-8", xml_declaration=True)
     return written + b"\n"

@@ -16,14 +16,17 @@ _FORMULA = tuple("=+-@\uff1d\uff0b\uff0d\uff20")
 
 
 class SubmissionRow(NamedTuple):
-    """Row of one submission. Only correct submissions have speedups; `missing` ones have neither device nor times.
+    """Row of one submission. Only correct submissions have speedups.
+
+    Rows of status `missing` or `refused` have neither device nor times. Status `refused` has a `refusal`, the reason,
+    and maybe an unknown `problem` without a `level`.
 
     `reference_calls` and `submission_calls` are the kinds of calls behind the speedup: windows or single calls. `l2` is
     the state of the inputs in the L2 cache. `host_bound`: calls of a side wait for the host rather than for the GPU.
     """
 
     problem: str
-    level: int
+    level: int | None
     name: str
     status: str
     reason: str | None
@@ -43,6 +46,7 @@ class SubmissionRow(NamedTuple):
     submission_calls: str | None = None
     l2: str | None = None
     host_bound: bool | None = None
+    refusal: str | None = None
 
 
 def no_formula(text: str) -> str:

@@ -10,7 +10,7 @@ from evaluator.report.layout.markup import code_span, folded
 from evaluator.report.layout.text import counted, one_line, significant
 from evaluator.report.run.intervals import Estimate
 from evaluator.report.run.rows import no_formula
-from evaluator.report.run.summary import THRESHOLDS, Measured, Section, Summary
+from evaluator.report.run.summary import REFUSED, THRESHOLDS, Measured, Section, Summary
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -93,14 +93,14 @@ def csv_text(sections: list[Section]) -> str:
     numbers += ["speedup", "speedup_or_1"]
     written = io.StringIO()
     table = csv.writer(written, lineterminator="\n")
-    header = ["device", "device_name", "group", "name", "samples", "problems", "unquoted"]
+    header = ["device", "device_name", "group", "name", "samples", "problems", "unquoted", "refused"]
     table.writerow(header + [f"{name}{end}" for name in numbers for end in ("", "_low", "_high")])
     for section in sections:
         for group, name, summary in _groups(section):
             values = [summary.built, summary.correct, *(summary.fast[p] for p in THRESHOLDS)]
             values += [*(summary.pass_at.get(k) for k in ks), summary.speedup, summary.speedup_or_1]
             cells = [cell for value in values for cell in (value or (None, None, None))]
-            counts = [summary.samples, summary.problems, summary.unquoted]
+            counts = [summary.samples, summary.problems, summary.unquoted, summary.statuses.get(REFUSED, 0)]
             names = map(no_formula, (section.device.kind, section.device.name, group, name))
             table.writerow([*names, *counts, *cells])
     return written.getvalue()
@@ -229,6 +229,12 @@ def _remarks(section: Section) -> list[str]:
     total = section.total
     parts = [f"{count} {status}" for status, count in sorted(total.statuses.items(), key=lambda each: -each[1])]
     remarks = [", ".join(parts)]
+    if refused := total.statuses.get(REFUSED, 0):
+        one = refused == 1
+        remarks.append(
+            f"{counted(refused, 'refused input')} {'counts' if one else 'count'} as not correct; "
+            "refused.jsonl in the run folder has the reasons."
+        )
     if total.wrong_on_other_values:
         one = total.wrong_on_other_values == 1
         remarks.append(

@@ -1,6 +1,7 @@
 """Statistics of many submissions: shares built, correct and fast, pass@k, mean speedups. Pure.
 
-The denominator includes every submission, graded or not. Statistics never mix devices.
+The denominator includes every submission, graded or not, and every refused input. Statistics never mix devices. A
+refused input without a known problem counts in the total only: in shares of submissions, and in no mean over problems.
 
 Intervals of shares treat samples of one problem as independent. If few problems have many samples each, the intervals
 are too narrow to generalise to other problems.
@@ -18,6 +19,7 @@ from evaluator.report.run.intervals import Estimate, geometric_mean, share
 THRESHOLDS = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0, 3.0, 5.0)
 PASS_AT = (1, 2, 5, 10, 25, 50, 100)
 MISSING = "missing"
+REFUSED = "refused"
 
 
 class Device(NamedTuple):
@@ -31,11 +33,12 @@ class Device(NamedTuple):
 class Sample(NamedTuple):
     """One submission of a run. `status` and `device` are None without a card; `reason` is a finding's code, if any.
 
-    `reference_calls`, `submission_calls` and `l2` are circumstances of the speedup, as in the index.
+    `reference_calls`, `submission_calls` and `l2` are circumstances of the speedup, as in the index. A refused
+    input could not be graded. `level` is None without a known problem.
     """
 
     problem: str
-    level: int
+    level: int | None
     name: str
     device: Device | None
     status: Status | None
@@ -46,11 +49,19 @@ class Sample(NamedTuple):
     submission_calls: str | None = None
     l2: str | None = None
     host_bound: bool = False
+    is_refused: bool = False
 
     @property
     def correct(self) -> bool:
-        """Whether it is."""
+        """Whether the submission is correct."""
         return self.status is Status.CORRECT
+
+    @property
+    def status_text(self) -> str:
+        """The status, `refused` or `missing`."""
+        if self.status is None:
+            return REFUSED if self.is_refused else MISSING
+        return self.status.value
 
 
 class Summary(NamedTuple):
@@ -141,7 +152,8 @@ def summarise(samples: Sequence[Sample], *, timed: bool) -> Summary:
     """Return the statistics of one device's samples. `timed`: the device has a clock."""
     by_problem: dict[str, list[bool]] = defaultdict(list)
     for sample in samples:
-        by_problem[sample.problem].append(sample.correct)
+        if sample.level is not None:
+            by_problem[sample.problem].append(sample.correct)
     correct = [sample for sample in samples if sample.correct]
     speedups = [sample.speedup for sample in correct if sample.speedup is not None] if timed else []
     fast: dict[float, Estimate | None] = {
@@ -156,7 +168,7 @@ def summarise(samples: Sequence[Sample], *, timed: bool) -> Summary:
     return Summary(
         samples=len(samples),
         problems=len(by_problem),
-        statuses=dict(Counter(MISSING if each.status is None else each.status.value for each in samples)),
+        statuses=dict(Counter(each.status_text for each in samples)),
         built=share(sum(each.built for each in samples), len(samples)),
         correct=share(len(correct), len(samples)),
         fast=fast,
@@ -173,8 +185,8 @@ def summarise(samples: Sequence[Sample], *, timed: bool) -> Summary:
 def sections(samples: Iterable[Sample], asked: Device) -> list[Section]:
     """Return the statistics of each device.
 
-    A submission without a card counts on every device, because its device is unknown. `asked` is the device of a run
-    without any card.
+    A submission without a card and a refused input count on every device, because the device is unknown. `asked` is
+    the device of a run without any card.
     """
     by_device: dict[Device, list[Sample]] = defaultdict(list)
     missing = []
@@ -192,6 +204,8 @@ def _section(device: Device, samples: list[Sample]) -> Section:
     levels: dict[int, list[Sample]] = defaultdict(list)
     problems: dict[str, list[Sample]] = defaultdict(list)
     for sample in samples:
+        if sample.level is None:
+            continue
         levels[sample.level].append(sample)
         problems[sample.problem].append(sample)
     return Section(

@@ -16,7 +16,7 @@ from typing import NamedTuple, Self
 
 import msgspec
 
-from evaluator.api.any_grader import AnyGrader, cards_of
+from evaluator.api.any_grader import AnyGrader, OnProgress, cards_of
 from evaluator.api.candidate import Candidate, submission_of
 from evaluator.api.scorecard import Scorecard
 from evaluator.batch.runs.problem_texts import ProblemText
@@ -147,9 +147,14 @@ class RemoteGrader(AnyGrader):
             waiting.future.add_done_callback(lambda future: self._on_done(key, future))
         return waiting.future
 
-    def grade_many(self, candidates: Iterable[Candidate]) -> list[Scorecard]:
-        """Grade candidates concurrently. Return the cards in the order of the candidates. Raises like `grade`."""
-        return cards_of([self.submit(each.problem, each.source, name=each.name) for each in candidates])
+    def grade_many(self, candidates: Iterable[Candidate], *, on_progress: OnProgress | None = None) -> list[Scorecard]:
+        """Grade candidates concurrently. Return the cards in the order of the candidates. Raises like `grade`.
+
+        `on_progress` is called with a `Progress` after each grade, as by `Grader.grade_many`.
+        """
+        given = list(candidates)
+        futures = [self.submit(each.problem, each.source, name=each.name) for each in given]
+        return cards_of(given, futures, on_progress)
 
     def grade_stream(self, candidates: Iterable[Candidate]) -> Generator[tuple[Candidate, Scorecard], None, None]:
         """Grade candidates concurrently. Yield each candidate with the card, in order of completion.

@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -43,7 +44,7 @@ def foreseen(text: str) -> list[BuildRequest]:
 
 def asked(text: str, monkeypatch) -> BuildRequest:
     """Run the text with the runner's own `load_inline`."""
-    loader = ExtensionLoader(Listening(), None)
+    loader = ExtensionLoader(Listening(), Path("/nonexistent/extensions"))
     monkeypatch.setattr("torch.utils.cpp_extension.load_inline", loader.load_inline)
     with pytest.raises(Asked) as caught:
         exec(HEAD + text, {})
@@ -72,7 +73,7 @@ def test_the_arguments_are_pytorchs_own_in_pytorchs_order(monkeypatch):
     pytorchs = list(inspect.signature(cpp_extension.load_inline).parameters)
     monkeypatch.setattr(cpp_extension, "load_inline", None)
     monkeypatch.setattr(cpp_extension, "load", None)
-    ExtensionLoader(Listening(), None).install()
+    ExtensionLoader(Listening(), Path("/nonexistent/extensions")).install()
     assert list(inspect.signature(cpp_extension.load_inline).parameters) == pytorchs
     assert cpp_extension.load_inline.__name__ == "load_inline"
 

@@ -1,6 +1,5 @@
 """Bytes and FLOP of a call before any grade, counted in another process, and the least time on a known GPU."""
 
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ from msgspec.structs import replace
 from evaluator.catalog import find_problem
 from evaluator.devices.gpu import Gpu
 from evaluator.judge.roofline import gpu_peaks
+from evaluator.problem_process import NoAnswer, TookTooLong
 from evaluator.records import Precision, RooflineOverride, SizeName
 from evaluator.report.problem_work import ProblemWork, work_document, work_text
 from evaluator.roofline import counted_work, least_time
@@ -59,7 +59,7 @@ def test_a_process_counts_once(monkeypatch):
     relu = find_problem("relu", None)
     first = work_of(relu)
     assert first.known[SizeName.SMALL] == CallWork(1 << 20, 1 << 20, 0)
-    monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("counted again"))
+    monkeypatch.setattr(counted_work, "answer_of", lambda *_: pytest.fail("counted again"))
     assert work_of(relu) == first
 
 
@@ -79,9 +79,9 @@ def test_no_module_of_the_current_folder_is_imported(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("failure", "why"),
     [
-        (subprocess.TimeoutExpired("count", 300), "took longer than 300 s"),
-        (subprocess.CalledProcessError(-9, "count"), "the process that counts has failed"),
-        (OSError("no memory"), "the process that counts has failed"),
+        (TookTooLong("the process took longer than 300 s"), "took longer than 300 s"),
+        (NoAnswer("the process ended with status -9"), "the process ended with status -9"),
+        (None, "the process gave no count"),
     ],
 )
 def test_a_failed_process_is_a_reason_and_is_tried_again(monkeypatch, failure, why):
@@ -89,9 +89,11 @@ def test_a_failed_process_is_a_reason_and_is_tried_again(monkeypatch, failure, w
 
     def fail(*_, **__):
         tried.append(1)
+        if failure is None:
+            return b"no JSON"
         raise failure
 
-    monkeypatch.setattr(subprocess, "run", fail)
+    monkeypatch.setattr(counted_work, "answer_of", fail)
     for _ in range(2):
         found = work_of(find_problem("relu", None))
         assert found.known == {}

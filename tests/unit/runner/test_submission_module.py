@@ -172,6 +172,35 @@ def test_what_is_built_is_what_the_text_shows(read_in, tmp_path, monkeypatch):
     assert (request.name, request.extra_cflags, request.with_cuda) == ("ext", ["-O2"], True)
 
 
+@pytest.mark.parametrize(
+    ("include", "headers"),
+    [
+        ('#include "tile.cuh"', ["csrc/tile.cuh", "stdio.h"]),
+        ("  #  include <csrc/tile.cuh>", ["csrc/tile.cuh", "stdio.h"]),
+        ('#define T "tile.cuh"\n#include T', ["csrc/tile.cuh", "stdio.h"]),
+        ("#include <cuda_fp16.h>\n// tile.cuh", []),  # the key of a build without own headers stays
+    ],
+)
+def test_strings_of_load_inline_include_headers_of_the_folder(read_in, tmp_path, monkeypatch, include, headers):
+    loader = ExtensionLoader(Listening(), tmp_path / "extensions")
+    monkeypatch.setattr(cpp_extension, "load_inline", loader.load_inline)
+    main = (
+        "import os\nfrom torch.utils.cpp_extension import load_inline\nHERE = os.path.dirname(__file__)\n"
+        f"load_inline('ext', 'int f();', {include!r}, "
+        "extra_include_paths=[os.path.join(HERE, 'csrc'), HERE, '/usr/include'])\nclass ModelNew: pass\n"
+    )
+    files = [("submission.toml", 'entry = "main.py"\n'), ("main.py", main)]
+    files += [("csrc/tile.cuh", "int t;\r\n"), ("stdio.h", "int s;\n"), ("b.cpp", "int b;\n")]
+    with pytest.raises(Asked) as asked:
+        read_in(joined(files))
+    (request,) = asked.value.args
+    assert [header.name for header in request.headers] == headers
+    assert request.files == []
+    if headers:
+        assert request.extra_include_paths == ["csrc", ".", "/usr/include"]  # the judge refuses the last one
+        assert request.headers[0].text == "int t;\r\n"
+
+
 def test_an_error_in_another_file_has_the_line_of_the_whole_text(read_in):
     text = several(main_py="import helper\nclass ModelNew: pass\n", helper_py="x = 1\nraise ValueError('here')\n")
     with pytest.raises(ValueError, match="here") as raised:

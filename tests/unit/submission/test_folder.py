@@ -9,8 +9,9 @@ import pytest
 
 from evaluator.findings import Code
 from evaluator.lint.lint import look
-from evaluator.protocol import submission_files
+from evaluator.protocol import submission_files, submission_manifest
 from evaluator.protocol.submission_files import FIRST_LINE, BadFiles, Place, joined, parts, place_of
+from evaluator.protocol.submission_manifest import Extension, Manifest, read_manifest
 from evaluator.submission import folder as folder_reading
 from evaluator.submission.read import MAX_CODE_BYTES, Submission, read_submission
 
@@ -328,3 +329,36 @@ def test_a_file_that_is_no_python_hides_no_other_file():
     whole = joined([("submission.toml", MANIFEST), ("broken.py", "def (:\n"), ("main.py", "import os\nos.fork()\n")])
     places = {place_of(whole, each.line).label for each in look(whole).noticed}
     assert "main.py, line 2" in places
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "submission.toml: the key entry is required: the path of the Python file that defines ModelNew"),
+        ("entry = 3", "submission.toml: entry is a number, not the path of the Python file that defines ModelNew"),
+        ("entri = 'a.py'", "submission.toml: unknown key 'entri' at the top; allowed: entry, sources, extension"),
+        ("entry = 'a.py'\nsources = 'b'", 'sources is a text, not a list of paths, such as ["kernel.cu"]'),
+        ("entry = 'a.py'\nsources = ['b', 3]", "sources[1] is a number, not a text"),
+        ("entry = 'a.py'\nextension = 3", "extension is a number, not a table [extension]"),
+        ("entry = 'a.py'\n[extension]", "the key name is required in [extension]: the name by which"),
+        ("entry = 'a.py'\n[extension]\nname = 'x'\ncflags = []", "unknown key 'cflags' in [extension]; allowed: name"),
+        ("entry = 'a.py'\n[extension]\nname = 'x'\nextra_cflags = {}", "extension.extra_cflags is a table, not a list"),
+        ("entry = 2020-01-01", "entry is a date, not the path"),
+        ("entry = ", "submission.toml is not TOML: Invalid value"),
+        ("entry = 'a.py'\n\"a`b` - at `$.x\" = 1", "unknown key 'a`b"),
+        (f"entry = 'a.py'\n{'k' * 5000} = 1", "' at the top; allowed: entry"),
+    ],
+)
+def test_a_wrong_manifest_names_the_key_and_what_is_allowed(text, said):
+    with pytest.raises(BadFiles) as raised:
+        read_manifest(text)
+    message = str(raised.value)
+    assert said in message
+    assert len(message) < 300
+    assert "`" not in message.replace("a`b", "")
+    assert "Object" not in message
+    assert "Expected" not in message
+
+
+def test_each_key_of_a_manifest_has_a_meaning():
+    assert {*Manifest.__struct_fields__, *Extension.__struct_fields__} == set(submission_manifest._MEANINGS)

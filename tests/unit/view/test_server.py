@@ -3,6 +3,7 @@
 import http.client
 import socket
 import threading
+import time
 
 import pytest
 
@@ -147,15 +148,50 @@ def test_a_surprise_is_one_line_and_ends_nothing(served):
 
 
 def test_silent_clients_keep_nobody_out_and_are_bounded(served, monkeypatch):
-    monkeypatch.setattr(view._Handler, "timeout", 600.0)
-    silent = [socket.create_connection(served.server_address) for _ in range(view._MOST_CONNECTIONS - 1)]
+    monkeypatch.setattr(view, "_REQUEST_S", 600.0)
+    silent = [socket.create_connection(served.server_address, timeout=60) for _ in range(2 * view._MOST_CONNECTIONS)]
     try:
-        assert ask(served)[0].status == 200
-        silent += [socket.create_connection(served.server_address, timeout=60) for _ in range(2)]
-        assert silent[-1].recv(1) == b""  # of these two, one more is accepted at most
+        for _ in range(3):
+            assert ask(served)[0].status == 200
+        assert silent[0].recv(1) == b""  # the oldest made room
     finally:
         for connection in silent:
             connection.close()
+
+
+def test_a_client_that_sends_a_byte_now_and_then_is_closed(served, monkeypatch):
+    monkeypatch.setattr(view, "_REQUEST_S", 0.3)
+
+    def drip(slow):
+        for _ in range(2000):
+            slow.sendall(b"G")
+            time.sleep(0.05)
+
+    with socket.create_connection(served.server_address, timeout=60) as slow, pytest.raises(OSError, match=r"Errno"):
+        drip(slow)
+    assert ask(served)[0].status == 200
+
+
+def test_a_complete_request_is_not_closed_for_another_connection(served, monkeypatch):
+    asked, answered = threading.Event(), threading.Event()
+
+    def page():
+        asked.set()
+        assert answered.wait(60)
+        return b"late"
+
+    served.live.page = page
+    found = []
+    thread = threading.Thread(target=lambda: found.append(ask(served)[1]))
+    thread.start()
+    assert asked.wait(60)
+    others = [socket.create_connection(served.server_address) for _ in range(2 * view._MOST_CONNECTIONS)]
+    assert ask(served, "/")[0].status == 404
+    answered.set()
+    thread.join(60)
+    for connection in others:
+        connection.close()
+    assert found == [b"late"]
 
 
 def test_a_large_page_arrives_whole(served):

@@ -29,12 +29,13 @@ ERROR = "cuda.cu:4:37: error: 'y' was not declared in this scope"
 class Tool:
     """Stands in for the sandbox: ninja makes parts of ours, and g++ compiles in some steps or reports an error."""
 
-    def __init__(self, *succeeds: StepName, parts=OWN_PARTS, errors=None):
+    def __init__(self, *succeeds: StepName, parts=OWN_PARTS, errors=None, names=None):
         self.steps = []
         self.linked = []
         self._succeeds = succeeds
         self._parts = parts
         self._errors = errors or {}
+        self._names = names
 
     def __call__(self, argv, *, work, timeout_s, limits, readable=()):
         if argv[0].endswith("ninja"):
@@ -42,6 +43,11 @@ class Tool:
             for name in self._parts:
                 if f"build {name}:" in text:
                     (work / name).write_bytes(b"made")
+            return result(0, "")
+        if "-E" in argv:  # the names in the headers
+            if self._names is None:
+                return result(1, "")
+            (work / ".names.i").write_text(self._names(argv))
             return result(0, "")
         step = step_of(argv)
         self.steps.append(step)
@@ -141,3 +147,87 @@ def test_what_the_front_end_cannot_read_is_not_remembered(builder_with):
     codes = [builder.build(REQUEST).finding.code for _ in range(2)]
     assert codes == [Code.NOT_EMULATED.value] * 2
     assert len(read) == 2
+
+
+def headers(argv):
+    """Stands in for the preprocessor: the names in the headers of a step."""
+    return "float relu Tensor" if step_of(argv) in PRECOMPILED else "float relu Tensor forward nn"
+
+
+FULL_SILENCE = [StepName.BOUND, StepName.LIGHT, StepName.FULL]
+
+
+@pytest.mark.parametrize(
+    ("message", "steps"),
+    [
+        ("'y' was not declared in this scope; did you mean 'x'?", FULL_SILENCE[:1]),
+        ("'class Box' has no member named 'y'", FULL_SILENCE[:1]),
+        ("expected ';' before '}' token", FULL_SILENCE[:1]),
+        ("could not convert 'y' from 'float*' to 'Tensor'", FULL_SILENCE[:1]),
+        ("'nn' was not declared in this scope", FULL_SILENCE),  # all of PyTorch's headers declare it
+        ("no matching function for call to 'k(float)'", FULL_SILENCE),  # the headers may have another overload
+        ("cannot convert 'forward' to 'float'", FULL_SILENCE),
+    ],
+)
+def test_an_error_that_no_header_could_mend_ends_the_build(builder_with, message, steps):
+    tool = Tool(errors=dict.fromkeys(StepName, f"cuda.cu:4:37: error: {message}"), names=headers)
+    built = builder_with(tool).build(REQUEST)
+    assert tool.steps == steps
+    assert [(entry.message, entry.submission_line) for entry in built.unit.diagnostics] == [(message, 1)]
+
+
+def test_a_declaration_that_only_all_headers_have_is_found(builder_with):
+    error = "cuda.cu:4:37: error: 'nn' was not declared in this scope"
+    tool = Tool(StepName.FULL, errors=dict.fromkeys(StepName, error), names=headers)
+    assert builder_with(tool).build(REQUEST).unit.ok
+    assert tool.steps == FULL_SILENCE
+
+
+@pytest.mark.parametrize(
+    ("line", "change", "step"),
+    [
+        (5, {"cuda_sources": ["#ifdef anything\n" + CUDA]}, StepName.BOUND),
+        (5, {"cuda_sources": ["#ifdef forward\n" + CUDA]}, StepName.FULL),  # maybe another part with all headers
+        (5, {"cuda_sources": ["#if __has_include(<x>)\n" + CUDA]}, StepName.FULL),
+        (4, {"extra_cuda_cflags": ["-DMORE"]}, StepName.FULL),
+    ],
+)
+def test_conditions_on_headers_leave_the_error_to_all_headers(builder_with, line, change, step):
+    error = f"cuda.cu:{line}:37: error: 'y' was not declared in this scope"
+    tool = Tool(errors=dict.fromkeys(StepName, error), names=headers)
+    assert not builder_with(tool).build(replace(REQUEST, **change)).unit.ok
+    assert tool.steps[-1] is step
+
+
+def test_all_errors_are_shown_beside_a_certain_one(builder_with):
+    errors = [
+        "cuda.cu:4:37: error: 'y' was not declared in this scope",
+        "cuda.cu:4:40: error: expected ';' before '}' token",
+    ]
+    tool = Tool(errors=dict.fromkeys(StepName, "\n".join(errors)), names=headers)
+    built = builder_with(tool).build(REQUEST)
+    assert tool.steps == FULL_SILENCE[:1]
+    assert [entry.column for entry in built.unit.diagnostics] == [37, 40]
+
+
+@pytest.mark.parametrize(
+    "root",
+    [
+        "'nn' has not been declared",
+        "'nn' is not a member of 'torch'",
+        "no matching function for call to 'relu(int)'",
+        "void",
+    ],
+)
+def test_a_name_declared_by_a_missing_type_is_no_error_of_the_submission(builder_with, root):
+    """`torch::nn::Linear y` without the headers of nn: the unknown type leaves `y` unknown."""
+    errors = f"cuda.cu:4:30: error: {root}\ncuda.cu:4:37: error: 'y' was not declared in this scope"
+    tool = Tool(StepName.FULL, errors=dict.fromkeys(StepName, errors), names=headers)
+    assert builder_with(tool).build(REQUEST).unit.ok
+    assert tool.steps == FULL_SILENCE
+
+
+def test_an_error_in_generated_lines_of_the_first_step_is_no_evidence(builder_with):
+    error = "warpgrade_bind.h:9:2: error: 'y' was not declared in this scope"
+    tool = Tool(StepName.LIGHT, errors={StepName.BOUND: error}, names=headers)
+    assert builder_with(tool).build(REQUEST).unit.ok

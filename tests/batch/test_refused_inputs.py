@@ -1,0 +1,218 @@
+"""Refused inputs of a batch: recorded once, reported everywhere, and counted as not correct."""
+
+import csv
+import io
+import json
+from xml.etree import ElementTree as Xml
+
+import pytest
+
+from evaluator.batch.runs.refusals import Refusals, read_refusals
+from evaluator.batch.runs.results import read_run, read_runs
+from evaluator.batch.runs.run_folder import RunFolder
+from evaluator.batch.runs.tasks import Refused
+from evaluator.commands import main as cli
+from evaluator.errors import CardError, UsageError
+from evaluator.report.run.summary import Device, Sample, sections, summarise
+from tests.batch.test_session import batch  # noqa: F401
+
+CPU = Device("cpu", "a processor", timed=True)
+MIXED = {"relu/a.py": "# right", "relu/b.py": "# wrong", "rleu/c.py": "# right", "README.md": "mine"}
+
+
+def refused(run):
+    return {(each.origin, each.problem, each.level) for each in read_refusals(RunFolder(run))}
+
+
+@pytest.fixture
+def mixed(batch, hand_in, tmp_path, capsys):  # noqa: F811
+    hand_in(MIXED)
+    (tmp_path / "submissions/relu/link.py").symlink_to("a.py")
+    assert batch() == 2
+
+    def report(*arguments):
+        code = cli.run(["report", "run", *map(str, arguments)])
+        said = capsys.readouterr()
+        assert code == 0, said.err
+        return said.out
+
+    return report
+
+
+def test_a_refused_input_is_recorded_once_with_its_problem(mixed, batch, tmp_path):  # noqa: F811
+    expected = {
+        ("submissions/rleu/c.py", "rleu", None),
+        ("submissions/README.md", "", None),
+        ("submissions/relu/link.py", "relu", 1),
+    }
+    assert refused(tmp_path / "run") == expected
+    content = (tmp_path / "run/refused.jsonl").read_bytes()
+    assert batch() == 2
+    assert refused(tmp_path / "run") == expected
+    assert [line for line in (tmp_path / "run/refused.jsonl").read_bytes().splitlines() if line] == content.splitlines()
+
+
+def test_a_refused_input_counts_as_not_correct(mixed):
+    (device,) = json.loads(mixed("--json"))["devices"]
+    total = device["total"]
+    assert (total["samples"], total["correct"]["value"], total["statuses"]["refused"]) == (5, 1 / 5, 3)
+    assert total["fast"]["0"]["value"] == 1 / 5
+    # A mean over problems has no problem that does not exist.
+    assert total["problems"] == 1
+    assert list(device["problems"]) == ["relu"]
+    assert (device["problems"]["relu"]["samples"], device["levels"]["1"]["samples"]) == (3, 3)
+    assert total["pass_at"]["1"]["value"] == pytest.approx(1 / 3)
+
+
+def test_every_form_of_the_report_has_the_refused_inputs(mixed, tmp_path):
+    said = mixed()
+    assert "3 refused inputs count as not correct; refused.jsonl" in said
+    assert "3 refused, " in said
+    (total,) = (row for row in csv.DictReader(io.StringIO(mixed("--csv"))) if row["group"] == "total")
+    assert (total["samples"], total["refused"]) == ("5", "3")
+    markdown = mixed("--markdown")
+    assert "3 refused inputs count" in markdown
+    assert "there is no problem named" in markdown
+    mixed("--submissions", "rows.csv", "--junit", "junit.xml", "--html", "page.html")
+    rows = {row["name"]: row for row in csv.DictReader((tmp_path / "rows.csv").read_text().splitlines())}
+    assert (rows["c"]["status"], rows["c"]["problem"], rows["c"]["level"]) == ("refused", "rleu", "")
+    assert "symbolic link" in rows["link"]["refusal"]
+    assert rows["README.md"]["origin"] == "submissions/README.md"
+    junit = Xml.parse(tmp_path / "junit.xml").getroot()
+    assert (junit.get("tests"), junit.get("errors"), junit.get("failures")) == ("5", "3", "1")
+    assert [each.get("type") for each in junit.iter("error")] == ["refused"] * 3
+    page = (tmp_path / "page.html").read_text()
+    assert page.count('data-kind="refused"') == 4  # a chip and three rows
+    assert "in no problem&#39;s folder" in page
+    concise = mixed("--output-format", "concise")
+    assert "submissions/README.md: refused: it lies in no problem's folder" in concise
+    assert "title=README.md%3A refused::it lies" in mixed("--output-format", "github")
+    (run,) = json.loads(mixed("--output-format", "sarif"))["runs"]
+    said = [each["message"]["text"] for each in run["invocations"][0]["toolExecutionNotifications"]]
+    assert len(said) == 3
+    assert not run["invocations"][0]["executionSuccessful"]
+
+
+def test_a_mended_input_is_not_refused_any_more(mixed, batch, tmp_path):  # noqa: F811
+    (tmp_path / "submissions/README.md").unlink()
+    (tmp_path / "submissions/rleu/c.py").rename(tmp_path / "submissions/relu/c.py")
+    assert batch("--limit", 1) == 0
+    assert len(refused(tmp_path / "run")) == 3  # the limited session has not read all
+    assert batch() == 2
+    assert refused(tmp_path / "run") == {("submissions/relu/link.py", "relu", 1)}
+
+
+def test_a_session_of_some_problems_keeps_the_refusals_of_the_others(mixed, batch, hand_in, tmp_path):  # noqa: F811
+    hand_in({"softmax/a.py": "# right"})
+    assert batch("--only", "softmax") == 0
+    assert len(refused(tmp_path / "run")) == 3
+    (tmp_path / "submissions/relu/link.py").unlink()
+    assert batch("--only", "relu") == 1
+    assert ("submissions/relu/link.py", "relu", 1) not in refused(tmp_path / "run")
+    assert len(refused(tmp_path / "run")) == 2
+
+
+def test_lines_of_a_stream_are_known_by_place_and_content(batch, tmp_path, monkeypatch):  # noqa: F811
+    def stream(*lines):
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("\n".join(lines).encode())))
+        return batch(submissions="-")
+
+    right, unknown = (
+        json.dumps({"problem": name, "sample": 0, "source": "# right"}) for name in ("relu", "rleu" + "x" * 5000)
+    )
+    assert stream(right, "nonsense", unknown) == 2
+    assert stream(right, "nonsense", unknown) == 2
+    assert len(refused(tmp_path / "run")) == 2
+    assert stream("other nonsense", right) == 2
+    assert {each[0] for each in refused(tmp_path / "run")} == {"stdin:1", "stdin:2", "stdin:3"}
+    assert all(len(each.problem) <= 200 for each in read_refusals(RunFolder(tmp_path / "run")))
+    names = [(entry.sample.problem, entry.sample.name) for entry in read_run(tmp_path / "run").entries]
+    assert len(set(names)) == 4
+
+
+def test_a_second_submission_of_the_same_name_is_a_sample_with_its_own_name(batch, tmp_path):  # noqa: F811
+    lines = [json.dumps({"problem": "relu", "sample": 0, "source": source}) for source in ("# right", "# wrong")]
+    (tmp_path / "subs.jsonl").write_text("\n".join(lines))
+    assert batch(submissions="subs.jsonl") == 2
+    samples = {(each.problem, each.name): each.status_text for each in read_run(tmp_path / "run").samples}
+    assert samples == {("relu", "0"): "correct", ("relu", "subs.jsonl:2"): "refused"}
+
+
+def test_a_file_that_was_refused_before_an_interruption_counts_once(batch, hand_in, tmp_path):  # noqa: F811
+    hand_in({"relu/a.py": "# right"})
+    assert batch() == 0
+    folder = RunFolder(tmp_path / "run")
+    with Refusals(folder, lambda _: True) as refusals:
+        refusals.add(Refused("submissions/relu/a.py", "it was not readable", "relu", "a", 1))
+        refusals.add(Refused("submissions/relu/b.py", "it was not readable", "relu", "b", 1))
+    assert [each.status_text for each in read_run(folder.path).samples] == ["correct", "refused"]
+
+
+def test_a_cut_line_is_written_again(tmp_path):
+    folder = RunFolder(tmp_path)
+    one, two = Refused("a", "why"), Refused("b", "why")
+    with Refusals(folder, lambda _: True) as refusals:
+        refusals.add(one)
+        refusals.add(two)
+    folder.refused.write_bytes(folder.refused.read_bytes()[:-5])
+    assert read_refusals(folder) == [one]
+    with Refusals(folder, lambda _: True) as refusals:
+        refusals.add(one)
+        refusals.add(two)
+        refusals.complete()
+    assert read_refusals(folder) == [one, two]
+
+
+def test_a_link_in_place_of_the_file_is_not_written(tmp_path):
+    (tmp_path / "refused.jsonl").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(CardError, match="a symbolic link"):
+        Refusals(RunFolder(tmp_path), lambda _: True)
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_shards_and_a_regraded_run_keep_the_refused_inputs(mixed, batch, tmp_path):  # noqa: F811
+    for number in (1, 2):
+        assert batch("--shard", f"{number}/2", "--run", f"part{number}") in (0, 1, 2)
+    both = read_runs([tmp_path / "part1", tmp_path / "part2"])
+    assert sum(each.is_refused for each in both.samples) == 3
+    assert cli.run(["regrade", "run", "--output", "again"]) == 0
+    assert refused(tmp_path / "again") == refused(tmp_path / "run")
+    assert cli.run(["compare", "run", "again"]) == 0
+
+
+def test_without_any_card_the_refused_inputs_are_all_there_is():
+    (section,) = sections([Sample("", None, "a", None, None, is_refused=True)], CPU)
+    assert (section.total.samples, section.total.problems, section.levels) == (1, 0, {})
+    assert section.total.correct.value == 0.0
+    assert summarise([], timed=True).correct is None
+
+
+@pytest.mark.parametrize(
+    ("place", "message", "hint"),
+    [
+        ("submissions/relu", "submissions to the problem relu", "--only relu --run"),
+        ("submissions/nothing", "in no problem's folder", "PROBLEM/NAME.py"),
+        ("submissions/relu/several", "a single submission", "warpgrade grade"),
+    ],
+)
+def test_a_single_problems_folder_makes_no_run(batch, hand_in, tmp_path, place, message, hint):  # noqa: F811
+    hand_in(
+        {"relu/a.py": "# right", "nothing/b.py": "# right", "relu/several/submission.toml": "", "relu/several/x.py": ""}
+    )
+    assert batch(submissions=place) == 2
+    assert message in batch.err
+    assert hint in batch.err
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_advised_command_grades_a_single_problems_folder(batch, hand_in, tmp_path):  # noqa: F811
+    hand_in({"relu/a.py": "# right", "softmax/b.py": "# right"})
+    assert batch("--only", "relu", submissions=tmp_path / "submissions") == 0
+    assert [path.name for path in (tmp_path / "run/cards").glob("*/*")] == ["a.json"]
+
+
+def test_two_runs_with_the_same_submission_are_still_refused(batch, hand_in, tmp_path):  # noqa: F811
+    hand_in({"relu/a.py": "# right"})
+    assert batch() == 0
+    with pytest.raises(UsageError, match="two runs contain relu/a"):
+        read_runs([tmp_path / "run", tmp_path / "run"])
