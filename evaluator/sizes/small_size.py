@@ -7,7 +7,6 @@ stored in the cache folder.
 from msgspec.structs import replace
 
 from evaluator.catalog.origin import Origin
-from evaluator.problem_process import NoAnswer, answer_of
 from evaluator.records import Constant, Problem, Record, SizeName
 
 _LIMIT_S = 600.0
@@ -28,6 +27,7 @@ def with_small_size(problem: Problem, size: SizeName) -> Problem:
     if size is not SizeName.SMALL or size in problem.sizes or problem.origin != Origin.KERNELBENCH:
         return problem
     from evaluator.cache.measurements import measured_once
+    from evaluator.problem_process import NoAnswer
 
     try:
         found = measured_once(["small size", _VERSION, problem.sha256], SmallFound, lambda: _search(problem))
@@ -56,6 +56,8 @@ def found_small(problem: Problem, size: SizeName) -> str | None:
 def _search(problem: Problem) -> SmallFound:
     """Run the search process. Raises NoAnswer after an end without a result. Failures are not cached."""
     import json
+
+    from evaluator.problem_process import NoAnswer, answer_of
 
     try:
         return SmallFound(constants=json.loads(answer_of(_PROCESS, problem.source.encode(), _LIMIT_S)))

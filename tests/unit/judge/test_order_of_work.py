@@ -13,11 +13,13 @@ from evaluator.judge.context.grade_context import GradeContext
 from evaluator.judge.context.runner_factory import RunnerFactory
 from evaluator.judge.own_kernels.own_kernels import Evidence
 from evaluator.judge.roofline.roofline_check import RooflineOutcome
+from evaluator.lint.lint_in_sandbox import LookedAt
 from evaluator.progress import Silent, Stopwatch
 from evaluator.records import (
     Build,
     DeviceKind,
     Fault,
+    Formats,
     GradeMode,
     L2Inputs,
     L2Rule,
@@ -39,7 +41,7 @@ def test_a_problem_is_set_up_before_the_build_only_where_nothing_is_left_to_comp
         gpu_session=SimpleNamespace(reach=lambda: done.append("reach")),
         may_set_up_early=lambda: early,
         set_up_early=lambda: done.append("problem"),
-        lint=lambda: done.append("lint") or [],
+        lint=lambda: done.append("lint") or LookedAt([]),
         sandbox=None,
         output=None,
     )
@@ -197,7 +199,7 @@ def stages_of(monkeypatch):
                 gpu="a GPU" if on_gpu else None,
                 options=SimpleNamespace(require_own_kernel=required, profile=profile, mode=mode),
                 is_timed=GradeOptions(device, mode=mode).is_timed,
-                problem=SimpleNamespace(precision=Precision.FP32),
+                problem=SimpleNamespace(precision=Precision.FP32, formats=Formats()),
             ),
             build_services=SimpleNamespace(machine_code=read_machine_code),
             gpu_session=SimpleNamespace(monitor=monitor) if on_gpu else None,
@@ -283,7 +285,7 @@ def test_before_a_gpu_is_there_all_builds_are_made_and_their_machine_code_is_rea
         terms=SimpleNamespace(options=SimpleNamespace(strict=False)),
         build_ahead=lambda: done.append("build ahead"),
         build_services=SimpleNamespace(machine_code=lambda: done.append("machine code")),
-        lint=list,
+        lint=lambda: LookedAt([]),
         sandbox=None,
         output=RunnerOutput(total_bytes=0, text=""),
     )
