@@ -6,7 +6,8 @@ between two neighbours, an honest kernel may return either, one step apart. An e
 An element passes if its value is at most one step from the exact or from the honest value, or within the tolerance of
 the problem's arithmetic, relative to the row (`Steps.floor`): near zero, steps of fp8 are smaller than the rounding of
 fp32. Few values lie near a middle, so only few elements may be a step off: `multiple` times as many as in the honest
-reference, plus a small part. Otherwise a kernel that cuts off in place of rounding would pass.
+reference, plus a small part, and never more than a fifth. Otherwise a kernel that cuts off in place of rounding would
+pass.
 
 Elements of block formats are compared after dequantisation, in steps of the exact value's block. Scales one step of
 e4m3 apart, or twice as large, keep the nearest values within one step (computed for 240,000 values). Twice too large a
@@ -34,6 +35,10 @@ _FEW_PART = 64
 int8 of normal values rounded to bf16 in 4 %. Of normal values drawn in bf16, 0.7 % differ in e2m1 if ties are rounded
 away from even."""
 _FEW = 4
+_MOST_PART = 5
+"""Never may more than one element in 5 be a step off. In bf16, 4 x the honest reference's steps would allow 84 % for
+uniform values in int8, whose quotients have two bits of fraction less. Of 512 rows of such values, a kernel that cuts
+off is off in 36 %, one that computes the quotient in bf16 in 5 %, and one that computes in fp32 in 0.1 %."""
 
 
 class Steps(NamedTuple):
@@ -96,7 +101,8 @@ def compare_steps(actual: torch.Tensor, exact: torch.Tensor, honest: torch.Tenso
         chunks.append(_compare_chunk(_values(given, own_scales, limit.form), limit, small_square, piece))
     found = _merged([chunk.found for chunk in chunks])
     off, own_off = sum(chunk.off for chunk in chunks), sum(chunk.own_off for chunk in chunks)
-    allowed = limit.multiple * own_off + max(honest.numel() // _FEW_PART, _FEW)
+    spare = max(honest.numel() // _FEW_PART, _FEW)
+    allowed = min(limit.multiple * own_off + spare, max(honest.numel() // _MOST_PART, _FEW))
     if found.mismatches or off <= allowed:
         return found
     # Too many elements are a step off: all of these are wrong.

@@ -8,12 +8,14 @@ from evaluator.judge.compare.steps import Steps
 from evaluator.judge.compare.tensor_comparison import Sides, compare
 from evaluator.judge.compare.tolerance import Bounds
 from evaluator.judge.formats.elements import codes_at, elements, is_packed
-from evaluator.records import ElementFormat, Formats, OutputFormat, Precision, ToleranceRule
+from evaluator.judge.inputs.input_distributions import change
+from evaluator.records import ElementFormat, Formats, OutputFormat, Precision, Profile, ToleranceRule
 from tests.unit.references import problem
 
 F = ElementFormat
 BLOCKS = {F.MXFP4: 32, F.NVFP4: 16}
 ROWS, WIDTH = 16, 256
+INT8_IN_BF16 = problem("x", formats=Formats(outputs={"output": OutputFormat(F.INT8)}), precision=Precision.BF16)
 
 
 def drawn(form):
@@ -33,7 +35,7 @@ def scales_of(form, value=1.0):
 
 def limit(form, floor=5e-5):
     scales = scales_of(form) if form in BLOCKS else None
-    floor = 0.0 if form is F.E8M0 else floor
+    floor = 0.0 if form in (F.INT8, F.INT4, F.E8M0) else floor
     return Steps(form, floor, 4.0, None if scales is None else Sides(scales, scales, scales))
 
 
@@ -81,6 +83,43 @@ def test_the_honest_references_own_steps_widen_the_number():
     honest, actual = moved(exact, F.INT8, 1, 40), moved(exact, F.INT8, 1, 10)
     assert not compared(F.INT8, actual, exact).ok
     assert compared(F.INT8, actual, exact, honest).ok
+
+
+def quantised(x):
+    """Return the quotients of rows of bf16 by their scales, and int8 codes with bf16 arithmetic."""
+    quotients = x / (x.abs().amax(-1, keepdim=True) / 127)
+    return quotients, quotients.round().clamp(-127, 127).to(torch.int8)
+
+
+def test_a_step_in_most_elements_fails_in_bf16_too():
+    """The floor of bf16 is more than a step for such rows, and a fifth of the honest reference's own codes are off."""
+    x = (torch.rand(128, 512, generator=torch.Generator().manual_seed(2)) * 2 - 1).bfloat16()
+    (quotients, exact), (_, honest) = quantised(x.double()), quantised(x)
+    assert (exact != honest).sum() > exact.numel() / 6
+    whole = exact.short()
+    wrong = {
+        "one more": whole + 1,
+        "one step towards zero": whole - whole.sign(),
+        "floor": quotients.floor(),
+        "cut off": quotients.trunc(),
+    }
+    used = limit_of(INT8_IN_BF16, "output", exact)
+    for name, codes in wrong.items():
+        actual = codes.clamp(-127, 127).to(torch.int8)
+        assert not compare("output", Sides(actual, exact, honest), used).ok, name
+
+
+@pytest.mark.parametrize("shape", [(64, 512), (5, 509), (1, 64)])
+@pytest.mark.parametrize("profile", Profile)
+def test_quantisers_in_fp32_pass_in_bf16(shape, profile):
+    drawn = (torch.rand(shape, generator=torch.Generator().manual_seed(3)) * 2 - 1).bfloat16()
+    x = change(profile, [], drawn, 4, torch.device("cpu"))
+    (_, exact), (_, honest) = quantised(x.double()), quantised(x)
+    wide = x.float()
+    most = wide.abs().amax(-1, keepdim=True)
+    for quotients in (wide * (127 / most), wide * (1 / (most / 127)), wide / most * 127, wide / (most / 127)):
+        actual = quotients.round().clamp(-127, 127).to(torch.int8)
+        assert compare("output", Sides(actual, exact, honest), limit_of(INT8_IN_BF16, "output", exact)).ok
 
 
 def test_the_step_of_a_large_fp8_value_is_large():
@@ -164,9 +203,10 @@ def test_the_limit_follows_from_the_declaration_and_from_the_dtype():
     outputs = {"output[0]": OutputFormat(F.MXFP4, "output[1]"), "output[2]": OutputFormat(F.INT8)}
     made = problem("x", formats=Formats(outputs=outputs), precision=Precision.BF16)
     assert limit_of(made, "output", codes) is None
-    assert limit_of(made, "output[2]", codes) == Steps(F.INT8, 2.0**-6, 4.0)
+    assert limit_of(made, "output[2]", codes) == Steps(F.INT8, 0.0, 4.0)
     assert limit_of(made, "output[1]", codes.view(torch.uint8)) == Steps(F.E8M0, 0.0, 4.0)
     assert limit_of(made, "output", codes.view(torch.float8_e5m2)).form is F.FP8_E5M2
+    assert limit_of(made, "output", codes.view(torch.float8_e5m2)).floor == 2.0**-6
     assert isinstance(limit_of(made, "output", torch.zeros(1)), Bounds)
     assert limit_of(made, "output[2]", codes, rule=ToleranceRule.KERNELBENCH) is None
     sides = {"output[1]": Sides(codes, codes, codes)}
