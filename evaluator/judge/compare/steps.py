@@ -14,6 +14,7 @@ e4m3 apart, or twice as large, keep the nearest values within one step (computed
 scale gives a sixth of the values an error of more than half of a step, which is too many.
 """
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -35,6 +36,9 @@ _FEW_PART = 64
 int8 of normal values rounded to bf16 in 4 %. Of normal values drawn in bf16, 0.7 % differ in e2m1 if ties are rounded
 away from even."""
 _FEW = 4
+FEW_ONE_IN = 16
+"""In small outputs and blocks: one element in 16, at most 4 elements. Of fewer than 16 elements, none may be a step off
+that the honest reference is not, too."""
 _MOST_PART = 5
 """Never may more than one element in 5 be a step off. In bf16, 4 x the honest reference's steps would allow 84 % for
 uniform values in int8, whose quotients have two bits of fraction less. Of 512 rows of such values, a kernel that cuts
@@ -101,13 +105,18 @@ def compare_steps(actual: torch.Tensor, exact: torch.Tensor, honest: torch.Tenso
         chunks.append(_compare_chunk(_values(given, own_scales, limit.form), limit, small_square, piece))
     found = _merged([chunk.found for chunk in chunks])
     off, own_off = sum(chunk.off for chunk in chunks), sum(chunk.own_off for chunk in chunks)
-    spare = max(honest.numel() // _FEW_PART, _FEW)
-    allowed = min(limit.multiple * own_off + spare, max(honest.numel() // _MOST_PART, _FEW))
+    allowed = _allowed(honest.numel(), limit.multiple * own_off)
     if found.mismatches or off <= allowed:
         return found
     # Too many elements are a step off: all of these are wrong.
     first = next((chunk.first_off for chunk in chunks if chunk.first_off is not None), None)
-    return found._replace(ratio=max(found.ratio, off / allowed), mismatches=off, first=first)
+    return found._replace(ratio=max(found.ratio, off / allowed if allowed else math.inf), mismatches=off, first=first)
+
+
+def _allowed(count: int, honestly: float) -> float:
+    """Return how many of `count` elements may be a step off, from the number that the honest reference explains."""
+    spare = max(count // _FEW_PART, min(_FEW, count // FEW_ONE_IN))
+    return min(honestly + spare, count // _MOST_PART)
 
 
 def _compare_chunk(values: _Values, limit: Steps, small_square: float, rows: torch.Tensor) -> _Chunk:

@@ -3,11 +3,12 @@
 import pytest
 import torch
 
+from evaluator.admission.off_by_steps import few_off, off_by
 from evaluator.judge.compare.limits import limit_of, with_scales
 from evaluator.judge.compare.steps import Steps
 from evaluator.judge.compare.tensor_comparison import Sides, compare
 from evaluator.judge.compare.tolerance import Bounds
-from evaluator.judge.formats.elements import codes_at, elements, is_packed
+from evaluator.judge.formats.elements import codes_at, dtype_of, elements, is_packed, nearest
 from evaluator.judge.inputs.input_distributions import change
 from evaluator.records import ElementFormat, Formats, OutputFormat, Precision, Profile, ToleranceRule
 from tests.unit.references import problem
@@ -76,6 +77,34 @@ def test_a_step_in_half_of_the_elements_fails(form):
     assert not check.ok
     assert check.mismatches > codes.numel() / 8
     assert check.first_mismatch.index == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("form", "values"), [(F.FP8_E4M3, [1.0]), (F.FP8_E4M3, [1.0] * 15), (F.E8M0, [1.0] * 4), (F.INT8, [3.0, 5.0, 7.0])]
+)
+def test_a_step_in_a_few_elements_of_a_small_output_fails(form, values):
+    exact = nearest(torch.tensor(values), form)
+    actual = codes_at(elements(exact, form).places + 1, form)
+    one = exact.clone().view(torch.uint8)
+    one[0] = actual.view(torch.uint8)[0]
+    for wrong in (actual, one.view(exact.dtype)):
+        check = compared(form, wrong, exact)
+        assert (check.ok, check.error_ratio) == (False, None)
+    assert compared(form, actual, exact, honest=actual).ok
+
+
+@pytest.mark.parametrize("form", [F.INT8, F.INT4])
+def test_the_controls_in_small_outputs(form):
+    """A step in few elements is honest, two steps are not: of any number of elements."""
+    declared = problem("x", formats=Formats(outputs={"output": OutputFormat(form)}))
+    for count in (1, 2, 15, 16, 17, 63, 65, 127, 129, 257, 4097):
+        codes = torch.zeros(count, dtype=dtype_of(form))
+        few, two = few_off(declared, {"output": codes}), off_by(declared, {"output": codes}, 2, 128)
+        half = off_by(declared, {"output": codes}, 1, 2)
+        assert (few is None) == (count < 16)
+        assert few is None or compared(form, few["output"], codes).ok, count
+        assert not compared(form, two["output"], codes).ok, count
+        assert not compared(form, half["output"], codes).ok, count
 
 
 def test_the_honest_references_own_steps_widen_the_number():
