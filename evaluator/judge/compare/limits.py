@@ -32,7 +32,9 @@ def limit_of(
         return None
     if rule is ToleranceRule.MEASURED and (form := form_of(problem, path, value.dtype)) is not None:
         arithmetic = bounds(rule, problem, ARITHMETIC[problem.precision])
-        floor = 0.0 if form in _WITHOUT_FLOOR else arithmetic.floor
+        # A scale far below the row's largest scale belongs to a block of its own.
+        of_scales = any(each.scales == path for each in problem.formats.outputs.values())
+        floor = 0.0 if form in _WITHOUT_FLOOR or of_scales else arithmetic.floor
         return Steps(form, floor, arithmetic.multiple)
     if not (value.is_floating_point() or value.is_complex()):
         return None

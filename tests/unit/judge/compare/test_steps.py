@@ -211,6 +211,19 @@ def test_a_scale_of_zero_allows_zeros_alone():
     assert not compare("output", Sides(other, codes, codes), Steps(F.NVFP4, 5e-5, 4.0, sides)).ok
 
 
+def test_scales_far_below_the_largest_of_a_row_are_no_zeros():
+    """As of a row with an outlier. In bf16, a floor for the row would hide the scales of all other blocks."""
+    outputs = {"output[0]": OutputFormat(F.NVFP4, "output[1]")}
+    made = problem("x", formats=Formats(outputs=outputs), precision=Precision.BF16)
+    exact = scales_of(F.NVFP4)
+    exact[:, 0] = 448
+    actual = exact.clone()
+    actual[:, 1:] = 0
+    sides = Sides(actual, exact, exact)
+    assert compare("output[1]", sides, Steps(F.FP8_E4M3, 2.0**-6, 4.0)).ok
+    assert not compare("output[1]", sides, limit_of(made, "output[1]", exact)).ok
+
+
 def test_a_large_output_is_compared_in_pieces(monkeypatch):
     monkeypatch.setattr("evaluator.judge.compare.steps._CHUNK_ELEMENTS", 3 * WIDTH)
     codes = drawn(F.INT8)
