@@ -151,6 +151,45 @@ def test_quantisers_in_fp32_pass_in_bf16(shape, profile):
         assert compare("output", Sides(actual, exact, honest), limit_of(INT8_IN_BF16, "output", exact)).ok
 
 
+@pytest.mark.parametrize(
+    ("form", "values", "count", "passes"),
+    [
+        (F.INT8, [3.0, 3.0], 6, True),
+        (F.FP8_E4M3, [3.0, 3.0], 6, True),
+        (F.INT4, [3.0, 3.0], 6, True),
+        (F.MXFP4, [3.0, 3.0], 6, True),
+        (F.INT8, [3.0, 3.0], 7, False),  # More than a fifth of the rows, as of values cut off.
+        (F.INT8, [3.0, 4.0], 6, False),
+        (F.INT4, [3.0, 4.0], 6, False),
+        (F.INT8, [0.0, 0.0], 2, False),  # Zero is never near a middle.
+    ],
+)
+def test_rows_of_a_single_value_are_off_as_a_whole(form, values, count, passes):
+    """As of inputs that are constant in rows: a rounding decides about a row."""
+    exact = nearest(torch.tensor(values).repeat(32, WIDTH // 2), form)
+    places = elements(exact, form).places
+    places[:count] += 1
+    scales = scales_of(form).repeat(2, 1) if form in BLOCKS else None
+    used = limit(form)._replace(scales=scales if scales is None else Sides(scales, scales, scales))
+    check = compare("output", Sides(codes_at(places, form), exact, exact), used)
+    assert check.ok is passes
+    assert check.mismatches == (0 if passes else count * exact.shape[1])
+
+
+def test_another_order_of_two_roundings_passes_for_constant_rows():
+    def cast(values):
+        return values.clamp(-448, 448).to(torch.float8_e4m3fn)
+
+    generator = torch.Generator().manual_seed(5)
+    failures = 0
+    for _ in range(100):
+        x = torch.randn(5, 1, generator=generator).expand(5, 509).bfloat16()
+        a, b = torch.randn(2, generator=generator).bfloat16()
+        exact, honest = cast(x.double() * a.double() * b.double()), cast(x * a * b)
+        failures += not compared(F.FP8_E4M3, cast(x * (a * b)), exact, honest, floor=2.0**-6).ok
+    assert failures == 0
+
+
 def test_the_step_of_a_large_fp8_value_is_large():
     exact = torch.full((1, 256), 256.0).to(torch.float8_e4m3fn)
     for value, passes in ((288.0, True), (320.0, False), (240.0, True), (224.0, False)):
