@@ -23,7 +23,7 @@ from evaluator.admission.negative_controls import (
     without_input,
     without_weight,
 )
-from evaluator.admission.off_by_steps import ONE_IN, off_by
+from evaluator.admission.off_by_steps import few_off
 from evaluator.admission.rounding_visibility import rounding_shows
 from evaluator.errors import ProblemError
 from evaluator.judge.compare.limits import limit_of, with_scales
@@ -296,7 +296,7 @@ def _honest_failures(call: _Call) -> list[str]:
         with contextlib.suppress(ProblemError):
             result = call.case.reference.altered(call.case.inputs, 0, None, in_order(order))
             found[f"another order ({order.value})"] = by_path(result)
-    if (few := off_by(call.case.reference.problem, call.honest, 1, ONE_IN)) is not None:
+    if (few := few_off(call.case.reference.problem, call.honest)) is not None:
         found["a step of the format in a few elements"] = few
     return [
         f"{name} on {call.profile.value}"

@@ -4,7 +4,7 @@ import pytest
 
 from evaluator.admission.admission import admit
 from evaluator.admission.negative_controls import NegativeControl
-from evaluator.records import ElementFormat, Formats, OutputFormat, Profile, SizeName
+from evaluator.records import ElementFormat, Formats, OutputFormat, Precision, Profile, SizeName
 from tests.unit import references
 
 pytestmark = pytest.mark.slow
@@ -66,10 +66,10 @@ def quantiser(monkeypatch, tmp_path):
     monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path))
     monkeypatch.setattr(references, "SOURCE", references.SOURCE.replace("class Model", f"{HELPERS}\nclass Model"))
 
-    def make(form, **changes):
+    def make(form, given=GIVEN, **changes):
         output, declared = QUANTISERS[form]
         formats = Formats(outputs={"output[0]": declared})
-        return references.problem(output, GIVEN, formats=formats, sha256=form.value, **changes)
+        return references.problem(output, given, formats=formats, sha256=f"{form.value} {given}", **changes)
 
     return make
 
@@ -85,6 +85,14 @@ def test_a_quantiser_is_admitted_with_other_distributions(quantiser, form):
     allowed = {NegativeControl.BF16, NegativeControl.FP16} if form in (F.MXFP4, F.NVFP4) else set()
     assert {each.control for each in found.controls if each.gets_away} <= allowed
     assert Profile.SIGNED_NORMAL in found.profiles
+
+
+def test_values_cut_off_are_caught_in_half_precision(quantiser):
+    """A fifth of the reference's own codes are a step off: 4 x these would allow a step in every second element."""
+    uniform = "(torch.rand(32, 128) * 2 - 1).bfloat16()"
+    found = admit(quantiser(F.INT8, given=uniform, precision=Precision.BF16), SizeName.SMALL)
+    caught = {each.control: each.caught_on for each in found.controls}
+    assert caught[NegativeControl.CUT_OFF] is caught[NegativeControl.TWO_STEPS] is Profile.AS_GIVEN
 
 
 def test_codes_as_inputs_have_distributions_and_controls(quantiser):

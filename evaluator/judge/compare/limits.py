@@ -12,6 +12,9 @@ from evaluator.judge.formats.elements import format_of
 from evaluator.records import ElementFormat, Problem, ToleranceRule
 
 _NO_ROUNDING = Rounding()
+_WITHOUT_FLOOR = (ElementFormat.INT8, ElementFormat.INT4, ElementFormat.E8M0)
+"""Formats whose steps are not finer near zero than the rounding of the arithmetic. In bf16, the floor of a row of int8
+would be more than a step from a root mean square of 64 on."""
 
 
 def limit_of(
@@ -30,7 +33,8 @@ def limit_of(
     if rule is ToleranceRule.MEASURED and (form := form_of(problem, path, value.dtype)) is not None:
         arithmetic = bounds(rule, problem, ARITHMETIC[problem.precision])
         # A scale far below the row's largest scale belongs to a block of its own.
-        floor = 0.0 if form is ElementFormat.E8M0 else arithmetic.floor
+        of_scales = any(each.scales == path for each in problem.formats.outputs.values())
+        floor = 0.0 if form in _WITHOUT_FLOOR or of_scales else arithmetic.floor
         return Steps(form, floor, arithmetic.multiple)
     if not (value.is_floating_point() or value.is_complex()):
         return None

@@ -3,17 +3,20 @@
 import pytest
 import torch
 
+from evaluator.admission.off_by_steps import few_off, off_by
 from evaluator.judge.compare.limits import limit_of, with_scales
 from evaluator.judge.compare.steps import Steps
 from evaluator.judge.compare.tensor_comparison import Sides, compare
 from evaluator.judge.compare.tolerance import Bounds
-from evaluator.judge.formats.elements import codes_at, elements, is_packed
-from evaluator.records import ElementFormat, Formats, OutputFormat, Precision, ToleranceRule
+from evaluator.judge.formats.elements import codes_at, dtype_of, elements, is_packed, nearest
+from evaluator.judge.inputs.input_distributions import change
+from evaluator.records import ElementFormat, Formats, OutputFormat, Precision, Profile, ToleranceRule
 from tests.unit.references import problem
 
 F = ElementFormat
 BLOCKS = {F.MXFP4: 32, F.NVFP4: 16}
 ROWS, WIDTH = 16, 256
+INT8_IN_BF16 = problem("x", formats=Formats(outputs={"output": OutputFormat(F.INT8)}), precision=Precision.BF16)
 
 
 def drawn(form):
@@ -33,7 +36,7 @@ def scales_of(form, value=1.0):
 
 def limit(form, floor=5e-5):
     scales = scales_of(form) if form in BLOCKS else None
-    floor = 0.0 if form is F.E8M0 else floor
+    floor = 0.0 if form in (F.INT8, F.INT4, F.E8M0) else floor
     return Steps(form, floor, 4.0, None if scales is None else Sides(scales, scales, scales))
 
 
@@ -76,11 +79,115 @@ def test_a_step_in_half_of_the_elements_fails(form):
     assert check.first_mismatch.index == [0, 0]
 
 
+@pytest.mark.parametrize(
+    ("form", "values"), [(F.FP8_E4M3, [1.0]), (F.FP8_E4M3, [1.0] * 15), (F.E8M0, [1.0] * 4), (F.INT8, [3.0, 5.0, 7.0])]
+)
+def test_a_step_in_a_few_elements_of_a_small_output_fails(form, values):
+    exact = nearest(torch.tensor(values), form)
+    actual = codes_at(elements(exact, form).places + 1, form)
+    one = exact.clone().view(torch.uint8)
+    one[0] = actual.view(torch.uint8)[0]
+    for wrong in (actual, one.view(exact.dtype)):
+        check = compared(form, wrong, exact)
+        assert (check.ok, check.error_ratio) == (False, None)
+    assert compared(form, actual, exact, honest=actual).ok
+
+
+@pytest.mark.parametrize("form", [F.INT8, F.INT4])
+def test_the_controls_in_small_outputs(form):
+    """A step in few elements is honest, two steps are not: of any number of elements."""
+    declared = problem("x", formats=Formats(outputs={"output": OutputFormat(form)}))
+    for count in (1, 2, 15, 16, 17, 63, 65, 127, 129, 257, 4097):
+        codes = torch.zeros(count, dtype=dtype_of(form))
+        few, two = few_off(declared, {"output": codes}), off_by(declared, {"output": codes}, 2, 128)
+        half = off_by(declared, {"output": codes}, 1, 2)
+        assert (few is None) == (count < 16)
+        assert few is None or compared(form, few["output"], codes).ok, count
+        assert not compared(form, two["output"], codes).ok, count
+        assert not compared(form, half["output"], codes).ok, count
+
+
 def test_the_honest_references_own_steps_widen_the_number():
     exact = drawn(F.INT8)
     honest, actual = moved(exact, F.INT8, 1, 40), moved(exact, F.INT8, 1, 10)
     assert not compared(F.INT8, actual, exact).ok
     assert compared(F.INT8, actual, exact, honest).ok
+
+
+def quantised(x):
+    """Return the quotients of rows of bf16 by their scales, and int8 codes with bf16 arithmetic."""
+    quotients = x / (x.abs().amax(-1, keepdim=True) / 127)
+    return quotients, quotients.round().clamp(-127, 127).to(torch.int8)
+
+
+def test_a_step_in_most_elements_fails_in_bf16_too():
+    """The floor of bf16 is more than a step for such rows, and a fifth of the honest reference's own codes are off."""
+    x = (torch.rand(128, 512, generator=torch.Generator().manual_seed(2)) * 2 - 1).bfloat16()
+    (quotients, exact), (_, honest) = quantised(x.double()), quantised(x)
+    assert (exact != honest).sum() > exact.numel() / 6
+    whole = exact.short()
+    wrong = {
+        "one more": whole + 1,
+        "one step towards zero": whole - whole.sign(),
+        "floor": quotients.floor(),
+        "cut off": quotients.trunc(),
+    }
+    used = limit_of(INT8_IN_BF16, "output", exact)
+    for name, codes in wrong.items():
+        actual = codes.clamp(-127, 127).to(torch.int8)
+        assert not compare("output", Sides(actual, exact, honest), used).ok, name
+
+
+@pytest.mark.parametrize("shape", [(64, 512), (5, 509), (1, 64)])
+@pytest.mark.parametrize("profile", Profile)
+def test_quantisers_in_fp32_pass_in_bf16(shape, profile):
+    drawn = (torch.rand(shape, generator=torch.Generator().manual_seed(3)) * 2 - 1).bfloat16()
+    x = change(profile, [], drawn, 4, torch.device("cpu"))
+    (_, exact), (_, honest) = quantised(x.double()), quantised(x)
+    wide = x.float()
+    most = wide.abs().amax(-1, keepdim=True)
+    for quotients in (wide * (127 / most), wide * (1 / (most / 127)), wide / most * 127, wide / (most / 127)):
+        actual = quotients.round().clamp(-127, 127).to(torch.int8)
+        assert compare("output", Sides(actual, exact, honest), limit_of(INT8_IN_BF16, "output", exact)).ok
+
+
+@pytest.mark.parametrize(
+    ("form", "values", "count", "passes"),
+    [
+        (F.INT8, [3.0, 3.0], 6, True),
+        (F.FP8_E4M3, [3.0, 3.0], 6, True),
+        (F.INT4, [3.0, 3.0], 6, True),
+        (F.MXFP4, [3.0, 3.0], 6, True),
+        (F.INT8, [3.0, 3.0], 7, False),  # More than a fifth of the rows, as of values cut off.
+        (F.INT8, [3.0, 4.0], 6, False),
+        (F.INT4, [3.0, 4.0], 6, False),
+        (F.INT8, [0.0, 0.0], 2, False),  # Zero is never near a middle.
+    ],
+)
+def test_rows_of_a_single_value_are_off_as_a_whole(form, values, count, passes):
+    """As of inputs that are constant in rows: a rounding decides about a row."""
+    exact = nearest(torch.tensor(values).repeat(32, WIDTH // 2), form)
+    places = elements(exact, form).places
+    places[:count] += 1
+    scales = scales_of(form).repeat(2, 1) if form in BLOCKS else None
+    used = limit(form)._replace(scales=scales if scales is None else Sides(scales, scales, scales))
+    check = compare("output", Sides(codes_at(places, form), exact, exact), used)
+    assert check.ok is passes
+    assert check.mismatches == (0 if passes else count * exact.shape[1])
+
+
+def test_another_order_of_two_roundings_passes_for_constant_rows():
+    def cast(values):
+        return values.clamp(-448, 448).to(torch.float8_e4m3fn)
+
+    generator = torch.Generator().manual_seed(5)
+    failures = 0
+    for _ in range(100):
+        x = torch.randn(5, 1, generator=generator).expand(5, 509).bfloat16()
+        a, b = torch.randn(2, generator=generator).bfloat16()
+        exact, honest = cast(x.double() * a.double() * b.double()), cast(x * a * b)
+        failures += not compared(F.FP8_E4M3, cast(x * (a * b)), exact, honest, floor=2.0**-6).ok
+    assert failures == 0
 
 
 def test_the_step_of_a_large_fp8_value_is_large():
@@ -143,6 +250,19 @@ def test_a_scale_of_zero_allows_zeros_alone():
     assert not compare("output", Sides(other, codes, codes), Steps(F.NVFP4, 5e-5, 4.0, sides)).ok
 
 
+def test_scales_far_below_the_largest_of_a_row_are_no_zeros():
+    """As of a row with an outlier. In bf16, a floor for the row would hide the scales of all other blocks."""
+    outputs = {"output[0]": OutputFormat(F.NVFP4, "output[1]")}
+    made = problem("x", formats=Formats(outputs=outputs), precision=Precision.BF16)
+    exact = scales_of(F.NVFP4)
+    exact[:, 0] = 448
+    actual = exact.clone()
+    actual[:, 1:] = 0
+    sides = Sides(actual, exact, exact)
+    assert compare("output[1]", sides, Steps(F.FP8_E4M3, 2.0**-6, 4.0)).ok
+    assert not compare("output[1]", sides, limit_of(made, "output[1]", exact)).ok
+
+
 def test_a_large_output_is_compared_in_pieces(monkeypatch):
     monkeypatch.setattr("evaluator.judge.compare.steps._CHUNK_ELEMENTS", 3 * WIDTH)
     codes = drawn(F.INT8)
@@ -164,9 +284,10 @@ def test_the_limit_follows_from_the_declaration_and_from_the_dtype():
     outputs = {"output[0]": OutputFormat(F.MXFP4, "output[1]"), "output[2]": OutputFormat(F.INT8)}
     made = problem("x", formats=Formats(outputs=outputs), precision=Precision.BF16)
     assert limit_of(made, "output", codes) is None
-    assert limit_of(made, "output[2]", codes) == Steps(F.INT8, 2.0**-6, 4.0)
+    assert limit_of(made, "output[2]", codes) == Steps(F.INT8, 0.0, 4.0)
     assert limit_of(made, "output[1]", codes.view(torch.uint8)) == Steps(F.E8M0, 0.0, 4.0)
     assert limit_of(made, "output", codes.view(torch.float8_e5m2)).form is F.FP8_E5M2
+    assert limit_of(made, "output", codes.view(torch.float8_e5m2)).floor == 2.0**-6
     assert isinstance(limit_of(made, "output", torch.zeros(1)), Bounds)
     assert limit_of(made, "output[2]", codes, rule=ToleranceRule.KERNELBENCH) is None
     sides = {"output[1]": Sides(codes, codes, codes)}
