@@ -6,7 +6,9 @@ import json
 from xml.etree import ElementTree as Xml
 
 import pytest
+from msgspec.structs import replace
 
+from evaluator.batch.runs import results
 from evaluator.batch.runs.refusals import Refusals, read_refusals
 from evaluator.batch.runs.results import read_run, read_runs
 from evaluator.batch.runs.run_folder import RunFolder
@@ -136,6 +138,25 @@ def test_a_second_submission_of_the_same_name_is_a_sample_with_its_own_name(batc
     assert batch(submissions="subs.jsonl") == 2
     samples = {(each.problem, each.name): each.status_text for each in read_run(tmp_path / "run").samples}
     assert samples == {("relu", "0"): "correct", ("relu", "subs.jsonl:2"): "refused"}
+
+
+def test_refusals_of_one_place_get_their_names_without_a_search(tmp_path, monkeypatch):
+    """Each name is tried once: 300 refusals of one place take 300 tries, not 45,000."""
+    tried = []
+
+    def counted(refused, **changes):
+        tried.append(changes["name"])
+        return replace(refused, **changes)
+
+    monkeypatch.setattr(results, "replace", counted)
+    refusals = [Refused("x:1", "why", "relu", sha256=f"{number:064x}") for number in range(300)]
+    named = [entry.refused.name for entry in results._refused_entries(tmp_path, [], refusals)]
+    assert named == ["x:1", *(f"x:1 ({number})" for number in range(2, 301))]
+    assert tried == named
+    other = Refused("x:1", "why", "softmax")
+    taken = [Refused("y", "why", "relu", "x:1"), *refusals[:1], other]
+    named = [(entry.refused.problem, entry.refused.name) for entry in results._refused_entries(tmp_path, [], taken)]
+    assert named == [("relu", "x:1"), ("relu", "x:1 (2)"), ("softmax", "x:1")]
 
 
 def test_a_file_that_was_refused_before_an_interruption_counts_once(batch, hand_in, tmp_path):  # noqa: F811
