@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from evaluator.batch.runs import results
+from evaluator.batch.runs.lines import filled_lines
 from evaluator.batch.runs.refusals import Refusals, read_refusals
 from evaluator.batch.runs.results import read_run, read_runs
 from evaluator.batch.runs.run_folder import RunFolder
@@ -182,6 +183,36 @@ def test_a_cut_line_is_written_again(tmp_path):
         refusals.add(two)
         refusals.complete()
     assert read_refusals(folder) == [one, two]
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "limit", "hint"),
+    [
+        ("refused.jsonl", "refusals", "_MAX_BYTES", "remove the file"),
+        ("plan.jsonl", "run_folder", "_MAX_PLAN_BYTES", "--shard"),
+    ],
+)
+def test_a_file_beyond_its_limit_is_refused_and_not_cut(
+    mixed, tmp_path, monkeypatch, capsys, name, module, limit, hint
+):
+    path = tmp_path / "run" / name
+    content = path.read_bytes()
+    path.write_bytes(b"\n" * ((1 << 20) - len(content)) + content)
+    monkeypatch.setattr(f"evaluator.batch.runs.{module}.{limit}", 1 << 20)
+    assert len(read_run(tmp_path / "run").entries) == 5
+    path.write_bytes(b"\n" + path.read_bytes())
+    assert cli.run(["report", "run"]) != 0
+    said = capsys.readouterr().err
+    assert f"{name} is larger than 1 MiB" in said
+    assert hint in said
+    assert "Traceback" not in said
+
+
+def test_empty_lines_are_skipped(tmp_path):
+    content = b"\n" * 1000 + b'{"origin":"a","reason":"b"}\r\n \n\t\nx\n'
+    (tmp_path / "refused.jsonl").write_bytes(content)
+    assert read_refusals(RunFolder(tmp_path)) == [Refused("a", "b")]
+    assert len(list(filled_lines(content))) == 2  # with the garbage, which no decoder takes
 
 
 def test_a_link_in_place_of_the_file_is_not_written(tmp_path):
