@@ -5,6 +5,7 @@ import io
 import json
 from xml.etree import ElementTree as Xml
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -16,6 +17,7 @@ from evaluator.batch.runs.run_folder import RunFolder
 from evaluator.batch.runs.tasks import Refused
 from evaluator.commands import main as cli
 from evaluator.errors import CardError, UsageError
+from evaluator.report.run.rows import no_formula
 from evaluator.report.run.summary import Device, Sample, sections, summarise
 from tests.batch.test_session import batch  # noqa: F401
 
@@ -213,6 +215,33 @@ def test_empty_lines_are_skipped(tmp_path):
     (tmp_path / "refused.jsonl").write_bytes(content)
     assert read_refusals(RunFolder(tmp_path)) == [Refused("a", "b")]
     assert len(list(filled_lines(content))) == 2  # with the garbage, which no decoder takes
+
+
+@pytest.mark.parametrize("level", [-1, 10**9, 10**30])
+def test_a_line_with_an_impossible_level_is_not_read(tmp_path, level):
+    lines = [{"origin": "a", "reason": "b", "level": each} for each in (1, None, level)]
+    lines[1]["origin"] = "b"
+    (tmp_path / "refused.jsonl").write_text("".join(json.dumps(each) + "\n" for each in lines))
+    assert {each.level for each in read_refusals(RunFolder(tmp_path))} == {1, None}
+    planned = {"card": "c", "problem": "relu", "name": "a", "origin": "a", "problem_sha256": "0" * 64}
+    lines = [planned | {"submission_sha256": None, "level": each, "card": str(each)} for each in (999_999_999, level)]
+    (tmp_path / "plan.jsonl").write_text("".join(json.dumps(each) + "\n" for each in lines))
+    assert list(RunFolder(tmp_path).read_plan()) == ["999999999"]
+
+
+@pytest.mark.parametrize("text", ["\x00=1", "\ufeff=1+1", "\x1b=1", "\x9b \x00+1", "\ufeff\t=1", "\x00\r1"])
+def test_a_formula_behind_control_characters_is_quoted(text):
+    assert no_formula(text) == "'" + text.translate(dict.fromkeys(map(ord, "\x00\x1b\x9b\ufeff")))
+
+
+def test_rows_have_no_control_characters_of_a_refusal(mixed, tmp_path):
+    hostile = Refused("x", "\x1b]0;title\x07said\x00\ufeff", "=1", "\x00=2")
+    (tmp_path / "run/refused.jsonl").write_bytes(msgspec.json.encode(hostile) + b"\n")
+    mixed("--submissions", "rows.csv")
+    content = (tmp_path / "rows.csv").read_bytes()
+    assert not any(byte < 32 and byte != ord("\n") for byte in content)
+    (row,) = (row for row in csv.DictReader(io.StringIO(content.decode())) if row["status"] == "refused")
+    assert (row["refusal"], row["problem"], row["name"]) == ("]0;titlesaid", "'=1", "'=2")
 
 
 def test_a_link_in_place_of_the_file_is_not_written(tmp_path):

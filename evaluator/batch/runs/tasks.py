@@ -2,8 +2,11 @@
 
 import hashlib
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
+import msgspec
+
+from evaluator.catalog.kernelbench import MOST_LEVEL
 from evaluator.files.file_names import card_place
 from evaluator.grading.request import Unread
 from evaluator.records import Problem, Record, Sha256
@@ -46,12 +49,16 @@ class Task(NamedTuple):
         return self.submission.sha256 if isinstance(self.submission, Submission) else None
 
 
+LevelNumber = Annotated[int, msgspec.Meta(ge=0, le=MOST_LEVEL)]
+"""Level of a problem in a list of a run."""
+
+
 class Planned(Record, frozen=True):
     """A submission of the plan, without the text. `card` is the path below the folder of cards."""
 
     card: str
     problem: str
-    level: int
+    level: LevelNumber
     name: str
     origin: str
     problem_sha256: Sha256
@@ -102,7 +109,7 @@ class Refused(Record, frozen=True):
     reason: str
     problem: str = ""
     name: str = ""
-    level: int | None = None
+    level: LevelNumber | None = None
     sha256: Sha256 | None = None
 
 
