@@ -2,14 +2,11 @@
 
 import hashlib
 from collections.abc import Callable
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
-import msgspec
-
-from evaluator.catalog.kernelbench import MOST_LEVEL
 from evaluator.files.file_names import card_place
 from evaluator.grading.request import Unread
-from evaluator.records import Problem, Record, Sha256
+from evaluator.records import LevelNumber, Problem, Record, Sha256
 from evaluator.submission.read import Submission
 
 Stamp = tuple[int, int]
@@ -47,10 +44,6 @@ class Task(NamedTuple):
     def submission_sha256(self) -> str | None:
         """Hash of the code; None without code."""
         return self.submission.sha256 if isinstance(self.submission, Submission) else None
-
-
-LevelNumber = Annotated[int, msgspec.Meta(ge=0, le=MOST_LEVEL)]
-"""Level of a problem in a list of a run."""
 
 
 class Planned(Record, frozen=True):
