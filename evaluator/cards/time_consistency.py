@@ -9,12 +9,14 @@ from collections.abc import Iterator
 
 from evaluator.cards.contradiction import Contradiction
 from evaluator.cards.requoting import requoted, requoted_baselines
-from evaluator.records import SCHEMA_VERSION, Baseline, Samples, Scorecard, Timing, Windows
+from evaluator.records import SCHEMA_VERSION, Baseline, BaselineKind, Samples, Scorecard, Timing, Windows
 from evaluator.timing.stats import median
 
 SAME = 1e-6
 """Relative error of recomputed numbers, for example by another version of Python."""
 _LEAST_CALLS = 2
+_MOST_BASELINES = 2 * len(BaselineKind)
+"""Each program is timed at most with PyTorch's default for TF32 and with the problem's own setting."""
 _SPEEDUPS = ("speedup_low", "speedup_high")
 _INTERVALS = ("reference_low_ms", "reference_high_ms", "submission_low_ms", "submission_high_ms", *_SPEEDUPS)
 
@@ -25,6 +27,9 @@ def contradictions_of_times(card: Scorecard, *, intervals: bool) -> Iterator[Con
     With `intervals`, recompute the intervals of a card of the current version, in 0.1 s.
     """
     timing = card.timing
+    if len(card.baselines) > _MOST_BASELINES:
+        yield Contradiction("baselines", f"{len(card.baselines)}, but a grade times at most {_MOST_BASELINES}")
+        return  # Each baseline costs a recomputation.
     untrue = [] if timing is None else list(_sides(timing))
     for number, baseline in enumerate(card.baselines):
         if baseline.samples is not None:

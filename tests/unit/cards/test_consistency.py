@@ -145,6 +145,7 @@ FORGED = {
         lambda: with_baseline(samples=None),
         "baselines[0].speedup",
     ),
+    "more baselines than a grade times": (lambda: cards.card(baselines=with_baseline().baselines * 9), "baselines"),
     "a speedup over a baseline without times": (lambda: replace(with_baseline(), timing=None), "baselines[0].speedup"),
     "times on emulated": (lambda: cards.card(device=DeviceFacts(kind=DeviceKind.EMULATED, name="x")), "timing"),
     "times in mode check": (lambda: cards.card(mode=GradeMode.CHECK), "timing"),
