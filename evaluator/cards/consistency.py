@@ -5,28 +5,20 @@ nothing: only a signature detects a consistent forgery.
 """
 
 import hashlib
-import math
 from collections.abc import Iterator
-from typing import NamedTuple
 
-from evaluator.cards.requoting import requoted
+from evaluator.cards.contradiction import Contradiction
+from evaluator.cards.time_consistency import SAME, contradictions_of_times
 from evaluator.findings import Code
 from evaluator.records import (
-    SCHEMA_VERSION,
     Check,
     DeviceKind,
     GradeMode,
-    Samples,
     Scorecard,
     Status,
     TensorCheck,
-    Timing,
-    Windows,
 )
-from evaluator.timing.stats import median
 
-_SAME = 1e-6
-"""Relative error of recomputed numbers, for example by another version of Python."""
 _FAMILIES = {
     Status.CORRECT: "",
     Status.WRONG_RESULT: "C",
@@ -79,35 +71,18 @@ _REMARKS = frozenset(
     )
 )
 """Codes of remarks, never the reason of a verdict."""
-_LEAST_CALLS = 2
-_INTERVALS = (
-    *("reference_low_ms", "reference_high_ms", "submission_low_ms", "submission_high_ms"),
-    *("speedup_low", "speedup_high"),
-)
-
-
-class Contradiction(NamedTuple):
-    """A contradiction: the field of the card, and the explanation."""
-
-    place: str
-    message: str
-
-    def __str__(self) -> str:
-        return f"{self.place}: {self.message}"
 
 
 def inconsistencies(card: Scorecard, *, intervals: bool = True) -> list[Contradiction]:
     """Return the contradictions in `card`.
 
     With `intervals`, also recompute the intervals of the times from the samples, in 0.1 s. Intervals of a card of an
-    earlier version followed other rules, and are not recomputed.
+    earlier version followed other rules: each is only compared with its value.
     """
-    intervals = intervals and card.schema_version == SCHEMA_VERSION
     found = [*_reason(card), *_submission(card), *_evidence(card)]
     for number, check in enumerate(card.checks):
         found += _check(f"checks[{number}]", check)
-    if card.timing is not None:
-        found += _timing(card, card.timing, intervals=intervals)
+    found += contradictions_of_times(card, intervals=intervals)
     return found
 
 
@@ -207,68 +182,6 @@ def wrong(tensor: TensorCheck) -> str | None:
         return f"{tensor.nonfinite} elements are NaN or infinite"
     if tensor.first_mismatch is not None:
         return "there is a first mismatch"
-    if tensor.error_ratio is not None and tensor.error_ratio > 1 + _SAME:
+    if tensor.error_ratio is not None and tensor.error_ratio > 1 + SAME:
         return f"the worst error is {tensor.error_ratio:g} x what is allowed"
     return None
-
-
-def _timing(card: Scorecard, timing: Timing, *, intervals: bool) -> Iterator[Contradiction]:
-    sides = ("reference_before", "submission", "reference_after")
-    untrue = [each for name in sides for each in _side(f"timing.{name}", getattr(timing, name))]
-    yield from untrue
-    if untrue:
-        return  # No statistics without valid samples.
-    of_reference = [*timing.reference_before.samples_ms, *timing.reference_after.samples_ms]
-    reference_ms, submission_ms = median(of_reference), median(timing.submission.samples_ms)
-    yield from _differs("timing.reference_median_ms", timing.reference_median_ms, reference_ms)
-    yield from _differs("timing.submission_median_ms", timing.submission_median_ms, submission_ms)
-    if timing.speedup is not None:
-        ratio = reference_ms / submission_ms if submission_ms > 0 else math.inf
-        yield from _differs("timing.speedup", timing.speedup, ratio)
-        if not card.has_like_weights:
-            yield Contradiction("timing.speedup", "quoted, although only the reference's weights changed")
-    if intervals and timing.reference_low_ms is not None:
-        yield from _intervals(card, timing)
-
-
-def _side(place: str, side: Samples) -> Iterator[Contradiction]:
-    numbers = (*side.samples_ms, side.overhead_ms, side.overhead_iqr_ms, side.unwatched_ms)
-    if not side.samples_ms:
-        yield Contradiction(f"{place}.samples_ms", "no samples")
-    elif min(numbers) < 0:
-        yield Contradiction(place, "negative time")
-    else:
-        yield from _differs(f"{place}.median_ms", side.median_ms, median(side.samples_ms))
-    if side.windows is not None:
-        yield from _windows(place, side, side.windows)
-
-
-def _windows(place: str, side: Samples, windows: Windows) -> Iterator[Contradiction]:
-    if len(windows.calls) != len(windows.window_ms) or min(windows.calls, default=0) < _LEAST_CALLS:
-        yield Contradiction(f"{place}.windows", "no windows of two calls or more")
-    elif not windows.single_ms or min(*windows.single_ms, *windows.spot_ms, windows.clock_error_ms, math.inf) < 0:
-        yield Contradiction(f"{place}.windows", "no single calls, or a negative time")
-    elif side.samples_ms != windows.call_ms:
-        yield Contradiction(f"{place}.samples_ms", "not the times of calls in the windows")
-
-
-def _intervals(card: Scorecard, timing: Timing) -> Iterator[Contradiction]:
-    again = requoted(card, timing).timing
-    yield from _differs("timing.resolution_ms", timing.resolution_ms, again.resolution_ms)
-    for name in _INTERVALS:
-        yield from _differs(f"timing.{name}", getattr(timing, name), getattr(again, name))
-    if timing.speedup is not None and again.speedup is None:
-        yield Contradiction("timing.speedup", "quoted, although its interval is too wide")
-    if timing.significant is True and again.significant is False:
-        yield Contradiction("timing.significant", "true, although the interval includes 1")
-
-
-def _differs(place: str, said: float | None, again: float | None) -> Iterator[Contradiction]:
-    if said is None and again is None:
-        return
-    if said is None or again is None or not math.isclose(said, again, rel_tol=_SAME, abs_tol=1e-12):
-        yield Contradiction(place, f"is {_spelled(said)}, but the samples give {_spelled(again)}")
-
-
-def _spelled(value: float | None) -> str:
-    return "none" if value is None else f"{value:.6g}"

@@ -16,7 +16,8 @@ from evaluator.errors import ProblemError
 from evaluator.records import Constant, Mode, Precision, Problem, Sha256, SizeName, ToleranceOverride
 
 _SIZES_FILE = Path(__file__).resolve().parent.parent / "kernelbench_sizes.json"
-_LEVEL_FOLDER = re.compile(r"level([0-9]+)")
+_LEVEL_FOLDER = re.compile(r"level([0-9]{1,9})")
+"""The digits of a `LevelNumber`."""
 _NUMBERED_FILE = re.compile(r"[0-9]+_.*\.py")
 _NUMBERED_NAME = re.compile(r"(?:level[0-9]+/)[0-9]+\w*|[0-9]+_\w+")
 _NO_LEVEL = 0

@@ -25,7 +25,7 @@ from evaluator.report.layout.text import counted, one_line
 
 if TYPE_CHECKING:
     from evaluator.batch.runs.results import Results
-    from evaluator.cards.consistency import Contradiction
+    from evaluator.cards.contradiction import Contradiction
     from evaluator.cards.regrade import Change
     from evaluator.report.run.summary import Section
     from evaluator.signatures.trust import Trust

@@ -55,6 +55,7 @@ def check_card(*, files: tuple[Path, ...], trusted: Path | None) -> ExitCode:
 def _refusal(file: Path, trust: "Trust") -> CardError | None:
     """Check a card and print the result on stdout; return the error of a refused card."""
     from evaluator.files.card_files import read_bytes, version_of
+    from evaluator.files.earlier_cards import INTERVALS_REMARK
     from evaluator.schema import faults_of, is_earlier
 
     try:
@@ -69,6 +70,6 @@ def _refusal(file: Path, trust: "Trust") -> CardError | None:
         return CardError(f"{file} {looked.refused}")
     remark = ""
     if is_earlier(version := version_of(content)):
-        remark = f"  of schema version {version}: intervals followed earlier rules and were not recomputed\n"
+        remark = f"  of schema version {version}: {INTERVALS_REMARK}\n"
     terminal.emit(f"{file} is a valid scorecard\n  {looked}\n{remark}")
     return None

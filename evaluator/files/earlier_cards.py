@@ -12,6 +12,8 @@ from evaluator.errors import CardError
 from evaluator.records import SCHEMA_VERSION
 
 FIRST_VERSION = 1
+INTERVALS_REMARK = "intervals followed earlier rules and were not recomputed"
+"""Remark about a valid card of an earlier version."""
 _SIDES = ("reference_before", "submission", "reference_after")
 
 

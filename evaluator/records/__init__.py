@@ -6,7 +6,16 @@ otherwise the field is `None`, and another field counts the non-finite numbers.
 """
 
 from evaluator.records.admission import Admission, ControlResult
-from evaluator.records.base import SCHEMA_VERSION, Record, Seed, Sha256, finite_or_none, number_text, seed_text
+from evaluator.records.base import (
+    SCHEMA_VERSION,
+    LevelNumber,
+    Record,
+    Seed,
+    Sha256,
+    finite_or_none,
+    number_text,
+    seed_text,
+)
 from evaluator.records.build import Build, BuildUnit, Diagnostic
 from evaluator.records.card import (
     CancellingRows,
@@ -111,6 +120,7 @@ __all__ = [
     "L2Inputs",
     "L2Rule",
     "Layout",
+    "LevelNumber",
     "MachineCode",
     "Mismatch",
     "Mode",

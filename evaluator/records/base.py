@@ -17,6 +17,9 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 Sha256 = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
 
 
+LevelNumber = Annotated[int, msgspec.Meta(ge=0, le=10**9 - 1)]
+
+
 Seed = Annotated[str, msgspec.Meta(pattern="^0x[0-9a-f]{16}$", description="a 63-bit seed, as 0x and 16 digits")]
 
 

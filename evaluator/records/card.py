@@ -1,6 +1,6 @@
 """The scorecard: record of a grade."""
 
-from evaluator.records.base import SCHEMA_VERSION, Record, Seed, Sha256
+from evaluator.records.base import SCHEMA_VERSION, LevelNumber, Record, Seed, Sha256
 from evaluator.records.build import Build
 from evaluator.records.check import Check
 from evaluator.records.evidence import OwnKernels, Profiling, Roofline
@@ -30,7 +30,7 @@ class ProblemRef(Record, frozen=True):
 
     name: str
     title: str
-    level: int
+    level: LevelNumber
     origin: str
     sha256: Sha256
     size: SizeName

@@ -32,7 +32,7 @@ from tests import cards
 LINES = list(map(json.loads, Path(__file__, "../../data/earlier_cards.jsonl").resolve().read_text().splitlines()))
 NAMES = [line["commit"] for line in LINES]
 DOCUMENTS = [line["card"] for line in LINES]
-FORM = "1c7b24028d0ee3ed"
+FORM = "ba1c18510c3e9787"
 """Hash of the names and types of a card's fields in version `SCHEMA_VERSION`."""
 
 each_card = pytest.mark.parametrize("document", DOCUMENTS, ids=NAMES)
@@ -74,7 +74,9 @@ def test_an_earlier_card_is_read_shown_and_written(document, tmp_path, capsys):
     assert (card.schema_version, card.status) == (document["schema_version"], Status.CORRECT)
     assert card.timing.submission.samples_ms == document["timing"]["submission"]["samples_ms"]
     assert cli.run(["show", str(path), "--svg", str(tmp_path / "card.svg")]) == 0
-    assert f"{document['submission']['name']} for relu" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert f"{document['submission']['name']} for relu" in said
+    assert ("schema version 1: intervals followed earlier rules" in said) is (card.timing.speedup_low is not None)
     assert feedback(card).splitlines()[1].startswith("Verdict: correct.")
     assert cli.run(["check-card", str(path)]) == 0
     assert "of schema version 1: intervals followed earlier rules" in capsys.readouterr().out
@@ -161,6 +163,17 @@ def test_a_card_of_an_unknown_version_is_refused_with_the_known_ones(version):
         card_of(content, Path("card.json"))
     assert ("a newer Warpgrade wrote it" in caught.value.message) is (version > SCHEMA_VERSION)
     assert len(faults_of(content, Path("card.json"))) == 1
+
+
+@pytest.mark.parametrize("level", [-1, 10**9, 10**30])
+def test_a_card_of_an_impossible_level_is_broken(level, run, capsys):
+    document = DOCUMENTS[-1] | {"problem": DOCUMENTS[-1]["problem"] | {"level": level}}
+    written(document, run.cards / "relu/another.json")
+    assert cli.run(["report", "run", "--json"]) == 3
+    said = capsys.readouterr().err
+    assert "another.json is not a scorecard" in said
+    assert "problem.level" in said
+    assert "Traceback" not in said
 
 
 @pytest.mark.parametrize("field", ["checks", "timing", "baselines"])

@@ -5,14 +5,19 @@ import io
 import json
 from xml.etree import ElementTree as Xml
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
+from evaluator.batch.runs import results
+from evaluator.batch.runs.lines import filled_lines
 from evaluator.batch.runs.refusals import Refusals, read_refusals
 from evaluator.batch.runs.results import read_run, read_runs
 from evaluator.batch.runs.run_folder import RunFolder
 from evaluator.batch.runs.tasks import Refused
 from evaluator.commands import main as cli
 from evaluator.errors import CardError, UsageError
+from evaluator.report.run.rows import no_formula
 from evaluator.report.run.summary import Device, Sample, sections, summarise
 from tests.batch.test_session import batch  # noqa: F401
 
@@ -138,6 +143,25 @@ def test_a_second_submission_of_the_same_name_is_a_sample_with_its_own_name(batc
     assert samples == {("relu", "0"): "correct", ("relu", "subs.jsonl:2"): "refused"}
 
 
+def test_refusals_of_one_place_get_their_names_without_a_search(tmp_path, monkeypatch):
+    """Each name is tried once: 300 refusals of one place take 300 tries, not 45,000."""
+    tried = []
+
+    def counted(refused, **changes):
+        tried.append(changes["name"])
+        return replace(refused, **changes)
+
+    monkeypatch.setattr(results, "replace", counted)
+    refusals = [Refused("x:1", "why", "relu", sha256=f"{number:064x}") for number in range(300)]
+    named = [entry.refused.name for entry in results._refused_entries(tmp_path, [], refusals)]
+    assert named == ["x:1", *(f"x:1 ({number})" for number in range(2, 301))]
+    assert tried == named
+    other = Refused("x:1", "why", "softmax")
+    taken = [Refused("y", "why", "relu", "x:1"), *refusals[:1], other]
+    named = [(entry.refused.problem, entry.refused.name) for entry in results._refused_entries(tmp_path, [], taken)]
+    assert named == [("relu", "x:1"), ("relu", "x:1 (2)"), ("softmax", "x:1")]
+
+
 def test_a_file_that_was_refused_before_an_interruption_counts_once(batch, hand_in, tmp_path):  # noqa: F811
     hand_in({"relu/a.py": "# right"})
     assert batch() == 0
@@ -161,6 +185,63 @@ def test_a_cut_line_is_written_again(tmp_path):
         refusals.add(two)
         refusals.complete()
     assert read_refusals(folder) == [one, two]
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "limit", "hint"),
+    [
+        ("refused.jsonl", "refusals", "_MAX_BYTES", "remove the file"),
+        ("plan.jsonl", "run_folder", "_MAX_PLAN_BYTES", "--shard"),
+    ],
+)
+def test_a_file_beyond_its_limit_is_refused_and_not_cut(
+    mixed, tmp_path, monkeypatch, capsys, name, module, limit, hint
+):
+    path = tmp_path / "run" / name
+    content = path.read_bytes()
+    path.write_bytes(b"\n" * ((1 << 20) - len(content)) + content)
+    monkeypatch.setattr(f"evaluator.batch.runs.{module}.{limit}", 1 << 20)
+    assert len(read_run(tmp_path / "run").entries) == 5
+    path.write_bytes(b"\n" + path.read_bytes())
+    assert cli.run(["report", "run"]) != 0
+    said = capsys.readouterr().err
+    assert f"{name} is larger than 1 MiB" in said
+    assert hint in said
+    assert "Traceback" not in said
+
+
+def test_empty_lines_are_skipped(tmp_path):
+    content = b"\n" * 1000 + b'{"origin":"a","reason":"b"}\r\n \n\t\nx\n'
+    (tmp_path / "refused.jsonl").write_bytes(content)
+    assert read_refusals(RunFolder(tmp_path)) == [Refused("a", "b")]
+    assert len(list(filled_lines(content))) == 2  # with the garbage, which no decoder takes
+
+
+@pytest.mark.parametrize("level", [-1, 10**9, 10**30])
+def test_a_line_with_an_impossible_level_is_not_read(tmp_path, level):
+    lines = [{"origin": "a", "reason": "b", "level": each} for each in (1, None, level)]
+    lines[1]["origin"] = "b"
+    (tmp_path / "refused.jsonl").write_text("".join(json.dumps(each) + "\n" for each in lines))
+    assert {each.level for each in read_refusals(RunFolder(tmp_path))} == {1, None}
+    planned = {"card": "c", "problem": "relu", "name": "a", "origin": "a", "problem_sha256": "0" * 64}
+    lines = [planned | {"submission_sha256": None, "level": each, "card": str(each)} for each in (999_999_999, level)]
+    (tmp_path / "plan.jsonl").write_text("".join(json.dumps(each) + "\n" for each in lines))
+    assert list(RunFolder(tmp_path).read_plan()) == ["999999999"]
+
+
+@pytest.mark.parametrize("text", ["\x00=1", "\ufeff=1+1", "\x1b=1", "\x9b \x00+1", "\ufeff\t=1", "\x00\r1"])
+def test_a_formula_behind_control_characters_is_quoted(text):
+    assert no_formula(text) == "'" + text.translate(dict.fromkeys(map(ord, "\x00\x1b\x9b\ufeff")))
+
+
+def test_rows_have_no_control_characters_of_a_refusal(mixed, tmp_path):
+    hostile = Refused("x", "\x1b]0;title\x07said\x00\ufeff", "=1", "\x00=2")
+    (tmp_path / "run/refused.jsonl").write_bytes(msgspec.json.encode(hostile) + b"\n")
+    mixed("--submissions", "rows.csv")
+    content = (tmp_path / "rows.csv").read_bytes()
+    assert not any(byte < 32 and byte != ord("\n") for byte in content)
+    (row,) = (row for row in csv.DictReader(io.StringIO(content.decode())) if row["status"] == "refused")
+    assert (row["refusal"], row["problem"], row["name"]) == ("]0;titlesaid", "'=1", "'=2")
 
 
 def test_a_link_in_place_of_the_file_is_not_written(tmp_path):

@@ -20,7 +20,7 @@ from evaluator.files.safe_open import kind
 from evaluator.records import Scorecard, Status
 from evaluator.report.layout.text import one_line
 
-_LAYOUT = 5
+_LAYOUT = 6
 _SAID = 200
 
 

@@ -11,13 +11,14 @@ from typing import Self
 
 import msgspec
 
+from evaluator.batch.runs.lines import read_lines
 from evaluator.batch.runs.run_folder import RunFolder, not_written, replace_file
 from evaluator.batch.runs.tasks import Refused, Task
-from evaluator.errors import CardError
-from evaluator.files.safe_open import open_to_append, read_found
+from evaluator.files.safe_open import open_to_append
 
-_MAX_BYTES = 1 << 30
-"""A line has about 300 bytes."""
+_MAX_BYTES = 64 << 20
+"""A line has about 300 bytes: 220,000 refused inputs."""
+_REMEDY = "remove the file: the same batch refuses and records the inputs again"
 _Key = tuple[str, str | None]
 
 
@@ -25,23 +26,10 @@ def read_refusals(folder: RunFolder) -> list[Refused]:
     """Read the refused inputs of a run. A run of an older version has no file. A cut line is ignored.
 
     Raises:
-        CardError: the file cannot be read.
+        CardError: the file cannot be read, or is too large.
     """
-    try:
-        lines = read_found(folder.path, folder.refused.name, _MAX_BYTES).splitlines()
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise CardError(f"cannot read {folder.refused}: {error.strerror or error}") from error
-    decoder = msgspec.json.Decoder(Refused)
-    found: dict[_Key, Refused] = {}
-    for line in lines:
-        try:
-            one = decoder.decode(line)
-        except (ValueError, RecursionError):
-            continue  # a crash cut the line: the same command refuses the input again
-        found[_key(one)] = one
-    return list(found.values())
+    lines = read_lines(folder.path, folder.refused.name, Refused, _MAX_BYTES, _REMEDY)
+    return list({_key(one): one for one in lines}.values())
 
 
 class Refusals:

@@ -9,7 +9,8 @@ import msgspec
 from evaluator.batch.runs.index import Index
 from evaluator.batch.runs.refusals import read_refusals
 from evaluator.batch.runs.run_folder import RunFolder, opened
-from evaluator.cards.consistency import Contradiction, inconsistencies
+from evaluator.cards.consistency import inconsistencies
+from evaluator.cards.contradiction import Contradiction
 from evaluator.cards.regrade import Change, changes, regraded
 from evaluator.errors import CardError
 from evaluator.files.card_files import read_card, write_card, write_whole

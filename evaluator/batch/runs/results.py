@@ -1,6 +1,7 @@
 """Results of a run: every planned submission, with the row of its card or as missing, and every refused input."""
 
 import itertools
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -174,13 +175,13 @@ def _refused_entries(cards: Path, entries: Sequence[Entry], refusals: Sequence[R
     """
     accepted = {entry.planned.origin for entry in entries if entry.planned is not None and entry.planned.stamp}
     taken = {(entry.sample.problem, entry.sample.name) for entry in entries}
+    numbers: defaultdict[tuple[str, str], Iterator[int]] = defaultdict(lambda: itertools.count(1))
     for refused in refusals:
         if refused.origin in accepted:
             continue
-        named = refused
-        for number in itertools.count(1):
-            if named.name and (named.problem, named.name) not in taken:
-                break
+        named, unused = refused, numbers[refused.problem, refused.origin]
+        while not named.name or (named.problem, named.name) in taken:
+            number = next(unused)  # tried once for all refusals of a place: a stream may have thousands of one line
             named = replace(refused, name=refused.origin if number == 1 else f"{refused.origin} ({number})")
         taken.add((named.problem, named.name))
         yield Entry(cards, None, None, named)

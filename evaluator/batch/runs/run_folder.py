@@ -26,6 +26,7 @@ from typing import Self
 import filelock
 import msgspec
 
+from evaluator.batch.runs.lines import read_lines
 from evaluator.batch.runs.manifest import RunManifest
 from evaluator.batch.runs.tasks import Planned, Task
 from evaluator.errors import CardError, InfraError, UsageError
@@ -38,8 +39,9 @@ from evaluator.version import __version__
 
 _MOSTLY_OUTDATED = 2
 _MAX_MANIFEST_BYTES = 1 << 20
-_MAX_PLAN_BYTES = 1 << 30
-"""A line of a plan has about 400 bytes."""
+_MAX_PLAN_BYTES = 256 << 20
+"""A line of a plan has about 400 bytes: 670,000 submissions."""
+_REMEDY = "split the submissions over several runs with --shard"
 _UNSAID = {
     "size": "the device's own size",
     "timeout_s": "the judge's own timeout",
@@ -108,23 +110,10 @@ class RunFolder(Record, frozen=True):
         """Read the plan, by card. The last line for a card wins.
 
         Raises:
-            CardError: the file is no plan or cannot be read.
+            CardError: the file cannot be read, or is too large.
         """
-        try:
-            lines = read_found(self.path, self.plan.name, _MAX_PLAN_BYTES).splitlines()
-        except FileNotFoundError:
-            return {}
-        except OSError as error:
-            raise CardError(f"cannot read {self.plan}: {error.strerror or error}") from error
-        decoder = msgspec.json.Decoder(Planned)
-        planned = {}
-        for line in lines:
-            try:
-                one = decoder.decode(line)
-            except (ValueError, RecursionError):
-                continue  # a crash cut the line: the submission will be read again
-            planned[one.card] = one
-        return planned
+        lines = read_lines(self.path, self.plan.name, Planned, _MAX_PLAN_BYTES, _REMEDY)
+        return {one.card: one for one in lines}
 
 
 class Plan:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from evaluator.files.file_names import card_place
 from evaluator.grading.request import Unread
-from evaluator.records import Problem, Record, Sha256
+from evaluator.records import LevelNumber, Problem, Record, Sha256
 from evaluator.submission.read import Submission
 
 Stamp = tuple[int, int]
@@ -51,7 +51,7 @@ class Planned(Record, frozen=True):
 
     card: str
     problem: str
-    level: int
+    level: LevelNumber
     name: str
     origin: str
     problem_sha256: Sha256
@@ -102,7 +102,7 @@ class Refused(Record, frozen=True):
     reason: str
     problem: str = ""
     name: str = ""
-    level: int | None = None
+    level: LevelNumber | None = None
     sha256: Sha256 | None = None
 
 

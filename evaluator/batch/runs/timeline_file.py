@@ -10,6 +10,7 @@ from typing import BinaryIO, NamedTuple
 
 import msgspec
 
+from evaluator.batch.runs.lines import filled_lines
 from evaluator.batch.runs.run_folder import RunFolder
 from evaluator.errors import CardError
 from evaluator.files.safe_open import open_to_append, read_found
@@ -89,7 +90,7 @@ def read_timeline(folder: RunFolder) -> RecordedRun:
         raise CardError(f"cannot read {folder.timeline}: {error.strerror or error}") from error
     decoder: msgspec.json.Decoder[Session | Turn] = msgspec.json.Decoder(Session | Turn)
     sessions: list[tuple[Session, list[Turn]]] = []
-    for line in content.splitlines():
+    for line in filled_lines(content):
         try:
             one = decoder.decode(line)
         except (ValueError, RecursionError):

@@ -11,9 +11,11 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from evaluator.files.earlier_cards import INTERVALS_REMARK
 from evaluator.findings import Code
 from evaluator.protocol.submission_files import LONGEST_LABEL, place_of
 from evaluator.records import (
+    SCHEMA_VERSION,
     Check,
     Finding,
     GradeMode,
@@ -233,6 +235,8 @@ def _time(sheet: Sheet, card: Scorecard) -> None:
     if (clocks := clocks_line(timing)) is not None:
         sheet.row("Clocks", styled(clocks, "dim"))
     sheet.row("Speedup", _speedup(sheet, timing) if card.has_like_weights else Text(_NOT_LIKE))
+    if card.schema_version != SCHEMA_VERSION and timing.speedup_low is not None:
+        sheet.row("", styled(f"schema version {card.schema_version}: {INTERVALS_REMARK}", "yellow"))
     baseline_rows(sheet, card.baselines, timing.submission.kind)
 
 

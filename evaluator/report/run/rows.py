@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
@@ -13,6 +14,8 @@ from evaluator.files.card_files import write_whole
 
 SUFFIXES = (".csv", ".json", ".parquet")
 _FORMULA = tuple("=+-@\uff1d\uff0b\uff0d\uff20")
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufeff]")
+"""Control characters, without white space, and the byte-order mark."""
 
 
 class SubmissionRow(NamedTuple):
@@ -50,11 +53,12 @@ class SubmissionRow(NamedTuple):
 
 
 def no_formula(text: str) -> str:
-    """Return text that a spreadsheet does not parse as a formula.
+    r"""Return text without control characters that a spreadsheet does not parse as a formula.
 
-    >>> no_formula("=1+1"), no_formula("relu"), no_formula(" -x")
-    ("'=1+1", 'relu', "' -x")
+    >>> no_formula("=1+1"), no_formula("relu"), no_formula(" -x"), no_formula("\x00=1")
+    ("'=1+1", 'relu', "' -x", "'=1")
     """
+    text = _CONTROL.sub("", text)
     return f"'{text}" if text.lstrip().startswith(_FORMULA) or text[:1] in {"\t", "\r", "\n"} else text
 
 

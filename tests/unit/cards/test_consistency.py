@@ -8,11 +8,13 @@ from msgspec.structs import replace
 
 from evaluator.cards.consistency import inconsistencies
 from evaluator.cards.regrade import regraded
+from evaluator.cards.requoting import requoted_baselines
 from evaluator.commands import main as cli
 from evaluator.files.card_files import read_card, write_card
 from evaluator.findings import Code, finding
 from evaluator.grade_options import GradeOptions
 from evaluator.records import (
+    SCHEMA_VERSION,
     DeviceFacts,
     DeviceKind,
     GradeMode,
@@ -30,9 +32,17 @@ def checked_card(**changes):
     return cards.card(**{"mode": GradeMode.CHECK, "timing": None} | changes)
 
 
+def with_baseline(**changes):
+    """A card as the judge writes it, with a baseline of 1 ms."""
+    card = cards.card(baselines=[cards.baseline(cards.samples("baseline", 1.0))])
+    (honest,) = requoted_baselines(card, card.timing)
+    return replace(card, baselines=[replace(honest, **changes)])
+
+
 HONEST = [
     *(cards.card, cards.wrong_card, cards.uncompiled_card, cards.crashed_card, cards.unread_card),
-    checked_card,
+    *(checked_card, cards.windows_card, cards.mixed_card, with_baseline),
+    lambda: cards.card(baselines=[cards.baseline(None, finding=finding(Code.BASELINE_FAILED, "said"))]),
 ]
 EVIDENCE = sorted((Path(__file__).parents[3] / "docs" / "evidence").glob("cuda_h200_*.json"))
 
@@ -58,6 +68,7 @@ def reason(code):
     return finding(code, "said")
 
 
+REFERENCE_LOW = "timing.reference_low_ms"
 own = OwnKernels(basis=ShareBasis.CALLS, share_low=0.1, share_high=0.2, own=1, library=9, kernels=[])
 FORGED = {
     "correct beside a failed check": (lambda: replace(cards.wrong_card(), status="correct", reason=None), "checks[2]"),
@@ -116,6 +127,26 @@ FORGED = {
     "another interval": (lambda: with_times(cards.card(), speedup_low=2.98), "timing.speedup_low"),
     "an interval left open": (lambda: with_times(cards.card(), speedup_high=None), "timing.speedup_high"),
     "another resolution": (lambda: with_times(cards.card(), resolution_ms=0.0), "timing.resolution_ms"),
+    "an interval of the reference left out": (lambda: with_times(cards.card(), reference_low_ms=None), REFERENCE_LOW),
+    "an interval left out, another forged": (
+        lambda: with_times(cards.card(), reference_low_ms=None, speedup_low=90.0, speedup_high=80.0),
+        "timing.speedup_low",
+    ),
+    "a higher speedup over a baseline": (
+        lambda: with_baseline(speedup=99.0, speedup_low=98.0, speedup_high=100.0, significant=True),
+        "baselines[0].speedup",
+    ),
+    "a narrower interval over a baseline": (lambda: with_baseline(speedup_low=1.609), "baselines[0].speedup_low"),
+    "a faster baseline than its samples": (
+        lambda: with_baseline(samples=replace(cards.samples("baseline", 1.0), median_ms=9.0)),
+        "baselines[0].samples.median_ms",
+    ),
+    "a speedup over a baseline without samples": (
+        lambda: with_baseline(samples=None),
+        "baselines[0].speedup",
+    ),
+    "more baselines than a grade times": (lambda: cards.card(baselines=with_baseline().baselines * 9), "baselines"),
+    "a speedup over a baseline without times": (lambda: replace(with_baseline(), timing=None), "baselines[0].speedup"),
     "times on emulated": (lambda: cards.card(device=DeviceFacts(kind=DeviceKind.EMULATED, name="x")), "timing"),
     "times in mode check": (lambda: cards.card(mode=GradeMode.CHECK), "timing"),
     "timed inputs in mode check": (
@@ -149,6 +180,55 @@ def test_a_forged_card_contradicts_itself(name):
     make, place = FORGED[name]
     found = inconsistencies(msgspec.convert(msgspec.to_builtins(make()), type(cards.card())))
     assert place in {each.place for each in found}
+
+
+OF_ANY_VERSION = {
+    "above its value": (lambda: with_times(cards.card(), speedup_low=50.0, speedup_high=60.0), "timing.speedup_low"),
+    "below its value": (lambda: with_times(cards.card(), speedup_low=1.1, speedup_high=1.2), "timing.speedup_high"),
+    "of a speedup that is not quoted": (
+        lambda: with_times(cards.card(), speedup=None, speedup_low=50.0, speedup_high=60.0),
+        "timing.speedup_low",
+    ),
+    "of the reference above its time": (
+        lambda: with_times(cards.card(), reference_low_ms=5.0, reference_high_ms=6.0),
+        REFERENCE_LOW,
+    ),
+    "of the submission below its time": (
+        lambda: with_times(cards.card(), submission_low_ms=0.1, submission_high_ms=0.2),
+        "timing.submission_high_ms",
+    ),
+    "with 1, and significant": (
+        lambda: with_times(cards.card(), speedup_low=0.9, speedup_high=9.0, significant=True),
+        "timing.significant",
+    ),
+    "missing, and significant": (
+        lambda: with_times(cards.card(), speedup_low=None, speedup_high=None, significant=True),
+        "timing.significant",
+    ),
+    "over a baseline": (lambda: with_baseline(speedup_low=98.0, speedup_high=100.0), "baselines[0].speedup_low"),
+    "over a baseline with 1": (lambda: with_baseline(speedup_low=0.5), "baselines[0].significant"),
+    "over a baseline, without a speedup": (
+        lambda: with_baseline(speedup=None, speedup_low=100.0, speedup_high=98.0),
+        "baselines[0].speedup_low",
+    ),
+}
+
+
+@pytest.mark.parametrize("version", [1, SCHEMA_VERSION])
+@pytest.mark.parametrize("name", OF_ANY_VERSION)
+def test_an_interval_without_its_value_is_a_contradiction_in_every_version(name, version):
+    make, place = OF_ANY_VERSION[name]
+    found = inconsistencies(replace(make(), schema_version=version), intervals=False)
+    assert place in {each.place for each in found}
+
+
+def test_an_honest_interval_of_an_earlier_version_is_not_recomputed():
+    wider = with_times(cards.card(), speedup_low=2.9, speedup_high=3.1)
+    assert inconsistencies(replace(wider, schema_version=1)) == []
+    assert inconsistencies(wider) != []
+    of_single_calls = with_baseline(speedup=1.5, speedup_low=1.4, speedup_high=1.6)
+    assert inconsistencies(replace(of_single_calls, schema_version=1)) == []
+    assert inconsistencies(of_single_calls) != []
 
 
 @pytest.mark.parametrize("name", FORGED)

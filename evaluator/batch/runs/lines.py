@@ -1,0 +1,47 @@
+"""Files of a run with a JSON record on each line: plan, refused inputs, timeline."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from evaluator.errors import CardError
+from evaluator.files.safe_open import read_found
+from evaluator.records import Record
+
+R = TypeVar("R", bound=Record)
+_FILLED = re.compile(rb"\S[^\n]*")
+
+
+def filled_lines(content: bytes) -> Iterator[bytes]:
+    r"""Return the lines of a file one by one, without empty lines.
+
+    >>> list(filled_lines(b"\n{}\n \n\n[]"))
+    [b'{}', b'[]']
+    """
+    return (found[0] for found in _FILLED.finditer(content))
+
+
+def read_lines(folder: Path, name: str, record: type[R], most_bytes: int, hint: str) -> Iterator[R]:
+    """Read the records of a file in the folder of a run; none without the file. A line cut by a crash is ignored.
+
+    Raises:
+        CardError: the file cannot be read, or has more than `most_bytes`; `hint` is the remedy for such a file.
+    """
+    path = folder / name
+    try:
+        content = read_found(folder, name, most_bytes)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise CardError(f"cannot read {path}: {error.strerror or error}") from error
+    if len(content) > most_bytes:
+        raise CardError(f"{path} is larger than {most_bytes >> 20} MiB, the limit for this file", hint=hint)
+    decoder = msgspec.json.Decoder(record)
+    for line in filled_lines(content):
+        try:
+            yield decoder.decode(line)
+        except (ValueError, RecursionError):
+            continue
