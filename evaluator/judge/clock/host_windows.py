@@ -99,9 +99,10 @@ def is_watched(done: Done, seen: Observed, written: Sequence[tuple[int, int]]) -
     for offset, size_bytes in answer_spans(done):
         first, end = -(-offset // WORD_BYTES), (offset + size_bytes) // WORD_BYTES
         blocks = ((start, start + size) for start, size in seen.blocks)
-        inside = all(_in_one(offset, offset + size_bytes, ranges) for ranges in (blocks, written))
+        if not all(_in_one(offset, offset + size_bytes, ranges) for ranges in (blocks, written)):
+            return False  # Numbers from here on are within the region, so they fit into int64.
         read = int(((seen.late_at >= first) & (seen.late_at < end)).sum())
-        if not inside or read < max(min(_FEWEST_WORDS, end - first), 1):
+        if read < max(min(_FEWEST_WORDS, end - first), 1):
             return False
     return True
 

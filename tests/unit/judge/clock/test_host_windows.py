@@ -43,6 +43,12 @@ def test_an_output_is_watched_where_the_judge_read_words_of_its_block(done, obse
     assert is_watched(done, observed, [(0, 4096), (4096, 1 << 20)]) is watched
 
 
+@pytest.mark.parametrize("number", [2**40, 2**62])
+def test_hostile_numbers_are_not_watched(number):
+    view = replace(answer(1024, 1).outputs, shape=(number,), strides=(number,))
+    assert not is_watched(Done(index=0, outputs=view), seen(range(256, 512), BLOCK), [(0, 1 << 20)])
+
+
 def test_memory_that_nobody_wrote_before_is_not_watched():
     done, observed = answer(1024, 1024), seen(range(256, 512), BLOCK)
     assert is_watched(done, observed, [(0, 5120)])
