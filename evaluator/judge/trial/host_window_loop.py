@@ -36,7 +36,8 @@ class Handshake(NamedTuple):
     """Time of a released call without a forward, and the largest error of a time less this one.
 
     The time is that of the fastest window: on busy cores the median depends on the load. A submission that replaces the
-    runner's code saves at most what an empty call takes longer than a bare one. Errors in the other direction are
+    runner's code can leave out Python, and the mapping of inputs that its call does not read. A bare call has neither,
+    so the submission saves at most what an empty call takes longer than a bare one. Errors in the other direction are
     within the spread of empty windows, so the larger error counts.
     """
 
