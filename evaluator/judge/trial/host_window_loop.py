@@ -10,6 +10,8 @@ import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from evaluator.judge.trial.trial_runner import TrialRunner
 from evaluator.judge.trial.window_loop import WindowSide, enough, failed_trial, own_values
 from evaluator.judge.trial.window_runner import WindowRunner
@@ -75,11 +77,14 @@ def host_windows_of(
     single_ms: list[float],
     empty: Handshake,
     timeout_s: float,
+    *,
+    single_error_ms: float,
 ) -> WindowSide:
     """Time windows after the single calls, which took `single_ms`. Every output is compared, on both sides.
 
     The runner is stopped meanwhile, and its caches cool down: both sides must be stopped for as long.
-    There are no windows if outputs are not watched, or if too many windows are disturbed.
+    There are no windows if outputs are not watched, or if too many windows are disturbed. Windows that are faster than
+    single calls by more than `single_error_ms` shared work, somehow.
     """
     runner, most = WindowRunner(trial_runner), trial_runner.window_calls
     used: list[int] = []
@@ -106,6 +111,6 @@ def host_windows_of(
             window_ms.append((median(window.times_ms) - empty.call_ms) * (count - 1))
     if len(calls) < _FEWEST_WINDOWS:
         return WindowSide(None, None, used)
-    return WindowSide(
-        Windows(calls=calls, window_ms=window_ms, clock_error_ms=empty.error_ms, single_ms=single_ms), None, used
-    )
+    windows = Windows(calls=calls, window_ms=window_ms, clock_error_ms=empty.error_ms, single_ms=single_ms)
+    shared_work = median(windows.call_ms) < median(single_ms) - single_error_ms
+    return WindowSide(replace(windows, shared_work=shared_work), None, used)

@@ -2,6 +2,7 @@
 
 import ctypes
 import errno
+import mmap
 import os
 import socket
 import struct
@@ -13,7 +14,7 @@ import pytest
 import torch
 
 from evaluator.devices import handshake
-from evaluator.devices.handshake import JudgeEnd
+from evaluator.devices.handshake import JudgeEnd, RunnerEnd
 from evaluator.devices.memory import HostRegion
 from evaluator.toolchain import host_compiler
 
@@ -151,3 +152,20 @@ def test_a_long_call_lets_python_handle_signals(judge, monkeypatch):
 
 def test_patience_ends(judge):
     assert judge.release(patience_s=0.05) == []
+
+
+@pytest.mark.parametrize("bare", [False, True])
+def test_a_bare_call_maps_nothing_and_calls_nothing(built, judge, bare):
+    """A submission may leave out what a bare call leaves out; the clock's error is the difference."""
+    judge.inputs.flat.fill_(7)
+    reserved, made = mmap.mmap(-1, PAGE), []
+    with built.open("rb") as library:
+        runner = RunnerEnd(library.fileno(), judge.page.descriptor)
+    judge.page.buffer[:4] = struct.pack("<I", TICKET)
+    socket.send_fds(judge.ours, [b"\0"], [judge.inputs.descriptor])
+    base = ctypes.addressof(ctypes.c_char.from_buffer(reserved))
+    results = runner.answer(
+        judge.theirs.fileno(), TICKET, base, [(0, PAGE)], [lambda: made.append(reserved[0])], bare=bare
+    )
+    assert (len(results), made, reserved[0]) == ((1, [], 0) if bare else (1, [7], 7))
+    assert struct.unpack("<I", judge.page.buffer[DONE : DONE + 4]) == (TICKET,)

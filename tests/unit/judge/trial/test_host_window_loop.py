@@ -51,8 +51,9 @@ class Rules:
 def side(monkeypatch):
     monkeypatch.setattr(host_window_loop, "WindowRunner", lambda rules: rules)
 
-    def made(rules, *, single_ms=SINGLE_MS):
-        return host_windows_of(rules, itertools.count(1), 20, single_ms, EMPTY, 1.0)
+    def made(rules, *, single_ms=SINGLE_MS, single_error_ms=0.2):
+        numbers = itertools.count(1)
+        return host_windows_of(rules, numbers, 20, single_ms, EMPTY, 1.0, single_error_ms=single_error_ms)
 
     return made
 
@@ -64,6 +65,13 @@ def test_a_call_takes_the_median_of_a_window_less_the_handshake(side):
     assert (windows.clock_error_ms, windows.single_ms) == (EMPTY.error_ms, SINGLE_MS)
     assert all(12 < calls <= 16 for calls in windows.calls)
     assert len(rules.asked) == 1 + len(windows.calls)  # The first window is cold.
+
+
+@pytest.mark.parametrize(("single_error_ms", "shared"), [(0.194, True), (0.196, False)])
+def test_windows_faster_than_single_calls_by_more_than_their_error_shared_work(side, single_error_ms, shared):
+    windows = side(Rules(), single_error_ms=single_error_ms).windows
+    assert windows.shared_work is shared
+    assert (windows.call_ms == SINGLE_MS) is shared
 
 
 def test_a_time_below_the_handshakes_is_zero(side):
