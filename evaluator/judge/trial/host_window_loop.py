@@ -26,8 +26,9 @@ _FEWEST_CALLS = 3
 _FEWEST_WINDOWS = 3
 _LONGEST_S = 2.0
 """Limit on all windows of a side. On a busy machine most windows are disturbed, and waiting does not help."""
-_MOST_DISTURBED = 3
-"""Disturbed windows after which a machine is too busy for windows."""
+_MOST_DISTURBED = 2
+"""Disturbed windows after which a side has none: the times of a disturbed window are lost, and a submission that sleeps
+in calls with slow inputs could choose which ones."""
 _COLD_WINDOWS = 1
 """First window of a runner, without a time: its calls touch new memory."""
 _EMPTY_WINDOWS, _EMPTY_OF_BARE = 9, 3
@@ -94,7 +95,7 @@ def host_windows_of(
     started = time.monotonic()
     disturbed = 0
     while most >= _FEWEST_CALLS and min(single_ms) < _LONGEST_CALL_MS and not enough(calls, window_ms):
-        if disturbed == _MOST_DISTURBED or time.monotonic() - started > _LONGEST_S:
+        if time.monotonic() - started > _LONGEST_S:
             break
         count = most - secrets.randbelow(max(most // _SPREAD, 2))
         given = own_values(trial_runner, seeds, count)
@@ -105,6 +106,8 @@ def host_windows_of(
         if not window.was_watched:
             return WindowSide(None, None, used)
         disturbed += not window.times_ms
+        if disturbed == _MOST_DISTURBED:
+            return WindowSide(None, None, used)
         cold -= 1
         if window.times_ms and cold < 0:
             calls.append(count)

@@ -91,8 +91,17 @@ def test_there_are_no_windows(side, rules, single_ms, asked):
 def test_a_busy_machine_has_no_windows(side):
     rules = Rules(disturbed=lambda window: True)
     found = side(rules)
-    assert (found.windows, found.failed, len(rules.asked)) == (None, None, 3)
+    assert (found.windows, found.failed, len(rules.asked)) == (None, None, 2)
     assert len(found.seeds) == sum(rules.asked)
+
+
+@pytest.mark.parametrize(("aborted", "has_windows"), [((6,), True), ((4, 6), False)])
+def test_windows_are_set_aside_after_the_second_that_is_aborted(side, aborted, has_windows):
+    rules = Rules(disturbed=lambda window: window in aborted)
+    found = side(rules)
+    assert (found.windows is not None) is has_windows
+    assert found.failed is None
+    assert len(rules.asked) == (8 if has_windows else 6)
 
 
 def test_a_wrong_output_ends_the_side(side):
