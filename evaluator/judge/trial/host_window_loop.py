@@ -25,7 +25,8 @@ _SPREAD = 4
 _FEWEST_CALLS = 3
 _FEWEST_WINDOWS = 3
 _LONGEST_S = 2.0
-"""Limit on all windows of a side. On a busy machine most windows are disturbed, and waiting does not help."""
+"""Limit on all windows of a side, and on the empty ones. On a busy machine most windows are disturbed, and waiting does
+not help; the inputs of empty windows are written whether the reference is short or not."""
 _MOST_DISTURBED = 2
 """Disturbed windows after which a side has none: the times of a disturbed window are lost, and a submission that sleeps
 in calls with slow inputs could choose which ones."""
@@ -49,13 +50,16 @@ class Handshake(NamedTuple):
 
 
 def handshake(trial_runner: TrialRunner, timeout_s: float) -> Handshake | Fault | None:
-    """Time released calls without a forward in a runner of the reference; None without windows, or if disturbed."""
+    """Time released calls without a forward in a runner of the reference; None without windows, or if disturbed or slow."""
     if not trial_runner.releases_calls or (most := trial_runner.window_calls) < _FEWEST_CALLS:
         return None
     runner = WindowRunner(trial_runner)
     medians_ms: dict[bool, list[float]] = {False: [], True: []}
     disturbed = 0
+    started = time.monotonic()
     for number in range(_COLD_WINDOWS + _EMPTY_WINDOWS):
+        if time.monotonic() - started > _LONGEST_S:
+            break
         bare = number % _EMPTY_OF_BARE == 0
         found = runner.time_empty_released(most, bare=bare, timeout_s=timeout_s)
         if isinstance(found, Fault):

@@ -119,3 +119,13 @@ def test_the_handshake_has_what_code_of_its_own_could_save_as_its_error(side):
 def test_there_is_no_handshake_without_windows_or_on_a_busy_machine(side):
     assert handshake(Rules(most=1), 1.0) is None
     assert handshake(Rules(disturbed=lambda window: True), 1.0) is None
+
+
+@pytest.mark.parametrize(("window_s", "windows", "found"), [(0.3, 7, True), (1.1, 2, False)])
+def test_empty_windows_with_large_inputs_take_no_longer_than_those_of_a_side(
+    side, monkeypatch, window_s, windows, found
+):
+    rules = Rules()
+    monkeypatch.setattr(host_window_loop.time, "monotonic", lambda: window_s * len(rules.bare))
+    assert (handshake(rules, 1.0) is not None) is found
+    assert len(rules.bare) == windows
