@@ -50,7 +50,7 @@ class Handshake(NamedTuple):
 
 
 def handshake(trial_runner: TrialRunner, timeout_s: float) -> Handshake | Fault | None:
-    """Time released calls without a forward in a runner of the reference; None without windows, or if disturbed or slow."""
+    """Time released calls without a forward in a runner of the reference; None without, or if disturbed or slow."""
     if not trial_runner.releases_calls or (most := trial_runner.window_calls) < _FEWEST_CALLS:
         return None
     runner = WindowRunner(trial_runner)

@@ -37,7 +37,7 @@ def test_what_has_no_memory_is_left_out(node):
 def test_a_dtypes_name_is_not_looked_up_in_pytorch(monkeypatch):
     """Names such as `_inductor` import parts of PyTorch, and the name comes from the runner."""
     looked_up = []
-    monkeypatch.setattr(torch, "__getattr__", lambda name: looked_up.append(name), raising=False)
+    monkeypatch.setattr(torch, "__getattr__", looked_up.append, raising=False)
     assert answer_spans(Done(index=0, outputs=view(0, (2,), (1,), "_inductor"))) == []
     assert looked_up == []
 
