@@ -19,7 +19,7 @@ OTHER = Limits(memory_bytes=1 << 29, processes=8)
 
 @pytest.fixture
 def fork_server():
-    with ForkServer(preload=("evaluator.lint.sandboxed_lint",)) as started:
+    with ForkServer(preload=("evaluator.lint.lint",)) as started:
         yield started
 
 
