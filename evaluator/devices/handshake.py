@@ -2,6 +2,7 @@
 
 import ctypes
 import mmap
+import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,6 +17,8 @@ _MOST_BLOCKS = 64
 _EARLY, _LATE = 256, 512
 """Words that the judge reads before and after a call. The same number as in a single call takes 20 us with cold caches;
 the clock does not run meanwhile."""
+_SLICE_S = 0.5
+"""Time in native code after which Python handles signals, and the grade's deadline."""
 _POINTER = ctypes.c_void_p
 
 
@@ -25,6 +28,7 @@ class _Observed(ctypes.Structure):
     _fields_ = (
         ("early_at", _POINTER),
         ("early_words", _POINTER),
+        ("written", _POINTER),
         ("late_at", _POINTER),
         ("late_words", _POINTER),
         ("late_count", _POINTER),
@@ -33,6 +37,19 @@ class _Observed(ctypes.Structure):
         ("elapsed_ns", _POINTER),
         ("early", ctypes.c_int32),
         ("late", ctypes.c_int32),
+        ("written_count", ctypes.c_int32),
+    )
+
+
+class _Progress(ctypes.Structure):
+    """`WarpgradeProgress` of the library."""
+
+    _fields_ = (
+        ("random", ctypes.c_uint64),
+        ("start_ns", ctypes.c_int64),
+        ("call", ctypes.c_int32),
+        ("is_released", ctypes.c_int32),
+        ("disturbed", ctypes.c_int32),
     )
 
 
@@ -46,7 +63,7 @@ class Observed(NamedTuple):
     """Observations of one call: words (n, int32) at ascending places (n, int64, in words) before and after the call.
 
     `blocks` are offset and size in bytes of the memory that the runner says the call allocated; all of them were
-    observed after the call. `elapsed_ms` is None for a disturbed call.
+    observed after the call. `elapsed_ms` includes the time of late words beyond 100 us: the runner can slow down reads.
     """
 
     early_at: "torch.Tensor"
@@ -54,7 +71,7 @@ class Observed(NamedTuple):
     late_at: "torch.Tensor"
     late: "torch.Tensor"
     blocks: list[tuple[int, int]]
-    elapsed_ms: float | None
+    elapsed_ms: float
 
 
 class JudgeEnd:
@@ -66,7 +83,7 @@ class JudgeEnd:
         self._release, self._end = native.warpgrade_release, native.warpgrade_end_window
         self._release.argtypes = (
             *(ctypes.c_int, _POINTER, ctypes.c_int, _POINTER, ctypes.c_uint32),
-            *(_POINTER, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_int64, ctypes.c_int64, _POINTER),
+            *(_POINTER, ctypes.c_uint64, ctypes.c_int64, ctypes.c_int64, _POINTER, _POINTER),
         )
         self._end.argtypes = (_POINTER,)
         self._page = page
@@ -83,14 +100,16 @@ class JudgeEnd:
         ticket: int,
         region: "torch.Tensor",
         early_at: "torch.Tensor",
+        written: Sequence[tuple[int, int]],
         secret: int,
         patience_s: float,
         long_ms: float,
     ) -> list[Observed]:
         """Release a call for each descriptor, and return what was observed of the calls that ended.
 
-        `early_at` are places in `region`, in words, ascending. Places after a call follow from `secret`.
-        A call of more than `long_ms` is disturbed; a quarter of such calls ends the window.
+        `early_at` are places in `region`, in words, ascending. Places after a call follow from `secret`, and lie in
+        `written` memory (start and end in bytes, ascending). A call of more than `long_ms` is disturbed; more than a
+        quarter of such calls end the window. Signals are handled every half second.
         """
         import torch
 
@@ -101,26 +120,31 @@ class JudgeEnd:
         late_count, block_count = torch.zeros(2, calls, dtype=torch.int32)
         blocks = torch.zeros(calls, _MOST_BLOCKS, 2, dtype=torch.int64)
         elapsed_ns = torch.zeros(calls, dtype=torch.int64)
-        arrays = (early_at, early_words, late_at, late_words, late_count, blocks, block_count, elapsed_ns)
-        observed = _Observed(*(each.data_ptr() for each in arrays), early, _LATE)
+        ranges = torch.tensor(written, dtype=torch.int64)
+        arrays = (early_at, early_words, ranges, late_at, late_words, late_count, blocks, block_count, elapsed_ns)
+        observed = _Observed(*(each.data_ptr() for each in arrays), early, _LATE, len(written))
+        progress = _Progress(random=secret)
         passed = (ctypes.c_int32 * calls)(*descriptors)
-        ended = self._release(
-            socket,
-            ctypes.addressof(passed),
-            calls,
-            self._page_at,
-            ticket,
-            region.data_ptr(),
-            region.numel(),
-            secret,
-            int(patience_s * 1e9),
-            int(long_ms * 1e6),
-            ctypes.addressof(observed),
-        )
+        give_up = time.monotonic() + patience_s
+        while True:
+            over = self._release(
+                socket,
+                ctypes.addressof(passed),
+                calls,
+                self._page_at,
+                ticket,
+                region.data_ptr(),
+                region.numel(),
+                int(max(min(_SLICE_S, patience_s), 0.0) * 1e9),
+                int(long_ms * 1e6),
+                ctypes.addressof(observed),
+                ctypes.addressof(progress),
+            )
+            if over or time.monotonic() >= give_up:
+                break
         found = []
-        for number in range(ended):
+        for number in range(progress.call):
             places, order = late_at[number, : int(late_count[number])].sort()
-            elapsed = int(elapsed_ns[number])
             found.append(
                 Observed(
                     early_at,
@@ -128,7 +152,7 @@ class JudgeEnd:
                     places,
                     late_words[number][order],
                     [(start, size) for start, size in blocks[number, : int(block_count[number])].tolist()],
-                    None if elapsed < 0 else elapsed / 1e6,
+                    int(elapsed_ns[number]) / 1e6,
                 )
             )
         return found

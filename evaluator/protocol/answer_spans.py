@@ -6,6 +6,9 @@ import torch
 
 from evaluator.protocol.frames import Done, Items, Node, Table, TensorView
 
+_DTYPES = {name: kind for name, kind in vars(torch).items() if isinstance(kind, torch.dtype)}
+"""By name. The attribute of another name can import a part of PyTorch (`torch._inductor`) into the judge."""
+
 
 def answer_spans(done: Done) -> list[tuple[int, int]]:
     """Return offset and size in bytes of each tensor of an answer, gaps between elements included.
@@ -33,8 +36,8 @@ def _views(node: Node) -> Iterator[TensorView]:
 
 
 def _span(view: TensorView) -> tuple[int, int] | None:
-    dtype = getattr(torch, view.dtype, None)
-    if view.offset_bytes is None or 0 in view.shape or not isinstance(dtype, torch.dtype):
+    dtype = _DTYPES.get(view.dtype)
+    if view.offset_bytes is None or 0 in view.shape or dtype is None:
         return None
     reach = sum((size - 1) * step for size, step in zip(view.shape, view.strides, strict=False))
     return view.offset_bytes, (1 + max(reach, 0)) * dtype.itemsize

@@ -56,7 +56,7 @@ class Windows(Record, frozen=True):
 
     On the host, the judge releases and times each of the `calls`. `window_ms` is then `calls` - 1 times the median of
     the calls after the first, less the time of an empty one. `clock_error_ms` is the largest error of that difference.
-    There are neither spot calls nor `host_ms`.
+    There are neither spot calls nor `host_ms`; `single_ms` show `shared_work`.
     """
 
     calls: list[int]

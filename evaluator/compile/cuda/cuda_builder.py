@@ -97,7 +97,7 @@ class CudaBuilder:
                 self._cache.put(key, attempt.library, log=log, wall_s=wall_s)
                 unit = _unit(request, key, found, log, ok=True, cached=False, wall_s=wall_s)
                 return BuildResult(unit=unit, library=attempt.library, finding=None)
-            missing = missing_library(found)
+            missing = missing_library(found, request)
             final = missing or agreed(errors, found) or undeclared(found, request)
             if attempt.result.timed_out or attempt.result.over_disk or step is ladder.steps[-1] or final:
                 unit = _unit(request, key, found, log, ok=False, cached=False, wall_s=wall_s)

@@ -4,7 +4,7 @@ import hashlib
 import os
 import re
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from evaluator.cuda_source.source_files import all_files
@@ -29,23 +29,41 @@ class KernelHeaders(NamedTuple):
 
 def kernel_headers(request: BuildRequest) -> KernelHeaders:
     """Return the installed header libraries in the sources of `request`."""
-    included = frozenset().union(*(included_headers(file.text) for file in all_files(request)))
-    found = [found_installation(language) for language in _libraries(included)]
+    found = [found_installation(language) for language in _libraries(_included(request))]
     folders = [folder for each in found if each is not None for folder in each.include_paths]
     return KernelHeaders(folders, [_state(folder) for folder in folders])
 
 
-def missing_library(errors: Sequence[Diagnostic]) -> Finding | None:
-    """Return the finding for a header of a missing library; None for any other errors."""
+def missing_library(errors: Sequence[Diagnostic], request: BuildRequest) -> Finding | None:
+    """Return the finding for a header of a missing library; None for any other errors.
+
+    A header that the sources of `request` do not include, or with the name or folder of the submission's own headers,
+    is the submission's error.
+    """
+    included = _included(request)
     for error in errors:
-        match = _NO_SUCH_FILE.search(error.message) if error.severity == "error" else None
+        match = _NO_SUCH_FILE.match(error.message) if error.severity == "error" else None
         path = None if match is None else match["path"] or match["opened"]
-        for language in _libraries(frozenset() if path is None else frozenset((path,))):
+        if path not in included or _is_own(path, request):
+            continue
+        for language in _libraries(frozenset((path,))):
             if found_installation(language) is None:
                 message = f"the header {path} of {language.title} is not installed: {install_command(language)}"
                 package = language.toolchain.value
                 return finding(Code.LANGUAGE_MISSING, message, line=error.submission_line, package=package)
     return None
+
+
+def _included(request: BuildRequest) -> frozenset[str]:
+    return frozenset().union(*(included_headers(file.text) for file in all_files(request)))
+
+
+def _is_own(path: str, request: BuildRequest) -> bool:
+    """Return whether the submission has a header of the same name, or a folder of the same name."""
+    own = [PurePosixPath(file.name) for file in all_files(request)]
+    folders = {folder.name for each in own for folder in each.parents}
+    first, *below = PurePosixPath(path).parts
+    return PurePosixPath(path).name in {each.name for each in own} or (bool(below) and first in folders)
 
 
 def _libraries(included: frozenset[str]) -> list[Language]:

@@ -48,6 +48,8 @@ _WARM_PART_OF_L2 = 2
 _FEWEST_CALLS = 2
 # Calls of a window on the host. Every output is compared, which takes the judge a hundred times as long as the call.
 _HOST_WINDOW_CALLS = 16
+# Inputs of a window on the host, which the judge writes before each window.
+_HOST_WINDOW_BYTES = 512 << 20
 
 
 class CallSizes(NamedTuple):
@@ -153,9 +155,14 @@ class HostBackend:
 
     @property
     def _window_calls(self) -> int:
-        """Number of calls whose outputs, and as much again, fill half of the arena: two windows fill all of it."""
+        """Number of calls whose outputs, and as much again, fill half of the arena: two windows fill all of it.
+
+        Large inputs also limit the number.
+        """
         arena_bytes = _ARENA_FACTOR * (self._copy_bytes + self._region_bytes[0])
-        return max(min(arena_bytes // (4 * max(self._sizes.output_bytes, 1)), _HOST_WINDOW_CALLS), 1)
+        by_outputs = arena_bytes // (4 * max(self._sizes.output_bytes, 1))
+        by_inputs = _HOST_WINDOW_BYTES // max(self._sizes.input_bytes, 1)
+        return max(min(by_outputs, by_inputs, _HOST_WINDOW_CALLS), 1)
 
     def clock(self, session: RunnerClient, memory: SharedMemory) -> contextlib.AbstractContextManager[Clock]:
         """Create a clock that stops the runner between calls."""

@@ -57,7 +57,7 @@ class ClockedWindow(NamedTuple):
 
 
 class HostWindow(NamedTuple):
-    """An answered window on the host: the calls, and the times of the undisturbed ones without the first, in ms.
+    """An answered window on the host: the calls, and the times of all calls but the first, in ms.
 
     There are no times if many calls were disturbed. `was_watched`: the judge read words of all outputs in time. Else
     there are no calls: they have no time, and an output for which the window has no room proves nothing.

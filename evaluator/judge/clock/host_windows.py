@@ -58,16 +58,18 @@ class HostWindowClock:
         answer = self._session.ask(window, Stage.CALL, timeout_s)
         if not isinstance(answer, Queued):
             return answer if isinstance(answer, Fault) else self._session.out_of_place(answer)
-        observed = self._end.release(
-            self._session.child.socket.fileno(),
-            [region.descriptor for region in inputs],
-            ticket,
-            self._outputs.flat,
-            self._memory_samples.written_at,
-            1 + secrets.randbits(62),
-            self._session.within(timeout_s),
-            DISTURBED_MS,
-        )
+        with self._session.working():
+            observed = self._end.release(
+                self._session.child.socket.fileno(),
+                [region.descriptor for region in inputs],
+                ticket,
+                self._outputs.flat,
+                self._memory_samples.written_at,
+                self._memory_samples.written,
+                1 + secrets.randbits(62),
+                self._session.within(timeout_s),
+                DISTURBED_MS,
+            )
         self._end.end()
         done = self._session.window_answer(asked[: len(observed)], timeout_s)
         if isinstance(done, Fault):
@@ -79,7 +81,7 @@ class HostWindowClock:
         if not frames[0].empty and not all(is_watched(each, seen, written) for each, seen in pairs):
             return HostWindow([], [], was_watched=False)
         # The first call finds cold instructions.
-        times_ms = [seen.elapsed_ms for seen in observed[1:] if seen.elapsed_ms is not None]
+        times_ms = [seen.elapsed_ms for seen in observed[1:]]
         return HostWindow(
             [ClockedCall(each, 0.0, words=_words(seen)) for each, seen in pairs],
             times_ms if len(observed) == len(inputs) else [],
@@ -99,9 +101,10 @@ def is_watched(done: Done, seen: Observed, written: Sequence[tuple[int, int]]) -
     for offset, size_bytes in answer_spans(done):
         first, end = -(-offset // WORD_BYTES), (offset + size_bytes) // WORD_BYTES
         blocks = ((start, start + size) for start, size in seen.blocks)
-        inside = all(_in_one(offset, offset + size_bytes, ranges) for ranges in (blocks, written))
+        if not all(_in_one(offset, offset + size_bytes, ranges) for ranges in (blocks, written)):
+            return False  # Numbers from here on are within the region, so they fit into int64.
         read = int(((seen.late_at >= first) & (seen.late_at < end)).sum())
-        if not inside or read < max(min(_FEWEST_WORDS, end - first), 1):
+        if read < max(min(_FEWEST_WORDS, end - first), 1):
             return False
     return True
 

@@ -108,7 +108,7 @@ class ContextPool:
             return
         try:
             self._kept[0].refill()
-        except WarpgradeError:  # The next grade makes a new context, and reports a lasting failure.
+        except (WarpgradeError, OSError):  # The next grade makes a new context, and reports a lasting failure.
             self._drop()
 
     @property

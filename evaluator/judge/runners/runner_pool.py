@@ -100,8 +100,9 @@ class SpareChildren:
 
     def refill(self) -> None:
         """Start a spare of each kind that was ever asked for; no grade may run meanwhile. Raises JudgeFailed."""
-        for kind in self._used - self._spares.keys():
-            self._spares[kind] = self._fork_server.spawn(*kind)
+        with self._changing:  # A thread of an ended grade may still ask for a child.
+            for kind in self._used - self._spares.keys():
+                self._spares[kind] = self._fork_server.spawn(*kind)
 
     def close(self) -> None:
         """End all spares."""

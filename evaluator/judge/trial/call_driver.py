@@ -113,7 +113,7 @@ class CallDriver:
     def ask_released(
         self, index: int, plans: Sequence[CallPlan], *, timeout_s: float, empty: bool = False, bare: bool = False
     ) -> tuple[LaidOut, HostWindow | Fault]:
-        """Make a window on the host. `empty` calls have no forward, `bare` calls no Python either.
+        """Make a window on the host. `empty` calls have no forward, `bare` calls map no inputs either.
 
         The runner prepares as many calls in each window, and never knows how many will be released.
         """

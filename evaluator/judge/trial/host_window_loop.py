@@ -10,6 +10,8 @@ import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from evaluator.judge.trial.trial_runner import TrialRunner
 from evaluator.judge.trial.window_loop import WindowSide, enough, failed_trial, own_values
 from evaluator.judge.trial.window_runner import WindowRunner
@@ -23,9 +25,11 @@ _SPREAD = 4
 _FEWEST_CALLS = 3
 _FEWEST_WINDOWS = 3
 _LONGEST_S = 2.0
-"""Limit on all windows of a side. On a busy machine most windows are disturbed, and waiting does not help."""
-_MOST_DISTURBED = 3
-"""Disturbed windows after which a machine is too busy for windows."""
+"""Limit on all windows of a side, and on the empty ones. On a busy machine most windows are disturbed, and waiting does
+not help; the inputs of empty windows are written whether the reference is short or not."""
+_MOST_DISTURBED = 2
+"""Disturbed windows after which a side has none: the times of a disturbed window are lost, and a submission that sleeps
+in calls with slow inputs could choose which ones."""
 _COLD_WINDOWS = 1
 """First window of a runner, without a time: its calls touch new memory."""
 _EMPTY_WINDOWS, _EMPTY_OF_BARE = 9, 3
@@ -36,7 +40,8 @@ class Handshake(NamedTuple):
     """Time of a released call without a forward, and the largest error of a time less this one.
 
     The time is that of the fastest window: on busy cores the median depends on the load. A submission that replaces the
-    runner's code saves at most what an empty call takes longer than a bare one. Errors in the other direction are
+    runner's code can leave out Python, and the mapping of inputs that its call does not read. A bare call has neither,
+    so the submission saves at most what an empty call takes longer than a bare one. Errors in the other direction are
     within the spread of empty windows, so the larger error counts.
     """
 
@@ -45,13 +50,16 @@ class Handshake(NamedTuple):
 
 
 def handshake(trial_runner: TrialRunner, timeout_s: float) -> Handshake | Fault | None:
-    """Time released calls without a forward in a runner of the reference; None without windows, or if disturbed."""
+    """Time released calls without a forward in a runner of the reference; None without, or if disturbed or slow."""
     if not trial_runner.releases_calls or (most := trial_runner.window_calls) < _FEWEST_CALLS:
         return None
     runner = WindowRunner(trial_runner)
     medians_ms: dict[bool, list[float]] = {False: [], True: []}
     disturbed = 0
+    started = time.monotonic()
     for number in range(_COLD_WINDOWS + _EMPTY_WINDOWS):
+        if time.monotonic() - started > _LONGEST_S:
+            break
         bare = number % _EMPTY_OF_BARE == 0
         found = runner.time_empty_released(most, bare=bare, timeout_s=timeout_s)
         if isinstance(found, Fault):
@@ -74,11 +82,14 @@ def host_windows_of(
     single_ms: list[float],
     empty: Handshake,
     timeout_s: float,
+    *,
+    single_error_ms: float,
 ) -> WindowSide:
     """Time windows after the single calls, which took `single_ms`. Every output is compared, on both sides.
 
     The runner is stopped meanwhile, and its caches cool down: both sides must be stopped for as long.
-    There are no windows if outputs are not watched, or if too many windows are disturbed.
+    There are no windows if outputs are not watched, or if too many windows are disturbed. Windows that are faster than
+    single calls by more than `single_error_ms` shared work, somehow.
     """
     runner, most = WindowRunner(trial_runner), trial_runner.window_calls
     used: list[int] = []
@@ -88,7 +99,7 @@ def host_windows_of(
     started = time.monotonic()
     disturbed = 0
     while most >= _FEWEST_CALLS and min(single_ms) < _LONGEST_CALL_MS and not enough(calls, window_ms):
-        if disturbed == _MOST_DISTURBED or time.monotonic() - started > _LONGEST_S:
+        if time.monotonic() - started > _LONGEST_S:
             break
         count = most - secrets.randbelow(max(most // _SPREAD, 2))
         given = own_values(trial_runner, seeds, count)
@@ -99,12 +110,14 @@ def host_windows_of(
         if not window.was_watched:
             return WindowSide(None, None, used)
         disturbed += not window.times_ms
+        if disturbed == _MOST_DISTURBED:
+            return WindowSide(None, None, used)
         cold -= 1
         if window.times_ms and cold < 0:
             calls.append(count)
             window_ms.append((median(window.times_ms) - empty.call_ms) * (count - 1))
     if len(calls) < _FEWEST_WINDOWS:
         return WindowSide(None, None, used)
-    return WindowSide(
-        Windows(calls=calls, window_ms=window_ms, clock_error_ms=empty.error_ms, single_ms=single_ms), None, used
-    )
+    windows = Windows(calls=calls, window_ms=window_ms, clock_error_ms=empty.error_ms, single_ms=single_ms)
+    shared_work = median(windows.call_ms) < median(single_ms) - single_error_ms
+    return WindowSide(replace(windows, shared_work=shared_work), None, used)

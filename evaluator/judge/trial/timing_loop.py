@@ -21,7 +21,7 @@ from evaluator.judge.trial.trial_runner import Trial, TrialRunner
 from evaluator.judge.trial.window_loop import SPOT_CALLS, WindowHost, WindowSide, windows_of
 from evaluator.judge.trial.window_runner import WindowRunner
 from evaluator.records import ClockKind, Fault, Profile, Samples, Status, Windows, seed_text
-from evaluator.timing.clock_error import CLOCK_ERROR_MS
+from evaluator.timing.clock_error import CLOCK_ERROR_MS, clock_error_ms
 from evaluator.timing.stats import interquartile_range, median, median_interval, outliers
 
 MIN_CALLS = 20
@@ -290,7 +290,10 @@ def _in_windows(
     times_ms = [trial.elapsed_ms for trial in good]
     if empty.handshake is not None:
         single_ms = [max(each_ms - empty.taken_off_ms, 0.0) for each_ms in times_ms]
-        return host_windows_of(trial_runner, seeds, index, single_ms, empty.handshake, timeout_s)
+        error_ms = clock_error_ms(ClockKind.HOST, overhead_ms=empty.taken_off_ms, spread_ms=empty.spread_ms)
+        return host_windows_of(
+            trial_runner, seeds, index, single_ms, empty.handshake, timeout_s, single_error_ms=error_ms
+        )
     if empty.spot_ms is None:
         return WindowSide(None, None, [])
     return windows_of(

@@ -76,7 +76,7 @@ class WindowRunner:
         return ReleasedTrials(trials, _fault(trials), answer.times_ms, answer.was_watched)
 
     def time_empty_released(self, calls: int, *, bare: bool, timeout_s: float) -> list[float] | Fault:
-        """Return the times of released calls without a forward, in ms; with `bare`, without Python."""
+        """Return the times of released calls without a forward, in ms; with `bare`, without inputs and Python."""
         plans = self._trial_runner.plans(1, [fresh_seed()]) * calls
         _, answer = self._call_driver.ask_released(1, plans, timeout_s=timeout_s, empty=True, bare=bare)
         return answer if isinstance(answer, Fault) else answer.times_ms

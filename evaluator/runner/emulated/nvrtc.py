@@ -20,6 +20,7 @@ _MAX_DYNAMIC_SHARED = 8
 """CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES."""
 _NEEDED = ("_nvrtc_compile", "_cuda_load_module", "_get_gpu_runtime_library", "_CudaKernel")
 _LAUNCHER = """
+
 extern "C" __attribute__((visibility("default"))) int warpgrade_launch(
     const unsigned* shape, unsigned long shared, unsigned long most_shared, void** args, char* said,
     unsigned long bytes) {
@@ -62,8 +63,8 @@ class NvrtcStandIn:
         auto_pch: bool = False,  # noqa: ARG002, FBT001, FBT002
     ) -> tuple[bytes, str]:
         """Build a kernel. The returned binary is a number for `_Driver`."""
-        name = re.sub(r"\W", "_", kernel_name)[:_MOST_NAME]
-        # The launcher follows the kernel's text, to preserve the lines of messages.
+        name = re.sub(r"\W", "_", kernel_name, flags=re.ASCII)[:_MOST_NAME]
+        # The launcher follows the kernel's text, to preserve the lines of messages. A last backslash takes one newline.
         text = kernel_source + _LAUNCHER % {"kernel": kernel_name}
         options, folders = map(str, nvcc_options or ()), map(str, cuda_include_dirs or ())
         path = self._build(f"nvrtc_{name}", f"{name}.cu", text, [*options], [*folders])

@@ -1,6 +1,7 @@
 """Memory of an answer's tensors: equal on both sides, whatever a runner says."""
 
 import pytest
+import torch
 
 from evaluator.protocol.answer_spans import answer_spans
 from evaluator.protocol.frames import Done, Items, Scalar, Table, TensorView
@@ -31,6 +32,14 @@ def test_tensors_are_found_in_order_with_the_gaps_between_their_elements():
 )
 def test_what_has_no_memory_is_left_out(node):
     assert answer_spans(Done(index=0, outputs=node)) == []
+
+
+def test_a_dtypes_name_is_not_looked_up_in_pytorch(monkeypatch):
+    """Names such as `_inductor` import parts of PyTorch, and the name comes from the runner."""
+    looked_up = []
+    monkeypatch.setattr(torch, "__getattr__", looked_up.append, raising=False)
+    assert answer_spans(Done(index=0, outputs=view(0, (2,), (1,), "_inductor"))) == []
+    assert looked_up == []
 
 
 def test_hostile_numbers_give_a_span_that_no_region_holds():

@@ -343,6 +343,14 @@ def test_single_calls_are_quoted_with_their_own_error_where_windows_shared_work_
     assert (again.timing, codes(again)) == (timing, codes(found))
 
 
+def test_windows_on_the_host_are_held_against_single_calls():
+    submission = windows_of(0.005, shared_work=True)
+    submission = replace(submission, windows=replace(submission.windows, spot_ms=[]))
+    found = quote(ClockKind.HOST, windows_of(0.010), submission, windows_of(0.010))
+    (said_so,) = (each for each in found.findings if each.code == Code.SHARED_WORK.value)
+    assert "a call takes 5 us in a window of calls, and 300 us as a single call" in said_so.message
+
+
 def test_the_first_call_of_a_side_in_windows_is_held_against_its_single_calls():
     """A single call has the 15 us of a change of contexts, which calls in windows do not have."""
     slow = replace(windows_of(0.005), first_call_ms=3.0)

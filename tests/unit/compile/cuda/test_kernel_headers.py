@@ -104,6 +104,12 @@ def test_headers_beside_the_sources_count_too(cutlass):
     assert kernel_headers(BuildRequest(name="ext")) == ([], [])
 
 
+def including(*paths, headers=()):
+    text = "\n".join(f"#include <{path}>" for path in paths)
+    files = [SourceFile(name=name, text="") for name in headers]
+    return BuildRequest(name="ext", cuda_sources=[text], with_cuda=True, headers=files)
+
+
 def error(message):
     return Diagnostic("error", message, "cuda.cu", 1, 10, submission_line=1, source_line="")
 
@@ -114,7 +120,7 @@ def error(message):
 )
 def test_a_missing_library_is_named_with_its_command(monkeypatch, tmp_path, said):
     monkeypatch.setenv("CUTLASS_PATH", str(tmp_path))
-    found = missing_library([error("'x' was not declared"), error(said)])
+    found = missing_library([error("'x' was not declared"), error(said)], including("cute/layout.hpp"))
     assert (found.code, found.line, found.details) == (Code.LANGUAGE_MISSING, 1, {"package": "cutlass"})
     assert "pip install nvidia-cutlass" in found.message
 
@@ -122,11 +128,30 @@ def test_a_missing_library_is_named_with_its_command(monkeypatch, tmp_path, said
 @pytest.mark.parametrize("said", ["tile.cuh: No such file or directory", "'cute/x.hpp' is wrong", ""])
 def test_any_other_error_is_the_submissions_own(monkeypatch, tmp_path, said):
     monkeypatch.setenv("CUTLASS_PATH", str(tmp_path))
-    assert missing_library([error(said)]) is None
+    assert missing_library([error(said)], including("tile.cuh", "cute/x.hpp")) is None
+
+
+@pytest.mark.parametrize(
+    ("said", "request_"),
+    [
+        ("prototype.cuh", including("prototype.cuh", headers=["own/prototype.cuh"])),
+        ("kittens/tiles.cuh", including("kittens/tiles.cuh", headers=["kittens/tile.cuh"])),
+        ("kittens/tiles.cuh", including("kittens/tiles.cuh", headers=["src/kittens/tile.cuh"])),
+        ("cute/layout.hpp", including("vector")),
+        ('#error "cute/layout.hpp', including("cute/layout.hpp")),
+    ],
+    ids=["own name", "own folder", "own deeper folder", "not included", "forged"],
+)
+def test_an_error_about_a_header_of_the_submissions_own_is_its_own(monkeypatch, tmp_path, said, request_):
+    for variable in ("CUTLASS_PATH", "THUNDERKITTENS_ROOT"):
+        monkeypatch.setenv(variable, str(tmp_path))
+    assert missing_library([error(f"{said}: No such file or directory")], request_) is None
 
 
 def test_a_header_that_an_installed_library_lacks_is_the_submissions_own(cutlass):
-    assert missing_library([error("cute/no_such.hpp: No such file or directory")]) is None
+    assert (
+        missing_library([error("cute/no_such.hpp: No such file or directory")], including("cute/no_such.hpp")) is None
+    )
 
 
 def test_a_missing_library_ends_the_build_at_the_first_step(monkeypatch, tmp_path, built):

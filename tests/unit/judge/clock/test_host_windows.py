@@ -1,13 +1,19 @@
 """Windows on the host: which outputs the judge has watched, and what it sends for calls that may never be released."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from msgspec.structs import replace
 
+from evaluator.deadline import Deadline, Work
 from evaluator.devices.handshake import Observed
 from evaluator.devices.memory import HostRegion
-from evaluator.judge.clock.host_windows import _slots, is_watched
-from evaluator.protocol.frames import Done, Scalar, TensorView
+from evaluator.findings import Code, finding
+from evaluator.judge.clock.host_windows import HostWindowClock, _slots, is_watched
+from evaluator.judge.runners.runner_client import RunnerClient
+from evaluator.protocol.frames import Call, Done, Items, Queued, Scalar, TensorView
+from evaluator.records import Fault, Status
 
 
 def answer(offset_bytes, elements):
@@ -43,6 +49,12 @@ def test_an_output_is_watched_where_the_judge_read_words_of_its_block(done, obse
     assert is_watched(done, observed, [(0, 4096), (4096, 1 << 20)]) is watched
 
 
+@pytest.mark.parametrize("number", [2**40, 2**62])
+def test_hostile_numbers_are_not_watched(number):
+    view = replace(answer(1024, 1).outputs, shape=(number,), strides=(number,))
+    assert not is_watched(Done(index=0, outputs=view), seen(range(256, 512), BLOCK), [(0, 1 << 20)])
+
+
 def test_memory_that_nobody_wrote_before_is_not_watched():
     done, observed = answer(1024, 1024), seen(range(256, 512), BLOCK)
     assert is_watched(done, observed, [(0, 5120)])
@@ -67,3 +79,43 @@ def test_calls_have_slots_of_their_own_whether_they_are_released_or_not():
     ends = [slot.offset_bytes + slot.size_bytes for slot in slots]
     assert all(end <= slot.offset_bytes for end, slot in zip(ends, slots[1:], strict=False))
     assert any(other != slots for other in others)
+
+
+def test_the_time_of_released_calls_is_the_submissions():
+    now = [0.0]
+    deadline = Deadline(100.0, clock=lambda: now[0])
+    session = object.__new__(RunnerClient)
+    session._deadline, session._code = lambda: deadline, Work.CODE
+    session.child = SimpleNamespace(socket=SimpleNamespace(fileno=lambda: -1))
+    session.let_go = lambda: None
+    session.ask = lambda *_: Queued(index=0)
+    session.window_answer = lambda *_: Fault(Status.TIMEOUT, finding(Code.TIMED_OUT, "too slow"))
+
+    class End:
+        def begin(self): ...
+
+        def end(self): ...
+
+        def release(self, *_):
+            now[0] += 7.0
+            return []
+
+    clock = object.__new__(HostWindowClock)
+    clock._session, clock._end, clock._ticket = session, End(), 1
+    clock._outputs, clock._memory_samples = SimpleNamespace(flat=None), SimpleNamespace(written_at=None, written=[])
+    nothing = Items(is_tuple=True, items=[])
+    call = Call(
+        index=1,
+        token="0" * 32,
+        random_seed=1,
+        empty=False,
+        forked=False,
+        ticket=0,
+        schedule=None,
+        args=nothing,
+        kwargs=nothing,
+        output_gradients=None,
+    )
+    with HostRegion(4096) as region:
+        assert isinstance(clock.window([call], [region], bare=False, timeout_s=9.0), Fault)
+    assert deadline.submission_s == 7.0

@@ -34,9 +34,10 @@ def test_the_kept_context_starts_its_processes_and_stays(pool):
     assert (refilled, ended, pool._kept is None) == ([True], [], False)
 
 
-def test_a_context_that_cannot_start_processes_is_dropped(pool):
+@pytest.mark.parametrize("failure", [JudgeFailed("no process"), BlockingIOError("no process")])
+def test_a_context_that_cannot_start_processes_is_dropped(pool, failure):
     def refill():
-        raise JudgeFailed("no process")
+        raise failure
 
     ended = kept_in(pool, refill)
     pool.refill()

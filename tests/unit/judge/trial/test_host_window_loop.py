@@ -51,8 +51,9 @@ class Rules:
 def side(monkeypatch):
     monkeypatch.setattr(host_window_loop, "WindowRunner", lambda rules: rules)
 
-    def made(rules, *, single_ms=SINGLE_MS):
-        return host_windows_of(rules, itertools.count(1), 20, single_ms, EMPTY, 1.0)
+    def made(rules, *, single_ms=SINGLE_MS, single_error_ms=0.2):
+        numbers = itertools.count(1)
+        return host_windows_of(rules, numbers, 20, single_ms, EMPTY, 1.0, single_error_ms=single_error_ms)
 
     return made
 
@@ -64,6 +65,13 @@ def test_a_call_takes_the_median_of_a_window_less_the_handshake(side):
     assert (windows.clock_error_ms, windows.single_ms) == (EMPTY.error_ms, SINGLE_MS)
     assert all(12 < calls <= 16 for calls in windows.calls)
     assert len(rules.asked) == 1 + len(windows.calls)  # The first window is cold.
+
+
+@pytest.mark.parametrize(("single_error_ms", "shared"), [(0.194, True), (0.196, False)])
+def test_windows_faster_than_single_calls_by_more_than_their_error_shared_work(side, single_error_ms, shared):
+    windows = side(Rules(), single_error_ms=single_error_ms).windows
+    assert windows.shared_work is shared
+    assert (windows.call_ms == SINGLE_MS) is shared
 
 
 def test_a_time_below_the_handshakes_is_zero(side):
@@ -83,8 +91,17 @@ def test_there_are_no_windows(side, rules, single_ms, asked):
 def test_a_busy_machine_has_no_windows(side):
     rules = Rules(disturbed=lambda window: True)
     found = side(rules)
-    assert (found.windows, found.failed, len(rules.asked)) == (None, None, 3)
+    assert (found.windows, found.failed, len(rules.asked)) == (None, None, 2)
     assert len(found.seeds) == sum(rules.asked)
+
+
+@pytest.mark.parametrize(("aborted", "has_windows"), [((6,), True), ((4, 6), False)])
+def test_windows_are_set_aside_after_the_second_that_is_aborted(side, aborted, has_windows):
+    rules = Rules(disturbed=lambda window: window in aborted)
+    found = side(rules)
+    assert (found.windows is not None) is has_windows
+    assert found.failed is None
+    assert len(rules.asked) == (8 if has_windows else 6)
 
 
 def test_a_wrong_output_ends_the_side(side):
@@ -102,3 +119,13 @@ def test_the_handshake_has_what_code_of_its_own_could_save_as_its_error(side):
 def test_there_is_no_handshake_without_windows_or_on_a_busy_machine(side):
     assert handshake(Rules(most=1), 1.0) is None
     assert handshake(Rules(disturbed=lambda window: True), 1.0) is None
+
+
+@pytest.mark.parametrize(("window_s", "windows", "found"), [(0.3, 7, True), (1.1, 2, False)])
+def test_empty_windows_with_large_inputs_take_no_longer_than_those_of_a_side(
+    side, monkeypatch, window_s, windows, found
+):
+    rules = Rules()
+    monkeypatch.setattr(host_window_loop.time, "monotonic", lambda: window_s * len(rules.bare))
+    assert (handshake(rules, 1.0) is not None) is found
+    assert len(rules.bare) == windows
