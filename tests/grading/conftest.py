@@ -1,5 +1,7 @@
 """One grader for the session: the cache of builds is shared with all tests of the run, nothing else."""
 
+import contextlib
+
 import pytest
 from msgspec.structs import replace
 
@@ -33,12 +35,9 @@ def grade(grader, tmp_path):
     return run
 
 
-@pytest.fixture(scope="session")
-def judged(grader):
-    """Judge a submission for `relu` without the command line: ten times as fast, for the many kinds of one thing.
-
-    Calls have no windows, which would take a third of the time; `test_host_windows.py` has them.
-    """
+@contextlib.contextmanager
+def judging(grader, *, windows):
+    """Judge submissions for `relu` without the command line: ten times as fast, for the many kinds of one thing."""
     terms = GradeTerms(
         find_problem("relu"),
         GradeOptions(
@@ -49,12 +48,21 @@ def judged(grader):
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("WARPGRADE_CACHE", grader.environment["WARPGRADE_CACHE"])
-        patch.setattr(HostBackend, "_window_calls", 1)
         with GradeContext(terms, "", SeedBook(None)) as context, ReferenceTimer(context) as timer:
 
             def run(source, timeout_s=PATIENT_S):
                 context.turn_to(source, SeedBook(None, weight=context.seeds.weight))
                 context.terms = terms._replace(options=replace(terms.options, timeout_s=timeout_s))
-                return judge(context, timer, Stopwatch(Silent()))
+                with pytest.MonkeyPatch.context() as during:
+                    if not windows:
+                        during.setattr(HostBackend, "_window_calls", 1)
+                    return judge(context, timer, Stopwatch(Silent()))
 
             yield run
+
+
+@pytest.fixture(scope="session")
+def judged(grader):
+    """Judge by single calls: windows would take a third of the time, and `test_host_windows.py` has them."""
+    with judging(grader, windows=False) as run:
+        yield run

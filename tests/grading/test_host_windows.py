@@ -11,11 +11,11 @@ import pytest
 from evaluator.devices import handshake
 from evaluator.findings import Code
 from evaluator.judge import stages
-from evaluator.judge.backend.device_backend import HostBackend
 from evaluator.judge.clock import host_windows
 from evaluator.judge.integrity.precomputed_output import PrecomputedOutputCheck
 from evaluator.judge.trial import answer_judge, host_window_loop, window_loop
 from evaluator.records import Status
+from tests.grading.conftest import judging
 from tests.grading.harness import module
 
 pytestmark = [
@@ -23,8 +23,6 @@ pytestmark = [
     pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="windows need two cores"),
 ]
 LONG = 1e6
-WINDOW_CALLS = HostBackend._window_calls
-"""As the judge has it: other tests of this folder go without windows."""
 
 IN_WINDOWS = (
     "from evaluator.runner.host_windows import HostWindows",
@@ -113,9 +111,15 @@ LOOKS_AHEAD = module(
 )
 
 
+@pytest.fixture(scope="module")
+def judged(grader):
+    """A context of its own: the timer of the reference keeps the handshake's time."""
+    with judging(grader, windows=True) as run:
+        yield run
+
+
 @pytest.fixture(autouse=True)
-def patient(judged, monkeypatch):
-    monkeypatch.setattr(HostBackend, "_window_calls", WINDOW_CALLS)
+def patient(monkeypatch):
     monkeypatch.setattr(host_windows, "DISTURBED_MS", LONG)
     monkeypatch.setattr(host_window_loop, "_LONGEST_CALL_MS", LONG)
     monkeypatch.setattr(host_window_loop, "_LONGEST_S", LONG)
