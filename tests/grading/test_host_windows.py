@@ -135,10 +135,12 @@ def verdict(outcome):
 def test_a_short_function_is_timed_in_windows(judged):
     outcome = judged(PLAIN)
     assert verdict(outcome) == (Status.CORRECT, None)
+    calls = []
     for side in (outcome.timing.reference_before, outcome.timing.submission, outcome.timing.reference_after):
         assert side.samples_ms == side.windows.call_ms
-        assert len(set(side.windows.calls)) > 1  # Drawn for each window.
         assert max(side.windows.calls) <= 16
+        calls += side.windows.calls
+    assert len(set(calls)) > 1  # Drawn for each of nine windows: all are equal once in 390,000 runs.
 
 
 def test_work_put_off_behind_the_last_call_is_seen(judged):
