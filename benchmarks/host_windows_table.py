@@ -119,11 +119,12 @@ def table(rows: dict[str, dict[str, Any]]) -> str:
         sides = [time_us for each in good for time_us in each["sides_us"]]
         ratios = [each["ratio"] for each in good]
         widths = [(each["low"], each["high"]) for each in good if each["low"] is not None and each["high"] is not None]
-        width = f"{middle([low for low, _ in widths]):.2f} to {middle([high for _, high in widths]):.2f}"
+        ends = [middle(each) for each in zip(*widths, strict=True)]
+        width = " to ".join(f"{end:.2f}" for end in ends) or "unbounded"
         singly = [time_us for each in singles for time_us in each["single_us"]]
         text.append(
             f"| {name} | {middle(sides):.1f} | {middle([max(each['error_us']) for each in good]):.1f} "
-            f"| {min(ratios):.2f} to {max(ratios):.2f} | {width if widths else 'unbounded'} "
+            f"| {min(ratios):.2f} to {max(ratios):.2f} | {width} "
             f"| {sum(each['speedup'] is not None for each in good)} of {len(row['grades'])} "
             f"| {min(singly):.0f} to {max(singly):.0f} "
             f"| {middle([each['single_error_us'] for each in singles]):.0f} "
