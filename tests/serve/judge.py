@@ -29,12 +29,14 @@ class Judge:
     def __init__(self, device, folder, cache, temporary):
         self.device = device
         self.folder = folder
+        runtime = temporary / "runtime"  # Not `temporary` itself, in which other tests of the session look for remains.
+        runtime.mkdir(mode=0o700, exist_ok=True)
         keep = {name: value for name, value in os.environ.items() if not name.startswith("WARPGRADE")}
         self.environment = {
             **keep,
             "WARPGRADE_CACHE": str(cache),
             "TMPDIR": str(temporary),
-            "XDG_RUNTIME_DIR": str(temporary),
+            "XDG_RUNTIME_DIR": str(runtime),
         }
         self.log = folder / "serve.log"
         self.process = None
