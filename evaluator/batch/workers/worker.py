@@ -249,7 +249,7 @@ def _next_order(orders: int, context_pool: "ContextPool") -> Order | None:
     """Wait for the next order; None at the end of the orders. Raises _GaveWay if another grade waits for the GPU.
 
     A judge that gives way ends: a process cannot release its own GPU context otherwise. An idle judge starts processes
-    for the next grade, which nobody awaits yet.
+    for the next grade, for which no client waits yet.
     """
     if not select.select([orders], [], [], _IDLE_S)[0]:
         context_pool.refill()

@@ -45,3 +45,8 @@ def ratio_to(error: torch.Tensor, allowed: torch.Tensor) -> torch.Tensor:
     if allowed.numel() and float(allowed.min()) > 0.0:
         return error / allowed
     return torch.where(error == 0, torch.zeros_like(error), error / allowed)
+
+
+def may_exceed(error: torch.Tensor, level: torch.Tensor) -> bool:
+    """Return whether an error may exceed the level of its row, by the largest error and the lowest level alone."""
+    return not largest(error) <= float(level.min())  # NaN may exceed anything.

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 
 from evaluator.judge.compare.overview import Overview, overview_of, row_scale
-from evaluator.judge.compare.reductions import all_finite, as_rows, is_exact, largest, ratio_to, selected
+from evaluator.judge.compare.reductions import all_finite, as_rows, is_exact, largest, may_exceed, ratio_to, selected
 from evaluator.judge.compare.steps import Steps, StepsFound, compare_steps
 from evaluator.judge.compare.tolerance import Bounds
 from evaluator.records import Mismatch, TensorCheck, ToleranceRule, finite_or_none, number_text
@@ -355,11 +355,6 @@ def _far(
         ratio=largest(ratio_to(error, far + own)[beyond]),
         first=_first(beyond.reshape(-1), actual.reshape(-1), exact.reshape(-1), start),
     )
-
-
-def may_exceed(error: torch.Tensor, level: torch.Tensor) -> bool:
-    """Return whether an error may exceed the level of its row, by the largest error and the lowest level alone."""
-    return not largest(error) <= float(level.min())  # NaN may exceed anything.
 
 
 def _beyond(error: torch.Tensor, level: torch.Tensor, own: torch.Tensor) -> tuple[int, ...]:

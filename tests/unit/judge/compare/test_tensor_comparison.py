@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from evaluator.judge.compare.reductions import is_exact
-from evaluator.judge.compare.tensor_comparison import Sides, compare, may_exceed
+from evaluator.judge.compare.reductions import is_exact, may_exceed
+from evaluator.judge.compare.tensor_comparison import Sides, compare
 from evaluator.judge.compare.tolerance import Bounds, bounds
 from evaluator.records import Mode, Precision, Problem, SizeName, ToleranceOverride, ToleranceRule
 
