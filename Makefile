@@ -3,6 +3,7 @@
 # make test   the linters, the type checker and the tests that need no GPU: 16 minutes on two cores
 # make long   tests that take a minute or more, and every mutation of the judge against its cheats: 11 minutes
 # make triton the tests of Triton in its interpreter; installs Triton, a download of 200 MB
+# make gpu    the tests that need a GPU, and the zoo's rows on cuda
 # make docs   the documentation's pages, in build/site; a broken link is an error
 # make zoo    every known way to fool a grader, graded; writes docs/zoo.md (20 minutes on two cores)
 # make fuzz   10 000 random frames and as many random files against the judge
@@ -12,6 +13,8 @@ PYTHON ?= python3
 VENV ?= .venv
 # How many tests run side by side; `auto` is two for each core, as far as memory goes (see tests/conftest.py).
 JOBS ?= auto
+# How many tests run side by side on each machine with GPUs: each has processes of its own on a GPU.
+GPU_JOBS ?= 8
 # How many cases of each kind `make fuzz` tries.
 CASES ?= 10000
 # Where torch comes from, besides pip's own index. A build without CUDA is much smaller:
@@ -25,7 +28,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 INDEX := $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 
-.PHONY: demo check test long triton docs corpus zoo fuzz lint schemas clean
+.PHONY: demo check test long triton gpu docs corpus zoo fuzz lint schemas clean
 
 demo: $(VENV)/installed
 	$(BIN)/warpgrade grade linear_relu_divide solutions/linear_relu_divide/cuda_plain.py
@@ -45,6 +48,9 @@ triton: $(VENV)/installed
 	$(PIP) install --constraint constraints.txt --editable '.[triton]'
 	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal -m "not long" \
 		tests/unit/runner/triton tests/grading/test_triton.py tests/zoo/test_triton_forms.py
+
+gpu: $(VENV)/installed
+	$(BIN)/python -m pytest --numprocesses $(GPU_JOBS) --dist worksteal -m gpu tests/gpu tests/zoo
 
 docs: $(VENV)/installed
 	$(PIP) install --constraint constraints.txt --editable '.[docs]'
