@@ -111,7 +111,8 @@ def leased(gpu: Gpu, wait_s: float) -> Iterator[None]:
         begun = turn.begin(Hold.ALONE, wait_s)
     except OSError as error:
         hint = "make the file readable, or remove it"
-        raise InfraError(f"cannot lock {error.filename}: {error.strerror}", hint=hint) from None
+        path = error.filename or _lock_file(gpu, "lock")  # A file system without locks names no file.
+        raise InfraError(f"cannot lock {path}: {error.strerror}", hint=hint) from None
     if not begun:
         raise InfraError(
             f"GPU {gpu.number} ({gpu.name}) is busy with another grade",

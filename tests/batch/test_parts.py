@@ -4,14 +4,15 @@ import threading
 import time
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
 
 from evaluator.batch.runs.inputs import Problems, from_text
-from evaluator.batch.workers import worker_pool
+from evaluator.batch.workers import ray_cluster, worker_pool
 from evaluator.batch.workers.gpu_queue import GpuQueue, Waiting
-from evaluator.batch.workers.messages import Built, GpuModel, Graded, NotGraded, Order, Part, Stage
+from evaluator.batch.workers.messages import Built, GpuModel, Graded, NotGraded, Order, Part, Prepare, Stage
 from evaluator.batch.workers.worker_handle import NoWorker, Slot
 from evaluator.batch.workers.worker_pool import Drained, Ended, WorkerPool
 from evaluator.findings import Code, finding
@@ -169,6 +170,17 @@ def test_an_idle_gpu_is_released_after_a_grade(two_parts, monkeypatch):
 
     assert len(run(slowly(), builders=1)) == 2
     assert sum(each.slot.part is Part.FINISH for each in two_parts.started) == 2
+
+
+@pytest.mark.parametrize(("part", "gpu"), [(Part.FINISH, "GPU-of-the-actor"), (Part.ALL, "GPU-of-the-driver")])
+def test_an_actor_with_a_gpu_gets_its_worker_ready_for_that_gpu(monkeypatch, part, gpu):
+    asked = []
+    actor = object.__new__(ray_cluster._Actor)
+    actor._part, actor._worker = part, SimpleNamespace(prepare=asked.append)
+    monkeypatch.setattr(ray_cluster, "_own_gpu_id", lambda: "3")
+    monkeypatch.setattr(ray_cluster, "choose", lambda number: SimpleNamespace(uuid="GPU-of-the-actor", number=number))
+    actor.prepare(msgspec.json.encode(Prepare(GradeOptions(DeviceKind.CUDA, gpu="GPU-of-the-driver"))))
+    assert [request.options.gpu for request in asked] == [gpu]
 
 
 def test_fail_fast_begins_nothing_more(two_parts):
