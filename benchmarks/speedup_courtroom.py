@@ -86,6 +86,7 @@ def repeats(case: Case, device: DeviceKind, gpu: Gpu | None, fork_server, share_
         ReferenceTimer(context) as timer,
     ):
         context.take_device()
+        context.settle()
         while time.monotonic() - began_s < share_s:
             timed = stages.measure_both(context, timer)
             if timed.timing is None:

@@ -1,13 +1,14 @@
 """NVIDIA GPUs and the state reported by their driver. Uses NVML; needs neither torch nor a context."""
 
 import contextlib
-import fcntl
 import functools
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from evaluator.devices import turns
+from evaluator.devices.turns import FileLatch, Hold, Turn
 from evaluator.errors import InfraError, UsageError
 
 _NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm")
@@ -105,62 +106,34 @@ def leased(gpu: Gpu, wait_s: float) -> Iterator[None]:
 
     Raises InfraError if another grade still holds the GPU after `wait_s`.
     """
-    import filelock
-
-    path = _lock_file(gpu, "lock")
-    lock = filelock.FileLock(path, mode=0o666, thread_local=False)
+    turn = Turn(_gate(gpu), FileLatch(_lock_file(gpu, "lock")))
     try:
-        with _waiting(gpu) if wait_s > 0 else contextlib.nullcontext():
-            lock.acquire(timeout=wait_s)
-    except filelock.Timeout:
+        begun = turn.begin(Hold.ALONE, wait_s)
+    except OSError as error:
+        hint = "make the file readable, or remove it"
+        path = error.filename or _lock_file(gpu, "lock")  # A file system without locks names no file.
+        raise InfraError(f"cannot lock {path}: {error.strerror}", hint=hint) from None
+    if not begun:
         raise InfraError(
             f"GPU {gpu.number} ({gpu.name}) is busy with another grade",
             hint="wait for the other grade, or choose another GPU with --gpu",
-        ) from None
-    except OSError as error:
-        raise InfraError(f"cannot lock {path}: {error.strerror}", hint="make the file writable, or remove it") from None
+        )
     try:
         yield
     finally:
-        lock.release()
+        turn.end()
 
 
 def is_awaited(gpu: Gpu) -> bool:
     """Return whether a grade waits for the GPU; True if unknown."""
-    with _waiting_file(gpu) as descriptor:
-        return descriptor is None or not _locked(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
-@contextlib.contextmanager
-def _waiting(gpu: Gpu) -> Iterator[None]:
-    """Mark the GPU as awaited for other processes."""
-    with _waiting_file(gpu) as descriptor:
-        if descriptor is not None:  # Without the file, the grade waits unseen.
-            _locked(descriptor, fcntl.LOCK_SH)
-        yield
-
-
-def _locked(descriptor: int, how: int) -> bool:
     try:
-        fcntl.flock(descriptor, how)
+        return turns.is_awaited(_gate(gpu))
     except OSError:
-        return False
-    return True
+        return True
 
 
-@contextlib.contextmanager
-def _waiting_file(gpu: Gpu) -> Iterator[int | None]:
-    """Open the file that all waiting grades lock, with a shared lock; None if it cannot be opened."""
-    path, descriptor = _lock_file(gpu, "waiting"), None
-    for flags in (os.O_RDONLY, os.O_RDONLY | os.O_CREAT):  # /tmp may forbid O_CREAT on another user's file.
-        with contextlib.suppress(OSError):
-            descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-            break
-    try:
-        yield descriptor
-    finally:
-        if descriptor is not None:
-            os.close(descriptor)
+def _gate(gpu: Gpu) -> FileLatch:
+    return FileLatch(_lock_file(gpu, "waiting"))
 
 
 def _lock_file(gpu: Gpu, kind: str) -> Path:

@@ -278,8 +278,6 @@ def _excused(fault: Fault, context: GradeContext) -> Fault:
 
 def measure_both(context: GradeContext, timer: ReferenceTimer) -> TimeOutcome:
     """Time the reference, then the submission, then the reference again, each in a separate runner."""
-    context.build_services.end_speculative()
-    context.runners.pool.settle()
     before = timer.before()
     others = other_baselines.measured(context, before)
     timed, remarks, sites = _timed_submission(context, before.overhead)

@@ -1,7 +1,15 @@
-"""Verdict of a grade: the stages in order, those with the cheapest rejections first."""
+"""Verdict of a grade: the stages in order, those with the cheapest rejections first.
+
+Setup and checks could share a device with the checks of other grades. Timing, roofline and profile need the device
+alone (`STAGE_HOLDS`).
+"""
+
+import contextlib
+from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from evaluator.devices.turns import STAGE_HOLDS, Hold
 from evaluator.findings import Code, finding
 from evaluator.judge import stages
 from evaluator.judge.context.grade_context import GradeContext
@@ -99,15 +107,24 @@ class _Finish:
         self._required_share = context.terms.options.require_own_kernel
         self.outcome = Outcome()
 
+    @contextlib.contextmanager
+    def _stage(self, name: str) -> Iterator[None]:
+        """Enter a stage. Before a stage that needs the device alone, settle all other work of this judge."""
+        with self._stopwatch.stage(name):
+            if STAGE_HOLDS[name] is Hold.ALONE:
+                self._context.settle()
+                self._timer.settle()
+            yield
+
     def take_device(self) -> None:
         """Wait for the GPU, if any."""
         if self._context.terms.gpu is not None:
-            with self._stopwatch.stage("device"):
+            with self._stage("device"):
                 self._context.take_device()
 
     def check(self, build: Build) -> None:
         """Compare the submission's answers with the expected outputs."""
-        with self._stopwatch.stage("check"):
+        with self._stage("check"):
             checked = stages.check(self._context, self._timer, build)
             self._context.build_services.machine_code()  # No disassembler may run beside the timing.
         self._evidence = checked.evidence
@@ -127,7 +144,7 @@ class _Finish:
                 untimed = finding(Code.NOT_TIMED, "the grade had mode check: no time was measured")
                 self.outcome = replace(self.outcome, findings=[untimed, *self.outcome.findings])
             return
-        with self._stopwatch.stage("time"):
+        with self._stage("time"):
             timed = stages.measure_both(self._context, self._timer)
         outcome = self.outcome
         self.outcome = replace(
@@ -146,7 +163,7 @@ class _Finish:
         timing = self.outcome.timing
         if self._context.terms.gpu is None or timing is None:
             return
-        with self._stopwatch.stage("roofline"):
+        with self._stage("roofline"):
             bounded = check_roofline(self._context, timing)
         findings = [*self.outcome.findings, *bounded.findings]
         self.outcome = replace(self.outcome, roofline=bounded.roofline, findings=findings)
@@ -158,7 +175,7 @@ class _Finish:
         wanted = terms.options.profile is not None or (terms.gpu is not None and self._required_share is not None)
         if not wanted or terms.device is DeviceKind.EMULATED:
             return
-        with self._stopwatch.stage("profile"):
+        with self._stage("profile"):
             profile = profiling(self._context)
             if self._required_share is not None:
                 profile = needed_alone(self._context, profile)

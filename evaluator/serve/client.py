@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from evaluator.batch.workers.framing import read_message, write_message
-from evaluator.batch.workers.messages import Graded, NotGraded, Order, Result, Stage
+from evaluator.batch.workers.messages import Graded, NotGraded, Order, Prepare, Result, Stage
 from evaluator.batch.workers.worker_handle import NoWorker, Slot
 from evaluator.errors import InfraError, UsageError
 from evaluator.grade_options import GradeOptions
@@ -105,6 +105,10 @@ class ReadyWorker:
         self._changing = threading.Lock()
         self._connection: socket.socket | None = None
         self._interrupted = False
+
+    def prepare(self, _: Prepare) -> bool:
+        """Return true: the ready judge prepares its own workers."""
+        return True
 
     def grade(self, order: Order, on_stage: Callable[[Stage], None]) -> Result:
         """Make a grade. Raises NoWorker if no ready judge accepts the grade any more."""

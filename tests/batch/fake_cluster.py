@@ -74,6 +74,10 @@ class FakeActor:
         named = replace(made.submission, name=order.submission.name, source=source)
         return Graded(card=replace(made, submission=named))
 
+    def prepare(self, _):
+        """Do nothing: the machine has everything at hand."""
+        return True
+
     def interrupt(self):
         """End nothing."""
 

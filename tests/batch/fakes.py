@@ -34,6 +34,7 @@ class FakeWorker:
         self.slot, self.log = slot, log
         self.interrupted = threading.Event()
         self.closed = False
+        self.prepared = []
         with self.lock:
             self.started.append(self)
 
@@ -72,6 +73,11 @@ class FakeWorker:
         required = order.options.require_own_kernel
         named = {"problem": problem, "submission": submission, "device": device, "required_own_kernel": required}
         return msgspec.structs.replace(made, **named)
+
+    def prepare(self, request):
+        with self.lock:
+            self.prepared.append((self.slot, request.options))
+        return True
 
     def interrupt(self):
         self.interrupted.set()

@@ -1,17 +1,19 @@
 """Grades in two parts: many slots build, one for each GPU checks and times what is built."""
 
 import threading
+import time
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
 
 from evaluator.batch.runs.inputs import Problems, from_text
-from evaluator.batch.workers import worker_pool
+from evaluator.batch.workers import ray_cluster, worker_pool
 from evaluator.batch.workers.gpu_queue import GpuQueue, Waiting
-from evaluator.batch.workers.messages import Built, GpuModel, Graded, NotGraded, Order, Part, Stage
-from evaluator.batch.workers.worker_handle import Slot
+from evaluator.batch.workers.messages import Built, GpuModel, Graded, NotGraded, Order, Part, Prepare, Stage
+from evaluator.batch.workers.worker_handle import NoWorker, Slot
 from evaluator.batch.workers.worker_pool import Drained, Ended, WorkerPool
 from evaluator.findings import Code, finding
 from evaluator.grade_options import GradeOptions
@@ -110,6 +112,75 @@ def test_several_gpus_share_the_work(two_parts):
     ended = run([task("relu" if number % 2 else "gelu", number) for number in range(30)], gpus=("a", "b"))
     assert len(ended) == 30
     assert {gpu for part, gpu, *_ in two_parts.orders if part is Part.FINISH} <= {"a", "b"}
+
+
+def test_a_gpus_worker_gets_ready_while_the_first_submission_is_built(two_parts, monkeypatch):
+    """No build ends before the worker is ready; and a worker without a grade so far is not sent home."""
+    ready, begin, asked = threading.Event(), TwoParts.grade, []
+
+    def prepare(self, request):
+        asked.append((self.slot.part, request.options.gpu))
+        ready.set()
+        return True
+
+    def grade(self, order, on_stage):
+        if order.part is Part.BEGIN:
+            assert ready.wait(120)
+            time.sleep(0.2)
+        return begin(self, order, on_stage)
+
+    monkeypatch.setattr(TwoParts, "prepare", prepare)
+    monkeypatch.setattr(TwoParts, "grade", grade)
+    monkeypatch.setattr(worker_pool, "_IDLE_S", 0.01)
+    (ended,) = run([task("relu", 0)], builders=1)
+    assert ended.result.card.status is Status.CORRECT
+    assert asked == [(Part.FINISH, "a")]
+    assert [each.slot.part for each in two_parts.started] in ([Part.FINISH, Part.BEGIN], [Part.BEGIN, Part.FINISH])
+
+
+def test_a_worker_that_dies_before_its_first_order_is_replaced(two_parts, monkeypatch):
+    monkeypatch.setattr(TwoParts, "prepare", lambda *_: False)
+    (ended,) = run([task("relu", 0)], builders=1)
+    assert (ended.result.card.status, ended.attempts) == (Status.CORRECT, 1)
+    finishing = [each for each in two_parts.started if each.slot.part is Part.FINISH]
+    assert [each.closed for each in finishing] == [True, True]  # The second at the end of the batch.
+
+
+def test_a_gpu_that_is_lost_before_the_first_order_is_lost_for_the_first_task_alone(two_parts):
+    """A machine without a place for the worker of a GPU: what fails to build needs none."""
+
+    def hire(slot, log):
+        if slot.part is Part.FINISH:
+            raise NoWorker("no machine has a free slot")
+        return two_parts(slot, log)
+
+    (ended,) = run([task("relu", 0, "uncompiled")], builders=1, hire=hire)
+    assert ended.result.card.status is Status.BUILD_ERROR
+
+
+def test_an_idle_gpu_is_released_after_a_grade(two_parts, monkeypatch):
+    monkeypatch.setattr(worker_pool, "_IDLE_S", 0.01)
+    coming = (task("relu", number) for number in range(2))
+
+    def slowly():
+        time.sleep(0.5)
+        yield next(coming)
+        time.sleep(0.5)
+        yield next(coming)
+
+    assert len(run(slowly(), builders=1)) == 2
+    assert sum(each.slot.part is Part.FINISH for each in two_parts.started) == 2
+
+
+@pytest.mark.parametrize(("part", "gpu"), [(Part.FINISH, "GPU-of-the-actor"), (Part.ALL, "GPU-of-the-driver")])
+def test_an_actor_with_a_gpu_gets_its_worker_ready_for_that_gpu(monkeypatch, part, gpu):
+    asked = []
+    actor = object.__new__(ray_cluster._Actor)
+    actor._part, actor._worker = part, SimpleNamespace(prepare=asked.append)
+    monkeypatch.setattr(ray_cluster, "_own_gpu_id", lambda: "3")
+    monkeypatch.setattr(ray_cluster, "choose", lambda number: SimpleNamespace(uuid="GPU-of-the-actor", number=number))
+    actor.prepare(msgspec.json.encode(Prepare(GradeOptions(DeviceKind.CUDA, gpu="GPU-of-the-driver"))))
+    assert [request.options.gpu for request in asked] == [gpu]
 
 
 def test_fail_fast_begins_nothing_more(two_parts):

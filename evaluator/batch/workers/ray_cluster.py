@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Self
 import msgspec
 from msgspec.structs import replace
 
-from evaluator.batch.workers.messages import Built, GpuModel, NotGraded, Order, Part, Reply, Result, Stage
+from evaluator.batch.workers.messages import Built, GpuModel, NotGraded, Order, Part, Prepare, Reply, Result, Stage
 from evaluator.batch.workers.worker_handle import LocalWorker, NoWorker, Slot
 from evaluator.cache.build_cache import BuildCache
 from evaluator.cache.location import cache_folder
@@ -168,6 +168,11 @@ class ActorHandle:
             self.interrupt()
             raise InfraError(f"a machine of the Ray cluster has Warpgrade {version}, this one {__version__}")
 
+    def prepare(self, request: Prepare) -> bool:
+        """Let the actor prepare its worker, without waiting. The first grade shows whether the actor was lost."""
+        self._actor.prepare.remote(msgspec.json.encode(request))
+        return True
+
     def grade(self, order: Order, on_stage: Callable[[Stage], None]) -> Result:
         """Make a grade, or a part of a grade."""
         ray = self._ray
@@ -206,6 +211,13 @@ class _Actor:
     def version(self) -> str:
         """Return the version of Warpgrade on the actor's machine."""
         return __version__
+
+    def prepare(self, encoded: bytes) -> None:
+        """Prepare the worker, for the actor's own GPU."""
+        request = msgspec.json.decode(encoded, type=Prepare)
+        if self._part is Part.FINISH:
+            request = replace(request, options=request.options.for_worker(choose(_own_gpu_id()).uuid))
+        self._worker.prepare(request)
 
     def grade(self, encoded: bytes) -> Iterator[bytes]:
         """Yield the stages of a grade, then the result."""

@@ -54,6 +54,9 @@ class NoWorker(Exception):
 class WorkerHandle(Protocol):
     """Worker that makes one grade after another, for a slot."""
 
+    def prepare(self, request: Prepare) -> bool:
+        """Get ready for the first order. Return false if the worker must be replaced."""
+
     def grade(self, order: Order, on_stage: Callable[[Stage], None]) -> Result:
         """Make a grade, or a part of a grade."""
 

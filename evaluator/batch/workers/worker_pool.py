@@ -16,7 +16,7 @@ from typing import NamedTuple, Self
 
 from evaluator.batch.runs.tasks import Task
 from evaluator.batch.workers.gpu_queue import GpuQueue, Waiting
-from evaluator.batch.workers.messages import Built, Graded, NotGraded, Order, Part, Result
+from evaluator.batch.workers.messages import Built, Graded, NotGraded, Order, Part, Prepare, Result
 from evaluator.batch.workers.retries import may_be_the_machines, worth_another
 from evaluator.batch.workers.worker_handle import Hire, LocalWorker, NoWorker, Slot, WorkerHandle
 from evaluator.errors import InfraError
@@ -199,12 +199,14 @@ class WorkerPool:
             return None if self._places[slot.part] else InfraError(f"no machine is left to grade on: {lost}")
 
     def _finish_all(self, number: int, slot: Slot) -> None:
-        """Finish built tasks until all are done. An idle slot releases the GPU."""
+        """Finish built tasks until all are done. A slot that is idle after a grade releases the GPU."""
+        self._prepare(number, slot)
         problem_sha256: str | None = None
         while not self._ready.over:
             waiting = self._ready.take(problem_sha256, _IDLE_S)
             if waiting is None:
-                self._dismiss(number)
+                if problem_sha256 is not None:  # Before the first grade, the worker has no context on the GPU.
+                    self._dismiss(number)
                 continue
             problem_sha256 = waiting.task.problem.sha256
             try:
@@ -219,6 +221,13 @@ class WorkerPool:
             if isinstance(tried.result, Built):
                 raise TypeError("what is finished is graded")
             self._end(number, waiting.task, tried.result, waiting.attempts + tried.attempts - 1, waiting.since_s)
+
+    def _prepare(self, number: int, slot: Slot) -> None:
+        """Start the slot's worker beside the first builds: its imports would keep the first built task waiting."""
+        with contextlib.suppress(NoWorker):  # A task then finds out, and stays for another slot.
+            worker = self._worker(number, slot)
+            if worker is not None and not worker.prepare(Prepare(self._options.for_worker(slot.gpu))):
+                self._dismiss(number)
 
     def _end(self, number: int, task: Task, result: Graded | NotGraded, attempts: int, since_s: float) -> None:
         if self._fail_fast and not _correct(result):

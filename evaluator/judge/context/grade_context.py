@@ -164,6 +164,11 @@ class GradeContext(GradeFacts):
             self.gpu_session.start_monitor()
         keep_memory(self.setup.judge_bytes)  # An earlier grade may have released some memory.
 
+    def settle(self) -> None:
+        """End speculative builds, and wait for starting runners: nothing of the grade may run beside a timing."""
+        self.build_services.end_speculative()
+        self.runners.pool.settle()
+
     def begin_side(self) -> ClockWatch:
         """Return a watch of the GPU's clock for a side that begins now, after a pause if the GPU is hotter."""
         return NO_WATCH if self.gpu_session is None else self.gpu_session.monitor.begin_side()

@@ -91,6 +91,11 @@ class ReferenceTimer:
                 raise _failed(fault)
             self._starting.append(model_runner)
 
+    def settle(self) -> None:
+        """Wait for the runners of `begin`: none may still be starting while a call is timed."""
+        while self._starting:
+            self._trial_runners.appendleft(self._ready(self._starting.popleft()))
+
     def before(self) -> Reading:
         """Return the side before a submission. No runner may hold the submission yet."""
         if self._recent is not None:
@@ -156,10 +161,8 @@ class ReferenceTimer:
     @contextlib.contextmanager
     def _runner(self) -> Iterator[TrialRunner]:
         """Yield a runner of the reference, which never holds a submission: one of two in turn, or a new runner."""
-        if self._starting:
-            self._trial_runners.appendleft(self._ready(self._starting.popleft()))
-            yield self._trial_runners[0]
-        elif self._trial_runners:
+        self.settle()
+        if self._trial_runners:
             self._trial_runners.rotate()
             yield self._trial_runners[0]
         else:

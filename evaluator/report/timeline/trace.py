@@ -14,7 +14,8 @@ _MICROSECONDS = 1e6
 def trace_bytes(timelines: Sequence[SessionTimeline]) -> bytes:
     """Return the trace: one process for each session, one thread for each lane, one slice for each stage.
 
-    A counter shows how many built submissions wait for a GPU. Sessions are placed by the host's clock.
+    A slice says whether its stage needs the device alone, or can share the device. A counter shows how many built
+    submissions wait for a GPU. Sessions are placed by the host's clock.
     """
     first = min((each.session.started_at for each in timelines), default=None)
     encoder = msgspec.json.Encoder()
@@ -40,7 +41,8 @@ def _events(process: int, timeline: SessionTimeline, after_s: float) -> Iterator
         yield place | {"name": submission} | _when(turn.began_s, turn.ended_s, after_s)
         for span in turn.spans:
             named = {"name": one_line(span.stage, 60), "cat": span.activity.value}
-            yield place | named | _when(span.began_s, span.ended_s, after_s)
+            args = {} if span.hold is None else {"args": {"device": span.hold.value}}
+            yield place | named | args | _when(span.began_s, span.ended_s, after_s)
     changes = [change for each in waits(timeline) for change in ((each.began_s, 1), (each.ended_s, -1))]
     waiting = 0
     for at_s, change in sorted(changes):

@@ -23,7 +23,8 @@ def gpu(tmp_path):
         nodes=(),
     )
     yield made
-    Path("/tmp", f"warpgrade-{made.uuid}.lock").unlink(missing_ok=True)
+    for kind in ("lock", "waiting"):
+        Path("/tmp", f"warpgrade-{made.uuid}.{kind}").unlink(missing_ok=True)
 
 
 def test_a_gpu_is_for_one_grade_at_a_time(gpu):

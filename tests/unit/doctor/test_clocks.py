@@ -31,7 +31,8 @@ def gpu(tmp_path, monkeypatch):
     monkeypatch.setattr(clocks, "look_at_clock", lambda _: ClockLook(1965, 41, ("power cap",)))
     monkeypatch.setattr(clocks, "max_sm_mhz", lambda _: 1980)
     yield made
-    Path("/tmp", f"warpgrade-{made.uuid}.lock").unlink(missing_ok=True)
+    for kind in ("lock", "waiting"):
+        Path("/tmp", f"warpgrade-{made.uuid}.{kind}").unlink(missing_ok=True)
 
 
 MOVING = [(60.0 + number / 10, 1980 - 5 * number) for number in range(41)]

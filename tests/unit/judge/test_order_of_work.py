@@ -162,7 +162,9 @@ def test_a_submission_for_a_gpu_is_imported_by_no_runner_of_the_pool(monkeypatch
 def stages_of(monkeypatch):
     """Run `finish` with stages that only note their names, and fail from the one called `failing` on."""
 
-    def run(device, failing=None, *, required=None, profile=None, machine_code=None, mode=GradeMode.FULL):
+    def run(
+        device, failing=None, *, required=None, profile=None, machine_code=None, mode=GradeMode.FULL, settled=False
+    ):
         done = []
 
         def fault(name):
@@ -204,12 +206,14 @@ def stages_of(monkeypatch):
             build_services=SimpleNamespace(machine_code=read_machine_code),
             gpu_session=SimpleNamespace(monitor=monitor) if on_gpu else None,
             take_device=lambda: done.append("device"),
+            settle=lambda: done.append("settle") if settled else None,
             sandbox=None,
             backend=SimpleNamespace(l2=L2Inputs(rule=L2Rule.WARM)),
             output=RunnerOutput(total_bytes=0, text=""),
         )
         built = Outcome(build=Build(ok=True, import_s=0.0, units=[]), findings=[FIRST])
-        outcome = verdict.finish(context, None, built, Stopwatch(Silent()))
+        timer = SimpleNamespace(settle=lambda: done.append("settle reference") if settled else None)
+        outcome = verdict.finish(context, timer, built, Stopwatch(Silent()))
         assert done.pop() == "machine code"  # Of builds that a call asked for.
         return outcome, done
 
@@ -233,6 +237,14 @@ def test_mode_check_has_no_clock_and_says_so(stages_of, device):
 def test_mode_check_still_requires_own_kernels(stages_of):
     _, done = stages_of(DeviceKind.CUDA, mode=GradeMode.CHECK, required=0.5)
     assert done == ["device", "check", "machine code", "profile"]
+
+
+def test_before_each_stage_that_needs_the_device_alone_all_other_work_has_ended(stages_of):
+    quiet = ["settle", "settle reference"]
+    done = stages_of(DeviceKind.CUDA, profile="torch", settled=True)[1]
+    assert done == [*WHOLE[:3], *quiet, "time", *quiet, "roofline", *quiet, "profile"]
+    done = stages_of(DeviceKind.CUDA, mode=GradeMode.CHECK, settled=True)[1]
+    assert done == WHOLE[:3]
 
 
 @pytest.mark.parametrize("failing", [None, "check", "time", "roofline"])

@@ -218,14 +218,14 @@ def test_what_another_grade_has_or_waits_for_is_not_taken_ahead_of_it(gpu, how, 
     gpu_lease.close()
 
 
-def test_where_nobody_can_say_that_he_waits_somebody_may(gpu):
-    Path("/tmp", f"warpgrade-{gpu.uuid}.waiting").symlink_to("/dev/null")  # It is not followed.
+def test_a_gpu_whose_gate_cannot_be_opened_is_not_leased(gpu):
+    """A link in /tmp may be another user's: it is not followed, and no grade starts without the lock."""
+    Path("/tmp", f"warpgrade-{gpu.uuid}.waiting").symlink_to("/dev/null")
     gpu_lease = GpuLease(gpu, lambda: None)
     assert is_awaited(gpu)
     gpu_lease.reach(lambda: None)
-    assert free(gpu)
-    gpu_lease.settle()
-    assert not free(gpu)
+    with pytest.raises(InfraError, match=r"cannot lock /tmp/warpgrade-.*\.waiting"):
+        gpu_lease.settle()
     gpu_lease.close()
 
 

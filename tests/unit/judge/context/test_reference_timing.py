@@ -38,6 +38,34 @@ def test_what_a_call_costs_is_measured_anew_after_a_while(kept):
     assert clock.measured == ["one", "other"]
 
 
+class Starting:
+    """A runner of the reference that was told to load and construct, and has not answered yet."""
+
+    def __init__(self, name, story):
+        self.name, self._story = name, story
+
+    def begun(self):
+        self._story.append(f"{self.name} answered")
+
+    def sites(self, _):
+        return SimpleNamespace(copied=False)
+
+    def trial_runner(self, _):
+        return self.name
+
+
+def test_no_runner_of_the_reference_starts_while_the_other_is_timed(kept):
+    """And the two are taken in turn, from the first on."""
+    side, story = kept[0], []
+    side._starting.extend(Starting(name, story) for name in ("one", "other"))
+    side.settle()
+    assert story == ["one answered", "other answered"]
+    for _ in range(5):
+        with side._runner() as taken:
+            story.append(taken)
+    assert story[2:] == ["one", "other", "one", "other", "one"]
+
+
 def test_a_reference_that_fails_while_that_is_measured_is_no_submissions_fault(kept, monkeypatch):
     side, _ = kept
     fault = Fault(Status.RUNTIME_ERROR, finding(Code.FORWARD_FAILED, "it broke"))

@@ -1,0 +1,149 @@
+"""Turns of several processes on one resource: side by side with other turns, or alone.
+
+A turn begins at the gate, a lock that one process holds at a time, and lasts as long as its lock of the room:
+
+    side by side:   gate | room, shared | open the gate | ... | leave the room
+    alone:          gate | wait until the room is empty, with the gate closed | open the gate | ... | leave the room
+
+The closed gate stops all later turns, so no stream of turns side by side keeps a turn alone out. Conversely the next
+turn at the gate enters before any later one. The kernel holds both locks (`flock`): the death of a process ends its
+turn, and a process that dies at the gate opens the gate.
+
+A turn never changes its kind. Two turns side by side that both waited to be alone would wait for each other.
+"""
+
+import contextlib
+import fcntl
+import os
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol
+
+_LOOK_S = 0.01
+
+
+class Hold(StrEnum):
+    """Kind of a turn: side by side with other shared turns, or alone."""
+
+    SHARED = "shared"
+    ALONE = "alone"
+
+
+STAGE_HOLDS = {
+    "device": Hold.SHARED,
+    "check": Hold.SHARED,
+    "time": Hold.ALONE,
+    "roofline": Hold.ALONE,
+    "profile": Hold.ALONE,
+}
+"""Turn that each stage of a grade needs on the device; a stage without an entry does not use the device."""
+
+
+class Latch(Protocol):
+    """Lock that several shared holders, or one holder alone, can have."""
+
+    def try_lock(self, hold: Hold) -> bool:
+        """Lock now, without waiting. Return whether the lock is held."""
+
+    def unlock(self) -> None:
+        """Release the lock, if held."""
+
+
+class FileLatch:
+    """Lock of a file by the kernel, for this process. All users of the machine may lock the same file."""
+
+    def __init__(self, path: Path) -> None:
+        """Name the file, which the first `try_lock` opens or creates."""
+        self._path = path
+        self._descriptor: int | None = None
+
+    def try_lock(self, hold: Hold) -> bool:
+        """Lock now, without waiting. Raises OSError if the file cannot be opened; no symbolic link is followed."""
+        if self._descriptor is None:
+            self._descriptor = _opened(self._path)
+        how = fcntl.LOCK_SH if hold is Hold.SHARED else fcntl.LOCK_EX
+        try:
+            fcntl.flock(self._descriptor, how | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def unlock(self) -> None:
+        """Release the lock, also for children that inherited the file."""
+        if self._descriptor is not None:
+            descriptor, self._descriptor = self._descriptor, None
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+            os.close(descriptor)
+
+
+class Turn:
+    """One process's turn: outside, at the gate, or in the room."""
+
+    def __init__(self, gate: Latch, room: Latch) -> None:
+        """Stay outside."""
+        self._gate = gate
+        self._room = room
+        self._at_gate = False
+        self._hold: Hold | None = None
+
+    @property
+    def hold(self) -> Hold | None:
+        """Kind of the current turn; None outside and at the gate."""
+        return self._hold
+
+    def try_begin(self, hold: Hold) -> bool:
+        """Go as far as possible without waiting. Return whether the turn has begun.
+
+        After False, the caller calls again, or gives up with `end`.
+        """
+        if self._hold is not None:
+            raise RuntimeError("a turn must end before the next one begins")
+        self._at_gate = self._at_gate or self._gate.try_lock(Hold.ALONE)
+        if not (self._at_gate and self._room.try_lock(hold)):
+            return False
+        self._hold = hold
+        self._open_gate()
+        return True
+
+    def begin(self, hold: Hold, wait_s: float, look_s: float = _LOOK_S) -> bool:
+        """Begin a turn within `wait_s`, with a look every `look_s`. Return false, and stay outside, if time ran out."""
+        until_s = time.monotonic() + wait_s
+        with contextlib.ExitStack() as given_up:
+            given_up.callback(self.end)
+            while not self.try_begin(hold):
+                left_s = until_s - time.monotonic()
+                if left_s <= 0:
+                    return False
+                time.sleep(min(look_s, left_s))
+            given_up.pop_all()
+        return True
+
+    def end(self) -> None:
+        """Leave the room and the gate. Idempotent."""
+        self._hold = None
+        self._room.unlock()
+        self._open_gate()
+
+    def _open_gate(self) -> None:
+        self._at_gate = False
+        self._gate.unlock()
+
+
+def is_awaited(gate: Latch) -> bool:
+    """Return whether a turn waits at the gate."""
+    try:
+        return not gate.try_lock(Hold.SHARED)
+    finally:
+        gate.unlock()
+
+
+def _opened(path: Path) -> int:
+    """Open a file for locks, and create the file if missing. Reading suffices: /tmp protects other users' files."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+    with contextlib.suppress(FileNotFoundError):
+        return os.open(path, flags)
+    descriptor = os.open(path, flags | os.O_CREAT, 0o644)
+    with contextlib.suppress(PermissionError):  # Another user was faster, and does the same.
+        os.fchmod(descriptor, 0o644)  # The umask may have removed what other users need.
+    return descriptor
