@@ -34,7 +34,7 @@ FLOORS = (
     ("judge/clock", "report"),
     ("doctor", "judge/runners"),
     ("compile", "sizes"),
-    ("compile/cuda", "compile/emulated", "judge/numerics", "roofline"),
+    ("compile/cuda", "compile/emulated", "judge/faults", "judge/numerics", "roofline"),
     ("compile/extension", "emulator/parsing", "judge/reference", "lint", "problem_process", "report/page"),
     (
         "cards",
@@ -57,7 +57,6 @@ FLOORS = (
         "emulator",
         "environment",
         "judge/compare",
-        "judge/faults",
         "judge/tensors",
         "report/card",
         "report/timeline",

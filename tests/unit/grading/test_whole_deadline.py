@@ -11,9 +11,10 @@ from evaluator.deadline import Deadline, DeadlineReached, Guard, Work
 from evaluator.findings import Code
 from evaluator.grade_options import GradeOptions
 from evaluator.grading.run_until_deadline import in_time
+from evaluator.judge.faults.runner_faults import Stage
 from evaluator.judge.runners.build_budget import BuildBudget
 from evaluator.judge.runners.build_service import BuildService
-from evaluator.judge.runners.runner_client import RunnerClient, Stage
+from evaluator.judge.runners.runner_client import RunnerClient
 from evaluator.judge.runners.sandboxed_tools import SandboxedTools
 from evaluator.progress import Silent, Stopwatch
 from evaluator.protocol.frames import BuildRequest, Channel, Closed, DeadlinePassed, Loaded

@@ -4,7 +4,7 @@ import pytest
 
 from evaluator.findings import Code
 from evaluator.judge.faults.language_faults import refused_by_compiler, unavailable_language
-from evaluator.judge.runners.runner_client import RunnerClient, Stage
+from evaluator.judge.faults.runner_faults import Stage, failure
 from evaluator.protocol.frames import Failed, RefusedKernel
 from evaluator.records import DeviceKind, Status
 
@@ -116,8 +116,6 @@ def test_on_a_gpu_the_compilers_exception_is_a_build_error_and_the_launchs_is_no
         ),
     ],
 )
-def test_the_session_asks_in_the_right_order(said, device, status, code):
-    session = RunnerClient.__new__(RunnerClient)
-    session._build_service, session._source, session._device = None, SUBMISSION, device
-    fault = session._failure(said, Stage.CALL)
+def test_the_causes_are_tried_in_the_right_order(said, device, status, code):
+    fault = failure(said, Stage.CALL, None, device, SUBMISSION)
     assert (fault.status, fault.finding.code) == (status, code)

@@ -130,7 +130,7 @@ def test_a_frame_that_is_no_profile_is_refused(kernel):
 
 
 def test_another_answer_where_a_profile_belongs_is_out_of_place():
-    """The union of frames holds it, so the judge must look: `Session.out_of_place` rejects it."""
+    """The union of frames holds it, so the judge must look: `unexpected_frame` rejects it."""
     assert not isinstance(Done(index=0, outputs=Scalar(value=None)), Profiled)
 
 
