@@ -1,4 +1,4 @@
-"""Random frames and random submissions: whatever comes, the judge does not crash, does not hang, and passes nothing.
+"""Random frames and random submissions: for each of them, the judge does not crash, does not hang, and passes nothing.
 
 A few dozen of each in a usual run; `make fuzz` (`WARPGRADE_FUZZ=10000`) tries that many frames and texts.
 """

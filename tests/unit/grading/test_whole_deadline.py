@@ -235,7 +235,7 @@ def test_who_noticed_by_himself_is_not_interrupted_while_he_tidies_up(clock, dea
 
 
 def test_work_of_the_judges_own_is_interrupted(clock, deadline, monkeypatch):
-    """It computes, and asks nobody how late it is."""
+    """It computes, and never checks the time."""
     monkeypatch.setattr(Guard, "_watch", lambda _: None)
 
     def compute():
