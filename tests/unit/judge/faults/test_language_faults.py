@@ -38,6 +38,37 @@ def test_a_kernel_that_nvrtc_refuses_has_reason_line_and_column():
     assert why.details == {"kernel": "relu", "column": SUBMISSION.splitlines()[3].index("y[") + 1}
 
 
+def test_cupys_kernel_has_reason_line_and_column():
+    """CuPy's log, with the file named by the runner."""
+    status, why = refused_by_compiler(nvrtc(LOG.replace("relu.cu", ".cu"), kernel=""), SUBMISSION, 7)
+    assert (status, why.code, why.line) == (Status.BUILD_ERROR, Code.KERNEL_REFUSED, 4)
+    assert why.message == 'a kernel does not compile: identifier "y" is undefined'
+    assert why.details["column"] == SUBMISSION.splitlines()[3].index("y[") + 1
+
+
+CUDA_CORE = (
+    "cuda.core._program.cuda.core._program.Program.compile",
+    "cuda.core._utils.cuda_utils.cuda.core._utils.cuda_utils._raise_nvrtc_error",
+)
+CUDA_CORE_LOG = '6: NVRTC_ERROR_COMPILATION, compilation log:\n\ndefault_program(2): error: identifier "y"\n\0'
+"""Functions and message of cuda.core 1.2.2."""
+
+
+def test_a_program_of_cuda_core_that_does_not_compile_is_a_build_error():
+    said = failed(*CUDA_CORE, kind="NVRTCError", message=CUDA_CORE_LOG)
+    status, why = refused_by_compiler(said, SUBMISSION, 3)
+    assert (status, why.code, why.line) == (Status.BUILD_ERROR, Code.KERNEL_REFUSED, 3)
+    assert why.message == f"cuda-python does not compile the kernel: {CUDA_CORE_LOG[:-2]}"
+    for other in ("cuda.core._launcher.launch", "cuda.bindings.driver.cuLaunchKernel"):
+        assert refused_by_compiler(failed(other), SUBMISSION, 3) is None
+
+
+def test_cuda_core_without_nvrtc_is_no_verdict():
+    said = failed(CUDA_CORE[0], kind="DynamicLibNotFoundError", message='Failure finding "libnvrtc.so.13"')
+    status, why = unavailable_language(said, DeviceKind.CUDA, 1)
+    assert (status, why.code) == (Status.INCONCLUSIVE, Code.LANGUAGE_MISSING)
+
+
 @pytest.mark.parametrize(
     ("reason", "text"),
     [("nvrtc: error: invalid value", TEXT), (LOG, "another text"), ("", TEXT), ("\n" * 9000, TEXT), (LOG[:40], TEXT)],
