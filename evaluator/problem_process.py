@@ -15,6 +15,7 @@ import msgspec
 
 from evaluator.errors import InfraError, SandboxUnavailable
 from evaluator.protocol.frames import Channel, Closed, DeadlinePassed, Frame, FrameError
+from evaluator.protocol.one_question import answer_one
 from evaluator.records import SandboxMode
 from evaluator.sandbox import ForkServer, Limits
 
@@ -113,7 +114,4 @@ def serve(sock: socket.socket, answer: Callable[[bytes], bytes]) -> None:
 
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    channel = Channel(sock, receives=Question)
-    asked = channel.receive()
-    if isinstance(asked, Question):
-        channel.send(Answer(answer(asked.content)))
+    answer_one(sock, Question, lambda asked: Answer(answer(asked.content)))

@@ -12,9 +12,10 @@ from evaluator.lint.languages import languages
 from evaluator.lint.messages import MAX_MESSAGE, Look, Looked, Remark, thinned
 from evaluator.lint.predicted_builds import predicted_builds
 from evaluator.lint.reachable import Module, in_forward, take_apart
-from evaluator.protocol.frames import BuildRequest, Channel, SourceFile
+from evaluator.protocol.frames import BuildRequest, SourceFile
 from evaluator.protocol.frames.bounds import MAX_FRAME_BYTES
 from evaluator.protocol.frames.oversize import unsendable_request
+from evaluator.protocol.one_question import answer_one
 from evaluator.protocol.parsed_python import parsed_python
 from evaluator.protocol.submission_files import HEADER_SUFFIXES, Part, cpp_files, python_files
 
@@ -23,10 +24,7 @@ _MAX_BUILDS_BYTES = MAX_FRAME_BYTES // 2
 
 def run(sock: socket.socket, _: Path) -> None:
     """Answer one frame over `sock`, in a confined process. An error ends the process, and the judge sees the end."""
-    channel = Channel(sock, receives=Look)
-    asked = channel.receive()
-    if isinstance(asked, Look):
-        channel.send(look(asked.submission))
+    answer_one(sock, Look, lambda asked: look(asked.submission))
 
 
 def look(source: str) -> Looked:
