@@ -117,7 +117,7 @@ def answer_for(entry: Entry) -> tuple[Status, str]:
     reference = reference_module(entry.problem(), SizeName.SMALL)
     try:
         model_new = submission_class(entry.submission)
-    except Exception as error:  # noqa: BLE001 - whatever a submission raises
+    except Exception as error:  # noqa: BLE001 - a submission may raise anything
         text = str(error)
         if BUILD_FAILED in text:
             return Status.BUILD_ERROR, _first_error(text)
@@ -129,7 +129,7 @@ def answer_for(entry: Entry) -> tuple[Status, str]:
             fault = fault_of_call(entry, reference, model_new, seed)
             if fault:
                 return Status.WRONG_RESULT, f"seed {seed}: {fault}"
-    except Exception as error:  # noqa: BLE001 - whatever a submission raises
+    except Exception as error:  # noqa: BLE001 - a submission may raise anything
         return Status.RUNTIME_ERROR, _line(error)
     return Status.CORRECT, ""
 

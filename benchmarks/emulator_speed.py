@@ -3,7 +3,7 @@
     python benchmarks/emulator_speed.py [--elements 1048576] [--matmul-size 256] [--json FILE]
 
 One thread, CPU time, the fastest of seven. The ratio of a kernel that waits is about its barriers: each of them is one
-switch of stacks per thread, whatever little happens between two of them.
+switch of stacks per thread, however little happens between two of them.
 """
 
 import argparse

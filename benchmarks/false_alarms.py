@@ -2,8 +2,8 @@
 
     python benchmarks/false_alarms.py --device emulated [--rounds 20] [--only NAME ...] [--output FILE.json]
 
-Each is graded `--rounds` times, with other seeds each time, by one batch. Whatever is not `correct` is a false alarm,
-and the exit status is 1. Solutions in CUDA are graded on `emulated` and `cuda`, those in C++ on `cpu`.
+Each is graded `--rounds` times, with other seeds each time, by one batch. Every other verdict than `correct` is a false
+alarm, and the exit status is 1. Solutions in CUDA are graded on `emulated` and `cuda`, those in C++ on `cpu`.
 """
 
 import argparse

@@ -26,9 +26,10 @@ from evaluator.compile.emulated.emulated_builder import EmulatedBuilder
 from evaluator.compile.extension.builder import MOST_BUILT_BYTES, Builder
 from evaluator.cuda_source.symbols import instantiations, missing
 from evaluator.emulator.frontend.front_end import FrontEnd
+from evaluator.judge.faults.runner_faults import Stage
 from evaluator.judge.runners.build_budget import BuildBudget
 from evaluator.judge.runners.build_service import BuildService
-from evaluator.judge.runners.runner_client import RunnerClient, Stage
+from evaluator.judge.runners.runner_client import RunnerClient
 from evaluator.protocol.frames import (
     BuildRequest,
     Constructed,

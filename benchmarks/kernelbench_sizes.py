@@ -85,7 +85,7 @@ def answer(sender: Connection, source: str, *, double: bool) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (DATA_BYTES_LIMIT, DATA_BYTES_LIMIT))
     try:
         sender.send(run_source(source, double=double))
-    except Exception as error:  # noqa: BLE001 - whatever a file raises is its result
+    except Exception as error:  # noqa: BLE001 - an exception of a file is its result
         sender.send(f"{type(error).__name__}: {str(error).partition(chr(10))[0]}")
 
 
@@ -127,7 +127,7 @@ def degenerate_misses(problem: Problem) -> list[str]:
     """Say which dimensions the small size makes one, the first of them alone."""
     try:
         found = degenerate(problem)
-    except Exception as error:  # noqa: BLE001 - whatever a file raises is its result
+    except Exception as error:  # noqa: BLE001 - an exception of a file is its result
         return [f"no shapes: {type(error).__name__}: {str(error).partition(chr(10))[0]}"]
     return [f"{len(found)} dimensions of one, first at {found[0]}"] if found else []
 

@@ -39,7 +39,7 @@ tests/zoo` asserts every cell.
   verdict is `correct`. The test checks that the quoted time, or the text that the trick prints, shows no gain.
 - **problem refused**: the result is correct, because the problem requires no work. `warpgrade problems validate`
   reports such a problem.
-- **not yet**: a hole, or a row that was not graded here. The section "What is missing" names the cause.
+- **not yet**: a hole, or a row that was not graded here. The section "Cells that are missing" names the cause.
 
 Ten rows also have a form in Triton (`tests/zoo/triton/`), which `tests/zoo/test_triton_forms.py` grades.
 
@@ -179,13 +179,13 @@ def _table(chosen: list[Entry], lines: dict[int, tuple[str, str]]) -> str:
         _HEAD,
         f"{len(rows)} rows: {summary}.\n",
         "\n".join([*head, *rows]) + "\n",
-        *(["## What is missing\n", "\n".join(holes) + "\n"] if holes else []),
-        "## At the judge\n",
-        "Attacks that are no submission's answer: hostile cards, folders, frames and builds.\n",
+        *(["## Cells that are missing\n", "\n".join(holes) + "\n"] if holes else []),
+        "## Attacks on the judge\n",
+        "Hostile cards, folders, frames and builds: attacks that are no wrong result of a submission.\n",
         "\n".join(["| | attack | before | now | shown by |", "|---|---|---|---|---|", *at_the_judge]) + "\n",
-        "## The rule that stands against each\n",
+        "## Rule that stops each row\n",
         "\n".join(rules) + "\n",
-        "## The invariants that the mutations switch off\n",
+        "## Invariants switched off by the mutations\n",
         "\n".join(switched) + "\n",
     ]
     return "\n".join(parts)

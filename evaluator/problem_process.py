@@ -1,29 +1,34 @@
 """Process for a problem's code: a question in, an answer out, both as bytes.
 
 The judge trusts a problem's code like the author, but the code may hang, print without end, or start processes. The
-process therefore has a new session, limits of time, memory and answer, and ends together with the process group.
+code therefore runs in the sandbox of the runners, with limits of time, memory and answer. All its processes end with
+the answer, daemons included.
 """
 
-import contextlib
-import os
-import resource
-import selectors
-import signal
-import subprocess
-import sys
+import socket
 import time
 import warnings
 from collections.abc import Callable
-from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-from evaluator.sandbox.kernel import syscalls
+import msgspec
+
+from evaluator.errors import InfraError, SandboxUnavailable
+from evaluator.protocol.frames import Channel, Closed, DeadlinePassed, Frame, FrameError
+from evaluator.protocol.one_question import answer_one
+from evaluator.records import SandboxMode
+from evaluator.sandbox import ForkServer, Limits
+
+if TYPE_CHECKING:
+    from evaluator.sandbox import Child
 
 ANSWER_BYTES = 1 << 20
 """Limit of an answer: constants, or counts for a few sizes."""
-_DATA_BYTES = 6 << 30
-_CHUNK_BYTES = 1 << 16
-_BOOT = "import sys; sys.path.insert(0, sys.argv[1]); import importlib; importlib.import_module(sys.argv[2]).main()"
-_TOP = Path(__file__).resolve().parents[1]
+_FRAME_BYTES = ANSWER_BYTES + 256
+_LIMITS = Limits(memory_bytes=6 << 30, held_bytes=8 << 30, file_bytes=64 << 20, private_folder_bytes=64 << 20)
+"""PyTorch reports an allocation beyond `memory_bytes` as an error; beyond `held_bytes` all processes are killed."""
+_EXIT_S = 5.0
+"""Limit on waiting for the exit of a process that has closed its socket."""
 
 
 class NoAnswer(Exception):
@@ -34,101 +39,79 @@ class TookTooLong(NoAnswer):
     """The process reached the time limit."""
 
 
-def answer_of(module: str, question: bytes, limit_s: float) -> bytes:
-    """Return the answer to `question` of `main` in `module`, by a call of `serve` in a new process.
+class Question(Frame, frozen=True):
+    """Judge: the question."""
 
-    All processes of the group are dead afterwards. Printed text is dropped.
+    content: bytes
+
+
+class Answer(Frame, frozen=True):
+    """Process: the answer."""
+
+    content: Annotated[bytes, msgspec.Meta(max_length=ANSWER_BYTES)]
+
+
+def answer_of(module: str, question: bytes, limit_s: float) -> bytes:
+    """Return the answer to `question` of `run` in `module`, which calls `serve` in a new process.
+
+    All processes of the problem's code are dead afterwards. Printed text is dropped.
 
     Raises:
         NoAnswer: the process failed, answered more than `ANSWER_BYTES`, or reached `limit_s` (TookTooLong).
     """
+    deadline_s = time.monotonic() + limit_s
     try:
-        # -P: no module of the current folder is imported.
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-c", _BOOT, str(_TOP), module, str(os.getpid())],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise NoAnswer(f"the process cannot be started: {error.strerror}") from error
-    with process:
-        try:
-            answer = _exchanged(process, question, time.monotonic() + limit_s)
-        except TimeoutError as error:
-            raise TookTooLong(f"the process took longer than {limit_s:.0f} s") from error
-        finally:
-            # Before the wait for the leader, no other group can have the number.
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-        if process.wait() != 0:
-            raise NoAnswer(f"the process ended with status {process.returncode}")
-    return answer
+        with _starter(module) as fork_server:
+            child = fork_server.spawn(f"{module}:run", _LIMITS)
+            return _answered(child, question, deadline_s)
+    except DeadlinePassed as error:
+        raise TookTooLong(f"the process took longer than {limit_s:.0f} s") from error
+    except InfraError as error:
+        raise NoAnswer(f"the process cannot be started: {error.message}") from error
 
 
-def _exchanged(process: "subprocess.Popen[bytes]", question: bytes, deadline_s: float) -> bytes:
-    """Send the question, and return the answer when the process has ended. Raises TimeoutError at the deadline."""
-    assert process.stdin is not None  # noqa: S101 - for the type checker: both are pipes
-    assert process.stdout is not None  # noqa: S101 - as above
-    left, answer = memoryview(question), bytearray()
-    for pipe in (process.stdin, process.stdout):
-        os.set_blocking(pipe.fileno(), False)
-    # A process below may hold the pipe open: the answer ends with the death of the process.
-    ended = os.pidfd_open(process.pid)
-    with contextlib.closing(os.fdopen(ended, "rb", buffering=0)), selectors.DefaultSelector() as selector:
-        selector.register(process.stdin, selectors.EVENT_WRITE)
-        selector.register(process.stdout, selectors.EVENT_READ)
-        selector.register(ended, selectors.EVENT_READ)
-        while True:
-            left_s = deadline_s - time.monotonic()
-            if left_s <= 0:
-                raise TimeoutError
-            ready = {key.fileobj for key, _ in selector.select(left_s)}
-            if process.stdin in ready:
-                left = _written(process.stdin.fileno(), left)
-                if not left:
-                    selector.unregister(process.stdin)
-                    process.stdin.close()
-            if process.stdout in ready or ended in ready:
-                chunk = _available(process.stdout.fileno())
-                answer += chunk
-                if len(answer) > ANSWER_BYTES:
-                    raise NoAnswer(f"the answer is longer than {ANSWER_BYTES >> 20} MiB")
-                if not chunk and ended in ready:
-                    return bytes(answer)
-                if not chunk and process.stdout in ready:
-                    selector.unregister(process.stdout)
-
-
-def _written(descriptor: int, content: memoryview) -> memoryview:
-    """Write a part of the content, and return the rest: nothing without a reader."""
+def _starter(module: str) -> ForkServer:
+    """Start the fork server, with every layer of the sandbox that the machine permits; none may be permitted."""
+    fork_server = ForkServer(preload=(module,))
     try:
-        return content[os.write(descriptor, content) :]
-    except BrokenPipeError:
-        return content[:0]
+        _ = fork_server.layers
+    except SandboxUnavailable:
+        fork_server.close()
+        return ForkServer(mode=SandboxMode.NONE, preload=(module,))
+    except BaseException:
+        fork_server.close()
+        raise
+    return fork_server
 
 
-def _available(descriptor: int) -> bytes:
-    """Return the present content of a pipe; nothing at the end."""
+def _answered(child: "Child", question: bytes, deadline_s: float) -> bytes:
+    channel = Channel(child.socket, receives=Answer, most_bytes=lambda _: _FRAME_BYTES)
     try:
-        return os.read(descriptor, _CHUNK_BYTES)
-    except BlockingIOError:
-        return b""
+        channel.send(Question(question), timeout_s=deadline_s - time.monotonic())
+        answer = channel.receive(deadline_s - time.monotonic())
+    except Closed as error:
+        raise NoAnswer(f"the process ended with {_end(child)}") from error
+    except FrameError as error:
+        raise NoAnswer(f"the process gave no answer of at most {ANSWER_BYTES >> 20} MiB") from error
+    finally:
+        child.kill()
+        channel.close()
+    if not isinstance(answer, Answer):
+        raise NoAnswer("the process gave no answer")
+    return answer.content
 
 
-def serve(answer: Callable[[bytes], bytes]) -> None:
-    """Answer the question on stdin, in the new process, and exit.
+def _end(child: "Child") -> str:
+    ended = child.wait_exit(_EXIT_S)
+    if ended is None:
+        return "a closed socket"
+    return f"status {ended.exit_code}" if ended.signal is None else ended.signal
 
-    Printed text is dropped. The process dies with the asking thread.
-    """
+
+def serve(sock: socket.socket, answer: Callable[[bytes], bytes]) -> None:
+    """Answer the question from `sock`, in the new process."""
     import torch
 
-    syscalls.die_with_parent(int(sys.argv[3]), signal.SIGKILL)
-    resource.setrlimit(resource.RLIMIT_DATA, (_DATA_BYTES, _DATA_BYTES))
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    with os.fdopen(os.dup(1), "wb") as answers:
-        os.dup2(2, 1)
-        answers.write(answer(sys.stdin.buffer.read()))
-    os._exit(0)
+    answer_one(sock, Question, lambda asked: Answer(answer(asked.content)))

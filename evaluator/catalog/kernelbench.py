@@ -100,7 +100,7 @@ def read_file(file: Path, small_sizes: SmallSizes | None = None, found_in: Path 
 
 
 def read_text(source: str, name: str) -> Problem:
-    """Read a problem in KernelBench's form from its text. No file is read, whatever the name.
+    """Read a problem in KernelBench's form from its text. No file is read, for any name.
 
     Raises:
         ProblemError: the name is invalid, the text is too large or not Python, or the text lacks `Model`, `get_inputs`

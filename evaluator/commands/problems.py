@@ -37,7 +37,7 @@ def list_them(*, problems: Path | None, as_json: bool) -> ExitCode:
 def show(*, name: str, problems: Path | None, as_json: bool) -> None:
     """Show a problem's task, sizes and reference, and the bytes and FLOP of a call.
 
-    The bytes and FLOP are counted once: a process runs the problem's code on tensors without memory.
+    The bytes and FLOP are counted once: a process in the sandbox runs the problem's code on tensors without memory.
     """
     from evaluator.report.problem_work import ProblemWork, work_document, work_text
     from evaluator.roofline.counted_work import work_of

@@ -16,13 +16,13 @@ from evaluator.judge.baselines import other_baselines
 from evaluator.judge.compare.tolerance import bounds
 from evaluator.judge.context.grade_context import GradeContext
 from evaluator.judge.context.reference_timing import ReferenceTimer
+from evaluator.judge.faults.emulator_faults import hard_coded_size
 from evaluator.judge.inputs.changing_weights import NO_SITES, Sites, record
 from evaluator.judge.inputs.input_distributions import PROFILES
 from evaluator.judge.own_kernels.ablation import AblationResult, AblationResults, right_without
 from evaluator.judge.own_kernels.op_count import count_ops
 from evaluator.judge.own_kernels.own_kernels import Evidence
 from evaluator.judge.runners.build_service import BuildService
-from evaluator.judge.runners.emulator_faults import hard_coded_size
 from evaluator.judge.runners.jit_kernels import own_names, read_kernels
 from evaluator.judge.trial import timing_loop
 from evaluator.judge.trial.buffer_comparison import BufferComparison

@@ -1,4 +1,8 @@
-"""cuda-python: NVRTC and the driver, called by the submission's own Python."""
+"""cuda-python: NVRTC and the driver, called by the submission's own Python.
+
+`cuda.core.Program` raises the compiler's errors. `cuda.bindings.nvrtc` returns them as numbers, and every exception
+after such an error is the submission's own.
+"""
 
 from evaluator.languages.installations import distribution
 from evaluator.languages.language import Installation, Language, names
@@ -12,4 +16,5 @@ CUDA_PYTHON = Language(
     installation=Installation(distribution("cuda-python", "cuda-bindings"), "pip install cuda-python"),
     packages=("cuda",),
     code=("cuda.bindings", "cuda.core"),
+    compiler=("cuda.core._program", "cuda.core.experimental._program"),
 )

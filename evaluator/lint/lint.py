@@ -2,7 +2,7 @@
 
 import socket
 import warnings
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import msgspec
 
@@ -12,21 +12,19 @@ from evaluator.lint.languages import languages
 from evaluator.lint.messages import MAX_MESSAGE, Look, Looked, Remark, thinned
 from evaluator.lint.predicted_builds import predicted_builds
 from evaluator.lint.reachable import Module, in_forward, take_apart
-from evaluator.protocol.frames import BuildRequest, Channel
+from evaluator.protocol.frames import BuildRequest, SourceFile
 from evaluator.protocol.frames.bounds import MAX_FRAME_BYTES
 from evaluator.protocol.frames.oversize import unsendable_request
+from evaluator.protocol.one_question import answer_one
 from evaluator.protocol.parsed_python import parsed_python
-from evaluator.protocol.submission_files import Part, python_files
+from evaluator.protocol.submission_files import HEADER_SUFFIXES, Part, cpp_files, python_files
 
 _MAX_BUILDS_BYTES = MAX_FRAME_BYTES // 2
 
 
 def run(sock: socket.socket, _: Path) -> None:
     """Answer one frame over `sock`, in a confined process. An error ends the process, and the judge sees the end."""
-    channel = Channel(sock, receives=Look)
-    asked = channel.receive()
-    if isinstance(asked, Look):
-        channel.send(look(asked.submission))
+    answer_one(sock, Look, lambda asked: look(asked.submission))
 
 
 def look(source: str) -> Looked:
@@ -48,18 +46,24 @@ def look(source: str) -> Looked:
         toolchains = languages(module, source)
     except (RecursionError, MemoryError) as error:
         return Looked([], f"{type(error).__name__} while looking at it"[:MAX_MESSAGE])
-    return Looked(noticed, builds=_builds(module), toolchains=toolchains)
+    return Looked(noticed, builds=_builds(module, source), toolchains=toolchains)
 
 
-def _builds(module: Module) -> list[BuildRequest]:
+def _builds(module: Module, source: str) -> list[BuildRequest]:
     """Predict builds. A failure for a hostile text discards the prediction but keeps the remarks."""
     try:
-        builds = predicted_builds(module.nodes, module.names)
+        builds = predicted_builds(module.nodes, module.names, _headers(source))
         # Requests that the judge would refuse from a runner are not built ahead either.
         builds = [build for build in builds if unsendable_request(build) is None]
         return builds if len(msgspec.msgpack.encode(builds)) <= _MAX_BUILDS_BYTES else []
     except Exception:  # noqa: BLE001 - there is no list of what a hostile text may lead to
         return []
+
+
+def _headers(source: str) -> list[SourceFile]:
+    """Return the headers of a submission of several files, in a runner's order."""
+    texts = {part.path: part.text for part in cpp_files(source) if PurePosixPath(part.path).suffix in HEADER_SUFFIXES}
+    return [SourceFile(name=path, text=texts[path]) for path in sorted(texts, key=PurePosixPath)]
 
 
 def _remarks(source: str, module: Module, invalid: list[Part]) -> list[Remark]:

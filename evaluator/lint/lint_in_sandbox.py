@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 from evaluator.findings import Code, finding
 from evaluator.lint.messages import Look, Looked
-from evaluator.protocol.frames import BuildRequest, Channel, Closed, DeadlinePassed, FrameError
+from evaluator.protocol.frames import BuildRequest, Closed, DeadlinePassed, FrameError
+from evaluator.protocol.one_question import ask
 from evaluator.records import Finding, Toolchain
 from evaluator.sandbox import Child, Limits
 
@@ -31,19 +32,12 @@ def look_at(source: str, spawn: Callable[[str, Limits], Child]) -> LookedAt:
         JudgeFailed: the child could not be started.
     """
     child = spawn(_ENTRY, _LIMITS)
-    channel = Channel(child.socket, receives=Looked)
     try:
-        channel.send(Look(source), timeout_s=_LIMIT_S)
-        answer = channel.receive(_LIMIT_S)
+        answer = ask(child, Look(source), Looked, _LIMIT_S)
     except DeadlinePassed:
         return _not_looked_at(f"the analysis took longer than {_LIMIT_S:g} s")
     except (Closed, FrameError):
         return _not_looked_at("the text crashed the analysis process")
-    finally:
-        child.kill()
-        channel.close()
-    if not isinstance(answer, Looked):
-        return _not_looked_at("the analysis process did not answer")
     found = [finding(noticed.code, noticed.message, line=noticed.line) for noticed in answer.noticed]
     incomplete = [_noted(answer.incomplete)] if answer.incomplete else []
     return LookedAt([*found, *incomplete], answer.builds, answer.toolchains)

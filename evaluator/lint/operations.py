@@ -70,7 +70,7 @@ def computes_in_cpp(name: str) -> bool:
 
 
 def method_in_cpp(name: str) -> bool:
-    """Return whether a method name identifies a computing tensor method, whatever the object."""
+    """Return whether a method name identifies a computing tensor method of any object."""
     return name in _UNMISTAKABLE
 
 

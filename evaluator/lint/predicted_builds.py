@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from evaluator.lint.messages import MAX_BUILDS
 from evaluator.lint.names import Names
-from evaluator.protocol.build_request import WITHOUT_EFFECT, load_inline
-from evaluator.protocol.frames import BuildRequest
+from evaluator.protocol.build_request import WITHOUT_EFFECT, load_inline, may_include
+from evaluator.protocol.frames import BuildRequest, SourceFile
 
 _MAX_CHARACTERS = 1 << 20
 _MAX_STEPS = 20_000
@@ -28,8 +29,10 @@ class _NotForeseen(Exception):
     """The text does not determine the value."""
 
 
-def predicted_builds(nodes: Sequence[ast.AST], names: Names) -> list[BuildRequest]:
+def predicted_builds(nodes: Sequence[ast.AST], names: Names, headers: Sequence[SourceFile] = ()) -> list[BuildRequest]:
     r"""List the build requests of the first `load_inline` calls. `nodes` is the complete tree of a module.
+
+    The strings may include `headers`, those of a submission of several files.
 
     >>> tree = ast.parse("from torch.utils.cpp_extension import load_inline\nS = 'int f();'\nload_inline('e', [S])")
     >>> nodes = list(ast.walk(tree))
@@ -43,6 +46,8 @@ def predicted_builds(nodes: Sequence[ast.AST], names: Names) -> list[BuildReques
         # Arguments may have any type, and infinite recursion predicts no build.
         with contextlib.suppress(_NotForeseen, TypeError, RuntimeError, msgspec.ValidationError):
             request = msgspec.convert(msgspec.to_builtins(_request(call, reader)), BuildRequest)
+            if headers and may_include(request, headers):
+                request = replace(request, headers=list(headers))
             found += [request] if request not in found else []
         if len(found) == MAX_BUILDS:
             break

@@ -1,12 +1,16 @@
 """Build request of a `load_inline` call. The module needs no PyTorch: the linter predicts builds with it."""
 
+import posixpath
+import re
 from collections.abc import Sequence
 from typing import Any
 
-from evaluator.protocol.frames import BuildRequest
+from evaluator.protocol.frames import BuildRequest, SourceFile
 
 WITHOUT_EFFECT = frozenset({"build_directory", "verbose", "keep_intermediates", "use_pch"})
 """Arguments of `load_inline` without effect: the judge chooses the build's folder, verbosity and speed."""
+_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[\"<]([^\">\n]+)[\">]", re.MULTILINE)
+_INCLUDE_BY_MACRO = re.compile(r"^[ \t]*#[ \t]*include[ \t]+[A-Za-z_]", re.MULTILINE)
 
 
 def load_inline(
@@ -48,6 +52,14 @@ def load_inline(
         error_handling=with_pytorch_error_handling,
         implicit_headers=not no_implicit_headers,
     )
+
+
+def may_include(request: BuildRequest, headers: Sequence[SourceFile]) -> bool:
+    """Return whether the strings of a `load_inline` may include one of the submission's own `headers`."""
+    texts = "\n".join([*request.cpp_sources, *request.cuda_sources])
+    own = {posixpath.basename(header.name) for header in headers}
+    named = {posixpath.basename(path) for path in _INCLUDE.findall(texts)}
+    return not own.isdisjoint(named) or _INCLUDE_BY_MACRO.search(texts) is not None
 
 
 def as_list(value: Any) -> list[str]:

@@ -30,7 +30,7 @@ class PrebuiltLibraries:
     def send(self, frame: Frame) -> None:
         """Accept a build request. Raises TypeError for any other frame."""
         if not isinstance(frame, BuildRequest):
-            raise TypeError(f"nobody is here to answer a {type(frame).__name__}")
+            raise TypeError(f"no judge is here to answer a {type(frame).__name__}")
         self._asked = _key(frame)
 
     def receive(self) -> BuildReply:

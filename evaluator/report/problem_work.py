@@ -52,8 +52,8 @@ def work_text(work: ProblemWork) -> str:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows] if work.known else []
     lines += [f"  {size.value}: not counted: {one_line(reason, 160)}" for size, reason in work.unknown.items()]
-    notes = [_NOTE] if work.known else []
-    return "\n".join(["a call moves and computes, each byte once", *lines, *notes, *_about_gpu(work)])
+    notes = [_NOTE, *_about_gpu(work)] if work.known else []
+    return "\n".join(["a call moves and computes, each byte once", *lines, *notes])
 
 
 def _has_times(work: ProblemWork) -> bool:

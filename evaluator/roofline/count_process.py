@@ -1,5 +1,8 @@
 """Separate process for counting a problem's work: a `Problem` and a `WorkBySize` as JSON."""
 
+import socket
+from pathlib import Path
+
 import msgspec
 
 from evaluator.problem_process import serve
@@ -21,6 +24,6 @@ def counted(problem: Problem) -> WorkBySize:
     return WorkBySize(known, unknown)
 
 
-def main() -> None:
-    """Serve one request and exit."""
-    serve(lambda problem: msgspec.json.encode(counted(msgspec.json.decode(problem, type=Problem))))
+def run(sock: socket.socket, _: Path) -> None:
+    """Serve one request over `sock`, in a confined process."""
+    serve(sock, lambda problem: msgspec.json.encode(counted(msgspec.json.decode(problem, type=Problem))))

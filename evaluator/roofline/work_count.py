@@ -56,7 +56,7 @@ def count(problem: Problem, size: SizeName) -> Work | Uncountable:
         with contextlib.redirect_stdout(sys.stderr), registered() as module, _META:
             exec(compile(source, problem.path, "exec"), module.__dict__)  # noqa: S102 - the author's own code
             return _counted(module.__dict__, problem)
-    except Exception as error:  # noqa: BLE001 - whatever it is, it says that there is no count
+    except Exception as error:  # noqa: BLE001 - any exception means that there is no count
         return Uncountable(f"{type(error).__name__}: {error}")
 
 

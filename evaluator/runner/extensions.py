@@ -7,7 +7,6 @@ so a submission cannot poison the build cache.
 import functools
 import importlib.util
 import os
-import posixpath
 import re
 import sys
 from collections.abc import Callable, Collection, Sequence
@@ -20,7 +19,7 @@ from msgspec.structs import replace
 from torch.utils import cpp_extension
 
 from evaluator.protocol import build_request
-from evaluator.protocol.build_request import as_list
+from evaluator.protocol.build_request import as_list, may_include
 from evaluator.protocol.frames import BuildReply, BuildRequest, Frame, SourceFile
 from evaluator.protocol.frames.oversize import unsendable_request
 from evaluator.protocol.operations import operator_of
@@ -29,8 +28,6 @@ from evaluator.protocol.submission_files import HEADER_SUFFIXES
 FILES_FOLDER = "files"
 """Folder of a submission of several files, in the runner's private folder."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,200}\Z")
-_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[\"<]([^\">\n]+)[\">]", re.MULTILINE)
-_INCLUDE_BY_MACRO = re.compile(r"^[ \t]*#[ \t]*include[ \t]+[A-Za-z_]", re.MULTILINE)
 _REGISTERS = b"_ZN5torch7Library"
 """Symbol imported by libraries with operators. Listing all operators takes ten milliseconds."""
 
@@ -95,11 +92,8 @@ class ExtensionLoader:
 
     def _with_headers(self, request: BuildRequest) -> BuildRequest:
         """Add the submission's own headers, if the strings may include an own header. The key of other builds stays."""
-        texts = "\n".join([*request.cpp_sources, *request.cuda_sources])
         headers = self._headers(())
-        own = {posixpath.basename(header.name) for header in headers}
-        named = {posixpath.basename(path) for path in _INCLUDE.findall(texts)}
-        if not (own & named or _INCLUDE_BY_MACRO.search(texts)):
+        if not may_include(request, headers):
             return request
         paths = [self._own_path(Path(path)) or path for path in request.extra_include_paths]
         return replace(request, headers=headers, extra_include_paths=paths)

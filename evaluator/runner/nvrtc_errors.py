@@ -1,7 +1,7 @@
-"""Compile errors of NVRTC, called by `torch.cuda._compile_kernel` inside the runner.
+"""Compile errors of NVRTC, called by `torch.cuda._compile_kernel` or CuPy inside the runner.
 
-The same process runs the submission, and the judge trusts none of the reports: a failure with a forged reason is still
-a failure.
+Both are recognized by the frame that calls NVRTC, which also has the compiled text. The same process runs the
+submission, and the judge trusts none of the reports: a failure with a forged reason is still a failure.
 """
 
 import traceback
@@ -10,8 +10,11 @@ from types import FrameType
 from evaluator.protocol.frames import RefusedKernel
 from evaluator.protocol.frames.bounds import MOST_KERNEL_TEXT
 
-_COMPILER, _FUNCTION = "/torch/cuda/_utils.py", "_nvrtc_compile"
 _BEGINNING = "Kernel compilation failed:"
+"""Beginning of PyTorch's message, in front of NVRTC's log."""
+_FILE = ".cu"
+"""Name of a nameless kernel's file in a log, as the judge looks it up."""
+_OF_CUPY = "CompileException"
 _MOST_NAME, _MOST_REASON = 1024, 8192
 
 
@@ -24,23 +27,31 @@ def refused_source(error: BaseException) -> RefusedKernel | None:
 
 
 def _refused(error: BaseException) -> RefusedKernel | None:
-    said = str(error)
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    if not said.startswith(_BEGINNING) or not frames or not _is_compiler(frames[-1]):
+    if not frames:
         return None
-    given = frames[-1].f_locals
+    said, given = str(error), frames[-1].f_locals
+    if _is(frames[-1], "_nvrtc_compile", "/torch/cuda/_utils.py") and said.startswith(_BEGINNING):
+        return _kernel(given.get("kernel_name"), said.removeprefix(_BEGINNING).strip(), given.get("kernel_source"))
+    if _is(frames[-1], "_NVRTCProgram.compile", "/cupy/cuda/compiler.py") and type(error).__name__ == _OF_CUPY:
+        program = given["self"]
+        # CuPy names the file after a hash, in a temporary folder.
+        return _kernel("", said.replace(program.name, _FILE) if program.name else said, program.src)
+    return None
+
+
+def _is(frame: FrameType, function: str, file: str) -> bool:
+    return frame.f_code.co_qualname == function and frame.f_code.co_filename.endswith(file)
+
+
+def _kernel(name: object, reason: str, text: object) -> RefusedKernel:
     return RefusedKernel(
-        kernel=_sent(given.get("kernel_name"), _MOST_NAME),
-        reason=_sent(said.removeprefix(_BEGINNING).strip(), _MOST_REASON),
+        kernel=_sent(name, _MOST_NAME),
+        reason=_sent(reason, _MOST_REASON),
         line=0,
         column=0,
-        text=_sent(given.get("kernel_source"), MOST_KERNEL_TEXT),
+        text=_sent(text, MOST_KERNEL_TEXT),
     )
-
-
-def _is_compiler(frame: FrameType) -> bool:
-    code = frame.f_code
-    return code.co_name == _FUNCTION and code.co_filename.endswith(_COMPILER)
 
 
 def _sent(value: object, most: int) -> str:

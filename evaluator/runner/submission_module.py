@@ -42,7 +42,7 @@ class NoModelNew(Exception):
 
 
 class _Loader(SourceFileLoader):
-    """Loader that executes the text read by the judge, whatever encoding the text's first lines declare."""
+    """Loader that executes the text read by the judge, for any encoding declared in the text's first lines."""
 
     def __init__(self, name: str, path: Path, text: str) -> None:
         super().__init__(name, str(path))
@@ -237,5 +237,5 @@ def _text(error: BaseException) -> str:
     """Convert an exception to text. The submission's `__str__` may fail."""
     try:
         return str(error).encode(errors="replace").decode()  # A lone surrogate does not fit into a frame.
-    except Exception:  # noqa: BLE001 - whatever the submission's __str__ does
+    except Exception:  # noqa: BLE001 - the submission's __str__ may raise anything
         return "(its message cannot be printed)"

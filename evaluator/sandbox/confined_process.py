@@ -145,7 +145,7 @@ class ConfinedProcess:
     def _condemn(self) -> None:
         if self._processes:
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                # The kernel acts on SIGKILL at once, whatever the warden is doing.
+                # The kernel acts on SIGKILL at once, even if the warden is busy.
                 signal.pidfd_send_signal(self._processes[-1], signal.SIGKILL)
         with contextlib.suppress(OSError):
             self._warden.shutdown(socket.SHUT_WR)

@@ -48,7 +48,7 @@ out_features = 131
 _REFERENCE = '''\
 """{title}: what a submission's ModelNew has to compute, and on what.
 
-So far this is the example that every new problem starts from, whatever its name. Change it, the sizes and the
+So far this is the example that every new problem starts from, under any name. Change it, the sizes and the
 description in problem.toml with it.
 """
 

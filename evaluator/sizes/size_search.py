@@ -6,6 +6,8 @@ counted and not timed, so a busy machine finds the same size.
 
 import contextlib
 import json
+import socket
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -95,6 +97,6 @@ def _traced(text: str, device: str) -> Traced:
     return Traced(trace.found, Most(max(sum(each.numel() for each in side) for side in given), trace.elements))
 
 
-def main() -> None:
-    """Serve one request and exit."""
-    serve(lambda source: json.dumps(find(source.decode())).encode())
+def run(sock: socket.socket, _: Path) -> None:
+    """Serve one request over `sock`, in a confined process."""
+    serve(sock, lambda source: json.dumps(find(source.decode())).encode())

@@ -20,7 +20,7 @@ __global__ void masked_softmax_kernel(
     int64_t rows, int64_t heads, int64_t queries, int64_t keys) {
     const int lane = threadIdx.x % 32;
     const int64_t row = static_cast<int64_t>(blockIdx.x) * kWarpsPerBlock + threadIdx.x / 32;
-    if (row >= rows) return;  // a whole warp at once, so the shuffles below miss nobody
+    if (row >= rows) return;  // a whole warp at once, so the shuffles below miss no lane
     const int64_t sequence = row / (heads * queries);
     const float* row_scores = scores + row * keys;
     const bool* row_mask = mask + (sequence * queries + row % queries) * keys;

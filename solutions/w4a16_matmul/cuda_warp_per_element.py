@@ -22,7 +22,7 @@ __global__ void w4a16_kernel(
     at::BFloat16* __restrict__ out, int64_t elements, int64_t inputs, int64_t outputs, int64_t group) {
     const int lane = threadIdx.x % 32;
     const int64_t at = static_cast<int64_t>(blockIdx.x) * warps + threadIdx.x / 32;
-    if (at >= elements) return;  // a whole warp at once, so the shuffles below miss nobody
+    if (at >= elements) return;  // a whole warp at once, so the shuffles below miss no lane
     const at::BFloat16* row = x + at / outputs * inputs;
     const uint8_t* own_codes = codes + at % outputs * (inputs / 2);
     const at::BFloat16* own_scales = scales + at % outputs * (inputs / group);

@@ -9,7 +9,7 @@ from tests.batch.fakes import FakeWorker
 
 @pytest.fixture
 def worker(monkeypatch):
-    """Every worker is a fake one, and nobody waits before trying again."""
+    """Every worker is a fake one, and tries again without a wait."""
     monkeypatch.setattr(FakeWorker, "graded", Counter(), raising=False)
     monkeypatch.setattr(FakeWorker, "started", [], raising=False)
     monkeypatch.setattr(worker_pool, "LocalWorker", FakeWorker)

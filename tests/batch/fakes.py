@@ -23,7 +23,7 @@ class FakeWorker:
     """Stands in for `crew.Worker`. A source `# right`, `# wrong` … is graded so; `# lost 2` is lost twice, then right;
     `# killed 1` is killed once.
 
-    `# hanging` waits until somebody interrupts.
+    `# hanging` waits for an interrupt.
     """
 
     graded: Counter[str]

@@ -256,7 +256,7 @@ def test_a_manifest_from_elsewhere_publishes_no_other_file(run, tmp_path):
 
 
 def test_references_come_only_from_a_folder_that_the_user_names(run, tmp_path):
-    """A run folder may come from somebody else: the path in its manifest is not followed."""
+    """A run folder may come from another person: the path in its manifest is not followed."""
     own = tmp_path / "own"
     for name in ("relu", "softmax"):
         shutil.copytree(Path(__file__).parents[2] / "problems" / name, own / name)

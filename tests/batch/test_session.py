@@ -177,7 +177,7 @@ def test_what_another_attempt_cannot_help_is_not_tried_again(batch, hand_in, wor
 
 @pytest.mark.parametrize(("times", "status"), [(1, "correct"), (2, "runtime_error")])
 def test_who_is_killed_gets_a_second_chance_and_no_third(batch, hand_in, tmp_path, worker, times, status):
-    """Nobody can tell afterwards whether it killed itself."""
+    """Afterwards its own kill cannot be told from another's."""
     hand_in({"relu/a.py": f"# killed {times}"})
     batch()
     assert statuses(tmp_path) == {"relu/a.json": status}

@@ -1,4 +1,4 @@
-"""Real workers and real grades: what dies costs only itself, and nobody is left behind."""
+"""Real workers and real grades: what dies costs only itself, and no process is left."""
 
 import contextlib
 import os
@@ -194,7 +194,7 @@ def test_submissions_of_a_problem_share_the_reference_and_no_inputs(started, tmp
 
 
 def test_a_kept_runner_that_dies_costs_one_attempt(started, tmp_path):
-    """The reference's runner stays from one submission to the next; somebody may kill it in between."""
+    """The reference's runner stays from one submission to the next; it may be killed in between."""
     expected = hand_in(tmp_path, ["right"], 4)
     with nobody_left_behind(), started("--jobs", "1") as process:
         awaited(cards, tmp_path)

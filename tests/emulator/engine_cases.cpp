@@ -43,7 +43,7 @@ T* device_array(std::size_t count) {
   }                                                                          \
   static void NAME##_body([[maybe_unused]] int a, [[maybe_unused]] int b, [[maybe_unused]] int c)
 
-// KERNEL<<<GRID, BLOCK, SHARED>>>(...), launched in line 7 of a text that nobody sees.
+// KERNEL<<<GRID, BLOCK, SHARED>>>(...), launched in line 7 of an unseen text.
 #define LAUNCH(WAITS, KERNEL, GRID, BLOCK, SHARED, ...)            \
   emu::launch<WAITS>(#KERNEL, 7, emu::Config(GRID, BLOCK, SHARED), \
                      [&](auto&&... emu_a) { KERNEL(emu_a...); } __VA_OPT__(, ) __VA_ARGS__)

@@ -200,7 +200,7 @@ class ModelNew(nn.Module):
 
 @pytest.mark.parametrize("lowers", [True, False])
 def test_what_a_submission_holds_of_the_gpu_does_not_decide_what_its_answers_are_held_against(grade, tmp_path, lowers):
-    """The reference takes 4 GiB for its product, and 8 in float64: more than is left where nobody kept it."""
+    """The reference takes 4 GiB for its product, and 8 in float64: more than is left unless it is reserved."""
     own = problem(tmp_path, "row_sums", ROW_SUMS, "[sizes.full]\nrows = 32768\n[sizes.small]\nrows = 1024\n")
     usual = "bool(a.min() >= 0 and b.min() >= 0 and a.max() < 1 and b.max() < 1)" if lowers else "False"
     run = grade(hoarding(usual), "--problems", own, problem="row_sums", size="full")

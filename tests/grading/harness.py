@@ -1,7 +1,7 @@
 """Runs the command line on a submission, in a process and a folder of its own, and holds it to its promises.
 
-Whatever a submission does, a grade ends with an exit code that fits the verdict, a whole scorecard or none, a screen
-that says what to do next, and nobody left behind. `Grader` asserts that for every run, so the tests only say which
+For every submission, a grade ends with an exit code that fits the verdict, a whole scorecard or none, a screen
+that says what to do next, and no process left. `Grader` asserts that for every run, so the tests only say which
 verdict they expect.
 """
 
@@ -38,7 +38,7 @@ PATIENT_BUILD_S = 1200.0
 """What builds may take where no test waits for that limit."""
 _LIMIT_S = 1500
 _GONE_S = 60.0
-"""Who is importing torch sees only afterwards that nobody waits; on a busy machine that takes a while."""
+"""A process that is importing torch sees only afterwards that its parent is gone: slow on a busy machine."""
 _PATIENT_BUILD = ("--build-timeout", f"{PATIENT_BUILD_S:g}")
 _PR_SET_CHILD_SUBREAPER = 36
 COMMAND = PreloadedCommand()

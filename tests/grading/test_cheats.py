@@ -64,7 +64,7 @@ KILLER = module(
 def test_a_lazy_tensor_works_in_the_runner_or_not_at_all(grade):
     run = grade(LAZY)
     assert run.card.status is Status.WRONG_RESULT
-    # Whatever the runner asks of it, its answers are temporary: they share memory from call to call.
+    # Its answers are temporary for every request of the runner: they share memory from call to call.
     assert run.reason in (Code.WRONG_VALUES, Code.WRONG_ON_OTHER_VALUES, Code.NOT_FINITE, Code.OUTPUT_REUSED)
 
 

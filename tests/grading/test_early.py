@@ -97,7 +97,7 @@ def test_what_was_foreseen_is_built_once_and_handed_out():
         first, second = builder.build(ASKED), builder.build(ASKED)
     assert (ahead.asked, later.asked) == ([ASKED], [])
     assert first == built(ASKED)
-    # The second time nobody waited for anything, and the card says so.
+    # The second time nothing was waited for, and the card says so.
     assert (second.unit.cached, second.unit.wall_s, second.library) == (True, 0.0, first.library)
 
 

@@ -220,7 +220,7 @@ STREAMS = {
             {"type": "Failed", "kind": "k" * 65_536, "message": "\x1b[2J", "lines": [(-(2**63), "")]}
         )
     ),
-    "a call that nobody made": framed(msgspec.msgpack.encode(done(view(), index=99))),
+    "a call that was never made": framed(msgspec.msgpack.encode(done(view(), index=99))),
     "loaded once more": framed(msgspec.msgpack.encode({"type": "Loaded"})),
     "half a frame": framed(msgspec.msgpack.encode(done(view())))[:-1],
     "silence": b"",

@@ -1,4 +1,4 @@
-"""Random frames and random submissions: whatever comes, the judge does not crash, does not hang, and passes nothing.
+"""Random frames and random submissions: for each of them, the judge does not crash, does not hang, and passes nothing.
 
 A few dozen of each in a usual run; `make fuzz` (`WARPGRADE_FUZZ=10000`) tries that many frames and texts.
 """
@@ -20,9 +20,10 @@ from evaluator.grade_options import GradeOptions
 from evaluator.judge.clock.host_clock import HostClock
 from evaluator.judge.context.grade_context import GradeContext
 from evaluator.judge.context.reference_timing import ReferenceTimer
+from evaluator.judge.faults.runner_faults import Stage
 from evaluator.judge.own_kernels import op_count
 from evaluator.judge.reference.reference import Reference
-from evaluator.judge.runners.runner_client import RunnerClient, Stage
+from evaluator.judge.runners.runner_client import RunnerClient
 from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.judge.setup.seed_book import SeedBook
 from evaluator.judge.trial.model_runner import ModelRunner

@@ -1,8 +1,8 @@
-"""Work after `done` on the host: the judge compares what a stopped runner left, and no later word of anybody's.
+"""Work after `done` on the host: the judge compares what a stopped runner left, and no later message.
 
 How long after `done` a runner is stopped depends on the machine, so nothing here goes by the clock. The submission
-leaves somebody behind who waits for a signal, and the signal is given when the judge's clock has stopped: in the shared
-memory of the inputs, which that one sees and nobody else looks at just then.
+leaves a process behind that waits for a signal. The signal is given when the judge's clock has stopped: in the shared
+memory of the inputs, which only that process reads just then.
 """
 
 import time
@@ -50,7 +50,7 @@ HONEST = module(
 
 @pytest.fixture
 def signalled(monkeypatch):
-    """Give the signal after the first call; say whether somebody answered it within the time given."""
+    """Give the signal after the first call; say whether an answer came within the time given."""
     answers = []
 
     def install(at_most_s):

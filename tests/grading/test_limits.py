@@ -102,7 +102,7 @@ def test_what_a_message_cannot_carry_is_a_failure(judged, returned, verdict):
 
 
 def test_the_whole_grade_has_a_deadline(grade):
-    """It comes while PyTorch is still imported; a card is written, and nobody is left behind (`Grader` looks)."""
+    """It comes while PyTorch is still imported; a card is written, and no process is left (`Grader` looks)."""
     run = grade(module(), "--deadline", "0.5")
     card = run.verdict(Status.INFRA_ERROR, Code.DEADLINE)
     assert "after 0.5 s" in card.reason.message

@@ -1,4 +1,4 @@
-"""action.yml: its script passes inputs on as words, whatever they hold, and ends with the batch's status."""
+"""action.yml: its script passes inputs of any content on as words, and ends with the batch's status."""
 
 import json
 import os

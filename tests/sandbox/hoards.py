@@ -1,4 +1,4 @@
-"""Hostile entries that hold memory where nobody may look. See `probes`.
+"""Hostile entries that hold memory where no other process may look. See `probes`.
 
 They are named `hoards:NAME` where a test spawns them.
 """

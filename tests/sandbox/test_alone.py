@@ -41,7 +41,7 @@ from torch.utils.cpp_extension import load_inline
 path = load_inline(name="tiny", cpp_sources="int marker();", is_python_module=False)
 try:
     load_inline(name="other", cpp_sources="int other();")
-    raise SystemExit("what nobody built was built")
+    raise SystemExit("a library was built without a builder")
 except RuntimeError as error:
     assert "no compiler is here" in str(error), error
 from model import Model

@@ -151,7 +151,7 @@ def test_the_judges_sudden_death_leaves_nobody(mode, landlock, tmp_path):
             if fork_server.machine.landlock_abi < 6:
                 pytest.skip("needs Landlock")
     source = textwrap.dedent(JUDGE).format(checkout=str(CHECKOUT), here=str(HERE), mode=mode, landlock=landlock)
-    # Nobody is left to remove the private folders.
+    # No process is left to remove the private folders.
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     with subprocess.Popen([sys.executable, "-c", source], stdout=subprocess.PIPE, text=True, env=environment) as judge:
         starter_pid = int(judge.stdout.readline())

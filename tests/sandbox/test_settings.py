@@ -154,7 +154,7 @@ def place(request):
             try:
                 insist_on_a_start(made, bystander)
                 yield made
-                assert bystander.poll() is None, "somebody killed it"
+                assert bystander.poll() is None, "it was killed"
             finally:
                 bystander.kill()
                 made.clean()
@@ -170,7 +170,7 @@ def insist_on_a_start(place, bystander):
     deadline = time.monotonic() + 20
     while Path(f"/proc/{bystander.pid}/comm").read_text().strip() != "sleep":
         if bystander.poll() is not None or time.monotonic() > deadline:
-            pytest.skip(f"nobody can be {place.setting} here: {bystander.communicate(timeout=5)[1].strip()[-300:]}")
+            pytest.skip(f"no process can be {place.setting} here: {bystander.communicate(timeout=5)[1].strip()[-300:]}")
         time.sleep(0.02)
     seen = place.run(
         sys.executable, "-B", "-c", f"import sys; sys.path.insert(0, {str(CHECKOUT)!r}); import torch, cli"

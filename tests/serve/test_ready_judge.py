@@ -1,4 +1,4 @@
-"""A real server with real workers: the same card, and whatever is killed costs one grade at most."""
+"""A real server with real workers: the same card, and each killed process costs one grade at most."""
 
 import os
 import signal

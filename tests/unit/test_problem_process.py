@@ -1,87 +1,132 @@
-"""A problem's code hangs, floods and forks: the process that runs the code ends, with all of its group."""
+"""A problem's code hangs, floods, forks and daemonizes: every process of the code ends with the answer."""
 
-import contextlib
+import functools
 import os
 import signal
 import subprocess
 import sys
 import time
+import uuid
 from pathlib import Path
 
 import psutil
 import pytest
 
 from evaluator import problem_process
+from evaluator.errors import SandboxUnavailable
 from evaluator.problem_process import ANSWER_BYTES, NoAnswer, TookTooLong, answer_of
+from evaluator.sandbox import ForkServer, fork_server_client
 
-_FORKED = """\
-import os, sys, time
-child = os.fork()
-if child == 0:
-    time.sleep(600)
+_RUN = """\
+from evaluator.problem_process import serve
+
+
+def answer(question):
+    exec({source!r}, {{"question": question}})
+    return ANSWERED
+
+
+def run(sock, _):
+    serve(sock, answer)
 """
 
 
 @pytest.fixture
 def module(tmp_path, monkeypatch):
     """Writes a module that stands for a count: `module("source")` returns the name for `answer_of`."""
-    monkeypatch.setattr(problem_process, "_TOP", tmp_path)
+    monkeypatch.setattr(problem_process, "ForkServer", functools.partial(ForkServer, extra_sys_path=[tmp_path]))
 
-    def write(source):
-        (tmp_path / "counts.py").write_text(f"def main():\n    exec({source!r})\n")
+    def write(source, answered="question"):
+        (tmp_path / "counts.py").write_text(_RUN.format(source=source).replace("ANSWERED", answered))
         return "counts"
 
     return write
 
 
-def group_is_gone(told):
-    pid = int(told.read_text())
-    with contextlib.suppress(psutil.NoSuchProcess):
-        psutil.Process(pid).wait(30)
-    return not psutil.pid_exists(pid)
+@pytest.fixture
+def mark():
+    """A number of seconds for `sleep` that no other process has."""
+    return f"600.{uuid.uuid4().int % 10**12:012d}"
+
+
+def daemon(mark):
+    """Source that starts a daemon: two forks, a session of its own, no open pipe, another program."""
+    return (
+        "import os, time\n"
+        "if os.fork() == 0:\n"
+        "    os.setsid()\n"
+        "    if os.fork() == 0:\n"
+        "        os.closerange(0, 64)\n"
+        f"        os.execvp('sleep', ['sleep', {mark!r}])\n"
+        "    os._exit(0)\n"
+        "os.wait()\n"
+        "def sleepers():\n"
+        "    for pid in filter(str.isdigit, os.listdir('/proc')):\n"
+        "        try:\n"
+        f"            if {mark.encode()!r} in open(f'/proc/{{pid}}/cmdline', 'rb').read(): return True\n"
+        "        except OSError: pass\n"
+        "while not sleepers(): time.sleep(0.01)\n"
+    )
+
+
+def alive(mark):
+    return [each.pid for each in psutil.process_iter(["cmdline"]) if mark in (each.info["cmdline"] or ())]
 
 
 def test_the_answer_comes_back_and_printed_text_does_not(module, capfd):
-    echo = module("import sys; print('to stderr', file=sys.stderr); sys.stdout.write(sys.stdin.read() * 2)")
-    question = b"ab" * 100_000  # more than a pipe holds
+    echo = module("import sys; print('to stdout'); print('to stderr', file=sys.stderr)", "question * 2")
+    question = b"ab" * 200_000  # more than a socket holds
     assert answer_of(echo, question, 60.0) == question * 2
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_process_that_hangs_ends_with_its_children(module, tmp_path):
-    told = tmp_path / "pid"
-    with pytest.raises(TookTooLong, match="longer than 2 s"):
-        answer_of(module(f"{_FORKED}\nopen({str(told)!r}, 'w').write(str(child))\ntime.sleep(600)"), b"", 2.0)
-    assert group_is_gone(told)
+def test_a_daemon_ends_with_the_answer(module, mark):
+    """The source waits for its daemon, so the daemon was alive when the process answered."""
+    assert answer_of(module(daemon(mark)), b"answer", 60.0) == b"answer"
+    assert alive(mark) == []
 
 
-def test_a_child_that_outlives_the_answer_is_killed_and_delays_nothing(module, tmp_path):
-    told = tmp_path / "pid"
-    source = f"{_FORKED}\nopen({str(told)!r}, 'w').write(str(child))\nos.write(1, b'answer')\nos._exit(0)"
-    assert answer_of(module(source), b"", 300.0) == b"answer"
-    assert group_is_gone(told)
+def test_where_no_layer_is_permitted_a_daemon_ends_too(module, mark, monkeypatch):
+    def refused(mode, machine):
+        if mode is not problem_process.SandboxMode.NONE:
+            raise SandboxUnavailable("neither a private mount namespace nor Landlock")
+        return choose(mode, machine)
+
+    choose = fork_server_client.choose_layers
+    monkeypatch.setattr(fork_server_client, "choose_layers", refused)
+    assert answer_of(module(daemon(mark)), b"answer", 60.0) == b"answer"
+    assert alive(mark) == []
+
+
+def test_the_code_runs_in_the_sandbox(module, tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_text("secret")
+    source = f"try: open({str(secret)!r})\nexcept OSError: pass\nelse: raise SystemExit(3)"
+    assert answer_of(module(source), b"answer", 60.0) == b"answer"
 
 
 def test_a_flood_is_cut(module):
-    with pytest.raises(NoAnswer, match="longer than 1 MiB"):
-        answer_of(module(f"import os\nwhile True: os.write(1, bytes({ANSWER_BYTES >> 4}))"), b"", 300.0)
+    with pytest.raises(NoAnswer, match="no answer of at most 1 MiB"):
+        answer_of(module("", f"bytes({ANSWER_BYTES + 1})"), b"", 300.0)
     with pytest.raises(TookTooLong):  # dropped, and never stored
-        answer_of(module("import os\nwhile True: os.write(2, bytes(1 << 20))"), b"", 1.0)
+        answer_of(module("import os\nwhile True: os.write(2, bytes(1 << 20))"), b"", 5.0)
 
 
-@pytest.mark.parametrize("source", ["raise SystemExit(3)", "import os; os.kill(os.getpid(), 9)", "1 / 0"])
-def test_a_failure_is_no_answer(module, source):
-    with pytest.raises(NoAnswer, match="ended with status"):
-        answer_of(module(f"import os; os.write(1, b'half')\n{source}"), b"q" * (1 << 20), 60.0)
+@pytest.mark.parametrize(
+    ("source", "end"),
+    [("raise SystemExit(3)", "status 3"), ("import os; os.kill(os.getpid(), 9)", "SIGKILL"), ("1 / 0", "status 1")],
+)
+def test_a_failure_is_no_answer(module, source, end):
+    with pytest.raises(NoAnswer, match=f"the process ended with {end}"):
+        answer_of(module(source), b"q" * (1 << 20), 60.0)
 
 
 @pytest.mark.slow
-def test_an_interrupted_command_leaves_no_process(tmp_path):
-    """`problems show` of a problem that hangs, ended by Ctrl-C: the code's process is gone."""
-    told = tmp_path / "pid"
+def test_an_interrupted_command_leaves_no_process(tmp_path, mark):
+    """`problems show` of a problem that hangs, ended by Ctrl-C: the code's processes are gone."""
     folder = tmp_path / "problems" / "hangs"
     folder.mkdir(parents=True)
-    hangs = f"{_FORKED}\nopen({str(told)!r}, 'w').write(str(child))\ntime.sleep(600)\n"
+    hangs = f"{daemon(mark)}time.sleep(600)\n"
     (folder / "reference.py").write_text(
         "import torch\nfrom torch import nn\n\nROWS = 4\n\n\nclass Model(nn.Module):\n    def forward(self, x):\n"
         "        return x\n\n\ndef get_inputs():\n"
@@ -100,10 +145,10 @@ def test_an_interrupted_command_leaves_no_process(tmp_path):
     )
     with shown:
         until_s = time.monotonic() + 120
-        while not told.exists() or not told.read_text():
+        while not alive(mark):
             assert time.monotonic() < until_s, shown.poll()
             assert shown.poll() is None, shown.stdout.read()
             time.sleep(0.05)
         shown.send_signal(signal.SIGINT)
         shown.wait(60)
-    assert group_is_gone(told)
+    assert alive(mark) == []

@@ -2,7 +2,7 @@
 
     python confine.py FOLDER PROGRAM ARGUMENT…
 
-Landlock keeps it, and all that it starts, from writing anywhere else and, from Linux 6.12 on, from signalling anybody
+Landlock keeps it, and all that it starts, from writing anywhere else and, from Linux 6.12 on, from signalling processes
 outside. The environment is taken from the variable CONFINED, as JSON. Without Landlock nothing is run (exit code 77).
 """
 

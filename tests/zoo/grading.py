@@ -98,7 +98,7 @@ class Judge:
         return verdict
 
     def without_policy(self, entry: Entry) -> Outcome:
-        """Grade a cheat that does no work of its own where nobody asks for own kernels."""
+        """Grade a cheat without work of its own, without a demand for own kernels."""
         return self._judged(entry, entry.cheat.read_text(), None)
 
     def honest(self, entry: Entry) -> Outcome:

@@ -111,7 +111,7 @@ def made(shared, name):
 
 
 def drawn(shared, seed, device, scale=1.0):
-    """Draw inputs from a seed that anybody can guess."""
+    """Draw inputs from a seed that a submission can guess."""
     import torch
 
     torch.manual_seed(seed)
@@ -145,7 +145,7 @@ def one_trial(model, candidate, inputs, options):
 
 
 def seed_forward(options):
-    """Have random numbers inside of forward be the same for both sides; nobody thinks that this takes any time."""
+    """Have random numbers inside of forward be the same for both sides; the time of this is forgotten."""
     import torch
 
     if options["seeded"]:

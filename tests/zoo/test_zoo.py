@@ -146,7 +146,7 @@ LIKE = {
 
 @pytest.mark.parametrize("name", [pytest.param(name, id=name, marks=marks) for name, marks in LIKE.items()])
 def test_an_honest_grade_calls_what_the_mutations_of_rows_like_it_replace(cache, monkeypatch, tmp_path, name):
-    """A switch for a function that nobody calls any longer would switch nothing off."""
+    """A switch for a function without callers would switch nothing off."""
     (entry,) = (entry for entry in ENTRIES if entry.name == name)
     survey = Survey()
     for other in ENTRIES:

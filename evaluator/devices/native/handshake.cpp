@@ -284,7 +284,7 @@ extern "C" int warpgrade_release(int socket, const int32_t* descriptors, int cal
     const int call = progress->call;
     late.draw(progress->random);
     if (!progress->is_released) {
-      // Nobody can foresee when the early words are read.
+      // The time at which the early words are read cannot be foreseen.
       const int64_t begin_ns = now_ns() + static_cast<int64_t>(next(progress->random) % kLongestPauseNs);
       while (now_ns() < begin_ns) relax();
       int32_t* early = seen->early_words + static_cast<int64_t>(call) * seen->early;

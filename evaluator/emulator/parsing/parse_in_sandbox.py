@@ -6,11 +6,13 @@ only after a short trial.
 """
 
 from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from evaluator.emulator.frontend.front_end import FrontEnd
 from evaluator.emulator.parsing import REHEARSING
 from evaluator.emulator.parsing.sandboxed_parser import FindSizes, FoundSizes, Rehearsed
-from evaluator.protocol.frames import BuildRequest, Channel, Closed, DeadlinePassed, Frame, FrameError
+from evaluator.protocol.frames import BuildRequest, Closed, DeadlinePassed, Frame, FrameError
+from evaluator.protocol.one_question import ask
 from evaluator.records import Constant
 from evaluator.sandbox import Child, Limits
 
@@ -19,6 +21,7 @@ _LIMIT_S = 120.0
 _MOST_SPLIT_S = 0.7
 _LIMITS = Limits(memory_bytes=1 << 30, processes=16, file_bytes=0, open_files=64, private_folder_bytes=1 << 20)
 
+A = TypeVar("A", bound=Frame)
 Spawn = Callable[[str, Limits], Child]
 """Starts a confined child with an entry point."""
 
@@ -29,8 +32,7 @@ def read_for_emulator(request: BuildRequest, spawn: Spawn) -> FrontEnd | str:
     Raises:
         JudgeFailed: the child could not be started.
     """
-    answer = _tried(request, "run", "the emulator", FrontEnd, spawn)
-    return answer if isinstance(answer, FrontEnd | str) else "the emulator cannot read the sources"
+    return _tried(request, "run", "the emulator", FrontEnd, spawn)
 
 
 def too_much_to_split(request: BuildRequest, spawn: Spawn) -> str | None:
@@ -45,12 +47,12 @@ def too_much_to_split(request: BuildRequest, spawn: Spawn) -> str | None:
     answer = _tried(request, "run_split", "the split", Rehearsed, spawn)
     if isinstance(answer, str):
         return answer
-    if isinstance(answer, Rehearsed) and answer.cpu_s <= _MOST_SPLIT_S:
+    if answer.cpu_s <= _MOST_SPLIT_S:
         return None
     return f"the split needs more than {_MOST_SPLIT_S:g} s of a processor to read the sources"
 
 
-def _tried(request: BuildRequest, entry: str, what: str, receives: type[Frame], spawn: Spawn) -> Frame | str:
+def _tried(request: BuildRequest, entry: str, what: str, receives: type[A], spawn: Spawn) -> A | str:
     try:
         return _asked(request, entry, receives, spawn)
     except DeadlinePassed:
@@ -70,19 +72,11 @@ def full_size_numbers(
         JudgeFailed: the child could not be started.
     """
     try:
-        answer = _asked(FindSizes(source, dict(full), dict(small)), "find_sizes", FoundSizes, spawn)
+        return _asked(FindSizes(source, dict(full), dict(small)), "find_sizes", FoundSizes, spawn).found
     except (DeadlinePassed, Closed, FrameError):
         return []
-    return answer.found if isinstance(answer, FoundSizes) else []
 
 
-def _asked(question: Frame, entry: str, receives: type[Frame], spawn: Spawn) -> Frame:
+def _asked(question: Frame, entry: str, receives: type[A], spawn: Spawn) -> A:
     """Send one request to a confined child. Raises DeadlinePassed, Closed or FrameError without a valid answer."""
-    child = spawn(f"{REHEARSING}:{entry}", _LIMITS)
-    channel = Channel(child.socket, receives=receives)
-    try:
-        channel.send(question, timeout_s=_LIMIT_S)
-        return channel.receive(_LIMIT_S)
-    finally:
-        child.kill()
-        channel.close()
+    return ask(spawn(f"{REHEARSING}:{entry}", _LIMITS), question, receives, _LIMIT_S)

@@ -15,8 +15,9 @@ from evaluator.cuda_source.split import split, without_precompiled
 from evaluator.emulator.frontend.front_end import front_end
 from evaluator.emulator.frontend.hard_coded_sizes import hard_coded
 from evaluator.emulator.headers import has_header
-from evaluator.protocol.frames import BuildRequest, Channel, Frame
+from evaluator.protocol.frames import BuildRequest, Frame
 from evaluator.protocol.frames.bounds import Text
+from evaluator.protocol.one_question import answer_one
 from evaluator.records import Constant
 
 _MAX_NUMBERS = 64
@@ -31,24 +32,22 @@ class Rehearsed(Frame, frozen=True):
 
 def run(sock: socket.socket, _: Path) -> None:
     """Run the front end on a build request. Errors end the process, and the judge sees the closed connection."""
-    channel = Channel(sock, receives=BuildRequest)
-    asked = channel.receive()
-    if isinstance(asked, BuildRequest):
-        channel.send(front_end(asked))
+    answer_one(sock, BuildRequest, front_end)
 
 
 def run_split(sock: socket.socket, _: Path) -> None:
     """Try to split a build request, and report the CPU time even if the split is impossible."""
-    channel = Channel(sock, receives=BuildRequest)
-    asked = channel.receive()
-    if isinstance(asked, BuildRequest):
-        started = time.process_time()
-        for file in source_files(asked):
-            without_precompiled(file.text)
-            tokens(file.text)
-            with contextlib.suppress(NotSplittable):
-                split(file.text)
-        channel.send(Rehearsed(time.process_time() - started))
+    answer_one(sock, BuildRequest, _rehearsed)
+
+
+def _rehearsed(request: BuildRequest) -> Rehearsed:
+    started = time.process_time()
+    for file in source_files(request):
+        without_precompiled(file.text)
+        tokens(file.text)
+        with contextlib.suppress(NotSplittable):
+            split(file.text)
+    return Rehearsed(time.process_time() - started)
 
 
 class FindSizes(Frame, frozen=True):
@@ -67,7 +66,8 @@ class FoundSizes(Frame, frozen=True):
 
 def find_sizes(sock: socket.socket, _: Path) -> None:
     """Find constants of a problem's full size in a submission."""
-    channel = Channel(sock, receives=FindSizes)
-    asked = channel.receive()
-    if isinstance(asked, FindSizes):
-        channel.send(FoundSizes(hard_coded(asked.submission, asked.full, asked.small)[:_MAX_NUMBERS]))
+    answer_one(sock, FindSizes, _found_sizes)
+
+
+def _found_sizes(asked: FindSizes) -> FoundSizes:
+    return FoundSizes(hard_coded(asked.submission, asked.full, asked.small)[:_MAX_NUMBERS])

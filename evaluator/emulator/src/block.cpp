@@ -199,7 +199,7 @@ void Block::complete_meeting(Warp& warp, const Thread& self) {
 void Block::stalled() {
   const Warp* warp = warps_.data();
   while (warp->meeting == 0) ++warp;
-  fail_as(*warp->lanes[__builtin_ctz(warp->meeting)], "deadlock", "nobody can go on: " + waiting_text());
+  fail_as(*warp->lanes[__builtin_ctz(warp->meeting)], "deadlock", "no thread can continue: " + waiting_text());
 }
 
 std::string Block::waiting_text() const {

@@ -44,7 +44,7 @@ class StackPool {
  public:
   // Holds the kernel's local arrays. A GPU allows 512 KiB per thread, which few kernels need.
   static constexpr std::size_t kStackBytes = 256 * 1024;
-  // Usable size of a stack, whatever its colour offset.
+  // Usable size of a stack, for any colour offset.
   static constexpr std::size_t kUsableBytes = kStackBytes - 4096;
 
   StackPool() = default;

@@ -19,7 +19,8 @@ from evaluator.devices.memory import Region, SharedMemory
 from evaluator.judge.clock.clock import ClockedCall
 from evaluator.judge.clock.host_windows import HostWindowClock
 from evaluator.judge.clock.memory_samples import MemorySamples
-from evaluator.judge.runners.runner_client import RunnerClient, Stage, answers
+from evaluator.judge.faults.runner_faults import Stage, unexpected_frame
+from evaluator.judge.runners.runner_client import RunnerClient, answers
 from evaluator.protocol.frames import Call, Done, Prepare
 from evaluator.records import Fault
 
@@ -70,4 +71,4 @@ class HostClock:
             return fault
         if isinstance(answer, Done) and answers(answer, frame):
             return ClockedCall(answer, elapsed_ms)
-        return self._session.out_of_place(answer)
+        return unexpected_frame(answer)

@@ -18,7 +18,8 @@ from evaluator.devices.handshake import JudgeEnd, Observed
 from evaluator.devices.memory import ALIGNMENT_BYTES, HostRegion, SharedMemory
 from evaluator.judge.clock.clock import ClockedCall, HostWindow, OutputWords
 from evaluator.judge.clock.memory_samples import WORD_BYTES, MemorySamples, Noted
-from evaluator.judge.runners.runner_client import RunnerClient, Stage
+from evaluator.judge.faults.runner_faults import Stage, unexpected_frame
+from evaluator.judge.runners.runner_client import RunnerClient
 from evaluator.judge.tensors.pytree import extent_bytes
 from evaluator.protocol.answer_spans import answer_spans, answer_views
 from evaluator.protocol.frames import Call, Done, Queued, Slot, Window
@@ -57,7 +58,7 @@ class HostWindowClock:
         window = Window(calls=asked, slots=_slots(inputs, len(frames)), bare=bare)
         answer = self._session.ask(window, Stage.CALL, timeout_s)
         if not isinstance(answer, Queued):
-            return answer if isinstance(answer, Fault) else self._session.out_of_place(answer)
+            return answer if isinstance(answer, Fault) else unexpected_frame(answer)
         with self._session.working():
             observed = self._end.release(
                 self._session.child.socket.fileno(),

@@ -38,7 +38,8 @@ from evaluator.judge.clock.clock import ClockedCall, ClockedSpotCheck, ClockedWi
 from evaluator.judge.clock.output_sampling import SLOT_BYTES, Sampling
 from evaluator.judge.clock.spot_check import SpotCheck
 from evaluator.judge.clock.warm_inputs import InputReader, warm_spans
-from evaluator.judge.runners.runner_client import RunnerClient, Stage, answers
+from evaluator.judge.faults.runner_faults import Stage, unexpected_frame
+from evaluator.judge.runners.runner_client import RunnerClient, answers
 from evaluator.protocol.frames import Call, Done, Frame, Masked, Prepare, Queued, Window
 from evaluator.records import Fault, Status
 from evaluator.timing.stats import median
@@ -292,7 +293,7 @@ class SealedClock:
             answer = self._session.answer(Stage.CALL, queued_timeout_s)
             if isinstance(answer, Done) and answers(answer, frame):
                 return answer, queued_ns, lag_ms
-        return answer if isinstance(answer, Fault) else self._session.out_of_place(answer)
+        return answer if isinstance(answer, Fault) else unexpected_frame(answer)
 
     def _watch_the_end(self) -> float | None:
         """Return the GPU's delay from the word `done` to the judge's next work; None if not observed.

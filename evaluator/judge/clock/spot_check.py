@@ -21,7 +21,8 @@ from evaluator.devices.memory import SharedMemory
 from evaluator.devices.page import DIGEST_BYTES, DIGESTS, GO, KEY_BYTES, KEYS
 from evaluator.devices.spot_kernels import SpotKernels
 from evaluator.judge.clock.clock import ClockedCall, ClockedSpotCheck
-from evaluator.judge.runners.runner_client import RunnerClient, Stage
+from evaluator.judge.faults.runner_faults import Stage, unexpected_frame
+from evaluator.judge.runners.runner_client import RunnerClient
 from evaluator.protocol.answer_spans import answer_spans
 from evaluator.protocol.frames import Call, Done, Masked, Window
 from evaluator.records import Fault
@@ -68,7 +69,7 @@ class SpotCheck:
         if isinstance(answer, Fault):
             return answer
         if len(digests) < len(frames):
-            return self._session.out_of_place(answer)
+            return unexpected_frame(answer)
         mismatch = next(
             (number for number, done in enumerate(answer.calls) if self._digest(done) != digests[number]), None
         )

@@ -14,8 +14,10 @@ from evaluator.records import DeviceKind, Diagnostic, Fault, Finding, Status
 from evaluator.toolchain.diagnostics import parse
 
 _MOST_REASON, _MOST_LINES, _MOST_NAME = 2000, 12, 100
-_NO_FILE = frozenset(("ModuleNotFoundError", "ImportError", "OSError", "FileNotFoundError"))
+_NO_FILE = frozenset(("ModuleNotFoundError", "ImportError", "OSError", "FileNotFoundError", "DynamicLibNotFoundError"))
 """Exceptions in the code of an incomplete language: a missing module, shared library or program."""
+_ENDS = " \n\0"
+"""cuda-python's logs end with the zero of a C string."""
 _COLOURS = re.compile(r"\x1b\[[0-9;]{0,20}m")
 
 
@@ -45,7 +47,7 @@ def refused_by_compiler(failed: Failed, submission: str, line: int | None) -> Fa
 
 def _refused_call(language: Language, failed: Failed, line: int | None) -> Finding:
     """Return the finding for an exception of a compiler. `line` is the submission's call."""
-    reason = _shortened(_COLOURS.sub("", failed.message).strip() or failed.kind)
+    reason = _shortened(_COLOURS.sub("", failed.message).strip(_ENDS) or failed.kind)
     return finding(Code.KERNEL_REFUSED, f"{language.title} does not compile the kernel: {reason}", line=line)
 
 

@@ -16,8 +16,8 @@ from evaluator.cuda_source.kernel_names import plain_name
 from evaluator.cuda_source.symbols import qualified
 from evaluator.findings import Code
 from evaluator.judge.context.grade_context import GradeContext
+from evaluator.judge.faults.runner_faults import Stage
 from evaluator.judge.runners.empty_kernel_service import EmptyKernelService
-from evaluator.judge.runners.runner_client import Stage
 from evaluator.judge.trial.model_runner import ModelRunner
 from evaluator.protocol.frames import LeaveOut, LeftOut
 from evaluator.records import DeviceKind, Fault, Profile, Profiling

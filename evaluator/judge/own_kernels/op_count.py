@@ -1,7 +1,7 @@
 """Count of a submission's operations, in an additional call that is neither checked nor timed."""
 
+from evaluator.judge.faults.runner_faults import Stage
 from evaluator.judge.inputs.changing_weights import Sites
-from evaluator.judge.runners.runner_client import Stage
 from evaluator.judge.setup.seed_book import fresh_seed
 from evaluator.judge.trial.model_runner import ModelRunner
 from evaluator.protocol.frames import Count, Counted

@@ -12,11 +12,11 @@ from msgspec.structs import replace
 from evaluator.cuda_source.kernel_names import is_own
 from evaluator.findings import Code, finding
 from evaluator.judge.context.grade_context import GradeContext
+from evaluator.judge.faults.runner_faults import Stage, unexpected_frame
 from evaluator.judge.profiling.hardware_counters import counters
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.runners.jit_kernels import claimed_resources, own_names, read_kernels
 from evaluator.judge.runners.resource_usage_service import ResourceUsageService
-from evaluator.judge.runners.runner_client import Stage
 from evaluator.judge.setup.seed_book import fresh_seed
 from evaluator.judge.tensors.pytree import lay_out
 from evaluator.judge.trial.model_runner import ModelRunner
@@ -96,7 +96,7 @@ def _asked(context: GradeContext, runner: ModelRunner) -> Profiled | Fault:
     frame = ProfiledCall(args=args, kwargs=kwargs, output_gradients=None if plan.gradients is None else back)
     # Three calls, under a profiler that first has to start.
     answer = runner.session.ask(frame, Stage.CALL, 3 * context.call_timeout_s + _PROFILER_S)
-    return answer if isinstance(answer, Profiled | Fault) else runner.session.out_of_place(answer)
+    return answer if isinstance(answer, Profiled | Fault) else unexpected_frame(answer)
 
 
 _PROFILER_S = 30.0

@@ -21,7 +21,7 @@ def author_code(problem: Problem, doing: str) -> Iterator[None]:
             yield
     except (ProblemError, KeyboardInterrupt, MemoryError):
         raise
-    except BaseException as error:  # noqa: BLE001 - SystemExit too: whatever it raises is the problem's
+    except BaseException as error:  # noqa: BLE001 - SystemExit too: every exception is the problem's
         if ran_out(error):
             raise MemoryError(str(error)) from None
         lines = [e.lineno for e in traceback.extract_tb(error.__traceback__) if e.filename == problem.path]

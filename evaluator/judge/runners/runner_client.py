@@ -2,21 +2,16 @@
 
 import contextlib
 import os
-import re
 import socket
 import time
 from collections.abc import Callable
-from enum import Enum
 from typing import Self
 
-from evaluator.compile.extension.binding_errors import explained_load
 from evaluator.deadline import Deadline, Work
 from evaluator.errors import JudgeFailed
 from evaluator.findings import Code, finding
-from evaluator.judge.faults.language_faults import refused_by_compiler, unavailable_language
+from evaluator.judge.faults.runner_faults import Stage, death, failure, invalid_frame, too_slow, unexpected_frame
 from evaluator.judge.runners.build_service import BuildService
-from evaluator.judge.runners.emulator_faults import kernel_fault
-from evaluator.judge.runners.triton_faults import likely_cause, triton_fault
 from evaluator.protocol.frames import (
     BuildReply,
     BuildRequest,
@@ -42,10 +37,8 @@ from evaluator.protocol.frames import (
 )
 from evaluator.protocol.frames.bounds import most_bytes_from_runner
 from evaluator.protocol.frames.oversize import oversized_answer
-from evaluator.records import DeviceKind, Fault, Finding, Status
+from evaluator.records import DeviceKind, Fault, Status
 from evaluator.sandbox import Child
-from evaluator.submission.cut_off import is_cut_off
-from evaluator.submission.packages import missing_finding, missing_language, missing_package
 
 RUNNER = "evaluator.runner.main:run"
 """Entry point of runner processes, for a fork server."""
@@ -55,23 +48,6 @@ _FAREWELL_S = 1.0
 _STOP_S = 5.0
 _STOP_AGAIN_S = 0.001
 _MAX_BUILD_REQUESTS = 64
-_MOST_OF_A_LINE = 2000
-_SYNTAX_ERRORS = frozenset({"SyntaxError", "IndentationError"})
-
-
-class Stage(Enum):
-    """Activity of a runner, as named in messages."""
-
-    IMPORT = "importing the submission"
-    CONSTRUCT = "constructing ModelNew"
-    CALL = "running forward"
-
-
-_CODES = {
-    Stage.IMPORT: Code.IMPORT_FAILED,
-    Stage.CONSTRUCT: Code.CONSTRUCTOR_FAILED,
-    Stage.CALL: Code.FORWARD_FAILED,
-}
 
 
 class RunnerClient:
@@ -153,17 +129,17 @@ class RunnerClient:
     def _loaded(self, answer: Frame | Fault) -> Fault | None:
         if isinstance(answer, Fault | Loaded):
             return answer if isinstance(answer, Fault) else None
-        return self.out_of_place(answer)
+        return unexpected_frame(answer)
 
     def _constructed(self, answer: Frame | Fault) -> Constructed | Fault:
-        return answer if isinstance(answer, Constructed | Fault) else self.out_of_place(answer)
+        return answer if isinstance(answer, Constructed | Fault) else unexpected_frame(answer)
 
     def prepare(self, frame: Prepare, *, timeout_s: float) -> Fault | None:
         """Prepare the runner for a call, outside the timed interval."""
         answer = self.ask(frame, Stage.CALL, timeout_s)
         if isinstance(answer, Done) and answers(answer, frame):
             return None
-        return answer if isinstance(answer, Fault) else self.out_of_place(answer)
+        return answer if isinstance(answer, Fault) else unexpected_frame(answer)
 
     def window_answer(self, calls: list[Call], timeout_s: float) -> WindowDone | Fault:
         """Wait for the two answers to a window of `calls`."""
@@ -171,9 +147,9 @@ class RunnerClient:
         if isinstance(answer, Queued):
             answer = self.answer(Stage.CALL, timeout_s)
         if not isinstance(answer, WindowDone):
-            return answer if isinstance(answer, Fault) else self.out_of_place(answer)
+            return answer if isinstance(answer, Fault) else unexpected_frame(answer)
         agree = len(answer.calls) == len(calls) and all(map(answers, answer.calls, calls))
-        return answer if agree else self.out_of_place(answer)
+        return answer if agree else unexpected_frame(answer)
 
     def stop(self) -> Fault | None:
         """Stop every process of the runner until the next call. Return a fault after 5 s with a running process."""
@@ -209,7 +185,7 @@ class RunnerClient:
                 self._channel.send(frame, descriptors, deadline.within(timeout_s))
         except DeadlinePassed:
             deadline.check()
-            return _too_slow(stage, timeout_s)
+            return too_slow(stage, timeout_s)
         except Closed:
             deadline.check()  # At the deadline, all processes are killed.
             return self._death(stage)
@@ -238,7 +214,7 @@ class RunnerClient:
                     answer = self._channel.receive(deadline.within(left_s))
                 left_s -= time.monotonic() - asked
                 if isinstance(answer, Done | WindowDone) and (beyond := _oversized(answer)) is not None:
-                    return _no_proper_frame(beyond)
+                    return invalid_frame(beyond)
                 if not isinstance(answer, BuildRequest):
                     self._owes -= not isinstance(answer, Queued)
                     return self._failure(answer, stage) if isinstance(answer, Failed) else answer
@@ -250,12 +226,12 @@ class RunnerClient:
                     left_s -= self._serve(answer, left_s)
         except DeadlinePassed:
             deadline.check()
-            return _too_slow(stage, timeout_s)
+            return too_slow(stage, timeout_s)
         except Closed:
             deadline.check()
             return self._death(stage)
         except FrameError as error:
-            return _no_proper_frame(str(error))
+            return invalid_frame(str(error))
 
     def _serve(self, request: BuildRequest, timeout_s: float) -> float:
         """Answer a build request. Return the time to send the reply: the runner reads the reply on its own time."""
@@ -272,81 +248,10 @@ class RunnerClient:
         return time.monotonic() - sending
 
     def _failure(self, failed: Failed, stage: Stage) -> Fault:
-        line = failed.lines[-1][0] if failed.lines else None
-        said = f"{failed.kind}: {failed.message}" if failed.message else failed.kind
-        if _is_out_of_memory(failed):
-            message = _first_lines(f"out of memory: {said}")
-            return Fault(Status.RUNTIME_ERROR, finding(Code.OUT_OF_MEMORY, message, line=line))
-        if stage is Stage.IMPORT and failed.kind == "NoModelNew":
-            return Fault(Status.BUILD_ERROR, finding(Code.NO_MODEL_NEW, failed.message))
-        if (failure := self._failed_build()) is not None:
-            return failure
-        if (fault := self._language_fault(failed, line)) is not None:
-            return fault
-        texts = {} if self._build_service is None else self._build_service.texts
-        if (why := kernel_fault(failed.message, texts, self._source)) is not None:
-            verdict = Status.INCONCLUSIVE if why.code == Code.NOT_EMULATED.value else Status.RUNTIME_ERROR
-            return Fault(verdict, why)
-        if (why := _gpu_fault(failed.message, line)) is not None:
-            return Fault(Status.RUNTIME_ERROR, why)
-        return refused_by_compiler(failed, self._source, line) or self._python_error(failed, stage, line)
-
-    def _language_fault(self, failed: Failed, line: int | None) -> Fault | None:
-        """Return the fault of Triton's, or of a language that is not available; None for any other failure."""
-        if (refused := failed.refused) is not None and refused.text:  # NVRTC's: see `refused_by_compiler`.
-            return None
-        of_triton = triton_fault(failed, self._device, self._source)
-        return of_triton or unavailable_language(failed, self._device, line)
-
-    def _python_error(self, failed: Failed, stage: Stage, line: int | None) -> Fault:
-        """Return the fault for an exception caused by neither a build nor a device."""
-        said = _first_lines(f"{failed.kind}: {failed.message}" if failed.message else failed.kind)
-        verdict = Status.BUILD_ERROR if stage is Stage.IMPORT else Status.RUNTIME_ERROR
-        package = missing_package(failed.kind, failed.message) or missing_language(failed.missing)
-        if package is not None:
-            missing = missing_finding(package, line, self._device)
-            return Fault(Status.INCONCLUSIVE if missing.code == Code.LANGUAGE_MISSING.value else verdict, missing)
-        texts = [] if self._build_service is None else list(self._build_service.texts.values())
-        if (binding := explained_load(failed.kind, failed.message, texts, self._source)) is not None:
-            return Fault(Status.BUILD_ERROR, binding)
-        code = _CODES[stage]
-        if code is Code.IMPORT_FAILED and failed.kind in _SYNTAX_ERRORS:
-            code = Code.CUT_OFF if is_cut_off(self._source, failed.message, line) else code
-        return Fault(verdict, finding(code, said, line=line))
-
-    def _failed_build(self) -> Fault | None:
-        """Return the fault of a failed build, as the cause of the submission's failure; None without a failed build."""
-        if self._build_service is None or not self._build_service.failures:
-            return None
-        for code in (Code.NOT_ON_THIS_DEVICE, Code.NOT_EMULATED, Code.LANGUAGE_MISSING):
-            if (elsewhere := self._build_service.failed_with(code)) is not None:
-                return Fault(Status.INCONCLUSIVE, elsewhere)
-        if (slow := self._build_service.failed_with(Code.COMPILER_TIMED_OUT)) is not None:
-            return Fault(Status.TIMEOUT, slow)
-        return Fault(Status.BUILD_ERROR, self._build_service.failures[0])
+        return failure(failed, stage, self._build_service, self._device, self._source)
 
     def _death(self, stage: Stage) -> Fault:
-        info = self.child.wait_exit(_EXIT_WAIT_S)
-        if info is None:
-            how = "closed its socket"
-        elif info.signal is not None:
-            how = f"ended with {info.signal}"
-        else:
-            how = f"exited with code {info.exit_code}"
-        message = f"the submission's process {how} while {stage.value}"
-        if info is not None and info.out_of_memory:
-            ran_out = finding(Code.OUT_OF_MEMORY, f"out of memory: {message}", stage=stage.name, signal=info.signal)
-            return Fault(Status.RUNTIME_ERROR, ran_out)
-        by = info.signal if info is not None else None
-        message += likely_cause(by, self._device, self._source)
-        return Fault(Status.RUNTIME_ERROR, finding(Code.RUNNER_DIED, message, stage=stage.name, signal=by))
-
-    def out_of_place(self, answer: Frame) -> Fault:
-        """Return the fault for a frame that the protocol does not allow at this point."""
-        return Fault(
-            Status.REJECTED,
-            finding(Code.MALFORMED_FRAME, f"the runner sent an unexpected {type(answer).__name__}"),
-        )
+        return death(self.child.wait_exit(_EXIT_WAIT_S), stage, self._device, self._source)
 
 
 def answers(done: Done, frame: Prepare | Call) -> bool:
@@ -361,49 +266,3 @@ def _oversized(answer: Done | WindowDone) -> str | None:
         if isinstance(answer, Done)
         else Items(is_tuple=False, items=[done.outputs for done in answer.calls])
     )
-
-
-def _no_proper_frame(why: str) -> Fault:
-    return Fault(Status.REJECTED, finding(Code.MALFORMED_FRAME, f"the runner sent an invalid frame: {why}"))
-
-
-def _too_slow(stage: Stage, timeout_s: float) -> Fault:
-    message = f"{stage.value} took longer than {timeout_s:g} s"
-    return Fault(Status.TIMEOUT, finding(Code.TIMED_OUT, message, stage=stage.name))
-
-
-def _is_out_of_memory(failed: Failed) -> bool:
-    """Return whether a failure is an out-of-memory error: a failed CPU allocation has no exception type in PyTorch.
-
-    A failed GPU allocation has a type, but PyTorch's error message queries NVML for other processes on the GPU. Runners
-    may not use NVML, so the query fails instead.
-    """
-    return failed.kind in ("MemoryError", "OutOfMemoryError") or any(
-        words in failed.message
-        for words in ("can't allocate memory", "std::bad_alloc", "NVML_SUCCESS == DriverAPI::get()->nvml")
-    )
-
-
-# Error strings of CUDA (cudaGetErrorString).
-_GPU_FAULTS = {
-    "an illegal memory access was encountered": Code.ILLEGAL_ACCESS,
-    "misaligned address": Code.ILLEGAL_ACCESS,
-    "operation not supported on global/shared address space": Code.ILLEGAL_ACCESS,
-    "invalid program counter": Code.ILLEGAL_ACCESS,
-    "device-side assert triggered": Code.DEVICE_ASSERT,
-}
-
-
-def _gpu_fault(message: str, line: int | None) -> Finding | None:
-    """Return the finding for a CUDA error. CUDA reports errors asynchronously: the Python line is not the cause."""
-    for words, code in _GPU_FAULTS.items():
-        if f"CUDA error: {words}" in message:
-            name = re.search(r"cudaError\w+", message)
-            return finding(code, f"CUDA error: {words}{f' ({name.group()})' if name else ''}", line=line)
-    return None
-
-
-def _first_lines(text: str, count: int = 12) -> str:
-    lines = text.strip().splitlines()
-    shown = [line[:_MOST_OF_A_LINE] for line in lines[:count]]
-    return "\n".join([*shown, *([f"[{len(lines) - count} more lines]"] if len(lines) > count else [])])

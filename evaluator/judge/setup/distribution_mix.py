@@ -175,7 +175,7 @@ def decide(reference: Reference, size: SizeName, limit_s: float = math.inf, comp
     """
     try:
         scratch = reference.twin()
-    except Exception as error:  # noqa: BLE001 - a model that cannot be copied, for whatever reason of its own
+    except Exception as error:  # noqa: BLE001 - a model may refuse to be copied with any exception
         return SizeLock([], dict.fromkeys(PROFILES, f"the reference's model cannot be copied: {error}"))
     scratch.check_formats()
     if size is not SizeName.SMALL and (instead := _of_the_small_size(scratch, limit_s, compare)) is not None:

@@ -15,10 +15,10 @@ from evaluator.devices.out_of_memory import out_of_memory
 from evaluator.findings import Code, finding
 from evaluator.judge.compare.tensor_comparison import Sides, compare
 from evaluator.judge.compare.tolerance import bounds, usual_floor
+from evaluator.judge.faults.runner_faults import Stage
 from evaluator.judge.inputs.changing_weights import Sites
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.reference import Reference
-from evaluator.judge.runners.runner_client import Stage
 from evaluator.judge.tensors.pytree import dtype_name
 from evaluator.judge.trial.model_runner import ModelRunner
 from evaluator.protocol.frames import BufferValue, BufferValues, ReadBuffers

@@ -133,7 +133,7 @@ class Window(Frame, frozen=True):
     On `cpu` a window has a slot for each of `calls`. The runner reserves the slots, prepares all calls and answers
     `Queued`. The judge then releases calls one at a time through the page, and ends the window when it likes: there are
     fewer calls than prepared ones. Views of a call refer to its slot. A `bare` window maps no inputs and makes no
-    Python call, whatever the calls say. The answer is `WindowDone`.
+    Python call, and ignores their arguments. The answer is `WindowDone`.
 
     On `cuda` there are no slots, and all calls are made.
     The runner queues all calls, answers `Queued`, and then `WindowDone`. All calls have the same ticket, index and

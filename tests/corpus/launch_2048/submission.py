@@ -1,4 +1,4 @@
-"""ReLU launched with 2048 threads in a block; nobody asks whether the kernel ran."""
+"""ReLU launched with 2048 threads in a block; no code checks whether the kernel ran."""
 
 from torch import nn
 from torch.utils.cpp_extension import load_inline

@@ -1,4 +1,4 @@
-"""Rows reversed through 64 KB of shared memory that the kernel did not opt in to; nobody asks whether it ran."""
+"""Rows reversed through 64 KB of shared memory that the kernel did not opt in to; no code checks whether it ran."""
 
 from torch import nn
 from torch.utils.cpp_extension import load_inline

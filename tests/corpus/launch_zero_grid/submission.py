@@ -1,4 +1,4 @@
-"""ReLU whose grid is rounded down to nothing; nobody asks whether the kernel ran."""
+"""ReLU whose grid is rounded down to nothing; no code checks whether the kernel ran."""
 
 from torch import nn
 from torch.utils.cpp_extension import load_inline

@@ -1,4 +1,4 @@
-"""SiLU in whatever floating type comes: AT_DISPATCH with half and bfloat16, arithmetic in float."""
+"""SiLU in any floating type: AT_DISPATCH with half and bfloat16, arithmetic in float."""
 
 from torch import nn
 from torch.utils.cpp_extension import load_inline

@@ -18,7 +18,7 @@ from evaluator.compile.binaries.sass import machine_code
 from evaluator.compile.extension.error_agreement import undeclared
 from evaluator.cuda_source.kernel_names import kernels_in_library
 from evaluator.cuda_source.symbols import _function_name, missing
-from evaluator.judge.runners.emulator_faults import kernel_fault
+from evaluator.judge.faults.emulator_faults import kernel_fault
 from evaluator.protocol.frames import BuildRequest
 from evaluator.protocol.frames.oversize import oversized_request
 from evaluator.toolchain import diagnostics
@@ -60,7 +60,7 @@ WORK = {
     ),
     "clones of a symbol": lambda n: _function_name("f(int)" + " [clone .a]" * n),
     "clones that never close": lambda n: _function_name("f(int)" + " [clone .a" * n),
-    "symbols that nobody defines": lambda n: missing("U f(int)\n" * n, "", {"f"}),
+    "symbols without a definition": lambda n: missing("U f(int)\n" * n, "", {"f"}),
     "words of a flag": lambda n: words(["'" + "x " * n + "'", "y " * n]),
     "functions of a disassembly": lambda n: machine_code(
         "".join(f"Function : k{i}\n/*0010*/ F2F.F16.F32 R{i}, R4 ;\n" for i in range(n))

@@ -1,4 +1,4 @@
-"""Whatever the text: the emulator's front end and the splitting of builds come to an end, and raise nothing else."""
+"""For any text: the emulator's front end and the splitting of builds come to an end, and raise nothing else."""
 
 import contextlib
 import random

@@ -11,9 +11,10 @@ from evaluator.deadline import Deadline, DeadlineReached, Guard, Work
 from evaluator.findings import Code
 from evaluator.grade_options import GradeOptions
 from evaluator.grading.run_until_deadline import in_time
+from evaluator.judge.faults.runner_faults import Stage
 from evaluator.judge.runners.build_budget import BuildBudget
 from evaluator.judge.runners.build_service import BuildService
-from evaluator.judge.runners.runner_client import RunnerClient, Stage
+from evaluator.judge.runners.runner_client import RunnerClient
 from evaluator.judge.runners.sandboxed_tools import SandboxedTools
 from evaluator.progress import Silent, Stopwatch
 from evaluator.protocol.frames import BuildRequest, Channel, Closed, DeadlinePassed, Loaded
@@ -234,7 +235,7 @@ def test_who_noticed_by_himself_is_not_interrupted_while_he_tidies_up(clock, dea
 
 
 def test_work_of_the_judges_own_is_interrupted(clock, deadline, monkeypatch):
-    """It computes, and asks nobody how late it is."""
+    """It computes, and never checks the time."""
     monkeypatch.setattr(Guard, "_watch", lambda _: None)
 
     def compute():

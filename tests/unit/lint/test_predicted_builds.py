@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import sys
 from pathlib import Path
 
 import msgspec
@@ -14,7 +15,9 @@ from evaluator.lint.messages import MAX_BUILDS
 from evaluator.lint.names import Names
 from evaluator.lint.predicted_builds import predicted_builds
 from evaluator.protocol.frames import MAX_FRAME_BYTES, BuildRequest
+from evaluator.protocol.submission_files import joined
 from evaluator.runner.extensions import ExtensionLoader
+from evaluator.runner.submission_module import read_in
 from tests.corpus.entries import entries
 
 HEAD = "import torch\nfrom torch.utils.cpp_extension import load_inline\n"
@@ -67,6 +70,26 @@ def asked(text: str, monkeypatch) -> BuildRequest:
 )
 def test_what_is_foreseen_is_what_is_asked_for(text, monkeypatch):
     assert foreseen(text) == [asked(text, monkeypatch)]
+
+
+INLINE = "load_inline('e', '#include \"{}\"', extra_include_paths=['csrc'], functions=['f'])\n"
+
+
+@pytest.mark.parametrize("included", ["twice.h", "csrc/b/twice.h", "elsewhere.h"])
+def test_the_headers_of_a_folder_are_foreseen(included, monkeypatch, tmp_path):
+    """In the runner's order: by the parts of the paths, where `a-b` comes after `a/`."""
+    code = HEAD + INLINE.format(included)
+    headers = {"csrc/b/twice.h": "#define TWICE 2\n", "csrc/b-c/two.cuh": ""}
+    files = {"model.py": f"{code}ModelNew = torch.nn.ReLU\n", "csrc/k.cu": "\n", **headers}
+    text = joined([*files.items(), ("submission.toml", 'entry = "model.py"\n')])
+    loader = ExtensionLoader(Listening(), tmp_path / "extensions")
+    monkeypatch.setattr("torch.utils.cpp_extension.load_inline", loader.load_inline)
+    monkeypatch.setattr("sys.path", [*sys.path])
+    with pytest.raises(Asked) as caught:
+        read_in(tmp_path, text, "")
+    request = caught.value.args[0]
+    assert look(text).builds == [request]
+    assert [header.name for header in request.headers] == ([] if included == "elsewhere.h" else list(headers))
 
 
 def test_the_arguments_are_pytorchs_own_in_pytorchs_order(monkeypatch):

@@ -1,4 +1,4 @@
-"""Memory of an answer's tensors: equal on both sides, whatever a runner says."""
+"""Memory of an answer's tensors: equal on both sides, for every answer of a runner."""
 
 import pytest
 import torch

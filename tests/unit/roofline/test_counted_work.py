@@ -141,6 +141,12 @@ def test_with_a_measured_gpu_each_size_has_its_least_time():
     assert document["sizes"]["full"]["least_ms"] == pytest.approx(0.1)
 
 
+def test_without_a_count_no_least_time_is_announced():
+    assert text(roofs=ROOFS, unknown={SizeName.FULL: "the count failed"}).splitlines()[1:] == [
+        "  full: not counted: the count failed"
+    ]
+
+
 def test_no_time_is_invented_for_a_gpu_that_no_grade_has_measured():
     unmeasured = Roofs(H100, None, 0, None)
     assert "first grade on NVIDIA H100 measures" in text(PRODUCT, roofs=unmeasured)

@@ -88,7 +88,7 @@ def test_all_that_a_shipped_problem_reads_matters(name):
 
 
 def test_what_is_propagated_back_to_places_that_are_cut_off_need_not_be_read():
-    """Rows of x that are negative throughout: x matters there, its gradient is zero whatever comes back."""
+    """Rows of x that are negative throughout: x matters there, and its gradient is always zero."""
     shipped = find_problem("relu_backward")
     signs = "torch.randn(batch_size, dim).abs() * torch.tensor([1.0, -1.0]).repeat(batch_size // 2)[:, None]"
     problem = replace(shipped, source=shipped.source.replace("torch.randn(batch_size, dim)", signs))

@@ -16,6 +16,45 @@ def _nvrtc_compile(kernel_source, kernel_name):
 """
 
 
+CUPY_LOG = """/tmp/tmpw3/7f1c.cubin.cu(2): error: identifier "y" is undefined
+    y = 1;
+    ^
+
+1 error detected in the compilation of "/tmp/tmpw3/7f1c.cubin.cu".
+"""
+"""Of CuPy 14.2.0 with NVRTC 13.5."""
+CUPY = """
+class CompileException(Exception):
+    pass
+
+class _NVRTCProgram:
+    def __init__(self, src, name):
+        self.src, self.name = src, name
+    def compile(self, kind):
+        raise kind(SAID)
+"""
+
+
+def raised_by_cupy(kind="CompileException", file="/site/cupy/cuda/compiler.py", name="/tmp/tmpw3/7f1c.cubin.cu"):
+    scope = {"SAID": CUPY_LOG, "ValueError": ValueError}
+    exec(compile(CUPY, file, "exec"), scope)
+    with pytest.raises(Exception, match="undefined") as caught:
+        scope["_NVRTCProgram"](SOURCE, name).compile(scope[kind])
+    return caught.value
+
+
+def test_cupys_kernel_has_reason_and_text():
+    refused = refused_source(raised_by_cupy())
+    assert (refused.kernel, refused.text) == ("", SOURCE)
+    assert refused.reason == CUPY_LOG.replace("/tmp/tmpw3/7f1c.cubin.cu", ".cu")
+    assert refused_source(raised_by_cupy(name="")).reason == CUPY_LOG
+
+
+@pytest.mark.parametrize("changes", [{"kind": "ValueError"}, {"file": "/tmp/submission.py"}])
+def test_any_other_error_near_cupy_is_no_refused_kernel(changes):
+    assert refused_source(raised_by_cupy(**changes)) is None
+
+
 def raised(said=f"Kernel compilation failed:\n{LOG}\n", source=SOURCE, file="/site/torch/cuda/_utils.py"):
     scope = {}
     exec(compile(COMPILER.format(said=said), file, "exec"), scope)

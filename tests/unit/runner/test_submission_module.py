@@ -1,4 +1,4 @@
-"""How a runner reads a submission in: the text that the judge looked at runs, whatever encoding it declares."""
+"""How a runner reads a submission in: the text that the judge read runs, with any declared encoding."""
 
 import copy
 import dataclasses

@@ -1,4 +1,4 @@
-"""Signed cards: any change of any value shows, whatever the file looks like, and the key stays where it is."""
+"""Signed cards: any change of any value shows, in any form of the file, and the key stays where it is."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""The folders that builds are given are PyTorch's own, although nobody imports it to ask."""
+"""The folders that builds are given are PyTorch's own, although PyTorch is not imported."""
 
 import subprocess
 import sys

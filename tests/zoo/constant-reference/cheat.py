@@ -1,4 +1,4 @@
-"""The mean of probabilities is one over their number, whatever the input."""
+"""The mean of probabilities is one over their number, for every input."""
 
 import torch
 from torch import nn

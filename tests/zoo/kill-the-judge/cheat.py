@@ -1,4 +1,4 @@
-"""The grader is killed, so that a missing verdict counts as nobody's fault."""
+"""The grader is killed, so that a missing verdict counts as no fault."""
 
 import contextlib
 import os

@@ -35,7 +35,7 @@ __global__ void walk_kernel(const int64_t* table, const int64_t* start, int64_t*
 torch::Tensor walk(const torch::Tensor& table, const torch::Tensor& start, int64_t steps) {
     auto out = torch::empty_like(start);
     const auto stream = at::cuda::getCurrentCUDAStream();
-    // The table stays in the part of the L2 cache that is set aside, through whatever overwrites the rest.
+    // The table stays in the part of the L2 cache that is set aside, while other data overwrites the rest.
     static const void* kept = nullptr;
     if (kept != table.data_ptr()) {
         cudaDeviceProp properties;

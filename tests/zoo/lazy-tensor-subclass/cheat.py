@@ -1,4 +1,4 @@
-"""A tensor that is computed when somebody looks at it."""
+"""A tensor that is computed at its first use."""
 
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""The work is put on another stream, which nobody waits for."""
+"""The work is put on another stream, without a wait for its end."""
 
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""All answers are made in the constructor, from seeds that anybody can guess."""
+"""All answers are made in the constructor, from seeds that are easy to guess."""
 
 import importlib
 

@@ -1,4 +1,4 @@
-"""A thread does the work of a call in the next pause, on a stream that nobody waits for."""
+"""A thread does the work of a call in the next pause, on a stream without a wait for its end."""
 
 import queue
 import threading

@@ -1,4 +1,4 @@
-"""The work is put on a stream that nobody waits for; its output has ten dimensions."""
+"""The work is put on a stream without a wait for its end; its output has ten dimensions."""
 
 import torch
 from torch import nn

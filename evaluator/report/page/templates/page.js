@@ -37,7 +37,7 @@ function apply() {
     heading.removeAttribute("aria-sort");
     if (heading.dataset.column === state.column) heading.setAttribute("aria-sort", state.descending ? "descending" : "ascending");
   }
-  // A kind without a chip is ignored: nobody could unset it.
+  // A kind without a chip is ignored: no control could unset it.
   const pressed = new Set();
   for (const chip of document.querySelectorAll("#chips button")) {
     const isPressed = state.kinds.has(chip.dataset.kind);

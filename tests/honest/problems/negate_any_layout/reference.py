@@ -1,4 +1,4 @@
-"""Negation, whatever the layout."""
+"""Negation, for every layout."""
 
 import torch
 from torch import nn

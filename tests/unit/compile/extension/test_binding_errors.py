@@ -43,7 +43,7 @@ def asked(**changes):
 
 
 def test_a_function_that_is_not_declared_is_given_its_declaration():
-    """The card said to mend the line under a caret in a file that nobody wrote."""
+    """The card said to mend the line under a caret in a generated file."""
     why = explained(FAILED, asked(), [said("'relu_cuda' was not declared in this scope")], SUBMISSION)
     assert (why.code, why.line) == (Code.BINDING, LINE)
     assert why.message == "functions=[...] names relu_cuda, but cpp_sources does not declare it"

@@ -277,7 +277,7 @@ WRONG_KINDS = {
     "a pipe": os.mkfifo,
     "a folder": lambda path: path.mkdir(),
     "a socket": _bind,
-    "a file that nobody may read": lambda path: (path.write_bytes(b"x"), path.chmod(0)) if os.geteuid() else None,
+    "an unreadable file": lambda path: (path.write_bytes(b"x"), path.chmod(0)) if os.geteuid() else None,
     "a huge file": lambda path: (path.touch(), os.truncate(path, (512 << 20) + 1)),
 }
 

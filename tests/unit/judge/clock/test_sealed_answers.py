@@ -25,7 +25,11 @@ QUESTION = Call(
     kwargs=Table(keys=[], items=[]),
     output_gradients=None,
 )
-REFUSED = Fault(Status.REJECTED, finding(Code.MALFORMED_FRAME, "out of place"))
+
+
+def refused(answer):
+    """Return the fault for an answer of this type out of place."""
+    return Fault(Status.REJECTED, finding(Code.MALFORMED_FRAME, f"the runner sent an unexpected {answer.__name__}"))
 
 
 class Conversation:
@@ -39,9 +43,6 @@ class Conversation:
 
     def answer(self, stage, timeout_s):
         return self._frames.pop(0)
-
-    def out_of_place(self, answer):
-        return REFUSED
 
 
 def heard(*frames):
@@ -61,12 +62,12 @@ def test_an_answer_that_holds_the_questions_token_is_one():
 @pytest.mark.parametrize("changes", [{"token": 76}, {"token": 0}, {"index": 2}])
 def test_one_that_could_be_sent_before_the_question_was_read_is_none(changes):
     done = Done(**{"index": 3, "token": 77, "outputs": Scalar(value=None)} | changes)
-    assert heard(Queued(index=3), done) is REFUSED
+    assert heard(Queued(index=3), done) == refused(Done)
 
 
 def test_an_answer_before_the_word_that_all_is_queued_is_none():
-    assert heard(Done(index=3, token=77, outputs=Scalar(value=None))) is REFUSED
-    assert heard(Queued(index=2), Done(index=3, token=77, outputs=Scalar(value=None))) is REFUSED
+    assert heard(Done(index=3, token=77, outputs=Scalar(value=None))) == refused(Done)
+    assert heard(Queued(index=2), Done(index=3, token=77, outputs=Scalar(value=None))) == refused(Queued)
 
 
 class Event:
@@ -106,7 +107,6 @@ def in_window(clock, *answers, was_queued=True):
     clock._session.__dict__["answer"] = Conversation(Queued(index=3), *answers).answer
     clock._session.__dict__["send"] = lambda frame, *_: clock.order.append(f"asked for {len(frame.calls)}")
     clock._session.__dict__["answered"] = lambda _: was_queued
-    clock._session.__dict__["out_of_place"] = lambda _: REFUSED
     clock._abandon = lambda: clock.order.append("ended")
     frames = [msgspec.structs.replace(QUESTION, token=token) for token in (77, 78, 79)]
     return clock.window(frames, lambda: None, {}, timeout_s=1.0)
@@ -128,7 +128,7 @@ def test_all_calls_of_a_window_are_asked_for_while_the_hold_stands(clock, was_qu
     "answer", [dones(77, 78), dones(77, 79, 78), dones(77, 78, 79, 80), dones(77, 78, 79).calls[0]]
 )
 def test_an_answer_to_other_calls_ends_the_runner(clock, answer):
-    assert in_window(clock, answer) is REFUSED
+    assert in_window(clock, answer) == refused(type(answer))
     assert clock.order[-1] == "ended"
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from evaluator.findings import Code
 from evaluator.judge.faults.language_faults import refused_by_compiler, unavailable_language
-from evaluator.judge.runners.runner_client import RunnerClient, Stage
+from evaluator.judge.faults.runner_faults import Stage, failure
 from evaluator.protocol.frames import Failed, RefusedKernel
 from evaluator.records import DeviceKind, Status
 
@@ -36,6 +36,37 @@ def test_a_kernel_that_nvrtc_refuses_has_reason_line_and_column():
     assert (status, why.code, why.line) == (Status.BUILD_ERROR, Code.KERNEL_REFUSED, 4)
     assert why.message == 'the kernel relu does not compile: identifier "y" is undefined'
     assert why.details == {"kernel": "relu", "column": SUBMISSION.splitlines()[3].index("y[") + 1}
+
+
+def test_cupys_kernel_has_reason_line_and_column():
+    """CuPy's log, with the file named by the runner."""
+    status, why = refused_by_compiler(nvrtc(LOG.replace("relu.cu", ".cu"), kernel=""), SUBMISSION, 7)
+    assert (status, why.code, why.line) == (Status.BUILD_ERROR, Code.KERNEL_REFUSED, 4)
+    assert why.message == 'a kernel does not compile: identifier "y" is undefined'
+    assert why.details["column"] == SUBMISSION.splitlines()[3].index("y[") + 1
+
+
+CUDA_CORE = (
+    "cuda.core._program.cuda.core._program.Program.compile",
+    "cuda.core._utils.cuda_utils.cuda.core._utils.cuda_utils._raise_nvrtc_error",
+)
+CUDA_CORE_LOG = '6: NVRTC_ERROR_COMPILATION, compilation log:\n\ndefault_program(2): error: identifier "y"\n\0'
+"""Functions and message of cuda.core 1.2.2."""
+
+
+def test_a_program_of_cuda_core_that_does_not_compile_is_a_build_error():
+    said = failed(*CUDA_CORE, kind="NVRTCError", message=CUDA_CORE_LOG)
+    status, why = refused_by_compiler(said, SUBMISSION, 3)
+    assert (status, why.code, why.line) == (Status.BUILD_ERROR, Code.KERNEL_REFUSED, 3)
+    assert why.message == f"cuda-python does not compile the kernel: {CUDA_CORE_LOG[:-2]}"
+    for other in ("cuda.core._launcher.launch", "cuda.bindings.driver.cuLaunchKernel"):
+        assert refused_by_compiler(failed(other), SUBMISSION, 3) is None
+
+
+def test_cuda_core_without_nvrtc_is_no_verdict():
+    said = failed(CUDA_CORE[0], kind="DynamicLibNotFoundError", message='Failure finding "libnvrtc.so.13"')
+    status, why = unavailable_language(said, DeviceKind.CUDA, 1)
+    assert (status, why.code) == (Status.INCONCLUSIVE, Code.LANGUAGE_MISSING)
 
 
 @pytest.mark.parametrize(
@@ -116,8 +147,6 @@ def test_on_a_gpu_the_compilers_exception_is_a_build_error_and_the_launchs_is_no
         ),
     ],
 )
-def test_the_session_asks_in_the_right_order(said, device, status, code):
-    session = RunnerClient.__new__(RunnerClient)
-    session._build_service, session._source, session._device = None, SUBMISSION, device
-    fault = session._failure(said, Stage.CALL)
+def test_the_causes_are_tried_in_the_right_order(said, device, status, code):
+    fault = failure(said, Stage.CALL, None, device, SUBMISSION)
     assert (fault.status, fault.finding.code) == (status, code)

@@ -100,7 +100,7 @@ def test_poison_that_happens_to_be_the_answer_is_no_evidence(region):
 
 
 class Ring:
-    """Answers in two buffers in turn, which nobody poisons."""
+    """Answers in two buffers in turn, without poison."""
 
     def __init__(self, region):
         self.region = region

@@ -130,7 +130,7 @@ def test_a_frame_that_is_no_profile_is_refused(kernel):
 
 
 def test_another_answer_where_a_profile_belongs_is_out_of_place():
-    """The union of frames holds it, so the judge must look: `Session.out_of_place` rejects it."""
+    """The union of frames holds it, so the judge must look: `unexpected_frame` rejects it."""
     assert not isinstance(Done(index=0, outputs=Scalar(value=None)), Profiled)
 
 
@@ -210,7 +210,7 @@ def test_prebuilt_libraries_answer_what_was_asked_before_and_nothing_else(tmp_pa
     assert libraries.receive() == BuildReply(ok=False, log="expected ;")
     libraries.send(replace(asked, extra_cflags=["-O3"]))
     assert not libraries.receive().ok
-    with pytest.raises(TypeError, match="nobody is here"):
+    with pytest.raises(TypeError, match="no judge is here"):
         libraries.send(BuildReply(ok=True, log=""))
 
 

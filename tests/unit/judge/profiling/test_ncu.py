@@ -183,7 +183,7 @@ def test_ncu_is_looked_for_in_three_places(tmp_path, monkeypatch):
 
 
 def test_only_an_installation_is_shown_to_the_program_under_it(tmp_path, monkeypatch):
-    """A link in somebody's home leads to the installation; the home stays out of sight."""
+    """A link in a user's home leads to the installation; the home stays out of sight."""
     monkeypatch.setattr(nvcc, "cuda_home", lambda: tmp_path / "cuda")
     real = made(tmp_path / "nsight" / "ncu")
     (tmp_path / "nsight" / "target").mkdir()

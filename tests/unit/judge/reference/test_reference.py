@@ -525,7 +525,7 @@ def test_the_judge_takes_what_it_lacks_of_its_memory(monkeypatch):
 
 
 def failing_in_float64(reference, error):
-    """Have float64 fail from now on, as it does where somebody else has the memory."""
+    """Have float64 fail from now on, as it does where another process has the memory."""
 
     def forward(x):
         raise error

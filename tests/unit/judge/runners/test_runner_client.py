@@ -11,10 +11,11 @@ import pytest
 
 from evaluator.compile.extension.build_result import BuildResult
 from evaluator.findings import Code, finding
+from evaluator.judge.faults.runner_faults import Stage
 from evaluator.judge.runners import runner_client
 from evaluator.judge.runners.build_budget import BuildBudget
 from evaluator.judge.runners.build_service import BuildService
-from evaluator.judge.runners.runner_client import RunnerClient, Stage
+from evaluator.judge.runners.runner_client import RunnerClient
 from evaluator.protocol.frames import (
     BuildRequest,
     Channel,

@@ -1,4 +1,4 @@
-"""One trial, with the runner's own code in this process: what it answers is judged, whatever the inputs look like."""
+"""One trial, with the runner's own code in this process: what it answers is judged, for inputs of every form."""
 
 import itertools
 
@@ -530,7 +530,7 @@ def test_a_right_number_in_half_precision_is_seen_over_many_calls(trial_runner):
 
 def test_more_calls_are_wanted_until_there_are_enough_to_look_at_one_number(trial_runner):
     made = trial_runner(*LOSS)
-    assert not made.lacks_calls  # Nobody knows yet what an output looks like.
+    assert not made.lacks_calls  # The form of an output is not known yet.
     wanted = []
     for index in range(33):
         # The first answer is the reference's own to the bit, and looked at no further.

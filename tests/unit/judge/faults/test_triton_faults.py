@@ -3,7 +3,7 @@
 import pytest
 
 from evaluator.findings import Code
-from evaluator.judge.runners.triton_faults import likely_cause, triton_fault
+from evaluator.judge.faults.triton_faults import likely_cause, triton_fault
 from evaluator.protocol.frames import Failed, RefusedKernel
 from evaluator.records import DeviceKind, Status
 

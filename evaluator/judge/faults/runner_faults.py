@@ -1,0 +1,176 @@
+"""Failures of a runner converted to faults: exceptions, deaths, time-outs and invalid frames."""
+
+import re
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Protocol
+
+from evaluator.compile.extension.binding_errors import explained_load
+from evaluator.findings import Code, finding
+from evaluator.judge.faults.emulator_faults import kernel_fault
+from evaluator.judge.faults.language_faults import refused_by_compiler, unavailable_language
+from evaluator.judge.faults.triton_faults import likely_cause, triton_fault
+from evaluator.protocol.frames import Failed, Frame
+from evaluator.records import DeviceKind, Fault, Finding, Status
+from evaluator.sandbox import ExitInfo
+from evaluator.submission.cut_off import is_cut_off
+from evaluator.submission.packages import missing_finding, missing_language, missing_package
+
+_MOST_OF_A_LINE = 2000
+_SYNTAX_ERRORS = frozenset({"SyntaxError", "IndentationError"})
+
+
+class Stage(Enum):
+    """Activity of a runner, as named in messages."""
+
+    IMPORT = "importing the submission"
+    CONSTRUCT = "constructing ModelNew"
+    CALL = "running forward"
+
+
+_CODES = {
+    Stage.IMPORT: Code.IMPORT_FAILED,
+    Stage.CONSTRUCT: Code.CONSTRUCTOR_FAILED,
+    Stage.CALL: Code.FORWARD_FAILED,
+}
+
+
+class Builds(Protocol):
+    """Builds of a runner: the compiled sources by file name, and the failures."""
+
+    @property
+    def texts(self) -> Mapping[str, str]: ...  # noqa: D102
+
+    @property
+    def failures(self) -> Sequence[Finding]: ...  # noqa: D102
+
+    def failed_with(self, code: Code) -> Finding | None: ...  # noqa: D102
+
+
+def failure(failed: Failed, stage: Stage, builds: Builds | None, device: DeviceKind, source: str) -> Fault:
+    """Return the fault for an exception of the submission `source`, or of the runner's code around it."""
+    line = failed.lines[-1][0] if failed.lines else None
+    said = f"{failed.kind}: {failed.message}" if failed.message else failed.kind
+    if _is_out_of_memory(failed):
+        message = _first_lines(f"out of memory: {said}")
+        return Fault(Status.RUNTIME_ERROR, finding(Code.OUT_OF_MEMORY, message, line=line))
+    if stage is Stage.IMPORT and failed.kind == "NoModelNew":
+        return Fault(Status.BUILD_ERROR, finding(Code.NO_MODEL_NEW, failed.message))
+    if (fault := _failed_build(builds)) is not None:
+        return fault
+    if (fault := _language_fault(failed, device, source, line)) is not None:
+        return fault
+    texts = {} if builds is None else builds.texts
+    if (why := kernel_fault(failed.message, texts, source)) is not None:
+        verdict = Status.INCONCLUSIVE if why.code == Code.NOT_EMULATED.value else Status.RUNTIME_ERROR
+        return Fault(verdict, why)
+    if (why := _gpu_fault(failed.message, line)) is not None:
+        return Fault(Status.RUNTIME_ERROR, why)
+    return refused_by_compiler(failed, source, line) or _python_error(failed, stage, texts, device, source)
+
+
+def _failed_build(builds: Builds | None) -> Fault | None:
+    """Return the fault of a failed build, as the cause of the submission's failure; None without a failed build."""
+    if builds is None or not builds.failures:
+        return None
+    for code in (Code.NOT_ON_THIS_DEVICE, Code.NOT_EMULATED, Code.LANGUAGE_MISSING):
+        if (elsewhere := builds.failed_with(code)) is not None:
+            return Fault(Status.INCONCLUSIVE, elsewhere)
+    if (slow := builds.failed_with(Code.COMPILER_TIMED_OUT)) is not None:
+        return Fault(Status.TIMEOUT, slow)
+    return Fault(Status.BUILD_ERROR, builds.failures[0])
+
+
+def _language_fault(failed: Failed, device: DeviceKind, source: str, line: int | None) -> Fault | None:
+    """Return the fault of Triton's, or of a language that is not available; None for any other failure."""
+    if (refused := failed.refused) is not None and refused.text:  # NVRTC's: see `refused_by_compiler`.
+        return None
+    return triton_fault(failed, device, source) or unavailable_language(failed, device, line)
+
+
+def _python_error(failed: Failed, stage: Stage, texts: Mapping[str, str], device: DeviceKind, source: str) -> Fault:
+    """Return the fault for an exception caused by neither a build nor a device."""
+    line = failed.lines[-1][0] if failed.lines else None
+    said = _first_lines(f"{failed.kind}: {failed.message}" if failed.message else failed.kind)
+    verdict = Status.BUILD_ERROR if stage is Stage.IMPORT else Status.RUNTIME_ERROR
+    package = missing_package(failed.kind, failed.message) or missing_language(failed.missing)
+    if package is not None:
+        missing = missing_finding(package, line, device)
+        return Fault(Status.INCONCLUSIVE if missing.code == Code.LANGUAGE_MISSING.value else verdict, missing)
+    if (binding := explained_load(failed.kind, failed.message, list(texts.values()), source)) is not None:
+        return Fault(Status.BUILD_ERROR, binding)
+    code = _CODES[stage]
+    if code is Code.IMPORT_FAILED and failed.kind in _SYNTAX_ERRORS:
+        code = Code.CUT_OFF if is_cut_off(source, failed.message, line) else code
+    return Fault(verdict, finding(code, said, line=line))
+
+
+def death(info: ExitInfo | None, stage: Stage, device: DeviceKind, source: str) -> Fault:
+    """Return the fault for the end of the runner's process; None stands for a process that closed its socket."""
+    if info is None:
+        how = "closed its socket"
+    elif info.signal is not None:
+        how = f"ended with {info.signal}"
+    else:
+        how = f"exited with code {info.exit_code}"
+    message = f"the submission's process {how} while {stage.value}"
+    if info is not None and info.out_of_memory:
+        ran_out = finding(Code.OUT_OF_MEMORY, f"out of memory: {message}", stage=stage.name, signal=info.signal)
+        return Fault(Status.RUNTIME_ERROR, ran_out)
+    by = info.signal if info is not None else None
+    message += likely_cause(by, device, source)
+    return Fault(Status.RUNTIME_ERROR, finding(Code.RUNNER_DIED, message, stage=stage.name, signal=by))
+
+
+def too_slow(stage: Stage, timeout_s: float) -> Fault:
+    """Return the fault for a stage that exceeded its time limit."""
+    message = f"{stage.value} took longer than {timeout_s:g} s"
+    return Fault(Status.TIMEOUT, finding(Code.TIMED_OUT, message, stage=stage.name))
+
+
+def unexpected_frame(answer: Frame) -> Fault:
+    """Return the fault for a frame that the protocol does not allow at this point."""
+    message = f"the runner sent an unexpected {type(answer).__name__}"
+    return Fault(Status.REJECTED, finding(Code.MALFORMED_FRAME, message))
+
+
+def invalid_frame(why: str) -> Fault:
+    """Return the fault for a frame that exceeds a limit or cannot be decoded."""
+    return Fault(Status.REJECTED, finding(Code.MALFORMED_FRAME, f"the runner sent an invalid frame: {why}"))
+
+
+def _is_out_of_memory(failed: Failed) -> bool:
+    """Return whether a failure is an out-of-memory error: a failed CPU allocation has no exception type in PyTorch.
+
+    A failed GPU allocation has a type, but PyTorch's error message queries NVML for other processes on the GPU. Runners
+    may not use NVML, so the query fails instead.
+    """
+    return failed.kind in ("MemoryError", "OutOfMemoryError") or any(
+        words in failed.message
+        for words in ("can't allocate memory", "std::bad_alloc", "NVML_SUCCESS == DriverAPI::get()->nvml")
+    )
+
+
+# Error strings of CUDA (cudaGetErrorString).
+_GPU_FAULTS = {
+    "an illegal memory access was encountered": Code.ILLEGAL_ACCESS,
+    "misaligned address": Code.ILLEGAL_ACCESS,
+    "operation not supported on global/shared address space": Code.ILLEGAL_ACCESS,
+    "invalid program counter": Code.ILLEGAL_ACCESS,
+    "device-side assert triggered": Code.DEVICE_ASSERT,
+}
+
+
+def _gpu_fault(message: str, line: int | None) -> Finding | None:
+    """Return the finding for a CUDA error. CUDA reports errors asynchronously: the Python line is not the cause."""
+    for words, code in _GPU_FAULTS.items():
+        if f"CUDA error: {words}" in message:
+            name = re.search(r"cudaError\w+", message)
+            return finding(code, f"CUDA error: {words}{f' ({name.group()})' if name else ''}", line=line)
+    return None
+
+
+def _first_lines(text: str, count: int = 12) -> str:
+    lines = text.strip().splitlines()
+    shown = [line[:_MOST_OF_A_LINE] for line in lines[:count]]
+    return "\n".join([*shown, *([f"[{len(lines) - count} more lines]"] if len(lines) > count else [])])
