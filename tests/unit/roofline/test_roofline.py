@@ -104,6 +104,10 @@ BY_HAND = {
     ),
     # Two inputs and one output of all channels, two gates of 16 states, and two parameters of each channel.
     "selective_scan": Work((2 * 8 * 2048 * (5120 + 16) + 5120 * (16 + 1)) * F32, 8 * 2048 * 5120 * F32, 0),
+    # Scores of all pairs; problem.toml corrects the count to those of the window.
+    "sliding_window_attention": Work(
+        2 * (4 + 2) * 1024 * 256 * BF16, 2 * 4 * 1024 * 256 * BF16, 2 * (2 * 4) * product(1024, 256, 1024)
+    ),
     # Weights and numbers of eight experts.
     "softmax_topk": Work(65536 * 128 * F32, 65536 * 8 * (F32 + I64), 0),
     "swiglu": Work(2 * 32768 * 14336 * BF16, 32768 * 14336 * BF16, 0),
