@@ -12,7 +12,7 @@ FAST = ("rms_norm_residual", "swiglu")
 """A kernel of shuffles with two outputs, and an elementwise one, both in bfloat16: graded in every run of the tests."""
 OTHERS = (
     *("adam_step", "cross_entropy_bf16", "depthwise_conv1d", "embedding_bag", "gqa_decode", "layer_norm_backward"),
-    *("rope_kv_write", "selective_scan", "w4a16_matmul"),
+    *("paged_decode", "rope_kv_write", "selective_scan", "sliding_window_attention", "softmax_topk", "w4a16_matmul"),
     *("quantize_fp8", "dequantize_fp8", "matmul_fp8", "attention_scores_int8", "moe_grouped_matmul_bf16"),
 )
 UNLESS_ASKED = pytest.mark.skipif(os.environ.get("WARPGRADE_SOLUTIONS") != "all", reason="WARPGRADE_SOLUTIONS=all")

@@ -21,7 +21,7 @@ from evaluator.protocol.model_call import mapped
 from evaluator.records import ElementFormat, Layout, Profile
 
 PROFILES = tuple(profile for profile in Profile if profile is not Profile.AS_GIVEN)
-RULES = 3
+RULES = 4
 """Version of the drawn values and of the measured rounding. Every change of a distribution or of another order of
 summation increments the version and invalidates stored decisions."""
 

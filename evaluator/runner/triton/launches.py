@@ -4,6 +4,8 @@ import sys
 from collections.abc import Collection
 from typing import Any
 
+from evaluator.runner.triton.narrow_floats import install_narrow_floats
+
 
 class InterpretedLaunches:
     """Counts launches in the interpreter once a submission has imported Triton; never imports Triton.
@@ -46,6 +48,7 @@ class InterpretedLaunches:
         executor.__call__ = counted
         _choose_first_configuration()
         _accept_numbers_as_bounds(interpreter)
+        install_narrow_floats(interpreter)
 
 
 def _choose_first_configuration() -> None:

@@ -89,6 +89,12 @@ BY_HAND = {
         64 * 128 * (32 + 2 * 8 * 4096) * BF16, 64 * 32 * 128 * BF16, 2 * (64 * 32) * product(1, 128, 4096)
     ),
     "layer_norm_backward": Work((2 * 131072 * 1600 + 1600) * F32, (131072 * 1600 + 2 * 1600) * F32, 0),
+    # Whole caches; problem.toml corrects the count to the pages that the sequences fill.
+    "paged_decode": Work(
+        16 * 128 * (32 + 2 * 8 * 64 * 16) * BF16 + 16 * (64 + 1) * I64,
+        16 * 32 * 128 * BF16,
+        2 * (16 * 32) * product(1, 128, 64 * 16),
+    ),
     "rms_norm_residual": Work((2 * 65536 * 4096 + 4096) * BF16, 2 * 65536 * 4096 * BF16, 0),
     # Heads of queries, keys and values, tables of cosines and sines, positions and slots; queries and two caches.
     "rope_kv_write": Work(
@@ -98,6 +104,12 @@ BY_HAND = {
     ),
     # Two inputs and one output of all channels, two gates of 16 states, and two parameters of each channel.
     "selective_scan": Work((2 * 8 * 2048 * (5120 + 16) + 5120 * (16 + 1)) * F32, 8 * 2048 * 5120 * F32, 0),
+    # Scores of all pairs; problem.toml corrects the count to those of the window.
+    "sliding_window_attention": Work(
+        2 * (4 + 2) * 1024 * 256 * BF16, 2 * 4 * 1024 * 256 * BF16, 2 * (2 * 4) * product(1024, 256, 1024)
+    ),
+    # Weights and numbers of eight experts.
+    "softmax_topk": Work(65536 * 128 * F32, 65536 * 8 * (F32 + I64), 0),
     "swiglu": Work(2 * 32768 * 14336 * BF16, 32768 * 14336 * BF16, 0),
     # Two codes in a byte, and a scale for each 128 inputs.
     "w4a16_matmul": Work(
