@@ -22,6 +22,8 @@ from evaluator.files.card_files import write_whole
 from evaluator.records import DeviceKind, FileDecision, Problem, SizeName
 from evaluator.sizes.small_size import with_small_size
 
+_DEPENDS_ON_WEIGHTS = "the usable distributions depend on the weights: the first grade decides with its own"
+
 
 def decide_files(
     names: Sequence[str], folder: Path | None, size: SizeName | None, device: DeviceKind, table: Path | None
@@ -89,7 +91,9 @@ def _decided_on(
     if table is not None and (known := _known(problem, size, table)) is not None:
         return known
     with out_of_memory():
-        lock, sites = _decide(problem, size, place_of(device))
+        if (found := _decide(problem, size, place_of(device))) is None:
+            return FileDecision(problem.name, size, why_not=_DEPENDS_ON_WEIGHTS)
+    lock, sites = found
     if not lock.use and (untried := next(iter(lock.left_out.values()), "")).startswith("too large to try"):
         return FileDecision(problem.name, size, why_not=untried)
     if table is not None:
@@ -111,13 +115,21 @@ def _known(problem: Problem, size: SizeName, table: Path) -> FileDecision | None
     return FileDecision(problem.name, size, lock.sizes[size].use, len(lock.row_sites.sites), is_new=False)
 
 
-def _decide(problem: Problem, size: SizeName, place: str) -> tuple[SizeLock, RowSitesLock]:
+def _decide(problem: Problem, size: SizeName, place: str) -> tuple[SizeLock, RowSitesLock] | None:
+    """Decide under the fixed weight seed; None if other weights support other distributions.
+
+    In KernelBench's level 2, 58, a single drawn bias saturates the output: with it, no distribution says anything.
+    """
+    from evaluator.cache.measurements import forget
     from evaluator.judge.reference.reference import Reference
-    from evaluator.judge.setup.distribution_mix import LOCK_SEED, decided
+    from evaluator.judge.setup.distribution_mix import LOCK_SEED, decide, decided, decision_key
     from evaluator.judge.setup.row_sites import SITE_RULES, row_sites_for
 
     reference = Reference(problem, size, LOCK_SEED, place)
     lock = decided(reference, size, thorough=True)
+    if reference.state() and decide(Reference(problem, size, LOCK_SEED + 1, place), size).use != lock.use:
+        forget(decision_key(problem, size, place), SizeLock)
+        return None
     return lock, RowSitesLock(rules=SITE_RULES, sites=list(row_sites_for(reference, size)))
 
 

@@ -6,12 +6,13 @@ import pytest
 from msgspec.structs import replace
 
 from evaluator.catalog import find_problem
+from evaluator.catalog.lock import SizeLock
 from evaluator.catalog.stored_locks import read_table, table_text
 from evaluator.commands import main as cli
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.setup import distribution_mix
 from evaluator.judge.setup.distribution_mix import decided
-from evaluator.records import SizeName
+from evaluator.records import Profile, SizeName
 
 SOURCE = """\
 import torch
@@ -28,6 +29,11 @@ def get_inputs():
 
 def get_init_inputs():
     return []
+"""
+CONSTRUCTOR = """\
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(32, 32)
 """
 
 
@@ -92,6 +98,21 @@ def test_sizes_are_merged_and_outdated_decisions_replaced(tree, capsys, tmp_path
         table.write_text(table_text({key: replace(entry, sizes={SizeName.SMALL: full}, **outdated)}))
         run(capsys, "level1/2", "--problems", tree, "--output", table)
         assert read_table(table)[key] == entry
+
+
+def test_a_decision_that_depends_on_the_weights_is_left_to_the_first_grade(tree, capsys, tmp_path, monkeypatch):
+    weighted = SOURCE.replace("    def forward", f"{CONSTRUCTOR}\n    def forward").replace(
+        "torch.relu(x)", "self.linear(x)"
+    )
+    (tree / "level1" / "4_Weighted.py").write_text(weighted)
+    table = tmp_path / "table.json"
+    uses = iter([[Profile.SMALL], [Profile.LARGE], [Profile.SMALL], [Profile.SMALL]])
+    monkeypatch.setattr(distribution_mix, "decide", lambda *_: SizeLock(next(uses)))
+    code, out, _ = run(capsys, "level1/4", "--problems", tree, "--output", table)
+    assert (code, "depend on the weights" in out, table.exists()) == (1, True, False)
+    assert run(capsys, "level1/4", "--problems", tree, "--output", table)[0] == 0
+    (entry,) = read_table(table).values()
+    assert (entry.sizes[SizeName.FULL].use, list(uses)) == ([Profile.SMALL], [])
 
 
 def test_without_a_table_a_grade_finds_the_decision_in_the_cache(tree, capsys, monkeypatch):

@@ -149,7 +149,7 @@ def decided(reference: Reference, size: SizeName, *, thorough: bool = False, com
     if (known := _known(problem, size, device)) is not None:
         return known
     made = decide(reference, size, math.inf if thorough else _LONGEST_S, compare)
-    return made if _untried(made) else measured_once(_parts(problem, size, device), SizeLock, lambda: made)
+    return made if _untried(made) else measured_once(decision_key(problem, size, device), SizeLock, lambda: made)
 
 
 def _known(problem: Problem, size: SizeName, device: str) -> SizeLock | None:
@@ -158,11 +158,11 @@ def _known(problem: Problem, size: SizeName, device: str) -> SizeLock | None:
         return lock.sizes[size]
     # As in a lock, a decision about the small size serves every device: `problems decide` makes it without a GPU.
     places = [device, "cpu"] if size is SizeName.SMALL else [device]
-    return next(filter(None, (look_up(_parts(problem, size, place), SizeLock) for place in places)), None)
+    return next(filter(None, (look_up(decision_key(problem, size, place), SizeLock) for place in places)), None)
 
 
-def _parts(problem: Problem, size: SizeName, device: str) -> list[object]:
-    """Return all inputs of a decision, as a cache key."""
+def decision_key(problem: Problem, size: SizeName, device: str) -> list[object]:
+    """Return all inputs of a decision, as the key of its cache entry."""
     return [problem.sha256, dict(sorted(problem.sizes[size].items())), RULES, torch.__version__, device]
 
 
