@@ -30,11 +30,10 @@ from evaluator.judge.compare.limits import limit_of, with_scales
 from evaluator.judge.compare.tensor_comparison import Limit, Sides, begin
 from evaluator.judge.compare.tolerance import Rounding
 from evaluator.judge.formats.elements import wide
-from evaluator.judge.inputs.cancelling_rows import RowSite
 from evaluator.judge.numerics.arithmetic_modes import Order, in_order
 from evaluator.judge.reference.reference import Reference, by_path
 from evaluator.judge.setup.distribution_mix import DistributionMix, decided, distribution_mix_for, distribution_mix_of
-from evaluator.records import Admission, ControlResult, Problem, Profile, SizeName, ToleranceRule
+from evaluator.records import Admission, ControlResult, Problem, Profile, RowSite, SizeName, ToleranceRule
 
 _WEIGHT_SEED = 0x5EED
 _SEED = 11

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 import torch
 
 from evaluator.admission.negative_controls import FORMATS, NegativeControl, in_fewer_bits
-from evaluator.judge.inputs.cancelling_rows import RowSite
 from evaluator.judge.numerics.error_size import outsized
 from evaluator.judge.numerics.reduced_precision import (
     ENOUGH,
@@ -23,6 +22,7 @@ from evaluator.judge.numerics.reduced_precision import (
 from evaluator.judge.numerics.rounded_reference import Asked, Errors, ReferenceCall
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.reference import Reference, by_path
+from evaluator.records import RowSite
 
 _FIRST_SEED = 17
 _CALLS = 8

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from evaluator.catalog import find_problem, list_problems
-from evaluator.catalog.lock import LOCK_FILE, Lock, fits, lock_text, read_lock
+from evaluator.catalog.lock import LOCK_FILE, Lock, RowSitesLock, fits, lock_text, read_lock
 from evaluator.catalog.origin import Origin
 from evaluator.devices.gpu import Gpu, choose, leased, show_only
 from evaluator.errors import ProblemError, UsageError
@@ -28,23 +28,20 @@ def validate(
     """
     problems = [find_problem(name, folder) for name in names] if names else _all(folder)
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    with _on(device) as gpu:
+    with on_device(device) as gpu:
         from evaluator.admission.admission import admit
         from evaluator.devices.out_of_memory import out_of_memory
         from evaluator.judge.setup.memory_plan import refuse_what_does_not_fit
 
         for problem in problems:
-            chosen = size or (SizeName.SMALL if SizeName.SMALL in problem.sizes else SizeName.FULL)
-            if chosen not in problem.sizes:
-                known = ", ".join(problem.sizes)
-                raise UsageError(f"{problem.name} has no size {chosen.value}", hint=f"its sizes: {known}")
+            chosen = size_of(problem, size)
             refuse_what_does_not_fit(problem, chosen, gpu)
             try:
                 with out_of_memory():
                     if write:
                         _write_lock(problem, chosen, device)
                     _check_lock(problem)
-                    admission = admit(problem, chosen, _place(device))
+                    admission = admit(problem, chosen, place_of(device))
             except MemoryError as error:
                 where = "this machine" if gpu is None else "the GPU"
                 message = f"{problem.name} at size {chosen.value} does not fit into the memory of {where}"
@@ -59,12 +56,21 @@ def _all(folder: Path | None) -> list[Problem]:
     return listing.problems
 
 
-def _place(device: DeviceKind) -> str:
+def size_of(problem: Problem, wanted: SizeName | None) -> SizeName:
+    """Return the wanted size, else small, else full. Raises UsageError if the problem lacks the wanted size."""
+    chosen = wanted or (SizeName.SMALL if SizeName.SMALL in problem.sizes else SizeName.FULL)
+    if chosen not in problem.sizes:
+        raise UsageError(f"{problem.name} has no size {chosen.value}", hint=f"its sizes: {', '.join(problem.sizes)}")
+    return chosen
+
+
+def place_of(device: DeviceKind) -> str:
+    """Return PyTorch's name of the device that computes the reference."""
     return "cuda" if device is DeviceKind.CUDA else "cpu"
 
 
 @contextlib.contextmanager
-def _on(device: DeviceKind) -> Iterator[Gpu | None]:
+def on_device(device: DeviceKind) -> Iterator[Gpu | None]:
     """Lease a GPU exclusively if `device` is cuda. Computation on the GPU uses true fp32."""
     if device is not DeviceKind.CUDA:
         yield None
@@ -87,12 +93,13 @@ def _write_lock(problem: Problem, size: SizeName, device: DeviceKind) -> None:
     """
     if problem.origin == Origin.KERNELBENCH:
         raise UsageError(
-            f"{problem.name} is a single file: its lock is in the cache",
-            hint="omit --write",
+            f"{problem.name} is a single file, without room for a lock",
+            hint=f"decide on the file alone: warpgrade problems decide {problem.name}",
         )
     from evaluator.judge.inputs.input_distributions import RULES
     from evaluator.judge.reference.reference import Reference
     from evaluator.judge.setup.distribution_mix import LOCK_SEED, decide
+    from evaluator.judge.setup.row_sites import SITE_RULES, row_sites_for
 
     path = Path(problem.path) / LOCK_FILE
     before = None
@@ -101,10 +108,17 @@ def _write_lock(problem: Problem, size: SizeName, device: DeviceKind) -> None:
     sizes = dict(before.sizes) if before is not None and fits(before, problem, RULES) else {}
     smaller = {SizeName.SMALL, SizeName.AWKWARD} & set(problem.sizes)
     for name in {size} | (smaller - set(sizes) if size is SizeName.FULL else smaller):
-        sizes[name] = decide(Reference(problem, name, LOCK_SEED, _place(device)), name)
+        sizes[name] = decide(Reference(problem, name, LOCK_SEED, place_of(device)), name)
+    sites = row_sites_for(Reference(problem, size, LOCK_SEED, place_of(device)), size)
+    lock = Lock(
+        problem=problem.sha256,
+        rules=RULES,
+        sizes=sizes,
+        row_sites=RowSitesLock(rules=SITE_RULES, sites=list(sites)),
+    )
     draft = path.with_name(f".{LOCK_FILE}.{os.getpid()}")
     try:
-        draft.write_text(lock_text(Lock(problem=problem.sha256, rules=RULES, sizes=sizes)), encoding="utf-8")
+        draft.write_text(lock_text(lock), encoding="utf-8")
         draft.replace(path)
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror or error}") from error

@@ -48,7 +48,7 @@ def list_problems(folder: Path | None = None) -> Listing:
             problems.append(place.read())
         except ProblemError as error:
             broken.append(error)
-    return Listing(sorted(problems, key=lambda each: (each.level, _natural(each.name))), broken)
+    return Listing(sorted(problems, key=lambda each: (each.level, natural(each.name))), broken)
 
 
 def find_problem(name: str, folder: Path | None = None) -> Problem:
@@ -113,7 +113,7 @@ def _places(folder: Path | None) -> list[_Place]:
     places = [_Place(child.name, child, own, found_in) for child in children if _is_problem_folder(child)]
     files = kernelbench.problem_files(top)
     places += [_Place(kernelbench.problem_name(file), file, Origin.KERNELBENCH, found_in) for file in files]
-    return sorted(places, key=lambda place: _natural(place.name))
+    return sorted(places, key=lambda place: natural(place.name))
 
 
 def _is_problem_folder(path: Path) -> bool:
@@ -160,7 +160,7 @@ def _nearest(name: str, places: list[_Place]) -> list[str]:
     return list(dict.fromkeys(spelled[each] for each in near))
 
 
-def _natural(name: str) -> list[tuple[int, int, str]]:
+def natural(name: str) -> list[tuple[int, int, str]]:
     """Return a sort key that orders numbers in a name numerically: 2 before 19."""
     parts = re.split(r"(\d+)", name.lower())
     return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts if part]

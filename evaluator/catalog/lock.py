@@ -1,6 +1,7 @@
-"""Stored decisions about a problem's input distributions: `profiles.lock.toml` beside a problem, or a cache entry.
+"""Stored decisions about a problem: its input distributions, and rows of its inputs that are independent.
 
-A lock applies to one text of the problem and one version of the rules, and to no other.
+A lock applies to one text of the problem and one version of the rules, and to no other. A problem's folder has its lock
+in `profiles.lock.toml`; `stored_locks.py` finds the lock of a bare file.
 """
 
 import json
@@ -11,7 +12,7 @@ import msgspec
 
 from evaluator.catalog.text import read_bytes
 from evaluator.errors import ProblemError
-from evaluator.records import Problem, Profile, Record, Sha256, SizeName
+from evaluator.records import Problem, Profile, Record, RowSite, Sha256, SizeName
 
 LOCK_FILE = "profiles.lock.toml"
 
@@ -20,7 +21,7 @@ _HEADER = """\
 """
 
 
-class SizeLock(Record, frozen=True):
+class SizeLock(Record, frozen=True, omit_defaults=True):
     """Decisions for one size.
 
     `rounding` holds the effect of other summation orders and roundings on the outputs where it matters: the largest
@@ -34,12 +35,20 @@ class SizeLock(Record, frozen=True):
     rare: dict[Profile, dict[str, float]] = {}
 
 
+class RowSitesLock(Record, frozen=True, omit_defaults=True):
+    """Row sites found by trial at the small size. `rules` is the version of the trial."""
+
+    rules: int
+    sites: list[RowSite] = []
+
+
 class Lock(Record, frozen=True):
     """A lock file. `problem` is the sha256 of its problem, `rules` the version of the input distributions."""
 
     problem: Sha256
     rules: int
     sizes: dict[SizeName, SizeLock] = {}
+    row_sites: RowSitesLock | None = None
 
 
 def read_lock(path: Path, *, shipped: bool = False) -> Lock | None:
@@ -80,7 +89,21 @@ def lock_text(lock: Lock) -> str:
             for profile, errors in known.items():
                 lines += [f"[sizes.{name.value}.{kind}.{profile.value}]"]
                 lines += [f"{_text(path)} = {error:.2e}" for path, error in errors.items()]
+    if lock.row_sites is not None:
+        lines += ["", "[row_sites]", f"rules = {lock.row_sites.rules}", *_site_lines(lock.row_sites.sites)]
     return "\n".join(lines) + "\n"
+
+
+def _site_lines(sites: list[RowSite]) -> list[str]:
+    """Return the lines of an array of sites, a line for each site."""
+    if not sites:
+        return []
+    outputs = [", ".join(f"{_text(path)} = {dim}" for path, dim in site.outputs.items()) for site in sites]
+    tables = [
+        f"    {{ tensor = {site.tensor}, dim = {site.dim}, outputs = {{ {found} }} }},"
+        for site, found in zip(sites, outputs, strict=True)
+    ]
+    return ["sites = [", *tables, "]"]
 
 
 def _text(value: str) -> str:

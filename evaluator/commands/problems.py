@@ -7,10 +7,23 @@ import msgspec
 
 from evaluator.catalog import OWN_PROBLEMS, find_problem, list_problems
 from evaluator.commands import terminal
-from evaluator.commands.options import FOLDER_PATH, complete_problem, json_option, problems_option
+from evaluator.commands.options import FILE_PATH, FOLDER_PATH, complete_problem, json_option, problems_option
 from evaluator.errors import ExitCode
 from evaluator.records import DeviceKind, SizeName
 from evaluator.report.problems import listing_document, listing_text, problem_text
+
+_size_option = click.option(
+    "--size",
+    type=click.Choice([size.value for size in SizeName]),
+    help="Size of the problem.  [default: small, otherwise full]",
+)
+_device_option = click.option(
+    "--device",
+    type=click.Choice([DeviceKind.CPU.value, DeviceKind.CUDA.value]),
+    default=DeviceKind.CPU.value,
+    show_default=True,
+    help="Device that computes the reference.",
+)
 
 
 @click.group()
@@ -56,18 +69,8 @@ def show(*, name: str, problems: Path | None, as_json: bool) -> None:
 @problems.command("validate")
 @click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=complete_problem)
 @problems_option
-@click.option(
-    "--size",
-    type=click.Choice([size.value for size in SizeName]),
-    help="Size of the problem.  [default: small, otherwise full]",
-)
-@click.option(
-    "--device",
-    type=click.Choice([DeviceKind.CPU.value, DeviceKind.CUDA.value]),
-    default=DeviceKind.CPU.value,
-    show_default=True,
-    help="Device that computes the reference.",
-)
+@_size_option
+@_device_option
 @click.option("--write", is_flag=True, help="Choose the input distributions, and write profiles.lock.toml.")
 @json_option
 def validate_them(
@@ -89,6 +92,39 @@ def validate_them(
     if as_json:
         terminal.emit(terminal.json_text(found))
     return ExitCode.CORRECT if all(each.admitted for each in found) else ExitCode.NOT_CORRECT
+
+
+@problems.command("decide")
+@click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=complete_problem)
+@problems_option
+@_size_option
+@_device_option
+@click.option(
+    "--output",
+    type=FILE_PATH,
+    metavar="FILE",
+    help="Table of decisions to complete; decisions that FILE has are not made again.  [default: the cache alone]",
+)
+@json_option
+def decide_them(
+    *, names: tuple[str, ...], problems: Path | None, size: str | None, device: str, output: Path | None, as_json: bool
+) -> ExitCode:
+    """Decide ahead of the first grade which input distributions the bare files NAME support.
+
+    Grades on this machine take the decisions from the cache. Without NAME the command decides on all bare files.
+    """
+    from evaluator.admission.decisions import decide_files
+    from evaluator.report.admission import decision_text
+
+    found = []
+    chosen = None if size is None else SizeName(size)
+    for decision in decide_files(names, problems, chosen, DeviceKind(device), output):
+        found.append(decision)
+        if not as_json:
+            terminal.emit(decision_text(decision))
+    if as_json:
+        terminal.emit(terminal.json_text(found))
+    return ExitCode.NOT_CORRECT if any(each.why_not for each in found) else ExitCode.CORRECT
 
 
 @click.group()

@@ -5,7 +5,7 @@ non-finite number: JSON has none, and msgspec would silently write `null`. `numb
 otherwise the field is `None`, and another field counts the non-finite numbers.
 """
 
-from evaluator.records.admission import Admission, ControlResult
+from evaluator.records.admission import Admission, ControlResult, FileDecision
 from evaluator.records.base import (
     SCHEMA_VERSION,
     LevelNumber,
@@ -70,7 +70,15 @@ from evaluator.records.names import (
     WeightsRule,
 )
 from evaluator.records.outcome import Fault, Outcome
-from evaluator.records.problem import Constant, Formats, OutputFormat, Problem, RooflineOverride, ToleranceOverride
+from evaluator.records.problem import (
+    Constant,
+    Formats,
+    OutputFormat,
+    Problem,
+    RooflineOverride,
+    RowSite,
+    ToleranceOverride,
+)
 from evaluator.records.timing import (
     Baseline,
     BaselineKind,
@@ -105,6 +113,7 @@ __all__ = [
     "ElementFormat",
     "Environment",
     "Fault",
+    "FileDecision",
     "Fill",
     "Finding",
     "Flips",
@@ -138,6 +147,7 @@ __all__ = [
     "Record",
     "Roofline",
     "RooflineOverride",
+    "RowSite",
     "RunnerOutput",
     "Samples",
     "SandboxFacts",

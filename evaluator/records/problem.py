@@ -1,5 +1,9 @@
 """A problem, and its author's settings."""
 
+from typing import Annotated
+
+import msgspec
+
 from evaluator.records.base import Record, Sha256
 from evaluator.records.names import ElementFormat, L2Rule, Layout, Mode, Precision, Profile, SizeName, WeightsRule
 
@@ -39,6 +43,20 @@ class Formats(Record, frozen=True):
 
     inputs: dict[str, ElementFormat] = {}
     outputs: dict[str, OutputFormat] = {}
+
+
+_Index = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class RowSite(Record, frozen=True):
+    """Dimension `dim` of input tensor number `tensor`, along which rows are independent.
+
+    `outputs` holds, by path, the dimension along which each slice of an output depends on one row.
+    """
+
+    tensor: _Index
+    dim: _Index
+    outputs: dict[str, _Index]
 
 
 class Problem(Record, frozen=True):

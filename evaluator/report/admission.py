@@ -1,6 +1,6 @@
-"""Results of `problems validate`: the bad submissions that a problem passes."""
+"""Results of `problems validate`, the bad submissions that a problem passes, and of `problems decide`."""
 
-from evaluator.records import Admission, ControlResult
+from evaluator.records import Admission, ControlResult, FileDecision
 from evaluator.report.layout.text import counted
 
 _NAME_WIDTH = 22
@@ -30,6 +30,16 @@ def details_text(admission: Admission) -> str:
     lines = [f"  {each.control}: {shown}" for each in admission.controls if (shown := _shown(each))]
     lines += [f"  not {profile.value}: {why}" for profile, why in admission.left_out.items()]
     return "".join(f"{line}\n" for line in lines)
+
+
+def decision_text(decision: FileDecision) -> str:
+    """Return the line for a bare file."""
+    size = "" if decision.size is None else decision.size.value
+    line = f"{decision.problem:<{_NAME_WIDTH}}  {size:<5}  "
+    if decision.why_not is not None:
+        return f"{line}left out: {decision.why_not}\n"
+    known = "" if decision.is_new else "  (known)"
+    return f"{line}{counted(len(decision.profiles), 'profile')}, {counted(decision.row_sites, 'row site')}{known}\n"
 
 
 def _shown(result: ControlResult) -> str:

@@ -13,6 +13,7 @@ from evaluator.catalog import list_problems
 from evaluator.catalog.lock import LOCK_FILE, fits, lock_text, read_lock
 from evaluator.commands import main as cli
 from evaluator.judge.inputs.input_distributions import RULES
+from evaluator.judge.setup.row_sites import SITE_RULES
 from evaluator.records import Profile, SizeName
 
 TOP = Path(__file__).parents[2]
@@ -165,7 +166,7 @@ def test_what_cannot_be_done_is_refused(own, capsys):
     file.write_text(WEAK)
     code, _, err = run(capsys, file, "--write")
     assert code == 2
-    assert "omit --write" in err
+    assert f"warpgrade problems decide {file.stem}" in err
     (folder / LOCK_FILE).write_text("rules = no")
     assert run(capsys, folder)[0] == 2
 
@@ -190,6 +191,7 @@ def test_a_shipped_problem_has_a_lock_of_its_own_text(problem):
     lock = read_lock(Path(problem.path) / LOCK_FILE)
     assert fits(lock, problem, RULES), f"warpgrade problems validate {problem.name} --write"
     assert set(lock.sizes) == set(problem.sizes) == set(SizeName)
+    assert lock.row_sites is None or lock.row_sites.rules == SITE_RULES
     for size in lock.sizes.values():
         assert set(size.use) | set(size.left_out) == set(Profile) - {Profile.AS_GIVEN}
 

@@ -7,11 +7,10 @@ import torch
 
 from evaluator.commands import main as cli
 from evaluator.findings import Code
-from evaluator.judge.inputs.cancelling_rows import RowSite
 from evaluator.judge.inputs.input_distributions import PROFILES, _where_not_zero, change, rehearse
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.setup.row_sites import row_sites_for
-from evaluator.records import Layout, Profile, SizeName, Status
+from evaluator.records import Layout, Profile, RowSite, SizeName, Status
 from tests.gpu.test_cuda_device import HEAD, grade, grader
 from tests.grading.harness import TOP
 from tests.grading.test_profiles import distance

@@ -15,7 +15,7 @@ import torch
 from evaluator.judge.formats.elements import format_of
 from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.judge.tensors.pytree import tensors
-from evaluator.records import Record
+from evaluator.records import RowSite
 
 _ROWS = 8
 _ONE_IN = 8
@@ -24,17 +24,6 @@ _LEAST_ELEMENTS = 4
 """A shorter row has no mean to speak of."""
 _MOST_ELEMENTS = 1 << 22
 """Limit of the overwritten elements of a tensor. Temporaries stay small beside a large input."""
-
-
-class RowSite(Record, frozen=True):
-    """Dimension `dim` of input tensor number `tensor`, along which rows are independent.
-
-    `outputs` holds, by path, the dimension along which each slice of an output depends on one row.
-    """
-
-    tensor: int
-    dim: int
-    outputs: dict[str, int]
 
 
 class Rows(NamedTuple):

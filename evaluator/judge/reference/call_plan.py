@@ -5,12 +5,12 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from evaluator.judge.inputs.cancelling_rows import RowSite, Slices, chosen_rows, slices_of, write_rows
+from evaluator.judge.inputs.cancelling_rows import Slices, chosen_rows, slices_of, write_rows
 from evaluator.judge.inputs.derived_seeds import derived
 from evaluator.judge.reference.reference import Expected, Honest, Reference
 from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.protocol import model_call
-from evaluator.records import Profile
+from evaluator.records import Profile, RowSite
 
 
 class CallPlan:

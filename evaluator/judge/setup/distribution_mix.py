@@ -2,27 +2,25 @@
 
 A distribution is used if the reference's outputs are meaningful: finite, in agreement with float64, in agreement under
 other summation orders (otherwise rounding alone decides), and different for different inputs. The decision is made once
-for a problem and a size, and stored beside the problem in `profiles.lock.toml` or in the cache folder.
+for a problem and a size, and stored in the problem's lock (`evaluator/catalog/stored_locks.py`) or in the cache folder.
 """
 
 import hashlib
 import math
 import secrets
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
 
 from evaluator.cache.measurements import look_up, measured_once
-from evaluator.catalog.lock import LOCK_FILE, SizeLock, fits, read_lock
-from evaluator.catalog.origin import Origin
+from evaluator.catalog.lock import SizeLock, fits
+from evaluator.catalog.stored_locks import stored_lock
 from evaluator.devices.out_of_memory import out_of_memory
 from evaluator.errors import ProblemError
 from evaluator.judge.compare.limits import with_scales
 from evaluator.judge.compare.tensor_comparison import Comparison, Limit, Sides, begin
 from evaluator.judge.compare.tolerance import Bounds, Rounding
 from evaluator.judge.formats.elements import wide
-from evaluator.judge.inputs.cancelling_rows import RowSite
 from evaluator.judge.inputs.input_distributions import PROFILES, RULES
 from evaluator.judge.numerics.arithmetic_modes import Order
 from evaluator.judge.numerics.summation_orders import decides, error_of, larger, limits_of, other_orders
@@ -31,7 +29,7 @@ from evaluator.judge.reference.reference import Expected, Reference, by_path
 from evaluator.judge.setup.row_sites import row_sites_for
 from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.judge.tensors.pytree import Value, tensors
-from evaluator.records import Precision, Problem, Profile, SizeName, ToleranceRule, ValuesRule
+from evaluator.records import Precision, Problem, Profile, RowSite, SizeName, ToleranceRule, ValuesRule
 
 _ONE_IN = 5
 """One of five timed calls uses a distribution other than the problem's own."""
@@ -151,18 +149,20 @@ def decided(reference: Reference, size: SizeName, *, thorough: bool = False, com
     if (known := _known(problem, size, device)) is not None:
         return known
     made = decide(reference, size, math.inf if thorough else _LONGEST_S, compare)
-    return made if _untried(made) else measured_once(_parts(problem, size, device), SizeLock, lambda: made)
+    return made if _untried(made) else measured_once(decision_key(problem, size, device), SizeLock, lambda: made)
 
 
 def _known(problem: Problem, size: SizeName, device: str) -> SizeLock | None:
-    lock = read_lock(Path(problem.path) / LOCK_FILE, shipped=problem.origin == Origin.WARPGRADE)
+    lock = stored_lock(problem)
     if lock is not None and fits(lock, problem, RULES) and size in lock.sizes:
         return lock.sizes[size]
-    return look_up(_parts(problem, size, device), SizeLock)
+    # As in a lock, a decision about the small size serves every device: `problems decide` makes it without a GPU.
+    places = [device, "cpu"] if size is SizeName.SMALL else [device]
+    return next(filter(None, (look_up(decision_key(problem, size, place), SizeLock) for place in places)), None)
 
 
-def _parts(problem: Problem, size: SizeName, device: str) -> list[object]:
-    """Return all inputs of a decision, as a cache key."""
+def decision_key(problem: Problem, size: SizeName, device: str) -> list[object]:
+    """Return all inputs of a decision, as the key of its cache entry."""
     return [problem.sha256, dict(sorted(problem.sizes[size].items())), RULES, torch.__version__, device]
 
 

@@ -10,18 +10,20 @@ import math
 import torch
 
 from evaluator.cache.measurements import measured_once
+from evaluator.catalog.lock import fits
+from evaluator.catalog.stored_locks import stored_lock
 from evaluator.devices.out_of_memory import out_of_memory
 from evaluator.errors import ProblemError
 from evaluator.judge.formats.elements import format_of, wide
-from evaluator.judge.inputs.cancelling_rows import Rows, RowSite, has_shared_elements, input_tensors, write_rows
-from evaluator.judge.inputs.input_distributions import is_ordered, left_alone
+from evaluator.judge.inputs.cancelling_rows import Rows, has_shared_elements, input_tensors, write_rows
+from evaluator.judge.inputs.input_distributions import RULES, is_ordered, left_alone
 from evaluator.judge.reference.operation_cost import cost_of
 from evaluator.judge.reference.reference import Expected, Reference, by_path
 from evaluator.judge.tensors.call_arguments import Arguments, cloned
-from evaluator.records import Problem, Record, SizeName
+from evaluator.records import Problem, Record, RowSite, SizeName
 
-_RULES = 3
-"""Version of the trial; every change invalidates cached sites."""
+SITE_RULES = 3
+"""Version of the trial; every change invalidates stored sites."""
 _SEED = 0x5EED
 _LONGEST_S = 2.0
 """Time limit of all trials, on a nominal machine (`Cost.nominal_s`). A problem beyond it has no sites."""
@@ -36,14 +38,18 @@ class RowSites(Record, frozen=True):
 
 
 def row_sites_for(reference: Reference, size: SizeName) -> tuple[RowSite, ...]:
-    """Return the sites of a problem, from the cache or by trial: at the small size on the CPU, else at `size`.
+    """Return the sites of a problem, from its lock or the cache. Else try: at the small size on the CPU, or at `size`.
 
     Which rows are independent seldom depends on the size; `Slices.fit` leaves out what does.
     """
     problem = reference.problem
+    lock = stored_lock(problem)
+    known = lock.row_sites if lock is not None and fits(lock, problem, RULES) else None
+    if known is not None and known.rules == SITE_RULES:
+        return tuple(known.sites)
     tried, device = (SizeName.SMALL, "cpu") if SizeName.SMALL in problem.sizes else (size, reference.device.type)
     constants = dict(sorted(problem.sizes[tried].items()))
-    parts = ["row sites", _RULES, problem.sha256, constants, torch.__version__, device]
+    parts = ["row sites", SITE_RULES, problem.sha256, constants, torch.__version__, device]
     return tuple(measured_once(parts, RowSites, lambda: _tried(problem, tried, device)).sites)
 
 

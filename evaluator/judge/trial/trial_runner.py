@@ -11,7 +11,6 @@ from evaluator.findings import Code, finding
 from evaluator.judge.clock.clock import Clock, ClockedCall
 from evaluator.judge.compare.tensor_comparison import Comparison, begin
 from evaluator.judge.diagnosis.cause import cause_of
-from evaluator.judge.inputs.cancelling_rows import RowSite
 from evaluator.judge.inputs.changing_weights import NO_SITES, Sites, Worn
 from evaluator.judge.inputs.derived_seeds import derived
 from evaluator.judge.integrity.output_checks import (
@@ -34,6 +33,7 @@ from evaluator.records import (
     Fault,
     Finding,
     Profile,
+    RowSite,
     Schedule,
     Status,
     ToleranceRule,

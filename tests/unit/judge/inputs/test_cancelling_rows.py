@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from evaluator.judge.inputs.cancelling_rows import Rows, RowSite, Slices, chosen_rows, slices_of, write_rows
+from evaluator.judge.inputs.cancelling_rows import Rows, Slices, chosen_rows, slices_of, write_rows
 from evaluator.judge.tensors.call_arguments import Arguments
+from evaluator.records import RowSite
 
 ROWS = RowSite(0, 0, {"output": 0})
 COLUMNS = RowSite(1, 1, {"output": 1})

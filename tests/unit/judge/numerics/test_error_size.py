@@ -3,13 +3,14 @@
 import pytest
 import torch
 
-from evaluator.judge.inputs.cancelling_rows import RowSite, Slices
+from evaluator.judge.inputs.cancelling_rows import Slices
 from evaluator.judge.numerics.arithmetic_modes import Format, Order, in_order, rounded, with_operands
 from evaluator.judge.numerics.error_size import outsized
 from evaluator.judge.numerics.reduced_precision import sampled_slices
 from evaluator.judge.numerics.rounded_reference import Asked, ReferenceCall
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.reference import by_path
+from evaluator.records import RowSite
 from tests.unit.references import reference
 
 SITES = (RowSite(0, 0, {"output": 0}),)

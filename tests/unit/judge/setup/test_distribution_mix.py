@@ -3,12 +3,13 @@
 import collections
 import itertools
 import time
+from types import SimpleNamespace
 
 import pytest
 import torch
 from msgspec.structs import replace
 
-from evaluator.catalog.lock import Lock, SizeLock, fits, lock_text, read_lock
+from evaluator.catalog.lock import Lock, RowSitesLock, SizeLock, fits, lock_text, read_lock
 from evaluator.errors import ProblemError
 from evaluator.judge.inputs.input_distributions import PROFILES, RULES
 from evaluator.judge.reference.operation_cost import cost_of
@@ -22,7 +23,7 @@ from evaluator.judge.setup.distribution_mix import (
     distribution_mix_for,
 )
 from evaluator.judge.setup.seed_book import fresh_seed
-from evaluator.records import Precision, Profile, SizeName, ToleranceOverride, ToleranceRule, ValuesRule
+from evaluator.records import Precision, Profile, RowSite, SizeName, ToleranceOverride, ToleranceRule, ValuesRule
 from tests.unit.references import problem, reference
 
 ALL = DistributionMix(PROFILES)
@@ -121,6 +122,21 @@ def test_a_decision_is_made_once_and_kept(tmp_path, monkeypatch):
     first = decided(reference("torch.relu(x)"), SizeName.SMALL)
     monkeypatch.setattr(mixtures, "decide", lambda *_: pytest.fail("it was decided again"))
     assert decided(reference("torch.relu(x)"), SizeName.SMALL) == first
+
+
+def test_a_gpu_takes_the_cached_decision_of_a_cpu_about_the_small_size_alone(tmp_path, monkeypatch):
+    monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path))
+    plain = problem("torch.relu(x)", sizes={SizeName.SMALL: {"n": 1}, SizeName.FULL: {"n": 2}})
+    on_cpu, on_gpu = (SimpleNamespace(problem=plain, device=torch.device(device)) for device in ("cpu", "cuda"))
+    made = []
+    monkeypatch.setattr(mixtures, "decide", lambda of, *_: made.append(of) or SizeLock([Profile.SMALL]))
+    for size in (SizeName.SMALL, SizeName.FULL):
+        decided(on_cpu, size)
+    assert made == [on_cpu] * 2
+    decided(on_gpu, SizeName.SMALL)
+    assert made == [on_cpu] * 2
+    decided(on_gpu, SizeName.FULL)
+    assert made == [on_cpu, on_cpu, on_gpu]
 
 
 def test_a_busy_machine_decides_as_an_idle_one(monkeypatch):
@@ -277,10 +293,13 @@ def test_a_lock_is_written_as_it_is_read(tmp_path):
         rounding={Profile.LARGE: {"output[0].mask": 1.5e-4}},
         rare={Profile.AS_GIVEN: {"output": 2.5e-2}},
     )
-    lock = Lock(problem="0" * 64, rules=RULES, sizes={SizeName.SMALL: size, SizeName.FULL: SizeLock(use=[])})
+    sizes = {SizeName.SMALL: size, SizeName.FULL: SizeLock(use=[])}
+    sites = [RowSite(0, 1, {"output[0]": 1, 'a "key"': 0}), RowSite(2, 0, {})]
+    lock = Lock(problem="0" * 64, rules=RULES, sizes=sizes, row_sites=RowSitesLock(rules=3, sites=sites))
     path = tmp_path / "profiles.lock.toml"
-    path.write_text(lock_text(lock))
-    assert read_lock(path) == lock
+    for each in (lock, replace(lock, row_sites=RowSitesLock(rules=3)), replace(lock, row_sites=None)):
+        path.write_text(lock_text(each))
+        assert read_lock(path) == each
     assert fits(lock, problem("x"), RULES)
     assert not fits(lock, problem("x"), RULES + 1)
     assert not fits(None, problem("x"), RULES)

@@ -4,13 +4,15 @@ import hashlib
 
 import pytest
 import torch
+from msgspec.structs import replace
 
-from evaluator.judge.inputs.cancelling_rows import RowSite
+from evaluator.catalog.lock import LOCK_FILE, Lock, RowSitesLock, lock_text
+from evaluator.judge.inputs.input_distributions import RULES
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.setup import row_sites
 from evaluator.judge.setup.distribution_mix import distribution_mix_for
-from evaluator.judge.setup.row_sites import find_row_sites
-from evaluator.records import Precision, SizeName, ToleranceRule, ValuesRule
+from evaluator.judge.setup.row_sites import SITE_RULES, find_row_sites
+from evaluator.records import Precision, RowSite, SizeName, ToleranceRule, ValuesRule
 from tests.unit.references import problem, reference
 
 ROWS = RowSite(0, 0, {"output": 0})
@@ -66,6 +68,21 @@ def test_a_problem_without_a_small_size_is_tried_at_its_own():
     full = problem("x * 2", "torch.rand(16, 64)", sizes={SizeName.FULL: {}}, sha256="without a small size")
     made = Reference(full, SizeName.FULL, 1)
     assert row_sites.row_sites_for(made, SizeName.FULL) == (ROWS, COLUMNS)
+
+
+def test_sites_of_a_lock_are_taken_for_its_rules_alone(tmp_path, monkeypatch):
+    monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path / "cache"))
+    made = reference("x * 2", "torch.rand(16, 64)", path=str(tmp_path))
+    known = RowSitesLock(rules=SITE_RULES, sites=[ROWS])
+    for lock, wanted in (
+        (Lock(problem=made.problem.sha256, rules=RULES, row_sites=known), (ROWS,)),
+        (Lock(problem="1" * 64, rules=RULES, row_sites=known), (ROWS, COLUMNS)),
+        (Lock(problem=made.problem.sha256, rules=RULES - 1, row_sites=known), (ROWS, COLUMNS)),
+        (Lock(problem=made.problem.sha256, rules=RULES, row_sites=replace(known, rules=2)), (ROWS, COLUMNS)),
+        (Lock(problem=made.problem.sha256, rules=RULES), (ROWS, COLUMNS)),
+    ):
+        (tmp_path / LOCK_FILE).write_text(lock_text(lock))
+        assert row_sites.row_sites_for(made, SizeName.SMALL) == wanted
 
 
 def test_without_float64_there_are_no_sites():

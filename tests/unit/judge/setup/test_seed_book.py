@@ -6,12 +6,11 @@ from collections import Counter
 import pytest
 from msgspec.structs import replace
 
-from evaluator.judge.inputs.cancelling_rows import RowSite
 from evaluator.judge.inputs.input_distributions import PROFILES
 from evaluator.judge.setup import seed_book as seeds_module
 from evaluator.judge.setup.distribution_mix import DistributionMix
 from evaluator.judge.setup.seed_book import SeedBook
-from evaluator.records import CancellingRows, Fill, Profile, Seeds, seed_text
+from evaluator.records import CancellingRows, Fill, Profile, RowSite, Seeds, seed_text
 from tests import cards
 
 SIDES = ["reference_before", "submission", "reference_after"]
