@@ -110,7 +110,7 @@ def test_the_quickest_step_builds(made):
     assert "step: split" in built.unit.log
     ((_, argv, files, _),) = tools.calls
     assert argv[:3] == ["/usr/bin/ninja", "-f", "build.ninja"]
-    assert set(files) == {"host.cpp", "device.cu", "build.ninja"}
+    assert set(files) == {"host.cpp", "device.cu", "build.ninja", nvcc.FRONT_ENDS_NAME}
     assert "compute_90a,code=sm_90a" in files["build.ninja"]
     assert "warpgrade::bind<&f>" in files["host.cpp"]
     assert "torch" not in files["device.cu"]
