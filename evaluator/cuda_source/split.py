@@ -34,6 +34,8 @@ _DEVICE_ONLY = re.compile(
     r"|device_functions\.h|sm_\d+_|cuda_awbarrier|texture_|surface_)"
 )
 _DEVICE_NAMESPACES = frozenset(("cub", "thrust", "cuda", "cute", "cutlass", "cooperative_groups", "nvcuda", "wmma"))
+_DEVICE_LIBRARIES = frozenset(("cub", "thrust", "cute", "cutlass"))
+"""Namespaces whose headers the host half lacks, and which no namespace of PyTorch has the name of."""
 _PYTORCH_NAMESPACES = frozenset(("torch", "at", "c10", "caffe2", "pybind11", "py"))
 _KERNEL_WORDS = frozenset(("__global__", "static", "inline", "__forceinline__", "__noinline__"))
 _KERNEL_CALLS = frozenset(("__launch_bounds__", "__cluster_dims__", "__maxnreg__", "__block_size__"))
@@ -195,6 +197,7 @@ class _HostHalf(_Half):
                 case Side.HOST:
                     if {"__device__", "__global__"} & self._words(item):
                         raise NotSplittable("a lambda for the device in a function of the host")
+                    self._check_libraries(item)
         for item in items:
             if item.side in (Side.HOST, Side.EITHER):
                 _rewrite_launches(self._code, self._edits, item.start, item.end)
@@ -257,6 +260,15 @@ class _HostHalf(_Half):
             self._edits.blank(item.start, item.end)
         elif item.parameters is None and "__device__" in words:
             self._drop_device_methods(item)
+        elif "__device__" not in words:
+            self._check_libraries(item)
+
+    def _check_libraries(self, item: Item) -> None:
+        """Raise NotSplittable for code of the host that needs a library of kernels: the host half has no headers."""
+        for index in range(item.start, item.end):
+            name = self._code.text(index)
+            if name in _DEVICE_LIBRARIES and self._code.text(index + 1) == "::" and self._code.text(index - 1) != "::":
+                raise NotSplittable(f"{name} in code of the host")
 
     def _drop_device_methods(self, item: Item) -> None:
         """Remove the bodies of a class's device functions."""

@@ -16,6 +16,11 @@ _HINT = "install the CUDA toolkit (13.0 for PyTorch's cu130) and set CUDA_HOME t
 _FIRST_WITH_SUFFIX = 9
 """From compute capability 9.0 on, architecture-specific instructions (wgmma, tcgen05) need the `a` of `sm_90a`."""
 
+FRONT_ENDS = Path(__file__).with_name("front_ends.sh")
+"""Script that runs nvcc's two front ends at the same time, and plain nvcc for an unknown plan of programs."""
+FRONT_ENDS_NAME = ".front_ends.sh"
+"""Name of the script in the compiler's folder. No path of a submission begins with a dot."""
+
 PYTORCH_NVCC_FLAGS = [
     "-D__CUDA_NO_HALF_OPERATORS__",
     "-D__CUDA_NO_HALF_CONVERSIONS__",
@@ -106,8 +111,18 @@ def link_flags() -> list[str]:
     return [f"-L{host_compiler.library_path()}", *libraries, f"-L{folder}", "-lcudart"]
 
 
-def ninja_text(name: str, units: list[Unit], cflags: list[str], cuda: list[str], ldflags: list[str]) -> str:
-    """Return the build file for one library, `NAME.so`, from C++ and CUDA files in the same folder."""
+def both_front_ends() -> str:
+    """Return the beginning of a ninja command that compiles one file by the script `FRONT_ENDS`."""
+    return f"/bin/sh {FRONT_ENDS_NAME} $out {nvcc().path}"
+
+
+def ninja_text(
+    name: str, units: list[Unit], cflags: list[str], cuda: list[str], ldflags: list[str], command: str
+) -> str:
+    """Return the build file for one library, `NAME.so`, from C++ and CUDA files in the same folder.
+
+    `command` is the beginning of the commands for CUDA files: nvcc's path, or `both_front_ends()`.
+    """
     objects = [f"{index}_{unit.source}.o" for index, unit in enumerate(units)]
     compiler, rules = host_compiler.cxx().path, {False: "compile", True: "cuda_compile"}
     lines = [
@@ -116,7 +131,7 @@ def ninja_text(name: str, units: list[Unit], cflags: list[str], cuda: list[str],
         f"cuda_flags = {joined(cuda)}",
         f"ldflags = {joined(['-shared', *ldflags, *link_flags()])}",
         f"rule compile\n  command = {compiler} $cflags -c $in -o $out\n  description = compile $in",
-        f"rule cuda_compile\n  command = {nvcc().path} $cuda_flags -c $in -o $out\n  description = compile $in",
+        f"rule cuda_compile\n  command = {command} $cuda_flags -c $in -o $out\n  description = compile $in",
         f"rule link\n  command = {compiler} $in $ldflags -o $out\n  description = link $out",
         *(f"build {made}: {rules[unit.cuda]} {unit.source}" for made, unit in zip(objects, units, strict=True)),
         f"build {name}.so: link {' '.join(objects)}",

@@ -13,6 +13,8 @@ from evaluator.errors import JudgeFailed
 from evaluator.findings import Code
 from evaluator.records import BuildUnit
 from evaluator.sandbox import Limits, run_tool
+from evaluator.toolchain import nvcc
+from tests.cuda_builds import ARCHITECTURE, has_nvcc
 
 
 @pytest.fixture
@@ -35,6 +37,18 @@ def test_a_program_writes_into_its_folder_and_the_judge_owns_it(fork_server, wor
     assert {path.lstat().st_uid for path in (work, *work.rglob("*"))} == {os.geteuid()}
     if os.geteuid() == 0:
         assert Path("/etc/shadow").stat().st_uid == 0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not has_nvcc(), reason="there is no nvcc here")
+def test_both_front_ends_of_nvcc_run_at_the_same_time(fork_server, work):
+    (work / "a.cu").write_text("namespace { __global__ void k() {} }\nvoid f() { k<<<1, 1>>>(); }\n")
+    command = [nvcc.nvcc().path, *nvcc.device_flags(ARCHITECTURE), "-no-compress", "-c", "a.cu", "-o", "a.o"]
+    (work / "nvcc.sh").write_bytes(nvcc.FRONT_ENDS.read_bytes())
+    result = run_tool(fork_server, ["/bin/sh", "nvcc.sh", "a.o", *command], work=work, timeout_s=300)
+    assert result.ok, result.output
+    assert (result.output, sorted(path.name for path in work.iterdir())) == ("", ["a.cu", "a.o", "nvcc.sh"])
+    assert b"_GLOBAL__N__warpgrade_" in (work / "a.o").read_bytes()
 
 
 def test_a_compiler_runs(fork_server, work):

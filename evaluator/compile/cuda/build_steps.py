@@ -102,7 +102,7 @@ class _OneUnitEach:
         self.with_cuda = request.with_cuda or any(_is_cuda(name) for name in self._files)
 
     def build(self, run_tool: RunTool, timeout_s: float) -> Attempt:
-        texts = {**self._shadows(), **self._headers, **self._files, "build.ninja": self._ninja_text()}
+        texts = {**self._beside(), **self._headers, **self._files, "build.ninja": self._ninja_text()}
         with work_folder() as work:
             write_files(work, texts)
             result = _ninja(run_tool, work, timeout_s)
@@ -110,12 +110,12 @@ class _OneUnitEach:
                 result, read_library(work / f"{self._request.name}.so", MOST_BUILT_BYTES) if result.ok else None
             )
 
-    def _shadows(self) -> dict[str, str]:
-        """Return the headers that shadow PyTorch's headers."""
+    def _beside(self) -> dict[str, str]:
+        """Return the headers that shadow PyTorch's headers, and the script for nvcc."""
         if not self._light:
             return {}
         headers = light_headers_for([*self._files.values(), *self._headers.values()])
-        return headers | _without_bindings(headers)
+        return headers | _without_bindings(headers) | _front_ends()
 
     def _ninja_text(self) -> str:
         request = self._request
@@ -130,7 +130,8 @@ class _OneUnitEach:
             shadow = [f"-I{_LIGHTER_FOLDER}"]
         given = [*shadow, *own, *nvcc_flags(request.extra_cuda_cflags).kept]
         cuda = nvcc.cuda_flags(request.name, self._architecture, given)
-        return nvcc.ninja_text(request.name, units, cflags, cuda, ldflags)
+        command = nvcc.both_front_ends() if self._light else nvcc.nvcc().path
+        return nvcc.ninja_text(request.name, units, cflags, cuda, ldflags, command)
 
 
 class _Split:
@@ -144,7 +145,7 @@ class _Split:
     def build(self, run_tool: RunTool, timeout_s: float) -> Attempt:
         library = f"{self._plan.request.name}.so"
         with work_folder() as work:
-            write_files(work, {"host.cpp": self._plan.host, "build.ninja": self._plan.ninja_text()})
+            write_files(work, {"host.cpp": self._plan.host, "build.ninja": self._plan.ninja_text(), **_front_ends()})
             first = None
             if self._plan.two_steps:
                 first = _ninja(run_tool, work, timeout_s, "host.o")
@@ -166,6 +167,10 @@ class _Split:
             if holes:
                 return Attempt(result, None, f"the device's half does not have {holes[0]}")
             return Attempt(result, read_library(work / library, MOST_BUILT_BYTES))
+
+
+def _front_ends() -> dict[str, str]:
+    return {nvcc.FRONT_ENDS_NAME: nvcc.FRONT_ENDS.read_text(encoding="utf-8")}
 
 
 def _without_bindings(headers: Mapping[str, str]) -> dict[str, str]:

@@ -161,6 +161,6 @@ def _builder_sha256() -> str:
 def builder_sources() -> list[Path]:
     """List the source files that determine the result of a GPU build."""
     own, read, tools = (Path(file).parent for file in (__file__, lexer.__file__, nvcc.__file__))
-    native = [*(own / "host_half").iterdir(), BINDING_HEADER, BINDING_SUPPORT]
+    native = [*(own / "host_half").iterdir(), BINDING_HEADER, BINDING_SUPPORT, nvcc.FRONT_ENDS]
     found = [*own.parent.rglob("*.py"), *native, *read.glob("*.py"), *tools.glob("*.py")]
     return sorted(path for path in found if path.is_file())

@@ -84,7 +84,7 @@ class SplitBuild(NamedTuple):
         device_listing = f"nm -C --defined-only $out > {DEVICE_LISTING}"
         described = "description = compile $in"
         host_command = f"{compiler} -include {self.prepared.header} {host_compiler.joined(host)} -c $in -o $out"
-        device_command = f"{nvcc.nvcc().path} {host_compiler.joined(cuda)} -c $in -o $out"
+        device_command = f"{nvcc.both_front_ends()} {host_compiler.joined(cuda)} -c $in -o $out"
         libraries = host_compiler.joined(["-shared", *words(request.extra_ldflags), *nvcc.link_flags()])
         return "\n".join(
             [

@@ -118,6 +118,10 @@ NOT_SPLITTABLE = {
     "a macro that defines kernels": "#define K(name) __global__ void name(int n) {}\nK(a)\n" + KERNEL,
     "two variables at once": "__constant__ int a, b;\n" + KERNEL + "void f() { cudaMemcpyToSymbol(a, &b, 4); }",
     "brackets": "struct A {\n" + KERNEL,
+    "a library of kernels in a function of the host": KERNEL + "void f() { cub::DeviceReduce::Sum(a, b, c, d, 1); }",
+    "a type of a library, for the host": "using Gemm = cutlass::gemm::device::Gemm<float>;\n"
+    + KERNEL
+    + "void f() { Gemm gemm; }",
     "nvcc's own accessors": KERNEL + "void f() { x.packed_accessor64<float, 2, torch::RestrictPtrTraits>(); }",
 }
 
@@ -126,6 +130,17 @@ NOT_SPLITTABLE = {
 def test_what_cannot_be_split_is_said(text):
     with pytest.raises(NotSplittable):
         split(text)
+
+
+def test_a_library_of_kernels_in_kernels_alone_is_split():
+    text = """using namespace cute;
+struct Sum { __device__ float operator()(float a) const { return thrust::plus<float>()(a, a); } };
+template <class F> __global__ void k(F f) { auto one = cute::_1{}; cub::BlockReduce<float, 256> reduce; }
+void f() { k<<<1, 1, 0, at::cuda::getCurrentCUDAStream()>>>(Sum{}); my::cub::g(); }"""
+    host, device = halves(text)
+    assert "at::cuda::getCurrentCUDAStream()" in host
+    assert not re.search(r"\bcute\b|(?<!my::)\bcub\b|thrust", host)
+    assert "cute::_1" in device
 
 
 @pytest.mark.parametrize(("name", "text"), corpus_texts().items(), ids=corpus_texts().keys())

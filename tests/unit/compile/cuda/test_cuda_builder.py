@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from evaluator.cache.build_cache import BuildCache
 from evaluator.cache.eviction import clear
 from evaluator.compile.cuda import precompiled
-from evaluator.compile.cuda.cuda_builder import CudaBuilder
+from evaluator.compile.cuda.cuda_builder import CudaBuilder, builder_sources
 from evaluator.compile.cuda.precompiled import precompile, precompiled_folder, why_not_precompiled, worth_trying
 from evaluator.findings import Code
 from evaluator.protocol.frames import BuildRequest, SourceFile
@@ -110,7 +110,7 @@ def test_the_quickest_step_builds(made):
     assert "step: split" in built.unit.log
     ((_, argv, files, _),) = tools.calls
     assert argv[:3] == ["/usr/bin/ninja", "-f", "build.ninja"]
-    assert set(files) == {"host.cpp", "device.cu", "build.ninja"}
+    assert set(files) == {"host.cpp", "device.cu", "build.ninja", nvcc.FRONT_ENDS_NAME}
     assert "compute_90a,code=sm_90a" in files["build.ninja"]
     assert "warpgrade::bind<&f>" in files["host.cpp"]
     assert "torch" not in files["device.cu"]
@@ -317,3 +317,7 @@ def test_a_link_in_the_place_of_what_was_made_is_not_followed(tmp_path):
             return answer
 
     assert precompile(Linker(), tmp_path) is None
+
+
+def test_the_script_for_nvcc_is_part_of_every_key():
+    assert nvcc.FRONT_ENDS in builder_sources()
