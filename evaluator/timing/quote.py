@@ -191,20 +191,24 @@ def _below_resolution(
     kind = (reference if resolution.reference_ms >= resolution.submission_ms else submission).kind
     found = f"the 95 % interval of the speedup, {_spelled(interval)}, is wider than {WIDEST:.0%}"
     resolved_ms = resolution.largest_ms
-    resolved_us, taken_ms = f"{resolved_ms * 1e3:.3g} us in {kind.value}", median(submission.samples_ms)
+    resolved, taken_ms = f"{_duration(resolved_ms)} in {kind.value}", median(submission.samples_ms)
     factor = _longer(draws, ratio, resolution)
     if resolution.submission_ms >= taken_ms:
-        message = f"{found}; the clock's error, {resolved_us}, exceeds the submission's time, {taken_ms * 1e3:.3g} us"
+        message = f"{found}; the clock's error, {resolved}, exceeds the submission's time, {_duration(taken_ms)}"
         step = CLOCK_TOO_COARSE
     elif factor is None:
         message = f"{found}; the samples scatter too much for longer calls alone to help"
         step = CLOSE_PROGRAMS
     else:
-        message = f"{found}; the clock resolves {resolved_us}: calls {factor} times as long would suffice"
+        message = f"{found}; the clock resolves {resolved}: calls {factor} times as long would suffice"
         step = LARGER_SIZE
     if unwatched_ms > 0:
         message += f"; in {unwatched_ms:.3g} ms of the resolution, waiting streams held the GPU before a call began"
     return finding(Code.BELOW_RESOLUTION, message, next_step=step, resolution_ms=resolved_ms, longer_factor=factor)
+
+
+def _duration(time_ms: float) -> str:
+    return f"{time_ms:.3g} ms" if time_ms >= 1 else f"{time_ms * 1e3:.3g} us"
 
 
 def _spelled(interval: Interval) -> str:
