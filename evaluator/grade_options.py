@@ -7,6 +7,7 @@ library takes every field as a keyword; no code between library and judge copies
 import inspect
 import math
 from collections.abc import Callable, Mapping
+from enum import EnumMeta
 from pathlib import Path
 from typing import Annotated, Any, ParamSpec, TypeVar, get_args, get_type_hints
 
@@ -161,6 +162,10 @@ class GradeOptions(Terms, frozen=True):
 _TYPES: dict[str, Any] = get_type_hints(GradeOptions, include_extras=True)
 
 
+_ENUM_FAULT = "Invalid enum value"
+"""Begin of msgspec's message for a value outside of a closed set."""
+
+
 def default_of(name: str) -> Any:
     """Return the default of an option.
 
@@ -227,8 +232,22 @@ def _read(name: str, value: object) -> Any:
         read = msgspec.convert(value, _TYPES[name], dec_hook=lambda kind, each: kind(each))
         check(name, read)
     except (TypeError, ValueError) as error:
-        raise UsageError(f"{name} cannot be {value!r}: {error}") from error
+        reason = _allowed(name) if _ENUM_FAULT in str(error) else error
+        raise UsageError(f"{name} cannot be {value!r}: {reason}") from error
     return read
+
+
+def _allowed(name: str) -> str:
+    """Return the values of an option with a closed set of values."""
+    values = [each for each in _enum_values(_TYPES[name]) if each is not BaselineKind.SUBMISSION]
+    return one_of([AUTO, *values] if name == "device" else values)
+
+
+def _enum_values(kind: Any) -> list[object]:
+    """Return the values of all enums in a type."""
+    if isinstance(kind, EnumMeta):
+        return list(kind)
+    return [value for part in get_args(kind) for value in _enum_values(part)]
 
 
 def _refuse_contradictions(options: GradeOptions) -> None:

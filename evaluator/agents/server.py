@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple, TypeVar, assert_never
 
 import msgspec
@@ -68,8 +68,8 @@ async def answer(session: Session, tool: ToolName, given: Input) -> Answer:
             assert_never(other)
 
 
-def serve(options: Mapping[str, Any]) -> None:
-    """Serve one client on stdin and stdout, until it closes stdin.
+def serve(options: Mapping[str, Any], on_start: Callable[[], object]) -> None:
+    """Serve one client on stdin and stdout, until it closes stdin; `on_start` is called before the first request.
 
     Raises:
         UsageError: the package `mcp` is missing, or an option is invalid.
@@ -113,6 +113,7 @@ def serve(options: Mapping[str, Any]) -> None:
             )
             await server.run(incoming, outgoing, server.create_initialization_options())
 
+    on_start()
     try:
         asyncio.run(run())
     finally:

@@ -12,6 +12,8 @@ from evaluator.catalog import Listing, list_problems
 from evaluator.errors import ProblemNotFound, UsageError
 from evaluator.records import Problem, ProfilerKind
 
+_LISTED = "the tool `problems` without a name lists all"
+
 
 class Session:
     """Problems and grades under the terms that the user chose. An agent chooses problem and submission only."""
@@ -43,19 +45,23 @@ class Session:
         problems = {each.name: each for each in self.listing().problems}
         if name not in problems:
             near = difflib.get_close_matches(name, problems, n=3)
-            raise ProblemNotFound(name[:80], near, "the tool `problems` without a name lists all")
+            raise ProblemNotFound(name[:80], near, _LISTED)
         return problems[name]
 
     async def grade(self, problem: str, source: str, *, profiled: bool = False) -> Scorecard:
         """Grade a submission without blocking the event loop.
 
         Raises:
-            UsageError: the problem does not exist, or the device has no profiler.
+            ProblemNotFound: no problem has the name.
+            UsageError: the device has no profiler.
         """
 
         def submitted() -> Any:
             # A problem's first grade may search for a small size, and a worker takes seconds to start.
-            return self._grader(profiled=profiled).submit(problem, source)
+            try:
+                return self._grader(profiled=profiled).submit(problem, source)
+            except ProblemNotFound as error:  # Its hint names commands, which the agent may lack.
+                raise ProblemNotFound(problem[:80], error.nearest, _LISTED) from error
 
         return await asyncio.wrap_future(await asyncio.to_thread(submitted))
 

@@ -30,7 +30,8 @@ def task_for(candidate: Candidate, problems: Problems) -> Task:
 
     Raises:
         TypeError: the candidate is no `Candidate`, or a field has another type.
-        UsageError: the problem does not exist, or the text is no problem.
+        ProblemNotFound: no problem has the name.
+        UsageError: the problem has no such size, or the text is no problem.
     """
     if not isinstance(candidate, Candidate):
         raise TypeError(f"expected a Candidate, not {type(candidate).__name__}: Candidate(problem, source)")
@@ -39,7 +40,8 @@ def task_for(candidate: Candidate, problems: Problems) -> Task:
     wanted = candidate.problem
     problem = problems.read(wanted) if isinstance(wanted, ProblemText) else problems.find(wanted)
     if isinstance(problem, str):
-        raise UsageError(problem)
+        missing = problems.not_found(wanted) if isinstance(wanted, str) else None
+        raise missing or UsageError(problem)
     return Task(problem, candidate.name, submission_of(candidate))
 
 

@@ -129,8 +129,8 @@ class Grader(AnyGrader):
         """The failure of the machine that ended the workers: all further cards are of status `infra_error`."""
         return self._lost
 
-    def refusal_of(self, problem: str | ProblemText) -> str | None:
-        """Return the reason why `submit` refuses a problem, as far as known without running code of the problem.
+    def refusal_of(self, problem: str | ProblemText) -> UsageError | None:
+        """Return the error of `submit` for a problem, as far as known without running code of the problem.
 
         Raises:
             ProblemError: the text is no problem.
@@ -138,8 +138,7 @@ class Grader(AnyGrader):
         if isinstance(problem, ProblemText):
             read_problem_text(problem.source, problem.name)
             return None
-        named = self._problems.named(problem)
-        return named if isinstance(named, str) else None
+        return self._problems.not_found(problem)
 
     def submit(
         self, problem: str | ProblemText, source: str | Path | None, *, name: str = "candidate"
@@ -155,7 +154,8 @@ class Grader(AnyGrader):
 
         Raises:
             TypeError: the source is neither text nor path.
-            UsageError: the problem does not exist.
+            ProblemNotFound: no problem has the name; the hint has the nearest names.
+            UsageError: the problem has no such size, or the text is no problem.
             RuntimeError: the grader has not started, or is closed.
         """
         return self._submitted(task_for(Candidate(problem, source, name), self._problems))

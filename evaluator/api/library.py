@@ -47,7 +47,8 @@ def grade(
 
     Raises:
         TypeError: the name of an option is unknown, or the source is not text.
-        UsageError: the problem does not exist, or the value of an option is invalid.
+        ProblemNotFound: no problem has the name.
+        UsageError: the value of an option is invalid.
         InfraError: the machine has no GPU.
     """
     candidate = Candidate(problem, source)

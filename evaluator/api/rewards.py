@@ -1,20 +1,4 @@
-"""Rewards for reinforcement learning, from scorecards.
-
-Every reward follows four rules:
-
-- **No reward without an own kernel.** `return torch.relu(x)` is a correct submission, and the easiest to find. A
-  policy with a reward for `torch.relu(x)` learns nothing else. Grade with `require_own_kernel`; a card of a grade
-  without the option raises `UsageError`. On `emulated` and `cpu` a copy kernel beside one library call has a share of
-  exactly 0.5: require more there. On `cuda`, shares are shares of time, and a copy takes little.
-- **None for a failure of the machine.** The card of an `infra_error` says nothing about the answer. 0 would punish a
-  good answer, and any other number would reward a bad answer. Leave answers with None out of the step. If all answers
-  of a step have None, stop: the machine is broken.
-- **0 for every other card that is not correct**, also after a successful build or run. Stubs build and run. A
-  `rejected` answer tried to deceive the grader. With None for `inconclusive`, a policy could escape bad grades by code
-  that the device cannot judge.
-- **Certain speed only.** Speed counts by the lower end of the 95 % interval. Of many samples with the measured ratio, a
-  policy would prefer the luckiest measurements.
-"""
+"""Rewards for reinforcement learning, from scorecards; `warpgrade/rewards.py` gives the reasons for their shape."""
 
 from evaluator.errors import UsageError
 from evaluator.records import GradeMode, Scorecard, Status
@@ -44,7 +28,9 @@ def correctness(card: Scorecard) -> float | None:
 def fast(card: Scorecard, p: float = 1.0) -> float | None:
     """Return 1 for a correct submission that is certainly more than `p` times as fast as the reference, else 0.
 
-    The mean over answers is at most KernelBench's fast_p. None after a failure of the machine.
+    Certain is an interval with both ends above `p`, also of a speedup that is too uncertain to be quoted (T303). Over
+    answers with a quoted speedup, the mean is at most the report's fast_p, which leaves unquoted speedups out. None
+    after a failure of the machine.
 
     Raises:
         UsageError: the grade did not require own kernels, or had mode `check`.
@@ -78,6 +64,11 @@ def _require_times(card: Scorecard) -> None:
 
 
 def _certain_speedup(card: Scorecard) -> float:
-    """Return the lower end of the speedup's interval; 0 without an interval."""
+    """Return the lower end of the speedup's interval; 0 without an interval, or without its upper end.
+
+    Without an upper end, the clock cannot tell the submission from an empty call, and shows no difference (`quote`).
+    """
     timing = card.timing
-    return 0.0 if timing is None or timing.speedup_low is None else max(0.0, timing.speedup_low)
+    if timing is None or timing.speedup_low is None or timing.speedup_high is None:
+        return 0.0
+    return max(0.0, timing.speedup_low)

@@ -1,7 +1,27 @@
 """Catalog of problems. No code of a problem is run: references are read with `ast`, and torch is never imported."""
 
-from evaluator.catalog.find import OWN_PROBLEMS, Listing, find_listed, find_problem, list_problems
+from evaluator.catalog.find import (
+    OWN_PROBLEMS,
+    Listing,
+    find_listed,
+    find_problem,
+    list_problems,
+    names_of,
+    nearest_names,
+    not_found,
+)
 from evaluator.catalog.origin import Origin
 from evaluator.catalog.reference import sized_source
 
-__all__ = ["OWN_PROBLEMS", "Listing", "Origin", "find_listed", "find_problem", "list_problems", "sized_source"]
+__all__ = [
+    "OWN_PROBLEMS",
+    "Listing",
+    "Origin",
+    "find_listed",
+    "find_problem",
+    "list_problems",
+    "names_of",
+    "nearest_names",
+    "not_found",
+    "sized_source",
+]

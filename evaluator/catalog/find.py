@@ -1,11 +1,12 @@
 """Listing of problems, and lookup by name or path."""
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 from evaluator.catalog import kernelbench
-from evaluator.catalog.folder import PROBLEM_FILE, REFERENCE_FILE, problem_name, read_folder
+from evaluator.catalog.folder import PROBLEM_FILE, REFERENCE_FILE, no_problem, problem_name, read_folder
 from evaluator.catalog.origin import Origin
 from evaluator.errors import ProblemError, ProblemNotFound
 from evaluator.paths import data_dir
@@ -62,7 +63,7 @@ def find_problem(name: str, folder: Path | None = None) -> Problem:
 
     Raises:
         ProblemNotFound: no problem matches; contains the nearest names, or a path in `OWN_PROBLEMS`.
-        ProblemError: the problem exists and is broken.
+        ProblemError: the problem exists and is broken, or the path is a folder without a problem.
     """
     places = _places(folder)
     if (listed := _listed(name, places)) is not None:
@@ -70,10 +71,20 @@ def find_problem(name: str, folder: Path | None = None) -> Problem:
     at_path = _place_at(Path(name))
     if at_path is not None:
         return at_path.read()
+    if "/" in name and _is_folder(Path(name)):
+        raise no_problem(Path(name), REFERENCE_FILE)
     own = OWN_PROBLEMS / name
     nearest = [str(own)] if name.isidentifier() and _place_at(own) is not None else _nearest(name, places)
-    elsewhere = kernelbench.WHERE if folder is None and kernelbench.looks_like_one(name) else None
-    raise ProblemNotFound(name, nearest if elsewhere is None else [], elsewhere)
+    raise not_found(name, nearest, shipped=folder is None)
+
+
+def not_found(name: str, nearest: list[str], *, shipped: bool) -> ProblemNotFound:
+    """Return the error of an unknown name, with the `nearest` names.
+
+    Among the `shipped` problems, a name of KernelBench has a hint about KernelBench's files instead.
+    """
+    elsewhere = kernelbench.WHERE if shipped and kernelbench.looks_like_one(name) else None
+    return ProblemNotFound(name, nearest if elsewhere is None else [], elsewhere)
 
 
 def find_listed(name: str, folder: Path | None = None) -> Problem:
@@ -138,6 +149,13 @@ def _is_file(path: Path) -> bool:
         return False
 
 
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):
+        return False
+
+
 def _place_at(path: Path) -> _Place | None:
     if path.suffix == ".py" and _is_file(path):
         return _Place(kernelbench.problem_name(path), path, Origin.KERNELBENCH, None)
@@ -151,11 +169,25 @@ def _other_names(place: _Place) -> tuple[str, ...]:
     return kernelbench.other_names(place.name) if place.origin is Origin.KERNELBENCH else ()
 
 
+def names_of(problem: Problem) -> tuple[str, ...]:
+    """Return all names of a problem: of a file in KernelBench's form also the short names."""
+    return kernelbench.other_names(problem.name) if problem.origin == Origin.KERNELBENCH else (problem.name,)
+
+
+def nearest_names(name: str, problems: Iterable[Problem]) -> list[str]:
+    """Return the names of problems whose full or short name resembles `name`, ignoring case."""
+    return _resembling(name, ((called, problem.name) for problem in problems for called in names_of(problem)))
+
+
 def _nearest(name: str, places: list[_Place]) -> list[str]:
-    """Return the names of places whose full or short name resembles `name`, ignoring case."""
+    return _resembling(name, ((each, place.name) for place in places for each in (place.name, *_other_names(place))))
+
+
+def _resembling(name: str, names: Iterable[tuple[str, str]]) -> list[str]:
+    """Return the full names whose name resembles `name`, from pairs of a name and its full name."""
     import difflib
 
-    spelled = {called.lower(): place.name for place in places for called in (place.name, *_other_names(place))}
+    spelled = {called.lower(): full for called, full in names}
     near = difflib.get_close_matches(name.lower(), spelled, n=3)
     return list(dict.fromkeys(spelled[each] for each in near))
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+import os
 import re
 import tomllib
 from collections.abc import Mapping
@@ -113,6 +114,12 @@ def problem_name(folder: Path) -> str:
     return folder.name if folder.name not in {"", ".."} else folder.resolve().name
 
 
+def no_problem(folder: Path, missing: str) -> ProblemError:
+    """Return the error of a folder without one of a problem's files."""
+    hint = "`warpgrade new problem NAME` writes both files"
+    return ProblemError(f"{folder} is no problem: it has no {missing}", hint=hint)
+
+
 def read_folder(folder: Path, origin: Origin, found_in: Path | None = None) -> Problem:
     """Read the problem in `folder`; the folder's name is the problem's. `found_in` is passed to `read_bytes`.
 
@@ -120,6 +127,9 @@ def read_folder(folder: Path, origin: Origin, found_in: Path | None = None) -> P
         ProblemError: a file is missing or broken, or both files contradict each other; the message names file and key.
     """
     toml_path, reference_path = folder / PROBLEM_FILE, folder / REFERENCE_FILE
+    for path in (reference_path, toml_path):
+        if not os.path.lexists(path):
+            raise no_problem(folder, path.name)
     toml_bytes, reference_bytes = (read_bytes(path, found_in) for path in (toml_path, reference_path))
     header = _decode_toml(decode(toml_bytes, toml_path), toml_path)
     source = decode(reference_bytes, reference_path)

@@ -8,7 +8,7 @@ from evaluator.commands import terminal
 from evaluator.commands.options import grading_options, taken_options
 
 
-@click.command(short_help="Serve tools for agents on stdin and stdout (Model Context Protocol).")
+@click.command(short_help="Serve tools for agents by the Model Context Protocol.")
 @grading_options
 def mcp(**named: Any) -> None:
     """Serve the tools grade, explain, problems, profile and compare to an agent, until stdin closes.
@@ -17,5 +17,5 @@ def mcp(**named: Any) -> None:
     """
     from evaluator.agents.server import serve
 
-    terminal.tell("serving the Model Context Protocol on stdin and stdout, for the client that started this command")
-    serve(taken_options(named))
+    started = "serving the Model Context Protocol on stdin and stdout, for the client that started this command"
+    serve(taken_options(named), lambda: terminal.tell(started))

@@ -20,7 +20,8 @@ from evaluator.errors import ExitCode, UsageError
 def doctor(*, prepare: bool, clocks: bool, as_json: bool) -> ExitCode:
     """Check this machine: usable devices, missing parts, and fixes.
 
-    A device is ready after the grade of a tiny submission; the first such grade takes minutes.
+    A device is ready after the grade of a tiny submission. The first such grade builds parts, once on this machine:
+    one to three minutes.
     """
     if prepare and clocks:
         raise UsageError("--prepare and --clocks are two commands", hint="omit one of the two")

@@ -2,24 +2,24 @@
 
 import contextlib
 import importlib
-import io
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from typing import Any
 
 import click
+from click.exceptions import NoArgsIsHelpError
 
 from evaluator.commands import streams, terminal
-from evaluator.errors import ExitCode, WarpgradeError
+from evaluator.errors import ExitCode, UsageError, WarpgradeError
 from evaluator.signatures.keys import take_from_environment
 from evaluator.version import __version__
 
 # The first character prevents click from re-wrapping.
 _EXIT_STATUS = """\b
-Exit status:
-  0    the submission is correct
-  1    the submission is not correct, or this device allows no verdict
+Exit status of grade and batch:
+  0    every submission is correct
+  1    a submission is not correct, or this device allows no verdict
   2    the command or one of its files is invalid
-  3    this machine failed; no verdict on the submission
+  3    this machine failed; no verdict on a submission
   130  interrupted
 """
 
@@ -126,9 +126,7 @@ def guarded(command: Callable[[], int | None]) -> int:
         terminal.tell("interrupted")
         return ExitCode.INTERRUPTED
     except click.ClickException as error:
-        said = io.StringIO()
-        error.show(said)
-        terminal.tell(said.getvalue().rstrip("\n"))
+        _tell_of_usage(error)
         return ExitCode.USAGE
     except Exception as error:  # noqa: BLE001 - Python's own exit code, 1, would read as a verdict
         import traceback
@@ -140,6 +138,16 @@ def guarded(command: Callable[[], int | None]) -> int:
         terminal.tell("error: this is a fault in Warpgrade, not a verdict on the submission")
         return ExitCode.INFRASTRUCTURE
     return int(code or ExitCode.CORRECT)
+
+
+def _tell_of_usage(error: click.ClickException) -> None:
+    """Report an error of the command line in the form of all errors; a group without a command shows its help."""
+    if isinstance(error, NoArgsIsHelpError):
+        terminal.tell(error.format_message())
+        return
+    ctx = error.ctx if isinstance(error, click.UsageError) else None
+    hint = "" if ctx is None else f"`{ctx.command_path} --help` shows arguments and options"
+    terminal.complain("error", UsageError(error.format_message(), hint=hint))
 
 
 def _end_without_stdout(error: OSError) -> int:

@@ -69,7 +69,19 @@ FILE_PATH = click.Path(dir_okay=False, path_type=Path)
 """Type of an option that names a file, which may be absent."""
 FOLDER_PATH = click.Path(file_okay=False, path_type=Path)
 """Type of an option that names a folder, which may be absent."""
-run_argument = click.Path(exists=True, file_okay=False, path_type=Path)
+
+
+class _RunFolder(click.Path):
+    """Type of an argument RUN."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path, which must be a folder."""
+        if Path(value).is_file():
+            self.fail(f"{value} is a file; RUN is a folder made by `warpgrade batch --run`", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+run_argument = _RunFolder(exists=True, file_okay=False, path_type=Path)
 
 
 def complete_code(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -87,7 +99,7 @@ problems_option = click.option(
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     envvar="WARPGRADE_PROBLEMS",
     show_envvar=True,
-    help="Folder of problems to use instead of the shipped ones.",
+    help="Folder of problems to use.  [default: the shipped problems]",
 )
 ray_option = click.option(
     "--ray",
@@ -144,7 +156,11 @@ _device_option = _option(
     help="Device to grade on. auto: cuda with a GPU, otherwise emulated; cpu for a single submission of CPU C++.",
 )
 _OTHER_OPTIONS = (
-    _option("--gpu", metavar="GPU", help="GPU by index or UUID; runners see only this GPU.  [default: the first]"),
+    _option(
+        "--gpu",
+        metavar="GPU",
+        help="GPU by index or UUID; runners see only this GPU.  [default: all GPUs; for a single grade the first]",
+    ),
     _option(
         "--size",
         type=click.Choice([size.value for size in SizeName]),

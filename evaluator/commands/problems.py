@@ -43,7 +43,7 @@ def list_them(*, problems: Path | None, as_json: bool) -> ExitCode:
     return ExitCode.USAGE if listing.broken else ExitCode.CORRECT
 
 
-@problems.command("show")
+@problems.command("show", short_help="Show a problem and its reference.")
 @click.argument("name", shell_complete=complete_problem)
 @problems_option
 @json_option
@@ -66,7 +66,7 @@ def show(*, name: str, problems: Path | None, as_json: bool) -> None:
         terminal.emit(problem_text(problem, work_text(work)))
 
 
-@problems.command("validate")
+@problems.command("validate", short_help="Find bad submissions that pass.")
 @click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=complete_problem)
 @problems_option
 @_size_option
@@ -132,7 +132,7 @@ def new() -> None:
     """Start a problem or a submission from a working example."""
 
 
-@new.command("problem")
+@new.command("problem", short_help="Write a problem to start from.")
 @click.argument("name")
 @click.option(
     "--problems",
@@ -151,7 +151,7 @@ def new_problem(*, name: str, problems: Path) -> None:
     terminal.emit(f"next: warpgrade new solution {name} --problems {problems}\n")
 
 
-@new.command("solution")
+@new.command("solution", short_help="Write a template solution of PROBLEM.")
 @click.argument("problem", shell_complete=complete_problem)
 @problems_option
 @click.option(

@@ -48,10 +48,10 @@ took less than half of the time.
 
 @click.group()
 def config() -> None:
-    """Show the options that a pyproject.toml and the environment set."""
+    """Show options and their sources."""
 
 
-@config.command("show")
+@config.command("show", short_help="Show options and their sources.")
 @json_option
 @click.pass_context
 def show_config(ctx: click.Context, *, as_json: bool) -> None:

@@ -117,6 +117,8 @@ def report(
         terminal.tell(line)
     for broken in results.broken:
         terminal.complain("broken", broken)
+    if not in_workflow() and (step := report_files.next_step(results)) is not None:
+        terminal.tell(f"next: {step}")
     return ExitCode.INFRASTRUCTURE if results.broken else ExitCode.CORRECT
 
 

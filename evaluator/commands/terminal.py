@@ -2,7 +2,9 @@
 
 import io
 import os
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -135,7 +137,15 @@ def complain(what: str, error: WarpgradeError) -> None:
     encoding = sys.stderr.encoding or "ascii"
     tell(f"{click.style(what, fg='red', bold=True)}: {printable(error.message, encoding)}")
     if error.hint:
-        tell(f"  hint: {printable(error.hint, encoding)}")
+        tell(_wrapped(f"  hint: {printable(error.hint, encoding)}", indent=8))
+
+
+def _wrapped(line: str, *, indent: int) -> str:
+    """Return a line in the width of the terminal on stderr, if stderr is one. Words stay whole."""
+    if not sys.stderr.isatty():
+        return line
+    room, space = shutil.get_terminal_size().columns, " " * indent
+    return textwrap.fill(line, room, subsequent_indent=space, break_long_words=False, break_on_hyphens=False)
 
 
 def leave(code: int) -> NoReturn:

@@ -124,8 +124,12 @@ class Code(StrEnum):
 
 
 class Entry(NamedTuple):
-    """Text of a code: title, explanation, next step."""
+    """Text of a code: title, explanation, next step.
+
+    `other_steps` are next steps for some of the code's messages.
+    """
 
     title: str
     meaning: str
     next_step: str
+    other_steps: tuple[str, ...] = ()

@@ -2,6 +2,11 @@
 
 from evaluator.findings.codes import Code, Entry
 
+REFERENCE_PART = "Compute this part as the reference does."
+CONSTANT = "Look for a constant that is added or multiplied."
+NOT_WRITTEN = "Look for elements that no thread writes, and for a kernel that never runs."
+TRANSPOSED = "Exchange the last two indices of the output."
+
 ENTRIES: dict[Code, Entry] = {
     Code.WRONG_STRUCTURE: Entry(
         "the output has the wrong structure",
@@ -28,6 +33,7 @@ ENTRIES: dict[Code, Entry] = {
         "The largest error exceeds the tolerance. The tolerance is a multiple of the reference's own error against "
         "float64, relative to the row.",
         "Look at the element of the first mismatch: a missing tail, a wrong index, a missing __syncthreads().",
+        (REFERENCE_PART, CONSTANT, NOT_WRITTEN, TRANSPOSED),
     ),
     Code.NOT_FINITE: Entry(
         "an output is NaN or infinite",
@@ -131,7 +137,8 @@ ENTRIES: dict[Code, Entry] = {
         "the judge could not change the weights",
         "Weights change from call to call if ModelNew has the reference's parameters: the same names and shapes, or "
         "the same values in another shape or transposed. This ModelNew differs: all calls used the initial weights. "
-        "The outputs are correct for these weights; whether the submission keeps derived weights is unknown.",
+        "The outputs are correct for these weights; whether the submission keeps derived weights is unknown. Therefore "
+        "no speedup is quoted.",
         "Keep the reference's parameter names and shapes. For fixed weights: --weights frozen.",
     ),
     Code.WRONG_ON_OTHER_VALUES: Entry(

@@ -2,6 +2,8 @@
 
 from evaluator.findings.codes import Code, Entry
 
+LAUNCH_KERNEL = "Launch the kernel in forward."
+
 ENTRIES: dict[Code, Entry] = {
     Code.CONSTRUCTOR_FAILED: Entry(
         "the constructor of ModelNew raised an exception",
@@ -74,6 +76,7 @@ ENTRIES: dict[Code, Entry] = {
         "no kernel was launched",
         "The submission answered every call without launching a kernel of its own.",
         "No action needed if intended; to grade a kernel, launch the kernel in forward.",
+        (LAUNCH_KERNEL,),
     ),
     Code.TOO_LITTLE_OWN: Entry(
         "own kernels do too little of the work",

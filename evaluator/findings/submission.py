@@ -2,6 +2,8 @@
 
 from evaluator.findings.codes import Code, Entry
 
+REPLACE_CALL = "Replace the library call by your own kernel."
+
 ENTRIES: dict[Code, Entry] = {
     Code.NO_CODE: Entry(
         "the answer contains no code",
@@ -28,7 +30,8 @@ ENTRIES: dict[Code, Entry] = {
         "the answer is cut off",
         "The text ends in the middle of its code: a fenced block, a string or a bracket is still open. A language "
         "model leaves such an answer when the model reaches its token limit.",
-        "Raise the token limit (max_tokens) of the language model, and generate the answer again.",
+        "Close the block, the bracket or the string. If a language model wrote the text, raise its token limit "
+        "(max_tokens).",
     ),
     Code.GRADED_ON_CPU: Entry(
         "graded on the CPU, because the submission is CPU code",
@@ -67,6 +70,7 @@ ENTRIES: dict[Code, Entry] = {
         "PyTorch, the reference or a GPU vendor's library computes a part of the answer. Library calls are allowed and "
         "correct results pass, unless the grade asks for own kernels.",
         "No action needed; for an own kernel, replace the library call (see --require-own-kernel).",
+        (REPLACE_CALL,),
     ),
     Code.KERNEL_NOT_LAUNCHED: Entry(
         "a kernel is never launched",

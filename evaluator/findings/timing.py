@@ -2,12 +2,17 @@
 
 from evaluator.findings.codes import Code, Entry
 
+CLOSE_PROGRAMS = "Close other programs and grade again."
+LARGER_SIZE = "Grade at a larger size (--size full, or a larger sizes.full in problem.toml)."
+CLOCK_TOO_COARSE = "Close other programs and grade again. If the clock's error stays, grade at a larger size."
+GRADE_AGAIN = "Grade again."
+
 ENTRIES: dict[Code, Entry] = {
     Code.REFERENCE_DRIFTED: Entry(
         "the reference's time drifted",
         "The reference ran before and after the submission. The two times differ by more than 5 % and by more than the "
         "clock's resolution. The speedup's interval includes this drift.",
-        "Close other programs and grade again.",
+        CLOSE_PROGRAMS,
     ),
     Code.IMPOSSIBLE: Entry(
         "the submission is faster than the memory bandwidth allows",
@@ -25,6 +30,7 @@ ENTRIES: dict[Code, Entry] = {
         "times.",
         "Grade at a larger size (--size full, or a larger sizes.full in problem.toml). If the samples scatter, close "
         "other programs. If the reference's processes differ, grade again.",
+        (LARGER_SIZE, CLOCK_TOO_COARSE, CLOSE_PROGRAMS, GRADE_AGAIN),
     ),
     Code.OUTPUT_COPIED: Entry(
         "outputs were copied inside the clock",
@@ -37,7 +43,7 @@ ENTRIES: dict[Code, Entry] = {
     Code.NOT_QUIET: Entry(
         "the machine was busy",
         "The time of an empty call varied widely, so other work was running.",
-        "Close other programs and grade again.",
+        CLOSE_PROGRAMS,
     ),
     Code.WORK_AFTER_DONE: Entry(
         "work continued after a call ended",

@@ -1,6 +1,7 @@
 """Assembly of a grade's card from request and outcome."""
 
 from evaluator.environment import environment
+from evaluator.grading.card_remarks import with_steps_to_own_kernels
 from evaluator.grading.request import GradeRequest, Unread
 from evaluator.progress import Stopwatch
 from evaluator.records import DeviceFacts, Outcome, Problem, ProblemRef, Scorecard, Seeds, SizeName, SubmissionRef
@@ -36,7 +37,7 @@ def card_of(request: GradeRequest, outcome: Outcome, seeds: Seeds | None, stopwa
         machine_code=outcome.machine_code,
         weights=outcome.weights,
         required_own_kernel=terms.options.require_own_kernel,
-        findings=outcome.findings,
+        findings=with_steps_to_own_kernels(outcome, terms.options.require_own_kernel),
         output=outcome.output,
         graded_at=stopwatch.started_at,
         stages_s=stopwatch.stages_s,

@@ -1,11 +1,16 @@
 """Findings of a card about missing sandbox layers, excessive output and an unusable cache."""
 
+from msgspec.structs import replace
+
 from evaluator.cache import fallback_folder
 from evaluator.cache.location import cache_folder
 from evaluator.findings import Code, finding
-from evaluator.records import Finding, Outcome, SandboxMode
+from evaluator.findings.running import LAUNCH_KERNEL
+from evaluator.findings.submission import REPLACE_CALL
+from evaluator.records import Finding, Outcome, SandboxMode, Status
 
 _FLOOD_BYTES = 1 << 20
+_OWN_STEPS = {Code.NO_LAUNCH.value: LAUNCH_KERNEL, Code.LIBRARY_IN_FORWARD.value: REPLACE_CALL}
 
 
 def remarks_on(outcome: Outcome) -> list[Finding]:
@@ -18,6 +23,13 @@ def remarks_on(outcome: Outcome) -> list[Finding]:
     if outcome.output.total_bytes > _FLOOD_BYTES:
         remarks.append(finding(Code.OUTPUT_FLOOD, f"the submission printed {outcome.output.total_bytes} bytes"))
     return [*remarks, *_about_the_cache()]
+
+
+def with_steps_to_own_kernels(outcome: Outcome, required: float | None) -> list[Finding]:
+    """Return the findings, with steps that fit a required share of own kernels unless the submission is correct."""
+    if required is None or outcome.status is Status.CORRECT:
+        return outcome.findings
+    return [replace(each, next_step=_OWN_STEPS.get(each.code, each.next_step)) for each in outcome.findings]
 
 
 def _about_the_cache() -> list[Finding]:

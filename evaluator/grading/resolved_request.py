@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -58,7 +59,7 @@ def request_for(arguments: GradeArguments, named: Mapping[str, Any]) -> GradeReq
     """
     card = read_card(arguments.replay) if arguments.replay is not None else None
     if card is None and (arguments.problem is None or arguments.submission is None):
-        raise UsageError("PROBLEM and SUBMISSION are required without --replay")
+        raise _missing(arguments.problem)
     named = {**_options_of(card, given(named).get("device")), **given(named)}
     found = _problem(arguments, named.get("problems"), card)
     submission = _named(_submission(arguments.submission, card), arguments.name)
@@ -70,6 +71,16 @@ def request_for(arguments: GradeArguments, named: Mapping[str, Any]) -> GradeReq
         terms=GradeTerms(found, options, gpu, threads()),
         replay=card,
     )
+
+
+def _missing(problem: str | None) -> UsageError:
+    """Return the error of a command without both arguments."""
+    if problem is None:
+        hint = "warpgrade grade PROBLEM FILE; `warpgrade problems list` lists the problems"
+        return UsageError("PROBLEM and SUBMISSION are missing", hint=hint)
+    name = shlex.quote(one_line(problem, 80))
+    hint = f"warpgrade grade {name} FILE; `warpgrade new solution {name}` writes a file to start from"
+    return UsageError("SUBMISSION is missing", hint=hint)
 
 
 def options_for(named: Mapping[str, Any], submission: Submission | Unread | None = None) -> Resolved:

@@ -3,6 +3,8 @@
 import contextlib
 from statistics import median
 
+from evaluator.cache.eviction import CacheNamespace
+from evaluator.cache.location import cache_folder
 from evaluator.cache.measurements import forget, look_up, measured_once
 from evaluator.grading.stage_plan import stages_of
 from evaluator.judge.setup.grade_terms import GradeTerms
@@ -25,9 +27,22 @@ def usual_s(terms: GradeTerms) -> dict[str, float]:
     return {} if found is None else {name: median(times) for name, times in found.stages_s.items() if times}
 
 
-def remember(terms: GradeTerms, card: Scorecard) -> None:
-    """Add the times of a correct card. A build from the cache says nothing about the next build."""
-    if card.status is not Status.CORRECT:
+def parts_built() -> frozenset[str]:
+    """Return the names of all parts in the cache that a machine builds once: the emulator, allocators, headers."""
+    return frozenset(
+        entry.name
+        for namespace in (CacheNamespace.PARTS, CacheNamespace.PREPARED)
+        for entry in (cache_folder() / namespace).glob("*")
+    )
+
+
+def remember(terms: GradeTerms, card: Scorecard, parts_before: frozenset[str]) -> None:
+    """Add the times of a correct card.
+
+    A build from the cache says nothing about the next build. A grade that built parts once, compared with the
+    `parts_before` the grade, says nothing about the next grade.
+    """
+    if card.status is not Status.CORRECT or parts_built() - parts_before:
         return
     units = [] if card.build is None else card.build.units
     without = {"build"} if any(unit.cached for unit in units) else set()

@@ -32,6 +32,8 @@ def render_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
         _show(sheet, line)
     for number, prepared in enumerate(diagnosis.prepared):
         _show_prepared(sheet, prepared, "" if number else "prepared")
+    if not all(prepared.ok for prepared in diagnosis.prepared):
+        sheet.row("", styled(f"{sheet.symbols.arrow} warpgrade doctor --prepare", "dim"))
     for number, language in enumerate(diagnosis.languages):
         _show_language(sheet, language, "" if number else "languages")
     sheet.print()
@@ -87,7 +89,7 @@ def _show_prepared(sheet: Sheet, prepared: Prepared, label: str) -> None:
     if prepared.ok:
         sheet.row(label, word.append_text(styled("yes", "green")))
     else:
-        sheet.row(label, word.append_text(styled("not yet: warpgrade doctor --prepare", "yellow")))
+        sheet.row(label, word.append_text(styled(f"not yet: {', '.join(prepared.missing)}", "yellow")))
 
 
 def _show_language(sheet: Sheet, language: InstalledLanguage, label: str) -> None:

@@ -178,9 +178,9 @@ class _Routes:
         if isinstance(order.problem, TextProblem) and not self._parts.allows_problem_text:
             hint = "name one of its problems; the operator may start it with --allow-problem-text"
             raise Refused(403, "this service accepts no problems as text", hint)
-        reason = await asyncio.to_thread(self._parts.grading.refusal_of, problem_of(order))
-        if reason is not None:
-            raise Refused(422, reason)
+        error = await asyncio.to_thread(self._parts.grading.refusal_of, problem_of(order))
+        if error is not None:
+            raise error
 
     def _grade(self, grade: Grade, status: int) -> Response:
         return _json(self._parts.dispatcher.at_present(grade), status)

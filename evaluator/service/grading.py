@@ -5,6 +5,7 @@ from typing import Protocol
 
 from evaluator.api.scorecard import Scorecard
 from evaluator.batch.runs.problem_texts import ProblemText
+from evaluator.errors import UsageError
 from evaluator.service.documents.messages import GradeOrder, TextProblem
 
 
@@ -19,8 +20,8 @@ class Grading(Protocol):
     def failure(self) -> BaseException | None:
         """The error that ended the workers."""
 
-    def refusal_of(self, problem: str | ProblemText) -> str | None:
-        """Return the reason why a problem cannot be graded, as far as known without running code."""
+    def refusal_of(self, problem: str | ProblemText) -> UsageError | None:
+        """Return the error of a problem that cannot be graded, as far as known without running code."""
 
     def submit(self, problem: str | ProblemText, source: str | None, *, name: str) -> Future[Scorecard]:
         """Submit a submission."""

@@ -7,7 +7,8 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from evaluator.findings import Code, finding
-from evaluator.records import Baseline, CallKind, ClockKind, Finding, Samples, Timing, finite_or_none
+from evaluator.findings.timing import CLOCK_TOO_COARSE, CLOSE_PROGRAMS, GRADE_AGAIN, LARGER_SIZE
+from evaluator.records import Baseline, ClockKind, Finding, Samples, Timing, finite_or_none
 from evaluator.timing.bootstrap import Bootstrap, Interval, Resolution
 from evaluator.timing.clock_error import clock_error_ms
 from evaluator.timing.stats import interquartile_range, median, outliers
@@ -160,8 +161,7 @@ def _not_quoted(
             return _processes_differ(before, after, interval, resolution)
     single = [side for side in (before, submission, after) if side.windows is None or side.windows.shared_work]
     unwatched_ms = max((side.unwatched_ms for side in single), default=0.0)
-    widest = before if resolution.reference_ms >= resolution.submission_ms else submission
-    return _below_resolution(draws, interval, ratio, resolution, unwatched_ms, widest.kind)
+    return _below_resolution(draws, interval, ratio, resolution, unwatched_ms, (before, submission))
 
 
 def _processes_differ(before: Samples, after: Samples, interval: Interval, resolution: Resolution) -> Finding:
@@ -170,29 +170,45 @@ def _processes_differ(before: Samples, after: Samples, interval: Interval, resol
         f"the 95 % interval of the speedup, {_spelled(interval)}, is wider than {WIDEST:.0%}: the reference took "
         f"{before.median_ms:.4g} ms in its first process and {after.median_ms:.4g} ms in its second"
     )
-    return finding(Code.BELOW_RESOLUTION, message, resolution_ms=resolution.largest_ms, longer_factor=None)
+    return finding(
+        Code.BELOW_RESOLUTION, message, next_step=GRADE_AGAIN, resolution_ms=resolution.largest_ms, longer_factor=None
+    )
 
 
 def _below_resolution(
-    draws: Bootstrap, interval: Interval, ratio: float, resolution: Resolution, unwatched_ms: float, kind: CallKind
+    draws: Bootstrap,
+    interval: Interval,
+    ratio: float,
+    resolution: Resolution,
+    unwatched_ms: float,
+    sides: tuple[Samples, Samples],
 ) -> Finding:
     """Return the reason for a missing speedup, and whether longer calls would help.
 
-    `kind` is the kind of calls with the largest error.
+    `sides` are the reference and the submission; the message names the kind of calls with the larger error.
     """
+    reference, submission = sides
+    kind = (reference if resolution.reference_ms >= resolution.submission_ms else submission).kind
     found = f"the 95 % interval of the speedup, {_spelled(interval)}, is wider than {WIDEST:.0%}"
     resolved_ms = resolution.largest_ms
+    resolved, taken_ms = f"{_duration(resolved_ms)} in {kind.value}", median(submission.samples_ms)
     factor = _longer(draws, ratio, resolution)
-    if factor is None:
+    if resolution.submission_ms >= taken_ms:
+        message = f"{found}; the clock's error, {resolved}, exceeds the submission's time, {_duration(taken_ms)}"
+        step = CLOCK_TOO_COARSE
+    elif factor is None:
         message = f"{found}; the samples scatter too much for longer calls alone to help"
+        step = CLOSE_PROGRAMS
     else:
-        message = (
-            f"{found}; the clock resolves {resolved_ms * 1e3:.3g} us in {kind.value}: calls {factor} times as long "
-            "would suffice"
-        )
+        message = f"{found}; the clock resolves {resolved}: calls {factor} times as long would suffice"
+        step = LARGER_SIZE
     if unwatched_ms > 0:
         message += f"; in {unwatched_ms:.3g} ms of the resolution, waiting streams held the GPU before a call began"
-    return finding(Code.BELOW_RESOLUTION, message, resolution_ms=resolved_ms, longer_factor=factor)
+    return finding(Code.BELOW_RESOLUTION, message, next_step=step, resolution_ms=resolved_ms, longer_factor=factor)
+
+
+def _duration(time_ms: float) -> str:
+    return f"{time_ms:.3g} ms" if time_ms >= 1 else f"{time_ms * 1e3:.3g} us"
 
 
 def _spelled(interval: Interval) -> str:

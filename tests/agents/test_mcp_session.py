@@ -73,7 +73,8 @@ def test_an_agent_writes_grades_and_mends_a_kernel(program):
 async def refusals(client):
     """Errors say what to do, and the session goes on."""
     for tool, arguments, remedy in (
-        ("grade", {"problem": "relux", "source": RIGHT}, "Next: the tool `problems` lists"),
+        ("grade", {"problem": "relux", "source": RIGHT}, "Next: did you mean relu"),
+        ("grade", {"problem": "nothing", "source": RIGHT}, "Next: the tool `problems` without a name lists all"),
         ("grade", {"problem": "relu"}, "Next: the arguments are problem, source, characters (optional)"),
         ("grade", {"problem": "relu", "source": RIGHT, "characters": 1}, ">= 2400"),
         ("profile", {"problem": "relu", "source": RIGHT}, "Next: a profile needs a server on cuda or cpu"),

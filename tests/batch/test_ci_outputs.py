@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+import shlex
 from xml.etree import ElementTree
 
 import pytest
@@ -42,6 +43,19 @@ def test_concise(run):
     assert len(lines) == 6
     assert lines[2] == "submissions/relu/a.py: correct, 2.98x (2.96x to 3.01x)"
     assert lines[3].startswith("submissions/relu/b.py: wrong_result C405 ")
+
+
+def test_a_report_ends_with_the_next_step(run, monkeypatch):
+    for form in ("full", "json"):
+        run("report", "run", "--output-format", form)
+        assert "next: " not in run.out
+        card = re.fullmatch(r"next: warpgrade show (.*), or warpgrade view run", run.err.splitlines()[-1])[1]
+        assert cli.run(["show", shlex.split(card)[0]]) == 0
+    assert run("show", shlex.split(card)[0]) == 0
+    assert not run.out.startswith("✓")
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    run("report", "run")
+    assert "next: " not in run.err
 
 
 def test_github_and_sarif(run):

@@ -9,7 +9,7 @@ import pytest
 from evaluator.batch.grading_setup import setup_for
 from evaluator.batch.workers import worker_pool
 from evaluator.batch.workers.worker_handle import NoWorker
-from evaluator.errors import UsageError
+from evaluator.errors import ProblemNotFound, UsageError
 from evaluator.records import DeviceKind, SizeName, Status, ToleranceRule
 from warpgrade import (
     Candidate,
@@ -188,10 +188,31 @@ def test_a_problem_may_be_text(worker, tmp_path, monkeypatch):
 
 
 def test_what_is_asked_wrongly_is_told(worker):
-    with pytest.raises(UsageError, match="tpu"):
+    with pytest.raises(UsageError, match=r"device cannot be 'tpu': allowed: auto, cuda, emulated, cpu$"):
         Grader(device="tpu")
-    with Grader(device="emulated", jobs=1) as grader, pytest.raises(UsageError, match="no problem named 'rleu'"):
-        grader.submit("rleu", "# right")
+    with pytest.raises(UsageError, match=r"allowed: eager, compile, compile-max-autotune$"):
+        Grader(device="cuda", baselines=["submission?"])
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("rleu", "did you mean relu?"),
+        ("nothing like it", "lists all problems"),
+        ("level1/19_ReLU", "--problems DIR"),
+        ("\x1b[2J" + "x" * 100_000, "lists all problems"),
+    ],
+)
+def test_an_unknown_problem_is_an_error_of_its_own(name, hint, worker):
+    with Grader(device="emulated", jobs=1) as grader:
+        for ask in (lambda: grader.submit(name, "# right"), lambda: grade(name, "# right", device="emulated")):
+            with pytest.raises(ProblemNotFound, match="no problem named") as caught:
+                ask()
+            assert hint in caught.value.hint
+            assert len(caught.value.message) < 200
+            assert "\x1b" not in caught.value.message
+        assert grader.refusal_of("relu") is None
+        assert hint in grader.refusal_of(name).hint
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from evaluator.records import Status
 from evaluator.report.run.intervals import geometric_mean, share, student_95
+from evaluator.report.run.run_tables import markdown
 from evaluator.report.run.summary import MISSING, THRESHOLDS, Device, Sample, pass_at_k, sections, summarise
 
 CPU = Device("cpu", "a processor", timed=True)
@@ -106,6 +107,11 @@ def test_devices_are_never_mixed_and_missing_ones_count_on_each(given_samples):
         assert section.total == summarise([*on[section.device], *missing], timed=section.device.timed)
         assert sum(each.samples for each in section.levels.values()) == section.total.samples
         assert sum(each.samples for each in section.problems.values()) == section.total.samples
+
+
+def test_each_remark_is_a_paragraph_of_markdown():
+    (section,) = sections([Sample("a", 1, "x", EMULATED, Status.CORRECT, built=True)], EMULATED)
+    assert "\n\nemulated measures no time.\n" in markdown([section])
 
 
 def test_nothing_gives_nothing():

@@ -169,8 +169,11 @@ def test_the_version(run: Run) -> None:
     ("arguments", "message"),
     [
         (["grad"], "No such command"),
-        (["grade"], "PROBLEM and SUBMISSION are required"),
-        (["grade", "relu"], "PROBLEM and SUBMISSION are required"),
+        (["grade"], "error: PROBLEM and SUBMISSION are missing"),
+        (["grade", "relu"], "error: SUBMISSION is missing"),
+        (["grade", "relu"], "hint: warpgrade grade relu FILE; `warpgrade new solution relu` writes a file"),
+        (["grade", "./", "mine.py"], "is no problem: it has no reference.py"),
+        (["report", "mine.py"], "mine.py is a file; RUN is a folder made by `warpgrade batch --run`"),
         (["grade", "relu", "x.py", "--device", "tpu"], "Invalid value for '--device'"),
         (["grade", "relu", "x.py", "--profile=nsys"], "'nsys' is not one of 'torch', 'ncu'"),
         (["grade", "relu", "mine.py", "--device", "cpu", "--profile", "ncu"], "reads an NVIDIA GPU's counters"),
@@ -202,6 +205,7 @@ def test_wrong_usage_says_what_is_wrong_and_exits_2(
     assert submission.name == "mine.py"
     assert run(*arguments) == 2
     assert message in run.err
+    assert run.err.startswith("error: ")
     assert "\x1b" not in run.err
     assert "Traceback" not in run.err
     assert run.out == ""
@@ -220,7 +224,7 @@ def test_a_broken_problem_is_named_and_hides_no_other(run: Run, tmp_path: Path) 
     (tmp_path / "own" / "bad" / "problem.toml").write_text("titel = 1\n")
     assert run("problems", "list", "--problems", "own") == 2
     assert "good" in run.out
-    assert "broken: own/bad/" in run.err
+    assert "broken: own/bad is no problem: it has no reference.py\n" in run.err
     assert run("problems", "list", "--problems", "own", "--json") == 2
     assert len(json.loads(run.out)["broken"]) == 1
 
@@ -545,7 +549,8 @@ def test_the_doctor_sees_this_machine(run: Run) -> None:
     assert all(line["ok"] or line["fix"] for line in diagnosis["lines"])
     assert run("doctor") == code
     assert ("✓" if code == 0 else "✗") == run.out[0]
-    assert "prepared       cpu      not yet: warpgrade doctor --prepare\n" in run.out
+    assert "prepared       cpu      not yet: allocator\n" in run.out
+    assert run.out.count("→ warpgrade doctor --prepare\n") == 1
     assert [each["device"] for each in diagnosis["prepared"]] == ["cpu", "emulated"] or "cuda" in diagnosis["ready"]
     assert not Path("cache").exists()
 

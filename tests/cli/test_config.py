@@ -175,7 +175,7 @@ def test_config_show_names_value_and_source(capsys, monkeypatch):
     assert found["baseline"] == ("pyproject.toml", "eager, compile")
     assert found["size"] == ("WARPGRADE_GRADE_SIZE", "awkward")
     assert found["problems"] == ("WARPGRADE_PROBLEMS", str(Path.cwd()))
-    assert found["gpu"] == ("default", "the first")
+    assert found["gpu"] == ("default", "all GPUs; for a single grade the first")
     assert found["strict"] == ("default", "false")
     assert found["build-timeout"] == ("default", "600 s")
     assert "Beyond timeout or build-timeout, the verdict is timeout." in out

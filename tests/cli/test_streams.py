@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from evaluator.commands import main as cli
+from evaluator.commands import terminal
 from evaluator.commands.streams import coloured
+from evaluator.errors import UsageError
 from evaluator.files.card_files import card_bytes
 from tests import cards
 
@@ -198,3 +201,25 @@ def test_a_grade_reads_nothing_from_a_closed_stdin(card, tmp_path):
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
     assert Path(tmp_path, "scorecards").exists()
+
+
+def test_a_hint_wraps_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    error = UsageError("no", hint="a long hint " * 9 + "--with-hyphens-" + "x" * 90)
+    terminal.complain("error", error)
+    assert len(capsys.readouterr().err.splitlines()) == 2
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    terminal.complain("error", error)
+    first, second, *_, last = capsys.readouterr().err.splitlines()[1:]
+    assert first.startswith("  hint: a long")
+    assert second.startswith(" " * 8 + "a long")
+    assert max(map(len, (first, second))) <= 80
+    assert last == " " * 8 + "--with-hyphens-" + "x" * 90
+
+
+def test_mcp_without_its_package_serves_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "mcp.server.lowlevel", None)
+    assert cli.run(["mcp", "--device", "emulated"]) == 2
+    assert capsys.readouterr().err.startswith("error: `warpgrade mcp` needs the package mcp")

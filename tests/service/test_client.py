@@ -52,8 +52,9 @@ def test_two_programs_of_one_client_get_their_own_cards(shared):
 
 def test_refusals_are_raised_by_the_call_or_its_future(shared):
     with RemoteGrader(shared.url, shared.alice) as grader:
-        with pytest.raises(UsageError, match="no problem named 'nope'"):
-            grader.grade("nope", "# 0 x")
+        with pytest.raises(UsageError, match=r"\(422\).*no problem named 'rleu'") as unknown:
+            grader.grade("rleu", "# 0 x")
+        assert unknown.value.hint == "did you mean relu?"
         with pytest.raises(UsageError, match="as text"):
             grader.grade(ProblemText("x = 1"), "# 0 x")
         with pytest.raises(TypeError):

@@ -19,11 +19,11 @@ import msgspec
 
 from evaluator.batch.runs.problem_texts import ProblemText, RecentProblems
 from evaluator.batch.runs.tasks import Planned, Refused, Seen, Stamp, Task
-from evaluator.catalog import Origin, list_problems
-from evaluator.catalog.kernelbench import WHERE, looks_like_one, other_names
+from evaluator.catalog import list_problems, names_of, nearest_names, not_found
+from evaluator.catalog.kernelbench import WHERE, looks_like_one
 from evaluator.catalog.kernelbench import read_text as read_problem_text
 from evaluator.catalog.text import did_you_mean
-from evaluator.errors import SubmissionUnreadable, UsageError
+from evaluator.errors import ProblemNotFound, SubmissionUnreadable, UsageError
 from evaluator.files.safe_open import kind, open_named
 from evaluator.grading.request import Unread
 from evaluator.records import Problem, SizeName
@@ -36,7 +36,6 @@ SUFFIXES = frozenset({".py", ".txt", ".md", ".markdown"})
 _KERNELBENCH_FILE = re.compile(r"level_(?P<level>\d+)_problem_(?P<number>\d+)_sample_(?P<sample>\d+)(?:_kernel)?")
 # JSON escapes one byte of text as up to six bytes.
 _MAX_LINE_BYTES = 6 * MAX_ANSWER_BYTES + (1 << 16)
-
 _LONGEST_NAME = 200
 
 Item = Task | Seen | Refused
@@ -76,7 +75,7 @@ class Problems:
                 raise UsageError(f"--only {pattern} matches no problem", hint=hint)
         self._meant: dict[str, list[Problem]] = {}
         for problem in listing.problems:
-            for name in _names(problem):
+            for name in names_of(problem):
                 self._meant.setdefault(name, []).append(problem)
 
     @property
@@ -112,10 +111,16 @@ class Problems:
             return meant[0]
         if meant:
             return f"{one_line(name, 80)!r} may mean {' or '.join(problem.name for problem in meant[:3])}"
-        if self._shipped and looks_like_one(name):
-            return f"there is no problem named {one_line(name, 80)!r}; {WHERE}"
+        elsewhere = f"; {WHERE}" if self._shipped and looks_like_one(name) else ""
         broken = f"; {len(self._broken)} are broken, as `warpgrade problems list` says" if self._broken else ""
-        return f"there is no problem named {one_line(name, 80)!r}{broken}"
+        return f"there is no problem named {one_line(name, 80)!r}{elsewhere or broken}"
+
+    def not_found(self, name: str) -> ProblemNotFound | None:
+        """Return the error of a name that means no problem, or several; None for any other name."""
+        if not isinstance(self.named(name), str):
+            return None
+        shown, meant = one_line(name, 80), [problem.name for problem in self._meant.get(name, [])[:3]]
+        return not_found(shown, meant or nearest_names(shown, self._exact.values()), shipped=self._shipped)
 
     def read(self, text: ProblemText) -> Problem | str:
         """Return the problem of a text, or the reason why the text cannot be graded at the size of the grades.
@@ -139,10 +144,6 @@ class Problems:
         if self._size in problem.sizes:
             return problem
         return f"{problem.name} has no size {self._size.value}; {NO_SMALL}"
-
-
-def _names(problem: Problem) -> tuple[str, ...]:
-    return other_names(problem.name) if problem.origin == Origin.KERNELBENCH else (problem.name,)
 
 
 def read_folder(folder: Path, problems: Problems, known: Mapping[str, Planned] | None = None) -> Iterator[Item]:
@@ -188,8 +189,7 @@ def expected(folder: Path, problems: Problems) -> int:
         raise UsageError(f"{folder} is a single submission, not a folder of submissions", hint=hint)
     found = submission_files(folder)
     if not found:
-        hint = "expected files are PROBLEM/NAME.py, .txt or .md"
-        raise UsageError(f"{folder} contains no submissions", hint=hint)
+        raise UsageError(f"{folder} contains no submissions", hint="expected files are PROBLEM/NAME.py, .txt or .md")
     if all(_meant(Path(path), folder).problem == "." for path, _ in found):
         raise _problemless(folder, problems)
     count = (

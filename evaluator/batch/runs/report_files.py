@@ -1,6 +1,7 @@
 """Files written by `warpgrade report`."""
 
 import functools
+import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -15,11 +16,13 @@ from evaluator.files.file_here import file_here
 from evaluator.records import Scorecard, Status
 from evaluator.report.card.feedback import feedback
 from evaluator.report.ci.verdicts import Verdict, verdict_of
+from evaluator.report.layout.text import one_line
 from evaluator.report.run.junit import Case, junit
 from evaluator.report.run.kernelbench import Graded, documents
 from evaluator.report.run.rows import SubmissionRow, write_rows
 from evaluator.report.run.run_tables import MOST_FAILED, Failed
 
+_LONGEST_STEP = 1000
 _BODY = 2000
 """Maximum length of the feedback in a report, in characters."""
 
@@ -42,6 +45,16 @@ def _failed(entry: Entry, *, detailed: bool) -> Failed:
 
 def _body(card: Scorecard | None) -> str:
     return "" if card is None or card.status is Status.CORRECT else feedback(card, characters=_BODY)
+
+
+def next_step(results: Results) -> str | None:
+    """Return the commands for a closer look: at the first card that is not correct, else the first, and at the run."""
+    graded = [entry for entry in results.entries if entry.row is not None]
+    first = next((entry for entry in graded if not entry.sample.correct), next(iter(graded), None))
+    if first is None or first.row is None:
+        return None
+    card, run = shlex.quote(str(first.cards / first.row.card)), shlex.quote(str(results.folder))
+    return one_line(f"warpgrade show {card}, or warpgrade view {run}", _LONGEST_STEP)
 
 
 def verdicts(results: Results) -> Iterator[Verdict]:

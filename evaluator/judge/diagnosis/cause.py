@@ -9,10 +9,11 @@ import torch
 
 from evaluator.devices.out_of_memory import out_of_memory
 from evaluator.errors import ProblemError
+from evaluator.findings.comparing import REFERENCE_PART
 from evaluator.judge.compare.tensor_comparison import Limit, Sides, wrong_elements
 from evaluator.judge.compare.tolerance import Bounds
 from evaluator.judge.diagnosis.known_forms import known_forms, traced
-from evaluator.judge.diagnosis.wrong_pattern import wrong_pattern
+from evaluator.judge.diagnosis.wrong_pattern import Cause, wrong_pattern
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.reference import Reference, by_path
 from evaluator.records import TensorCheck
@@ -26,8 +27,8 @@ _FAR = 0.05
 """A form is not compared in full if half of the first values are off by this part of the root mean square."""
 
 
-def cause_of(plan: CallPlan, check: TensorCheck, actual: torch.Tensor, limits: Limit) -> str | None:
-    """Return the cause of the wrong values of an output, as a clause; None if none is certain.
+def cause_of(plan: CallPlan, check: TensorCheck, actual: torch.Tensor, limits: Limit) -> Cause | None:
+    """Return the cause of the wrong values of an output; None if none is certain.
 
     `check` is the failed comparison of the output `actual`. Every value must agree with a form of the reference, within
     the tolerance `limits`. The forms run on copies of the models, and leave the reference as it was. Exhausted memory
@@ -48,7 +49,7 @@ def cause_of(plan: CallPlan, check: TensorCheck, actual: torch.Tensor, limits: L
         if not bool(wrong.any()):
             return None
         if expected.in_float64 and (clause := _form_of(reference, plan, check.path, sides, rows, limits)) is not None:
-            return f"the values are those of the reference {clause}"
+            return Cause(f"the values are those of the reference {clause}", REFERENCE_PART)
         if sides.actual.shape == actual.shape:
             return wrong_pattern(sides.actual, sides.exact, wrong)
     return None

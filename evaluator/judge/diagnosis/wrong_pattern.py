@@ -1,6 +1,10 @@
 """Pattern of the wrong values of an output: where they lie, and how they differ from the expected values. Pure."""
 
+from typing import NamedTuple
+
 import torch
+
+from evaluator.findings.comparing import CONSTANT, NOT_WRITTEN, TRANSPOSED
 
 _SAME = 1e-3
 """Relative scatter of one factor or one offset, relative to its difference from 1 or 0."""
@@ -14,13 +18,20 @@ _LARGE = 0.1
 """Values below this part of the root mean square do not define a factor: their rounding is too large."""
 
 
-def wrong_pattern(actual: torch.Tensor, exact: torch.Tensor, wrong: torch.Tensor) -> str | None:
-    """Return what all wrong values have in common, as a clause; None without a pattern.
+class Cause(NamedTuple):
+    """Cause of wrong values: a clause of the message, and the next step if the usual step does not fit."""
+
+    clause: str
+    next_step: str | None = None
+
+
+def wrong_pattern(actual: torch.Tensor, exact: torch.Tensor, wrong: torch.Tensor) -> Cause | None:
+    """Return what all wrong values have in common; None without a pattern.
 
     `wrong` marks the wrong elements of `actual`. All tensors have the same shape; `exact` is in float64.
 
     >>> exact = torch.arange(1.0, 17.0, dtype=torch.float64)
-    >>> wrong_pattern(exact * 2, exact, torch.ones(16, dtype=torch.bool))
+    >>> wrong_pattern(exact * 2, exact, torch.ones(16, dtype=torch.bool)).clause
     'all values are 2 times the expected values'
     """
     count = int(wrong.sum())
@@ -29,15 +40,15 @@ def wrong_pattern(actual: torch.Tensor, exact: torch.Tensor, wrong: torch.Tensor
     share = "all values" if count >= _NEARLY_ALL * wrong.numel() else "the wrong values"
     got, expected = actual[wrong].double(), exact[wrong]
     if not bool(got.any()):
-        return _with_place(f"{share} are 0", wrong)
+        return Cause(_with_place(f"{share} are 0", wrong), NOT_WRITTEN)
     if _is_transposed(actual, exact):
-        return "the output is transposed: its last two dimensions are exchanged"
+        return Cause("the output is transposed: its last two dimensions are exchanged", TRANSPOSED)
     if (factor := _common(got, expected)) is not None:
-        return _with_place(f"{share} are {factor:.6g} times the expected values", wrong)
+        return Cause(_with_place(f"{share} are {factor:.6g} times the expected values", wrong), CONSTANT)
     if offset := _constant(got - expected):
-        return _with_place(f"{share} are the expected values plus {offset:.6g}", wrong)
+        return Cause(_with_place(f"{share} are the expected values plus {offset:.6g}", wrong), CONSTANT)
     place = _place(wrong)
-    return None if place is None else f"the wrong values are {place}"
+    return None if place is None else Cause(f"the wrong values are {place}")
 
 
 def _with_place(clause: str, wrong: torch.Tensor) -> str:

@@ -136,10 +136,11 @@ def too_little(own: OwnKernels | None, required: float | None) -> Fault | None:
     """Return a rejection if own kernels certainly did less than `required`."""
     if own is None or required is None or own.share_high >= required:
         return None
+    operations = _counted(own.library, "library operation", "library operations")
     what = {
         ShareBasis.BUILT: "no build of the submission contains a kernel",
-        ShareBasis.LAUNCHES: f"a call has {own.own:g} launches of own kernels and {own.library:g} library operations",
-        ShareBasis.CALLS: f"a call has {own.own:g} calls of own functions and {own.library:g} library operations",
+        ShareBasis.LAUNCHES: f"a call has {_counted(own.own, 'launch', 'launches')} of own kernels and {operations}",
+        ShareBasis.CALLS: f"a call has {_counted(own.own, 'call', 'calls')} of own functions and {operations}",
         ShareBasis.PROFILE: f"own kernels took {own.own:.3g} ms of a call's GPU time, others {own.library:.3g} ms",
         ShareBasis.LEFT_OUT: "without own kernels the answer was still correct",
         ShareBasis.REFUTED: "the count shows no PyTorch operation, but without PyTorch operations the answer was wrong",
@@ -156,6 +157,11 @@ def not_known(own: OwnKernels | None, required: float | None) -> Fault | None:
     between = "" if own is None else f": between {_percent(own.share_low)} and {_percent(own.share_high)}"
     message = f"{_percent(required)} of the work is required of own kernels, and their share is unknown{between}"
     return Fault(Status.INCONCLUSIVE, finding(Code.OWN_SHARE_UNKNOWN, message, required=required))
+
+
+def _counted(number: float | None, one: str, several: str) -> str:
+    """Return a number with its noun. Shares without counts have no number."""
+    return f"{number or 0:g} {one if number == 1 else several}"
 
 
 def _percent(share: float) -> str:

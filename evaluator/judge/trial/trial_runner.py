@@ -242,8 +242,11 @@ class TrialRunner:
         if self._is_explained or tensor is None or check is None:
             return problem
         self._is_explained = True
-        clause = cause_of(plan, check, tensor, self._answers.limits(check.path, tensor))
-        return problem if clause is None else finding(Code.WRONG_VALUES, f"{problem.message}; {clause}", path=path)
+        cause = cause_of(plan, check, tensor, self._answers.limits(check.path, tensor))
+        if cause is None:
+            return problem
+        message = f"{problem.message}; {cause.clause}"
+        return finding(Code.WRONG_VALUES, message, next_step=cause.next_step, path=path)
 
     def look_closely(self) -> Trial | None:
         """Check the errors of correct calls for reduced precision, which may lie well within the tolerance.

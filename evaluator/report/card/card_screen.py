@@ -39,6 +39,8 @@ from evaluator.report.layout.text import counted, duration, printable, ratio, si
 
 _MOST_FINDINGS = 3
 _MOST_ERRORS = 3
+_LONGEST_STEP = 320
+"""More characters than any step of the table of findings. Other steps may quote the submission at any length."""
 _MOST_LOG_LINES = 6
 _MOST_PRINTED = 40
 _PRINTED_WITH_A_FAILURE = 12
@@ -244,6 +246,8 @@ def _speedup(sheet: Sheet, timing: Timing) -> Text:
     between = _interval(sheet, timing)
     if timing.speedup is None:
         least = duration(timing.resolution_ms, sheet.symbols.micro)
+        if timing.speedup_high is None and timing.resolution_ms >= timing.submission_median_ms:
+            return Text(f"not quoted: the clock's error, {least}, exceeds the submission's time")
         why = "its interval is unbounded" if between is None else f"its interval is {between}"
         return Text(f"not quoted: {why}; the clock resolves {least}{_direction(timing, '; certainly {}')}")
     text = styled(f"{significant(timing.speedup)} {sheet.symbols.times}", "bold")
@@ -275,7 +279,7 @@ def _direction(timing: Timing, wording: str) -> str:
 
 def _findings(sheet: Sheet, card: Scorecard) -> None:
     if card.reason is not None:
-        sheet.row("Next", sheet.say(card.reason.next_step, 240))
+        sheet.row("Next", sheet.say(card.reason.next_step, _LONGEST_STEP))
         sheet.row("", sheet.say(f"warpgrade explain {card.reason.code}", 60, "dim"))
     others = [finding for finding in card.findings if finding != card.reason]
     for number, finding in enumerate(islice(others, _MOST_FINDINGS)):
@@ -283,7 +287,7 @@ def _findings(sheet: Sheet, card: Scorecard) -> None:
             "" if number else "Findings",
             sheet.say(finding.code, 8, "yellow").append(" ").append_text(sheet.say(finding.message, 160)),
         )
-        sheet.row("", styled(f"{sheet.symbols.arrow} ", "dim").append_text(sheet.say(finding.next_step, 160)))
+        sheet.row("", styled(f"{sheet.symbols.arrow} ", "dim").append_text(sheet.say(finding.next_step, _LONGEST_STEP)))
     if len(others) > _MOST_FINDINGS:
         more = counted(len(others) - _MOST_FINDINGS, "more finding")
         sheet.row("", styled(f"and {more} in the scorecard", "dim"))

@@ -101,8 +101,8 @@ def _finding(finding: Finding, source: str) -> Part:
         place = f", {words}"
     title = "A finding" if entry is None else f"{finding.code} ({entry.title})"
     message = [*path, *quoted(finding.message[:_READ], _MOST_LINES)]
-    if entry is not None and finding.next_step == entry.next_step:
-        return [f"{title}{place}. Next step: {entry.next_step}", *message]
+    if entry is not None and finding.next_step in (entry.next_step, *entry.other_steps):
+        return [f"{title}{place}. Next step: {finding.next_step}", *message]
     return [f"{title}{place}:", *message, "Next step:", *quoted(finding.next_step[:_READ], _MOST_LINES)]
 
 

@@ -131,7 +131,7 @@ def _markdown_failed(failed: Sequence[Failed]) -> Iterator[str]:
 
 
 def _markdown(section: Section) -> str:
-    lines = [f"## {_cell(_title(section))}", "", *_remarks(section), ""]
+    lines = [f"## {_cell(_title(section))}", "", "\n\n".join(_remarks(section)), ""]
     for title, header, rows in _tables(section):
         # The names of problems come from users.
         cells = [[code_span(row[0]) if title == _BY_PROBLEM else row[0], *row[1:]] for row in rows]

@@ -277,7 +277,7 @@ class TestOwnFolder:
     def test_either_file_missing(self, own, missing):
         folder = own()
         (folder / missing).unlink()
-        assert f"{missing}: cannot read: No such file" in message_of(folder)
+        assert f"{folder} is no problem: it has no {missing} | `warpgrade new" in message_of(folder)
 
     def test_a_file_that_is_not_utf8(self, own):
         folder = own()
@@ -411,10 +411,15 @@ class TestFind:
         assert caught.value.nearest == ("problems/fused_thing",)
         assert find_problem(caught.value.nearest[0]).name == "fused_thing"
 
-    @pytest.mark.parametrize("name", ["", "no_such_problem_at_all", "x" * 5000, "a\0b", "missing.py", "../.."])
+    @pytest.mark.parametrize("name", ["", "no_such_problem_at_all", "x" * 5000, "a\0b", "missing.py"])
     def test_names_of_nothing(self, name):
         with pytest.raises(ProblemNotFound):
             find_problem(name)
+
+    def test_a_folder_without_a_problem(self, tmp_path):
+        with pytest.raises(ProblemError, match=r"is no problem: it has no reference\.py") as caught:
+            find_problem(str(tmp_path))
+        assert "warpgrade new problem NAME" in caught.value.hint
 
     def test_a_folder_that_is_not_there(self, tmp_path):
         with pytest.raises(ProblemError, match="No such file"):

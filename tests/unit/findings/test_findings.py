@@ -8,7 +8,7 @@ from evaluator.report.findings_page import PAGE, page
 def test_every_code_has_an_entry_with_words_in_it():
     assert set(ENTRIES) == set(Code)
     for entry in ENTRIES.values():
-        assert all(part.strip() for part in entry)
+        assert all(part.strip() for part in (entry.title, entry.meaning, entry.next_step, *entry.other_steps))
         assert entry.meaning.endswith((".", ")"))
         assert entry.next_step.endswith((".", ")"))
 

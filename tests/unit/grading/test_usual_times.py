@@ -11,7 +11,7 @@ from evaluator.devices.turns import STAGE_HOLDS
 from evaluator.grade_options import GradeOptions
 from evaluator.grading import usual_times
 from evaluator.grading.stage_plan import stages_of
-from evaluator.grading.usual_times import remember, usual_s
+from evaluator.grading.usual_times import parts_built, remember, usual_s
 from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.records import DeviceKind, GradeMode, ProfilerKind, SizeName, Status
 from tests import cards
@@ -62,21 +62,31 @@ def test_no_earlier_grade_no_times():
 
 def test_the_median_of_the_latest_grades_counts():
     for build_s in (500.0, 10.0, 30.0, 20.0, 21.0, 22.0):
-        remember(terms(), taken(build_s))
+        remember(terms(), taken(build_s), parts_built())
     assert usual_s(terms()) == {"read": 1.0, "build": 21.0, "check": 2.0}
 
 
 def test_a_build_from_the_cache_is_no_build():
-    remember(terms(), taken(0.1, cached=True))
+    remember(terms(), taken(0.1, cached=True), parts_built())
     assert usual_s(terms()) == {"read": 1.0, "check": 2.0}
-    remember(terms(), taken(30.0))
-    remember(terms(), taken(0.1, cached=True))
+    remember(terms(), taken(30.0), parts_built())
+    remember(terms(), taken(0.1, cached=True), parts_built())
     assert usual_s(terms())["build"] == 30.0
 
 
 def test_a_grade_that_ended_early_says_nothing():
-    remember(terms(), taken(1.0, status=Status.TIMEOUT))
+    remember(terms(), taken(1.0, status=Status.TIMEOUT), parts_built())
     assert usual_s(terms()) == {}
+
+
+@pytest.mark.parametrize("namespace", ["parts", "prepared"])
+def test_a_grade_that_built_parts_once_says_nothing(namespace, tmp_path):
+    before = parts_built()
+    (tmp_path / "cache" / namespace / "a part").mkdir(parents=True)
+    remember(terms(), taken(126.0), before)
+    assert usual_s(terms()) == {}
+    remember(terms(), taken(20.0), parts_built())
+    assert usual_s(terms())["build"] == 20.0
 
 
 @pytest.mark.parametrize(
@@ -90,7 +100,7 @@ def test_a_grade_that_ended_early_says_nothing():
     ],
 )
 def test_grades_of_other_terms_say_nothing(other):
-    remember(terms(), taken(1.0))
+    remember(terms(), taken(1.0), parts_built())
     assert usual_s(other) == {}
 
 
@@ -99,5 +109,5 @@ def test_a_full_disk_loses_no_grade(monkeypatch):
         raise OSError(errno.ENOSPC, "no space left on device")
 
     monkeypatch.setattr(usual_times, "forget", full)
-    remember(terms(), taken(1.0))
+    remember(terms(), taken(1.0), parts_built())
     assert usual_s(terms()) == {}

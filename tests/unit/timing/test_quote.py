@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from evaluator.findings import ENTRIES, Code
+from evaluator.findings.timing import CLOCK_TOO_COARSE, CLOSE_PROGRAMS, GRADE_AGAIN, LARGER_SIZE
 from evaluator.records import ClockKind
 from evaluator.timing.clock_error import CLOCK_ERROR_MS
 from evaluator.timing.quote import WIDEST, quote
@@ -138,6 +139,7 @@ def test_below_the_resolution_it_is_said_how_much_longer_calls_must_take():
     assert codes(found) == [Code.BELOW_RESOLUTION.value]
     assert found.findings[0].details["longer_factor"] == 4
     assert "calls 4 times as long would suffice" in found.findings[0].message
+    assert found.findings[0].next_step == LARGER_SIZE
     longer = said(side(0.4, overhead_ms=0.01, overhead_iqr_ms=0.01), side(0.4, overhead_ms=0.01, overhead_iqr_ms=0.01))
     assert longer.timing.speedup == 1.0
 
@@ -145,7 +147,8 @@ def test_below_the_resolution_it_is_said_how_much_longer_calls_must_take():
 def test_two_processes_of_the_reference_that_differ_are_named_as_the_cause():
     found = said(noisy(5.0, 0.002), noisy(5.0, 0.002, seed=2), noisy(5.6, 0.002, seed=1))
     assert found.timing.speedup is None
-    (message,) = (each.message for each in found.findings if each.code == Code.BELOW_RESOLUTION)
+    ((message, step),) = ((each.message, each.next_step) for each in found.findings if each.code == "T303")
+    assert step == GRADE_AGAIN
     first_ms, second_ms = found.timing.reference_before.median_ms, found.timing.reference_after.median_ms
     assert f"took {first_ms:.4g} ms in its first process and {second_ms:.4g} ms in its second" in message
 
@@ -155,6 +158,13 @@ def test_scatter_is_not_blamed_on_the_clock():
     assert found.timing.speedup is None
     assert found.findings[0].details["longer_factor"] is None
     assert "the samples scatter too much" in found.findings[0].message
+    assert found.findings[0].next_step == CLOSE_PROGRAMS
+
+
+def test_an_error_of_the_clock_above_the_submissions_time_is_the_cause():
+    found = said(side(1.0, overhead_iqr_ms=0.05), side(0.01)).findings[0]
+    assert "the clock's error, 50 us in single calls, exceeds the submission's time, 10 us" in found.message
+    assert found.next_step == CLOCK_TOO_COARSE
 
 
 @pytest.mark.parametrize("submission_ms", [0.0, 0.002])

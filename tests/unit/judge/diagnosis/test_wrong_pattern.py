@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from evaluator.findings.comparing import CONSTANT, NOT_WRITTEN, TRANSPOSED
 from evaluator.judge.diagnosis.wrong_pattern import wrong_pattern
 
 EXACT = torch.randn(64, 48, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
@@ -12,7 +13,8 @@ def found(change, exact=EXACT):
     actual = exact.float().clone()
     result = change(actual)
     actual = actual if result is None else result
-    return wrong_pattern(actual, exact, ~((actual - exact).abs() <= 1e-4))
+    cause = wrong_pattern(actual, exact, ~((actual - exact).abs() <= 1e-4))
+    return None if cause is None else cause.clause
 
 
 def tail(actual):
@@ -53,6 +55,23 @@ CHANGES = [
 @pytest.mark.parametrize(("change", "clause"), CHANGES)
 def test_a_pattern_is_named(change, clause):
     assert found(change) == clause
+
+
+@pytest.mark.parametrize(
+    ("change", "step"),
+    [
+        (lambda actual: actual * 0.5, CONSTANT),
+        (lambda actual: actual + 0.25, CONSTANT),
+        (lambda actual: actual * 0, NOT_WRITTEN),
+        (lambda actual: actual.mT.reshape(64, 48), TRANSPOSED),
+        (tail, None),
+    ],
+)
+def test_a_pattern_may_have_its_own_next_step(change, step):
+    actual = EXACT.float().clone()
+    actual = actual if (result := change(actual)) is None else result
+    cause = wrong_pattern(actual, EXACT, ~((actual - EXACT).abs() <= 1e-4))
+    assert cause.next_step == step
 
 
 def test_a_common_offset_of_scattered_values_has_no_place():

@@ -210,6 +210,7 @@ def test_a_policy_rejects_too_little_and_passes_nothing_that_is_not_known():
     assert not_known(half, 0.5) is None
     rejected = too_little(half, 0.51)
     assert (rejected.status, rejected.finding.code) == (Status.REJECTED, Code.TOO_LITTLE_OWN.value)
+    assert rejected.finding.message.endswith("a call has 1 launch of own kernels and 1 library operation")
     unknown = own_kernels(evidence(CUDA))
     assert too_little(unknown, 1.0) is None
     assert not_known(unknown, 0.01).status is Status.INCONCLUSIVE

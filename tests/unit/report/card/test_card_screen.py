@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from evaluator.findings import Code, finding
+from evaluator.findings import ENTRIES, Code, finding
 from evaluator.progress import Silent
 from evaluator.records import ClockKind, Diagnostic, L2Inputs, L2Rule, MachineCode, RunnerOutput, Scorecard, Status
 from evaluator.report.card.card_screen import render_card
@@ -181,6 +181,7 @@ NONE = {"speedup": None, "speedup_low": None, "speedup_high": None, "significant
     ("changes", "said"),
     [
         ({}, "its interval is unbounded; the clock resolves 5.00 µs"),
+        ({"resolution_ms": 0.02, "speedup_low": 0.0}, "the clock's error, 20.0 µs, exceeds the submission's time"),
         ({"speedup_low": 0.8}, "its interval is above 0.800 × (95 % sure); the clock resolves 5.00 µs"),
         (
             {"speedup_low": 1.3, "significant": True},
@@ -201,6 +202,14 @@ def test_a_speedup_that_is_not_quoted_says_why(changes: dict[str, Any], said: st
     assert "reference   23.1 µs\n" in text
     _, _, speedup = " ".join(text.split()).partition("Speedup ")
     assert speedup.startswith(f"not quoted: {said} Scorecard")
+
+
+def test_the_whole_next_step_of_every_code_is_shown() -> None:
+    for code, entry in ENTRIES.items():
+        failed = screen(cards.wrong_card(reason=finding(code, "")), width=200)
+        remarked = screen(cards.card(findings=[finding(code, "")]), width=200)
+        for text in (failed, remarked):
+            assert " ".join(entry.next_step.split()) in " ".join(text.split())
 
 
 def test_a_speedup_that_one_cannot_be_excluded_from_is_no_difference() -> None:

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from evaluator.findings import Code, finding
+from evaluator.findings.comparing import CONSTANT
 from evaluator.records import Build, RunnerOutput, Status, Weights, WeightsGraded, WeightsRule
 from evaluator.report.card.feedback import feedback
 from evaluator.timing.quote import unquoted
@@ -103,6 +104,12 @@ def test_a_correct_card_has_both_times():
     assert "Speedup: 2.98 times as fast as the reference (95 % interval: 2.96 to 3.01)." in text
     unquoted = msgspec.structs.replace(cards.timing(), speedup=None, speedup_low=None)
     assert "not quoted; the measurement is too uncertain." in feedback(cards.card(timing=unquoted))
+
+
+def test_steps_for_a_message_are_plain_text():
+    reason = finding(Code.WRONG_VALUES, "all values are 2 times the expected values", next_step=CONSTANT)
+    text = feedback(cards.wrong_card(reason=reason))
+    assert "C405 (output values are wrong). Next step: Look for a constant that is added or multiplied.\n" in text
 
 
 def test_whatever_the_submission_writes_stays_within_quotations():
