@@ -27,7 +27,12 @@ class JudgedCall:
         self._plan = plan
         self._exact = exact
         self._limits = CallLimits(
-            plan.reference, distribution_mix, ToleranceRule.MEASURED, plan.profile, plan.slices.keys()
+            plan.reference,
+            distribution_mix,
+            ToleranceRule.MEASURED,
+            plan.profile,
+            plan.slices.keys(),
+            changing=plan.reference.worn is not None,
         )
 
     def fits(self, found: Answer) -> bool:

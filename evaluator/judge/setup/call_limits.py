@@ -3,7 +3,7 @@
 The rounding of a problem is measured with the constructed weights (`distribution_mix`). These may be a special case:
 the mean of a group norm with weights of 1 and biases of 0 is 0, and rounding alone decides the output. With other
 weights it is far from 0, and any answer would be within the rounding of the constructed ones. Such a rounding does not
-hold for other weights.
+hold for other weights, and proves no answer right for the constructed ones.
 """
 
 from collections.abc import Collection, Sequence
@@ -22,7 +22,7 @@ from evaluator.records import Profile, TensorCheck, ToleranceRule
 
 
 class CallLimits:
-    """Limits of the outputs of one call, whose weights the reference wears."""
+    """Limits of the outputs of one call, whose weights the reference wears; calls may have `changing` weights."""
 
     def __init__(
         self,
@@ -31,6 +31,8 @@ class CallLimits:
         rule: ToleranceRule,
         profile: Profile,
         cancelling: Collection[str],
+        *,
+        changing: bool,
     ) -> None:
         """Take the inputs' distribution, and the paths of the outputs with `cancelling` rows."""
         self._reference = reference
@@ -38,6 +40,7 @@ class CallLimits:
         self._rule = rule
         self._profile = profile
         self._cancelling = cancelling
+        self._changing = changing
         self.of_call: dict[str, Rounding] = {}
         """Measured rounding of the call, by path; empty before `measure`."""
         self._all_hold = True
@@ -47,16 +50,19 @@ class CallLimits:
         problem = self._reference.problem
         known = self._distribution_mix.rounding_of(self._profile, path, cancelling=path in self._cancelling)
         usual = limit_of(problem, path, honest, rule=self._rule)
-        if self._reference.worn is not None and isinstance(usual, Bounds) and decides(known.usual, usual):
+        if self._changing and isinstance(usual, Bounds) and decides(known.usual, usual):
             known, self._all_hold = Rounding(), False
         return limit_of(problem, path, honest, larger(known, self.of_call.get(path, known)), self._rule)
 
     def measure(self, plan: CallPlan, checks: Sequence[TensorCheck]) -> bool:
         """Measure the rounding of a call with wrong `checks`, and return whether an output may have another limit.
 
-        Far errors are no rounding, unless the rounding measured beforehand does not hold for the call.
+        Far errors are no rounding, unless the rounding measured beforehand does not hold for the call. A call that is
+        repeated with the constructed weights, to find the cause of wrong values, has no other rounding.
         """
         if self._rule is ToleranceRule.KERNELBENCH or (self._all_hold and not may_be_rounding(checks)):
+            return False
+        if not self._all_hold and self._reference.worn is None:
             return False
         self.of_call = self.of_call or rounding_of_call(plan)
         return bool(self.of_call)

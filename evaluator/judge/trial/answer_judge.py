@@ -65,8 +65,9 @@ class AnswerJudge:
         self._comparison = comparison
         self._distribution_mix = distribution_mix
         self._profile = Profile.AS_GIVEN
-        self._limits = CallLimits(reference, distribution_mix, rule, self._profile, ())
         self._slices: dict[str, list[Slices]] = {}
+        self._changing = sites.change
+        self._limits = self._limits_of_call()
         self._last_storages: dict[str, tuple[int, int]] = {}
         self._memory_samples = clock.memory_samples
         self.precision = PrecisionWatch(reference.problem.precision)
@@ -77,7 +78,7 @@ class AnswerJudge:
         self._profile = plan.profile
         wanted = plan.wanted(model_call.Result(self._outline, None))
         self._slices = _fitting(plan.slices, wanted)
-        self._limits = CallLimits(self._reference, self._distribution_mix, self.rule, plan.profile, self._slices)
+        self._limits = self._limits_of_call()
         self.precision.begin(len(plan.blocks), self._slices)
         return wanted
 
@@ -178,6 +179,16 @@ class AnswerJudge:
         actual, exact, honest = known[path]
         limits = with_scales(self.limits(path, honest), self._reference.problem, path, known)
         return self._comparison(path, Sides(actual, exact if limits else exact.to(honest.dtype), honest), limits)
+
+    def _limits_of_call(self) -> CallLimits:
+        return CallLimits(
+            self._reference,
+            self._distribution_mix,
+            self.rule,
+            self._profile,
+            self._slices,
+            changing=self._changing,
+        )
 
     def limits(self, path: str, honest: torch.Tensor) -> Limit:
         """Return the limit of an output of the current call; None for integers and booleans."""
