@@ -11,6 +11,7 @@ A problem that lets a control pass has its reason in `REASONS`, or is listed as 
 """
 
 import collections
+import itertools
 import multiprocessing
 import multiprocessing.connection
 import re
@@ -53,10 +54,12 @@ Warpgrade: weights of its own in each call, the input distributions of a grade, 
 [tolerance](tolerance.md) with the rounding of the call, and tests for fewer bits.""".splitlines()
 
 REASONS = {
-    "1-90": "A product of many numbers below 1 vanishes: after an eighth of the row it is within the row's tolerance.",
-    "2-58": "The bias is one number. A third of its draws puts all values beyond the clamp: the output is constant.",
+    "1-90": "A product of some 20 numbers below 1 is within the tolerance of a row of 32,768 such products.",
+    "2-58": "The bias is one number. In 12 of 40 draws it puts all values beyond the clamp: the output is constant.",
     "2-80": "The mean over a single element is subtracted from the element: the output is 0 for all inputs.",
     "2-83": "Values are at most 0 after the minimum and at least 0 after the clamp: the output is 0 for all inputs.",
+    "3-3": "Layers shrink changes: the first biases move the output by 3e-7 to 2e-6 of its size, as rounding does.",
+    "3-18": "Layers shrink changes: the first biases move the output by 5e-7 to 6e-6 of its size, as rounding does.",
     "3-28": "Attention is over the batch, and the class token is the same in each image: no image reaches the output.",
 }
 """Reasons why problems let controls pass, by number: properties of the problems, found by reading."""
@@ -180,11 +183,24 @@ def _measured(lines: list[Line]) -> Iterable[str]:
     commits = collections.Counter(line.commit for line in lines)
     counts = [f"{counted(count, 'problem')} at commit {commit}" for commit, count in commits.most_common()]
     measured = {_number(line.problem) for line in lines}
-    numbers = [f"{level}-{at + 1}" for level, most in _FILES.items() for at in range(most)]
-    missing = [number for number in numbers if number not in measured]
+    missing = {
+        level: [at for at in range(1, most + 1) if f"{level}-{at}" not in measured] for level, most in _FILES.items()
+    }
     yield f"Measured: {', '.join(counts)}."
-    if missing:
-        yield f"Not measured: {counted(len(missing), 'problem')} ({', '.join(missing)})."
+    for level, places in missing.items():
+        if places:
+            yield f"Not measured of level {level}: {counted(len(places), 'problem')} ({', '.join(_ranges(places))})."
+
+
+def _ranges(numbers: list[int]) -> Iterable[str]:
+    """Shorten consecutive numbers.
+
+    >>> list(_ranges([1, 3, 4, 5, 7, 8]))
+    ['1', '3 to 5', '7', '8']
+    """
+    for _, group in itertools.groupby(enumerate(numbers), lambda pair: pair[1] - pair[0]):
+        found = [number for _, number in group]
+        yield from map(str, found) if len(found) <= 2 else [f"{found[0]} to {found[-1]}"]
 
 
 def _remaining(done: list[Admission]) -> Iterable[str]:
@@ -204,7 +220,7 @@ def _remaining(done: list[Admission]) -> Iterable[str]:
 
 def _counts(done: list[Admission]) -> Iterable[tuple[str, dict[int, int]]]:
     rules = {
-        "problems": lambda _: True,
+        "problems measured": lambda _: True,
         "KernelBench's rule lets at least one pass": lambda one: any(each.passes_kernelbench for each in one.controls),
         "Warpgrade lets at least one pass": lambda one: any(each.gets_away for each in one.controls),
         "Warpgrade lets a weight be ignored": lambda one: any(
@@ -242,13 +258,14 @@ def _known(done: list[Admission]) -> Iterable[str]:
     """Hold what others found at full size against what is seen here."""
     by_number = {_number(admission.problem): admission for admission in done}
     for control, numbers in _KNOWN.items():
-        seen, passing = [], []
+        seen, passing, missing = [], [], [number for number in numbers if number not in by_number]
         for number in numbers:
             results = by_number[number].controls if number in by_number else []
             found = next((each for each in results if each.control == control), None)
             seen += [number] if found is not None and found.passes_kernelbench else []
             passing += [number] if found is not None and found.gets_away else []
-        yield f"| {control} | {', '.join(numbers)} | {', '.join(seen) or 'none'} | {', '.join(passing) or 'none'} |"
+        ours = [*passing, *(f"{number} (not measured)" for number in missing)]
+        yield f"| {control} | {', '.join(numbers)} | {', '.join(seen) or 'none'} | {', '.join(ours) or 'none'} |"
 
 
 def _number(name: str) -> str:

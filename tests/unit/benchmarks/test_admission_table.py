@@ -69,7 +69,9 @@ def test_the_page_has_the_commits_and_the_files_that_were_not_measured():
         [line("level1/1_One"), line("level1/2_Two", commit="abc1234"), line("level1/3_Three", commit="old5678")]
     )
     assert "Measured: 2 problems at commit abc1234, 1 problem at commit old5678." in text
-    assert "Not measured: 247 problems (1-4, 1-5, " in text
+    assert "Not measured of level 1: 97 problems (4 to 100)." in text
+    assert "Not measured of level 3: 50 problems (1 to 50)." in text
+    assert "| hands an input back | 1-19, 1-20, 1-31, 1-32 | none | 1-19 (not measured), " in text
 
 
 def test_files_are_measured_once_at_each_commit(tmp_path, monkeypatch):
