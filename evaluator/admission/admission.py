@@ -2,17 +2,17 @@
 
 Every control answers the calls of a grade: the problem's own inputs, and every distribution in use, under the problem's
 own tolerance, with weights that change from call to call. KernelBench's rule is applied to the problem's own inputs and
-the constructed weights. A control gets away if no call reveals the control. Controls that compute in fewer bits also
-undergo the tests for reduced precision, like a timed submission. Honest variants, which sum in other orders, must pass
-all calls.
+the constructed weights. A control gets away if no call reveals the control. Controls that pass answer some more calls
+like timed ones, whose rows cancel. Controls that compute in fewer bits also undergo the tests for reduced precision,
+like a timed submission. Honest variants, which sum in other orders, must pass all calls. As in a grade, an answer near
+the tolerance is compared once more, with the rounding of the call itself.
 """
 
 import contextlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import torch
-
+from evaluator.admission.judged_calls import JudgedCall
 from evaluator.admission.negative_controls import (
     Answer,
     Case,
@@ -26,18 +26,18 @@ from evaluator.admission.negative_controls import (
 from evaluator.admission.off_by_steps import few_off
 from evaluator.admission.rounding_visibility import rounding_shows
 from evaluator.errors import ProblemError
-from evaluator.judge.compare.limits import limit_of, with_scales
-from evaluator.judge.compare.tensor_comparison import Limit, Sides, begin
-from evaluator.judge.compare.tolerance import Rounding
-from evaluator.judge.formats.elements import wide
 from evaluator.judge.numerics.arithmetic_modes import Order, in_order
+from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.reference import Reference, by_path
 from evaluator.judge.setup.distribution_mix import DistributionMix, decided, distribution_mix_for, distribution_mix_of
-from evaluator.records import Admission, ControlResult, Problem, Profile, RowSite, SizeName, ToleranceRule
+from evaluator.records import Admission, ControlResult, Problem, Profile, RowSite, SizeName, ToleranceRule, WeightsRule
 
 _WEIGHT_SEED = 0x5EED
 _SEED = 11
-_OTHER_SEED = 13
+_OTHER = 2
+"""Added to a call's seed for the call whose inputs, weights and answer a control may have kept."""
+_FURTHER_SEEDS = tuple(range(101, 109))
+"""Seeds of further calls. A grade has more: two checked ones or more, and the timed ones."""
 
 _ADVICE = {
     NegativeControl.IDENTITY: "draw inputs that the operation changes: negative ones, large ones",
@@ -69,17 +69,6 @@ _EQUIVALENT = frozenset(
 """Controls that are no cheats if correct wherever the reference is meaningful: the square of |x| is the square of x."""
 
 
-class _Call(NamedTuple):
-    """A case with the distribution of its inputs and the bounds of its outputs. `used`: grades use the distribution."""
-
-    case: Case
-    honest: Answer
-    wide: Answer
-    profile: Profile
-    used: bool
-    limits: dict[str, Limit]
-
-
 def admit(problem: Problem, size: SizeName, device: str = "cpu") -> Admission:
     """Test a problem at a given size with every control.
 
@@ -92,25 +81,28 @@ def admit(problem: Problem, size: SizeName, device: str = "cpu") -> Admission:
     distribution_mix = distribution_mix_of(locked)
     sites = distribution_mix_for(reference, size, ToleranceRule.MEASURED).row_sites
     stale = Reference(problem, size, _WEIGHT_SEED + 1, device)
+    if problem.weights is WeightsRule.FROZEN:
+        reference.weights.leave("the problem asks for constant weights")
     reference.settle_weights(reference.draw(_SEED))
     # Distributions of a grade come first: the problem's own values reveal most controls.
     order = sorted(Profile, key=lambda profile: not _is_used(profile, distribution_mix))
     failures: list[str] = []
     trials: list[_Trial] = []
-    if (plain := _call(reference, stale, Profile.AS_GIVEN, distribution_mix, changing=False)) is not None:
+    if (plain := _call(reference, stale, distribution_mix, Profile.AS_GIVEN, changing=False)) is not None:
         trials = _trials(plain.case)
         for trial in trials:
             trial.see_plain(plain)
     del plain
     # A single call at a time: at full size, no GPU holds the calls of all distributions.
     for profile in order:
-        call = _call(reference, stale, profile, distribution_mix)
+        call = _call(reference, stale, distribution_mix, profile)
         if call is None:
             continue
         for trial in trials:
             trial.see(call)
         failures += _honest_failures(call)
         del call  # Frees the memory for the next call.
+    _see_further_calls(trials, reference, stale, distribution_mix, sites)
     for trial in trials:
         trial.look_closely(reference, sites)
     return Admission(
@@ -121,6 +113,25 @@ def admit(problem: Problem, size: SizeName, device: str = "cpu") -> Admission:
         controls=[result for trial in trials if (result := trial.result()) is not None],
         honest_failures=list(dict.fromkeys(failures)),
     )
+
+
+def _see_further_calls(
+    trials: list["_Trial"],
+    reference: Reference,
+    stale: Reference,
+    distribution_mix: DistributionMix,
+    sites: Sequence[RowSite],
+) -> None:
+    """Test controls that no call has revealed with calls like timed ones: own values, and rows that cancel."""
+    for seed in _FURTHER_SEEDS:
+        if not any(trial.passes for trial in trials):
+            return
+        call = _call(reference, stale, distribution_mix, Profile.AS_GIVEN, seed=seed, row_sites=sites)
+        if call is None:
+            return
+        for trial in trials:
+            trial.see(call)
+        del call
 
 
 def _is_used(profile: Profile, distribution_mix: DistributionMix) -> bool:
@@ -146,32 +157,31 @@ class _Weight(NamedTuple):
 def _call(
     reference: Reference,
     stale: Reference,
-    profile: Profile,
     distribution_mix: DistributionMix,
+    profile: Profile,
     *,
+    seed: int = _SEED,
+    row_sites: Sequence[RowSite] = (),
     changing: bool = True,
-) -> _Call | None:
+) -> JudgedCall | None:
     """Return a call with the distribution `profile`, and weights of its own if `changing`; the reference wears them.
 
-    None if the reference rejects the inputs.
+    None if the reference rejects the inputs. A reference that rejects other weights keeps the constructed ones.
     """
+    changing = changing and bool(reference.weights.names)
     try:
-        inputs, others = (reference.draw(seed, profile) for seed in (_SEED, _OTHER_SEED))
-        reference.wear(_OTHER_SEED if changing else None)
+        plan = CallPlan(reference, seed, profile=profile, random_seed=0, row_sites=row_sites)
+        others = reference.draw(seed + _OTHER, profile)
+        reference.wear(seed + _OTHER if changing else None)
         other = by_path(reference.expected(others, 0, None).honest)
-        reference.wear(_SEED if changing else None)
-        expected = reference.expected(inputs, 0, None)
-        honest, wide = by_path(expected.honest), by_path(expected.exact)
-        case = Case(reference, stale, inputs, others, honest, other)
+        reference.wear(seed if changing else None)
+        expected = reference.expected(plan.inputs, 0, None)
     except ProblemError:
         if profile is Profile.AS_GIVEN:
             raise
         return None
-    limits = {
-        path: limit_of(reference.problem, path, value, distribution_mix.rounding_of(profile, path))
-        for path, value in honest.items()
-    }
-    return _Call(case, honest, wide, profile, _is_used(profile, distribution_mix), limits)
+    case = Case(reference, stale, plan.inputs, others, by_path(expected.honest), other)
+    return JudgedCall(plan, case, by_path(expected.exact), distribution_mix)
 
 
 class _Trial:
@@ -185,24 +195,29 @@ class _Trial:
         self._caught: Profile | None = None
         self._wrong_elsewhere = self._passes_kernelbench = self._rounding_shows = self._has_no_effect = False
 
-    def see_plain(self, call: _Call) -> None:
+    @property
+    def passes(self) -> bool:
+        """Whether the control applies to the problem, and no call has revealed it."""
+        return bool(self._passed) and self._caught is None
+
+    def see_plain(self, call: JudgedCall) -> None:
         """Test the call that KernelBench would make: its own inputs and the constructed weights."""
         found = _answer(self._what, call.case)
-        if found is not None and _comparable(found, call.honest):
-            self._passes_kernelbench = _passes_kernelbench(found, call)
+        if found is not None and call.fits(found):
+            self._passes_kernelbench = call.kernelbench_accepts(found)
 
-    def see(self, call: _Call) -> None:
+    def see(self, call: JudgedCall) -> None:
         """Test a further call, unless the control is already revealed or does not apply to the problem."""
         if self._caught is not None:
             return
         found = _answer(self._what, call.case)
-        if found is None or not _comparable(found, call.honest):
+        if found is None or not call.fits(found):
             return
-        passes = _passes(found, call, call.limits)
+        passes = call.accepts(found)
         if not call.used:
-            self._wrong_elsewhere |= not passes and _all_finite(call.honest)
+            self._wrong_elsewhere |= not passes and call.is_finite
         elif passes:
-            self._passed.append(call.profile)
+            self._passed += [call.profile] if call.profile not in self._passed else []
         else:
             self._caught = call.profile
 
@@ -211,8 +226,7 @@ class _Trial:
 
         A weight without any effect on the output is left out by no cheat.
         """
-        passed = self._caught is None and Profile.AS_GIVEN in self._passed
-        if not passed:
+        if not self.passes or Profile.AS_GIVEN not in self._passed:
             return
         match self._what:
             case NegativeControl():
@@ -244,13 +258,6 @@ class _Trial:
         )
 
 
-def _passes_kernelbench(found: Answer, call: _Call) -> bool:
-    """Return whether an answer passes KernelBench's rule, which uses the plain reference alone."""
-    rule, problem = ToleranceRule.KERNELBENCH, call.case.reference.problem
-    limits = {path: limit_of(problem, path, value, Rounding(), rule) for path, value in call.honest.items()}
-    return _passes(found, call, limits)
-
-
 def _answer(what: NegativeControl | _Weight | str, case: Case) -> Answer | None:
     match what:
         case NegativeControl():
@@ -261,32 +268,7 @@ def _answer(what: NegativeControl | _Weight | str, case: Case) -> Answer | None:
             return without_input(case, what)
 
 
-def _comparable(found: Answer, honest: Answer) -> bool:
-    tensors = [path for path, value in honest.items() if isinstance(value, torch.Tensor)]
-    return all(
-        isinstance(found.get(path), torch.Tensor) and found[path].shape == honest[path].shape for path in tensors
-    )
-
-
-def _passes(found: Answer, call: _Call, limits: dict[str, Limit]) -> bool:
-    """Return whether an answer agrees with the expected values of the call."""
-    for path, plain in call.honest.items():
-        if not isinstance(plain, torch.Tensor):
-            continue
-        sides = {at: Sides(found[at], call.wide[at], value) for at, value in call.honest.items()}
-        limit = with_scales(limits[path], call.case.reference.problem, path, sides)
-        exact = call.wide[path] if limit is not None else call.wide[path].to(plain.dtype)
-        if not begin(path, Sides(found[path].to(plain.dtype), exact, plain), limit)().ok:
-            return False
-    return True
-
-
-def _all_finite(honest: Answer) -> bool:
-    found = [value for value in honest.values() if isinstance(value, torch.Tensor)]
-    return all(bool(torch.isfinite(wide(value)).all()) for value in found)
-
-
-def _honest_failures(call: _Call) -> list[str]:
+def _honest_failures(call: JudgedCall) -> list[str]:
     """Return the honest variants that fail a call: a problem with failures says nothing about a kernel."""
     if not call.used:
         return []
@@ -300,7 +282,7 @@ def _honest_failures(call: _Call) -> list[str]:
     return [
         f"{name} on {call.profile.value}"
         for name, values in found.items()
-        if _comparable(values, call.honest) and not _passes(values, call, call.limits)
+        if call.fits(values) and not call.accepts(values)
     ]
 
 

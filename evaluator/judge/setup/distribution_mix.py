@@ -17,19 +17,18 @@ from evaluator.catalog.lock import SizeLock, fits
 from evaluator.catalog.stored_locks import stored_lock
 from evaluator.devices.out_of_memory import out_of_memory
 from evaluator.errors import ProblemError
-from evaluator.judge.compare.limits import with_scales
 from evaluator.judge.compare.tensor_comparison import Comparison, Limit, Sides, begin
 from evaluator.judge.compare.tolerance import Bounds, Rounding
-from evaluator.judge.formats.elements import wide
 from evaluator.judge.inputs.input_distributions import PROFILES, RULES
 from evaluator.judge.numerics.arithmetic_modes import Order
 from evaluator.judge.numerics.summation_orders import decides, error_of, larger, limits_of, other_orders
 from evaluator.judge.reference.operation_cost import cost_of
-from evaluator.judge.reference.reference import Expected, Reference, by_path
+from evaluator.judge.reference.reference import Expected, Reference
+from evaluator.judge.setup.output_changes import differ, newly_nonfinite
 from evaluator.judge.setup.row_sites import row_sites_for
 from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.judge.tensors.pytree import Value, tensors
-from evaluator.records import Precision, Problem, Profile, RowSite, SizeName, ToleranceRule, ValuesRule
+from evaluator.records import Precision, Problem, Profile, RowSite, SizeName, ToleranceRule, ValuesRule, WeightsRule
 
 _ONE_IN = 5
 """One of five timed calls uses a distribution other than the problem's own."""
@@ -50,8 +49,6 @@ _LARGE_ELEMENTS = 1 << 26
 _TRIED_ELEMENTS = 1 << 22
 """Larger tensors are tried on so many elements of their first rows, if rows are independent."""
 _TOO_LARGE = "too large to try before a grade: `warpgrade problems validate` does, or give the problem a small size"
-_CHANGED_PART = 0.01
-_FAR = 0.1
 
 
 class DistributionMix(NamedTuple):
@@ -193,6 +190,7 @@ def _tried(scratch: Reference, limit_s: float, compare: Comparison) -> SizeLock:
     if _FORWARDS * len(PROFILES) * _forward_s(scratch) > limit_s:
         return SizeLock([], dict.fromkeys(PROFILES, _TOO_LARGE))
     given = _seen(scratch, Profile.AS_GIVEN, None, compare)
+    is_special = given.why_not is not None and _is_usual_with_other_weights(scratch, compare)
     use: list[Profile] = []
     left_out: dict[Profile, str] = {}
     seen_on = {Profile.AS_GIVEN: given}
@@ -202,8 +200,11 @@ def _tried(scratch: Reference, limit_s: float, compare: Comparison) -> SizeLock:
             left_out[profile] = said
             continue
         seen = _seen(scratch, profile, given, compare)
-        if seen.why_not is not None and (said is not True or seen.fatal):
-            left_out[profile] = seen.why_not
+        why_not = seen.why_not
+        if why_not is not None and not seen.fatal and is_special:
+            why_not = _with_other_weights(scratch, profile, given, compare).why_not
+        if why_not is not None and (said is not True or seen.fatal):
+            left_out[profile] = why_not
             continue
         use.append(profile)
         seen_on[profile] = seen
@@ -213,6 +214,26 @@ def _tried(scratch: Reference, limit_s: float, compare: Comparison) -> SizeLock:
         {profile: seen.rounding for profile, seen in seen_on.items() if seen.rounding},
         {profile: seen.rare for profile, seen in seen_on.items() if seen.rare},
     )
+
+
+def _is_usual_with_other_weights(scratch: Reference, compare: Comparison) -> bool:
+    """Return whether other weights have what the constructed ones lack: a meaningful output for the problem's values.
+
+    The mean of a group norm with weights of 1 and biases of 0 is 0. Calls have other weights, and rounding that holds
+    for the constructed ones alone is left out of their limits (`call_limits`).
+    """
+    if scratch.problem.weights is WeightsRule.FROZEN:
+        return False
+    scratch.settle_weights(scratch.draw(LOCK_SEED))
+    return bool(scratch.weights.names) and _with_other_weights(scratch, Profile.AS_GIVEN, None, compare).why_not is None
+
+
+def _with_other_weights(scratch: Reference, profile: Profile, given: "_Seen | None", compare: Comparison) -> "_Seen":
+    scratch.wear(LOCK_SEED)
+    try:
+        return _seen(scratch, profile, given, compare)
+    finally:
+        scratch.wear(None)
 
 
 def _of_the_small_size(reference: Reference, limit_s: float, compare: Comparison) -> SizeLock | None:
@@ -280,7 +301,7 @@ def _seen(reference: Reference, profile: Profile, given: _Seen | None, compare: 
     except ProblemError as refusal:
         return _Seen(None, why_not=f"the reference refuses it: {refusal.message}"[:200], fatal=True)
     if given is not None and given.expected is not None:
-        if (path := _newly_nonfinite(expected, given.expected)) is not None:
+        if (path := newly_nonfinite(expected, given.expected)) is not None:
             return _Seen(expected, why_not=f"{path} is not finite", fatal=True)
         if given.expected.in_float64 and not expected.in_float64:
             return _Seen(expected, why_not="float64 gives something else", fatal=True)
@@ -304,7 +325,7 @@ def _seen(reference: Reference, profile: Profile, given: _Seen | None, compare: 
     )
     if seen.why_not is not None:
         return seen
-    if not _differ(reference.problem, expected, other, limits, compare):
+    if not differ(reference.problem, expected, other, limits, compare):
         return seen._replace(why_not="the output hardly depends on such inputs")
     return seen
 
@@ -342,47 +363,6 @@ def _matter(
 
 def _short(error: float) -> float:
     return float(f"{error:.2e}")
-
-
-def _newly_nonfinite(expected: Expected, given: Expected) -> str | None:
-    before = by_path(given.honest)
-    for path, tensor in by_path(expected.honest).items():
-        if not isinstance(tensor, torch.Tensor) or not (tensor.is_floating_point() or tensor.is_complex()):
-            continue
-        known = before.get(path)
-        if isinstance(known, torch.Tensor) and _finite(known) and not _finite(tensor):
-            return path
-    return None
-
-
-def _finite(tensor: torch.Tensor) -> bool:
-    return bool(torch.isfinite(wide(tensor)).all())
-
-
-def _differ(
-    problem: Problem, expected: Expected, other: Expected, limits: dict[str, Limit], compare: Comparison
-) -> bool:
-    """Return whether other inputs lead to outputs that a comparison distinguishes, in some part of some output."""
-    exact, honest, instead = by_path(expected.exact), by_path(expected.honest), by_path(other.honest)
-    for path, plain in honest.items():
-        if not isinstance(plain, torch.Tensor) or instead[path].shape != plain.shape:
-            continue
-        wanted = exact[path] if limits[path] is not None else exact[path].to(plain.dtype)
-        sides = {at: Sides(instead[at], exact[at], honest[at]) for at in honest}
-        limit = with_scales(limits[path], problem, path, sides)
-        check = compare(path, Sides(instead[path], wanted, plain), limit)()
-        many = check.mismatches >= max(_CHANGED_PART * plain.numel(), 1)
-        if many or (check.mismatches > 0 and _far(instead[path], wanted)):
-            return True
-    return False
-
-
-def _far(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Return whether outputs with few different elements are far apart, as for a softmax that is nearly one-hot."""
-    one, other = wide(one), wide(other)
-    dtype = torch.promote_types(one.dtype, torch.float64)
-    one, other = (torch.where(torch.isfinite(each), each, 0.0).to(dtype) for each in (one, other))
-    return bool((one - other).abs().square().sum() > _FAR**2 * other.abs().square().sum())
 
 
 def _gradients(reference: Reference, inputs: Arguments) -> list[torch.Tensor] | None:

@@ -7,9 +7,8 @@ import torch
 
 from evaluator.devices.memory import SharedMemory
 from evaluator.judge.clock.clock import Clock, ClockedCall
-from evaluator.judge.compare.limits import limit_of, with_scales
+from evaluator.judge.compare.limits import with_scales
 from evaluator.judge.compare.tensor_comparison import Comparison, Limit, Reading, Sides, joined, rows_from
-from evaluator.judge.compare.tolerance import Rounding
 from evaluator.judge.inputs.cancelling_rows import Slices
 from evaluator.judge.inputs.changing_weights import Sites
 from evaluator.judge.integrity.output_checks import (
@@ -23,10 +22,9 @@ from evaluator.judge.integrity.output_checks import (
 )
 from evaluator.judge.integrity.precomputed_output import PrecomputedOutputCheck
 from evaluator.judge.numerics.precision_sampler import PrecisionWatch
-from evaluator.judge.numerics.rounding_of_call import may_be_rounding, rounding_of_call
-from evaluator.judge.numerics.summation_orders import larger
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.reference import Expected, Honest, Reference, by_path
+from evaluator.judge.setup.call_limits import CallLimits
 from evaluator.judge.setup.distribution_mix import DistributionMix
 from evaluator.judge.tensors.memory_overlap import layouts, lent_weights, shared_elements, views_laid_out
 from evaluator.judge.tensors.output_views import OutputViews, output_views
@@ -67,8 +65,9 @@ class AnswerJudge:
         self._comparison = comparison
         self._distribution_mix = distribution_mix
         self._profile = Profile.AS_GIVEN
-        self._of_call: dict[str, Rounding] = {}
         self._slices: dict[str, list[Slices]] = {}
+        self._changing = sites.change
+        self._limits = self._limits_of_call()
         self._last_storages: dict[str, tuple[int, int]] = {}
         self._memory_samples = clock.memory_samples
         self.precision = PrecisionWatch(reference.problem.precision)
@@ -79,6 +78,7 @@ class AnswerJudge:
         self._profile = plan.profile
         wanted = plan.wanted(model_call.Result(self._outline, None))
         self._slices = _fitting(plan.slices, wanted)
+        self._limits = self._limits_of_call()
         self.precision.begin(len(plan.blocks), self._slices)
         return wanted
 
@@ -94,7 +94,6 @@ class AnswerJudge:
 
         Outputs equal to given `honest` answers are compared no further.
         """
-        self._of_call = {}
         if answer.words is not None and self._memory_samples is not None:
             self._memory_samples.take(*answer.words)
         pairs = pair_up(wanted.outputs, answer.done.outputs)
@@ -121,7 +120,7 @@ class AnswerJudge:
             return Judged(in_float64=False, problem=problem)
         checks, borrowed, in_float64 = self._compared(plan, snapshots)
         problem = next((problem for check in checks if (problem := wrong_values(check)) is not None), None)
-        if problem is not None and self._is_rounding_measured(plan, checks):
+        if problem is not None and self._limits.measure(plan, checks):
             self.precision.begin(len(plan.blocks), self._slices)
             checks, borrowed, in_float64 = self._compared(plan, snapshots)
             problem = next((problem for check in checks if (problem := wrong_values(check)) is not None), None)
@@ -143,14 +142,6 @@ class AnswerJudge:
             self._begin(number, block, snapshots, parts, starts)
             del block  # Free the block before the next block is computed.
         return [joined([read() for read in readings]) for readings in parts.values()], borrowed, in_float64
-
-    def _is_rounding_measured(self, plan: CallPlan, checks: list[TensorCheck]) -> bool:
-        """Measure the rounding of a wrong call, and return whether the tolerance of an output is larger for it."""
-        if self.rule is ToleranceRule.KERNELBENCH or not may_be_rounding(checks):
-            return False
-        before = {check.path: self._rounding(check.path) for check in checks}
-        self._of_call = rounding_of_call(plan)
-        return any(self._rounding(path) != known for path, known in before.items())
 
     def other_values(self, judged: Judged) -> str | None:
         """Return what the wrong values of a call come from, if other values than the problem's own."""
@@ -189,14 +180,19 @@ class AnswerJudge:
         limits = with_scales(self.limits(path, honest), self._reference.problem, path, known)
         return self._comparison(path, Sides(actual, exact if limits else exact.to(honest.dtype), honest), limits)
 
+    def _limits_of_call(self) -> CallLimits:
+        return CallLimits(
+            self._reference,
+            self._distribution_mix,
+            self.rule,
+            self._profile,
+            self._slices,
+            changing=self._changing,
+        )
+
     def limits(self, path: str, honest: torch.Tensor) -> Limit:
         """Return the limit of an output of the current call; None for integers and booleans."""
-        return limit_of(self._reference.problem, path, honest, self._rounding(path), self.rule)
-
-    def _rounding(self, path: str) -> Rounding:
-        """Return the rounding of an output: as measured beforehand, or as measured for the current call if larger."""
-        known = self._distribution_mix.rounding_of(self._profile, path, cancelling=path in self._slices)
-        return larger(known, self._of_call[path]) if path in self._of_call else known
+        return self._limits.of(path, honest)
 
     def _not_of_this_call(
         self, snapshots: list[OutputViews], pairs: list[Pair], exempt: frozenset[str]

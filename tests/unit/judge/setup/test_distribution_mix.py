@@ -23,7 +23,16 @@ from evaluator.judge.setup.distribution_mix import (
     distribution_mix_for,
 )
 from evaluator.judge.setup.seed_book import fresh_seed
-from evaluator.records import Precision, Profile, RowSite, SizeName, ToleranceOverride, ToleranceRule, ValuesRule
+from evaluator.records import (
+    Precision,
+    Profile,
+    RowSite,
+    SizeName,
+    ToleranceOverride,
+    ToleranceRule,
+    ValuesRule,
+    WeightsRule,
+)
 from tests.unit.references import problem, reference
 
 ALL = DistributionMix(PROFILES)
@@ -314,3 +323,15 @@ def test_a_broken_lock_says_how_to_mend_it(tmp_path, text):
         read_lock(path)
     assert str(path) in raised.value.message
     assert "--write" in raised.value.hint
+
+
+MEAN_OF_NORM = {"given": "torch.rand(64, 32)", "init": "self.norm = nn.GroupNorm(4, 32)"}
+
+
+def test_where_the_constructed_weights_make_rounding_of_the_output_other_weights_decide():
+    """With weights of 1 and biases of 0, the mean of a norm is 0."""
+    made = decide(reference("self.norm(x).mean(1)", **MEAN_OF_NORM), SizeName.SMALL)
+    assert Profile.SIGNED_NORMAL in made.use
+    assert made.rounding[Profile.SIGNED_NORMAL]["output"] > 0.1
+    frozen = decide(reference("self.norm(x).mean(1)", **MEAN_OF_NORM, weights=WeightsRule.FROZEN), SizeName.SMALL)
+    assert frozen.left_out[Profile.SIGNED_NORMAL].startswith("rounding decides")

@@ -576,7 +576,7 @@ def test_rounding_of_the_call_itself_counts_where_none_was_measured_beforehand(t
     measured = []
     for trial in trials(made, 4):
         assert trial.fault is None
-        measured.append(made._answers._of_call)
+        measured.append(made._answers._limits.of_call)
         assert max(tensor.error_ratio for tensor in trial.check.tensors) < 1
     assert any(rounding["output"].usual > 1e-4 for rounding in measured)
 
@@ -595,11 +595,11 @@ def test_a_wrong_answer_stays_wrong_and_far_errors_are_not_explained_at_all(tria
     made = trial_runner("torch.rand(16, 2048)", "x * 1.0", wrong)
     (trial,) = trials(made, 1)
     assert trial.fault.finding.code == Code.WRONG_VALUES.value
-    assert (made._answers._of_call != {}) is is_near
+    assert (made._answers._limits.of_call != {}) is is_near
 
 
 def test_the_rule_of_kernelbench_knows_no_rounding(trial_runner):
     made = trial_runner("torch.rand(16, 2048)", "x * 1.0", "x * 1.0 + 3e-4")
     made._answers.rule = ToleranceRule.KERNELBENCH
     (trial,) = trials(made, 1)
-    assert (trial.fault.finding.code, made._answers._of_call) == (Code.WRONG_VALUES.value, {})
+    assert (trial.fault.finding.code, made._answers._limits.of_call) == (Code.WRONG_VALUES.value, {})

@@ -1,0 +1,89 @@
+"""Calls of an admission: inputs, expected values, and the comparison of a control's answer, as in a grade."""
+
+import functools
+
+import torch
+
+from evaluator.admission.negative_controls import Answer, Case
+from evaluator.judge.compare.limits import limit_of, with_scales
+from evaluator.judge.compare.tensor_comparison import Limit, Sides, begin
+from evaluator.judge.compare.tolerance import Rounding
+from evaluator.judge.formats.elements import wide
+from evaluator.judge.reference.call_plan import CallPlan
+from evaluator.judge.setup.call_limits import CallLimits
+from evaluator.judge.setup.distribution_mix import DistributionMix
+from evaluator.records import Profile, TensorCheck, ToleranceRule
+
+
+class JudgedCall:
+    """A call of a grade, whose weights the reference wears. `used`: grades use the distribution of its inputs."""
+
+    def __init__(self, plan: CallPlan, case: Case, exact: Answer, distribution_mix: DistributionMix) -> None:
+        """Take a call's case, and its expected values in float64."""
+        self.case = case
+        self.honest = case.exact
+        self.profile = plan.profile
+        self.used = plan.profile is Profile.AS_GIVEN or plan.profile in distribution_mix.use
+        self._plan = plan
+        self._exact = exact
+        self._limits = CallLimits(
+            plan.reference,
+            distribution_mix,
+            ToleranceRule.MEASURED,
+            plan.profile,
+            plan.slices.keys(),
+            changing=plan.reference.worn is not None,
+        )
+
+    def fits(self, found: Answer) -> bool:
+        """Return whether an answer has the tensors of the expected one."""
+        return all(
+            isinstance(found.get(path), torch.Tensor) and found[path].shape == value.shape
+            for path, value in self.honest.items()
+            if isinstance(value, torch.Tensor)
+        )
+
+    def accepts(self, found: Answer) -> bool:
+        """Return whether a grade accepts an answer. One near the tolerance is compared again, as in a grade."""
+        checks = self._checks(found, self._known)
+        if all(check.ok for check in checks):
+            return True
+        again = self._limits.measure(self._plan, checks)
+        return again and all(check.ok for check in self._checks(found, self._closer))
+
+    def kernelbench_accepts(self, found: Answer) -> bool:
+        """Return whether KernelBench's rule accepts an answer. The rule uses the plain reference alone."""
+        rule, problem = ToleranceRule.KERNELBENCH, self._plan.reference.problem
+        limits = {path: limit_of(problem, path, value, Rounding(), rule) for path, value in self.honest.items()}
+        return all(check.ok for check in self._checks(found, limits))
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether all expected values are finite."""
+        tensors = [value for value in self.honest.values() if isinstance(value, torch.Tensor)]
+        return all(bool(torch.isfinite(wide(value)).all()) for value in tensors)
+
+    @functools.cached_property
+    def _known(self) -> dict[str, Limit]:
+        """Limits with the rounding measured beforehand."""
+        return self._current()
+
+    @functools.cached_property
+    def _closer(self) -> dict[str, Limit]:
+        """Limits with the rounding of the call itself."""
+        return self._current()
+
+    def _current(self) -> dict[str, Limit]:
+        values = self.honest.items()
+        return {path: self._limits.of(path, value) for path, value in values if isinstance(value, torch.Tensor)}
+
+    def _checks(self, found: Answer, limits: dict[str, Limit]) -> list[TensorCheck]:
+        checks = []
+        for path, plain in self.honest.items():
+            if not isinstance(plain, torch.Tensor):
+                continue
+            sides = {at: Sides(found[at], self._exact[at], value) for at, value in self.honest.items()}
+            limit = with_scales(limits[path], self._plan.reference.problem, path, sides)
+            exact = self._exact[path] if limit is not None else self._exact[path].to(plain.dtype)
+            checks.append(begin(path, Sides(found[path].to(plain.dtype), exact, plain), limit)())
+        return checks

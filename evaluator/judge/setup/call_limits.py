@@ -1,0 +1,68 @@
+"""Limits of a call's outputs: the tolerance, with the rounding measured beforehand, or of the call itself.
+
+The rounding of a problem is measured with the constructed weights (`distribution_mix`). These may be a special case:
+the mean of a group norm with weights of 1 and biases of 0 is 0, and rounding alone decides the output. With other
+weights it is far from 0, and any answer would be within the rounding of the constructed ones. Such a rounding does not
+hold for other weights, and proves no answer right for the constructed ones.
+"""
+
+from collections.abc import Collection, Sequence
+
+import torch
+
+from evaluator.judge.compare.limits import limit_of
+from evaluator.judge.compare.tensor_comparison import Limit
+from evaluator.judge.compare.tolerance import Bounds, Rounding
+from evaluator.judge.numerics.rounding_of_call import may_be_rounding, rounding_of_call
+from evaluator.judge.numerics.summation_orders import decides, larger
+from evaluator.judge.reference.call_plan import CallPlan
+from evaluator.judge.reference.reference import Reference
+from evaluator.judge.setup.distribution_mix import DistributionMix
+from evaluator.records import Profile, TensorCheck, ToleranceRule
+
+
+class CallLimits:
+    """Limits of the outputs of one call, whose weights the reference wears; calls may have `changing` weights."""
+
+    def __init__(
+        self,
+        reference: Reference,
+        distribution_mix: DistributionMix,
+        rule: ToleranceRule,
+        profile: Profile,
+        cancelling: Collection[str],
+        *,
+        changing: bool,
+    ) -> None:
+        """Take the inputs' distribution, and the paths of the outputs with `cancelling` rows."""
+        self._reference = reference
+        self._distribution_mix = distribution_mix
+        self._rule = rule
+        self._profile = profile
+        self._cancelling = cancelling
+        self._changing = changing
+        self.of_call: dict[str, Rounding] = {}
+        """Measured rounding of the call, by path; empty before `measure`."""
+        self._all_hold = True
+
+    def of(self, path: str, honest: torch.Tensor) -> Limit:
+        """Return the limit of an output; None for integers and booleans."""
+        problem = self._reference.problem
+        known = self._distribution_mix.rounding_of(self._profile, path, cancelling=path in self._cancelling)
+        usual = limit_of(problem, path, honest, rule=self._rule)
+        if self._changing and isinstance(usual, Bounds) and decides(known.usual, usual):
+            known, self._all_hold = Rounding(), False
+        return limit_of(problem, path, honest, larger(known, self.of_call.get(path, known)), self._rule)
+
+    def measure(self, plan: CallPlan, checks: Sequence[TensorCheck]) -> bool:
+        """Measure the rounding of a call with wrong `checks`, and return whether an output may have another limit.
+
+        Far errors are no rounding, unless the rounding measured beforehand does not hold for the call. A call that is
+        repeated with the constructed weights, to find the cause of wrong values, has no other rounding.
+        """
+        if self._rule is ToleranceRule.KERNELBENCH or (self._all_hold and not may_be_rounding(checks)):
+            return False
+        if not self._all_hold and self._reference.worn is None:
+            return False
+        self.of_call = self.of_call or rounding_of_call(plan)
+        return bool(self.of_call)

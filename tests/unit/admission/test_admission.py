@@ -1,0 +1,71 @@
+"""Admission of problems that need more than one call, or other weights than the constructed ones, to show a control."""
+
+import pytest
+
+from evaluator.admission import admission
+from evaluator.admission.admission import admit
+from evaluator.records import Profile, SizeName, WeightsRule
+from tests.unit.references import problem
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path))
+
+
+def admitted(output, **made):
+    found = admit(problem(output, **made), SizeName.SMALL)
+    return {each.control: each for each in found.controls}, found.honest_failures
+
+
+def test_an_output_of_rounding_alone_is_judged_with_the_weights_of_each_call():
+    """With weights of 1 and biases of 0, the mean of a norm is 0; `test_call_limits` has the limit."""
+    norm = "self.norm = nn.GroupNorm(4, 32)"
+    found, failures = admitted("self.norm(x).mean(1)", given="torch.randn(64, 32)", init=norm)
+    assert failures == []
+    assert not found["answers zeros"].gets_away
+    assert not found["ignores input 0"].gets_away
+    assert not found["ignores weight norm.bias"].gets_away
+
+
+SIGN = "torch.tensor(1.0 if torch.rand(()) < 0.5 else -1.0)"
+
+
+def test_a_control_that_one_call_cannot_show_is_shown_by_further_ones(monkeypatch):
+    """A sign is the same in two calls of four."""
+    found, _ = admitted("x * sign", given=f"torch.randn(8, 16), {SIGN}", forward="x, sign")
+    assert not found["ignores input 1"].gets_away
+    monkeypatch.setattr(admission, "_FURTHER_SEEDS", ())
+    known = []
+    for seed in range(4):
+        monkeypatch.setattr(admission, "_SEED", seed)
+        found, _ = admitted("x * sign", given=f"torch.randn(8, 16), {SIGN}", forward="x, sign", profiles=NO_PROFILES)
+        known.append(found["ignores input 1"].gets_away)
+    assert any(known)
+
+
+NO_PROFILES = {profile: "a test" for profile in Profile if profile is not Profile.AS_GIVEN}
+
+
+def test_an_honest_order_near_the_tolerance_is_compared_again_as_in_a_grade():
+    """The spread is a small difference, and the norm's weights of the call change its rounding."""
+    nearly_equal = "1 + 3e-5 * torch.rand(16, 2048)"
+    expression = "(self.weight * x - (self.weight * x).mean(1, keepdim=True)) * 1e4"
+    weight = "self.weight = nn.Parameter(torch.ones(1))"
+    _, failures = admitted(expression, given=nearly_equal, init=weight, profiles=NO_PROFILES)
+    assert failures == []
+
+
+SCALE = "self.scale = nn.Parameter(torch.ones(64))"
+
+
+def test_weights_stay_constant_where_calls_of_a_grade_have_no_others():
+    """A reference may refuse other weights. A frozen weight of ones can be left out."""
+    ignored = "ignores weight scale"
+    assert not admitted("x * self.scale", init=SCALE)[0][ignored].gets_away
+    assert admitted("x * self.scale", init=SCALE, weights=WeightsRule.FROZEN)[0][ignored].gets_away
+    picky = "x * (self.scale if bool((self.scale == 1).all()) else torch.nan)"
+    found, failures = admitted(picky, init=SCALE)
+    assert (found[ignored].gets_away, failures) == (True, [])

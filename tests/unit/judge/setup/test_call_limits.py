@@ -1,0 +1,63 @@
+"""Limits of a call: which rounding, measured beforehand with the constructed weights, holds for the call's own."""
+
+import pytest
+
+from evaluator.judge.reference.call_plan import CallPlan
+from evaluator.judge.setup.call_limits import CallLimits
+from evaluator.judge.setup.distribution_mix import decide, distribution_mix_of
+from evaluator.records import Profile, SizeName, TensorCheck, ToleranceRule
+from tests.unit.references import reference
+
+MEAN_OF_NORM = {
+    "output": "self.norm(x).mean(1)",
+    "given": "torch.rand(64, 32)",
+    "init": "self.norm = nn.GroupNorm(4, 32)",
+}
+"""0 but for rounding, with the constructed weights of 1 and biases of 0."""
+FAR = TensorCheck(
+    path="output",
+    dtype="float32",
+    shape=[64],
+    ok=False,
+    max_abs_error=1.0,
+    error_ratio=1e4,
+    honest_error_ratio=0.1,
+    mismatches=64,
+    nonfinite=0,
+    first_mismatch=None,
+)
+
+
+def limits_of_call(seed, *, changing=True, **expression):
+    made = reference(**expression)
+    mix = distribution_mix_of(decide(made, SizeName.SMALL))
+    made.wear(seed)
+    plan = CallPlan(made, 7, random_seed=0)
+    found = CallLimits(made, mix, ToleranceRule.MEASURED, Profile.AS_GIVEN, (), changing=changing)
+    return found, plan, found.of("output", made.forward(plan.inputs, 0))
+
+
+def test_a_rounding_that_decides_with_the_constructed_weights_does_not_hold_for_others():
+    assert limits_of_call(None, changing=False, **MEAN_OF_NORM)[2].floor > 1
+    assert limits_of_call(7, **MEAN_OF_NORM)[2].floor == 5e-5
+
+
+def test_a_rounding_that_leaves_most_elements_alone_holds_for_all_weights():
+    steps = {"output": "torch.floor(self.scale * x * 100) / 100", "init": "self.scale = nn.Parameter(torch.ones(512))"}
+    kept = limits_of_call(None, changing=False, given="torch.randn(256, 512)", **steps)[2]
+    assert limits_of_call(7, given="torch.randn(256, 512)", **steps)[2] == kept
+    assert kept.rare > 1e-3
+
+
+@pytest.mark.parametrize(("expression", "is_measured"), [(MEAN_OF_NORM, True), ({"output": "x + 1"}, False)])
+def test_far_errors_are_no_rounding_unless_no_rounding_is_known_beforehand(expression, is_measured):
+    found, plan, _ = limits_of_call(7, **expression)
+    assert found.measure(plan, [FAR]) is is_measured
+    assert (found.of_call != {}) is is_measured
+
+
+def test_rounding_of_the_constructed_weights_is_no_sign_of_stale_weights():
+    """A call is repeated with earlier weights: a right answer proves a stale copy (C419)."""
+    found, plan, limit = limits_of_call(None, **MEAN_OF_NORM)
+    assert limit.floor == 5e-5
+    assert not found.measure(plan, [FAR])
