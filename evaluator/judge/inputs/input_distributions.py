@@ -22,8 +22,8 @@ from evaluator.records import ElementFormat, Layout, Profile
 
 PROFILES = tuple(profile for profile in Profile if profile is not Profile.AS_GIVEN)
 RULES = 4
-"""Version of the drawn values, of the measured rounding, and of the decision about distributions. Every change increments
-the version and invalidates stored decisions."""
+"""Version of the drawn values, of the measured rounding, and of the decision about distributions. Every change
+increments the version and invalidates stored decisions."""
 
 _PIECE_ELEMENTS = 1 << 24
 """Elements of a piece. With pieces, temporaries stay small beside a large input."""
