@@ -41,8 +41,10 @@ check: lint
 test: lint
 	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal -m "not long"
 
+# Only files with such tests are read: each of the processes would spend 12 s on all others.
 long: $(VENV)/installed
-	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal -m long tests
+	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal -m long \
+		$$(grep --recursive --files-with-matches --include='*.py' 'mark\.long\b' tests)
 
 triton: $(VENV)/installed
 	$(PIP) install --constraint constraints.txt --editable '.[triton]'
