@@ -22,7 +22,7 @@ from evaluator.files.card_files import write_whole
 from evaluator.records import DeviceKind, FileDecision, Problem, SizeName
 from evaluator.sizes.small_size import with_small_size
 
-_DEPENDS_ON_WEIGHTS = "the usable distributions depend on the weights: the first grade decides with its own"
+_DEPENDS_ON_WEIGHTS = "the usable distributions depend on the weights: the first grade decides"
 
 
 def decide_files(
@@ -116,20 +116,20 @@ def _known(problem: Problem, size: SizeName, table: Path) -> FileDecision | None
 
 
 def _decide(problem: Problem, size: SizeName, place: str) -> tuple[SizeLock, RowSitesLock] | None:
-    """Decide under the fixed weight seed; None if other weights support other distributions.
+    """Decide under the fixed weight seed, also where a table or the cache has a decision; None for a doubtful one.
 
-    In KernelBench's level 2, 58, a single drawn bias saturates the output: with it, no distribution says anything.
+    In KernelBench's level 2, 58, a single drawn bias saturates the output: with it, no distribution says anything. A
+    decision is doubtful if other weights support other distributions.
     """
-    from evaluator.cache.measurements import forget
     from evaluator.judge.reference.reference import Reference
-    from evaluator.judge.setup.distribution_mix import LOCK_SEED, decide, decided, decision_key
+    from evaluator.judge.setup.distribution_mix import LOCK_SEED, decide, remember
     from evaluator.judge.setup.row_sites import SITE_RULES, row_sites_for
 
     reference = Reference(problem, size, LOCK_SEED, place)
-    lock = decided(reference, size, thorough=True)
+    lock = decide(reference, size)
     if reference.state() and decide(Reference(problem, size, LOCK_SEED + 1, place), size).use != lock.use:
-        forget(decision_key(problem, size, place), SizeLock)
         return None
+    remember(problem, size, place, lock)
     return lock, RowSitesLock(rules=SITE_RULES, sites=list(row_sites_for(reference, size)))
 
 

@@ -40,7 +40,7 @@ def task_for(candidate: Candidate, problems: Problems) -> Task:
     wanted = candidate.problem
     problem = problems.read(wanted) if isinstance(wanted, ProblemText) else problems.find(wanted)
     if isinstance(problem, str):
-        missing = problems.not_found(wanted) if isinstance(wanted, str) else None
+        missing = problems.refusal_of(wanted) if isinstance(wanted, str) else None
         raise missing or UsageError(problem)
     return Task(problem, candidate.name, submission_of(candidate))
 

@@ -138,7 +138,7 @@ class Grader(AnyGrader):
         if isinstance(problem, ProblemText):
             read_problem_text(problem.source, problem.name)
             return None
-        return self._problems.not_found(problem)
+        return self._problems.refusal_of(problem)
 
     def submit(
         self, problem: str | ProblemText, source: str | Path | None, *, name: str = "candidate"

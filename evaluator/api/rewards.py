@@ -28,9 +28,9 @@ def correctness(card: Scorecard) -> float | None:
 def fast(card: Scorecard, p: float = 1.0) -> float | None:
     """Return 1 for a correct submission that is certainly more than `p` times as fast as the reference, else 0.
 
-    Certain is an interval with both ends above `p`, also of a speedup that is too uncertain to be quoted (T303). Over
-    answers with a quoted speedup, the mean is at most the report's fast_p, which leaves unquoted speedups out. None
-    after a failure of the machine.
+    Certain is an interval above `p`, also of a speedup that is too uncertain to be quoted (T303). Over answers with a
+    quoted speedup, the mean is at most the report's fast_p, which leaves unquoted speedups out. None after a failure of
+    the machine.
 
     Raises:
         UsageError: the grade did not require own kernels, or had mode `check`.
@@ -64,11 +64,10 @@ def _require_times(card: Scorecard) -> None:
 
 
 def _certain_speedup(card: Scorecard) -> float:
-    """Return the lower end of the speedup's interval; 0 without an interval, or without its upper end.
+    """Return the lower end of the speedup's interval; 0 without an interval.
 
-    Without an upper end, the clock cannot tell the submission from an empty call, and shows no difference (`quote`).
+    The lower end is certain also where the interval has no upper end, because the clock cannot tell the submission from
+    an empty call.
     """
     timing = card.timing
-    if timing is None or timing.speedup_low is None or timing.speedup_high is None:
-        return 0.0
-    return max(0.0, timing.speedup_low)
+    return 0.0 if timing is None or timing.speedup_low is None else max(0.0, timing.speedup_low)

@@ -3,10 +3,10 @@
 A bare file has no room for a lock. `evaluator/kernelbench_locks.json` holds the decisions about KernelBench's files,
 keyed by the sha256 of the file; `warpgrade problems decide` writes it.
 
-An entry has the trust of a lock in a problem's folder, and the same fields. It may leave input distributions out, widen
-a tolerance by measured rounding, and leave row sites out. It names no inputs, outputs, limits or code. Whoever can
-write to the file can change the judge as well; no submission and no problem writes to it. An entry for another text,
-other rules or another small size has no effect, and the first grade decides.
+An entry has the trust of a lock in a problem's folder, and the same fields: input distributions left out, a tolerance
+widened by measured rounding, and row sites. No entry names inputs, outputs, limits or code. Users with write access to
+the file can change the judge as well; submissions and problems have no write access. An entry for another text,
+other rules or another small size has no effect; the first grade decides.
 """
 
 from collections.abc import Mapping
@@ -53,7 +53,7 @@ def stored_lock(problem: Problem) -> Lock | None:
         return None
     try:
         return lock_of(problem, msgspec.json.decode(entry, type=FileLock))
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # msgspec raises UnicodeDecodeError too.
         raise _broken(SHIPPED_FILE, error) from error
 
 
@@ -77,7 +77,7 @@ def read_table(path: Path) -> dict[Sha256, FileLock]:
         return {}
     try:
         return msgspec.json.decode(read_bytes(path), type=dict[Sha256, FileLock])
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # msgspec raises UnicodeDecodeError too.
         raise _broken(path, error) from error
 
 
@@ -95,7 +95,7 @@ def _shipped_entries() -> dict[str, msgspec.Raw]:
         return {}
     try:
         return msgspec.json.decode(read_bytes(SHIPPED_FILE), type=dict[str, msgspec.Raw])
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # msgspec raises UnicodeDecodeError too.
         raise _broken(SHIPPED_FILE, error) from error
 
 

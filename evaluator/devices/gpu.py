@@ -108,6 +108,14 @@ def leased(gpu: Gpu, wait_s: float) -> Iterator[None]:
     """
     turn = Turn(_gate(gpu), FileLatch(_lock_file(gpu, "lock")))
     try:
+        _begin(turn, gpu, wait_s)
+        yield
+    finally:
+        turn.end()
+
+
+def _begin(turn: Turn, gpu: Gpu, wait_s: float) -> None:
+    try:
         begun = turn.begin(Hold.ALONE, wait_s)
     except OSError as error:
         hint = "make the file readable, or remove it"
@@ -118,10 +126,6 @@ def leased(gpu: Gpu, wait_s: float) -> Iterator[None]:
             f"GPU {gpu.number} ({gpu.name}) is busy with another grade",
             hint="wait for the other grade, or choose another GPU with --gpu",
         )
-    try:
-        yield
-    finally:
-        turn.end()
 
 
 def is_awaited(gpu: Gpu) -> bool:

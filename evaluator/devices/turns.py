@@ -5,9 +5,12 @@ A turn begins at the gate, a lock that one process holds at a time, and lasts as
     side by side:   gate | room, shared | open the gate | ... | leave the room
     alone:          gate | wait until the room is empty, with the gate closed | open the gate | ... | leave the room
 
-The closed gate stops all later turns, so no stream of turns side by side keeps a turn alone out. Conversely the next
-turn at the gate enters before any later one. The kernel holds both locks (`flock`): the death of a process ends its
-turn, and a process that dies at the gate opens the gate.
+The closed gate stops all later turns: no stream of turns side by side keeps a turn alone out. Conversely the next turn
+at the gate enters before any later turn. The kernel holds both locks (`flock`): the death of a process ends the
+process's turn, and a death at the gate opens the gate.
+
+A process may stop at the gate, in a debugger for instance. After `_PATIENCE_S` in front of a closed gate, a turn enters
+an empty room without passing the gate: fairness ends, and the room is never left unused.
 
 A turn never changes its kind. Two turns side by side that both waited to be alone would wait for each other.
 """
@@ -21,6 +24,7 @@ from pathlib import Path
 from typing import Protocol
 
 _LOOK_S = 0.01
+_PATIENCE_S = 5.0
 
 
 class Hold(StrEnum):
@@ -73,8 +77,10 @@ class FileLatch:
         """Release the lock, also for children that inherited the file."""
         if self._descriptor is not None:
             descriptor, self._descriptor = self._descriptor, None
-            fcntl.flock(descriptor, fcntl.LOCK_UN)
-            os.close(descriptor)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
+            finally:
+                os.close(descriptor)
 
 
 class Turn:
@@ -92,26 +98,30 @@ class Turn:
         """Kind of the current turn; None outside and at the gate."""
         return self._hold
 
-    def try_begin(self, hold: Hold) -> bool:
-        """Go as far as possible without waiting. Return whether the turn has begun.
+    def try_begin(self, hold: Hold, *, past_gate: bool = False) -> bool:
+        """Go as far as possible without waiting, `past_gate` if the gate is closed. Return whether the turn has begun.
 
         After False, the caller calls again, or gives up with `end`.
         """
         if self._hold is not None:
             raise RuntimeError("a turn must end before the next one begins")
         self._at_gate = self._at_gate or self._gate.try_lock(Hold.ALONE)
-        if not (self._at_gate and self._room.try_lock(hold)):
+        if not (self._at_gate or past_gate) or not self._room.try_lock(hold):
             return False
         self._hold = hold
         self._open_gate()
         return True
 
     def begin(self, hold: Hold, wait_s: float, look_s: float = _LOOK_S) -> bool:
-        """Begin a turn within `wait_s`, with a look every `look_s`. Return false, and stay outside, if time ran out."""
-        until_s = time.monotonic() + wait_s
+        """Begin a turn within `wait_s`, with a look every `look_s`. Return false, and stay outside, if time ran out.
+
+        An attempt that must not wait passes a closed gate too: a look at the gate closes it for an instant.
+        """
+        began_s = time.monotonic()
+        until_s = began_s + wait_s
         with contextlib.ExitStack() as given_up:
             given_up.callback(self.end)
-            while not self.try_begin(hold):
+            while not self.try_begin(hold, past_gate=wait_s <= 0 or time.monotonic() - began_s > _PATIENCE_S):
                 left_s = until_s - time.monotonic()
                 if left_s <= 0:
                     return False
@@ -122,8 +132,10 @@ class Turn:
     def end(self) -> None:
         """Leave the room and the gate. Idempotent."""
         self._hold = None
-        self._room.unlock()
-        self._open_gate()
+        try:
+            self._room.unlock()
+        finally:
+            self._open_gate()
 
     def _open_gate(self) -> None:
         self._at_gate = False
@@ -139,8 +151,9 @@ def is_awaited(gate: Latch) -> bool:
 
 
 def _opened(path: Path) -> int:
-    """Open a file for locks, and create the file if missing. Reading suffices: /tmp protects other users' files."""
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+    """Open a file for locks, and create the file if missing. Reading suffices: /tmp protects files of other users."""
+    # Without O_NONBLOCK, the open of another user's pipe would wait for a writer.
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     with contextlib.suppress(FileNotFoundError):
         return os.open(path, flags)
     descriptor = os.open(path, flags | os.O_CREAT, 0o644)

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from evaluator.errors import InfraError, UsageError
+from evaluator.errors import InfraError, ProblemNotFound, UsageError
 from evaluator.service import metrics
 from evaluator.service.bodies import Bodies
 from evaluator.service.dispatcher import Dispatcher, until
@@ -179,6 +179,8 @@ class _Routes:
             hint = "name one of its problems; the operator may start it with --allow-problem-text"
             raise Refused(403, "this service accepts no problems as text", hint)
         error = await asyncio.to_thread(self._parts.grading.refusal_of, problem_of(order))
+        if isinstance(error, ProblemNotFound):  # Its hint names commands, which list the problems of another machine.
+            raise ProblemNotFound(str(order.problem)[:80], error.nearest, "ask the operator for the service's problems")
         if error is not None:
             raise error
 

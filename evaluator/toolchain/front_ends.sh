@@ -1,9 +1,10 @@
 # nvcc for one file, with both front ends at the same time: cudafe++ for the host, cicc for the GPU.
 # Usage: front_ends.sh OBJECT NVCC FLAG... -c FILE -o OBJECT
 #
-# The programs and their flags are those of `nvcc --dryrun`. The one difference is the module id, which cicc would read
-# from cudafe++: here the command and the file determine the id. Any other plan than the expected seven programs, and
-# relocatable device code, runs as plain nvcc.
+# The programs and their flags are those of `nvcc --dryrun`. The one difference is the module id, which keeps names of
+# two objects apart. cudafe++ would write the id to a file that cicc reads; here the command and the text determine it,
+# and both read the file. Any other plan than the expected seven programs, and relocatable device code, runs as plain
+# nvcc.
 
 object=$1
 shift
@@ -52,7 +53,8 @@ each() {
     for command; do
         eval "$command"
         status=$?
-        [ $status -gt 128 ] && echo "nvcc error   : a program died due to signal $((status - 128))"
+        # A shell adds 128 to the number of a signal; ptxas itself ends with 255.
+        [ $status -gt 128 ] && [ $status -le 192 ] && echo "nvcc error   : a program died due to signal $((status - 128))"
         [ $status -eq 153 ] && echo "File size limit exceeded"
         [ $status -eq 0 ] || return $status
     done

@@ -215,6 +215,16 @@ def test_an_unknown_problem_is_an_error_of_its_own(name, hint, worker):
         assert hint in grader.refusal_of(name).hint
 
 
+def test_a_broken_problem_is_not_said_to_be_missing_alone(tmp_path, worker):
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "reference.py").write_text("")
+    (tmp_path / "broken" / "problem.toml").write_text("title = ")
+    with Grader(device="emulated", jobs=1, problems=tmp_path) as grader:
+        with pytest.raises(UsageError, match="1 are broken, as `warpgrade problems list` says"):
+            grader.submit("broken", "# right")
+        assert "1 are broken" in grader.refusal_of("broken").message
+
+
 @pytest.mark.parametrize(
     "ask",
     [

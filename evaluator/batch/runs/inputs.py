@@ -23,7 +23,7 @@ from evaluator.catalog import list_problems, names_of, nearest_names, not_found
 from evaluator.catalog.kernelbench import WHERE, looks_like_one
 from evaluator.catalog.kernelbench import read_text as read_problem_text
 from evaluator.catalog.text import did_you_mean
-from evaluator.errors import ProblemNotFound, SubmissionUnreadable, UsageError
+from evaluator.errors import SubmissionUnreadable, UsageError
 from evaluator.files.safe_open import kind, open_named
 from evaluator.grading.request import Unread
 from evaluator.records import Problem, SizeName
@@ -115,12 +115,12 @@ class Problems:
         broken = f"; {len(self._broken)} are broken, as `warpgrade problems list` says" if self._broken else ""
         return f"there is no problem named {one_line(name, 80)!r}{elsewhere or broken}"
 
-    def not_found(self, name: str) -> ProblemNotFound | None:
+    def refusal_of(self, name: str) -> UsageError | None:
         """Return the error of a name that means no problem, or several; None for any other name."""
-        if not isinstance(self.named(name), str):
-            return None
-        shown, meant = one_line(name, 80), [problem.name for problem in self._meant.get(name, [])[:3]]
-        return not_found(shown, meant or nearest_names(shown, self._exact.values()), shipped=self._shipped)
+        named, shown = self.named(name), one_line(name, 80)
+        if not isinstance(named, str) or self._broken or self._meant.get(name):
+            return UsageError(named) if isinstance(named, str) else None
+        return not_found(shown, nearest_names(shown, self._exact.values()), shipped=self._shipped)
 
     def read(self, text: ProblemText) -> Problem | str:
         """Return the problem of a text, or the reason why the text cannot be graded at the size of the grades.

@@ -1,9 +1,9 @@
 """Limits of a call's outputs: the tolerance, with the rounding measured beforehand, or of the call itself.
 
-The rounding of a problem is measured with the constructed weights (`distribution_mix`). These may be a special case:
-the mean of a group norm with weights of 1 and biases of 0 is 0, and rounding alone decides the output. With other
-weights it is far from 0, and any answer would be within the rounding of the constructed ones. Such a rounding does not
-hold for other weights, and proves no answer right for the constructed ones.
+The rounding of a problem is measured with the constructed weights (`distribution_mix`), possibly a special case: the
+mean of a group norm with weights of 1 and biases of 0 is 0, and rounding alone decides the output. With other weights
+the mean is far from 0, and any answer would be within the rounding of the constructed weights. A rounding of this kind
+does not hold for other weights, and proves no answer right for the constructed weights.
 """
 
 from collections.abc import Collection, Sequence

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import torch
 
-from evaluator.cache.measurements import look_up, measured_once
+from evaluator.cache.measurements import forget, look_up, measured_once
 from evaluator.catalog.lock import SizeLock, fits
 from evaluator.catalog.stored_locks import stored_lock
 from evaluator.devices.out_of_memory import out_of_memory
@@ -137,7 +137,8 @@ def _untried(lock: SizeLock) -> tuple[Profile, ...]:
 def decided(reference: Reference, size: SizeName, *, thorough: bool = False, compare: Comparison = begin) -> SizeLock:
     """Return the decision from the problem's lock or the cache, else decide; if `thorough`, for a problem of any size.
 
-    A decision with untried distributions is not cached; `problems validate` makes and caches a complete decision.
+    The decision is made with fixed weights: the cache serves later grades, and a replayed card names its own weights. A
+    decision with untried distributions is not cached; `problems validate` makes and caches a complete decision.
 
     Raises:
         ProblemError: the lock is broken.
@@ -145,8 +146,21 @@ def decided(reference: Reference, size: SizeName, *, thorough: bool = False, com
     problem, device = reference.problem, reference.device.type
     if (known := _known(problem, size, device)) is not None:
         return known
-    made = decide(reference, size, math.inf if thorough else _LONGEST_S, compare)
+    limit_s = math.inf if thorough else _LONGEST_S
+    if not reference.state():
+        made = decide(reference, size, limit_s, compare)
+    else:
+        made = decide(Reference(problem, size, LOCK_SEED, device), size, limit_s, compare)
+        if not made.use:  # One drawn bias may saturate the output.
+            made = decide(Reference(problem, size, LOCK_SEED + 1, device), size, limit_s, compare)
     return made if _untried(made) else measured_once(decision_key(problem, size, device), SizeLock, lambda: made)
+
+
+def remember(problem: Problem, size: SizeName, device: str, lock: SizeLock) -> None:
+    """Store a decision in the cache, in place of an earlier one; with untried distributions, store nothing."""
+    if not _untried(lock):
+        forget(decision_key(problem, size, device), SizeLock)
+        measured_once(decision_key(problem, size, device), SizeLock, lambda: lock)
 
 
 def _known(problem: Problem, size: SizeName, device: str) -> SizeLock | None:

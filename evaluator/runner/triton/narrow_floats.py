@@ -3,7 +3,8 @@
 NumPy lacks these formats, so the interpreter stores their bits as integers. It cuts bits off where GPUs round to
 nearest, loses the carry of a rounded mantissa, and adds and multiplies the bits of bfloat16 as integers (seen with
 Triton 3.9). An honest kernel in bfloat16 would be wrong on `emulated`, and correct on a GPU. Here operands in bfloat16
-become fp32, and results are rounded to nearest once. fp8 saturates, as in the conversions of GPUs.
+become fp32, and each result is rounded to nearest, in reductions and scans too. fp8 saturates, as in the conversions
+of GPUs.
 """
 
 from collections.abc import Callable
@@ -52,7 +53,7 @@ def install_narrow_floats(interpreter: Any) -> None:
         setattr(builder, name, _in_fp32(interpreter, getattr(builder, name)))
     builder.cast_impl = _casting_through_fp32(interpreter, builder.cast_impl)
     for kind in (interpreter.ReduceOps, interpreter.ScanOps):
-        kind.apply_impl = _reducing_in_fp32(interpreter, kind.apply_impl)
+        kind.apply_impl = _reducing(interpreter, kind.apply_impl)
 
 
 def nearest(values: "np.ndarray[Any, Any]", to: str) -> "np.ndarray[Any, Any]":
@@ -140,25 +141,66 @@ def _casting_through_fp32(interpreter: Any, cast: Callable[..., Any]) -> Callabl
     return done
 
 
-def _reducing_in_fp32(interpreter: Any, reduce: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a reduction or scan that computes bfloat16 in fp32 and rounds the results; indices stay integers."""
-    language, builder = interpreter.tl, interpreter.interpreter_builder
+def _reducing(interpreter: Any, reduce: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a reduction or scan of bfloat16 that rounds each sum and product, as a GPU does.
+
+    The largest and smallest values and their places are exact in fp32. Other functions combine elements by operations
+    of the builder.
+    """
+    standard = interpreter.tl.standard
+    exact = [standard._elementwise_max, standard._elementwise_min]  # noqa: SLF001 - as the interpreter compares them
+    exact += [
+        getattr(standard, f"_arg{end}_combine_tie_break_{tie}") for end in ("min", "max") for tie in ("left", "fast")
+    ]
+    combining = {standard._sum_combine: np.add, standard._prod_combine: np.multiply}  # noqa: SLF001 - as above
 
     def done(operation: Any, given: Any) -> Any:
-        def cast(value: Any, target: Any) -> Any:
-            return operation.to_tensor(builder.cast_impl(value.handle, target).data, target)
-
         narrow = [each.dtype.name == _BF16 for each in given]
-        if not any(narrow):
+        combine = combining.get(operation.combine_fn)
+        if not any(narrow) or (combine is None and operation.combine_fn not in exact):
             return reduce(operation, given)
-        wide = [
-            cast(each, language.float32) if is_narrow else each for each, is_narrow in zip(given, narrow, strict=True)
-        ]
-        found = reduce(operation, tuple(wide))
+        wide = tuple(
+            _cast(operation, each, "float32") if bf16 else each for each, bf16 in zip(given, narrow, strict=True)
+        )
+        if combine is None:
+            found = reduce(operation, wide)
+        elif isinstance(operation, interpreter.ReduceOps):
+            found = _reduced(operation, wide[0], combine)
+        else:
+            found = _scanned(operation, wide[0], combine)
         results = found if isinstance(found, list | tuple) else [found]
         return [
-            cast(each, language.bfloat16) if is_narrow and each.dtype.name == "fp32" else each
-            for each, is_narrow in zip(results, narrow, strict=False)
+            _cast(operation, each, "bfloat16") if bf16 and each.dtype.name == "fp32" else each
+            for each, bf16 in zip(results, narrow, strict=False)
         ]
 
+    def _cast(operation: Any, value: Any, to: str) -> Any:
+        target = getattr(interpreter.tl, to)
+        return operation.to_tensor(interpreter.interpreter_builder.cast_impl(value.handle, target).data, target)
+
     return done
+
+
+def _reduced(operation: Any, value: Any, combine: Callable[..., Any]) -> Any:
+    """Combine both halves of the axis until one element is left: one of the orders that a GPU may take."""
+    data, axis = value.handle.data, operation.axis
+    left = data.reshape(-1) if axis is None else np.moveaxis(data, axis, 0)
+    while len(left) > 1:
+        half = len(left) // 2
+        left = np.concatenate([nearest(combine(left[:half], left[half : 2 * half]), _BF16), left[2 * half :]])
+    last = left[0]
+    if operation.keep_dims:
+        last = last.reshape((1,) * data.ndim) if axis is None else np.expand_dims(last, axis)
+    return operation.to_tensor(last, value.dtype)
+
+
+def _scanned(operation: Any, value: Any, combine: Callable[..., Any]) -> Any:
+    """Combine each element with the one 1, 2, 4 … places before: the order of a warp's scan."""
+    left = np.moveaxis(value.handle.data, operation.axis, 0)
+    left = left[::-1] if operation.reverse else left
+    step = 1
+    while step < len(left):
+        left = np.concatenate([left[:step], nearest(combine(left[:-step], left[step:]), _BF16)])
+        step *= 2
+    left = left[::-1] if operation.reverse else left
+    return operation.to_tensor(np.ascontiguousarray(np.moveaxis(left, 0, operation.axis)), value.dtype)

@@ -61,10 +61,11 @@ def test_speed_counts_by_the_lower_end_of_its_interval():
     assert rewards.fast(graded(timing=timed(1.01)), p=1.5) == 0.0
 
 
-def test_an_unquoted_speedup_pays_by_an_interval_with_both_ends():
+def test_an_unquoted_speedup_pays_by_the_lower_end():
+    """Without an upper end too: else a policy would stop just above the error of the clock."""
     assert rewards.fast(graded(timing=timed(1.2, None))) == 1.0
-    endless = msgspec.structs.replace(timed(1.2, None), speedup_high=None, significant=False)
-    assert (rewards.fast(graded(timing=endless)), rewards.speedup(graded(timing=endless))) == (0.0, 0.3)
+    endless = msgspec.structs.replace(timed(1.2, None), speedup_low=7.0, speedup_high=None, significant=False)
+    assert (rewards.fast(graded(timing=endless)), rewards.speedup(graded(timing=endless))) == (1.0, 7.3)
 
 
 @pytest.mark.parametrize("timing", [None, timed(None, None)])

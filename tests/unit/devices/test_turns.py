@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evaluator.devices import turns
 from evaluator.devices.turns import FileLatch, Hold, Turn, is_awaited
 
 SOON_S = 60.0
@@ -305,3 +306,25 @@ def test_other_users_may_lock_a_file_whatever_the_umask(tmp_path):
     finally:
         os.umask(before)
     assert stat.S_IMODE((tmp_path / "gate").stat().st_mode) == 0o644
+
+
+def test_a_process_that_stopped_at_the_gate_does_not_keep_an_empty_room(tmp_path, monkeypatch):
+    monkeypatch.setattr(turns, "_PATIENCE_S", 0.05)
+    gate, room = FileLatch(tmp_path / "gate"), FileLatch(tmp_path / "room")
+    assert gate.try_lock(Hold.ALONE)  # and never goes on
+    late = Turn(FileLatch(tmp_path / "gate"), room)
+    assert late.begin(Hold.ALONE, 30.0)
+    late.end()
+
+
+def test_an_attempt_without_waiting_passes_a_closed_gate(tmp_path):
+    gate = FileLatch(tmp_path / "gate")
+    assert gate.try_lock(Hold.ALONE)
+    turn = Turn(FileLatch(tmp_path / "gate"), FileLatch(tmp_path / "room"))
+    assert turn.begin(Hold.ALONE, 0.0)
+
+
+def test_a_pipe_in_the_place_of_a_lock_does_not_block(tmp_path):
+    os.mkfifo(tmp_path / "gate")
+    turn = Turn(FileLatch(tmp_path / "gate"), FileLatch(tmp_path / "room"))
+    assert turn.begin(Hold.ALONE, 1.0)

@@ -134,6 +134,13 @@ def test_a_killed_program_is_named_as_by_nvcc(compiled, name):
     assert "died due to signal 9" in result.stdout
 
 
+def test_an_error_of_ptxas_is_no_signal(compiled):
+    """ptxas ends with 255, which is more than 128 and no signal."""
+    result, _, _ = compiled(ptxas="exit 255")
+    assert result.returncode == 255
+    assert "died" not in result.stdout
+
+
 def test_the_id_depends_on_file_and_flags_alone(compiled, tmp_path):
     def id_of(**changed):
         kept = tmp_path / "id"

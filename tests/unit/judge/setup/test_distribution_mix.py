@@ -136,7 +136,9 @@ def test_a_decision_is_made_once_and_kept(tmp_path, monkeypatch):
 def test_a_gpu_takes_the_cached_decision_of_a_cpu_about_the_small_size_alone(tmp_path, monkeypatch):
     monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path))
     plain = problem("torch.relu(x)", sizes={SizeName.SMALL: {"n": 1}, SizeName.FULL: {"n": 2}})
-    on_cpu, on_gpu = (SimpleNamespace(problem=plain, device=torch.device(device)) for device in ("cpu", "cuda"))
+    on_cpu, on_gpu = (
+        SimpleNamespace(problem=plain, device=torch.device(device), state=dict) for device in ("cpu", "cuda")
+    )
     made = []
     monkeypatch.setattr(mixtures, "decide", lambda of, *_: made.append(of) or SizeLock([Profile.SMALL]))
     for size in (SizeName.SMALL, SizeName.FULL):
@@ -335,3 +337,22 @@ def test_where_the_constructed_weights_make_rounding_of_the_output_other_weights
     assert made.rounding[Profile.SIGNED_NORMAL]["output"] > 0.1
     frozen = decide(reference("self.norm(x).mean(1)", **MEAN_OF_NORM, weights=WeightsRule.FROZEN), SizeName.SMALL)
     assert frozen.left_out[Profile.SIGNED_NORMAL].startswith("rounding decides")
+
+
+def test_a_decision_depends_on_no_grades_weights(tmp_path, monkeypatch):
+    """A replayed card names its weights, and the cache serves later grades."""
+    monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path))
+    made = []
+    real = mixtures.decide
+    monkeypatch.setattr(mixtures, "decide", lambda of, *rest: made.append(of.parameters()) or real(of, *rest))
+    found = reference("self.linear(x)", "torch.rand(3, 4)", "self.linear = nn.Linear(4, 4)")
+    decided(found, SizeName.SMALL)
+    assert not torch.equal(made[0]["linear.weight"], found.parameters()["linear.weight"])
+
+
+def test_where_nothing_is_usable_other_weights_decide(tmp_path, monkeypatch):
+    monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path))
+    answers = iter([SizeLock([]), SizeLock([Profile.SMALL])])
+    monkeypatch.setattr(mixtures, "decide", lambda *_: next(answers))
+    found = reference("self.linear(x)", "torch.rand(3, 4)", "self.linear = nn.Linear(4, 4)")
+    assert decided(found, SizeName.SMALL).use == [Profile.SMALL]

@@ -124,20 +124,47 @@ def test_a_tie_takes_the_even_neighbour():
     assert nearest(np.array([1.0625, 1.1875], dtype=np.float32), "fp8e4nv").tolist() == [1.0, 1.25]
 
 
-def test_reductions_of_bfloat16_are_computed_in_fp32(builder):
-    given = torch.randn(64, generator=torch.Generator().manual_seed(1)).bfloat16()
-    block = tl.core.tensor(handle(given, tl.bfloat16), tl.block_type(tl.bfloat16, [64]))
-    places = tl.core.tensor(handle(torch.arange(64, dtype=torch.int32), tl.int32), tl.block_type(tl.int32, [64]))
-    (total,) = interpreter.ReduceOps(0, tl.standard._sum_combine, keep_dims=False).apply((block,))
+def block(values):
+    return tl.core.tensor(handle(values.bfloat16(), tl.bfloat16), tl.block_type(tl.bfloat16, list(values.shape)))
+
+
+@pytest.mark.parametrize(("axis", "keep_dims", "shape"), [(0, False, (1,)), (0, True, (1,)), (None, True, (1,))])
+def test_each_sum_of_a_reduction_is_rounded(builder, axis, keep_dims, shape):
+    """257 lies between 256 and 258: computed in fp32 and rounded once, the sum would be 260."""
+    given = block(torch.tensor([256.0, 1.0, 1.0, 1.0]))
+    (total,) = interpreter.ReduceOps(axis, tl.standard._sum_combine, keep_dims=keep_dims).apply((given,))
     assert total.dtype is tl.bfloat16
-    assert tensor(total.handle, torch.bfloat16).item() == given.float().sum().bfloat16().item()
-    largest, place = interpreter.ReduceOps(0, tl.standard._argmax_combine_tie_break_left, keep_dims=False).apply(
-        (block, places)
-    )
+    assert total.handle.data.shape == shape
+    assert tensor(total.handle, torch.bfloat16).item() == 258.0
+
+
+def test_a_reduction_keeps_the_other_axes(builder):
+    given = torch.arange(16.0).reshape(2, 4, 2)
+    (total,) = interpreter.ReduceOps(1, tl.standard._sum_combine, keep_dims=False).apply((block(given),))
+    assert torch.equal(tensor(total.handle, torch.bfloat16).float(), given.sum(1))
+
+
+@pytest.mark.parametrize(
+    ("combine", "reverse", "given", "running"),
+    [
+        ("_sum_combine", False, [256.0, 1.0, 1.0, 1.0], [256.0, 256.0, 258.0, 258.0]),
+        ("_sum_combine", True, [1.0, 1.0, 1.0, 256.0], [258.0, 258.0, 256.0, 256.0]),
+        ("_prod_combine", False, [2.0, 3.0, 0.5, 4.0], [2.0, 6.0, 3.0, 12.0]),
+    ],
+)
+def test_each_step_of_a_scan_is_rounded(builder, combine, reverse, given, running):
+    scan = interpreter.ScanOps(0, getattr(tl.standard, combine), reverse=reverse)
+    (found,) = scan.apply((block(torch.tensor(given)),))
+    assert tensor(found.handle, torch.bfloat16).tolist() == running
+
+
+def test_the_largest_value_and_its_place_are_exact(builder):
+    given = torch.randn(64, generator=torch.Generator().manual_seed(1)).bfloat16()
+    places = tl.core.tensor(handle(torch.arange(64, dtype=torch.int32), tl.int32), tl.block_type(tl.int32, [64]))
+    find = interpreter.ReduceOps(0, tl.standard._argmax_combine_tie_break_left, keep_dims=False)
+    largest, place = find.apply((block(given), places))
     assert tensor(largest.handle, torch.bfloat16).item() == given.max().item()
     assert place.handle.data.item() == given.argmax().item()
-    (running,) = interpreter.ScanOps(0, tl.standard._sum_combine, reverse=False).apply((block,))
-    assert torch.equal(tensor(running.handle, torch.bfloat16), given.float().cumsum(0).bfloat16())
 
 
 def test_other_versions_of_the_interpreter_stay_unchanged():
