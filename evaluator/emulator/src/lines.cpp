@@ -1,5 +1,6 @@
 #include "lines.h"
 
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 
@@ -53,10 +54,12 @@ const char* library_of(const void* pc) {
 }
 
 Lines::Place look_up(const void* pc) {
-  static std::mutex mutex;
+  static std::timed_mutex mutex;
   static backtrace_state* state = nullptr;
   static unsigned long long loaded = 0;
-  std::lock_guard lock(mutex);
+  // A fault inside libbacktrace leaves this function by a jump, with the mutex locked: later errors then have no line.
+  const std::unique_lock lock(mutex, std::chrono::seconds(1));
+  if (!lock.owns_lock()) return {};
   // A libbacktrace state only knows the libraries loaded before its first use, and cannot be freed. Extensions load
   // later.
   if (const unsigned long long now = libraries_loaded(); state == nullptr || loaded != now) {
