@@ -86,7 +86,8 @@ def test_a_thread_that_writes_into_old_outputs_is_no_reason_to_refuse(grade):
         "threading.Thread(target=spoil, daemon=True).start()",
         forward=["y = torch.relu(x)", "outputs.append(y)", "del outputs[:-2]", "return y"],
     )
-    grade(spinning).verdict(Status.CORRECT)
+    # Without times: a window compares the outputs of all its calls at its end, and none of them is old before.
+    grade(spinning, "--mode", "check").verdict(Status.CORRECT)
 
 
 @pytest.mark.parametrize(
