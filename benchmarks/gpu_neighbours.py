@@ -113,7 +113,7 @@ def batch(place: Path, problems: Path, cache: Path, device: str, size: str) -> G
 
 
 def faults_of(expected: dict[str, Status | None], found: Graded) -> list[str]:
-    """Return what is wrong with the verdicts."""
+    """Return a message for each verdict that a neighbour changed, or for each victim without a card."""
     faults = []
     for name, status in expected.items():
         card = found.cards.get(name)
@@ -133,7 +133,7 @@ def excludes_one(card: Scorecard, margin: float) -> bool:
 
 
 def _of(name: str) -> str:
-    """Return what a victim has in common in both batches: its problem and kind."""
+    """Return the problem and the kind of a victim, equal in both batches."""
     problem, _, rest = name.partition("/")
     return f"{problem}/{rest.partition('_')[2]}"
 

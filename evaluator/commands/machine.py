@@ -21,7 +21,7 @@ def doctor(*, prepare: bool, clocks: bool, as_json: bool) -> ExitCode:
     """Check this machine: usable devices, missing parts, and fixes.
 
     A device is ready after the grade of a tiny submission. The first such grade builds parts, once on this machine:
-    one to three minutes.
+    about half a minute for each device without other work.
     """
     if prepare and clocks:
         raise UsageError("--prepare and --clocks are two commands", hint="omit one of the two")

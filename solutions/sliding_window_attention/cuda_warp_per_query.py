@@ -28,7 +28,7 @@ __global__ void sliding_window_kernel(
     int64_t length, int features, int64_t window, float scale) {
     const int lane = threadIdx.x % 32;
     const int64_t at = static_cast<int64_t>(blockIdx.x) * warps + threadIdx.x / 32;
-    if (at >= queries) return;  // a whole warp at once, so the shuffles below miss nobody
+    if (at >= queries) return;  // whole warps leave: the shuffles below have all lanes
     const int64_t place = at % length;
     const int64_t first = at / length / group * length;  // row of the head's first key
     const int64_t oldest = place + 1 > window ? place + 1 - window : 0;

@@ -29,7 +29,7 @@ __global__ void softmax_topk_kernel(
     int experts, int chosen) {
     const int lane = threadIdx.x % 32;
     const int64_t row = static_cast<int64_t>(blockIdx.x) * warps_per_block + threadIdx.x / 32;
-    if (row >= rows) return;  // a whole warp at once, so the shuffles below miss nobody
+    if (row >= rows) return;  // whole warps leave: the shuffles below have all lanes
     const float* of_row = logits + row * experts;
     float last = CUDART_INF_F;
     int of_last = -1;

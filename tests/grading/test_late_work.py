@@ -1,4 +1,4 @@
-"""Work after `done` on the host: the judge compares what a stopped runner left, and no later message.
+"""Work after `done` on the host: the judge compares the output of a stopped runner, and no later message.
 
 How long after `done` a runner is stopped depends on the machine, so nothing here goes by the clock. The submission
 leaves a process behind that waits for a signal. The signal is given when the judge's clock has stopped: in the shared

@@ -260,7 +260,7 @@ def test_a_child_with_a_copy_of_the_file_does_not_prolong_the_turn(place):
 
 
 def test_turns_of_threads_on_files_exclude_each_other(place):
-    """Eight threads take turns of both kinds; a count of those inside shows who was beside whom."""
+    """Eight threads take turns of both kinds, and count the turns in the room beside their own."""
     inside, faults, seen, counting = Counter(), [], Counter(), threading.Lock()
 
     def take(number):

@@ -1,4 +1,4 @@
-"""One trial, with the runner's own code in this process: what it answers is judged, for inputs of every form."""
+"""One trial, with the runner's own code in this process: answers are judged, for inputs of every form."""
 
 import itertools
 
