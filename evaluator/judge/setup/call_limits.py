@@ -43,7 +43,7 @@ class CallLimits:
         self._changing = changing
         self.of_call: dict[str, Rounding] = {}
         """Measured rounding of the call, by path; empty before `measure`."""
-        self._all_hold = True
+        self._without_stored: set[str] = set()
 
     def of(self, path: str, honest: torch.Tensor) -> Limit:
         """Return the limit of an output; None for integers and booleans."""
@@ -51,18 +51,22 @@ class CallLimits:
         known = self._distribution_mix.rounding_of(self._profile, path, cancelling=path in self._cancelling)
         usual = limit_of(problem, path, honest, rule=self._rule)
         if self._changing and isinstance(usual, Bounds) and decides(known.usual, usual):
-            known, self._all_hold = Rounding(), False
+            known = Rounding()
+            self._without_stored.add(path)
         return limit_of(problem, path, honest, larger(known, self.of_call.get(path, known)), self._rule)
 
     def measure(self, plan: CallPlan, checks: Sequence[TensorCheck]) -> bool:
         """Measure the rounding of a call with wrong `checks`, and return whether an output may have another limit.
 
-        Far errors are no rounding, unless the rounding measured beforehand does not hold for the call. A call that is
+        Far errors are no rounding, except in outputs for which the stored rounding does not hold. A call that is
         repeated with the constructed weights, to find the cause of wrong values, has no other rounding.
         """
-        if self._rule is ToleranceRule.KERNELBENCH or (self._all_hold and not may_be_rounding(checks)):
+        near = may_be_rounding(checks)
+        if self._rule is ToleranceRule.KERNELBENCH or not (near or self._without_stored):
             return False
-        if not self._all_hold and self._reference.worn is None:
+        if self._without_stored and self._reference.worn is None:
             return False
-        self.of_call = self.of_call or rounding_of_call(plan)
+        if not self.of_call:
+            measured = rounding_of_call(plan)
+            self.of_call = {path: each for path, each in measured.items() if near or path in self._without_stored}
         return bool(self.of_call)

@@ -1,6 +1,7 @@
 """Limits of a call: which rounding, measured beforehand with the constructed weights, holds for the call's own."""
 
 import pytest
+from msgspec import structs
 
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.setup.call_limits import CallLimits
@@ -61,3 +62,16 @@ def test_rounding_of_the_constructed_weights_is_no_sign_of_stale_weights():
     found, plan, limit = limits_of_call(None, **MEAN_OF_NORM)
     assert limit.floor == 5e-5
     assert not found.measure(plan, [FAR])
+
+
+def test_far_errors_of_another_output_stay_errors():
+    """The norm's mean takes the call's rounding. The sum beside the mean keeps the stored one: far errors are wrong."""
+    made = reference(**MEAN_OF_NORM | {"output": "(self.norm(x).mean(1), self.norm(x).sum(0))"})
+    mix = distribution_mix_of(decide(made, SizeName.SMALL))
+    made.wear(7)
+    plan = CallPlan(made, 7, random_seed=0)
+    found = CallLimits(made, mix, ToleranceRule.MEASURED, Profile.AS_GIVEN, (), changing=True)
+    for number, tensor in enumerate(made.forward(plan.inputs, 0)):
+        found.of(f"output[{number}]", tensor)
+    assert found.measure(plan, [structs.replace(FAR, path="output[1]")])
+    assert list(found.of_call) == ["output[0]"]
