@@ -3,9 +3,12 @@
 `headers/` holds the C++ that is compiled, and what a real GPU answered to parts of it.
 """
 
+import _ctypes
 import ctypes
 import json
+import os
 import platform
+import shutil
 import struct
 import subprocess
 from pathlib import Path
@@ -501,6 +504,26 @@ def test_cublas_past_the_end_is_an_error_with_its_name(libraries):
     text = libraries.sgemm_past_the_end().decode()
     assert text.startswith("emulator[illegal-access]: kernel cublasSgemm ")
     assert text.endswith("just past the end of a cudaMalloc of 48 bytes")
+
+
+@pytest.mark.parametrize("errors", [1, 2])
+def test_a_library_whose_file_was_cut_costs_the_line_of_an_error(libraries, tmp_path, errors):
+    """libbacktrace maps the files of all loaded libraries: behind the end of a cut file, the look-up faults too."""
+    libraries.sgemm_past_the_end.restype = ctypes.c_char_p
+    cut = tmp_path / "cut.so"
+    shutil.copyfile(_ctypes.__file__, cut)
+
+    def told():
+        ctypes.CDLL(str(cut))
+        cut.write_bytes(b"")
+        for _ in range(errors):
+            text = libraries.sgemm_past_the_end().decode()
+        return text.endswith("just past the end of a cudaMalloc of 48 bytes")
+
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if told() else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 # torch's headers

@@ -59,8 +59,9 @@ def test_a_card_has_every_profile_one_call_twice_and_quotes_the_own_values_alone
     seeds = [check.seed for check in card.checks]
     assert len(set(seeds)) == len(seeds) - 1
     timed = card.timing.submission
-    assert len(timed.samples_ms) >= 20
-    assert len(timed.seeds) == 1 + len(timed.samples_ms) + timed.void_calls + timed.other_calls
+    assert len(timed.samples_ms) >= (20 if timed.windows is None else 6)
+    # More where windows were made, kept or not: how fast the machine is decides.
+    assert len(timed.seeds) >= 1 + len(timed.samples_ms) + timed.void_calls + timed.other_calls
     assert card.timing.submission.other_calls + card.timing.reference_before.other_calls > 0
 
 

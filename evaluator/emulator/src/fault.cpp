@@ -101,12 +101,19 @@ void FaultCatcher::guard(void (*f)(void*), void* argument) {
     ~Restored() { sigaltstack(&before, nullptr); }
   } restored;
   sigaltstack(&own, &restored.before);
+  is_described_ = false;
   // Saving the signal mask would cost a system call. SA_NODEFER leaves the mask unchanged.
   if (_setjmp(landing_) == 0) {
     f(argument);
-  } else {
-    raise();
+    return;
   }
+  if (is_described_) {  // The look-up of the line faulted, in a library whose file was cut: describe without a line.
+    fault_ = described_;
+    fault_.pc = nullptr;
+  }
+  is_described_ = true;
+  described_ = fault_;
+  raise();
 }
 
 void FaultCatcher::escape(const Fault& fault) {

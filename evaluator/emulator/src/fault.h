@@ -41,6 +41,8 @@ class FaultCatcher {
 
   jmp_buf landing_;
   Fault fault_{};
+  Fault described_{};  // the fault of the kernel, while its description may fault as well
+  bool is_described_ = false;
   char* stack_;  // for the handler: a fiber with a full stack could not run the handler
 };
 
