@@ -7,9 +7,14 @@
 #ifdef WARPGRADE_EMU_BACKTRACE
 #include <backtrace.h>
 #include <dlfcn.h>
+#include <elf.h>
+#include <fcntl.h>
 #include <link.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <mutex>
+#include <vector>
 #endif
 
 namespace emu {
@@ -53,6 +58,50 @@ const char* library_of(const void* pc) {
   return dladdr(pc, &info) != 0 ? info.dli_fname : nullptr;
 }
 
+// Returns whether the file ends before one of its sections, as it does while a linker writes it anew. An unreadable file
+// is not cut: libbacktrace skips it.
+bool is_cut(const char* path) {
+  struct File {
+    int descriptor;
+    ~File() {
+      if (descriptor >= 0) ::close(descriptor);
+    }
+  } const file{::open(path, O_RDONLY | O_CLOEXEC)};
+  struct stat status{};
+  if (file.descriptor < 0 || ::fstat(file.descriptor, &status) != 0) return false;
+  const auto bytes = static_cast<std::uint64_t>(status.st_size);
+  const auto is_behind_end = [bytes](std::uint64_t offset, std::uint64_t size) {
+    return offset > bytes || size > bytes - offset;
+  };
+  ElfW(Ehdr) header;
+  if (::pread(file.descriptor, &header, sizeof header, 0) != sizeof header) return true;
+  std::vector<ElfW(Shdr)> sections(header.e_shnum);
+  const std::size_t table = sections.size() * sizeof(ElfW(Shdr));
+  if (is_behind_end(header.e_shoff, table)) return true;
+  if (::pread(file.descriptor, sections.data(), table, static_cast<off_t>(header.e_shoff)) !=
+      static_cast<ssize_t>(table)) {
+    return true;
+  }
+  for (const ElfW(Shdr)& section : sections) {
+    if (section.sh_type != SHT_NOBITS && is_behind_end(section.sh_offset, section.sh_size)) return true;
+  }
+  return false;
+}
+
+// Returns whether the file of any loaded library is cut. libbacktrace maps the files of all loaded libraries inside
+// dl_iterate_phdr, which holds a lock of the dynamic linker. A fault there would leave the lock held for ever.
+bool any_library_is_cut() {
+  bool found = false;
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, std::size_t, void* result) {
+        const bool is_file = info->dlpi_name != nullptr && info->dlpi_name[0] == '/';
+        *static_cast<bool*>(result) = is_file && is_cut(info->dlpi_name);
+        return *static_cast<bool*>(result) ? 1 : 0;
+      },
+      &found);
+  return found;
+}
+
 Lines::Place look_up(const void* pc) {
   static std::timed_mutex mutex;
   static backtrace_state* state = nullptr;
@@ -63,6 +112,7 @@ Lines::Place look_up(const void* pc) {
   // A libbacktrace state only knows the libraries loaded before its first use, and cannot be freed. Extensions load
   // later.
   if (const unsigned long long now = libraries_loaded(); state == nullptr || loaded != now) {
+    if (any_library_is_cut()) return {};
     state = backtrace_create_state(library_of(pc), 0, ignore, nullptr);
     loaded = now;
   }
