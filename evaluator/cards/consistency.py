@@ -29,7 +29,7 @@ _FAMILIES = {
     Status.INCONCLUSIVE: "BRTX",
     Status.INFRA_ERROR: "X",
 }
-"""Families of the permitted reason codes of each status."""
+"""Families of the permitted reason codes of each status, for codes that several statuses may have."""
 _OWN_STATUS = {
     Code.TIMED_OUT: Status.TIMEOUT,
     Code.MALFORMED_FRAME: Status.REJECTED,
@@ -42,6 +42,7 @@ _OWN_STATUS = {
     Code.NOT_EMULATED: Status.INCONCLUSIVE,
     Code.HARD_CODED_SIZE: Status.INCONCLUSIVE,
     Code.LANGUAGE_MISSING: Status.INCONCLUSIVE,
+    Code.ROUNDING_DECIDES: Status.INCONCLUSIVE,
     Code.KERNEL_REFUSED: Status.BUILD_ERROR,
 }
 """Codes with a single permitted status."""
@@ -103,7 +104,8 @@ def _reason(card: Scorecard) -> Iterator[Contradiction]:
     own = _OWN_STATUS.get(code)
     if (status, code) == (Status.INFRA_ERROR, Code.DEADLINE):
         return  # The grade exceeded its deadline without the submission's fault.
-    if code in _REMARKS or code.value[0] not in _FAMILIES[status] or own not in {None, status}:
+    is_permitted = code.value[0] in _FAMILIES[status] if own is None else own is status
+    if code in _REMARKS or not is_permitted:
         yield Contradiction("reason.code", f"{code.value} is no reason for {status.value}")
 
 

@@ -284,3 +284,77 @@ def test_weights_that_correspond_to_none_of_the_references_stay_and_no_speedup_i
     frozen = graded(FUSED_ALONE, WeightsRule.FROZEN)
     assert frozen.status is Status.CORRECT
     assert Code.WEIGHTS_NOT_CHANGED.value not in codes(frozen)
+
+
+MEAN_OF_NORM = """
+import torch
+from torch import nn
+
+batch_size = 16
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.GroupNorm(4, 32)
+
+    def forward(self, x):
+        return self.norm(x).mean(1)
+
+
+def get_inputs():
+    return [torch.rand(batch_size, 32)]
+
+
+def get_init_inputs():
+    return []
+"""
+OWN_MEAN = """
+import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+        {}
+
+    def forward(self, x):
+        groups = x.view(len(x), 4, 8)
+        spread = (groups.var(2, unbiased=False, keepdim=True) + 1e-5).rsqrt()
+        return {}
+"""
+WITHOUT_WEIGHTS = OWN_MEAN.format("pass", "((groups - groups.mean(2, keepdim=True)) * spread).mean((1, 2))")
+ZEROS = OWN_MEAN.format("pass", "torch.zeros(len(x)) * spread.sum()")
+WITH_WEIGHTS = OWN_MEAN.format(
+    "self.norm = nn.GroupNorm(4, 32)",
+    "(((groups - groups.mean(2, keepdim=True)) * spread).view(len(x), 32) * self.norm.weight + self.norm.bias).mean(1)",
+)
+
+
+@pytest.fixture(scope="module")
+def mean_of_norm(grader, tmp_path_factory):
+    """Judge a submission for a problem whose output is 0 with the constructed weights, apart from rounding."""
+    path = tmp_path_factory.mktemp("problem") / "mean_of_norm.py"
+    path.write_text(MEAN_OF_NORM)
+    with _context(grader, find_problem(str(path))) as context:
+
+        def run(source, rule=WeightsRule.CHANGING):
+            context.terms = context.terms._replace(options=replace(context.terms.options, weights=rule))
+            return _judged(context, source)
+
+        yield run
+
+
+@pytest.mark.parametrize("source", [WITHOUT_WEIGHTS, ZEROS], ids=["honest", "zeros"])
+def test_an_output_of_rounding_alone_allows_no_verdict(mean_of_norm, source):
+    outcome = mean_of_norm(source)
+    assert (outcome.status, outcome.reason.code) == (Status.INCONCLUSIVE, Code.ROUNDING_DECIDES.value)
+    assert "norm.weight" in outcome.reason.message
+    assert all(check.ok for check in outcome.checks)
+
+
+def test_weights_that_change_decide_about_an_output_of_rounding(mean_of_norm):
+    assert mean_of_norm(WITH_WEIGHTS).status is Status.CORRECT
+    frozen = mean_of_norm(WITH_WEIGHTS, WeightsRule.FROZEN)
+    assert (frozen.status, frozen.reason.code) == (Status.INCONCLUSIVE, Code.ROUNDING_DECIDES.value)

@@ -3,7 +3,8 @@
 The rounding of a problem is measured with the constructed weights (`distribution_mix`), possibly a special case: the
 mean of a group norm with weights of 1 and biases of 0 is 0, and rounding alone decides the output. With other weights
 the mean is far from 0, and any answer would be within the rounding of the constructed weights. A rounding of this kind
-does not hold for other weights, and proves no answer right for the constructed weights.
+does not hold for other weights, and proves no answer right for the constructed weights. Where all calls have the
+constructed weights, such an output makes the verdict inconclusive (C426).
 """
 
 from collections.abc import Collection, Sequence
@@ -19,6 +20,10 @@ from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.setup.distribution_mix import DistributionMix
 from evaluator.records import Profile, TensorCheck, ToleranceRule
+
+_PROVES_NOTHING = 0.25
+"""Rounding above this part of a row's root mean square proves no answer right: half the output passes at 0.5, zeros at
+1. The tolerance of half precision, the widest without rounding, is 1/16."""
 
 
 class CallLimits:
@@ -44,6 +49,8 @@ class CallLimits:
         self.of_call: dict[str, Rounding] = {}
         """Measured rounding of the call, by path; empty before `measure`."""
         self._without_stored: set[str] = set()
+        self.prove_nothing: set[str] = set()
+        """Paths of outputs that pass by rounding alone, whatever the answer."""
 
     def of(self, path: str, honest: torch.Tensor) -> Limit:
         """Return the limit of an output; None for integers and booleans."""
@@ -53,7 +60,10 @@ class CallLimits:
         if self._changing and isinstance(usual, Bounds) and decides(known.usual, usual):
             known = Rounding()
             self._without_stored.add(path)
-        return limit_of(problem, path, honest, larger(known, self.of_call.get(path, known)), self._rule)
+        limit = limit_of(problem, path, honest, larger(known, self.of_call.get(path, known)), self._rule)
+        if isinstance(usual, Bounds) and isinstance(limit, Bounds) and limit.floor > max(usual.floor, _PROVES_NOTHING):
+            self.prove_nothing.add(path)
+        return limit
 
     def measure(self, plan: CallPlan, checks: Sequence[TensorCheck]) -> bool:
         """Measure the rounding of a call with wrong `checks`, and return whether an output may have another limit.

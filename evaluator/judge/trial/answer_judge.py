@@ -68,6 +68,8 @@ class AnswerJudge:
         self._slices: dict[str, list[Slices]] = {}
         self._changing = sites.change
         self._limits = self._limits_of_call()
+        self._compared_paths: set[str] = set()
+        self._proven_paths: set[str] = set()
         self._last_storages: dict[str, tuple[int, int]] = {}
         self._memory_samples = clock.memory_samples
         self.precision = PrecisionWatch(reference.problem.precision)
@@ -124,12 +126,20 @@ class AnswerJudge:
             self.precision.begin(len(plan.blocks), self._slices)
             checks, borrowed, in_float64 = self._compared(plan, snapshots)
             problem = next((problem for check in checks if (problem := wrong_values(check)) is not None), None)
+        self._note_proofs(checks, problem)
         if problem is not None and self.precomputed_output is not None:
             problem = self.precomputed_output.unwritten(pairs) or problem
         # Always checked: the next call is compared with the addresses recorded here.
         earlier = self._not_of_this_call(snapshots, pairs, borrowed)
         problem = problem or shared or changed_input(placed, self._reference.written) or earlier
         return Judged(checks, in_float64, problem, snapshots)
+
+    def _note_proofs(self, checks: list[TensorCheck], problem: Finding | None) -> None:
+        """Note which outputs of a call without a `problem` are proven right."""
+        if problem is None:
+            paths = {check.path for check in checks}
+            self._compared_paths |= paths
+            self._proven_paths |= paths - self._limits.prove_nothing
 
     def _compared(self, plan: CallPlan, snapshots: list[OutputViews]) -> tuple[list[TensorCheck], frozenset[str], bool]:
         """Compare all outputs, block by block. Return also which are borrowed, and whether all in float64."""
@@ -142,6 +152,11 @@ class AnswerJudge:
             self._begin(number, block, snapshots, parts, starts)
             del block  # Free the block before the next block is computed.
         return [joined([read() for read in readings]) for readings in parts.values()], borrowed, in_float64
+
+    @property
+    def unproven(self) -> list[str]:
+        """Paths of the outputs that passed by rounding alone, in every compared call."""
+        return sorted(self._compared_paths - self._proven_paths)
 
     def other_values(self, judged: Judged) -> str | None:
         """Return what the wrong values of a call come from, if other values than the problem's own."""

@@ -248,6 +248,14 @@ class TrialRunner:
         message = f"{problem.message}; {cause.clause}"
         return finding(Code.WRONG_VALUES, message, next_step=cause.next_step, path=path)
 
+    def unproven(self) -> Fault | None:
+        """Return an inconclusive fault if no call proved an output right, although all calls passed."""
+        if not (paths := self._answers.unproven):
+            return None
+        why = "" if self._sites.why_not is None else f"; the weights are the same in all calls: {self._sites.why_not}"
+        message = f"{paths[0]} is a result of rounding in all calls: any answer of its size would have passed{why}"
+        return Fault(Status.INCONCLUSIVE, finding(Code.ROUNDING_DECIDES, message, path=paths[0]))
+
     def look_closely(self) -> Trial | None:
         """Check the errors of correct calls for reduced precision, which may lie well within the tolerance.
 

@@ -82,7 +82,7 @@ def _verdict(card: Scorecard) -> Part:
         case Status.INFRA_ERROR:
             meaning = "infra_error. The grading machine failed; nothing is known about the submission."
         case Status.INCONCLUSIVE:
-            meaning = "inconclusive. This device allows no verdict."
+            meaning = "inconclusive. This grade allows no verdict."
         case other:
             meaning = f"{other.value}."
     return [f"Verdict: {meaning}", *(_finding(card.reason, card.submission.source) if card.reason is not None else [])]

@@ -1,12 +1,13 @@
 """Limits of a call: which rounding, measured beforehand with the constructed weights, holds for the call's own."""
 
 import pytest
+import torch
 from msgspec import structs
 
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.setup.call_limits import CallLimits
 from evaluator.judge.setup.distribution_mix import decide, distribution_mix_of
-from evaluator.records import Profile, SizeName, TensorCheck, ToleranceRule
+from evaluator.records import Profile, SizeName, TensorCheck, ToleranceOverride, ToleranceRule
 from tests.unit.references import reference
 
 MEAN_OF_NORM = {
@@ -62,6 +63,24 @@ def test_rounding_of_the_constructed_weights_is_no_sign_of_stale_weights():
     found, plan, limit = limits_of_call(None, **MEAN_OF_NORM)
     assert limit.floor == 5e-5
     assert not found.measure(plan, [FAR])
+
+
+@pytest.mark.parametrize(
+    ("expression", "changing", "proves_nothing"),
+    [(MEAN_OF_NORM, False, True), (MEAN_OF_NORM, True, False), ({"output": "x + 1"}, False, False)],
+)
+def test_an_answer_within_the_rounding_of_constructed_weights_proves_nothing(expression, changing, proves_nothing):
+    found = limits_of_call(7 if changing else None, changing=changing, **expression)[0]
+    assert found.prove_nothing == ({"output"} if proves_nothing else set())
+
+
+def test_a_wide_floor_of_the_author_proves_an_answer():
+    made = reference(**MEAN_OF_NORM)
+    made.problem = structs.replace(made.problem, tolerance=ToleranceOverride(floor=1e6))
+    mix = distribution_mix_of(decide(reference(**MEAN_OF_NORM), SizeName.SMALL))
+    found = CallLimits(made, mix, ToleranceRule.MEASURED, Profile.AS_GIVEN, (), changing=False)
+    found.of("output", torch.zeros(64))
+    assert not found.prove_nothing
 
 
 def test_far_errors_of_another_output_stay_errors():
