@@ -104,7 +104,7 @@ def _reason(card: Scorecard) -> Iterator[Contradiction]:
     own = _OWN_STATUS.get(code)
     if (status, code) == (Status.INFRA_ERROR, Code.DEADLINE):
         return  # The grade exceeded its deadline without the submission's fault.
-    is_permitted = code.value[0] in _FAMILIES[status] if own is None else own is status
+    is_permitted = code.value[0] in _FAMILIES[status] if own is None else own == status
     if code in _REMARKS or not is_permitted:
         yield Contradiction("reason.code", f"{code.value} is no reason for {status.value}")
 

@@ -20,7 +20,7 @@ from tests import cards
 @pytest.fixture
 def context():
     """A context whose runners answer nothing; it counts them."""
-    trial_runner = SimpleNamespace(look_closely=lambda: None)
+    trial_runner = SimpleNamespace(look_closely=lambda: None, unproven=lambda: None)
     place = SimpleNamespace(
         load=lambda: None, construct=lambda: None, sites=lambda _: NO_SITES, trial_runner=lambda _: trial_runner
     )
