@@ -201,8 +201,9 @@ def _checked_calls(context: GradeContext, model_runner: ModelRunner) -> _Called:
         checks += [again] if again is not None else []
         excused = None if fault is None else _excused(_for_the_cpu(fault, context), context)
         return _Called(trial_runner, checks, excused, _remarks(constructed.difference, checks, sites), sites)
-    remarks = _remarks(constructed.difference, checks, sites)
-    return _Called(trial_runner, checks, trial_runner.unproven(), remarks, sites)
+    unproven = trial_runner.unproven()
+    told = sites if unproven is None else sites._replace(unmatched=False)  # The reason tells of the weights.
+    return _Called(trial_runner, checks, unproven, _remarks(constructed.difference, checks, told), sites)
 
 
 def _looked_closely(trial_runner: TrialRunner, which: str) -> tuple[Trial | None, list[Finding]]:

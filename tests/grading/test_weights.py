@@ -351,6 +351,7 @@ def test_an_output_of_rounding_alone_allows_no_verdict(mean_of_norm, source):
     outcome = mean_of_norm(source)
     assert (outcome.status, outcome.reason.code) == (Status.INCONCLUSIVE, Code.ROUNDING_DECIDES.value)
     assert "norm.weight" in outcome.reason.message
+    assert Code.WEIGHTS_NOT_CHANGED.value not in codes(outcome)
     assert all(check.ok for check in outcome.checks)
 
 
