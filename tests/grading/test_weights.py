@@ -332,30 +332,78 @@ WITH_WEIGHTS = OWN_MEAN.format(
 )
 
 
-@pytest.fixture(scope="module")
-def mean_of_norm(grader, tmp_path_factory):
-    """Judge a submission for a problem whose output is 0 with the constructed weights, apart from rounding."""
-    path = tmp_path_factory.mktemp("problem") / "mean_of_norm.py"
-    path.write_text(MEAN_OF_NORM)
-    with _context(grader, find_problem(str(path))) as context:
+# The mean of a batch norm without weights is 0, whatever the weights before it, as the gradient of such a bias.
+ALWAYS_ROUNDING = """
+import torch
+import torch.nn.functional as F
+from torch import nn
 
-        def run(source, rule=WeightsRule.CHANGING):
+batch_size = 64
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(32, 32)
+
+    def forward(self, x):
+        normal = F.batch_norm(self.linear(x), None, None, training=True)
+        return normal, normal.mean(0)
+
+
+def get_inputs():
+    return [torch.rand(batch_size, 32)]
+
+
+def get_init_inputs():
+    return []
+"""
+OWN_BATCH_NORM = """
+import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(32, 32)
+
+    def forward(self, x):
+        y = torch.einsum("bi,oi->bo", x, self.linear.weight) + self.linear.bias
+        centered = y - y.mean(0)
+        normal = centered / (centered.square().mean(0) + 1e-5).sqrt()
+        return normal, normal.sum(0) / len(x)
+"""
+
+
+@pytest.fixture(scope="module")
+def judged_for(grader, tmp_path_factory):
+    """Judge a submission for the problem with a given text."""
+
+    def run(problem, source, rule=WeightsRule.CHANGING):
+        path = tmp_path_factory.mktemp("problem") / "problem.py"
+        path.write_text(problem)
+        with _context(grader, find_problem(str(path))) as context:
             context.terms = context.terms._replace(options=replace(context.terms.options, weights=rule))
             return _judged(context, source)
 
-        yield run
+    return run
 
 
 @pytest.mark.parametrize("source", [WITHOUT_WEIGHTS, ZEROS], ids=["honest", "zeros"])
-def test_an_output_of_rounding_alone_allows_no_verdict(mean_of_norm, source):
-    outcome = mean_of_norm(source)
+def test_an_output_of_rounding_alone_allows_no_verdict(judged_for, source):
+    outcome = judged_for(MEAN_OF_NORM, source)
     assert (outcome.status, outcome.reason.code) == (Status.INCONCLUSIVE, Code.ROUNDING_DECIDES.value)
     assert "norm.weight" in outcome.reason.message
     assert Code.WEIGHTS_NOT_CHANGED.value not in codes(outcome)
     assert all(check.ok for check in outcome.checks)
 
 
-def test_weights_that_change_decide_about_an_output_of_rounding(mean_of_norm):
-    assert mean_of_norm(WITH_WEIGHTS).status is Status.CORRECT
-    frozen = mean_of_norm(WITH_WEIGHTS, WeightsRule.FROZEN)
+@pytest.mark.parametrize(
+    ("problem", "source"), [(MEAN_OF_NORM, WITH_WEIGHTS), (ALWAYS_ROUNDING, OWN_BATCH_NORM)], ids=["special", "always"]
+)
+def test_weights_that_change_decide_about_an_output_of_rounding(judged_for, problem, source):
+    changing = judged_for(problem, source)
+    assert changing.status is Status.CORRECT, changing.reason
+    frozen = judged_for(problem, source, WeightsRule.FROZEN)
     assert (frozen.status, frozen.reason.code) == (Status.INCONCLUSIVE, Code.ROUNDING_DECIDES.value)

@@ -22,8 +22,8 @@ from evaluator.judge.setup.distribution_mix import DistributionMix
 from evaluator.records import Profile, TensorCheck, ToleranceRule
 
 _PROVES_NOTHING = 0.25
-"""Rounding above this part of a row's root mean square proves no answer right: half the output passes at 0.5, zeros at
-1. The tolerance of half precision, the widest without rounding, is 1/16."""
+"""A tolerance for rounding above this part of a row's root mean square proves no answer right: half the output passes
+at 0.5, zeros at 1. The tolerance of half precision, the widest without rounding, is 1/16."""
 
 
 class CallLimits:

@@ -249,11 +249,16 @@ class TrialRunner:
         return finding(Code.WRONG_VALUES, message, next_step=cause.next_step, path=path)
 
     def unproven(self) -> Fault | None:
-        """Return an inconclusive fault if no call proved an output right, although all calls passed."""
-        if not (paths := self._answers.unproven):
+        """Return an inconclusive fault if no call proved an output right, although all calls passed.
+
+        An output of rounding under weights that change is one under any weights, as is the gradient of a bias before a
+        batch norm: rounding is then the right answer.
+        """
+        why_not, paths = self._sites.why_not, self._answers.unproven
+        if why_not is None or not paths:
             return None
-        why = "" if self._sites.why_not is None else f"; the weights are the same in all calls: {self._sites.why_not}"
-        message = f"{paths[0]} is a result of rounding in all calls: any answer of its size would have passed{why}"
+        what = f"{paths[0]} is a result of rounding in all calls: any answer of its size would have passed"
+        message = f"{what}; the weights are the same in all calls: {why_not}"
         return Fault(Status.INCONCLUSIVE, finding(Code.ROUNDING_DECIDES, message, path=paths[0]))
 
     def look_closely(self) -> Trial | None:
