@@ -332,7 +332,11 @@ WITH_WEIGHTS = OWN_MEAN.format(
 )
 
 
-# The mean of a batch norm without weights is 0, whatever the weights before it, as the gradient of such a bias.
+TWO_OUTPUTS = MEAN_OF_NORM.replace("self.norm(x).mean(1)", "(self.norm(x).mean(1), self.norm(x))")
+OWN_TWO_OUTPUTS = WITH_WEIGHTS.replace("return (((", "normal = (((").replace(
+    "bias).mean(1)", "bias)\n        return normal.mean(1), normal"
+)
+# The mean of a batch norm is 0, apart from rounding, for all weights of the layer before.
 ALWAYS_ROUNDING = """
 import torch
 import torch.nn.functional as F
@@ -405,5 +409,19 @@ def test_an_output_of_rounding_alone_allows_no_verdict(judged_for, source):
 def test_weights_that_change_decide_about_an_output_of_rounding(judged_for, problem, source):
     changing = judged_for(problem, source)
     assert changing.status is Status.CORRECT, changing.reason
-    frozen = judged_for(problem, source, WeightsRule.FROZEN)
-    assert (frozen.status, frozen.reason.code) == (Status.INCONCLUSIVE, Code.ROUNDING_DECIDES.value)
+
+
+def test_constant_weights_leave_an_output_undecided_that_other_weights_decide(judged_for):
+    for problem, source in [(MEAN_OF_NORM, WITH_WEIGHTS), (TWO_OUTPUTS, OWN_TWO_OUTPUTS)]:
+        frozen = judged_for(problem, source, WeightsRule.FROZEN)
+        assert (frozen.status, frozen.reason.code) == (Status.INCONCLUSIVE, Code.ROUNDING_DECIDES.value)
+
+
+def test_an_output_of_rounding_under_all_weights_passes_beside_a_proven_one(judged_for):
+    frozen = judged_for(ALWAYS_ROUNDING, OWN_BATCH_NORM, WeightsRule.FROZEN)
+    assert frozen.status is Status.CORRECT, frozen.reason
+    alone = ALWAYS_ROUNDING.replace("normal, normal.mean(0)", "normal.mean(0)")
+    own = OWN_BATCH_NORM.replace("normal, normal.sum(0)", "normal.sum(0)")
+    unproven = judged_for(alone, own)
+    assert (unproven.status, unproven.reason.code) == (Status.INCONCLUSIVE, Code.ROUNDING_DECIDES.value)
+    assert "weights" not in unproven.reason.message

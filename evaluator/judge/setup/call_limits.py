@@ -5,6 +5,9 @@ mean of a group norm with weights of 1 and biases of 0 is 0, and rounding alone 
 the mean is far from 0, and any answer would be within the rounding of the constructed weights. A rounding of this kind
 does not hold for other weights, and proves no answer right for the constructed weights. Where all calls have the
 constructed weights, such an output makes the verdict inconclusive (C426).
+
+Other outputs are results of rounding under any weights, as the gradient of a bias before a batch norm is. Any answer of
+their size is right, if another output proves the computation.
 """
 
 from collections.abc import Collection, Sequence
@@ -18,7 +21,7 @@ from evaluator.judge.numerics.rounding_of_call import may_be_rounding, rounding_
 from evaluator.judge.numerics.summation_orders import decides, larger
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.reference import Reference
-from evaluator.judge.setup.distribution_mix import DistributionMix
+from evaluator.judge.setup.distribution_mix import AS_GIVEN_ALONE, DistributionMix
 from evaluator.records import Profile, TensorCheck, ToleranceRule
 
 _PROVES_NOTHING = 0.25
@@ -50,7 +53,7 @@ class CallLimits:
         """Measured rounding of the call, by path; empty before `measure`."""
         self._without_stored: set[str] = set()
         self.prove_nothing: set[str] = set()
-        """Paths of outputs that pass by rounding alone, whatever the answer."""
+        """Paths of outputs whose limit is so wide that an answer within the limit proves no computation."""
 
     def of(self, path: str, honest: torch.Tensor) -> Limit:
         """Return the limit of an output; None for integers and booleans."""
@@ -80,3 +83,12 @@ class CallLimits:
             measured = rounding_of_call(plan)
             self.of_call = {path: each for path, each in measured.items() if near or path in self._without_stored}
         return bool(self.of_call)
+
+
+def results_of_rounding(plan: CallPlan, rule: ToleranceRule) -> set[str]:
+    """Return the paths of outputs that are results of rounding in a call, with the weights that the reference wears."""
+    limits = CallLimits(plan.reference, AS_GIVEN_ALONE, rule, plan.profile, (), changing=False)
+    limits.measure(plan, ())
+    for path, value in plan.reference.values(next(plan.honest()).result).items():
+        limits.of(path, value)
+    return limits.prove_nothing

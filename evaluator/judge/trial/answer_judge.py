@@ -154,8 +154,13 @@ class AnswerJudge:
         return [joined([read() for read in readings]) for readings in parts.values()], borrowed, in_float64
 
     @property
+    def proves_any(self) -> bool:
+        """Whether a compared call proved an output right."""
+        return bool(self._proven_paths)
+
+    @property
     def unproven(self) -> list[str]:
-        """Paths of the outputs that passed by rounding alone, in every compared call."""
+        """Paths of the outputs that were within the rounding of the reference in every compared call, and no more."""
         return sorted(self._compared_paths - self._proven_paths)
 
     def other_values(self, judged: Judged) -> str | None:

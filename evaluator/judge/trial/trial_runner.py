@@ -22,6 +22,7 @@ from evaluator.judge.numerics.reduced_precision import ENOUGH
 from evaluator.judge.numerics.rounded_reference import ReferenceCall
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.reference import Reference
+from evaluator.judge.setup.call_limits import results_of_rounding
 from evaluator.judge.setup.distribution_mix import AS_GIVEN_ALONE, DistributionMix
 from evaluator.judge.setup.seed_book import fresh_seed
 from evaluator.judge.tensors.pytree import LaidOut, Value
@@ -249,17 +250,30 @@ class TrialRunner:
         return finding(Code.WRONG_VALUES, message, next_step=cause.next_step, path=path)
 
     def unproven(self) -> Fault | None:
-        """Return an inconclusive fault if no call proved an output right, although all calls passed.
+        """Return an inconclusive fault if all calls passed, and none proved an output that could be proven.
 
-        An output of rounding under weights that change is one under any weights, as is the gradient of a bias before a
-        batch norm: rounding is then the right answer.
+        An output of rounding under all weights needs no proof beside an output that is proven right.
         """
-        why_not, paths = self._sites.why_not, self._answers.unproven
-        if why_not is None or not paths:
+        paths = self._answers.unproven
+        if self._answers.proves_any:
+            paths = self._meaningful_with_other_weights(paths)
+        if not paths:
             return None
-        what = f"{paths[0]} is a result of rounding in all calls: any answer of its size would have passed"
-        message = f"{what}; the weights are the same in all calls: {why_not}"
+        why = "" if self._sites.why_not is None else f"; the weights are the same in all calls: {self._sites.why_not}"
+        message = f"{paths[0]} is a result of rounding in all calls: any answer of its size would have passed{why}"
         return Fault(Status.INCONCLUSIVE, finding(Code.ROUNDING_DECIDES, message, path=paths[0]))
+
+    def _meaningful_with_other_weights(self, paths: list[str]) -> list[str]:
+        """Return the outputs that are results of rounding for the constructed weights alone."""
+        if not paths or self._sites.change or not self._reference.weights.names:
+            return []
+        seed = fresh_seed()
+        self._reference.wear(derived(seed, b"weights"))
+        try:
+            of_rounding = results_of_rounding(CallPlan(self._reference, seed), self._answers.rule)
+        finally:
+            self._reference.wear(None)
+        return [path for path in paths if path not in of_rounding]
 
     def look_closely(self) -> Trial | None:
         """Check the errors of correct calls for reduced precision, which may lie well within the tolerance.
