@@ -13,23 +13,8 @@ from evaluator.judge.reference.reference import Reference
 from evaluator.judge.setup import distribution_mix
 from evaluator.judge.setup.distribution_mix import decided
 from evaluator.records import Profile, SizeName
+from tests.problem_text import RELU
 
-SOURCE = """\
-import torch
-from torch import nn
-
-rows = 64
-
-class Model(nn.Module):
-    def forward(self, x):
-        return torch.relu(x)
-
-def get_inputs():
-    return [torch.randn(rows, 32)]
-
-def get_init_inputs():
-    return []
-"""
 CONSTRUCTOR = """\
     def __init__(self):
         super().__init__()
@@ -42,9 +27,9 @@ def tree(tmp_path, monkeypatch):
     monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path / "cache"))
     folder = tmp_path / "bench" / "level1"
     folder.mkdir(parents=True)
-    (folder / "10_Other.py").write_text(SOURCE.replace("relu", "tanh"))
-    (folder / "2_Mine.py").write_text(SOURCE)
-    (folder / "3_Broken.py").write_text(SOURCE.replace("torch.relu(x)", "x.no_such_method()"))
+    (folder / "10_Other.py").write_text(RELU.replace("relu", "tanh"))
+    (folder / "2_Mine.py").write_text(RELU)
+    (folder / "3_Broken.py").write_text(RELU.replace("torch.relu(x)", "x.no_such_method()"))
     return folder.parent
 
 
@@ -101,7 +86,7 @@ def test_sizes_are_merged_and_outdated_decisions_replaced(tree, capsys, tmp_path
 
 
 def test_a_decision_that_depends_on_the_weights_is_left_to_the_first_grade(tree, capsys, tmp_path, monkeypatch):
-    weighted = SOURCE.replace("    def forward", f"{CONSTRUCTOR}\n    def forward").replace(
+    weighted = RELU.replace("    def forward", f"{CONSTRUCTOR}\n    def forward").replace(
         "torch.relu(x)", "self.linear(x)"
     )
     (tree / "level1" / "4_Weighted.py").write_text(weighted)
