@@ -1,6 +1,7 @@
 """`warpgrade problems decide`: decisions about bare files go into the cache and a table, and are made once."""
 
 import json
+from functools import partial
 
 import pytest
 from msgspec.structs import replace
@@ -98,6 +99,13 @@ def test_a_decision_that_depends_on_the_weights_is_left_to_the_first_grade(tree,
     assert run(capsys, "level1/4", "--problems", tree, "--output", table)[0] == 0
     (entry,) = read_table(table).values()
     assert (entry.sizes[SizeName.FULL].use, list(uses)) == ([Profile.SMALL], [])
+
+
+def test_a_file_too_large_to_try_is_left_out(tree, capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(distribution_mix, "decide", partial(distribution_mix.decide, limit_s=0.0))
+    table = tmp_path / "table.json"
+    code, out, _ = run(capsys, "level1/2", "--problems", tree, "--output", table)
+    assert (code, "left out: too large to try" in out, table.exists()) == (1, True, False)
 
 
 def test_without_a_table_a_grade_finds_the_decision_in_the_cache(tree, capsys, monkeypatch):
