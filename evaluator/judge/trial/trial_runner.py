@@ -251,8 +251,8 @@ class TrialRunner:
     def unproven(self) -> Fault | None:
         """Return an inconclusive fault if no call proved an output right, although all calls passed.
 
-        An output of rounding under weights that change is one under any weights, as is the gradient of a bias before a
-        batch norm: rounding is then the right answer.
+        Under changing weights, rounding alone is a right answer: the gradient of a bias before a batch norm is 0 for
+        all weights.
         """
         why_not, paths = self._sites.why_not, self._answers.unproven
         if why_not is None or not paths:
