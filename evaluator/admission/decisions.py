@@ -79,6 +79,7 @@ def _decided_on(
 ) -> FileDecision:
     """Decide on one file, unless the table has the decision. Raises ProblemError or MemoryError."""
     from evaluator.devices.out_of_memory import out_of_memory
+    from evaluator.judge.setup.distribution_mix import distribution_mix_of
     from evaluator.judge.setup.memory_plan import refuse_what_does_not_fit
 
     if wanted is not None:
@@ -94,8 +95,8 @@ def _decided_on(
         if (found := _decide(problem, size, place_of(device))) is None:
             return FileDecision(problem.name, size, why_not=_DEPENDS_ON_WEIGHTS)
     lock, sites = found
-    if not lock.use and (untried := next(iter(lock.left_out.values()), "")).startswith("too large to try"):
-        return FileDecision(problem.name, size, why_not=untried)
+    if untried := distribution_mix_of(lock).untried:
+        return FileDecision(problem.name, size, why_not=lock.left_out[untried[0]])
     if table is not None:
         _write(problem, size, lock, sites, table)
     return FileDecision(problem.name, size, lock.use, len(sites.sites))

@@ -17,7 +17,7 @@ from evaluator.version import __version__
 _EXIT_STATUS = """\b
 Exit status of grade and batch:
   0    every submission is correct
-  1    a submission is not correct, or this device allows no verdict
+  1    a submission is not correct, or its grade allows no verdict
   2    the command or one of its files is invalid
   3    this machine failed; no verdict on a submission
   130  interrupted

@@ -1,5 +1,6 @@
 """Options shared by several commands, and the parsing of their values."""
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from functools import partial
@@ -76,8 +77,9 @@ class _RunFolder(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the path, which must be a folder."""
-        if Path(value).is_file():
-            self.fail(f"{value} is a file; RUN is a folder made by `warpgrade batch --run`", param, ctx)
+        with contextlib.suppress(OSError):  # click reports a path that the system refuses
+            if Path(value).is_file():
+                self.fail(f"{value} is a file; RUN is a folder made by `warpgrade batch --run`", param, ctx)
         return super().convert(value, param, ctx)
 
 

@@ -174,6 +174,7 @@ def test_the_version(run: Run) -> None:
         (["grade", "relu"], "hint: warpgrade grade relu FILE; `warpgrade new solution relu` writes a file"),
         (["grade", "./", "mine.py"], "is no problem: it has no reference.py"),
         (["report", "mine.py"], "mine.py is a file; RUN is a folder made by `warpgrade batch --run`"),
+        (["report", "a" * 300], "does not exist"),
         (["grade", "relu", "x.py", "--device", "tpu"], "Invalid value for '--device'"),
         (["grade", "relu", "x.py", "--profile=nsys"], "'nsys' is not one of 'torch', 'ncu'"),
         (["grade", "relu", "mine.py", "--device", "cpu", "--profile", "ncu"], "reads an NVIDIA GPU's counters"),

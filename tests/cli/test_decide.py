@@ -1,6 +1,7 @@
 """`warpgrade problems decide`: decisions about bare files go into the cache and a table, and are made once."""
 
 import json
+from functools import partial
 
 import pytest
 from msgspec.structs import replace
@@ -13,23 +14,8 @@ from evaluator.judge.reference.reference import Reference
 from evaluator.judge.setup import distribution_mix
 from evaluator.judge.setup.distribution_mix import decided
 from evaluator.records import Profile, SizeName
+from tests.problem_text import RELU
 
-SOURCE = """\
-import torch
-from torch import nn
-
-rows = 64
-
-class Model(nn.Module):
-    def forward(self, x):
-        return torch.relu(x)
-
-def get_inputs():
-    return [torch.randn(rows, 32)]
-
-def get_init_inputs():
-    return []
-"""
 CONSTRUCTOR = """\
     def __init__(self):
         super().__init__()
@@ -42,9 +28,9 @@ def tree(tmp_path, monkeypatch):
     monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path / "cache"))
     folder = tmp_path / "bench" / "level1"
     folder.mkdir(parents=True)
-    (folder / "10_Other.py").write_text(SOURCE.replace("relu", "tanh"))
-    (folder / "2_Mine.py").write_text(SOURCE)
-    (folder / "3_Broken.py").write_text(SOURCE.replace("torch.relu(x)", "x.no_such_method()"))
+    (folder / "10_Other.py").write_text(RELU.replace("relu", "tanh"))
+    (folder / "2_Mine.py").write_text(RELU)
+    (folder / "3_Broken.py").write_text(RELU.replace("torch.relu(x)", "x.no_such_method()"))
     return folder.parent
 
 
@@ -101,7 +87,7 @@ def test_sizes_are_merged_and_outdated_decisions_replaced(tree, capsys, tmp_path
 
 
 def test_a_decision_that_depends_on_the_weights_is_left_to_the_first_grade(tree, capsys, tmp_path, monkeypatch):
-    weighted = SOURCE.replace("    def forward", f"{CONSTRUCTOR}\n    def forward").replace(
+    weighted = RELU.replace("    def forward", f"{CONSTRUCTOR}\n    def forward").replace(
         "torch.relu(x)", "self.linear(x)"
     )
     (tree / "level1" / "4_Weighted.py").write_text(weighted)
@@ -113,6 +99,13 @@ def test_a_decision_that_depends_on_the_weights_is_left_to_the_first_grade(tree,
     assert run(capsys, "level1/4", "--problems", tree, "--output", table)[0] == 0
     (entry,) = read_table(table).values()
     assert (entry.sizes[SizeName.FULL].use, list(uses)) == ([Profile.SMALL], [])
+
+
+def test_a_file_too_large_to_try_is_left_out(tree, capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(distribution_mix, "decide", partial(distribution_mix.decide, limit_s=0.0))
+    table = tmp_path / "table.json"
+    code, out, _ = run(capsys, "level1/2", "--problems", tree, "--output", table)
+    assert (code, "left out: too large to try" in out, table.exists()) == (1, True, False)
 
 
 def test_without_a_table_a_grade_finds_the_decision_in_the_cache(tree, capsys, monkeypatch):

@@ -179,6 +179,52 @@ class TestWarps:
         assert text.endswith("(submission.cu:401)")
 
 
+# The emulator learns from dl_iterate_phdr which libraries there are, before each look-up of a line.
+SLOW_OR_BROKEN = """
+#include <dlfcn.h>
+#include <link.h>
+#include <unistd.h>
+using Visit = int (*)(dl_phdr_info*, size_t, void*);
+extern "C" { int warpgrade_is_broken = 0; }
+extern "C" int dl_iterate_phdr(Visit visit, void* data) {
+  if (warpgrade_is_broken) *reinterpret_cast<volatile int*>(8) = 0;
+  usleep(1500000);
+  return reinterpret_cast<int (*)(Visit, void*)>(dlsym(RTLD_NEXT, "dl_iterate_phdr"))(visit, data);
+}
+"""
+# Arguments: the emulator, the cases, whether look-ups are broken. Two workers fail at the same time, twice.
+TWO_ERRORS = """
+import ctypes, os, sys
+emulator, cases = (ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL) for path in sys.argv[1:3])
+ctypes.c_int.in_dll(ctypes.CDLL(None), "warpgrade_is_broken").value = int(sys.argv[3])
+emulator.warpgrade_emu_schedule(0, ctypes.c_uint64(0), 2, 0)
+for _ in range(2):
+    text = ctypes.create_string_buffer(2000)
+    cases.write_at(text, len(text), 1030, 0, 0)
+    print(text.value.decode(), flush=True)
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize(("is_broken", "place"), [(0, "submission.cu:601)"), (1, "4096 bytes (launched in line ")])
+def test_workers_wait_for_the_line_of_an_error_unless_a_fault_ended_a_look_up(libraries, tmp_path, is_broken, place):
+    source, preloaded = tmp_path / "preloaded.cpp", tmp_path / "preloaded.so"
+    source.write_text(SLOW_OR_BROKEN)
+    subprocess.run([host_compiler.cxx().path, "-O1", "-fPIC", "-shared", str(source), "-o", str(preloaded)], check=True)
+    result = subprocess.run(
+        [sys.executable, "-c", TWO_ERRORS, *map(str, libraries), str(is_broken)],
+        env=os.environ | {"LD_PRELOAD": str(preloaded)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    assert result.returncode == 0, result.stderr
+    first, second = result.stdout.splitlines()
+    assert place in first
+    assert place in second
+
+
 @pytest.mark.parametrize("waits", [0, 1])
 class TestGlobalMemory:
     def test_inside(self, run, waits):

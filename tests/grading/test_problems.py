@@ -5,23 +5,8 @@ import pytest
 from evaluator.findings import Code
 from evaluator.records import Status
 from tests.grading.harness import module
+from tests.problem_text import RELU
 
-REFERENCE = """\
-import torch
-from torch import nn
-
-rows = 64
-
-class Model(nn.Module):
-    def forward(self, x):
-        return torch.relu(x)
-
-def get_inputs():
-    return [torch.randn(rows, 32)]
-
-def get_init_inputs():
-    return []
-"""
 TOML = 'title = "Mine"\nlevel = 1\ndescription = "A problem of my own."\n'
 TOML += "[sizes.full]\nrows = 64\n[sizes.small]\nrows = 8\n"
 
@@ -30,7 +15,7 @@ TOML += "[sizes.full]\nrows = 64\n[sizes.small]\nrows = 8\n"
 def grade_own(grader, tmp_path):
     """Grade against a problem that is made of these two files."""
 
-    def run(reference=REFERENCE, toml=TOML, source=None, *options):
+    def run(reference=RELU, toml=TOML, source=None, *options):
         problem = tmp_path / "problems" / "mine"
         problem.mkdir(parents=True)
         (problem / "problem.toml").write_text(toml)
@@ -53,22 +38,22 @@ def test_a_name_that_is_not_there_brings_up_the_nearest(grade):
 
 
 BROKEN = {
-    "no get_inputs": (REFERENCE.replace("get_inputs", "get_them"), TOML, "get_inputs"),
+    "no get_inputs": (RELU.replace("get_inputs", "get_them"), TOML, "get_inputs"),
     "get_inputs raises": (
-        REFERENCE.replace("return [torch.randn(rows, 32)]", "raise OSError('no disk')"),
+        RELU.replace("return [torch.randn(rows, 32)]", "raise OSError('no disk')"),
         TOML,
         "no disk",
     ),
     "get_inputs exits": (
-        REFERENCE.replace("return [torch.randn(rows, 32)]", "raise SystemExit(0)"),
+        RELU.replace("return [torch.randn(rows, 32)]", "raise SystemExit(0)"),
         TOML,
         "SystemExit",
     ),
-    "forward raises": (REFERENCE.replace("torch.relu(x)", "torch.rleu(x)"), TOML, "line 8"),
-    "no output": (REFERENCE.replace("torch.relu(x)", "None"), TOML, "no tensor"),
-    "syntax error": (REFERENCE + "def (", TOML, "reference.py"),
-    "unknown key": (REFERENCE, TOML.replace("title", "tilte"), "tilte"),
-    "no TOML": (REFERENCE, "title = ", "problem.toml"),
+    "forward raises": (RELU.replace("torch.relu(x)", "torch.rleu(x)"), TOML, "line 8"),
+    "no output": (RELU.replace("torch.relu(x)", "None"), TOML, "no tensor"),
+    "syntax error": (RELU + "def (", TOML, "reference.py"),
+    "unknown key": (RELU, TOML.replace("title", "tilte"), "tilte"),
+    "no TOML": (RELU, "title = ", "problem.toml"),
 }
 
 
@@ -148,7 +133,7 @@ def test_outputs_in_another_order_are_wrong(grade):
 
 
 def _own(output, given="torch.randn(rows, 512)"):
-    return REFERENCE.replace("torch.relu(x)", output).replace("torch.randn(rows, 32)", given)
+    return RELU.replace("torch.relu(x)", output).replace("torch.randn(rows, 32)", given)
 
 
 _STEPS = _own("torch.floor(x * 100) / 100", "torch.randn(64, 2048)")

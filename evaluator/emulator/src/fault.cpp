@@ -107,6 +107,7 @@ void FaultCatcher::guard(void (*f)(void*), void* argument) {
     f(argument);
     return;
   }
+  Lines::left_by_jump();
   if (is_described_) {  // The look-up of the line faulted, in a library whose file was cut: describe without a line.
     fault_ = described_;
     fault_.pc = nullptr;

@@ -1,5 +1,6 @@
 #include "lines.h"
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstring>
@@ -19,6 +20,10 @@
 
 namespace emu {
 namespace {
+
+// A fault inside libbacktrace leaves the look-up of a line by a jump, with a mutex locked for ever.
+thread_local bool is_looking_up = false;
+std::atomic<bool> is_lost{false};
 
 #ifdef WARPGRADE_EMU_BACKTRACE
 
@@ -94,7 +99,7 @@ bool any_library_is_cut() {
   bool found = false;
   dl_iterate_phdr(
       [](dl_phdr_info* info, std::size_t, void* result) {
-        const bool is_file = info->dlpi_name != nullptr && info->dlpi_name[0] == '/';
+        const bool is_file = info->dlpi_name != nullptr && info->dlpi_name[0] != '\0';
         *static_cast<bool*>(result) = is_file && is_cut(info->dlpi_name);
         return *static_cast<bool*>(result) ? 1 : 0;
       },
@@ -106,9 +111,15 @@ Lines::Place look_up(const void* pc) {
   static std::timed_mutex mutex;
   static backtrace_state* state = nullptr;
   static unsigned long long loaded = 0;
-  // A fault inside libbacktrace leaves this function by a jump, with the mutex locked: later errors then have no line.
-  const std::unique_lock lock(mutex, std::chrono::seconds(1));
-  if (!lock.owns_lock()) return {};
+  std::unique_lock lock(mutex, std::defer_lock);
+  // The first look-up of a process takes half a second, and longer on a busy machine.
+  do {
+    if (is_lost) return {};
+  } while (!lock.try_lock_for(std::chrono::milliseconds(50)));
+  const struct LookingUp {
+    LookingUp() { is_looking_up = true; }
+    ~LookingUp() { is_looking_up = false; }
+  } looking_up;
   // A libbacktrace state only knows the libraries loaded before its first use, and cannot be freed. Extensions load
   // later.
   if (const unsigned long long now = libraries_loaded(); state == nullptr || loaded != now) {
@@ -128,6 +139,10 @@ Lines::Place look_up(const void*) { return {}; }
 #endif
 
 }  // namespace
+
+void Lines::left_by_jump() {
+  if (is_looking_up) is_lost = true;
+}
 
 const Lines::Place& Lines::at(const void* pc) {
   const auto [entry, is_new] = known_.try_emplace(pc);

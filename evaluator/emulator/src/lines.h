@@ -25,6 +25,9 @@ class Lines {
   // Returns " (/build/csrc/tile.cuh:12)", or an empty string. The judge shortens the path.
   std::string describe(const void* pc);
 
+  // Called on a thread after a fault. If the fault left a look-up by a jump, later errors have no line.
+  static void left_by_jump();
+
   // Returns whether two addresses are known to be in different lines.
   bool differ(const void* a, const void* b);
 
