@@ -50,7 +50,7 @@ class CallLimits:
         """Measured rounding of the call, by path; empty before `measure`."""
         self._without_stored: set[str] = set()
         self.prove_nothing: set[str] = set()
-        """Paths of outputs that pass by rounding alone, whatever the answer."""
+        """Paths of outputs whose rounding allows nearly any answer of a submission."""
 
     def of(self, path: str, honest: torch.Tensor) -> Limit:
         """Return the limit of an output; None for integers and booleans."""
