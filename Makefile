@@ -1,8 +1,8 @@
 # make demo   a virtual environment, the installation, and one grade
 # make check  the linters, the type checker, doctests and quick unit tests: under two minutes on two cores
-# make test   the linters, the type checker and the tests that need no GPU: 16 minutes on two cores
-# make long   tests that take a minute or more, and every mutation of the judge against its cheats: 11 minutes
-# make triton the tests of Triton in its interpreter; installs Triton, a download of 200 MB
+# make test   the linters, the type checker and the tests that need no GPU: 13 to 16 minutes on two cores
+# make long   tests that take a minute or more, and every mutation of the judge against its cheats: 6 to 11 minutes
+# make triton the tests of Triton in its interpreter: 2 minutes; installs Triton, a download of up to 290 MB
 # make gpu    the tests that need a GPU, and the zoo's rows on cuda
 # make docs   the documentation's pages, in build/site; a broken link is an error
 # make zoo    every known way to fool a grader, graded; writes docs/zoo.md (20 minutes on two cores)

@@ -55,14 +55,20 @@ Warpgrade: weights of its own in each call, the input distributions of a grade, 
 
 REASONS = {
     "1-90": "A product of some 20 numbers below 1 is within the tolerance of a row of 32,768 such products.",
-    "2-58": "The bias is one number. In 12 of 40 draws it puts all values beyond the clamp: the output is constant.",
+    "2-58": "The bias is one number. In 40 of 120 draws it puts all values beyond the clamp: the output is constant.",
     "2-80": (
         "The mean over a single element is subtracted from the element: the output is 0 for all inputs. The refused "
         "variant has a mean that is one ulp off, and no tolerance is relative to 0; a mean of one element is exact."
     ),
     "2-83": "Values are at most 0 after the minimum and at least 0 after the clamp: the output is 0 for all inputs.",
-    "3-3": "Layers shrink changes: the first biases move the output by 3e-7 to 2e-6 of its size, as rounding does.",
-    "3-18": "Layers shrink changes: the first biases move the output by 5e-7 to 6e-6 of its size, as rounding does.",
+    "3-3": (
+        "Layers shrink changes: other draws of the first three biases move the output by 9e-7 to 4e-6 of its RMS. "
+        "The tolerance begins at 5e-5."
+    ),
+    "3-18": (
+        "Layers shrink changes: other draws of the first five biases move the output by 9e-8 to 4e-6 of its RMS. "
+        "The tolerance begins at 5e-5."
+    ),
     "3-28": "Attention is over the batch, and the class token is the same in each image: no image reaches the output.",
 }
 """Reasons why problems let controls pass, by number: properties of the problems, found by reading."""

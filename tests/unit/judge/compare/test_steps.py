@@ -1,5 +1,8 @@
 """Outputs in formats of few bits: one step is honest, two steps are not, and few elements may be a step off."""
 
+import re
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -16,6 +19,7 @@ from tests.unit.references import problem
 F = ElementFormat
 BLOCKS = {F.MXFP4: 32, F.NVFP4: 16}
 ROWS, WIDTH = 16, 256
+PAGE = (Path(__file__).parents[4] / "docs/formats.md").read_text(encoding="utf-8")
 INT8_IN_BF16 = problem("x", formats=Formats(outputs={"output": OutputFormat(F.INT8)}), precision=Precision.BF16)
 
 
@@ -300,3 +304,41 @@ def test_kernelbenchs_rule_compares_values_of_fp8():
     rule = limit_of(problem("x"), "output", exact, rule=ToleranceRule.KERNELBENCH)
     assert compare("output", Sides(exact, exact, exact), rule).ok
     assert not compare("output", Sides(moved(exact, F.FP8_E4M3, 1, 9999), exact, exact), rule).ok
+
+
+@pytest.fixture(scope="module")
+def normal():
+    return torch.randn(256, 4096, generator=torch.Generator().manual_seed(6))
+
+
+def on_the_page(sentence):
+    """Return the share in per cent that a sentence of the page names."""
+    return re.search(sentence.replace(" ", r"\s"), PAGE)[1]
+
+
+def test_a_quantiser_of_values_rounded_to_bf16_fails(normal):
+    to_127 = 127 / normal.abs().amax(-1, keepdim=True)
+    exact, cut = (normal * to_127).round().to(torch.int8), (normal * to_127).trunc().to(torch.int8)
+    early = (normal.bfloat16() * to_127).round().to(torch.int8)
+    share = (early != exact).float().mean()
+    assert f"{100 * share:.0f}" == on_the_page(r"first rounded to bf16, (\d+) % are a step off in int8")
+    assert not compared(F.INT8, early, exact).ok
+    assert float((cut != exact).float().mean()) == pytest.approx(0.5, abs=0.01)
+    assert not compared(F.INT8, cut, exact).ok
+
+
+def test_ties_rounded_away_from_even(normal):
+    """A factor of 1 + 2**-20 moves ties past the middle, and no other value in bf16."""
+    values = normal.bfloat16().float()
+    away = 1 + 2.0**-20
+    blocks = values.view(-1, BLOCKS[F.MXFP4])
+    scaled = (blocks / 2.0 ** (blocks.abs().amax(-1, keepdim=True).log2().floor() - 2)).view(values.shape)
+    exact, actual = nearest(scaled, F.MXFP4), nearest(scaled * away, F.MXFP4)
+    share = (elements(exact, F.MXFP4).places != elements(actual, F.MXFP4).places).float().mean()
+    assert f"{100 * share:.1f}" == on_the_page(r"in bf16, ([\d.]+) % are a step off in mxfp4")
+    scales = torch.full((len(values), values.shape[1] // BLOCKS[F.MXFP4]), 127, dtype=torch.uint8)
+    limit_of_ones = limit(F.MXFP4)._replace(scales=Sides(scales, scales, scales))
+    assert compare("output", Sides(actual, exact, exact), limit_of_ones).ok
+    int8 = values * 32
+    share = ((int8 * away).round() != int8.round()).float().mean()
+    assert f"{100 * share:.1f}" == on_the_page(r"differs from `round` in ([\d.]+) % of the int8 codes")
