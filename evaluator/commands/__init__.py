@@ -1,1 +1,1 @@
-"""The commands, by subject; `main.py` is the command line that joins them."""
+"""Commands, by subject; `main.py` joins the commands to a command line."""

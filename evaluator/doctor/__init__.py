@@ -1,1 +1,1 @@
-"""Diagnosis of this machine: supported devices and missing prerequisites."""
+"""Diagnosis of the machine: supported devices and missing prerequisites."""

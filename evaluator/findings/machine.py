@@ -1,4 +1,4 @@
-"""X: findings about this machine."""
+"""X: findings about the grading machine."""
 
 from evaluator.findings.codes import Code, Entry
 

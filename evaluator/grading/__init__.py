@@ -1,1 +1,1 @@
-"""One grade: request, stages, deadline, outcome and card."""
+"""A grade: request, stages, deadline, outcome and card."""

@@ -1,1 +1,1 @@
-"""What people see of a grade: the screen, and the line that moves while it is made."""
+"""Display of a grade: the screen, and the line of progress."""

@@ -1,1 +1,1 @@
-"""Compilers of this machine, their flags, their headers and their messages."""
+"""Compilers on the grading machine: flags, headers, messages."""

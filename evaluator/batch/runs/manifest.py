@@ -7,7 +7,7 @@ RUN_VERSION = 1
 
 
 class RunManifest(Record, frozen=True, kw_only=True):
-    """What a run was asked for. Every session on the same folder has the same terms, problems and submissions."""
+    """Terms of a run, problems and submissions. Every session on the same folder has the same terms, problems and submissions."""
 
     run_version: int = RUN_VERSION
     terms: Terms

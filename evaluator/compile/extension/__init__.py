@@ -1,1 +1,1 @@
-"""One extension of a submission: its sources, its compiler run, its errors."""
+"""An extension of a submission: sources, compiler run, errors."""

@@ -1,1 +1,1 @@
-"""Checks that a call itself made its output: no late, reused or precomputed values."""
+"""Checks for outputs that are late, reused or precomputed."""

@@ -1,1 +1,1 @@
-"""One scorecard on a screen or as SVG."""
+"""A scorecard on a screen or as SVG."""

@@ -1,1 +1,1 @@
-"""Timeline of a batch session: who had which worker and GPU, when, and at which stage."""
+"""Timeline of a batch session: submissions and their stages on workers and GPUs."""

@@ -1,1 +1,1 @@
-"""Layers of the sandbox on this machine: probes, limits, messages that set them up."""
+"""Layers of the sandbox: probes, limits, set-up messages."""
