@@ -7,7 +7,7 @@ RUN_VERSION = 1
 
 
 class RunManifest(Record, frozen=True, kw_only=True):
-    """Terms of a run, problems and submissions. Every session on the same folder has the same terms, problems and submissions."""
+    """Terms, problems and submissions of a run, equal for every session on the same folder."""
 
     run_version: int = RUN_VERSION
     terms: Terms
