@@ -160,13 +160,14 @@ def test_a_gpu_that_is_lost_before_the_first_order_is_lost_for_the_first_task_al
 
 def test_an_idle_gpu_is_released_after_a_grade(two_parts, monkeypatch):
     monkeypatch.setattr(worker_pool, "_IDLE_S", 0.01)
-    coming = (task("relu", number) for number in range(2))
 
     def slowly():
-        time.sleep(0.5)
-        yield next(coming)
-        time.sleep(0.5)
-        yield next(coming)
+        yield task("relu", 0)
+        until_s = time.monotonic() + 60
+        while not any(each.closed for each in two_parts.started):
+            assert time.monotonic() < until_s, "the GPU was kept"
+            time.sleep(0.01)
+        yield task("relu", 1)
 
     assert len(run(slowly(), builders=1)) == 2
     assert sum(each.slot.part is Part.FINISH for each in two_parts.started) == 2

@@ -1,11 +1,13 @@
 """`warpgrade problems decide`: decisions about bare files go into the cache and a table, and are made once."""
 
+import errno
 import json
 from functools import partial
 
 import pytest
 from msgspec.structs import replace
 
+from evaluator.admission import decisions
 from evaluator.catalog import find_problem
 from evaluator.catalog.lock import SizeLock
 from evaluator.catalog.stored_locks import read_table, table_text
@@ -132,3 +134,13 @@ def test_problems_with_folders_and_broken_tables_are_refused(tree, capsys, tmp_p
     table.unlink()
     table.mkdir()
     assert run(capsys, "level1/2", "--problems", tree, "--output", table)[0] == 2
+
+
+def test_a_table_that_cannot_be_written_is_an_error_with_its_name(tree, capsys, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    monkeypatch.setattr(decisions, "write_whole", full)
+    table = tmp_path / "table.json"
+    code, _, err = run(capsys, "level1/2", "--problems", tree, "--output", table)
+    assert (code, f"cannot write {table}: no space left on device" in err) == (2, True)

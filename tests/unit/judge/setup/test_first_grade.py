@@ -116,8 +116,8 @@ def test_a_large_size_takes_the_shipped_decision_about_the_small_one(bare, monke
     assert calls <= usual + 2
 
 
-def test_a_shipped_problem_has_its_decisions_in_its_folder(bare):
-    assert bare.sha256
+@pytest.mark.usefixtures("bare")
+def test_a_shipped_problem_has_its_decisions_in_its_folder():
     first, deciding = set_up(find_problem("softmax"))
     later, usual = set_up(find_problem("softmax"))
     assert (first, deciding) == (later, usual)

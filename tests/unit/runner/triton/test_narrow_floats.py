@@ -1,6 +1,7 @@
 """bfloat16 and fp8 in Triton's interpreter: the values of a GPU, with PyTorch's conversions as the standard."""
 
 import importlib
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -128,20 +129,20 @@ def block(values):
     return tl.core.tensor(handle(values.bfloat16(), tl.bfloat16), tl.block_type(tl.bfloat16, list(values.shape)))
 
 
-@pytest.mark.parametrize(("axis", "keep_dims", "shape"), [(0, False, (1,)), (0, True, (1,)), (None, True, (1,))])
-def test_each_sum_of_a_reduction_is_rounded(builder, axis, keep_dims, shape):
+@pytest.mark.parametrize("axis", [0, None])
+def test_each_sum_of_a_reduction_is_rounded(builder, axis):
     """257 lies between 256 and 258: computed in fp32 and rounded once, the sum would be 260."""
     given = block(torch.tensor([256.0, 1.0, 1.0, 1.0]))
-    (total,) = interpreter.ReduceOps(axis, tl.standard._sum_combine, keep_dims=keep_dims).apply((given,))
+    (total,) = interpreter.ReduceOps(axis, tl.standard._sum_combine, keep_dims=False).apply((given,))
     assert total.dtype is tl.bfloat16
-    assert total.handle.data.shape == shape
     assert tensor(total.handle, torch.bfloat16).item() == 258.0
 
 
-def test_a_reduction_keeps_the_other_axes(builder):
+@pytest.mark.parametrize(("axis", "keep_dims"), [(1, False), (1, True), (0, True), (None, True)])
+def test_a_reduction_keeps_the_other_axes(builder, axis, keep_dims):
     given = torch.arange(16.0).reshape(2, 4, 2)
-    (total,) = interpreter.ReduceOps(1, tl.standard._sum_combine, keep_dims=False).apply((block(given),))
-    assert torch.equal(tensor(total.handle, torch.bfloat16).float(), given.sum(1))
+    (total,) = interpreter.ReduceOps(axis, tl.standard._sum_combine, keep_dims=keep_dims).apply((block(given),))
+    assert torch.equal(tensor(total.handle, torch.bfloat16).float(), given.sum(axis, keepdim=keep_dims))
 
 
 @pytest.mark.parametrize(
@@ -167,5 +168,19 @@ def test_the_largest_value_and_its_place_are_exact(builder):
     assert place.handle.data.item() == given.argmax().item()
 
 
-def test_other_versions_of_the_interpreter_stay_unchanged():
-    install_narrow_floats(object())
+def stand_in(*, lacks):
+    """An interpreter with all that the mended arithmetic needs, apart from a name of its module or of its builder."""
+    names = {"_convert_float", "TensorHandle", "ReduceOps", "ScanOps", "tl", "_ir", "interpreter_builder"}
+    kind = type("Builder", (), {name: id for name in CHANGED if name != lacks})
+    module = SimpleNamespace(**{name: SimpleNamespace() for name in names if name != lacks})
+    if lacks != "interpreter_builder":
+        module.interpreter_builder = kind()
+    return module, kind
+
+
+@pytest.mark.parametrize("lacks", ["_convert_float", "interpreter_builder", "_ir", *CHANGED])
+def test_other_versions_of_the_interpreter_stay_unchanged(lacks):
+    module, kind = stand_in(lacks=lacks)
+    before = dict(vars(module)), dict(vars(kind))
+    install_narrow_floats(module)
+    assert (vars(module), dict(vars(kind))) == before
