@@ -51,6 +51,12 @@ triton: $(VENV)/installed
 	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal -m "not long" \
 		tests/unit/runner/triton tests/grading/test_triton.py tests/zoo/test_triton_forms.py
 
+solutions: $(VENV)/installed
+	$(PIP) install --constraint constraints.txt --editable '.[triton]'
+	WARPGRADE_SOLUTIONS=all $(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal \
+		tests/grading/test_triton.py tests/grading/test_solutions_of_models.py \
+		tests/unit/runner/triton/test_solutions_compile.py
+
 gpu: $(VENV)/installed
 	$(BIN)/python -m pytest --numprocesses $(GPU_JOBS) --dist worksteal -m gpu tests/gpu tests/zoo
 
