@@ -65,7 +65,7 @@ def _fitting(part: Part, room: int) -> Part:
 
 
 def _bytes(line: str) -> int:
-    """Return the bytes of a line with its end: the submission may write characters of four bytes, and of four tokens."""
+    """Return the bytes of a line with its end: a submission may write characters of four bytes, and of four tokens."""
     return len(line.encode("utf-8", "surrogatepass")) + 1
 
 
