@@ -43,8 +43,9 @@ def test_every_adapter_is_an_extra_that_ci_installs_and_tests():
     assert adapters <= extras.keys()
     makefile = (CHECKOUT / "Makefile").read_text()
     (installed,) = re.findall(r"^\tfor each in (.*); do", makefile, re.MULTILINE)
+    assert f"--target build/verifiers '{extras['verifiers'][0]}'" in makefile
     # Targets of their own install the other extras.
-    assert set(installed.split()) == extras.keys() - {"dev", "docs", "http", "triton"}
+    assert {*installed.split(), "verifiers"} == extras.keys() - {"dev", "docs", "http", "triton"}
     assert "\nmake adapters\n" in (CHECKOUT / ".ci" / "run").read_text()
     page = (CHECKOUT / "docs" / "integrations.md").read_text()
     assert all(f"`{path.name}`" in page for path in CHECKOUT.glob("examples/*.py"))
