@@ -34,7 +34,7 @@ def test_a_gpu_is_for_one_grade_at_a_time(gpu):
         pass
 
 
-class NoDriver(Exception):  # noqa: N818
+class NoDriver(Exception):
     """Stands in for NVMLError."""
 
 
