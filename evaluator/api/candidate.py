@@ -1,5 +1,6 @@
 """A submission of a program, and the submission's task."""
 
+import reprlib
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,6 +24,9 @@ class Candidate(NamedTuple):
     problem: str | ProblemText
     source: str | Path | None
     name: str = "candidate"
+
+    def __repr__(self) -> str:
+        return f"Candidate({self.problem!r}, {reprlib.repr(self.source)}, name={reprlib.repr(self.name)})"
 
 
 def task_for(candidate: Candidate, problems: Problems) -> Task:

@@ -28,7 +28,7 @@ class KernelGrade(Protocol):
     """Type of the fixture `kernel_grade`."""
 
     def __call__(self, problem: "str | ProblemText", source: str | Path) -> "Scorecard":
-        """Grade a submission: a text, or the path of a file."""
+        """Grade a submission: a text, or the path of a file or folder."""
 
 
 @pytest.fixture(scope="session")
@@ -56,9 +56,8 @@ def kernel_grade(_kernel_grader: "Grader", request: pytest.FixtureRequest) -> Ke
     from evaluator.records import Status
 
     def grade(problem: "str | ProblemText", source: str | Path) -> "Scorecard":
-        text = source.read_text(encoding="utf-8") if isinstance(source, Path) else source
         name = source.stem if isinstance(source, Path) else request.node.name
-        card = _kernel_grader.grade(problem, text, name=name)
+        card = _kernel_grader.grade(problem, source, name=name)
         if card.status is Status.INFRA_ERROR:
             raise InfraError("the machine failed" if card.reason is None else card.reason.message)
         if not card.correct:

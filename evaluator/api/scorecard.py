@@ -72,7 +72,8 @@ class Scorecard(records.Scorecard, frozen=True, kw_only=True):
     def feedback(self, *, characters: int = CHARACTERS) -> str:
         """Return the text for a language model's next attempt.
 
-        The text has at most `characters` characters; a token is three to four. Verdict and next step come first.
+        The text has at most `characters` bytes of UTF-8, so never more tokens; a token usually has three to four
+        characters. Verdict and next step come first.
         Compiler messages with line numbers, the first wrong element, further findings, times and printed output follow
         in the order of use, as far as the limit allows.
 

@@ -87,16 +87,18 @@ def _settings_text(command: str, found: list[Setting]) -> str:
     return f"{command}\n{''.join(lines)}"
 
 
-@click.command()
+_COMPLETION_EPILOG = """\b
+Use:
+  bash  eval "$(warpgrade completion bash)"  in ~/.bashrc
+  zsh   eval "$(warpgrade completion zsh)"   in ~/.zshrc, after compinit
+  fish  warpgrade completion fish | source   in ~/.config/fish/config.fish
+"""
+
+
+@click.command(epilog=_COMPLETION_EPILOG)
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(*, shell: str) -> None:
-    r"""Print the completion script for a shell.
-
-    \b
-    bash: eval "$(warpgrade completion bash)"       in ~/.bashrc
-    zsh:  eval "$(warpgrade completion zsh)"        in ~/.zshrc, after compinit
-    fish: warpgrade completion fish | source        in ~/.config/fish/config.fish
-    """
+    """Print the completion script for a shell."""
     from click.shell_completion import get_completion_class
 
     kind = get_completion_class(shell)

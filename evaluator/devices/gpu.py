@@ -12,6 +12,7 @@ from evaluator.devices.turns import FileLatch, Hold, Turn
 from evaluator.errors import InfraError, UsageError
 
 _NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm")
+_WITHOUT_GPU = "run `warpgrade doctor`; without a GPU, use --device emulated"
 
 
 class Gpu(NamedTuple):
@@ -62,9 +63,7 @@ def choose(wanted: str | None) -> Gpu:
     if not found:
         variable = os.environ.get("CUDA_VISIBLE_DEVICES")
         why = "" if variable is None else f": CUDA_VISIBLE_DEVICES is {variable!r}"
-        raise InfraError(
-            f"no NVIDIA GPU is visible{why}", hint="run `warpgrade doctor`; without a GPU, use --device emulated"
-        )
+        raise InfraError(f"no NVIDIA GPU is visible{why}", hint=_WITHOUT_GPU)
     if wanted is None:
         return found[0]
     chosen = [gpu for gpu in found if wanted in (str(gpu.number), gpu.uuid)]
@@ -200,7 +199,7 @@ def _nvml() -> Iterator[Any]:
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
-        raise InfraError(f"NVIDIA's driver does not answer: {error}", hint="run `warpgrade doctor`") from None
+        raise InfraError(f"NVIDIA's driver does not answer: {error}", hint=_WITHOUT_GPU) from None
     try:
         yield pynvml
     finally:

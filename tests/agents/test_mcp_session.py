@@ -38,7 +38,7 @@ def test_an_agent_writes_grades_and_mends_a_kernel(program):
     async def session():
         environment = {"WARPGRADE_READY": "0", "PYTHONPATH": str(Path(__file__).parents[2])}
         parameters = mcp.StdioServerParameters(command=program[0], args=program[1:], env=environment)
-        async with mcp.Client(parameters) as client:
+        async with mcp.Client(mcp.stdio_client(parameters)) as client:
             tools = {tool.name: tool for tool in (await client.list_tools()).tools}
             assert list(tools) == ["grade", "explain", "problems", "profile", "compare"]
             assert "relu " in said(await client.call_tool("problems", {"containing": "relu"}))

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import evaluator.api.pytest_plugin
+from tests.grading.folders import HALVES, write
 
 pytest_plugins = ["pytester"]
 
@@ -27,6 +28,11 @@ def test_right(kernel_grade):
     assert (card.submission.name, card.required_own_kernel) == ("mine", 0.25)
 
 
+def test_folder(kernel_grade):
+    card = kernel_grade("relu", Path("parts"))
+    assert (card.submission.name, "#@ file" in card.submission.source) == ("parts", True)
+
+
 def test_wrong(kernel_grade):
     assert kernel_grade("relu", "# wrong").correct
 
@@ -40,12 +46,13 @@ def test_lost(kernel_grade):
 def session(pytester, monkeypatch, worker):
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     pytester.makefile(".py", mine="# right")
+    write(pytester.path / "parts", HALVES)
     pytester.makepyfile(test_kernels=TESTS)
     return pytester.runpytest_inprocess("-p", evaluator.api.pytest_plugin.__name__)
 
 
 def test_a_session_shares_its_workers_and_shows_feedback(session, worker):
-    session.assert_outcomes(passed=1, failed=2)
+    session.assert_outcomes(passed=2, failed=2)
     text = session.stdout.str()
     assert "where False = Scorecard(wrong_result: relu/test_wrong, on emulated, C405" in text
     assert "> at [0, 3]: expected 0.0, got -0.5123" in text

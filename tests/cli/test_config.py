@@ -250,6 +250,27 @@ def test_the_script_of_a_shell_is_printed(shell, sign, capsys):
     assert f"_WARPGRADE_COMPLETE={shell}_complete" in out
 
 
+def test_the_help_has_a_line_for_each_shell(capsys):
+    assert cli.run(["completion", "--help"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    for command, file in (
+        ('eval "$(warpgrade completion bash)"', "~/.bashrc"),
+        ('eval "$(warpgrade completion zsh)"', "~/.zshrc"),
+        ("warpgrade completion fish | source", "~/.config/fish/config.fish"),
+    ):
+        assert sum(command in line and file in line for line in lines) == 1, lines
+
+
+def test_no_help_shows_its_own_markup(capsys):
+    """Click's mark for text that is not filled, in a raw string, would be two characters."""
+    groups = [((), cli.warpgrade)]
+    while groups:
+        words, command = groups.pop()
+        assert cli.run([*words, "--help"]) == 0
+        assert "\\b" not in capsys.readouterr().out, words
+        groups += [((*words, name), each) for name, each in getattr(command, "commands", {}).items()]
+
+
 def test_another_shell_is_refused(capsys):
     assert cli.run(["completion", "powershell"]) == 2
     assert "'bash', 'zsh', 'fish'" in capsys.readouterr().err

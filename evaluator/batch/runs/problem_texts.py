@@ -1,5 +1,6 @@
 """Problems as text, and the results of the texts used last: a service reads any number of different texts."""
 
+import reprlib
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -20,6 +21,9 @@ class ProblemText(NamedTuple):
 
     source: str
     name: str = "problem"
+
+    def __repr__(self) -> str:
+        return f"ProblemText({reprlib.repr(self.source)}, name={reprlib.repr(self.name)})"
 
 
 class RecentProblems:

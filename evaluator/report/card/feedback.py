@@ -30,9 +30,10 @@ Part = list[str]
 
 
 def feedback(card: Scorecard, *, characters: int = CHARACTERS) -> str:
-    """Return the text for the next attempt, at most `characters` long.
+    """Return the text for the next attempt, at most `characters` long, also in bytes of UTF-8.
 
-    The most useful parts come first. A part that does not fit is cut at the end of a line, and later parts are omitted.
+    A token of a language model is at least one byte, so there are never more tokens than `characters`. The most
+    useful parts come first. A part that does not fit is cut at the end of a line, and later parts are omitted.
 
     Raises:
         ValueError: `characters` is too small for the verdict.
@@ -44,7 +45,7 @@ def feedback(card: Scorecard, *, characters: int = CHARACTERS) -> str:
     for part in (_verdict(card), *_details(card)):
         kept = _fitting(part, room)
         said += kept
-        room -= sum(len(line) + 1 for line in kept)
+        room -= sum(map(_bytes, kept))
         if len(kept) < len(part):
             break
     return "\n".join(said)
@@ -54,13 +55,18 @@ def _fitting(part: Part, room: int) -> Part:
     """Return the first lines of a part that fit, without a heading at the end."""
     kept: Part = []
     for line in part:
-        room -= len(line) + 1
+        room -= _bytes(line)
         if room < 0:
             break
         kept.append(line)
     while len(kept) < len(part) and kept and kept[-1].endswith(":") and not kept[-1].startswith(MARK):
         kept.pop()
     return kept
+
+
+def _bytes(line: str) -> int:
+    """Return the bytes of a line with its end: a submission may write characters of four bytes, and of four tokens."""
+    return len(line.encode("utf-8", "surrogatepass")) + 1
 
 
 def _details(card: Scorecard) -> Iterator[Part]:

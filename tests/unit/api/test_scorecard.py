@@ -9,7 +9,7 @@ from evaluator import records
 from evaluator.files.card_files import card_bytes
 from evaluator.records import GradeMode
 from tests import cards
-from warpgrade import CardError, Scorecard, Status, read_card
+from warpgrade import Candidate, CardError, ProblemText, Progress, Scorecard, Status, read_card
 
 HOSTILE = "</pre><script>alert(1)</script>\x1b[2J"
 
@@ -38,6 +38,17 @@ def test_correct_and_speedup():
     assert not wrong.correct
     assert wrong.speedup is None
     assert Scorecard.of(cards.card(timing=None)).speedup is None
+
+
+def test_the_repr_of_what_is_graded_is_short_too():
+    """Errors and progress show candidates; a problem as text and a submission may have thousands of lines."""
+    long = "import torch\n" * 10_000
+    candidate = Candidate(ProblemText(long, name=long), long, name=long)
+    progress = Progress(candidate, Scorecard.of(cards.card()), 1, 2)
+    assert repr(Candidate("relu", None)) == "Candidate('relu', None, name='candidate')"
+    assert repr(candidate).startswith("Candidate(ProblemText('import torch")
+    assert len(repr(progress)) < 400
+    assert "\n" not in repr(progress)
 
 
 def test_the_repr_is_one_short_line():

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from evaluator.devices import gpu as gpu_module
-from evaluator.devices.gpu import ClockLook, Gpu, GpuState, leased, look_at_clock, visible
+from evaluator.devices.gpu import ClockLook, Gpu, GpuState, choose, leased, look_at_clock, visible
 from evaluator.errors import InfraError
 from evaluator.findings import Code
 from evaluator.judge.backend.gpu_monitor import findings
@@ -32,6 +32,30 @@ def test_a_gpu_is_for_one_grade_at_a_time(gpu):
         pytest.fail("the same GPU was leased twice")
     with leased(gpu, 0.05):
         pass
+
+
+class NoDriver(Exception):
+    """Stands in for NVMLError."""
+
+
+def without_driver():
+    raise NoDriver("NVML Shared Library Not Found")
+
+
+@pytest.mark.parametrize(
+    "nvml",
+    [
+        {"nvmlInit": without_driver},
+        {"nvmlInit": lambda: None, "nvmlShutdown": lambda: None, "nvmlDeviceGetCount": lambda: 0},
+    ],
+    ids=["without_driver", "without_gpu"],
+)
+def test_a_machine_without_a_gpu_is_told_the_emulated_device(monkeypatch, nvml):
+    """The first lines of code in the README name device cuda."""
+    monkeypatch.setitem(sys.modules, "pynvml", SimpleNamespace(NVMLError=NoDriver, **nvml))
+    with pytest.raises(InfraError) as raised:
+        choose(None)
+    assert "--device emulated" in raised.value.hint
 
 
 QUIET = GpuState(sm_mhz=1980, memory_mhz=3201, temperature_c=50, throttled=(), ecc_errors=0, processes=(), mig=False)

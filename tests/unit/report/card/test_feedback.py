@@ -129,6 +129,13 @@ def test_the_length_is_bounded(characters, text):
     assert "Verdict: wrong_result." in found
 
 
+@pytest.mark.parametrize("characters", [600, 2400, 6000])
+def test_the_number_of_tokens_is_bounded(characters):
+    """Characters of four bytes, such as these, are up to four tokens each; a token is at least one byte."""
+    found = feedback(hostile_card("\U00012000\U0001f600 \n" * 5000), characters=characters)
+    assert characters / 4 < len(found.encode()) <= characters
+
+
 def test_a_long_message_leaves_room_for_the_next_step():
     reason = finding(Code.WRONG_VALUES, "x y " * 5000)
     assert "Next step: Look at the element" in feedback(cards.wrong_card(reason=reason), characters=600)
