@@ -9,6 +9,7 @@ import functools
 
 from warpgrade import Candidate, Grader, rewards
 
+# Own problems: "problems": "FOLDER". Without a GPU: "device": "emulated", and `rewards.correctness` below.
 OPTIONS = {"require_own_kernel": 0.6, "timeout_s": 10.0}
 
 

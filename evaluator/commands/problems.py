@@ -148,6 +148,7 @@ def new_problem(*, name: str, problems: Path) -> None:
     folder = new_files.new_problem(name, problems)
     terminal.emit(f"wrote {folder}: problem.toml and reference.py\n")
     terminal.emit("the example is a linear layer, ReLU and a division: put your own Model into reference.py\n")
+    terminal.emit(f"check: warpgrade problems validate {name} --problems {problems} --write\n")
     terminal.emit(f"next: warpgrade new solution {name} --problems {problems}\n")
 
 
