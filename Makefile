@@ -28,7 +28,6 @@ unexport PYTHONDONTWRITEBYTECODE
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-INDEX := $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 
 .PHONY: demo check test long triton adapters solutions gpu docs corpus zoo fuzz lint schemas clean
 
@@ -102,7 +101,9 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))' \
 		|| { echo "Warpgrade needs Python 3.11 or 3.12; say which: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) install $(INDEX) --constraint constraints.txt --editable '.[dev]'
+# Only torch and its requirements are looked up there: an index that does not answer costs pip 8 s for each package.
+	$(if $(TORCH_INDEX),$(PIP) install --extra-index-url $(TORCH_INDEX) --constraint constraints.txt torch)
+	$(PIP) install --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
 clean:

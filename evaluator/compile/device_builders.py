@@ -59,7 +59,7 @@ class DeviceBuilders(NamedTuple):
 def to_build(device: DeviceKind) -> str:
     """Return a message if `device_builders` will start a long build; else an empty string."""
     if device is DeviceKind.EMULATED and not runtime_is_built(BuildCache(cache_folder())):
-        return "building the emulator, once on this machine: about half a minute"
+        return "building the emulator, once for this installation: about half a minute"
     return ""
 
 

@@ -12,7 +12,7 @@ from evaluator.devices.turns import FileLatch, Hold, Turn
 from evaluator.errors import InfraError, UsageError
 
 _NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm")
-_WITHOUT_GPU = "run `warpgrade doctor`; without a GPU, use --device emulated"
+_WITHOUT_GPU = 'run `warpgrade doctor`; without a GPU, use --device emulated (in Python device="emulated")'
 
 
 class Gpu(NamedTuple):

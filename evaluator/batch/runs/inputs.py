@@ -211,7 +211,7 @@ def _problemless(folder: Path, problems: Problems) -> UsageError:
             hint = f"name the folder above: warpgrade batch {top} --only {only} --run RUN"
             message = f"{folder} contains submissions to the problem {found.name}, not folders of problems"
             return UsageError(message, hint=hint)
-    hint = f"move each file to {folder}/PROBLEM/NAME.py (or .md, .txt); `warpgrade problems list` has the names of problems"
+    hint = f"move each file to {folder}/PROBLEM/NAME.py (or .md, .txt); `warpgrade problems list` names all problems"
     return UsageError(f"the submissions in {folder} lie in no problem's folder", hint=hint)
 
 

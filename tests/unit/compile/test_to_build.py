@@ -8,7 +8,7 @@ from evaluator.records import DeviceKind
 
 def test_the_emulator_is_announced_until_it_is_there(monkeypatch, tmp_path):
     monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path))
-    assert to_build(DeviceKind.EMULATED) == "building the emulator, once on this machine: about half a minute"
+    assert to_build(DeviceKind.EMULATED) == "building the emulator, once for this installation: about half a minute"
     assert (to_build(DeviceKind.CPU), to_build(DeviceKind.CUDA)) == ("", "")
     cache = BuildCache(tmp_path)
     cache.parts.put(emulator_libraries._runtime_part().key, b"a library", log="", wall_s=1.0)
