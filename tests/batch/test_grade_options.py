@@ -7,7 +7,10 @@ from typing import Any, NamedTuple
 
 import click
 import pytest
+from msgspec.structs import replace
 
+from evaluator.batch.runs.manifest import command_of
+from evaluator.batch.runs.run_folder import manifest_for
 from evaluator.batch.workers.messages import Order
 from evaluator.commands import main as cli
 from evaluator.commands.options import field_of
@@ -206,3 +209,18 @@ def test_an_option_of_a_gpu_is_read_by_the_command_line_and_the_library_and_stor
 
 def test_none_is_as_left_out():
     assert read_options({"device": "cpu"} | dict.fromkeys(set(FIELDS) - {"device"})) == GradeOptions(DeviceKind.CPU)
+
+
+@pytest.mark.parametrize("field", Terms.__struct_fields__)
+def test_a_runs_page_has_each_option_of_the_runs_command(field):
+    terms = replace(Terms(DeviceKind.EMULATED), **{field: SAMPLES[field].read})
+    manifest = manifest_for(GradeOptions(DeviceKind.EMULATED), "submissions")
+    words = SAMPLES[field].words
+    device = "" if field == "device" else "--device emulated "
+    expected = f"warpgrade batch SUBMISSIONS --run RUN {device}{words}"
+    assert command_of(replace(manifest, terms=terms)) == expected
+
+
+def test_a_runs_page_has_no_paths_of_the_runs_machine():
+    manifest = manifest_for(GradeOptions(DeviceKind.CPU, problems=Path("secret")), "secret")
+    assert command_of(manifest) == "warpgrade batch SUBMISSIONS --run RUN --problems PROBLEMS --device cpu"

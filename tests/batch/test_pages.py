@@ -67,6 +67,7 @@ def test_a_page_is_one_file_and_a_hostile_name_is_text(run, tmp_path):
     assert [tag for tag, _ in page.tags].count("script") == 1
     assert HOSTILE in "".join(page.text)
     assert HOSTILE not in text
+    assert "warpgrade batch SUBMISSIONS --run RUN --device cpu" in "".join(page.text)
     for _, attributes in page.tags:
         assert not {"src", "style", "action"} & set(attributes)
         assert attributes.get("href", "#").startswith("#")

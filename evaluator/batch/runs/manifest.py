@@ -4,6 +4,13 @@ from evaluator.grade_options import Terms
 from evaluator.records import Record
 
 RUN_VERSION = 1
+_OPTION_OF = {
+    "baselines": "baseline",
+    "timeout_s": "timeout",
+    "build_timeout_s": "build_timeout",
+    "deadline_s": "deadline",
+}
+"""Options of `batch` with other names than the fields of `Terms`."""
 
 
 class RunManifest(Record, frozen=True, kw_only=True):
@@ -18,3 +25,27 @@ class RunManifest(Record, frozen=True, kw_only=True):
     python: str
     torch: str
     host: str
+
+
+def command_of(manifest: RunManifest) -> str:
+    """Return the command of a run: all options with other values than the defaults, and words for this machine's paths.
+
+    >>> from evaluator.records import DeviceKind
+    >>> command_of(RunManifest(terms=Terms(DeviceKind.CPU, strict=True), problems=None, submissions="answers",
+    ...     started_at="", warpgrade="", python="", torch="", host=""))
+    'warpgrade batch SUBMISSIONS --run RUN --device cpu --strict'
+    """
+    words = ["warpgrade", "batch", "SUBMISSIONS", "--run", "RUN"]
+    words += [] if manifest.problems is None else ["--problems", "PROBLEMS"]
+    usual = Terms(manifest.terms.device)
+    for field in Terms.__struct_fields__:
+        value = getattr(manifest.terms, field)
+        option = "--" + _OPTION_OF.get(field, field).replace("_", "-")
+        if field == "device" or value != getattr(usual, field):
+            words += [option] if value is True else [f"{option} {each}" for each in _values(value)]
+    return " ".join(words)
+
+
+def _values(value: object) -> list[str]:
+    several = value if isinstance(value, tuple) else (value,)
+    return [f"{each:.12g}" if isinstance(each, float) else str(each) for each in several]

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 
+from evaluator.batch.runs.manifest import command_of
 from evaluator.batch.runs.results import Entry, Results, compare_results
 from evaluator.batch.runs.run_folder import RunFolder
 from evaluator.catalog import list_problems
@@ -95,6 +96,7 @@ def _run_terms(results: Results) -> list[tuple[str, str]]:
     terms = {name: value for name, value in msgspec.to_builtins(manifest.terms).items() if value not in (None, [], ())}
     said = [(name, str(value)) for name, value in terms.items()]
     said += [
+        ("command", command_of(manifest)),
         ("started", manifest.started_at.replace("T", " ", 1)),
         ("warpgrade", manifest.warpgrade),
         ("torch", manifest.torch),
@@ -108,7 +110,7 @@ def _run_terms(results: Results) -> list[tuple[str, str]]:
             said.append(("GPU driver", card.device.gpu.driver))
         missing = [] if card.sandbox is None else card.sandbox.missing
         said.append(("missing sandbox layers", ", ".join(missing) or "none"))
-    return [(name, one_line(value, 200)) for name, value in said]
+    return [(name, one_line(value, 500)) for name, value in said]
 
 
 def _page_entry(entry: Entry) -> PageEntry:
