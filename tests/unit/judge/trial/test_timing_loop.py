@@ -195,6 +195,22 @@ def test_single_numbers_are_looked_at_closely_in_as_many_calls_as_it_takes(lacks
     assert len(side("reference_before", Lacking([1.1]), itertools.count(), HOST, 1.0).samples.samples_ms) == MIN_CALLS
 
 
+@pytest.mark.parametrize(("call_s", "calls"), [(0.01, 33), (0.2, 33), (0.5, MIN_CALLS)])
+def test_single_numbers_have_their_calls_on_busy_cores_too(monkeypatch, call_s, calls):
+    class Lacking(Script):
+        lacks_calls = property(lambda self: self.asked < 33)
+        asked = -1
+
+        def run(self, index, seed, *, timeout_s, quick):
+            self.asked += 1
+            return super().run(index, seed, timeout_s=timeout_s, quick=quick)
+
+    passing = itertools.count()
+    monkeypatch.setattr("evaluator.judge.trial.timing_loop.time.monotonic", lambda: next(passing) * call_s)
+    samples = side("submission", Lacking([1.1]), itertools.count(), HOST, 1.0, closely=True).samples
+    assert len(samples.samples_ms) == calls
+
+
 def test_a_half_of_the_reference_has_half_as_many_calls():
     at_least = REFERENCE_CALLS
     samples = side("reference_before", Script([5.1, 1.1]), itertools.count(), HOST, 1.0, at_least=at_least).samples
