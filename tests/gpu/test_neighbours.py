@@ -66,7 +66,8 @@ def test_the_death_of_a_process_ends_its_kernels_at_once(quiet_ms):
     """Killed and waited for: the next turn begins on a quiet GPU, from its first call on."""
     with neighbour("working") as process:
         time.sleep(1.0)
-        beside_ms = statistics.median(times_ms(200))
+        # The GPU gives each process a slice of some milliseconds in turn, so most calls find no neighbour.
+        beside_ms = statistics.mean(times_ms(200))
         process.send_signal(signal.SIGKILL)
         process.wait(SOON_S)
         after_ms = times_ms(50)
