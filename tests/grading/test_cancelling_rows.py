@@ -56,6 +56,7 @@ SUMS = "self.product(a, b).sum(1, keepdim=True)"
 SCALED = ["s = 1.3711", "return tf32(a * s) @ tf32(b * s) / (s * s)"]
 STOCHASTIC = ["return drawn(a) @ drawn(b)"]
 HALF = ["return (a * 1.3711).half().float() @ (b * 0.7713).half().float() / (1.3711 * 0.7713)"]
+BF16 = ["return (a.bfloat16().float() @ b.bfloat16().float())"]
 TWO_PARTS = ["(ah, al), (bh, bl) = parts(a), parts(b)", "return ah @ bh + al @ bh"]
 IN_TURN = [
     "y = a[:, :1] * b[:1]",
@@ -117,9 +118,18 @@ def test_a_fast_path_for_what_looks_usual_has_no_safe_call(graded, product):
     assert run.reason in REFUSED[1]
 
 
+@pytest.mark.parametrize("product", [SCALED, STOCHASTIC, HALF, TWO_PARTS, BF16])
+def test_operands_with_fewer_bits_are_refused_in_a_column(graded, product):
+    """The output is a single row, whose size is the tolerance of its small elements too."""
+    run = graded(product, rows=256, terms=1 << 14, columns=1)
+    assert run.card.status is REFUSED[0]
+    assert run.reason in REFUSED[1]
+
+
+@pytest.mark.parametrize("columns", [64, 1])
 @pytest.mark.parametrize("product", [["return a @ b"], IN_TURN])
-def test_products_in_fp32_are_correct(graded, product):
-    graded(product).verdict(Status.CORRECT)
+def test_products_in_fp32_are_correct(graded, product, columns):
+    graded(product, columns=columns).verdict(Status.CORRECT)
 
 
 def test_with_the_problems_own_values_alone_no_row_cancels(graded):

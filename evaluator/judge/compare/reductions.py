@@ -6,7 +6,23 @@ import torch
 
 
 def as_rows(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a tensor as rows along the last dimension; a vector or a scalar is a single row."""
+    """Return a tensor as the rows of the tolerance: along the last dimension that has other than one element.
+
+    A row of one element has no size but the element's own, and the element may be small because its terms cancel. The
+    rounding follows the terms. A tensor [N, 1] or [N, 1, 1] is therefore a single row, as a vector is, and [B, C, 1, 1]
+    has B rows of C elements. A scalar and [1] are a row of one element: there is no other.
+
+    >>> [tuple(as_rows(torch.zeros(shape)).shape) for shape in ([2, 3, 1, 1], [3, 1], [1, 1], [])]
+    [(2, 3), (1, 3), (1, 1), (1, 1)]
+    """
+    shape = list(tensor.shape)
+    while shape and shape[-1] == 1:
+        shape.pop()
+    return along_last(tensor.reshape(shape))
+
+
+def along_last(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor as rows along the last dimension, of any length; a vector or a scalar is a single row."""
     if tensor.dim() <= 1:
         return tensor.reshape(1, -1)
     return tensor.reshape(math.prod(tensor.shape[:-1]), tensor.shape[-1])  # -1 is ambiguous without elements

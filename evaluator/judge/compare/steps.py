@@ -20,7 +20,7 @@ from typing import NamedTuple
 import torch
 
 from evaluator.judge.compare.overview import SMALL_ROW
-from evaluator.judge.compare.reductions import as_rows, largest, ratio_to
+from evaluator.judge.compare.reductions import along_last, as_rows, largest, ratio_to
 from evaluator.judge.formats.blocks import dequantised, scale_values
 from evaluator.judge.formats.elements import comparable, elements, is_packed, place_of, values_of
 from evaluator.records import ElementFormat
@@ -99,8 +99,10 @@ class _Chunk(NamedTuple):
 
 def compare_steps(actual: torch.Tensor, exact: torch.Tensor, honest: torch.Tensor, limit: Steps) -> StepsFound:
     """Compare codes of equal shape. Positions count elements of the tensors, which are bytes in packed formats."""
-    sides = [as_rows(side) for side in (actual, exact, honest)]
-    scales = None if limit.scales is None else [as_rows(side) for side in limit.scales]
+    # Blocks lie along the last dimension, also of a single byte, and so do scales, also a single one for each row.
+    in_rows = as_rows if limit.scales is None else along_last
+    sides = [in_rows(side) for side in (actual, exact, honest)]
+    scales = None if limit.scales is None else [in_rows(side) for side in limit.scales]
     # Rows of equal codes are right, and most rows are equal: only the others are decoded.
     rows = _differ(sides) if scales is None else _differ(sides) | _differ(scales)
     numbers = rows.nonzero().reshape(-1)

@@ -18,6 +18,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from evaluator.judge.formats.elements import format_of
+from evaluator.judge.numerics import products
 from evaluator.judge.numerics.composites import COMPOSITES, NAIVE, WrittenOut
 from evaluator.judge.numerics.single_accumulator import accumulated, products_in_sum, rounding, running
 from evaluator.protocol.op_mode import OperationMode
@@ -176,14 +177,16 @@ def with_handlers(
 
 
 @contextlib.contextmanager
-def in_order(order: Order) -> Iterator[None]:
+def in_order(order: Order | products.PartialProduct) -> Iterator[None]:
     """Context with sums and products in another order, or with perturbed results."""
     with sdpa_kernel(SDPBackend.MATH), _mode(order):
         yield
 
 
-def _mode(order: Order) -> OperationMode:
+def _mode(order: Order | products.PartialProduct) -> OperationMode:
     match order:
+        case products.PartialProduct():
+            return _Altered(products.PARTIAL[order], _NOTHING)
         case Order.REVERSED:
             return _Altered(_REVERSED, COMPOSITES)
         case Order.SEQUENTIAL:
@@ -344,7 +347,7 @@ def _handlers(
     }
 
 
-_REVERSED = _handlers(_product_reversed, _sum_reversed, _convolution_reversed)
+_REVERSED = {**_handlers(_product_reversed, _sum_reversed, _convolution_reversed), **products.REVERSED}
 
 
 def _one_accumulator() -> dict[Any, Callable[..., Any]]:
@@ -377,4 +380,5 @@ def _one_accumulator() -> dict[Any, Callable[..., Any]]:
             return func(x, dim, dtype=dtype)  # type: ignore[no-any-return]
         return running(wide.movedim(dim, -1)).movedim(-1, dim)
 
-    return {**_handlers(product, _sum_in_turn, convolution), aten.cumsum.default: running_sum}
+    sums = _handlers(product, _sum_in_turn, convolution)
+    return {**sums, aten.cumsum.default: running_sum, **products.IN_ONE_ACCUMULATOR}

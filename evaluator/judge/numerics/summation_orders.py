@@ -2,7 +2,7 @@
 
 import contextlib
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 
@@ -12,6 +12,7 @@ from evaluator.judge.compare.steps import Steps
 from evaluator.judge.compare.tensor_comparison import RARE, Comparison, Limit, Sides, begin
 from evaluator.judge.compare.tolerance import Bounds, Rounding
 from evaluator.judge.numerics.arithmetic_modes import Format, Order, in_order, moved, with_operands
+from evaluator.judge.numerics.products import PartialProduct
 from evaluator.judge.reference.reference import Expected, Reference
 from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.judge.tensors.pytree import Value
@@ -44,7 +45,7 @@ def other_orders(
     gradients: list[torch.Tensor] | None,
     expected: Expected,
     limits: dict[str, Limit],
-    orders: list[Order],
+    orders: Sequence[Order | PartialProduct],
     *,
     closely: bool,
     random_seed: int = 0,

@@ -25,6 +25,7 @@ from evaluator.judge.numerics.summation_orders import decides, error_of, larger,
 from evaluator.judge.reference.operation_cost import cost_of
 from evaluator.judge.reference.reference import Expected, Reference
 from evaluator.judge.setup.output_changes import differ, newly_nonfinite
+from evaluator.judge.setup.product_range import beyond_range, multiplies
 from evaluator.judge.setup.row_sites import row_sites_for
 from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.judge.tensors.pytree import Value, tensors
@@ -205,6 +206,7 @@ def _tried(scratch: Reference, limit_s: float, compare: Comparison) -> SizeLock:
         return SizeLock([], dict.fromkeys(PROFILES, _TOO_LARGE))
     given = _seen(scratch, Profile.AS_GIVEN, None, compare)
     is_special = given.why_not is not None and _is_usual_with_other_weights(scratch, compare)
+    has_products = multiplies(scratch, _first_block(scratch, scratch.draw(LOCK_SEED)))
     use: list[Profile] = []
     left_out: dict[Profile, str] = {}
     seen_on = {Profile.AS_GIVEN: given}
@@ -217,6 +219,9 @@ def _tried(scratch: Reference, limit_s: float, compare: Comparison) -> SizeLock:
         why_not = seen.why_not
         if why_not is not None and not seen.fatal and is_special:
             why_not = _with_other_weights(scratch, profile, given, compare).why_not
+        if why_not is None and has_products:
+            inputs = _first_block(scratch, scratch.draw(LOCK_SEED, profile))
+            why_not = beyond_range(scratch, inputs, _gradients(scratch, inputs), compare)
         if why_not is not None and (said is not True or seen.fatal):
             left_out[profile] = why_not
             continue

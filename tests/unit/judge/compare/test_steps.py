@@ -245,6 +245,31 @@ def test_blocks_are_compared_after_dequantisation(form):
     assert not compare("output", Sides(large, large, large), Steps(form, 5e-5, 4.0, Sides(two, one, one))).ok
 
 
+@pytest.mark.parametrize("form", BLOCKS)
+@pytest.mark.parametrize("each", [2, 16])
+def test_a_row_may_have_a_single_block(form, each):
+    """Each row of codes has its own scale, also if a row is one block, or one byte of a block."""
+    given = torch.arange(1, 9).repeat(ROWS, 2)[:, :each] % 8
+    codes = codes_at(given, form)
+    scales = scales_of(form)[:, :1].clone()
+    scales[3] = scales_of(form, 4.0)[3, :1]
+    limits = Steps(form, 5e-5, 4.0, Sides(scales, scales, scales))
+    assert compare("output", Sides(codes, codes, codes), limits).ok
+    other = scales_of(form)[:, :1]
+    check = compare("output", Sides(codes, codes, codes), limits._replace(scales=Sides(scales, other, other)))
+    assert (check.ok, check.first_mismatch.index[0]) == (False, 3)
+
+
+def test_codes_with_a_trailing_dimension_of_one_are_a_row():
+    """A row of a single code would count as a rounding that decides a whole row, and a fifth of them may be off."""
+    exact = torch.full((512, 1), 100, dtype=torch.int8)
+    exact[::2] = 99
+    actual = exact.clone()
+    actual[:9] += 1
+    checks = [compared(F.INT8, actual.view(form), exact.view(form)) for form in ((512, 1), (512,))]
+    assert [check.ok for check in checks] == [False, False]
+
+
 def test_a_scale_of_zero_allows_zeros_alone():
     codes = codes_at(torch.zeros(ROWS, WIDTH), F.NVFP4)
     other = codes_at(torch.ones(ROWS, WIDTH), F.NVFP4)

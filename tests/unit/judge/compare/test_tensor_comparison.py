@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from evaluator.judge.compare.reductions import is_exact, may_exceed
+from evaluator.judge.compare.reductions import as_rows, is_exact, may_exceed
 from evaluator.judge.compare.tensor_comparison import Sides, compare
 from evaluator.judge.compare.tolerance import Bounds, bounds
 from evaluator.records import Mode, Precision, Problem, SizeName, ToleranceOverride, ToleranceRule
@@ -63,6 +63,52 @@ def test_an_error_well_above_rounding_fails_at_its_place(relative):
     assert check.first_mismatch.index == [3, 7]
     assert check.error_ratio > 1
     assert float(check.first_mismatch.expected) == pytest.approx(float(exact[3, 7]))
+
+
+@pytest.mark.parametrize(
+    ("shape", "rows"),
+    [
+        ((8, 3), (8, 3)),
+        ((8, 3, 1, 1), (8, 3)),
+        ((8, 1, 3), (8, 3)),
+        ((8,), (1, 8)),
+        ((8, 1), (1, 8)),
+        ((8, 1, 1), (1, 8)),
+        ((1, 8, 1), (1, 8)),
+        ((1, 1), (1, 1)),
+        ((1,), (1, 1)),
+        ((), (1, 1)),
+        ((0, 1), (1, 0)),
+        ((8, 0, 1), (8, 0)),
+        ((0, 8, 1), (0, 8)),
+    ],
+)
+def test_a_row_is_the_last_dimension_of_more_than_one_element(shape, rows):
+    assert as_rows(torch.zeros(shape)).shape == rows
+
+
+@pytest.mark.parametrize("shape", [(256, 1), (256, 1, 1), (1, 256, 1)])
+def test_an_element_is_no_row_of_its_own(shape):
+    """One fp32 accumulator over 131,072 terms is off by 1e-2 where the terms cancel to 10 of 362, and honest."""
+    exact = 362 * noise(256)
+    exact[2] = -10.46
+    near, far = exact.float(), exact.float()
+    near[2] += 0.5 * measured().floor * 362
+    far[2] += 2 * measured().floor * 362
+    for answer, ok in ((near, True), (far, False)):
+        checks = [compare("output", sides(answer.view(form), exact.view(form)), measured()) for form in (shape, (256,))]
+        assert [check.ok for check in checks] == [ok, ok]
+        assert checks[0].error_ratio == checks[1].error_ratio
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("rows", [32, 256])
+def test_rounded_operands_fail_where_each_product_has_one_column(dtype, rows):
+    a, b = noise(rows, 512), noise(512, 1, seed=1)
+    exact = a.float().double() @ b.float().double()
+    wrong = a.to(dtype).float() @ b.to(dtype).float()
+    assert compare("output", sides(a.float() @ b.float(), exact), measured()).ok
+    assert not compare("output", sides(wrong, exact), measured()).ok
 
 
 def test_zeros_do_not_pass_for_small_outputs():

@@ -67,6 +67,24 @@ def test_a_profile_on_which_rounding_decides_is_left_out():
     assert left_out("(x + 1e5) - 1e5")[Profile.ILL_CONDITIONED].startswith("rounding decides")
 
 
+MIXED = "torch.ldexp(torch.randn(32, 96), torch.randint(-8, 9, (32, 96)))"
+
+
+@pytest.mark.parametrize(("output", "factors"), [("x.prod(1)", 96), ("x.mT.prod(0)", 96), ("x.cumprod(1)", 4096)])
+def test_a_profile_on_which_a_partial_product_overflows_is_left_out(output, factors):
+    """A kernel that multiplied 256 mixed magnitudes by threads returned infinity in place of 1.8e24."""
+    found = left_out(output, f"0.5 + torch.rand(32, {factors})")
+    assert found[Profile.MIXED_MAGNITUDES].startswith("the order of factors decides: partial products of output")
+    assert not {Profile.SIGNED_NORMAL, Profile.OUTLIERS} & set(found)
+
+
+def test_the_least_favourable_order_of_factors_asks_no_author_and_widens_no_tolerance():
+    said = {Profile.MIXED_MAGNITUDES: True}
+    made = decide(reference("x.prod(1)", MIXED, profiles=said), SizeName.SMALL)
+    assert Profile.MIXED_MAGNITUDES in made.use
+    assert (made.rounding, made.rare) == ({}, {})
+
+
 def test_ties_are_left_out_of_whole_numbers_unless_the_author_says_who_wins():
     assert Profile.ZEROS_AND_TIES in left_out("x.argmax(1)")
     assert Profile.ZEROS_AND_TIES not in left_out("x.argmax(1)", profiles={Profile.ZEROS_AND_TIES: True})
