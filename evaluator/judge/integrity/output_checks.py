@@ -66,7 +66,7 @@ def outlined(wanted: model_call.Result | None) -> dict[str, torch.Tensor]:
 
 
 def _all_true(found: list[torch.Tensor]) -> bool:
-    return not found or bool(torch.stack(found).all())
+    return not found or bool(found[0] if len(found) == 1 else torch.stack(found).all())
 
 
 def late(snapshots: list[OutputViews], samples: dict[str, Sample]) -> Finding | None:
