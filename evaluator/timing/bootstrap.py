@@ -18,13 +18,16 @@ import hashlib
 import math
 import random
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from evaluator.timing.stats import median
 
 DRAWS = 4000
 _TAIL = 0.025
+_LOG_4, _PRETEST = math.log(4), 1 + math.log(4.5)
+_LEAST, _MOST = 1e-7, 0.9999999
+"""Limits of a uniform number, whose logarithm would else be infinite."""
 
 
 class Interval(NamedTuple):
@@ -63,71 +66,112 @@ class Resolution(NamedTuple):
         return Resolution(self.reference_ms / factor, self.submission_ms / factor)
 
 
-class _Draw(NamedTuple):
-    """Two resampled medians, and the clock's error of each as a multiple of its resolution."""
-
-    reference_ms: float
-    submission_ms: float
-    reference_error: float
-    submission_error: float
-
-
 class Bootstrap:
     """Draws for one reference, measured in several runs, and one submission. All times are in ms; no list is empty."""
 
     def __init__(self, reference_runs_ms: Sequence[Sequence[float]], submission_ms: Sequence[float]) -> None:
         """Make the draws. All resolutions share the same draws."""
         runs = sorted(sorted(run) for run in reference_runs_ms)
-        pools = {
-            (one, other): sorted([*runs[one], *runs[other]]) for one in range(len(runs)) for other in range(len(runs))
-        }
         submission = sorted(submission_ms)
         generator = random.Random(_seed([*runs, submission]))  # noqa: S311 - statistics, not secrets
-        runs_drawn = range(len(runs))
-        self._draws = []
+        choice, uniform = generator.choice, generator.random
+        pools = [[_resampled_median(sorted([*one, *other]), uniform) for other in runs] for one in runs]
+        of_submission = _resampled_median(submission, uniform)
+        self._reference_ms: list[float] = []
+        self._submission_ms: list[float] = []
+        # The clock's errors are multiples of a resolution.
+        self._reference_error: list[float] = []
+        self._submission_error: list[float] = []
         for _ in range(DRAWS):
-            pool = pools[generator.choice(runs_drawn), generator.choice(runs_drawn)]
-            self._draws.append(
-                _Draw(
-                    _resampled_median(pool, generator),
-                    _resampled_median(submission, generator),
-                    generator.uniform(-1, 1),
-                    generator.uniform(-1, 1),
-                )
-            )
+            self._reference_ms.append(choice(choice(pools))())
+            self._submission_ms.append(of_submission())
+            self._reference_error.append(2 * uniform() - 1)
+            self._submission_error.append(2 * uniform() - 1)
 
     def reference_ms(self, resolution_ms: float) -> Interval:
         """Return the interval of the reference's median time."""
-        return _interval([max(draw.reference_ms + draw.reference_error * resolution_ms, 0.0) for draw in self._draws])
+        return _interval([max(each_ms, 0.0) for each_ms in self._reference_with(resolution_ms)])
 
     def submission_ms(self, resolution_ms: float) -> Interval:
         """Return the interval of the submission's median time."""
-        return _interval([max(draw.submission_ms + draw.submission_error * resolution_ms, 0.0) for draw in self._draws])
+        return _interval([max(each_ms, 0.0) for each_ms in self._submission_with(resolution_ms)])
 
     def speedup(self, resolution: Resolution) -> Interval:
         """Return the interval of the ratio reference over submission; infinite if the submission may take no time."""
-        return _interval(
-            [
-                _ratio(
-                    draw.reference_ms + draw.reference_error * resolution.reference_ms,
-                    draw.submission_ms + draw.submission_error * resolution.submission_ms,
-                )
-                for draw in self._draws
-            ]
-        )
+        reference_ms = self._reference_with(resolution.reference_ms)
+        submission_ms = self._submission_with(resolution.submission_ms)
+        return _interval(list(map(_ratio, reference_ms, submission_ms)))
+
+    def _reference_with(self, resolution_ms: float) -> list[float]:
+        return _with_errors(self._reference_ms, self._reference_error, resolution_ms)
+
+    def _submission_with(self, resolution_ms: float) -> list[float]:
+        return _with_errors(self._submission_ms, self._submission_error, resolution_ms)
 
 
-def _resampled_median(ordered: Sequence[float], generator: random.Random) -> float:
-    """Return the median of a resample of `ordered` with replacement."""
+def _with_errors(medians_ms: list[float], errors: list[float], resolution_ms: float) -> list[float]:
+    return [median_ms + error * resolution_ms for median_ms, error in zip(medians_ms, errors, strict=True)]
+
+
+def _resampled_median(ordered: Sequence[float], uniform: Callable[[], float]) -> Callable[[], float]:
+    """Return a function that draws the median of a resample of `ordered` with replacement.
+
+    The numbers are those of `random.betavariate`, in two thirds of the time: the constants of each gamma distribution
+    are computed once. Python may change `betavariate`. Cards hold intervals from these numbers, and
+    `check-card` computes the intervals again.
+    """
     count = len(ordered)
+    ordered = [*ordered, ordered[-1]]  # A place may be rounded to 1.
     rank = (count + 1) // 2
-    place = generator.betavariate(rank, count + 1 - rank)
-    lower = ordered[min(int(place * count), count - 1)]
+    below, above = _gamma(rank, uniform), _gamma(count + 1 - rank, uniform)
+
+    def odd() -> float:
+        gap = below()
+        place = gap / (gap + above()) if gap else 0.0
+        return ordered[int(place * count)]
+
     if count % 2:
-        return lower
-    # The next uniform number is the minimum of the rest above the current.
-    place += (1 - place) * generator.betavariate(1, count - rank)
-    return (lower + ordered[min(int(place * count), count - 1)]) / 2
+        return odd
+    between, rest = _gamma(1, uniform), _gamma(count - rank, uniform)
+
+    def even() -> float:
+        gap = below()
+        place = gap / (gap + above()) if gap else 0.0
+        lower = ordered[int(place * count)]
+        # The next uniform number is the minimum of the rest above the current.
+        if gap := between():
+            place += (1 - place) * (gap / (gap + rest()))
+        return (lower + ordered[int(place * count)]) / 2
+
+    return even
+
+
+def _gamma(alpha: int, uniform: Callable[[], float]) -> Callable[[], float]:
+    """Return a function that draws from a gamma distribution.
+
+    The algorithm for `alpha` above 1 is GA of R. C. H. Cheng, The Generation of Gamma Variables with Non-Integral Shape
+    Parameters (Applied Statistics, 1977). The pretest without logarithm has Cheng's constant, 1 + log(4.5).
+    """
+    log, exp = math.log, math.exp
+    if alpha == 1:
+        return lambda: -log(1 - uniform())
+    width = math.sqrt(2 * alpha - 1)
+    offset, slope = alpha - _LOG_4, alpha + width
+
+    def drawn() -> float:
+        while True:
+            first = uniform()
+            if not _LEAST < first < _MOST:
+                continue
+            second = 1 - uniform()
+            exponent = log(first / (1 - first)) / width
+            found = alpha * exp(exponent)
+            product = first * first * second
+            excess = offset + slope * exponent - found
+            if excess + _PRETEST - 4.5 * product >= 0 or excess >= log(product):
+                return found
+
+    return drawn
 
 
 def _ratio(reference_ms: float, submission_ms: float) -> float:

@@ -81,18 +81,20 @@ def write_rows(rows: Sequence[Rows], inputs: Arguments, seed: int, *, keep: bool
         leaf = given[site.tensor]
         if format_of(leaf.dtype) is not None:
             leaf = leaf.view(torch.int8)  # The sign of a float is the sign of its byte.
-        values = _values(leaf, site.dim, indices, torch.Generator(leaf.device).manual_seed(seed + number))
+        places = torch.tensor(indices, device=leaf.device)
+        values = _values(leaf, site.dim, places, torch.Generator(leaf.device).manual_seed(seed + number))
         if keep:
-            leaf.index_copy_(site.dim, torch.tensor(indices, device=leaf.device), values)
+            leaf.index_copy_(site.dim, places, values)
 
 
-def _values(leaf: torch.Tensor, dim: int, indices: list[int], generator: torch.Generator) -> torch.Tensor:
+def _values(leaf: torch.Tensor, dim: int, places: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """Return the rows with random signs. Magnitudes stay the row's own, so no value leaves the problem's range."""
-    given = leaf.index_select(dim, torch.tensor(indices, device=leaf.device))
+    given = leaf.index_select(dim, places)
     is_positive = torch.rand(given.shape, generator=generator, device=leaf.device) < 1 / 2
     if leaf.dtype == torch.int8:
         return torch.where(is_positive, given & 0x7F, given | -0x80)
-    return torch.where(is_positive, given.abs(), -given.abs())
+    magnitudes = given.abs()
+    return torch.where(is_positive, magnitudes, -magnitudes)
 
 
 def slices_of(rows: Sequence[Rows]) -> dict[str, list[Slices]]:

@@ -153,32 +153,40 @@ class ChangingWeights:
                 parameters[name].copy_(value)
 
     def _changed(self, name: str, seed: int) -> torch.Tensor:
-        """Return a parameter scaled by the factors of `seed`."""
+        """Return a parameter scaled by the factors of `seed`.
+
+        Factors repeat with the period of the random values, so those of a large parameter are computed for one period.
+        """
         first = self._first[name]
         wide = torch.promote_types(first.dtype, torch.float32)
         span = _WHOLE[1] - _WHOLE[0]
         part = _WHOLE[0] + span * (seed >> 8 & 0xFFFF) / 0xFFFF
         whole = 1 + (part if seed & 1 else -part)
-        noise = self._spread(first.numel(), seed >> 24).view(first.shape)
-        other = self._spread(first.numel(), derived(seed, b"other place")).view(first.shape)
+        count = min(first.numel(), self._noise.numel())
+        noise = self._spread(count, seed >> 24)
+        other = self._spread(count, derived(seed, b"other place"))
         both = noise * other.sign()
         if name in self._zeros:
-            return (both * (_FROM_ZERO / 2) + math.copysign(_FROM_ZERO, whole - 1)).to(first.dtype)
+            value = (both * (_FROM_ZERO / 2) + math.copysign(_FROM_ZERO, whole - 1)).to(first.dtype)
+            return _repeated(value, first.numel()).view(first.shape)
         factor = both * _EACH + whole
         if name in self._mixed:
             factor = torch.where((noise + other).abs() > _FLIPPED_ABOVE, -factor, factor)
-        return (first.to(wide) * factor).to(first.dtype)
+        return (first.to(wide) * _repeated(factor, first.numel()).view(first.shape)).to(first.dtype)
 
     def _spread(self, count: int, start: int) -> torch.Tensor:
-        """Return `count` random values from position `start`, cyclically."""
+        """Return `count` random values from position `start`, cyclically, at most one period; not to be written to."""
         period = self._noise.numel()
         start %= period
-        pieces = [self._noise[start : start + count]]
-        missing = count - pieces[0].numel()
-        while missing > 0:
-            pieces.append(self._noise[:missing])
-            missing -= pieces[-1].numel()
-        return torch.cat(pieces)
+        found = self._noise[start : start + count]
+        missing = count - found.numel()
+        return torch.cat([found, self._noise[:missing]]) if missing else found
+
+
+def _repeated(period: torch.Tensor, count: int) -> torch.Tensor:
+    """Return `count` values that repeat the values of `period`."""
+    whole, rest = divmod(count, period.numel())
+    return period if count == period.numel() else torch.cat([*[period] * whole, period[:rest]])
 
 
 _NAMED = 3

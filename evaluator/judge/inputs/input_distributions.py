@@ -73,15 +73,16 @@ def rehearse(
     profile: Profile, value: Value, seed: int, device: torch.device, forms: Mapping[int, ElementFormat] = {}
 ) -> None:
     """Do the work of `change`, for equal time, and discard the result; `value` stays unchanged."""
+    if profile is Profile.AS_GIVEN:
+        return
     generator = torch.Generator(device).manual_seed(seed)
     for number, leaf in enumerate(tensors(value)):
-        if (form := forms.get(number) or format_of(leaf.dtype)) is not None and profile is not Profile.AS_GIVEN:
+        if (form := forms.get(number) or format_of(leaf.dtype)) is not None:
             _codes(profile, leaf, form, generator)
             continue
         real = torch.view_as_real(leaf.resolve_conj()) if leaf.is_complex() else leaf
-        if profile is Profile.AS_GIVEN or left_alone(real):
-            continue
-        _write(profile, real, generator, keep=False)
+        if not left_alone(real):
+            _write(profile, real, generator, keep=False)
 
 
 def _changed(profile: Profile, leaf: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

@@ -66,7 +66,7 @@ def outlined(wanted: model_call.Result | None) -> dict[str, torch.Tensor]:
 
 
 def _all_true(found: list[torch.Tensor]) -> bool:
-    return not found or bool(torch.stack(found).all())
+    return not found or bool(found[0] if len(found) == 1 else torch.stack(found).all())
 
 
 def late(snapshots: list[OutputViews], samples: dict[str, Sample]) -> Finding | None:
@@ -75,8 +75,8 @@ def late(snapshots: list[OutputViews], samples: dict[str, Sample]) -> Finding | 
         if (sample := samples.get(path)) is None:
             continue
         now = _elements(tensor, sample.positions)
-        changed = int((now != sample.content).any(1).sum())
-        if changed:
+        if not torch.equal(now, sample.content):
+            changed = int((now != sample.content).any(1).sum())
             message = f"{path}: {changed} of {len(now)} sampled values changed after the call ended"
             return finding(Code.LATE_OUTPUT, message, path=path)
     return None
@@ -88,6 +88,8 @@ def _elements(tensor: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
     Elements are read by position in memory: on a GPU, PyTorch's indexing supports neither all dtypes nor more than 25
     indices.
     """
+    if tensor.is_contiguous():
+        return tensor.view(-1, 1).view(torch.uint8)[positions]
     places = torch.zeros_like(positions)
     for index, step in zip(unravelled(positions, tensor.shape), tensor.stride(), strict=True):
         places += index * step

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaluator.timing.bootstrap import Bootstrap, Interval, Resolution
+from evaluator.timing.bootstrap import DRAWS, Bootstrap, Interval, Resolution, _seed
 
 times = st.lists(st.floats(0.01, 100.0), min_size=1, max_size=40)
 
@@ -85,6 +85,34 @@ def test_a_drawn_median_is_that_of_samples_drawn_with_replacement(count):
     for quantile, end in ((0.025, short.low), (0.975, short.high)):
         least, most = (long[round(20_000 * (quantile + step))] for step in (-0.008, 0.008))
         assert least <= end <= most
+
+
+@pytest.mark.parametrize(("before", "after", "submission"), [(1, 1, 1), (2, 3, 2), (20, 20, 21), (336, 179, 227)])
+def test_the_random_numbers_are_those_of_pythons_distributions(before, after, submission):
+    """Finished cards hold intervals from these numbers, and check-card computes the intervals again."""
+    draw = random.Random(before)
+    sides = [[draw.lognormvariate(0, 0.1) for _ in range(count)] for count in (before, after, submission)]
+    runs, ordered = sorted(map(sorted, sides[:2])), sorted(sides[2])
+    generator = random.Random(_seed([*runs, ordered]))
+    ratios = []
+    for _ in range(DRAWS):
+        pool = sorted(generator.choice(runs) + generator.choice(runs))
+        reference, taken = (_by_python(each, generator) for each in (pool, ordered))
+        reference += generator.uniform(-1, 1) * 0.02
+        ratios.append(reference / (taken + generator.uniform(-1, 1) * 0.01))
+    ratios.sort()
+    assert Bootstrap(sides[:2], sides[2]).speedup(Resolution(0.02, 0.01)) == (ratios[100], ratios[-101])
+
+
+def _by_python(ordered, generator):
+    count = len(ordered)
+    rank = (count + 1) // 2
+    place = generator.betavariate(rank, count + 1 - rank)
+    lower = ordered[int(place * count)]
+    if count % 2:
+        return lower
+    place += (1 - place) * generator.betavariate(1, count - rank)
+    return (lower + ordered[int(place * count)]) / 2
 
 
 def _middle(values):

@@ -1,10 +1,13 @@
 """Weights that change from call to call: which values they have, and where a runner has them."""
 
+import math
+
 import pytest
 import torch
 from torch import nn
 
 from evaluator.devices.memory import HostRegion
+from evaluator.judge.inputs import changing_weights
 from evaluator.judge.inputs.changing_weights import ChangingWeights, Sites, record, sites_of
 from evaluator.judge.inputs.derived_seeds import derived
 from evaluator.protocol.frames import TensorView
@@ -130,13 +133,42 @@ def test_a_wider_model_has_the_same_numbers_and_storage_stays(model):
     assert all(torch.equal(known[name].to(own.dtype), own) for name, own in wide.named_parameters())
 
 
-def test_values_that_are_spread_over_a_large_parameter_begin_anew_nowhere_else(model):
-    weights = ChangingWeights(model)
-    period = weights._noise.numel()
-    spread = weights._spread(2 * period + 10, period - 3)
-    assert torch.equal(spread[:3], weights._noise[-3:])
-    assert torch.equal(spread[3 : 3 + period], weights._noise)
-    assert torch.equal(spread[-7:], weights._noise[:7])
+PERIOD = 101
+
+
+@pytest.mark.parametrize("shape", [(100,), (PERIOD,), (102,), (2, PERIOD), (43, 59)])
+@pytest.mark.parametrize("kind", ["mixed", "positive", "zeros", "half", "complex", "transposed"])
+def test_a_large_parameter_repeats_the_factors_of_a_period(kind, shape, monkeypatch):
+    """Held against the long way: random values, in a circle, for each of the elements."""
+    monkeypatch.setattr(changing_weights, "_SHORT", PERIOD)
+    first = {
+        "mixed": torch.randn(shape),
+        "positive": torch.rand(shape) + 1,
+        "zeros": torch.zeros(shape),
+        "half": torch.randn(shape).bfloat16(),
+        "complex": torch.randn(shape, dtype=torch.complex64),
+        "transposed": torch.randn(shape[::-1]).permute(*reversed(range(len(shape)))),
+    }[kind]
+    made = nn.ParameterDict({"w": nn.Parameter(first.clone(memory_format=torch.preserve_format))})
+    weights = ChangingWeights(made)
+    for call in range(20):
+        weights.put(call, [made])
+        seed = derived(call, b"weight 0")
+        size = 1 + (1 if seed & 1 else -1) * (0.15 + (0.25 - 0.15) * (seed >> 8 & 0xFFFF) / 0xFFFF)
+        along = torch.arange(first.numel())
+        noise, other = (
+            weights._noise[(along + start) % PERIOD].view(shape)
+            for start in (seed >> 24, derived(seed, b"other place"))
+        )
+        both = noise * other.sign()
+        factor = both * 0.1 + size
+        if kind != "positive":
+            factor = torch.where((noise + other).abs() > 1.4, -factor, factor)
+        wide = torch.promote_types(first.dtype, torch.float32)
+        wanted = (first.to(wide) * factor).to(first.dtype)
+        if kind == "zeros":
+            wanted = both * (0.1 / 2) + math.copysign(0.1, size - 1)
+        assert torch.equal(made["w"], wanted)
 
 
 def view(shape, strides, offset=0, dtype="float32"):
