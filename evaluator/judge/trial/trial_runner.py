@@ -8,6 +8,7 @@ import torch
 
 from evaluator.devices.memory import SharedMemory
 from evaluator.findings import Code, finding
+from evaluator.findings.comparing import CANCELLATION, OVERFLOW
 from evaluator.judge.clock.clock import Clock, ClockedCall
 from evaluator.judge.compare.tensor_comparison import Comparison, begin
 from evaluator.judge.diagnosis.cause import cause_of
@@ -20,6 +21,7 @@ from evaluator.judge.integrity.output_checks import (
 from evaluator.judge.numerics.precision_sampler import Drawn
 from evaluator.judge.numerics.reduced_precision import ENOUGH
 from evaluator.judge.numerics.rounded_reference import ReferenceCall
+from evaluator.judge.numerics.rounding_of_call import may_be_rounding
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.setup.call_limits import results_of_rounding
@@ -172,7 +174,7 @@ class TrialRunner:
         problem = judged.problem
         if problem is not None and problem.code == Code.WRONG_VALUES.value:
             problem = self._with_cause(problem, plan, judged)
-        problem = _of_other_values(problem, self._answers.other_values(judged))
+        problem = _of_other_values(problem, self._answers.other_values(judged), judged.tensors)
         check = Check(
             index=index,
             profile=plan.profile,
@@ -321,7 +323,7 @@ class TrialRunner:
         return drawn.sample.call(CallPlan(self._reference, drawn.seed, row_sites=self._row_sites(drawn.check.index)))
 
 
-def _of_other_values(problem: Finding | None, values: str | None) -> Finding | None:
+def _of_other_values(problem: Finding | None, values: str | None, checks: list[TensorCheck]) -> Finding | None:
     """Return the finding for wrong values of a call; a finding of its own if the inputs had other `values`.
 
     The first checked call has the problem's own inputs, so a call with other inputs follows correct answers.
@@ -330,7 +332,15 @@ def _of_other_values(problem: Finding | None, values: str | None) -> Finding | N
     if problem is None or values is None or problem.code not in codes:
         return problem
     message = f"correct for the problem's own inputs, wrong for {values}: {problem.message}"
-    return finding(Code.WRONG_ON_OTHER_VALUES, message, path=problem.details.get("path"), profile=values)
+    step, path = _step_for(values, checks), problem.details.get("path")
+    return finding(Code.WRONG_ON_OTHER_VALUES, message, next_step=step, path=path, profile=values)
+
+
+def _step_for(values: str, checks: list[TensorCheck]) -> str | None:
+    """Return the next step if the values and the size of the errors suggest a single kind; None for the usual step."""
+    if values == Profile.LARGE.value and any(check.nonfinite for check in checks):
+        return OVERFLOW
+    return CANCELLATION if values == Profile.ILL_CONDITIONED.value and may_be_rounding(checks) else None
 
 
 def _status(problem: Finding) -> Status:

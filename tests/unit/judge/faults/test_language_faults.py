@@ -3,6 +3,7 @@
 import pytest
 
 from evaluator.findings import Code
+from evaluator.findings.running import NAME_PLACE
 from evaluator.judge.faults.language_faults import refused_by_compiler, unavailable_language
 from evaluator.judge.faults.runner_faults import Stage, failure
 from evaluator.protocol.frames import Failed, RefusedKernel
@@ -151,6 +152,15 @@ def test_on_a_gpu_the_compilers_exception_is_a_build_error_and_the_launchs_is_no
 def test_the_causes_are_tried_in_the_right_order(said, device, status, code):
     fault = failure(said, Stage.CALL, None, device, SUBMISSION)
     assert (fault.status, fault.finding.code) == (status, code)
+
+
+def test_a_gpus_fault_without_a_place_says_how_to_find_the_place():
+    said = failed(message="CUDA error: an illegal memory access was encountered")
+    why = failure(said, Stage.CALL, None, DeviceKind.CUDA, SUBMISSION).finding
+    assert why.next_step == NAME_PLACE
+    assert "--device emulated" in why.next_step
+    trap = failed(message="CUDA error: device-side assert triggered")
+    assert failure(trap, Stage.CALL, None, DeviceKind.CUDA, SUBMISSION).finding.next_step != NAME_PLACE
 
 
 CUTE_DSL = ("cutlass.base_dsl.compiler.CompileCallable.__call__", "cutlass.cutlass_dsl.cutlass.CuTeDSL._func")
