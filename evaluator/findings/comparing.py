@@ -5,6 +5,18 @@ from evaluator.findings.codes import Code, Entry
 REFERENCE_PART = "Compute this part as the reference does."
 CONSTANT = "Look for a constant that is added or multiplied."
 NOT_WRITTEN = "Look for elements that no thread writes, and for a kernel that never runs."
+OVERFLOW = (
+    "Look for an overflow, such as exp of a large number: subtract the largest value first, or treat large numbers "
+    "apart. To grade by get_inputs alone: --values own."
+)
+CANCELLATION = (
+    "Look for a difference of nearly equal numbers: a variance as E[x*x] - E[x]*E[x] (subtract the mean before the "
+    "square), exp(x) - 1, or a tanh of two exponentials. To grade by get_inputs alone: --values own."
+)
+WEIGHTS_FIRST = (
+    "Copy the weights first (R307): ModelNew may compute with other weights than the reference. Create the reference's "
+    "parameters in the same order, or use the same names."
+)
 TRANSPOSED = "Exchange the last two indices of the output."
 
 ENTRIES: dict[Code, Entry] = {
@@ -33,7 +45,7 @@ ENTRIES: dict[Code, Entry] = {
         "The largest error exceeds the tolerance. The tolerance is a multiple of the reference's own error against "
         "float64, relative to the row.",
         "Look at the element of the first mismatch: a missing tail, a wrong index, a missing __syncthreads().",
-        (REFERENCE_PART, CONSTANT, NOT_WRITTEN, TRANSPOSED),
+        (REFERENCE_PART, CONSTANT, NOT_WRITTEN, TRANSPOSED, WEIGHTS_FIRST),
     ),
     Code.NOT_FINITE: Entry(
         "an output is NaN or infinite",
@@ -121,8 +133,8 @@ ENTRIES: dict[Code, Entry] = {
     Code.STALE_WEIGHTS: Entry(
         "the answer uses weights of an earlier call",
         "Weights change from call to call, in place, as an optimiser changes them. The answer is wrong for this "
-        "call's weights, and correct for earlier ones. The submission packed, quantised or folded weights once, and "
-        "kept the result.",
+        "call's weights, and correct for earlier ones, and the error is as large as the change of the weights makes "
+        "it. The submission packed, quantised or folded weights once, and kept the result.",
         "Recompute derived weights in each call, or when _version changes. For fixed weights, as in inference: "
         "--weights frozen.",
     ),
@@ -149,6 +161,7 @@ ENTRIES: dict[Code, Entry] = {
         "reference's function agrees for all of them.",
         "Look for an overflow, a missing sign, a case that get_inputs never draws, or arithmetic below fp32, whose "
         "errors average out in sums of positive terms. To grade by get_inputs alone: --values own.",
+        (OVERFLOW, CANCELLATION),
     ),
     Code.FIXED_INPUTS: Entry(
         "the problem's inputs are the same in every call",

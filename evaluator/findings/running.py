@@ -2,6 +2,10 @@
 
 from evaluator.findings.codes import Code, Entry
 
+NAME_PLACE = (
+    "Check the index against the number of elements before the access, and the address of a vector access. "
+    "For CUDA C++, `--device emulated --size small` names kernel, thread and line."
+)
 LAUNCH_KERNEL = "Launch the kernel in forward."
 
 ENTRIES: dict[Code, Entry] = {
@@ -13,7 +17,7 @@ ENTRIES: dict[Code, Entry] = {
     Code.FORWARD_FAILED: Entry(
         "forward raised an exception",
         "ModelNew.forward raised an exception, or its backward did in a problem that grades gradients.",
-        "Read the message and the submission's traceback in the scorecard.",
+        "Read the message. The line is the submission's innermost line on the stack.",
     ),
     Code.RUNNER_DIED: Entry(
         "the submission's process ended",
@@ -51,10 +55,11 @@ ENTRIES: dict[Code, Entry] = {
     Code.ILLEGAL_ACCESS: Entry(
         "a kernel accessed memory out of bounds",
         "A kernel read or wrote past the end of a tensor, before its start, after its release, or past a shared array. "
-        "Or a vector access (float4) has a misaligned address. The message names kernel, block, thread, distance and "
-        "line.",
+        "Or a vector access (float4) has a misaligned address. On `emulated`, the message names kernel, block, thread, "
+        "distance and line.",
         "Check the index against the number of elements before the access. A vector access also needs an aligned "
         "address.",
+        (NAME_PLACE,),
     ),
     Code.BARRIER: Entry(
         "some threads never reach a barrier",

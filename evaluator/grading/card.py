@@ -1,7 +1,7 @@
 """Assembly of a grade's card from request and outcome."""
 
 from evaluator.environment import environment
-from evaluator.grading.card_remarks import with_steps_to_own_kernels
+from evaluator.grading.card_remarks import reason_of, with_steps_to_own_kernels
 from evaluator.grading.request import GradeRequest, Unread
 from evaluator.progress import Stopwatch
 from evaluator.records import DeviceFacts, Outcome, Problem, ProblemRef, Scorecard, Seeds, SizeName, SubmissionRef
@@ -14,7 +14,7 @@ def card_of(request: GradeRequest, outcome: Outcome, seeds: Seeds | None, stopwa
     terms, machine = request.terms, environment(request.terms.threads)
     return Scorecard(
         status=outcome.status,
-        reason=outcome.reason,
+        reason=reason_of(outcome),
         problem=_problem_ref(terms.problem, terms.size),
         submission=_submission_ref(request.submission, outcome),
         device=DeviceFacts(

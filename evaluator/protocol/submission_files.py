@@ -17,6 +17,8 @@ FIRST_LINE = "#@ warpgrade submission of several files"
 _MARK = "#@ file "
 FIRST_LINES_BEFORE = 2
 """Lines before the first file: the first line, and the line with the file's path."""
+SINGLE_FILE = "submission.py"
+"""Name of a submission of one file in a runner."""
 MANIFEST = "submission.toml"
 SOURCE_SUFFIXES = frozenset((".cu", ".cpp", ".cc", ".cxx"))
 HEADER_SUFFIXES = frozenset((".cuh", ".h", ".hpp", ".hh", ".inl", ".inc"))
@@ -172,6 +174,20 @@ def python_files(text: str) -> list[Part]:
 def cpp_files(text: str) -> list[Part]:
     """Return the C++ and CUDA files of a submission of several files, headers included."""
     return [part for part in parts(text) if PurePosixPath(part.path).suffix in SOURCE_SUFFIXES | HEADER_SUFFIXES]
+
+
+def line_of(text: str, file: str, line: int) -> int | None:
+    r"""Return the line of a submission's text for `line` of a `file`; None without the file or the line.
+
+    >>> text = joined([("a.py", "x"), ("b.cu", "y\nz")])
+    >>> line_of(text, "b.cu", 2), line_of(text, "b.cu", 3), line_of("x", SINGLE_FILE, 1)
+    (6, None, 1)
+    """
+    files = _parts(text) if is_several(text) else (Part(SINGLE_FILE, text, 0),)
+    part = next((part for part in files if part.path == file), None)
+    if part is None or not 1 <= line <= len(part.text.splitlines()):
+        return None
+    return line + part.lines_before
 
 
 def place_of(text: str, line: int) -> Place:

@@ -20,13 +20,12 @@ from torch.utils import cpp_extension
 from evaluator.protocol.frames import Failed, RefusedKernel
 from evaluator.protocol.frames.bounds import MOST_FUNCTIONS
 from evaluator.protocol.seeding import seed_torch
-from evaluator.protocol.submission_files import Part, parts
+from evaluator.protocol.submission_files import SINGLE_FILE, Part, parts
 from evaluator.protocol.submission_manifest import checked, extension_sources
 from evaluator.runner.extensions import FILES_FOLDER
 from evaluator.runner.nvrtc_errors import refused_source
 from evaluator.runner.triton.compile_errors import interpreted_cause, refused_kernel
 
-SUBMISSION_FILE = "submission.py"
 MODEL_FILE = "model.py"
 _MODULE = "submission"
 _MAX_MESSAGE = 8000
@@ -35,6 +34,8 @@ _MAX_NAME = 200
 _MAX_CAUSES = 16
 _lines_before: dict[str, int] = {}
 """Files of the submission, with the number of lines before the file in the submission's text."""
+_folders: list[str] = []
+"""Folders of the submission's files, the innermost first: temporary names, left out of messages."""
 
 
 class NoModelNew(Exception):
@@ -61,8 +62,10 @@ def read_in(folder: Path, submission: str, model: str) -> type:
     Execution, tracebacks, `inspect`, TorchScript and Triton all use the text `submission`.
     """
     (folder / MODEL_FILE).write_text(model, encoding="utf-8")
+    roots = [root / inner for inner in (FILES_FOLDER, "") for root in (folder.resolve(), folder)]
+    _folders[:] = [f"{each}/" for each in roots]
     sys.path.insert(0, str(folder))
-    name, path, text = _MODULE, folder / SUBMISSION_FILE, submission
+    name, path, text = _MODULE, folder / SINGLE_FILE, submission
     if files := parts(submission):
         path, text = _unpack(folder / FILES_FOLDER, files)
         name = _module_name(path.relative_to(folder / FILES_FOLDER))
@@ -166,6 +169,8 @@ def describe(error: BaseException) -> Failed:
     for path in _lines_before:
         linecache.checkcache(path)
     refused = refused_source(error) or _refused(error)
+    if refused is not None:
+        refused = replace(refused, reason=_without_folders(refused.reason))
     functions, missing = _stack(error)
     error = interpreted_cause(error)
     lines = [
@@ -179,7 +184,7 @@ def describe(error: BaseException) -> Failed:
         return Failed(kind=type(error).__name__[:200], message=message, lines=lines[-_MAX_LINES:], functions=functions)
     return Failed(
         kind=type(error).__name__[:200],
-        message=_text(error)[:_MAX_MESSAGE],
+        message=_without_folders(_text(error)[:_MAX_MESSAGE]),
         lines=lines[-_MAX_LINES:],
         refused=refused,
         functions=functions,
@@ -231,6 +236,13 @@ def _refused(error: BaseException) -> RefusedKernel | None:
         if refused is None or refused.line:
             return refused and replace(refused, line=refused.line + before)
     return refused
+
+
+def _without_folders(text: str) -> str:
+    """Return a message with the names of files as the author knows the names: without the runner's folder."""
+    for folder in _folders:
+        text = text.replace(folder, "")
+    return text
 
 
 def _text(error: BaseException) -> str:

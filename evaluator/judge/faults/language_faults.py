@@ -10,6 +10,7 @@ from evaluator.findings import Code, finding
 from evaluator.languages.language import Language
 from evaluator.languages.registry import failed_in_compiler, failed_language, install_command
 from evaluator.protocol.frames import Failed, RefusedKernel
+from evaluator.protocol.submission_files import line_of
 from evaluator.records import DeviceKind, Diagnostic, Fault, Finding, Status
 from evaluator.toolchain.diagnostics import parse
 
@@ -18,6 +19,8 @@ _NO_FILE = frozenset(("ModuleNotFoundError", "ImportError", "OSError", "FileNotF
 """Exceptions in the code of an incomplete language: a missing module, shared library or program."""
 _ENDS = " \n\0"
 """cuda-python's logs end with the zero of a C string."""
+_PLACE = re.compile(r"^ {0,8}--> (?P<file>[^\n:]{1,400}):(?P<line>\d{1,7}):(?P<column>\d{1,5})$", re.MULTILINE)
+"""Place of an error in CuTe DSL's messages, above an excerpt with a caret; both numbers begin with 1."""
 _COLOURS = re.compile(r"\x1b\[[0-9;]{0,20}m")
 
 
@@ -42,13 +45,17 @@ def refused_by_compiler(failed: Failed, submission: str, line: int | None) -> Fa
     language = failed_language(failed.functions)
     if language is None or not failed_in_compiler(language, failed.functions):
         return None
-    return Fault(Status.BUILD_ERROR, _refused_call(language, failed, line))
+    return Fault(Status.BUILD_ERROR, _refused_call(language, failed, submission, line))
 
 
-def _refused_call(language: Language, failed: Failed, line: int | None) -> Finding:
-    """Return the finding for an exception of a compiler. `line` is the submission's call."""
+def _refused_call(language: Language, failed: Failed, submission: str, line: int | None) -> Finding:
+    """Return the finding for an exception of a compiler, with the compiler's place, or else `line` of the call."""
     reason = _shortened(_COLOURS.sub("", failed.message).strip(_ENDS) or failed.kind)
-    return finding(Code.KERNEL_REFUSED, f"{language.title} does not compile the kernel: {reason}", line=line)
+    message = f"{language.title} does not compile the kernel: {reason}"
+    for place in _PLACE.finditer(reason):
+        if (named := line_of(submission, place["file"], int(place["line"]))) is not None:
+            return finding(Code.KERNEL_REFUSED, message, line=named, column=int(place["column"]))
+    return finding(Code.KERNEL_REFUSED, message, line=line)
 
 
 def _refused_text(refused: RefusedKernel, submission: str) -> Finding:

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from evaluator.compile.extension.binding_errors import explained_load
 from evaluator.findings import Code, finding
+from evaluator.findings.running import NAME_PLACE
 from evaluator.judge.faults.emulator_faults import kernel_fault
 from evaluator.judge.faults.language_faults import refused_by_compiler, unavailable_language
 from evaluator.judge.faults.triton_faults import likely_cause, triton_fault
@@ -166,7 +167,10 @@ def _gpu_fault(message: str, line: int | None) -> Finding | None:
     for words, code in _GPU_FAULTS.items():
         if f"CUDA error: {words}" in message:
             name = re.search(r"cudaError\w+", message)
-            return finding(code, f"CUDA error: {words}{f' ({name.group()})' if name else ''}", line=line)
+            step = NAME_PLACE if code is Code.ILLEGAL_ACCESS else None
+            return finding(
+                code, f"CUDA error: {words}{f' ({name.group()})' if name else ''}", line=line, next_step=step
+            )
     return None
 
 

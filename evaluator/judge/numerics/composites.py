@@ -2,7 +2,8 @@
 
 A kernel rounds after each step. PyTorch computes such an operation in one call, so a dispatch mode sees only its
 result. Inside a mode, the written-out form shows all steps to the mode. `NAIVE` has the formulas of textbooks in place
-of PyTorch's protected ones: exp(x) - 1 for expm1, log(1 + x) for log1p, 1 / (1 + exp(-x)) for the logistic function.
+of PyTorch's protected ones: exp(x) - 1 for expm1, log(1 + x) for log1p, 1 / (1 + exp(-x)) for the logistic function,
+1 - 2 / (exp(2 x) + 1) for tanh.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -186,6 +187,14 @@ def _softplus(_: Any, x: torch.Tensor, beta: float = 1, threshold: float = _SOFT
     return torch.where(x * beta > threshold, x, (1 + (x * beta).exp()).log() / beta)
 
 
+def _tanh(func: Any, x: torch.Tensor) -> torch.Tensor:
+    """Return tanh by an exponential, as in Triton without a tanh. Kernels in half precision compute in fp32."""
+    if not x.is_floating_point():
+        return func(x)  # type: ignore[no-any-return]
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    return (1 - 2 / ((2 * wide).exp() + 1)).to(x.dtype)
+
+
 NAIVE: Mapping[Any, Callable[..., Any]] = {
     aten.expm1.default: lambda _, x: x.exp() - 1,
     aten.log1p.default: lambda _, x: (1 + x).log(),
@@ -194,5 +203,6 @@ NAIVE: Mapping[Any, Callable[..., Any]] = {
     aten.sigmoid.default: lambda _, x: 1 / (1 + (-x).exp()),
     aten.silu.default: lambda _, x: x / (1 + (-x).exp()),
     aten.rsqrt.default: lambda _, x: 1 / x.sqrt(),
+    aten.tanh.default: _tanh,
 }
 """Textbook formulas by operation, in fp32 as accurate as the formula's conditioning allows."""

@@ -134,6 +134,10 @@ class AnswerJudge:
         problem = problem or shared or changed_input(placed, self._reference.written) or earlier
         return Judged(checks, in_float64, problem, snapshots)
 
+    def compared(self, plan: CallPlan, snapshots: list[OutputViews]) -> list[TensorCheck]:
+        """Compare outputs of another call with the expected values of `plan`, after `begin(plan)`."""
+        return self._compared(plan, snapshots)[0]
+
     def _note_proofs(self, checks: list[TensorCheck], problem: Finding | None) -> None:
         """Note which outputs of a call without a `problem` are proven right."""
         if problem is None:

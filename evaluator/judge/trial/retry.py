@@ -1,7 +1,8 @@
 """Retry of a wrong call with the same inputs: a correct answer then proves a race.
 
 On `emulated`, the first retry changes only the content of fresh memory: a correct answer proves a read of uninitialised
-memory. The last retry uses earlier weights of the model: a correct answer proves a copy made only once.
+memory. The last retry uses earlier weights of the model: a correct answer proves a copy made only once, if the error
+of the wrong answer is a part of the weights' change (`stale_weights`).
 """
 
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from evaluator.findings import Code, finding
+from evaluator.judge.trial.stale_weights import is_stale
 from evaluator.judge.trial.trial_runner import Trial, TrialRunner
 from evaluator.records import Check, Fault, Fill, Schedule, Status
 
@@ -43,7 +45,7 @@ def retried(
             return differing(wrong.fault), again.check
         if again.fault.finding.code not in _TELLING:
             break
-    if _is_right_for_earlier_weights(trial_runner, index, seed, schedules, timeout_s):
+    if wrong.check is not None and _uses_earlier_weights(trial_runner, wrong.check, index, seed, schedules, timeout_s):
         message = f"correct for earlier weights, wrong for this call's: {wrong.fault.finding.message}"
         return Fault(Status.WRONG_RESULT, finding(Code.STALE_WEIGHTS, message)), None
     if wrong.fault.finding.code == Code.WRONG_ON_OTHER_VALUES:
@@ -71,14 +73,20 @@ _WORDS = {
 }
 
 
-def _is_right_for_earlier_weights(
-    trial_runner: TrialRunner, index: int, seed: int, schedules: Iterator[Schedule | None], timeout_s: float
+def _uses_earlier_weights(
+    trial_runner: TrialRunner,
+    wrong: Check,
+    index: int,
+    seed: int,
+    schedules: Iterator[Schedule | None],
+    timeout_s: float,
 ) -> bool:
-    """Return whether the same inputs lead to a correct answer with weights that the model had earlier."""
-    return any(
-        trial_runner.run(index, seed, schedule=next(schedules), timeout_s=timeout_s, worn=worn).fault is None
-        for worn in trial_runner.earlier_weights
-    )
+    """Return whether earlier weights of the model lead to a correct answer, and explain the `wrong` answer."""
+    for worn in trial_runner.earlier_weights:
+        right = trial_runner.run_worn(index, seed, worn, schedule=next(schedules), timeout_s=timeout_s)
+        if right is not None and is_stale(wrong.tensors, right.own, right.moved):
+            return True
+    return False
 
 
 def differing(fault: Fault) -> Fault:

@@ -8,6 +8,7 @@ import torch
 
 from evaluator.devices.memory import SharedMemory
 from evaluator.findings import Code, finding
+from evaluator.findings.comparing import CANCELLATION, OVERFLOW
 from evaluator.judge.clock.clock import Clock, ClockedCall
 from evaluator.judge.compare.tensor_comparison import Comparison, begin
 from evaluator.judge.diagnosis.cause import cause_of
@@ -20,6 +21,7 @@ from evaluator.judge.integrity.output_checks import (
 from evaluator.judge.numerics.precision_sampler import Drawn
 from evaluator.judge.numerics.reduced_precision import ENOUGH
 from evaluator.judge.numerics.rounded_reference import ReferenceCall
+from evaluator.judge.numerics.rounding_of_call import may_be_rounding
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.setup.call_limits import results_of_rounding
@@ -37,6 +39,7 @@ from evaluator.records import (
     RowSite,
     Schedule,
     Status,
+    TensorCheck,
     ToleranceRule,
     seed_text,
 )
@@ -53,6 +56,13 @@ class Trial(NamedTuple):
     prepared_ms: float | None = None
     lag_ms: float | None = None
     profile: Profile = Profile.AS_GIVEN
+
+
+class WornTrial(NamedTuple):
+    """A correct answer with earlier weights: checks with expected values for earlier weights, and for the call's."""
+
+    own: list[TensorCheck]
+    moved: list[TensorCheck]
 
 
 class TrialRunner:
@@ -103,27 +113,48 @@ class TrialRunner:
         timeout_s: float,
         schedule: Schedule | None = None,
         quick: bool = False,
-        worn: Worn | None = None,
         own_values: bool = False,
     ) -> Trial:
         """Draw inputs from `seed`, run one call, compare the outputs. No work of the call continues afterwards.
 
-        The weights follow from the call's seed, or are the `worn` weights. With `quick`, outputs bit-equal to the plain
+        The weights follow from the call's seed. With `quick`, outputs bit-equal to the plain
         reference's are accepted without float64: the tolerance is a multiple of the reference's own error, and admits
         equal outputs anyway. No row cancels in the first call of a runner, and none with `own_values`.
         """
-        self._reference.wear(self._weights_of(seed) if worn is None else worn.seed)
+        self.wear(seed)
         if self._first_seed is None:
             self._first_seed = self._weights_of(seed)
-        profile = self._distribution_mix.pick(seed)
-        sites = () if own_values else self._row_sites(index)
-        decoy = self._distribution_mix.decoy(seed)
-        plan = CallPlan(self._reference, seed, profile=profile, decoy=decoy, row_sites=sites)
+        plan = self._plan(seed, () if own_values else self._row_sites(index))
         wanted = self._answers.begin(plan)
         placed, answer = self.call_driver.ask(index, plan, wanted, schedule=schedule, timeout_s=timeout_s)
         if isinstance(answer, Fault):
-            return Trial(None, answer, 0.0, copied=False, profile=profile)
+            return Trial(None, answer, 0.0, copied=False, profile=plan.profile)
         return self._verified(index, plan, wanted, placed, answer, schedule=schedule, quick=quick)
+
+    def run_worn(
+        self, index: int, seed: int, worn: Worn, *, timeout_s: float, schedule: Schedule | None = None
+    ) -> WornTrial | None:
+        """Repeat the call of `seed` with the `worn` weights; None if the answer is wrong for these weights."""
+        self._reference.wear(worn.seed)
+        plan = self._plan(seed, self._row_sites(index))
+        wanted = self._answers.begin(plan)
+        placed, answer = self.call_driver.ask(index, plan, wanted, schedule=schedule, timeout_s=timeout_s)
+        if isinstance(answer, Fault):
+            return None
+        judged = self._answers.judge(answer, wanted, plan, placed, None)
+        if judged.problem is not None:
+            return None
+        own, snapshots = judged.tensors, [view._replace(expected=0.0) for view in judged.snapshots]
+        del plan, wanted, placed, judged  # Memory may hold the inputs and expected values of one call, not of two.
+        self.wear(seed)
+        plan = self._plan(seed, self._row_sites(index))
+        self._answers.begin(plan)
+        return WornTrial(own, self._answers.compared(plan, snapshots))
+
+    def _plan(self, seed: int, row_sites: Sequence[RowSite]) -> CallPlan:
+        """Plan the call of `seed` with the reference's current weights."""
+        mix = self._distribution_mix
+        return CallPlan(self._reference, seed, profile=mix.pick(seed), decoy=mix.decoy(seed), row_sites=row_sites)
 
     def _verified(
         self,
@@ -143,7 +174,7 @@ class TrialRunner:
         problem = judged.problem
         if problem is not None and problem.code == Code.WRONG_VALUES.value:
             problem = self._with_cause(problem, plan, judged)
-        problem = _of_other_values(problem, self._answers.other_values(judged))
+        problem = _of_other_values(problem, self._answers.other_values(judged), judged.tensors)
         check = Check(
             index=index,
             profile=plan.profile,
@@ -292,7 +323,7 @@ class TrialRunner:
         return drawn.sample.call(CallPlan(self._reference, drawn.seed, row_sites=self._row_sites(drawn.check.index)))
 
 
-def _of_other_values(problem: Finding | None, values: str | None) -> Finding | None:
+def _of_other_values(problem: Finding | None, values: str | None, checks: list[TensorCheck]) -> Finding | None:
     """Return the finding for wrong values of a call; a finding of its own if the inputs had other `values`.
 
     The first checked call has the problem's own inputs, so a call with other inputs follows correct answers.
@@ -301,7 +332,15 @@ def _of_other_values(problem: Finding | None, values: str | None) -> Finding | N
     if problem is None or values is None or problem.code not in codes:
         return problem
     message = f"correct for the problem's own inputs, wrong for {values}: {problem.message}"
-    return finding(Code.WRONG_ON_OTHER_VALUES, message, path=problem.details.get("path"), profile=values)
+    step, path = _step_for(values, checks), problem.details.get("path")
+    return finding(Code.WRONG_ON_OTHER_VALUES, message, next_step=step, path=path, profile=values)
+
+
+def _step_for(values: str, checks: list[TensorCheck]) -> str | None:
+    """Return the next step if the values and the size of the errors suggest a single kind; None for the usual step."""
+    if values == Profile.LARGE.value and any(check.nonfinite for check in checks):
+        return OVERFLOW
+    return CANCELLATION if values == Profile.ILL_CONDITIONED.value and may_be_rounding(checks) else None
 
 
 def _status(problem: Finding) -> Status:

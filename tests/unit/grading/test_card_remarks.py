@@ -3,7 +3,8 @@
 import pytest
 
 from evaluator.findings import ENTRIES, Code, finding
-from evaluator.grading.card_remarks import with_steps_to_own_kernels
+from evaluator.findings.comparing import CONSTANT, WEIGHTS_FIRST
+from evaluator.grading.card_remarks import reason_of, with_steps_to_own_kernels
 from evaluator.records import Outcome, Status
 
 FOUND = [finding(code, "x") for code in (Code.LIBRARY_IN_FORWARD, Code.NO_LAUNCH, Code.KERNEL_NOT_LAUNCHED)]
@@ -28,3 +29,26 @@ def test_a_rejected_fallback_is_told_to_launch_a_kernel() -> None:
 )
 def test_other_cards_keep_the_usual_steps(status: Status, required: float | None) -> None:
     assert steps(status, required) == USUAL
+
+
+@pytest.mark.parametrize(
+    ("code", "own_step", "is_seeded", "step"),
+    [
+        (Code.WRONG_VALUES, None, True, WEIGHTS_FIRST),
+        (Code.WRONG_VALUES, None, False, ENTRIES[Code.WRONG_VALUES].next_step),
+        (Code.WRONG_VALUES, CONSTANT, True, CONSTANT),
+        (Code.WRONG_SHAPE, None, True, ENTRIES[Code.WRONG_SHAPE].next_step),
+    ],
+)
+def test_wrong_values_with_other_weights_begin_with_the_weights(
+    code: Code, own_step: str | None, is_seeded: bool, step: str
+) -> None:
+    seeded = [finding(Code.WEIGHTS_NOT_COPIED, "x")] if is_seeded else []
+    reason = finding(code, "x", next_step=own_step)
+    found = reason_of(Outcome(status=Status.WRONG_RESULT, reason=reason, findings=seeded))
+    assert found is not None
+    assert (found.message, found.next_step) == ("x", step)
+
+
+def test_a_card_without_a_reason_stays_without() -> None:
+    assert reason_of(Outcome(status=Status.CORRECT, reason=None, findings=[])) is None

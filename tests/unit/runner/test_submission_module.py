@@ -11,7 +11,8 @@ import pytest
 import torch
 from torch.utils import cpp_extension
 
-from evaluator.protocol.submission_files import joined, place_of
+from evaluator.protocol.frames import RefusedKernel
+from evaluator.protocol.submission_files import SINGLE_FILE, joined, place_of
 from evaluator.runner import submission_module
 from evaluator.runner.extensions import ExtensionLoader
 
@@ -88,7 +89,7 @@ def test_what_honest_submissions_need_of_their_module(read_in, tmp_path):
     shape = model_new.shape
     assert pickle.loads(pickle.dumps(shape)) == copy.deepcopy(shape) == dataclasses.replace(shape)
     assert sys.modules["submission"].__doc__ == "A submission."
-    assert (tmp_path / submission_module.SUBMISSION_FILE).read_text() == ORDINARY
+    assert (tmp_path / SINGLE_FILE).read_text() == ORDINARY
 
 
 @SCRIPTED
@@ -207,3 +208,23 @@ def test_an_error_in_another_file_has_the_line_of_the_whole_text(read_in):
         read_in(text)
     line = submission_module.describe(raised.value).lines[-1][0]
     assert place_of(text, line).label == "helper.py, line 2"
+
+
+@pytest.mark.parametrize("resolved", [False, True])
+def test_a_message_names_files_without_the_runners_folder(read_in, tmp_path, resolved):
+    """A compiler of kernels quotes the file that it was given: CuTe DSL with a caret, TileLang in TVM's messages."""
+    with pytest.raises(ValueError, match="see /") as raised:
+        read_in('raise ValueError(f"see {__file__}:21:9")\n')
+    assert submission_module.describe(raised.value).message == "see submission.py:21:9"
+    where = tmp_path.resolve() if resolved else tmp_path
+    text = several(main_py="class ModelNew: pass\n", kernels__own_py="pass\n")
+    read_in(text)
+    said = ValueError(f"--> {where}/files/kernels/own.py:1:1 and {where}/model.py")
+    assert submission_module.describe(said).message == "--> kernels/own.py:1:1 and model.py"
+
+
+def test_a_refused_kernels_reason_names_files_without_the_runners_folder(read_in, tmp_path, monkeypatch):
+    read_in("class ModelNew: pass\n")
+    refused = RefusedKernel(kernel="relu", reason=f"{tmp_path}/submission.py:1: error", line=0, column=0)
+    monkeypatch.setattr(submission_module, "refused_source", lambda _: refused)
+    assert submission_module.describe(ValueError()).refused.reason == "submission.py:1: error"

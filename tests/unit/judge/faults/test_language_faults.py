@@ -3,9 +3,11 @@
 import pytest
 
 from evaluator.findings import Code
+from evaluator.findings.running import NAME_PLACE
 from evaluator.judge.faults.language_faults import refused_by_compiler, unavailable_language
 from evaluator.judge.faults.runner_faults import Stage, failure
 from evaluator.protocol.frames import Failed, RefusedKernel
+from evaluator.protocol.submission_files import joined
 from evaluator.records import DeviceKind, Status
 
 SUBMISSION = '''import torch
@@ -150,3 +152,45 @@ def test_on_a_gpu_the_compilers_exception_is_a_build_error_and_the_launchs_is_no
 def test_the_causes_are_tried_in_the_right_order(said, device, status, code):
     fault = failure(said, Stage.CALL, None, device, SUBMISSION)
     assert (fault.status, fault.finding.code) == (status, code)
+
+
+def test_a_gpus_fault_without_a_place_says_how_to_find_the_place():
+    said = failed(message="CUDA error: an illegal memory access was encountered")
+    why = failure(said, Stage.CALL, None, DeviceKind.CUDA, SUBMISSION).finding
+    assert why.next_step == NAME_PLACE
+    assert "--device emulated" in why.next_step
+    trap = failed(message="CUDA error: device-side assert triggered")
+    assert failure(trap, Stage.CALL, None, DeviceKind.CUDA, SUBMISSION).finding.next_step != NAME_PLACE
+
+
+CUTE_DSL = ("cutlass.base_dsl.compiler.CompileCallable.__call__", "cutlass.cutlass_dsl.cutlass.CuTeDSL._func")
+EARLY_EXIT = """error[UNSUP_EARLY_EXIT]: Early exit (return) is not allowed in `relu_kernel`.
+  --> {file}:3:9
+   |
+1 | def relu_kernel(x):
+2 |     if x.thread >= x.size:
+3 |         return
+  |         ^^^^^^
+  suggestion: If the condition is decided at compile time, write `if const_expr(...)`."""
+"""Of CuTe DSL 4, on an H100; names of the kernel and its variables replaced."""
+CUTE_KERNEL = "def relu_kernel(x):\n    if x.thread >= x.size:\n        return\n\nforward = relu_kernel\n"
+
+
+@pytest.mark.parametrize(
+    ("file", "submission", "line", "column"),
+    [
+        ("submission.py", CUTE_KERNEL, 3, 9),
+        ("kernels/own.py", joined([("main.py", "import own\n"), ("kernels/own.py", CUTE_KERNEL)]), 7, 9),
+        ("/usr/lib/python3/cutlass/cute/arch.py", CUTE_KERNEL, 5, None),
+        ("submission.py", "forward = None\n", 5, None),
+        ("own.py", joined([("main.py", "import own\n"), ("kernels/own.py", CUTE_KERNEL)]), 5, None),
+    ],
+    ids=["one file", "several files", "the library's file", "no such line", "no such file"],
+)
+def test_a_compilers_place_is_the_line_of_the_finding(file, submission, line, column):
+    """Without a place of its own, the finding has the line of the call."""
+    said = failed(*CUTE_DSL, kind="DSLUserCodeError", message=EARLY_EXIT.format(file=file))
+    status, why = refused_by_compiler(said, submission, 5)
+    assert (status, why.code) == (Status.BUILD_ERROR, Code.KERNEL_REFUSED)
+    assert (why.line, why.details.get("column")) == (line, column)
+    assert why.message == f"CuTe DSL does not compile the kernel: {EARLY_EXIT.format(file=file)}"

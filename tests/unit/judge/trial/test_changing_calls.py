@@ -142,6 +142,23 @@ def test_what_was_kept_is_right_for_the_weights_it_was_made_of_alone(trial_runne
     assert (wrong.fault.finding.code, fault.finding.code) == (Code.WRONG_VALUES.value, Code.STALE_WEIGHTS.value)
 
 
+SLIGHT = """right = super().forward(x)
+        if not torch.equal(self.layer.weight, self.first):
+            right[0, 0] += 1.5e-4 * right[0].square().mean().sqrt()
+        return right"""
+"""An error of two to three tolerances in one element, with all weights but the constructed."""
+
+
+def test_an_error_of_rounding_that_earlier_weights_hide_is_not_called_stale(trial_runner):
+    init = "self.first = self.layer.weight.detach().clone()"
+    made = trial_runner("torch.nn.Linear(6, 6)", init=init, forward=SLIGHT)
+    wrong = made.run(0, 70, timeout_s=1)
+    assert [each.mismatches for each in wrong.check.tensors] == [1]
+    assert made.run_worn(0, 70, made.earlier_weights[0], timeout_s=1) is not None
+    fault, _ = retried(made, wrong, 0, 70, iter(lambda: None, 0), 1)
+    assert fault.finding.code == Code.WRONG_VALUES.value
+
+
 KEPT = """if self.kept is None or self.kept[0] != self.layer.weight._version{once}:
             self.kept = self.layer.weight._version, self.layer.weight.clone()
             self.copies += 1

@@ -1,0 +1,120 @@
+"""The floor of `matmul_fp8`: sums of fp8 products on Hopper's tensor cores pass, other errors do not.
+
+An instruction adds 32 products and the accumulator: addends are aligned to the largest, and bits below 2**-13 of the
+largest's leading bit are cut off. 3814 of 16,777,216 elements of an H100's product were beyond 2e-3.
+"""
+
+import math
+
+import pytest
+import torch
+
+from evaluator.catalog import find_problem
+from evaluator.judge.compare.tensor_comparison import Sides, compare
+from evaluator.judge.compare.tolerance import bounds
+from evaluator.judge.reference.reference import Reference
+from evaluator.records import Profile, SizeName, ToleranceRule
+
+TOKENS, COLUMNS = 16, 1024
+TOGETHER, BITS = 32, 13
+TILE = 128
+"""Products that kernels let tensor cores add, before fp32 takes over."""
+
+
+def cut(values, unit):
+    return torch.trunc(values / unit) * unit
+
+
+def unit_of(largest, bits):
+    return torch.exp2(torch.frexp(largest.clamp(min=1e-30))[1] - 1.0 - bits)
+
+
+def sums(a, b, *, promoted_after):
+    """Return products of rows of `a` and `b`, added as by Hopper's tensor cores."""
+    total = torch.zeros(len(a), len(b))
+    some = torch.zeros_like(total)
+    for start in range(0, a.shape[1], TOGETHER):
+        products = a[:, None, start : start + TOGETHER] * b[None, :, start : start + TOGETHER]
+        unit = unit_of(torch.maximum(products.abs().amax(2), some.abs()), BITS)
+        some = cut(products, unit[..., None]).sum(2) + cut(some, unit)
+        some = cut(some, unit_of(some.abs(), BITS))
+        if (start + TOGETHER) % promoted_after == 0:
+            total, some = total + some, torch.zeros_like(some)
+    return total + some
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return find_problem("matmul_fp8")
+
+
+@pytest.fixture(scope="module")
+def inputs(problem):
+    """The problem's own inputs at full size."""
+    return Reference(problem, SizeName.FULL, 1).draw(1, Profile.AS_GIVEN).args
+
+
+@pytest.fixture(scope="module")
+def drawn(inputs):
+    a, a_scale, b, b_scale = inputs
+    return a[:TOKENS].float(), a_scale[:TOKENS], b[:COLUMNS].float(), b_scale[:COLUMNS]
+
+
+@pytest.fixture(scope="module")
+def errors(drawn):
+    """Errors of sums of a tile and of whole sums, relative to the root mean square of the products."""
+    a, _, b, _ = drawn
+    exact = a.double() @ b.double().T
+    return {
+        length: (sums(a, b, promoted_after=length) - exact) / exact.square().mean().sqrt()
+        for length in (TILE, a.shape[1])
+    }
+
+
+def part_beyond(limit, errors, scales):
+    """Return the part of elements with an error beyond `limit` of the row's root mean square, with all `scales`."""
+    weights = (scales / scales.square().mean().sqrt()).double().flatten()
+    known = errors.abs().flatten().sort().values
+    return float((1 - torch.searchsorted(known, limit / weights) / known.numel()).mean())
+
+
+def judged(problem, drawn, product, a_scale=None):
+    a, scale, b, b_scale = drawn
+    answer = product * (scale if a_scale is None else a_scale) * b_scale.T
+    exact = a.double() @ b.double().T * scale.double() * b_scale.double().T
+    limit = bounds(ToleranceRule.MEASURED, problem, torch.float32)
+    return compare("output", Sides(answer, exact, a @ b.T * scale * b_scale.T), limit)
+
+
+def test_the_model_of_the_tensor_core_explains_the_measured_errors(inputs, errors):
+    assert 1.2e-4 < errors[TILE].square().mean().sqrt() < 1.5e-4
+    assert part_beyond(2e-3, errors[TILE], inputs[3]) == pytest.approx(3814 / 2**24, rel=0.5)
+
+
+def test_the_floor_is_six_standard_deviations_of_the_heaviest_column(problem, errors):
+    """A column is at most as heavy as a row of one column other than zero: sqrt(columns) times its row's size."""
+    deviation = float(errors[TILE].square().mean().sqrt())
+    heaviest = math.sqrt(problem.sizes[SizeName.FULL]["columns"])
+    assert problem.tolerance.floor == pytest.approx(6 * deviation * heaviest, rel=0.1)
+
+
+def test_sums_of_a_tile_pass_with_room_and_long_sums_fail_at_full_size(problem, inputs, drawn, errors):
+    a, _, b, _ = drawn
+    check = judged(problem, drawn, sums(a, b, promoted_after=TILE))
+    assert check.ok
+    assert check.error_ratio < 0.5
+    floor, elements = problem.tolerance.floor, 2**24
+    assert part_beyond(floor, errors[TILE], inputs[3]) == 0
+    assert part_beyond(floor, errors[a.shape[1]], inputs[3]) * elements > 10
+
+
+def test_errors_that_are_not_of_the_tensor_core_fail(problem, drawn):
+    a, a_scale, b, _ = drawn
+    forgotten = a_scale.clone()
+    forgotten[3] = 1.0
+    assert not judged(problem, drawn, a @ b.T, forgotten).ok
+    assert not judged(problem, drawn, a[:, 1:] @ b[:, 1:].T).ok
+    stepped = torch.where(torch.arange(a.shape[1]) % 2 == 0, a, (a * 1.07).to(torch.float8_e4m3fn).float())
+    assert not judged(problem, drawn, stepped @ b.T).ok
+    in_fewer_bits = a.to(torch.float8_e5m2).float()
+    assert not judged(problem, drawn, in_fewer_bits @ b.T).ok
