@@ -65,9 +65,21 @@ REASONS = {
         "Layers shrink changes: other draws of the first three biases move the output by 9e-7 to 4e-6 of its RMS. "
         "The tolerance begins at 5e-5."
     ),
+    "3-10": (
+        "Inputs are at least 0. No other distribution is used: another order of summation moves the output by 1.5e-3 "
+        "to 7e-3 of its size."
+    ),
     "3-18": (
         "Layers shrink changes: other draws of the first five biases move the output by 9e-8 to 4e-6 of its RMS. "
         "The tolerance begins at 5e-5."
+    ),
+    "3-20": (
+        "Inputs are at least 0. No other distribution is used: another order of summation moves the output by 4.6e-4 "
+        "to 8.4e-4 of its size and more."
+    ),
+    "3-24": (
+        "Batch norms over the two images of a batch give plus or minus 1, and rounding decides the sign: another order "
+        "of summation moves the output by twice its size. A grade is inconclusive (C426)."
     ),
     "3-28": "Attention is over the batch, and the class token is the same in each image: no image reaches the output.",
 }

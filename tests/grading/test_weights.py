@@ -425,3 +425,4 @@ def test_an_output_of_rounding_under_all_weights_passes_beside_a_proven_one(judg
     unproven = judged_for(alone, own)
     assert (unproven.status, unproven.reason.code) == (Status.INCONCLUSIVE, Code.ROUNDING_DECIDES.value)
     assert "weights" not in unproven.reason.message
+    assert "--weights" not in unproven.reason.next_step

@@ -44,6 +44,8 @@ from evaluator.records import (
     seed_text,
 )
 
+_AUTHORS_ALONE = "Rounding decides under all weights of these calls: only the problem's author can change the output."
+
 
 class Trial(NamedTuple):
     """Result of one call: the check, the fault unless the call passed, and the clock's measurements."""
@@ -292,7 +294,8 @@ class TrialRunner:
             return None
         why = "" if self._sites.why_not is None else f"; the weights are the same in all calls: {self._sites.why_not}"
         message = f"{paths[0]} is a result of rounding in all calls: any answer of its size would have passed{why}"
-        return Fault(Status.INCONCLUSIVE, finding(Code.ROUNDING_DECIDES, message, path=paths[0]))
+        step = _AUTHORS_ALONE if self._sites.change else None
+        return Fault(Status.INCONCLUSIVE, finding(Code.ROUNDING_DECIDES, message, next_step=step, path=paths[0]))
 
     def _meaningful_with_other_weights(self, paths: list[str]) -> list[str]:
         """Return the outputs that are results of rounding for the constructed weights alone."""
