@@ -201,7 +201,7 @@ def table(lines: list[Line]) -> str:
 
 def _measured(lines: list[Line]) -> Iterable[str]:
     """Tell the commits of the lines, and the problems without a line."""
-    commits = collections.Counter(line.commit for line in lines)
+    commits = collections.Counter(line.commit for line in lines if line.admission is not None)
     counts = [f"{counted(count, 'problem')} at commit {commit}" for commit, count in commits.most_common()]
     measured = {_number(line.problem) for line in lines}
     missing = {
