@@ -35,6 +35,14 @@ AUTO = "auto"
 """The command line's device name for an automatic choice; programs pass None."""
 BESIDE_BUILDS_S = 1200.0
 """Default time limit of a grade, without its builds."""
+OPTION_OF = {
+    "baselines": "baseline",
+    "timeout_s": "timeout",
+    "build_timeout_s": "build_timeout",
+    "deadline_s": "deadline",
+    "signing_key": "sign",
+}
+"""Options of the command line, in Python's spelling, with other names than the fields."""
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 

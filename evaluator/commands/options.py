@@ -13,7 +13,7 @@ from click.shell_completion import CompletionItem
 from evaluator.catalog import list_problems
 from evaluator.commands.shell.configured import SECONDS, Configured
 from evaluator.errors import UsageError, WarpgradeError
-from evaluator.grade_options import AUTO, GradeOptions, check, default_of
+from evaluator.grade_options import AUTO, OPTION_OF, GradeOptions, check, default_of
 from evaluator.records import (
     BaselineKind,
     DeviceKind,
@@ -26,14 +26,7 @@ from evaluator.records import (
     WeightsRule,
 )
 
-_FIELD_OF = {
-    "baseline": "baselines",
-    "timeout": "timeout_s",
-    "build_timeout": "build_timeout_s",
-    "deadline": "deadline_s",
-    "sign": "signing_key",
-}
-"""Fields of `GradeOptions` with other names than the options."""
+_FIELD_OF = {option: field for field, option in OPTION_OF.items()}
 
 
 def field_of(option: str) -> str:

@@ -70,10 +70,11 @@ def test_the_death_of_a_process_ends_its_kernels_at_once(quiet_ms):
         beside_ms = statistics.mean(times_ms(200))
         process.send_signal(signal.SIGKILL)
         process.wait(SOON_S)
-        after_ms = times_ms(50)
+        after_ms = times_ms(200)
     assert beside_ms > 1.5 * quiet_ms, "the neighbour did not disturb, so this test shows nothing"
     assert max(after_ms[:10]) < 1.5 * quiet_ms
     assert statistics.median(after_ms) < 1.03 * quiet_ms
+    assert statistics.mean(after_ms) < 1.5 * quiet_ms
 
 
 def test_an_idle_context_of_a_neighbour_costs_no_time(quiet_ms):

@@ -1,16 +1,9 @@
 """Manifest of a run. The module imports records only, so that printing their schema is fast."""
 
-from evaluator.grade_options import Terms
+from evaluator.grade_options import OPTION_OF, Terms
 from evaluator.records import Record
 
 RUN_VERSION = 1
-_OPTION_OF = {
-    "baselines": "baseline",
-    "timeout_s": "timeout",
-    "build_timeout_s": "build_timeout",
-    "deadline_s": "deadline",
-}
-"""Options of `batch` with other names than the fields of `Terms`."""
 
 
 class RunManifest(Record, frozen=True, kw_only=True):
@@ -40,7 +33,7 @@ def command_of(manifest: RunManifest) -> str:
     usual = Terms(manifest.terms.device)
     for field in Terms.__struct_fields__:
         value = getattr(manifest.terms, field)
-        option = "--" + _OPTION_OF.get(field, field).replace("_", "-")
+        option = "--" + OPTION_OF.get(field, field).replace("_", "-")
         if field == "device" or value != getattr(usual, field):
             words += [option] if value is True else [f"{option} {each}" for each in _values(value)]
     return " ".join(words)

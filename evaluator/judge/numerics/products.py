@@ -80,7 +80,7 @@ def _running_product(
 
     def handler(func: Any, x: torch.Tensor, dim: int, *, dtype: torch.dtype | None = None) -> torch.Tensor:
         plain: torch.Tensor = func(x, dim, dtype=dtype)
-        if not plain.is_floating_point() or not x.dim() or not x.numel():
+        if not plain.is_floating_point() or not x.dim():
             return plain
         factors = x.to(plain.dtype).movedim(dim, _LAST)
         return of_factors(factors, plain.movedim(dim, _LAST)).movedim(_LAST, dim)

@@ -65,11 +65,10 @@ def test_what_remains_has_its_reason_or_is_not_explained():
 
 
 def test_the_page_has_the_commits_and_the_files_that_were_not_measured():
-    text = table(
-        [line("level1/1_One"), line("level1/2_Two", commit="abc1234"), line("level1/3_Three", commit="old5678")]
-    )
+    lines = [line("level1/1_One"), line("level1/2_Two", commit="abc1234"), line("level1/3_Three", commit="old5678")]
+    text = table([*lines, Line("abc1234", "level1/4_Four", None, "not done after 600 s", 600.0)])
     assert "Measured: 2 problems at commit abc1234, 1 problem at commit old5678." in text
-    assert "Not measured of level 1: 97 problems (4 to 100)." in text
+    assert "Not measured of level 1: 96 problems (5 to 100)." in text
     assert "Not measured of level 3: 50 problems (1 to 50)." in text
     assert "| hands an input back | 1-19, 1-20, 1-31, 1-32 | none | 1-19 (not measured), " in text
 

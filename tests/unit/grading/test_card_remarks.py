@@ -38,6 +38,7 @@ def test_other_cards_keep_the_usual_steps(status: Status, required: float | None
         (Code.WRONG_VALUES, None, False, ENTRIES[Code.WRONG_VALUES].next_step),
         (Code.WRONG_VALUES, CONSTANT, True, CONSTANT),
         (Code.WRONG_SHAPE, None, True, ENTRIES[Code.WRONG_SHAPE].next_step),
+        (Code.WRONG_SHAPE, ENTRIES[Code.WRONG_VALUES].next_step, True, ENTRIES[Code.WRONG_VALUES].next_step),
     ],
 )
 def test_wrong_values_with_other_weights_begin_with_the_weights(

@@ -211,14 +211,18 @@ def test_an_error_in_another_file_has_the_line_of_the_whole_text(read_in):
 
 
 @pytest.mark.parametrize("resolved", [False, True])
-def test_a_message_names_files_without_the_runners_folder(read_in, tmp_path, resolved):
+@pytest.mark.usefixtures("read_in")
+def test_a_message_names_files_without_the_runners_folder(tmp_path, resolved):
     """A compiler of kernels quotes the file that it was given: CuTe DSL with a caret, TileLang in TVM's messages."""
+    (tmp_path / "real").mkdir()
+    link = tmp_path / "link"
+    link.symlink_to("real")
     with pytest.raises(ValueError, match="see /") as raised:
-        read_in('raise ValueError(f"see {__file__}:21:9")\n')
+        submission_module.read_in(link, 'raise ValueError(f"see {__file__}:21:9")\n', MODEL)
     assert submission_module.describe(raised.value).message == "see submission.py:21:9"
-    where = tmp_path.resolve() if resolved else tmp_path
+    where = link.resolve() if resolved else link
     text = several(main_py="class ModelNew: pass\n", kernels__own_py="pass\n")
-    read_in(text)
+    submission_module.read_in(link, text, MODEL)
     said = ValueError(f"--> {where}/files/kernels/own.py:1:1 and {where}/model.py")
     assert submission_module.describe(said).message == "--> kernels/own.py:1:1 and model.py"
 

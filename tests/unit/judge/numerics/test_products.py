@@ -64,6 +64,7 @@ CASES = {
     "a zero beside large factors": ([1e30, 0.0, 1e30], INFINITE, 0.0),
     "negative factors": ([-1e30, 1e-30, -1e30, 1e-30], INFINITE, 0.0),
     "no order does, with a zero": ([1e13, 1e-13, 0.0], 0.0, 0.0),
+    "an infinite factor": ([INFINITE, 1e-30, 1e-30], INFINITE, INFINITE),
 }
 
 
@@ -79,7 +80,8 @@ RUNNING = {
     "a segment nearly overflows": ([1e-30, 1e13, 1e14], [1e-30, 1e-17, INFINITE], [1e-30, 1e-17, 1e-3]),
     "a segment overflows": ([1e-30, 1e20, 1e20], [1e-30, 1e-10, INFINITE], [1e-30, 1e-10, 1e10]),
     "a segment underflows": ([1e25, 1e-20, 1e-20], [1e25, 1e5, 1e-15], [1e25, 1e5, 0.0]),
-    "later products too": ([1e-30, 1e20, 1e20, 1e-5], [1e-30, 1e-10, INFINITE, INFINITE], [1e-30, 1e-10, 1e10, 1e5]),
+    "the first factors nearly overflow": ([1e14, 1e14, 1e-9], [1e14, INFINITE, INFINITE], [1e14, 1e28, 1e19]),
+    "later products too": ([1e-30, 1e20, 1e20, 1e-20], [1e-30, 1e-10, INFINITE, INFINITE], [1e-30, 1e-10, 1e10, 1e-10]),
     "later small products too": ([1e25, 1e-20, 1e-20, 1e5], [1e25, 1e5, 1e-15, 1e-10], [1e25, 1e5, 0.0, 0.0]),
     "no scan multiplies factors that are apart": ([1e20, 1e-20, 1e20, 1e-20], [1e20, 1, 1e20, 1], [1e20, 1, 1e20, 1]),
     "a zero parts segments": ([1e20, 0.0, 1e20], [1e20, 0, 0], [1e20, 0, 0]),
