@@ -88,8 +88,8 @@ def _elements(tensor: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
     Elements are read by position in memory: on a GPU, PyTorch's indexing supports neither all dtypes nor more than 25
     indices.
     """
-    if tensor.is_contiguous():
-        return tensor.view(-1, 1).view(torch.uint8)[positions]
+    if tensor.is_contiguous():  # A dimension of one element has any stride, of which `view` would make the last.
+        return tensor.as_strided((tensor.numel(), 1), (1, 1)).view(torch.uint8)[positions]
     places = torch.zeros_like(positions)
     for index, step in zip(unravelled(positions, tensor.shape), tensor.stride(), strict=True):
         places += index * step
