@@ -153,6 +153,7 @@ HONEST = {
     "an input that requires gradients": ("torch.rand(8, requires_grad=True) * 2", "x * 2"),
     "NaN and infinity": ("torch.tensor([float('nan'), float('inf'), 1.0])", "x * 2"),
     "several outputs": ("torch.rand(8)", "{'a': (x + 1, x.argmax()), 'b': [3, 'text', None]}"),
+    "an element of every fifth": ("torch.rand(8)[::5][:1]", "x * 2"),
     "the input itself": ("torch.rand(2000)", "x"),
     "a mean as a number": ("torch.rand(8)", "(x * 2, x.mean().item())"),
     "a number that is none": ("torch.rand(8)", "(x * 2, float('nan'), float('-inf'), 0.0, 1e300)"),
