@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch.nn import functional
 
+from evaluator.judge.compare.fused_kernel import FusedComparison
 from evaluator.judge.compare.reductions import as_rows, is_exact, may_exceed
 from evaluator.judge.compare.tensor_comparison import Sides, compare
 from evaluator.judge.compare.tolerance import Bounds, bounds
@@ -473,3 +474,11 @@ def test_only_equal_finite_values_are_exact():
     for value in (math.inf, math.nan):
         given = with_value(EQUAL, value)
         assert not is_exact(given, given.double(), given)
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 1), (4, 0, 2)])
+def test_an_empty_output_needs_no_kernels(shape):
+    """A launch without threads is an error of the driver."""
+    empty = torch.zeros(shape)
+    check = FusedComparison(b"").begin("output", Sides(empty, empty.double(), empty), measured())()
+    assert (check.ok, check.shape) == (True, list(shape))
