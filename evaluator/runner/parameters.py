@@ -55,7 +55,8 @@ def buffer_values(model: Any, names: Sequence[str]) -> dict[str, BufferValue]:
         if found is None or found.layout is not torch.strided:
             continue
         if found.numel() * found.element_size() <= MOST_BUFFER_BYTES:
-            flat = found.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+            kept = found.detach().cpu().contiguous()
+            flat = kept.as_strided((kept.numel(),), (1,)).view(torch.uint8)  # One element may have any stride.
             dtype = str(found.dtype).removeprefix("torch.")
             values[name] = BufferValue(dtype=dtype, shape=tuple(found.shape), data=bytes(flat.tolist()))
     return values

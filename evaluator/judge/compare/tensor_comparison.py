@@ -113,10 +113,13 @@ def begin(
     if isinstance(bounds, Steps):
         tally = _of_steps(compare_steps(*sides, bounds))
         return functools.partial(_reading, path, sides.honest.dtype, sides.honest.shape, lambda: tally, None)
-    if sides.actual.is_complex():
-        sides = Sides(*(torch.view_as_real(side.resolve_conj()) for side in sides))
+    dtype, shape = sides.honest.dtype, sides.honest.shape
+    if sides.honest.is_complex():
+        dtype, shape = dtype.to_real(), torch.Size([*shape, 2])
+        # A row has the real and imaginary parts of all its elements.
+        sides = Sides(*(torch.view_as_real(as_rows(side).resolve_conj()).flatten(1) for side in sides))
     end = _compare_exactly(sides) if bounds is None else (closely or compare_closely)(sides, bounds)
-    return functools.partial(_reading, path, sides.honest.dtype, sides.honest.shape, end, bounds)
+    return functools.partial(_reading, path, dtype, shape, end, bounds)
 
 
 def _reading(

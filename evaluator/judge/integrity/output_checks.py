@@ -89,12 +89,20 @@ def _elements(tensor: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
     indices.
     """
     if tensor.is_contiguous():
-        return tensor.view(-1, 1).view(torch.uint8)[positions]
+        return _in_order(tensor)[:, None].view(torch.uint8)[positions]
     places = torch.zeros_like(positions)
     for index, step in zip(unravelled(positions, tensor.shape), tensor.stride(), strict=True):
         places += index * step
     span = 1 + sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
     return tensor.as_strided((span, 1), (1, 1)).view(torch.uint8)[places]
+
+
+def _in_order(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the elements of a contiguous tensor as a vector.
+
+    `view` may keep the stride of a dimension of one element, which is any number, and bytes need a stride of 1.
+    """
+    return tensor.as_strided((tensor.numel(),), (1,))
 
 
 def late_on_host(pairs: list[Pair], memory_samples: MemorySamples) -> Finding | None:
@@ -155,7 +163,7 @@ def changed_input(placed: LaidOut, exempt: frozenset[int]) -> Finding | None:
 
 def _contents(*equals: torch.Tensor) -> list[torch.Tensor]:
     """Return the bytes of tensors, to distinguish NaNs and signs of zero; as 8-byte words if all tensors permit."""
-    contents = [tensor.contiguous().reshape(-1).view(torch.uint8) for tensor in equals]
+    contents = [_in_order(tensor.contiguous()).view(torch.uint8) for tensor in equals]
     whole = all(each.numel() % 8 == 0 and each.data_ptr() % 8 == 0 for each in contents)
     return [each.view(torch.int64) for each in contents] if whole else contents
 

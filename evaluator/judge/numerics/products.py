@@ -41,7 +41,8 @@ class PartialProduct(StrEnum):
 
 def _multiplied(factors: torch.Tensor) -> torch.Tensor:
     """Return the running products of fp32 `factors` along the last dimension, from one accumulator."""
-    found = np.multiply.accumulate(factors.detach().cpu().numpy(), axis=_LAST, dtype=np.float32)
+    with np.errstate(all="ignore"):  # PyTorch's products overflow silently.
+        found = np.multiply.accumulate(factors.detach().cpu().numpy(), axis=_LAST, dtype=np.float32)
     return torch.from_numpy(np.ascontiguousarray(found)).to(factors.device)
 
 

@@ -52,7 +52,8 @@ def running(terms: torch.Tensor) -> torch.Tensor:
 
     NumPy adds from first to last in the given dtype. PyTorch's `cumsum` uses float64 on a CPU, and blocks on a GPU.
     """
-    added = np.add.accumulate(terms.detach().cpu().numpy(), axis=_LAST, dtype=np.float32)
+    with np.errstate(all="ignore"):  # PyTorch's sums overflow silently.
+        added = np.add.accumulate(terms.detach().cpu().numpy(), axis=_LAST, dtype=np.float32)
     return torch.from_numpy(np.ascontiguousarray(added)).to(terms.device)
 
 

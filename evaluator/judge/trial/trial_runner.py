@@ -136,7 +136,10 @@ class TrialRunner:
     def run_worn(
         self, index: int, seed: int, worn: Worn, *, timeout_s: float, schedule: Schedule | None = None
     ) -> WornTrial | None:
-        """Repeat the call of `seed` with the `worn` weights; None if the answer is wrong for these weights."""
+        """Repeat the call of `seed` with the `worn` weights.
+
+        None if the answer is wrong for these weights, or if the outputs have other shapes with the call's weights.
+        """
         self._reference.wear(worn.seed)
         plan = self._plan(seed, self._row_sites(index))
         wanted = self._answers.begin(plan)
@@ -150,8 +153,9 @@ class TrialRunner:
         del plan, wanted, placed, judged  # Memory may hold the inputs and expected values of one call, not of two.
         self.wear(seed)
         plan = self._plan(seed, self._row_sites(index))
-        self._answers.begin(plan)
-        return WornTrial(own, self._answers.compared(plan, snapshots))
+        wanted = self.call_driver.wanted = self._answers.begin(plan)
+        moved = self._answers.compared(plan, wanted, snapshots)
+        return None if moved is None else WornTrial(own, moved)
 
     def _plan(self, seed: int, row_sites: Sequence[RowSite]) -> CallPlan:
         """Plan the call of `seed` with the reference's current weights."""

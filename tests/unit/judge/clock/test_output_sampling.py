@@ -124,6 +124,8 @@ ANSWERS = {
     "a matrix": noise(40, 50),
     "a transposed matrix": noise(40, 50).T,
     "rows with padding": noise(40, 50)[:, :33],
+    "a transposed row": noise(1, 50).T,
+    "an element of every fifth": noise(50)[::5][:1],
     "a number": noise(),
     "nine dimensions": noise(2, 3, 2, 3, 2, 3, 2, 3, 2),
     "nine dimensions that cannot be merged": noise(2, 3, 2, 3, 2, 3, 2, 3, 2).permute(8, 3, 1, 4, 0, 6, 2, 7, 5),

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch.nn import functional
 
+from evaluator.judge.compare.fused_kernel import FusedComparison
 from evaluator.judge.compare.reductions import as_rows, is_exact, may_exceed
 from evaluator.judge.compare.tensor_comparison import Sides, compare
 from evaluator.judge.compare.tolerance import Bounds, bounds
@@ -393,6 +394,22 @@ def test_complex_values_are_compared_by_their_parts():
     assert not compare("output", Sides(honest.conj().resolve_conj(), exact, honest), measured()).ok
 
 
+@pytest.mark.parametrize("shape", [(512,), (512, 1), (4, 128, 1)])
+def test_a_complex_element_has_the_tolerance_of_its_row(shape):
+    """A row of the two parts of one element would have no size but the element's own."""
+    exact = torch.complex(noise(*shape), noise(*shape, seed=3))
+    exact.view(-1)[130] *= 1e-4
+    honest = exact.to(torch.complex64)
+    off, far = honest.clone(), honest.clone()
+    off.view(-1)[130] += 2e-5
+    far.view(-1)[130] += 2e-3j
+    assert compare("output", Sides(off, exact, honest), measured()).ok
+    check = compare("output", Sides(far, exact, honest), measured())
+    place = [int(each) for each in torch.unravel_index(torch.tensor(130), shape)]
+    assert (check.dtype, check.shape, check.mismatches) == ("float32", [*shape, 2], 1)
+    assert check.first_mismatch.index == [*place, 1]
+
+
 @pytest.mark.parametrize(("answer", "ok"), [(0.0, True), (1.1e-38, True), (2e-38, False)])
 def test_numbers_too_small_for_the_precision_may_be_zero(answer, ok):
     """A product of 256 factors underflows, and a compiler with -ftz=true makes each such number zero."""
@@ -457,3 +474,11 @@ def test_only_equal_finite_values_are_exact():
     for value in (math.inf, math.nan):
         given = with_value(EQUAL, value)
         assert not is_exact(given, given.double(), given)
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 1), (4, 0, 2)])
+def test_an_empty_output_needs_no_kernels(shape):
+    """A launch without threads is an error of the driver."""
+    empty = torch.zeros(shape)
+    check = FusedComparison(b"").begin("output", Sides(empty, empty.double(), empty), measured())()
+    assert (check.ok, check.shape) == (True, list(shape))

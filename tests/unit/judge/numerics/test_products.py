@@ -1,5 +1,7 @@
 """Products in other orders, and the least favourable partial products."""
 
+import math
+
 import pytest
 import torch
 
@@ -53,6 +55,19 @@ def test_another_order_rounds_otherwise(name, order):
     exact = FUNCTIONS[name](factors.double())
     assert not torch.equal(other, plain)
     torch.testing.assert_close(other.double(), exact, rtol=3e-5, atol=0.0)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", ["along the last", "running"])
+@pytest.mark.parametrize("largest", [1e30, math.inf])
+def test_an_overflow_prints_no_warning(name, largest):
+    factors = torch.tensor([[[1.0, largest, largest, 0.0]]])
+    assert found(FUNCTIONS[name], Order.SEQUENTIAL, factors).isnan().any()
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_sum_that_overflows_prints_no_warning():
+    assert found(lambda x: x.sum(-1), Order.SEQUENTIAL, torch.tensor([3e38, 3e38, 3e38])).isinf()
 
 
 INFINITE = float("inf")

@@ -71,3 +71,9 @@ def test_a_runner_reports_buffers_by_name_or_by_a_unique_last_part():
     assert list(found) == ["norm.running_mean"]
     assert torch.equal(tensor_of(found["norm.running_mean"], torch.zeros(3)), torch.ones(3))
     assert buffer_values(model, ["a.running_mean", "b.running_mean"]) == {}
+
+
+def test_a_buffer_of_one_element_may_have_any_stride():
+    model = torch.nn.Module()
+    model.register_buffer("count", torch.arange(8.0)[::5][1:])
+    assert torch.equal(tensor_of(buffer_values(model, ["count"])["count"], torch.zeros(1)), torch.tensor([5.0]))

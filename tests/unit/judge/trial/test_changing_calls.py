@@ -83,9 +83,9 @@ def trial_runner(tmp_path):
     """Make a bench of a reference with one layer, and of a submission that adds to it."""
     with HostRegion(4 * ROOM) as inputs, HostRegion(4 * ROOM) as outputs:
 
-        def make(layer, *, backward=False, init="pass", forward="pass"):
+        def make(layer, *, backward=False, init="pass", forward="pass", output="self.layer(x)"):
             given = "torch.randn(5, 6, dtype=torch.bfloat16)" if "bfloat16" in layer else "torch.randn(5, 6)"
-            made = problem("self.layer(x)", given, backward=backward)
+            made = problem(output, given, backward=backward)
             init_of = f"    def __init__(self):\n        super().__init__()\n        self.layer = {layer}\n"
             setup = f"class Model(torch.nn.Module):\n{init_of}"
 
@@ -157,6 +157,18 @@ def test_an_error_of_rounding_that_earlier_weights_hide_is_not_called_stale(tria
     assert made.run_worn(0, 70, made.earlier_weights[0], timeout_s=1) is not None
     fault, _ = retried(made, wrong, 0, 70, iter(lambda: None, 0), 1)
     assert fault.finding.code == Code.WRONG_VALUES.value
+
+
+def test_weights_that_change_the_number_of_rows_leave_the_cause_open(trial_runner):
+    """The reference has as many rows with the weights that are tried beforehand, and fewer in some calls."""
+    rows = "[: 5 - (int(self.layer.bias[0].abs() * 1e5) % 5 == 0)]"
+    init, forward = "self.kept = self.layer.weight.detach().clone()", f"return ({STALE}){rows}"
+    made = trial_runner("torch.nn.Linear(6, 6)", init=init, forward=forward, output=f"self.layer(x){rows}")
+    shapes = {seed: made.run(0, seed, timeout_s=1).check.tensors[0].shape for seed in range(70, 90)}
+    seed = next(seed for seed, shape in shapes.items() if shape == [4, 6])
+    wrong = made.run(0, seed, timeout_s=1)
+    fault, _ = retried(made, wrong, 0, seed, iter(lambda: None, 0), 1)
+    assert (wrong.fault.finding.code, fault.finding.code) == (Code.WRONG_VALUES.value, Code.WRONG_VALUES.value)
 
 
 KEPT = """if self.kept is None or self.kept[0] != self.layer.weight._version{once}:

@@ -153,6 +153,7 @@ HONEST = {
     "an input that requires gradients": ("torch.rand(8, requires_grad=True) * 2", "x * 2"),
     "NaN and infinity": ("torch.tensor([float('nan'), float('inf'), 1.0])", "x * 2"),
     "several outputs": ("torch.rand(8)", "{'a': (x + 1, x.argmax()), 'b': [3, 'text', None]}"),
+    "an element of every fifth": ("torch.rand(8)[::5][:1]", "x * 2"),
     "the input itself": ("torch.rand(2000)", "x"),
     "a mean as a number": ("torch.rand(8)", "(x * 2, x.mean().item())"),
     "a number that is none": ("torch.rand(8)", "(x * 2, float('nan'), float('-inf'), 0.0, 1e300)"),
@@ -419,6 +420,27 @@ def test_an_output_that_repeats_a_row_is_wrong_where_the_reference_is_computed_i
     monkeypatch.setattr(reference, "blocks", lambda given: [Arguments([part], {}) for part in given.args[0].split(4)])
     (trial,) = trials(made, 1)
     assert trial.fault.finding.code == Code.SHARED_ELEMENTS.value
+
+
+@pytest.mark.parametrize("shape", ["[:, 0]", "[:, :1]"])
+def test_a_single_row_is_measured_as_a_whole_where_the_reference_is_computed_in_blocks(
+    trial_runner, monkeypatch, shape
+):
+    """The last block has one element, which is small because its terms cancel."""
+    given = "torch.cat([torch.rand(8, 2) + 1, torch.tensor([[1e-4, 0.0]])])"
+    for error, code in ((2e-5, None), (2e-3, Code.WRONG_VALUES.value)):
+        answer = f"(x + (x < 1e-3) * {error}){shape}"
+        made = trial_runner(given, f"(x * 1){shape}", answer)
+        reference = made._reference
+        made._answers._outline = reference.outline
+        monkeypatch.setattr(
+            reference, "blocks", lambda given: [Arguments([part], {}) for part in given.args[0].split(4)]
+        )
+        (trial,) = trials(made, 1)
+        assert (trial.fault and trial.fault.finding.code) == code
+        (check,) = trial.check.tensors
+        assert check.shape[0] == 9
+        assert code is None or check.first_mismatch.index[0] == 8
 
 
 def folded_within(done):
