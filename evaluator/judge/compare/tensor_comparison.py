@@ -99,10 +99,7 @@ def compare(path: str, sides: Sides, bounds: Limit) -> TensorCheck:
 
 
 def begin(
-    path: str,
-    sides: Sides,
-    bounds: Limit,
-    closely: Callable[[Sides, Bounds], Callable[[], Tally]] | None = None,
+    path: str, sides: Sides, bounds: Limit, closely: Callable[[Sides, Bounds], Callable[[], Tally]] | None = None
 ) -> Reading:
     """Start to compare tensors of equal shape and dtype, elementwise by `closely` (default: `compare_closely`).
 
@@ -110,13 +107,13 @@ def begin(
     differently is no error. An element passes only with an error proven to be within the tolerance. NaN proves nothing,
     and passes only where the honest reference has NaN too.
     """
+    dtype, shape = sides.honest.dtype, sides.honest.shape
     if isinstance(bounds, Steps):
         tally = _of_steps(compare_steps(*sides, bounds))
-        return functools.partial(_reading, path, sides.honest.dtype, sides.honest.shape, lambda: tally, None)
-    dtype, shape = sides.honest.dtype, sides.honest.shape
+        return functools.partial(_reading, path, dtype, shape, lambda: tally, None)
     if sides.honest.is_complex():
         dtype, shape = dtype.to_real(), torch.Size([*shape, 2])
-        # A row has the real and imaginary parts of all its elements.
+        # A row has both parts of all its elements.
         sides = Sides(*(torch.view_as_real(as_rows(side).resolve_conj()).flatten(1) for side in sides))
     end = _compare_exactly(sides) if bounds is None else (closely or compare_closely)(sides, bounds)
     return functools.partial(_reading, path, dtype, shape, end, bounds)
