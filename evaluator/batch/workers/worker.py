@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from evaluator.sandbox import ForkServer
 
 _ORDERS = 0
+_ENDINGS = {signal.SIGINT, signal.SIGTERM}
 _GRACE_S = 5.0
 _IN_ORDER_S = 180.0
 """Time limit for background work for later grades, as at the end of a single grade."""
@@ -98,33 +99,53 @@ def serve(replies: int) -> int:
 
 
 def _serve_all(request: Request | None, replies: int, fork_server: "ForkServer") -> int:
-    judge: _Judge | None = None
     made = 0
-    try:
+    with contextlib.closing(_Place(replies, fork_server)) as place:
         while request is not None:
             if isinstance(request, Prepare):
                 send(replies, Prepared())
             else:
-                judge = _judge_for(request, judge, replies, fork_server, renew=made % _LONGEST_STREAK == 0)
+                judge = place.judge_for(request, renew=made % _LONGEST_STREAK == 0)
                 while (end := _made(request, judge)) is _End.GAVE_WAY:
-                    judge = _judge_for(request, judge, replies, fork_server, renew=True)
+                    judge = place.judge_for(request, renew=True)
                 if end is _End.DIED:
                     return 1
                 made += 1
             request = receive_request(_ORDERS)
-    finally:
-        if judge is not None:
-            _dismiss(judge, wait_s=0.0)
     return 0
 
 
-def _judge_for(order: Order, judge: _Judge | None, replies: int, fork_server: "ForkServer", *, renew: bool) -> _Judge:
-    """Return the judge of the order's streak: the present judge, or a new one."""
-    if judge is not None:
-        if judge.streak == order.streak and not renew and not _ends(judge, 0.0):
+class _Place:
+    """The worker's place for a judge: at most one at a time, and none left behind."""
+
+    def __init__(self, replies: int, fork_server: "ForkServer") -> None:
+        self._replies = replies
+        self._fork_server = fork_server
+        self._judge: _Judge | None = None
+
+    def judge_for(self, order: Order, *, renew: bool) -> _Judge:
+        """Return the judge of the order's streak: the present judge, or a new one."""
+        judge = self._judge
+        if judge is not None and judge.streak == order.streak and not renew and not _ends(judge, 0.0):
             return judge
-        _dismiss(judge, wait_s=_IN_ORDER_S)
-    return _fork(order.streak, replies, fork_server)
+        self._dismiss(wait_s=_IN_ORDER_S)
+        # A signal right after the fork would leave a judge that only the kernel ends, with its temporary files, or
+        # would meet a judge that still behaves as the worker.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _ENDINGS)
+        try:
+            judge = self._judge = _fork(order.streak, self._replies, self._fork_server)
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDINGS)
+        return judge
+
+    def close(self) -> None:
+        """End the judge, idle, grading or dead."""
+        self._dismiss(wait_s=0.0)
+
+    def _dismiss(self, *, wait_s: float) -> None:
+        judge, self._judge = self._judge, None
+        if judge is not None:
+            _dismiss(judge, wait_s=wait_s)
 
 
 def _start_fork_server(request: Request) -> "ForkServer":
@@ -165,6 +186,7 @@ class _Terminated(BaseException):
 
 
 def _terminate(_number: int, _frame: object) -> NoReturn:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one would interrupt the end of the judge
     raise _Terminated
 
 
@@ -200,15 +222,16 @@ def _made(order: Order, judge: _Judge) -> _End:
 def _dismiss(judge: _Judge, *, wait_s: float) -> None:
     """End a judge, idle, grading or dead. An idle judge ends by itself within `wait_s`.
 
-    An interrupted judge gets a grace period to remove temporary files.
+    An interrupted judge gets a grace period to remove temporary files. A SIGTERM ends the wait.
     """
-    os.close(judge.orders)
     try:
-        if not _ends(judge, wait_s):
+        os.close(judge.orders)
+        _ends(judge, wait_s)
+    finally:
+        if not _ends(judge, 0.0):
             signal.pidfd_send_signal(judge.ended, signal.SIGINT)
             if not _ends(judge, _GRACE_S):
                 signal.pidfd_send_signal(judge.ended, signal.SIGKILL)
-    finally:
         os.waitpid(judge.pid, 0)
         os.close(judge.done)
         os.close(judge.ended)
@@ -226,6 +249,7 @@ def _judge(orders: int, done: int, replies: int, worker: int, fork_server: "Fork
     try:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)  # the shell may have ignored SIGINT
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDINGS)
         die_with_parent(worker, signal.SIGKILL)
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, _ORDERS)

@@ -144,14 +144,18 @@ class LocalWorker:
         self._process.terminate()
 
     def wait(self) -> None:
-        """Wait for the worker's end after `interrupt`, for a limited time."""
+        """Wait for the worker's end after `interrupt`, for a limited time, and remove what a killed grade left."""
         import subprocess
+
+        from evaluator.sandbox.filesystem.scratch_folders import remove_abandoned
 
         try:
             self._process.wait(_END_S)
         except subprocess.TimeoutExpired:
             self._process.kill()  # the kernel then kills the grade
             self._process.wait()
+        # An interrupt can also reach a grade between the creation of a temporary folder and the removal's registration.
+        remove_abandoned()
 
     def close(self) -> None:
         """End the worker and all its processes. Must not be called while another thread waits in `grade`."""
