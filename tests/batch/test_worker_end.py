@@ -13,7 +13,7 @@ from evaluator.batch.workers.slots import Slot
 from evaluator.batch.workers.worker_handle import LocalWorker
 
 
-def test_a_worker_ends_and_what_a_killed_grade_left_is_gone(monkeypatch, tmp_path):
+def test_the_end_of_a_worker_removes_abandoned_folders(monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     handle = LocalWorker(Slot(""), None)
     left = tmp_path / "warpgrade-run-left"
@@ -64,10 +64,10 @@ def test_a_signal_right_after_the_fork_leaves_no_judge(monkeypatch, terminable):
         return made[0]
 
     monkeypatch.setattr(worker, "_fork", fork)
-    place = worker._Place(-1, None)
+    current = worker._CurrentJudge(-1, None)
     with pytest.raises(worker._Terminated):
-        place.judge_for(SimpleNamespace(streak="one"), renew=True)
-    place.close()
+        current.judge_for(SimpleNamespace(streak="one"), renew=True)
+    current.close()
     assert is_reaped(made[0])
 
 
@@ -79,6 +79,24 @@ def test_a_signal_during_a_wait_for_a_judge_ends_the_judge(terminable):
         os.kill(parent, signal.SIGTERM)
 
     judge = judge_that(signal_at_the_end_of)
+    with pytest.raises(worker._Terminated):
+        worker._dismiss(judge, wait_s=60.0)
+    assert is_reaped(judge)
+
+
+def test_a_second_signal_does_not_interrupt_the_end_of_a_judge(terminable):
+    parent = os.getpid()
+
+    def signal_at_each_end(orders):
+        def end(_number, _frame):
+            os.kill(parent, signal.SIGTERM)
+            os._exit(0)
+
+        signal.signal(signal.SIGINT, end)
+        os.read(orders, 1)
+        os.kill(parent, signal.SIGTERM)
+
+    judge = judge_that(signal_at_each_end)
     with pytest.raises(worker._Terminated):
         worker._dismiss(judge, wait_s=60.0)
     assert is_reaped(judge)

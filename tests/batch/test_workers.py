@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -38,6 +39,7 @@ KINDS = {
     "broken": (NOT_PYTHON, Status.BUILD_ERROR),
     "cpp": (WITH_CPP, Status.CORRECT),
 }
+SLEEPING = module("import time", forward=("time.sleep(600)",))
 _LIMIT_S = 900
 
 
@@ -106,6 +108,11 @@ def judges_of(process):
             yield from (each for each in worker.children() if each.cmdline() == worker.cmdline())
 
 
+def signals_blocked_in(process):
+    status = dict(line.split(":", 1) for line in Path(f"/proc/{process.pid}/status").read_text().splitlines())
+    return {number for number in signal.Signals if int(status["SigBlk"], 16) >> (number - 1) & 1}
+
+
 def awaited(find, *arguments):
     """Wait until `find` finds something, and give it."""
     deadline = time.monotonic() + 120
@@ -140,6 +147,21 @@ def test_ctrl_c_leaves_nobody_and_nothing(started, grader, tmp_path, find):
     assert process.returncode == 130, err
     assert b"repeat the command to resume" in err
     assert b"Traceback" not in err
+    assert list(grader.temporary.glob("warpgrade*")) == []
+
+
+def test_ctrl_c_leaves_no_folder_of_a_judge_that_hangs(started, grader, tmp_path):
+    """A stopped judge removes no folder, and is killed after a grace period."""
+    hand_in(tmp_path, [], 0)
+    (tmp_path / "submissions/relu/sleeping.py").write_text(SLEEPING)
+    with nobody_left_behind(), started() as process:
+        (judge,) = awaited(judges_of, process)
+        awaited(grader.temporary.glob, "warpgrade-run-*")
+        assert not signals_blocked_in(judge) & {signal.SIGINT, signal.SIGTERM}
+        judge.suspend()
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=240)
+    assert process.returncode == 130, err
     assert list(grader.temporary.glob("warpgrade*")) == []
 
 

@@ -100,14 +100,14 @@ def serve(replies: int) -> int:
 
 def _serve_all(request: Request | None, replies: int, fork_server: "ForkServer") -> int:
     made = 0
-    with contextlib.closing(_Place(replies, fork_server)) as place:
+    with contextlib.closing(_CurrentJudge(replies, fork_server)) as current:
         while request is not None:
             if isinstance(request, Prepare):
                 send(replies, Prepared())
             else:
-                judge = place.judge_for(request, renew=made % _LONGEST_STREAK == 0)
+                judge = current.judge_for(request, renew=made % _LONGEST_STREAK == 0)
                 while (end := _made(request, judge)) is _End.GAVE_WAY:
-                    judge = place.judge_for(request, renew=True)
+                    judge = current.judge_for(request, renew=True)
                 if end is _End.DIED:
                     return 1
                 made += 1
@@ -115,8 +115,8 @@ def _serve_all(request: Request | None, replies: int, fork_server: "ForkServer")
     return 0
 
 
-class _Place:
-    """The worker's place for a judge: at most one at a time, and none left behind."""
+class _CurrentJudge:
+    """The only judge of the worker, forked for an order and ended with the worker."""
 
     def __init__(self, replies: int, fork_server: "ForkServer") -> None:
         self._replies = replies
@@ -128,9 +128,9 @@ class _Place:
         judge = self._judge
         if judge is not None and judge.streak == order.streak and not renew and not _ends(judge, 0.0):
             return judge
-        self._dismiss(wait_s=_IN_ORDER_S)
-        # A signal right after the fork would leave a judge that only the kernel ends, with its temporary files, or
-        # would meet a judge that still behaves as the worker.
+        self.close(wait_s=_IN_ORDER_S)
+        # A signal right after the fork would leave a judge that only the kernel ends, without removal of temporary
+        # files. In the judge, the same signal would run the worker's code.
         signal.pthread_sigmask(signal.SIG_BLOCK, _ENDINGS)
         try:
             judge = self._judge = _fork(order.streak, self._replies, self._fork_server)
@@ -138,11 +138,8 @@ class _Place:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDINGS)
         return judge
 
-    def close(self) -> None:
-        """End the judge, idle, grading or dead."""
-        self._dismiss(wait_s=0.0)
-
-    def _dismiss(self, *, wait_s: float) -> None:
+    def close(self, *, wait_s: float = 0.0) -> None:
+        """End the judge, idle, grading or dead. An idle judge ends by itself within `wait_s`."""
         judge, self._judge = self._judge, None
         if judge is not None:
             _dismiss(judge, wait_s=wait_s)
@@ -186,7 +183,7 @@ class _Terminated(BaseException):
 
 
 def _terminate(_number: int, _frame: object) -> NoReturn:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one would interrupt the end of the judge
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second SIGTERM would interrupt `_dismiss`
     raise _Terminated
 
 

@@ -144,7 +144,7 @@ class LocalWorker:
         self._process.terminate()
 
     def wait(self) -> None:
-        """Wait for the worker's end after `interrupt`, for a limited time, and remove what a killed grade left."""
+        """Wait a limited time for the worker's end after `interrupt`. Remove temporary folders of a killed judge."""
         import subprocess
 
         from evaluator.sandbox.filesystem.scratch_folders import remove_abandoned
@@ -154,7 +154,8 @@ class LocalWorker:
         except subprocess.TimeoutExpired:
             self._process.kill()  # the kernel then kills the grade
             self._process.wait()
-        # An interrupt can also reach a grade between the creation of a temporary folder and the removal's registration.
+        # A judge killed after the grace period removes no folder. Neither does a judge interrupted right after the
+        # creation of a folder.
         remove_abandoned()
 
     def close(self) -> None:
