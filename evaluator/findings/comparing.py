@@ -133,8 +133,8 @@ ENTRIES: dict[Code, Entry] = {
     Code.STALE_WEIGHTS: Entry(
         "the answer uses weights of an earlier call",
         "Weights change from call to call, in place, as an optimiser changes them. The answer is wrong for this "
-        "call's weights, and correct for earlier ones, and the error is as large as the change of the weights makes "
-        "it. The submission packed, quantised or folded weights once, and kept the result.",
+        "call's weights, and correct for earlier ones. The error is a part of the change of the weights. The "
+        "submission packed, quantised or folded weights once, and kept the result.",
         "Recompute derived weights in each call, or when _version changes. For fixed weights, as in inference: "
         "--weights frozen.",
     ),
