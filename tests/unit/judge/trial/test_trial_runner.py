@@ -488,6 +488,38 @@ def test_a_single_row_with_scales_is_compared_in_parts_beside_the_parts_of_its_s
     assert outcomes == [None, Code.WRONG_VALUES.value]
 
 
+CANCELLING = "(lambda half: torch.cat([half, half.flip(1) * -(1 + {})], 1))(torch.rand({}, 128) + 1)"
+
+
+@pytest.mark.parametrize("keepdim", [False, True])
+@pytest.mark.parametrize(
+    ("rows", "code"),
+    [("torch.rand(8, 256) + 1", Code.WRONG_VALUES.value), (CANCELLING.format(1e-3, 8), None)],
+    ids=["rows of positive numbers", "rows that cancel"],
+)
+def test_the_rounding_of_a_single_row_in_blocks_is_relative_to_the_whole_row(
+    trial_runner, monkeypatch, keepdim, rows, code
+):
+    """The last block has one element, of the size of its own rounding: any answer of this size would be right."""
+    total = f"x.sum(1, keepdim={keepdim})"
+    tolerances = []
+    for each in (4, 9):
+        made = trial_runner(f"torch.cat([{rows}, {CANCELLING.format(1e-6, 1)}])", total, f"{total} * (1 + 1e-3)")
+        reference = made._reference
+        made._answers._outline = reference.outline
+        monkeypatch.setattr(
+            reference,
+            "blocks",
+            lambda given, each=each: [Arguments([part], {}) for part in given.args[0].split(each)],
+        )
+        trial = made.run(0, 70, timeout_s=1)
+        assert (trial.fault and trial.fault.finding.code) == code
+        tolerances += [check.tolerance for check in trial.check.tensors]
+    in_blocks, whole = tolerances
+    assert in_blocks == pytest.approx(whole, rel=1e-4)
+    assert (whole > 1e-3) == (code is None)
+
+
 def folded_within(done):
     view = done.outputs
     return replace(done, outputs=replace(view, strides=(512, 0, 1))) if isinstance(view, TensorView) else done
