@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from evaluator.judge.numerics.single_accumulator import running
+
 aten = torch.ops.aten
 
 _LAST = -1
@@ -37,13 +39,6 @@ class PartialProduct(StrEnum):
 
     OVERFLOW = "overflow"  # infinite, if a partial product is or nearly is
     UNDERFLOW = "underflow"  # zero, if a partial product is subnormal
-
-
-def _multiplied(factors: torch.Tensor) -> torch.Tensor:
-    """Return the running products of fp32 `factors` along the last dimension, from one accumulator."""
-    with np.errstate(all="ignore"):  # PyTorch's products overflow silently.
-        found = np.multiply.accumulate(factors.detach().cpu().numpy(), axis=_LAST, dtype=np.float32)
-    return torch.from_numpy(np.ascontiguousarray(found)).to(factors.device)
 
 
 def _is_multiplied(factors: torch.Tensor) -> bool:
@@ -90,11 +85,11 @@ def _running_product(
 
 
 def _last_multiplied(factors: torch.Tensor, plain: torch.Tensor) -> torch.Tensor:
-    return _multiplied(factors)[..., _LAST] if _is_multiplied(factors) else plain
+    return running(factors, np.multiply)[..., _LAST] if _is_multiplied(factors) else plain
 
 
 def _all_multiplied(factors: torch.Tensor, plain: torch.Tensor) -> torch.Tensor:
-    return _multiplied(factors) if _is_multiplied(factors) else plain
+    return running(factors, np.multiply) if _is_multiplied(factors) else plain
 
 
 def _reversed(func: Any, x: torch.Tensor, dim: int | None = None, *rest: Any, **options: Any) -> torch.Tensor:

@@ -9,6 +9,9 @@ inputs and weights.
 
 import math
 from collections.abc import Iterable
+from typing import NamedTuple
+
+import torch
 
 from evaluator.devices.out_of_memory import out_of_memory
 from evaluator.judge.compare.tolerance import Bounds, Rounding
@@ -29,17 +32,25 @@ def may_be_rounding(checks: Iterable[TensorCheck]) -> bool:
     return all(check.nonfinite == 0 and (check.error_ratio or 0.0) <= _NEAR for check in checks)
 
 
+class _Part(NamedTuple):
+    """Rounding of an output's part in a block, relative to `size`, and the number of its elements."""
+
+    rounding: Rounding
+    size: float
+    elements: int
+
+
 def rounding_of_call(plan: CallPlan) -> dict[str, Rounding]:
     """Return the errors of other summation orders in a call, by path; of its first blocks, if it has many.
 
     The reference must wear the weights of the call. Empty if memory is too small.
     """
-    found: dict[str, Rounding] = {}
+    parts: dict[str, list[_Part]] = {}
     reference = plan.reference
     try:
         with out_of_memory():
             for block, expected in zip(plan.blocks[:_MOST_BLOCKS], plan.expected(), strict=False):
-                values = reference.values(expected.honest)
+                exact, values = reference.values(expected.exact), reference.values(expected.honest)
                 limits = limits_of(reference.problem, values)
                 own = other_orders(
                     reference,
@@ -52,10 +63,30 @@ def rounding_of_call(plan: CallPlan) -> dict[str, Rounding]:
                     random_seed=plan.random_seed,
                 )
                 for path, each in own.items():
-                    if isinstance(limits[path], Bounds) and _is_finite(each):
-                        found[path] = larger(each, found.get(path, each))
+                    if isinstance(limits[path], Bounds):
+                        size = _size(exact[path]) if len(plan.blocks) > 1 else 1.0
+                        parts.setdefault(path, []).append(_Part(each, size, exact[path].numel()))
     except MemoryError:
         return {}
+    return {path: _joined(known) for path, known in parts.items() if any(_is_finite(each.rounding) for each in known)}
+
+
+def _size(part: torch.Tensor) -> float:
+    """Return the root mean square of a part of a single row that lies across blocks; 1 for rows of their own."""
+    if not part.dim() or part.numel() != part.shape[0]:
+        return 1.0
+    finite = part[torch.isfinite(part)].abs().double()
+    return float(finite.square().mean().sqrt()) if finite.numel() else 0.0
+
+
+def _joined(parts: list[_Part]) -> Rounding:
+    """Return the largest finite rounding, relative to the size of all parts: the row is compared as a whole."""
+    squares, count = sum(each.size * each.size * each.elements for each in parts), sum(each.elements for each in parts)
+    whole = math.sqrt(squares / count) if squares else 1.0
+    found = Rounding()
+    for rounding, size, _ in parts:
+        if _is_finite(rounding):
+            found = larger(found, Rounding(*(error * size / whole for error in rounding)))
     return found
 
 

@@ -47,14 +47,14 @@ def accumulated(terms: torch.Tensor) -> torch.Tensor:
     return running(ordered)[..., -1]
 
 
-def running(terms: torch.Tensor) -> torch.Tensor:
-    """Return the running sums of fp32 `terms` along the last dimension.
+def running(terms: torch.Tensor, operation: np.ufunc = np.add) -> torch.Tensor:
+    """Return the running sums, or with `np.multiply` the products, of fp32 `terms` along the last dimension.
 
-    NumPy adds from first to last in the given dtype. PyTorch's `cumsum` uses float64 on a CPU, and blocks on a GPU.
+    NumPy goes from first to last in the given dtype. PyTorch's `cumsum` uses float64 on a CPU, and blocks on a GPU.
     """
-    with np.errstate(all="ignore"):  # PyTorch's sums overflow silently.
-        added = np.add.accumulate(terms.detach().cpu().numpy(), axis=_LAST, dtype=np.float32)
-    return torch.from_numpy(np.ascontiguousarray(added)).to(terms.device)
+    with np.errstate(all="ignore"):  # PyTorch overflows silently.
+        found = operation.accumulate(terms.detach().cpu().numpy(), axis=_LAST, dtype=np.float32)
+    return torch.from_numpy(np.ascontiguousarray(found)).to(terms.device)
 
 
 def rounding(total: torch.Tensor, squares: torch.Tensor, terms: int, generator: torch.Generator) -> torch.Tensor:

@@ -33,7 +33,7 @@ from evaluator.protocol import model_call
 from evaluator.records import Finding, Profile, TensorCheck, ToleranceRule
 
 _MOST_OF_ROW = 1 << 22
-"""Longer rows are compared in parts: each block has a long part, and the three values would take 80 MiB."""
+"""Longer rows are compared in parts: each block has a long part, and copies of expected values take 96 MiB in fp32."""
 
 
 class Judged(NamedTuple):
@@ -160,16 +160,17 @@ class AnswerJudge:
         """Compare all outputs, block by block. Return also which are borrowed, and whether all in float64."""
         parts: dict[str, list[Reading]] = {snapshot.path: [] for snapshot in snapshots}
         starts = dict.fromkeys(parts, 0)
-        pieces: dict[str, list[Sides]] = {}
+        pieces: dict[str, list[tuple[torch.Tensor, torch.Tensor]]] = {}
         borrowed: frozenset[str] = frozenset()
         in_float64 = True
         for number, block in enumerate(plan.expected()):
             borrowed, in_float64 = borrowed | block.borrowed, in_float64 and block.in_float64
             self._begin(number, block, snapshots, parts, starts, pieces)
             del block  # Free the block before the next block is computed.
-        for path, each in pieces.items():
-            whole = Sides(*(torch.cat(side) for side in zip(*each, strict=True)))
-            parts[path].append(self._compare(path, {path: whole}))
+        for path, _, tensor, _ in snapshots:
+            if path in pieces:
+                exact, honest = (torch.cat(side) for side in zip(*pieces[path], strict=True))
+                parts[path].append(self._compare(path, {path: Sides(tensor, exact, honest)}))
         return [joined([read() for read in readings]) for readings in parts.values()], borrowed, in_float64
 
     @property
@@ -199,11 +200,11 @@ class AnswerJudge:
         snapshots: list[OutputViews],
         parts: dict[str, list[Reading]],
         starts: dict[str, int],
-        pieces: dict[str, list[Sides]],
+        pieces: dict[str, list[tuple[torch.Tensor, torch.Tensor]]],
     ) -> None:
         """Start the comparison of each output's rows in a block of the reference; `starts` holds the first row.
 
-        An output that is a single row has its parts added to `pieces`: a part has another size than the row.
+        An output that is a single row has its expected parts added to `pieces`: a part has another size than the row.
         """
         exact, honest = self._reference.values(block.exact), self._reference.values(block.honest)
         known = {
@@ -214,7 +215,8 @@ class AnswerJudge:
                 continue  # A scalar is the same for all blocks (`Reference.settle`).
             sides = known[path]
             if tensor.shape != sides.honest.shape and self._is_small_row(path, tensor):
-                pieces.setdefault(path, []).append(sides)
+                # Copies: a part may be a view of a large tensor, or of memory that the next block overwrites.
+                pieces.setdefault(path, []).append((sides.exact.clone(), sides.honest.clone()))
             else:
                 parts[path].append(self._compare(path, known))
             self.precision.add(number, path, sides, in_float64=block.in_float64, start=starts[path])

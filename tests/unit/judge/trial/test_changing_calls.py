@@ -1,5 +1,7 @@
 """Calls with weights of their own, with the runner's own code in this process: the runner copies its weights here."""
 
+import weakref
+
 import pytest
 import torch
 from msgspec.structs import replace
@@ -169,6 +171,28 @@ def test_weights_that_change_the_number_of_rows_leave_the_cause_open(trial_runne
     wrong = made.run(0, seed, timeout_s=1)
     fault, _ = retried(made, wrong, 0, seed, iter(lambda: None, 0), 1)
     assert (wrong.fault.finding.code, fault.finding.code) == (Code.WRONG_VALUES.value, Code.WRONG_VALUES.value)
+
+
+def test_the_expected_values_for_earlier_weights_are_freed_before_those_of_the_call_are_compared(
+    trial_runner, monkeypatch
+):
+    made = trial_runner("torch.nn.Linear(6, 6)")
+    begin, compared = made._answers.begin, made._answers.compared
+    expected, alive = [], []
+
+    def noted(plan):
+        wanted = begin(plan)
+        expected.append(weakref.ref(wanted.outputs))
+        return wanted
+
+    def looked(*given):
+        alive.append([each() is not None for each in expected])
+        return compared(*given)
+
+    monkeypatch.setattr(made._answers, "begin", noted)
+    monkeypatch.setattr(made._answers, "compared", looked)
+    assert made.run_worn(0, 70, made.earlier_weights[0], timeout_s=1) is not None
+    assert alive == [[False, True]]
 
 
 KEPT = """if self.kept is None or self.kept[0] != self.layer.weight._version{once}:

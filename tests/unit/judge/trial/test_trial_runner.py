@@ -24,7 +24,10 @@ from evaluator.protocol import model_call
 from evaluator.protocol.frames import Call, Construct, Done, Items, Prepare, Scalar, Table, TensorView
 from evaluator.protocol.seeding import seed_torch
 from evaluator.records import (
+    ElementFormat,
+    Formats,
     Mode,
+    OutputFormat,
     Precision,
     Problem,
     SizeName,
@@ -441,6 +444,80 @@ def test_a_single_row_is_measured_as_a_whole_where_the_reference_is_computed_in_
         (check,) = trial.check.tensors
         assert check.shape[0] == 9
         assert code is None or check.first_mismatch.index[0] == 8
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        "(x * 1)[:, 0]",
+        "self.__dict__.setdefault(f'{len(x)} {x.dtype}', torch.empty_like(x)).copy_(x)[:, 0]",
+    ],
+    ids=["a view", "a view of memory that each block overwrites"],
+)
+def test_a_single_row_in_blocks_is_kept_without_the_memory_of_the_blocks(trial_runner, monkeypatch, output):
+    made = trial_runner("torch.rand(8, 100)", output, "x[:, 0] * 1")
+    reference = made._reference
+    made._answers._outline = reference.outline
+    monkeypatch.setattr(reference, "blocks", lambda given: [Arguments([part], {}) for part in given.args[0].split(4)])
+    held_bytes = []
+    cat = torch.cat
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            torch,
+            "cat",
+            lambda pieces: held_bytes.append([each.untyped_storage().nbytes() for each in pieces]) or cat(pieces),
+        )
+        (trial,) = trials(made, 1)
+    assert trial.fault is None
+    assert held_bytes == [[32, 32], [16, 16]]
+
+
+def test_a_single_row_with_scales_is_compared_in_parts_beside_the_parts_of_its_scales(trial_runner, monkeypatch):
+    given, output = "torch.randint(16, (32,), dtype=torch.uint8) * 16 + 7", "(x * 1, x[::16] // 8 + 112)"
+    outcomes = []
+    for answer in (output, "(x ^ (torch.arange(len(x)) == 20).to(x.dtype) * 8, x[::16] // 8 + 112)"):
+        made = trial_runner(given, output, answer)
+        reference = made._reference
+        formats = Formats(outputs={"output[0]": OutputFormat(ElementFormat.MXFP4, "output[1]")})
+        reference.problem = replace(reference.problem, formats=formats)
+        made._answers._outline = reference.outline
+        monkeypatch.setattr(
+            reference, "blocks", lambda given: [Arguments([part], {}) for part in given.args[0].split(16)]
+        )
+        outcomes += [trial.fault and trial.fault.finding.code for trial in trials(made, 1)]
+    assert outcomes == [None, Code.WRONG_VALUES.value]
+
+
+CANCELLING = "(lambda half: torch.cat([half, half.flip(1) * -(1 + {})], 1))(torch.rand({}, 128) + 1)"
+
+
+@pytest.mark.parametrize("keepdim", [False, True])
+@pytest.mark.parametrize(
+    ("rows", "code"),
+    [("torch.rand(8, 256) + 1", Code.WRONG_VALUES.value), (CANCELLING.format(1e-3, 8), None)],
+    ids=["rows of positive numbers", "rows that cancel"],
+)
+def test_the_rounding_of_a_single_row_in_blocks_is_relative_to_the_whole_row(
+    trial_runner, monkeypatch, keepdim, rows, code
+):
+    """The last block has one element, of the size of its own rounding: any answer of this size would be right."""
+    total = f"x.sum(1, keepdim={keepdim})"
+    tolerances = []
+    for each in (4, 9):
+        made = trial_runner(f"torch.cat([{rows}, {CANCELLING.format(1e-6, 1)}])", total, f"{total} * (1 + 1e-3)")
+        reference = made._reference
+        made._answers._outline = reference.outline
+        monkeypatch.setattr(
+            reference,
+            "blocks",
+            lambda given, each=each: [Arguments([part], {}) for part in given.args[0].split(each)],
+        )
+        trial = made.run(0, 70, timeout_s=1)
+        assert (trial.fault and trial.fault.finding.code) == code
+        tolerances += [check.tolerance for check in trial.check.tensors]
+    in_blocks, whole = tolerances
+    assert in_blocks == pytest.approx(whole, rel=1e-4)
+    assert (whole > 1e-3) == (code is None)
 
 
 def folded_within(done):
