@@ -33,13 +33,14 @@ from evaluator.judge.setup.distribution_mix import DistributionMix, distribution
 from evaluator.judge.setup.problem_setup import planned, try_one_call
 from evaluator.judge.setup.seed_book import SeedBook
 from evaluator.judge.tensors.call_arguments import Arguments
-from evaluator.judge.tensors.pytree import LaidOut, Value, dtype_name, plain, tensors
+from evaluator.judge.tensors.pytree import LaidOut, Value, dtype_name, plain
 from evaluator.judge.trial.model_runner import FROZEN_BY_RULE
 from evaluator.judge.trial.retry import differing, retried
 from evaluator.judge.trial.timing_loop import MIN_CALLS
 from evaluator.judge.trial.trial_runner import Trial, TrialRunner
 from evaluator.protocol import model_call
 from evaluator.protocol.frames import Done, Items, Node, Scalar, Table, TensorView
+from evaluator.protocol.model_call import tensors_of
 from evaluator.records import Fault, Problem, Profile, SizeName, ToleranceRule, WeightsRule
 from evaluator.sandbox import ToolResult
 from evaluator.toolchain.nvcc import architecture
@@ -142,7 +143,7 @@ class _Outputs:
     def node(self, result: model_call.Result, device: torch.device) -> tuple[Node, dict[str, TensorView | None]]:
         """Copy the tensors of a result into new memory, and return the nodes of outputs and gradients."""
         gradients = result.gradients or {}
-        found = [*tensors(result.outputs), *(each for each in gradients.values() if each is not None)]
+        found = [*tensors_of(result.outputs), *(each for each in gradients.values() if each is not None)]
         self.flat = torch.empty(sum(map(_padded_bytes, found)), dtype=torch.uint8, device=device)
         start = itertools.accumulate(map(_padded_bytes, found), initial=0)
 

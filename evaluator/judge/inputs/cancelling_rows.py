@@ -14,7 +14,7 @@ import torch
 
 from evaluator.judge.formats.elements import format_of
 from evaluator.judge.tensors.call_arguments import Arguments
-from evaluator.judge.tensors.pytree import tensors
+from evaluator.protocol.model_call import tensors_of
 from evaluator.records import RowSite
 
 _ROWS = 8
@@ -48,7 +48,7 @@ class Slices(NamedTuple):
 
 def input_tensors(inputs: Arguments) -> list[torch.Tensor]:
     """Return the tensors of a call's inputs, in the order of `RowSite.tensor`."""
-    return tensors([inputs.args, inputs.kwargs])
+    return tensors_of([inputs.args, inputs.kwargs])
 
 
 def chosen_rows(sites: Sequence[RowSite], inputs: Arguments, seed: int) -> list[Rows]:

@@ -16,8 +16,8 @@ import torch
 
 from evaluator.judge.formats.elements import elements, format_of, nearest, typical, wide
 from evaluator.judge.inputs.cancelling_rows import has_shared_elements
-from evaluator.judge.tensors.pytree import Value, tensors, unravelled
-from evaluator.protocol.model_call import mapped
+from evaluator.judge.tensors.pytree import Value, unravelled
+from evaluator.protocol.model_call import mapped, tensors_of
 from evaluator.records import ElementFormat, Layout, Profile
 
 PROFILES = tuple(profile for profile in Profile if profile is not Profile.AS_GIVEN)
@@ -76,7 +76,7 @@ def rehearse(
     if profile is Profile.AS_GIVEN:
         return
     generator = torch.Generator(device).manual_seed(seed)
-    for number, leaf in enumerate(tensors(value)):
+    for number, leaf in enumerate(tensors_of(value)):
         if (form := forms.get(number) or format_of(leaf.dtype)) is not None:
             _codes(profile, leaf, form, generator)
             continue

@@ -20,7 +20,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from evaluator.judge.formats.elements import format_of
 from evaluator.judge.numerics import products
 from evaluator.judge.numerics.composites import COMPOSITES, NAIVE, WrittenOut
-from evaluator.judge.numerics.single_accumulator import accumulated, products_in_sum, rounding, running
+from evaluator.judge.numerics.single_accumulator import MOST_ELEMENTS, accumulated, products_in_sum, rounding, running
 from evaluator.protocol.op_mode import OperationMode
 
 aten = torch.ops.aten
@@ -28,8 +28,6 @@ aten = torch.ops.aten
 _STEPS = 256
 """Limit of sequential additions where `single_accumulator` does not apply: a longer sum is first reduced to as many
 partial sums."""
-_MOST_ELEMENTS = 1 << 26
-"""Larger tensors are not summed one by one."""
 _CHANNEL_STEPS = 8
 """The same limit for a convolution's channels: each step is a whole convolution."""
 _COPIES = frozenset({aten.clone.default, aten._to_copy.default, aten.cat.default, aten.stack.default})  # noqa: SLF001
@@ -287,7 +285,7 @@ def _sum_in_turn(  # the order of aten's parameters
         given = () if dims is None else (dims, keepdim)
         return func(x, *given, dtype=dtype)  # type: ignore[no-any-return]
     flat = wide.movedim(along, list(range(-len(along), 0))).flatten(-len(along))
-    if wide.dtype == torch.float32 and wide.numel() <= _MOST_ELEMENTS:
+    if wide.dtype == torch.float32 and wide.numel() <= MOST_ELEMENTS:
         total = accumulated(flat)
     else:
         total = torch.zeros(flat.shape[:-1], dtype=wide.dtype, device=x.device)
@@ -376,7 +374,7 @@ def _one_accumulator() -> dict[Any, Callable[..., Any]]:
 
     def running_sum(func: Any, x: torch.Tensor, dim: int, *, dtype: torch.dtype | None = None) -> torch.Tensor:
         wide = x if dtype is None else x.to(dtype)
-        if wide.dtype != torch.float32 or not wide.dim() or wide.numel() > _MOST_ELEMENTS:
+        if wide.dtype != torch.float32 or not wide.dim() or wide.numel() > MOST_ELEMENTS:
             return func(x, dim, dtype=dtype)  # type: ignore[no-any-return]
         return running(wide.movedim(dim, -1)).movedim(-1, dim)
 

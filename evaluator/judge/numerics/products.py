@@ -17,13 +17,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from evaluator.judge.numerics.single_accumulator import running
+from evaluator.judge.numerics.single_accumulator import MOST_ELEMENTS, running
 
 aten = torch.ops.aten
 
 _LAST = -1
-_MOST_ELEMENTS = 1 << 26
-"""Larger tensors are not multiplied one by one."""
 _BARRIER = 1e4
 """Size of the logarithm in place of that of zero, for segments without zeros. Factors before a zero whose logarithms
 have a larger sum have overflowed already."""
@@ -42,7 +40,7 @@ class PartialProduct(StrEnum):
 
 
 def _is_multiplied(factors: torch.Tensor) -> bool:
-    return factors.dtype == torch.float32 and 0 < factors.numel() <= _MOST_ELEMENTS
+    return factors.dtype == torch.float32 and 0 < factors.numel() <= MOST_ELEMENTS
 
 
 def _product(

@@ -22,6 +22,8 @@ import torch
 
 _ROUNDING = 0.204 * 2.0**-23
 _LAST = -1
+MOST_ELEMENTS = 1 << 26
+"""Elements of larger tensors are not added or multiplied one by one."""
 LONGEST = 1 << 17
 """Terms in one accumulator, at most: the longest loop of one thread among published kernels, a product over K = 131072.
 Longer sums have several accumulators."""

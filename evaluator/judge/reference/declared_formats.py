@@ -9,7 +9,8 @@ from evaluator.errors import ProblemError
 from evaluator.judge.formats.blocks import block_elements, scale_format
 from evaluator.judge.formats.elements import dtype_of, is_packed
 from evaluator.judge.tensors.call_arguments import Arguments
-from evaluator.judge.tensors.pytree import Value, leaves, tensors
+from evaluator.judge.tensors.pytree import Value, leaves
+from evaluator.protocol.model_call import tensors_of
 from evaluator.records import ElementFormat, Problem
 
 _E8M0 = (torch.uint8, torch.float8_e8m0fnu)
@@ -21,7 +22,7 @@ def input_forms(problem: Problem, model: torch.nn.Module, inputs: Arguments) -> 
     declared = problem.formats.inputs
     if not declared:
         return {}
-    names = [name for name, each in _named(model, inputs) for _ in tensors(each)]
+    names = [name for name, each in _named(model, inputs) for _ in tensors_of(each)]
     return {number: declared[name] for number, name in enumerate(names) if name in declared}
 
 
@@ -33,7 +34,7 @@ def check_formats(problem: Problem, model: torch.nn.Module, inputs: Arguments, o
     """
     given = dict(_named(model, inputs))
     for name, form in problem.formats.inputs.items():
-        found = tensors(given.get(name))
+        found = tensors_of(given.get(name))
         if not found:
             raise ProblemError(f"{problem.name}: formats.inputs.{name}: get_inputs gives no tensor for {name}")
         for tensor in found:

@@ -25,9 +25,9 @@ from evaluator.judge.reference.problem_module import ProblemModule
 from evaluator.judge.reference.row_blocks import begins_and_ends_with, cut, row_splits
 from evaluator.judge.tensors.call_arguments import Arguments, are_equal, cloned, storages, versions, wide, widened
 from evaluator.judge.tensors.memory_overlap import Layouts, layouts
-from evaluator.judge.tensors.pytree import Value, is_number, leaves, tensors
+from evaluator.judge.tensors.pytree import Value, is_number, leaves
 from evaluator.protocol import model_call
-from evaluator.protocol.model_call import mapped
+from evaluator.protocol.model_call import mapped, tensors_of
 from evaluator.protocol.seeding import seed_torch
 from evaluator.records import Formats, Problem, Profile, SizeName
 
@@ -248,7 +248,7 @@ class Reference:
         generator = torch.Generator(self._device).manual_seed(seed)
         return [
             torch.randn(leaf.shape, generator=generator, dtype=torch.float64, device=self._device).to(leaf.dtype)
-            for leaf in tensors(outputs)
+            for leaf in tensors_of(outputs)
             if leaf.is_floating_point()
         ]
 
@@ -348,7 +348,7 @@ class Reference:
         return [*states, torch.cuda.get_rng_state()] if self._device.type == "cuda" else states
 
     def _borrowed(self, outputs: Value, inputs: Arguments) -> frozenset[str]:
-        owners = [*self.model.parameters(), *self.model.buffers(), *tensors(list(inputs))]
+        owners = [*self.model.parameters(), *self.model.buffers(), *tensors_of(list(inputs))]
         owned = {tensor.untyped_storage().data_ptr() for tensor in owners if tensor.numel()}
         return frozenset(
             path
@@ -386,7 +386,7 @@ def _equal(one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:
 
 
 def _finite_parts(value: Value) -> list[torch.Tensor]:
-    return [torch.isfinite(wide_values(leaf)) for leaf in tensors(value)]
+    return [torch.isfinite(wide_values(leaf)) for leaf in tensors_of(value)]
 
 
 def _still_finite(before: list[torch.Tensor], value: Value) -> bool:

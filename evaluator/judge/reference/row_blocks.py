@@ -7,7 +7,8 @@ import torch
 
 from evaluator.judge.reference.float64_agreement import near
 from evaluator.judge.tensors.call_arguments import Arguments
-from evaluator.judge.tensors.pytree import Value, leaves, tensors
+from evaluator.judge.tensors.pytree import Value, leaves
+from evaluator.protocol.model_call import tensors_of
 
 _BLOCK_BYTES = 192 << 20
 
@@ -17,7 +18,7 @@ def cut(model: Any, inputs: Arguments, split: Mapping[str, int], pieces: int = 0
 
     The outputs of blocks are consecutive along dimension 0. Without a `split`, all inputs form a single block.
     """
-    whole = sum(leaf.numel() * 8 for leaf in tensors(inputs.args) + tensors(inputs.kwargs))
+    whole = sum(leaf.numel() * 8 for leaf in tensors_of(inputs.args) + tensors_of(inputs.kwargs))
     pieces = pieces or -(-whole // _BLOCK_BYTES)
     if not split or pieces <= 1:
         return [inputs]
@@ -61,7 +62,7 @@ def row_splits(model: Any, inputs: Arguments, outputs: Value) -> list[dict[str, 
 
     A matrix with as many rows as the other input may be a matrix of weights: only a call shows which.
     """
-    rows = {tensor.shape[0] if tensor.dim() else 1 for tensor in tensors(outputs)}
+    rows = {tensor.shape[0] if tensor.dim() else 1 for tensor in tensors_of(outputs)}
     names = [
         name
         for name, value in forward_parameters(model, inputs)

@@ -12,9 +12,8 @@ from evaluator.judge.formats.elements import are_equal
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.setup.seed_book import fresh_seed
 from evaluator.judge.tensors.call_arguments import Arguments
-from evaluator.judge.tensors.pytree import tensors
 from evaluator.protocol import model_call
-from evaluator.protocol.model_call import mapped
+from evaluator.protocol.model_call import mapped, tensors_of
 from evaluator.protocol.seeding import seed_torch
 from evaluator.records import Flips, Problem, SizeName
 from evaluator.roofline.attained import Needs
@@ -54,7 +53,7 @@ def worked_out(problem: Problem, size: SizeName, reference: Reference, budget_s:
         gradients = reference.output_gradients(reference.forward(inputs, random_seed), fresh_seed())
     answer = _answerer(reference.model, inputs, gradients, random_seed)
     in_float64 = _in_float64(reference, inputs, gradients, random_seed)
-    given = changeable([*tensors(inputs.args), *tensors(inputs.kwargs), *(gradients or [])])
+    given = changeable([*tensors_of(inputs.args), *tensors_of(inputs.kwargs), *(gradients or [])])
     state = changeable([*reference.model.parameters(), *reference.model.buffers()])
     state_bytes = sum(covered_bytes(state).values())
     sampled = state if state_bytes > _SMALL_PART * counted.read_bytes else []
@@ -105,7 +104,7 @@ def _answerer(
         back = None if gradients is None else [copied(each) for each in gradients]
         outputs, found = model_call.run(model, args, kwargs, back)
         given = [each for each in (found or {}).values() if each is not None]
-        return [each.detach() for each in (*tensors(outputs), *given)]
+        return [each.detach() for each in (*tensors_of(outputs), *given)]
 
     return answer
 

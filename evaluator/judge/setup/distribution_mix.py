@@ -28,7 +28,8 @@ from evaluator.judge.setup.output_changes import differ, newly_nonfinite
 from evaluator.judge.setup.product_range import beyond_range, multiplies
 from evaluator.judge.setup.row_sites import row_sites_for
 from evaluator.judge.tensors.call_arguments import Arguments
-from evaluator.judge.tensors.pytree import Value, tensors
+from evaluator.judge.tensors.pytree import Value
+from evaluator.protocol.model_call import tensors_of
 from evaluator.records import Precision, Problem, Profile, RowSite, SizeName, ToleranceRule, ValuesRule, WeightsRule
 
 _ONE_IN = 5
@@ -294,7 +295,7 @@ def _forward_s(reference: Reference) -> float:
 
 
 def _elements(value: Value) -> int:
-    return sum(leaf.numel() for leaf in tensors(value))
+    return sum(leaf.numel() for leaf in tensors_of(value))
 
 
 class _Seen(NamedTuple):

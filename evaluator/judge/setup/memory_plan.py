@@ -10,7 +10,8 @@ from evaluator.cache.measurements import measured_once
 from evaluator.catalog import sized_source
 from evaluator.devices.gpu import Gpu
 from evaluator.errors import UsageError
-from evaluator.judge.tensors.pytree import Value, tensors
+from evaluator.judge.tensors.pytree import Value
+from evaluator.protocol.model_call import tensors_of
 from evaluator.records import Problem, Record, SizeName
 
 
@@ -136,7 +137,7 @@ def _call(space: dict[str, object], function: str) -> tuple[list[Value], dict[st
 
 
 def _bytes(value: Value) -> int:
-    return sum(leaf.numel() * leaf.element_size() for leaf in tensors(value))
+    return sum(leaf.numel() * leaf.element_size() for leaf in tensors_of(value))
 
 
 def _gib(count: int) -> str:

@@ -23,7 +23,8 @@ from evaluator.judge.setup.distribution_mix import DistributionMix, distribution
 from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.judge.setup.memory_plan import judge_bytes
 from evaluator.judge.setup.seed_book import fresh_seed
-from evaluator.judge.tensors.pytree import extent_bytes, tensors
+from evaluator.judge.tensors.pytree import extent_bytes
+from evaluator.protocol.model_call import tensors_of
 from evaluator.records import DeviceKind, Layout
 
 
@@ -94,13 +95,13 @@ def try_one_call(reference: Reference, *, on_gpu: bool) -> tuple[CallSizes, floa
     with _peak_of_gpu(on_gpu=on_gpu) as peak:
         outputs = reference.forward(inputs, 0)
     reference_s = time.monotonic() - started
-    found = tensors(outputs)
+    found = tensors_of(outputs)
     if not found:
         raise ProblemError(f"{problem.name}: the reference's forward returns no tensor")
     if any(leaf.numel() == 0 for leaf in found):
         raise ProblemError(f"{problem.name}: the reference's output is empty, with no element to compare")
-    given = [*tensors(inputs.args), *tensors(inputs.kwargs)]
-    state = [*tensors(reference.state()), *tensors(list(reference.init))]
+    given = [*tensors_of(inputs.args), *tensors_of(inputs.kwargs)]
+    state = [*tensors_of(reference.state()), *tensors_of(list(reference.init))]
     backward = problem.backward
     room = 2 if Layout.GAPS in problem.layouts else 1
     input_bytes = _bytes([*given * room, *state, *(found if backward else [])])
@@ -121,7 +122,7 @@ def try_one_call(reference: Reference, *, on_gpu: bool) -> tuple[CallSizes, floa
         judge_bytes(input_bytes, output_bytes, peak_bytes=peak_bytes, exact_bytes=more_bytes, blocks=blocks)
         for more_bytes in (exact_bytes, 0)
     )
-    sizes = CallSizes(input_bytes, output_bytes, peak_bytes, both, plain, _bytes(tensors(reference.state())))
+    sizes = CallSizes(input_bytes, output_bytes, peak_bytes, both, plain, _bytes(tensors_of(reference.state())))
     return sizes, reference_s
 
 

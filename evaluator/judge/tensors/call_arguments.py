@@ -6,8 +6,8 @@ import torch
 
 from evaluator.judge.formats.elements import are_equal as same_values
 from evaluator.judge.formats.elements import format_of
-from evaluator.judge.tensors.pytree import Value, tensors
-from evaluator.protocol.model_call import mapped
+from evaluator.judge.tensors.pytree import Value
+from evaluator.protocol.model_call import mapped, tensors_of
 
 
 class Arguments(NamedTuple):
@@ -19,17 +19,17 @@ class Arguments(NamedTuple):
 
 def versions(inputs: Arguments) -> list[int]:
     """Return the number of writes to each input, from PyTorch's counter for autograd."""
-    return [tensor._version for tensor in tensors(list(inputs))]  # noqa: SLF001 - documented nowhere else, and stable
+    return [tensor._version for tensor in tensors_of(list(inputs))]  # noqa: SLF001 - documented nowhere else, and stable
 
 
 def storages(inputs: Arguments) -> set[int]:
     """Return the start addresses of the inputs' memory."""
-    return {tensor.untyped_storage().data_ptr() for tensor in tensors(list(inputs)) if tensor.numel()}
+    return {tensor.untyped_storage().data_ptr() for tensor in tensors_of(list(inputs)) if tensor.numel()}
 
 
 def are_equal(inputs: Arguments, others: Arguments) -> bool:
     """Return whether two calls have equal tensors, one at least."""
-    given, other = (tensors([each.args, each.kwargs]) for each in (inputs, others))
+    given, other = (tensors_of([each.args, each.kwargs]) for each in (inputs, others))
     return len(given) == len(other) > 0 and all(same_values(one, same) for one, same in zip(given, other, strict=True))
 
 

@@ -14,8 +14,6 @@ from evaluator.records import Finding
 
 Value = Any
 """A tensor, a plain Python value, or a list, tuple or dict of values."""
-tensors = tensors_of
-"""Tensors of a value, in order."""
 
 
 def leaves(value: Value, path: str = "") -> Iterator[tuple[str, Value]]:
@@ -87,7 +85,7 @@ def lay_out(values: list[tuple[str, Value]], region: Region) -> LaidOut:
 
     A tensor keeps the distance from an aligned address that the tensor has in its storage.
     """
-    found = [_writable(leaf, path) for path, value in values for leaf in tensors(value)]
+    found = [_writable(leaf, path) for path, value in values for leaf in tensors_of(value)]
     offsets = places([_lead_bytes(leaf) + extent_bytes(leaf) for leaf in found], region.size_bytes)
     layout = _Layout(region, offsets)
     return LaidOut([layout.node(value, path) for path, value in values], layout.pairs)

@@ -17,10 +17,11 @@ from evaluator.judge.integrity.output_checks import outlined
 from evaluator.judge.integrity.precomputed_output import PrecomputedOutputCheck
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.reference import Reference
-from evaluator.judge.tensors.pytree import LaidOut, Value, lay_out, named_views, tensors
+from evaluator.judge.tensors.pytree import LaidOut, Value, lay_out, named_views
 from evaluator.protocol import model_call
 from evaluator.protocol.answer_spans import answer_spans
 from evaluator.protocol.frames import Call, Done, EmulatorSchedule, Items, Masked, Prepare, Table
+from evaluator.protocol.model_call import tensors_of
 from evaluator.records import Fault, Fill, Order, Schedule
 
 _ORDERS: dict[Order, Literal[0, 1, 2]] = {Order.ASCENDING: 0, Order.DESCENDING: 1, Order.SHUFFLED: 2}
@@ -127,7 +128,7 @@ class CallDriver:
         with contextlib.ExitStack() as stack:
             regions = []
             for plan in plans:
-                region = input_region(tensors([*plan.inputs.args, *plan.inputs.kwargs.values()]))
+                region = input_region(tensors_of([*plan.inputs.args, *plan.inputs.kwargs.values()]))
                 regions.append(stack.enter_context(region))
                 placed, (frame,) = self._laid_out([plan], [], region)
                 frames.append(replace(frame, index=index, empty=empty))

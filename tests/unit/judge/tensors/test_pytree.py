@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from evaluator.devices.memory import HostRegion
 from evaluator.errors import JudgeFailed, ProblemError
 from evaluator.findings import Code
-from evaluator.judge.tensors.pytree import lay_out, leaves, pair_up, tensors, unravelled
+from evaluator.judge.tensors.pytree import lay_out, leaves, pair_up, unravelled
 from evaluator.protocol.frames import Items, Opaque, Scalar, Table, TensorView
-from evaluator.protocol.model_call import mapped
+from evaluator.protocol.model_call import mapped, tensors_of
 from evaluator.records import Finding
 from evaluator.runner.pytree import to_value
 
@@ -200,7 +200,7 @@ def test_trees_pair_up_only_where_their_structure_is_the_same(one, other):
 def test_mapping_keeps_the_structure(value):
     changed = mapped(value, lambda tensor: tensor + 1)
     assert [path for path, _ in leaves(changed)] == [path for path, _ in leaves(value)]
-    assert all(torch.equal(new, old + 1) for new, old in zip(tensors(changed), tensors(value), strict=True))
+    assert all(torch.equal(new, old + 1) for new, old in zip(tensors_of(changed), tensors_of(value), strict=True))
 
 
 VIEW = TensorView(dtype="float32", shape=(2,), strides=(1,), offset_bytes=0)
