@@ -1,4 +1,4 @@
-"""Ctrl-C during code that would swallow it."""
+"""Signals during code that must not be interrupted."""
 
 import contextlib
 import signal
@@ -7,21 +7,23 @@ from collections.abc import Iterator
 
 
 @contextlib.contextmanager
-def held_back() -> Iterator[None]:
-    """Delay Ctrl-C until the end of the block.
+def held_back(*numbers: signal.Signals) -> Iterator[None]:
+    """Delay the signals `numbers` until the end of the block, then call their handlers.
 
     An import of PyTorch swallows a KeyboardInterrupt at the wrong moment, and the grade would continue. An ignored
-    SIGINT (nohup, a background job of a shell) stays ignored, also for processes started in the block.
+    signal (SIGINT under nohup, or in a background job of a shell) stays ignored, also for processes started in the
+    block. A signal mask would not do: another thread would take the signal, and the handler still runs in this one.
     """
-    in_main_thread = threading.current_thread() is threading.main_thread()  # Python handles signals only there
-    if not in_main_thread or signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    if threading.current_thread() is not threading.main_thread():  # Python handles signals only there
         yield
         return
     came: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
-    try:
+    with contextlib.ExitStack() as restoring:
+        for number in numbers:
+            before = signal.getsignal(number)
+            if before not in (None, signal.SIG_IGN):
+                restoring.callback(signal.signal, number, before)
+                signal.signal(number, lambda taken, _: came.append(taken))
         yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-    if came:
-        raise KeyboardInterrupt
+    for taken in came:
+        signal.raise_signal(taken)

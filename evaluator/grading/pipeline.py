@@ -7,6 +7,7 @@ in separate processes, before and after the submission.
 import contextlib
 import logging
 import os
+import signal
 import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -150,7 +151,7 @@ def _outcome(
 
 def _import_judge(request: GradeRequest, context_pool: ContextPool, stopwatch: Stopwatch) -> None:
     """Import torch, which cheap commands and unreadable submissions do without."""
-    with stopwatch.stage("read", request.terms.problem.name), held_back():
+    with stopwatch.stage("read", request.terms.problem.name), held_back(signal.SIGINT):
         keep_freed_memory()
         with nothing_collected():
             import evaluator.devices.out_of_memory

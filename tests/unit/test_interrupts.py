@@ -5,6 +5,9 @@ import sys
 import pytest
 
 from evaluator.interrupts import held_back
+from tests.signals import another_thread, deliver
+
+USERS = (signal.SIGUSR1, signal.SIGUSR2)
 
 
 @pytest.fixture
@@ -18,22 +21,47 @@ def handled_by():
 def test_ctrl_c_waits_until_the_end_of_the_block(handled_by):
     handled_by(signal.default_int_handler)
     reached = []
-    with pytest.raises(KeyboardInterrupt), held_back():
+    with pytest.raises(KeyboardInterrupt), held_back(signal.SIGINT):
         reached += [signal.raise_signal(signal.SIGINT), "the end of the block"]
     assert reached == [None, "the end of the block"]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+def test_a_signal_that_another_thread_takes_waits_too(handled_by):
+    """The handler runs in the main thread, whichever thread the kernel chose."""
+    handled_by(signal.default_int_handler)
+    reached = []
+    with another_thread() as taker, pytest.raises(KeyboardInterrupt), held_back(signal.SIGINT):
+        reached += [deliver(signal.SIGINT, taker), "the end of the block"]
+    assert reached == [None, "the end of the block"]
+
+
+def test_each_signal_reaches_its_own_handler():
+    came = []
+    before = {number: signal.signal(number, lambda number, _: came.append(number)) for number in USERS}
+    try:
+        with held_back(*USERS):
+            signal.raise_signal(signal.SIGUSR2)
+            signal.raise_signal(signal.SIGUSR1)
+            assert came == []
+        assert came == [signal.SIGUSR2, signal.SIGUSR1]
+        signal.raise_signal(signal.SIGUSR1)
+        assert came == [signal.SIGUSR2, signal.SIGUSR1, signal.SIGUSR1]
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def test_without_ctrl_c_nothing_is_raised(handled_by):
     handled_by(signal.default_int_handler)
-    with held_back():
+    with held_back(signal.SIGINT):
         pass
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_where_sigint_is_ignored_it_stays_so(handled_by):
     handled_by(signal.SIG_IGN)
-    with held_back():
+    with held_back(signal.SIGINT):
         signal.raise_signal(signal.SIGINT)
         # A program's own handler would be the default one in what it starts.
         asked = [sys.executable, "-c", "import signal; print(signal.getsignal(signal.SIGINT).name)"]

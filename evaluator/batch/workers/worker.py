@@ -36,6 +36,7 @@ from evaluator.batch.workers.messages import (
 from evaluator.errors import InfraError, WarpgradeError
 from evaluator.grading import pipeline
 from evaluator.grading.request import Begun
+from evaluator.interrupts import held_back
 from evaluator.records import DeviceKind, Scorecard
 from evaluator.sandbox.kernel.syscalls import die_with_parent
 
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from evaluator.sandbox import ForkServer
 
 _ORDERS = 0
-_ENDINGS = {signal.SIGINT, signal.SIGTERM}
 _GRACE_S = 5.0
 _IN_ORDER_S = 180.0
 """Time limit for background work for later grades, as at the end of a single grade."""
@@ -131,11 +131,8 @@ class _CurrentJudge:
         self.close(wait_s=_IN_ORDER_S)
         # A signal right after the fork would leave a judge that only the kernel ends, without removal of temporary
         # files. In the judge, the same signal would run the worker's code.
-        signal.pthread_sigmask(signal.SIG_BLOCK, _ENDINGS)
-        try:
+        with held_back(signal.SIGINT, signal.SIGTERM):
             judge = self._judge = _fork(order.streak, self._replies, self._fork_server)
-        finally:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDINGS)
         return judge
 
     def close(self, *, wait_s: float = 0.0) -> None:
@@ -246,7 +243,6 @@ def _judge(orders: int, done: int, replies: int, worker: int, fork_server: "Fork
     try:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)  # the shell may have ignored SIGINT
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDINGS)
         die_with_parent(worker, signal.SIGKILL)
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, _ORDERS)
