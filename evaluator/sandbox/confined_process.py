@@ -122,8 +122,12 @@ class ConfinedProcess:
                 if self._exit is not None:
                     return self._exit
             # Wait without the lock, so that another thread can freeze or kill meanwhile.
-            if not messages.ready(self._warden, deadline - time.monotonic()):
-                return None
+            try:
+                if not messages.ready(self._warden, deadline - time.monotonic()):
+                    return None
+            except (ValueError, OSError):  # the socket was closed by `kill`, which has noted the exit
+                if not self._dead:
+                    raise
 
     def kill(self) -> ExitInfo:
         """Kill every process of the runner. On return, all processes are dead and all their memory is freed.

@@ -4,6 +4,7 @@ A GPU's context makes it; here a CPU's is given the same, with a build file that
 """
 
 import contextlib
+import functools
 import signal
 import tempfile
 import threading
@@ -16,12 +17,14 @@ from evaluator.catalog import find_problem
 from evaluator.compile.cuda import precompiled
 from evaluator.compile.cuda.background_precompile import BackgroundPrecompile
 from evaluator.compile.cuda.precompiled import precompiled_folder, why_not_precompiled, worth_trying
+from evaluator.errors import JudgeFailed
 from evaluator.grade_options import GradeOptions
 from evaluator.judge.context import grade_context
 from evaluator.judge.context.grade_context import GradeContext
 from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.judge.setup.seed_book import SeedBook
 from evaluator.records import DeviceKind, SizeName
+from evaluator.sandbox import ForkServer
 from evaluator.toolchain import host_compiler
 from tests.grading.harness import nobody_left_behind, passable_folder
 
@@ -47,15 +50,15 @@ def cache(monkeypatch, grader):
 
 @pytest.fixture
 def context(cache, monkeypatch):
-    """Open a context beside which `command` is run twice."""
+    """Open a context beside which `command` is run twice, by what `around` makes of the context's `run_tool`."""
     made = grade_context.device_builders
 
-    def with_preparation(device, gpu, run_tool, *rest):
-        equipped = made(device, gpu, run_tool, *rest)
-        return equipped._replace(preparation=BackgroundPrecompile(run_tool, cache))
-
     @contextlib.contextmanager
-    def opened(command):
+    def opened(command, around=lambda run_tool: run_tool):
+        def with_preparation(device, gpu, run_tool, *rest):
+            equipped = made(device, gpu, run_tool, *rest)
+            return equipped._replace(preparation=BackgroundPrecompile(around(run_tool), cache))
+
         monkeypatch.setattr(precompiled, "_ninja_text", lambda: NINJA.format(command=command))
         monkeypatch.setattr(grade_context, "device_builders", with_preparation)
         terms = GradeTerms(
@@ -109,6 +112,46 @@ def test_leaving_by_an_exception_kills_it_at_once(context, cache, error, later_s
         assert time.monotonic() - leave_by(error, context, later_s) < 120
     assert entries(cache) == []
     assert worth_trying(cache)
+
+
+@pytest.fixture
+def raising(monkeypatch):
+    """Have the thread raise when its program dies, before the fork server's end; a traceback fails the test."""
+    end = ForkServer.close
+
+    def end_after_the_thread(fork_server):
+        end(fork_server)
+        for thread in threading.enumerate():
+            if thread.name == "prepare":
+                thread.join()
+
+    def around(run_tool):
+        def run(argv, **how):
+            with contextlib.suppress(JudgeFailed):
+                run_tool(argv, **how)
+            raise RuntimeError("the program was killed")
+
+        return run
+
+    monkeypatch.setattr(ForkServer, "close", end_after_the_thread)
+    return around
+
+
+def test_no_thread_reports_the_death_of_its_program(context, cache, raising):
+    with nobody_left_behind():
+        leave_by(KeyboardInterrupt, functools.partial(context, around=raising), 0.0)
+    assert entries(cache) == []
+
+
+def test_no_thread_reports_it_where_the_context_does_not_begin(context, cache, raising, monkeypatch):
+    def set_up(_):
+        until_it_runs()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(GradeContext, "_set_up", set_up)
+    with nobody_left_behind(), pytest.raises(KeyboardInterrupt), context("sleep 300", around=raising):
+        pass
+    assert entries(cache) == []
 
 
 def test_ctrl_c_during_the_wait_kills_it_too(context, cache):

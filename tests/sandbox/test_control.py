@@ -19,6 +19,7 @@ from evaluator.records import SandboxMode
 from evaluator.sandbox import Machine, fork_server_client
 from evaluator.sandbox.filesystem import visible_files
 from evaluator.sandbox.kernel.namespaces import Namespaces
+from evaluator.sandbox.layers import messages
 from evaluator.sandbox.layers.available_layers import choose_layers
 
 CHECKOUT = HERE.parents[1]
@@ -100,6 +101,23 @@ def test_killing_again_changes_nothing(fork_server, spawn):
     assert first.by_judge
     assert child.kill() == first
     assert child.poll_exit() == first
+
+
+def test_a_wait_ends_with_a_kill_by_another_thread(fork_server, spawn, monkeypatch):
+    child = spawn(fork_server, "sleeper")
+    hear(child)
+    ready = messages.ready
+
+    def killed_before(source, timeout_s):
+        if timeout_s > 0 and source is child._warden:
+            monkeypatch.setattr(messages, "ready", ready)
+            killer = threading.Thread(target=child.kill)
+            killer.start()
+            killer.join()
+        return ready(source, timeout_s)
+
+    monkeypatch.setattr(messages, "ready", killed_before)
+    assert child.wait_exit(60).by_judge
 
 
 def test_a_lost_warden_is_no_fault_of_the_runner(full, spawn):

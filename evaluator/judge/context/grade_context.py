@@ -1,6 +1,7 @@
 """Context of a grade: facts, builders, runners and GPU session, shared by all stages."""
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from functools import partial
 from types import TracebackType
 from typing import Self
@@ -64,7 +65,8 @@ class GradeContext(GradeFacts):
         self.fork_server = fork_server or fork_server_for(
             terms.device, terms.gpu and terms.gpu.uuid, terms.options.sandbox_mode, terms.threads
         )
-        try:
+        with ExitStack() as undo:
+            undo.callback(self._end_processes)
             run_tool = SandboxedTools(self.fork_server, terms.device, lambda: self.deadline)
             cache = BuildCache(cache_folder())
             self._spare_children = SpareChildren(self.fork_server)
@@ -76,6 +78,7 @@ class GradeContext(GradeFacts):
                 terms.options.build_timeout_s,
                 self._spare_children.spawn,
             )
+            undo.callback(self._device_builders.close, self._end_processes)
             pooled_runners = POOLED_RUNNERS if lasting else 0
             if terms.gpu is not None and gpu_session is None:
                 gpu_session = GpuSession(terms.gpu, self.fork_server, runner_pool=pooled_runners)
@@ -90,9 +93,7 @@ class GradeContext(GradeFacts):
             )
             if terms.gpu is None:
                 self._set_up()
-        except BaseException:
-            self._end_processes()
-            raise
+            undo.pop_all()
 
     def turn_to(self, source: str, seeds: SeedBook, deadline: Deadline | None = None) -> None:
         """Switch to a submission, with a `deadline`. `seeds` must have the first submission's weight seed."""
@@ -115,18 +116,18 @@ class GradeContext(GradeFacts):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
+        with ExitStack() as ending:
+            # Background threads first: one that does not know of the end would report the death of its program.
+            ending.callback(self._end_processes)
+            ending.callback(self._device_builders.close, self._end_processes)
+            ending.callback(self.build_services.close, self._end_processes)
             (self.runners.pool.close if self.gpu_session is None else self.gpu_session.close)()
             self._spare_children.close()
             if error is None:
                 self._device_builders.wait()
-        finally:
-            self._end_processes()
-            self.build_services.close(self.fork_server.end_all)
-            self._device_builders.close(self.fork_server.end_all)
 
     def _end_processes(self) -> None:
-        """End all processes of the fork server, and a fork server of our own."""
+        """End all processes of the fork server, and a fork server of our own. A repeated call changes nothing."""
         if self._owns_fork_server:
             self.fork_server.close()
         else:
