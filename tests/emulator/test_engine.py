@@ -1,9 +1,11 @@
 """The emulator's engine: kernels as the rewriter leaves them, compiled against the runtime without PyTorch."""
 
+import _ctypes
 import ctypes
 import math
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -223,6 +225,31 @@ def test_workers_wait_for_the_line_of_an_error_unless_a_fault_ended_a_look_up(li
     first, second = result.stdout.splitlines()
     assert place in first
     assert place in second
+
+
+# Arguments: the emulator, the cases, a library, and a file that gets the number of the library's descriptor.
+FROM_A_DESCRIPTOR = """
+import ctypes, os, sys
+emulator, cases = (ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL) for path in sys.argv[1:3])
+number = os.open(sys.argv[3], os.O_RDONLY)
+ctypes.CDLL(f"/proc/self/fd/{number}")
+os.dup2(os.pipe()[0] if sys.argv[4] == "pipe" else os.open(sys.argv[4], os.O_RDONLY), number)
+text = ctypes.create_string_buffer(2000)
+cases.write_at(text, len(text), 1030, 0, 0)
+print(text.value.decode(), flush=True)
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("other", ["pipe", "/dev/null", "/dev/zero", __file__])
+def test_another_file_in_the_place_of_a_library_does_not_cost_the_line_of_an_error(libraries, tmp_path, other):
+    """The judge's and the runner's libraries are files in memory, loaded by the number of a descriptor."""
+    library = tmp_path / "another.so"  # the file itself is loaded already
+    shutil.copyfile(_ctypes.__file__, library)
+    argv = [sys.executable, "-c", FROM_A_DESCRIPTOR, *map(str, libraries), str(library), other]
+    result = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=300)
+    assert result.returncode == 0, result.stderr
+    assert "submission.cu:601)" in result.stdout
 
 
 @pytest.mark.parametrize("waits", [0, 1])

@@ -51,6 +51,14 @@ def test_a_fault_names_the_line_of_the_access(emulated):
     assert card.submission.source.splitlines()[line - 1].strip() == "float4 v = in[place];"
 
 
+def test_files_that_a_submission_opens_do_not_cost_the_line(grader, tmp_path):
+    """An empty file in the place of the runtime's, which is loaded by the number of a descriptor."""
+    answer = (ANSWERS / "relu_float4_wrong_index.txt").read_text().split("```python")[-1].split("```")[0]
+    holding = "import tempfile\nHELD = [tempfile.TemporaryFile() for _ in range(64)]\n" + answer
+    card = grader(tmp_path, holding, *EMULATED).verdict(Status.RUNTIME_ERROR, Code.ILLEGAL_ACCESS)
+    assert card.submission.source.splitlines()[card.reason.line - 1].strip() == "float4 v = in[place];"
+
+
 def test_a_build_error_is_told_at_the_answers_own_line(emulated):
     card = emulated(ANSWERS / "relu_torch_library.md", "relu").verdict(Status.BUILD_ERROR, Code.BINDING)
     errors = [entry for unit in card.build.units for entry in unit.diagnostics if entry.severity == "error"]

@@ -63,23 +63,25 @@ const char* library_of(const void* pc) {
   return dladdr(pc, &info) != 0 ? info.dli_fname : nullptr;
 }
 
-// Returns whether the file ends before one of its sections, as it does while a linker writes it anew. An unreadable file
-// is not cut: libbacktrace skips it.
+// Returns whether the file ends before one of its sections, as it does while a linker writes it anew. libbacktrace skips
+// an unreadable file, a pipe or device, and a file of another kind: /proc/self/fd/N, the name of a library loaded from
+// memory, may stand for another file by now. An empty file would fault.
 bool is_cut(const char* path) {
   struct File {
     int descriptor;
     ~File() {
       if (descriptor >= 0) ::close(descriptor);
     }
-  } const file{::open(path, O_RDONLY | O_CLOEXEC)};
+  } const file{::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
   struct stat status{};
-  if (file.descriptor < 0 || ::fstat(file.descriptor, &status) != 0) return false;
+  if (file.descriptor < 0 || ::fstat(file.descriptor, &status) != 0 || !S_ISREG(status.st_mode)) return false;
   const auto bytes = static_cast<std::uint64_t>(status.st_size);
   const auto is_behind_end = [bytes](std::uint64_t offset, std::uint64_t size) {
     return offset > bytes || size > bytes - offset;
   };
   ElfW(Ehdr) header;
   if (::pread(file.descriptor, &header, sizeof header, 0) != sizeof header) return true;
+  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return false;
   std::vector<ElfW(Shdr)> sections(header.e_shnum);
   const std::size_t table = sections.size() * sizeof(ElfW(Shdr));
   if (is_behind_end(header.e_shoff, table)) return true;

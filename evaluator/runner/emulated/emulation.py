@@ -32,8 +32,8 @@ class Emulation:
 
     def __init__(self, descriptor: int) -> None:
         """Load the runtime from `descriptor`. Every CPU tensor allocated later ends at a guard page."""
+        # The descriptor stays open: the search for the line of an error opens the files of all libraries by name.
         self._library = ctypes.CDLL(f"/proc/self/fd/{descriptor}", mode=os.RTLD_GLOBAL | os.RTLD_NOW)
-        os.close(descriptor)
         self._library.warpgrade_emu_launches.restype = ctypes.c_uint64
         self._library.warpgrade_emu_library_launches.restype = ctypes.c_uint64
         self._library.warpgrade_emu_guard_damage.restype = ctypes.c_uint64
