@@ -100,7 +100,8 @@ ENTRIES: dict[Code, Entry] = {
         "rounding its operands, inputs or output to a format with fewer bits: TF32, fp16 or bf16 instead of fp32, bf16 "
         "instead of TF32. In long sums such errors may be well within the tolerance.",
         "Compute in fp32: no TF32 (torch.backends.cuda.matmul.allow_tf32, cudnn.allow_tf32, wmma), half or bfloat16. "
-        "For a problem in TF32: no bfloat16.",
+        'Triton\'s tl.dot of fp32 operands uses TF32 by default: pass input_precision="ieee". For a problem in TF32: '
+        "no bfloat16.",
     ),
     Code.STOOD_BEFORE: Entry(
         "an output existed before the inputs",

@@ -86,6 +86,15 @@ def test_a_kernel_that_fails_in_the_interpreter(grader, tmp_path, old, new, stat
         assert "without a mask" in card.reason.message
 
 
+@NEEDS_TRITON
+def test_products_in_tf32_are_refused_in_a_problem_in_fp32(grader, tmp_path):
+    """TF32 is the default of tl.dot, on a GPU and in the interpreter."""
+    in_fp32 = data_dir("solutions").joinpath("matmul", "triton_autotuned.py").read_text()
+    in_tf32 = in_fp32.replace(', input_precision="ieee"', "")
+    assert in_tf32 != in_fp32
+    grader(tmp_path, in_tf32, *EMULATED, problem="matmul").verdict(Status.WRONG_RESULT, Code.LOWER_PRECISION)
+
+
 @pytest.mark.skipif(HAS_TRITON, reason="Triton is installed")
 @pytest.mark.parametrize("device", ["emulated", "cpu"])
 def test_without_triton_there_is_no_verdict(grader, tmp_path, device):

@@ -1,10 +1,10 @@
-"""bfloat16 and fp8 in Triton's interpreter, with the values of a GPU.
+"""bfloat16, fp8 and TF32 in Triton's interpreter, with the values of a GPU.
 
 NumPy lacks these formats, so the interpreter stores their bits as integers. It cuts bits off where GPUs round to
 nearest, loses the carry of a rounded mantissa, and adds and multiplies the bits of bfloat16 as integers (seen with
 Triton 3.9). An honest kernel in bfloat16 would be wrong on `emulated`, and correct on a GPU. Here operands in bfloat16
 become fp32, and each result is rounded to nearest, in reductions and scans too. fp8 saturates, as in the conversions
-of GPUs.
+of GPUs. `tl.dot` of fp32 operands uses TF32 unless told otherwise, which the interpreter ignores.
 """
 
 from collections.abc import Callable
@@ -30,6 +30,7 @@ class _Narrow(NamedTuple):
 _FORMATS = {
     "bf16": _Narrow(7, -126),
     "fp16": _Narrow(10, -14),
+    "tf32": _Narrow(10, -126),
     "fp8e4nv": _Narrow(3, -6, 448.0, 0x7F),
     "fp8e5": _Narrow(2, -14, 57344.0, 0x7F, 65536.0),
 }
@@ -52,6 +53,7 @@ def install_narrow_floats(interpreter: Any) -> None:
     for name in _OPERATIONS:
         setattr(builder, name, _in_fp32(interpreter, getattr(builder, name)))
     builder.cast_impl = _casting_through_fp32(interpreter, builder.cast_impl)
+    builder.create_dot = _in_tf32(interpreter, builder.create_dot)
     for kind in (interpreter.ReduceOps, interpreter.ScanOps):
         kind.apply_impl = _reducing(interpreter, kind.apply_impl)
 
@@ -124,6 +126,24 @@ def _in_fp32(interpreter: Any, operation: Callable[..., Any]) -> Callable[..., A
         is_fp32 = result.dtype.scalar.name == "fp32" and result.data.dtype == np.float32
         sums = args[2] if operation.__name__ in ("create_dot", "create_fma", "ternary_op") else args[0]
         return builder.cast_impl(result, language.bfloat16) if is_fp32 and is_bf16(sums) else result
+
+    return done
+
+
+def _in_tf32(interpreter: Any, dot: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a product that rounds fp32 operands to TF32 where `input_precision` says so: the default of `tl.dot`.
+
+    Tensor cores may cut the bits off instead. Rounding has half the error, so no kernel that a GPU accepts is refused.
+    """
+    asked_for = interpreter._ir.INPUT_PRECISION.TF32  # noqa: SLF001
+
+    def rounded(operand: Any) -> Any:
+        return interpreter.TensorHandle(nearest(operand.data, "tf32"), operand.dtype)
+
+    def done(builder: Any, one: Any, other: Any, sums: Any, precision: Any, *rest: Any) -> Any:
+        in_fp32 = one.dtype.scalar.name == other.dtype.scalar.name == "fp32"
+        operands = (rounded(one), rounded(other)) if in_fp32 and precision == asked_for else (one, other)
+        return dot(builder, *operands, sums, precision, *rest)
 
     return done
 

@@ -115,6 +115,27 @@ def test_a_product_of_bfloat16_matrices_is_summed_in_fp32(builder):
     torch.testing.assert_close(tensor(found, torch.float32), one.float() @ other.float())
 
 
+@pytest.mark.parametrize(("precision", "bits"), [("TF32", 10), ("IEEE", 23), ("TF32x3", 23)])
+def test_a_product_of_fp32_matrices_has_the_precision_asked_for(builder, precision, bits):
+    """Values of TF32 near 1 are 2^-10 apart."""
+    given = torch.eye(16) * (1 + 2.0**-12)
+    given[1, 1] = 1 + 3 * 2.0**-12
+    other = torch.eye(16)
+    zeros = handle(torch.zeros(16, 16), tl.float32)
+    asked_for = getattr(interpreter._ir.INPUT_PRECISION, precision)
+    found = builder.create_dot(handle(given, tl.float32), handle(other, tl.float32), zeros, asked_for, 0)
+    diagonal = tensor(found, torch.float32).diagonal()
+    assert diagonal[:2].tolist() == ([1.0, 1 + 2.0**-10] if bits == 10 else [1 + 2.0**-12, 1 + 3 * 2.0**-12])
+
+
+def test_half_precision_operands_stay_as_they_are(builder):
+    given = torch.full((16, 16), 2.0**-24, dtype=torch.float16)
+    zeros = handle(torch.zeros(16, 16), tl.float32)
+    tf32 = interpreter._ir.INPUT_PRECISION.TF32
+    found = builder.create_dot(handle(given, tl.float16), handle(torch.eye(16).half(), tl.float16), zeros, tf32, 0)
+    assert torch.equal(tensor(found, torch.float32), given.float())
+
+
 def test_integers_become_the_nearest_bfloat16(builder):
     whole = torch.arange(-400, 400, dtype=torch.int32)
     found = builder.create_si_to_fp(handle(whole, tl.int32), tl.bfloat16)
