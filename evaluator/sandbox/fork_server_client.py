@@ -17,7 +17,7 @@ from evaluator.sandbox.captured_output import OutputDrain
 from evaluator.sandbox.confined_process import Child, ConfinedProcess
 from evaluator.sandbox.filesystem import visible_files
 from evaluator.sandbox.filesystem.python_libraries import library_folders
-from evaluator.sandbox.filesystem.scratch_folders import Scratch, remove_abandoned
+from evaluator.sandbox.filesystem.scratch_folders import entered, remove_abandoned
 from evaluator.sandbox.filesystem.untrusted_folders import hand_over
 from evaluator.sandbox.kernel.privileges import Identities, fresh_identities
 from evaluator.sandbox.layers import messages
@@ -135,12 +135,11 @@ class ForkServer:
         limits = limits if limits is not None else self._limits
         with contextlib.ExitStack() as undo:  # also for Ctrl-C
             try:
-                scratch = Scratch("run")
+                scratch = entered("run", undo)
             except OSError as error:
                 raise JudgeFailed(
                     f"cannot create a folder for a runner: {error}", hint="free space in $TMPDIR"
                 ) from error
-            undo.callback(scratch.close)
             if users is not None:
                 os.chown(scratch.path, users.runner, users.runner)
             judges_end, runners_end = socket.socketpair()

@@ -1,6 +1,7 @@
 """What a runner cannot reach."""
 
 import os
+import secrets
 import socket
 import sys
 import tempfile
@@ -99,12 +100,14 @@ def test_services_of_the_host_cannot_be_called(fork_server, ask, tmp_path):
         socket.socket(socket.AF_UNIX) as hidden,
     ):
         Path(folder).chmod(0o755)
-        server.bind(f"{folder}/service")
-        Path(folder, "service").chmod(0o777)
-        hidden.bind("\0service")
+        # An abstract name is the machine's, and other tests run beside.
+        path = Path(folder, f"service-{secrets.token_hex(8)}")
+        server.bind(str(path))
+        path.chmod(0o777)
+        hidden.bind(f"\0{path.name}")
         server.listen()
         hidden.listen()
-        results = ask(fork_server, "unix_sockets", f"{folder}/service")
+        results = ask(fork_server, "unix_sockets", str(path))
     assert results["path"] in REFUSED
     assert results["abstract"] in {*REFUSED, "ECONNREFUSED"}
 
