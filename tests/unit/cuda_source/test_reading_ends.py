@@ -29,7 +29,7 @@ ODD = {
     "a launch in an index": KERNEL.format("", "a[k<<<1, 1]; b>>>(x);"),
     "launch bounds at the end of a bracket": "(void __launch_bounds__) __global__ k() {}\n",
 }
-LIMIT_S = 5.0
+LIMIT_S = 60.0
 
 
 @contextlib.contextmanager
