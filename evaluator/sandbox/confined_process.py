@@ -124,7 +124,7 @@ class ConfinedProcess:
                     return self._exit
                 if deadline <= time.monotonic():
                     return None
-                # A descriptor of this wait alone: `kill` closes the other, whose number may then mean another file.
+                # A copy: after `kill`, the number of the closed descriptor may mean another file.
                 warden = self._warden.dup()
             # Wait without the lock, so that another thread can freeze or kill meanwhile.
             with warden:
@@ -140,7 +140,7 @@ class ConfinedProcess:
         with self._lock:
             if not self._dead:
                 self._kill()
-            self._let_go()  # A repeated call finishes what an interrupt cut short.
+            self._let_go()  # A repeated call finishes an interrupted call.
             self._when_dead(self)
             return self._exit or _KILLED_BY_JUDGE
 
@@ -177,7 +177,7 @@ class ConfinedProcess:
         self._dead = True
 
     def _let_go(self) -> None:
-        """Close what belongs to a dead process. A repeated call changes nothing."""
+        """Close the descriptors of a dead process. A repeated call changes nothing."""
         processes, files_end = self._processes, self._files_end
         self._processes, self._files_end = (), None
         for descriptor in (*processes, *(() if files_end is None else (files_end,))):

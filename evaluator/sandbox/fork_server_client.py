@@ -227,7 +227,7 @@ class ForkServer:
     def _layers_and_identities(
         self, undo: contextlib.ExitStack
     ) -> tuple[Layers, Identities | None, Callable[[ConfinedProcess], None]]:
-        """Return the layers of a process, its users, and what its death calls. `undo` frees the users instead."""
+        """Return the layers and users of a process, and the callback of the death. `undo` frees the users, too."""
         layers = self.layers
         if not layers.own_user:
             return layers, None, self._alive.discard

@@ -214,7 +214,7 @@ def test_leaving_it_ends_it(tmp_path):
 
 
 def test_leaving_it_ends_builds_that_the_look_starts_meanwhile(monkeypatch):
-    """The last look of the end at what runs is one at builds."""
+    """The end of the look is not the end of the builds."""
     looks_on, killed, ended = threading.Event(), threading.Event(), []
     look_at, wait_for = speculative.look_at, speculative.wait
 

@@ -33,7 +33,7 @@ STUCK = (
     "def has_child():",
     "    return os.getpid() in [parent(pid) for pid in os.listdir('/proc') if pid.isdigit()]",
 )
-START = (  # Its child exists, so the thread is in vfork.
+START = (  # The child exists, so the thread is in vfork.
     "threading.Thread(target=wait_in_vfork, daemon=True).start()",
     "while not has_child(): time.sleep(0.01)",
 )

@@ -145,7 +145,7 @@ def test_a_short_function_is_timed_in_windows(judged):
     outcome = judged(PLAIN)
     assert verdict(outcome) == (Status.CORRECT, None)
     calls = calls_of_windows(outcome)
-    # Drawn for each of nine windows: all are equal once in 390,000 grades, and twice in a row never.
+    # Drawn for nine windows: equal once in 390,000 grades, and twice in a row never.
     assert len(set(calls)) > 1 or len(set(calls_of_windows(judged(PLAIN)))) > 1
 
 

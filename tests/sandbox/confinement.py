@@ -55,7 +55,7 @@ def alive(pid):
         return True
     try:
         status = Path(f"/proc/{pid}/status").read_text()
-    except (FileNotFoundError, ProcessLookupError):  # It has ended since.
+    except (FileNotFoundError, ProcessLookupError):  # ended meanwhile
         return False
     return not any(f"State:\t{dead}" in status for dead in "ZX")
 

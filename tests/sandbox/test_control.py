@@ -160,7 +160,7 @@ def test_the_end_of_all_finishes_a_kill_that_was_interrupted(monkeypatch):
 
 
 def test_of_a_dead_runner_there_are_no_members(fork_server, spawn):
-    """The numbers of its closed descriptors may belong to another runner's."""
+    """The numbers of closed descriptors may belong to descriptors of a live runner."""
     dead, live = spawn(fork_server, "sleeper"), spawn(fork_server, "sleeper")
     hear(live)
     dead.kill()

@@ -248,7 +248,7 @@ def test_facts_name_what_stands_and_what_does_not(fork_server):
 
 
 def test_no_two_live_runners_have_the_same_user(monkeypatch):
-    """In a container with few users, two of thousands of draws are equal; one runner's end would be the other's."""
+    """In a container with few users, two of thousands of draws are equal, and a kill would end both runners."""
     draws = iter([5, 5, 6, 5])
     monkeypatch.setattr(privileges, "_mapped_below", lambda _: 65_536)
     monkeypatch.setattr(privileges.secrets, "randbelow", lambda _: next(draws))

@@ -13,7 +13,7 @@ MIB = 1 << 20
 
 
 def test_processes_are_counted(fork_server, ask):
-    # Without a user of its own the count begins at what this user already runs, and some of that may end meanwhile.
+    # Without a user for the runner, the count includes the processes of this user, and some processes may end.
     others = 0 if fork_server.layers.own_user else resource_limits._tasks_of_this_user()
     result, children = ask(fork_server, "burdens:fork_bomb", limits=Limits(processes=20))
     assert result == "EAGAIN"

@@ -102,7 +102,7 @@ def interrupted(function):
 
 
 def test_an_interrupt_right_after_it_is_made_removes_it(temporary, monkeypatch):
-    """No statement lies between its making and the entry of its removal."""
+    """No statement lies between creation and registration of the removal."""
     monkeypatch.setattr(tempfile, "mkdtemp", interrupted(tempfile.mkdtemp))
     with pytest.raises(KeyboardInterrupt), contextlib.ExitStack() as stack:
         entered("run", stack)

@@ -164,7 +164,7 @@ def place(request):
 def copy_own_libraries(cache):
     """Copy the libraries of Warpgrade that other tests have built; one setting builds every library anew.
 
-    Other tests may write to the cache meanwhile: all else comes and goes, and an unfinished library has a hidden name.
+    Other tests may write to the cache meanwhile: other entries come and go, and unfinished libraries have hidden names.
     """
     parts = once.folder_for("cache") / CacheNamespace.PARTS
     if parts.exists():

@@ -66,7 +66,7 @@ def stuck_in_a_second_process(sock, private):
 
 
 def _vfork(its_life_s, first=lambda: None):
-    """Wait in vfork until the child ends. The child calls `first`: its parent then is in vfork.
+    """Wait in vfork until the child ends. The child calls `first` while the parent is in vfork.
 
     `PyDLL` keeps the interpreter lock. A lock held by another thread would never be released in the child.
     """

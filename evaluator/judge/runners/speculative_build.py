@@ -96,7 +96,7 @@ class SpeculativeBuild:
             self._fork_server.condemn_all()
 
     def _are_done(self) -> bool:
-        # The look first: it starts builds until its end.
+        # The look first: builds start before the end of the look.
         if wait([self._looked], timeout=_KILL_ROUND_S).not_done:
             return False
         return not wait([build for _, build in self._builds], timeout=_KILL_ROUND_S).not_done

@@ -29,7 +29,7 @@ class Identities(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def reserve_identities() -> tuple[Identities, socket.socket]:
-    """Draw three users that no other live runner of this machine has. Groups get the same numbers.
+    """Draw three users without a live runner on this machine. Groups get the same numbers.
 
     The users are reserved until the returned socket is closed, at the latest with this process: its abstract name is
     unique. A second runner with equal users would be stopped and killed together with the first. Raises OSError.
@@ -49,7 +49,7 @@ def reserve_identities() -> tuple[Identities, socket.socket]:
 
 
 def fresh_identities() -> Identities:
-    """Draw three users that no account has. In a small map, another runner has equal ones once in thousands."""
+    """Draw three users without an account. With a small map, a live runner has equal users once in thousands."""
     limit = min(_mapped_below("uid_map"), _mapped_below("gid_map"))
     step = len(_HIGH_RANGE)
     if limit > _HIGH_RANGE.stop + 2 * step:

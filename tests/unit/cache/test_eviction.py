@@ -259,13 +259,13 @@ def start_writer(root, first, *, recent_s, limit):
 
 
 def until_finished(process, number):
-    """Wait until it has finished the entry `number`."""
+    """Wait until the writer has finished the entry `number`."""
     while int(process.stdout.readline() or pytest.fail(process.stderr.read().decode())) < number:
         pass
 
 
 def stop_writer(process):
-    """Kill it, and give the number of the last entry that it finished since; it must have been alive."""
+    """Kill a live writer, and give the number of the last entry since the last call."""
     assert process.poll() is None, process.stderr.read()
     process.kill()
     out, _ = process.communicate()
@@ -311,7 +311,7 @@ def test_several_processes_write_read_and_evict_at_once(tmp_path, monkeypatch):
     for writer in writers:
         until_finished(writer, 40)
     deadline = time.monotonic() + 120
-    while folder(tmp_path, 0).exists():  # the oldest entry, until they evict
+    while folder(tmp_path, 0).exists():  # the oldest entry, until an eviction
         assert time.monotonic() < deadline
         time.sleep(0.01)
     for writer in writers:
