@@ -18,12 +18,17 @@ def held_back(*numbers: signal.Signals) -> Iterator[None]:
         yield
         return
     came: list[int] = []
-    with contextlib.ExitStack() as restoring:
+    with contextlib.ExitStack() as after:  # Also after an exception, and each signal although a handler raises.
+        after.callback(_raise_each, came)
         for number in numbers:
             before = signal.getsignal(number)
             if before not in (None, signal.SIG_IGN):
-                restoring.callback(signal.signal, number, before)
+                after.callback(signal.signal, number, before)
                 signal.signal(number, lambda taken, _: came.append(taken))
         yield
-    for taken in came:
-        signal.raise_signal(taken)
+
+
+def _raise_each(numbers: list[int]) -> None:
+    with contextlib.ExitStack() as raising:
+        for number in reversed(numbers):
+            raising.callback(signal.raise_signal, number)

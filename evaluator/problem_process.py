@@ -27,7 +27,7 @@ ANSWER_BYTES = 1 << 20
 _FRAME_BYTES = ANSWER_BYTES + 256
 _LIMITS = Limits(memory_bytes=6 << 30, held_bytes=8 << 30, file_bytes=64 << 20, private_folder_bytes=64 << 20)
 """PyTorch reports an allocation beyond `memory_bytes` as an error; beyond `held_bytes` all processes are killed."""
-_EXIT_S = 5.0
+_EXIT_S = 20.0
 """Limit on waiting for the exit of a process that has closed its socket."""
 
 

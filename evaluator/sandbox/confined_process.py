@@ -18,9 +18,10 @@ from evaluator.sandbox.captured_output import OutputDrain
 from evaluator.sandbox.filesystem.scratch_folders import Scratch
 from evaluator.sandbox.layers import messages
 
-_ANSWER_S = 5.0
+_ANSWER_S = 30.0
+"""Limit on waiting for a trusted process: milliseconds, and seconds on a machine with far more work than cores."""
 _KILL_S = 20.0
-_OUTPUT_S = 2.0
+_OUTPUT_S = 20.0
 """Limit on waiting for the end of the output. After the death of all writers the end is available at once."""
 
 M = TypeVar("M", messages.Started, messages.Frozen, messages.Thawed)
@@ -51,7 +52,7 @@ class ConfinedProcess:
     ) -> None:
         """Wait until all sandbox layers are in place.
 
-        `warden` is the judge's end of the warden's socket; `when_dead` is called once, after the last process has died.
+        `warden` is the judge's end of the warden's socket; `when_dead` is called by each `kill`, after everything else.
         Raises JudgeFailed if the process could not be started; no part of it is left then.
         """
         self._warden = warden
@@ -121,13 +122,14 @@ class ConfinedProcess:
                     self._note(self._receive()[0])
                 if self._exit is not None:
                     return self._exit
-            # Wait without the lock, so that another thread can freeze or kill meanwhile.
-            try:
-                if not messages.ready(self._warden, deadline - time.monotonic()):
+                if deadline <= time.monotonic():
                     return None
-            except (ValueError, OSError):  # the socket was closed by `kill`, which has noted the exit
-                if not self._dead:
-                    raise
+                # A copy: after `kill`, the number of the closed descriptor may mean another file.
+                warden = self._warden.dup()
+            # Wait without the lock, so that another thread can freeze or kill meanwhile.
+            with warden:
+                if not messages.ready(warden, deadline - time.monotonic()):
+                    return None
 
     def kill(self) -> ExitInfo:
         """Kill every process of the runner. On return, all processes are dead and all their memory is freed.
@@ -138,6 +140,8 @@ class ConfinedProcess:
         with self._lock:
             if not self._dead:
                 self._kill()
+            self._let_go()  # A repeated call finishes an interrupted call.
+            self._when_dead(self)
             return self._exit or _KILLED_BY_JUDGE
 
     def condemn(self) -> None:
@@ -169,12 +173,16 @@ class ConfinedProcess:
             while self._exit is None:
                 self._note(messages.receive(self._warden)[0])
         self._exit = self._exit or _KILLED_BY_JUDGE
-        self._dead = True
         self._output.finish(_OUTPUT_S)
-        for descriptor in (*self._processes, *((self._files_end,) if self._files_end is not None else ())):
+        self._dead = True
+
+    def _let_go(self) -> None:
+        """Close the descriptors of a dead process. A repeated call changes nothing."""
+        processes, files_end = self._processes, self._files_end
+        self._processes, self._files_end = (), None
+        for descriptor in (*processes, *(() if files_end is None else (files_end,))):
             os.close(descriptor)
         self._warden.close()
-        self._when_dead(self)
 
     def output(self) -> RunnerOutput:
         """Return what was printed so far; after `kill`, everything that is kept."""
@@ -216,7 +224,10 @@ class ConfinedProcess:
 
 
 class Child(ConfinedProcess):
-    """A runner, with the judge's end of its `socket`. Its folder `private` has this path inside the sandbox too."""
+    """A runner, with the judge's end of its `socket`. Its folder `private` has this path inside the sandbox too.
+
+    `kill` also closes the socket and removes the folder.
+    """
 
     def __init__(
         self,
@@ -237,9 +248,8 @@ class Child(ConfinedProcess):
         """The runner's private folder."""
         return self._scratch.path
 
-    def kill(self) -> ExitInfo:
-        """Kill every process of the runner, close its socket, remove its private folder; unread messages are lost."""
-        ending = super().kill()
+    def _let_go(self) -> None:
+        """Close the runner's socket and remove its private folder, too; unread messages are lost."""
         self.socket.close()
         self._scratch.close()
-        return ending
+        super()._let_go()

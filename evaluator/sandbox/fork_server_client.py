@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import NoReturn, Self
@@ -17,9 +17,9 @@ from evaluator.sandbox.captured_output import OutputDrain
 from evaluator.sandbox.confined_process import Child, ConfinedProcess
 from evaluator.sandbox.filesystem import visible_files
 from evaluator.sandbox.filesystem.python_libraries import library_folders
-from evaluator.sandbox.filesystem.scratch_folders import Scratch, remove_abandoned
+from evaluator.sandbox.filesystem.scratch_folders import entered, remove_abandoned
 from evaluator.sandbox.filesystem.untrusted_folders import hand_over
-from evaluator.sandbox.kernel.privileges import Identities, fresh_identities
+from evaluator.sandbox.kernel.privileges import Identities, reserve_identities
 from evaluator.sandbox.layers import messages
 from evaluator.sandbox.layers.available_layers import Layers, Machine, choose_layers, sandbox_facts
 from evaluator.sandbox.layers.resource_limits import Limits
@@ -131,16 +131,15 @@ class ForkServer:
         `readable` and `devices` extend the view of all runners. Raises JudgeFailed if the runner cannot be started, and
         SandboxUnavailable if the machine allows too few layers.
         """
-        layers, users = self._layers_and_identities()
         limits = limits if limits is not None else self._limits
         with contextlib.ExitStack() as undo:  # also for Ctrl-C
+            layers, users, when_dead = self._layers_and_identities(undo)
             try:
-                scratch = Scratch("run")
+                scratch = entered("run", undo)
             except OSError as error:
                 raise JudgeFailed(
                     f"cannot create a folder for a runner: {error}", hint="free space in $TMPDIR"
                 ) from error
-            undo.callback(scratch.close)
             if users is not None:
                 os.chown(scratch.path, users.runner, users.runner)
             judges_end, runners_end = socket.socketpair()
@@ -155,7 +154,7 @@ class ForkServer:
             )
             with runners_end:
                 warden, output = self._ask(order, runners_end)
-            child = Child(warden, output, self._alive.discard, runner=judges_end, scratch=scratch)
+            child = Child(warden, output, when_dead, runner=judges_end, scratch=scratch)
             self._alive.add(child)
             undo.pop_all()
         return child
@@ -174,21 +173,23 @@ class ForkServer:
 
         See `run_tool` for a call that also transfers the ownership of `work`, and back.
         """
-        layers, users = self._layers_and_identities()
         limits = limits if limits is not None else self._limits
-        order = messages.Spawn(
-            layers=layers,
-            identities=users,
-            limits=limits,
-            files=self._view(work, limits, readable, devices, host_private=True),
-            environment={**self._environment, **(environment or {})},
-            argv=tuple(argv),
-        )
-        if users is not None:
-            hand_over(work, users.runner, users.runner)
-        warden, output = self._ask(order, None)
-        process = ConfinedProcess(warden, output, self._alive.discard)
-        self._alive.add(process)
+        with contextlib.ExitStack() as undo:
+            layers, users, when_dead = self._layers_and_identities(undo)
+            order = messages.Spawn(
+                layers=layers,
+                identities=users,
+                limits=limits,
+                files=self._view(work, limits, readable, devices, host_private=True),
+                environment={**self._environment, **(environment or {})},
+                argv=tuple(argv),
+            )
+            if users is not None:
+                hand_over(work, users.runner, users.runner)
+            warden, output = self._ask(order, None)
+            process = ConfinedProcess(warden, output, when_dead)
+            self._alive.add(process)
+            undo.pop_all()
         return process
 
     def end_all(self) -> None:
@@ -223,9 +224,24 @@ class ForkServer:
             self._process.kill()
             self._process.wait()
 
-    def _layers_and_identities(self) -> tuple[Layers, Identities | None]:
+    def _layers_and_identities(
+        self, undo: contextlib.ExitStack
+    ) -> tuple[Layers, Identities | None, Callable[[ConfinedProcess], None]]:
+        """Return the layers and users of a process, and the callback of the death. `undo` frees the users, too."""
         layers = self.layers
-        return layers, fresh_identities() if layers.own_user else None
+        if not layers.own_user:
+            return layers, None, self._alive.discard
+        try:
+            users, reservation = reserve_identities()
+        except OSError as error:
+            raise JudgeFailed(f"cannot reserve a user for a runner: {error}") from error
+        undo.callback(reservation.close)
+
+        def when_dead(process: ConfinedProcess) -> None:
+            self._alive.discard(process)
+            reservation.close()
+
+        return layers, users, when_dead
 
     def _view(
         self,

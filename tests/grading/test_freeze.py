@@ -27,8 +27,16 @@ STUCK = (
     "def wait_in_vfork():",
     "    if ctypes.CDLL(None).syscall(*map(ctypes.c_long, (clone, 0x4000 | 17, 0, 0, 0, 0))) == 0:",
     "        while True: time.sleep(1)",
+    "def parent(pid):",
+    "    try: return int(open(f'/proc/{pid}/stat').read().rpartition(')')[2].split()[1])",
+    "    except OSError: return 0",
+    "def has_child():",
+    "    return os.getpid() in [parent(pid) for pid in os.listdir('/proc') if pid.isdigit()]",
 )
-START = ("threading.Thread(target=wait_in_vfork, daemon=True).start()", "time.sleep(0.2)")
+START = (  # The child exists, so the thread is in vfork.
+    "threading.Thread(target=wait_in_vfork, daemon=True).start()",
+    "while not has_child(): time.sleep(0.01)",
+)
 NEVER_STOPS = {
     "before the first call": module(*STUCK, *START, forward=["return -x"]),
     "in a call": module(*STUCK, forward=[*START, "return -x"]),

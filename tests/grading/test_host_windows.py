@@ -132,15 +132,21 @@ def verdict(outcome):
     return outcome.status, None if outcome.reason is None else outcome.reason.code
 
 
-def test_a_short_function_is_timed_in_windows(judged):
-    outcome = judged(PLAIN)
-    assert verdict(outcome) == (Status.CORRECT, None)
+def calls_of_windows(outcome):
     calls = []
     for side in (outcome.timing.reference_before, outcome.timing.submission, outcome.timing.reference_after):
         assert side.samples_ms == side.windows.call_ms
         assert max(side.windows.calls) <= 16
         calls += side.windows.calls
-    assert len(set(calls)) > 1  # Drawn for each of nine windows: all are equal once in 390,000 runs.
+    return calls
+
+
+def test_a_short_function_is_timed_in_windows(judged):
+    outcome = judged(PLAIN)
+    assert verdict(outcome) == (Status.CORRECT, None)
+    calls = calls_of_windows(outcome)
+    # Drawn for nine windows: equal once in 390,000 grades, and twice in a row never.
+    assert len(set(calls)) > 1 or len(set(calls_of_windows(judged(PLAIN)))) > 1
 
 
 def test_work_put_off_behind_the_last_call_is_seen(judged):

@@ -96,38 +96,73 @@ def test_it_would_be_if_the_runner_were_not_stopped(judged, signalled, source, m
 
 LATE = module(
     "import threading, time",
-    "def finish(y, right, first):",
-    "    time.sleep(0.01)",
+    "def finish(x, y, right, first):",
+    f"    while x.view(-1)[0] != {SIGNAL}: time.sleep(0.001)",
     "    y[first:] = right[first:]",
+    f"    x.view(-1)[0] = {WRITTEN}",
     forward=[
         "right = torch.relu(x)",
         "y = torch.empty_like(x)",
         "first = len(x) * 7 // 8",
         "y[:first] = right[:first]",
-        "worker = threading.Thread(target=finish, args=(y, right, first))",
+        "worker = threading.Thread(target=finish, args=(x, y, right, first))",
         "worker.start()",
         "return y",
     ],
 )
+AT_ONCE = LATE.replace(f"    while x.view(-1)[0] != {SIGNAL}: time.sleep(0.001)\n", "")
+AT_ONCE = AT_ONCE.replace(f"    x.view(-1)[0] = {WRITTEN}\n", "").replace("return y", "worker.join(); return y")
 
 
-@pytest.mark.parametrize(
-    ("source", "status"),
-    [(LATE, Status.WRONG_RESULT), (LATE.replace("return y", "worker.join(); return y"), Status.CORRECT)],
-    ids=["left to itself", "waited for"],
-)
-def test_what_is_finished_between_done_and_the_stop_is_seen(judged, monkeypatch, source, status):
-    """A runner that is stopped so late has all of its answer there; without a look on `done` it was right."""
-    stop = RunnerClient.stop
+@pytest.fixture
+def signalled_before_the_stop(monkeypatch):
+    """Give the signal between `done` and the stop of each call, and stop the runner when the rest is written."""
+    call, stop = HostClock.call, RunnerClient.stop
+    inputs = []
 
-    def later(self):
-        time.sleep(0 if self._stopped else 0.03)
+    def called(self, frame, write, outline, **limits):
+        inputs[:] = [x for _, _, x in write.__self__.pairs]
+        try:
+            return call(self, frame, write, outline, **limits)
+        finally:
+            inputs.clear()
+
+    def stopped(self):
+        if "def finish" in self._source:  # and not a runner of the reference
+            for first in (x.view(-1)[:1] for x in inputs):
+                value = first.item()
+                first.fill_(SIGNAL)
+                wait_for_value(first, WRITTEN)
+                first.fill_(value)
         return stop(self)
 
-    monkeypatch.setattr(RunnerClient, "stop", later)
-    outcome = judged(source)
-    assert outcome.status is status
-    assert (outcome.reason and outcome.reason.code) == (None if status is Status.CORRECT else Code.LATE_OUTPUT.value)
+    monkeypatch.setattr(HostClock, "call", called)
+    monkeypatch.setattr(RunnerClient, "stop", stopped)
+
+
+def wait_for_value(tensor, value):
+    until_s = time.monotonic() + 60.0
+    while tensor != value:
+        assert time.monotonic() < until_s
+        time.sleep(0.001)
+
+
+@pytest.mark.usefixtures("signalled_before_the_stop")
+def test_what_is_finished_between_done_and_the_stop_is_seen(judged):
+    """A runner that is stopped so late has all of its answer there; without a look on `done` it was right."""
+    outcome = judged(LATE)
+    assert (outcome.status, outcome.reason.code) == (Status.WRONG_RESULT, Code.LATE_OUTPUT.value)
+
+
+@pytest.mark.usefixtures("signalled_before_the_stop")
+def test_it_would_be_right_without_a_look_on_done(judged, monkeypatch):
+    """Else the test above would show nothing."""
+    monkeypatch.setattr(answer_judge, "late_on_host", lambda *_: None)
+    assert judged(LATE).checks[0].ok
+
+
+def test_what_a_thread_finished_before_done_is_right(judged):
+    assert judged(AT_ONCE).status is Status.CORRECT
 
 
 def test_a_thread_that_is_waited_for_is_as_good_as_any(judged, signalled):

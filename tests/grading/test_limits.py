@@ -9,7 +9,7 @@ from tests.grading.harness import module
 
 def test_a_gigabyte_of_text_is_drained_and_remarked_upon(grade):
     flood = module("import os", "for _ in range(1 << 10): os.write(1, b'PASS all good\\n' * 75_000)")
-    run = grade(flood, timeout_s=20)
+    run = grade(flood, timeout_s=300)
     card = run.verdict(Status.CORRECT)
     assert Code.OUTPUT_FLOOD in run.findings
     assert card.output.total_bytes >= 1 << 30
@@ -61,7 +61,7 @@ def test_work_after_done_comes_too_late(grade):
     late = module(
         "import threading, time",
         "def work(x, y):",
-        "    time.sleep(0.02)",
+        "    time.sleep(0.5)",
         "    torch.clamp(x, min=0, out=y)",
         forward=["y = torch.empty_like(x)", "threading.Thread(target=work, args=(x, y)).start()", "return y"],
     )

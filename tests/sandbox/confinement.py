@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import msgspec
+import psutil
 
 from evaluator.sandbox import ForkServer, Limits
 from evaluator.sandbox.kernel.namespaces import Namespaces
@@ -40,7 +41,7 @@ def hear(child):
     line = b""
     while not line.endswith(b"\n"):
         piece = child.socket.recv(65536)
-        assert piece, f"the probe ended: {child.wait_exit(5)} {child.output().text}"
+        assert piece, f"the probe ended: {child.wait_exit(60)} {child.output().text}"
         line += piece
     return json.loads(line)
 
@@ -52,4 +53,18 @@ def alive(pid):
         return False
     except PermissionError:
         return True
-    return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):  # ended meanwhile
+        return False
+    return not any(f"State:\t{dead}" in status for dead in "ZX")
+
+
+def below_the_starter(fork_server, before):
+    """Return supervisor, warden and runner of the only runner that was started since `before`."""
+    starter = psutil.Process(fork_server._process.pid)
+    line, at = [], starter
+    for _ in range(3):
+        (at,) = set(at.children()) - before
+        line.append(at)
+    return line

@@ -56,7 +56,7 @@ def spawn():
 
     def start(fork_server, probe, **options):
         child = fork_server.spawn(probe if ":" in probe else f"probes:{probe}", **options)
-        child.socket.settimeout(30)
+        child.socket.settimeout(120)
         children.append(child)
         return child
 

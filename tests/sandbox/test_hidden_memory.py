@@ -23,7 +23,7 @@ def test_memory_of_which_a_page_is_mapped_is_counted(full, spawn):
 def _is_killed(spawn, fork_server, hoard):
     runner = spawn(fork_server, f"hoards:{hoard}", limits=Limits(held_bytes=400 * MIB))
     tell(runner, 640 * MIB)
-    ending = runner.wait_exit(60)
+    ending = runner.wait_exit(120)
     assert ending is not None
     assert (ending.signal, ending.out_of_memory, ending.by_judge) == ("SIGKILL", True, False)
 

@@ -1,6 +1,7 @@
 """What a runner cannot reach."""
 
 import os
+import secrets
 import socket
 import sys
 import tempfile
@@ -8,6 +9,8 @@ from pathlib import Path
 
 import pytest
 from confinement import hear, stop, tell
+
+from evaluator.sandbox.kernel import privileges
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 REFUSED = {"EPERM", "EACCES", "ENOENT", "EROFS", "ENETUNREACH", "ENOSYS"}
@@ -99,12 +102,14 @@ def test_services_of_the_host_cannot_be_called(fork_server, ask, tmp_path):
         socket.socket(socket.AF_UNIX) as hidden,
     ):
         Path(folder).chmod(0o755)
-        server.bind(f"{folder}/service")
-        Path(folder, "service").chmod(0o777)
-        hidden.bind("\0service")
+        # An abstract name is the machine's, and other tests run beside.
+        path = Path(folder, f"service-{secrets.token_hex(8)}")
+        server.bind(str(path))
+        path.chmod(0o777)
+        hidden.bind(f"\0{path.name}")
         server.listen()
         hidden.listen()
-        results = ask(fork_server, "unix_sockets", f"{folder}/service")
+        results = ask(fork_server, "unix_sockets", str(path))
     assert results["path"] in REFUSED
     assert results["abstract"] in {*REFUSED, "ECONNREFUSED"}
 
@@ -240,3 +245,30 @@ def test_facts_name_what_stands_and_what_does_not(fork_server):
     assert ("landlock-files" in facts.layers) == (fork_server.machine.landlock_abi > 0)
     if not fork_server.layers.private_view:
         assert {"private-file-view", "folder-quota", "process-namespace"} <= set(facts.missing)
+
+
+def test_no_two_live_runners_have_the_same_user(monkeypatch):
+    """In a container with few users, two of thousands of draws are equal, and a kill would end both runners."""
+    draws = iter([5, 5, 6, 5])
+    monkeypatch.setattr(privileges, "_mapped_below", lambda _: 65_536)
+    monkeypatch.setattr(privileges.secrets, "randbelow", lambda _: next(draws))
+    first, reserved = privileges.reserve_identities()
+    with reserved:
+        second, beside = privileges.reserve_identities()
+        beside.close()
+    again, later = privileges.reserve_identities()
+    later.close()
+    assert second.runner == first.runner + 1
+    assert again == first
+
+
+def test_the_user_of_a_dead_runner_is_free_again(full, fork_server, spawn):
+    if not full.layers.own_user:
+        pytest.skip("needs users of the runners' own")
+    child = spawn(fork_server, "identity")
+    user = hear(child)["uid"][0]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as taken:
+        with pytest.raises(OSError, match="in use"):
+            taken.bind(f"\0warpgrade-user-{user}")
+        child.kill()
+        taken.bind(f"\0warpgrade-user-{user}")

@@ -7,15 +7,17 @@ import pytest
 from confinement import hear, tell
 
 from evaluator.sandbox import Limits
+from evaluator.sandbox.layers import resource_limits
 
 MIB = 1 << 20
 
 
 def test_processes_are_counted(fork_server, ask):
+    # Without a user for the runner, the count includes the processes of this user, and some processes may end.
+    others = 0 if fork_server.layers.own_user else resource_limits._tasks_of_this_user()
     result, children = ask(fork_server, "burdens:fork_bomb", limits=Limits(processes=20))
     assert result == "EAGAIN"
-    # Without a user of its own the count begins at what this user already runs, a moment earlier.
-    assert children <= 20 + (0 if fork_server.layers.own_user else 5)
+    assert children <= 20 + others
 
 
 def test_a_fork_bomb_is_killed(fork_server, spawn):
@@ -62,7 +64,7 @@ def test_a_flood_is_drained_and_kept_in_part(fork_server, spawn):
 def test_both_streams_are_kept(fork_server, spawn):
     child = spawn(fork_server, "prints")
     assert hear(child) == "printed"
-    child.wait_exit(10)
+    child.wait_exit(60)
     child.kill()
     assert child.output().text == "to stdout\nto stderr\nno newline"
 
@@ -81,7 +83,7 @@ def test_the_end_is_told(fork_server, spawn, probe, question, expected):
     child = spawn(fork_server, probe)
     if question is not None:
         tell(child, question)
-    ending = child.wait_exit(10)
+    ending = child.wait_exit(60)
     assert (ending.exit_code, ending.signal) == expected
     assert not ending.by_judge
     assert not ending.out_of_memory

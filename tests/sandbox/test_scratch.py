@@ -1,15 +1,17 @@
 """Folders in the temporary folder end with their owner, however that ends."""
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from evaluator.sandbox.filesystem import scratch_folders
-from evaluator.sandbox.filesystem.scratch_folders import Scratch, remove_abandoned
+from evaluator.sandbox.filesystem.scratch_folders import Scratch, entered, remove_abandoned
 
 TOP = Path(__file__).parents[2]
 OWNER = """
@@ -83,6 +85,37 @@ def test_one_that_is_tidied_away_at_once_is_made_again(monkeypatch):
     made = Scratch("run")
     assert made.path.exists()
     assert made.path != taken[0]
+    made.close()
+
+
+def interrupted(function):
+    """Return `function` with Ctrl-C at its end, the first time."""
+    left = [signal.SIGINT]
+
+    def run(*arguments, **named):
+        result = function(*arguments, **named)
+        while left:
+            signal.raise_signal(left.pop())
+        return result
+
+    return run
+
+
+def test_an_interrupt_right_after_it_is_made_removes_it(temporary, monkeypatch):
+    """No statement lies between creation and registration of the removal."""
+    monkeypatch.setattr(tempfile, "mkdtemp", interrupted(tempfile.mkdtemp))
+    with pytest.raises(KeyboardInterrupt), contextlib.ExitStack() as stack:
+        entered("run", stack)
+    assert list(temporary.iterdir()) == []
+
+
+def test_an_interrupt_does_not_end_its_removal(temporary, monkeypatch):
+    made = Scratch("build")
+    (made.path / "file").write_text("")
+    monkeypatch.setattr(Path, "chmod", interrupted(Path.chmod))  # at the beginning of the removal
+    with pytest.raises(KeyboardInterrupt):
+        made.close()
+    assert list(temporary.iterdir()) == []
     made.close()
 
 

@@ -61,19 +61,19 @@ def woken_again(sock, private):
 def stuck_in_a_second_process(sock, private):
     """Leave a process in vfork, waiting for a child that never ends: a stop signal has no effect in vfork."""
     if os.fork() == 0:
-        _vfork(60)
-    answer(sock, "stuck")
+        _vfork(60, first=lambda: answer(sock, "stuck"))
     time.sleep(60)
 
 
-def _vfork(its_life_s):
-    """Wait in vfork until the child ends.
+def _vfork(its_life_s, first=lambda: None):
+    """Wait in vfork until the child ends. The child calls `first` while the parent is in vfork.
 
     `PyDLL` keeps the interpreter lock. A lock held by another thread would never be released in the child.
     """
     flags = _CLONE_VFORK | int(signal.SIGCHLD)
     call = [ctypes.c_long(each) for each in (56 if _X86 else 220, flags, 0, 0, 0, 0)]
     if ctypes.PyDLL(None).syscall(*call) == 0:
+        first()
         time.sleep(its_life_s)
         os._exit(0)
     os.wait()

@@ -52,6 +52,28 @@ def test_each_signal_reaches_its_own_handler():
             signal.signal(number, handler)
 
 
+def test_a_signal_is_not_lost_where_the_block_raises(handled_by):
+    def fork():
+        signal.raise_signal(signal.SIGINT)
+        raise OSError("no process can be made")
+
+    handled_by(signal.default_int_handler)
+    with pytest.raises(KeyboardInterrupt), held_back(signal.SIGINT):
+        fork()
+
+
+def test_a_handler_that_raises_keeps_no_other_signal_back(handled_by):
+    handled_by(signal.default_int_handler)
+    came = []
+    before = signal.signal(signal.SIGUSR1, lambda number, _: came.append(number))
+    try:
+        with pytest.raises(KeyboardInterrupt), held_back(signal.SIGINT, signal.SIGUSR1):
+            came.extend(map(signal.raise_signal, [signal.SIGINT, signal.SIGUSR1]))
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert came == [None, None, signal.SIGUSR1]
+
+
 def test_without_ctrl_c_nothing_is_raised(handled_by):
     handled_by(signal.default_int_handler)
     with held_back(signal.SIGINT):

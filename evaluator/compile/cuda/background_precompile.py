@@ -31,7 +31,9 @@ class BackgroundPrecompile:
 
     def wait(self) -> None:
         """Wait for completion. Ctrl-C interrupts the wait."""
-        self._done.wait()
+        # In rounds: Python handles a signal that comes just before a wait only after the wait.
+        while not self._done.wait(_AGAIN_S):
+            pass
 
     def end(self, kill: Callable[[], None]) -> None:
         """Stop the thread at once. `kill` ends all programs of `run_tool`; repeated, as a program may be starting."""

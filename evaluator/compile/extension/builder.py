@@ -23,7 +23,7 @@ from evaluator.protocol.frames import BuildRequest, SourceFile
 from evaluator.protocol.submission_files import HEADER_SUFFIXES, bad_path, clashing_path
 from evaluator.records import BuildUnit, Finding
 from evaluator.sandbox import Limits, ToolResult
-from evaluator.sandbox.filesystem.scratch_folders import Scratch
+from evaluator.sandbox.filesystem.scratch_folders import entered
 from evaluator.toolchain import host_compiler
 from evaluator.toolchain.diagnostics import parse
 from evaluator.toolchain.flags import refused_compile_flags, refused_link_flags, words
@@ -234,7 +234,8 @@ def work_folder() -> Iterator[Path]:
     Raises JudgeFailed if the folder cannot be created or written: a full disk is not the submission's fault.
     """
     try:
-        with contextlib.closing(Scratch("build")) as folder:
+        with contextlib.ExitStack() as stack:
+            folder = entered("build", stack)
             folder.path.chmod(0o711)
             work = folder.path / "work"
             work.mkdir()

@@ -73,7 +73,9 @@ class GpuLease:
         """Wait for `bring_up`, and stop releasing the GPU to waiting grades."""
         with self._hand:
             self._for_good.set()
-        self._rests.wait()
+        # In rounds: Python handles a signal that comes just before a wait only after the wait.
+        while not self._rests.wait(_LOOK_ROUND_S):
+            pass
 
     def close(self) -> None:
         """Release the GPU. The caller must have ended all contexts and runners."""

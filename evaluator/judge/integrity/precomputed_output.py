@@ -46,6 +46,11 @@ class PrecomputedOutputCheck:
         self._given: list[tuple[TensorView, int]] = []
         self._calls = 0
 
+    def drawn_poison(self) -> int:
+        """Draw a byte for the free memory before a call. The mark would look like poison, and not be evidence."""
+        poison = secrets.randbelow(255)
+        return poison + (poison >= self._mark)
+
     def look(self, poison: int) -> None:
         """Mark the last call's outputs, and sample memory before a call; `poison` fills the free memory.
 

@@ -106,5 +106,9 @@ class SpareChildren:
 
     def close(self) -> None:
         """End all spares."""
-        while self._spares:
-            self._spares.popitem()[1].kill()
+        with self._changing:  # as in `refill`
+            spares, self._spares = self._spares, {}
+        with contextlib.ExitStack() as closing:
+            for spare in spares.values():
+                closing.callback(spare.kill)
+                spare.condemn()

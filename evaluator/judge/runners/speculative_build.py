@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from msgspec.structs import replace
 
@@ -96,8 +96,10 @@ class SpeculativeBuild:
             self._fork_server.condemn_all()
 
     def _are_done(self) -> bool:
-        begun: list[Future[Any]] = [self._looked, *(build for _, build in self._builds)]
-        return not wait(begun, timeout=_KILL_ROUND_S).not_done
+        # The look first: builds start before the end of the look.
+        if wait([self._looked], timeout=_KILL_ROUND_S).not_done:
+            return False
+        return not wait([build for _, build in self._builds], timeout=_KILL_ROUND_S).not_done
 
     def _look(self, source: str, builder_of: Callable[[RunTool], ExtensionBuilder]) -> LookedAt:
         looked = look_at(source, self._fork_server.spawn)

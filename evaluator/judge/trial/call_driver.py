@@ -184,7 +184,7 @@ class CallDriver:
         All windows of a runner fill the same number: PyTorch's allocator keeps segments, and reuses none that is too
         small. Windows of different lengths would exhaust the arena.
         """
-        poison = secrets.randbelow(256)
+        poison = secrets.randbelow(256) if self._precomputed_output is None else self._precomputed_output.drawn_poison()
         fault = self._clock.prepare(
             Prepare(index=index, token=_token(), poison=poison, ahead_bytes=calls * self._poison_bytes),
             timeout_s=timeout_s,

@@ -8,11 +8,13 @@ import contextlib
 import fcntl
 import os
 import pwd
+import signal
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+from evaluator.interrupts import held_back
 from evaluator.sandbox.filesystem.untrusted_folders import Removal, remove_folder
 
 _PREFIX = "warpgrade-"
@@ -42,9 +44,21 @@ class Scratch:
         """
         if self._lock < 0:
             return
-        remove_folder(self.path)
-        os.close(self._lock)
-        self._lock = -1
+        try:
+            remove_folder(self.path)
+        except BaseException:  # Ctrl-C, or the deadline: the removal comes first
+            remove_folder(self.path)
+            raise
+        lock, self._lock = self._lock, -1
+        os.close(lock)
+
+
+def entered(kind: str, stack: contextlib.ExitStack) -> Scratch:
+    """Create a folder that `stack` removes, whenever Ctrl-C comes. Raises OSError if the disk is full."""
+    with held_back(signal.SIGINT):
+        made = Scratch(kind)
+        stack.callback(made.close)
+    return made
 
 
 def remove_abandoned(top: Path | None = None, *, clock: Callable[[], float] = time.monotonic) -> list[Path]:

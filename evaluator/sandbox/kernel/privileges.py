@@ -1,8 +1,10 @@
 """Users and capabilities of a runner, and the loss of all further privileges."""
 
 import contextlib
+import errno
 import os
 import secrets
+import socket
 from pathlib import Path
 
 import msgspec
@@ -12,6 +14,7 @@ from evaluator.sandbox.kernel import syscalls
 _HIGH_RANGE = range(2_000_000_000, 2_040_000_000)
 """Far above the numbers that distributions and containers assign, and below 2**31."""
 _CAPABILITIES_AT_MOST = 64
+_DRAWS = 100
 
 
 class Identities(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,8 +28,28 @@ class Identities(msgspec.Struct, frozen=True, kw_only=True):
     supervisor: int
 
 
+def reserve_identities() -> tuple[Identities, socket.socket]:
+    """Draw three users without a live runner on this machine. Groups get the same numbers.
+
+    The users are reserved until the returned socket is closed, at the latest with this process: its abstract name is
+    unique. A second runner with equal users would be stopped and killed together with the first. Raises OSError.
+    """
+    for _ in range(_DRAWS):
+        drawn = fresh_identities()
+        reservation = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            reservation.bind(f"\0warpgrade-user-{drawn.runner}")
+        except OSError as error:
+            reservation.close()
+            if error.errno != errno.EADDRINUSE:
+                raise
+        else:
+            return drawn, reservation
+    raise OSError(errno.EADDRINUSE, "other runners have all users that were drawn")
+
+
 def fresh_identities() -> Identities:
-    """Draw three unused users. Groups get the same numbers."""
+    """Draw three users without an account. With a small map, a live runner has equal users once in thousands."""
     limit = min(_mapped_below("uid_map"), _mapped_below("gid_map"))
     step = len(_HIGH_RANGE)
     if limit > _HIGH_RANGE.stop + 2 * step:

@@ -252,13 +252,20 @@ def start_writer(root, first, *, recent_s, limit):
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        bufsize=0,  # A line that was read ahead would be missing in `stop_writer`.
     )
     assert process.stdout.readline() == b"ready\n", process.stderr.read()
     return process
 
 
+def until_finished(process, number):
+    """Wait until the writer has finished the entry `number`."""
+    while int(process.stdout.readline() or pytest.fail(process.stderr.read().decode())) < number:
+        pass
+
+
 def stop_writer(process):
-    """Kill it, and give the number of the last entry that it finished; it must have been alive."""
+    """Kill a live writer, and give the number of the last entry since the last call."""
     assert process.poll() is None, process.stderr.read()
     process.kill()
     out, _ = process.communicate()
@@ -288,7 +295,9 @@ def test_writers_killed_at_any_moment_leave_whole_entries_or_none(tmp_path):
         last = stop_writer(writer)
         first = first + 1 if last is None else last + 1
         check_whole(tmp_path)
-    assert first > 12
+    writer = start_writer(tmp_path, first, recent_s=-1.0, limit="1MiB")
+    until_finished(writer, first + 12)
+    stop_writer(writer)
     for leftover in hidden(tmp_path):
         os.utime(leftover, (0, 0))
     make_room(tmp_path, 1 << 20, AT_ONCE)
@@ -299,10 +308,15 @@ def test_writers_killed_at_any_moment_leave_whole_entries_or_none(tmp_path):
 def test_several_processes_write_read_and_evict_at_once(tmp_path, monkeypatch):
     """They write the same entries, so that they also get in each other's way, hundreds in a second."""
     writers = [start_writer(tmp_path, first, recent_s=-1.0, limit="600KB") for first in (0, 0, 3)]
-    time.sleep(1.0)
-    last = [stop_writer(writer) for writer in writers]
-    assert min(last) > 10
-    assert 0 < check_whole(tmp_path) < max(last)
+    for writer in writers:
+        until_finished(writer, 40)
+    deadline = time.monotonic() + 120
+    while folder(tmp_path, 0).exists():  # the oldest entry, until an eviction
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    for writer in writers:
+        stop_writer(writer)
+    assert check_whole(tmp_path) > 0
     monkeypatch.setattr(eviction, "RECENT_S", -1.0)
     make_room(tmp_path, 600_000, AT_ONCE)
     assert 0 < check_whole(tmp_path) <= 5

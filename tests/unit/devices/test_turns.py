@@ -207,7 +207,8 @@ def test_the_death_of_a_process_ends_its_turn(place, child, hold):
     mine.end()
 
 
-def test_a_process_that_dies_at_the_gate_opens_it(place, gate, child):
+def test_a_process_that_dies_at_the_gate_opens_it(place, gate, child, monkeypatch):
+    monkeypatch.setattr(turns, "_PATIENCE_S", 600.0)
     mine = place()
     assert mine.begin(Hold.SHARED, 0.0)
     pid = child(place(), Hold.ALONE, begins=False)

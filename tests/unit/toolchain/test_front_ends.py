@@ -39,7 +39,7 @@ MEET = """
 i=0
 until [ -e "{other}" ]; do
     i=$((i + 1))
-    [ $i -gt 400 ] && echo "{name} ran alone" && exit 1
+    [ $i -gt 4000 ] && echo "{name} ran alone" && exit 1
     sleep 0.05
 done
 """
@@ -71,7 +71,7 @@ def compiled(tmp_path):
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=600,
         )
         programs = [line.partition(":")[0] for line in record.read_text().splitlines()]
         return result, programs, sorted(path.name for path in work.iterdir())

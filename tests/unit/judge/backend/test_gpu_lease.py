@@ -34,7 +34,7 @@ def waits(gpu, got):
     """Another grade that waits for the GPU, and says when it has it."""
 
     def wait():
-        with leased(gpu, 30.0):
+        with leased(gpu, 120.0):
             got.set()
 
     thread = threading.Thread(target=wait)
@@ -88,15 +88,24 @@ def test_what_is_being_brought_up_when_a_grade_ends_is_waited_for(gpu):
     assert free(gpu)
 
 
-def test_who_is_interrupted_while_it_is_brought_up_can_wait_for_it_again(gpu):
-    ended = []
-    gpu_lease = GpuLease(gpu, lambda: (time.sleep(0.5), ended.append(1)))
+def test_who_is_interrupted_while_it_is_brought_up_can_wait_for_it_again(gpu, monkeypatch):
+    ended, waiting, may_end = [], threading.Event(), threading.Event()
+    gpu_lease = GpuLease(gpu, lambda: (may_end.wait(120), ended.append(1)))
     gpu_lease.reach(lambda: None)
-    main = threading.get_ident()
-    threading.Timer(0.1, lambda: signal.pthread_kill(main, signal.SIGINT)).start()
+    main, wait = threading.get_ident(), gpu_lease._rests.wait
+
+    def interrupt():
+        if waiting.wait(120):
+            signal.pthread_kill(main, signal.SIGINT)
+
+    monkeypatch.setattr(gpu_lease._rests, "wait", lambda *limit_s: (waiting.set(), wait(*limit_s))[1])
+    interrupter = threading.Thread(target=interrupt)
+    interrupter.start()
     with pytest.raises(KeyboardInterrupt):
         gpu_lease.settle()
+    interrupter.join()
     assert ended == []
+    may_end.set()
     gpu_lease.close()
     assert ended == [1]
     assert free(gpu)

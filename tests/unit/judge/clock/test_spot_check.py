@@ -46,11 +46,11 @@ def answering(page, number, ticket, digest):
 
 def test_a_call_is_released_with_its_key_and_ends_with_its_digest(page):
     seen, thread = answering(page, 15, 9, 2**127 + 5)
-    time_ms, digest = spot_check(page)._release(15, 9, 2**128 - 1, soon(20))
+    time_ms, digest = spot_check(page)._release(15, 9, 2**128 - 1, soon(300))
     thread.join()
     assert (seen, digest) == ([2**128 - 1], 2**127 + 5)
     assert not any(page[PLACES : PLACES + 64])
-    assert 0 < time_ms < 20_000
+    assert 0 < time_ms < 300_000
 
 
 def test_the_digest_of_another_call_ends_nothing(page):

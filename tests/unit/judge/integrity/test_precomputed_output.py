@@ -9,6 +9,7 @@ from evaluator.devices.memory import HostRegion
 from evaluator.findings import Code
 from evaluator.judge.clock import memory_samples as places
 from evaluator.judge.clock.memory_samples import MemorySamples
+from evaluator.judge.integrity import precomputed_output
 from evaluator.judge.integrity.precomputed_output import PrecomputedOutputCheck
 from evaluator.judge.tensors.pytree import Pair, dtype_name
 from evaluator.protocol.frames import TensorView
@@ -99,6 +100,15 @@ def test_poison_that_happens_to_be_the_answer_is_no_evidence(region):
     assert answered(region, torch.zeros(256, 256), before=prepared, poison=0) == [None] * 5
 
 
+def test_poison_is_any_byte_but_the_mark(region, monkeypatch):
+    looking = PrecomputedOutputCheck(MemorySamples(region))
+    drawn = set()
+    for number in range(255):
+        monkeypatch.setattr(precomputed_output.secrets, "randbelow", lambda below, n=number: n % below)
+        drawn.add(looking.drawn_poison())
+    assert drawn == set(range(256)) - {looking._mark}
+
+
 class Ring:
     """Answers in two buffers in turn, without poison."""
 
@@ -112,7 +122,7 @@ class Ring:
         for call in range(calls):
             start = START + call % 2 * (1 << 18)
             buffer = self.region.flat[start : start + (1 << 18)].view(value.dtype).view(value.shape)
-            self.looking.look(POISON)
+            self.looking.look(self.looking.drawn_poison())
             write(buffer, value)
             pairs = [lying(value, start)]
             found.append((self.looking.found(pairs, exempt), self.looking.unwritten(pairs)))
