@@ -18,12 +18,14 @@ def held_back(*numbers: signal.Signals) -> Iterator[None]:
         yield
         return
     came: list[int] = []
-    with contextlib.ExitStack() as restoring:
-        for number in numbers:
-            before = signal.getsignal(number)
-            if before not in (None, signal.SIG_IGN):
-                restoring.callback(signal.signal, number, before)
-                signal.signal(number, lambda taken, _: came.append(taken))
-        yield
-    for taken in came:
-        signal.raise_signal(taken)
+    try:
+        with contextlib.ExitStack() as restoring:
+            for number in numbers:
+                before = signal.getsignal(number)
+                if before not in (None, signal.SIG_IGN):
+                    restoring.callback(signal.signal, number, before)
+                    signal.signal(number, lambda taken, _: came.append(taken))
+            yield
+    finally:  # also after an exception of the block, which may be caught
+        for taken in came:
+            signal.raise_signal(taken)

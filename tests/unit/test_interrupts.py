@@ -52,6 +52,17 @@ def test_each_signal_reaches_its_own_handler():
             signal.signal(number, handler)
 
 
+def test_an_exception_of_the_block_does_not_drop_ctrl_c(handled_by):
+    handled_by(signal.default_int_handler)
+
+    def fail():
+        signal.raise_signal(signal.SIGINT)
+        raise ImportError("half of a package")
+
+    with pytest.raises(KeyboardInterrupt), held_back(signal.SIGINT):
+        fail()
+
+
 def test_without_ctrl_c_nothing_is_raised(handled_by):
     handled_by(signal.default_int_handler)
     with held_back(signal.SIGINT):
