@@ -52,7 +52,7 @@ class Service:
         return self.until_up()
 
     def until_up(self):
-        until = time.monotonic() + 60
+        until = time.monotonic() + 300
         while True:
             try:
                 if self.ask("GET", "/healthz")[0] == 200:
@@ -69,7 +69,7 @@ class Service:
 
     def end(self):
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(60)
+        return self.process.wait(300)
 
     def close(self):
         for stream in self.streams:
@@ -202,7 +202,7 @@ def held_port():
 
 
 def soon(what):
-    until = time.monotonic() + 60
+    until = time.monotonic() + 300
     while not what():
         assert time.monotonic() < until
         time.sleep(0.01)

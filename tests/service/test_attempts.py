@@ -20,7 +20,7 @@ from evaluator.service.store.journal import Journal
 def killed(served, times):
     """Start the service until its grades have killed it `times` times."""
     for _ in range(times):
-        assert served.process.wait(120) == -signal.SIGKILL
+        assert served.process.wait(300) == -signal.SIGKILL
         served.launch()
     return served
 
