@@ -196,7 +196,7 @@ def _allow_open_files() -> None:
 
 
 def _is_no_cancellation(record: logging.LogRecord) -> bool:
-    """Whether a record tells of a fault: uvicorn also logs a traceback of each request that the end cuts short."""
+    """Whether a record tells of a fault: uvicorn also logs a traceback of each request cut short by the end."""
     return record.exc_info is None or not isinstance(record.exc_info[1], asyncio.CancelledError)
 
 

@@ -131,8 +131,8 @@ class _CurrentJudge:
         if judge is not None and judge.streak == order.streak and not renew and not _ends(judge, 0.0):
             return judge
         self.close(wait_s=_IN_ORDER_S)
-        # A signal right after the fork would leave a judge that only the kernel ends, without removal of temporary
-        # files. In the judge, the same signal would run the worker's code.
+        # A signal right after the fork would leave the judge to the kernel, without removal of temporary files.
+        # In the judge, the same signal would run the worker's code.
         with held_back(signal.SIGINT, signal.SIGTERM):
             judge = self._judge = _fork(order.streak, self._replies, self._fork_server)
         return judge
@@ -148,7 +148,7 @@ class _CurrentJudge:
             self._judge.orders.close()
             _ends(self._judge, wait_s)
         finally:
-            # A signal amid the end would leave a judge that only the kernel ends, as after the fork.
+            # A signal amid the end would leave the judge to the kernel, as after the fork.
             with held_back(signal.SIGINT, signal.SIGTERM):
                 judge, self._judge = self._judge, None
                 _dismiss(judge)
@@ -179,7 +179,7 @@ def _import_early(request: Request) -> None:
 
 
 def _leave_at_once(fork_server: "ForkServer", _number: int, _frame: object) -> NoReturn:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # `close` inside of `close` would wait for the outer one for ever
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a nested `close` would wait for ever
     fork_server.close()
     os._exit(1)
 
@@ -201,7 +201,7 @@ def _fork(streak: str, replies: int, fork_server: "ForkServer") -> _Judge:
     its_orders, orders = os.pipe()
     done, its_done = os.pipe()
     worker = os.getpid()
-    # The judge starts with the worker's handlers, which would drop a SIGINT: the judge unblocks it after its own.
+    # The judge starts with the worker's handlers, and these would drop SIGINT. `_judge` unblocks SIGINT later.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         with warnings.catch_warnings():

@@ -170,7 +170,7 @@ class LocalWorker:
             os.close(self._replies)
 
     def _await_judge(self) -> None:
-        """Wait a limited time until the kernel has killed the judge of a killed worker: it locks its folders."""
+        """Wait a limited time for the death of a killed worker's judge, and for the unlocked folders."""
         with self._closing:  # Another thread may close the handle meanwhile.
             if not self._closed:
                 poll = select.poll()
