@@ -38,6 +38,8 @@ if os.fork() == 0:
     while os.getppid() == worker:
         time.sleep(0.01)
     time.sleep(0.5)
+    os.close(int(sys.argv[2]))  # as the kernel does, in any order
+    time.sleep(0.3)
     os._exit(0)
 time.sleep(600)
 """

@@ -27,6 +27,8 @@ from evaluator.files.safe_open import open_to_append
 _BEHIND_S = 60.0
 """Grace period after the deadline of a grade: the worker may first have to import PyTorch."""
 _END_S = 10.0
+_UNLOCK_S = 1.0
+_LOOK_S = 0.005
 # -P: never import from the current folder, which may hold submissions.
 _PYTHON = (sys.executable, "-P", "-X", "utf8")
 _BOOT = (
@@ -176,3 +178,9 @@ class LocalWorker:
                 poll = select.poll()
                 poll.register(self._replies, 0)  # the hang-up: worker and judge hold the other end
                 poll.poll(_END_S * 1000)
+        # The kernel may close the pipe before the locks. A worker and its judge are a process group.
+        until_s = time.monotonic() + _UNLOCK_S
+        with contextlib.suppress(OSError):
+            while time.monotonic() < until_s:
+                os.killpg(self._process.pid, 0)
+                time.sleep(_LOOK_S)
