@@ -104,12 +104,14 @@ class Crew:
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-            places = list(self.places)
-        for place in places:
-            place.interrupt()
-        with self._changed:
-            self._changed.wait_for(lambda: not any(each.busy for each in places), timeout=_END_S)
-        for place in places:
+            until_s = time.monotonic() + _END_S
+            while True:
+                for place in self.places:  # Again and again: a busy place may just be starting its worker.
+                    place.interrupt()
+                if time.monotonic() > until_s or not any(each.busy for each in self.places):
+                    break
+                self._changed.wait(_LOOK_S)
+        for place in self.places:
             place.dismiss()
 
     def _awaited(self, wish: _Wish, call: Call) -> Place:

@@ -162,7 +162,11 @@ class Dispatcher:
         self._changed.set()
 
     async def _graded(self, client: str, grade: str) -> None:
-        begun = await self._journal.begin(grade)
+        try:
+            begun = await self._journal.begin(grade)
+        except asyncio.CancelledError:  # The journal counts the attempt all the same.
+            self._interrupted.append(grade)
+            raise
         if begun is None:
             return
         started_s = time.monotonic()

@@ -113,6 +113,7 @@ class _Service:
         self._dispatcher = Dispatcher(journal, grading, metrics, tell, keep_s=settings.keep_days * _DAY_S)
         parts = Parts(journal, self._dispatcher, grading, tokens, metrics, settings.allows_problem_text)
         logging.getLogger("uvicorn").setLevel(logging.ERROR)
+        logging.getLogger("uvicorn.error").addFilter(_is_no_cancellation)
         self._server = _Uvicorn(
             uvicorn.Config(
                 app_of(parts),
@@ -192,6 +193,11 @@ def _allow_open_files() -> None:
     if hard != resource.RLIM_INFINITY and hard < _OPEN_FILES:
         raise UsageError(f"the service needs {_OPEN_FILES} open files, and may have {hard}", hint="raise `ulimit -Hn`")
     resource.setrlimit(resource.RLIMIT_NOFILE, (_OPEN_FILES, hard))
+
+
+def _is_no_cancellation(record: logging.LogRecord) -> bool:
+    """Whether a record tells of a fault: uvicorn also logs a traceback of each request cut short by the end."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], asyncio.CancelledError)
 
 
 def _is_loopback(host: str) -> bool:

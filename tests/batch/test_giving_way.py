@@ -78,10 +78,10 @@ def test_an_order_that_meets_a_leaving_judge_is_made_by_the_next(monkeypatch):
     results = []
     thread = threading.Thread(target=lambda: results.append(worker._serve_all(order(), its_replies, None)))
     thread.start()
-    pids = {receive_reply(replies).reason}
+    pids = {receive_reply(replies, 120).reason}
     for _ in range(3):
         send(its_source, order())
-        pids.add(receive_reply(replies).reason)
+        pids.add(receive_reply(replies, 120).reason)
     os.close(its_source)
     thread.join(120)
     assert results == [0]

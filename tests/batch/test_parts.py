@@ -189,6 +189,26 @@ def test_fail_fast_begins_nothing_more(two_parts):
     assert len(ended) == 1
 
 
+def test_fail_fast_tells_a_result_while_another_slot_waits_for_the_next_line(worker, monkeypatch):
+    asked, seen, graded = threading.Event(), threading.Event(), worker.grade
+
+    def lines():
+        yield task("relu", 0, "wrong")
+        asked.set()
+        assert seen.wait(120)
+
+    def grade(self, order, on_stage):
+        assert asked.wait(60)
+        return graded(self, order, on_stage)
+
+    monkeypatch.setattr(worker, "grade", grade)
+    coming, slots = lines(), [Slot(), Slot()]
+    with WorkerPool(slots, GradeOptions(DeviceKind.EMULATED), lambda: next(coming, None), fail_fast=True) as working:
+        while not isinstance(working.events.get(timeout=60), Ended):
+            pass
+        seen.set()
+
+
 def waiting(problem, number):
     return Waiting(task(problem, number), BEGUN, 1, 0.0)
 

@@ -133,7 +133,8 @@ def test_changed_content_is_graded_again(batch, hand_in, tmp_path):
     assert statuses(tmp_path) == {"relu/a.json": "correct"}
 
 
-def test_equal_submissions_are_graded_once_and_reported_for_each(batch, hand_in, tmp_path, worker):
+def test_equal_submissions_are_graded_once_and_reported_for_each(batch, hand_in, tmp_path, worker, monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})  # a core for each of two jobs
     hand_in({f"relu/{name}.py": "# right" for name in "abc"} | {"softmax/a.py": "# right"})
     assert batch("--jobs", 2) == 0
     assert worker.graded["# right"] == 2  # once for each problem

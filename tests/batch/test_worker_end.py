@@ -1,5 +1,7 @@
 """The end of a worker: no judge and no temporary folder is left, whenever the signal comes."""
 
+import functools
+import io
 import os
 import signal
 import tempfile
@@ -9,9 +11,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from evaluator.batch.workers import worker
+from evaluator.batch.workers import worker, worker_handle
+from evaluator.batch.workers.messages import Prepare, send
 from evaluator.batch.workers.slots import Slot
 from evaluator.batch.workers.worker_handle import LocalWorker
+from evaluator.grade_options import GradeOptions
+from evaluator.records import DeviceKind
 from tests.signals import another_thread, deliver
 
 
@@ -20,6 +25,35 @@ def test_the_end_of_a_worker_removes_abandoned_folders(monkeypatch, tmp_path):
     handle = LocalWorker(Slot(""), None)
     left = tmp_path / "warpgrade-run-left"
     left.mkdir()
+    handle.close()
+    assert not left.exists()
+
+
+KILLED = """
+import fcntl, os, sys, time
+fcntl.flock(os.open({folder!r}, os.O_RDONLY), fcntl.LOCK_EX)
+worker = os.getpid()
+if os.fork() == 0:
+    os.write(int(sys.argv[2]), b".")
+    while os.getppid() == worker:
+        time.sleep(0.01)
+    time.sleep(0.5)
+    os.close(int(sys.argv[2]))  # as the kernel does, in any order
+    time.sleep(0.3)
+    os._exit(0)
+time.sleep(600)
+"""
+
+
+def test_the_folder_of_a_judge_that_dies_after_its_killed_worker_is_removed(monkeypatch, tmp_path):
+    """The kernel kills the judge of a killed worker, and both deaths take their time."""
+    left = tmp_path / "warpgrade-run-left"
+    left.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(worker_handle, "_BOOT", KILLED.format(folder=str(left)))
+    handle = LocalWorker(Slot(), None)
+    assert os.read(handle._replies, 1) == b"."
+    handle._process.kill()
     handle.close()
     assert not left.exists()
 
@@ -35,17 +69,27 @@ def judge_that(act):
     """A judge of streak "one": a process that calls `act` with its orders, and then sleeps. SIGINT ends it."""
     its_orders, orders = os.pipe()
     done, its_done = os.pipe()
+    # An interrupt before the block would leave this process and a copy of all tests.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     pid = os.fork()
     if pid == 0:
         try:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
             os.close(orders)
             act(its_orders)
             time.sleep(60)
         finally:
             os._exit(0)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     os.close(its_orders)
     os.close(its_done)
-    return worker._Judge("one", pid, os.pidfd_open(pid), orders, done)
+    return worker._Judge("one", pid, os.pidfd_open(pid), io.FileIO(orders, "w"), done)
+
+
+def with_judge(judge):
+    current = worker._CurrentJudge(-1, None)
+    current._judge = judge
+    return current
 
 
 def is_reaped(judge):
@@ -89,7 +133,7 @@ def test_a_signal_during_a_wait_for_a_judge_ends_the_judge(terminable):
 
     judge = judge_that(signal_at_the_end_of)
     with pytest.raises(worker._Terminated):
-        worker._dismiss(judge, wait_s=60.0)
+        with_judge(judge).close(wait_s=60.0)
     assert is_reaped(judge)
 
 
@@ -107,5 +151,99 @@ def test_a_second_signal_does_not_interrupt_the_end_of_a_judge(terminable):
 
     judge = judge_that(signal_at_each_end)
     with pytest.raises(worker._Terminated):
-        worker._dismiss(judge, wait_s=60.0)
+        with_judge(judge).close(wait_s=60.0)
     assert is_reaped(judge)
+
+
+def test_a_first_signal_amid_the_end_of_a_judge_waits_for_that_end(monkeypatch, terminable):
+    dismiss = worker._dismiss
+
+    def signalled(judge):
+        deliver(signal.SIGTERM, threading.main_thread())
+        dismiss(judge)
+
+    monkeypatch.setattr(worker, "_dismiss", signalled)
+    judge = judge_that(until_the_end_of)
+    with pytest.raises(worker._Terminated):
+        with_judge(judge).close()
+    assert is_reaped(judge)
+
+
+def test_an_interrupt_before_the_judge_has_its_own_handlers_ends_the_judge(monkeypatch):
+    """The judge starts with handlers of the worker, which note a signal for the worker."""
+    fork = os.fork
+
+    def interrupted():
+        waiting, ready = os.pipe()
+        pid = fork()
+        if pid == 0:
+            os.read(waiting, 1)
+        else:
+            os.kill(pid, signal.SIGINT)
+            os.write(ready, b".")
+        os.close(waiting)
+        os.close(ready)
+        return pid
+
+    monkeypatch.setattr(os, "fork", interrupted)
+    monkeypatch.setattr(worker, "_next_order", lambda *_: time.sleep(600))
+    current = worker._CurrentJudge(-1, None)
+    judge = current.judge_for(SimpleNamespace(streak="one"), renew=True)
+    try:
+        assert worker._ends(judge, 60.0)
+    finally:
+        current.close()
+
+
+def test_a_second_signal_during_the_imports_does_not_end_the_fork_server_twice(monkeypatch, terminable):
+    did = []
+
+    def close():
+        did.append("close")
+        if did.count("close") == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(os, "_exit", did.append)
+    leave = functools.partial(worker._leave_at_once, SimpleNamespace(close=close))
+    signal.signal(signal.SIGTERM, leave)
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert did == ["close", 1]
+
+
+@pytest.fixture
+def worker_of(monkeypatch, terminable):
+    """A worker without a fork server: give its orders, and the end of its replies; return its exit code."""
+
+    def run(requests, replies):
+        orders, given = os.pipe()
+        for each in requests:
+            send(given, each)
+        os.close(given)
+        monkeypatch.setattr(worker, "_ORDERS", orders)
+        monkeypatch.setattr(worker, "_import_early", lambda _: None)
+        server = SimpleNamespace(close=lambda: None, machine=None)
+        monkeypatch.setattr(worker, "_start_fork_server", lambda _: server)
+        try:
+            return worker.main([str(replies)])
+        finally:
+            os.close(orders)
+
+    return run
+
+
+PREPARE = Prepare(GradeOptions(DeviceKind.CPU))
+
+
+def test_a_signal_after_the_last_order_raises_nothing(worker_of):
+    _, replies = os.pipe()
+    assert worker_of([PREPARE], replies) == 0
+    os.kill(os.getpid(), signal.SIGTERM)
+    os.close(replies)
+
+
+def test_a_batch_that_is_gone_is_no_fault_of_the_worker(worker_of):
+    reading, replies = os.pipe()
+    os.close(reading)
+    assert worker_of([PREPARE], replies) == 1
+    worker._Teller(replies).stage("build")
+    os.close(replies)

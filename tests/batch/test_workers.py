@@ -1,8 +1,10 @@
 """Real workers and real grades: what dies costs only itself, and no process is left."""
 
 import contextlib
+import fcntl
 import os
 import random
+import resource
 import signal
 import subprocess
 import sys
@@ -13,13 +15,15 @@ import psutil
 import pytest
 
 from evaluator.batch.runs.results import read_run
-from evaluator.batch.workers.messages import Part
+from evaluator.batch.workers.messages import NotGraded, Part, send
 from evaluator.batch.workers.slots import slots_for
+from evaluator.batch.workers.worker_handle import LocalWorker
 from evaluator.errors import UsageError
 from evaluator.files.card_files import read_card
 from evaluator.records import DeviceKind, Status
 from evaluator.sandbox.filesystem.scratch_folders import remove_abandoned
 from tests.grading.harness import TOP, Grader, module, nobody_left_behind, passable_folder
+from tests.serve.conftest import order
 from warpgrade import Candidate, grade, grade_stream
 
 RIGHT = module()
@@ -102,10 +106,15 @@ def grades_of(process):
 
 
 def judges_of(process):
-    """Find the judges: processes forked from a worker. A fork server, by contrast, executes another program."""
+    """Find the judges: processes forked from a worker, after its fork server.
+
+    A fork server executes another program; until then it looks like a judge.
+    """
     with contextlib.suppress(psutil.NoSuchProcess):
         for worker in workers_of(process):
-            yield from (each for each in worker.children() if each.cmdline() == worker.cmdline())
+            children = worker.children()
+            judges = [each for each in children if each.cmdline() == worker.cmdline()]
+            yield from judges if len(judges) < len(children) else ()
 
 
 def signals_blocked_in(process):
@@ -252,6 +261,23 @@ def test_a_program_is_told_what_it_got_wrong():
         grade_stream([], device="tpu")
     with pytest.raises(UsageError, match="no problem named 'rleu'"):
         grade("rleu", RIGHT, device="cpu")
+
+
+def test_a_reply_is_read_from_a_descriptor_of_any_number():
+    """A service has a descriptor for each of its connections; `select` refuses those above 1023."""
+    replies, its_replies = os.pipe()
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1200, limits[1]))
+    handle = object.__new__(LocalWorker)
+    with Path(os.devnull).open("wb") as handle._orders:
+        handle._replies = fcntl.fcntl(replies, fcntl.F_DUPFD_CLOEXEC, 1100)
+        try:
+            send(its_replies, NotGraded(reason="read", again=False))
+            assert handle.grade(order("# right"), lambda _: None) == NotGraded(reason="read", again=False)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+            for descriptor in (replies, its_replies, handle._replies):
+                os.close(descriptor)
 
 
 def test_cores_are_shared_out(monkeypatch):

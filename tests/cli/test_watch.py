@@ -16,7 +16,7 @@ import pytest
 
 from evaluator.catalog import find_problem
 from evaluator.commands import main as cli
-from evaluator.commands.shell.watch import Grading, Watched
+from evaluator.commands.shell.watch import Grading, Watched, watch
 from evaluator.commands.shell.watched_files import files_of
 from evaluator.errors import ExitCode
 
@@ -174,7 +174,7 @@ def test_a_change_counts_when_it_is_complete():
     watched.mark()
     path.unlink()
     assert not any(watched.has_changed() for _ in range(3))
-    path.write_text("x = 333\n")
+    path.write_text("x = 4444\n")  # Of another size: within a tick of the clock, inode and time may be the same.
     assert not watched.has_changed()
     assert watched.has_changed()
 
@@ -216,6 +216,58 @@ def test_a_grade_of_a_background_job_ends_by_sigint():
         assert grading.code_within(0.0) == 7
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+INTERRUPTED_AT_ONCE = """
+import os, signal, time
+from evaluator.commands.shell.watch import Grading
+
+fork = os.fork
+
+def interrupted():
+    waiting, ready = os.pipe()
+    pid = fork()
+    if pid == 0:
+        os.read(waiting, 1)
+    else:
+        os.kill(pid, signal.SIGINT)
+        os.write(ready, b".")
+    return pid
+
+os.fork = interrupted
+try:
+    with Grading(lambda: time.sleep(600)) as grading:
+        print("exit code", grading.code_within(60.0))
+except KeyboardInterrupt:
+    print("a copy of the watching process", flush=True)
+"""
+
+
+def test_a_grade_that_is_interrupted_at_once_does_not_go_on_as_its_parent():
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED_AT_ONCE],
+        env={**os.environ, "PYTHONPATH": str(TOP)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == f"exit code {ExitCode.INFRASTRUCTURE:d}\n"
+
+
+def test_ctrl_c_right_after_the_start_of_a_grade_ends_that_grade(monkeypatch):
+    started, fork = [], os.fork
+
+    def interrupted():
+        if pid := fork():
+            started.append(pid)
+            signal.raise_signal(signal.SIGINT)
+        return pid
+
+    monkeypatch.setattr(os, "fork", interrupted)
+    watched = Watched(list, Path("mine.py"))
+    assert watch(watched, lambda: time.sleep(600), pytest.fail, pytest.fail) == ExitCode.INTERRUPTED
+    with pytest.raises(ChildProcessError):
+        os.waitpid(started[0], os.WNOHANG)
 
 
 def test_a_second_ctrl_c_kills_the_grade(monkeypatch):

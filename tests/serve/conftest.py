@@ -70,7 +70,7 @@ def served(folder, worker):
 
 
 def soon(what):
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while not what():
         assert time.monotonic() < deadline
         time.sleep(0.01)

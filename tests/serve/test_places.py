@@ -187,6 +187,34 @@ def test_the_end_ends_grades_and_workers(worker):
     assert late == NotGraded("the ready judge ended before the grade", again=True)
 
 
+def test_a_worker_that_is_starting_at_the_end_is_ended_too(worker, monkeypatch):
+    """The end must not wait until the worker is ready, which takes as long as the import of PyTorch."""
+    starting, ending, ended, interrupt = threading.Event(), threading.Event(), [], Place.interrupt
+
+    class Starting(worker):
+        def __init__(self, *given):
+            starting.set()
+            assert ending.wait(60)
+            super().__init__(*given)
+
+        def prepare(self, _):
+            ended.append(self.interrupted.wait(15))
+            return False
+
+    def interrupt_nobody_at_first(self):
+        interrupt(self)
+        ending.set()
+
+    monkeypatch.setattr(Place, "interrupt", interrupt_nobody_at_first)
+    crew = Crew([place(Starting)])
+    thread = threading.Thread(target=crew.prepare_spares)
+    thread.start()
+    assert starting.wait(60)
+    crew.close()
+    thread.join(60)
+    assert ended == [True]
+
+
 def test_one_job_on_cpu_has_all_cores(worker):
     assert [each.slot for each in Grades(4, worker).crew(DeviceKind.CPU).places] == [Slot()]
     with contextlib.closing(Grades(3, worker)) as grades:

@@ -1,5 +1,6 @@
 """A real server with real workers: the same card, and each killed process costs one grade at most."""
 
+import json
 import os
 import signal
 import subprocess
@@ -9,7 +10,7 @@ import pytest
 from evaluator.records import Status
 from tests.grading.harness import module, nobody_left_behind, passable_folder
 from tests.serve.conftest import soon
-from tests.serve.judge import COMMAND, Judge, facts
+from tests.serve.judge import COMMAND, LIMIT_S, Judge, facts
 
 RIGHT = module()
 WRONG = module(forward=("return torch.relu(x) + 1",))
@@ -119,7 +120,7 @@ def test_ctrl_c_in_a_client_ends_its_grade(judge):
     ) as process:
         soon(judge.busy_workers)
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 130
+        assert process.wait(LIMIT_S) == 130
     soon(lambda: "relu endless: abandoned" in judge.log.read_text())
     _, card = judge.grade(RIGHT)
     assert card.status is Status.CORRECT
@@ -132,19 +133,20 @@ def test_a_signal_ends_the_server_after_its_grade(judge):
     judge.process.terminate()
     done, card = result()
     assert card.status is Status.CORRECT, done.stderr
-    assert judge.process.wait(60) == 0
+    assert judge.process.wait(LIMIT_S) == 0
     assert judge.run("serve", "--stop").returncode == 2
 
 
 @pytest.mark.slow
 def test_a_second_server_is_refused_and_stop_ends_the_first(judge):
+    assert json.loads(judge.run("serve", "--status").stdout)["pid"] == judge.process.pid
     second = judge.run("serve", "--device", "cpu")
     assert second.returncode == 2
     assert f"running already (process {judge.process.pid})" in second.stderr
     assert judge.run("serve", "--stop", "--status").returncode == 2
     stopped = judge.run("serve", "--stop")
     assert (stopped.returncode, stopped.stderr.strip()) == (0, "the ready judge has ended")
-    assert judge.process.wait(60) == 0
+    assert judge.process.wait(LIMIT_S) == 0
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import json
 import re
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
@@ -29,7 +30,8 @@ class Service:
     def __init__(self, state, **named):
         self.state = state
         self.named = named
-        self.port = free_port()
+        self._held = held_port()
+        self.port = self._held.getsockname()[1]
         self.process = None
         self.streams = []
         state.mkdir(mode=0o700, exist_ok=True)
@@ -50,7 +52,7 @@ class Service:
         return self.until_up()
 
     def until_up(self):
-        until = time.monotonic() + 60
+        until = time.monotonic() + 300
         while True:
             try:
                 if self.ask("GET", "/healthz")[0] == 200:
@@ -67,13 +69,14 @@ class Service:
 
     def end(self):
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(60)
+        return self.process.wait(300)
 
     def close(self):
         for stream in self.streams:
             stream.close()
         if self.process is not None:
             self.kill()
+        self._held.close()
 
     def token(self, client):
         return add_token(self.state / "tokens", client)
@@ -87,10 +90,34 @@ class Service:
         path = self.state / "graded"
         return path.read_text().splitlines() if path.exists() else []
 
+    def open_gate(self):
+        (self.state / "gate").touch()
+
+    def state_of(self, token, grade):
+        return json.loads(self.ask("GET", f"/v1/grades/{grade}", token)[2])["state"]
+
+    @property
+    def stored(self):
+        """States of all grades in the journal of an ended service, and whether they have a card."""
+        with contextlib.closing(sqlite3.connect(self.state / "journal.sqlite")) as connection:
+            return connection.execute("SELECT state, card IS NOT NULL FROM grades").fetchall()
+
     def has_connection(self, made):
         """Return whether the server's end of a socket is open."""
-        ends = f"0100007F:{self.port:04X} 0100007F:{made.getsockname()[1]:04X} 01"
-        return ends in Path("/proc/net/tcp").read_text()
+        return self._queues(made, at_server=True) is not None
+
+    def has_read(self, made):
+        """Return whether the server has read all that was sent on a socket."""
+        own, its = self._queues(made, at_server=False), self._queues(made, at_server=True)
+        empty = "0" * 8
+        return own is not None and own.startswith(empty) and its is not None and its.endswith(empty)
+
+    def _queues(self, made, *, at_server):
+        """Return the kernel's `SENT:RECEIVED` of one end of an open connection; None without one."""
+        ends = [f"0100007F:{port:04X}" for port in (self.port, made.getsockname()[1])]
+        wanted = [*(ends if at_server else ends[::-1]), "01"]
+        lines = map(str.split, Path("/proc/net/tcp").read_text().splitlines())
+        return next((line[4] for line in lines if line[1:4] == wanted), None)
 
     @property
     def peak_bytes(self):
@@ -166,14 +193,16 @@ def grades_in(stream):
                 yield json.loads(line[6:])
 
 
-def free_port():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
+def held_port():
+    """Return a socket with a port of its own, on which a service may listen, and no other program until its close."""
+    held = socket.socket()
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    held.bind(("127.0.0.1", 0))
+    return held
 
 
 def soon(what):
-    until = time.monotonic() + 60
+    until = time.monotonic() + 300
     while not what():
         assert time.monotonic() < until
         time.sleep(0.01)

@@ -2,7 +2,8 @@
 
     python -m tests.service.fake_service STATE PORT [NAME=VALUE …]
 
-Each graded submission is a line of STATE/graded. `# broken` ends the workers; `# 5 deadly` kills the process.
+Each graded submission is a line of STATE/graded. `# broken` ends the workers; `# 5 deadly` kills the process; `# gated`
+takes until there is a file STATE/gate.
 """
 
 import contextlib
@@ -31,6 +32,7 @@ class FakeGrading:
         self.at_once = at_once
         self.failure = None
         self._real = Grader(device="emulated", ready=False)  # never started: it knows the problems
+        self._gate = state / "gate"
         self._log = os.open(state / "graded", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         self._threads = ThreadPoolExecutor(at_once)
         self._made = cards.card(status=Status.CORRECT)  # its statistics take long
@@ -50,6 +52,8 @@ class FakeGrading:
 
     def _card(self, problem, source, name):
         time.sleep(int(source.split()[1]) / 1000 if source[:3].strip("# ").isdigit() else 0)
+        while source.startswith("# gated") and not self._gate.exists():
+            time.sleep(0.01)
         if "deadly" in source:
             os.kill(os.getpid(), signal.SIGKILL)
         os.write(self._log, source.replace("\n", " ").encode() + b"\n")

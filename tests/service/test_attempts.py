@@ -3,6 +3,7 @@
 import asyncio
 import json
 import signal
+import threading
 from concurrent.futures import Future
 
 from msgspec.json import encode
@@ -19,7 +20,7 @@ from evaluator.service.store.journal import Journal
 def killed(served, times):
     """Start the service until its grades have killed it `times` times."""
     for _ in range(times):
-        assert served.process.wait(120) == -signal.SIGKILL
+        assert served.process.wait(300) == -signal.SIGKILL
         served.launch()
     return served
 
@@ -91,6 +92,32 @@ def attempts_after(tmp_path, end):
 
 def test_a_signal_is_no_attempt(tmp_path):
     assert attempts_after(tmp_path, lambda dispatcher, _: dispatcher.abort()) == ([0, 0], None)
+
+
+def test_a_signal_before_the_journal_has_begun_a_grade_is_no_attempt(tmp_path):
+    """The journal counts the attempt in its own thread, whatever becomes of who asked."""
+    busy = threading.Event()
+
+    async def program(journal):
+        dispatcher = Dispatcher(journal, StuckGrading(), Metrics(), print, keep_s=1e9)
+        running = asyncio.create_task(dispatcher.run())
+        await asyncio.sleep(0)  # It reads the journal before the grade arrives.
+        await dispatcher.accept(Arrival("alice", None, encode(GradeOrder("relu", "one")), "one", "relu", "one"))
+        waiting = asyncio.create_task(journal._do(lambda _: busy.wait(60)))
+        while not dispatcher._at_work:
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)  # The grade's task asks the journal.
+        dispatcher.abort()
+        await asyncio.sleep(0)
+        busy.set()
+        await asyncio.wait([running, waiting])
+        return [each.attempts for each in await journal.waiting()]
+
+    journal = Journal(tmp_path, LIMITS)
+    try:
+        assert asyncio.run(program(journal)) == [0]
+    finally:
+        journal.close()
 
 
 def test_a_failure_of_the_machine_is_no_attempt(tmp_path):

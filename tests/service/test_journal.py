@@ -3,6 +3,7 @@
 import asyncio
 import datetime
 import sqlite3
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -201,19 +202,26 @@ def test_a_full_disk_refuses_a_large_request_and_still_takes_a_card(opened):
         journal._connection.execute(f"PRAGMA max_page_count = {pages + 20}")
         large = arrival(text="x" * (1 << 20))
         # One transaction has all operations: the thread is busy until all of them wait.
-        busy = asyncio.Event()
-        found = await asyncio.gather(
-            journal._do(lambda _: busy.set()),
+        busy, all_wait = threading.Event(), threading.Event()
+        first = asyncio.create_task(journal._do(lambda _: busy.set() or all_wait.wait(60)))
+        while not busy.is_set():
+            await asyncio.sleep(0.001)
+        together = asyncio.gather(
             journal.add(large),
             journal.finish(grade, Final(GradeState.FINISHED, None, b"card")),
             journal.add(large),
             return_exceptions=True,
         )
+        while journal._operations.qsize() < 3:
+            await asyncio.sleep(0.001)
+        all_wait.set()
+        assert await first
+        found = await together
         return found, await journal.card("alice", grade), await journal.waiting()
 
     found, card, waiting = asyncio.run(program())
-    assert [type(each) for each in found] == [type(None), InfraError, type(None), InfraError]
-    assert "full" in str(found[1])
+    assert [type(each) for each in found] == [InfraError, type(None), InfraError]
+    assert "full" in str(found[0])
     assert (card, waiting) == (b"card", [])
 
 

@@ -1,10 +1,12 @@
 """The service of the command line with real workers, which are killed."""
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
+import time
 
 import psutil
 import pytest
@@ -41,11 +43,19 @@ class RealService(Service):
             return False
 
     def workers(self):
-        children = psutil.Process(self.process.pid).children()
-        return [each for each in children if "evaluator.batch.workers" in " ".join(each.cmdline())]
+        found = []
+        for each in psutil.Process(self.process.pid).children():
+            with contextlib.suppress(psutil.NoSuchProcess):  # a dead worker, before or after its parent knows
+                if "evaluator.batch.workers" in " ".join(each.cmdline()):
+                    found.append(each)
+        return found
 
-    def state_of(self, grade):
-        return json.loads(self.ask("GET", f"/v1/grades/{grade}", self.alice)[2])["state"]
+    def wait(self, token, grade):
+        """Wait for the end of a real grade, which takes long on a busy machine."""
+        until = time.monotonic() + 600
+        while (found := super().wait(token, grade))["state"] in ("queued", "grading"):
+            assert time.monotonic() < until
+        return found
 
 
 class ClusterService(RealService):
@@ -96,13 +106,12 @@ def test_the_machines_of_a_cluster_grade_for_the_service(started):
     assert served.end() == 0
 
 
-def test_the_service_ends_with_the_last_machine_and_grades_later(started):
+def test_the_service_ends_with_the_last_machine_and_keeps_the_grade(started):
     served = started(ClusterService)
-    grade = served.submit(served.alice, "# all power cuts")["id"]
-    assert served.process.wait(60) == 3
+    served.submit(served.alice, "# all power cuts")
+    assert served.process.wait(300) == 3
     assert "no machine is left" in served.said
-    served.start()
-    assert served.state_of(grade) in ("queued", "grading")
+    assert served.stored == [("queued", 0)]
 
 
 @pytest.mark.slow
@@ -119,7 +128,7 @@ def test_an_actor_of_ray_grades_for_the_service(started):
 def test_a_killed_worker_costs_no_grade(started):
     real = started(RealService)
     grade = real.submit(real.alice, MODEL)["id"]
-    soon(lambda: real.state_of(grade) == "grading" and real.workers())
+    soon(lambda: real.state_of(real.alice, grade) == "grading" and real.workers())
     real.workers()[0].kill()
     final = real.wait(real.alice, grade)
     assert (final["state"], final["verdict"]) == ("finished", "rejected")  # It has no own kernel.
@@ -127,8 +136,8 @@ def test_a_killed_worker_costs_no_grade(started):
     assert (card["required_own_kernel"], card["submission"]["source"]) == (0.5, MODEL)
     left = psutil.Process(real.process.pid).children(recursive=True)
     real.process.send_signal(signal.SIGTERM)
-    assert real.process.wait(60) == 0
-    assert psutil.wait_procs(left, 30)[1] == []
+    assert real.process.wait(300) == 0
+    assert psutil.wait_procs(left, 300)[1] == []
 
 
 @pytest.mark.long
@@ -143,7 +152,7 @@ def test_workers_and_server_killed_in_turn_cost_no_grade(started):
             if turn % 2:
                 left = psutil.Process(real.process.pid).children(recursive=True)
                 real.kill()
-                assert psutil.wait_procs(left, 30)[1] == []
+                assert psutil.wait_procs(left, 300)[1] == []
                 real.start()
             else:
                 real.workers()[0].kill()

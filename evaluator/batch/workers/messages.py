@@ -136,9 +136,14 @@ def receive_request(descriptor: int) -> Request | None:
         return None
 
 
-def receive_reply(descriptor: int) -> Reply:
-    """Read the next reply to an order. Raises EOFError if the worker died, even in the middle of a message."""
-    return _replies.decode(read_message(descriptor))
+def receive_reply(descriptor: int, within_s: float) -> Reply:
+    """Wait for the next reply to an order.
+
+    Raises:
+        EOFError: the worker died, even in the middle of a message.
+        TimeoutError: the reply is not complete after `within_s`.
+    """
+    return _replies.decode(read_message(descriptor, within_s=within_s))
 
 
 def receive_prepared(descriptor: int, within_s: float) -> None:

@@ -11,6 +11,7 @@ the worker dies, and runners end with the judge, as in a single grade.
 
 import contextlib
 import functools
+import io
 import os
 import select
 import signal
@@ -63,7 +64,8 @@ class _Teller:
         self._replies = replies
 
     def stage(self, name: str, detail: str = "") -> None:
-        send(self._replies, Stage(name=name, detail=detail))
+        with contextlib.suppress(BrokenPipeError):  # The batch is gone: the worker ends the judge.
+            send(self._replies, Stage(name=name, detail=detail))
 
 
 class _End(Enum):
@@ -80,7 +82,7 @@ class _Judge(NamedTuple):
     streak: str
     pid: int
     ended: int
-    orders: int
+    orders: io.FileIO
     done: int
 
 
@@ -129,17 +131,27 @@ class _CurrentJudge:
         if judge is not None and judge.streak == order.streak and not renew and not _ends(judge, 0.0):
             return judge
         self.close(wait_s=_IN_ORDER_S)
-        # A signal right after the fork would leave a judge that only the kernel ends, without removal of temporary
-        # files. In the judge, the same signal would run the worker's code.
+        # A signal right after the fork would leave the judge to the kernel, without removal of temporary files.
+        # In the judge, the same signal would run the worker's code.
         with held_back(signal.SIGINT, signal.SIGTERM):
             judge = self._judge = _fork(order.streak, self._replies, self._fork_server)
         return judge
 
     def close(self, *, wait_s: float = 0.0) -> None:
-        """End the judge, idle, grading or dead. An idle judge ends by itself within `wait_s`."""
-        judge, self._judge = self._judge, None
-        if judge is not None:
-            _dismiss(judge, wait_s=wait_s)
+        """End the judge, idle, grading or dead. An idle judge ends by itself within `wait_s`.
+
+        A SIGTERM ends the wait, and is raised after the end of the judge.
+        """
+        if self._judge is None:
+            return
+        try:
+            self._judge.orders.close()
+            _ends(self._judge, wait_s)
+        finally:
+            # A signal amid the end would leave the judge to the kernel, as after the fork.
+            with held_back(signal.SIGINT, signal.SIGTERM):
+                judge, self._judge = self._judge, None
+                _dismiss(judge)
 
 
 def _start_fork_server(request: Request) -> "ForkServer":
@@ -167,6 +179,7 @@ def _import_early(request: Request) -> None:
 
 
 def _leave_at_once(fork_server: "ForkServer", _number: int, _frame: object) -> NoReturn:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a nested `close` would wait for ever
     fork_server.close()
     os._exit(1)
 
@@ -180,7 +193,7 @@ class _Terminated(BaseException):
 
 
 def _terminate(_number: int, _frame: object) -> NoReturn:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second SIGTERM would interrupt `_dismiss`
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second SIGTERM would interrupt the end of the judge
     raise _Terminated
 
 
@@ -188,17 +201,22 @@ def _fork(streak: str, replies: int, fork_server: "ForkServer") -> _Judge:
     its_orders, orders = os.pipe()
     done, its_done = os.pipe()
     worker = os.getpid()
-    with warnings.catch_warnings():
-        # The only other thread just reads the fork server's output.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        pid = os.fork()
-    if pid == 0:
-        os.close(orders)
-        os.close(done)
-        _judge(its_orders, its_done, replies, worker, fork_server)
+    # The judge starts with the worker's handlers, and these would drop SIGINT. `_judge` unblocks SIGINT later.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        with warnings.catch_warnings():
+            # The only other thread just reads the fork server's output.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            pid = os.fork()
+        if pid == 0:
+            os.close(orders)
+            os.close(done)
+            _judge(its_orders, its_done, replies, worker, fork_server)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
     os.close(its_orders)
     os.close(its_done)
-    return _Judge(streak, pid, os.pidfd_open(pid), orders, done)
+    return _Judge(streak, pid, os.pidfd_open(pid), io.FileIO(orders, "w"), done)
 
 
 def _made(order: Order, judge: _Judge) -> _End:
@@ -207,28 +225,21 @@ def _made(order: Order, judge: _Judge) -> _End:
     poll.register(judge.done, select.POLLIN)
     poll.register(_ORDERS, 0)  # only the hang-up matters
     with contextlib.suppress(OSError):  # a judge that has left says why
-        send(judge.orders, order)
+        send(judge.orders.fileno(), order)
     if dict(poll.poll()).get(judge.done, 0) & select.POLLIN == 0:
         return _End.DIED
     return _End(os.read(judge.done, 1))
 
 
-def _dismiss(judge: _Judge, *, wait_s: float) -> None:
-    """End a judge, idle, grading or dead. An idle judge ends by itself within `wait_s`.
-
-    An interrupted judge gets a grace period to remove temporary files. A SIGTERM ends the wait.
-    """
-    try:
-        os.close(judge.orders)
-        _ends(judge, wait_s)
-    finally:
-        if not _ends(judge, 0.0):
-            signal.pidfd_send_signal(judge.ended, signal.SIGINT)
-            if not _ends(judge, _GRACE_S):
-                signal.pidfd_send_signal(judge.ended, signal.SIGKILL)
-        os.waitpid(judge.pid, 0)
-        os.close(judge.done)
-        os.close(judge.ended)
+def _dismiss(judge: _Judge) -> None:
+    """End a judge, idle, grading or dead. An interrupted judge gets a grace period to remove temporary files."""
+    if not _ends(judge, 0.0):
+        signal.pidfd_send_signal(judge.ended, signal.SIGINT)
+        if not _ends(judge, _GRACE_S):
+            signal.pidfd_send_signal(judge.ended, signal.SIGKILL)
+    os.waitpid(judge.pid, 0)
+    os.close(judge.done)
+    os.close(judge.ended)
 
 
 def _ends(judge: _Judge, within_s: float) -> bool:
@@ -237,12 +248,13 @@ def _ends(judge: _Judge, within_s: float) -> bool:
 
 def _judge(orders: int, done: int, replies: int, worker: int, fork_server: "ForkServer") -> NoReturn:
     """Grade until the orders end, then exit the process."""
-    from evaluator.judge.context.context_pool import ContextPool
-
     code = 1
     try:
+        from evaluator.judge.context.context_pool import ContextPool
+
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)  # the shell may have ignored SIGINT
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         die_with_parent(worker, signal.SIGKILL)
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, _ORDERS)
@@ -254,7 +266,7 @@ def _judge(orders: int, done: int, replies: int, worker: int, fork_server: "Fork
     except _GaveWay:
         os.write(done, _End.GAVE_WAY.value)
         code = 0
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, BrokenPipeError):  # the worker ends the judge, or the batch is gone
         pass
     except BaseException:  # noqa: BLE001 - this is the end of the process; the batch learns it from the exit
         traceback.print_exc()
@@ -297,6 +309,8 @@ def main(arguments: list[str]) -> int:
     if len(arguments) > 1:
         os.sched_setaffinity(0, {int(core) for core in arguments[1].split(",")})
     try:
-        return serve(int(arguments[0]))
-    except _Terminated:
+        code = serve(int(arguments[0]))
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # The worker ends already; later the handler would only raise.
+    except (_Terminated, BrokenPipeError):  # BrokenPipeError: the batch is gone
         return 1
+    return code

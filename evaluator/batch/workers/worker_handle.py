@@ -4,6 +4,7 @@ import contextlib
 import os
 import select
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -26,6 +27,8 @@ from evaluator.files.safe_open import open_to_append
 _BEHIND_S = 60.0
 """Grace period after the deadline of a grade: the worker may first have to import PyTorch."""
 _END_S = 10.0
+_UNLOCK_S = 1.0
+_LOOK_S = 0.005
 # -P: never import from the current folder, which may hold submissions.
 _PYTHON = (sys.executable, "-P", "-X", "utf8")
 _BOOT = (
@@ -106,6 +109,8 @@ class LocalWorker:
         assert self._process.stdin is not None  # noqa: S101 - for the type checker: PIPE was asked for
         self._orders = self._process.stdin
         self._replies = replies
+        self._closing = threading.Lock()
+        self._closed = False
 
     @property
     def pid(self) -> int:
@@ -127,17 +132,14 @@ class LocalWorker:
         until_s = time.monotonic() + limit_s
         try:
             send(self._orders.fileno(), order)
-            while True:
-                readable, _, _ = select.select([self._replies], [], [], max(0.0, until_s - time.monotonic()))
-                if not readable:
-                    self._process.kill()  # the kernel then kills the grade
-                    return NotGraded(reason=f"the grade was not over after {limit_s:.0f} s", again=False)
-                reply = receive_reply(self._replies)
-                if not isinstance(reply, Stage):
-                    return reply
+            while isinstance(reply := receive_reply(self._replies, until_s - time.monotonic()), Stage):
                 on_stage(reply)
+        except TimeoutError:
+            self._process.kill()  # the kernel then kills the grade
+            return NotGraded(reason=f"the grade was not over after {limit_s:.0f} s", again=False)
         except (EOFError, OSError, ValueError):  # ValueError: an invalid message
             return NotGraded(reason="the process that made the grade died", again=True)
+        return reply
 
     def interrupt(self) -> None:
         """End the worker and any current grade. May be called while another thread waits in `grade`."""
@@ -154,6 +156,7 @@ class LocalWorker:
         except subprocess.TimeoutExpired:
             self._process.kill()  # the kernel then kills the grade
             self._process.wait()
+        self._await_judge()
         # A judge killed after the grace period removes no folder. Neither does a judge interrupted right after the
         # creation of a folder.
         remove_abandoned()
@@ -164,4 +167,20 @@ class LocalWorker:
         self.wait()
         with contextlib.suppress(OSError):
             self._orders.close()
-        os.close(self._replies)
+        with self._closing:
+            self._closed = True
+            os.close(self._replies)
+
+    def _await_judge(self) -> None:
+        """Wait a limited time for the death of a killed worker's judge, and for the unlocked folders."""
+        with self._closing:  # Another thread may close the handle meanwhile.
+            if not self._closed:
+                poll = select.poll()
+                poll.register(self._replies, 0)  # the hang-up: worker and judge hold the other end
+                poll.poll(_END_S * 1000)
+        # The kernel may close the pipe before the locks. A worker and its judge are a process group.
+        until_s = time.monotonic() + _UNLOCK_S
+        with contextlib.suppress(OSError):
+            while time.monotonic() < until_s:
+                os.killpg(self._process.pid, 0)
+                time.sleep(_LOOK_S)

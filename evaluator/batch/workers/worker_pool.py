@@ -231,8 +231,9 @@ class WorkerPool:
 
     def _end(self, number: int, task: Task, result: Graded | NotGraded, attempts: int, since_s: float) -> None:
         if self._fail_fast and not _correct(result):
-            with self._taking:  # before the slot takes another task, and before the reader sees the event
-                self._more = False
+            # Before the slot takes another task, and before the reader sees the event. Not under `_taking`: another
+            # slot may hold the lock until the next line of a pipe, and the result would wait as long.
+            self._more = False
         now_s = time.monotonic()
         self.events.put(Ended(number, task, result, attempts, now_s - since_s, now_s))
 

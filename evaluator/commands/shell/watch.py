@@ -1,5 +1,6 @@
 """Repeated grades after changes of files: a look at a few files five times a second, and a process per grade."""
 
+import contextlib
 import os
 import select
 import signal
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import NoReturn, Self
 
 from evaluator.errors import ExitCode
+from evaluator.interrupts import held_back
 from evaluator.sandbox.kernel.syscalls import die_with_parent
 
 POLL_S = 0.2
@@ -59,16 +61,22 @@ class Grading:
     def __init__(self, grade: Callable[[], NoReturn]) -> None:
         """Start the process. The kernel ends the process with the parent."""
         us = os.getpid()
-        self._pid = os.fork()
-        if self._pid == 0:
-            try:
-                os.setpgid(0, 0)
-                # A shell's background job ignores SIGINT, and the parent ends a grade by SIGINT.
-                signal.signal(signal.SIGINT, signal.default_int_handler)
-                die_with_parent(us, signal.SIGTERM)
-                grade()
-            finally:
-                os._exit(ExitCode.INFRASTRUCTURE)
+        # A SIGINT right after the fork would raise in the child outside of the block, and the child would watch, too.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            self._pid = os.fork()
+            if self._pid == 0:
+                try:
+                    os.setpgid(0, 0)
+                    # A shell's background job ignores SIGINT, and the parent ends a grade by SIGINT.
+                    signal.signal(signal.SIGINT, signal.default_int_handler)
+                    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+                    die_with_parent(us, signal.SIGTERM)
+                    grade()
+                finally:
+                    os._exit(ExitCode.INFRASTRUCTURE)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         self._ended = os.pidfd_open(self._pid)
         self._code: int | None = None
 
@@ -105,7 +113,9 @@ def watch(watched: Watched, grade: Callable[[], NoReturn], tell: Callable[[], No
     try:
         while True:
             watched.mark()
-            with Grading(grade) as grading:
+            with contextlib.ExitStack() as ending:
+                with held_back(signal.SIGINT):  # Otherwise Ctrl-C right after the start would interrupt no grade.
+                    grading = ending.enter_context(Grading(grade))
                 while (code := grading.code_within(POLL_S)) is None and not watched.has_changed():
                     pass
             if code is not None:

@@ -107,12 +107,13 @@ class RemoteGrader(AnyGrader):
             reader.close()
         for waiting in unfinished:
             waiting.future.cancel()
+        self._transport.end_repetitions()
         for pool in pools:
             pool.shutdown(wait=False, cancel_futures=True)
         self._cancel_there([ids[each.key] for each in unfinished if each.key in ids])
+        pools.hand_in.shutdown(wait=True)  # The thread of a submission on its way cancels the grade.
         self._transport.close()
-        for pool in pools:
-            pool.shutdown(wait=True)
+        pools.fetch.shutdown(wait=True)
 
     @property
     def at_once(self) -> int:
@@ -189,10 +190,10 @@ class RemoteGrader(AnyGrader):
             self._fail(waiting.key, error)
             return
         with self._changing:
-            is_wanted = waiting.key in self._waiting
+            is_wanted, is_closed = waiting.key in self._waiting, self._pools is None
             if is_wanted:
                 self._ids[waiting.key] = grade.id
-        if not is_wanted and waiting.future.cancelled():
+        if not is_wanted and (is_closed or waiting.future.cancelled()):
             self._cancel_there([grade.id])
 
     def _on_grade(self, grade: Grade) -> None:

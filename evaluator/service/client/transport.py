@@ -50,12 +50,16 @@ class Transport:
 
     @property
     def is_closed(self) -> bool:
-        """Whether `close` was called."""
+        """Whether `close` or `end_repetitions` was called."""
         return self._ended.is_set()
+
+    def end_repetitions(self) -> None:
+        """End all waiting between repeated requests. Requests on their way are finished."""
+        self._ended.set()
 
     def close(self) -> None:
         """End all connections, and all waiting between repeated requests."""
-        self._ended.set()
+        self.end_repetitions()
         self.client.close()
 
     def request(
