@@ -241,6 +241,5 @@ def hold_a_file(sock, private):
 
 
 def output_pipe_in_a_message(sock, private):
-    answer(sock, "sends")
     socket.send_fds(sock, [b"x"], [1])
     time.sleep(300)

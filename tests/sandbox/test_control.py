@@ -175,13 +175,12 @@ def test_of_a_dead_runner_there_are_no_members(fork_server, spawn):
 
 def test_an_unread_message_with_the_output_pipe_delays_no_kill(bare, spawn, monkeypatch):
     """Without seccomp a runner may send descriptors, which stay open until the judge reads or drops the message."""
-    monkeypatch.setattr(confined_process, "_OUTPUT_S", 30.0)
+    monkeypatch.setattr(confined_process, "_OUTPUT_S", 20.0)
     child = spawn(bare, "burdens:output_pipe_in_a_message")
-    assert hear(child) == "sends"
     assert messages.ready(child.socket, 60)
     began_s = time.monotonic()
     child.kill()
-    assert time.monotonic() - began_s < 25.0
+    assert time.monotonic() - began_s < 15.0
 
 
 def test_a_lost_warden_is_no_fault_of_the_runner(full, spawn):
