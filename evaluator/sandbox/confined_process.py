@@ -166,6 +166,7 @@ class ConfinedProcess:
         for process in self._processes:
             if not messages.ready(process, deadline - time.monotonic()):
                 raise JudgeFailed("a runner cannot be killed: one of its processes hangs in a system call")
+        self._drop_unread()
         # The memory of a process is freed before its pidfd is readable; other processes may hold files.
         if self._files_end is not None and not messages.ready(self._files_end, deadline - time.monotonic()):
             raise JudgeFailed("a runner is dead, and something still holds its files in memory")
@@ -175,6 +176,9 @@ class ConfinedProcess:
         self._exit = self._exit or _KILLED_BY_JUDGE
         self._output.finish(_OUTPUT_S)
         self._dead = True
+
+    def _drop_unread(self) -> None:
+        """Drop what the dead runner sent and the judge did not read. A program has no connection to the judge."""
 
     def _let_go(self) -> None:
         """Close the descriptors of a dead process. A repeated call changes nothing."""
@@ -226,7 +230,7 @@ class ConfinedProcess:
 class Child(ConfinedProcess):
     """A runner, with the judge's end of its `socket`. Its folder `private` has this path inside the sandbox too.
 
-    `kill` also closes the socket and removes the folder.
+    `kill` also closes the socket and removes the folder; unread messages are lost.
     """
 
     def __init__(
@@ -248,8 +252,12 @@ class Child(ConfinedProcess):
         """The runner's private folder."""
         return self._scratch.path
 
+    def _drop_unread(self) -> None:
+        """Close the runner's socket: without seccomp, unread messages may hold the output pipe and files open."""
+        self.socket.close()
+
     def _let_go(self) -> None:
-        """Close the runner's socket and remove its private folder, too; unread messages are lost."""
+        """Close the runner's socket and remove its private folder, too."""
         self.socket.close()
         self._scratch.close()
         super()._let_go()

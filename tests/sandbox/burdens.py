@@ -238,3 +238,8 @@ def hold_a_file(sock, private):
         file.flush()
         answer(sock, "held")
         time.sleep(300)
+
+
+def output_pipe_in_a_message(sock, private):
+    socket.send_fds(sock, [b"x"], [1])
+    time.sleep(300)
