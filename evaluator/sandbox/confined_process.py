@@ -21,7 +21,7 @@ from evaluator.sandbox.layers import messages
 _ANSWER_S = 30.0
 """Limit on waiting for a trusted process: milliseconds, and seconds on a machine with far more work than cores."""
 _KILL_S = 20.0
-_OUTPUT_S = 20.0
+_OUTPUT_S = 5.0
 """Limit on waiting for the end of the output. After the death of all writers the end is available at once."""
 
 M = TypeVar("M", messages.Started, messages.Frozen, messages.Thawed)

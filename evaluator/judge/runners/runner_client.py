@@ -42,8 +42,8 @@ from evaluator.sandbox import Child
 
 RUNNER = "evaluator.runner.main:run"
 """Entry point of runner processes, for a fork server."""
-_EXIT_WAIT_S = 20.0
-_FAREWELL_S = 5.0
+_EXIT_WAIT_S = 5.0
+_FAREWELL_S = 1.0
 """Time for a runner to flush its output and exit."""
 _STOP_S = 5.0
 _STOP_AGAIN_S = 0.001
