@@ -32,3 +32,16 @@ def _raise_each(numbers: list[int]) -> None:
     with contextlib.ExitStack() as raising:
         for number in reversed(numbers):
             raising.callback(signal.raise_signal, number)
+
+
+@contextlib.contextmanager
+def blocked(*numbers: signal.Signals) -> Iterator[None]:
+    """Block signals in this thread. A process forked in the block starts so, and unblocks the signals by itself.
+
+    A new process has the handlers of its parent at first. An earlier signal would run the parent's code there.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -32,3 +32,21 @@ def deliver(number, thread):
         signal.set_wakeup_fd(before)
         os.close(reading)
         os.close(writing)
+
+
+def interrupting(fork):
+    """Return a fork whose child gets SIGINT before the child runs any further line."""
+
+    def interrupted():
+        waiting, ready = os.pipe()
+        pid = fork()
+        if pid == 0:
+            os.read(waiting, 1)
+        else:
+            os.kill(pid, signal.SIGINT)
+            os.write(ready, b".")
+        os.close(waiting)
+        os.close(ready)
+        return pid
+
+    return interrupted

@@ -17,7 +17,7 @@ from evaluator.batch.workers.slots import Slot
 from evaluator.batch.workers.worker_handle import LocalWorker
 from evaluator.grade_options import GradeOptions
 from evaluator.records import DeviceKind
-from tests.signals import another_thread, deliver
+from tests.signals import another_thread, deliver, interrupting
 
 
 def test_the_end_of_a_worker_removes_abandoned_folders(monkeypatch, tmp_path):
@@ -92,6 +92,12 @@ def with_judge(judge):
     return current
 
 
+def assert_ended_by_a_signal(judge):
+    with pytest.raises(worker._Terminated):
+        with_judge(judge).close(wait_s=60.0)
+    assert is_reaped(judge)
+
+
 def is_reaped(judge):
     try:
         os.waitpid(judge.pid, os.WNOHANG)
@@ -131,10 +137,7 @@ def test_a_signal_during_a_wait_for_a_judge_ends_the_judge(terminable):
         os.read(orders, 1)
         os.kill(parent, signal.SIGTERM)
 
-    judge = judge_that(signal_at_the_end_of)
-    with pytest.raises(worker._Terminated):
-        with_judge(judge).close(wait_s=60.0)
-    assert is_reaped(judge)
+    assert_ended_by_a_signal(judge_that(signal_at_the_end_of))
 
 
 def test_a_second_signal_does_not_interrupt_the_end_of_a_judge(terminable):
@@ -149,10 +152,7 @@ def test_a_second_signal_does_not_interrupt_the_end_of_a_judge(terminable):
         os.read(orders, 1)
         os.kill(parent, signal.SIGTERM)
 
-    judge = judge_that(signal_at_each_end)
-    with pytest.raises(worker._Terminated):
-        with_judge(judge).close(wait_s=60.0)
-    assert is_reaped(judge)
+    assert_ended_by_a_signal(judge_that(signal_at_each_end))
 
 
 def test_a_first_signal_amid_the_end_of_a_judge_waits_for_that_end(monkeypatch, terminable):
@@ -163,29 +163,12 @@ def test_a_first_signal_amid_the_end_of_a_judge_waits_for_that_end(monkeypatch, 
         dismiss(judge)
 
     monkeypatch.setattr(worker, "_dismiss", signalled)
-    judge = judge_that(until_the_end_of)
-    with pytest.raises(worker._Terminated):
-        with_judge(judge).close()
-    assert is_reaped(judge)
+    assert_ended_by_a_signal(judge_that(until_the_end_of))
 
 
 def test_an_interrupt_before_the_judge_has_its_own_handlers_ends_the_judge(monkeypatch):
     """The judge starts with handlers of the worker, which note a signal for the worker."""
-    fork = os.fork
-
-    def interrupted():
-        waiting, ready = os.pipe()
-        pid = fork()
-        if pid == 0:
-            os.read(waiting, 1)
-        else:
-            os.kill(pid, signal.SIGINT)
-            os.write(ready, b".")
-        os.close(waiting)
-        os.close(ready)
-        return pid
-
-    monkeypatch.setattr(os, "fork", interrupted)
+    monkeypatch.setattr(os, "fork", interrupting(os.fork))
     monkeypatch.setattr(worker, "_next_order", lambda *_: time.sleep(600))
     current = worker._CurrentJudge(-1, None)
     judge = current.judge_for(SimpleNamespace(streak="one"), renew=True)

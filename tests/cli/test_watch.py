@@ -219,22 +219,11 @@ def test_a_grade_of_a_background_job_ends_by_sigint():
 
 
 INTERRUPTED_AT_ONCE = """
-import os, signal, time
+import os, time
 from evaluator.commands.shell.watch import Grading
+from tests.signals import interrupting
 
-fork = os.fork
-
-def interrupted():
-    waiting, ready = os.pipe()
-    pid = fork()
-    if pid == 0:
-        os.read(waiting, 1)
-    else:
-        os.kill(pid, signal.SIGINT)
-        os.write(ready, b".")
-    return pid
-
-os.fork = interrupted
+os.fork = interrupting(os.fork)
 try:
     with Grading(lambda: time.sleep(600)) as grading:
         print("exit code", grading.code_within(60.0))

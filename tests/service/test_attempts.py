@@ -95,7 +95,7 @@ def test_a_signal_is_no_attempt(tmp_path):
 
 
 def test_a_signal_before_the_journal_has_begun_a_grade_is_no_attempt(tmp_path):
-    """The journal counts the attempt in its own thread, whatever becomes of who asked."""
+    """The journal counts the attempt in a thread of the journal, also if the dispatcher's task is cancelled."""
     busy = threading.Event()
 
     async def program(journal):

@@ -37,7 +37,7 @@ from evaluator.batch.workers.messages import (
 from evaluator.errors import InfraError, WarpgradeError
 from evaluator.grading import pipeline
 from evaluator.grading.request import Begun
-from evaluator.interrupts import held_back
+from evaluator.interrupts import blocked, held_back
 from evaluator.records import DeviceKind, Scorecard
 from evaluator.sandbox.kernel.syscalls import die_with_parent
 
@@ -202,8 +202,7 @@ def _fork(streak: str, replies: int, fork_server: "ForkServer") -> _Judge:
     done, its_done = os.pipe()
     worker = os.getpid()
     # The judge starts with the worker's handlers, and these would drop SIGINT. `_judge` unblocks SIGINT later.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
+    with blocked(signal.SIGINT):
         with warnings.catch_warnings():
             # The only other thread just reads the fork server's output.
             warnings.simplefilter("ignore", DeprecationWarning)
@@ -212,8 +211,6 @@ def _fork(streak: str, replies: int, fork_server: "ForkServer") -> _Judge:
             os.close(orders)
             os.close(done)
             _judge(its_orders, its_done, replies, worker, fork_server)
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
     os.close(its_orders)
     os.close(its_done)
     return _Judge(streak, pid, os.pidfd_open(pid), io.FileIO(orders, "w"), done)

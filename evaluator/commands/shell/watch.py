@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NoReturn, Self
 
 from evaluator.errors import ExitCode
-from evaluator.interrupts import held_back
+from evaluator.interrupts import blocked, held_back
 from evaluator.sandbox.kernel.syscalls import die_with_parent
 
 POLL_S = 0.2
@@ -62,8 +62,7 @@ class Grading:
         """Start the process. The kernel ends the process with the parent."""
         us = os.getpid()
         # A SIGINT right after the fork would raise in the child outside of the block, and the child would watch, too.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
+        with blocked(signal.SIGINT):
             self._pid = os.fork()
             if self._pid == 0:
                 try:
@@ -75,8 +74,6 @@ class Grading:
                     grade()
                 finally:
                     os._exit(ExitCode.INFRASTRUCTURE)
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         self._ended = os.pidfd_open(self._pid)
         self._code: int | None = None
 
