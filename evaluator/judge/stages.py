@@ -320,7 +320,6 @@ def _timed_submission(
                 empty,
                 context.call_timeout_s,
                 closely=True,
-                spot_checks=True,
                 watch=context.begin_side(),
             )
             if context.gpu_session is not None:

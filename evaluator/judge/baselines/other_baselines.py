@@ -166,6 +166,7 @@ def _timed(context: GradeContext, source: str, empty: timing_loop.Overhead, tf32
             _fresh_seeds(),
             empty,
             context.call_timeout_s,
+            trusted=trusted,
             spot_checks=not trusted,
             watch=context.begin_side(),
         )

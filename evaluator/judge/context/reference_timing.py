@@ -120,6 +120,8 @@ class ReferenceTimer:
             samples = self._undisturbed(name, trial_runner, overhead, self._context.begin_side())
             gpu_session = self._context.gpu_session
             gpu_state = None if gpu_session is None else gpu_session.monitor.sample()
+        if overhead.spot is not None:
+            overhead = overhead._replace(spot=overhead.spot.beside(samples.windows))
         return Reading(samples, overhead, gpu_state)
 
     def _undisturbed(
@@ -131,7 +133,14 @@ class ReferenceTimer:
             time.sleep(number * _REST_S)
             seeds, timeout_s = self._context.seeds.timed(name), self._context.call_timeout_s
             side = timing_loop.side(
-                name, trial_runner, seeds, overhead, timeout_s, at_least=timing_loop.REFERENCE_CALLS, watch=watch
+                name,
+                trial_runner,
+                seeds,
+                overhead,
+                timeout_s,
+                at_least=timing_loop.REFERENCE_CALLS,
+                trusted=True,
+                watch=watch,
             )
             if side.samples is not None:  # Only the first try includes a true first call.
                 first_call_ms = max(first_call_ms, side.samples.first_call_ms)

@@ -18,7 +18,7 @@ from evaluator.judge.setup.seed_book import fresh_seed
 from evaluator.judge.trial.host_window_loop import Handshake, handshake, host_windows_of
 from evaluator.judge.trial.retry import retried
 from evaluator.judge.trial.trial_runner import Trial, TrialRunner
-from evaluator.judge.trial.window_loop import SPOT_CALLS, WindowHost, WindowSide, windows_of
+from evaluator.judge.trial.window_loop import SPOT_CALLS, SpotRule, WindowHost, WindowSide, windows_of
 from evaluator.judge.trial.window_runner import WindowRunner
 from evaluator.records import ClockKind, Fault, Profile, Samples, Status, Windows, seed_text
 from evaluator.timing.clock_error import CLOCK_ERROR_MS, clock_error_ms
@@ -72,8 +72,8 @@ class Overhead(NamedTuple):
     forked_ms: float | None
     lag_ms: float | None
     host_ms: float | None
-    spot_ms: float | None = None
-    """Time of a spot check's call without a forward; None without windows."""
+    spot: SpotRule | None = None
+    """What a spot check's calls cost beyond those of windows; None without windows."""
     window_host: WindowHost | None = None
     """Host time of windows without a forward; None without windows."""
     handshake: Handshake | None = None
@@ -124,7 +124,7 @@ def overhead(trial_runner: TrialRunner, timeout_s: float) -> Overhead | Fault:
         forked_ms=forked_ms,
         lag_ms=None if lag_ms is None else lag_ms + _LAG_MS,
         host_ms=_median_of(answer.host_ms for answer in answers),
-        spot_ms=spot_ms,
+        spot=None if spot_ms is None else SpotRule(spot_ms),
         window_host=window_host,
     )
 
@@ -202,14 +202,16 @@ def side(
     *,
     at_least: int = MIN_CALLS,
     closely: bool = False,
-    spot_checks: bool = False,
+    trusted: bool = False,
+    spot_checks: bool = True,
     watch: ClockWatch = NO_WATCH,
 ) -> Side:
     """Time at least `at_least` calls until the median is precise enough, for at most two seconds or 100 calls.
 
     Every output is verified, including void calls, and calls with other input distributions, which are not quoted. With
     `closely`, calls continue until small outputs have enough samples for the precision check (`precision_sampler`).
-    Windows follow where the clock has windows, on a GPU for code that is not trusted with `spot_checks`.
+    Windows follow where the clock has windows, on a GPU with `spot_checks`. With `trusted` code in the runner, one call
+    of each window is compared, else every call.
     `watch` looks at the GPU's clock after some of the calls.
     """
     used: list[int] = []
@@ -248,7 +250,15 @@ def side(
     windows: Windows | None = None
     if late is None and not waits and not any(trial.copied for trial in good):
         in_windows = _in_windows(
-            trial_runner, seeds, len(used), good, empty, timeout_s, spot_checks=spot_checks, watch=watch
+            trial_runner,
+            seeds,
+            len(used),
+            good,
+            empty,
+            timeout_s,
+            trusted=trusted,
+            spot_checks=spot_checks,
+            watch=watch,
         )
         if in_windows.failed is not None:
             return Side(None, in_windows.failed)
@@ -285,6 +295,7 @@ def _in_windows(
     empty: Overhead,
     timeout_s: float,
     *,
+    trusted: bool,
     spot_checks: bool,
     watch: ClockWatch,
 ) -> WindowSide:
@@ -296,7 +307,7 @@ def _in_windows(
         return host_windows_of(
             trial_runner, seeds, index, single_ms, empty.handshake, timeout_s, single_error_ms=error_ms
         )
-    if empty.spot_ms is None:
+    if empty.spot is None:
         return WindowSide(None, None, [])
     return windows_of(
         trial_runner,
@@ -305,7 +316,8 @@ def _in_windows(
         times_ms,
         empty.taken_off_ms,
         timeout_s,
-        spot_constant_ms=empty.spot_ms if spot_checks else None,
+        trusted=trusted,
+        spot=empty.spot if spot_checks else None,
         empty_host=empty.window_host,
         watch=watch,
     )

@@ -81,13 +81,17 @@ class WindowRunner:
         _, answer = self._call_driver.ask_released(1, plans, timeout_s=timeout_s, empty=True, bare=bare)
         return answer if isinstance(answer, Fault) else answer.times_ms
 
-    def spot_check(self, index: int, seeds: Sequence[int], *, timeout_s: float) -> SpotTrials:
-        """Make calls as in a window, but release each call, and its weights, after the digest of the call before."""
+    def spot_check(self, index: int, seeds: Sequence[int], *, timeout_s: float, every: bool = True) -> SpotTrials:
+        """Make calls as in a window, but release each call, and its weights, after the digest of the call before.
+
+        Compare the outputs of `every` call, or of one.
+        """
         plans, weights = self._spot_plans(index, seeds)
         placed, answer = self._call_driver.ask_spot_check(index, plans, weights, timeout_s=timeout_s)
         if isinstance(answer, Fault):
             return SpotTrials([], answer, [])
-        trials = self._compared(index, plans, placed, answer.calls, range(len(plans)), own_weights=True)
+        compared = range(len(plans)) if every else [secrets.randbelow(len(plans))]
+        trials = self._compared(index, plans, placed, answer.calls, compared, own_weights=True)
         fault = _fault(trials)
         if fault is None and answer.mismatch is not None:
             message = f"the outputs of call {index + answer.mismatch} changed after the call had ended"

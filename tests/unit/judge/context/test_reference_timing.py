@@ -1,5 +1,6 @@
 """The reference's side of a timing, without a runner."""
 
+import contextlib
 from types import SimpleNamespace
 
 import pytest
@@ -10,6 +11,7 @@ from evaluator.findings import Code, finding
 from evaluator.judge.context import reference_timing
 from evaluator.judge.trial import timing_loop
 from evaluator.judge.trial.trial_runner import Trial
+from evaluator.judge.trial.window_loop import SpotRule
 from evaluator.records import Fault, Status
 from tests import cards
 
@@ -36,6 +38,21 @@ def test_what_a_call_costs_is_measured_anew_after_a_while(kept):
     clock.now_s += 2
     assert side._known_overhead("other").taken_off_ms == 2.0
     assert clock.measured == ["one", "other"]
+
+
+def test_how_much_slower_the_reference_is_in_spot_checks_comes_with_its_times(kept, monkeypatch):
+    side, _ = kept
+    empty = timing_loop.Overhead(1.0, 0.0, None, None, None, None, None, spot=SpotRule(0.02))
+    samples = cards.in_windows(cards.samples("reference_before", 0.3), 0.010, spot_ms=[0.0112, 0.0115, 0.0118])
+    monkeypatch.setattr(side, "_runner", lambda: contextlib.nullcontext("one"))
+    monkeypatch.setattr(timing_loop, "overhead", lambda *_: empty)
+    monkeypatch.setattr(timing_loop, "side", lambda *_, **__: timing_loop.Side(samples, None))
+    side._context.gpu_session, side._context.begin_side = None, lambda: None
+    side._context.seeds = SimpleNamespace(timed=lambda _: iter(()))
+    spot = side.before().overhead.spot
+    assert spot.constant_ms == 0.02
+    assert spot.excess_ms == pytest.approx(0.0015)
+    assert side._overhead.spot.excess_ms == 0.0  # Each side of the reference has its own.
 
 
 class Starting:

@@ -11,7 +11,7 @@ from evaluator.judge.clock.clock import ClockedCall
 from evaluator.judge.trial import timing_loop
 from evaluator.judge.trial.timing_loop import MIN_CALLS, REFERENCE_CALLS, Overhead, overhead, side
 from evaluator.judge.trial.trial_runner import Trial
-from evaluator.judge.trial.window_loop import WindowHost, WindowSide
+from evaluator.judge.trial.window_loop import SpotRule, WindowHost, WindowSide
 from evaluator.protocol.frames import Done
 from evaluator.records import ClockKind, Clocks, Fault, Profile, Status
 from evaluator.timing.quote import quote
@@ -313,7 +313,7 @@ def test_no_calls_are_made_for_what_the_clock_cannot_tell():
 
 def test_a_forward_that_waits_for_the_gpu_is_not_timed_in_windows(monkeypatch):
     monkeypatch.setattr(timing_loop, "windows_of", lambda *_, **__: pytest.fail("a window was made"))
-    empty = overhead(Script([0.3], prepared_ms=0.5, host_ms=0.1), 1.0)._replace(spot_ms=0.01)
+    empty = overhead(Script([0.3], prepared_ms=0.5, host_ms=0.1), 1.0)._replace(spot=SpotRule(0.01))
     waiting = side("submission", Script([1.3], prepared_ms=0.5, host_ms=None), itertools.count(), empty, 1.0)
     assert waiting.samples.waits_for_gpu
     assert (waiting.samples.host_ms, waiting.samples.windows) == (None, None)
@@ -357,7 +357,7 @@ def test_the_clocks_of_a_side_are_looked_at_between_calls_and_passed_on_to_windo
     monkeypatch.setattr(
         timing_loop, "windows_of", lambda *_, watch, **__: passed.append(watch) or WindowSide(None, None, [])
     )
-    empty = overhead(Script([0.3], prepared_ms=0.5, host_ms=0.1), 1.0)._replace(spot_ms=0.01)
+    empty = overhead(Script([0.3], prepared_ms=0.5, host_ms=0.1), 1.0)._replace(spot=SpotRule(0.01))
     watch = ClockWatch(lambda: ClockLook(1980, 40, ()), start_c=39)
     script = Script([1.3], prepared_ms=0.5, host_ms=0.1)
     samples = side("submission", script, itertools.count(), empty, 1.0, watch=watch).samples

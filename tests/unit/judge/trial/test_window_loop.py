@@ -9,13 +9,14 @@ from evaluator.findings import Code, finding
 from evaluator.judge.backend.clock_watch import ClockWatch
 from evaluator.judge.trial import window_loop
 from evaluator.judge.trial.trial_runner import Trial
-from evaluator.judge.trial.window_loop import WindowHost, windows_of
+from evaluator.judge.trial.window_loop import SpotRule, WindowHost, windows_of
 from evaluator.judge.trial.window_runner import SpotTrials, WindowTrials
 from evaluator.records import Fault, Status
 
 SINGLE_MS = [0.3005, 0.3000, 0.3010, 0.3005, 0.3005]
 TAKEN_OFF_MS = 0.2955
 """An empty call; a call takes 0.005 ms."""
+RULE = SpotRule(constant_ms=0.01)
 WRONG = Fault(Status.WRONG_RESULT, finding(Code.WRONG_VALUES, "wrong"))
 
 
@@ -47,8 +48,9 @@ class Rules:
         host_ms = 0.1 + len(seeds) * 0.013
         return WindowTrials(trials, fault, elapsed_ms, self.queues(len(self.asked)), host_ms)
 
-    def spot_check(self, index, seeds, *, timeout_s):
+    def spot_check(self, index, seeds, *, timeout_s, every):
         self.asked.append(-len(seeds))
+        self.compared.append(every)
         spot_ms = self.spot_ms.pop(0) if isinstance(self.spot_ms, list) else self.spot_ms
         return SpotTrials([], self.spot_fault, [0.4, *[0.01 + spot_ms] * (len(seeds) - 1)])
 
@@ -57,7 +59,7 @@ class Rules:
 def side(monkeypatch):
     monkeypatch.setattr(window_loop, "WindowRunner", lambda rules: rules)
 
-    def made(rules, *, single_ms=SINGLE_MS, spot_constant_ms=0.01, empty_host=None):
+    def made(rules, *, single_ms=SINGLE_MS, trusted=False, spot=RULE, empty_host=None):
         seeds = itertools.count(1)
         return windows_of(
             rules,
@@ -66,7 +68,8 @@ def side(monkeypatch):
             single_ms,
             TAKEN_OFF_MS,
             1.0,
-            spot_constant_ms=spot_constant_ms,
+            trusted=trusted,
+            spot=spot,
             empty_host=empty_host,
         )
 
@@ -107,11 +110,39 @@ def test_calls_that_are_slower_in_three_spot_checks_shared_work(side):
     assert rules.spot_ms == []
 
 
-def test_trusted_code_is_not_checked_alone_and_one_call_of_a_window_is_compared(side):
+def test_one_call_of_each_window_is_compared_of_trusted_code(side):
     rules = Rules()
-    assert side(rules, spot_constant_ms=None).windows.spot_ms == []
+    assert side(rules, trusted=True, spot=None).windows.spot_ms == []
     assert rules.compared == [False] * 6
     assert min(rules.asked) > 0
+
+
+def test_the_reference_has_one_spot_check_and_shares_no_work(side):
+    rules = Rules(spot_ms=0.009)
+    windows = side(rules, trusted=True).windows
+    assert rules.compared == [False] * 7
+    assert windows.spot_ms == pytest.approx([0.009] * 15)
+    assert not windows.shared_work
+
+
+def test_the_references_own_excess_is_allowed_up_to_a_limit(side):
+    reference = side(Rules(call_ms=0.0040, spot_ms=0.0052), trusted=True).windows
+    rule = SpotRule(0.01).beside(reference)
+    assert rule.excess_ms == pytest.approx(0.0012)
+    assert SpotRule(0.01).beside(None).excess_ms == 0.0
+    for call_ms, spot_ms, shared in [(0.0040, 0.0058, False), (0.0040, 0.0062, True)]:
+        assert side(Rules(call_ms=call_ms, spot_ms=spot_ms), spot=rule).windows.shared_work is shared
+    # Of an excess of 20 us at most 1 us and 5 % of the call count.
+    for spot_ms, shared in [(0.0061, False), (0.0065, True)]:
+        found = side(Rules(call_ms=0.0040, spot_ms=spot_ms), spot=SpotRule(0.01, excess_ms=0.02))
+        assert found.windows.shared_work is shared
+
+
+def test_a_spot_check_has_no_more_calls_than_the_longest_window(side):
+    rules = Rules(queues=lambda n: n > 3)
+    windows = side(rules).windows
+    assert max(windows.calls) <= 8
+    assert [asked for asked in rules.asked if asked < 0] == [-max(windows.calls)]
 
 
 @pytest.mark.parametrize(
@@ -174,5 +205,5 @@ def test_the_clock_of_the_gpu_is_looked_at_after_each_window(side, monkeypatch):
     looks = []
     rules = Rules(queues=lambda calls: calls > 1)
     watch = ClockWatch(lambda: looks.append(len(rules.asked)))
-    windows_of(rules, itertools.count(1), 20, SINGLE_MS, TAKEN_OFF_MS, 1.0, spot_constant_ms=None, watch=watch)
+    windows_of(rules, itertools.count(1), 20, SINGLE_MS, TAKEN_OFF_MS, 1.0, trusted=True, spot=None, watch=watch)
     assert looks == [1, 2, 3, 4, 5, 6, 7]
