@@ -6,7 +6,7 @@ from evaluator.findings import Code, finding
 from evaluator.records import Finding, Samples, Timing
 from evaluator.timing.bootstrap import Resolution
 from evaluator.timing.clock_error import CLOCK_ERROR_MS
-from evaluator.timing.stats import median, outliers
+from evaluator.timing.stats import lower_quartile, median, outliers
 
 _DRIFT = 0.05
 _MANY = 0.05
@@ -91,7 +91,7 @@ def _shared_work(submission: Samples) -> Finding | None:
     windows = submission.windows
     if windows is None or not windows.shared_work:
         return None
-    window_ms, spot_ms = median(replace(windows, shared_work=False).call_ms), median(windows.spot_ms or [0.0])
+    window_ms, spot_ms = median(replace(windows, shared_work=False).call_ms), lower_quartile(windows.spot_ms or [0.0])
     otherwise = f"{spot_ms * 1e3:.3g} us when each call is released after the one before"
     if not windows.spot_ms:  # On the host, single calls are the second measurement.
         spot_ms = median(windows.single_ms)

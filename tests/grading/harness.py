@@ -7,6 +7,7 @@ verdict they expect.
 
 import contextlib
 import ctypes
+import itertools
 import os
 import re
 import stat
@@ -152,12 +153,17 @@ class Grader:
                 process.kill()
 
     def _check_places(self, run: Run, card: Scorecard) -> None:
-        """Assert that the stages are counted from 1, and up to the last one where nothing ends a grade early."""
-        places = [
-            (int(number), int(of)) for number, of in re.findall(r"^\w+ \((\d+) of (\d+)\)", run.err, re.MULTILINE)
-        ]
-        assert [number for number, _ in places] == list(range(1, len(places) + 1)), run.err
-        assert card.status is not Status.CORRECT or not places or places[-1][0] == places[-1][1], run.err
+        """Assert that the stages are counted from 1, and up to the last one where nothing ends a grade early.
+
+        A later stage waits for the GPU where another grade has it: stage `device` comes again, without a new number.
+        """
+        places = re.findall(r"^(\w+) \((\d+) of (\d+)\)", run.err, re.MULTILINE)
+        numbers = [int(number) for _, number, _ in places]
+        assert numbers == sorted(numbers), run.err
+        assert set(numbers) == set(range(1, len(set(numbers)) + 1)), run.err
+        again = [stage for (_, *place), (stage, *after) in itertools.pairwise(places) if after == place]
+        assert set(again) <= {"device"}, run.err
+        assert card.status is not Status.CORRECT or not places or places[-1][1] == places[-1][2], run.err
 
     def _check_promises(self, run: Run, target: Path, *, as_json: bool) -> None:
         assert "Traceback" not in run.err

@@ -18,11 +18,11 @@ from evaluator.judge.setup.seed_book import fresh_seed
 from evaluator.judge.trial.host_window_loop import Handshake, handshake, host_windows_of
 from evaluator.judge.trial.retry import retried
 from evaluator.judge.trial.trial_runner import Trial, TrialRunner
-from evaluator.judge.trial.window_loop import SPOT_CALLS, SpotRule, WindowHost, WindowSide, windows_of
+from evaluator.judge.trial.window_loop import SPOT_CALLS, SPOT_CHECKS, SpotRule, WindowHost, WindowSide, windows_of
 from evaluator.judge.trial.window_runner import WindowRunner
 from evaluator.records import ClockKind, Fault, Profile, Samples, Status, Windows, seed_text
 from evaluator.timing.clock_error import CLOCK_ERROR_MS, clock_error_ms
-from evaluator.timing.stats import interquartile_range, median, median_interval, outliers
+from evaluator.timing.stats import interquartile_range, lower_quartile, median, median_interval, outliers
 
 MIN_CALLS = 20
 REFERENCE_CALLS = MIN_CALLS // 2
@@ -37,7 +37,7 @@ _NARROW = 0.002
 _NARROW_TO_THE_CLOCK = 0.5
 """The same limit as a part of the clock error, which adds at least twice as much on either side."""
 _EMPTY_CALLS, _FEW_EMPTY_CALLS = 30, 15
-_EMPTY_SPOT_CHECKS = 2
+_FEW_EMPTY_SPOT_CHECKS = 2
 _FEWEST_CALLS, _EMPTY_WINDOWS = 2, 2
 _EMPTY_S = 0.15
 """Time limit of the empty calls. Beyond it, inputs are large, calls are long, and the overhead matters little."""
@@ -130,17 +130,20 @@ def overhead(trial_runner: TrialRunner, timeout_s: float) -> Overhead | Fault:
 
 
 def _empty_spot_checks(trial_runner: TrialRunner, timeout_s: float) -> float | Fault | None:
-    """Return the median time of a spot check's call without a forward; None without windows."""
+    """Return the time of a spot check's call without a forward, a lower quartile; None without windows."""
     if trial_runner.window_calls == 1:
         return None
     times_ms: list[float] = []
-    for _ in range(_EMPTY_SPOT_CHECKS):
+    started = time.monotonic()
+    for number in range(SPOT_CHECKS):
+        if number >= _FEW_EMPTY_SPOT_CHECKS and time.monotonic() - started > _EMPTY_S:
+            break
         calls = min(SPOT_CALLS, trial_runner.window_calls)
         found = WindowRunner(trial_runner).time_empty_spot_check(calls, timeout_s=timeout_s)
         if isinstance(found, Fault):
             return found
         times_ms += found[1:]
-    return median(times_ms)
+    return lower_quartile(times_ms)
 
 
 def _empty_windows(trial_runner: TrialRunner, timeout_s: float) -> WindowHost | Fault | None:

@@ -20,7 +20,7 @@ from evaluator.judge.backend.clock_watch import NO_WATCH, ClockWatch
 from evaluator.judge.trial.trial_runner import Trial, TrialRunner
 from evaluator.judge.trial.window_runner import WindowRunner
 from evaluator.records import Fault, Windows
-from evaluator.timing.stats import median, median_error
+from evaluator.timing.stats import lower_quartile, median, median_error
 
 _WINDOWS, _MOST_WINDOWS = 6, 12
 _NARROW = 0.01
@@ -34,24 +34,27 @@ _SHORTEST_CALL_MS = 0.002
 _EVENT_STEP_MS = 32e-6
 """Times between two events are multiples of this (measured on an H200). Scatter of windows is in their times."""
 SPOT_CALLS = MAX_SPOT_CALLS
-SPOT_MARGIN_MS = 0.0007
+SPOT_MARGIN_MS = 0.0004
 SPOT_MARGIN = 0.03
 """Difference of honest calls beyond the reference's own (`SpotRule`)."""
 _MOST_EXCESS_MS = 0.001
 _MOST_EXCESS = 0.05
 """Largest difference of the reference's own calls that counts: a reference of many kernels must not cover a submission
 of one. On an H100, honest kernels were up to 2.0 us or 11 % slower in spot checks (docs/evidence/windows.md)."""
-_SPOT_CHECKS = 3
-"""Calls that share work in windows are slower in each spot check. One spot check of an honest kernel can be slow: of
-208 honest kernels on an H100, five seemed to share work, two of them at 4 and 6 us. The other three take 472 us, 4 %
-more in a spot check; whether repetition helps there was not measured."""
+SPOT_CHECKS = 4
+"""Calls of microseconds scatter by 1 to 2 us in a spot check. The lower quartile of one check's 15 calls differs by 0.4
+us (standard deviation) from one check to the next, for 57 published kernels below 12 us on H200s; four checks halve
+that."""
+_LONG_CALL_MS = 0.1
+"""The scatter of one spot check is below `SPOT_MARGIN` of such a call."""
 
 
 class SpotRule(NamedTuple):
     """What the calls of a spot check cost beyond the same calls in windows, as measured in runners of the reference.
 
     `constant_ms` is the time of a call without a forward. `excess_ms` is by how much the reference itself is slower in
-    a spot check than in its windows, less the constant: kernels of masks and digests run between the calls.
+    spot checks than in its windows, less the constant: kernels of masks and digests run between the calls. Times in
+    spot checks are lower quartiles.
     """
 
     constant_ms: float
@@ -61,7 +64,7 @@ class SpotRule(NamedTuple):
         """Return the rule with the excess of the reference's `windows`."""
         if windows is None or not windows.spot_ms:
             return self
-        return self._replace(excess_ms=max(median(windows.spot_ms) - median(windows.call_ms), 0.0))
+        return self._replace(excess_ms=max(lower_quartile(windows.spot_ms) - median(windows.call_ms), 0.0))
 
 
 class WindowHost(NamedTuple):
@@ -149,25 +152,28 @@ def _spot_checked(
     *,
     trusted: bool,
 ) -> WindowSide:
-    """Return the windows with the fastest of the spot checks, of which one is enough unless work seems shared.
+    """Return the windows with the calls of all spot checks.
 
-    A spot check has no more calls than the longest window: the GPU's queue holds a limited number of launches, and a
-    call that is queued late would include the host's time.
+    Windows that are no faster than the first check's calls need no more checks; nor does a long call of trusted code. A
+    spot check has no more calls than the longest window: the GPU's queue holds a limited number of launches, and a call
+    that is queued late would include the host's time.
     """
-    fastest_ms: list[float] = []
-    for _ in range(_SPOT_CHECKS):
+    spot_ms: list[float] = []
+    for _ in range(SPOT_CHECKS):
         given = own_values(trial_runner, seeds, min(SPOT_CALLS, max(windows.calls)))
         checked = WindowRunner(trial_runner).spot_check(index, given, timeout_s=timeout_s, every=not trusted)
         used, index = [*used, *given], index + len(given)
         if checked.fault is not None:
             return WindowSide(None, failed_trial(checked.trials, checked.fault), used)
         # The first call finds cold instructions.
-        spot_ms = [max(each - rule.constant_ms, 0.0) for each in checked.times_ms[1:]]
-        fastest_ms = min(fastest_ms or spot_ms, spot_ms, key=median)
-        if trusted or not shares_work(windows.call_ms, fastest_ms, rule.excess_ms):
+        spot_ms += [max(each - rule.constant_ms, 0.0) for each in checked.times_ms[1:]]
+        needs_more = median(windows.call_ms) < (
+            _LONG_CALL_MS if trusted else _usual_ms(lower_quartile(spot_ms), rule.excess_ms)
+        )
+        if not needs_more:
             break
-    shared_work = not trusted and shares_work(windows.call_ms, fastest_ms, rule.excess_ms)
-    return WindowSide(replace(windows, spot_ms=fastest_ms, shared_work=shared_work), None, used)
+    shared_work = not trusted and shares_work(windows.call_ms, spot_ms, rule.excess_ms)
+    return WindowSide(replace(windows, spot_ms=spot_ms, shared_work=shared_work), None, used)
 
 
 def shares_work(call_ms: Sequence[float], spot_ms: Sequence[float], excess_ms: float = 0.0) -> bool:
@@ -175,14 +181,18 @@ def shares_work(call_ms: Sequence[float], spot_ms: Sequence[float], excess_ms: f
 
     `excess_ms`: `SpotRule.excess_ms`, of which at most a part counts.
 
-    >>> shares_work([0.0037], [0.0050]), shares_work([0.0037], [0.0050], 0.0008)
+    >>> shares_work([0.0037], [0.0050]), shares_work([0.0037], [0.0050], 0.0009)
     (True, False)
     """
     if not spot_ms:
         return False
-    alone_ms = median(spot_ms)
-    usual_ms = min(excess_ms, _MOST_EXCESS * alone_ms + _MOST_EXCESS_MS)
-    return median(call_ms) < (alone_ms - usual_ms) * (1 - SPOT_MARGIN) - SPOT_MARGIN_MS
+    alone_ms = lower_quartile(spot_ms)
+    return median(call_ms) < _usual_ms(alone_ms, excess_ms) - SPOT_MARGIN * alone_ms - SPOT_MARGIN_MS
+
+
+def _usual_ms(alone_ms: float, excess_ms: float) -> float:
+    """Return the time in windows of an honest call that takes `alone_ms` in spot checks."""
+    return alone_ms - min(excess_ms, _MOST_EXCESS * alone_ms + _MOST_EXCESS_MS)
 
 
 def enough(calls: list[int], window_ms: list[float]) -> bool:
