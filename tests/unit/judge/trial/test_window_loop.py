@@ -87,7 +87,7 @@ def test_a_call_takes_what_a_window_takes_longer_than_a_single_call(side):
     assert not windows.shared_work
 
 
-@pytest.mark.parametrize(("call_ms", "shared"), [(0.005, False), (0.0046, False), (0.0044, True), (0.002, True)])
+@pytest.mark.parametrize(("call_ms", "shared"), [(0.005, False), (0.0044, False), (0.0043, True), (0.002, True)])
 def test_windows_that_are_faster_than_calls_alone_allow_are_not_quoted(side, call_ms, shared):
     windows = side(Rules(call_ms=call_ms)).windows
     assert windows.shared_work is shared
@@ -148,6 +148,19 @@ def test_the_references_own_excess_is_allowed_up_to_a_limit(side):
     # Of an excess of 20 us at most 1 us and 5 % of the call count.
     for spot_ms, shared in [(0.0055, False), (0.0060, True)]:
         found = side(Rules(call_ms=0.0040, spot_ms=spot_ms), spot=SpotRule(0.01, excess_ms=0.02))
+        assert found.windows.shared_work is shared
+
+
+def test_a_reference_that_is_faster_with_warm_inputs_shows_what_a_submission_gains(side):
+    """On an H200, a relu that shared its launches took 2.05 us in windows, 2.9 us in spot checks; the reference 2.5."""
+    reference = side(Rules(call_ms=0.0033, spot_ms=0.0025), trusted=True).windows
+    rule = SpotRule(0.01).beside(reference)
+    assert rule.excess_ms == pytest.approx(-0.0008)
+    for call_ms, spot_ms, shared in [(0.00205, 0.0029, True), (0.00205, 0.0019, True), (0.0033, 0.0028, False)]:
+        assert side(Rules(call_ms=call_ms, spot_ms=spot_ms), spot=rule).windows.shared_work is shared
+    # Of a reference that gains 20 us from warm inputs, at most 1 us counts.
+    for spot_ms, shared in [(0.0025, False), (0.0027, True)]:
+        found = side(Rules(call_ms=0.0030, spot_ms=spot_ms), spot=SpotRule(0.01, excess_ms=-0.02))
         assert found.windows.shared_work is shared
 
 
