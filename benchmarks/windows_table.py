@@ -37,7 +37,7 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
-_AS_SUBMISSION = "from model import Model\n\n\nclass ModelNew(Model):\n    pass\n"
+AS_SUBMISSION = "from model import Model\n\n\nclass ModelNew(Model):\n    pass\n"
 _TIMEOUT_S = 120.0
 
 
@@ -49,34 +49,36 @@ class Kernel(NamedTuple):
     inputs: str
 
 
-def _of(forward: str, *shape: int) -> Kernel:
+def of(forward: str, *shape: int) -> Kernel:
+    """Return a forward of one input `x`."""
     return Kernel("x", forward, f"torch.randn{shape}")
 
 
-def _product(rows: int, inner: int, columns: int) -> Kernel:
+def product(rows: int, inner: int, columns: int) -> Kernel:
+    """Return a product of two matrices."""
     return Kernel("a, b", "a @ b", f"torch.randn({rows}, {inner}), torch.randn({inner}, {columns})")
 
 
 KERNELS = {
-    "clamp 4 Ki": _of("torch.clamp(x, min=0)", 64, 64),
-    "clamp 64 Ki": _of("torch.clamp(x, min=0)", 256, 256),
-    "clamp 1 Mi": _of("torch.clamp(x, min=0)", 1024, 1024),
-    "clamp 4 Mi": _of("torch.clamp(x, min=0)", 2048, 2048),
-    "clamp 64 Mi": _of("torch.clamp(x, min=0)", 8192, 8192),
-    "gelu 1 Mi": _of("torch.nn.functional.gelu(x)", 1024, 1024),
-    "mul, add, clamp 1 Mi": _of("torch.clamp(x * 2 + 1, min=0)", 1024, 1024),
-    "sum of rows 256 x 1024": _of("x.sum(1)", 256, 1024),
-    "sum of rows 4096 x 4096": _of("x.sum(1)", 4096, 4096),
-    "softmax 256 x 1024": _of("torch.softmax(x, 1)", 256, 1024),
-    "softmax 4096 x 8192": _of("torch.softmax(x, 1)", 4096, 8192),
-    "layer norm 512 x 1024": _of("torch.nn.functional.layer_norm(x, (1024,))", 512, 1024),
-    "layer norm 16384 x 4096": _of("torch.nn.functional.layer_norm(x, (4096,))", 16384, 4096),
-    "cumsum 1024 x 1024": _of("x.cumsum(1)", 1024, 1024),
-    "mm 256": _product(256, 256, 256),
-    "mm 512": _product(512, 512, 512),
-    "mm 1024": _product(1024, 1024, 1024),
-    "mm 2048": _product(2048, 2048, 2048),
-    "mm 4096": _product(4096, 4096, 4096),
+    "clamp 4 Ki": of("torch.clamp(x, min=0)", 64, 64),
+    "clamp 64 Ki": of("torch.clamp(x, min=0)", 256, 256),
+    "clamp 1 Mi": of("torch.clamp(x, min=0)", 1024, 1024),
+    "clamp 4 Mi": of("torch.clamp(x, min=0)", 2048, 2048),
+    "clamp 64 Mi": of("torch.clamp(x, min=0)", 8192, 8192),
+    "gelu 1 Mi": of("torch.nn.functional.gelu(x)", 1024, 1024),
+    "mul, add, clamp 1 Mi": of("torch.clamp(x * 2 + 1, min=0)", 1024, 1024),
+    "sum of rows 256 x 1024": of("x.sum(1)", 256, 1024),
+    "sum of rows 4096 x 4096": of("x.sum(1)", 4096, 4096),
+    "softmax 256 x 1024": of("torch.softmax(x, 1)", 256, 1024),
+    "softmax 4096 x 8192": of("torch.softmax(x, 1)", 4096, 8192),
+    "layer norm 512 x 1024": of("torch.nn.functional.layer_norm(x, (1024,))", 512, 1024),
+    "layer norm 16384 x 4096": of("torch.nn.functional.layer_norm(x, (4096,))", 16384, 4096),
+    "cumsum 1024 x 1024": of("x.cumsum(1)", 1024, 1024),
+    "mm 256": product(256, 256, 256),
+    "mm 512": product(512, 512, 512),
+    "mm 1024": product(1024, 1024, 1024),
+    "mm 2048": product(2048, 2048, 2048),
+    "mm 4096": product(4096, 4096, 4096),
     "attention, one query of 4096": Kernel(
         "q, k, v",
         "torch.nn.functional.scaled_dot_product_attention(q, k, v)",
@@ -85,12 +87,17 @@ KERNELS = {
 }
 
 
+def source_of(kernel: Kernel) -> str:
+    """Return the problem's file."""
+    return _SOURCE.format(names=kernel.names, forward=kernel.forward, inputs=kernel.inputs)
+
+
 def graded(source: str) -> dict[str, Any]:
     """Return the submission's time in windows, and the verdict."""
     with tempfile.TemporaryDirectory() as folder:
         problem = Path(folder) / "timed.py"
         problem.write_text(source)
-        (Path(folder) / "same.py").write_text(_AS_SUBMISSION)
+        (Path(folder) / "same.py").write_text(AS_SUBMISSION)
         card = Path(folder) / "card.json"
         command = [sys.executable, "cli.py", "grade", str(problem), str(Path(folder) / "same.py")]
         options = ["--device", "cuda", "--output", str(card), "--values", "own"]
@@ -222,7 +229,7 @@ def main() -> int:
     for name, kernel in KERNELS.items():
         if name in rows or (options.only and not any(part in name for part in options.only)):
             continue
-        source = _SOURCE.format(names=kernel.names, forward=kernel.forward, inputs=kernel.inputs)
+        source = source_of(kernel)
         row = graded(source)
         command = [sys.executable, "-m", "benchmarks.windows_table", "--output", "-", "--one", source]
         done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=_TIMEOUT_S)
