@@ -41,9 +41,9 @@ _FAULT_CHARACTERS = 1000
 
 
 class _Part(NamedTuple):
-    """Part of a grade: its stages in a context (all, those without a GPU, or those after a build).
+    """Part of a grade: stages in a context (all stages, stages without a GPU, or stages after a build).
 
-    `calls_reference` tells whether the stages call the reference, whose memory is then planned first.
+    With `calls_reference`, the stages call the reference, after a plan of the memory.
     """
 
     stages: Callable[["GradeContext", "ReferenceTimer"], Outcome]
@@ -93,8 +93,8 @@ def begin(
 ) -> Begun | Scorecard:
     """Run the stages without a GPU. Return a scorecard if they decide the verdict. Raises like `grade`.
 
-    `grade` plans the memory, in the process with the GPU: a plan imports hundreds of modules, which would take longer
-    than many builds.
+    `grade` plans the memory, in the process with the GPU. A plan imports hundreds of modules: in each building process,
+    the import would take longer than many cached builds.
     """
     stopwatch = _stopwatch(request, progress, None)
 

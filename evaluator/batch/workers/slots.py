@@ -11,10 +11,10 @@ from evaluator.grade_options import GradeOptions
 from evaluator.records import DeviceKind
 
 _GPU_CORES = 2
-"""Cores for each GPU that no build uses: the judge's and its runner's. The first cores of a machine are usually the two
-halves of one core, so that builds don't slow them either."""
+"""Cores for each GPU without builds, for the judge and a runner. Numbers 0 and 1 are usually the two threads of a
+physical core: builds then share no physical core with the GPU's worker."""
 _CORES_TO_SHARE = 8
-"""With fewer cores for each GPU, builds use all of them."""
+"""With fewer cores for each GPU, builds use all cores."""
 
 
 def slots_for(device: DeviceKind, jobs: int | None, gpus: Sequence[str] = ()) -> list[Slot]:
@@ -22,8 +22,8 @@ def slots_for(device: DeviceKind, jobs: int | None, gpus: Sequence[str] = ()) ->
 
     On `cpu` the host's clock measures: concurrent grades get disjoint cores, and the default is a single grade. On
     `cuda` there is a slot for each of the `gpus` (UUIDs), to check and time, and a building slot for each core (or
-    `jobs`). Two cores for each GPU remain free of builds: a GPU's turn is mostly work of one thread of the judge, and
-    took twice as long beside builds on all cores (`docs/evidence/batch.md`).
+    `jobs`). Two cores for each GPU remain free of builds: beside builds on all cores, a check took almost twice as long
+    (`docs/evidence/batch.md`).
 
     Raises:
         UsageError: `jobs` exceeds the number of cores on `cpu`.

@@ -34,11 +34,11 @@ _IDLE_S = 10.0
 _JOIN_S = 1.0
 _LOOK_S = 0.5
 _STARTING_PART = 4
-"""A quarter of the local workers that build starts at a time. Each start imports PyTorch twice, in the worker and in
-its starter. When all start at once, the GPUs wait for a first build that begins after the last import."""
+"""A quarter of the local building workers starts at a time. Each start imports PyTorch twice, in the worker and in the
+starter. When all start at once, the first build begins after the last import, and the GPUs wait."""
 _LEAST_STARTING = 2
 _START_S = 20.0
-"""Time after which a worker starts beside others that take long."""
+"""Longest wait of a worker for the start of earlier workers."""
 
 
 class Began(NamedTuple):
@@ -280,15 +280,15 @@ class WorkerPool:
         raise AssertionError("the last attempt ends it")
 
     def _entered(self, number: int, task: Task, stage: Stage, started: Callable[[], None]) -> None:
-        """Tell that the grade is in a stage, so that the worker has started."""
+        """Report the stage of a grade, which proves the start of the worker."""
         started()
         self._began(number, task, stage.name)
 
     @contextlib.contextmanager
     def _start(self, number: int, slot: Slot) -> Iterator[Callable[[], None]]:
-        """Wait until the slot's worker may start. The caller calls the yielded function when the worker has started.
+        """Wait until the slot's worker may start. The caller calls the yielded function after the start.
 
-        Without a GPU that waits for builds, the last result counts, not the first: all workers start at once.
+        Only building workers wait: GPUs need the first build early.
         """
         with self._changing:
             is_new = number not in self._workers and slot.part is Part.BEGIN

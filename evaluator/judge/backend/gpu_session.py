@@ -107,8 +107,8 @@ class GpuSession:
     def _bring_up(self) -> None:
         """Start the monitor first, then the runners. If one runner cannot start, end the pool.
 
-        The problem's setup needs the judge's own context and none of the runners'. So the judge's comes first, beside
-        the start of the runners' processes.
+        The problem's setup needs the judge's context alone. The judge's context therefore comes first, beside the start
+        of the runners' processes.
         """
         self.start_monitor()
         making = threading.Thread(target=self._make_context, name="context", daemon=True)
