@@ -10,7 +10,7 @@ import os
 import signal
 import traceback
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
@@ -39,8 +39,15 @@ if TYPE_CHECKING:
 _log = logging.getLogger("warpgrade")
 _FAULT_CHARACTERS = 1000
 
-_Stages = Callable[["GradeContext", "ReferenceTimer"], Outcome]
-"""Stages of a grade in a context: all, those without a GPU, or those after a build."""
+
+class _Part(NamedTuple):
+    """Part of a grade: stages in a context (all stages, stages without a GPU, or stages after a build).
+
+    With `calls_reference`, the stages call the reference, after a plan of the memory.
+    """
+
+    stages: Callable[["GradeContext", "ReferenceTimer"], Outcome]
+    calls_reference: bool
 
 
 def grade(
@@ -73,7 +80,8 @@ def grade(
             return verdict.judge(context, timer, stopwatch)
         return verdict.finish(context, timer, begun.outcome, stopwatch)
 
-    outcome, seeds = _in_time(request, stopwatch, context_pool, stages, last_resort)
+    part = _Part(stages, calls_reference=True)
+    outcome, seeds = _in_time(request, stopwatch, context_pool, part, last_resort)
     return card_of(request, outcome, seeds, stopwatch)
 
 
@@ -83,7 +91,11 @@ def begin(
     context_pool: ContextPool,
     last_resort: LastResort | None = None,
 ) -> Begun | Scorecard:
-    """Run the stages without a GPU. Return a scorecard if they decide the verdict. Raises like `grade`."""
+    """Run the stages without a GPU. Return a scorecard if they decide the verdict. Raises like `grade`.
+
+    `grade` plans the memory, in the process with the GPU. A plan imports hundreds of modules: in each building process,
+    the import would take longer than many cached builds.
+    """
     stopwatch = _stopwatch(request, progress, None)
 
     def stages(context: "GradeContext", _: "ReferenceTimer") -> Outcome:
@@ -91,7 +103,8 @@ def begin(
 
         return verdict.begin(context, stopwatch)
 
-    outcome, seeds = _in_time(request, stopwatch, context_pool, stages, last_resort)
+    part = _Part(stages, calls_reference=False)
+    outcome, seeds = _in_time(request, stopwatch, context_pool, part, last_resort)
     if outcome.is_final:
         return card_of(request, outcome, seeds, stopwatch)
     return Begun(outcome=outcome, lap=stopwatch.lap(), submission_s=stopwatch.deadline.submission_s)
@@ -109,20 +122,20 @@ def _in_time(
     request: GradeRequest,
     stopwatch: Stopwatch,
     context_pool: ContextPool | None,
-    stages: _Stages,
+    part: _Part,
     last_resort: LastResort | None,
 ) -> Worked:
-    """Return the outcome of the stages, or of the reached deadline."""
+    """Return the outcome of the part, or of the reached deadline."""
     return in_time(
         stopwatch,
-        lambda guard: _outcome(request, stopwatch, context_pool, stages, guard),
+        lambda guard: _outcome(request, stopwatch, context_pool, part, guard),
         lambda outcome: card_of(request, outcome, None, stopwatch),
         last_resort,
     )
 
 
 def _outcome(
-    request: GradeRequest, stopwatch: Stopwatch, context_pool: ContextPool | None, stages: _Stages, guard: Guard
+    request: GradeRequest, stopwatch: Stopwatch, context_pool: ContextPool | None, part: _Part, guard: Guard
 ) -> Worked:
     sized_source(request.terms.problem, request.terms.size)  # Report a missing size before any other failure.
     match request.submission:
@@ -141,22 +154,24 @@ def _outcome(
                     context_pool = single_grade.context_pool(request.terms, source, own, guard, stopwatch.deadline)
                 else:
                     guard.kill_with(context_pool.kill_all)
-                _import_judge(request, context_pool, stopwatch)
-                outcome, seeds = _staged(request, source, stopwatch, context_pool, stages)
+                _import_judge(request, context_pool, stopwatch, plans_memory=part.calls_reference)
+                outcome, seeds = _staged(request, source, stopwatch, context_pool, part)
             if outcome.is_final:  # The terminal shows only the first few findings.
                 findings = [*submission.findings, *remarks_on(outcome), *outcome.findings]
                 outcome = replace(outcome, findings=findings)
             return outcome, seeds
 
 
-def _import_judge(request: GradeRequest, context_pool: ContextPool, stopwatch: Stopwatch) -> None:
+def _import_judge(
+    request: GradeRequest, context_pool: ContextPool, stopwatch: Stopwatch, *, plans_memory: bool
+) -> None:
     """Import torch, which cheap commands and unreadable submissions do without."""
     with stopwatch.stage("read", request.terms.problem.name), held_back(signal.SIGINT):
         keep_freed_memory()
         with nothing_collected():
             import evaluator.devices.out_of_memory
             import evaluator.judge.verdict  # noqa: F401
-        context_pool.make_room(request.terms)
+        context_pool.make_room(request.terms, plans_memory=plans_memory)
 
 
 def _first_of_all(request: GradeRequest) -> str:
@@ -166,9 +181,7 @@ def _first_of_all(request: GradeRequest) -> str:
     return to_build(request.terms.device)
 
 
-def _staged(
-    request: GradeRequest, source: str, stopwatch: Stopwatch, context_pool: ContextPool, stages: _Stages
-) -> Worked:
+def _staged(request: GradeRequest, source: str, stopwatch: Stopwatch, context_pool: ContextPool, part: _Part) -> Worked:
     """Run the stages in a context. A failure of the judge itself is an outcome."""
     from evaluator.devices.out_of_memory import out_of_memory
 
@@ -180,7 +193,7 @@ def _staged(
                     context_pool.context_for(request.terms, source, request.replay, stopwatch.deadline)
                 )
             seeds = context.seeds.record()
-            outcome = stages(context, timer)
+            outcome = part.stages(context, timer)
             # After the stages: the value distributions of calls are known only once the device is available.
             return outcome, context.seeds.record()
     except MemoryError as error:

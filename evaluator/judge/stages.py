@@ -122,10 +122,12 @@ def check(context: GradeContext, timer: ReferenceTimer, built: Build) -> CheckOu
     """Compare the submission's answers to fresh inputs with the expected outputs."""
     build_service = context.build_services.for_submission()
     with context.runners.start(context.source, build_service) as model_runner:
-        if context.gpu_session is not None:
-            context.runners.pool.refill()  # Contexts of the GPU are created beside the checks.
         if context.terms.is_timed:
             timer.begin()
+        if context.gpu_session is not None:
+            # Contexts of the GPU are created beside the checks. After the reference's runners are taken: otherwise the
+            # next grade's check would find an empty pool.
+            context.runners.pool.refill()
         buffers = BufferComparison(context.reference)
         trial_runner, checks, fault, remarks, sites = _checked_calls(context, model_runner)
         if fault is None and sites is not None:

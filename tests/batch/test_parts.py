@@ -158,6 +158,67 @@ def test_a_gpu_that_is_lost_before_the_first_order_is_lost_for_the_first_task_al
     assert ended.result.card.status is Status.BUILD_ERROR
 
 
+class Starting(TwoParts):
+    """Builds; the first stage of a worker's first grade comes when `may_start` is set."""
+
+    may_start: threading.Event
+    first: set
+
+    def grade(self, order, on_stage):
+        if order.part is Part.FINISH:
+            return super().grade(order, on_stage)
+        if self not in self.first:
+            with self.lock:
+                self.first.add(self)
+            assert self.may_start.wait(120)
+        on_stage(Stage("read", ""))
+        return Built(BEGUN)
+
+
+@pytest.fixture
+def starting(two_parts, monkeypatch):
+    monkeypatch.setattr(Starting, "may_start", threading.Event(), raising=False)
+    monkeypatch.setattr(Starting, "first", set(), raising=False)
+    monkeypatch.setattr(worker_pool, "LocalWorker", Starting)
+    return Starting
+
+
+def until(condition):
+    until_s = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < until_s
+        time.sleep(0.01)
+
+
+def builders_of(workers):
+    return [each for each in workers.started if each.slot.part is Part.BEGIN]
+
+
+def test_a_quarter_of_the_workers_starts_at_a_time(starting):
+    made = []
+    grading = threading.Thread(target=lambda: made.extend(run([task("relu", n) for n in range(24)], builders=11)))
+    grading.start()
+    until(lambda: len(starting.first) == 3)
+    time.sleep(0.2)
+    assert len(builders_of(starting)) == 3  # a quarter of twelve slots, and the GPU's worker beside them
+    assert len(starting.started) == 4
+    starting.may_start.set()
+    grading.join(60)
+    assert len(made) == 24
+    assert len(builders_of(starting)) > 3
+
+
+def test_a_worker_that_never_starts_keeps_the_others_waiting_for_a_time_only(starting, monkeypatch):
+    monkeypatch.setattr(worker_pool, "_START_S", 0.05)
+    made = []
+    grading = threading.Thread(target=lambda: made.extend(run([task("relu", n) for n in range(7)], builders=7)))
+    grading.start()
+    until(lambda: len(starting.first) == 7)
+    starting.may_start.set()
+    grading.join(60)
+    assert len(made) == 7
+
+
 def test_an_idle_gpu_is_released_after_a_grade(two_parts, monkeypatch):
     monkeypatch.setattr(worker_pool, "_IDLE_S", 0.01)
 

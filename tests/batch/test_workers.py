@@ -289,5 +289,23 @@ def test_cores_are_shared_out(monkeypatch):
     assert [(slot.gpu, slot.part) for slot in on_gpus[:2]] == [("a", Part.FINISH), ("b", Part.FINISH)]
     assert [slot.part for slot in on_gpus[2:]] == [Part.BEGIN] * 3
     assert len(slots_for(DeviceKind.CUDA, None, ["a"])) == 1 + 7
+    assert {slot.cores for slot in slots_for(DeviceKind.CUDA, None, ["a"])} == {()}
     with pytest.raises(UsageError, match="cores cannot time"):
         slots_for(DeviceKind.CPU, 8)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "jobs", "building", "builders"),
+    [(["a"], None, range(2, 16), 14), (["a", "b"], None, range(4, 16), 12), (["a"], 3, range(2, 16), 3)],
+)
+def test_builds_leave_two_cores_to_each_gpu(monkeypatch, gpus, jobs, building, builders):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(16)))
+    slots = slots_for(DeviceKind.CUDA, jobs, gpus)
+    assert [(slot.gpu, slot.cores) for slot in slots if slot.part is Part.FINISH] == [(gpu, ()) for gpu in gpus]
+    assert [slot.cores for slot in slots if slot.part is Part.BEGIN] == [tuple(building)] * builders
+
+
+def test_few_cores_are_shared_with_builds(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(16)))
+    slots = slots_for(DeviceKind.CUDA, None, ["a", "b", "c"])
+    assert [(slot.part, slot.cores) for slot in slots] == [(Part.FINISH, ())] * 3 + [(Part.BEGIN, ())] * 16

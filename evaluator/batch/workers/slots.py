@@ -10,13 +10,20 @@ from evaluator.errors import UsageError
 from evaluator.grade_options import GradeOptions
 from evaluator.records import DeviceKind
 
+_GPU_CORES = 2
+"""Cores for each GPU without builds, for the judge and a runner. Numbers 0 and 1 are usually the two threads of a
+physical core: builds then share no physical core with the GPU's worker."""
+_CORES_TO_SHARE = 8
+"""With fewer cores for each GPU, builds use all cores."""
+
 
 def slots_for(device: DeviceKind, jobs: int | None, gpus: Sequence[str] = ()) -> list[Slot]:
     """Return the slots of this machine.
 
     On `cpu` the host's clock measures: concurrent grades get disjoint cores, and the default is a single grade. On
-    `cuda` there is a building slot for each core (or `jobs`), and a slot for each of the `gpus` (UUIDs), to check and
-    time.
+    `cuda` there is a slot for each of the `gpus` (UUIDs), to check and time, and a building slot for each core (or
+    `jobs`). Two cores for each GPU remain free of builds: beside builds on all cores, a check took almost twice as long
+    (`docs/evidence/batch.md`).
 
     Raises:
         UsageError: `jobs` exceeds the number of cores on `cpu`.
@@ -35,7 +42,9 @@ def slots_for(device: DeviceKind, jobs: int | None, gpus: Sequence[str] = ()) ->
         case DeviceKind.EMULATED:
             return [Slot()] * (jobs or len(cores))
         case DeviceKind.CUDA:
-            builders = [Slot(gpu=gpus[n % len(gpus)], part=Part.BEGIN) for n in range(jobs or len(cores))]
+            kept = _GPU_CORES * len(gpus) if len(cores) >= _CORES_TO_SHARE * len(gpus) else 0
+            building, count = tuple(cores[kept:]) if kept else (), jobs or len(cores) - kept
+            builders = [Slot(building, gpus[n % len(gpus)], Part.BEGIN) for n in range(count)]
             return [*(Slot(gpu=gpu, part=Part.FINISH) for gpu in gpus), *builders]
 
 

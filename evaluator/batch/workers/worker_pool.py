@@ -9,14 +9,14 @@ import queue
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
 from evaluator.batch.runs.tasks import Task
 from evaluator.batch.workers.gpu_queue import GpuQueue, Waiting
-from evaluator.batch.workers.messages import Built, Graded, NotGraded, Order, Part, Prepare, Result
+from evaluator.batch.workers.messages import Built, Graded, NotGraded, Order, Part, Prepare, Result, Stage
 from evaluator.batch.workers.retries import may_be_the_machines, worth_another
 from evaluator.batch.workers.worker_handle import Hire, LocalWorker, NoWorker, Slot, WorkerHandle
 from evaluator.errors import InfraError
@@ -33,6 +33,12 @@ _IDLE_S = 10.0
 """Time after which a slot without work releases its GPU."""
 _JOIN_S = 1.0
 _LOOK_S = 0.5
+_STARTING_PART = 4
+"""A quarter of the local building workers starts at a time. Each start imports PyTorch twice, in the worker and in the
+starter. When all start at once, the first build begins after the last import, and the GPUs wait."""
+_LEAST_STARTING = 2
+_START_S = 20.0
+"""Longest wait of a worker for the start of earlier workers."""
 
 
 class Began(NamedTuple):
@@ -92,6 +98,8 @@ class WorkerPool:
                 None keeps the task until the next call, for a source that soon ends.
         """
         self._hire = hire or LocalWorker
+        starting = max(len(slots) // _STARTING_PART, _LEAST_STARTING) if hire is None else len(slots)
+        self._starting = threading.BoundedSemaphore(max(starting, 1))
         self._returned: deque[Task] = deque()
         self._give_back = give_back or self._returned.append
         self._more = True
@@ -253,10 +261,11 @@ class WorkerPool:
         )
         self._began(number, task, "start")
         for attempt, pause_s in enumerate((*BACKOFF_S, None), start=1):
-            worker = self._worker(number, slot)
-            if worker is None:
-                return None
-            result = worker.grade(order, lambda stage: self._began(number, task, stage.name))
+            with self._start(number, slot) as started:
+                worker = self._worker(number, slot)
+                if worker is None:
+                    return None
+                result = worker.grade(order, lambda stage: self._entered(number, task, stage, started))
             if self._stopping.is_set():
                 return None
             again = worth_another(result)
@@ -269,6 +278,24 @@ class WorkerPool:
             if self._stopping.wait(pause_s):
                 return None
         raise AssertionError("the last attempt ends it")
+
+    def _entered(self, number: int, task: Task, stage: Stage, started: Callable[[], None]) -> None:
+        """Report the stage of a grade, which proves the start of the worker."""
+        started()
+        self._began(number, task, stage.name)
+
+    @contextlib.contextmanager
+    def _start(self, number: int, slot: Slot) -> Iterator[Callable[[], None]]:
+        """Wait until the slot's worker may start. The caller calls the yielded function after the start.
+
+        Only building workers wait: GPUs need the first build early.
+        """
+        with self._changing:
+            is_new = number not in self._workers and slot.part is Part.BEGIN
+        with contextlib.ExitStack() as start:
+            if is_new and self._starting.acquire(timeout=_START_S):
+                start.callback(self._starting.release)
+            yield start.close
 
     def _worker(self, number: int, slot: Slot) -> WorkerHandle | None:
         """Return the slot's worker, and start one if needed. None if the pool is stopping."""

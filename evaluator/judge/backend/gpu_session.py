@@ -5,6 +5,7 @@ A session needs no PyTorch, so a single grade has its session ready when the imp
 
 import contextlib
 import os
+import threading
 from collections.abc import Iterator
 from types import TracebackType
 from typing import Self
@@ -104,10 +105,16 @@ class GpuSession:
             driver.make_context()
 
     def _bring_up(self) -> None:
-        """Start the monitor first, then the runners. If one runner cannot start, end the pool."""
+        """Start the monitor first, then the runners. If one runner cannot start, end the pool.
+
+        The problem's setup needs the judge's context alone. The judge's context therefore comes first, beside the start
+        of the runners' processes.
+        """
         self.start_monitor()
+        making = threading.Thread(target=self._make_context, name="context", daemon=True)
+        making.start()
         try:
-            self.runner_pool.refill(_FIRST)
+            self.runner_pool.refill(_FIRST, making.join)
         except BaseException:
             self.runner_pool.close()
             raise

@@ -49,14 +49,18 @@ class ContextPool:
     def __exit__(self, *_: object) -> None:
         self._drop()
 
-    def make_room(self, terms: GradeTerms) -> None:
-        """End a context with other terms. Raises UsageError if a grade on the new terms would exceed the memory."""
+    def make_room(self, terms: GradeTerms, *, plans_memory: bool) -> None:
+        """End a context with other terms.
+
+        With `plans_memory`, raises UsageError if a grade on the new terms would exceed the memory.
+        """
         if self._kept is not None and self._kept[0].terms == terms:
             return
-        from evaluator.judge.setup.memory_plan import refuse_what_does_not_fit
-
         self._drop()
-        refuse_what_does_not_fit(terms.problem, terms.size, terms.gpu)
+        if plans_memory:
+            from evaluator.judge.setup.memory_plan import refuse_what_does_not_fit
+
+            refuse_what_does_not_fit(terms.problem, terms.size, terms.gpu)
 
     @contextlib.contextmanager
     def context_for(

@@ -40,11 +40,18 @@ class RunnerPool:
             session.__exit__()  # Without submission code, the death of an idle runner is the machine's fault.
         return self._spawn()
 
-    def refill(self, at_least: int = 0) -> None:
-        """Start warm-ups until the pool has its size, or `at_least` runners if more, without waiting."""
+    def refill(self, at_least: int = 0, before_warming: Callable[[], None] | None = None) -> None:
+        """Start runners until the pool has its size, or `at_least` runners if more; warm them up without waiting.
+
+        All processes start first, then comes a call of `before_warming`, then the warm-ups.
+        """
+        started: list[RunnerClient] = []
         while len(self._ready) + len(self._warming) < max(self._count, at_least):
-            session = self._spawn()
-            self._warming.append(session)
+            started.append(self._spawn())
+            self._warming.append(started[-1])
+        if before_warming is not None:
+            before_warming()
+        for session in started:
             session.warm(self._device)
 
     def settle(self) -> None:

@@ -6,12 +6,12 @@ import pytest
 from msgspec.structs import replace
 
 from evaluator.catalog import find_problem
-from evaluator.errors import JudgeFailed, ProblemError
+from evaluator.errors import JudgeFailed, ProblemError, UsageError
 from evaluator.files.card_files import card_bytes
 from evaluator.findings import Code, finding
 from evaluator.grade_options import GradeOptions
 from evaluator.grading import pipeline
-from evaluator.grading.request import GradeRequest, Unread
+from evaluator.grading.request import Begun, GradeRequest, Unread
 from evaluator.grading.resources import threads
 from evaluator.judge.setup.distribution_mix import DistributionMix
 from evaluator.judge.setup.grade_terms import GradeTerms
@@ -40,7 +40,7 @@ class Pool:
     def __init__(self, at_the_end=None):
         self._at_the_end = at_the_end
 
-    def make_room(self, terms):
+    def make_room(self, terms, *, plans_memory):
         pass
 
     def kill_all(self):
@@ -140,7 +140,7 @@ def test_what_is_for_the_user_to_mend_or_to_end_is_raised(grade, error):
 class NoPool:
     """Fails a grade that asks for a context, and with it for a runner."""
 
-    def make_room(self, terms):
+    def make_room(self, terms, *, plans_memory):
         raise AssertionError("a runner was about to be started")
 
     def kill_all(self):
@@ -162,6 +162,27 @@ def test_a_text_that_could_is_judged():
         request = replace(REQUEST, submission=replace(SUBMISSION, source=source))
         with pytest.raises(AssertionError, match="about to be started"):
             pipeline.grade(request, Silent(), NoPool())
+
+
+def test_only_the_part_that_calls_the_reference_plans_its_memory(monkeypatch):
+    from evaluator.judge import verdict
+    from evaluator.judge.context.context_pool import ContextPool
+    from evaluator.judge.setup import memory_plan
+    from evaluator.records import Outcome
+
+    def too_large(problem, size, gpu):
+        raise UsageError("too large")
+
+    monkeypatch.setattr(memory_plan, "refuse_what_does_not_fit", too_large)
+    monkeypatch.setattr(verdict, "begin", lambda *_: Outcome())
+    monkeypatch.setattr(ContextPool, "context_for", Pool.context_for)
+    monkeypatch.setattr(ContextPool, "_at_the_end", None, raising=False)
+    pool = ContextPool(None, lasting=True)
+    monkeypatch.setattr(pool, "kill_all", lambda: None)
+    begun = pipeline.begin(REQUEST, Silent(), pool)
+    assert isinstance(begun, Begun)
+    with pytest.raises(UsageError, match="too large"):
+        pipeline.grade(REQUEST, Silent(), pool, begun)
 
 
 def test_a_text_that_was_cut_off_is_a_build_error():

@@ -11,6 +11,7 @@ from evaluator.findings import Code, finding
 from evaluator.judge import stages
 from evaluator.judge.backend.clock_watch import NO_WATCH
 from evaluator.judge.inputs.changing_weights import NO_SITES
+from evaluator.judge.runners.runner_pool import POOLED_RUNNERS, RunnerPool
 from evaluator.judge.trial import timing_loop
 from evaluator.judge.trial.trial_runner import Trial
 from evaluator.records import Build, DeviceKind, Fault, SizeName, Status, WeightsRule
@@ -188,3 +189,43 @@ def test_cpp_for_the_cpu_that_fails_elsewhere_has_no_verdict(context, monkeypatc
     fault = stages._checked_calls(context, context.place).fault
     assert (fault.status, fault.finding.line) == (verdict, 3)
     assert ("--device cpu" in fault.finding.next_step) is (verdict is Status.INCONCLUSIVE)
+
+
+class Runner:
+    """A pooled runner without a process."""
+
+    child = SimpleNamespace(poll_exit=lambda: None)
+
+    def __init__(self):
+        self.is_warm = False
+
+    def warm(self, device):
+        pass
+
+    def warmed(self, timeout_s):
+        self.is_warm = True
+
+
+def test_each_check_finds_a_warm_runner(context, monkeypatch):
+    """Of the four first runners, two are the reference's for all grades of the problem."""
+    ready_to_check(context, monkeypatch)
+    pool = RunnerPool(Runner, DeviceKind.CUDA, POOLED_RUNNERS)
+    warm = {"check": [], "time": []}
+
+    @contextlib.contextmanager
+    def start(*_):
+        warm["check"].append(pool.take().is_warm)
+        yield context.place
+
+    def begin():
+        if len(warm["check"]) == 1:
+            pool.take()
+            pool.take()
+
+    context.runners, context.gpu_session = SimpleNamespace(start=start, pool=pool), object()
+    pool.refill(4)
+    for _ in range(3):
+        assert stages.check(context, SimpleNamespace(begin=begin), BUILT).fault is None
+        pool.settle()
+        warm["time"].append(pool.take().is_warm)
+    assert warm == {"check": [True] * 3, "time": [True] * 3}

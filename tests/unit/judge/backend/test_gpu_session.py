@@ -95,6 +95,34 @@ def test_its_runners_are_there_when_it_is_settled_and_gone_when_it_is_closed(gpu
     assert alive == [taken]
 
 
+@pytest.mark.parametrize("reach", [True, False])
+def test_the_judges_context_comes_beside_the_processes_and_before_the_runners_contexts(gpu, monkeypatch, reach):
+    did, processes_started, alive = [], threading.Event(), []
+
+    class Warming(Runner):
+        def __init__(self, alive):
+            super().__init__(alive)
+            if len(alive) == 4:
+                processes_started.set()
+
+        def warm(self, device):
+            did.append("runner's context")
+
+    def make_context():
+        # Beside the processes: the context would wait in vain if the processes waited for the context.
+        assert reach or processes_started.wait(120)
+        did.append("judge's context")
+
+    monkeypatch.setattr(driver, "make_context", make_context)
+    monkeypatch.setattr(gpu_sessions, "RunnerClient", lambda child, build_service: Warming(alive))
+    with GpuSession(gpu, ForkServer()) as gpu_session:
+        if reach:
+            gpu_session.reach()
+        gpu_session.settle()
+        assert did[0] == "judge's context"
+        assert did[-4:] == ["runner's context"] * 4
+
+
 def test_where_one_runner_cannot_be_made_none_stays(gpu, monkeypatch):
     alive = []
     monkeypatch.setattr(gpu_sessions, "RunnerClient", lambda child, build_service: Runner(alive))
