@@ -67,10 +67,12 @@ class Rounding(NamedTuple):
     """Measured effect of other summation orders on an output, relative to the row's root mean square.
 
     All but few elements have errors below `usual`. The rest have errors up to `rare`, or below `usual` if `rare` is 0.
+    `unit` is an error relative to the element itself: the argument of an exponential, times its rounding.
     """
 
     usual: float = 0.0
     rare: float = 0.0
+    unit: float = 0.0
 
 
 _NO_ROUNDING = Rounding()
@@ -134,12 +136,12 @@ def bounds(rule: ToleranceRule, problem: Problem, dtype: torch.dtype, rounding: 
         rule=rule,
         multiple=multiple,
         floor=max(floor, multiple * rounding.usual),
-        unit=unit * last_place,
+        unit=unit * last_place + rounding.unit,
         far=widest * max(usual, floor),
         rare=rounding.rare,
         # An honest result is off by half a unit in the last place, and an answer may be off by `multiple` times as
         # much.
-        far_unit=max(unit, multiple / 2) * last_place,
+        far_unit=max(unit, multiple / 2) * last_place + rounding.unit,
         smallest=_smallest(dtype),
         honest_unit=honest_unit * last_place,
         widest=widest,

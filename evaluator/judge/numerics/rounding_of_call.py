@@ -16,6 +16,7 @@ import torch
 from evaluator.devices.out_of_memory import out_of_memory
 from evaluator.judge.compare.tolerance import Bounds, Rounding
 from evaluator.judge.numerics.arithmetic_modes import Order
+from evaluator.judge.numerics.exponentials import units_of_exponentials
 from evaluator.judge.numerics.summation_orders import larger, limits_of, other_orders
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.records import TensorCheck
@@ -41,9 +42,10 @@ class _Part(NamedTuple):
 
 
 def rounding_of_call(plan: CallPlan) -> dict[str, Rounding]:
-    """Return the errors of other summation orders in a call, by path; of its first blocks, if it has many.
+    """Return the errors of other orders and of exponentials in a call, by path.
 
-    The reference must wear the weights of the call. Empty if memory is too small.
+    If the call has many blocks, the errors of other orders are those of its first blocks. The reference must wear the
+    weights of the call. Empty if memory is too small.
     """
     parts: dict[str, list[_Part]] = {}
     reference = plan.reference
@@ -62,10 +64,17 @@ def rounding_of_call(plan: CallPlan) -> dict[str, Rounding]:
                     closely=True,
                     random_seed=plan.random_seed,
                 )
+                units = units_of_exponentials(reference, block, plan.gradients, expected.honest, plan.random_seed)
                 for path, each in own.items():
                     if isinstance(limits[path], Bounds):
                         size = _size(exact[path]) if len(plan.blocks) > 1 else 1.0
-                        parts.setdefault(path, []).append(_Part(each, size, exact[path].numel()))
+                        rounding = each._replace(unit=units.get(path, 0.0))
+                        parts.setdefault(path, []).append(_Part(rounding, size, exact[path].numel()))
+            for block in plan.blocks[_MOST_BLOCKS:]:  # One outlier has the largest argument of all blocks.
+                plain = reference.honest(block, plan.random_seed, None).result
+                units = units_of_exponentials(reference, block, None, plain, plan.random_seed)
+                for path, unit in units.items():
+                    parts.setdefault(path, []).append(_Part(Rounding(unit=unit), 0.0, 0))
     except MemoryError:
         return {}
     return {path: _joined(known) for path, known in parts.items() if any(_is_finite(each.rounding) for each in known)}
@@ -86,7 +95,8 @@ def _joined(parts: list[_Part]) -> Rounding:
     found = Rounding()
     for rounding, size, _ in parts:
         if _is_finite(rounding):
-            found = larger(found, Rounding(*(error * size / whole for error in rounding)))
+            part = size / whole
+            found = larger(found, Rounding(rounding.usual * part, rounding.rare * part, rounding.unit))
     return found
 
 

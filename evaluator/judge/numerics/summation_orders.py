@@ -36,7 +36,7 @@ def decides(error: float, limit: Bounds) -> bool:
 
 def larger(one: Rounding, other: Rounding) -> Rounding:
     """Return the larger value of each field."""
-    return Rounding(max(one.usual, other.usual), max(one.rare, other.rare))
+    return Rounding(*map(max, one, other))
 
 
 def other_orders(
