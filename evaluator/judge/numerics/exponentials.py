@@ -1,4 +1,4 @@
-"""Rounding of exponentials by base 2: exp(x) as 2**(x log2 e), which `__expf` and Triton's `exp` compute.
+"""Rounding of exponentials by base 2: exp(x) as 2**(x log2 e), the arithmetic of `__expf` and of Triton's `exp`.
 
 fp32 rounds the product x log2 e by at most 2**-24 of the product, and log2 e by 1.34e-8 of log2 e. An error of the
 exponent is a relative error of the result:
@@ -6,11 +6,11 @@ exponent is a relative error of the result:
     |error| <= |x| (2**-24 + 1.34e-8) exp(x) = 0.61 |x| units of 2**-23 exp(x)
 
 The CUDA C++ Programming Guide documents 2 + floor(|1.173 x|) ulp of `__expf`: the same bound, for an ulp of 2**-24 of
-the value. The largest finite result is that of 88.7, with a bound of 54 units. The 2 ulp of the power of two are within
-the units that each element may be off anyway.
+the value. The largest finite result has the argument 88.7 and a bound of 54 units. The tolerance's 16 units of each
+element contain the 2 ulp of the power of two.
 
-The bound grows with the argument, and no constant for all functions fits: outliers of 64 need 39 units, and the
-problem's own values of at most 1 need none.
+The bound grows with the argument, and no constant for all functions fits: outliers of 64 need 39 units, values of at
+most 1 need none.
 """
 
 import contextlib
@@ -35,8 +35,8 @@ _OF_ARGUMENT = 2.0**-24 + 1.34e-8
 _LEAST, _MOST = -103.3, 88.8
 """Beyond these arguments, a result in fp32 is 0 or infinite."""
 _MOST_UNIT = -_LEAST * _OF_ARGUMENT
-"""Largest relative error of a result in this arithmetic. A larger deviation of an output is another step's: that of a
-logarithm near 0, for instance."""
+"""Largest relative error of an exponential. A larger deviation of an output comes from another step, as from a
+logarithm near 0."""
 _GROWTH = 1.01
 
 
@@ -83,8 +83,8 @@ def units_of_exponentials(
 ) -> dict[str, float]:
     """Return by path how far exponentials by base 2 move an output's elements, relative to the element.
 
-    `plain` is the plain reference's result: float64 would add the errors of all other steps. An element may be off by a
-    part of its row's size anyway; the rest counts. Outputs in other dtypes than fp32 are left out.
+    `plain` is the plain reference's result: float64 would add the errors of all other steps. The floor's part of the
+    row's size is subtracted. Outputs in other dtypes than fp32 are left out.
     """
     honest = reference.values(plain)
     try:

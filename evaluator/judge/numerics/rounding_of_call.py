@@ -8,17 +8,19 @@ inputs and weights.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import torch
 
 from evaluator.devices.out_of_memory import out_of_memory
+from evaluator.judge.compare.tensor_comparison import Limit
 from evaluator.judge.compare.tolerance import Bounds, Rounding
 from evaluator.judge.numerics.arithmetic_modes import Order
 from evaluator.judge.numerics.exponentials import units_of_exponentials
 from evaluator.judge.numerics.summation_orders import larger, limits_of, other_orders
 from evaluator.judge.reference.call_plan import CallPlan
+from evaluator.judge.tensors.pytree import Value
 from evaluator.records import TensorCheck
 
 _NEAR = 64.0
@@ -26,6 +28,12 @@ _NEAR = 64.0
 _MOST_BLOCKS = 4
 _ORDERS = [Order.SEQUENTIAL, Order.ROUNDED, Order.NAIVE]
 """The naive formulas too: log(1 + exp(x)) is off by 5e-4 where x is about -9, and draws differ in the sign of x."""
+
+
+_ERRORS = 8
+"""Minimum number of errors for an output's rounding: elements times draws. The single error of a single number may be
+near 0 by chance. Of two normal errors, the second is beyond 4 times the first in 15.6 % of the pairs. A normal error is
+beyond 4 times the largest of 8 in 0.013 % (computed by integration)."""
 
 
 def may_be_rounding(checks: Iterable[TensorCheck]) -> bool:
@@ -63,6 +71,7 @@ def rounding_of_call(plan: CallPlan) -> dict[str, Rounding]:
                     _ORDERS,
                     closely=True,
                     random_seed=plan.random_seed,
+                    draws=_draws(limits, values),
                 )
                 units = units_of_exponentials(reference, block, plan.gradients, expected.honest, plan.random_seed)
                 for path, each in own.items():
@@ -70,7 +79,7 @@ def rounding_of_call(plan: CallPlan) -> dict[str, Rounding]:
                         size = _size(exact[path]) if len(plan.blocks) > 1 else 1.0
                         rounding = each._replace(unit=units.get(path, 0.0))
                         parts.setdefault(path, []).append(_Part(rounding, size, exact[path].numel()))
-            for block in plan.blocks[_MOST_BLOCKS:]:  # One outlier has the largest argument of all blocks.
+            for block in plan.blocks[_MOST_BLOCKS:]:  # A single outlier may have the largest argument.
                 plain = reference.honest(block, plan.random_seed, None).result
                 units = units_of_exponentials(reference, block, None, plain, plan.random_seed)
                 for path, unit in units.items():
@@ -78,6 +87,13 @@ def rounding_of_call(plan: CallPlan) -> dict[str, Rounding]:
     except MemoryError:
         return {}
     return {path: _joined(known) for path, known in parts.items() if any(_is_finite(each.rounding) for each in known)}
+
+
+def _draws(limits: Mapping[str, Limit], values: Mapping[str, Value]) -> int:
+    """Return how many draws of random roundings give each output enough errors."""
+    bounded = (value for path, value in values.items() if isinstance(limits[path], Bounds))
+    counts = [value.numel() for value in bounded if isinstance(value, torch.Tensor)]
+    return -(-_ERRORS // max(min(counts, default=_ERRORS), 1))
 
 
 def _size(part: torch.Tensor) -> float:
