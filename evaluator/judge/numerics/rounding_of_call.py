@@ -18,9 +18,12 @@ from evaluator.judge.compare.tensor_comparison import Limit
 from evaluator.judge.compare.tolerance import Bounds, Rounding
 from evaluator.judge.numerics.arithmetic_modes import Order
 from evaluator.judge.numerics.exponentials import units_of_exponentials
+from evaluator.judge.numerics.fp8_sums import rounding_of_fp8_sums
 from evaluator.judge.numerics.summation_orders import larger, limits_of, other_orders
 from evaluator.judge.reference.call_plan import CallPlan
+from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.judge.tensors.pytree import Value
+from evaluator.protocol.model_call import Result
 from evaluator.records import TensorCheck
 
 _NEAR = 64.0
@@ -28,8 +31,7 @@ _NEAR = 64.0
 _MOST_BLOCKS = 4
 _ORDERS = [Order.SEQUENTIAL, Order.ROUNDED, Order.NAIVE]
 """The naive formulas too: log(1 + exp(x)) is off by 5e-4 where x is about -9, and draws differ in the sign of x."""
-
-
+_NONE = Rounding()
 _ERRORS = 8
 """Minimum number of errors for an output's rounding: elements times draws. The single error of a single number may be
 near 0 by chance. Of two normal errors, the second is beyond 4 times the first in 15.6 % of the pairs. A normal error is
@@ -73,20 +75,28 @@ def rounding_of_call(plan: CallPlan) -> dict[str, Rounding]:
                     random_seed=plan.random_seed,
                     draws=_draws(limits, values),
                 )
-                units = units_of_exponentials(reference, block, plan.gradients, expected.honest, plan.random_seed)
+                elements = _of_elements(plan, block, expected.honest)
                 for path, each in own.items():
                     if isinstance(limits[path], Bounds):
                         size = _size(exact[path]) if len(plan.blocks) > 1 else 1.0
-                        rounding = each._replace(unit=units.get(path, 0.0))
+                        rounding = larger(each, elements.get(path, _NONE))
                         parts.setdefault(path, []).append(_Part(rounding, size, exact[path].numel()))
-            for block in plan.blocks[_MOST_BLOCKS:]:  # A single outlier may have the largest argument.
+            for block in plan.blocks[_MOST_BLOCKS:]:  # A single outlier may have the largest error.
                 plain = reference.honest(block, plan.random_seed, None).result
-                units = units_of_exponentials(reference, block, None, plain, plan.random_seed)
-                for path, unit in units.items():
-                    parts.setdefault(path, []).append(_Part(Rounding(unit=unit), 0.0, 0))
+                for path, rounding in _of_elements(plan, block, plain).items():
+                    values = reference.values(plain)
+                    size = _size(values[path])
+                    parts.setdefault(path, []).append(_Part(rounding, size, values[path].numel()))
     except MemoryError:
         return {}
     return {path: _joined(known) for path, known in parts.items() if any(_is_finite(each.rounding) for each in known)}
+
+
+def _of_elements(plan: CallPlan, block: Arguments, plain: Result) -> dict[str, Rounding]:
+    """Return the largest errors that single elements may have: of exponentials, and of sums of fp8 products."""
+    units = units_of_exponentials(plan.reference, block, plan.gradients, plain, plan.random_seed)
+    sums = rounding_of_fp8_sums(plan.reference, block, plan.gradients, plain, plan.random_seed)
+    return {path: Rounding(sums.get(path, 0.0), 0.0, units.get(path, 0.0)) for path in units.keys() | sums.keys()}
 
 
 def _draws(limits: Mapping[str, Limit], values: Mapping[str, Value]) -> int:
