@@ -6,8 +6,8 @@ exponent is a relative error of the result:
     |error| <= |x| (2**-24 + 1.34e-8) exp(x) = 0.61 |x| units of 2**-23 exp(x)
 
 The CUDA C++ Programming Guide documents 2 + floor(|1.173 x|) ulp of `__expf`: the same bound, for an ulp of 2**-24 of
-the value. The largest finite result has the argument 88.7 and a bound of 54 units. The tolerance's 16 units of each
-element contain the 2 ulp of the power of two.
+the value. The largest finite result has the argument 88.7 and a bound of 54 units. The 2 ulp of the power of two are
+among the units for other steps (`compare/tolerance.py`).
 
 The bound grows with the argument, and no constant for all functions fits: outliers of 64 need 39 units, values of at
 most 1 need none.

@@ -1,10 +1,10 @@
 """Rounding of sums of fp8 products by tensor cores with 14 bits, in a call.
 
 Hopper's tensor cores align 32 products and the accumulator to the largest, and cut off bits below 2**-13 of its leading
-bit (DeepSeek-V3's technical report, section 3.5.2; SageAttention2, section 3.2, found 13 bits of mantissa in the
-accumulator). Careful kernels, as DeepGEMM and cuBLAS without fast accumulation, move sums to fp32 after a tile of 128
-products. Let Q be the sum of the squared products of an element. By the model of
-`tests/unit/judge/compare/test_sums_of_fp8.py`, tiles of 128 are off by a standard deviation of
+bit (DeepSeek-V3's technical report, section 3.5.2: 14 bits; SageAttention2 found 13 bits of mantissa in the
+accumulator). Careful kernels, as DeepGEMM's, move sums to fp32 after a tile of 128 products. Let Q be the sum of the
+squared products of an element. By the model of `tests/unit/judge/compare/test_sums_of_fp8.py`, tiles of 128 are off by
+a standard deviation of
 
     1.3e-4 sqrt(Q)
 
