@@ -63,14 +63,21 @@ _KERNELBENCH = {torch.float16: 1e-2, torch.bfloat16: 1e-2}
 _KERNELBENCH_DEFAULT = 1e-4
 
 
+_BESIDE_EXPONENTIALS = 8
+"""Units for the steps beside the argument of an exponential: the power of two has 2 ulp, and each of the few
+operations of a sigmoid, silu or tanh by exponentials one."""
+
+
 class Rounding(NamedTuple):
     """Measured effect of other summation orders on an output, relative to the row's root mean square.
 
     All but few elements have errors below `usual`. The rest have errors up to `rare`, or below `usual` if `rare` is 0.
+    `unit` is an error relative to the element itself: the argument of an exponential, times its rounding.
     """
 
     usual: float = 0.0
     rare: float = 0.0
+    unit: float = 0.0
 
 
 _NO_ROUNDING = Rounding()
@@ -130,16 +137,17 @@ def bounds(rule: ToleranceRule, problem: Problem, dtype: torch.dtype, rounding: 
     # `multiple` x the rest, plus `unit`, is then at least `multiple` x the honest error of the same element. In half
     # precision the error of an element is its rounding, which does not grow.
     honest_unit = unit if dtype in _HALF else unit / max(multiple, 1.0)
+    of_exponential = rounding.unit + _BESIDE_EXPONENTIALS * last_place if rounding.unit else 0.0
     return Bounds(
         rule=rule,
         multiple=multiple,
         floor=max(floor, multiple * rounding.usual),
-        unit=unit * last_place,
+        unit=max(unit * last_place, of_exponential),
         far=widest * max(usual, floor),
         rare=rounding.rare,
         # An honest result is off by half a unit in the last place, and an answer may be off by `multiple` times as
         # much.
-        far_unit=max(unit, multiple / 2) * last_place,
+        far_unit=max(max(unit, multiple / 2) * last_place, of_exponential),
         smallest=_smallest(dtype),
         honest_unit=honest_unit * last_place,
         widest=widest,

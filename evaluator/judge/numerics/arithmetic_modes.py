@@ -10,6 +10,7 @@ operands; cuDNN and CUTLASS round to nearest.
 """
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
@@ -175,20 +176,23 @@ def with_handlers(
 
 
 @contextlib.contextmanager
-def in_order(order: Order | products.PartialProduct) -> Iterator[None]:
-    """Context with sums and products in another order, or with perturbed results."""
-    with sdpa_kernel(SDPBackend.MATH), _mode(order):
+def in_order(order: Order | products.PartialProduct, draw: int = 0) -> Iterator[None]:
+    """Context with sums and products in another order, or with perturbed results.
+
+    Each `draw` of an order with one accumulator, or with perturbed results, has other roundings of the same size.
+    """
+    with sdpa_kernel(SDPBackend.MATH), _mode(order, draw):
         yield
 
 
-def _mode(order: Order | products.PartialProduct) -> OperationMode:
+def _mode(order: Order | products.PartialProduct, draw: int) -> OperationMode:
     match order:
         case products.PartialProduct():
             return _Altered(products.PARTIAL[order], _NOTHING)
         case Order.REVERSED:
             return _Altered(_REVERSED, COMPOSITES)
         case Order.SEQUENTIAL:
-            return _Altered(_one_accumulator(), COMPOSITES)
+            return _Altered(_one_accumulator(draw), COMPOSITES)
         case Order.NAIVE:
             return _Altered({}, NAIVE)
         case Order.ROUNDED:
@@ -196,7 +200,7 @@ def _mode(order: Order | products.PartialProduct) -> OperationMode:
 
             def noisy(tensor: torch.Tensor) -> torch.Tensor:
                 device = tensor.device
-                return moved(tensor, generators.setdefault(device, torch.Generator(device).manual_seed(0)))
+                return moved(tensor, generators.setdefault(device, torch.Generator(device).manual_seed(draw)))
 
             return _EachResult(noisy, COMPOSITES)
 
@@ -348,13 +352,17 @@ def _handlers(
 _REVERSED = {**_handlers(_product_reversed, _sum_reversed, _convolution_reversed), **products.REVERSED}
 
 
-def _one_accumulator() -> dict[Any, Callable[..., Any]]:
-    """Return handlers with one accumulator for each sum. Rounding of products is drawn, with a fixed seed."""
+def _one_accumulator(draw: int) -> dict[Any, Callable[..., Any]]:
+    """Return handlers with one accumulator for each sum.
+
+    Rounding of products is drawn, with the seed `draw`. Draw 0 adds up sums term by term; later draws draw the rounding
+    of sums too.
+    """
     generators: dict[torch.device, torch.Generator] = {}
 
     def drawn(total: torch.Tensor, squares: torch.Tensor, terms: int) -> torch.Tensor:
         device = total.device
-        generator = generators.setdefault(device, torch.Generator(device).manual_seed(0))
+        generator = generators.setdefault(device, torch.Generator(device).manual_seed(draw))
         return total + rounding(total, squares, terms, generator)
 
     def product(func: Any, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -372,11 +380,20 @@ def _one_accumulator() -> dict[Any, Callable[..., Any]]:
         terms = products_in_sum(weight, transposed=transposed, groups=groups)
         return drawn(func(x, weight, bias, *rest), func(x * x, weight * weight, None, *rest), terms)
 
+    def total(func: Any, x: torch.Tensor, dims: Any = None, *rest: Any, **options: Any) -> torch.Tensor:
+        along = _dims(x, dims)
+        if not draw or not along or x.dtype != torch.float32 or options.get("dtype") is not None:
+            return _sum_in_turn(func, x, dims, *rest, **options)
+        terms, given = math.prod(x.shape[dim] for dim in along), () if dims is None else (dims, *rest)
+        parts = terms if func in (aten.mean.default, aten.mean.dim) else 1
+        found, squares = (func(each, *given, **options) * parts for each in (x, x.square()))
+        return drawn(found, squares, terms) / parts
+
     def running_sum(func: Any, x: torch.Tensor, dim: int, *, dtype: torch.dtype | None = None) -> torch.Tensor:
         wide = x if dtype is None else x.to(dtype)
         if wide.dtype != torch.float32 or not wide.dim() or wide.numel() > MOST_ELEMENTS:
             return func(x, dim, dtype=dtype)  # type: ignore[no-any-return]
         return running(wide.movedim(dim, -1)).movedim(-1, dim)
 
-    sums = _handlers(product, _sum_in_turn, convolution)
+    sums = _handlers(product, total, convolution)
     return {**sums, aten.cumsum.default: running_sum, **products.IN_ONE_ACCUMULATOR}

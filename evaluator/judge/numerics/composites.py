@@ -117,6 +117,16 @@ def _vector_norm(
     return x.abs().sum(dims, keepdim=keepdim) if order == 1 else (x * x).sum(dims, keepdim=keepdim).sqrt()
 
 
+def _norm(
+    func: Any, x: torch.Tensor, order: float | None, dim: Any, keepdim: bool = False,  # noqa: FBT001, FBT002
+) -> torch.Tensor:  # fmt: skip
+    """Return the norm of `pairwise_distance` and of the losses with it; None is order 2."""
+    given = 2.0 if order is None else order
+    if given not in (1, 2) or not x.is_floating_point():
+        return func(x, order, dim, keepdim)  # type: ignore[no-any-return]
+    return _vector_norm(func, x, given, dim, keepdim)
+
+
 def _variance(
     func: Any, x: torch.Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False
 ) -> torch.Tensor:
@@ -169,6 +179,7 @@ COMPOSITES: Mapping[Any, Callable[..., Any]] = {
     aten.native_group_norm.default: _group_norm,
     aten.native_batch_norm.default: _batch_norm,
     aten.linalg_vector_norm.default: _vector_norm,
+    aten.norm.ScalarOpt_dim: _norm,
     aten.var.correction: _variance,
     aten.std.correction: _variance,
     aten.logsumexp.default: _logsumexp,

@@ -29,6 +29,10 @@ fp32. TF32 needs 2e-3. Where one element has 100 times the row's size, its own r
 1e-3."""
 
 
+_DRAWN = frozenset({Order.SEQUENTIAL, Order.ROUNDED})
+"""Orders whose roundings are random: another draw has others."""
+
+
 def decides(error: float, limit: Bounds) -> bool:
     """Return whether an error of other orders would widen the tolerance beyond `_WIDEST_OF_ORDERS`."""
     return error * limit.multiple > _WIDEST_OF_ORDERS * limit.widest * limit.floor
@@ -36,7 +40,7 @@ def decides(error: float, limit: Bounds) -> bool:
 
 def larger(one: Rounding, other: Rounding) -> Rounding:
     """Return the larger value of each field."""
-    return Rounding(max(one.usual, other.usual), max(one.rare, other.rare))
+    return Rounding(*map(max, one, other))
 
 
 def other_orders(
@@ -49,6 +53,7 @@ def other_orders(
     *,
     closely: bool,
     random_seed: int = 0,
+    draws: int = 1,
     compare: Comparison = begin,
 ) -> dict[str, Rounding]:
     """Return the distance of other orders from the exact outputs, by path, relative to the row's root mean square.
@@ -56,9 +61,10 @@ def other_orders(
     `rare` is the largest error. With `closely`, if rounding decides, `usual` is the bound of most elements; else
     `usual` equals `rare`. The few units in the last place that a tolerance allows each element are subtracted. If the
     problem allows TF32, honest kernels use TF32: rounded operands are additional orders. Integers and codes have the
-    distance 0 or infinity: codes are equal, or a few are one step apart.
+    distance 0 or infinity: codes are equal, or a few are one step apart. Random roundings have several `draws`.
     """
     modes: list[contextlib.AbstractContextManager[None]] = [in_order(order) for order in orders]
+    modes += [in_order(order, draw) for draw in range(1, draws) for order in orders if order in _DRAWN]
     if reference.problem.precision is Precision.TF32:
         modes += [with_operands(Format.TF32), with_operands(Format.TF32_CUT)]
     exact, honest = reference.values(expected.exact), reference.values(expected.honest)

@@ -39,8 +39,8 @@ def beyond_range(
     limits = limits_of(reference.problem, reference.values(expected.honest))
     orders = list(PartialProduct)
     found = other_orders(reference, inputs, gradients, expected, limits, orders, closely=False, compare=compare)
-    for path, (_, largest) in found.items():
-        limit = limits[path]
+    for path, rounding in found.items():
+        limit, largest = limits[path], rounding.rare
         if decides(largest, limit) if isinstance(limit, Bounds) else largest > 0:
             return f"the order of factors decides: partial products of {path} overflow or underflow"
     return None

@@ -94,7 +94,8 @@ class TrialRunner:
         self._reference = reference
         self._clock = clock
         self._distribution_mix = distribution_mix
-        self._is_explained = False
+        self._explained: set[bool] = set()
+        """Kinds of values with an explained wrong answer: the problem's own (True), and others."""
         self._answers = AnswerJudge(reference, clock, memory, rule, outline, comparison, distribution_mix, sites)
         self._precision = self._answers.precision
         precomputed_output = self._answers.precomputed_output
@@ -269,7 +270,10 @@ class TrialRunner:
             yield answer
 
     def _with_cause(self, problem: Finding, plan: CallPlan, judged: Judged) -> Finding:
-        """Return a finding for wrong values with their cause, if certain. The cause of later calls is the same."""
+        """Return a finding for wrong values with their cause, if certain.
+
+        The cause of later calls with the same kind of values, the problem's own or others, is the same.
+        """
         path = problem.details.get("path")
         sample = self._precision.sample
         if found := sample.lowered(sample.call(plan), path):
@@ -277,9 +281,10 @@ class TrialRunner:
             return finding(Code.LOWER_PRECISION, message, path=found.path)
         tensor = next((view.tensor for view in judged.snapshots if view.path == path), None)
         check = next((check for check in judged.tensors if check.path == path), None)
-        if self._is_explained or tensor is None or check is None:
+        is_own = plan.profile is Profile.AS_GIVEN
+        if is_own in self._explained or tensor is None or check is None:
             return problem
-        self._is_explained = True
+        self._explained.add(is_own)
         cause = cause_of(plan, check, tensor, self._answers.limits(check.path, tensor))
         if cause is None:
             return problem

@@ -1,5 +1,6 @@
 """The tables of honest and of low-precision forms: a run on a tiny problem, and a pass and a refusal in each table."""
 
+import itertools
 import json
 
 import pytest
@@ -11,7 +12,7 @@ from benchmarks.judged_answers import AnswerTrials, graded, set_up
 from evaluator.findings import Code
 from evaluator.judge.numerics.arithmetic_modes import with_handlers
 from evaluator.protocol import model_call
-from evaluator.records import SizeName
+from evaluator.records import Profile, SizeName
 from tests.unit.references import problem
 
 REFERENCE = """\
@@ -103,6 +104,29 @@ def test_every_form_of_a_product_differs_from_pytorch_by_rounding_alone(form):
     assert torch.allclose(found.double(), exact, rtol=1e-5)
     if form in ("term by term", "term by term, fused", "blocked", "random order"):
         assert not torch.equal(found, setup.reference.forward(inputs, 0))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        *("torch.exp(x)", "torch.expm1(x)", "torch.cosh(x)", "torch.tanh(x)", "torch.log(x.abs())", "torch.cos(x)"),
+        *("torch.sigmoid(x)", "F.silu(x)", "torch.softmax(x, 1)", "torch.logsumexp(x, 1)", "torch.exp(x).sum(1)"),
+        "x * torch.tanh(F.softplus(x))",
+    ],
+)
+def test_fast_intrinsics_are_right_with_every_kind_of_values(function):
+    setup = set_up(problem(function, "torch.rand(32, 1024) + 0.1"), SizeName.SMALL, "cpu")
+    mix = setup.distribution_mix
+    assert Profile.OUTLIERS in mix.use
+
+    def answer(plan):
+        return plan.reference.altered(plan.inputs, plan.random_seed, plan.gradients, FORMS["fast intrinsics"]())
+
+    for profile in (Profile.AS_GIVEN, *mix.use):
+        seeds = (seed for seed in itertools.count() if mix.pick(seed) is profile)
+        for seed in itertools.islice(seeds, 3):
+            trial = AnswerTrials(setup, answer).run(1, seed, timeout_s=60)
+            assert trial.fault is None, (profile, seed, trial.fault)
 
 
 def test_weights_change_and_an_answer_with_the_first_ones_is_refused():

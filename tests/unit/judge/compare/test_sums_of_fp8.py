@@ -8,11 +8,15 @@ import math
 
 import pytest
 import torch
+from msgspec.structs import replace
 
+from benchmarks.judged_answers import AnswerTrials, set_up
 from evaluator.catalog import find_problem
 from evaluator.judge.compare.tensor_comparison import Sides, compare
 from evaluator.judge.compare.tolerance import bounds
+from evaluator.judge.numerics.fp8_sums import rounding_of_fp8_sums
 from evaluator.judge.reference.reference import Reference
+from evaluator.protocol.model_call import Result
 from evaluator.records import Profile, SizeName, ToleranceRule
 
 TOKENS, COLUMNS = 16, 1024
@@ -118,3 +122,52 @@ def test_errors_that_are_not_of_the_tensor_core_fail(problem, drawn):
     assert not judged(problem, drawn, stepped @ b.T).ok
     in_fewer_bits = a.to(torch.float8_e5m2).float()
     assert not judged(problem, drawn, in_fewer_bits @ b.T).ok
+
+
+OUTLIERS = 4
+"""Calls with outliers among the scales."""
+
+
+@pytest.fixture(scope="module")
+def trials(problem):
+    """A setup of 512 tokens: enough rows that an element of the heaviest column cancels in some."""
+    setup = set_up(problem, SizeName.SMALL, "cpu")
+    shape = {"tokens": 512, "inner": 1024, "columns": 4096}
+    smaller = Reference(replace(problem, sizes={SizeName.FULL: shape}, split={}), SizeName.FULL, 1)
+    return setup._replace(reference=smaller)
+
+
+def codes(trials, product, profile=Profile.OUTLIERS):
+    """Return the codes of calls; `product` computes the two heaviest columns, and fp32 the rest."""
+
+    def answer(plan):
+        a, a_scale, b, b_scale = plan.inputs.args
+        heaviest = b_scale.flatten().abs().topk(2).indices
+        sums = a.float() @ b.float().T
+        sums[:, heaviest] = product(a.float(), b[heaviest].float())
+        return Result(sums * a_scale * b_scale.T, None)
+
+    seeds = [seed for seed in range(4000) if trials.distribution_mix.pick(seed) is profile][:OUTLIERS]
+    found = [AnswerTrials(trials, answer).run(1, seed, timeout_s=60).fault for seed in seeds]
+    return [None if fault is None else fault.finding.code for fault in found]
+
+
+def test_a_column_with_an_outlier_as_scale_keeps_the_rounding_of_its_elements(trials):
+    """An element that cancels makes its row small; 0.05 of this row would be less than the element's own rounding."""
+    assert codes(trials, lambda a, b: sums(a, b, promoted_after=TILE)) == [None] * OUTLIERS
+
+
+@pytest.mark.parametrize("wrong", [
+    lambda a, b: a.to(torch.float8_e5m2).float() @ b.T,
+    lambda a, b: a[:, 1:] @ b[:, 1:].T,
+    lambda a, b: sums(a, b, promoted_after=1024) * 1.01,
+], ids=["operands in e5m2", "a product left out", "off by 1 %"])  # fmt: skip
+def test_a_column_with_an_outlier_as_scale_has_room_for_nothing_else(trials, wrong):
+    assert None not in codes(trials, wrong)
+
+
+def test_the_problems_own_scales_need_no_more_than_the_floor(trials, problem):
+    inputs = trials.reference.draw(3)
+    plain = trials.reference.honest(inputs, 0, None).result
+    found = rounding_of_fp8_sums(trials.reference, inputs, None, plain, 0)["output"]
+    assert 1e-4 < found < problem.tolerance.floor / 4

@@ -54,6 +54,26 @@ def test_another_order_is_another_order(order):
         assert not torch.equal(FUNCTIONS["mm"](lambda tensor: tensor), plain)
 
 
+@pytest.mark.parametrize(
+    "function", [lambda x: x.sum(1), lambda x: x.mean((1,), keepdim=True), lambda x: x @ x[0], lambda x: x.sum(1) / 3]
+)
+def test_each_draw_of_a_sum_has_other_roundings_of_equal_size(function):
+    x = torch.rand(400, 4096, generator=torch.Generator().manual_seed(5))
+    errors = []
+    for draw in range(8):
+        with in_order(Order.SEQUENTIAL, draw):
+            errors.append((function(x) - function(x.double())).flatten())
+    sizes = torch.stack(errors).square().mean(1).sqrt()
+    assert bool((sizes / sizes[0] < 2).all() & (sizes / sizes[0] > 0.5).all())
+    assert float(torch.corrcoef(torch.stack(errors)).fill_diagonal_(0).abs().max()) < 0.25
+
+
+@pytest.mark.parametrize("draw", [0, 3])
+@pytest.mark.parametrize("name", ["sum", "sum of two", "mean", "mean of all"])
+def test_a_drawn_sum_is_the_same_but_for_rounding(name, draw):
+    assert error(name, in_order(Order.SEQUENTIAL, draw)) < 3e-5
+
+
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_products_in_fewer_bits_are_off_by_what_those_bits_hold(name):
     assert 1e-4 < error(name, with_operands(Format.TF32)) < 5e-3

@@ -24,6 +24,10 @@ FUNCTIONS = {
     "norm 1": lambda to: torch.linalg.vector_norm(to(X), 1, dim=1, keepdim=True),
     "norm of infinity": lambda to: torch.linalg.vector_norm(to(X), float("inf"), dim=1),
     "norm of all": lambda to: torch.norm(to(X), p="fro"),
+    "pairwise distance": lambda to: functional.pairwise_distance(to(X), to(Y)),
+    "pairwise distance 1": lambda to: functional.pairwise_distance(to(X), to(Y), p=1, keepdim=True),
+    "pairwise distance 3": lambda to: functional.pairwise_distance(to(X), to(Y), p=3),
+    "triplet margin": lambda to: functional.triplet_margin_loss(to(X), to(Y), to(X) * 0.5),
     "var": lambda to: to(X).var((1, 3)),
     "var of one": lambda to: to(X)[:, :1].var(1, correction=0),
     "std": lambda to: to(X).std(),
@@ -80,7 +84,7 @@ def test_running_statistics_are_updated_once():
     assert torch.equal(found[0][1], found[1][1])
 
 
-@pytest.mark.parametrize("name", ["softmax", "layer_norm", "instance_norm", "norm", "var", "mse"])
+@pytest.mark.parametrize("name", ["softmax", "layer_norm", "instance_norm", "norm", "pairwise distance", "var", "mse"])
 def test_the_steps_of_an_operation_are_seen(name):
     plain = FUNCTIONS[name](lambda tensor: tensor)
     with in_order(Order.ROUNDED):

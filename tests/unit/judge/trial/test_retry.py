@@ -4,11 +4,15 @@ import itertools
 from types import SimpleNamespace
 
 import pytest
+from torch.nn import functional
 
+from benchmarks.judged_answers import AnswerTrials, set_up
 from evaluator.findings import Code, finding
 from evaluator.judge.trial.retry import retried
 from evaluator.judge.trial.trial_runner import Trial
-from evaluator.records import Fault, Status
+from evaluator.protocol import model_call
+from evaluator.records import Fault, Profile, SizeName, Status
+from tests.unit.references import problem
 
 OWN_SEED, OTHER_SEED = 5, 9
 
@@ -34,3 +38,34 @@ def test_wrong_for_other_values_alone_is_told_from_wrong_for_all(with_own_values
     )
     fault, _ = retried(runner, answers[OTHER_SEED], 1, OTHER_SEED, itertools.repeat(None), 1.0)
     assert fault.finding.code == reported.value
+
+
+def test_the_call_that_confirms_a_wrong_answer_is_explained_too():
+    """The first wrong call had other values; the reported one has the problem's own, and few wrong elements."""
+    setup = set_up(problem("F.gelu(x)", "torch.rand(64, 64)"), SizeName.SMALL, "cpu")
+    mix = setup.distribution_mix
+
+    def answer(plan):
+        return model_call.Result(functional.gelu(*plan.inputs.args, approximate="tanh"), None)
+
+    trials = AnswerTrials(setup, answer)
+    seed = next(seed for seed in itertools.count() if mix.pick(seed) is Profile.SIGNED_NORMAL)
+    wrong = trials.run(1, seed, timeout_s=60)
+    fault, check = retried(trials, wrong, 1, seed, itertools.repeat(None), 60)
+    assert (fault.finding.code, check.profile) == (Code.WRONG_VALUES.value, Profile.AS_GIVEN)
+    assert "GELU's other form" in wrong.fault.finding.message
+    assert "GELU's other form" in fault.finding.message
+
+
+def test_a_kind_of_values_is_explained_once(monkeypatch):
+    """Each search for a cause takes several forwards of the reference."""
+    setup = set_up(problem("F.gelu(x)", "torch.rand(64, 64)"), SizeName.SMALL, "cpu")
+    trials = AnswerTrials(setup, lambda plan: model_call.Result(plan.inputs.args[0] * 2, None))
+    searched = []
+    monkeypatch.setattr(
+        "evaluator.judge.trial.trial_runner.cause_of", lambda plan, *_: searched.append(plan.profile) or None
+    )
+    for index in range(40):
+        trials.run(index, index, timeout_s=60)
+    assert len(searched) == 2
+    assert Profile.AS_GIVEN in searched

@@ -1,0 +1,67 @@
+"""Rounding of a call: a single number has enough draws to measure an honest error."""
+
+import pytest
+import torch
+
+from benchmarks.judged_answers import AnswerTrials, set_up
+from evaluator.findings import Code
+from evaluator.judge.numerics.rounding_of_call import rounding_of_call
+from evaluator.judge.reference.call_plan import CallPlan
+from evaluator.protocol import model_call
+from evaluator.records import SizeName
+from tests.unit.references import problem
+
+OPPOSITE = "(torch.rand(1) < 0.6) * 16 - 8 + torch.randn(8, 2048), torch.randn(8, 2048) - 8, torch.randn(8, 2048) - 8"
+"""In six of ten draws both distances are about 724, their difference is about 1, and so is the loss."""
+LOSS = problem("F.triplet_margin_loss(a, b, c, margin=1.0)", OPPOSITE, forward="a, b, c")
+CALLS = 120
+
+
+def distance(x):
+    """Return the length of rows with one fused accumulator in fp32, from the first to the last element."""
+    total = torch.zeros(len(x), dtype=torch.float32)
+    for square in x.double().square().unbind(1):
+        total = (total.double() + square).float()
+    return total.sqrt()
+
+
+def kernel(plan):
+    a, b, c = plan.inputs.args
+    return model_call.Result((1 + distance(a - b) - distance(a - c)).clamp(min=0).mean(), None)
+
+
+@pytest.fixture(scope="module")
+def setup():
+    return set_up(LOSS, SizeName.SMALL, "cpu")
+
+
+def findings(setup, answer):
+    """Return the codes of calls with the values of `OPPOSITE`; None for a correct call."""
+    trials = (AnswerTrials(setup, answer).run(0, seed, timeout_s=60, own_values=True) for seed in seeds(setup))
+    return [None if trial.fault is None else trial.fault.finding.code for trial in trials]
+
+
+def seeds(setup):
+    return [seed for seed in range(10 * CALLS) if setup.distribution_mix.pick(seed).value == "as_given"][:CALLS]
+
+
+def test_one_accumulator_for_each_row_of_a_loss_is_right_in_every_draw(setup):
+    assert findings(setup, kernel) == [None] * CALLS
+
+
+def test_an_error_far_beyond_one_accumulators_is_wrong(setup):
+    def shifted(plan):
+        return model_call.Result(kernel(plan).outputs + 0.03, None)
+
+    assert findings(setup, shifted)[:5] == [Code.WRONG_VALUES.value] * 5
+
+
+@pytest.mark.parametrize(("output", "draws"), [("x.sum()", 8), ("x.sum(1)[:3]", 3), ("x.sum(1)", 1), ("x.argmax()", 1)])
+def test_few_elements_have_more_draws(output, draws, monkeypatch):
+    made = set_up(problem(output, "torch.rand(64, 128)"), SizeName.SMALL, "cpu").reference
+    seen = []
+    monkeypatch.setattr(
+        "evaluator.judge.numerics.rounding_of_call.other_orders", lambda *_, **given: seen.append(given["draws"]) or {}
+    )
+    rounding_of_call(CallPlan(made, 7, random_seed=0))
+    assert seen == [draws]
