@@ -110,10 +110,7 @@ def check(context: GradeContext, timer: ReferenceTimer, built: Build) -> CheckOu
     if (reason := tried.called.reason_to_seed) is not None:
         context.seeded_because = reason
         again = _tried(context, timer)
-        if again.called.fault is None:
-            tried = again
-        else:
-            context.seeded_because = None
+        tried = again if again.called.fault is None else tried
     (trial_runner, checks, fault, remarks, sites, _), counted, build_service = tried
     if trial_runner is not None and fault is None:
         lowered, untried = _looked_closely(trial_runner, "checked")

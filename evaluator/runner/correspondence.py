@@ -32,8 +32,8 @@ _ROLE_OF = {word: role for role, words in _ROLES.items() for word in words}
 _MOST_WORDS = 2
 """Largest number of words of a role."""
 
-_Rule = Callable[[str], Iterable[Hashable]]
-"""Keys of a name: names with a common key correspond."""
+_Rule = Callable[[str, torch.Tensor], Iterable[Hashable]]
+"""Keys of a named tensor: tensors with a common key correspond."""
 
 
 class Pair(NamedTuple):
@@ -70,12 +70,12 @@ def correspondence(model: Any, state: Mapping[str, torch.Tensor]) -> dict[str, P
     owned = [each for each in _owned(model) if each.tensor.layout is torch.strided and each.tensor.numel()]
     found = _by_values(owned, state)
     for stored_alone in (True, False):
-        for rule, of_equal_values in _ROUNDS:
+        for rule in _RULES:
             taken = {pair.view.data_ptr() for pair in found.values()}
             free = (each for each in owned if each.tensor.data_ptr() not in taken and _writable(each))
             left = [each for each in free if each.is_stored or not stored_alone]
             missing = {name: value for name, value in state.items() if name not in found and value.numel()}
-            found |= _unique(left, missing, rule, of_equal_values=of_equal_values)
+            found |= _unique(left, missing, rule)
     return found
 
 
@@ -160,26 +160,16 @@ def _bits(value: torch.Tensor) -> torch.Tensor:
     return value.view(torch.int8) if value.dtype.itemsize == 1 else value
 
 
-def _unique(
-    owned: Iterable[_Own], state: Mapping[str, torch.Tensor], rule: _Rule, *, of_equal_values: bool
-) -> dict[str, Pair]:
-    """Return the pairs of the same kind with a common key by `rule`, without another candidate on either side.
-
-    With `of_equal_values`, only constant tensors of the same value; equal varied values are a proof without names.
-    """
-
-    def keys(name: str, value: torch.Tensor) -> list[Hashable]:
-        constant = _constant(value) if of_equal_values else None
-        left_out = of_equal_values and constant is None
-        return [] if left_out else [(_kind(value), constant, key) for key in rule(name)]
-
+def _unique(owned: Iterable[_Own], state: Mapping[str, torch.Tensor], rule: _Rule) -> dict[str, Pair]:
+    """Return the pairs of the same kind with a common key by `rule`, without another candidate on either side."""
     by_key: dict[Hashable, list[_Own]] = {}
     for own in owned:
-        for key in keys(own.name, own.tensor):
-            by_key.setdefault(key, []).append(own)
+        for key in rule(own.name, own.tensor):
+            by_key.setdefault((_kind(own.tensor), key), []).append(own)
     met: dict[str, dict[int, _Own]] = {}
     for name, wanted in state.items():
-        met[name] = {own.tensor.data_ptr(): own for key in keys(name, wanted) for own in by_key.get(key, [])}
+        keys = [(_kind(wanted), key) for key in rule(name, wanted)]
+        met[name] = {own.tensor.data_ptr(): own for key in keys for own in by_key.get(key, [])}
     wooed = Counter(place for fits in met.values() for place in fits)
     found = {}
     for name, fits in met.items():
@@ -199,45 +189,42 @@ def _writable(own: _Own) -> bool:
     return not own.tensor.is_inference() and all(step for step, size in strides if size > 1)
 
 
-def _constant(value: torch.Tensor) -> Hashable | None:
-    """Return the value of all elements; None if elements differ."""
-    return None if _is_varied(value) else _bits(value)[(0,) * value.dim()].item()
-
-
-def _full_name(name: str) -> Iterator[Hashable]:
+def _full_name(name: str, _: torch.Tensor) -> Iterator[Hashable]:
     yield name
 
 
-def _module_and_word(name: str) -> Iterator[Hashable]:
+def _module_and_word(name: str, _: torch.Tensor) -> Iterator[Hashable]:
     """Yield a name without separators; and with the initials of the module.
 
-    >>> sorted(_module_and_word("batch_norm.weight"))
+    >>> sorted(_module_and_word("batch_norm.weight", torch.ones(1)))
     [('batchnorm', 'weight'), ('bn', 'weight')]
     """
     *module, word = _words(name)
     yield from ((form, word) for form in _forms(module))
 
 
-def _module_and_role(name: str) -> Iterator[Hashable]:
+def _module_and_role(name: str, _: torch.Tensor) -> Iterator[Hashable]:
     """Yield a module with the usual word for the tensor's role. A name without a module has no key.
 
-    >>> sorted(_module_and_role("batch_norm.gamma"))
+    >>> sorted(_module_and_role("batch_norm.gamma", torch.ones(1)))
     [('batchnorm', 'weight'), ('bn', 'weight')]
     """
     module, role = _parts(name)
     yield from ((form, role) for form in _forms(module) if module)
 
 
-def _word(name: str) -> Iterator[Hashable]:
+def _word(name: str, _: torch.Tensor) -> Iterator[Hashable]:
     yield _words(name)[-1]
 
 
-def _role(name: str) -> Iterator[Hashable]:
+def _role(name: str, _: torch.Tensor) -> Iterator[Hashable]:
     yield _parts(name)[1]
 
 
-def _any_name(_: str) -> Iterator[Hashable]:
-    yield None
+def _constant(_: str, value: torch.Tensor) -> Iterator[Hashable]:
+    """Yield the value of all elements, under any name; equal varied values are a proof without a name."""
+    if not _is_varied(value):
+        yield _bits(value)[(0,) * value.dim()].item()
 
 
 def _forms(module: Sequence[str]) -> Iterator[str]:
@@ -270,6 +257,5 @@ def _parts(name: str) -> tuple[list[str], str]:
     return words[:-1], words[-1]
 
 
-_RULES: tuple[_Rule, ...] = (_full_name, _module_and_word, _module_and_role, _word, _role)
-_ROUNDS = (*((rule, of_equal_values) for rule in _RULES for of_equal_values in (True, False)), (_any_name, True))
+_RULES: tuple[_Rule, ...] = (_full_name, _module_and_word, _module_and_role, _word, _role, _constant)
 """Stronger evidence first: a pair takes tensors away from other pairs."""

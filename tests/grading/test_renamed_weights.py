@@ -141,6 +141,15 @@ def test_weights_that_stay_are_the_references_too(judge, linear):
     assert codes(outcome).isdisjoint(UNMATCHED)
 
 
+def test_a_reference_that_refuses_other_weights_gives_its_own_to_a_submission(judge):
+    refuses = "if abs(self.gemm.weight.norm().item() - self.norm) > 1e-3:\n            raise ValueError\n        return"
+    stores = "self.norm = self.gemm.weight.norm().item()\n        self.scale"
+    problem = LINEAR_AND_NORM.replace("return self.batch_norm", f"{refuses} self.batch_norm")
+    outcome = judge(own(OTHER + NORM, FORWARD), problem=problem.replace("self.scale", stores, 1))
+    assert outcome.status is Status.CORRECT, outcome.reason
+    assert (outcome.weights.graded, outcome.weights.unmatched) == (WeightsGraded.FROZEN, False)
+
+
 def test_statistics_of_another_name_are_compared(judge):
     outcome = judge(own(LINEAR + NORM, FORWARD.replace("self.mean.lerp_(mean, 0.1)", "")))
     assert outcome.status is Status.CORRECT, outcome.reason
