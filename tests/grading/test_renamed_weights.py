@@ -141,13 +141,28 @@ def test_weights_that_stay_are_the_references_too(judge, linear):
     assert codes(outcome).isdisjoint(UNMATCHED)
 
 
-def test_a_reference_that_refuses_other_weights_gives_its_own_to_a_submission(judge):
+@pytest.fixture
+def refusing():
+    """Return the problem, with a reference that fails with other weights."""
     refuses = "if abs(self.gemm.weight.norm().item() - self.norm) > 1e-3:\n            raise ValueError\n        return"
     stores = "self.norm = self.gemm.weight.norm().item()\n        self.scale"
     problem = LINEAR_AND_NORM.replace("return self.batch_norm", f"{refuses} self.batch_norm")
-    outcome = judge(own(OTHER + NORM, FORWARD), problem=problem.replace("self.scale", stores, 1))
+    return problem.replace("self.scale", stores, 1)
+
+
+def test_a_reference_that_refuses_other_weights_gives_its_own_to_a_submission(judge, refusing):
+    outcome = judge(own(OTHER + NORM, FORWARD), problem=refusing)
     assert outcome.status is Status.CORRECT, outcome.reason
     assert (outcome.weights.graded, outcome.weights.unmatched) == (WeightsGraded.FROZEN, False)
+
+
+def test_no_part_of_the_weights_is_copied_without_the_rest(judge, refusing):
+    init = "\n".join(line for line in (LINEAR + NORM).splitlines() if "self.beta" not in line)
+    forward = "\n".join(line for line in WITHOUT_AFFINE.splitlines() if "lerp" not in line)
+    outcome = judge(own(init, f"{forward} + 1"), problem=refusing)
+    assert outcome.status is Status.WRONG_RESULT
+    assert Code.WEIGHTS_NOT_COPIED.value in codes(outcome)
+    assert Code.WEIGHTS_ASSUMED.value not in codes(outcome)
 
 
 def test_statistics_of_another_name_are_compared(judge):

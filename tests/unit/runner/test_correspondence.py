@@ -93,6 +93,20 @@ def test_a_word_counts_more_than_its_meaning(gamma):
     assert pairs({"gamma": gamma, "multiplier.scale": varied(8, seed=1)}, state) == ({}, words)
 
 
+def test_modules_keep_words_of_the_same_meaning_apart():
+    state = {
+        f"{module}.{word}": varied(8, seed=place) for place, module in enumerate("ab") for word in ("weight", "scale")
+    }
+    own = {name.replace(".", "_"): value + 1 for name, value in state.items()}
+    assert pairs(own, state) == ({}, {name: name.replace(".", "_") for name in state})
+
+
+def test_a_full_name_keeps_names_apart_that_differ_in_separators_alone():
+    state = {"a.norm.w": varied(8), "a_norm.w": varied(8, seed=1)}
+    own = {name: value + 1 for name, value in state.items()}
+    assert pairs(own, state) == ({}, {name: name for name in state})
+
+
 def test_an_equal_constant_decides_between_names_of_the_same_meaning():
     state = {"norm.weight": torch.ones(8), "scale": varied(8, 1)}
     own = {"w": varied(8, seed=1), "gamma": torch.ones(8)}
