@@ -99,24 +99,33 @@ def _by_values(owned: Iterable[_Own], state: Mapping[str, torch.Tensor]) -> dict
         taken = {pair.view.data_ptr() for pair in found.values()}  # None in the first round.
         for name, wanted in state.items():
             fitting = alike.get((wanted.dtype, wanted.numel()), [])
-            if name in found or not fitting or not (is_equal or _is_varied(wanted)):
+            if name in found or not fitting:
                 continue
-            fits: dict[int, dict[str, torch.Tensor]] = {}
-            for own in fitting if is_equal else filter(_writable, fitting):
-                if own.tensor.data_ptr() in taken:
-                    continue
-                ways = _ways(own.tensor, wanted)
-                test = is_equal_to if is_equal else _is_close
-                if (view := next((way for way in ways if test(way, wanted)), None)) is not None:
-                    fits.setdefault(own.tensor.data_ptr(), {})[own.name] = view
+            if not _is_varied(wanted):  # Many constants are equal: without the same name, other rules decide.
+                fitting = [own for own in fitting if is_equal and own.name == name]
+            test = is_equal_to if is_equal else _is_close
+            free = (own for own in fitting if own.tensor.data_ptr() not in taken)
+            fits = _fits(free if is_equal else filter(_writable, free), wanted, test)
             named = next((names for names in fits.values() if name in names), None)
             if named is not None:
                 found[name] = Pair(name, named[name], is_equal)
-            elif len(fits) == 1 and _is_varied(wanted):
+            elif len(fits) == 1:
                 own_name, view = next(iter(next(iter(fits.values())).items()))
                 found[name] = Pair(own_name, view, is_equal)
     places = Counter(pair.view.data_ptr() for pair in found.values())
     return {name: pair for name, pair in found.items() if places[pair.view.data_ptr()] == 1}
+
+
+def _fits(
+    owned: Iterable[_Own], wanted: torch.Tensor, test: Callable[[torch.Tensor, torch.Tensor], bool]
+) -> dict[int, dict[str, torch.Tensor]]:
+    """Return views that pass `test`, in the shape of `wanted`: by address and own name."""
+    fits: dict[int, dict[str, torch.Tensor]] = {}
+    for own in owned:
+        view = next((way for way in _ways(own.tensor, wanted) if test(way, wanted)), None)
+        if view is not None:
+            fits.setdefault(own.tensor.data_ptr(), {})[own.name] = view
+    return fits
 
 
 def _ways(own: torch.Tensor, wanted: torch.Tensor) -> Iterator[torch.Tensor]:
