@@ -62,6 +62,7 @@ class Code(StrEnum):
     OWN_SHARE_UNKNOWN = "R315"
     NOT_STOPPED = "R316"
     DEADLINE = "R317"
+    WEIGHTS_ASSUMED = "R318"
 
     WRONG_STRUCTURE = "C401"
     WRONG_SHAPE = "C402"

@@ -148,8 +148,9 @@ ENTRIES: dict[Code, Entry] = {
     ),
     Code.WEIGHTS_NOT_CHANGED: Entry(
         "the judge could not change the weights",
-        "Weights change from call to call if ModelNew has the reference's parameters: the same names and shapes, or "
-        "the same values in another shape or transposed. This ModelNew differs: all calls used the initial weights. "
+        "Weights change from call to call if ModelNew has the reference's parameters: the same names and shapes, the "
+        "same values in another shape or transposed, or a unique tensor of the same shape with a name of the same "
+        "meaning. This ModelNew differs: all calls used the initial weights. "
         "The outputs are correct for these weights; whether the submission keeps derived weights is unknown. Therefore "
         "no speedup is quoted.",
         "Keep the reference's parameter names and shapes. For fixed weights: --weights frozen.",

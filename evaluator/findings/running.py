@@ -42,8 +42,9 @@ ENTRIES: dict[Code, Entry] = {
     ),
     Code.WEIGHTS_NOT_COPIED: Entry(
         "the reference's weights were not copied",
-        "The parameters of ModelNew differ from the reference's in name or shape, so Warpgrade could not copy the "
-        "weights. Both constructors ran with the same seed instead.",
+        "A parameter of the reference has no counterpart in ModelNew, so Warpgrade copied no weights. Both "
+        "constructors ran with the same seed instead. A counterpart has the same name, or the same values under the "
+        "same seed, or is the only tensor of its dtype and shape with a name of the same meaning (bn.weight, gamma).",
         "Create the reference's parameters in the same order, or use the same names.",
     ),
     Code.MALFORMED_FRAME: Entry(
@@ -107,5 +108,12 @@ ENTRIES: dict[Code, Entry] = {
         "the submission's builds and code used at least half of the time. Otherwise the status is `infra_error` (a "
         "slow reference, a busy machine, a busy GPU), and the submission's correctness remains unknown.",
         "Read in the message what took the time. Build less, look for slow calls, or raise --deadline.",
+    ),
+    Code.WEIGHTS_ASSUMED: Entry(
+        "weights were matched by assumption",
+        "Tensors of ModelNew received the reference's weights, although their seeded values do not prove that they "
+        "correspond: the values are constant, or differ. Names, shapes and dtypes correspond without ambiguity. If "
+        "the answers are wrong with these weights and right with ModelNew's own, the pairs are given up.",
+        "Compare the pairs in the message. If one is wrong, use the reference's names, or a name of another meaning.",
     ),
 }

@@ -2,21 +2,19 @@
 
 import itertools
 import time
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
 from msgspec.structs import replace
 
 from evaluator.compile.binaries.imported_symbols import together
-from evaluator.emulator.parsing.parse_in_sandbox import full_size_numbers
 from evaluator.errors import SandboxUnavailable
 from evaluator.findings import Code, finding
 from evaluator.judge.baselines import other_baselines
+from evaluator.judge.checked_calls import Called, checked_calls
 from evaluator.judge.compare.tolerance import bounds
 from evaluator.judge.context.grade_context import GradeContext
 from evaluator.judge.context.reference_timing import ReferenceTimer
-from evaluator.judge.faults.emulator_faults import hard_coded_size
 from evaluator.judge.inputs.changing_weights import NO_SITES, Sites, record
 from evaluator.judge.inputs.input_distributions import PROFILES
 from evaluator.judge.own_kernels.ablation import AblationResult, AblationResults, right_without
@@ -26,8 +24,6 @@ from evaluator.judge.runners.build_service import BuildService
 from evaluator.judge.runners.jit_kernels import own_names, read_kernels
 from evaluator.judge.trial import timing_loop
 from evaluator.judge.trial.buffer_comparison import BufferComparison
-from evaluator.judge.trial.model_runner import ModelRunner
-from evaluator.judge.trial.retry import differing, retried
 from evaluator.judge.trial.trial_runner import Trial, TrialRunner
 from evaluator.protocol.frames import Counted
 from evaluator.records import (
@@ -40,14 +36,10 @@ from evaluator.records import (
     Finding,
     Profile,
     Samples,
-    Schedule,
-    SizeName,
-    Status,
     Timing,
     Toolchain,
     Weights,
 )
-from evaluator.submission.host_code import is_for_the_cpu
 from evaluator.submission.packages import importable
 from evaluator.submission.toolchains import uses_triton
 from evaluator.timing.quote import quote, unquoted
@@ -72,16 +64,6 @@ class CheckOutcome(NamedTuple):
     findings: list[Finding]
     evidence: Evidence
     weights: Weights | None
-
-
-class _Called(NamedTuple):
-    """The checked calls of one runner, and the runner's trials; without a trial runner, no call was possible."""
-
-    trial_runner: TrialRunner | None
-    checks: list[Check]
-    fault: Fault | None
-    remarks: list[Finding]
-    sites: Sites | None = None
 
 
 class TimeOutcome(NamedTuple):
@@ -119,26 +101,17 @@ def build(context: GradeContext) -> BuildOutcome:
 
 
 def check(context: GradeContext, timer: ReferenceTimer, built: Build) -> CheckOutcome:
-    """Compare the submission's answers to fresh inputs with the expected outputs."""
-    build_service = context.build_services.for_submission()
-    with context.runners.start(context.source, build_service) as model_runner:
-        if context.terms.is_timed:
-            timer.begin()
-        if context.gpu_session is not None:
-            # Contexts of the GPU are created beside the checks. After the reference's runners are taken: otherwise the
-            # next grade's check would find an empty pool.
-            context.runners.pool.refill()
-        buffers = BufferComparison(context.reference)
-        trial_runner, checks, fault, remarks, sites = _checked_calls(context, model_runner)
-        if fault is None and sites is not None:
-            remarks += buffers.findings(model_runner, sites, context.call_timeout_s)
-        counted = None
-        wanted = context.terms.options.require_own_kernel is not None and context.terms.gpu is None
-        if fault is None and sites is not None and wanted:
-            counted = count_ops(model_runner, sites, context.call_timeout_s)
-        if fault is None and context.terms.gpu is not None and uses_triton(context.source):
-            compiled = read_kernels(model_runner.session)
-            context.kernel_cache = b"" if compiled is None else compiled.cache
+    """Compare the submission's answers to fresh inputs with the expected outputs.
+
+    Weights matched by assumption may be the wrong weights. If the answers are then wrong, and right for the seeded
+    weights, the weights stay as seeded in the whole grade: no speedup is quoted, and no right answer is refused.
+    """
+    tried = _tried(context, timer)
+    if (reason := tried.called.reason_to_seed) is not None:
+        context.seeded_because = reason
+        again = _tried(context, timer)
+        tried = again if again.called.fault is None else tried
+    (trial_runner, checks, fault, remarks, sites, _), counted, build_service = tried
     if trial_runner is not None and fault is None:
         lowered, untried = _looked_closely(trial_runner, "checked")
         remarks += untried
@@ -154,6 +127,40 @@ def check(context: GradeContext, timer: ReferenceTimer, built: Build) -> CheckOu
     weights = None if sites is None else record(context.terms.weights, context.reference.weights, sites)
     evidence = _evidence(context, build_service, counted)._replace(needs=needs)
     return CheckOutcome(build, checks, fault, findings, evidence, weights)
+
+
+class _Tried(NamedTuple):
+    """The checked calls of a runner, and the counts of the runner."""
+
+    called: Called
+    counted: Counted | None
+    build_service: BuildService
+
+
+def _tried(context: GradeContext, timer: ReferenceTimer) -> _Tried:
+    """Make the checked calls in a new runner. After right answers, compare buffers, and count operations if needed."""
+    build_service = context.build_services.for_submission()
+    with context.runners.start(context.source, build_service) as model_runner:
+        if context.terms.is_timed:
+            timer.begin()
+        if context.gpu_session is not None:
+            # Contexts of the GPU are created beside the checks. After the reference's runners are taken: otherwise the
+            # next grade's check would find an empty pool.
+            context.runners.pool.refill()
+        buffers = BufferComparison(context.reference)
+        called = checked_calls(context, model_runner)
+        sites = called.sites
+        if called.fault is not None or sites is None:
+            return _Tried(called, None, build_service)
+        found = buffers.findings(model_runner, sites, context.call_timeout_s)
+        called = called._replace(remarks=[*called.remarks, *found])
+        counted = None
+        if context.terms.options.require_own_kernel is not None and context.terms.gpu is None:
+            counted = count_ops(model_runner, sites, context.call_timeout_s)
+        if context.terms.gpu is not None and uses_triton(context.source):
+            compiled = read_kernels(model_runner.session)
+            context.kernel_cache = b"" if compiled is None else compiled.cache
+    return _Tried(called, counted, build_service)
 
 
 def _needs(context: GradeContext, counted: Counted | None) -> AblationResults:
@@ -177,37 +184,6 @@ def _evidence(context: GradeContext, build_service: BuildService, counted: Count
     )
 
 
-def _checked_calls(context: GradeContext, model_runner: ModelRunner) -> _Called:
-    if (fault := model_runner.load()) is not None:
-        return _Called(None, [], _for_the_cpu(fault, context), [])
-    constructed = model_runner.construct()
-    if isinstance(constructed, Fault):
-        return _Called(None, [], _for_the_cpu(constructed, context), [])
-    checks: list[Check] = []
-    sites = model_runner.sites(constructed)
-    trial_runner = model_runner.trial_runner(sites)
-    emulated = context.terms.device is DeviceKind.EMULATED
-    schedules: Iterator[Schedule | None] = context.seeds.schedules() if emulated else itertools.repeat(None)
-    right: set[int] = set()
-    for index, seed in enumerate(context.seeds.checks(timed=context.terms.is_timed)):
-        trial = trial_runner.run(index, seed, schedule=next(schedules), timeout_s=context.call_timeout_s)
-        checks += [trial.check] if trial.check is not None else []
-        if trial.fault is None:
-            if index:  # The first call has no cancelling rows: a later call of its seed has other inputs.
-                right.add(seed)
-            continue
-        if seed in right:
-            fault, again = differing(trial.fault), None
-        else:
-            fault, again = retried(trial_runner, trial, index, seed, schedules, context.call_timeout_s)
-        checks += [again] if again is not None else []
-        excused = None if fault is None else _excused(_for_the_cpu(fault, context), context)
-        return _Called(trial_runner, checks, excused, _remarks(constructed.difference, checks, sites), sites)
-    unproven = trial_runner.unproven()
-    told = sites if unproven is None else sites._replace(unmatched=False)  # The reason tells of the weights.
-    return _Called(trial_runner, checks, unproven, _remarks(constructed.difference, checks, told), sites)
-
-
 def _looked_closely(trial_runner: TrialRunner, which: str) -> tuple[Trial | None, list[Finding]]:
     """Check the errors of a runner's correct answers, and report a lack of memory for the check.
 
@@ -224,60 +200,6 @@ def _looked_closely(trial_runner: TrialRunner, which: str) -> tuple[Trial | None
 def _with(checks: list[Check], instead: Check | None) -> list[Check]:
     """Return the checks with `instead` in place of the check of the same call."""
     return [instead if instead is not None and check.index == instead.index else check for check in checks]
-
-
-def _frozen(sites: Sites) -> Finding:
-    message = f"the weights kept their initial values, so no speedup is quoted: {sites.why_not}"
-    return finding(Code.WEIGHTS_NOT_CHANGED, message)
-
-
-_EXCUSABLE = frozenset(
-    code.value
-    for code in (
-        *(Code.WRONG_SHAPE, Code.WRONG_VALUES, Code.NOT_FINITE, Code.WRONG_ON_OTHER_VALUES),
-        *(Code.FORWARD_FAILED, Code.ILLEGAL_ACCESS),
-    )
-)
-
-
-_REFUSALS = frozenset(
-    code.value
-    for code in (Code.CONSTRUCTOR_FAILED, Code.FORWARD_FAILED, Code.RUNNER_DIED, Code.ILLEGAL_ACCESS, Code.WRONG_DEVICE)
-)
-
-
-def _for_the_cpu(fault: Fault, context: GradeContext) -> Fault:
-    """Return the fault, made inconclusive for C++ written for the CPU on another device.
-
-    The tensors are not those that the code was written for.
-    """
-    if (
-        context.terms.device is DeviceKind.CPU
-        or fault.finding.code not in _REFUSALS
-        or not is_for_the_cpu(context.source)
-    ):
-        return fault
-    device = context.terms.device.value
-    message = f"the submission builds C++ for the CPU, and this grade is on {device}: {fault.finding.message}"
-    return Fault(Status.INCONCLUSIVE, finding(Code.NOT_ON_THIS_DEVICE, message, line=fault.finding.line))
-
-
-def _excused(fault: Fault, context: GradeContext) -> Fault:
-    """Return the fault, made inconclusive for a kernel written for the full size that failed at a small size.
-
-    Applies only to `emulated`, which cannot grade the full size, and only to typical consequences of a wrong size. On
-    other devices, a number in the text would be a way around a verdict.
-    """
-    if (
-        context.terms.device is not DeviceKind.EMULATED
-        or context.terms.size is SizeName.FULL
-        or Code(fault.finding.code) not in _EXCUSABLE
-    ):
-        return fault
-    sizes, spawn = context.terms.problem.sizes, context.fork_server.spawn
-    numbers = full_size_numbers(context.source, sizes[SizeName.FULL], sizes[context.terms.size], spawn)
-    excuse = hard_coded_size(numbers, fault.finding, context.source)
-    return fault if excuse is None else Fault(Status.INCONCLUSIVE, excuse)
 
 
 def measure_both(context: GradeContext, timer: ReferenceTimer) -> TimeOutcome:
@@ -385,16 +307,3 @@ def _about_values(context: GradeContext, checks: list[Check]) -> list[Finding]:
         message = f"{len(untried)} of {len(PROFILES)} input distributions were not checked: the problem is too large"
         found.append(finding(Code.VALUES_UNTRIED, message, profiles=names))
     return found
-
-
-def _remarks(difference: str | None, checks: list[Check], sites: Sites) -> list[Finding]:
-    remarks = []
-    if difference is not None:
-        remarks.append(finding(Code.WEIGHTS_NOT_COPIED, f"weights were seeded, not copied: {difference}"))
-    if sites.unmatched:
-        remarks.append(_frozen(sites))
-    if checks and all(each.launches == 0 for each in checks):
-        remarks.append(finding(Code.NO_LAUNCH, "none of the checked calls launched a kernel"))
-    if any(each.precision != "float64" for each in checks):
-        remarks.append(finding(Code.NOT_FLOAT64, "the expected values are the reference's own outputs, not float64"))
-    return remarks

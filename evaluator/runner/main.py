@@ -39,6 +39,7 @@ from evaluator.protocol.frames import (
     Window,
     WindowDone,
 )
+from evaluator.protocol.frames.bounds import MOST_ASSUMED
 from evaluator.protocol.seeding import seed_torch
 from evaluator.runner import submission_module
 from evaluator.runner.device_arena import Gate, answer_places, warm_up
@@ -49,12 +50,15 @@ from evaluator.runner.instrumentation.ablation import WithoutEffect, leave_out_l
 from evaluator.runner.instrumentation.nvrtc_launches import leave_out_launches, name_kernels
 from evaluator.runner.instrumentation.op_counter import OpCounter
 from evaluator.runner.instrumentation.profiler import profiled
-from evaluator.runner.parameters import buffer_values, counterparts, follow
+from evaluator.runner.parameters import buffer_values, follow, take_over_state
 from evaluator.runner.printed_output import Printing
 from evaluator.runner.pytree import Outbox, to_tensor, to_value
 from evaluator.runner.shared_memory import Shared, take_over
 from evaluator.runner.triton.kernel_cache import compiled_kernels, use_folder
 from evaluator.runner.triton.launches import leave_out_compiled
+
+_MOST_NAME = 200
+"""Characters of a tensor's name in an answer."""
 
 
 def run(sock: socket.socket, private: Path) -> NoReturn:
@@ -80,6 +84,8 @@ class Runner:
         self._held: list[list[model_call.Result]] = []
         """Results of the last calls: one of a call, several of a window."""
         self._weights: dict[str, torch.Tensor] = {}
+        self._own_names: dict[str, str] = {}
+        """Names of the submission's tensors, by the reference's names."""
         self._extensions: ExtensionLoader | None = None
         self._op_counter: OpCounter | None = None
         self.printing = Printing()
@@ -120,7 +126,8 @@ class Runner:
             case Count() | ReadKernels():
                 return self._counted() if isinstance(frame, Count) else compiled_kernels(self._private)
             case ReadBuffers():
-                return BufferValues(values=buffer_values(self._model, frame.names))
+                own_names = {name: self._own_names.get(name, name) for name in frame.names}
+                return BufferValues(values=buffer_values(self._model, own_names))
             case LeaveOut():
                 self._leave_out(frame)
                 return LeftOut()
@@ -159,11 +166,14 @@ class Runner:
             device=memory.arena.device,
         )
         state = to_value(frame.state, memory.inputs)
-        difference = submission_module.copy_weights(self._model, state)
-        self._weights = counterparts(self._model, state, frame.changing, copied=difference is None)
+        found = take_over_state(self._model, state, frame.parameters, frame.changing, seeded=frame.seeded)
+        self._own_names = {name: pair.own_name for name, pair in found.pairs.items()}
+        self._weights = {name: found.pairs[name].view for name in frame.changing if name in found.pairs}
         outbox = Outbox(memory.arena)
         return Constructed(
-            difference=difference, weights={name: outbox.place_of(own) for name, own in self._weights.items()}
+            difference=found.difference,
+            weights={name: outbox.place_of(own) for name, own in self._weights.items()},
+            assumed={name: own[:_MOST_NAME] for name, own in [*found.assumed.items()][:MOST_ASSUMED]},
         )
 
     def _prepare(self, frame: Prepare) -> Frame:

@@ -1,57 +1,64 @@
 """Mapping between a submission's tensors and the reference's parameters, and updates of their values."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
 
 import torch
 
 from evaluator.protocol.frames import BufferValue
 from evaluator.protocol.frames.bounds import MOST_BUFFER_BYTES
+from evaluator.runner.correspondence import Pair, correspondence, is_equal_to, named_tensors
+from evaluator.runner.submission_module import copy_weights
 
 
-def counterparts(
-    model: Any, state: Mapping[str, torch.Tensor], changing: Sequence[str], *, copied: bool
-) -> dict[str, torch.Tensor]:
-    """Return `model`'s counterpart of each `changing` reference parameter, viewed in the reference's shape.
+class Counterparts(NamedTuple):
+    """A submission's tensors by the reference's names, after the copy of the reference's values.
 
-    After a `copied` state, match by name. Otherwise match by equal values under the same seed: the same shape, a
-    reshaped or a transposed tensor. Ambiguous matches are skipped.
+    `difference` states why nothing was copied; None after a copy. `assumed` are the pairs without proof, with
+    values set by the judge: own names by the reference's names.
     """
-    if not isinstance(model, torch.nn.Module) or not changing:
-        return {}
-    if copied:
-        own = dict(model.state_dict())
-        return {name: own[name] for name in changing}
-    known = list(_tensors(model))
-    found: dict[str, torch.Tensor] = {}
-    for name in changing:
-        fits = {}
-        for own_name, tensor in known:
-            if (view := _as_in(state[name], tensor)) is not None:
-                fits[tensor.data_ptr()] = (own_name, view)
-        named = [view for own_name, view in fits.values() if own_name == name]
-        if named or len(fits) == 1:
-            found[name] = named[0] if named else next(iter(fits.values()))[1]
-    places = [view.data_ptr() for view in found.values()]
-    tied = len({state[name].data_ptr() for name in found})
-    return found if len(set(places)) >= tied else {}
+
+    difference: str | None
+    pairs: dict[str, Pair]
+    assumed: dict[str, str]
 
 
-def buffer_values(model: Any, names: Sequence[str]) -> dict[str, BufferValue]:
-    """Return the values of `model`'s buffers that correspond to the reference's buffers `names`.
+def take_over_state(
+    model: Any,
+    state: Mapping[str, torch.Tensor],
+    parameters: Collection[str],
+    changing: Collection[str],
+    *,
+    seeded: bool,
+) -> Counterparts:
+    """Copy the reference's `state` into `model`, by equal names or else by correspondence.
 
-    A buffer of the same name corresponds. Otherwise a single buffer with the same last part of the name corresponds,
-    if the name's last part is unique on both sides.
+    Without a counterpart of each of `parameters`, and with `seeded`, nothing is copied by correspondence.
     """
+    difference = copy_weights(model, state)
+    if difference is None:
+        own = dict(model.state_dict()) if isinstance(model, torch.nn.Module) else {}
+        return Counterparts(None, {name: Pair(name, own[name], is_proven=True) for name in state}, {})
+    pairs = correspondence(model, state)
+    if seeded or any(name not in pairs for name in parameters):
+        return Counterparts(difference, pairs, {})
+    unlike = {name for name, pair in pairs.items() if not is_equal_to(pair.view, state[name])}
+    with torch.no_grad():
+        for name in unlike:
+            pairs[name].view.copy_(state[name])
+    touched = unlike.union(changing)
+    assumed = {name: pair.own_name for name, pair in pairs.items() if name in touched and not pair.is_proven}
+    return Counterparts(None, pairs, assumed)
+
+
+def buffer_values(model: Any, own_names: Mapping[str, str]) -> dict[str, BufferValue]:
+    """Return the values of `model`'s buffers, by the reference's names of `own_names`."""
     if not isinstance(model, torch.nn.Module):
         return {}
-    own = {**dict(_tensors(model)), **dict(model.named_buffers())}
+    own = {**dict(named_tensors(model)), **dict(model.named_buffers())}
     values = {}
-    for name in names:
-        found = own.get(name)
-        if found is None and sum(_last(each) == _last(name) for each in names) == 1:
-            alike = [tensor for own_name, tensor in own.items() if _last(own_name) == _last(name)]
-            found = alike[0] if len(alike) == 1 else None
+    for name, own_name in own_names.items():
+        found = own.get(own_name)
         if found is None or found.layout is not torch.strided:
             continue
         if found.numel() * found.element_size() <= MOST_BUFFER_BYTES:
@@ -60,31 +67,6 @@ def buffer_values(model: Any, names: Sequence[str]) -> dict[str, BufferValue]:
             dtype = str(found.dtype).removeprefix("torch.")
             values[name] = BufferValue(dtype=dtype, shape=tuple(found.shape), data=bytes(flat.tolist()))
     return values
-
-
-def _last(name: str) -> str:
-    return name.rpartition(".")[2]
-
-
-def _tensors(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield a model's named tensors: the state dict, and plain tensor attributes of modules."""
-    yield from model.state_dict().items()
-    for prefix, module in model.named_modules():
-        for name, value in vars(module).items():
-            if isinstance(value, torch.Tensor):
-                yield f"{prefix}.{name}".removeprefix("."), value.detach()
-
-
-def _as_in(wanted: torch.Tensor, own: torch.Tensor) -> torch.Tensor | None:
-    """Return `own` viewed in the shape of `wanted`; None if the values differ."""
-    if own.numel() != wanted.numel() or own.dtype != wanted.dtype or own.layout is not torch.strided:
-        return None
-    ways = [own] if own.shape == wanted.shape else []
-    if own.dim() == 2 and tuple(own.t().shape) == tuple(wanted.shape):
-        ways.append(own.t())
-    if own.is_contiguous() and own.shape != wanted.shape:
-        ways.append(own.view(wanted.shape))
-    return next((way for way in ways if way.device == wanted.device and torch.equal(way, wanted)), None)
 
 
 @torch.no_grad()

@@ -7,7 +7,7 @@ import linecache
 import sys
 import tokenize
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -144,7 +144,7 @@ def construct(
     return model
 
 
-def copy_weights(model: Any, state: dict[str, torch.Tensor]) -> str | None:
+def copy_weights(model: Any, state: Mapping[str, torch.Tensor]) -> str | None:
     """Copy the reference's `state` into `model`. If names or shapes differ, copy nothing and return the difference."""
     own = dict(model.state_dict()) if isinstance(model, torch.nn.Module) else {}
     missing, extra = sorted(state.keys() - own.keys()), sorted(own.keys() - state.keys())

@@ -1,22 +1,12 @@
 """Weights that change from call to call: what follows them is correct, what was kept of earlier ones is not."""
 
-import contextlib
-
 import pytest
 from msgspec.structs import replace
 
 from evaluator.catalog import find_problem
 from evaluator.findings import Code
-from evaluator.grade_options import GradeOptions
-from evaluator.judge import stages
-from evaluator.judge.context.grade_context import GradeContext
-from evaluator.judge.context.reference_timing import ReferenceTimer
-from evaluator.judge.setup.grade_terms import GradeTerms
-from evaluator.judge.setup.seed_book import SeedBook
-from evaluator.judge.verdict import judge
-from evaluator.progress import Silent, Stopwatch
-from evaluator.records import DeviceKind, SizeName, Status, WeightsGraded, WeightsRule
-from tests.grading.harness import PATIENT_S
+from evaluator.records import SizeName, Status, WeightsGraded, WeightsRule
+from tests.grading.judged import context_of, judged
 from tests.zoo.entries import ZOO
 
 HEAD = """
@@ -196,8 +186,8 @@ def table(request, tmp_path):
 @pytest.mark.parametrize("source", LENDS.values(), ids=LENDS)
 def test_the_judges_writing_of_weights_is_no_answer(grader, table, source):
     problem, given = table
-    with _context(grader, problem) as context:
-        outcome = _judged(context, source)
+    with context_of(grader, problem) as context:
+        outcome = judged(context, source)
     if given == ".detach()":
         assert outcome.status is Status.CORRECT, outcome.reason
     else:
@@ -206,46 +196,23 @@ def test_the_judges_writing_of_weights_is_no_answer(grader, table, source):
 
 
 def test_signs_of_earlier_weights_are_wrong(grader, table):
-    with _context(grader, table[0]) as context:
-        outcome = _judged(context, STALE_SIGNS)
+    with context_of(grader, table[0]) as context:
+        outcome = judged(context, STALE_SIGNS)
         assert (outcome.status, outcome.reason.code) == (Status.WRONG_RESULT, Code.STALE_WEIGHTS.value)
-        honest = _judged(context, SUBMISSION.format("", PLAIN_SIGNS + "self.table.clone()"))
+        honest = judged(context, SUBMISSION.format("", PLAIN_SIGNS + "self.table.clone()"))
         assert honest.status is Status.CORRECT, honest.reason
 
 
 @pytest.fixture(scope="module")
 def graded(grader):
     """Judge a submission for two linear layers; without `timed`, its checks alone."""
-    with _context(grader, find_problem(str(ZOO / "problems" / "two_linears")), SizeName.AWKWARD) as context:
+    with context_of(grader, find_problem(str(ZOO / "problems" / "two_linears")), SizeName.AWKWARD) as context:
 
         def run(source, rule=WeightsRule.CHANGING, *, timed=False):
             context.terms = context.terms._replace(options=replace(context.terms.options, weights=rule))
-            return _judged(context, source, timed=timed)
+            return judged(context, source, timed=timed)
 
         yield run
-
-
-def _judged(context, source, *, timed=False):
-    context.turn_to(source, SeedBook(None, weight=context.seeds.weight))
-    with pytest.MonkeyPatch.context() as untimed:
-        if not timed:
-            untimed.setattr(stages, "measure_both", lambda *_: stages.TimeOutcome(None, None, None, []))
-        with ReferenceTimer(context) as timer:
-            return judge(context, timer, Stopwatch(Silent()))
-
-
-@contextlib.contextmanager
-def _context(grader, problem, size=SizeName.FULL):
-    terms = GradeTerms(
-        problem,
-        GradeOptions(device=DeviceKind.CPU, size=size, timeout_s=PATIENT_S, build_timeout_s=1200.0),
-        None,
-        threads=1,
-    )
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("WARPGRADE_CACHE", grader.environment["WARPGRADE_CACHE"])
-        with GradeContext(terms, "", SeedBook(None)) as context:
-            yield context
 
 
 def codes(outcome):
@@ -387,9 +354,9 @@ def judged_for(grader, tmp_path_factory):
     def run(problem, source, rule=WeightsRule.CHANGING):
         path = tmp_path_factory.mktemp("problem") / "problem.py"
         path.write_text(problem)
-        with _context(grader, find_problem(str(path))) as context:
+        with context_of(grader, find_problem(str(path))) as context:
             context.terms = context.terms._replace(options=replace(context.terms.options, weights=rule))
-            return _judged(context, source)
+            return judged(context, source)
 
     return run
 

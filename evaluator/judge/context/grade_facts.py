@@ -15,7 +15,8 @@ class GradeFacts:
     """Facts of one grade at a time. `output` is what the submission's last runner printed.
 
     `kernel_cache` holds the kernels that the checked runner compiled (Triton), for later runners of the submission. The
-    judge never decodes the bytes.
+    judge never decodes the bytes. `seeded_because` is the reason why the submission keeps the seeded weights, although
+    parameters may correspond to the reference's; usually None.
     """
 
     def __init__(self, terms: GradeTerms, source: str, seeds: SeedBook, deadline: Deadline | None) -> None:
@@ -32,6 +33,7 @@ class GradeFacts:
         self.deadline = Deadline() if deadline is None else deadline
         self.output = RunnerOutput(total_bytes=0, text="")
         self.kernel_cache = b""
+        self.seeded_because: str | None = None
 
     @property
     def setup(self) -> ProblemSetup:

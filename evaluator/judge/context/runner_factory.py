@@ -48,7 +48,15 @@ class RunnerFactory:
             session.serve_from(build_service)
             session.under(lambda: facts.deadline, own=own)
             try:
-                yield ModelRunner(self._spec(), source, session, memory, clock, facts.kernel_cache if own else b"")
+                yield ModelRunner(
+                    self._spec(),
+                    source,
+                    session,
+                    memory,
+                    clock,
+                    kernel_cache=facts.kernel_cache if own else b"",
+                    seeded_because=facts.seeded_because if own else None,
+                )
             finally:
                 if own:
                     session.farewell()

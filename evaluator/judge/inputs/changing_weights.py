@@ -112,7 +112,9 @@ class ChangingWeights:
         """Store the current parameters of `model`."""
         parameters = dict(model.named_parameters(remove_duplicate=False))
         self.names = tuple(name for name, parameter in parameters.items() if _may_change(parameter))
-        """All names, including the names of tied parameters."""
+        """All names, including the names of tied parameters; none if the weights stay constant."""
+        self.trained = self.names
+        """All names, also of a reference that supports no other weights."""
         self.exist = bool(self.names)
         self.why_not: str | None = None if self.exist else "the reference has no parameters that ask for gradients"
         own = [name for name, _ in model.named_parameters() if name in self.names]

@@ -44,7 +44,9 @@ class ModelSpec(NamedTuple):
 class ModelRunner(NamedTuple):
     """A runner and its shared memory, before and after loading the submission.
 
-    `kernel_cache` holds the kernels that an earlier runner of the same submission compiled.
+    `kernel_cache` holds the kernels that an earlier runner of the same submission compiled. `seeded_because` is the
+    reason why the model keeps the seeded weights, unless all names are the reference's; None to copy the
+    reference's.
     """
 
     spec: ModelSpec
@@ -53,6 +55,7 @@ class ModelRunner(NamedTuple):
     memory: SharedMemory
     clock: Clock
     kernel_cache: bytes = b""
+    seeded_because: str | None = None
 
     def load(self, tf32: Tf32 | None = None) -> Fault | None:
         """Load the submission with the TF32 setting `tf32`; None means the problem's own setting."""
@@ -86,11 +89,13 @@ class ModelRunner(NamedTuple):
             return Sites({}, FROZEN_BY_RULE)
         if reference.weights.why_not is not None:
             return Sites({}, reference.weights.why_not)
+        if self.seeded_because is not None:
+            return Sites({}, self.seeded_because, unmatched=True)
         return sites_of(reference.parameters(), constructed.weights, self.memory.outputs)
 
     @property
     def _changing(self) -> list[str]:
-        frozen = self.spec.terms.weights is WeightsRule.FROZEN
+        frozen = self.spec.terms.weights is WeightsRule.FROZEN or self.seeded_because is not None
         return [] if frozen else list(self.spec.reference.weights.names)
 
     def _construct(self) -> Construct:
@@ -111,6 +116,8 @@ class ModelRunner(NamedTuple):
             kwargs=kwargs,
             state=state,
             changing=self._changing,
+            parameters=list(reference.weights.trained),
+            seeded=self.seeded_because is not None,
         )
 
     def trial_runner(self, sites: Sites) -> TrialRunner:

@@ -37,6 +37,9 @@ MOST_BUFFERS = 256
 MOST_BUFFER_BYTES = 64 << 10
 """Size of one buffer: running statistics of 16,384 channels in fp32."""
 
+MOST_ASSUMED = 64
+"""Tensors named as corresponding by an assumption."""
+
 Text = Annotated[str, msgspec.Meta(max_length=4 << 20)]
 ShortText = Annotated[str, msgspec.Meta(max_length=65_536)]
 Name = Annotated[str, msgspec.Meta(max_length=1024)]

@@ -5,6 +5,7 @@ from typing import Annotated
 import msgspec
 
 from evaluator.protocol.frames.bounds import (
+    MOST_ASSUMED,
     MOST_BUFFER_BYTES,
     MOST_BUFFERS,
     MOST_CACHE_BYTES,
@@ -68,11 +69,13 @@ class Constructed(Frame, frozen=True):
 
     `difference` states why the reference's weights were not copied; None after a copy. `weights` locates the parameters
     that the judge changes between calls, in the reference's shapes. A view without an offset lies in private runner
-    memory. A missing name has no counterpart in ModelNew.
+    memory. A missing name has no counterpart in ModelNew. `assumed` names tensors that correspond by name or by close
+    values alone: ModelNew's names by the reference's names, the first few.
     """
 
     difference: ShortText | None
     weights: Annotated[dict[Name, TensorView], msgspec.Meta(max_length=MOST_ITEMS)] = {}
+    assumed: Annotated[dict[Name, Name], msgspec.Meta(max_length=MOST_ASSUMED)] = {}
 
 
 class Queued(Frame, frozen=True):

@@ -46,9 +46,11 @@ class BuildReply(Frame, frozen=True):
 
 
 class Construct(Frame, frozen=True):
-    """Judge: construct ModelNew under `weight_seed`, then copy the reference's `state` if names and shapes agree.
+    """Judge: construct ModelNew under `weight_seed`, then copy the reference's `state`.
 
-    `changing` names the parameters that the judge modifies between calls; the runner reports their locations.
+    By equal names and shapes, or by correspondence, if each of the reference's `parameters` has a counterpart. With
+    `seeded`, nothing is copied by correspondence. `changing` names the parameters that the judge modifies between
+    calls; the runner reports their locations.
     """
 
     weight_seed: int
@@ -57,6 +59,8 @@ class Construct(Frame, frozen=True):
     kwargs: Node
     state: Table
     changing: list[ShortText] = []
+    parameters: list[ShortText] = []
+    seeded: bool = False
 
 
 class Prepare(Frame, frozen=True):

@@ -10,10 +10,12 @@ import torch
 from evaluator.findings import Code, finding
 from evaluator.judge import stages
 from evaluator.judge.backend.clock_watch import NO_WATCH
+from evaluator.judge.checked_calls import checked_calls
 from evaluator.judge.inputs.changing_weights import NO_SITES
 from evaluator.judge.runners.runner_pool import POOLED_RUNNERS, RunnerPool
 from evaluator.judge.trial import timing_loop
 from evaluator.judge.trial.trial_runner import Trial
+from evaluator.protocol.frames import Constructed
 from evaluator.records import Build, DeviceKind, Fault, SizeName, Status, WeightsRule
 from tests import cards
 
@@ -121,7 +123,7 @@ def ready_to_check(context, monkeypatch):
     """Let the context's runners make a single, correct call."""
     right = Trial(cards.check(), None, 0.0, copied=False)
     context.trial_runner.run = lambda *_, **__: right
-    context.place.construct = lambda: SimpleNamespace(difference=None)
+    context.place.construct = lambda: Constructed(difference=None)
     context.seeds.checks = lambda **_: [1]
     options = SimpleNamespace(require_own_kernel=None)
     context.terms = SimpleNamespace(
@@ -186,7 +188,7 @@ def test_cpp_for_the_cpu_that_fails_elsewhere_has_no_verdict(context, monkeypatc
     context.source, context.terms = source, SimpleNamespace(device=device, size=SizeName.FULL)
     before = {Code.WRONG_VALUES: Status.WRONG_RESULT, Code.TIMED_OUT: Status.TIMEOUT}.get(code, Status.RUNTIME_ERROR)
     context.place.load = lambda: Fault(before, finding(code, "it failed", line=3))
-    fault = stages._checked_calls(context, context.place).fault
+    fault = checked_calls(context, context.place).fault
     assert (fault.status, fault.finding.line) == (verdict, 3)
     assert ("--device cpu" in fault.finding.next_step) is (verdict is Status.INCONCLUSIVE)
 

@@ -12,7 +12,7 @@ from evaluator.judge.inputs.changing_weights import ChangingWeights, Sites, reco
 from evaluator.judge.inputs.derived_seeds import derived
 from evaluator.protocol.frames import TensorView
 from evaluator.records import WeightsGraded, WeightsRule
-from evaluator.runner.parameters import counterparts, follow
+from evaluator.runner.parameters import follow
 
 LEAST = 0.04
 """A part of its size that every kind of parameter changes by: far beyond any tolerance."""
@@ -45,7 +45,7 @@ def model():
 
 def test_every_parameter_that_an_optimiser_would_change_changes_far_and_nothing_else(model):
     weights, before = ChangingWeights(model), values(model)
-    assert weights.names == ("usual", "ones", "zeros", "single", "coarse", "phases", "tied")
+    assert weights.names == weights.trained == ("usual", "ones", "zeros", "single", "coarse", "phases", "tied")
     for seed in range(20):
         weights.put(seed, [model])
         after = values(model)
@@ -221,6 +221,12 @@ def test_a_place_that_cannot_be_written_leaves_all_weights_as_they_were(told):
         assert "w" in sites.why_not
 
 
+def test_weights_that_a_reference_refuses_are_trained_all_the_same(model):
+    weights = ChangingWeights(model)
+    weights.leave("no finite outputs")
+    assert (weights.names, len(weights.trained)) == ((), 7)
+
+
 def test_a_record_says_what_was_graded_and_what_was_asked_for():
     none, some = ChangingWeights(nn.ReLU()), ChangingWeights(nn.Linear(2, 2))
     asked = WeightsRule.CHANGING
@@ -228,40 +234,6 @@ def test_a_record_says_what_was_graded_and_what_was_asked_for():
     assert record(asked, some, Sites({}, "unlike")).reason == "unlike"
     changing = record(asked, some, Sites({"weight": None, "bias": torch.zeros(2)}, None))
     assert (changing.graded, changing.changed, changing.copied) == (WeightsGraded.CHANGING, 2, 1)
-
-
-class Renamed(nn.Module):
-    def __init__(self, *tensors):
-        super().__init__()
-        for number, tensor in enumerate(tensors):
-            self.register_parameter(f"p{number}", nn.Parameter(tensor))
-
-
-def found(model, state):
-    return counterparts(model, state, list(state), copied=False)
-
-
-def test_a_counterpart_is_found_by_its_values_whatever_its_shape():
-    w, b = torch.randn(4, 6), torch.randn(6)
-    model = Renamed(b[:, None, None].clone(), w.t().contiguous())
-    pairs = found(model, {"w": w, "b": b})
-    assert {name: tensor.data_ptr() for name, tensor in pairs.items()} == {
-        "w": model.p1.data_ptr(),
-        "b": model.p0.data_ptr(),
-    }
-    assert all(torch.equal(pairs[name], tensor) for name, tensor in (("w", w), ("b", b)))
-
-
-def test_of_several_that_have_the_same_values_none_is_guessed_but_for_its_name():
-    zeros = torch.zeros(4)
-    assert found(Renamed(zeros.clone(), zeros.clone()), {"a": zeros, "b": zeros.clone()}) == {}
-    assert found(Renamed(zeros.clone()), {"a": zeros, "b": zeros.clone()}) == {}
-    assert set(found(Renamed(zeros.clone(), zeros.clone()), {"p0": zeros, "p1": zeros.clone()})) == {"p0", "p1"}
-
-
-def test_what_is_no_module_or_has_other_values_has_no_counterpart():
-    assert found(object(), {"w": torch.randn(3)}) == {}
-    assert found(Renamed(torch.randn(3)), {"w": torch.randn(3)}) == {}
 
 
 def test_a_write_is_counted_for_whoever_keeps_what_follows_from_weights():

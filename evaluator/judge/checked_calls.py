@@ -1,0 +1,154 @@
+"""The checked calls of a runner, the first failure, and remarks on the weights."""
+
+import itertools
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from evaluator.emulator.parsing.parse_in_sandbox import full_size_numbers
+from evaluator.findings import Code, finding
+from evaluator.judge.context.grade_context import GradeContext
+from evaluator.judge.faults.emulator_faults import hard_coded_size
+from evaluator.judge.inputs.changing_weights import Sites
+from evaluator.judge.trial.model_runner import ModelRunner
+from evaluator.judge.trial.retry import differing, retried
+from evaluator.judge.trial.trial_runner import TrialRunner
+from evaluator.protocol.frames import Constructed
+from evaluator.records import Check, DeviceKind, Fault, Finding, Schedule, SizeName, Status
+from evaluator.submission.host_code import is_for_the_cpu
+
+_OF_WRONG_WEIGHTS = frozenset(
+    code.value for code in (Code.WRONG_VALUES, Code.NOT_FINITE, Code.WRONG_ON_OTHER_VALUES, Code.STALE_WEIGHTS)
+)
+_NAMED = 3
+
+
+class Called(NamedTuple):
+    """The checked calls of a runner, and the runner's trials; without a trial runner, no call was possible.
+
+    `assumed`: the submission's tensors with values of the reference and without proof, by the reference's names.
+    """
+
+    trial_runner: TrialRunner | None
+    checks: list[Check]
+    fault: Fault | None
+    remarks: list[Finding]
+    sites: Sites | None = None
+    assumed: Mapping[str, str] = {}
+
+    @property
+    def reason_to_seed(self) -> str | None:
+        """Reason to repeat the calls with seeded weights: wrong answers may come from an assumption; None if not.
+
+        The reason is part of a finding, if the answers are right then.
+        """
+        if not self.assumed or self.fault is None or self.fault.finding.code not in _OF_WRONG_WEIGHTS:
+            return None
+        code, pairs = self.fault.finding.code, _listed(self.assumed)
+        return f"answers are right for ModelNew's own values, and wrong ({code}) with the reference's: {pairs}"
+
+
+def checked_calls(context: GradeContext, model_runner: ModelRunner) -> Called:
+    """Load the submission, construct the model and make the checked calls, up to the first failure."""
+    if (fault := model_runner.load()) is not None:
+        return Called(None, [], _for_the_cpu(fault, context), [])
+    constructed = model_runner.construct()
+    if isinstance(constructed, Fault):
+        return Called(None, [], _for_the_cpu(constructed, context), [])
+    checks: list[Check] = []
+    sites = model_runner.sites(constructed)
+    trial_runner = model_runner.trial_runner(sites)
+    emulated = context.terms.device is DeviceKind.EMULATED
+    schedules: Iterator[Schedule | None] = context.seeds.schedules() if emulated else itertools.repeat(None)
+    right: set[int] = set()
+    for index, seed in enumerate(context.seeds.checks(timed=context.terms.is_timed)):
+        trial = trial_runner.run(index, seed, schedule=next(schedules), timeout_s=context.call_timeout_s)
+        checks += [trial.check] if trial.check is not None else []
+        if trial.fault is None:
+            if index:  # The first call has no cancelling rows: a later call of its seed has other inputs.
+                right.add(seed)
+            continue
+        if seed in right:
+            fault, again = differing(trial.fault), None
+        else:
+            fault, again = retried(trial_runner, trial, index, seed, schedules, context.call_timeout_s)
+        checks += [again] if again is not None else []
+        excused = None if fault is None else _excused(_for_the_cpu(fault, context), context)
+        return Called(trial_runner, checks, excused, _remarks(constructed, checks, sites), sites, constructed.assumed)
+    unproven = trial_runner.unproven()
+    told = sites if unproven is None else sites._replace(unmatched=False)  # The reason tells of the weights.
+    return Called(trial_runner, checks, unproven, _remarks(constructed, checks, told), sites, constructed.assumed)
+
+
+def _frozen(sites: Sites) -> Finding:
+    message = f"the weights kept their initial values, so no speedup is quoted: {sites.why_not}"
+    return finding(Code.WEIGHTS_NOT_CHANGED, message)
+
+
+_EXCUSABLE = frozenset(
+    code.value
+    for code in (
+        *(Code.WRONG_SHAPE, Code.WRONG_VALUES, Code.NOT_FINITE, Code.WRONG_ON_OTHER_VALUES),
+        *(Code.FORWARD_FAILED, Code.ILLEGAL_ACCESS),
+    )
+)
+
+
+_REFUSALS = frozenset(
+    code.value
+    for code in (Code.CONSTRUCTOR_FAILED, Code.FORWARD_FAILED, Code.RUNNER_DIED, Code.ILLEGAL_ACCESS, Code.WRONG_DEVICE)
+)
+
+
+def _for_the_cpu(fault: Fault, context: GradeContext) -> Fault:
+    """Return the fault, made inconclusive for C++ written for the CPU on another device.
+
+    The tensors are not those that the code was written for.
+    """
+    if (
+        context.terms.device is DeviceKind.CPU
+        or fault.finding.code not in _REFUSALS
+        or not is_for_the_cpu(context.source)
+    ):
+        return fault
+    device = context.terms.device.value
+    message = f"the submission builds C++ for the CPU, and this grade is on {device}: {fault.finding.message}"
+    return Fault(Status.INCONCLUSIVE, finding(Code.NOT_ON_THIS_DEVICE, message, line=fault.finding.line))
+
+
+def _excused(fault: Fault, context: GradeContext) -> Fault:
+    """Return the fault, made inconclusive for a kernel written for the full size that failed at a small size.
+
+    Applies only to `emulated`, which cannot grade the full size, and only to typical consequences of a wrong size. On
+    other devices, a number in the text would be a way around a verdict.
+    """
+    if (
+        context.terms.device is not DeviceKind.EMULATED
+        or context.terms.size is SizeName.FULL
+        or Code(fault.finding.code) not in _EXCUSABLE
+    ):
+        return fault
+    sizes, spawn = context.terms.problem.sizes, context.fork_server.spawn
+    numbers = full_size_numbers(context.source, sizes[SizeName.FULL], sizes[context.terms.size], spawn)
+    excuse = hard_coded_size(numbers, fault.finding, context.source)
+    return fault if excuse is None else Fault(Status.INCONCLUSIVE, excuse)
+
+
+def _remarks(constructed: Constructed, checks: list[Check], sites: Sites) -> list[Finding]:
+    remarks = []
+    if constructed.difference is not None:
+        remarks.append(finding(Code.WEIGHTS_NOT_COPIED, f"weights were seeded, not copied: {constructed.difference}"))
+    if renamed := {name: own for name, own in constructed.assumed.items() if name != own}:
+        message = f"the reference's weights are in tensors of other names: {_listed(renamed)}"
+        remarks.append(finding(Code.WEIGHTS_ASSUMED, message))
+    if sites.unmatched:
+        remarks.append(_frozen(sites))
+    if checks and all(each.launches == 0 for each in checks):
+        remarks.append(finding(Code.NO_LAUNCH, "none of the checked calls launched a kernel"))
+    if any(each.precision != "float64" for each in checks):
+        remarks.append(finding(Code.NOT_FLOAT64, "the expected values are the reference's own outputs, not float64"))
+    return remarks
+
+
+def _listed(assumed: Mapping[str, str]) -> str:
+    others = f" and {len(assumed) - _NAMED} more" if len(assumed) > _NAMED else ""
+    return ", ".join(f"{name} in {own}" for name, own in [*assumed.items()][:_NAMED]) + others

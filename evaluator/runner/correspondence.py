@@ -1,0 +1,270 @@
+"""Correspondence of a submission's tensors with the reference's parameters and buffers, under any names.
+
+Both constructors ran under the same seed. Equal values of varied tensors therefore prove a pair. All other pairs are
+assumptions: constant tensors (a norm's 1 and 0), values with an initialiser's constant rounded, and values of another
+initialiser. An assumed pair has the same dtype and the same shape, apart from dimensions of size 1, and is unique. The
+judge learns the assumed pairs: a wrong assumption must refuse no right answer (`stages.check`).
+
+A false correspondence harms only the submission: the pairs decide where the judge writes in the submission's memory.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+_CLOSE = {torch.float64: 1e-3, torch.float32: 1e-3, torch.float16: 2e-3, torch.bfloat16: 1e-2}
+"""Largest relative difference of values from equal initialisers with differently rounded constants: for few bits, a
+step of the format."""
+_CLOSE_TO_ZERO = 1e-6
+"""Largest difference in largest values of the tensor: an initialiser's rounding is absolute, near 0 too."""
+_BLOCK = 1 << 20
+"""Number of elements compared at a time. The first block tells most tensors apart."""
+_ROLES = {
+    "weight": ("weight", "weights", "gamma", "scale", "w"),
+    "bias": ("bias", "beta", "shift", "b"),
+    "running mean": ("running mean", "moving mean", "mean"),
+    "running var": ("running var", "running variance", "moving var", "moving variance", "var", "variance"),
+}
+_ROLE_OF = {word: role for role, words in _ROLES.items() for word in words}
+_MOST_WORDS = 2
+"""Largest number of words of a role."""
+
+_Rule = Callable[[str, torch.Tensor], Iterable[Hashable]]
+"""Keys of a named tensor: tensors with a common key correspond."""
+
+
+class Pair(NamedTuple):
+    """A submission's tensor for a tensor of the reference, viewed in the reference's shape.
+
+    `is_proven`: the values are equal, and varied or of the same name.
+    """
+
+    own_name: str
+    view: torch.Tensor
+    is_proven: bool
+
+
+class _Own(NamedTuple):
+    """A named tensor of a submission. `is_stored`: in the state dict, not a plain attribute."""
+
+    name: str
+    tensor: torch.Tensor
+    is_stored: bool
+
+
+def named_tensors(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield a model's named tensors: the state dict, and plain tensor attributes of modules."""
+    return ((own.name, own.tensor) for own in _owned(model))
+
+
+def correspondence(model: Any, state: Mapping[str, torch.Tensor]) -> dict[str, Pair]:
+    """Return the submission's counterparts of the reference's tensors, by the reference's names.
+
+    Ambiguous tensors have no counterpart, and no tensor is a counterpart of two.
+    """
+    if not isinstance(model, torch.nn.Module):
+        return {}
+    owned = [each for each in _owned(model) if each.tensor.layout is torch.strided and each.tensor.numel()]
+    found = _by_values(owned, state)
+    for stored_alone in (True, False):
+        for rule in _RULES:
+            taken = {pair.view.data_ptr() for pair in found.values()}
+            free = (each for each in owned if each.tensor.data_ptr() not in taken and _writable(each))
+            left = [each for each in free if each.is_stored or not stored_alone]
+            missing = {name: value for name, value in state.items() if name not in found and value.numel()}
+            found |= _unique(left, missing, rule)
+    return found
+
+
+def _owned(model: torch.nn.Module) -> Iterator[_Own]:
+    for name, value in model.state_dict().items():
+        if isinstance(value, torch.Tensor):  # `get_extra_state` may return other values.
+            yield _Own(name, value, is_stored=True)
+    for prefix, module in model.named_modules():
+        for name, value in vars(module).items():
+            if isinstance(value, torch.Tensor):
+                yield _Own(f"{prefix}.{name}".removeprefix("."), value.detach(), is_stored=False)
+
+
+def _by_values(owned: Iterable[_Own], state: Mapping[str, torch.Tensor]) -> dict[str, Pair]:
+    """Return the pairs of equal values, then of close values: the same shape, reshaped or transposed."""
+    alike: dict[Hashable, list[_Own]] = {}
+    for own in owned:
+        alike.setdefault((own.tensor.dtype, own.tensor.numel()), []).append(own)
+    found: dict[str, Pair] = {}
+    for is_equal in (True, False):
+        taken = {pair.view.data_ptr() for pair in found.values()}  # None in the first round.
+        for name, wanted in state.items():
+            fitting = alike.get((wanted.dtype, wanted.numel()), [])
+            if name in found or not fitting:
+                continue
+            if not _is_varied(wanted):  # Many constants are equal: without the same name, other rules decide.
+                fitting = [own for own in fitting if is_equal and own.name == name]
+            test = is_equal_to if is_equal else _is_close
+            free = (own for own in fitting if own.tensor.data_ptr() not in taken)
+            fits = _fits(free if is_equal else filter(_writable, free), wanted, test)
+            named = next((names for names in fits.values() if name in names), None)
+            if named is not None:
+                found[name] = Pair(name, named[name], is_equal)
+            elif len(fits) == 1:
+                own_name, view = next(iter(next(iter(fits.values())).items()))
+                found[name] = Pair(own_name, view, is_equal)
+    places = Counter(pair.view.data_ptr() for pair in found.values())
+    return {name: pair for name, pair in found.items() if places[pair.view.data_ptr()] == 1}
+
+
+def _fits(
+    owned: Iterable[_Own], wanted: torch.Tensor, test: Callable[[torch.Tensor, torch.Tensor], bool]
+) -> dict[int, dict[str, torch.Tensor]]:
+    """Return views that pass `test`, in the shape of `wanted`: by address and own name."""
+    fits: dict[int, dict[str, torch.Tensor]] = {}
+    for own in owned:
+        view = next((way for way in _ways(own.tensor, wanted) if test(way, wanted)), None)
+        if view is not None:
+            fits.setdefault(own.tensor.data_ptr(), {})[own.name] = view
+    return fits
+
+
+def _ways(own: torch.Tensor, wanted: torch.Tensor) -> Iterator[torch.Tensor]:
+    """Yield views of `own` in the shape of `wanted`: unchanged, transposed, reshaped."""
+    if own.numel() != wanted.numel() or own.dtype != wanted.dtype or own.device != wanted.device:
+        return
+    if own.shape == wanted.shape:
+        yield own
+    if own.dim() == 2 and tuple(own.t().shape) == tuple(wanted.shape):
+        yield own.t()
+    if own.shape != wanted.shape and own.is_contiguous():
+        yield own.view(wanted.shape)
+
+
+def is_equal_to(own: torch.Tensor, wanted: torch.Tensor) -> bool:
+    """Return whether all values are equal."""
+    return torch.equal(*((own, wanted) if wanted.dtype.itemsize > 1 else (_bits(own), _bits(wanted))))
+
+
+def _is_close(own: torch.Tensor, wanted: torch.Tensor) -> bool:
+    """Return whether all values agree within an initialiser's rounding. Compared block by block, to save memory."""
+    if wanted.dtype not in _CLOSE or not wanted.dim():
+        return False
+    part = _CLOSE[wanted.dtype]
+    rows = max(_BLOCK * len(wanted) // wanted.numel(), 1)
+    for start in range(0, len(wanted), rows):
+        one, other = own[start : start + rows], wanted[start : start + rows]
+        limits = other.abs() * part + other.abs().amax() * _CLOSE_TO_ZERO
+        if not bool(((one - other).abs() <= limits).all()):
+            return False
+    return True
+
+
+def _is_varied(value: torch.Tensor) -> bool:
+    bits = _bits(value)
+    return bool((bits != bits[(0,) * bits.dim()]).any())
+
+
+def _bits(value: torch.Tensor) -> torch.Tensor:
+    """Return numbers of a byte as integers: PyTorch compares not all formats of a byte."""
+    return value.view(torch.int8) if value.dtype.itemsize == 1 else value
+
+
+def _unique(owned: Iterable[_Own], state: Mapping[str, torch.Tensor], rule: _Rule) -> dict[str, Pair]:
+    """Return the pairs of the same kind with a common key by `rule`, without another candidate on either side."""
+    by_key: dict[Hashable, list[_Own]] = {}
+    for own in owned:
+        for key in rule(own.name, own.tensor):
+            by_key.setdefault((_kind(own.tensor), key), []).append(own)
+    met: dict[str, dict[int, _Own]] = {}
+    for name, wanted in state.items():
+        keys = [(_kind(wanted), key) for key in rule(name, wanted)]
+        met[name] = {own.tensor.data_ptr(): own for key in keys for own in by_key.get(key, [])}
+    wooed = Counter(place for fits in met.values() for place in fits)
+    found = {}
+    for name, fits in met.items():
+        if len(fits) == 1 and wooed[(place := next(iter(fits)))] == 1:
+            own = fits[place]
+            found[name] = Pair(own.name, own.tensor.view(state[name].shape), is_proven=False)
+    return found
+
+
+def _kind(value: torch.Tensor) -> tuple[Hashable, ...]:
+    return value.dtype, value.device, tuple(size for size in value.shape if size > 1)
+
+
+def _writable(own: _Own) -> bool:
+    """Return whether values can be copied into a tensor: not if expanded, nor if made in inference mode."""
+    strides = zip(own.tensor.stride(), own.tensor.shape, strict=True)
+    return not own.tensor.is_inference() and all(step for step, size in strides if size > 1)
+
+
+def _full_name(name: str, _: torch.Tensor) -> Iterator[Hashable]:
+    yield name
+
+
+def _module_and_word(name: str, _: torch.Tensor) -> Iterator[Hashable]:
+    """Yield a name without separators; and with the initials of the module.
+
+    >>> sorted(_module_and_word("batch_norm.weight", torch.ones(1)))
+    [('batchnorm', 'weight'), ('bn', 'weight')]
+    """
+    *module, word = _words(name)
+    yield from ((form, word) for form in _forms(module))
+
+
+def _module_and_role(name: str, _: torch.Tensor) -> Iterator[Hashable]:
+    """Yield a module with the usual word for the tensor's role. A name without a module has no key.
+
+    >>> sorted(_module_and_role("batch_norm.gamma", torch.ones(1)))
+    [('batchnorm', 'weight'), ('bn', 'weight')]
+    """
+    module, role = _parts(name)
+    yield from ((form, role) for form in _forms(module) if module)
+
+
+def _word(name: str, _: torch.Tensor) -> Iterator[Hashable]:
+    yield _words(name)[-1]
+
+
+def _role(name: str, _: torch.Tensor) -> Iterator[Hashable]:
+    yield _parts(name)[1]
+
+
+def _constant(_: str, value: torch.Tensor) -> Iterator[Hashable]:
+    """Yield the value of all elements, under any name; equal varied values are a proof without a name."""
+    if not _is_varied(value):
+        yield _bits(value)[(0,) * value.dim()].item()
+
+
+def _forms(module: Sequence[str]) -> Iterator[str]:
+    yield "".join(module)
+    if len(module) > 1:
+        yield "".join(word[0] + re.sub("^[^0-9]+", "", word[1:]) for word in module)
+
+
+def _words(name: str) -> list[str]:
+    """Return the words of a name; never none.
+
+    >>> _words("convTranspose2d.bn1_W")
+    ['conv', 'transpose2d', 'bn1', 'w']
+    """
+    return [word.lower() for word in re.findall(r"[A-Z]*[^A-Z._]+|[A-Z]+", name)] or [""]
+
+
+def _parts(name: str) -> tuple[list[str], str]:
+    """Return the words of the module's name, and the role of the tensor.
+
+    >>> _parts("layers.0.batch_norm.moving_mean")
+    (['layers', '0', 'batch', 'norm'], 'running mean')
+    >>> _parts("gemmBias")
+    (['gemm'], 'bias')
+    """
+    words = _words(name)
+    for count in range(_MOST_WORDS, 0, -1):
+        if (role := _ROLE_OF.get(" ".join(words[-count:]))) is not None:
+            return words[:-count], role
+    return words[:-1], words[-1]
+
+
+_RULES: tuple[_Rule, ...] = (_full_name, _module_and_word, _module_and_role, _word, _role, _constant)
+"""Stronger evidence first: a pair takes tensors away from other pairs."""

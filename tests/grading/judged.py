@@ -1,0 +1,41 @@
+"""Judges submissions in this process, with a context that stays for several of them."""
+
+import contextlib
+
+import pytest
+
+from evaluator.grade_options import GradeOptions
+from evaluator.judge import stages
+from evaluator.judge.context.grade_context import GradeContext
+from evaluator.judge.context.reference_timing import ReferenceTimer
+from evaluator.judge.setup.grade_terms import GradeTerms
+from evaluator.judge.setup.seed_book import SeedBook
+from evaluator.judge.verdict import judge
+from evaluator.progress import Silent, Stopwatch
+from evaluator.records import DeviceKind, SizeName
+from tests.grading.harness import PATIENT_S
+
+
+def judged(context, source, *, timed=False):
+    """Judge a submission; without `timed`, its checks alone."""
+    context.turn_to(source, SeedBook(None, weight=context.seeds.weight))
+    with pytest.MonkeyPatch.context() as untimed:
+        if not timed:
+            untimed.setattr(stages, "measure_both", lambda *_: stages.TimeOutcome(None, None, None, []))
+        with ReferenceTimer(context) as timer:
+            return judge(context, timer, Stopwatch(Silent()))
+
+
+@contextlib.contextmanager
+def context_of(grader, problem, size=SizeName.FULL, device=DeviceKind.CPU):
+    """Yield the context of grades of a problem."""
+    terms = GradeTerms(
+        problem,
+        GradeOptions(device=device, size=size, timeout_s=PATIENT_S, build_timeout_s=1200.0),
+        None,
+        threads=1,
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WARPGRADE_CACHE", grader.environment["WARPGRADE_CACHE"])
+        with GradeContext(terms, "", SeedBook(None)) as context:
+            yield context

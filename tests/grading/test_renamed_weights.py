@@ -1,0 +1,290 @@
+"""Parameters that a submission names, shapes or initialises otherwise than the reference."""
+
+import pytest
+from msgspec.structs import replace
+
+from evaluator.catalog import find_problem
+from evaluator.findings import Code
+from evaluator.records import DeviceKind, Status, WeightsGraded, WeightsRule
+from tests.grading.judged import context_of, judged
+
+LINEAR_AND_NORM = """
+import torch
+from torch import nn
+
+rows = 32
+
+
+class Model(nn.Module):
+    def __init__(self, features):
+        super().__init__()
+        self.gemm = nn.Linear(features, features)
+        self.batch_norm = nn.BatchNorm1d(features)
+        self.scale = nn.Parameter(torch.randn(features, 1))
+
+    def forward(self, x):
+        return self.batch_norm(self.gemm(x)) * self.scale[:, 0]
+
+
+def get_inputs():
+    return [torch.randn(rows, 24)]
+
+
+def get_init_inputs():
+    return [24]
+"""
+OWN = """
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class ModelNew(nn.Module):
+    def __init__(self, features):
+        super().__init__()
+{}
+
+    def forward(self, x):
+{}
+"""
+
+
+def own(init, forward):
+    return OWN.format(*("\n".join(f"        {line}" for line in text.strip().splitlines()) for text in (init, forward)))
+
+
+LINEAR = """
+linear = nn.Linear(features, features)
+self.gemm_weight, self.gemm_bias = nn.Parameter(linear.weight.detach()), nn.Parameter(linear.bias.detach())
+"""
+ROUNDED = """
+self.gemm_weight = nn.Parameter(torch.empty(features, features))
+self.gemm_bias = nn.Parameter(torch.empty(features))
+nn.init.kaiming_uniform_(self.gemm_weight, a=2.236)
+nn.init.uniform_(self.gemm_bias, -features ** -0.5, features ** -0.5)
+"""
+OTHER = """
+self.gemm_weight = nn.Parameter(torch.randn(features, features))
+self.gemm_bias = nn.Parameter(torch.zeros(features))
+"""
+NORM = """
+self.gamma, self.beta = nn.Parameter(torch.ones(features)), nn.Parameter(torch.zeros(features))
+self.register_buffer("mean", torch.zeros(features))
+self.register_buffer("var", torch.ones(features))
+self.multiplier_scale = nn.Parameter(torch.randn(features))
+"""
+FORWARD = """
+y = F.linear(x, self.gemm_weight, self.gemm_bias)
+mean, var = y.mean(0), y.var(0, unbiased=False)
+self.mean.lerp_(mean, 0.1)
+self.var.lerp_(var * (len(y) / (len(y) - 1)), 0.1)
+return ((y - mean) * (var + 1e-5).rsqrt() * self.gamma + self.beta) * self.multiplier_scale
+"""
+STALE = """
+return (F.batch_norm(x @ self.packed + self.gemm_bias, None, None, training=True) * self.gamma + self.beta) * (
+    self.multiplier_scale
+)
+"""
+WITHOUT_AFFINE = FORWARD.replace(" * self.gamma + self.beta", "")
+FOLDED = """
+self.gamma, self.beta = nn.Parameter(torch.ones(features)), nn.Parameter(torch.zeros(features))
+self.multiplier_scale = nn.Parameter(torch.randn(features))
+self.folded = (self.gamma * self.multiplier_scale).detach()
+"""
+
+
+@pytest.fixture
+def judge(grader, tmp_path):
+    """Judge a submission for a problem."""
+
+    def run(source, rule=WeightsRule.CHANGING, problem=LINEAR_AND_NORM, *, timed=False, device=DeviceKind.CPU):
+        (tmp_path / "problem.py").write_text(problem)
+        with context_of(grader, find_problem(str(tmp_path / "problem.py")), device=device) as context:
+            context.terms = context.terms._replace(options=replace(context.terms.options, weights=rule))
+            return judged(context, source, timed=timed)
+
+    return run
+
+
+def codes(outcome):
+    return {finding.code for finding in outcome.findings}
+
+
+def message(outcome, code):
+    return next(finding.message for finding in outcome.findings if finding.code == code.value)
+
+
+UNMATCHED = {Code.WEIGHTS_NOT_COPIED.value, Code.WEIGHTS_NOT_CHANGED.value}
+
+
+@pytest.mark.parametrize("linear", [LINEAR, ROUNDED, OTHER], ids=["equal", "rounded", "another initialiser"])
+def test_other_names_and_initial_values_are_judged_by_what_is_computed(judge, linear):
+    outcome = judge(own(linear + NORM, FORWARD))
+    assert outcome.status is Status.CORRECT, outcome.reason
+    assert (outcome.weights.graded, outcome.weights.changed) == (WeightsGraded.CHANGING, 5)
+    assert codes(outcome).isdisjoint({*UNMATCHED, Code.BUFFERS_DIFFER.value})
+    assert "batch_norm.weight in gamma" in message(outcome, Code.WEIGHTS_ASSUMED) or linear is not LINEAR
+
+
+def test_a_renamed_submission_has_a_speedup(judge):
+    outcome = judge(own(ROUNDED + NORM, FORWARD), timed=True)
+    assert outcome.status is Status.CORRECT, outcome.reason
+    assert outcome.timing.significant is not None  # The speedup itself depends on how busy the machine is.
+    assert outcome.weights.graded is WeightsGraded.CHANGING
+
+
+@pytest.mark.parametrize("linear", [ROUNDED, OTHER], ids=["rounded", "another initialiser"])
+def test_weights_that_stay_are_the_references_too(judge, linear):
+    outcome = judge(own(linear + NORM, FORWARD), WeightsRule.FROZEN)
+    assert outcome.status is Status.CORRECT, outcome.reason
+    assert outcome.weights.graded is WeightsGraded.FROZEN
+    assert codes(outcome).isdisjoint(UNMATCHED)
+
+
+@pytest.fixture
+def refusing():
+    """Return the problem, with a reference that fails with other weights."""
+    refuses = "if abs(self.gemm.weight.norm().item() - self.norm) > 1e-3:\n            raise ValueError\n        return"
+    stores = "self.norm = self.gemm.weight.norm().item()\n        self.scale"
+    problem = LINEAR_AND_NORM.replace("return self.batch_norm", f"{refuses} self.batch_norm")
+    return problem.replace("self.scale", stores, 1)
+
+
+def test_a_reference_that_refuses_other_weights_gives_its_own_to_a_submission(judge, refusing):
+    outcome = judge(own(OTHER + NORM, FORWARD), problem=refusing)
+    assert outcome.status is Status.CORRECT, outcome.reason
+    assert (outcome.weights.graded, outcome.weights.unmatched) == (WeightsGraded.FROZEN, False)
+
+
+def test_no_part_of_the_weights_is_copied_without_the_rest(judge, refusing):
+    init = "\n".join(line for line in (LINEAR + NORM).splitlines() if "self.beta" not in line)
+    forward = "\n".join(line for line in WITHOUT_AFFINE.splitlines() if "lerp" not in line)
+    outcome = judge(own(init, f"{forward} + 1"), problem=refusing)
+    assert outcome.status is Status.WRONG_RESULT
+    assert Code.WEIGHTS_NOT_COPIED.value in codes(outcome)
+    assert Code.WEIGHTS_ASSUMED.value not in codes(outcome)
+
+
+def test_statistics_of_another_name_are_compared(judge):
+    outcome = judge(own(LINEAR + NORM, FORWARD.replace("self.mean.lerp_(mean, 0.1)", "")))
+    assert outcome.status is Status.CORRECT, outcome.reason
+    assert "batch_norm.running_mean; ModelNew does not" in message(outcome, Code.BUFFERS_DIFFER)
+
+
+HONEST_WITH_OTHER_MEANINGS = {
+    "an affine norm that is folded away": (LINEAR + FOLDED, FORWARD.replace("self.multiplier_scale", "self.folded")),
+    "parameters without use": (LINEAR + NORM, WITHOUT_AFFINE),
+    "the other way round": (
+        LINEAR + NORM,
+        FORWARD.replace("* self.gamma + self.beta", "* (1 - self.beta) + (1 - self.gamma)"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("init", "forward"), HONEST_WITH_OTHER_MEANINGS.values(), ids=HONEST_WITH_OTHER_MEANINGS)
+def test_a_wrong_assumption_refuses_no_right_answer_and_quotes_no_speedup(judge, init, forward):
+    forward = "\n".join(line for line in forward.splitlines() if "lerp" not in line)
+    outcome = judge(own(init, forward), timed=True)
+    assert outcome.status is Status.CORRECT, outcome.reason
+    assert (outcome.weights.graded, outcome.weights.unmatched) == (WeightsGraded.FROZEN, True)
+    assert (outcome.timing.speedup, outcome.timing.significant) == (None, None)
+    assert codes(outcome) >= UNMATCHED
+    assert Code.WEIGHTS_ASSUMED.value not in codes(outcome)
+    assert "batch_norm.weight in gamma" in message(outcome, Code.WEIGHTS_NOT_CHANGED)
+
+
+def test_a_wrong_answer_for_both_weights_is_wrong_for_the_references(judge):
+    outcome = judge(own(LINEAR + NORM, FORWARD.replace("self.beta)", "self.beta + 0.01)")))
+    assert (outcome.status, outcome.reason.code) == (Status.WRONG_RESULT, Code.WRONG_VALUES.value)
+    assert outcome.weights.graded is WeightsGraded.CHANGING
+    assert Code.WEIGHTS_ASSUMED.value in codes(outcome)
+
+
+def test_weights_kept_under_other_names_are_stale_where_values_prove_all_pairs(judge):
+    problem = LINEAR_AND_NORM.replace("nn.BatchNorm1d(features)", "nn.BatchNorm1d(features, affine=False)")
+    packed = "self.packed = self.gemm_weight.detach().t().clone()"
+    forward = STALE.replace(" * self.gamma + self.beta", "")
+    init = LINEAR + "self.multiplier_scale = nn.Parameter(torch.randn(features))\n"
+    # The copy must come of the first call's weights: a copy of the constructed weights is a second candidate.
+    kept = f"if not hasattr(self, 'packed'):\n    {packed}\n"
+    outcome = judge(own(init, kept + forward), problem=problem)
+    assert (outcome.status, outcome.reason.code) == (Status.WRONG_RESULT, Code.STALE_WEIGHTS.value)
+    honest = judge(own(init, f"{packed}\n{forward}"), problem=problem)
+    assert (honest.status, honest.weights.graded) == (Status.CORRECT, WeightsGraded.CHANGING), honest.reason
+
+
+def test_weights_kept_beside_assumed_pairs_earn_no_speedup(judge):
+    kept = "if not hasattr(self, 'packed'):\n    self.packed = self.gemm_weight.detach().t().clone()\n"
+    outcome = judge(own(LINEAR + NORM, kept + STALE), timed=True)
+    assert (outcome.status, outcome.timing.speedup) == (Status.CORRECT, None)
+    assert outcome.weights.unmatched
+    assert Code.STALE_WEIGHTS.value in message(outcome, Code.WEIGHTS_NOT_CHANGED)
+
+
+CHANNELS = """
+import torch
+from torch import nn
+
+rows = 16
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.affine = nn.GroupNorm(1, 32)
+        self.bias = nn.Parameter(torch.randn(32, 1, 1))
+
+    def forward(self, x):
+        return x * self.affine.weight + self.affine.bias + self.bias[:, 0, 0]
+
+
+def get_inputs():
+    return [torch.randn(rows, 32)]
+
+
+def get_init_inputs():
+    return []
+"""
+KERNEL = """
+import torch
+from torch import nn
+from torch.utils.cpp_extension import load_inline
+
+built = load_inline(
+    "channels",
+    cpp_sources="torch::Tensor run(torch::Tensor x, torch::Tensor g, torch::Tensor b, torch::Tensor s);",
+    cuda_sources='''
+__global__ void kernel(const float *x, const float *g, const float *b, const float *s, float *y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = x[i] * g[i % 32] + b[i % 32] + s[i % 32];
+}
+torch::Tensor run(torch::Tensor x, torch::Tensor g, torch::Tensor b, torch::Tensor s) {
+    auto y = torch::empty_like(x);
+    int n = x.numel();
+    kernel<<<(n + 127) / 128, 128>>>(
+        x.data_ptr<float>(), g.data_ptr<float>(), b.data_ptr<float>(), s.data_ptr<float>(), y.data_ptr<float>(), n);
+    return y;
+}
+''',
+    functions=["run"],
+)
+
+
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.affine_gamma = nn.Parameter(torch.ones(32))
+        self.affine_beta = nn.Parameter(torch.zeros(32))
+        self.bias = nn.Parameter(torch.zeros(32))
+
+    def forward(self, x):
+        return built.run(x, self.affine_gamma, self.affine_beta, self.bias)
+"""
+
+
+@pytest.mark.slow
+def test_a_kernel_with_names_and_shapes_of_its_own_is_correct_on_the_emulator(judge):
+    outcome = judge(KERNEL, problem=CHANNELS, device=DeviceKind.EMULATED)
+    assert outcome.status is Status.CORRECT, outcome.reason
+    assert (outcome.weights.graded, outcome.weights.changed) == (WeightsGraded.CHANGING, 3)
+    assert "affine.weight in affine_gamma" in message(outcome, Code.WEIGHTS_ASSUMED)
