@@ -130,8 +130,8 @@ ENTRIES: dict[Code, Entry] = {
         "calls shared work",
         "Calls of microseconds are timed in windows: several calls whose inputs are revealed together. In a second "
         "measurement the judge reveals the inputs and weights of a call when the outputs of the call before are final. "
-        "A call of the windows took clearly less. On cpu, single calls are the second measurement. Single calls "
-        "are quoted, with their larger error: 15 us on a GPU.",
+        "A call of the windows took clearly less, compared with the same two measurements of the reference. On cpu, "
+        "single calls are the second measurement. Single calls are quoted, with their larger error: 15 us on a GPU.",
         "Do all the work of a call in that call: no work for several calls at once, nothing kept from call to call.",
     ),
     Code.NOT_TIMED: Entry(

@@ -28,7 +28,7 @@ def warnings(timing: Timing, resolution: Resolution) -> list[Finding]:
         _outliers(timing),
         _first_call_slow(timing, resolution.submission_ms),
         _host_bound(timing, resolution.submission_ms),
-        _shared_work(timing.submission),
+        _shared_work(timing.submission, timing.reference_before),
     ]
     return [each for each in candidates if each is not None]
 
@@ -86,13 +86,20 @@ def _first_call_slow(timing: Timing, resolution_ms: float) -> Finding | None:
     return finding(Code.FIRST_CALL_SLOW, message, first_call_ms=first_ms, reference_first_call_ms=usual_ms)
 
 
-def _shared_work(submission: Samples) -> Finding | None:
-    """Report a side whose windows are faster than calls that cannot share work."""
+def _shared_work(submission: Samples, reference: Samples) -> Finding | None:
+    """Report a side whose windows are faster than calls that cannot share work.
+
+    The submission's windows can be slower than its spot calls, if the reference's are slower by more: so the message
+    has the times of both.
+    """
     windows = submission.windows
     if windows is None or not windows.shared_work:
         return None
     window_ms, spot_ms = median(replace(windows, shared_work=False).call_ms), lower_quartile(windows.spot_ms or [0.0])
     otherwise = f"{spot_ms * 1e3:.3g} us when each call is released after the one before"
+    if reference.windows is not None and reference.windows.spot_ms:
+        usual_ms, alone_ms = median(reference.windows.call_ms), lower_quartile(reference.windows.spot_ms)
+        otherwise += f" (the reference: {usual_ms * 1e3:.3g} us and {alone_ms * 1e3:.3g} us)"
     if not windows.spot_ms:  # On the host, single calls are the second measurement.
         spot_ms = median(windows.single_ms)
         otherwise = f"{spot_ms * 1e3:.3g} us as a single call, beyond that call's error"

@@ -196,12 +196,13 @@ def builders_of(workers):
 
 def test_a_quarter_of_the_workers_starts_at_a_time(starting):
     made = []
-    grading = threading.Thread(target=lambda: made.extend(run([task("relu", n) for n in range(24)], builders=11)))
+    tasks = [task("relu", n) for n in range(24)]
+    grading = threading.Thread(target=lambda: made.extend(run(tasks, gpus=("a", "b", "c", "d"), builders=12)))
     grading.start()
     until(lambda: len(starting.first) == 3)
     time.sleep(0.2)
-    assert len(builders_of(starting)) == 3  # a quarter of twelve slots, and the GPU's worker beside them
-    assert len(starting.started) == 4
+    assert len(builders_of(starting)) == 3  # a quarter of twelve, and the workers of the GPUs beside them
+    assert len(starting.started) == 7
     starting.may_start.set()
     grading.join(60)
     assert len(made) == 24
@@ -217,6 +218,40 @@ def test_a_worker_that_never_starts_keeps_the_others_waiting_for_a_time_only(sta
     starting.may_start.set()
     grading.join(60)
     assert len(made) == 7
+
+
+class Dying(Starting):
+    """Dies at the start until `may_start` is set."""
+
+    def grade(self, order, on_stage):
+        if order.part is Part.BEGIN and not self.may_start.is_set():
+            return NotGraded("the process that made the grade died", again=True)
+        return super().grade(order, on_stage)
+
+
+def test_workers_that_die_at_the_start_let_the_others_start(starting, monkeypatch):
+    monkeypatch.setattr(worker_pool, "LocalWorker", Dying)
+    monkeypatch.setattr(worker_pool, "BACKOFF_S", (0.01, 0.01))
+    monkeypatch.setattr(worker_pool, "_START_S", 600)
+    ended = run([task("relu", n) for n in range(12)], builders=8)
+    assert [each.attempts for each in ended] == [3] * 12
+
+
+def test_an_interrupt_ends_slots_that_wait_for_the_start_of_others(starting, monkeypatch):
+    class Interrupted(Starting):
+        def interrupt(self):
+            super().interrupt()
+            self.may_start.set()
+
+    monkeypatch.setattr(worker_pool, "LocalWorker", Interrupted)
+    monkeypatch.setattr(worker_pool, "_JOIN_S", 60)
+    monkeypatch.setattr(worker_pool, "_START_S", 600)
+    coming = iter([task("relu", n) for n in range(20)])
+    slots = [Slot(gpu="a", part=Part.FINISH), *[Slot(gpu="a", part=Part.BEGIN)] * 8]
+    with WorkerPool(slots, GradeOptions(DeviceKind.CUDA), lambda: next(coming, None)) as pool:
+        until(lambda: len(starting.first) == 2)
+    assert not any(thread.is_alive() for thread in pool._threads)
+    assert len(builders_of(starting)) == 2
 
 
 def test_an_idle_gpu_is_released_after_a_grade(two_parts, monkeypatch):

@@ -11,8 +11,8 @@ from evaluator.grade_options import GradeOptions
 from evaluator.records import DeviceKind
 
 _GPU_CORES = 2
-"""Cores for each GPU without builds, for the judge and a runner. Numbers 0 and 1 are usually the two threads of a
-physical core: builds then share no physical core with the GPU's worker."""
+"""Cores for each GPU without builds, for the judge and a runner: those with the lowest numbers. Where a physical core
+has two threads, a build can still run on the other thread of such a core."""
 _CORES_TO_SHARE = 8
 """With fewer cores for each GPU, builds use all cores."""
 

@@ -98,8 +98,9 @@ class WorkerPool:
                 None keeps the task until the next call, for a source that soon ends.
         """
         self._hire = hire or LocalWorker
-        starting = max(len(slots) // _STARTING_PART, _LEAST_STARTING) if hire is None else len(slots)
-        self._starting = threading.BoundedSemaphore(max(starting, 1))
+        builders = sum(slot.part is Part.BEGIN for slot in slots)
+        starting = builders if hire is not None else builders // _STARTING_PART
+        self._starting = threading.BoundedSemaphore(max(starting, _LEAST_STARTING))
         self._returned: deque[Task] = deque()
         self._give_back = give_back or self._returned.append
         self._more = True
@@ -115,7 +116,6 @@ class WorkerPool:
         self._changing = threading.Lock()
         self._stopping = threading.Event()
         self._workers: dict[int, WorkerHandle] = {}
-        builders = sum(slot.part is Part.BEGIN for slot in slots)
         self._ready = GpuQueue(builders, room=_ROOM * builders)
         # Daemon threads: at an interrupt one may be blocked in `next_task`, waiting for a line from another process.
         self._threads = [

@@ -111,12 +111,20 @@ class GpuSession:
         of the runners' processes.
         """
         self.start_monitor()
-        making = threading.Thread(target=self._make_context, name="context", daemon=True)
-        making.start()
+        made = threading.Event()  # As in `GpuLease`: an interrupted `Thread.join` does not wait again.
+
+        def make() -> None:
+            try:
+                self._make_context()
+            finally:
+                made.set()
+
+        threading.Thread(target=make, name="context", daemon=True).start()
         try:
-            self.runner_pool.refill(_FIRST, making.join)
+            self.runner_pool.refill(_FIRST, made.wait)
         except BaseException:
             self.runner_pool.close()
+            made.wait()  # The caller releases the GPU: no context may come into being afterwards.
             raise
 
     def _empty_runner(self) -> RunnerClient:

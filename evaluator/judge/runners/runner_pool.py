@@ -40,7 +40,7 @@ class RunnerPool:
             session.__exit__()  # Without submission code, the death of an idle runner is the machine's fault.
         return self._spawn()
 
-    def refill(self, at_least: int = 0, before_warming: Callable[[], None] | None = None) -> None:
+    def refill(self, at_least: int = 0, before_warming: Callable[[], object] | None = None) -> None:
         """Start runners until the pool has its size, or `at_least` runners if more; warm them up without waiting.
 
         All processes start first, then comes a call of `before_warming`, then the warm-ups.

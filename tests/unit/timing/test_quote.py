@@ -348,6 +348,7 @@ def test_single_calls_are_quoted_with_their_own_error_where_windows_shared_work_
     assert found.timing.speedup is None
     (said_so,) = (each for each in found.findings if each.code == Code.SHARED_WORK.value)
     assert "a call takes 5 us in a window of calls, and 10 us when each call is released" in said_so.message
+    assert "after the one before (the reference: 10 us and 20 us); single calls are quoted" in said_so.message
     timing = found.timing
     again = quote(ClockKind.SEALED, timing.reference_before, timing.submission, timing.reference_after)
     assert (again.timing, codes(again)) == (timing, codes(found))

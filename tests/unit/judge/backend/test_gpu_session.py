@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -130,6 +131,26 @@ def test_where_one_runner_cannot_be_made_none_stays(gpu, monkeypatch):
         with pytest.raises(JudgeFailed, match="no more"):
             gpu_session.settle()
         assert alive == []
+
+
+def test_no_context_comes_into_being_after_a_failed_start_has_released_the_gpu(gpu, monkeypatch):
+    spawned, made = threading.Event(), threading.Event()
+
+    class Failing(ForkServer):
+        def spawn(self, entry, **what):
+            spawned.set()
+            raise JudgeFailed("no more")
+
+    def make_context():
+        assert spawned.wait(120)
+        time.sleep(0.2)
+        made.set()
+
+    monkeypatch.setattr(driver, "make_context", make_context)
+    with GpuSession(gpu, Failing()) as gpu_session:
+        with pytest.raises(JudgeFailed, match="no more"):
+            gpu_session.settle()
+        assert made.is_set()
 
 
 def test_a_grade_that_ends_at_once_leaves_nothing(gpu, monkeypatch):
