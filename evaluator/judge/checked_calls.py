@@ -17,8 +17,14 @@ from evaluator.records import Check, DeviceKind, Fault, Finding, Schedule, SizeN
 from evaluator.submission.host_code import is_for_the_cpu
 
 _OF_WRONG_WEIGHTS = frozenset(
-    code.value for code in (Code.WRONG_VALUES, Code.NOT_FINITE, Code.WRONG_ON_OTHER_VALUES, Code.STALE_WEIGHTS)
+    code.value
+    for code in (
+        *(Code.WRONG_VALUES, Code.NOT_FINITE, Code.WRONG_ON_OTHER_VALUES, Code.STALE_WEIGHTS),
+        *(Code.FORWARD_FAILED, Code.RUNNER_DIED, Code.ILLEGAL_ACCESS, Code.DEVICE_ASSERT),
+    )
 )
+"""Faults of calls that another value in a tensor may cause: a kernel for a norm without effect refuses other values,
+and an index from elsewhere points outside a tensor."""
 _NAMED = 3
 
 
@@ -44,7 +50,7 @@ class Called(NamedTuple):
         if not self.assumed or self.fault is None or self.fault.finding.code not in _OF_WRONG_WEIGHTS:
             return None
         code, pairs = self.fault.finding.code, _listed(self.assumed)
-        return f"answers are right for ModelNew's own values, and wrong ({code}) with the reference's: {pairs}"
+        return f"answers are right for ModelNew's own values, and not with the reference's ({code}): {pairs}"
 
 
 def checked_calls(context: GradeContext, model_runner: ModelRunner) -> Called:

@@ -178,6 +178,14 @@ HONEST_WITH_OTHER_MEANINGS = {
         LINEAR + NORM,
         FORWARD.replace("* self.gamma + self.beta", "* (1 - self.beta) + (1 - self.gamma)"),
     ),
+    "a norm without effect, or else an exception": (
+        LINEAR + NORM,
+        f"if self.gamma.ne(1).any() or self.beta.any():\n    raise NotImplementedError\n{WITHOUT_AFFINE.strip()}",
+    ),
+    "a norm without effect, or else the end of the process": (
+        LINEAR + NORM,
+        f"if self.gamma.ne(1).any() or self.beta.any():\n    __import__('os').abort()\n{WITHOUT_AFFINE.strip()}",
+    ),
 }
 
 

@@ -93,9 +93,16 @@ def rounding_of_call(plan: CallPlan) -> dict[str, Rounding]:
 
 
 def _of_elements(plan: CallPlan, block: Arguments, plain: Result) -> dict[str, Rounding]:
-    """Return the largest errors that single elements may have: of exponentials, and of sums of fp8 products."""
-    units = units_of_exponentials(plan.reference, block, plan.gradients, plain, plan.random_seed)
-    sums = rounding_of_fp8_sums(plan.reference, block, plan.gradients, plain, plan.random_seed)
+    """Return the largest errors that single elements may have: of exponentials, and of sums of fp8 products.
+
+    Empty if memory is too small: a lack of memory here takes nothing from the errors of other orders.
+    """
+    try:
+        with out_of_memory():
+            units = units_of_exponentials(plan.reference, block, plan.gradients, plain, plan.random_seed)
+            sums = rounding_of_fp8_sums(plan.reference, block, plan.gradients, plain, plan.random_seed)
+    except MemoryError:
+        return {}
     return {path: Rounding(sums.get(path, 0.0), 0.0, units.get(path, 0.0)) for path in units.keys() | sums.keys()}
 
 

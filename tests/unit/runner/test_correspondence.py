@@ -210,6 +210,32 @@ def test_formats_of_a_byte_and_empty_tensors_are_compared_too(dtype):
     assert pairs(own, state, buffers=own) == ({"w": "a"}, {"b": "c"})
 
 
+OTHERS = {
+    "quantised": lambda: torch.quantize_per_tensor(varied(3, 4), 0.1, 0, torch.qint8),
+    "without values": lambda: torch.empty(3, 4, device="meta"),
+    "nested": lambda: torch.nested.nested_tensor([varied(2), varied(10)]),
+    "sparse": lambda: varied(3, 4).to_sparse(),
+    "without a shape": lambda: nn.LazyLinear(3),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("made", OTHERS.values(), ids=OTHERS)
+def test_other_kinds_of_tensors_are_left_out(made):
+    model = Own({"matrix": varied(3, 4), "gamma": torch.ones(4)})
+    model.other = made()
+    found = correspondence(model, {"w": varied(3, 4), "bn.weight": torch.ones(4), "b": varied(2)})
+    assert {name: pair.own_name for name, pair in found.items()} == {"w": "matrix", "bn.weight": "gamma"}
+
+
+def test_close_values_are_compared_beyond_the_first_block():
+    wanted = varied(64, 64)
+    beside = wanted * (1 + 1e-5)
+    assert pairs({"a": beside, "b": wanted + 1}, {"w": wanted}) == ({}, {"w": "a"})
+    beside[-1, -1] += 1
+    assert pairs({"a": beside, "b": wanted + 1}, {"w": wanted}) == ({}, {})
+
+
 def test_what_is_no_module_has_no_counterparts():
     assert correspondence(object(), {"w": varied(3)}) == {}
 

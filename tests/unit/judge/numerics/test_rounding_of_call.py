@@ -65,3 +65,17 @@ def test_few_elements_have_more_draws(output, draws, monkeypatch):
     )
     rounding_of_call(CallPlan(made, 7, random_seed=0))
     assert seen == [draws]
+
+
+def test_a_lack_of_memory_for_exponentials_leaves_the_errors_of_other_orders(monkeypatch):
+    plan = CallPlan(set_up(problem("x.exp().sum(1)", "torch.rand(64, 128)"), SizeName.SMALL, "cpu").reference, 7)
+
+    def exhausted(*_):
+        raise MemoryError
+
+    whole = rounding_of_call(plan)["output"]
+    monkeypatch.setattr("evaluator.judge.numerics.rounding_of_call.units_of_exponentials", exhausted)
+    found = rounding_of_call(plan)["output"]
+    assert found.unit == 0
+    assert found.usual == pytest.approx(whole.usual, rel=0.5)
+    assert found.usual > 0
