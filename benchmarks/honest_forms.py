@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from evaluator.judge.numerics.arithmetic_modes import Order, in_order, with_handlers
+from evaluator.judge.numerics.arithmetic_modes import Order, in_order, product_handlers, with_handlers
 from evaluator.judge.numerics.composites import COMPOSITES
 from evaluator.judge.numerics.single_accumulator import LONGEST, running
 
@@ -66,20 +66,7 @@ def _products(way: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> Hand
         found = found if b.dim() > 1 else found.squeeze(-1)
         return found if a.dim() > 1 else found.squeeze(0)
 
-    def added(plain: Any) -> Callable[..., torch.Tensor]:
-        def add(
-            _: Any, c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *, beta: float = 1, alpha: float = 1
-        ) -> torch.Tensor:
-            return beta * c + alpha * product(plain, a, b)
-
-        return add
-
-    return {
-        **dict.fromkeys((aten.mm.default, aten.bmm.default, aten.mv.default, aten.dot.default), product),
-        aten.addmm.default: added(aten.mm.default),
-        aten.addmv.default: added(aten.mv.default),
-        aten.baddbmm.default: added(aten.bmm.default),
-    }
+    return product_handlers(product)
 
 
 def _in_one(terms: torch.Tensor) -> torch.Tensor:

@@ -121,7 +121,7 @@ def _verdict(card: Scorecard) -> str:
 def make(folder: Path, parts: list[str] | None, rounds: int) -> None:
     """Write the problems and the list of submissions; with `parts`, of kernels with one of these in their names.
 
-    A kernel has the same number, so the same cards, whatever the parts are.
+    The number of a kernel is its place in the whole list: cards of another choice of kernels keep their names.
     """
     problems = folder / "problems" / "level1"
     problems.mkdir(parents=True, exist_ok=True)

@@ -147,7 +147,7 @@ def bounds(rule: ToleranceRule, problem: Problem, dtype: torch.dtype, rounding: 
         rare=rounding.rare,
         # An honest result is off by half a unit in the last place, and an answer may be off by `multiple` times as
         # much.
-        far_unit=max(max(unit, multiple / 2) * last_place, of_exponential),
+        far_unit=max(unit * last_place, multiple / 2 * last_place, of_exponential),
         smallest=_smallest(dtype),
         honest_unit=honest_unit * last_place,
         widest=widest,

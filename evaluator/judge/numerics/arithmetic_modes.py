@@ -10,6 +10,7 @@ operands; cuDNN and CUTLASS round to nearest.
 """
 
 import contextlib
+import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
@@ -163,6 +164,11 @@ class _EachResult(OperationMode):
         return self._change(value) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
 
 
+def generators(seed: int) -> Callable[[torch.device], torch.Generator]:
+    """Return a function that gives each device a generator of its own with the seed `seed`."""
+    return functools.cache(lambda device: torch.Generator(device).manual_seed(seed))
+
+
 @contextlib.contextmanager
 def with_handlers(
     handlers: Mapping[Any, Callable[..., Any]], written_out: Mapping[Any, Callable[..., Any]] = _NOTHING
@@ -196,13 +202,8 @@ def _mode(order: Order | products.PartialProduct, draw: int) -> OperationMode:
         case Order.NAIVE:
             return _Altered({}, NAIVE)
         case Order.ROUNDED:
-            generators: dict[torch.device, torch.Generator] = {}
-
-            def noisy(tensor: torch.Tensor) -> torch.Tensor:
-                device = tensor.device
-                return moved(tensor, generators.setdefault(device, torch.Generator(device).manual_seed(draw)))
-
-            return _EachResult(noisy, COMPOSITES)
+            generator = generators(draw)
+            return _EachResult(lambda tensor: moved(tensor, generator(tensor.device)), COMPOSITES)
 
 
 @contextlib.contextmanager
@@ -222,15 +223,11 @@ def with_operands(to: Format) -> Iterator[None]:
     def last_two(func: Any, c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, **options: Any) -> Any:
         return func(c, rounded(a, to), rounded(b, to), **options)
 
+    both_first = (aten.mm.default, aten.bmm.default, aten.mv.default, aten.dot.default, aten.convolution.default)
+    both_last = (aten.addmm.default, aten.baddbmm.default, aten.addmv.default)
     handlers: dict[Any, Callable[..., Any]] = {
-        aten.mm.default: first_two,
-        aten.bmm.default: first_two,
-        aten.mv.default: first_two,
-        aten.dot.default: first_two,
-        aten.convolution.default: first_two,
-        aten.addmm.default: last_two,
-        aten.baddbmm.default: last_two,
-        aten.addmv.default: last_two,
+        **dict.fromkeys(both_first, first_two),
+        **dict.fromkeys(both_last, last_two),
     }
     with with_handlers(handlers):
         yield
@@ -330,17 +327,21 @@ def _convolution_in_turn(
     return total if bias is None else total + bias.reshape(-1, *(1,) * (weight.dim() - 2))  # type: ignore[return-value]
 
 
+def product_handlers(product: Callable[..., torch.Tensor]) -> dict[Any, Callable[..., Any]]:
+    """Return handlers of all products of matrices and vectors from a handler of a plain product."""
+    return {
+        **dict.fromkeys((aten.mm.default, aten.bmm.default, aten.mv.default, aten.dot.default), product),
+        aten.addmm.default: _added(product, aten.mm.default),
+        aten.addmv.default: _added(product, aten.mv.default),
+        aten.baddbmm.default: _added(product, aten.bmm.default),
+    }
+
+
 def _handlers(
     product: Callable[..., torch.Tensor], total: Callable[..., torch.Tensor], convolution: Callable[..., torch.Tensor]
 ) -> dict[Any, Callable[..., Any]]:
     return {
-        aten.mm.default: product,
-        aten.bmm.default: product,
-        aten.mv.default: product,
-        aten.dot.default: product,
-        aten.addmm.default: _added(product, aten.mm.default),
-        aten.addmv.default: _added(product, aten.mv.default),
-        aten.baddbmm.default: _added(product, aten.bmm.default),
+        **product_handlers(product),
         aten.sum.default: total,
         aten.sum.dim_IntList: total,
         aten.mean.default: total,
@@ -358,12 +359,10 @@ def _one_accumulator(draw: int) -> dict[Any, Callable[..., Any]]:
     Rounding of products is drawn, with the seed `draw`. Draw 0 adds up sums term by term; later draws draw the rounding
     of sums too.
     """
-    generators: dict[torch.device, torch.Generator] = {}
+    generator = generators(draw)
 
     def drawn(total: torch.Tensor, squares: torch.Tensor, terms: int) -> torch.Tensor:
-        device = total.device
-        generator = generators.setdefault(device, torch.Generator(device).manual_seed(draw))
-        return total + rounding(total, squares, terms, generator)
+        return total + rounding(total, squares, terms, generator(total.device))
 
     def product(func: Any, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         if a.dtype != torch.float32:

@@ -20,11 +20,10 @@ from typing import Any
 
 import torch
 
-from evaluator.errors import ProblemError
-from evaluator.judge.compare.limits import limit_of
 from evaluator.judge.compare.tensor_comparison import Sides, compare
 from evaluator.judge.compare.tolerance import Bounds
-from evaluator.judge.numerics.arithmetic_modes import with_handlers
+from evaluator.judge.numerics.arithmetic_modes import generators, with_handlers
+from evaluator.judge.numerics.summation_orders import changed_by
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.protocol.model_call import Result
@@ -43,12 +42,10 @@ _GROWTH = 1.01
 @contextlib.contextmanager
 def by_base_2() -> Iterator[None]:
     """Context with each exponential in fp32 off by the largest rounding of x log2 e, up or down at random."""
-    generators: dict[torch.device, torch.Generator] = {}
+    generator = generators(0)
 
     def error_of(x: torch.Tensor) -> torch.Tensor:
-        device = x.device
-        generator = generators.setdefault(device, torch.Generator(device).manual_seed(0))
-        up = torch.empty(x.shape, dtype=x.dtype, device=device).bernoulli_(generator=generator)
+        up = torch.empty(x.shape, dtype=x.dtype, device=x.device).bernoulli_(generator=generator(x.device))
         return x.clamp(_LEAST, _MOST) * (2 * up - 1) * _OF_ARGUMENT
 
     def off(change: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> Callable[..., torch.Tensor]:
@@ -83,22 +80,15 @@ def units_of_exponentials(
 ) -> dict[str, float]:
     """Return by path how far exponentials by base 2 move an output's elements, relative to the element.
 
-    `plain` is the plain reference's result: float64 would add the errors of all other steps. The floor's part of the
-    row's size is subtracted. Outputs in other dtypes than fp32 are left out.
+    `plain` is the plain reference's result. The floor's part of the row's size is subtracted. Outputs in other dtypes
+    than fp32 are left out.
     """
-    honest = reference.values(plain)
-    try:
-        found = reference.values(reference.altered(inputs, random_seed, gradients, by_base_2()))
-    except ProblemError:  # An operation without support for the mode is no fault of the problem.
-        return {}
-    units: dict[str, float] = {}
-    for path, value in honest.items():
-        moved, limit = found.get(path), limit_of(reference.problem, path, value)
-        if not isinstance(limit, Bounds) or not isinstance(value, torch.Tensor) or not isinstance(moved, torch.Tensor):
-            continue
-        if value.dtype == moved.dtype == torch.float32 and value.shape == moved.shape:
-            units[path] = _unit_of(path, Sides(moved, value, value), limit)
-    return units
+    changed = changed_by(by_base_2(), reference, inputs, gradients, plain, random_seed)
+    return {
+        path: _unit_of(path, sides, limit)
+        for path, sides, limit in changed
+        if sides.actual.dtype == sides.honest.dtype == torch.float32
+    }
 
 
 def _unit_of(path: str, sides: Sides, limit: Bounds) -> float:

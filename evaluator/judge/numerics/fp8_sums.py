@@ -14,22 +14,17 @@ standard deviations. Sums of all 4096 products in a row are off by 1.3e-3 sqrt(Q
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
-from evaluator.errors import ProblemError
-from evaluator.judge.compare.limits import limit_of
-from evaluator.judge.compare.tensor_comparison import Sides
-from evaluator.judge.compare.tolerance import Bounds
-from evaluator.judge.numerics.arithmetic_modes import with_handlers
-from evaluator.judge.numerics.summation_orders import error_of
+from evaluator.judge.numerics.arithmetic_modes import generators, product_handlers, with_handlers
+from evaluator.judge.numerics.summation_orders import changed_by, error_of
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.protocol.model_call import Result, tensors_of
 
-aten = torch.ops.aten
 _DEVIATION = 2e-4
 _FP8 = (torch.float8_e4m3fn, torch.float8_e5m2)
 
@@ -37,33 +32,17 @@ _FP8 = (torch.float8_e4m3fn, torch.float8_e5m2)
 @contextlib.contextmanager
 def by_tensor_cores() -> Iterator[None]:
     """Context with products of fp8 values in fp32 off by `_DEVIATION`, up or down at random."""
-    generators: dict[torch.device, torch.Generator] = {}
+    generator = generators(0)
 
     def product(func: Any, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         found: torch.Tensor = func(a, b)
         if a.dtype != torch.float32 or not (_is_fp8(a) and _is_fp8(b)):
             return found
-        generator = generators.setdefault(a.device, torch.Generator(a.device).manual_seed(0))
-        up = torch.empty_like(found).bernoulli_(generator=generator)
+        up = torch.empty_like(found).bernoulli_(generator=generator(a.device))
         size: torch.Tensor = func(a * a, b * b).sqrt()
         return found + (2 * up - 1) * _DEVIATION * size
 
-    def added(plain: Any) -> Callable[..., torch.Tensor]:
-        def add(
-            _: Any, c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *, beta: float = 1, alpha: float = 1
-        ) -> torch.Tensor:
-            return beta * c + alpha * product(plain, a, b)
-
-        return add
-
-    handlers: Mapping[Any, Callable[..., torch.Tensor]] = {
-        aten.mm.default: product,
-        aten.bmm.default: product,
-        aten.mv.default: product,
-        aten.addmm.default: added(aten.mm.default),
-        aten.baddbmm.default: added(aten.bmm.default),
-    }
-    with with_handlers(handlers):
+    with with_handlers(product_handlers(product)):
         yield
 
 
@@ -82,16 +61,5 @@ def rounding_of_fp8_sums(
     given = [*tensors_of(list(inputs)), *reference.model.parameters(), *reference.model.buffers()]
     if not any(tensor.dtype in _FP8 for tensor in given):
         return {}
-    honest = reference.values(plain)
-    try:
-        found = reference.values(reference.altered(inputs, random_seed, gradients, by_tensor_cores()))
-    except ProblemError:  # An operation without support for the mode is no fault of the problem.
-        return {}
-    errors: dict[str, float] = {}
-    for path, value in honest.items():
-        moved, limit = found.get(path), limit_of(reference.problem, path, value)
-        if not isinstance(limit, Bounds) or not isinstance(value, torch.Tensor) or not isinstance(moved, torch.Tensor):
-            continue
-        if value.shape == moved.shape:
-            errors[path] = error_of(path, Sides(moved, value, value), limit)
-    return errors
+    changed = changed_by(by_tensor_cores(), reference, inputs, gradients, plain, random_seed)
+    return {path: error_of(path, sides, limit) for path, sides, limit in changed}

@@ -2,7 +2,7 @@
 
 import contextlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 
@@ -16,7 +16,7 @@ from evaluator.judge.numerics.products import PartialProduct
 from evaluator.judge.reference.reference import Expected, Reference
 from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.judge.tensors.pytree import Value
-from evaluator.protocol.model_call import mapped
+from evaluator.protocol.model_call import Result, mapped
 from evaluator.records import Precision, Problem, TensorCheck
 
 _CLOSELY = 1.1
@@ -94,6 +94,36 @@ def other_orders(
                 usual = _usual(path, sides, limit, error, compare)
             worst[path] = larger(worst[path], Rounding(usual, error))
     return worst
+
+
+def changed_by(
+    mode: contextlib.AbstractContextManager[None],
+    reference: Reference,
+    inputs: Arguments,
+    gradients: list[torch.Tensor] | None,
+    plain: Result,
+    random_seed: int,
+) -> Iterator[tuple[str, Sides, Bounds]]:
+    """Yield the tensors with a tolerance of Bounds: path, values in `mode` beside those of `plain`, and the bounds.
+
+    `plain` is the plain reference's result: float64 would add the errors of all steps that `mode` leaves alone. Yields
+    nothing if an operation does not support the mode.
+    """
+    honest = reference.values(plain)
+    try:
+        found = reference.values(reference.altered(inputs, random_seed, gradients, mode))
+    except ProblemError:  # No fault of the problem.
+        return
+    for path, value in honest.items():
+        changed, limit = found.get(path), limit_of(reference.problem, path, value)
+        if (
+            not isinstance(limit, Bounds)
+            or not isinstance(value, torch.Tensor)
+            or not isinstance(changed, torch.Tensor)
+        ):
+            continue
+        if value.shape == changed.shape:
+            yield path, Sides(changed, value, value), limit
 
 
 def error_of(path: str, sides: Sides, limit: Limit, compare: Comparison = begin) -> float:

@@ -73,7 +73,7 @@ class Overhead(NamedTuple):
     lag_ms: float | None
     host_ms: float | None
     spot: SpotRule | None = None
-    """What a spot check's calls cost beyond those of windows; None without windows."""
+    """Time of a spot check's calls beyond calls in windows; None without windows."""
     window_host: WindowHost | None = None
     """Host time of windows without a forward; None without windows."""
     handshake: Handshake | None = None

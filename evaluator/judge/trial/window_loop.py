@@ -40,18 +40,18 @@ SPOT_MARGIN = 0.03
 _MOST_EXCESS_MS, _LEAST_EXCESS_MS = 0.001, -0.001
 _MOST_EXCESS = 0.05
 """Limits of the reference's own difference: a reference of many kernels must not cover a submission of one, and gains
-more from warm inputs. On H200s, the reference of 57 published kernels below 12 us differs by -1.4 to 1.5 us, and by
--4.4 us where it is a chain of kernels (docs/evidence/windows.md)."""
+more from warm inputs. On an H200, the references of 57 published kernels below 12 us differ by -1.3 to 1.5 us, and one
+of several kernels by -4.4 us (docs/evidence/windows.md)."""
 SPOT_CHECKS = 4
-"""Calls of microseconds scatter by 1 to 2 us in a spot check. The lower quartile of one check's 15 calls differs by 0.4
-us (standard deviation) from one check to the next, for 57 published kernels below 12 us on H200s; four checks halve
-that."""
+"""Calls of microseconds scatter by 1 to 2 us in a spot check. The lower quartile of one check's 15 calls has a standard
+deviation of 0.4 us from one check to the next, for 57 published kernels below 12 us on H200s; that of four checks 0.3
+us from one process to the next."""
 _LONG_CALL_MS = 0.1
 """The scatter of one spot check is below `SPOT_MARGIN` of such a call."""
 
 
 class SpotRule(NamedTuple):
-    """What the calls of a spot check cost beyond the same calls in windows, as measured in runners of the reference.
+    """Time of calls in a spot check beyond the same calls in windows, as measured in runners of the reference.
 
     `constant_ms` is the time of a call without a forward. `excess_ms` is the time of the reference itself in spot
     checks less that in its windows, less the constant: kernels of masks and digests run between the calls, and inputs
