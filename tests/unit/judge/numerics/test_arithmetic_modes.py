@@ -4,7 +4,16 @@ import pytest
 import torch
 from torch.nn import functional
 
-from evaluator.judge.numerics.arithmetic_modes import Format, Order, in_order, moved, rounded, with_operands
+from evaluator.judge.numerics.arithmetic_modes import (
+    Format,
+    Order,
+    in_order,
+    moved,
+    product_handlers,
+    rounded,
+    with_handlers,
+    with_operands,
+)
 
 A, B = torch.randn(2, 3, 96, 96, generator=torch.Generator().manual_seed(1))
 BIAS = torch.randn(96, generator=torch.Generator().manual_seed(2))
@@ -18,6 +27,7 @@ FUNCTIONS = {
     "dot": lambda to: to(A[0, 0]) @ to(BIAS),
     "linear": lambda to: functional.linear(to(A), to(B[0]), to(BIAS)),
     "addmm": lambda to: torch.addmm(to(BIAS), to(A[0]), to(B[0]), beta=0.5, alpha=2),
+    "addmv": lambda to: torch.addmv(to(BIAS), to(A[0]), to(B[0, 0]), beta=0.5, alpha=2),
     "baddbmm": lambda to: torch.baddbmm(to(A), to(A), to(B)),
     "sum": lambda to: to(A).sum(),
     "sum of two": lambda to: to(A).sum((0, 2), keepdim=True),
@@ -127,3 +137,12 @@ def test_a_product_over_an_empty_dimension_is_zero_in_every_order(order):
     with in_order(order):
         assert torch.equal(torch.ones(2, 0) @ torch.ones(0, 3), torch.zeros(2, 3))
         assert torch.equal(torch.ones(2, 0).sum(-1), torch.zeros(2))
+
+
+@pytest.mark.parametrize("name", ["mm", "bmm", "mv", "dot", "linear", "addmm", "addmv", "baddbmm"])
+def test_a_handler_of_products_gets_every_product(name):
+    met = []
+    with with_handlers(product_handlers(lambda func, a, b: met.append(func) or 2 * func(a, b))):
+        doubled = FUNCTIONS[name](lambda tensor: tensor)
+    assert len(met) == 1
+    assert not torch.allclose(doubled, FUNCTIONS[name](lambda tensor: tensor))
