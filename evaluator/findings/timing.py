@@ -24,7 +24,7 @@ ENTRIES: dict[Code, Entry] = {
     ),
     Code.BELOW_RESOLUTION: Entry(
         "the speedup cannot be resolved",
-        "The 95 % interval of the speedup is wider than 10 % of it. The scorecard has the interval and no speedup. The "
+        "The 95 % interval of the speedup is wider than 15 % of it. The scorecard has the interval and no speedup. The "
         "interval includes the clock's resolution. The message names the cause: the clock, for which kind of calls, "
         "and how much longer calls must take; scattered samples; or two processes of the reference that take different "
         "times.",

@@ -151,7 +151,7 @@ class Timing(Record, frozen=True):
     `resolution_ms` is the largest error of a time, in either direction. Sides with windows have a smaller one.
 
     `*_low*` and `*_high*` are the ends of 95 % intervals, which include the clock's resolution. An end of the speedup's
-    interval is None if unbounded. The speedup is None if its interval is wider than 10 %. `significant`: the interval
+    interval is None if unbounded. The speedup is None if its interval is wider than 15 %. `significant`: the interval
     excludes 1 and has two ends. Older cards have None in the intervals' fields.
     """
 

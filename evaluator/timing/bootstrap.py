@@ -9,6 +9,8 @@ Each of `DRAWS` draws simulates another grade of the same two programs:
   costs two random numbers instead of n, and is exact.
 - A draw adds the clock's error to each side: uniform within that side's resolution (a rectangular distribution, which
   JCGM 101 prescribes for a limit of error).
+- A draw adds a normal error to each side for the choice of the process (`process_spread.py`). The reference's error is
+  that of a mean over its processes.
 
 The sorted samples, as multiples of their median, seed the random numbers. The same samples give the same interval, in
 any order and in any unit.
@@ -51,19 +53,30 @@ class Interval(NamedTuple):
 
 
 class Resolution(NamedTuple):
-    """Largest error of each side's times, beyond the scatter of the samples, in ms."""
+    """Errors of each side's times beyond the scatter of the samples, in ms.
+
+    `reference_ms` and `submission_ms` are the clock's largest errors. The spreads are standard deviations of the median
+    time from one process of a program to another.
+    """
 
     reference_ms: float
     submission_ms: float
+    reference_spread_ms: float = 0.0
+    submission_spread_ms: float = 0.0
 
     @property
     def largest_ms(self) -> float:
-        """The larger of both errors."""
-        return max(self)
+        """The larger one of the clock's errors."""
+        return max(self.reference_ms, self.submission_ms)
+
+    @property
+    def largest_spread_ms(self) -> float:
+        """The larger spread between processes."""
+        return max(self.reference_spread_ms, self.submission_spread_ms)
 
     def finer(self, factor: int) -> "Resolution":
-        """Return the resolution divided by `factor`."""
-        return Resolution(self.reference_ms / factor, self.submission_ms / factor)
+        """Return the resolution with all errors divided by `factor`."""
+        return Resolution(*(each / factor for each in self))
 
 
 class Bootstrap:
@@ -87,30 +100,41 @@ class Bootstrap:
             self._submission_ms.append(of_submission())
             self._reference_error.append(2 * uniform() - 1)
             self._submission_error.append(2 * uniform() - 1)
+        # Errors of processes are multiples of a spread.
+        self._of_process = [_two_normals(uniform) for _ in range(DRAWS)]
+        self._processes = len(runs)
 
-    def reference_ms(self, resolution_ms: float) -> Interval:
+    def reference_ms(self, resolution: Resolution) -> Interval:
         """Return the interval of the reference's median time."""
-        return _interval([max(each_ms, 0.0) for each_ms in self._reference_with(resolution_ms)])
+        return _interval([max(each_ms, 0.0) for each_ms in self._reference_with(resolution)])
 
-    def submission_ms(self, resolution_ms: float) -> Interval:
+    def submission_ms(self, resolution: Resolution) -> Interval:
         """Return the interval of the submission's median time."""
-        return _interval([max(each_ms, 0.0) for each_ms in self._submission_with(resolution_ms)])
+        return _interval([max(each_ms, 0.0) for each_ms in self._submission_with(resolution)])
 
     def speedup(self, resolution: Resolution) -> Interval:
         """Return the interval of the ratio reference over submission; infinite if the submission may take no time."""
-        reference_ms = self._reference_with(resolution.reference_ms)
-        submission_ms = self._submission_with(resolution.submission_ms)
-        return _interval(list(map(_ratio, reference_ms, submission_ms)))
+        return _interval(list(map(_ratio, self._reference_with(resolution), self._submission_with(resolution))))
 
-    def _reference_with(self, resolution_ms: float) -> list[float]:
-        return _with_errors(self._reference_ms, self._reference_error, resolution_ms)
+    def _reference_with(self, resolution: Resolution) -> list[float]:
+        limit_ms, spread_ms = resolution.reference_ms, resolution.reference_spread_ms / math.sqrt(self._processes)
+        drawn = zip(self._reference_ms, self._reference_error, self._of_process, strict=True)
+        return [median_ms + error * limit_ms + normal * spread_ms for median_ms, error, (normal, _) in drawn]
 
-    def _submission_with(self, resolution_ms: float) -> list[float]:
-        return _with_errors(self._submission_ms, self._submission_error, resolution_ms)
+    def _submission_with(self, resolution: Resolution) -> list[float]:
+        limit_ms, spread_ms = resolution.submission_ms, resolution.submission_spread_ms
+        drawn = zip(self._submission_ms, self._submission_error, self._of_process, strict=True)
+        return [median_ms + error * limit_ms + normal * spread_ms for median_ms, error, (_, normal) in drawn]
 
 
-def _with_errors(medians_ms: list[float], errors: list[float], resolution_ms: float) -> list[float]:
-    return [median_ms + error * resolution_ms for median_ms, error in zip(medians_ms, errors, strict=True)]
+def _two_normals(uniform: Callable[[], float]) -> tuple[float, float]:
+    """Return two standard normal numbers, independent of each other.
+
+    G. E. P. Box and M. E. Muller, A Note on the Generation of Random Normal Deviates (Annals of Mathematical
+    Statistics, 1958). Python may change `random.gauss`; finished cards need the same numbers.
+    """
+    radius, angle = math.sqrt(-2 * math.log(1 - uniform())), math.tau * uniform()
+    return radius * math.cos(angle), radius * math.sin(angle)
 
 
 def _resampled_median(ordered: Sequence[float], uniform: Callable[[], float]) -> Callable[[], float]:

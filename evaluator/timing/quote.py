@@ -11,12 +11,13 @@ from evaluator.findings.timing import CLOCK_TOO_COARSE, CLOSE_PROGRAMS, GRADE_AG
 from evaluator.records import Baseline, ClockKind, Finding, Samples, Timing, finite_or_none
 from evaluator.timing.bootstrap import Bootstrap, Interval, Resolution
 from evaluator.timing.clock_error import clock_error_ms
+from evaluator.timing.process_spread import process_spread_ms
 from evaluator.timing.stats import interquartile_range, median, outliers
 from evaluator.timing.warnings import warnings
 
-WIDEST = 0.10
-"""Largest width of a quoted speedup's interval, relative to the speedup: a quoted speedup is known to 5 % on either
-side. Two processes of one program differ by 0.2 us, which alone is 5 % of a call of 4 us (docs/evidence/windows.md)."""
+WIDEST = 0.15
+"""Largest width of a quoted speedup's interval, relative to the speedup: a quoted speedup is known to 7.5 % on either
+side. The spread between processes alone makes an interval of 13 % for a call of 2.5 us."""
 _LONGEST = 1 << 12
 
 
@@ -47,7 +48,7 @@ def _with_samples(side: Samples, *, in_windows: bool) -> Samples:
 
 
 def resolution_of(clock: ClockKind, reference: Sequence[Samples], submission: Samples) -> Resolution:
-    """Return the largest error of each side's times, beyond the scatter of the samples.
+    """Return the errors of each side's times beyond the scatter of the samples: the clock's, and between processes.
 
     A single call and a call in a window have the same duration, with different errors: a change of contexts costs up to
     15 us more or less in each single call. In a window that cost occurs once, and is taken off with a single call of
@@ -56,7 +57,12 @@ def resolution_of(clock: ClockKind, reference: Sequence[Samples], submission: Sa
     sides = *reference, submission
     overhead_ms, spread_ms = max(side.overhead_ms for side in sides), max(side.overhead_iqr_ms for side in sides)
     single_ms = clock_error_ms(clock, overhead_ms=overhead_ms, spread_ms=spread_ms)
-    return Resolution(max(_error_ms(side, single_ms) for side in reference), _error_ms(submission, single_ms))
+    return Resolution(
+        max(_error_ms(side, single_ms) for side in reference),
+        _error_ms(submission, single_ms),
+        process_spread_ms(clock, max(side.median_ms for side in reference)),
+        process_spread_ms(clock, submission.median_ms),
+    )
 
 
 def _error_ms(side: Samples, single_ms: float) -> float:
@@ -76,9 +82,10 @@ def quote(clock: ClockKind, before: Samples, submission: Samples, after: Samples
     """Reduce both sides; the reference's samples before and after the submission have equal weight.
 
     Each side is quoted by calls in windows where it has windows, else by single calls. Every interval includes the
-    clock's resolution for that kind of calls (`resolution_of`). The speedup is None if its interval is wider than
-    `WIDEST`; such an interval may still exclude 1 and be significant. An interval without an upper end is never
-    significant: if the clock cannot tell a submission from an empty call, a drift of the overhead would look the same.
+    clock's resolution for that kind of calls, and the spread between processes (`resolution_of`). The speedup is None
+    if its interval is wider than `WIDEST`; such an interval may still exclude 1 and be significant. An interval without
+    an upper end is never significant: if the clock cannot tell a submission from an empty call, a drift of the overhead
+    would look the same.
 
     Raises:
         ValueError: a side has no samples.
@@ -91,8 +98,8 @@ def quote(clock: ClockKind, before: Samples, submission: Samples, after: Samples
     ratio = reference_ms / submission_ms if submission_ms > 0 else math.inf
     interval = draws.speedup(resolution)
     quoted = math.isfinite(ratio) and interval.width_of(ratio) <= WIDEST
-    reference_interval = draws.reference_ms(resolution.reference_ms)
-    submission_interval = draws.submission_ms(resolution.submission_ms)
+    reference_interval = draws.reference_ms(resolution)
+    submission_interval = draws.submission_ms(resolution)
     timing = Timing(
         clock=clock,
         reference_before=before,
@@ -200,7 +207,13 @@ def _below_resolution(
         message = f"{found}; the samples scatter too much for longer calls alone to help"
         step = CLOSE_PROGRAMS
     else:
-        message = f"{found}; the clock resolves {resolved}: calls {factor} times as long would suffice"
+        spread_ms = resolution.largest_spread_ms
+        cause = (
+            f"the clock resolves {resolved}"
+            if resolved_ms >= spread_ms
+            else f"processes of one program differ by some {_duration(spread_ms)}"
+        )
+        message = f"{found}; {cause}: calls {factor} times as long would suffice"
         step = LARGER_SIZE
     if unwatched_ms > 0:
         message += f"; in {unwatched_ms:.3g} ms of the resolution, waiting streams held the GPU before a call began"

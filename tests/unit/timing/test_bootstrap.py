@@ -13,6 +13,7 @@ times = st.lists(st.floats(0.01, 100.0), min_size=1, max_size=40)
 
 TRUE = 1.25
 EXACT = Resolution(0.0, 0.0)
+NARROW = Resolution(0.01, 0.01)
 SAMPLES = {
     "normal": lambda draw: draw.gauss(1, 0.02),
     "lognormal": lambda draw: draw.lognormvariate(0, 0.05),
@@ -52,7 +53,7 @@ def test_order_does_not_matter(before, after, submission, seed):
     shuffled = [seed.sample(side, len(side)) for side in (after, before, submission)]
     again = Bootstrap(shuffled[:2], shuffled[2])
     assert again.speedup(Resolution(0.01, 0.01)) == first.speedup(Resolution(0.01, 0.01))
-    assert again.reference_ms(0.01) == first.reference_ms(0.01)
+    assert again.reference_ms(NARROW) == first.reference_ms(NARROW)
 
 
 @settings(max_examples=25, deadline=None)
@@ -63,16 +64,16 @@ def test_the_unit_does_not_matter(before, after, submission, power):
     first = Bootstrap([before, after], submission)
     scaled = Bootstrap([[x * scale for x in before], [x * scale for x in after]], [x * scale for x in submission])
     assert scaled.speedup(Resolution(0.01 * scale, 0.01 * scale)) == first.speedup(Resolution(0.01, 0.01))
-    low, high = first.submission_ms(0.01)
-    assert scaled.submission_ms(0.01 * scale) == (low * scale, high * scale)
+    low, high = first.submission_ms(NARROW)
+    assert scaled.submission_ms(NARROW.finer(1 / scale)) == (low * scale, high * scale)
 
 
 @settings(max_examples=25, deadline=None)
 @given(before=times, after=times, submission=times)
 def test_the_intervals_lie_within_what_was_seen(before, after, submission):
     draws = Bootstrap([before, after], submission)
-    assert min(before + after) <= draws.reference_ms(0.0).low <= draws.reference_ms(0.0).high <= max(before + after)
-    assert min(submission) <= draws.submission_ms(0.0).low <= draws.submission_ms(0.0).high <= max(submission)
+    assert min(before + after) <= draws.reference_ms(EXACT).low <= draws.reference_ms(EXACT).high <= max(before + after)
+    assert min(submission) <= draws.submission_ms(EXACT).low <= draws.submission_ms(EXACT).high <= max(submission)
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 20, 21])
@@ -81,7 +82,7 @@ def test_a_drawn_median_is_that_of_samples_drawn_with_replacement(count):
     draw = random.Random(11)
     values = sorted(draw.lognormvariate(0, 0.5) for _ in range(count))
     long = sorted(_middle(sorted(draw.choices(values, k=count))) for _ in range(20_000))
-    short = Bootstrap([values], values).submission_ms(0.0)
+    short = Bootstrap([values], values).submission_ms(EXACT)
     for quantile, end in ((0.025, short.low), (0.975, short.high)):
         least, most = (long[round(20_000 * (quantile + step))] for step in (-0.008, 0.008))
         assert least <= end <= most
@@ -134,7 +135,7 @@ def test_the_resolution_is_in_the_interval():
     interval = Bootstrap(*sides).speedup(Resolution(0.01, 0.01))
     assert interval.low == pytest.approx(1 - 0.0155, abs=0.001)
     assert interval.high == pytest.approx(1 + 0.0155, abs=0.001)
-    assert Bootstrap(*sides).reference_ms(0.01).low == pytest.approx(0.9905, abs=0.0005)
+    assert Bootstrap(*sides).reference_ms(NARROW).low == pytest.approx(0.9905, abs=0.0005)
 
 
 def test_each_side_has_its_own_resolution():
@@ -142,6 +143,18 @@ def test_each_side_has_its_own_resolution():
     draws = Bootstrap([[1.0] * 20, [1.0] * 20], [1.0] * 20)
     assert draws.speedup(Resolution(0.01, 0.0)).high == pytest.approx(1.0095, abs=0.0005)
     assert draws.speedup(Resolution(0.0, 0.01)).high == pytest.approx(1 / (1 - 0.0095), abs=0.0005)
+
+
+def test_the_spread_between_processes_is_in_the_interval():
+    """A normal error of 0.01 for the submission, of 0.01 / sqrt(2) for the mean of the reference's two processes."""
+    draws = Bootstrap([[1.0] * 20] * 2, [1.0] * 20)
+    spread = Resolution(0.0, 0.0, 0.01, 0.01)
+    assert draws.submission_ms(spread) == pytest.approx((1 - 0.0196, 1 + 0.0196), abs=0.001)
+    assert draws.reference_ms(spread) == pytest.approx((1 - 0.0139, 1 + 0.0139), abs=0.001)
+    half = 0.0196 * math.sqrt(1.5)
+    assert draws.speedup(spread) == pytest.approx((1 - half, 1 + half), abs=0.0015)
+    one_process = Bootstrap([[1.0] * 20], [1.0] * 20)
+    assert one_process.reference_ms(spread) == pytest.approx((1 - 0.0196, 1 + 0.0196), abs=0.001)
 
 
 def test_a_submission_that_may_take_no_time_has_no_upper_end():
