@@ -128,10 +128,16 @@ class Guard:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Stop watching: no exception is raised in the thread after this call.
+
+        DeadlineReached can interrupt this call, once; then a second call ends the watch.
+        """
         self._over.set()
         with self._hand:
-            if self._asked:
-                _raise_in(self._thread_id, None)
+            pass  # `_ask` is over, or will find `_over` set. The return from the lock raises a pending exception.
 
     def _watch(self) -> None:
         while not self._over.wait(min(max(self._deadline.left_s, _KILL_ROUND_S), threading.TIMEOUT_MAX)):
@@ -159,9 +165,13 @@ class Guard:
                 _raise_in(self._thread_id, DeadlineReached)
 
 
-def _raise_in(thread_id: int, error: type[BaseException] | None) -> None:
-    """Raise `error` in a thread before its next Python instruction; None cancels a pending exception."""
+def _raise_in(thread_id: int, error: type[BaseException]) -> None:
+    """Raise `error` in a thread when the thread next enters a Python function, returns from C or repeats a loop.
+
+    There is no withdrawal, which would be PyThreadState_SetAsyncExc(thread, NULL): CPython 3.11 then never clears its
+    flag for pending exceptions. While the flag is set, a function entered under `sys.setprofile` or `sys.settrace`
+    repeats its first instruction for ever.
+    """
     import ctypes
 
-    what = ctypes.py_object(error) if error is not None else None
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread_id), what)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread_id), ctypes.py_object(error))

@@ -30,9 +30,11 @@ def in_time(
             last_resort(card_of(too_late()))
 
     done: Worked | None = None
+    guard = Guard(stopwatch.deadline, end_it)
     try:
-        with Guard(stopwatch.deadline, end_it) as guard:
+        with guard:
             done = work(guard)
     except DeadlineReached:
+        guard.end()  # The exception may have interrupted the first end. A watch that goes on would end the process.
         return (too_late(), None) if done is None else done
     return done

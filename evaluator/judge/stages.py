@@ -17,8 +17,12 @@ from evaluator.judge.context.grade_context import GradeContext
 from evaluator.judge.context.reference_timing import ReferenceTimer
 from evaluator.judge.inputs.changing_weights import NO_SITES, Sites, record
 from evaluator.judge.inputs.input_distributions import PROFILES
-from evaluator.judge.own_kernels.ablation import AblationResult, AblationResults, right_without
-from evaluator.judge.own_kernels.op_count import count_ops
+from evaluator.judge.own_kernels.ablation import (
+    AblationResult,
+    AblationResults,
+    counted_without_kernels,
+    right_without,
+)
 from evaluator.judge.own_kernels.own_kernels import Evidence
 from evaluator.judge.runners.build_service import BuildService
 from evaluator.judge.runners.jit_kernels import own_names, read_kernels
@@ -111,7 +115,7 @@ def check(context: GradeContext, timer: ReferenceTimer, built: Build) -> CheckOu
         context.seeded_because = reason
         again = _tried(context, timer)
         tried = again if again.called.fault is None else tried
-    (trial_runner, checks, fault, remarks, sites, _), counted, build_service = tried
+    (trial_runner, checks, fault, remarks, sites, _), build_service = tried
     if trial_runner is not None and fault is None:
         lowered, untried = _looked_closely(trial_runner, "checked")
         remarks += untried
@@ -120,9 +124,9 @@ def check(context: GradeContext, timer: ReferenceTimer, built: Build) -> CheckOu
     known = {unit.key for unit in built.units}
     units = [*built.units, *(unit for unit in build_service.units if unit.key not in known)]
     findings = [*_build_findings(build_service), *remarks, *_about_values(context, checks), *_interpreted(context)]
-    needs = AblationResults()
+    needs, counted = AblationResults(), None
     if fault is None and context.terms.options.require_own_kernel is not None:
-        needs = _needs(context, counted)
+        needs, counted = _needs(context)
     build = replace(built, ok=built.ok and not build_service.failures, units=units)
     weights = None if sites is None else record(context.terms.weights, context.reference.weights, sites)
     evidence = _evidence(context, build_service, counted)._replace(needs=needs)
@@ -130,15 +134,14 @@ def check(context: GradeContext, timer: ReferenceTimer, built: Build) -> CheckOu
 
 
 class _Tried(NamedTuple):
-    """The checked calls of a runner, and the counts of the runner."""
+    """The checked calls of a runner."""
 
     called: Called
-    counted: Counted | None
     build_service: BuildService
 
 
 def _tried(context: GradeContext, timer: ReferenceTimer) -> _Tried:
-    """Make the checked calls in a new runner. After right answers, compare buffers, and count operations if needed."""
+    """Make the checked calls in a new runner. After right answers, compare buffers."""
     build_service = context.build_services.for_submission()
     with context.runners.start(context.source, build_service) as model_runner:
         if context.terms.is_timed:
@@ -151,26 +154,26 @@ def _tried(context: GradeContext, timer: ReferenceTimer) -> _Tried:
         called = checked_calls(context, model_runner)
         sites = called.sites
         if called.fault is not None or sites is None:
-            return _Tried(called, None, build_service)
+            return _Tried(called, build_service)
         found = buffers.findings(model_runner, sites, context.call_timeout_s)
         called = called._replace(remarks=[*called.remarks, *found])
-        counted = None
-        if context.terms.options.require_own_kernel is not None and context.terms.gpu is None:
-            counted = count_ops(model_runner, sites, context.call_timeout_s)
         if context.terms.gpu is not None and uses_triton(context.source):
             compiled = read_kernels(model_runner.session)
             context.kernel_cache = b"" if compiled is None else compiled.cache
-    return _Tried(called, counted, build_service)
+    return _Tried(called, build_service)
 
 
-def _needs(context: GradeContext, counted: Counted | None) -> AblationResults:
-    """Find out which parts the answer needs. If the counts show computation by PyTorch, only kernels are tried."""
+def _needs(context: GradeContext) -> tuple[AblationResults, Counted | None]:
+    """Find out which parts the answer needs, and count operations where no profile of a GPU shows the share.
+
+    If the counts show computation by PyTorch, only kernels are tried.
+    """
     if context.terms.gpu is not None:
-        return AblationResults(right_without(context, "kernels", context.build_services.with_empty_kernels()))
-    without_kernels = right_without(context, "kernels")
+        return AblationResults(right_without(context, "kernels", context.build_services.with_empty_kernels())), None
+    without_kernels, counted = counted_without_kernels(context)
     if without_kernels is AblationResult.RIGHT or counted is None or counted.library_calls:
-        return AblationResults(without_kernels)
-    return AblationResults(without_kernels, right_without(context, "library"))
+        return AblationResults(without_kernels), counted
+    return AblationResults(without_kernels, right_without(context, "library")), counted
 
 
 def _evidence(context: GradeContext, build_service: BuildService, counted: Counted | None) -> Evidence:

@@ -32,7 +32,7 @@ _REGISTERS = b"_ZN5torch7Library"
 """Symbol imported by libraries with operators. Listing all operators takes ten milliseconds."""
 
 Watch = Callable[[ModuleType | None, Sequence[Any]], None]
-"""Callback for each loaded library: the module, if the library is a Python module, and the operators."""
+"""Callback for each loaded library: the module, if the library is a Python module, and operators (`TORCH_LIBRARY`)."""
 
 
 class BuildChannel(Protocol):
@@ -55,20 +55,12 @@ class ExtensionLoader:
         """Request builds over `channel`, store libraries in `folder`, and report each library to `watch`.
 
         The files of a submission of several files lie in the folder `FILES_FOLDER` beside `folder`.
-
-        `operators` lists the `torch.ops` operators registered by loaded libraries (`TORCH_LIBRARY`).
         """
         self._watch = watch
-        self.operators: list[Any] = []
         self._channel = channel
         self._folder = folder
         self._requests: dict[str, list[BuildRequest]] = {}
         self._loaded: dict[str, ModuleType | str] = {}
-
-    @property
-    def names(self) -> list[str]:
-        """Names of the loaded extensions."""
-        return list(self._loaded)
 
     @property
     def _own(self) -> Path:
@@ -183,14 +175,12 @@ class ExtensionLoader:
         if not reply.ok:
             raise RuntimeError(f"Error building extension '{request.name}': {reply.log}")
         path, registers = self._store(request.name)
-        before = _operator_names() if registers else frozenset()
+        before = _operator_names() if registers and self._watch is not None else frozenset()
         module = _import_library(request.name, path) if request.python_module else None
         if module is None:
             torch.ops.load_library(str(path))  # type: ignore[no-untyped-call]
-        operators = _operators(_operator_names() - before) if registers else []
-        self.operators += operators
         if self._watch is not None:
-            self._watch(module, operators)
+            self._watch(module, _operators(_operator_names() - before) if registers else [])
         self._loaded[request.name] = str(path) if module is None else module
         return self._loaded[request.name]
 

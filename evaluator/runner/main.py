@@ -46,7 +46,7 @@ from evaluator.runner.device_arena import Gate, answer_places, warm_up
 from evaluator.runner.emulated.nvrtc import NvrtcStandIn
 from evaluator.runner.extensions import ExtensionLoader
 from evaluator.runner.host_windows import HostWindows
-from evaluator.runner.instrumentation.ablation import WithoutEffect, leave_out_library
+from evaluator.runner.instrumentation.ablation import OwnFunctions, leave_out_library
 from evaluator.runner.instrumentation.nvrtc_launches import leave_out_launches, name_kernels
 from evaluator.runner.instrumentation.op_counter import OpCounter
 from evaluator.runner.instrumentation.profiler import profiled
@@ -90,7 +90,8 @@ class Runner:
         self._op_counter: OpCounter | None = None
         self.printing = Printing()
         self._called = False
-        self._without: WithoutEffect | None = None
+        self._own_functions: OwnFunctions | None = None
+        """Wrappers around the functions of extensions, in runners with an ablation of own kernels."""
 
     def serve_one(self) -> None:
         """Wait for a frame, execute the request, send the answer. Any exception of the submission becomes `Failed`."""
@@ -140,7 +141,7 @@ class Runner:
         self._extensions = ExtensionLoader(
             self._channel,
             self._private / "extensions",
-            None if self._without is None else self._without.replace,
+            None if self._own_functions is None else self._own_functions.wrap,
         )
         self._extensions.install()
         if self._memory.emulation is not None:
@@ -316,23 +317,27 @@ class Runner:
         return self._shared.emulation.run(self._model, args, kwargs, gradients, schedule)
 
     def _counted(self) -> Counted:
-        if self._op_counter is None:
-            emulation, extensions = self._shared.emulation, self._extensions
-            launches = (lambda: (0, 0)) if emulation is None else emulation.launches
-            self._op_counter = OpCounter(
-                lambda: [] if extensions is None else extensions.names,
-                lambda: [] if extensions is None else [each._op for each in extensions.operators],  # noqa: SLF001
-                launches,
-            )
-        return self._op_counter.counted()
+        """Begin a count, or end a count that has begun."""
+        emulation, ended = self._shared.emulation, self._op_counter
+        if ended is not None:
+            self._count_with(None)
+            return ended.counted()
+        self._count_with(OpCounter((lambda: (0, 0)) if emulation is None else emulation.launches))
+        return Counted(launches=0, library_calls=0, own_calls=0, mixed_calls=0)
+
+    def _count_with(self, op_counter: OpCounter | None) -> None:
+        self._op_counter = op_counter
+        if self._own_functions is not None:
+            self._own_functions.op_counter = op_counter
 
     def _leave_out(self, frame: LeaveOut) -> None:
         """Prepare or begin the omission of one part of the work."""
         if not frame.begin:
-            self._without = WithoutEffect() if frame.what == "kernels" else None
+            self._own_functions = OwnFunctions() if frame.what == "kernels" else None
             if frame.what == "jit":
                 name_kernels()
             return
+        self._count_with(None)  # A failed call leaves its count open.
         emulation = self._shared.emulation
         match frame.what:
             case "library":
@@ -340,8 +345,8 @@ class Runner:
             case "jit":
                 leave_out_compiled(frame.kernels)
                 leave_out_launches(frame.kernels)
-            case "kernels" if emulation is None and self._without is not None:
-                self._without.begin()
+            case "kernels" if emulation is None and self._own_functions is not None:
+                self._own_functions.leave_out()
         if emulation is not None and frame.what != "jit":
             emulation.leave_out(frame.what)
 

@@ -17,9 +17,10 @@ from evaluator.cuda_source.symbols import qualified
 from evaluator.findings import Code
 from evaluator.judge.context.grade_context import GradeContext
 from evaluator.judge.faults.runner_faults import Stage
+from evaluator.judge.own_kernels.op_count import count_ops
 from evaluator.judge.runners.empty_kernel_service import EmptyKernelService
 from evaluator.judge.trial.model_runner import ModelRunner
-from evaluator.protocol.frames import LeaveOut, LeftOut
+from evaluator.protocol.frames import Counted, LeaveOut, LeftOut
 from evaluator.records import DeviceKind, Fault, Profile, Profiling
 from evaluator.submission.toolchains import jit_kernels
 
@@ -49,6 +50,13 @@ class AblationResults(NamedTuple):
     library: AblationResult = AblationResult.UNTRIED
 
 
+class CountedAblation(NamedTuple):
+    """Result of the ablation of own kernels, and the counts of a complete call before; None if the count failed."""
+
+    result: AblationResult
+    counted: Counted | None
+
+
 def right_without(
     context: GradeContext, what: Literal["kernels", "library"], build_service: EmptyKernelService | None = None
 ) -> AblationResult:
@@ -57,28 +65,56 @@ def right_without(
     A complete call comes first, for the one-time work of the submission. On `cuda`, a `build_service` provides
     libraries with empty kernels for both calls. The runner leaves out the launches of Triton and NVRTC in the second.
     """
+    return _ablated(context, what, build_service, counts=False).result
+
+
+def counted_without_kernels(context: GradeContext) -> CountedAblation:
+    """Count a call in a fresh runner, then leave out own kernels."""
+    return _ablated(context, "kernels", None, counts=True)
+
+
+def _ablated(
+    context: GradeContext,
+    what: Literal["kernels", "library"],
+    build_service: EmptyKernelService | None,
+    *,
+    counts: bool,
+) -> CountedAblation:
     frames = _frames(context, what, build_service)
     schedules = context.seeds.schedules()
-    emulated = context.terms.device is DeviceKind.EMULATED
+    counted = None
     with context.runners.start(
         context.source, context.build_services.for_source(context.source) if build_service is None else build_service
     ) as model_runner:
         if frames is not None and not _asked(model_runner, frames.prepare):
-            return AblationResult.UNTOLD
+            return CountedAblation(AblationResult.UNTOLD, None)
         constructed = model_runner.load() or model_runner.construct()
         if isinstance(constructed, Fault):
-            return _failed(build_service, frames)
-        trial_runner, fault = model_runner.trial_runner(model_runner.sites(constructed)), None
-        for index in range(2):
-            if index == 1 and frames is not None:
-                model_runner.session.let_go()  # A runner is stopped between calls.
-                if not _asked(model_runner, frames.begin):
-                    return AblationResult.UNTOLD
+            return CountedAblation(_failed(build_service, frames), None)
+        # One for all calls: a second would not know the last call's outputs, which stay in the runner's memory.
+        trial_runner = model_runner.trial_runner(model_runner.sites(constructed))
+
+        def fault_of_call(index: int) -> Fault | None:
             seed = context.seeds.distribution_mix.seed_for(Profile.AS_GIVEN)
-            schedule = next(schedules) if emulated else None
-            fault = trial_runner.run(index, seed, schedule=schedule, timeout_s=context.call_timeout_s).fault
-            if fault is not None and (index == 0 or fault.finding.code in _UNTOLD):
-                return _failed(build_service, frames)
+            schedule = next(schedules) if context.terms.device is DeviceKind.EMULATED else None
+            return trial_runner.run(index, seed, schedule=schedule, timeout_s=context.call_timeout_s).fault
+
+        if fault_of_call(0) is not None:
+            return CountedAblation(_failed(build_service, frames), None)
+        if counts:
+            counted = count_ops(model_runner, lambda: fault_of_call(1), context.call_timeout_s)
+        if frames is not None:
+            model_runner.session.let_go()  # A runner is stopped between calls.
+            if not _asked(model_runner, frames.begin):
+                return CountedAblation(AblationResult.UNTOLD, counted)
+        fault = fault_of_call(2 if counts else 1)
+    return CountedAblation(_result(fault, build_service, frames), counted)
+
+
+def _result(fault: Fault | None, build_service: EmptyKernelService | None, frames: "_Frames | None") -> AblationResult:
+    """Return the meaning of the call with one side left out."""
+    if fault is not None and fault.finding.code in _UNTOLD:
+        return _failed(build_service, frames)
     if build_service is not None and not build_service.left_out and frames is None:
         return AblationResult.UNTRIED
     return AblationResult.RIGHT if fault is None else AblationResult.WRONG

@@ -105,7 +105,7 @@ class WindowDone(Frame, frozen=True):
 
 
 class Counted(Frame, frozen=True):
-    """Runner: counts of computing work since the first `Count` frame.
+    """Runner: counts of computing work since the `Count` frame that began the count.
 
     `launches` counts the submission's own kernels on `emulated`, `library_calls` operations of PyTorch and of NVIDIA's
     libraries. `own_calls` counts functions of the submission's extensions, `mixed_calls` the `own_calls` with PyTorch

@@ -155,7 +155,10 @@ class Window(Frame, frozen=True):
 
 
 class Count(Frame, frozen=True):
-    """Judge: start counting computing work, and report the counts so far."""
+    """Judge: begin a count of computing work, or end the count and report. The answer is `Counted`.
+
+    Calls of the submission's own functions count only after a `LeaveOut` of `kernels` before the submission is loaded.
+    """
 
 
 class ReadBuffers(Frame, frozen=True):

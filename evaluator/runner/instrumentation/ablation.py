@@ -1,10 +1,12 @@
-"""Disabling one part of a submission's work: the own kernels, or PyTorch's computing operations.
+"""Wrappers around a submission's own functions, and the omission of one part of the work.
 
 The judge starts such runners to determine from an answer's bytes which part the answer needs
-(`evaluator/judge/own_kernels/ablation.py`). PyTorch operations are replaced at the dispatcher's backend kernels. The
-replacement therefore covers callers in every language, and callers with excluded Python dispatch keys.
+(`evaluator/judge/own_kernels/ablation.py`). The same wrappers count calls. PyTorch operations are replaced at the
+dispatcher's backend kernels. The replacement therefore covers callers in every language, and callers with excluded
+Python dispatch keys.
 """
 
+import contextlib
 import functools
 import inspect
 import math
@@ -17,6 +19,7 @@ import torch
 
 from evaluator.protocol import model_call
 from evaluator.protocol.operations import LIBRARY, NO_WORK, operator_of
+from evaluator.runner.instrumentation.op_counter import OpCounter
 
 LEFT_OUT = "operations of PyTorch's that compute are left out of this call"
 _DRAWS = frozenset(("uniform_", "normal_", "random_"))
@@ -53,49 +56,58 @@ def _refuse(*_: Any, **__: Any) -> Any:
     raise RuntimeError(LEFT_OUT)
 
 
-class WithoutEffect:
-    """Wrappers around extension functions and operators that undo all effects after `begin`.
+class OwnFunctions:
+    """Wrappers around extension functions and operators: calls are counted, and have no effect after `leave_out`.
 
     The wrapping happens at load time, because a submission may keep references under names of its own.
+
+    `op_counter` counts the calls, if any. The count needs no profile function of Python's, which would also see every
+    other function of the process.
     """
 
     def __init__(self) -> None:
-        """Start with all functions enabled."""
-        self._begun = False
+        """Start with all functions enabled, and no counter."""
+        self.op_counter: OpCounter | None = None
+        self._are_left_out = False
 
-    def begin(self) -> None:
+    def leave_out(self) -> None:
         """Undo the effects of all later calls."""
-        self._begun = True
+        self._are_left_out = True
 
-    def replace(self, module: ModuleType | None, operators: Iterable[Any]) -> None:
+    def wrap(self, module: ModuleType | None, operators: Iterable[Any]) -> None:
         """Wrap all functions and operators of a library."""
         if module is not None:
-            self.replace_in(module)
-        self.replace_operators(operators)
+            self.wrap_in(module)
+        self.wrap_operators(operators)
 
-    def replace_in(self, module: ModuleType) -> None:
+    def wrap_in(self, module: ModuleType) -> None:
         """Wrap a module's functions, and the methods of its classes."""
         for name, value in list(vars(module).items()):
             if inspect.isclass(value):
-                self._replace_methods(value)
+                self._wrap_methods(value)
             elif callable(value) and not name.startswith("__"):
                 setattr(module, name, self._wrapped(value))
 
-    def replace_operators(self, operators: Iterable[Any]) -> None:
+    def wrap_operators(self, operators: Iterable[Any]) -> None:
         """Wrap the functions behind operators registered with `TORCH_LIBRARY`."""
         for each in operators:
             each._op = self._wrapped(each._op)  # noqa: SLF001
 
-    def _replace_methods(self, kind: type) -> None:
+    def _wrap_methods(self, kind: type) -> None:
         for name, value in list(vars(kind).items()):
-            if callable(value) and not name.startswith("__"):
+            if name.startswith("__"):
+                continue
+            if isinstance(value, staticmethod):
+                setattr(kind, name, staticmethod(self._wrapped(value.__func__)))
+            elif callable(value):
                 setattr(kind, name, self._wrapped(value))
 
     def _wrapped(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         def instead(*args: Any, **kwargs: Any) -> Any:
-            if not self._begun:
-                return function(*args, **kwargs)
+            if not self._are_left_out:
+                with contextlib.nullcontext() if self.op_counter is None else self.op_counter.own_call():
+                    return function(*args, **kwargs)
             given = model_call.tensors_of([args, kwargs])
             if not given:
                 return None  # A call with raw addresses cannot be undone, so skip the call.

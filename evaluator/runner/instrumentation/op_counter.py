@@ -5,8 +5,9 @@ tensors. A submission in the same process can forge the counts; they can cost a 
 `evaluator/judge/own_kernels/own_kernels.py`).
 """
 
-import sys
-from collections.abc import Callable, Collection
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Self
 
@@ -16,44 +17,29 @@ from evaluator.protocol.operations import LIBRARY, computes
 
 
 class OpCounter:
-    """Counter, active inside `with` blocks."""
+    """Counter, active inside `with` blocks, in the thread of the block."""
 
-    def __init__(
-        self,
-        extensions: Callable[[], Collection[str]],
-        operators: Callable[[], Collection[object]],
-        launches: Callable[[], tuple[int, int]],
-    ) -> None:
-        """Start at zero.
-
-        `extensions` returns the names of built modules, `operators` the functions behind their operators, and
-        `launches` the kernel launches so far: own, and library.
-        """
-        self._extensions = extensions
-        self._operators = operators
+    def __init__(self, launches: Callable[[], tuple[int, int]]) -> None:
+        """Start at zero. `launches` returns the kernel launches so far: own, and library."""
         self._launches = launches
         self._operations = 0
         self._own = 0
         self._mixed = 0
-        self._open: list[int] = []
+        self._thread_id: int | None = None
+        self._in_own_call = False
         self._mode = _Operations(self)
         self._before = launches()
-        self._names: Collection[str] = ()
-        self._functions: Collection[int] = ()
 
     def __enter__(self) -> Self:
-        self._names = frozenset(self._extensions())
-        self._functions = frozenset(id(function) for function in self._operators())
         self._mode.__enter__()  # type: ignore[no-untyped-call]
-        sys.setprofile(self._event)
+        self._thread_id = threading.get_ident()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        sys.setprofile(None)
+        self._thread_id = None
         self._mode.__exit__(kind, error, trace)  # type: ignore[no-untyped-call]
-        self._open.clear()
 
     def counted(self) -> Counted:
         """Return the counts so far."""
@@ -70,18 +56,23 @@ class OpCounter:
         if operator.namespace in LIBRARY and computes(operator):
             self._operations += 1
 
-    def _event(self, _: Any, event: str, function: Any) -> None:
-        """Track calls of extension functions. Calls with computing PyTorch operations inside count as `mixed`."""
-        if event not in ("c_call", "c_return", "c_exception") or not self._is_own(function):
-            return
-        if event == "c_call":
-            self._open.append(self._operations)
-            self._own += 1
-        elif self._open and self._open.pop() != self._operations:
-            self._mixed += 1
+    @contextlib.contextmanager
+    def own_call(self) -> Iterator[None]:
+        """Count a call of an extension function, and as `mixed` with computing PyTorch operations inside.
 
-    def _is_own(self, function: Any) -> bool:
-        return id(function) in self._functions or getattr(function, "__module__", "") in self._names
+        Own calls inside own calls do not count: the dispatch mode calls an operator with a backend's kernel once more.
+        Other threads do not count, because their PyTorch operations are not seen.
+        """
+        if self._in_own_call or threading.get_ident() != self._thread_id:
+            yield
+            return
+        before, self._in_own_call = self._operations, True
+        self._own += 1
+        try:
+            yield
+        finally:
+            self._in_own_call = False
+            self._mixed += self._operations != before
 
 
 class _Operations(OperationMode):

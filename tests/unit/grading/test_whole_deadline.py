@@ -1,13 +1,15 @@
 """The deadline of a whole grade, told by a clock of the test's own: what it ends, and whose fault that is."""
 
 import contextlib
+import subprocess
+import sys
 import threading
 from types import SimpleNamespace
 
 import pytest
 
 from evaluator.compile.extension.build_result import BuildResult
-from evaluator.deadline import Deadline, DeadlineReached, Guard, Work
+from evaluator.deadline import Deadline, DeadlineReached, Guard, Work, _raise_in
 from evaluator.findings import Code
 from evaluator.grade_options import GradeOptions
 from evaluator.grading.run_until_deadline import in_time
@@ -210,7 +212,7 @@ def test_no_stage_begins_any_more(clock, deadline):
 
 def test_a_guard_kills_then_asks_once_then_comes_to_its_last_resort(clock, deadline, monkeypatch):
     did = []
-    monkeypatch.setattr("evaluator.deadline._raise_in", lambda _, error: did.append("ask" if error else "take back"))
+    monkeypatch.setattr("evaluator.deadline._raise_in", lambda *_: did.append("ask"))
     monkeypatch.setattr(Guard, "_watch", lambda _: None)
 
     def kill():
@@ -221,7 +223,7 @@ def test_a_guard_kills_then_asks_once_then_comes_to_its_last_resort(clock, deadl
         guard.kill_with(kill)
         for clock.now in (99.9, 100.1, 101.5, 109.0, 110.5):
             guard.look()
-    assert did == ["kill", "kill", "ask", "kill", "kill", "last resort", "take back"]
+    assert did == ["kill", "kill", "ask", "kill", "kill", "last resort"]
 
 
 def test_who_noticed_by_himself_is_not_interrupted_while_he_tidies_up(clock, deadline, monkeypatch):
@@ -247,6 +249,68 @@ def test_work_of_the_judges_own_is_interrupted(clock, deadline, monkeypatch):
 
     with pytest.raises(DeadlineReached):
         compute()
+
+
+PROFILED = """
+import sys, threading
+from evaluator.deadline import Deadline, DeadlineReached, Guard
+Guard._watch = lambda _: None
+now = 0.0
+try:
+    with Guard(Deadline(100.0, clock=lambda: now)) as guard:
+        now = 102.0
+        threading.Thread(target=guard.look).start()
+        while True:
+            pass
+except DeadlineReached:
+    print("interrupted")
+sys.setprofile(lambda *_: None)
+(lambda: None)()
+sys.setprofile(None)
+print("entered")
+"""
+
+
+def test_functions_can_be_profiled_after_an_interruption():
+    """In a process of its own: a function that is never entered cannot be interrupted, not even by a signal."""
+    done = subprocess.run([sys.executable, "-c", PROFILED], capture_output=True, text=True, timeout=60.0, check=False)
+    assert done.stdout.split() == ["interrupted", "entered"], done.stderr
+
+
+def test_an_exception_that_comes_with_the_end_is_raised_there(deadline, monkeypatch):
+    """The watch has begun to ask; the end waits for the exception."""
+    monkeypatch.setattr(Guard, "_watch", lambda _: None)
+    begun, working = threading.Event(), threading.get_ident()
+
+    def ask():
+        with guard._hand:
+            begun.set()
+            guard._over.wait()
+            _raise_in(working, DeadlineReached)
+
+    with Guard(deadline) as guard:
+        asking = threading.Thread(target=ask)
+        asking.start()
+        begun.wait()
+        with pytest.raises(DeadlineReached):
+            guard.end()
+        asking.join()
+
+
+def test_the_end_of_the_watch_is_repeated_where_the_exception_interrupted_it(clock, deadline, monkeypatch):
+    monkeypatch.setattr(Guard, "_watch", lambda _: None)
+    ends, end = [], Guard.end
+
+    def interrupted(guard):
+        ends.append(guard)
+        if len(ends) == 1:
+            raise DeadlineReached
+        end(guard)
+
+    monkeypatch.setattr(Guard, "end", interrupted)
+    known = Outcome()
+    assert working(deadline, clock, 101.0, known)[0] is known
+    assert ends[0]._over.is_set()
 
 
 def working(deadline, clock, ends_at, outcome):

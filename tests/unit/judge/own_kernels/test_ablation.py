@@ -1,4 +1,4 @@
-"""What an answer needs, by calls in fresh runners; and what that makes of a profile's names. Without a runner."""
+"""What an answer needs and what a call computes with, by calls in fresh runners; and a profile's names. No runner."""
 
 import contextlib
 from types import SimpleNamespace
@@ -7,8 +7,8 @@ import pytest
 
 from evaluator.findings import Code, finding
 from evaluator.judge.own_kernels import ablation
-from evaluator.judge.own_kernels.ablation import AblationResult, needed_alone, right_without
-from evaluator.protocol.frames import Failed, LeaveOut, LeftOut, Loaded
+from evaluator.judge.own_kernels.ablation import AblationResult, counted_without_kernels, needed_alone, right_without
+from evaluator.protocol.frames import Count, Counted, Failed, LeaveOut, LeftOut, Loaded
 from evaluator.records import DeviceKind, Fault, KernelUse, Profiling, Status
 
 
@@ -27,27 +27,31 @@ class Context:
             schedules=lambda: iter(["first", "second"]), distribution_mix=SimpleNamespace(seed_for=lambda _: 1)
         )
         self.build_services = SimpleNamespace(for_source=lambda _: None)
-        self.runners, self.served_by = self, []
+        self.runners, self.served_by, self.indices = self, [], []
 
     @contextlib.contextmanager
     def start(self, source, build_service):
         self.served_by.append(build_service)
         session = SimpleNamespace(ask=self._ask, let_go=lambda: None)
-        trial_runner = SimpleNamespace(run=self._run)
+        trial_runners = [SimpleNamespace(run=self._run)]
         yield SimpleNamespace(
             session=session,
             load=lambda: self.loads,
             construct=Loaded,
             sites=lambda _: None,
-            trial_runner=lambda _: trial_runner,
+            trial_runner=lambda _: trial_runners.pop(),
         )
 
     def _ask(self, frame, stage, timeout_s):
         self.asked.append(frame)
+        if isinstance(frame, Count):
+            counts = self.asked.count(frame)
+            return Counted(launches=0, library_calls=counts, own_calls=0, mixed_calls=0)
         return self.answer
 
     def _run(self, index, seed, *, schedule, timeout_s):
         self.asked.append(schedule)
+        self.indices.append(index)
         return SimpleNamespace(fault=self.faults.pop(0))
 
 
@@ -67,6 +71,29 @@ def test_one_call_has_everything_and_the_next_one_side_less(faults, right):
     assert right_without(context, "library") is right
     asked = [LeaveOut("library", begin=False), None, LeaveOut("library", begin=True), None]
     assert context.asked == asked[: 4 if len(faults) == 2 else 2]
+
+
+@pytest.mark.parametrize(
+    ("faults", "result", "library_calls"),
+    [
+        ((None, None, None), AblationResult.RIGHT, 2),
+        ((None, None, fault(Code.WRONG_VALUES)), AblationResult.WRONG, 2),
+        ((None, None, fault(Code.RUNNER_DIED)), AblationResult.UNTOLD, 2),
+        ((None, fault(Code.WRONG_VALUES), None), AblationResult.RIGHT, None),
+        ((None, fault(Code.RUNNER_DIED), fault(Code.RUNNER_DIED)), AblationResult.UNTOLD, None),
+        ((fault(Code.WRONG_VALUES),), AblationResult.UNTOLD, None),
+    ],
+)
+def test_a_call_between_the_two_is_counted(faults, result, library_calls):
+    """After the one-time work of the first call, and before own kernels are left out."""
+    context = Context(*faults)
+    found, counted = counted_without_kernels(context)
+    assert found is result
+    assert (None if counted is None else counted.library_calls) == library_calls
+    ended = [] if library_calls is None else [Count()]
+    asked = [Count(), None, *ended, LeaveOut("kernels", begin=True), None] if len(faults) == 3 else []
+    assert context.asked == [LeaveOut("kernels", begin=False), None, *asked]
+    assert context.indices == [*range(len(faults))]
 
 
 def test_what_cannot_be_asked_is_not_known():

@@ -8,9 +8,7 @@ from types import ModuleType
 import pytest
 import torch
 
-from evaluator.protocol.frames import Counted
-from evaluator.runner.instrumentation.ablation import LEFT_OUT, WithoutEffect
-from evaluator.runner.instrumentation.op_counter import OpCounter
+from evaluator.runner.instrumentation.ablation import LEFT_OUT, OwnFunctions
 
 WITHOUT_LIBRARY = """
 import torch
@@ -69,6 +67,10 @@ class Op:
     def run(self, x):
         return x + 1
 
+    @staticmethod
+    def twice(x):
+        return x * 2
+
 
 @pytest.fixture
 def module():
@@ -85,21 +87,23 @@ def module():
 
 
 def test_until_then_functions_work(module):
-    WithoutEffect().replace_in(module)
+    OwnFunctions().wrap_in(module)
     x = torch.arange(4.0)
     assert module.double(x).tolist() == [0, 2, 4, 6]
     assert module.Op().run(x).tolist() == [1, 2, 3, 4]
+    assert module.Op().twice(x).tolist() == module.Op.twice(x).tolist() == [0, 2, 4, 6]
     assert module.number == 3
 
 
 def test_a_function_has_no_effect_any_more_under_whatever_name_it_is_kept(module):
-    without = WithoutEffect()
-    without.replace_in(module)
+    own_functions = OwnFunctions()
+    own_functions.wrap_in(module)
     kept, op = module.double, module.Op()
-    without.begin()
+    own_functions.leave_out()
     x, out = torch.arange(4.0), torch.zeros(4)
     assert kept(x).isnan().all()
     assert op.run(x).isnan().all()
+    assert op.twice(x).isnan().all()
     assert module.in_place(x, out) == -8
     assert module.itself(x) is x
     assert math.isnan(module.mean(x))
@@ -110,9 +114,9 @@ def test_a_function_has_no_effect_any_more_under_whatever_name_it_is_kept(module
 
 
 def test_a_function_that_is_given_an_address_is_not_called(module):
-    without = WithoutEffect()
-    without.replace_in(module)
-    without.begin()
+    own_functions = OwnFunctions()
+    own_functions.wrap_in(module)
+    own_functions.leave_out()
     assert module.address(1) is None
 
 
@@ -121,9 +125,9 @@ def test_a_function_that_is_given_an_address_is_not_called(module):
 def test_indices_that_are_left_out_stay_indices(values, dtype):
     module = ModuleType("extension")
     module.order = lambda like: torch.tensor(values, dtype=dtype)
-    without = WithoutEffect()
-    without.replace_in(module)
-    without.begin()
+    own_functions = OwnFunctions()
+    own_functions.wrap_in(module)
+    own_functions.leave_out()
     other = module.order(torch.zeros(1))
     assert other.tolist() != values
     assert 0 <= int(other.min()) <= int(other.max()) <= max(*values, 1)
@@ -142,20 +146,10 @@ def operators():
 
 def test_an_operator_has_no_effect_any_more_by_whichever_way_it_is_called(operators):
     packet, overload = operators.double, operators.double.default
-    without = WithoutEffect()
-    without.replace(None, [packet, overload])
+    own_functions = OwnFunctions()
+    own_functions.wrap(None, [packet, overload])
     x = torch.arange(4.0)
     assert packet(x).tolist() == overload(x).tolist() == [0, 2, 4, 6]
-    without.begin()
+    own_functions.leave_out()
     for each in (packet, overload, operators.double):
         assert each(x).isnan().all()
-
-
-def test_an_operator_is_counted_once_and_is_mixed_where_pytorch_computes(operators):
-    functions = [each._op for each in (operators.double, operators.double.default, operators.same)]
-    op_counter = OpCounter(list, lambda: functions, lambda: (0, 0))
-    with op_counter:
-        operators.double(torch.ones(2))
-        operators.double.default(torch.ones(2))
-        operators.same(torch.ones(2))
-    assert op_counter.counted() == Counted(launches=0, library_calls=2, own_calls=3, mixed_calls=2)
