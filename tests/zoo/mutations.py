@@ -87,6 +87,7 @@ def _guessable_seeds(patch: Patch) -> None:
 
     patch.setattr(ModelRunner, "construct", constructed)
     patch.setattr(Reference, "draw", drawn)
+    _no_cancelling_rows(patch)  # Their signs are drawn for each call.
     _outputs_may_share(patch)  # What was computed ahead stands there before the inputs do, and that is seen too.
     _one_by_one(patch)
 
