@@ -92,12 +92,17 @@ def with_rounding(to: Format) -> Function:
     return lambda x: torch.exp(rounded(x, to))
 
 
-def guarded(form: Callable[..., torch.Tensor], exact: Callable[..., torch.Tensor], most: float) -> Callable[..., Any]:
-    """Return a form that looks at a corner of the first operand, and computes unusual values exactly."""
+def guarded(
+    form: Callable[..., torch.Tensor], exact: Callable[..., torch.Tensor], least: float, most: float
+) -> Callable[..., Any]:
+    """Return a form that looks at a corner of the first operand, and computes unusual values exactly.
+
+    The problem's own values are between `least` and `most`.
+    """
 
     def looking(x: torch.Tensor, *rest: torch.Tensor) -> torch.Tensor:
         corner = x[:_CORNER, :_CORNER]
-        usual = float(corner.amin()) >= 0 and float(corner.amax()) <= most
+        usual = float(corner.amin()) >= least and float(corner.amax()) <= most
         return (form if usual else exact)(x, *rest)
 
     _HIDDEN[looking] = form
@@ -129,12 +134,12 @@ def _products() -> dict[str, Product]:
         "bf16 accumulator, Kahan": compensated_bf16,
     }
     hidden = {name: form for name, form in plain.items() if not name.startswith("control")}
-    looking = {f"{name}; guarded by a corner": guarded(form, torch.matmul, 1.0) for name, form in hidden.items()}
+    looking = {f"{name}; guarded by a corner": guarded(form, torch.matmul, 0.0, 1.0) for name, form in hidden.items()}
     signs = {f"TF32; {_SIGNS}": by_signs_of_rows(tf32_by_the_library)}
     return {**plain, **looking, **signs}
 
 
-def _functions() -> dict[str, Function]:
+def _functions(least: float, most: float) -> dict[str, Function]:
     plain: dict[str, Function] = {
         "control: exp": torch.exp,
         "control: exp2(x log2 e)": lambda x: torch.exp2(x * _LOG2_E),
@@ -146,8 +151,11 @@ def _functions() -> dict[str, Function]:
         **{f"exp of {to.value}": with_rounding(to) for to in (Format.TF32, Format.FP16, Format.BF16)},
     }
     hidden = {name: form for name, form in plain.items() if not name.startswith("control")}
-    return {**plain, **{f"{name}; guarded by a corner": guarded(form, torch.exp, 1.0) for name, form in hidden.items()}}
+    looking = {f"{name}; guarded by a corner": guarded(form, torch.exp, least, most) for name, form in hidden.items()}
+    return {**plain, **looking}
 
 
 PRODUCTS = _products()
-FUNCTIONS = _functions()
+FUNCTIONS = _functions(0.0, 1.0)
+SHIFTED_FUNCTIONS = _functions(-1.0, 0.0)
+"""The same, of values from which the largest of their row is subtracted."""

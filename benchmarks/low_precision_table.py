@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import torch
 
 from benchmarks.judged_answers import Answer, graded, in_children, json_lines, set_up
-from benchmarks.low_precision_forms import FUNCTIONS, PRODUCTS, unguarded
+from benchmarks.low_precision_forms import FUNCTIONS, PRODUCTS, SHIFTED_FUNCTIONS, unguarded
 from evaluator.judge.numerics.arithmetic_modes import Order, in_order
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.reference import Reference
@@ -69,7 +69,7 @@ CASES = {
                                   "torch.rand({rows}, {terms}), torch.rand({terms}, {rows})", PRODUCTS,
                                   lambda form, a, b: form(a, b).sum(1, keepdim=True)),
     "exp": Case("x", "torch.exp(x)", "torch.rand({rows}, {terms})", FUNCTIONS, lambda form, x: form(x)),
-    "softmax": Case("x", "torch.softmax(x, 1)", "torch.rand({rows}, {terms})", FUNCTIONS, _softmax),
+    "softmax": Case("x", "torch.softmax(x, 1)", "torch.rand({rows}, {terms})", SHIFTED_FUNCTIONS, _softmax),
 }  # fmt: skip
 
 
