@@ -1,0 +1,331 @@
+"""The table of cheats of windows: problems and texts at each duration, states and gains, and a command that resumes."""
+
+import os
+import re
+import sys
+import tempfile
+import time
+from types import SimpleNamespace
+
+import pytest
+from msgspec.structs import replace
+
+from benchmarks import window_cheats
+from benchmarks.window_cheat_rows import (
+    CHEATS,
+    DURATIONS_US,
+    SCALES,
+    Graded,
+    State,
+    cheats_text,
+    entry_of,
+    exit_code,
+    graded_of,
+    line_of,
+    lines_of,
+    problem_of,
+    table,
+    twin_of,
+    write_problem,
+)
+from evaluator.catalog import find_problem, sized_source
+from evaluator.findings import Code, finding
+from evaluator.judge.backend.device_backend import CallSizes
+from evaluator.judge.setup import memory_plan
+from evaluator.records import Outcome, SizeName, Status
+from tests import cards
+from tests.zoo.entries import ZOO
+
+FIRST = CHEATS[0]
+SIZE = SCALES["relu"].guesses[5]
+FEW_CALLS_BYTES = 6 << 30
+
+
+def graded(name, call_us=5.0, **changes):
+    plain = Graded(
+        name=name,
+        duration_us=5,
+        constants=SIZE,
+        status=Status.CORRECT,
+        speedup=1.0,
+        call_us=call_us,
+        low_us=None if call_us is None else call_us - 0.1,
+        high_us=None if call_us is None else call_us + 0.1,
+        calls="windows",
+    )
+    return replace(plain, **changes)
+
+
+def grades(*several):
+    return {(each.name, each.duration_us): each for each in several}
+
+
+def line(cheat=FIRST, twin=None, **changes):
+    twin = graded(twin_of(cheat)) if twin is None else twin
+    return line_of(cheat, 5, grades(twin, graded(cheat.title, **changes)))
+
+
+def whole(**changes):
+    """Give a grade of everything, in which every cheat is as fast as its twin."""
+    names = {name for cheat in CHEATS for name in (cheat.title, twin_of(cheat))}
+    every = [replace(graded(name), duration_us=us) for name in names for us in DURATIONS_US]
+    return grades(*every) | grades(*changes.values())
+
+
+def test_every_way_to_cheat_in_windows_has_a_row_and_every_row_a_scale():
+    assert {cheat.row for cheat in CHEATS} == {path.name for path in ZOO.glob("window-*")}
+    assert {cheat.form for cheat in CHEATS} - {None} == set((ZOO / "windows").glob("*.py"))
+    assert {problem_of(cheat) for cheat in CHEATS} == set(SCALES)
+
+
+@pytest.mark.parametrize("us", DURATIONS_US)
+@pytest.mark.parametrize("cheat", CHEATS, ids=lambda cheat: cheat.title)
+def test_texts_and_problems_of_each_duration_load_and_have_windows(cheat, us, tmp_path):
+    assert "class ModelNew" in cheats_text(cheat, us)
+    assert "class ModelNew" in (ZOO / twin_of(cheat)).read_text()
+    constants = SCALES[problem_of(cheat)].guesses[us]
+    entry = entry_of(cheat)
+    problem = find_problem(str(write_problem(entry, constants, tmp_path)))
+    assert problem.sizes[SizeName.FULL] == constants
+    assert problem.sizes[SizeName.SMALL] == entry.problem().sizes[SizeName.SMALL]
+    text = sized_source(problem, SizeName.FULL)
+    assert all(re.search(rf"^{name} = {value}$", text, re.MULTILINE) for name, value in constants.items())
+    plan = memory_plan.plan(problem, SizeName.FULL)
+    calls = CallSizes(plan.input_bytes + plan.state_bytes, plan.output_bytes).window_calls(FEW_CALLS_BYTES)
+    assert calls > 1
+    if certain := re.search(r"^CERTAIN = (\d+)$", cheats_text(cheat, us), re.MULTILINE):
+        assert int(certain[1]) <= calls - max(calls // 4, 2) + 1
+
+
+def test_a_change_of_a_text_that_is_not_there_is_an_error():
+    with pytest.raises(ValueError, match="occurs 0 times"):
+        cheats_text(FIRST._replace(changes={5: ("no such text", "")}), 5)
+
+
+@pytest.mark.parametrize(
+    ("taken_us", "rows"), [(5.0, 256), (6.4, 256), (10.0, 128), (2.5, 512), (0.0, 256), (5000.0, 64), (0.001, 1024)]
+)
+def test_a_problem_is_scaled_towards_its_duration_within_limits(taken_us, rows):
+    assert SCALES["relu"].rescaled(5, SIZE, taken_us) == {**SIZE, "batch_size": rows}
+
+
+def test_a_knob_is_scaled_by_its_power_and_step():
+    scale = SCALES["two_linears"]
+    assert scale.rescaled(20, scale.guesses[20], 160.0)["size"] == 256
+    assert scale.rescaled(5, scale.guesses[5], 500.0)["size"] == 64
+
+
+def test_what_counts_of_an_outcome():
+    timing = cards.timing(0.010, 0.005, speedup=2.0)
+    shared = finding(Code.SHARED_WORK, "shared")
+    found = graded_of("a", 5, SIZE, Outcome(status=Status.CORRECT, timing=timing, findings=[shared]))
+    assert (found.status, found.speedup, found.call_us, found.findings) == (Status.CORRECT, 2.0, 5.0, ["T318"])
+    assert found.low_us == pytest.approx(timing.submission_low_ms * 1e3)
+    assert found.calls == "single calls"
+    reason = finding(Code.WRONG_VALUES, "wrong")
+    refused = graded_of("a", 5, SIZE, Outcome(status=Status.WRONG_RESULT, reason=reason))
+    assert (refused.code, refused.message, refused.error, refused.has_failed) == ("C405", "wrong", "", False)
+    broken = graded_of("a", 5, SIZE, Outcome(status=Status.INFRA_ERROR, reason=finding(Code.JUDGE_FAILED, "gone")))
+    assert (broken.error, broken.has_failed) == ("X602: gone", True)
+
+
+@pytest.mark.parametrize(("call_us", "code"), [(4.4, 1), (4.6, 0), (6.0, 0)])
+def test_a_quoted_gain_is_twin_less_cheat(call_us, code):
+    found = line(call_us=call_us)
+    assert (found.state, found.gain_us, found.note) == (State.QUOTED, pytest.approx(5.0 - call_us), "")
+    assert exit_code([found]) == code
+
+
+def test_without_a_speedup_nothing_is_gained_and_the_code_says_why():
+    found = line(call_us=1.0, speedup=None, findings=["S112", "T318", "T303"])
+    assert found[:4] == (State.UNQUOTED, ["T318", "T303"], 0.0, "")
+    assert exit_code([found]) == 0
+
+
+def test_a_refusal_for_another_reason_than_the_rows_own_is_not_complete():
+    pauses = next(cheat for cheat in CHEATS if cheat.row == "window-in-pauses")
+    refused = {"status": Status.WRONG_RESULT, "code": "C405", "call_us": None}
+    assert line(pauses, **refused)[:4] == (State.REFUSED, ["C405"], None, "")
+    other = line(**refused)
+    assert other.state is State.OTHER_REASON
+    assert exit_code([other]) == 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "note"),
+    [
+        ({"error": "OSError: gone"}, "OSError: gone"),
+        ({"status": Status.RUNTIME_ERROR, "message": "no kernel"}, "runtime_error: no kernel"),
+        ({"call_us": None}, "correct, without a time"),
+    ],
+)
+def test_a_failure_is_no_refusal(changes, note):
+    found = line(**changes)
+    assert (found.state, found.note) == (State.FAILED, note)
+    assert exit_code([found]) == 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "note"),
+    [
+        ({"status": Status.WRONG_RESULT, "code": "C405"}, "its twin: wrong_result C405"),
+        ({"error": "OSError: gone"}, "its twin: OSError: gone"),
+        ({"constants": {}}, "its twin was graded at another size"),
+    ],
+)
+def test_a_cheat_needs_a_sound_twin(changes, note):
+    found = line(twin=graded(twin_of(FIRST), **changes))
+    assert found.note.strip() == note
+    assert exit_code([found]) == 3
+    assert line_of(FIRST, 5, grades(graded(FIRST.title))).note == "its twin was not graded"
+
+
+def test_the_table_has_every_cheat_at_every_duration_and_marks_a_gain():
+    assert exit_code(lines_of(whole()).values()) == 0
+    assert "Not complete" not in table(whole())
+    page = table(whole(faster=graded(FIRST.title, call_us=4.0)))
+    assert len(re.findall(r"^\| .* \| \d+ us \|", page, re.MULTILINE)) == len(CHEATS) * len(DURATIONS_US)
+    assert "| 5 us | quoted | 4.00 (windows) | 5.00 (windows) | **+1.00** | +0.80 to +1.20 |" in page
+    assert "1 gain more than 0.5 us" in page
+    assert exit_code(lines_of({}).values()) == 3
+    assert f"- {FIRST.title}, 5 us: not graded" in table({})
+
+
+@pytest.fixture
+def processes(monkeypatch):
+    """Stand in for processes: each is asked for its groups' names, and writes what `verdicts` has, up to a failure."""
+    state = SimpleNamespace(asked=[], failing=set())
+
+    def run(group, options, until_s):
+        state.asked.append((group.duration_us, tuple(group.names)))
+        for name in group.names:
+            if name in state.failing:
+                return "ended with -9"
+            window_cheats.write(options.output, replace(graded(name), duration_us=group.duration_us))
+        return "ended with 0"
+
+    monkeypatch.setattr(window_cheats, "_in_a_process", run)
+    return state
+
+
+def command(output, *more):
+    return window_cheats.main(["--output", str(output), "--device", "cpu", *more])
+
+
+def test_a_failed_grade_is_reported_and_the_others_go_on_and_a_repeated_command_tries_it_again(processes, tmp_path):
+    output = tmp_path / "cheats.jsonl"
+    processes.failing = {FIRST.title}
+    assert command(output) == 3
+    page = output.with_suffix(".md").read_text()
+    assert "24 of 27 lines are complete" in page
+    assert f"- {FIRST.title}, 200 us: ended with -9" in page
+    processes.failing, processes.asked = set(), []
+    assert command(output) == 0
+    assert processes.asked == [(us, (FIRST.title,)) for us in DURATIONS_US]
+    processes.asked = []
+    assert command(output) == 0
+    assert processes.asked == []
+
+
+def test_without_time_nothing_is_graded_and_the_table_says_so(processes, tmp_path):
+    assert command(tmp_path / "cheats.jsonl", "--seconds", "0") == 3
+    assert processes.asked == []
+    assert "0 of 27 lines are complete" in (tmp_path / "cheats.md").read_text()
+
+
+def test_only_some_cheats_are_graded_with_their_twins(processes, tmp_path):
+    command(tmp_path / "cheats.jsonl", "--only", "persistent")
+    assert processes.asked == [(us, ("twins/relu.py", "persistent kernel")) for us in DURATIONS_US]
+
+
+def test_a_line_that_was_cut_off_is_missing_and_the_next_is_not(tmp_path):
+    output = tmp_path / "cheats.jsonl"
+    window_cheats.write(output, graded("a"))
+    output.write_bytes(output.read_bytes() + b'{"name":"b","dur')
+    window_cheats.write(output, graded("c"))
+    assert [name for name, _ in window_cheats.read(output)] == ["a", "c"]
+
+
+class FakeJudge:
+    """Takes as long for a call as its problem's rows say, on a machine that is twice as slow as guessed."""
+
+    def __init__(self, *, windows=True):
+        self.windows = windows
+        self.sizes = []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def honest(self, entry):
+        constants = entry.problem().sizes[SizeName.FULL]
+        self.sizes.append(constants["batch_size"])
+        call_ms = constants["batch_size"] / 256 * 0.010
+        side = cards.samples("submission", call_ms)
+        timing = replace(
+            cards.timing(call_ms, call_ms), submission=cards.in_windows(side, call_ms) if self.windows else side
+        )
+        return Outcome(status=Status.CORRECT, timing=timing)
+
+    def cheat(self, entry):
+        if entry.expected.evidence is not None or entry.expected.size is not SizeName.FULL:
+            raise AssertionError("the row was not changed")
+        return SimpleNamespace(outcome=self.honest(entry))
+
+
+def test_the_first_twin_scales_the_problem_for_the_cheats_and_for_later_processes(monkeypatch, tmp_path):
+    judge = FakeJudge()
+    monkeypatch.setattr(window_cheats, "Judge", lambda: judge)
+    options = window_cheats.Options(tmp_path / "cheats.jsonl", window_cheats.DeviceKind.CUDA, tiny=False)
+    group = window_cheats.Group("relu", 5, ["twins/relu.py", FIRST.title])
+    window_cheats._grade_all(group, options)
+    assert judge.sizes == [256, 128, 128]
+    assert {each.constants["batch_size"] for each in window_cheats.read(options.output).values()} == {128}
+    judge.sizes.clear()
+    window_cheats._grade_all(group._replace(names=["persistent kernel"]), options)
+    assert judge.sizes == [128]
+
+
+def test_single_calls_scale_nothing(monkeypatch, tmp_path):
+    """A single call is known to 15 us."""
+    judge = FakeJudge(windows=False)
+    monkeypatch.setattr(window_cheats, "Judge", lambda: judge)
+    options = window_cheats.Options(tmp_path / "cheats.jsonl", window_cheats.DeviceKind.CUDA, tiny=False)
+    window_cheats._grade_all(window_cheats.Group("relu", 5, ["twins/relu.py"]), options)
+    assert judge.sizes == [256]
+
+
+def test_an_error_ends_the_process_with_a_line(monkeypatch, tmp_path):
+    judge = FakeJudge()
+    judge.honest = lambda entry: 1 / 0
+    monkeypatch.setattr(window_cheats, "Judge", lambda: judge)
+    options = window_cheats.Options(tmp_path / "cheats.jsonl", window_cheats.DeviceKind.CUDA, tiny=False)
+    window_cheats._grade_all(window_cheats.Group("relu", 5, ["twins/relu.py", FIRST.title]), options)
+    (found,) = window_cheats.lines_in(options.output)
+    assert found.error == "ZeroDivisionError: division by zero"
+
+
+@pytest.mark.parametrize("ending", ["default_int_handler", "SIG_IGN"])
+def test_a_process_does_not_outlive_its_turn(ending, monkeypatch):
+    monkeypatch.setattr(window_cheats, "_END_S", 0.2)
+    program = f"import signal, time; signal.signal(2, signal.{ending}); print(1, flush=True); time.sleep(60)"
+    with tempfile.TemporaryFile() as said:
+        started_s = time.monotonic()
+        with window_cheats._started([sys.executable, "-c", program], said) as process:
+            while not said.tell():
+                time.sleep(0.01)
+                said.seek(0, os.SEEK_END)
+        assert process.poll() is not None
+        assert time.monotonic() - started_s < 30
+
+
+@pytest.mark.parametrize(("limit_s", "words"), [(60.0, "the process ended with 1: "), (0.0, "no end after 0 s")])
+def test_how_a_process_ended_without_a_grade(limit_s, words, monkeypatch, tmp_path):
+    monkeypatch.setattr(window_cheats, "_GRADE_S", limit_s)
+    options = window_cheats.Options(tmp_path / "cheats.jsonl", window_cheats.DeviceKind.CPU, tiny=True)
+    unknown = window_cheats.Group("no_such_problem", 5, ["twins/relu.py"])
+    said = window_cheats._in_a_process(unknown, options, time.monotonic() + 60)
+    assert said.startswith(words)
+    assert ("KeyError: 'no_such_problem'" in said) is (limit_s > 0)
