@@ -31,6 +31,7 @@ from evaluator.judge.tensors.output_views import OutputViews, output_views
 from evaluator.judge.tensors.pytree import LaidOut, Pair, Value, pair_up
 from evaluator.protocol import model_call
 from evaluator.records import Finding, Profile, TensorCheck, ToleranceRule
+from evaluator.spans import Operation, operation
 
 _MOST_OF_ROW = 1 << 22
 """Longer rows are compared in parts: each block has a long part, and copies of expected values take 96 MiB in fp32."""
@@ -121,7 +122,7 @@ class AnswerJudge:
         shared = shared_elements(views_laid_out(pairs), own)
         if honest is not None and (owned := same_as(honest, snapshots, self._reference.values)) is not None:
             earlier = self._not_of_this_call(snapshots, pairs, owned)
-            problem = shared or changed_input(placed, self._reference.written) or earlier
+            problem = shared or self._changed_input(placed) or earlier
             return Judged(in_float64=False, problem=problem)
         checks, borrowed, in_float64 = self._compared(plan, snapshots)
         problem = next((problem for check in checks if (problem := wrong_values(check)) is not None), None)
@@ -134,7 +135,7 @@ class AnswerJudge:
             problem = self.precomputed_output.unwritten(pairs) or problem
         # Always checked: the next call is compared with the addresses recorded here.
         earlier = self._not_of_this_call(snapshots, pairs, borrowed)
-        problem = problem or shared or changed_input(placed, self._reference.written) or earlier
+        problem = problem or shared or self._changed_input(placed) or earlier
         return Judged(checks, in_float64, problem, snapshots)
 
     def compared(
@@ -259,6 +260,11 @@ class AnswerJudge:
         lent = lent_weights(views_laid_out(pairs), self._weights_lie, exempt)
         stood = None if self.precomputed_output is None else self.precomputed_output.found(pairs, exempt)
         return reused or lent or stood
+
+    def _changed_input(self, placed: LaidOut) -> Finding | None:
+        """Find an input that the submission wrote into."""
+        with operation(Operation.INPUTS_KEPT):
+            return changed_input(placed, self._reference.written)
 
     def _reused(self, snapshots: list[OutputViews], exempt: frozenset[str]) -> Finding | None:
         """Find an output in memory of the last call's outputs, still held by the runner."""
