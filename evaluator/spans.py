@@ -64,7 +64,7 @@ class Operation(StrEnum):
     CALL = "clocked calls"
     COMPARISON = "comparison"
     INPUTS_KEPT = "inputs unchanged"
-    GPU_STATE = "GPU's clocks"
+    GPU_STATE = "state of the GPU"
     INTERVAL = "interval of the speedup"
     MACHINE_CODE = "machine code"
     OTHER = "other"
