@@ -179,7 +179,7 @@ class TrialRunner:
         """Compare the outputs of a call. A correct call with the problem's own values `counts` for its precision."""
         honest = plan.honest() if quick else None
         with operation(Operation.COMPARISON):
-            judged = self._answers.judge(answer, wanted, plan, placed, honest)
+            judged = self._answers.judge(answer, wanted, plan, placed, honest, samples=counts)
         problem = judged.problem
         if problem is not None and problem.code == Code.WRONG_VALUES.value:
             problem = self._with_cause(problem, plan, judged)
