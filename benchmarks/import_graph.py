@@ -79,7 +79,7 @@ FLOORS = (
         "sandbox/filesystem",
         "toolchain",
     ),
-    ("protocol",),
+    ("protocol", "spans"),
     ("errors", "interrupts", "protocol/frames", "records", "report/layout", "sandbox/kernel", "version"),
 )
 """The rooms from top to bottom; those of one floor import nothing of each other."""

@@ -189,8 +189,8 @@ class Scheduler:
                 case Began(slot=slot, task=task, stage=stage, at_s=at_s):
                     self._timeline.stage(slot, (task.problem.name, task.name), stage, at_s)
                     self._display.began(event)
-                case Ended(slot=slot, at_s=at_s):
-                    self._timeline.end(slot, at_s)
+                case Ended(slot=slot, at_s=at_s, result=result):
+                    self._timeline.end(slot, at_s, sums=result.sums if isinstance(result, Graded) else ())
                     self._ended(event)
                 case Drained(error=error):
                     left -= 1

@@ -185,6 +185,7 @@ def _write_with_timeline(
     """Write the page, which has the timelines of the runs, and the timelines' own file."""
     from evaluator.batch.runs import page_files
     from evaluator.batch.runs.timeline_report import read_timelines, write_trace
+    from evaluator.report.timeline.division import division_lines
     from evaluator.report.timeline.page_section import use_lines
 
     recorded = read_timelines(runs)
@@ -198,7 +199,7 @@ def _write_with_timeline(
     if recorded.is_cut:
         terminal.tell("a run's timeline.jsonl is longer than 64 MiB: only its beginning was read")
     longest = max(recorded.sessions, key=lambda each: each.ended_s)
-    for line in use_lines(longest):
+    for line in (*use_lines(longest), *division_lines(longest)):
         terminal.tell(line)
 
 

@@ -145,18 +145,21 @@ def _lock_file(gpu: Gpu, kind: str) -> Path:
 
 
 def state(gpu: Gpu) -> GpuState:
-    """Return a GPU's clocks, temperature, errors and other processes."""
-    with _nvml() as nvml:
-        handle = nvml.nvmlDeviceGetHandleByUUID(gpu.uuid)
-        return GpuState(
-            sm_mhz=int(nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM)),
-            memory_mhz=int(nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_MEM)),
-            temperature_c=int(nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU)),
-            throttled=_throttled(nvml, handle),
-            ecc_errors=_ecc_errors(nvml, handle),
-            processes=_processes(nvml, handle),
-            mig=_mig(nvml, handle),
-        )
+    """Return a GPU's clocks, temperature, errors and other processes, by an open NVML.
+
+    A grade asks several times, and each start of NVML looks at all GPUs of the machine. Raises InfraError without a
+    driver.
+    """
+    nvml, handle = _open(gpu.uuid)
+    return GpuState(
+        sm_mhz=int(nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM)),
+        memory_mhz=int(nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_MEM)),
+        temperature_c=int(nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU)),
+        throttled=_throttled(nvml, handle),
+        ecc_errors=_ecc_errors(nvml, handle),
+        processes=_processes(nvml, handle),
+        mig=_mig(nvml, handle),
+    )
 
 
 def look_at_clock(gpu: Gpu) -> ClockLook | None:
@@ -183,15 +186,13 @@ def max_sm_mhz(gpu: Gpu) -> int | None:
 
 @functools.cache
 def _open(uuid: str) -> tuple[Any, Any]:
-    """Open NVML until the end of the process."""
-    import pynvml
-
-    pynvml.nvmlInit()
-    return pynvml, pynvml.nvmlDeviceGetHandleByUUID(uuid)
+    """Open NVML until the end of the process. Raises InfraError without a driver."""
+    nvml = _started()
+    return nvml, nvml.nvmlDeviceGetHandleByUUID(uuid)
 
 
-@contextlib.contextmanager
-def _nvml() -> Iterator[Any]:
+def _started() -> Any:
+    """Start NVML. Raises InfraError without a driver."""
     try:
         import pynvml
     except ImportError:
@@ -200,10 +201,16 @@ def _nvml() -> Iterator[Any]:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
         raise InfraError(f"NVIDIA's driver does not answer: {error}", hint=_WITHOUT_GPU) from None
+    return pynvml
+
+
+@contextlib.contextmanager
+def _nvml() -> Iterator[Any]:
+    nvml = _started()
     try:
-        yield pynvml
+        yield nvml
     finally:
-        pynvml.nvmlShutdown()
+        nvml.nvmlShutdown()
 
 
 def _listed(nvml: Any) -> list[Gpu]:

@@ -44,6 +44,7 @@ from evaluator.records import (
     Toolchain,
     Weights,
 )
+from evaluator.spans import Operation, Section, operation, section
 from evaluator.submission.packages import importable
 from evaluator.submission.toolchains import uses_triton
 from evaluator.timing.quote import quote, unquoted
@@ -126,7 +127,8 @@ def check(context: GradeContext, timer: ReferenceTimer, built: Build) -> CheckOu
     findings = [*_build_findings(build_service), *remarks, *_about_values(context, checks), *_interpreted(context)]
     needs, counted = AblationResults(), None
     if fault is None and context.terms.options.require_own_kernel is not None:
-        needs, counted = _needs(context)
+        with section(Section.ABLATION):
+            needs, counted = _needs(context)
     build = replace(built, ok=built.ok and not build_service.failures, units=units)
     weights = None if sites is None else record(context.terms.weights, context.reference.weights, sites)
     evidence = _evidence(context, build_service, counted)._replace(needs=needs)
@@ -151,11 +153,13 @@ def _tried(context: GradeContext, timer: ReferenceTimer) -> _Tried:
             # next grade's check would find an empty pool.
             context.runners.pool.refill()
         buffers = BufferComparison(context.reference)
-        called = checked_calls(context, model_runner)
+        with section(Section.CALLS):
+            called = checked_calls(context, model_runner)
         sites = called.sites
         if called.fault is not None or sites is None:
             return _Tried(called, build_service)
-        found = buffers.findings(model_runner, sites, context.call_timeout_s)
+        with section(Section.BUFFERS):
+            found = buffers.findings(model_runner, sites, context.call_timeout_s)
         called = called._replace(remarks=[*called.remarks, *found])
         if context.terms.gpu is not None and uses_triton(context.source):
             compiled = read_kernels(model_runner.session)
@@ -193,7 +197,8 @@ def _looked_closely(trial_runner: TrialRunner, which: str) -> tuple[Trial | None
     The runner must have ended, so that its GPU memory use cannot decide.
     """
     try:
-        return trial_runner.look_closely(), []
+        with section(Section.PRECISION):
+            return trial_runner.look_closely(), []
     except MemoryError as error:
         return None, [
             finding(Code.ROUNDING_UNTRIED, f"reduced precision was not checked for the {which} calls: {error}")
@@ -208,13 +213,16 @@ def _with(checks: list[Check], instead: Check | None) -> list[Check]:
 def measure_both(context: GradeContext, timer: ReferenceTimer) -> TimeOutcome:
     """Time the reference, then the submission, then the reference again, each in a separate runner."""
     before = timer.before()
-    others = other_baselines.measured(context, before)
-    timed, remarks, sites = _timed_submission(context, before.overhead)
+    with section(Section.BASELINES):
+        others = other_baselines.measured(context, before)
+    with section(Section.SUBMISSION):
+        timed, remarks, sites = _timed_submission(context, before.overhead)
     if isinstance(timed, TimeOutcome):
         return timed
     after = timer.after()
     clock = ClockKind.HOST if context.terms.gpu is None else ClockKind.SEALED
-    said = quote(clock, before.samples, timed, after)
+    with operation(Operation.INTERVAL):
+        said = quote(clock, before.samples, timed, after)
     weights = record(context.terms.weights, context.reference.weights, sites)
     if sites.unmatched:
         return TimeOutcome(unquoted(said.timing), None, None, [*said.findings, *remarks], others, weights)
@@ -250,7 +258,8 @@ def _timed_submission(
                 watch=context.begin_side(),
             )
             if context.gpu_session is not None:
-                context.gpu_session.monitor.sample()
+                with operation(Operation.GPU_STATE):
+                    context.gpu_session.monitor.sample()
         failed, untried = (side.failed, []) if side.failed is not None else _looked_closely(trial_runner, "timed")
         tried += [side.samples] if side.samples is not None else []
         if side.samples is not None and failed is None:

@@ -9,6 +9,8 @@ from evaluator.batch.runs.run_folder import RunFolder
 from evaluator.batch.runs.timeline_file import TimelineWriter, read_timeline
 from evaluator.commands import main as cli
 from evaluator.report.timeline.recording import MOST_STAGES, Lane, LaneKind, waits
+from evaluator.spans import MOST_SUMS, Operation
+from tests.batch.fakes import SUMS
 from tests.batch.test_session import batch  # noqa: F401 - a fixture
 
 FILES = {"relu/a.py": "# right", "relu/b.py": "# lost 1", "softmax/<b>.py": "# wrong"}
@@ -71,11 +73,23 @@ def test_lines_that_no_batch_writes_are_left_out(tmp_path):
         '{"type":"turn","lane":1,"problem":"p","name":"no such lane","stages":[["check",1.0]],"ended_s":2.0}',
         '{"type":"turn","lane":0,"problem":"p","name":"no stage","stages":[],"ended_s":2.0}',
         '{"type":"turn","lane":0,"problem":"p","name":"for ever","stages":[["check",1e300]],"ended_s":2.0}',
+        divided('["check",[],"magic",1.0,1]'),
+        divided('["check",["windows"],"inputs",-1.0,1]'),
+        divided(",".join(['["check",[],"inputs",1.0,1]'] * (MOST_SUMS + 1))),
+        divided('["check",["windows"],"inputs",1.0,1]'),
         '{"type":"turn","lane":0,"problem":"p","name":"cut","stages":[["ch',
     ]
     folder.timeline.write_text("\n".join(lines))
     (only,) = read_timeline(folder).sessions
-    assert [turn.name for turn in only.turns] == ["n"]
+    assert [turn.name for turn in only.turns] == ["n", "divided"]
+    assert only.turns[0].sums == []  # a turn of an earlier version
+    assert [(each.operation, each.seconds) for each in only.turns[1].sums] == [(Operation.INPUTS, 1.0)]
+
+
+def divided(sums):
+    """Return a line with `sums`."""
+    head = '{"type":"turn","lane":0,"problem":"p","name":"divided","stages":[["check",1.0]],"ended_s":2.0,"sums":['
+    return f"{head}{sums}]}}"
 
 
 def test_a_file_that_is_too_long_is_read_in_part(tmp_path, monkeypatch):
@@ -123,3 +137,15 @@ def test_many_stages_and_long_names_make_a_short_line(tmp_path, stage):
     (turn,) = read_timeline(folder).sessions[0].turns
     assert len(turn.stages) == MOST_STAGES
     assert folder.timeline.stat().st_size < 8000
+
+
+def test_the_sums_of_a_grade_reach_the_report(batch, hand_in, tmp_path, capsys):  # noqa: F811
+    hand_in({"relu/a.py": "# divided"})
+    batch()
+    (turn,) = read_timeline(RunFolder(tmp_path / "run")).sessions[0].turns
+    assert turn.sums == SUMS
+    assert cli.run(["report", "run", "--timeline", "trace.json"]) == 0
+    said = capsys.readouterr().err
+    assert "where the turns went, by section:" in said
+    assert "plain reference" in said
+    assert "plain reference" in (tmp_path / "trace.json").read_text()

@@ -15,6 +15,8 @@ import psutil
 import pytest
 
 from evaluator.batch.runs.results import read_run
+from evaluator.batch.runs.run_folder import RunFolder
+from evaluator.batch.runs.timeline_file import read_timeline
 from evaluator.batch.workers.messages import NotGraded, Part, send
 from evaluator.batch.workers.slots import slots_for
 from evaluator.batch.workers.worker_handle import LocalWorker
@@ -22,6 +24,7 @@ from evaluator.errors import UsageError
 from evaluator.files.card_files import read_card
 from evaluator.records import DeviceKind, Status
 from evaluator.sandbox.filesystem.scratch_folders import remove_abandoned
+from evaluator.spans import Section
 from tests.grading.harness import TOP, Grader, module, nobody_left_behind, passable_folder
 from tests.serve.conftest import order
 from warpgrade import Candidate, grade, grade_stream
@@ -222,6 +225,14 @@ def test_submissions_of_a_problem_share_the_reference_and_no_inputs(started, tmp
     drawn = [{each.seed for each in card.checks} for card in found.values()]
     drawn += [set(timing.submission.seeds) for timing in (first, second)]
     assert len(set.union(*drawn)) == sum(map(len, drawn))
+    (session,) = read_timeline(RunFolder(tmp_path / "run")).sessions
+    sums = {turn.name: turn.sums for turn in session.turns}
+    assert Section.REFERENCE_BEFORE in sections(sums["s00"])
+    assert Section.REFERENCE_BEFORE not in sections(sums["s02"])  # measured for s00
+
+
+def sections(sums):
+    return {name for each in sums for name in each.sections}
 
 
 def test_a_kept_runner_that_dies_costs_one_attempt(started, tmp_path):

@@ -194,11 +194,11 @@ def _outputs_may_share(patch: Patch) -> None:
 def _reference_on_the_runners_inputs(patch: Patch) -> None:
     judged = answer_judge.AnswerJudge.judge
 
-    def on_shared(self, answer, wanted, plan, placed, honest):
+    def on_shared(self, answer, wanted, plan, placed, honest, **how):
         plan.forget()
         inputs = Arguments([view for _, _, view in placed.pairs], {})
         assign(plan, inputs=inputs, blocks=[inputs])
-        return judged(self, answer, wanted, plan, placed, honest)
+        return judged(self, answer, wanted, plan, placed, honest, **how)
 
     patch.setattr(answer_judge.AnswerJudge, "judge", on_shared)
     patch.setattr(answer_judge, "changed_input", lambda placed, exempt: None)

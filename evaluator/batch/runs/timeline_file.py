@@ -1,6 +1,7 @@
 """Timeline of a run, RUN/timeline.jsonl: a line for each session, and for each turn of a submission on a lane.
 
-A turn is about 250 bytes. A line cut by a crash is ignored, like turns on lanes unknown to the session.
+A turn is about 250 bytes, or 3 kB with the sums of its stages. A line cut by a crash is ignored, like turns on
+lanes unknown to the session.
 """
 
 import datetime
@@ -16,9 +17,10 @@ from evaluator.errors import CardError
 from evaluator.files.safe_open import open_to_append, read_found
 from evaluator.report.layout.text import one_line
 from evaluator.report.timeline.recording import MOST_STAGES, Lane, Session, SessionTimeline, Turn
+from evaluator.spans import SpanSum
 
 _MAX_BYTES = 64 << 20
-"""Maximum number of bytes read: about 250 000 turns."""
+"""Maximum number of bytes read: about 20 000 turns on GPUs, and as many builds."""
 _BUILT = "built"
 _NAME = 200
 
@@ -63,11 +65,12 @@ class TimelineWriter:
         if not same and len(turn.stages) < MOST_STAGES:
             turn.stages.append((stage, self._since(at_s)))
 
-    def end(self, lane: int, at_s: float, *, is_built: bool = False) -> None:
-        """Write the lane's turn, if any, as ended."""
+    def end(self, lane: int, at_s: float, *, is_built: bool = False, sums: Sequence[SpanSum] = ()) -> None:
+        """Write the lane's turn, if any, as ended, with the sums of the stages."""
         turn = self._open.pop(lane, None)
         if turn is not None:
-            self._write(msgspec.structs.replace(turn, ended_s=self._since(at_s), is_built=is_built))
+            ended = msgspec.structs.replace(turn, ended_s=self._since(at_s), is_built=is_built, sums=list(sums))
+            self._write(ended)
 
     def _since(self, at_s: float) -> float:
         return round(max(0.0, at_s - self._began_s), 4)

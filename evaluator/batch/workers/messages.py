@@ -16,6 +16,7 @@ from evaluator.grading.request import Begun, GradeRequest, Unread
 from evaluator.grading.resources import threads
 from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.records import DeviceKind, Problem, Record, Scorecard
+from evaluator.spans import SpanSums
 from evaluator.submission.read import Submission
 
 
@@ -102,9 +103,10 @@ class Built(Record, frozen=True, tag=True):
 
 
 class Graded(Record, frozen=True, tag=True):
-    """Worker's reply: the grade is finished."""
+    """Worker's reply: the grade is finished. `sums` divide the judge's time in the grade's stages."""
 
     card: Scorecard
+    sums: SpanSums = []
 
 
 class NotGraded(Record, frozen=True, tag=True):

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from evaluator.devices.gpu import FAULTS, ClockLook
 from evaluator.findings import Code, finding
 from evaluator.records import Clocks, Finding, Samples, Timing
+from evaluator.spans import Operation, operation
 from evaluator.timing.stats import median
 
 _CLOCK_DRIFT = 0.05
@@ -38,7 +39,9 @@ class ClockWatch:
 
     def look(self) -> None:
         """Read the clock, if the driver answers."""
-        if (found := self._look()) is not None:
+        with operation(Operation.GPU_STATE):
+            found = self._look()
+        if found is not None:
             self._looks.append(found)
 
     def look_at(self, call: int) -> None:

@@ -16,6 +16,7 @@ from evaluator.judge.runners.runner_pool import RunnerPool
 from evaluator.judge.trial.model_runner import ModelRunner, ModelSpec, import_timeout_s, load_frame
 from evaluator.records import DeviceKind, Fault
 from evaluator.sandbox import ForkServer, ToolResult, run_tool
+from evaluator.spans import Operation, operation
 
 
 class RunnerFactory:
@@ -44,7 +45,11 @@ class RunnerFactory:
         """
         facts, backend = self._facts, self._facts.backend
         own = source is facts.source
-        with backend.memory() as memory, self.pool.take() as session, backend.clock(session, memory) as clock:
+        with contextlib.ExitStack() as stack:
+            with operation(Operation.START):
+                memory = stack.enter_context(backend.memory())
+                session = stack.enter_context(self.pool.take())
+                clock = stack.enter_context(backend.clock(session, memory))
             session.serve_from(build_service)
             session.under(lambda: facts.deadline, own=own)
             try:
@@ -58,11 +63,13 @@ class RunnerFactory:
                     seeded_because=facts.seeded_because if own else None,
                 )
             finally:
-                if own:
-                    session.farewell()
-                session.child.kill()
-                if own:
-                    facts.output = session.child.output()
+                with operation(Operation.END):
+                    if own:
+                        session.farewell()
+                    session.child.kill()
+                    if own:
+                        facts.output = session.child.output()
+                    stack.close()
 
     def import_submission(self, build_service: BuildService) -> Fault | None:
         """Import the submission in a runner, then end the runner. Builds for a GPU need no GPU memory.

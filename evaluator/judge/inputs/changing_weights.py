@@ -15,7 +15,7 @@ combines values at two positions. A table of norms or sums over all pairs of pos
 computation itself.
 """
 
-import math
+import functools
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -24,20 +24,12 @@ import torch
 from evaluator.devices.memory import Region, strided
 from evaluator.judge.formats.elements import format_of
 from evaluator.judge.inputs.derived_seeds import derived
+from evaluator.judge.inputs.weight_factors import Change, Group, changed, changed_group, draw, groups_of
 from evaluator.judge.tensors.memory_overlap import Layouts, layout
 from evaluator.judge.tensors.pytree import dtype_name
 from evaluator.protocol.frames import TensorView
 from evaluator.records import Weights, WeightsGraded, WeightsRule
 
-_WHOLE = (0.15, 0.25)
-"""Range of a parameter's overall relative change, up or down. An average over many elements does not hide the
-change."""
-_EACH = 0.1
-"""Limit of an element's additional relative change, up or down: normalisation does not remove the change. Below
-`_WHOLE`, so every element changes."""
-_FROM_ZERO = 0.1
-_FLIPPED_ABOVE = 1.4
-"""An element changes sign if its two random values have a sum above this limit in magnitude: 9 % of elements."""
 _OF_EACH_SIGN = 1 / 16
 """Minimum share of each sign in a parameter; below, a reference may rely on the other sign."""
 _PERIOD = (1 << 22) - 3
@@ -140,6 +132,7 @@ class ChangingWeights:
     def keep_signs(self) -> bool:
         """Keep all constructed signs in all calls, and return whether any sign would have changed."""
         had, self._mixed = bool(self._mixed), set()
+        self.__dict__.pop("_groups", None)
         return had
 
     @torch.no_grad()
@@ -149,46 +142,36 @@ class ChangingWeights:
         Models of higher precision receive the same numbers, rounded to the first model's precision.
         """
         known = [dict(model.named_parameters()) for model in models]
-        for number, (name, first) in enumerate(self._first.items()):
-            value = first if seed is None else self._changed(name, derived(seed, b"weight %d" % number))
-            for parameters in known:
-                parameters[name].copy_(value)
+        if seed is None:
+            _write(known, list(self._first), list(self._first.values()))
+            return
+        changes = {name: self._change_of(name) for name in self._first}
+        drawn = {
+            name: draw(change, derived(seed, b"weight %d" % number))
+            for number, (name, change) in enumerate(changes.items())
+        }
+        grouped: set[str] = set()
+        for group in self._groups:
+            _write(known, group.names, changed_group(group, self._noise, [drawn[name] for name in group.names]))
+            grouped.update(group.names)
+        for name, first in self._first.items():
+            if name not in grouped:
+                _write(known, [name], [changed(changes[name], first, self._noise, drawn[name])])
 
-    def _changed(self, name: str, seed: int) -> torch.Tensor:
-        """Return a parameter scaled by the factors of `seed`.
+    @functools.cached_property
+    def _groups(self) -> list[Group]:
+        return groups_of(self._first, {name: self._change_of(name) for name in self._first}, self._noise.numel())
 
-        Factors repeat with the period of the random values, so those of a large parameter are computed for one period.
-        """
-        first = self._first[name]
-        wide = torch.promote_types(first.dtype, torch.float32)
-        span = _WHOLE[1] - _WHOLE[0]
-        part = _WHOLE[0] + span * (seed >> 8 & 0xFFFF) / 0xFFFF
-        whole = 1 + (part if seed & 1 else -part)
-        count = min(first.numel(), self._noise.numel())
-        noise = self._spread(count, seed >> 24)
-        other = self._spread(count, derived(seed, b"other place"))
-        both = noise * other.sign()
+    def _change_of(self, name: str) -> Change:
         if name in self._zeros:
-            value = (both * (_FROM_ZERO / 2) + math.copysign(_FROM_ZERO, whole - 1)).to(first.dtype)
-            return _repeated(value, first.numel()).view(first.shape)
-        factor = both * _EACH + whole
-        if name in self._mixed:
-            factor = torch.where((noise + other).abs() > _FLIPPED_ABOVE, -factor, factor)
-        return (first.to(wide) * _repeated(factor, first.numel()).view(first.shape)).to(first.dtype)
-
-    def _spread(self, count: int, start: int) -> torch.Tensor:
-        """Return `count` random values from position `start`, cyclically, at most one period; not to be written to."""
-        period = self._noise.numel()
-        start %= period
-        found = self._noise[start : start + count]
-        missing = count - found.numel()
-        return torch.cat([found, self._noise[:missing]]) if missing else found
+            return Change.FROM_ZERO
+        return Change.WITH_SIGNS if name in self._mixed else Change.KEEPS_SIGNS
 
 
-def _repeated(period: torch.Tensor, count: int) -> torch.Tensor:
-    """Return `count` values that repeat the values of `period`."""
-    whole, rest = divmod(count, period.numel())
-    return period if count == period.numel() else torch.cat([*[period] * whole, period[:rest]])
+def _write(models: list[dict[str, torch.nn.Parameter]], names: list[str], values: list[torch.Tensor]) -> None:
+    """Copy the values of the named parameters into each model."""
+    for parameters in models:
+        torch._foreach_copy_([parameters[name] for name in names], values)
 
 
 _NAMED = 3

@@ -30,6 +30,7 @@ from evaluator.protocol import model_call
 from evaluator.protocol.model_call import mapped, tensors_of
 from evaluator.protocol.seeding import seed_torch
 from evaluator.records import Formats, Problem, Profile, SizeName
+from evaluator.spans import Operation, operation
 
 
 class Honest(NamedTuple):
@@ -99,13 +100,14 @@ class Reference:
         problem's own distribution, values of `decoy` are drawn and discarded: the time before a call must not reveal
         the distribution to a submission.
         """
-        given = self._file.draw(seed, self._device)
-        values_seed, forms = derived(seed, b"values"), input_forms(self.problem, self.model, given)
-        if profile is Profile.AS_GIVEN:
-            rehearse(decoy, [given.args, given.kwargs], values_seed, self._device, forms)
-            return given
-        own = self.writable(given)
-        return Arguments(*change(profile, self.problem.layouts, [*own], values_seed, self._device, forms))
+        with operation(Operation.INPUTS):
+            given = self._file.draw(seed, self._device)
+            values_seed, forms = derived(seed, b"values"), input_forms(self.problem, self.model, given)
+            if profile is Profile.AS_GIVEN:
+                rehearse(decoy, [given.args, given.kwargs], values_seed, self._device, forms)
+                return given
+            own = self.writable(given)
+            return Arguments(*change(profile, self.problem.layouts, [*own], values_seed, self._device, forms))
 
     def writable(self, inputs: Arguments) -> Arguments:
         """Return drawn inputs, or copies if `get_inputs` returns the same tensors in every call."""
@@ -195,7 +197,8 @@ class Reference:
         """Switch to the weights of the call with `seed`, or to the constructed weights if None."""
         if seed != self._worn:
             self._worn = seed
-            self.weights.put(seed, [model for model in (self.model, self.exact_model) if model is not None])
+            with operation(Operation.WEIGHTS):
+                self.weights.put(seed, [model for model in (self.model, self.exact_model) if model is not None])
 
     def parameters(self) -> dict[str, torch.Tensor]:
         """Return the current values of the parameters that change from call to call."""
@@ -254,7 +257,7 @@ class Reference:
 
     def forward(self, inputs: Arguments, random_seed: int) -> Value:
         """Return the outputs of the plain reference."""
-        with self._author("forward"):
+        with operation(Operation.PLAIN), self._author("forward"):
             return self._run(self.model, cloned(inputs), random_seed, None).outputs
 
     def altered(
@@ -271,7 +274,7 @@ class Reference:
         if model is None:
             raise TypeError("this reference has no float64")
         own = widened(inputs) if in_float64 else cloned(inputs)
-        with self._author("forward"), mode:
+        with operation(Operation.FLOAT64 if in_float64 else Operation.PLAIN), self._author("forward"), mode:
             return self._run(model, own, random_seed, wide(gradients) if in_float64 else gradients)
 
     def expected_of_blocks(self, blocks: list[Arguments], random_seed: int) -> Iterator[Expected]:
@@ -310,7 +313,7 @@ class Reference:
         """
         own = cloned(inputs) if self._writes_inputs or gradients is not None else inputs
         before = versions(own)
-        with self._author("forward"):
+        with operation(Operation.PLAIN), self._author("forward"):
             result = self._run(self.model, own, random_seed, gradients)
         if own is inputs and versions(own) != before:
             raise ProblemError(f"{self.problem.name}: forward changes its inputs in some calls only")
@@ -322,7 +325,7 @@ class Reference:
         if self.exact_model is None:
             return None
         try:
-            with contextlib.redirect_stdout(sys.stderr):
+            with operation(Operation.FLOAT64), contextlib.redirect_stdout(sys.stderr):
                 return self._run(self.exact_model, widened(inputs), random_seed, wide(gradients))
         except Exception as error:  # For example casts in the reference; the card then says NOT_FLOAT64.
             # Other exceptions come from the reference's own code, independent of free memory.

@@ -26,6 +26,7 @@ from evaluator.judge.setup.seed_book import fresh_seed
 from evaluator.judge.tensors.pytree import extent_bytes
 from evaluator.protocol.model_call import tensors_of
 from evaluator.records import DeviceKind, Layout
+from evaluator.spans import Operation, Section, operation, section
 
 
 class ProblemSetup(NamedTuple):
@@ -43,12 +44,15 @@ class ProblemSetup(NamedTuple):
 
 def set_up_problem(terms: GradeTerms, weight_seed: int, device_builders: DeviceBuilders) -> ProblemSetup:
     """Run the problem's own code, and plan the memory. Raises ProblemError for a broken problem."""
-    reference = Reference(terms.problem, terms.size, weight_seed, "cpu" if terms.gpu is None else "cuda")
+    with operation(Operation.MODEL):
+        reference = Reference(terms.problem, terms.size, weight_seed, "cpu" if terms.gpu is None else "cuda")
     compare = comparison_on_gpu(device_builders) if terms.gpu is not None else begin
-    distribution_mix = distribution_mix_for(
-        reference, terms.size, terms.options.tolerance, terms.options.values, compare
-    )
-    sizes, reference_s = try_one_call(reference, on_gpu=terms.gpu is not None)
+    with section(Section.VALUES):
+        distribution_mix = distribution_mix_for(
+            reference, terms.size, terms.options.tolerance, terms.options.values, compare
+        )
+    with section(Section.FIRST_CALL):
+        sizes, reference_s = try_one_call(reference, on_gpu=terms.gpu is not None)
     if terms.gpu is None:
         host = HostBackend(sizes, device_builders, windows=terms.device is DeviceKind.CPU)
         return ProblemSetup(reference, distribution_mix, host, reference_s)

@@ -31,6 +31,7 @@ from evaluator.judge.tensors.output_views import OutputViews, output_views
 from evaluator.judge.tensors.pytree import LaidOut, Pair, Value, pair_up
 from evaluator.protocol import model_call
 from evaluator.records import Finding, Profile, TensorCheck, ToleranceRule
+from evaluator.spans import Operation, operation
 
 _MOST_OF_ROW = 1 << 22
 """Longer rows are compared in parts: each block has a long part, and copies of expected values take 96 MiB in fp32."""
@@ -94,10 +95,13 @@ class AnswerJudge:
         plan: CallPlan,
         placed: LaidOut,
         honest: Iterable[Honest] | None,
+        *,
+        samples: bool = True,
     ) -> Judged:
         """Compare an answer, block by block. An answer counts as wrong until all outputs are compared.
 
-        Outputs equal to given `honest` answers are compared no further.
+        Outputs equal to given `honest` answers are compared no further. Without `samples`, only wrong outputs are
+        sampled for the precision check.
         """
         if answer.words is not None and self._memory_samples is not None:
             self._memory_samples.take(*answer.words)
@@ -121,20 +125,16 @@ class AnswerJudge:
         shared = shared_elements(views_laid_out(pairs), own)
         if honest is not None and (owned := same_as(honest, snapshots, self._reference.values)) is not None:
             earlier = self._not_of_this_call(snapshots, pairs, owned)
-            problem = shared or changed_input(placed, self._reference.written) or earlier
+            problem = shared or self._changed_input(placed) or earlier
             return Judged(in_float64=False, problem=problem)
-        checks, borrowed, in_float64 = self._compared(plan, snapshots)
-        problem = next((problem for check in checks if (problem := wrong_values(check)) is not None), None)
-        if problem is not None and self._limits.measure(plan, checks):
-            self.precision.begin(len(plan.blocks), self._slices)
-            checks, borrowed, in_float64 = self._compared(plan, snapshots)
-            problem = next((problem for check in checks if (problem := wrong_values(check)) is not None), None)
+        checks, borrowed, in_float64 = self._compared_by_own_rounding(plan, snapshots, samples=samples)
+        problem = _first_wrong(checks)
         self._note_proofs(checks, problem)
         if problem is not None and self.precomputed_output is not None:
             problem = self.precomputed_output.unwritten(pairs) or problem
         # Always checked: the next call is compared with the addresses recorded here.
         earlier = self._not_of_this_call(snapshots, pairs, borrowed)
-        problem = problem or shared or changed_input(placed, self._reference.written) or earlier
+        problem = problem or shared or self._changed_input(placed) or earlier
         return Judged(checks, in_float64, problem, snapshots)
 
     def compared(
@@ -149,6 +149,20 @@ class AnswerJudge:
             return None
         return self._compared(plan, snapshots)[0]
 
+    def _compared_by_own_rounding(
+        self, plan: CallPlan, snapshots: list[OutputViews], *, samples: bool
+    ) -> tuple[list[TensorCheck], frozenset[str], bool]:
+        """Compare all outputs, and again if wrong and the rounding of the call itself sets other limits."""
+        found = self._compared(plan, snapshots, samples=samples)
+        if _first_wrong(found[0]) is not None and self._limits.measure(plan, found[0]):
+            self.precision.begin(len(plan.blocks), self._slices)
+            found = self._compared(plan, snapshots, samples=samples)
+        if not samples and _first_wrong(found[0]) is not None:
+            # For the cause alone: outputs may change between two comparisons, and the second decides nothing.
+            self.precision.begin(len(plan.blocks), self._slices)
+            self._compared(plan, snapshots)
+        return found
+
     def _note_proofs(self, checks: list[TensorCheck], problem: Finding | None) -> None:
         """Note which outputs of a call without a `problem` are proven right."""
         if problem is None:
@@ -156,7 +170,9 @@ class AnswerJudge:
             self._compared_paths |= paths
             self._proven_paths |= paths - self._limits.prove_nothing
 
-    def _compared(self, plan: CallPlan, snapshots: list[OutputViews]) -> tuple[list[TensorCheck], frozenset[str], bool]:
+    def _compared(
+        self, plan: CallPlan, snapshots: list[OutputViews], *, samples: bool = True
+    ) -> tuple[list[TensorCheck], frozenset[str], bool]:
         """Compare all outputs, block by block. Return also which are borrowed, and whether all in float64."""
         parts: dict[str, list[Reading]] = {snapshot.path: [] for snapshot in snapshots}
         starts = dict.fromkeys(parts, 0)
@@ -165,7 +181,7 @@ class AnswerJudge:
         in_float64 = True
         for number, block in enumerate(plan.expected()):
             borrowed, in_float64 = borrowed | block.borrowed, in_float64 and block.in_float64
-            self._begin(number, block, snapshots, parts, starts, pieces)
+            self._begin(number, block, snapshots, parts, starts, pieces, samples=samples)
             del block  # Free the block before the next block is computed.
         for path, _, tensor, _ in snapshots:
             if path in pieces:
@@ -201,6 +217,8 @@ class AnswerJudge:
         parts: dict[str, list[Reading]],
         starts: dict[str, int],
         pieces: dict[str, list[tuple[torch.Tensor, torch.Tensor]]],
+        *,
+        samples: bool,
     ) -> None:
         """Start the comparison of each output's rows in a block of the reference; `starts` holds the first row.
 
@@ -219,7 +237,8 @@ class AnswerJudge:
                 pieces.setdefault(path, []).append((sides.exact.clone(), sides.honest.clone()))
             else:
                 parts[path].append(self._compare(path, known))
-            self.precision.add(number, path, sides, in_float64=block.in_float64, start=starts[path])
+            if samples:
+                self.precision.add(number, path, sides, in_float64=block.in_float64, start=starts[path])
             starts[path] += sides.honest.shape[0] if sides.honest.dim() else 0
 
     def _is_small_row(self, path: str, tensor: torch.Tensor) -> bool:
@@ -260,10 +279,19 @@ class AnswerJudge:
         stood = None if self.precomputed_output is None else self.precomputed_output.found(pairs, exempt)
         return reused or lent or stood
 
+    def _changed_input(self, placed: LaidOut) -> Finding | None:
+        """Find an input overwritten by the submission."""
+        with operation(Operation.INPUTS_KEPT):
+            return changed_input(placed, self._reference.written)
+
     def _reused(self, snapshots: list[OutputViews], exempt: frozenset[str]) -> Finding | None:
         """Find an output in memory of the last call's outputs, still held by the runner."""
         found, self._last_storages = reused(snapshots, self._last_storages, exempt)
         return found
+
+
+def _first_wrong(checks: list[TensorCheck]) -> Finding | None:
+    return next((problem for check in checks if (problem := wrong_values(check)) is not None), None)
 
 
 def _has_shape_of(value: Value, tensor: torch.Tensor) -> bool:

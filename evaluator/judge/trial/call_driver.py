@@ -23,6 +23,7 @@ from evaluator.protocol.answer_spans import answer_spans
 from evaluator.protocol.frames import Call, Done, EmulatorSchedule, Items, Masked, Prepare, Table
 from evaluator.protocol.model_call import tensors_of
 from evaluator.records import Fault, Fill, Order, Schedule
+from evaluator.spans import Operation, operation
 
 _ORDERS: dict[Order, Literal[0, 1, 2]] = {Order.ASCENDING: 0, Order.DESCENDING: 1, Order.SHUFFLED: 2}
 _FILLS: dict[Fill, Literal[0, 1, 2, 3]] = {Fill.NAN: 0, Fill.LARGE: 1, Fill.NEGATIVE: 2, Fill.ORDINARY: 3}
@@ -82,14 +83,15 @@ class CallDriver:
         self.wanted = wanted if wanted is not None else self.wanted
         longest_s, self._first_call_s = max(timeout_s, self._first_call_s), 0.0
         outline = outlined(self.wanted)
-        return placed, self._clock.call(
-            frame,
-            placed.write,
-            outline,
-            timeout_s=longest_s,
-            queued_timeout_s=timeout_s,
-            asks_late=self._reference.draws_numbers,
-        )
+        with operation(Operation.CALL):
+            return placed, self._clock.call(
+                frame,
+                placed.write,
+                outline,
+                timeout_s=longest_s,
+                queued_timeout_s=timeout_s,
+                asks_late=self._reference.draws_numbers,
+            )
 
     @property
     def window_calls(self) -> int:
@@ -135,7 +137,8 @@ class CallDriver:
                 placed.write()
                 pairs += placed.pairs
             frames += [replace(frame, token=_token()) for frame in frames[: most - len(plans)]]
-            answer = self._clock.host_windows.window(frames, regions, bare=bare, timeout_s=timeout_s)
+            with operation(Operation.CALL):
+                answer = self._clock.host_windows.window(frames, regions, bare=bare, timeout_s=timeout_s)
         return LaidOut([], pairs), answer
 
     def ask_window(
@@ -146,11 +149,13 @@ class CallDriver:
             return LaidOut([], []), fault
         placed, frames = self._laid_out(plans, self._shared_weights())
         frames = [replace(frame, index=index, empty=empty, probes=not empty) for frame in frames]
-        return placed, self._windows.window(frames, placed.write, outlined(self.wanted), timeout_s=timeout_s)
+        with operation(Operation.CALL):
+            return placed, self._windows.window(frames, placed.write, outlined(self.wanted), timeout_s=timeout_s)
 
     def staged_weights(self) -> dict[str, torch.Tensor]:
         """Return a copy of the reference's current weights for `ask_spot_check`; empty if weights do not change."""
-        return self._sites.staged(self._reference.parameters()) if self._sites.change else {}
+        with operation(Operation.WEIGHTS):
+            return self._sites.staged(self._reference.parameters()) if self._sites.change else {}
 
     def ask_spot_check(
         self,
@@ -170,7 +175,8 @@ class CallDriver:
         placed, frames = self._laid_out(plans, [Laid([], each) for each in weights])
         frames = [replace(frame, index=index, empty=empty, probes=False) for frame in frames]
         masked = [_extent(frame, self._inputs.size_bytes) for frame in frames]
-        return placed, self._windows.spot_check(frames, placed.write, masked, timeout_s=timeout_s)
+        with operation(Operation.CALL):
+            return placed, self._windows.spot_check(frames, placed.write, masked, timeout_s=timeout_s)
 
     @property
     def _windows(self) -> WindowClock:
@@ -185,12 +191,13 @@ class CallDriver:
         small. Windows of different lengths would exhaust the arena.
         """
         poison = secrets.randbelow(256) if self._precomputed_output is None else self._precomputed_output.drawn_poison()
-        fault = self._clock.prepare(
-            Prepare(index=index, token=_token(), poison=poison, ahead_bytes=calls * self._poison_bytes),
-            timeout_s=timeout_s,
-        )
-        if fault is None and self._precomputed_output is not None:
-            self._precomputed_output.look(poison)
+        with operation(Operation.PREPARATION):
+            fault = self._clock.prepare(
+                Prepare(index=index, token=_token(), poison=poison, ahead_bytes=calls * self._poison_bytes),
+                timeout_s=timeout_s,
+            )
+            if fault is None and self._precomputed_output is not None:
+                self._precomputed_output.look(poison)
         return fault
 
     def _shared_weights(self) -> list[Laid]:
@@ -204,6 +211,10 @@ class CallDriver:
 
         `weights` are those of each call, or of the first. Without a `region`, inputs lie in the runner's own.
         """
+        with operation(Operation.LAYOUT):
+            return self._places(plans, weights, self._inputs if region is None else region)
+
+    def _places(self, plans: Sequence[CallPlan], weights: Sequence[Laid], region: Region) -> tuple[LaidOut, list[Call]]:
         values: list[tuple[str, Value]] = []
         starts = []
         for plan, laid in zip(plans, [*weights, *[Laid([], {})] * (len(plans) - len(weights))], strict=True):
@@ -212,7 +223,7 @@ class CallDriver:
             values += [(f"input {name}", value) for name, value in plan.inputs.kwargs.items()]
             values += [("gradient", plan.gradients or []), ("weight", laid.staged)]
         direct = [pair for laid in weights for pair in laid.direct]
-        placed = lay_out(values, self._inputs if region is None else region)._replace(weights=direct)
+        placed = lay_out(values, region)._replace(weights=direct)
         frames = []
         for plan, start, end in zip(plans, starts, [*starts[1:], len(values)], strict=True):
             *given, gradients, staged = placed.nodes[start:end]

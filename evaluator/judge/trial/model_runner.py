@@ -19,6 +19,7 @@ from evaluator.judge.tensors.pytree import lay_out
 from evaluator.judge.trial.trial_runner import TrialRunner
 from evaluator.protocol.frames import Construct, Constructed, Load, Table
 from evaluator.records import DeviceKind, Fault, Mode, Precision, Problem, Tf32, WeightsRule
+from evaluator.spans import Operation, operation
 
 IMPORT_TIMEOUT_S = 60.0
 """Time limit for loading a submission, and for constructing the model. Builds have a separate limit."""
@@ -59,20 +60,24 @@ class ModelRunner(NamedTuple):
 
     def load(self, tf32: Tf32 | None = None) -> Fault | None:
         """Load the submission with the TF32 setting `tf32`; None means the problem's own setting."""
-        return self.session.load(self._load(tf32), self.memory.descriptors, timeout_s=self._timeout_s)
+        with operation(Operation.LOAD):
+            return self.session.load(self._load(tf32), self.memory.descriptors, timeout_s=self._timeout_s)
 
     def construct(self) -> Constructed | Fault:
         """Construct ModelNew like the reference, and copy the reference's weights."""
-        return self.session.construct(self._construct(), timeout_s=self._timeout_s)
+        with operation(Operation.CONSTRUCTION):
+            return self.session.construct(self._construct(), timeout_s=self._timeout_s)
 
     def begin(self) -> Fault | None:
         """Send the requests of `load` and `construct` without waiting; `begun` waits for both answers."""
-        load, construct = self._load(None), self._construct()
-        return self.session.begin(load, construct, self.memory.descriptors, timeout_s=self._timeout_s)
+        with operation(Operation.CONSTRUCTION):
+            load, construct = self._load(None), self._construct()
+            return self.session.begin(load, construct, self.memory.descriptors, timeout_s=self._timeout_s)
 
     def begun(self) -> Constructed | Fault:
         """Wait for the answers to `begin`."""
-        return self.session.begun(self._timeout_s)
+        with operation(Operation.CONSTRUCTION):
+            return self.session.begun(self._timeout_s)
 
     @property
     def _timeout_s(self) -> float:

@@ -43,6 +43,7 @@ from evaluator.records import (
     ToleranceRule,
     seed_text,
 )
+from evaluator.spans import Operation, operation
 
 _AUTHORS_ALONE = "Rounding decides under all weights of these calls: only the problem's author can change the output."
 
@@ -177,7 +178,8 @@ class TrialRunner:
     ) -> Trial:
         """Compare the outputs of a call. A correct call with the problem's own values `counts` for its precision."""
         honest = plan.honest() if quick else None
-        judged = self._answers.judge(answer, wanted, plan, placed, honest)
+        with operation(Operation.COMPARISON):
+            judged = self._answers.judge(answer, wanted, plan, placed, honest, samples=counts)
         problem = judged.problem
         if problem is not None and problem.code == Code.WRONG_VALUES.value:
             problem = self._with_cause(problem, plan, judged)

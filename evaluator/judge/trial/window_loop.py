@@ -20,6 +20,7 @@ from evaluator.judge.backend.clock_watch import NO_WATCH, ClockWatch
 from evaluator.judge.trial.trial_runner import Trial, TrialRunner
 from evaluator.judge.trial.window_runner import WindowRunner
 from evaluator.records import Fault, Windows
+from evaluator.spans import Section, section
 from evaluator.timing.stats import lower_quartile, median, median_error
 
 _WINDOWS, _MOST_WINDOWS = 6, 12
@@ -139,7 +140,8 @@ def windows_of(
     )
     if spot is None:
         return WindowSide(windows, None, used)
-    return _spot_checked(trial_runner, seeds, index + len(used), windows, used, timeout_s, spot, trusted=trusted)
+    with section(Section.SPOT_CHECKS):
+        return _spot_checked(trial_runner, seeds, index + len(used), windows, used, timeout_s, spot, trusted=trusted)
 
 
 def _spot_checked(

@@ -14,6 +14,7 @@ import msgspec
 
 from evaluator.devices.turns import STAGE_HOLDS, Hold
 from evaluator.records import Record
+from evaluator.spans import SpanSums
 
 _Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e8)]
 _Text = Annotated[str, msgspec.Meta(max_length=4096)]
@@ -83,7 +84,8 @@ class Session(Record, frozen=True, tag="session"):
 class Turn(Record, frozen=True, tag="turn"):
     """One submission's time on the lane number `lane`. `stages` are names with the times of their starts.
 
-    `is_built` marks the end of a build whose submission then waits for a GPU.
+    `is_built` marks the end of a build whose submission then waits for a GPU. `sums` divide the stages of the turn's
+    last attempt; runs of earlier versions have none.
     """
 
     lane: Annotated[int, msgspec.Meta(ge=0, lt=MOST_LANES)]
@@ -92,6 +94,7 @@ class Turn(Record, frozen=True, tag="turn"):
     stages: Annotated[list[tuple[_Text, _Seconds]], msgspec.Meta(min_length=1, max_length=MOST_STAGES)]
     ended_s: _Seconds
     is_built: bool = False
+    sums: SpanSums = []
 
     @property
     def began_s(self) -> float:

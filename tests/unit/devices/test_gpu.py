@@ -1,3 +1,4 @@
+import os
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -5,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from evaluator.devices import gpu as gpu_module
-from evaluator.devices.gpu import ClockLook, Gpu, GpuState, choose, leased, look_at_clock, visible
+from evaluator.devices.gpu import ClockLook, Gpu, GpuState, choose, leased, look_at_clock, state, visible
 from evaluator.errors import InfraError
 from evaluator.findings import Code
 from evaluator.judge.backend.gpu_monitor import findings
@@ -99,6 +100,9 @@ def nvml(monkeypatch):
         answers = {
             "NVMLError": RuntimeError,
             "NVML_CLOCK_SM": "SM",
+            "NVML_CLOCK_MEM": "MEM",
+            "NVML_MEMORY_ERROR_TYPE_UNCORRECTED": 1,
+            "NVML_VOLATILE_ECC": 0,
             "NVML_TEMPERATURE_GPU": 0,
             "nvmlClocksEventReasonGpuIdle": 1,
             "nvmlClocksEventReasonSwPowerCap": 4,
@@ -107,6 +111,12 @@ def nvml(monkeypatch):
             "nvmlDeviceGetHandleByUUID": lambda uuid: uuid,
             "nvmlDeviceGetClockInfo": clock_of,
             "nvmlDeviceGetTemperature": lambda *_: 51,
+            "nvmlDeviceGetTotalEccErrors": lambda *_: 2,
+            "nvmlDeviceGetComputeRunningProcesses": lambda _: [
+                SimpleNamespace(pid=7),
+                SimpleNamespace(pid=os.getpid()),
+            ],
+            "nvmlDeviceGetMigMode": lambda _: (1, 0),
             "nvmlDeviceGetCurrentClocksThrottleReasons": lambda _: bits,
         }
         monkeypatch.setitem(sys.modules, "pynvml", SimpleNamespace(**answers))
@@ -125,6 +135,23 @@ def test_a_look_at_the_clock_opens_nvml_once_and_does_not_count_idle_clocks(gpu,
     for _ in range(3):
         assert look_at_clock(gpu) == ClockLook(sm_mhz=1980, temperature_c=51, throttled=throttled)
     assert len(opened) == 1
+
+
+def test_the_state_of_a_gpu_is_read_by_the_same_nvml(gpu, nvml):
+    opened = nvml(4)
+    for _ in range(3):
+        assert state(gpu) == GpuState(1980, 3201, 51, ("power cap",), ecc_errors=2, processes=(7,), mig=True)
+    look_at_clock(gpu)
+    assert len(opened) == 1
+
+
+def test_without_a_driver_there_is_no_state(gpu, nvml, monkeypatch):
+    nvml()
+    monkeypatch.setattr(sys.modules["pynvml"], "nvmlInit", without_driver)
+    monkeypatch.setattr(sys.modules["pynvml"], "NVMLError", NoDriver)
+    with pytest.raises(InfraError, match="does not answer"):
+        state(gpu)
+    assert look_at_clock(gpu) is None
 
 
 def test_a_driver_that_does_not_answer_ends_no_grade(gpu, nvml):

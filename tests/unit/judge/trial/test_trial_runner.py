@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from evaluator.devices.memory import HostRegion, SharedMemory
 from evaluator.findings import Code
 from evaluator.judge.clock.clock import ClockedCall
-from evaluator.judge.compare.tensor_comparison import Sides
+from evaluator.judge.compare.tensor_comparison import Sides, begin
 from evaluator.judge.inputs.derived_seeds import derived
 from evaluator.judge.integrity.output_checks import views
 from evaluator.judge.numerics.precision_sampler import PrecisionWatch
@@ -563,6 +563,56 @@ def test_a_right_answer_in_tf32_is_seen_when_it_is_looked_at_closely(trial_runne
     assert looked.check.finding == looked.fault.finding
     (same,) = [check for check in checks if check.seed == looked.check.seed]
     assert same == replace(looked.check, ok=True, finding=None)
+
+
+IN_BF16 = "(x.bfloat16().float() @ x.t().bfloat16().float()) + 0"
+
+
+def call_of_a_window(made, seed):
+    """Make a call as one of a window, of which no sample is drawn, after a first call."""
+    (plan,) = made.plans(1, [seed])
+    placed, answer = made.call_driver.ask(1, plan, made._answers.begin(plan), schedule=None, timeout_s=1)
+    return made.compared(1, plan, placed, answer)
+
+
+def test_a_right_call_of_a_window_is_not_sampled(trial_runner, monkeypatch):
+    sampled = []
+    monkeypatch.setattr(PrecisionWatch, "add", lambda *_, **__: sampled.append(1))
+    made = trial_runner("torch.rand(24, 64)", "x * 1.1", "x * 0.6 + x * 0.5")
+    (first,) = trials(made, 1)
+    assert first.check.ok
+    assert len(sampled) == 1
+    right = call_of_a_window(made, fresh_seed())
+    assert right.check.ok
+    assert right.check.precision == "float64"  # compared, not equal to the plain reference
+    assert len(sampled) == 1
+
+
+def test_the_cause_of_a_wrong_call_of_a_window_is_found(trial_runner):
+    made = trial_runner("torch.randn(64, 64)", "x @ x.t()", IN_BF16)
+    single = made.run(0, seed := fresh_seed(), timeout_s=1)
+    in_window = call_of_a_window(made, seed)
+    for trial in (single, in_window):
+        assert trial.fault.finding.code == Code.LOWER_PRECISION.value
+    assert in_window.fault.finding.message == single.fault.finding.message
+    assert in_window.check.tensors == single.check.tensors
+
+
+def test_the_first_comparison_of_a_wrong_call_is_the_verdict(trial_runner, monkeypatch):
+    """A submission's kernel may still write right values after the comparison."""
+    made = trial_runner("torch.randn(64, 64)", "x @ x.t()", IN_BF16)
+    made.run(0, fresh_seed(), timeout_s=1)
+    begun = []
+
+    def repairing(path, sides, limit):
+        begun.append(path)
+        return begin(path, sides if len(begun) == 1 else sides._replace(actual=sides.honest), limit)
+
+    monkeypatch.setattr(made._answers, "_comparison", repairing)
+    trial = call_of_a_window(made, fresh_seed())
+    assert len(begun) == 2
+    assert trial.fault is not None
+    assert trial.check.tensors[0].mismatches > 0
 
 
 @pytest.mark.parametrize("answer", [None, "x.flip(-1) @ x.flip(-1).t()", "(x.double() @ x.double().t()).float()"])

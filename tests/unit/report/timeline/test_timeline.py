@@ -7,9 +7,11 @@ import re
 import pytest
 
 from evaluator.report.timeline.chart import chart
+from evaluator.report.timeline.division import Portion, division_lines, operation_of, portions, section_of
 from evaluator.report.timeline.page_section import timeline_section, use_lines
 from evaluator.report.timeline.recording import Activity, Lane, LaneKind, Session, SessionTimeline, Turn, uses, waits
 from evaluator.report.timeline.trace import trace_bytes
+from evaluator.spans import Operation, Section, SpanSum
 
 NOON = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
 TWO_LANES = [Lane(LaneKind.GPU, "GPU-1"), Lane(LaneKind.BUILD)]
@@ -104,3 +106,74 @@ def test_a_trace_has_a_thread_for_each_lane_and_a_slice_for_each_stage():
     assert needs[1, "build"] is needs[0, "start"] is None
     counters = [(e["ts"], e["args"]["submissions"]) for e in events if e["ph"] == "C"]
     assert counters == [(4_000_000, 1), (5_000_000, 0)]
+
+
+WINDOWS = (Section.SUBMISSION, Section.WINDOWS)
+DIVIDED = Turn(
+    0,
+    "relu",
+    "a",
+    [("check", 0.0), ("time", 10.0)],
+    30.0,
+    sums=[
+        SpanSum("time", (), Operation.OTHER, 1.0, 1),
+        SpanSum("time", WINDOWS, Operation.COMPARISON, 8.0, 90),
+        SpanSum("time", (Section.REFERENCE_AFTER,), Operation.COMPARISON, 2.0, 10),
+        SpanSum("time", WINDOWS, Operation.CALL, 9.0, 6),
+    ],
+)
+
+
+def test_the_parts_of_a_stage_add_up_by_section_and_by_operation():
+    both = timeline(DIVIDED, DIVIDED, BUILT)
+    assert portions(both, section_of) == [
+        Portion("time", "submission, windows", 34.0),
+        Portion("check", "not divided", 20.0),
+        Portion("time", "reference after", 4.0),
+        Portion("time", "other", 2.0),
+    ]
+    assert [each for each in portions(both, operation_of) if each.stage == "time"] == [
+        Portion("time", "comparison", 20.0),
+        Portion("time", "clocked calls", 18.0),
+        Portion("time", "other", 2.0),
+    ]
+
+
+def test_the_time_of_an_earlier_attempt_is_not_divided():
+    twice = Turn(0, "relu", "a", [("time", 0.0), ("again", 40.0), ("time", 50.0)], 70.0, sums=DIVIDED.sums)
+    assert Portion("time", "not divided", 40.0) in portions(timeline(twice), section_of)
+
+
+def test_the_tables_show_shares_and_merge_small_parts():
+    small = [SpanSum("check", (), operation, 0.01, 1) for operation in (Operation.INPUTS, Operation.WEIGHTS)]
+    turn = Turn(0, "relu", "a", [("check", 0.0), ("time", 10.0)], 30.0, sums=[*DIVIDED.sums, *small])
+    lines = division_lines(timeline(turn))
+    assert lines[0] == "where the GPUs' turns went, by section:"
+    rows = [line.split() for line in lines]
+    assert ["time", "submission,", "windows", "17.0", "57%"] in rows
+    assert ["2", "smaller", "parts", "0.0", "0%"] in rows
+    assert division_lines(timeline(CHECKED)) == []
+    assert division_lines(timeline(turn, lanes=[Lane(LaneKind.GRADE)]))[0] == "where the turns went, by section:"
+
+
+def test_a_divided_stage_has_nested_slices_of_the_sums():
+    events = json.loads(trace_bytes([timeline(DIVIDED)]))["traceEvents"]
+    parts = [
+        (e["name"], e["ts"] / 1e6, e["dur"] / 1e6, e["args"].get("times")) for e in events if e.get("cat") == "sum"
+    ]
+    assert parts == [
+        ("other", 10.0, 1.0, 1),
+        ("submission", 11.0, 17.0, None),
+        ("windows", 11.0, 17.0, None),
+        ("comparison", 11.0, 8.0, 90),
+        ("clocked calls", 19.0, 9.0, 6),
+        ("reference after", 28.0, 2.0, None),
+        ("comparison", 28.0, 2.0, 10),
+    ]
+
+
+def test_sums_that_exceed_their_stage_end_with_the_stage():
+    short = Turn(0, "relu", "a", [("time", 0.0), ("roofline", 5.0)], 6.0, sums=DIVIDED.sums)
+    events = json.loads(trace_bytes([timeline(short)]))["traceEvents"]
+    ends = [e["ts"] + e["dur"] for e in events if e.get("cat") == "sum"]
+    assert max(ends) == 5_000_000

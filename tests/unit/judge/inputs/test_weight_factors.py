@@ -1,0 +1,106 @@
+"""Groups of small weights: the same weights as one by one, of bounded size, in few operations."""
+
+import pytest
+import torch
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from evaluator.judge.inputs import changing_weights, weight_factors
+from evaluator.judge.inputs.changing_weights import ChangingWeights
+from evaluator.judge.inputs.weight_factors import Change, groups_of
+
+PERIOD = 101
+
+
+def many():
+    """Return parameters of every kind, some longer than a period."""
+    torch.manual_seed(0)
+    made = []
+    for size in range(1, 30):
+        made += [
+            torch.randn(size, 7),
+            torch.rand(size) + 1,
+            torch.zeros(size),
+            torch.randn(size).bfloat16(),
+            torch.randn(size, dtype=torch.complex64),
+            torch.randn(size, dtype=torch.float64),
+            torch.randn(3, size).t(),
+        ]
+    return nn.ParameterList([*map(nn.Parameter, made), nn.Parameter(torch.tensor(3.0))])
+
+
+def weights_of(model):
+    return [parameter.detach().clone() for parameter in model]
+
+
+@pytest.fixture
+def alone(monkeypatch):
+    """Return weights of a seed, computed without groups."""
+
+    def compute(seed, *, signs):
+        with monkeypatch.context() as patch:
+            patch.setattr(weight_factors, "_GROUPED", 0)
+            model = many()
+            weights = ChangingWeights(model)
+            if not signs:
+                weights.keep_signs()
+            weights.put(seed, [model])
+            assert weights._groups == []
+        return weights_of(model)
+
+    return compute
+
+
+@pytest.mark.parametrize("signs", [True, False])
+@pytest.mark.parametrize("period", [PERIOD, (1 << 17) - 1])
+def test_a_group_has_the_same_weights_as_its_members_alone(alone, monkeypatch, period, signs):
+    monkeypatch.setattr(changing_weights, "_SHORT", period)
+    model, wide = many(), many().double()
+    weights = ChangingWeights(model)
+    weights.put(3, [model])  # with groups of both kinds of signs
+    if not signs:
+        weights.keep_signs()
+    for seed in range(20):
+        weights.put(seed, [model, wide])
+        known = alone(seed, signs=signs)
+        for one, other, double in zip(weights_of(model), known, wide, strict=True):
+            assert torch.equal(one, other)
+            assert torch.equal(double, one.to(double.dtype))
+    assert sum(len(group.names) for group in weights._groups) > 150
+
+
+def test_a_group_has_one_dtype_and_one_kind_and_a_limited_size(monkeypatch):
+    monkeypatch.setattr(weight_factors, "_GROUP", 100)
+    monkeypatch.setattr(weight_factors, "_GROUPED", 60)
+    sizes = {"a": 60, "b": 40, "c": 60, "large": 61, "half": 40, "zeros": 5, "d": 1}
+    parameters = {name: torch.ones(size) for name, size in sizes.items()}
+    parameters["half"] = parameters["half"].half()
+    changes = dict.fromkeys(sizes, Change.KEEPS_SIGNS) | {"zeros": Change.FROM_ZERO}
+    groups = groups_of(parameters, changes, PERIOD)
+    assert [group.names for group in groups] == [["a", "b"], ["c", "d"]]
+    assert all(group.first.numel() <= 100 for group in groups)
+    assert groups_of(parameters, changes, 39) == []  # alone: one parameter with fewer elements than the period
+
+
+class Counting(TorchDispatchMode):
+    """Counts the operations of PyTorch, views aside."""
+
+    def __init__(self):
+        super().__init__()
+        self.operations = 0
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        self.operations += not operation.is_view
+        return operation(*args, **(kwargs or {}))
+
+
+def test_the_number_of_operations_does_not_grow_with_the_number_of_small_parameters():
+    counts = []
+    for number in (2, 200):
+        model = nn.ParameterList([nn.Parameter(torch.randn(8)) for _ in range(number)])
+        weights = ChangingWeights(model)
+        weights.put(1, [model])
+        with Counting() as counting:
+            weights.put(2, [model])
+        counts.append(counting.operations)
+    assert counts[0] == counts[1] > 0
