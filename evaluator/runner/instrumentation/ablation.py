@@ -81,10 +81,13 @@ class OwnFunctions:
         self.wrap_operators(operators)
 
     def wrap_in(self, module: ModuleType) -> None:
-        """Wrap a module's functions, and the methods of its classes."""
+        """Wrap the functions of a module and of its submodules, and the methods of their classes."""
         for name, value in list(vars(module).items()):
             if inspect.isclass(value):
                 self._wrap_methods(value)
+            elif isinstance(value, ModuleType):
+                if value.__name__.startswith(f"{module.__name__}."):  # Another module is not the extension's own.
+                    self.wrap_in(value)
             elif callable(value) and not name.startswith("__"):
                 setattr(module, name, self._wrapped(value))
 
