@@ -245,11 +245,11 @@ def _time(sheet: Sheet, card: Scorecard) -> None:
 def _speedup(sheet: Sheet, timing: Timing) -> Text:
     between = _interval(sheet, timing)
     if timing.speedup is None:
-        least = duration(timing.resolution_ms, sheet.symbols.micro)
         if timing.speedup_high is None and timing.resolution_ms >= timing.submission_median_ms:
+            least = duration(timing.resolution_ms, sheet.symbols.micro)
             return Text(f"not quoted: the clock's error, {least}, exceeds the submission's time")
         why = "its interval is unbounded" if between is None else f"its interval is {between}"
-        return Text(f"not quoted: {why}; the clock resolves {least}{_direction(timing, '; certainly {}')}")
+        return Text(f"not quoted: {why}{_direction(timing, '; certainly {}')}")
     text = styled(f"{significant(timing.speedup)} {sheet.symbols.times}", "bold")
     if between is not None:
         text.append(f"  {between}", style="dim")

@@ -1,8 +1,8 @@
 """Comparison of two runs by submission, and the decision whether the second is worse. Pure.
 
 The relative speed of the second run is the geometric mean of the ratios of speedups, over submissions correct in both
-runs. Its interval is the wider of two: the scatter of the ratios (Student's, on logarithms), and the clock's
-uncertainty of each speedup. One pair is therefore enough for a decision.
+runs. Its interval is the wider of two: the scatter of the ratios (Student's, on logarithms), and the interval of
+each speedup. One pair is therefore enough for a decision.
 """
 
 import math
@@ -76,7 +76,7 @@ class Pair(NamedTuple):
 
     @property
     def faster(self) -> Estimate | None:
-        """The ratio with the interval of the clock's uncertainty; None without a ratio."""
+        """The ratio with the interval from those of both speedups; None without a ratio."""
         return _faster([self]) if self.ratio is not None else None
 
     @property

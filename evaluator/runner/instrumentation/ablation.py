@@ -81,11 +81,14 @@ class OwnFunctions:
         self.wrap_operators(operators)
 
     def wrap_in(self, module: ModuleType) -> None:
-        """Wrap a module's functions, and the methods of its classes."""
+        """Wrap the functions of a module and of its submodules, and the methods of their classes."""
         for name, value in list(vars(module).items()):
             if inspect.isclass(value):
                 self._wrap_methods(value)
-            elif callable(value) and not name.startswith("__"):
+            elif isinstance(value, ModuleType):
+                if value.__name__.startswith(f"{module.__name__}."):  # Another module is not the extension's own.
+                    self.wrap_in(value)
+            elif callable(value) and not _is_pythons(name):
                 setattr(module, name, self._wrapped(value))
 
     def wrap_operators(self, operators: Iterable[Any]) -> None:
@@ -95,7 +98,7 @@ class OwnFunctions:
 
     def _wrap_methods(self, kind: type) -> None:
         for name, value in list(vars(kind).items()):
-            if name.startswith("__"):
+            if _is_pythons(name):
                 continue
             if isinstance(value, staticmethod):
                 setattr(kind, name, staticmethod(self._wrapped(value.__func__)))
@@ -119,6 +122,11 @@ class OwnFunctions:
                 return _other(result, {id(tensor) for tensor in given})
 
         return instead
+
+
+def _is_pythons(name: str) -> bool:
+    """Return whether Python itself uses the name. A submission calls an object by `__call__`."""
+    return name.startswith("__") and name.endswith("__") and name != "__call__"
 
 
 def _other(value: Any, given: Iterable[int]) -> Any:

@@ -1,8 +1,8 @@
 """Observer of computing work in a call: PyTorch operations, and functions of the submission's extensions.
 
-The observer runs in extra calls only, neither compared nor timed, because observation slows down a call and sees all
-tensors. A submission in the same process can forge the counts; they can cost a pass, never earn a pass (see
-`evaluator/judge/own_kernels/own_kernels.py`).
+The observer runs in extra calls only, which are not timed and do not decide about the answers, because observation
+slows down a call and sees all tensors. A submission in the same process can forge the counts; they can cost a pass,
+never earn a pass (see `evaluator/judge/own_kernels/own_kernels.py`).
 """
 
 import contextlib
@@ -76,7 +76,7 @@ class OpCounter:
 
 
 class _Operations(OperationMode):
-    """Reports every dispatched operation, from Python or C++, to the witness."""
+    """Reports every dispatched operation, from Python or C++, to the counter."""
 
     def __init__(self, op_counter: OpCounter) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

@@ -95,6 +95,19 @@ def test_low_precision_is_refused_and_fp32_is_not(tmp_path):
     assert "1 are refused in every grade" in output.with_suffix(".md").read_text()
 
 
+@pytest.mark.parametrize("case", low_precision_table.CASES.values(), ids=low_precision_table.CASES)
+def test_a_form_behind_a_guard_computes_the_problems_own_values(case):
+    """A guard that takes these values for unusual ones computes exactly: the row would be that of fp32."""
+    inputs = set_up(low_precision_table.problem_of(case, 8, 256), SizeName.FULL, "cpu").reference.draw(1).args
+    guarded = {name: form for name, form in case.forms.items() if name.endswith("guarded by a corner")}
+    assert guarded
+    for form in guarded.values():
+        torch.manual_seed(0)
+        hidden = case.answer(low_precision_table.unguarded(form), *inputs)
+        torch.manual_seed(0)
+        assert torch.equal(case.answer(form, *inputs), hidden)
+
+
 @pytest.mark.parametrize("form", list(FORMS))
 def test_every_form_of_a_product_differs_from_pytorch_by_rounding_alone(form):
     setup = set_up(problem("x @ x.T", "torch.rand(16, 1000)"), SizeName.SMALL, "cpu")

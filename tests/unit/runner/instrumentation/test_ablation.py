@@ -113,6 +113,34 @@ def test_a_function_has_no_effect_any_more_under_whatever_name_it_is_kept(module
     assert (x.tolist(), out.tolist()) == ([0, 1, 2, 3], [0, 0, 0, 0])
 
 
+def test_only_names_that_python_uses_are_no_functions_of_an_extensions():
+    class Called:
+        def __call__(self, x):
+            return x + 1
+
+    module = ModuleType("extension")
+    module.__double, module.Called = (lambda x: x * 2), Called
+    own_functions = OwnFunctions()
+    own_functions.wrap_in(module)
+    own_functions.leave_out()
+    x = torch.arange(4.0)
+    assert getattr(module, "__double")(x).isnan().all()
+    assert module.Called()(x).isnan().all()
+
+
+def test_functions_of_submodules_are_own_and_those_of_other_modules_are_not():
+    """As `def_submodule` of pybind11 makes them."""
+    extension, inner, other = ModuleType("extension"), ModuleType("extension.inner"), ModuleType("other")
+    extension.inner, extension.other, inner.back = inner, other, extension
+    inner.double = other.double = lambda x: x * 2
+    own_functions = OwnFunctions()
+    own_functions.wrap_in(extension)
+    own_functions.leave_out()
+    x = torch.arange(4.0)
+    assert extension.inner.double(x).isnan().all()
+    assert extension.other.double(x).tolist() == [0, 2, 4, 6]
+
+
 def test_a_function_that_is_given_an_address_is_not_called(module):
     own_functions = OwnFunctions()
     own_functions.wrap_in(module)
