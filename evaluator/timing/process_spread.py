@@ -1,4 +1,4 @@
-"""Differences between processes of one program: each has other physical memory, and code at other places."""
+"""Differences between processes of one program, beyond the scatter within each. Their cause is not known."""
 
 import math
 
