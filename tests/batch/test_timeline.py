@@ -102,6 +102,15 @@ def test_a_file_that_is_too_long_is_read_in_part(tmp_path, monkeypatch):
     assert 40 < len(cut.sessions[0].turns) < 60
 
 
+@pytest.mark.parametrize("option", ["--html", "--timeline"])
+def test_a_report_tells_of_a_timeline_that_is_read_in_part(batch, hand_in, monkeypatch, capsys, option):  # noqa: F811
+    hand_in(FILES)
+    batch()
+    monkeypatch.setattr(timeline_file, "_MAX_BYTES", 300)
+    assert cli.run(["report", "run", option, "made"]) == 0
+    assert "only its beginning was read" in capsys.readouterr().err
+
+
 def with_writer(folder, count):
     writer = TimelineWriter(folder, [Lane(LaneKind.BUILD), Lane(LaneKind.GPU)], 0.0)
     for number in range(count):
