@@ -75,6 +75,7 @@ def test_lines_that_no_batch_writes_are_left_out(tmp_path):
         '{"type":"turn","lane":0,"problem":"p","name":"for ever","stages":[["check",1e300]],"ended_s":2.0}',
         divided('["check",[],"magic",1.0,1]'),
         divided('["check",["windows"],"inputs",-1.0,1]'),
+        divided(f'["check",["windows"],"inputs",1.0,{"9" * 4300}]'),  # no sum of two such numbers has a text
         divided(",".join(['["check",[],"inputs",1.0,1]'] * (MOST_SUMS + 1))),
         divided('["check",["windows"],"inputs",1.0,1]'),
         '{"type":"turn","lane":0,"problem":"p","name":"cut","stages":[["ch',
