@@ -121,6 +121,23 @@ def test_a_group_has_one_dtype_and_one_kind_and_a_limited_size(monkeypatch):
     assert groups_of(parameters, changes, 39) == []  # alone: one parameter with fewer elements than the period
 
 
+class Lookups(dict):
+    """Counts the lookups of keys."""
+
+    count = 0
+
+    def __getitem__(self, key):
+        self.count += 1
+        return super().__getitem__(key)
+
+
+def test_groups_of_many_parameters_take_no_quadratic_time():
+    parameters = Lookups({str(number): torch.ones(1) for number in range(500)})
+    (group,) = groups_of(parameters, dict.fromkeys(parameters, Change.KEEPS_SIGNS), PERIOD)
+    assert len(group.names) == 500
+    assert parameters.count <= 1000
+
+
 class Counting(TorchDispatchMode):
     """Counts the operations of PyTorch, views aside."""
 
