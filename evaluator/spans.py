@@ -20,9 +20,11 @@ import msgspec
 from evaluator.records import Record
 
 _LEAST_S = 0.001
-"""Smaller sums are part of the stage's `OTHER`. The sums of a grade then take about 3 kB."""
+"""Smaller sums are part of the stage's `OTHER`. The sums of a grade then take 3 to 5 kB."""
 MOST_SUMS = 256
 MOST_SECTIONS = 8
+_MOST_TIMES = 1 << 53
+"""Larger numbers are no integers for the readers of a trace, and sums of thousands of digits have no text."""
 
 
 class Section(StrEnum):
@@ -77,7 +79,7 @@ class SpanSum(Record, frozen=True, array_like=True):
     sections: Annotated[tuple[Section, ...], msgspec.Meta(max_length=MOST_SECTIONS)]
     operation: Operation
     seconds: Annotated[float, msgspec.Meta(ge=0, le=1e8)]
-    times: Annotated[int, msgspec.Meta(ge=0)] = 0
+    times: Annotated[int, msgspec.Meta(ge=0, le=_MOST_TIMES)] = 0
 
 
 SpanSums = Annotated[list[SpanSum], msgspec.Meta(max_length=MOST_SUMS)]

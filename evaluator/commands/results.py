@@ -189,6 +189,8 @@ def _write_with_timeline(
     from evaluator.report.timeline.page_section import use_lines
 
     recorded = read_timelines(runs)
+    if recorded.is_cut:
+        terminal.tell("a run's timeline.jsonl is longer than 64 MiB: only its beginning was read")
     if html is not None:
         page_files.write_pieces(html, page_files.run_page_of(results, recorded.sessions, problems=problems))
         _tell_of_references(runs, problems)
@@ -196,8 +198,6 @@ def _write_with_timeline(
         return
     write_trace(recorded, timeline)
     terminal.tell(f"wrote {timeline}: {counted(len(recorded.sessions), 'session')}")
-    if recorded.is_cut:
-        terminal.tell("a run's timeline.jsonl is longer than 64 MiB: only its beginning was read")
     longest = max(recorded.sessions, key=lambda each: each.ended_s)
     for line in (*use_lines(longest), *division_lines(longest)):
         terminal.tell(line)

@@ -75,6 +75,7 @@ def test_lines_that_no_batch_writes_are_left_out(tmp_path):
         '{"type":"turn","lane":0,"problem":"p","name":"for ever","stages":[["check",1e300]],"ended_s":2.0}',
         divided('["check",[],"magic",1.0,1]'),
         divided('["check",["windows"],"inputs",-1.0,1]'),
+        divided(f'["check",["windows"],"inputs",1.0,{"9" * 4300}]'),  # no sum of two such numbers has a text
         divided(",".join(['["check",[],"inputs",1.0,1]'] * (MOST_SUMS + 1))),
         divided('["check",["windows"],"inputs",1.0,1]'),
         '{"type":"turn","lane":0,"problem":"p","name":"cut","stages":[["ch',
@@ -100,6 +101,15 @@ def test_a_file_that_is_too_long_is_read_in_part(tmp_path, monkeypatch):
     cut = read_timeline(folder)
     assert cut.is_cut
     assert 40 < len(cut.sessions[0].turns) < 60
+
+
+@pytest.mark.parametrize("option", ["--html", "--timeline"])
+def test_a_report_tells_of_a_timeline_that_is_read_in_part(batch, hand_in, monkeypatch, capsys, option):  # noqa: F811
+    hand_in(FILES)
+    batch()
+    monkeypatch.setattr(timeline_file, "_MAX_BYTES", 300)
+    assert cli.run(["report", "run", option, "made"]) == 0
+    assert "only its beginning was read" in capsys.readouterr().err
 
 
 def with_writer(folder, count):

@@ -2,8 +2,13 @@
 
 import time
 
+import pytest
+
+from evaluator.judge.clock.host_clock import HostClock
+from evaluator.judge.clock.host_windows import HostWindowClock
 from evaluator.records import Status
-from evaluator.spans import Operation, Section, metered
+from evaluator.spans import Meter, Operation, Section, metered
+from tests.grading.conftest import judging
 
 RIGHT = """
 import torch
@@ -29,3 +34,26 @@ def test_a_grade_divides_check_and_time_into_its_sides_and_operations(judged):
     asked = of_calls[Operation.CALL].times
     assert asked == of_calls[Operation.PREPARATION].times >= len(outcome.timing.submission.samples_ms)
     assert {Operation.START, Operation.END} <= {each.operation for each in sums}
+
+
+@pytest.mark.parametrize(("clock", "method"), [(HostClock, "call"), (HostWindowClock, "window")])
+def test_no_block_begins_or_ends_while_a_clock_runs(grader, monkeypatch, clock, method):
+    measure, move_to = getattr(clock, method), Meter.move_to
+    moves, inside = [], []
+
+    def measuring(*arguments, **options):
+        before = len(moves)
+        answer = measure(*arguments, **options)
+        inside.append(len(moves) - before)
+        return answer
+
+    def counting(meter, place):
+        moves.append(place)
+        move_to(meter, place)
+
+    monkeypatch.setattr(clock, method, measuring)
+    monkeypatch.setattr(Meter, "move_to", counting)
+    with judging(grader, windows=True) as judged_in_windows, metered():
+        assert judged_in_windows(RIGHT).status is Status.CORRECT
+    assert set(inside) == {0}  # not empty: there were such measurements
+    assert len(moves) > len(inside)

@@ -1,6 +1,6 @@
 """Timeline of a run, RUN/timeline.jsonl: a line for each session, and for each turn of a submission on a lane.
 
-A turn is about 250 bytes, or 3 kB with the sums of its stages. A line cut by a crash is ignored, like turns on
+A turn is about 250 bytes, or 3 to 5 kB with the sums of its stages. A line cut by a crash is ignored, like turns on
 lanes unknown to the session.
 """
 
@@ -20,7 +20,7 @@ from evaluator.report.timeline.recording import MOST_STAGES, Lane, Session, Sess
 from evaluator.spans import SpanSum
 
 _MAX_BYTES = 64 << 20
-"""Maximum number of bytes read: about 20 000 turns on GPUs, and as many builds."""
+"""Maximum number of bytes read: about 13 000 turns of 5 kB, or 20 000 of 3 kB."""
 _BUILT = "built"
 _NAME = 200
 

@@ -25,7 +25,7 @@ from evaluator.devices.memory import Region, strided
 from evaluator.judge.formats.elements import format_of
 from evaluator.judge.inputs.derived_seeds import derived
 from evaluator.judge.inputs.weight_factors import Change, Group, changed, changed_group, draw, groups_of
-from evaluator.judge.tensors.memory_overlap import Layouts, layout
+from evaluator.judge.tensors.memory_overlap import Layouts, layout, near
 from evaluator.judge.tensors.pytree import dtype_name
 from evaluator.protocol.frames import TensorView
 from evaluator.records import Weights, WeightsGraded, WeightsRule
@@ -113,6 +113,8 @@ class ChangingWeights:
         self._first = {name: parameters[name].detach().clone() for name in own}
         self._zeros = {name for name, value in self._first.items() if not bool(value.any())}
         self._mixed = {name for name, value in self._first.items() if _has_both_signs(value)}
+        # Of two parameters with common elements, the later one in the model decides: groups have another order.
+        self._near = near({name: layout(parameters[name]) for name in own})
         self._noise = torch.empty(0)
         if self._first:
             largest = max(self._first.values(), key=torch.Tensor.numel)
@@ -141,6 +143,8 @@ class ChangingWeights:
 
         Models of higher precision receive the same numbers, rounded to the first model's precision.
         """
+        if not self._first:
+            return
         known = [dict(model.named_parameters()) for model in models]
         if seed is None:
             _write(known, list(self._first), list(self._first.values()))
@@ -160,7 +164,8 @@ class ChangingWeights:
 
     @functools.cached_property
     def _groups(self) -> list[Group]:
-        return groups_of(self._first, {name: self._change_of(name) for name in self._first}, self._noise.numel())
+        apart = {name: first for name, first in self._first.items() if name not in self._near}
+        return groups_of(apart, {name: self._change_of(name) for name in apart}, self._noise.numel())
 
     def _change_of(self, name: str) -> Change:
         if name in self._zeros:

@@ -88,20 +88,19 @@ def changed_group(group: Group, period: torch.Tensor, drawn: Sequence[Draw]) -> 
 
 def groups_of(parameters: Mapping[str, torch.Tensor], changes: Mapping[str, Change], period: int) -> list[Group]:
     """Return groups of the small parameters. A parameter alone of a kind, or longer than `period`, has no group."""
-    alike: dict[tuple[torch.dtype, Change], list[list[str]]] = {}
+    alike: dict[tuple[torch.dtype, Change], list[dict[str, torch.Tensor]]] = {}
+    elements: dict[tuple[torch.dtype, Change], int] = {}
     for name, first in parameters.items():
         if first.numel() > min(_GROUPED, period):
             continue
-        lists = alike.setdefault((first.dtype, changes[name]), [[]])
-        if sum(parameters[other].numel() for other in lists[-1]) + first.numel() > _GROUP:
-            lists.append([])
-        lists[-1].append(name)
-    return [
-        _group(change, {name: parameters[name] for name in names})
-        for (_, change), lists in alike.items()
-        for names in lists
-        if len(names) > 1
-    ]
+        kind = first.dtype, changes[name]
+        lists = alike.setdefault(kind, [{}])
+        elements[kind] = elements.get(kind, 0) + first.numel()
+        if elements[kind] > _GROUP:
+            lists.append({})
+            elements[kind] = first.numel()
+        lists[-1][name] = first
+    return [_group(change, members) for (_, change), lists in alike.items() for members in lists if len(members) > 1]
 
 
 def _group(change: Change, members: Mapping[str, torch.Tensor]) -> Group:

@@ -149,6 +149,22 @@ def meet(one: Layout, other: Layout) -> bool:
     return reachable(other.end_bytes - 1 - one.start_bytes, terms)
 
 
+def near(all_layouts: Layouts) -> frozenset[str]:
+    """Return the paths of tensors whose extents meet: only these can have a byte in common.
+
+    >>> sorted(near({"a": Layout(0, 4, (3,), (2,)), "b": Layout(4, 4, (3,), (2,)), "c": Layout(24, 4, (1,), (1,))}))
+    ['a', 'b']
+    """
+    found: set[str] = set()
+    farthest, end_bytes = "", 0
+    for path, each in sorted(all_layouts.items(), key=lambda item: item[1].start_bytes):
+        if each.start_bytes < end_bytes:
+            found |= {farthest, path}
+        if each.end_bytes > end_bytes:
+            farthest, end_bytes = path, each.end_bytes
+    return frozenset(found)
+
+
 def reachable(target: int, terms: Sequence[tuple[int, int]]) -> bool:
     """Return whether `target` is a sum of steps, each used up to a given number of times; True if undecided.
 

@@ -1,11 +1,14 @@
 """Comparison of a call's answer with the reference, block by block, and with the outputs of the last call."""
 
+import contextlib
 from collections.abc import Iterable
 from typing import NamedTuple
 
 import torch
 
 from evaluator.devices.memory import SharedMemory
+from evaluator.devices.out_of_memory import out_of_memory
+from evaluator.errors import ProblemError
 from evaluator.judge.clock.clock import Clock, ClockedCall
 from evaluator.judge.compare.limits import with_scales
 from evaluator.judge.compare.tensor_comparison import Comparison, Limit, Reading, Sides, joined, rows_from
@@ -158,9 +161,11 @@ class AnswerJudge:
             self.precision.begin(len(plan.blocks), self._slices)
             found = self._compared(plan, snapshots, samples=samples)
         if not samples and _first_wrong(found[0]) is not None:
-            # For the cause alone: outputs may change between two comparisons, and the second decides nothing.
+            # For the cause alone: outputs may change between two comparisons, and the second decides nothing. Nor may
+            # its failure decide: a submission can take free memory between the two.
             self.precision.begin(len(plan.blocks), self._slices)
-            self._compared(plan, snapshots)
+            with contextlib.suppress(ProblemError, MemoryError), out_of_memory():
+                self._compared(plan, snapshots)
         return found
 
     def _note_proofs(self, checks: list[TensorCheck], problem: Finding | None) -> None:

@@ -69,6 +69,45 @@ def test_a_group_has_the_same_weights_as_its_members_alone(alone, monkeypatch, p
     assert sum(len(group.names) for group in weights._groups) > 150
 
 
+class Sharing(nn.Module):
+    """Parameters of which some are views of one large tensor, and of one small tensor."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        large, small = torch.randn(30, 40), torch.randn(40)
+        self.rows = nn.Parameter(large[:2])
+        self.other = nn.Parameter(torch.randn(7))
+        self.whole = nn.Parameter(large)
+        self.row = nn.Parameter(large[1])
+        self.one_by_one = nn.Parameter(small[::2])
+        self.all = nn.Parameter(small)
+        self.last = nn.Parameter(torch.randn(9))
+
+
+@pytest.mark.parametrize("grouped", [100, 1 << 18])
+def test_of_parameters_with_common_elements_the_last_one_decides(monkeypatch, grouped):
+    monkeypatch.setattr(weight_factors, "_GROUPED", grouped)
+    model, known = Sharing(), Sharing()
+    weights = ChangingWeights(model)
+    weights.put(1, [model])
+    assert [group.names for group in weights._groups] == [["other", "last"]]
+    monkeypatch.setattr(weight_factors, "_GROUPED", 0)
+    ChangingWeights(known).put(1, [known])
+    for one, other in zip(model.parameters(), known.parameters(), strict=True):
+        assert torch.equal(one, other)
+    assert torch.equal(model.whole[1], model.row)
+
+
+@pytest.mark.parametrize("parameters", [[], [torch.randn(0)]])
+def test_a_model_without_weights_that_change_takes_any_seed(parameters):
+    model = nn.ParameterList([nn.Parameter(each) for each in parameters])
+    weights = ChangingWeights(model)
+    for seed in (1, None):
+        weights.put(seed, [model])
+    assert weights.names == ()
+
+
 def test_a_group_has_one_dtype_and_one_kind_and_a_limited_size(monkeypatch):
     monkeypatch.setattr(weight_factors, "_GROUP", 100)
     monkeypatch.setattr(weight_factors, "_GROUPED", 60)
@@ -80,6 +119,23 @@ def test_a_group_has_one_dtype_and_one_kind_and_a_limited_size(monkeypatch):
     assert [group.names for group in groups] == [["a", "b"], ["c", "d"]]
     assert all(group.first.numel() <= 100 for group in groups)
     assert groups_of(parameters, changes, 39) == []  # alone: one parameter with fewer elements than the period
+
+
+class Lookups(dict):
+    """Counts the lookups of keys."""
+
+    count = 0
+
+    def __getitem__(self, key):
+        self.count += 1
+        return super().__getitem__(key)
+
+
+def test_groups_of_many_parameters_take_no_quadratic_time():
+    parameters = Lookups({str(number): torch.ones(1) for number in range(500)})
+    (group,) = groups_of(parameters, dict.fromkeys(parameters, Change.KEEPS_SIGNS), PERIOD)
+    assert len(group.names) == 500
+    assert parameters.count <= 1000
 
 
 class Counting(TorchDispatchMode):
@@ -97,7 +153,7 @@ class Counting(TorchDispatchMode):
 def test_the_number_of_operations_does_not_grow_with_the_number_of_small_parameters():
     counts = []
     for number in (2, 200):
-        model = nn.ParameterList([nn.Parameter(torch.randn(8)) for _ in range(number)])
+        model = nn.ParameterList([nn.Parameter(torch.linspace(-1, 1, 8)) for _ in range(number)])  # of one kind
         weights = ChangingWeights(model)
         weights.put(1, [model])
         with Counting() as counting:

@@ -9,6 +9,7 @@ import torch
 from msgspec.structs import replace
 
 from evaluator.devices.memory import HostRegion, SharedMemory
+from evaluator.errors import ProblemError
 from evaluator.findings import Code
 from evaluator.judge.clock.clock import ClockedCall
 from evaluator.judge.compare.tensor_comparison import Sides, begin
@@ -612,6 +613,25 @@ def test_the_first_comparison_of_a_wrong_call_is_the_verdict(trial_runner, monke
     trial = call_of_a_window(made, fresh_seed())
     assert len(begun) == 2
     assert trial.fault is not None
+    assert trial.check.tensors[0].mismatches > 0
+
+
+@pytest.mark.parametrize("failure", [MemoryError("taken"), ProblemError("changed its mind")])
+def test_a_wrong_call_whose_cause_cannot_be_computed_stays_wrong(trial_runner, monkeypatch, failure):
+    made = trial_runner("torch.randn(64, 64)", "x @ x.t()", IN_BF16)
+    made.run(0, fresh_seed(), timeout_s=1)
+    begun = []
+
+    def failing(path, sides, limit):
+        begun.append(path)
+        if len(begun) > 1:
+            raise failure
+        return begin(path, sides, limit)
+
+    monkeypatch.setattr(made._answers, "_comparison", failing)
+    trial = call_of_a_window(made, fresh_seed())
+    assert len(begun) == 2
+    assert trial.fault.status is Status.WRONG_RESULT
     assert trial.check.tensors[0].mismatches > 0
 
 
