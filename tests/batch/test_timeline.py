@@ -9,7 +9,7 @@ from evaluator.batch.runs.run_folder import RunFolder
 from evaluator.batch.runs.timeline_file import TimelineWriter, read_timeline
 from evaluator.commands import main as cli
 from evaluator.report.timeline.recording import MOST_STAGES, Lane, LaneKind, waits
-from evaluator.spans import MOST_SUMS, Operation
+from evaluator.spans import MOST_SUMS, Operation, SpanSum
 from tests.batch.fakes import SUMS
 from tests.batch.test_session import batch  # noqa: F401 - a fixture
 
@@ -134,6 +134,21 @@ def test_a_turn_that_a_lane_lost_ends_with_the_next(tmp_path):
     writer.close()
     turns = read_timeline(folder).sessions[1].turns
     assert [(turn.name, turn.began_s, turn.ended_s) for turn in turns] == [("lost", 1.0, 3.0), ("next", 3.0, 4.0)]
+
+
+def test_the_first_turns_alone_have_sums(tmp_path, monkeypatch):
+    monkeypatch.setattr(timeline_file, "_MOST_DIVIDED", 2)
+    folder = RunFolder(tmp_path)
+    writer = TimelineWriter(folder, [Lane(LaneKind.BUILD), Lane(LaneKind.GPU)], 0.0)
+    for number in range(4):
+        writer.stage(0, ("relu", f"s{number}"), "build", number)
+        writer.end(0, number + 0.5)  # A turn without sums does not count.
+        writer.stage(1, ("relu", f"s{number}"), "check", number)
+        writer.end(1, number + 1.0, sums=[SpanSum("check", (), Operation.COMPARISON, 0.5, 1)])
+    writer.close()
+    (session,) = read_timeline(folder).sessions
+    assert [len(turn.sums) for turn in session.turns if turn.lane == 1] == [1, 1, 0, 0]
+    assert not any(turn.sums for turn in session.turns if turn.lane == 0)
 
 
 @pytest.mark.parametrize("stage", ["build", "check"])

@@ -20,7 +20,10 @@ from evaluator.report.timeline.recording import MOST_STAGES, Lane, Session, Sess
 from evaluator.spans import SpanSum
 
 _MAX_BYTES = 64 << 20
-"""Maximum number of bytes read: about 13 000 turns of 5 kB, or 20 000 of 3 kB."""
+"""Maximum number of bytes read: the divided turns of four sessions, or some 170 000 turns behind those of one."""
+_MOST_DIVIDED = 4096
+"""Turns of a session with sums, at most 20 MB. The sums of more turns would hide the end of a large run, and say little
+more about where the time goes."""
 _BUILT = "built"
 _NAME = 200
 
@@ -39,6 +42,7 @@ class TimelineWriter:
         """Start a session at `began_s` of the monotonic clock. Raises OSError if the file cannot be written."""
         self._began_s = began_s
         self._open: dict[int, Turn] = {}
+        self._divided = 0
         self._file: BinaryIO = open_to_append(folder.path, folder.timeline.name)
         self._file.write(b"\n")  # ends a line cut by a crash or a full disk
         self._write(Session(datetime.datetime.now(datetime.UTC), platform.node(), list(lanes)))
@@ -66,11 +70,12 @@ class TimelineWriter:
             turn.stages.append((stage, self._since(at_s)))
 
     def end(self, lane: int, at_s: float, *, is_built: bool = False, sums: Sequence[SpanSum] = ()) -> None:
-        """Write the lane's turn, if any, as ended, with the sums of the stages."""
+        """Write the lane's turn, if any, as ended; with the sums of the stages, if few turns have sums yet."""
         turn = self._open.pop(lane, None)
         if turn is not None:
-            ended = msgspec.structs.replace(turn, ended_s=self._since(at_s), is_built=is_built, sums=list(sums))
-            self._write(ended)
+            kept = list(sums) if self._divided < _MOST_DIVIDED else []
+            self._divided += bool(kept)
+            self._write(msgspec.structs.replace(turn, ended_s=self._since(at_s), is_built=is_built, sums=kept))
 
     def _since(self, at_s: float) -> float:
         return round(max(0.0, at_s - self._began_s), 4)
