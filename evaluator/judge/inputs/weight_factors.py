@@ -80,7 +80,9 @@ def changed_group(group: Group, period: torch.Tensor, drawn: Sequence[Draw]) -> 
     pairs = list(zip(counts, drawn, strict=True))
     noise = torch.cat([part for count, each in pairs for part in spread(period, count, each.start)])
     other = torch.cat([part for count, each in pairs for part in spread(period, count, each.other_start)])
-    levels = torch.tensor([each.level for each in drawn], dtype=noise.dtype, device=noise.device)
+    levels = noise.new_zeros(len(drawn))
+    # A tensor of Python's numbers would be copied to the GPU, and the host would wait for all queued work.
+    torch._foreach_add_(levels.unbind(), [each.level for each in drawn])
     factors = _factors(group.change, noise, other, levels.index_select(0, group.owners))
     values = torch.split(_applied(group.change, group.first, factors), counts)
     return [value.view(shape) for value, shape in zip(values, group.shapes, strict=True)]

@@ -160,3 +160,16 @@ def test_the_number_of_operations_does_not_grow_with_the_number_of_small_paramet
             weights.put(2, [model])
         counts.append(counting.operations)
     assert counts[0] == counts[1] > 0
+
+
+def test_the_host_copies_no_numbers_to_the_device(monkeypatch):
+    """On a GPU such a copy waits for all queued work; `torch.tensor` of numbers is one."""
+    model = many()
+    weights = ChangingWeights(model)
+    weights.put(1, [model])
+
+    def refused(*_, **__):
+        raise AssertionError
+
+    monkeypatch.setattr(torch, "tensor", refused)
+    weights.put(2, [model])
