@@ -79,7 +79,7 @@ SCALES = {
 
 
 class Cheat(NamedTuple):
-    """A cheat of windows: what it does, its row of the zoo, another form's file if any, and changes of the text.
+    """A cheat of windows: its title, row of the zoo, file if another form than the row's, and changes of the text.
 
     `changes` are pairs of old and new text by duration: a guessed number of calls depends on the problem's size.
     """

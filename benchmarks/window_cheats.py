@@ -6,7 +6,7 @@ The cheats are rows of the zoo and a persistent kernel (`tests/zoo/windows`), on
 first honest twin takes about the wanted time. Asked is a gain of at most 0.5 us a call wherever a speedup is quoted.
 
 Each problem and duration has a process of its own, and each grade a try of its own: a failed grade is reported, and the
-others go on in a new process. A repeated command continues with what is missing, and then repeats what failed. The
+other grades go on in a new process. A repeated command makes the missing grades, and then repeats the failed ones. The
 table is in the .md file beside the output. Exit code: 1 if a cheat gains more, 3 if the table is not complete, else 0.
 A folder named by WARPGRADE_CACHE keeps builds from one command to the next.
 """
@@ -58,7 +58,7 @@ _SCALINGS = 2
 
 
 class Group(NamedTuple):
-    """What one process grades: twins and cheats on one problem, for one duration."""
+    """Twins and cheats of one process, on one problem, for one duration."""
 
     problem: str
     duration_us: int
@@ -96,7 +96,7 @@ def write(output: Path, graded: Graded) -> None:
 
 
 def groups(names: set[tuple[str, int]]) -> list[Group]:
-    """Return the groups of what is to be graded, shorter durations first."""
+    """Return the groups of the cheats and twins to grade, shorter durations first."""
     made = (
         Group(problem, us, [name for name in names_for(problem) if (name, us) in names])
         for us in DURATIONS_US
@@ -225,13 +225,13 @@ def _words(graded: Graded) -> str:
 
 
 def chosen_names(parts: list[str] | None) -> set[tuple[str, int]]:
-    """Return everything to be graded, by name and duration: cheats with one of `parts` in their titles, and twins."""
+    """Return the cheats with one of `parts` in their titles and their twins, by name and duration."""
     cheats = [cheat for cheat in CHEATS if not parts or any(part in cheat.title for part in parts)]
     return {(name, us) for cheat in cheats for us in DURATIONS_US for name in (twin_of(cheat), cheat.title)}
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Grade what is missing, then what failed in an earlier command."""
+    """Make the missing grades, then repeat the failed grades of earlier commands."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, required=True, help="file of JSON lines; the table is a .md beside it")
     parser.add_argument("--seconds", type=float, default=3600.0, help="time limit of the command")

@@ -1,4 +1,4 @@
-"""What an answer needs and what a call computes with, by calls in fresh runners; and a profile's names. No runner."""
+"""Needs of an answer and counts of a call, from calls in fresh runners; names in a profile. Without runners."""
 
 import contextlib
 from types import SimpleNamespace
