@@ -226,8 +226,11 @@ def test_idle_workers_are_released(served, worker):
 
 def test_who_asks_too_many_at_once_is_turned_away(served, monkeypatch):
     monkeypatch.setattr(server, "MOST_CLIENTS", 2)
-    with served(), connected(), connected():
-        assert client.reach(EMULATED) == Unready("the ready judge does not answer")
+    with served():
+        client.status()  # accepted after the first client, the probe of `served`
+        soon(lambda: all(thread.name != "client" for thread in threading.enumerate()))
+        with connected(), connected():
+            assert client.reach(EMULATED) == Unready("the ready judge does not answer")
 
 
 def test_a_client_that_does_not_read_loses_its_grade(served, worker, monkeypatch):
