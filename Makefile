@@ -4,6 +4,7 @@
 # make long   tests that take a minute or more, and every mutation of the judge against its cheats: 6 to 11 minutes
 # make triton the tests of Triton in its interpreter: 2 minutes; installs Triton, a download of up to 290 MB
 # make adapters  the tests against packages of others: frameworks, mcp, pyarrow, Ray, linters; a download of 500 MB
+# make races  the tests of threads and processes, with random pauses; not part of CI
 # make solutions  all solutions of the problems of today's models: 3 minutes; installs Triton
 # make gpu    the tests that need a GPU, and the zoo's rows on cuda
 # make docs   the documentation's pages, in build/site; a broken link is an error
@@ -29,7 +30,7 @@ unexport PYTHONDONTWRITEBYTECODE
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo check test long triton adapters solutions gpu docs corpus zoo fuzz lint schemas clean
+.PHONY: demo check test long races triton adapters solutions gpu docs corpus zoo fuzz lint schemas clean
 
 demo: $(VENV)/installed
 	$(BIN)/warpgrade grade linear_relu_divide solutions/linear_relu_divide/cuda_plain.py
@@ -46,6 +47,12 @@ test: lint
 long: $(VENV)/installed
 	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal -m long \
 		$$(grep --recursive --files-with-matches --include='*.py' 'mark\.long\b' tests)
+
+# The tests of threads, processes and connections, with random pauses: on an idle machine a race rarely shows.
+races: $(VENV)/installed
+	$(BIN)/python -m pytest -p tests.pauses --numprocesses $(JOBS) --dist worksteal -m "not long and not gpu" \
+		$$(grep --recursive --files-with-matches --extended-regexp --include='test_*.py' \
+			'threading|fork|Popen|subprocess|socket|served' tests)
 
 triton: $(VENV)/installed
 	$(PIP) install --constraint constraints.txt --editable '.[triton]'
