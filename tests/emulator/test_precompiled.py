@@ -86,3 +86,10 @@ def test_what_only_pybind11_declares_does_not_compile_without_it(tmp_path, linke
     done = subprocess.run([*step.argv, "-fsyntax-only"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode != 0
     assert "py" in done.stderr
+
+
+def test_limits_of_floats_need_no_header_as_with_nvcc(tmp_path, linked):
+    kernel = "__global__ void lowest(float* x) { x[threadIdx.x] = -FLT_MAX; }\n"
+    step = bound_step(tmp_path, linked, cuda_sources=[kernel + LAUNCH.replace("doubled", "lowest")])
+    done = subprocess.run([*step.argv, "-fsyntax-only"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -2,6 +2,9 @@
 
 #pragma once
 
+// nvcc reaches it from PyTorch's headers by way of thrust: many kernels use FLT_MAX without a header of their own.
+#include <cfloat>
+
 #include_next <ATen/core/TensorAccessor.h>
 
 #if !defined(__CUDACC__) && !defined(__HIPCC__)
