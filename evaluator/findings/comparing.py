@@ -3,6 +3,8 @@
 from evaluator.findings.codes import Code, Entry
 
 REFERENCE_PART = "Compute this part as the reference does."
+BATCH_STATISTICS = "Compute mean and variance from the batch: Model is in training mode."
+CONTIGUOUS = "Call .contiguous() on the transposed weight, or exchange the weight's indices in the kernel."
 CONSTANT = "Look for a constant that is added or multiplied."
 NOT_WRITTEN = "Look for elements that no thread writes, and for a kernel that never runs."
 OVERFLOW = (
@@ -45,7 +47,7 @@ ENTRIES: dict[Code, Entry] = {
         "The largest error exceeds the tolerance. The tolerance is a multiple of the reference's own error against "
         "float64, relative to the row.",
         "Look at the element of the first mismatch: a missing tail, a wrong index, a missing __syncthreads().",
-        (REFERENCE_PART, CONSTANT, NOT_WRITTEN, TRANSPOSED, WEIGHTS_FIRST),
+        (REFERENCE_PART, BATCH_STATISTICS, CONTIGUOUS, CONSTANT, NOT_WRITTEN, TRANSPOSED, WEIGHTS_FIRST),
     ),
     Code.NOT_FINITE: Entry(
         "an output is NaN or infinite",

@@ -9,10 +9,9 @@ import torch
 
 from evaluator.devices.out_of_memory import out_of_memory
 from evaluator.errors import ProblemError
-from evaluator.findings.comparing import REFERENCE_PART
 from evaluator.judge.compare.tensor_comparison import Limit, Sides, wrong_elements
 from evaluator.judge.compare.tolerance import Bounds
-from evaluator.judge.diagnosis.known_forms import known_forms, traced
+from evaluator.judge.diagnosis.known_forms import Form, known_forms, traced
 from evaluator.judge.diagnosis.wrong_pattern import Cause, wrong_pattern
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.reference import Reference, by_path
@@ -48,8 +47,8 @@ def cause_of(plan: CallPlan, check: TensorCheck, actual: torch.Tensor, limits: L
         wrong = wrong_elements(sides, limits)
         if not bool(wrong.any()):
             return None
-        if expected.in_float64 and (clause := _form_of(reference, plan, check.path, sides, rows, limits)) is not None:
-            return Cause(f"the values are those of the reference {clause}", REFERENCE_PART)
+        if expected.in_float64 and (form := _form_of(reference, plan, check.path, sides, rows, limits)) is not None:
+            return Cause(f"the values are those of the reference {form.clause}", form.next_step)
         if sides.actual.shape == actual.shape:
             return wrong_pattern(sides.actual, sides.exact, wrong)
     return None
@@ -65,7 +64,7 @@ def _rows(actual: torch.Tensor, first: int) -> slice | EllipsisType:
 
 def _form_of(
     reference: Reference, plan: CallPlan, path: str, sides: Sides, rows: slice | EllipsisType, limits: Bounds
-) -> str | None:
+) -> Form | None:
     """Return the form of the reference whose values are the answer's; None if none, or if trials would take long."""
 
     def altered(context: Callable[[], contextlib.AbstractContextManager[None]]) -> dict[str, Any]:
@@ -89,7 +88,7 @@ def _form_of(
             continue
         as_form = Sides(sides.actual, values, values.to(sides.honest.dtype))
         if not bool(wrong_elements(as_form, limits).any()):
-            return form.clause
+            return form
     return None
 
 

@@ -1,24 +1,29 @@
 """Forms of a reference that authors of kernels confuse with the reference, by dispatch mode.
 
-Examples are GELU's tanh form, the variance divided by n instead of n - 1, a norm without its epsilon, a softmax along
-another dimension, and a reference without one of its operations or without one of its parameters.
+Examples are GELU's tanh form, the variance divided by n instead of n - 1, a batch norm by running statistics, a norm
+without its epsilon, a softmax along another dimension, and a reference without one of its operations or without one of
+its parameters, or with a matrix read in another order.
 """
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 
+from evaluator.findings.comparing import BATCH_STATISTICS, CONTIGUOUS, REFERENCE_PART
 from evaluator.judge.numerics.arithmetic_modes import with_handlers
 from evaluator.judge.reference.operation_cost import Cost, cost_of
 from evaluator.judge.reference.reference import Reference
+from evaluator.judge.reference.running_statistics import by_running_statistics
 from evaluator.protocol.op_mode import OperationMode
 
 aten = torch.ops.aten
 _MOST_PARAMETERS = 16
 _MOST_LEFT_OUT = 12
+_MATRIX = 2
+_BY_RUNNING_STATISTICS = "with its batch norm by running statistics, and not by those of the batch"
 _POOLING_DEFAULTS = (None, None, (), 0, False, True)
 _COUNT_INCLUDE_PAD = 5
 
@@ -28,6 +33,7 @@ class Form(NamedTuple):
 
     clause: str
     context: Callable[[], contextlib.AbstractContextManager[None]]
+    next_step: str = REFERENCE_PART
 
 
 class Trace(NamedTuple):
@@ -52,14 +58,27 @@ def known_forms(reference: Reference, trace: Trace) -> Iterator[Form]:
     for clause, operations, change in _CHANGES:
         if used := [operation for operation in operations if operation in trace.operations]:
             yield _form(clause, dict.fromkeys(used, change))
-    model = reference.exact_model
+    model, statistics = reference.exact_model, reference.running_statistics
+    if model is not None and statistics:
+        context = functools.partial(by_running_statistics, model, statistics)
+        yield Form(_BY_RUNNING_STATISTICS, context, BATCH_STATISTICS)
     for operation in trace.same_shape[:_MOST_LEFT_OUT]:
         yield _form(f"without {_name(operation)}", {operation: _left_out})
+        if operation in _OF_TWO:
+            yield _form(f"with the second operand of {_name(operation)} alone", {operation: _second_alone})
     if model is not None:
-        names = [name for name, _ in model.named_parameters()][:_MOST_PARAMETERS]
-        for name in names:
-            value = "0" if name.endswith("bias") else "1"
-            yield Form(f"with {value} in place of the parameter {name}", functools.partial(_without, model, name))
+        yield from _of_parameters(list(model.named_parameters())[:_MOST_PARAMETERS])
+
+
+def _of_parameters(parameters: Sequence[tuple[str, torch.nn.Parameter]]) -> Iterator[Form]:
+    for name, parameter in parameters:
+        if parameter.dim() == _MATRIX:
+            clause = f"with {name} read in the order of its transpose (a transposed view is not contiguous)"
+            yield Form(clause, functools.partial(_changed, parameter, _as_transposed_view), CONTIGUOUS)
+    for name, parameter in parameters:
+        value = 0.0 if name.endswith("bias") else 1.0
+        clause = f"with {value:g} in place of the parameter {name}"
+        yield Form(clause, functools.partial(_changed, parameter, functools.partial(torch.full_like, fill_value=value)))
 
 
 def traced(forward: Callable[[], object]) -> Trace:
@@ -97,6 +116,7 @@ class _Recorder(OperationMode):
 
 
 _NOT_COMPUTED = frozenset({aten.clone.default, aten.detach.default, aten._to_copy.default, aten.copy_.default})  # noqa: SLF001
+_OF_TWO = frozenset({aten.add.Tensor, aten.mul.Tensor})
 _BATCH_NORMS = (
     *(aten.native_batch_norm.default, aten._native_batch_norm_legit.default),  # noqa: SLF001
     *(aten._native_batch_norm_legit.no_stats, aten._native_batch_norm_legit_no_training.default),  # noqa: SLF001
@@ -126,6 +146,12 @@ def _name(operation: Any) -> str:
 def _left_out(func: Any, x: torch.Tensor, *rest: Any, **options: Any) -> torch.Tensor:
     del func, rest, options
     return x.clone()
+
+
+def _second_alone(func: Any, x: torch.Tensor, other: Any, *rest: Any, **options: Any) -> torch.Tensor:
+    if isinstance(other, torch.Tensor) and other.shape == x.shape:
+        return other.clone()
+    return func(x, other, *rest, **options)  # type: ignore[no-any-return]
 
 
 def _gelu(func: Any, x: torch.Tensor, *, approximate: str = "none") -> torch.Tensor:
@@ -185,14 +211,23 @@ _CHANGES: tuple[tuple[str, tuple[Any, ...], Callable[..., Any]], ...] = (
 
 
 @contextlib.contextmanager
-def _without(model: torch.nn.Module, name: str) -> Iterator[None]:
-    """Context with a parameter of 0 (a bias) or 1 (any other)."""
-    parameter = dict(model.named_parameters())[name]
+def _changed(parameter: torch.nn.Parameter, change: Callable[[torch.Tensor], torch.Tensor]) -> Iterator[None]:
+    """Context with other values of a parameter."""
     before = parameter.detach().clone()
     try:
         with torch.no_grad():
-            parameter.fill_(0.0 if name.endswith("bias") else 1.0)
+            parameter.copy_(change(before))
         yield
     finally:
         with torch.no_grad():
             parameter.copy_(before)
+
+
+def _as_transposed_view(matrix: torch.Tensor) -> torch.Tensor:
+    """Return the values that a kernel finds where it takes a matrix for its transpose in row-major order.
+
+    >>> _as_transposed_view(torch.tensor([[1, 2, 3], [4, 5, 6]]))
+    tensor([[1, 3, 5],
+            [2, 4, 6]])
+    """
+    return matrix.reshape(-1).view(matrix.shape[1], matrix.shape[0]).t()

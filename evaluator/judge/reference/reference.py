@@ -23,6 +23,7 @@ from evaluator.judge.reference.float64_agreement import same_function
 from evaluator.judge.reference.problem_code import author_code
 from evaluator.judge.reference.problem_module import ProblemModule
 from evaluator.judge.reference.row_blocks import begins_and_ends_with, cut, row_splits
+from evaluator.judge.reference.running_statistics import RunningStatistics, running_statistics
 from evaluator.judge.tensors.call_arguments import Arguments, are_equal, cloned, storages, versions, wide, widened
 from evaluator.judge.tensors.memory_overlap import Layouts, layouts
 from evaluator.judge.tensors.pytree import Value, is_number, leaves
@@ -85,6 +86,8 @@ class Reference:
         self._always_in_float64 = False
         self.draws_numbers = False
         """Whether forward has drawn random numbers. These depend on a seed, and on no input."""
+        self.running_statistics: RunningStatistics = {}
+        """Statistics of the batch norms, as last returned by `state`: calls of the reference change the model's."""
         self.outline: Value = None
         self.layouts: Layouts = {}
 
@@ -236,6 +239,7 @@ class Reference:
     def state(self) -> dict[str, torch.Tensor]:
         """Switch to the constructed weights, and return these weights for a submission's model."""
         self.wear(None)
+        self.running_statistics = running_statistics(self.model)
         return {name: tensor.detach() for name, tensor in self.model.state_dict().items()}
 
     def values(self, result: model_call.Result) -> dict[str, Value]:
@@ -342,7 +346,7 @@ class Reference:
         seed_torch(random_seed)
         before = None if self.draws_numbers else self._generators()
         outputs, found = model_call.readable(model_call.run(model, *inputs, gradients))
-        self.draws_numbers = before is None or not _equal(before, self._generators())
+        self.draws_numbers = before is None or not all(map(torch.equal, before, self._generators()))
         return model_call.Result(mapped(outputs, torch.Tensor.detach), found)
 
     def _generators(self) -> list[torch.Tensor]:
@@ -382,10 +386,6 @@ def by_path(result: model_call.Result) -> dict[str, Value]:
     """Return the outputs and gradients of a result by path."""
     gradients = {f"gradient of {name}": value for name, value in (result.gradients or {}).items()}
     return {**dict(leaves(result.outputs, "output")), **gradients}
-
-
-def _equal(one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:
-    return all(torch.equal(before, after) for before, after in zip(one, other, strict=True))
 
 
 def _finite_parts(value: Value) -> list[torch.Tensor]:

@@ -49,6 +49,12 @@ FORMS = [
         "with 0 in place of the parameter linear.bias",
     ),
     (
+        "self.linear(x)",
+        LINEAR,
+        lambda made, x: F.linear(x, made.model.linear.weight.reshape(64, 32).t(), made.model.linear.bias),
+        "with linear.weight read in the order of its transpose",
+    ),
+    (
         "self.norm(x)",
         NORM,
         lambda made, x: F.layer_norm(x, (64,), None, made.model.norm.bias),
@@ -61,6 +67,7 @@ FORMS = [
         "with padding counted the other way",
     ),
     ("x * 2 + 1", "pass", lambda made, x: x + 1, "without mul"),
+    ("x * F.hardswish(x)", "pass", lambda made, x: F.hardswish(x), "with the second operand of mul alone"),
 ]
 
 
@@ -75,6 +82,21 @@ def test_a_norm_without_its_epsilon():
     made = reference("self.norm(x)", SMALL, NORM)
     found = clause_of(made, lambda x: F.layer_norm(x, (64,), made.model.norm.weight, made.model.norm.bias, 0.0))
     assert found == "the values are those of the reference with an epsilon of 0 in its norm"
+
+
+@pytest.mark.parametrize("mode", [Mode.TRAIN, Mode.EVAL])
+def test_a_batch_norm_by_running_statistics(mode):
+    init = "self.norm = nn.BatchNorm1d(64); self.linear = nn.Linear(64, 64)"
+    made = reference("self.norm(self.linear(x))", "torch.randn(32, 64)", init, mode=mode)
+    made.forward(made.draw(1), 0)
+    own = copy.deepcopy(made.model)
+    own.load_state_dict(made.state())
+    made.forward(made.draw(2), 0)
+    found = clause_of(made, own.train(mode is Mode.EVAL))
+    clause = (
+        "the values are those of the reference with its batch norm by running statistics, and not by those of the batch"
+    )
+    assert (found == clause) is (mode is Mode.TRAIN)
 
 
 @pytest.mark.parametrize("layer", ["nn.BatchNorm1d(64)", "nn.utils.spectral_norm(nn.Linear(64, 64))"])
