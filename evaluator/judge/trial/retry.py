@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from evaluator.findings import Code, finding
 from evaluator.judge.trial.stale_weights import is_stale
-from evaluator.judge.trial.trial_runner import Trial, TrialRunner
-from evaluator.records import Check, Fault, Fill, Schedule, Status
+from evaluator.judge.trial.trial_runner import Trial, TrialRunner, wrong_for
+from evaluator.records import Check, Fault, Fill, Finding, Schedule, Status
 
 _TIMES = 3
 _TELLING = frozenset({Code.WRONG_VALUES.value, Code.NOT_FINITE.value, Code.WRONG_ON_OTHER_VALUES.value})
@@ -46,7 +46,7 @@ def retried(
         if again.fault.finding.code not in _TELLING:
             break
     if wrong.check is not None and _uses_earlier_weights(trial_runner, wrong.check, index, seed, schedules, timeout_s):
-        message = f"correct for earlier weights, wrong for this call's: {wrong.fault.finding.message}"
+        message = f"correct for earlier weights, wrong for this call's: {_comparison(wrong.fault.finding)}"
         return Fault(Status.WRONG_RESULT, finding(Code.STALE_WEIGHTS, message)), None
     if wrong.fault.finding.code == Code.WRONG_ON_OTHER_VALUES:
         fresh = trial_runner.own_values_seed()
@@ -54,6 +54,11 @@ def retried(
         if own.fault is not None and own.fault.finding.code in _TELLING:
             return own.fault, own.check  # Wrong for the problem's own values too, after a correct call.
     return wrong.fault, None
+
+
+def _comparison(found: Finding) -> str:
+    """Return the message without the values of the inputs: stale weights are wrong for all values."""
+    return found.message.removeprefix(wrong_for(str(found.details.get("profile"))))
 
 
 def _unwritten(fault: Fault, wrong: Fill, right: Fill) -> Fault:

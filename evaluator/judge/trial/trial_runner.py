@@ -345,9 +345,14 @@ def _of_other_values(problem: Finding | None, values: str | None, checks: list[T
     codes = (Code.WRONG_VALUES.value, Code.NOT_FINITE.value)
     if problem is None or values is None or problem.code not in codes:
         return problem
-    message = f"correct for the problem's own inputs, wrong for {values}: {problem.message}"
+    message = f"{wrong_for(values)}{problem.message}"
     step, path = _step_for(values, checks), problem.details.get("path")
     return finding(Code.WRONG_ON_OTHER_VALUES, message, next_step=step, path=path, profile=values)
+
+
+def wrong_for(values: str) -> str:
+    """Return the beginning of the message about a call that is wrong for other `values` alone."""
+    return f"correct for the problem's own inputs, wrong for {values}: "
 
 
 def _step_for(values: str, checks: list[TensorCheck]) -> str | None:
