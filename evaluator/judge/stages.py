@@ -283,12 +283,11 @@ def _interpreted(context: GradeContext) -> list[Finding]:
 
 
 def _build_findings(build_service: BuildService) -> list[Finding]:
-    """Return a finding for each failed build that the submission ignored."""
+    """Return a finding for each failed build that the submission ignored. A repeated request adds no finding."""
+    failures = {(failure.message, failure.line): None for failure in build_service.failures}
     return [
-        finding(
-            Code.FAILED_BUILD_IGNORED, f"the submission ignored a failed build: {failure.message}", line=failure.line
-        )
-        for failure in build_service.failures
+        finding(Code.FAILED_BUILD_IGNORED, f"the submission ignored a failed build: {message}", line=line)
+        for message, line in failures
     ]
 
 
