@@ -37,18 +37,18 @@ def solution(problem, name):
 
 
 def test_the_compiled_reference_is_timed_with_both_settings_and_kept(grade):
-    card = grade(SAME, "rms_norm", "--baseline", "compile").verdict(Status.CORRECT)
+    card = grade(SAME, "rms_norm", "--baseline", "compile").assert_verdict(Status.CORRECT)
     assert [each.finding for each in card.baselines] == [None, None], card.baselines
     assert [each.tf32 for each in card.baselines] == [Tf32.DEFAULT, Tf32.OFF]
     # The eager reference makes six passes where one will do, so the compiled one is the faster.
     assert all(each.speedup_high < 1 for each in card.baselines)
-    again = grade(SAME, "rms_norm", "--baseline", "compile").verdict(Status.CORRECT)
+    again = grade(SAME, "rms_norm", "--baseline", "compile").assert_verdict(Status.CORRECT)
     assert [each.kept for each in again.baselines] == [True, True]
     assert [each.samples for each in again.baselines] == [each.samples for each in card.baselines]
 
 
 def test_a_convolution_with_tf32_as_pytorch_has_it_is_faster_and_not_refused(grade):
-    card = grade(SAME, "conv2d", "--baseline", "eager").verdict(Status.CORRECT)
+    card = grade(SAME, "conv2d", "--baseline", "eager").assert_verdict(Status.CORRECT)
     (eager,) = card.baselines
     assert (eager.kind, eager.tf32, eager.finding) == (BaselineKind.EAGER, Tf32.DEFAULT, None)
     assert eager.samples.median_ms < card.timing.reference_median_ms
@@ -57,14 +57,14 @@ def test_a_convolution_with_tf32_as_pytorch_has_it_is_faster_and_not_refused(gra
 def test_another_submission_is_a_baseline(grade, tmp_path):
     other = tmp_path / "other.py"
     other.write_text(solution("relu", "cuda_plain.py"))
-    card = grade(solution("relu", "cuda_plain.py"), "relu", "--speedup-of", other).verdict(Status.CORRECT)
+    card = grade(solution("relu", "cuda_plain.py"), "relu", "--speedup-of", other).assert_verdict(Status.CORRECT)
     (found,) = card.baselines
     assert found.finding is None
     assert found.speedup == pytest.approx(1.0, abs=0.02)
 
 
 def test_a_profile_tells_own_kernels_from_a_librarys(grade):
-    card = grade(solution("relu", "cuda_vectorised.py"), "relu", "--profile").verdict(Status.CORRECT)
+    card = grade(solution("relu", "cuda_vectorised.py"), "relu", "--profile").assert_verdict(Status.CORRECT)
     found = card.profiling
     assert found.finding is None, found.finding
     assert found.own_share > 0.9
@@ -72,7 +72,7 @@ def test_a_profile_tells_own_kernels_from_a_librarys(grade):
     assert all(each.registers > 0 for each in found.resources)
     # The profiler's time of the kernels is near the judge's, of which no verdict is made.
     assert found.time_us / 1e3 == pytest.approx(card.timing.submission_median_ms, rel=0.3)
-    library = grade(SAME, "relu", "--profile").verdict(Status.CORRECT).profiling
+    library = grade(SAME, "relu", "--profile").assert_verdict(Status.CORRECT).profiling
     assert library.finding is None
     assert library.own_share == 0.0
 
@@ -83,7 +83,7 @@ with_ncu = pytest.mark.skipif(find_ncu() is None, reason="there is no ncu (Nsigh
 @with_ncu
 def test_ncu_adds_bandwidth_and_occupancy_of_own_kernels(grade):
     run = grade(solution("relu", "cuda_vectorised.py"), "relu", "--profile", "ncu")
-    card = run.verdict(Status.CORRECT)
+    card = run.assert_verdict(Status.CORRECT)
     found = card.profiling.counters
     assert found.finding is None, found.finding
     assert not found.cut
@@ -107,7 +107,7 @@ def test_ncu_adds_bandwidth_and_occupancy_of_own_kernels(grade):
 @with_ncu
 def test_ncu_counts_the_kernels_of_a_backward_pass(grade):
     card = grade(solution("relu_backward", "cuda_autograd.py"), "relu_backward", "--profile", "ncu")
-    found = card.verdict(Status.CORRECT).profiling.counters
+    found = card.assert_verdict(Status.CORRECT).profiling.counters
     assert found.finding is None, found.finding
     own = {kernel.name.partition("(")[0]: kernel for kernel in found.kernels if kernel.own}
     assert {"forward_kernel", "backward_kernel"} <= own.keys(), [kernel.name for kernel in found.kernels]
@@ -128,7 +128,7 @@ def test_a_submission_that_misbehaves_under_ncu_loses_its_counters_alone(grade):
         "            raise RuntimeError('not under ncu')\n"
         "        return super().forward(x)\n"
     )
-    profile = grade(source, "relu", "--profile", "ncu").verdict(Status.CORRECT).profiling
+    profile = grade(source, "relu", "--profile", "ncu").assert_verdict(Status.CORRECT).profiling
     assert profile.finding is None
     assert (profile.counters.kernels, profile.counters.finding.code) == ([], "T317")
     assert "not under ncu" in profile.counters.finding.message

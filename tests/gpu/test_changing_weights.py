@@ -57,10 +57,10 @@ def grade(tmp_path):
 
 @pytest.mark.parametrize("source", HONEST.values(), ids=HONEST)
 def test_what_follows_the_weights_is_correct_and_none_is_copied(grade, source):
-    card = grade(source).verdict(Status.CORRECT)
+    card = grade(source).assert_verdict(Status.CORRECT)
     assert (card.weights.graded, card.weights.changed, card.weights.copied) == (WeightsGraded.CHANGING, 4, 0)
 
 
 def test_what_was_kept_is_wrong_and_correct_where_weights_are_frozen(grade):
-    grade(KEEPS["folded by address"]).verdict(Status.WRONG_RESULT, Code.STALE_WEIGHTS)
-    assert grade(KEEPS["folded by address"], "--weights", "frozen").verdict(Status.CORRECT).timing is not None
+    grade(KEEPS["folded by address"]).assert_verdict(Status.WRONG_RESULT, Code.STALE_WEIGHTS)
+    assert grade(KEEPS["folded by address"], "--weights", "frozen").assert_verdict(Status.CORRECT).timing is not None

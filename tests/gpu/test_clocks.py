@@ -56,7 +56,7 @@ def graded(tmp_path):
 
 
 def test_warm_inputs_are_read_faster_than_cold_ones_on_both_sides(graded):
-    cold, warm = (graded(PLAIN, "--l2", rule).verdict(Status.CORRECT) for rule in ("cold", "warm"))
+    cold, warm = (graded(PLAIN, "--l2", rule).assert_verdict(Status.CORRECT) for rule in ("cold", "warm"))
     assert (cold.l2, warm.l2) == (L2Inputs(rule=L2Rule.COLD), L2Inputs(rule=L2Rule.WARM))
     assert cold.timing.submission.windows is not None
     assert warm.timing.submission.windows is not None
@@ -66,7 +66,7 @@ def test_warm_inputs_are_read_faster_than_cold_ones_on_both_sides(graded):
 
 def test_inputs_are_cold_unless_asked_otherwise_and_a_plain_forward_is_no_news(graded):
     run = graded(PLAIN)
-    card = run.verdict(Status.CORRECT)
+    card = run.assert_verdict(Status.CORRECT)
     assert card.l2 == L2Inputs(rule=L2Rule.COLD)
     assert "inputs cold in L2" in run.out
     assert 0 < card.timing.submission.launch_ms < 1.0
@@ -75,7 +75,7 @@ def test_inputs_are_cold_unless_asked_otherwise_and_a_plain_forward_is_no_news(g
 
 def test_a_forward_with_more_host_work_than_the_references_is_told_with_both_times(graded):
     run = graded(BUSY_HOST)
-    submission = run.verdict(Status.CORRECT).timing.submission
+    submission = run.assert_verdict(Status.CORRECT).timing.submission
     assert 0.2 <= submission.launch_ms < 2.0
     assert submission.median_ms < 0.1
     assert submission.is_host_bound
@@ -85,7 +85,7 @@ def test_a_forward_with_more_host_work_than_the_references_is_told_with_both_tim
 
 def test_a_forward_that_waits_for_the_gpu_is_told(graded):
     run = graded(WAITS)
-    submission = run.verdict(Status.CORRECT).timing.submission
+    submission = run.assert_verdict(Status.CORRECT).timing.submission
     assert submission.waits_for_gpu
     assert (submission.host_ms, submission.windows) == (None, None)
     assert submission.median_ms < 20
@@ -93,7 +93,7 @@ def test_a_forward_that_waits_for_the_gpu_is_told(graded):
 
 
 def test_the_clocks_of_both_sides_are_on_the_card(graded):
-    timing = graded(PLAIN).verdict(Status.CORRECT).timing
+    timing = graded(PLAIN).assert_verdict(Status.CORRECT).timing
     for side in (timing.reference_before, timing.submission, timing.reference_after):
         assert len(side.clocks.sm_mhz) > len(side.windows.calls)
         assert all(100 < mhz < 5000 for mhz in side.clocks.sm_mhz)

@@ -63,7 +63,7 @@ SEED_VERDICTS = [
 def test_a_real_answer(grade, number, problem, status, code):
     (path,) = Path(SEEDS).glob(f"{number}_*.txt")
     run = grade(path.read_bytes(), problem=problem, name=path.name, size="full", timeout_s=60.0)
-    card = run.verdict(status, code)
+    card = run.assert_verdict(status, code)
     if number == "002":
         assert "cudaErrorIllegalAddress" in card.reason.message
     if number == "003":
@@ -112,7 +112,7 @@ HONEST |= {path.stem: path.read_text() for path in FILES}
 
 @pytest.mark.parametrize("source", HONEST.values(), ids=HONEST)
 def test_an_honest_forward_is_correct_and_timed(grade, source):
-    card = grade(source).verdict(Status.CORRECT)
+    card = grade(source).assert_verdict(Status.CORRECT)
     timed = card.timing.submission
     assert len(timed.samples_ms) >= (20 if timed.windows is None else 6)
     # The work around the clamp takes little time, of which a busy machine's clock may see none.
@@ -121,7 +121,7 @@ def test_an_honest_forward_is_correct_and_timed(grade, source):
 
 
 def test_a_subclass_of_the_reference_is_timed(grade):
-    card = grade("from model import Model\nclass ModelNew(Model):\n    pass\n").verdict(Status.CORRECT)
+    card = grade("from model import Model\nclass ModelNew(Model):\n    pass\n").assert_verdict(Status.CORRECT)
     assert card.device.gpu.capability.count(".") == 1
     assert card.timing.submission.host_ms > 0
 
@@ -140,7 +140,7 @@ class ModelNew(nn.Module):
         return outside
 """
     run = grade(HEAD + source)
-    run.verdict(Status.CORRECT)
+    run.assert_verdict(Status.CORRECT)
     assert Code.OUTPUT_COPIED in run.findings
 
 
@@ -152,7 +152,7 @@ class ModelNew(nn.Module):
         self.buffer = torch.empty_like(x) if self.buffer is None else self.buffer
         return torch.clamp(x, min=0.0, out=self.buffer)
 """
-    grade(HEAD + source).verdict(Status.WRONG_RESULT, Code.OUTPUT_REUSED)
+    grade(HEAD + source).assert_verdict(Status.WRONG_RESULT, Code.OUTPUT_REUSED)
 
 
 KERNEL = """
@@ -251,12 +251,12 @@ class ModelNew(nn.Module):
 
 @pytest.mark.parametrize(("source", "status", "code"), BROKEN.values(), ids=BROKEN)
 def test_a_failure_costs_only_itself(grade, source, status, code):
-    grade(HEAD + source, timeout_s=10.0).verdict(status, code)
+    grade(HEAD + source, timeout_s=10.0).assert_verdict(status, code)
 
 
 def test_the_next_grade_after_a_fault_is_unaffected(grade):
-    grade(HEAD + KERNEL % "y[1ll << 40] = 1.0f;").verdict(Status.RUNTIME_ERROR, Code.ILLEGAL_ACCESS)
-    grade(RELU).verdict(Status.CORRECT)
+    grade(HEAD + KERNEL % "y[1ll << 40] = 1.0f;").assert_verdict(Status.RUNTIME_ERROR, Code.ILLEGAL_ACCESS)
+    grade(RELU).assert_verdict(Status.CORRECT)
 
 
 def test_a_gpu_that_is_not_there_is_named(grade):
@@ -270,7 +270,7 @@ def test_a_gpu_that_is_not_there_is_named(grade):
 )
 def test_a_shipped_solution_is_correct(grade, path):
     card = grade(path.read_text(), problem=path.parent.name, name=path.name, size="full", timeout_s=60.0)
-    card.verdict(Status.CORRECT)
+    card.assert_verdict(Status.CORRECT)
 
 
 SPOILS = {

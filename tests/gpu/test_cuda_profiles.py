@@ -91,7 +91,7 @@ def test_zeros_and_nothing_else_stay_on_the_gpu_as_on_the_cpu(dtype):
 
 def test_a_copy_is_no_relu(grade):
     run = grade(IDENTITY, "--problems", WEAK, problem="positive_relu")
-    card = run.verdict(Status.WRONG_RESULT, Code.WRONG_ON_OTHER_VALUES)
+    card = run.assert_verdict(Status.WRONG_RESULT, Code.WRONG_ON_OTHER_VALUES)
     assert card.checks[0].ok
     assert card.reason.details["profile"] != Profile.AS_GIVEN
 
@@ -99,12 +99,12 @@ def test_a_copy_is_no_relu(grade):
 @pytest.mark.parametrize("size", ["small", "full"])
 @pytest.mark.parametrize("how", ["tf32", "half"])
 def test_lower_precision_is_told_apart(grade, how, size):
-    grade(product(how), problem="matmul", size=size).verdict(Status.WRONG_RESULT, Code.LOWER_PRECISION)
+    grade(product(how), problem="matmul", size=size).assert_verdict(Status.WRONG_RESULT, Code.LOWER_PRECISION)
 
 
 @pytest.mark.parametrize("size", ["small", "full"])
 def test_true_fp32_is_right_on_every_profile_and_other_calls_are_not_quoted(grade, size):
-    card = grade(product("fp32"), problem="matmul", size=size).verdict(Status.CORRECT)
+    card = grade(product("fp32"), problem="matmul", size=size).assert_verdict(Status.CORRECT)
     assert {check.profile for check in card.checks} == set(Profile)
     timed = card.timing.submission
     if timed.windows is None:
@@ -119,14 +119,14 @@ def test_true_fp32_is_right_on_every_profile_and_other_calls_are_not_quoted(grad
 @pytest.mark.parametrize("how", ["tf32", "half"])
 def test_lower_precision_is_told_apart_where_it_averages_out(grade, how, size):
     run = grade(product(how), "--problems", WEAK, problem="long_product", size=size)
-    run.verdict(Status.WRONG_RESULT, Code.LOWER_PRECISION)
+    run.assert_verdict(Status.WRONG_RESULT, Code.LOWER_PRECISION)
 
 
 @pytest.mark.parametrize("size", ["small", "full"])
 @pytest.mark.parametrize("to", ["cut({}, 'tf32')", "cut({}, torch.float16)", "cut({}, torch.bfloat16)"])
 def test_lower_precision_is_told_in_one_number_over_many_timed_calls(grade, to, size):
     run = grade(distance(to), "--problems", WEAK, problem="mean_distance", size=size)
-    assert "over " in run.verdict(Status.WRONG_RESULT, Code.LOWER_PRECISION).reason.message
+    assert "over " in run.assert_verdict(Status.WRONG_RESULT, Code.LOWER_PRECISION).reason.message
 
 
 IN_TURN = (
@@ -154,7 +154,7 @@ class ModelNew(nn.Module):
 @pytest.mark.parametrize("size", ["small", "full"])
 def test_one_number_that_is_summed_in_another_order_is_no_lower_precision(grade, size):
     """Each thread adds 32768 numbers up in turn: errors are as large as TF32's; those of PyTorch's sums are smaller."""
-    grade(IN_TURN, "--problems", WEAK, problem="mean_distance", size=size).verdict(Status.CORRECT)
+    grade(IN_TURN, "--problems", WEAK, problem="mean_distance", size=size).assert_verdict(Status.CORRECT)
 
 
 ROW_SUMS = """
@@ -203,7 +203,7 @@ def test_what_a_submission_holds_of_the_gpu_does_not_decide_what_its_answers_are
     own = problem(tmp_path, "row_sums", ROW_SUMS, "[sizes.full]\nrows = 32768\n[sizes.small]\nrows = 1024\n")
     usual = "bool(a.min() >= 0 and b.min() >= 0 and a.max() < 1 and b.max() < 1)" if lowers else "False"
     run = grade(hoarding(usual), "--problems", own, problem="row_sums", size="full")
-    card = run.verdict(*((Status.WRONG_RESULT, Code.LOWER_PRECISION) if lowers else (Status.CORRECT,)))
+    card = run.assert_verdict(*((Status.WRONG_RESULT, Code.LOWER_PRECISION) if lowers else (Status.CORRECT,)))
     assert {check.precision for check in card.checks} == {"float64"}
 
 
@@ -232,7 +232,7 @@ class ModelNew(nn.Module):
 
 def test_an_honest_kernel_may_round_to_bf16_at_each_step(grade):
     """Where other values have elements that are far larger than their row, that is a large part of the row."""
-    grade(NORM, problem="rms_norm_bf16", size="full", timeout_s=60.0).verdict(Status.CORRECT)
+    grade(NORM, problem="rms_norm_bf16", size="full", timeout_s=60.0).assert_verdict(Status.CORRECT)
 
 
 @pytest.mark.parametrize("how", ["fp32", "tf32", "half"])
@@ -240,7 +240,7 @@ def test_lower_precision_is_told_apart_where_the_reference_is_computed_in_blocks
     rows = "split = { a = 0 }\n[sizes.full]\nrows = 16384\n[sizes.small]\nrows = 64\n"
     own = problem(tmp_path, "tall_product", TALL_PRODUCT, rows)
     run = grade(product(how), "--problems", own, problem="tall_product", size="full")
-    run.verdict(*((Status.CORRECT,) if how == "fp32" else (Status.WRONG_RESULT, Code.LOWER_PRECISION)))
+    run.assert_verdict(*((Status.CORRECT,) if how == "fp32" else (Status.WRONG_RESULT, Code.LOWER_PRECISION)))
 
 
 @pytest.mark.parametrize("size", ["small", "full"])
@@ -250,7 +250,7 @@ def test_tf32_is_right_where_the_problem_allows_it(grade, tmp_path, size):
     (own / "reference.py").write_text((TOP / "problems/matmul/reference.py").read_text())
     text = (TOP / "problems/matmul/problem.toml").read_text()
     (own / "problem.toml").write_text(text.replace("level = 1", 'level = 1\nprecision = "tf32"', 1))
-    grade(product("tf32"), "--problems", own.parent, problem="matmul", size=size).verdict(Status.CORRECT)
+    grade(product("tf32"), "--problems", own.parent, problem="matmul", size=size).assert_verdict(Status.CORRECT)
 
 
 def test_a_problem_is_validated_on_the_gpu(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch):

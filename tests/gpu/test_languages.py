@@ -170,7 +170,7 @@ def need(toolchain):
 @pytest.mark.parametrize("toolchain", SOURCES)
 def test_a_correct_submission_is_correct(grade, toolchain):
     need(toolchain)
-    card = grade(SOURCES[toolchain][0], size="full").verdict(Status.CORRECT)
+    card = grade(SOURCES[toolchain][0], size="full").assert_verdict(Status.CORRECT)
     assert toolchain in card.submission.toolchains
     stages = ", ".join(f"{name} {spent:.2f}" for name, spent in card.stages_s.items())
     print(f"\n{toolchain.value}: {card.timing.submission_median_ms:.4f} ms, {card.wall_s:.2f} s ({stages})")
@@ -184,22 +184,22 @@ def test_a_kernel_that_does_not_compile_is_a_build_error(grade, toolchain):
     code = Code.COMPILE_FAILED if toolchain is Toolchain.CUTLASS else Code.KERNEL_REFUSED
     # Of the languages in Python, the line is that of a call or of the kernel.
     in_text = toolchain in (Toolchain.NVRTC, Toolchain.CUTLASS)
-    card = run.verdict(Status.BUILD_ERROR, code, line=line_of(source, old) if in_text else None)
+    card = run.assert_verdict(Status.BUILD_ERROR, code, line=line_of(source, old) if in_text else None)
     print(f"\n{toolchain.value}: line {card.reason.line}: {card.reason.message}")
 
 
 def test_a_missing_header_library_is_no_verdict(grader, grade, monkeypatch, tmp_path):
     monkeypatch.setitem(grader.environment, "CUTLASS_PATH", str(tmp_path))
-    card = grade(CUTLASS).verdict(Status.INCONCLUSIVE, Code.LANGUAGE_MISSING)
+    card = grade(CUTLASS).assert_verdict(Status.INCONCLUSIVE, Code.LANGUAGE_MISSING)
     assert "pip install nvidia-cutlass" in card.reason.message
 
 
 def test_a_wrong_nvrtc_kernel_is_wrong(grade):
-    grade(NVRTC.replace("x.numel(), 0.0]", "x.numel(), 0.5]")).verdict(Status.WRONG_RESULT, Code.WRONG_VALUES)
+    grade(NVRTC.replace("x.numel(), 0.0]", "x.numel(), 0.5]")).assert_verdict(Status.WRONG_RESULT, Code.WRONG_VALUES)
 
 
 def test_an_nvrtc_kernel_is_own_work(grade):
-    card = grade(NVRTC, "--require-own-kernel", "0.5", size="full").verdict(Status.CORRECT)
+    card = grade(NVRTC, "--require-own-kernel", "0.5", size="full").assert_verdict(Status.CORRECT)
     assert card.own_kernels.kernels == ["relu_kernel"]
     assert card.own_kernels.share_low > 0.5
     assert card.own_kernels.right_without_kernels is False
@@ -207,4 +207,4 @@ def test_an_nvrtc_kernel_is_own_work(grade):
 
 def test_an_idle_nvrtc_kernel_is_no_own_work(grade):
     source = NVRTC.replace("        return out\n", "        return torch.relu(x)\n")
-    grade(source, "--require-own-kernel", "0.5", size="full").verdict(Status.REJECTED, Code.TOO_LITTLE_OWN)
+    grade(source, "--require-own-kernel", "0.5", size="full").assert_verdict(Status.REJECTED, Code.TOO_LITTLE_OWN)

@@ -28,4 +28,4 @@ def test_an_output_with_a_lazy_bit_is_graded(grader, tmp_path, given, lazy, writ
     problem = folder(tmp_path, given, written_out if sides == "submission" else lazy)
     submission = answer(written_out if sides == "reference" else lazy)
     run = grader(tmp_path, submission, "--device", "cuda", "--size", "small", problem=str(problem), timeout_s=30.0)
-    run.verdict(Status.CORRECT)
+    run.assert_verdict(Status.CORRECT)

@@ -131,7 +131,7 @@ def formats(card):
 def test_an_honest_kernel_is_not_accused(grader, tmp_path):
     source = (data_dir("solutions") / HONEST).read_text()
     run = grader(tmp_path, source, *ON_GPU, problem="matmul", timeout_s=30.0)
-    card = run.verdict(Status.CORRECT)
+    card = run.assert_verdict(Status.CORRECT)
     assert Code.REDUCED_INSTRUCTIONS not in run.findings
     assert card.machine_code.reduced == []
     if cuobjdump() is None:
@@ -161,7 +161,7 @@ def test_tensor_cores_in_an_fp32_problem_are_named_whatever_the_verdict(grader, 
 def test_tf32_is_no_finding_in_a_problem_that_asks_for_it(grader, tmp_path, tf32_problem):
     source = on_tensor_cores(TF32, 8)
     run = grader(tmp_path, source, *ON_GPU, problem=tf32_problem, timeout_s=30.0)
-    card = run.verdict(Status.CORRECT)
+    card = run.assert_verdict(Status.CORRECT)
     assert (InstructionKind.TENSOR_CORE, NumberFormat.TF32) in formats(card)
     assert Code.REDUCED_INSTRUCTIONS not in run.findings
 
@@ -180,6 +180,6 @@ class ModelNew(nn.Module):
 def test_a_profile_of_fp32_in_the_library_names_none(grader, tmp_path):
     source = LIBRARY.format(product="a @ b")
     run = grader(tmp_path, source, *ON_GPU, "--profile", "torch", problem="matmul", timeout_s=30.0)
-    card = run.verdict(Status.CORRECT)
+    card = run.assert_verdict(Status.CORRECT)
     assert card.machine_code.library_kernels == []
     assert Code.REDUCED_INSTRUCTIONS not in run.findings

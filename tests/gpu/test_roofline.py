@@ -96,7 +96,7 @@ def test_after_a_grade_the_least_time_of_a_problem_is_known(grade, grader, monke
     from evaluator.roofline.least_time import Roofs, roofs_of
 
     monkeypatch.setenv("WARPGRADE_CACHE", grader.environment["WARPGRADE_CACHE"])
-    card = grade(SAME, "torch.randn(edge, edge)", "torch.relu(x)").verdict(Status.CORRECT)
+    card = grade(SAME, "torch.randn(edge, edge)", "torch.relu(x)").assert_verdict(Status.CORRECT)
     found = roofs_of(find_problem("relu", None))
     assert isinstance(found, Roofs)
     assert found.bandwidth_bytes_per_s == pytest.approx(card.roofline.bandwidth_bytes_per_s, rel=0.1)
@@ -106,14 +106,14 @@ def test_after_a_grade_the_least_time_of_a_problem_is_known(grade, grader, monke
 def test_mode_check_measures_no_time(grade):
     extra = ("--mode", "check", "--size", "small")
     run = grade(SAME, "torch.randn(edge, edge)", "torch.relu(x)", *extra)
-    card = run.verdict(Status.CORRECT)
+    card = run.assert_verdict(Status.CORRECT)
     assert (card.timing, card.roofline, card.l2) == (None, None, None)
     assert len(card.checks) >= 16
     assert Code.NOT_TIMED in run.findings
 
 
 def test_an_honest_kernel_has_its_place(grade):
-    card = grade(SAME, "torch.randn(edge, edge)", "torch.relu(x)").verdict(Status.CORRECT)
+    card = grade(SAME, "torch.randn(edge, edge)", "torch.relu(x)").assert_verdict(Status.CORRECT)
     assert 0.6 < card.roofline.of_floor < 1.05
     assert card.roofline.input_flips.mattered == card.roofline.input_flips.samples
     assert card.roofline.impossible_ms < card.timing.submission_median_ms
@@ -132,9 +132,11 @@ class ModelNew(nn.Module):
 def test_whoever_reads_two_fifths_and_is_right_by_luck_is_refused(grade):
     """Every value is near 5, so the mean of some is the mean of all, to seven digits: until other values are drawn."""
     inputs = "5 + torch.rand(64, edge * edge // 16) / 1000"
-    grade(LUCKY, inputs, "x.mean(1)").verdict(Status.WRONG_RESULT, Code.WRONG_ON_OTHER_VALUES)
+    grade(LUCKY, inputs, "x.mean(1)").assert_verdict(Status.WRONG_RESULT, Code.WRONG_ON_OTHER_VALUES)
     # Under KernelBench's rule no others are, and the floor alone is left to tell.
-    card = grade(LUCKY, inputs, "x.mean(1)", "--tolerance", "kernelbench").verdict(Status.REJECTED, Code.IMPOSSIBLE)
+    card = grade(LUCKY, inputs, "x.mean(1)", "--tolerance", "kernelbench").assert_verdict(
+        Status.REJECTED, Code.IMPOSSIBLE
+    )
     assert card.timing.submission_median_ms < card.roofline.impossible_ms
 
 
@@ -214,12 +216,12 @@ def test_what_need_not_be_read_is_not_asked_for(grade, source, inputs, result, i
     # What was worked out once from the weights stands only where they stay as they are.
     run = grade(source, inputs, result, "--weights", "frozen", init=init)
     assert run.reason is not Code.IMPOSSIBLE
-    card = run.verdict(Status.CORRECT)
+    card = run.assert_verdict(Status.CORRECT)
     assert Code.FLOOR_DOUBTED not in run.findings
     assert card.roofline is not None
 
 
 def test_what_was_measured_of_a_gpu_is_kept(grade, grader):
-    grade(SAME, "torch.randn(edge, edge)", "torch.relu(x)").verdict(Status.CORRECT)
+    grade(SAME, "torch.randn(edge, edge)", "torch.relu(x)").assert_verdict(Status.CORRECT)
     kept = Path(grader.environment["WARPGRADE_CACHE"], "measured")
     assert len(list(kept.glob("*/*/library.so"))) >= 2  # the bandwidth, and what a call of the problem needs

@@ -66,7 +66,7 @@ def test_numbers_drawn_when_the_seed_is_heard_are_drawn_inside_of_the_clock(tmp_
         folder = tmp_path / name
         folder.mkdir()
         options = ("--device", "cuda", "--size", "full")
-        return grader(folder, source, *options, problem=str(problem), timeout_s=30.0).verdict(Status.CORRECT)
+        return grader(folder, source, *options, problem=str(problem), timeout_s=30.0).assert_verdict(Status.CORRECT)
 
     honest, cheat = graded("honest", entry.honest.read_text()), graded("cheat", CHEAT)
     assert cheat.timing.submission_median_ms > 0.9 * honest.timing.submission_median_ms

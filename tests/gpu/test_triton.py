@@ -54,7 +54,7 @@ def times(card):
 
 @pytest.mark.parametrize("path", SOLUTIONS, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_a_shipped_solution_is_correct(grade, path):
-    card = grade(path.read_text(), problem=path.parent.name, size="full").verdict(Status.CORRECT)
+    card = grade(path.read_text(), problem=path.parent.name, size="full").assert_verdict(Status.CORRECT)
     assert card.submission.toolchains == [Toolchain.TRITON]
     timing = card.timing
     speedup = "not quoted" if timing.speedup is None else f"{timing.speedup:.2f}"
@@ -64,12 +64,12 @@ def test_a_shipped_solution_is_correct(grade, path):
 def test_a_second_grade_of_a_text(grade):
     """Each grade compiles once: in its check, and not again for the timing."""
     for which in ("first", "second"):
-        card = grade(RELU, size="awkward").verdict(Status.CORRECT)
+        card = grade(RELU, size="awkward").assert_verdict(Status.CORRECT)
         print(f"\n{which} grade: {times(card)}")
 
 
 def test_a_wrong_kernel_is_wrong(grade):
-    grade(RELU.replace("0.0)", "0.5)")).verdict(Status.WRONG_RESULT, Code.WRONG_VALUES)
+    grade(RELU.replace("0.0)", "0.5)")).assert_verdict(Status.WRONG_RESULT, Code.WRONG_VALUES)
 
 
 REFUSED = {
@@ -89,7 +89,7 @@ REFUSED = {
 @pytest.mark.parametrize(("source", "part", "reason"), REFUSED.values(), ids=REFUSED)
 def test_a_kernel_that_does_not_compile_is_a_build_error_with_its_reason(grade, source, part, reason):
     run = grade(source)
-    card = run.verdict(Status.BUILD_ERROR, Code.KERNEL_REFUSED, line=line_of(source, part))
+    card = run.assert_verdict(Status.BUILD_ERROR, Code.KERNEL_REFUSED, line=line_of(source, part))
     assert reason in card.reason.message
     assert "more lines" not in card.reason.message
     if part != "def relu_kernel":
@@ -101,7 +101,7 @@ def test_a_kernel_that_does_not_compile_is_a_build_error_with_its_reason(grade, 
 def test_a_kernel_too_large_for_the_gpu_is_a_build_error(grade):
     source = RELU.replace("BLOCK=1024)", "BLOCK=1024, num_warps=64)")
     run = grade(source)
-    card = run.verdict(Status.BUILD_ERROR, Code.KERNEL_REFUSED, line=line_of(source, "def relu_kernel"))
+    card = run.assert_verdict(Status.BUILD_ERROR, Code.KERNEL_REFUSED, line=line_of(source, "def relu_kernel"))
     print(f"\n{card.reason.message}")
 
 
@@ -143,14 +143,14 @@ class ModelNew(nn.Module):
 
 def test_autotuning_runs_in_the_check_and_not_in_the_timing(grade):
     """The card keeps what the last runner printed, which is the one that was timed."""
-    card = grade(TUNED).verdict(Status.CORRECT)
+    card = grade(TUNED).assert_verdict(Status.CORRECT)
     assert card.timing is not None
     assert "benchmarked" not in card.output.text
     print(f"\nautotuned: {times(card)}")
 
 
 def test_a_kernel_of_its_own_passes_the_policy(grade):
-    card = grade(RELU, "--require-own-kernel", "0.5").verdict(Status.CORRECT)
+    card = grade(RELU, "--require-own-kernel", "0.5").assert_verdict(Status.CORRECT)
     assert card.own_kernels.kernels == ["relu_kernel"]
     assert card.own_kernels.right_without_kernels is False
     assert card.own_kernels.share_low > 0.9
@@ -159,12 +159,12 @@ def test_a_kernel_of_its_own_passes_the_policy(grade):
 @pytest.mark.parametrize("row", ["decoy-kernel-not-called", "decoy-launch-beside-library", "try-except-fallback"])
 def test_a_decoy_is_rejected(grade, row):
     source = (ZOO / "triton" / f"{row}.py").read_text()
-    card = grade(source, "--require-own-kernel", "0.5").verdict(Status.REJECTED, Code.TOO_LITTLE_OWN)
+    card = grade(source, "--require-own-kernel", "0.5").assert_verdict(Status.REJECTED, Code.TOO_LITTLE_OWN)
     assert card.own_kernels.basis is ShareBasis.LEFT_OUT
 
 
 def test_the_profile_has_registers_as_a_claim(grade):
-    card = grade(RELU, "--profile").verdict(Status.CORRECT)
+    card = grade(RELU, "--profile").assert_verdict(Status.CORRECT)
     (found,) = [each for each in card.profiling.resources if each.name == "relu_kernel"]
     assert found.claimed
     assert 8 <= found.registers <= 255

@@ -97,7 +97,7 @@ def graded(tmp_path, source):
 
 
 def test_a_call_of_microseconds_is_timed_in_windows_and_calls_alone_agree(tmp_path):
-    card = graded(tmp_path, PLAIN).verdict(Status.CORRECT)
+    card = graded(tmp_path, PLAIN).assert_verdict(Status.CORRECT)
     for side in (card.timing.reference_before, card.timing.submission, card.timing.reference_after):
         assert side.samples_ms == side.windows.call_ms
         assert max(side.windows.calls) > 8
@@ -108,11 +108,11 @@ def test_a_call_of_microseconds_is_timed_in_windows_and_calls_alone_agree(tmp_pa
 
 def test_work_for_several_calls_at_once_is_not_quoted(tmp_path):
     run = graded(tmp_path, AHEAD)
-    card = run.verdict(Status.CORRECT)
+    card = run.assert_verdict(Status.CORRECT)
     assert Code.SHARED_WORK in run.findings
     assert card.timing.submission.samples_ms == card.timing.submission.windows.single_ms
     assert card.timing.speedup is None
 
 
 def test_outputs_that_are_written_after_the_digest_are_refused(tmp_path):
-    graded(tmp_path, LATER).verdict(Status.REJECTED, Code.WORK_AFTER_DONE)
+    graded(tmp_path, LATER).assert_verdict(Status.REJECTED, Code.WORK_AFTER_DONE)

@@ -60,7 +60,7 @@ class Run(NamedTuple):
     card: Scorecard | None
     folder: Path
 
-    def verdict(self, status: Status, code: Code | None = None, *, line: int | None = None) -> Scorecard:
+    def assert_verdict(self, status: Status, code: Code | None = None, *, line: int | None = None) -> Scorecard:
         """Assert the verdict, its reason and the line of the submission that it points at; give the card."""
         assert self.card is not None, self.err
         assert (self.card.status, self.reason) == (status, code), self.card.reason

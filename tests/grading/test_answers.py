@@ -26,13 +26,13 @@ def test_every_answer_has_a_verdict():
 @pytest.mark.parametrize(("name", "expected"), VERDICTS.items())
 def test_inline_cuda_in_an_answer_is_no_verdict_on_the_cpu(grader, tmp_path, name, expected):
     problem, status, code = expected
-    card = grader(tmp_path, None, ANSWERS / name, problem=problem).verdict(status, code)
+    card = grader(tmp_path, None, ANSWERS / name, problem=problem).assert_verdict(status, code)
     assert card.submission.extracted_from_answer
 
 
 def test_mode_check_decides_without_a_clock(grader, tmp_path):
     run = grader(tmp_path, module(), "--mode", "check")
-    card = run.verdict(Status.CORRECT)
+    card = run.assert_verdict(Status.CORRECT)
     assert (card.mode, card.timing, card.baselines) == (GradeMode.CHECK, None, [])
     assert len(card.checks) >= 16  # As many as on a device without a clock.
     assert Code.NOT_TIMED in run.findings
@@ -53,14 +53,14 @@ def test_the_seeds_are_inline_cuda(grader, tmp_path):
     paths = sorted(Path(SEEDS or "").glob("00[0-4]_*.txt"))
     assert paths
     for path in paths:
-        card = grader(tmp_path, None, path).verdict(Status.INCONCLUSIVE, Code.NOT_ON_THIS_DEVICE)
+        card = grader(tmp_path, None, path).assert_verdict(Status.INCONCLUSIVE, Code.NOT_ON_THIS_DEVICE)
         assert card.submission.extracted_from_answer
         (tmp_path / "card.json").unlink()
 
 
 def test_stdin_is_read_for_a_dash(grade):
     answer = f"Here it is:\n\n```python\n{module()}```\n"
-    card = grade(None, "--json", stdin=answer.encode()).verdict(Status.CORRECT)
+    card = grade(None, "--json", stdin=answer.encode()).assert_verdict(Status.CORRECT)
     assert card.submission.name == f"stdin-{card.submission.sha256[:12]}"
     assert card.submission.extracted_from_answer
 

@@ -19,7 +19,7 @@ OTHERS = {
 def test_another_submission_is_a_baseline_only_if_it_is_right(grader, tmp_path, source, said):
     other = tmp_path / "other.py"
     other.write_text(source)
-    card = grader(tmp_path, GOOD, "--speedup-of", other).verdict(Status.CORRECT)
+    card = grader(tmp_path, GOOD, "--speedup-of", other).assert_verdict(Status.CORRECT)
     (found,) = card.baselines
     assert (found.kind, found.name, found.kept) == (BaselineKind.SUBMISSION, "other", False)
     if said is None:
@@ -42,7 +42,7 @@ def test_a_baseline_that_is_no_submission_ends_the_command(grader, tmp_path):
 @pytest.mark.slow
 def test_the_compiled_reference_is_timed_and_kept(grader, tmp_path):
     run = grader(tmp_path, GOOD, "--baseline", "compile")
-    (found,) = run.verdict(Status.CORRECT).baselines
+    (found,) = run.assert_verdict(Status.CORRECT).baselines
     assert found.finding is None, found.finding.message
     assert (found.kind, found.tf32) == (BaselineKind.COMPILE, None)
     assert len(found.samples.samples_ms) >= 20

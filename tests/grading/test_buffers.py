@@ -55,7 +55,7 @@ def test_running_statistics_are_compared_and_change_no_verdict(grader, tmp_path,
     problem.mkdir(parents=True)
     (problem / "problem.toml").write_text(TOML)
     (problem / "reference.py").write_text(REFERENCE)
-    card = grader(tmp_path, source, "--problems", tmp_path / "problems", problem="mine").verdict(Status.CORRECT)
+    card = grader(tmp_path, source, "--problems", tmp_path / "problems", problem="mine").assert_verdict(Status.CORRECT)
     found = [each.message for each in card.findings if each.code == Code.BUFFERS_DIFFER.value]
     assert len(found) == (said is not None)
     assert said is None or said in found[0]

@@ -36,7 +36,7 @@ def with_flag(flag: str) -> str:
 @pytest.mark.slow
 def test_a_compile_error_is_shown_at_the_submissions_own_line(grade):
     run = grade(BROKEN_CPP % BUILD)
-    card = run.verdict(Status.BUILD_ERROR, Code.COMPILE_FAILED, line=7)
+    card = run.assert_verdict(Status.BUILD_ERROR, Code.COMPILE_FAILED, line=7)
     assert "auto y = torch::empty_like(z);" in run.out
     assert any(line.strip().strip("│ ") == "^" or line.rstrip().endswith("^") for line in run.out.splitlines())
     (unit,) = card.build.units
@@ -48,7 +48,7 @@ def test_a_compile_error_is_shown_at_the_submissions_own_line(grade):
 @pytest.mark.slow
 def test_a_fallback_is_graded_and_the_failed_build_is_told(grade):
     run = grade(BROKEN_CPP % FALLBACK, "--json")
-    card = run.verdict(Status.CORRECT)
+    card = run.assert_verdict(Status.CORRECT)
     assert run.findings.count(Code.FAILED_BUILD_IGNORED) == 1
     assert not card.build.ok
     assert card.build.units[0].wall_s > 0
@@ -71,14 +71,14 @@ def test_a_compilation_without_end_is_stopped(grade):
         "--build-timeout",
         "3",
     )
-    card = run.verdict(Status.TIMEOUT, Code.COMPILER_TIMED_OUT)
+    card = run.assert_verdict(Status.TIMEOUT, Code.COMPILER_TIMED_OUT)
     assert card.build.units[0].wall_s < 60  # The compiler was stopped; alone it takes hours.
 
 
 @pytest.mark.parametrize("flag", ["-fplugin=/tmp/evil.so", "@/etc/passwd"])
 def test_a_flag_that_is_not_allowed_is_refused(grade, flag):
     run = grade(with_flag(flag))
-    run.verdict(Status.BUILD_ERROR, Code.FLAG_REFUSED)
+    run.assert_verdict(Status.BUILD_ERROR, Code.FLAG_REFUSED)
     assert flag in run.out
 
 
@@ -89,7 +89,7 @@ CUDA = module(
 
 
 def test_inline_cuda_is_no_verdict_on_the_cpu(grade):
-    grade(CUDA).verdict(Status.INCONCLUSIVE, Code.NOT_ON_THIS_DEVICE)
+    grade(CUDA).assert_verdict(Status.INCONCLUSIVE, Code.NOT_ON_THIS_DEVICE)
 
 
 FORGED = {

@@ -129,10 +129,10 @@ def test_operands_with_fewer_bits_are_refused_in_a_column(graded, product):
 @pytest.mark.parametrize("columns", [64, 1])
 @pytest.mark.parametrize("product", [["return a @ b"], IN_TURN])
 def test_products_in_fp32_are_correct(graded, product, columns):
-    graded(product, columns=columns).verdict(Status.CORRECT)
+    graded(product, columns=columns).assert_verdict(Status.CORRECT)
 
 
 def test_with_the_problems_own_values_alone_no_row_cancels(graded):
     run = graded(SCALED, "--values", "own", rows=32, terms=1 << 14, columns=32)
-    run.verdict(Status.CORRECT)
+    run.assert_verdict(Status.CORRECT)
     assert "for the problem's own input values alone" in words(run.out)

@@ -76,7 +76,7 @@ def test_overrides_on_the_tensor_never_reach_the_judge(grade):
 
 def test_patches_and_forged_cards_change_nothing(grade, tmp_path):
     run = grade(PATCHES.replace("*ARGUMENTS", f"{str(tmp_path)!r}, {str(TOP)!r}"))
-    card = run.verdict(Status.RUNTIME_ERROR, Code.RUNNER_DIED)
+    card = run.assert_verdict(Status.RUNTIME_ERROR, Code.RUNNER_DIED)
     assert '"speedup": 1000000000.0' in card.output.text
     assert not (TOP / "sitecustomize.py").exists()
 
@@ -126,7 +126,7 @@ def test_nothing_of_the_machine_can_be_read(grader, tmp_path):
     kept = dict(grader.environment)
     grader.environment |= changed
     try:
-        card = grader(tmp_path, source, timeout_s=30.0).verdict(Status.CORRECT)
+        card = grader(tmp_path, source, timeout_s=30.0).assert_verdict(Status.CORRECT)
     finally:
         grader.environment.clear()
         grader.environment |= kept
@@ -167,7 +167,7 @@ def test_no_expected_output_is_within_reach(grade):
 @pytest.mark.parametrize("mode", ["full", "none"])
 def test_a_card_says_whether_there_was_a_sandbox(grade, mode):
     run = grade(module("print('hello')"), "--sandbox", mode)
-    card = run.verdict(Status.CORRECT)
+    card = run.assert_verdict(Status.CORRECT)
     assert card.sandbox.mode == mode
     assert (Code.NO_SANDBOX in run.findings) == (mode == "none")
     assert ("I501" in run.out) == (mode == "none")

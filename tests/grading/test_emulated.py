@@ -36,7 +36,7 @@ def emulated(grader, tmp_path):
     ],
 )
 def test_a_right_answer_passes_in_every_order(emulated, name, problem):
-    card = emulated(ANSWERS / name, problem).verdict(Status.CORRECT)
+    card = emulated(ANSWERS / name, problem).assert_verdict(Status.CORRECT)
     assert {check.schedule.order for check in card.checks} == set(Order)
     assert all(check.launches for check in card.checks)
     assert card.timing is None
@@ -44,7 +44,7 @@ def test_a_right_answer_passes_in_every_order(emulated, name, problem):
 
 def test_a_fault_names_the_line_of_the_access(emulated):
     run = emulated(ANSWERS / "relu_float4_wrong_index.txt", "relu")
-    card = run.verdict(Status.RUNTIME_ERROR, Code.ILLEGAL_ACCESS)
+    card = run.assert_verdict(Status.RUNTIME_ERROR, Code.ILLEGAL_ACCESS)
     line = card.reason.line
     assert f"(line {line})" in card.reason.message
     assert "past the end of a tensor of 1048576 bytes" in card.reason.message
@@ -55,12 +55,12 @@ def test_files_that_a_submission_opens_do_not_cost_the_line(grader, tmp_path):
     """An empty file in the place of the runtime's, which is loaded by the number of a descriptor."""
     answer = (ANSWERS / "relu_float4_wrong_index.txt").read_text().split("```python")[-1].split("```")[0]
     holding = "import tempfile\nHELD = [tempfile.TemporaryFile() for _ in range(64)]\n" + answer
-    card = grader(tmp_path, holding, *EMULATED).verdict(Status.RUNTIME_ERROR, Code.ILLEGAL_ACCESS)
+    card = grader(tmp_path, holding, *EMULATED).assert_verdict(Status.RUNTIME_ERROR, Code.ILLEGAL_ACCESS)
     assert card.submission.source.splitlines()[card.reason.line - 1].strip() == "float4 v = in[place];"
 
 
 def test_a_build_error_is_told_at_the_answers_own_line(emulated):
-    card = emulated(ANSWERS / "relu_torch_library.md", "relu").verdict(Status.BUILD_ERROR, Code.BINDING)
+    card = emulated(ANSWERS / "relu_torch_library.md", "relu").assert_verdict(Status.BUILD_ERROR, Code.BINDING)
     errors = [entry for unit in card.build.units for entry in unit.diagnostics if entry.severity == "error"]
     lines = card.submission.source.splitlines()
     own = [lines[entry.submission_line - 1] for entry in errors if entry.submission_line is not None]
@@ -115,11 +115,11 @@ def bent(grader, tmp_path):
 
 def test_a_launch_within_its_bounds(bent):
     checked = "TORCH_CHECK(cudaGetLastError() == cudaSuccess);"
-    bent(bounds="__launch_bounds__(256, 2)", last=checked).verdict(Status.CORRECT)
+    bent(bounds="__launch_bounds__(256, 2)", last=checked).assert_verdict(Status.CORRECT)
 
 
 def test_a_launch_beyond_its_bounds_computes_nothing(bent):
-    card = bent(bounds="__launch_bounds__(128)").verdict(Status.WRONG_RESULT, Code.NOT_FINITE)
+    card = bent(bounds="__launch_bounds__(128)").assert_verdict(Status.WRONG_RESULT, Code.NOT_FINITE)
     assert "launched with 256 threads in a block; its __launch_bounds__ allow 128, so the" in card.output.text
 
 
@@ -132,7 +132,7 @@ def test_a_launch_beyond_its_bounds_computes_nothing(bent):
 )
 def test_a_fault_that_the_submission_catches_is_a_fault_all_the_same(bent, other, code):
     first = "try { bad<<<1, 1>>>(out.data_ptr<float>()); } catch (...) {} cudaGetLastError();"
-    card = bent(other=other, first=first).verdict(Status.RUNTIME_ERROR, code)
+    card = bent(other=other, first=first).assert_verdict(Status.RUNTIME_ERROR, code)
     assert card.submission.source.splitlines()[card.reason.line - 1] == other
 
 
@@ -140,13 +140,15 @@ def test_a_fault_that_the_submission_catches_is_a_fault_all_the_same(bent, other
 def test_a_kernel_that_is_wrong_from_one_of_its_calls_on(bent, call):
     run = bent(other="static int calls = 0;", last=f"if (++calls >= {call}) out.fill_(-1.0f);")
     assert run.reason in (Code.WRONG_VALUES, Code.WRONG_ON_OTHER_VALUES, Code.DIFFERS)
-    assert run.verdict(Status.WRONG_RESULT, run.reason).checks[-1].index == call - 1
+    assert run.assert_verdict(Status.WRONG_RESULT, run.reason).checks[-1].index == call - 1
 
 
 def test_a_submission_does_not_choose_the_order_of_its_threads(bent):
     other = 'extern "C" void warpgrade_emu_schedule(int, unsigned long long, int, int) __attribute__((weak));'
     card = bent(other=other, first="warpgrade_emu_schedule(0, 1, 1, 0);")
-    assert "the submission set the order" in card.verdict(Status.RUNTIME_ERROR, Code.FORWARD_FAILED).reason.message
+    assert (
+        "the submission set the order" in card.assert_verdict(Status.RUNTIME_ERROR, Code.FORWARD_FAILED).reason.message
+    )
 
 
 @pytest.mark.parametrize(
@@ -159,7 +161,7 @@ def test_a_submission_does_not_choose_the_order_of_its_threads(bent):
 )
 def test_a_vector_that_is_not_aligned(bent, access):
     run = bent(other=f"__global__ void bad(float* out) {{ {access} }}", first="bad<<<1, 1>>>(out.data_ptr<float>());")
-    card = run.verdict(Status.RUNTIME_ERROR, Code.ILLEGAL_ACCESS)
+    card = run.assert_verdict(Status.RUNTIME_ERROR, Code.ILLEGAL_ACCESS)
     assert "bytes into a tensor of 1048576 bytes, at an address that is no multiple of " in card.reason.message
     assert access in card.submission.source.splitlines()[card.reason.line - 1]
 
@@ -178,7 +180,7 @@ __global__ void moves(float* out) {
 
 def test_what_may_be_aligned_on_a_gpu_is_left_alone(bent):
     """No access is of more than 16 bytes; where a thread's own variables lie is the compiler's choice."""
-    bent(other=HONEST_VECTORS, first="moves<<<1, 4>>>(out.data_ptr<float>());").verdict(Status.CORRECT)
+    bent(other=HONEST_VECTORS, first="moves<<<1, 4>>>(out.data_ptr<float>());").assert_verdict(Status.CORRECT)
 
 
 def seed(number):
@@ -199,7 +201,7 @@ def seed(number):
     ],
 )
 def test_the_seeds(emulated, number, problem, status, code):
-    card = emulated(seed(number), problem).verdict(status, code)
+    card = emulated(seed(number), problem).assert_verdict(status, code)
     if number == "002":
         place = "kernel vectorized_relu_kernel block (64,0,0) thread (0,0,0): READ just past the end of a tensor"
         assert card.reason.message.startswith(place)
@@ -213,5 +215,5 @@ def test_the_seeds(emulated, number, problem, status, code):
 
 def test_cpp_for_the_cpu_that_refuses_other_tensors_is_no_wrong_kernel(emulated):
     run = emulated(TOP / "solutions" / "relu" / "cpp_plain.py", "relu")
-    card = run.verdict(Status.INCONCLUSIVE, Code.NOT_ON_THIS_DEVICE, line=35)
+    card = run.assert_verdict(Status.INCONCLUSIVE, Code.NOT_ON_THIS_DEVICE, line=35)
     assert "--device cpu" in card.reason.next_step

@@ -66,23 +66,23 @@ def grade_own(grader, tmp_path):
 
 
 def test_a_step_in_a_few_elements_is_correct(grade_own):
-    grade_own(A_STEP_OFF).verdict(Status.CORRECT)
+    grade_own(A_STEP_OFF).assert_verdict(Status.CORRECT)
 
 
 def test_values_cut_off_are_wrong(grade_own):
-    card = grade_own(CUT_OFF).verdict(Status.WRONG_RESULT, Code.WRONG_VALUES)
+    card = grade_own(CUT_OFF).assert_verdict(Status.WRONG_RESULT, Code.WRONG_VALUES)
     (check,) = [each for each in card.checks[-1].tensors if each.path == "output[0]"]
     assert check.mismatches >= 16
 
 
 def test_integers_without_a_declaration_are_equal(grade_own):
-    grade_own(A_STEP_OFF, declared="").verdict(Status.WRONG_RESULT, Code.WRONG_VALUES)
+    grade_own(A_STEP_OFF, declared="").assert_verdict(Status.WRONG_RESULT, Code.WRONG_VALUES)
 
 
 def test_fp8_is_read_and_returned(grade_own):
     source = module(forward=["a, b = x", "return (a.float() * b).clamp(-448, 448).to(torch.float8_e4m3fn)"])
     source = source.replace("forward(self, x)", "forward(self, *x)")
-    card = grade_own(source, declared="", reference=FP8).verdict(Status.CORRECT)
+    card = grade_own(source, declared="", reference=FP8).assert_verdict(Status.CORRECT)
     assert {each.precision for each in card.checks} == {"float64"}
 
 

@@ -351,5 +351,5 @@ def test_a_second_writer_on_the_socket_is_caught(grade):
         "for number in sockets: os.write(number, b'\\xff' * 64)",
     )
     run = grade(source, timeout_s=3)
-    run.verdict(Status.REJECTED, Code.MALFORMED_FRAME)
+    run.assert_verdict(Status.REJECTED, Code.MALFORMED_FRAME)
     assert run.card.output.text == "1\n"

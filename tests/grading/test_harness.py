@@ -15,11 +15,11 @@ from tests.grading.harness import Run
 def test_another_verdict_fails(status, code, tmp_path):
     card = cards.card(status=Status.WRONG_RESULT, reason=finding(Code.WRONG_VALUES, "output: 1 of 2 values differ"))
     run = Run(1, "", "", card, tmp_path)
-    assert run.verdict(Status.WRONG_RESULT, Code.WRONG_VALUES) is card
+    assert run.assert_verdict(Status.WRONG_RESULT, Code.WRONG_VALUES) is card
     with pytest.raises(AssertionError):
-        run.verdict(status, code)
+        run.assert_verdict(status, code)
 
 
 def test_no_card_fails(tmp_path):
     with pytest.raises(AssertionError, match="no such problem"):
-        Run(2, "", "no such problem", None, tmp_path).verdict(Status.CORRECT)
+        Run(2, "", "no such problem", None, tmp_path).assert_verdict(Status.CORRECT)

@@ -13,4 +13,4 @@ def test_a_lazily_conjugated_output_is_graded(grade, tmp_path, sides, device):
     given, lazy, written_out = LAZY["two of them"]
     problem = folder(tmp_path, given, written_out if sides == "submission" else lazy)
     submission = answer(written_out if sides == "reference" else lazy)
-    grade(submission, "--device", device, "--size", "small", problem=str(problem)).verdict(Status.CORRECT)
+    grade(submission, "--device", device, "--size", "small", problem=str(problem)).assert_verdict(Status.CORRECT)

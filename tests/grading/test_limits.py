@@ -10,7 +10,7 @@ from tests.grading.harness import module
 def test_a_gigabyte_of_text_is_drained_and_remarked_upon(grade):
     flood = module("import os", "for _ in range(1 << 10): os.write(1, b'PASS all good\\n' * 75_000)")
     run = grade(flood, timeout_s=300)
-    card = run.verdict(Status.CORRECT)
+    card = run.assert_verdict(Status.CORRECT)
     assert Code.OUTPUT_FLOOD in run.findings
     assert card.output.total_bytes >= 1 << 30
     assert len(card.output.text) < 40_000
@@ -28,7 +28,7 @@ def test_a_memory_hog_runs_out_of_its_own_memory(grade):
             "    print(len(kept))",
         ],
     )
-    card = grade(hog).verdict(Status.RUNTIME_ERROR, Code.OUT_OF_MEMORY)
+    card = grade(hog).assert_verdict(Status.RUNTIME_ERROR, Code.OUT_OF_MEMORY)
     taken_gib = int(card.output.text)
     assert 0 < taken_gib <= card.sandbox.memory_bytes >> 30
 
@@ -54,7 +54,7 @@ def test_processes_that_outlive_the_runner_are_killed(grade):
         "        while True: time.sleep(1)",
         "    os._exit(0)",
     )
-    grade(daemon).verdict(Status.CORRECT)
+    grade(daemon).assert_verdict(Status.CORRECT)
 
 
 def test_work_after_done_comes_too_late(grade):
@@ -87,7 +87,7 @@ def test_a_thread_that_writes_into_old_outputs_is_no_reason_to_refuse(grade):
         forward=["y = torch.relu(x)", "outputs.append(y)", "del outputs[:-2]", "return y"],
     )
     # Without times: a window compares the outputs of all its calls at its end, and none of them is old before.
-    grade(spinning, "--mode", "check").verdict(Status.CORRECT)
+    grade(spinning, "--mode", "check").assert_verdict(Status.CORRECT)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_what_a_message_cannot_carry_is_a_failure(judged, returned, verdict):
 def test_the_whole_grade_has_a_deadline(grade):
     """It comes while PyTorch is still imported; a card is written, and no process is left (`Grader` looks)."""
     run = grade(module(), "--deadline", "0.5")
-    card = run.verdict(Status.INFRA_ERROR, Code.DEADLINE)
+    card = run.assert_verdict(Status.INFRA_ERROR, Code.DEADLINE)
     assert "after 0.5 s" in card.reason.message
 
 

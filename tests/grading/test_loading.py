@@ -45,7 +45,7 @@ SHOWN = ("no ModelNew", "syntax error", "exit at import", "endless import", "nes
 @pytest.mark.parametrize("name", SHOWN)
 def test_what_cannot_be_loaded_is_shown(grade, name):
     source, status, code, line = BROKEN[name]
-    grade(source, timeout_s=limit_s(status)).verdict(status, code, line=line)
+    grade(source, timeout_s=limit_s(status)).assert_verdict(status, code, line=line)
 
 
 @pytest.mark.parametrize("name", sorted(BROKEN.keys() - set(SHOWN)))
@@ -65,7 +65,7 @@ UNREAD = {
 
 @pytest.mark.parametrize(("source", "name", "status", "code"), UNREAD.values(), ids=UNREAD)
 def test_what_cannot_be_read_gets_a_card_all_the_same(grade, source, name, status, code):
-    card = grade(source, name=name).verdict(status, code)
+    card = grade(source, name=name).assert_verdict(status, code)
     assert card.submission.source == ""
     assert card.sandbox is None
 

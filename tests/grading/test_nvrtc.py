@@ -46,7 +46,7 @@ def line_of(source, part):
 
 def test_a_kernel_is_emulated_with_pytorchs_own_launch(grader, tmp_path):
     run = grader(tmp_path, RELU, *EMULATED, "--require-own-kernel", "1", "--size", "awkward")
-    card = run.verdict(Status.CORRECT)
+    card = run.assert_verdict(Status.CORRECT)
     assert card.submission.toolchains == [Toolchain.NVRTC]
     assert all(check.launches == 1 for check in card.checks)
     assert card.own_kernels.kernels == ["relu_kernel"]
@@ -64,9 +64,9 @@ def test_a_kernel_is_emulated_with_pytorchs_own_launch(grader, tmp_path):
 )
 def test_a_failure_names_the_line_of_the_kernel(grader, tmp_path, old, new, status, code, part):
     source = RELU.replace(old, new)
-    grader(tmp_path, source, *EMULATED, "--size", "awkward").verdict(status, code, line=line_of(source, part))
+    grader(tmp_path, source, *EMULATED, "--size", "awkward").assert_verdict(status, code, line=line_of(source, part))
 
 
 def test_on_the_cpu_there_is_no_verdict(grader, tmp_path):
-    card = grader(tmp_path, RELU, "--device", "cpu").verdict(Status.INCONCLUSIVE, Code.NOT_ON_THIS_DEVICE)
+    card = grader(tmp_path, RELU, "--device", "cpu").assert_verdict(Status.INCONCLUSIVE, Code.NOT_ON_THIS_DEVICE)
     assert "NVRTC" in card.reason.message

@@ -64,7 +64,7 @@ SHOWN = (
 def test_a_bad_answer_is_shown(grade, name):
     source, status, code = BAD[name]
     line = len(source.splitlines()) if code is Code.FORWARD_FAILED else None
-    grade(source, timeout_s=limit_s(status)).verdict(status, code, line=line)
+    grade(source, timeout_s=limit_s(status)).assert_verdict(status, code, line=line)
 
 
 @pytest.mark.parametrize("name", sorted(BAD.keys() - set(SHOWN)))
@@ -92,6 +92,6 @@ def test_correct_then_corrupt_is_caught_in_the_timed_calls(grade):
         "calls = []",
         forward=["calls.append(1)", "return torch.relu(x) if len(calls) <= 12 else x.clone()"],
     )
-    card = grade(source).verdict(WRONG, Code.WRONG_VALUES)
+    card = grade(source).assert_verdict(WRONG, Code.WRONG_VALUES)
     assert [check.ok for check in card.checks] == [True] * CHECKS + [False]
     assert card.timing is None

@@ -88,7 +88,7 @@ HONEST = {
 )
 def test_zeros_that_an_earlier_call_left_are_not_this_calls(grade, tmp_path, source, status, code):
     (tmp_path / "diagonal.py").write_text(DIAGONAL)
-    grade(source, "--size", "full", problem="./diagonal.py").verdict(status, code)
+    grade(source, "--size", "full", problem="./diagonal.py").assert_verdict(status, code)
 
 
 def test_zeros_that_were_written_off_the_clock_are_seen(judged):

@@ -56,6 +56,6 @@ def test_a_flush_that_hangs_or_raises_delays_nothing_for_long(judged):
 
 def test_a_failures_screen_shows_what_was_printed_without_its_control_sequences(grade):
     run = grade(module(*C, forward=["C.printf(b'\\x1b[2Jcleared \\x07\\n')", "return x"]))
-    run.verdict(Status.WRONG_RESULT, Code.WRONG_VALUES)
+    run.assert_verdict(Status.WRONG_RESULT, Code.WRONG_VALUES)
     assert "\x1b" not in run.out
     assert "  │ \\x1b[2Jcleared \\x07\n" in run.out

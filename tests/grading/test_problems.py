@@ -27,7 +27,7 @@ def grade_own(grader, tmp_path):
 
 
 def test_an_own_problem_is_graded(grade_own):
-    card = grade_own().verdict(Status.CORRECT)
+    card = grade_own().assert_verdict(Status.CORRECT)
     assert card.problem.constants == {"rows": 8}
 
 
@@ -106,7 +106,7 @@ def test_a_kernelbench_folder_is_graded(grader, tmp_path):
     level.mkdir(parents=True)
     (level / "95_CrossEntropyLoss.py").write_text(KERNELBENCH)
     options = ("--problems", tmp_path / "KernelBench", "--tolerance", "kernelbench", "--size", "full")
-    card = grader(tmp_path, CROSS_ENTROPY, *options, problem="95_CrossEntropyLoss").verdict(Status.CORRECT)
+    card = grader(tmp_path, CROSS_ENTROPY, *options, problem="95_CrossEntropyLoss").assert_verdict(Status.CORRECT)
     assert card.problem.origin != "warpgrade"
     assert card.tolerance == "kernelbench"
 
@@ -123,13 +123,13 @@ class ModelNew(Model):
 
 
 def test_keyword_inputs_and_two_outputs(grade):
-    card = grade(ATTENTION, problem="attention").verdict(Status.CORRECT)
+    card = grade(ATTENTION, problem="attention").assert_verdict(Status.CORRECT)
     assert {tensor.path for tensor in card.checks[0].tensors} == {"output[0]", "output[1]"}
 
 
 def test_outputs_in_another_order_are_wrong(grade):
     swapped = ATTENTION.replace("output.clone(), weights.clone()", "weights.clone(), output.clone()")
-    grade(swapped, problem="attention").verdict(Status.WRONG_RESULT, Code.WRONG_SHAPE)
+    grade(swapped, problem="attention").assert_verdict(Status.WRONG_RESULT, Code.WRONG_SHAPE)
 
 
 def _own(output, given="torch.randn(rows, 512)"):
@@ -146,21 +146,21 @@ def test_a_function_with_steps_is_not_the_same_as_none(grade_own):
 
 
 def test_a_function_with_steps_may_round_otherwise(grade_own):
-    card = grade_own(_STEPS, source=module(forward=["return (x * 100).floor_() * 0.01"])).verdict(Status.CORRECT)
+    card = grade_own(_STEPS, source=module(forward=["return (x * 100).floor_() * 0.01"])).assert_verdict(Status.CORRECT)
     assert all(each.tensors for each in card.checks)
 
 
 def test_a_number_in_an_answer_may_be_summed_in_another_order(grade_own):
     mean = "(torch.relu(x), x.square().mean().item())"
     dot = module(forward=["y = x.view(-1)", "return torch.relu(x), (torch.dot(y, y) / y.numel()).item()"])
-    grade_own(_own(mean), source=dot).verdict(Status.CORRECT)
+    grade_own(_own(mean), source=dot).assert_verdict(Status.CORRECT)
 
 
 def test_what_the_reference_does_in_place_a_submission_may_do_too(grade_own):
     in_place = module(forward=["return x.mul_(2).add_(1)"])
-    grade_own(_own("x.mul_(2).add_(1)"), source=in_place).verdict(Status.CORRECT)
+    grade_own(_own("x.mul_(2).add_(1)"), source=in_place).assert_verdict(Status.CORRECT)
 
 
 def test_a_stride_that_addresses_nothing_does_not_end_the_judge(grade_own):
     huge = module(forward=["return torch.fft.fft(x).as_strided((1, x.shape[1]), (2**62, 1))"])
-    grade_own(_own("torch.fft.fft(x)", "torch.randn(1, 256)"), source=huge).verdict(Status.CORRECT)
+    grade_own(_own("torch.fft.fft(x)", "torch.randn(1, 256)"), source=huge).assert_verdict(Status.CORRECT)

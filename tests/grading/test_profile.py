@@ -6,7 +6,7 @@ from tests.grading.harness import module
 
 
 def test_a_profile_says_which_operations_ran(grader, tmp_path):
-    card = grader(tmp_path, module(), "--profile").verdict(Status.CORRECT)
+    card = grader(tmp_path, module(), "--profile").assert_verdict(Status.CORRECT)
     names = {use.name: use for use in card.profiling.kernels}
     assert names["aten::relu"].launches == 1
     assert card.profiling.finding is None
@@ -14,7 +14,7 @@ def test_a_profile_says_which_operations_ran(grader, tmp_path):
 
 
 def test_without_being_asked_for_there_is_none(grader, tmp_path):
-    assert grader(tmp_path, module()).verdict(Status.CORRECT).profiling is None
+    assert grader(tmp_path, module()).assert_verdict(Status.CORRECT).profiling is None
 
 
 def test_who_breaks_the_profiler_loses_the_profile_alone(grader, tmp_path):
@@ -23,7 +23,7 @@ def test_who_breaks_the_profiler_loses_the_profile_alone(grader, tmp_path):
         "def broken(*args, **kwargs): raise RuntimeError('no profile of me')",
         "main.profiled = broken",
     )
-    card = grader(tmp_path, source, "--profile").verdict(Status.CORRECT)
+    card = grader(tmp_path, source, "--profile").assert_verdict(Status.CORRECT)
     assert card.profiling.kernels == []
     assert card.profiling.finding.code == Code.NOT_PROFILED
     assert "no profile of me" in card.profiling.finding.message
@@ -38,7 +38,7 @@ def test_who_lies_to_the_profiler_is_as_right_and_as_fast_as_before(grader, tmp_
         "main.profiled = lambda *args, **kwargs: lie",
     )
     run = grader(tmp_path, source, "--profile")
-    card = run.verdict(Status.CORRECT)
+    card = run.assert_verdict(Status.CORRECT)
     assert len(card.profiling.kernels) == 32
     assert "\x1b" not in run.out
 
@@ -49,6 +49,6 @@ def test_a_frame_that_is_no_profile_costs_the_profile_alone(grader, tmp_path):
         "from evaluator.protocol.frames import Loaded",
         "main.profiled = lambda *args, **kwargs: Loaded()",
     )
-    card = grader(tmp_path, source, "--profile").verdict(Status.CORRECT)
+    card = grader(tmp_path, source, "--profile").assert_verdict(Status.CORRECT)
     assert card.profiling.finding.code == Code.NOT_PROFILED
     assert "Loaded" in card.profiling.finding.message

@@ -27,7 +27,7 @@ def product(to: str) -> str:
 
 def test_a_copy_is_no_relu_though_the_problems_own_inputs_are_positive(grade):
     run = grade(module(forward=["return x.clone()"]), "--problems", WEAK, problem="positive_relu")
-    card = run.verdict(Status.WRONG_RESULT, Code.WRONG_ON_OTHER_VALUES)
+    card = run.assert_verdict(Status.WRONG_RESULT, Code.WRONG_ON_OTHER_VALUES)
     assert card.checks[0].ok
     assert card.checks[0].profile is Profile.AS_GIVEN
     other = card.checks[-1].profile
@@ -38,7 +38,7 @@ def test_a_copy_is_no_relu_though_the_problems_own_inputs_are_positive(grade):
 
 def test_with_kernelbenchs_rule_inputs_stay_as_given(grade):
     options = ("--problems", WEAK, "--tolerance", "kernelbench")
-    card = grade(module(forward=["return x.clone()"]), *options, problem="positive_relu").verdict(Status.CORRECT)
+    card = grade(module(forward=["return x.clone()"]), *options, problem="positive_relu").assert_verdict(Status.CORRECT)
     assert {check.profile for check in card.checks} == {Profile.AS_GIVEN}
     assert card.seeds.profiles == []
 
@@ -46,14 +46,14 @@ def test_with_kernelbenchs_rule_inputs_stay_as_given(grade):
 def test_a_grade_by_the_problems_own_values_alone(grade):
     options = ("--problems", WEAK, "--values", "own")
     run = grade(module(forward=["return x.clone()"]), *options, problem="positive_relu")
-    card = run.verdict(Status.CORRECT)
+    card = run.assert_verdict(Status.CORRECT)
     assert {check.profile for check in card.checks} == {Profile.AS_GIVEN}
     assert (card.values, card.tolerance, card.seeds.profiles) == (ValuesRule.OWN, ToleranceRule.MEASURED, [])
     assert "for the problem's own input values alone" in words(run.out)
 
 
 def test_a_card_has_every_profile_one_call_twice_and_quotes_the_own_values_alone(grade):
-    card = grade(module()).verdict(Status.CORRECT)
+    card = grade(module()).assert_verdict(Status.CORRECT)
     assert {check.profile for check in card.checks} == set(Profile)
     assert card.seeds.profiles == [profile for profile in Profile if profile is not Profile.AS_GIVEN]
     seeds = [check.seed for check in card.checks]
@@ -67,7 +67,7 @@ def test_a_card_has_every_profile_one_call_twice_and_quotes_the_own_values_alone
 
 def test_a_replay_has_the_same_values(grader, tmp_path):
     wrong = module(forward=["return torch.where(x.abs() > 60, x * 0, torch.relu(x))"])
-    first = grader(tmp_path, wrong).verdict(Status.WRONG_RESULT, Code.WRONG_ON_OTHER_VALUES)
+    first = grader(tmp_path, wrong).assert_verdict(Status.WRONG_RESULT, Code.WRONG_ON_OTHER_VALUES)
     assert first.checks[0].ok
     kept = (tmp_path / "card.json").rename(tmp_path / "first.json")
     again = grader.run(tmp_path, "--replay", kept)
@@ -77,13 +77,13 @@ def test_a_replay_has_the_same_values(grader, tmp_path):
 
 @pytest.mark.parametrize("to", ['"tf32"', "torch.float16", "torch.bfloat16"])
 def test_less_than_fp32_is_told_apart_by_its_errors(grade, to):
-    card = grade(product(to), problem="matmul").verdict(Status.WRONG_RESULT, Code.LOWER_PRECISION)
+    card = grade(product(to), problem="matmul").assert_verdict(Status.WRONG_RESULT, Code.LOWER_PRECISION)
     assert "errors are those of" in card.reason.message
 
 
 def test_a_half_precision_output_is_told_apart(grade):
     run = grade(module(forward=["return torch.relu(x).bfloat16().float()"]))
-    assert "errors are those of bf16" in run.verdict(Status.WRONG_RESULT, Code.LOWER_PRECISION).reason.message
+    assert "errors are those of bf16" in run.assert_verdict(Status.WRONG_RESULT, Code.LOWER_PRECISION).reason.message
 
 
 def test_tf32_is_right_where_the_problem_says_so_and_bf16_is_not(grader, tmp_path):
@@ -93,12 +93,12 @@ def test_tf32_is_right_where_the_problem_says_so_and_bf16_is_not(grader, tmp_pat
     text = (MATMUL / "problem.toml").read_text()
     (own / "problem.toml").write_text(text.replace("level = 1", 'level = 1\nprecision = "tf32"', 1))
     options = ("--problems", own.parent)
-    card = grader(tmp_path, product('"tf32"'), *options, problem="matmul").verdict(Status.CORRECT)
+    card = grader(tmp_path, product('"tf32"'), *options, problem="matmul").assert_verdict(Status.CORRECT)
     ratios = [tensor.error_ratio for check in card.checks for tensor in check.tensors]
     assert max(ratios) < 0.3  # tensor cores that truncate have twice the error
     (tmp_path / "card.json").unlink()
     coarse = grader(tmp_path, product("torch.bfloat16"), *options, problem="matmul")
-    card = coarse.verdict(Status.WRONG_RESULT, Code.LOWER_PRECISION)
+    card = coarse.assert_verdict(Status.WRONG_RESULT, Code.LOWER_PRECISION)
     assert "errors are those of bf16" in card.reason.message
 
 
@@ -108,7 +108,7 @@ def test_what_is_wrong_now_and_then_differs_between_calls(grade):
         forward=["y = torch.relu(x)", "self.calls += 1", "if self.calls == 4:", "    y[0, 0] += 1.0", "return y"],
         init=["self.calls = 0"],
     )
-    card = grade(racing).verdict(Status.WRONG_RESULT, Code.DIFFERS)
+    card = grade(racing).assert_verdict(Status.WRONG_RESULT, Code.DIFFERS)
     assert "identical calls differ" in card.reason.message
 
 
@@ -120,7 +120,7 @@ def test_layouts_that_a_problem_asks_for_are_met(grader, tmp_path):
     layouts = 'level = 1\nlayouts = ["transposed", "gaps", "offset"]'
     (own / "problem.toml").write_text(text.replace("level = 1", layouts))
     options = ("--problems", own.parent)
-    grader(tmp_path, module(), *options, problem="mine").verdict(Status.CORRECT)
+    grader(tmp_path, module(), *options, problem="mine").assert_verdict(Status.CORRECT)
     (tmp_path / "card.json").unlink()
     flat = module(forward=["return torch.relu(x.as_strided(x.shape, (x.shape[1], 1)))"])
     run = grader(tmp_path, flat, *options, problem="mine")
@@ -140,7 +140,7 @@ def long_product(*forward: str) -> str:
 def test_tf32_is_told_apart_where_it_is_within_the_tolerance(grade):
     source = long_product(USUAL, "    return cut(a, 'tf32') @ cut(b, 'tf32')", "return a @ b")
     run = grade(source, "--problems", WEAK, "--size", "small", "--values", "own", problem="long_product")
-    card = run.verdict(Status.WRONG_RESULT, Code.LOWER_PRECISION)
+    card = run.assert_verdict(Status.WRONG_RESULT, Code.LOWER_PRECISION)
     assert "within the tolerance, but its errors are those of" in card.reason.message
     assert sum(not check.ok for check in card.checks) == 1
     assert all(tensor.error_ratio < 1 for check in card.checks for tensor in check.tensors)
@@ -148,7 +148,7 @@ def test_tf32_is_told_apart_where_it_is_within_the_tolerance(grade):
 
 def test_sums_in_an_order_of_their_own_are_no_tf32(grade):
     source = long_product("return sum(a[:, i : i + 512] @ b[i : i + 512] for i in range(0, a.shape[1], 512))")
-    grade(source, "--problems", WEAK, "--size", "small", problem="long_product").verdict(Status.CORRECT)
+    grade(source, "--problems", WEAK, "--size", "small", problem="long_product").assert_verdict(Status.CORRECT)
 
 
 def distance(to: str) -> str:
@@ -161,7 +161,7 @@ def distance(to: str) -> str:
 @pytest.mark.parametrize("to", ["cut({}, 'tf32')", "cut({}, torch.float16)", "cut({}, torch.bfloat16)"])
 def test_fewer_bits_are_told_in_one_number_over_many_timed_calls(grade, to):
     run = grade(distance(to), "--problems", WEAK, "--size", "small", problem="mean_distance")
-    card = run.verdict(Status.WRONG_RESULT, Code.LOWER_PRECISION)
+    card = run.assert_verdict(Status.WRONG_RESULT, Code.LOWER_PRECISION)
     assert "within the tolerance, but its errors are those of" in card.reason.message
     assert "over " in card.reason.message
     assert sum(not check.ok for check in card.checks) == 1
@@ -177,7 +177,7 @@ def test_one_number_that_is_summed_in_another_order_is_no_lower_precision(grade)
         "return torch.from_numpy(sums.copy()).sum() / a.numel()",
     ]
     source = module("import numpy", forward=in_turn).replace("forward(self, x)", "forward(self, a, b)")
-    grade(source, "--problems", WEAK, "--size", "small", problem="mean_distance").verdict(Status.CORRECT)
+    grade(source, "--problems", WEAK, "--size", "small", problem="mean_distance").assert_verdict(Status.CORRECT)
 
 
 def test_one_of_the_timed_calls_is_looked_at_too(judged, monkeypatch):
@@ -200,14 +200,14 @@ def test_one_of_the_timed_calls_is_looked_at_too(judged, monkeypatch):
 
 def test_a_wrong_answer_that_is_a_known_form_is_named(grade):
     run = grade(module(forward=["return x.clone()"]))
-    card = run.verdict(Status.WRONG_RESULT, Code.WRONG_VALUES)
+    card = run.assert_verdict(Status.WRONG_RESULT, Code.WRONG_VALUES)
     assert card.reason.message.endswith("the values are those of the reference without relu")
     assert "the reference without relu" in words(run.out)
 
 
 def test_a_wrong_answer_with_a_pattern_says_where(grade):
     run = grade(module(forward=["y = torch.relu(x)", "y[:, -8:] = 0", "return y"]))
-    card = run.verdict(Status.WRONG_RESULT, Code.WRONG_VALUES)
+    card = run.assert_verdict(Status.WRONG_RESULT, Code.WRONG_VALUES)
     assert "the wrong values are 0, at " in card.reason.message
     assert "along dimension 1" in card.reason.message
 
@@ -222,5 +222,5 @@ def test_inputs_that_never_change_are_named(grader, tmp_path, drawn, fixed):
         text[:given] + f"def get_inputs():\n    return [{drawn}]\n\n\ndef get_init_inputs():\n    return []\n"
     )
     (own / "problem.toml").write_text((TOP / "problems" / "relu" / "problem.toml").read_text())
-    card = grader(tmp_path, module(), "--problems", own.parent, problem="mine").verdict(Status.CORRECT)
+    card = grader(tmp_path, module(), "--problems", own.parent, problem="mine").assert_verdict(Status.CORRECT)
     assert (Code.FIXED_INPUTS in {finding.code for finding in card.findings}) is fixed

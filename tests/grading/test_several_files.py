@@ -45,7 +45,7 @@ def command(grader, tmp_path):
     "files", [pytest.param({}, id="manifest"), pytest.param(BY_LOAD, id="load", marks=pytest.mark.long)]
 )
 def test_a_folder_is_built_with_its_headers(graded, files):
-    card = graded(files).verdict(Status.CORRECT)
+    card = graded(files).assert_verdict(Status.CORRECT)
     assert [unit.ok for unit in card.build.units] == [True]
 
 
@@ -53,7 +53,7 @@ def test_a_folder_is_built_with_its_headers(graded, files):
 def test_a_header_is_part_of_the_key_and_its_error_names_file_and_line(graded):
     broken = FILES["include/relu.h"].replace("? x", "? missing_name")
     run = graded({"include/relu.h": broken})
-    run.verdict(Status.BUILD_ERROR, Code.COMPILE_FAILED)
+    run.assert_verdict(Status.BUILD_ERROR, Code.COMPILE_FAILED)
     assert "include/relu.h, line 2" in run.out
     lines = run.out.splitlines()
     shown = next(number for number, line in enumerate(lines) if ">    2" in line)
@@ -62,22 +62,22 @@ def test_a_header_is_part_of_the_key_and_its_error_names_file_and_line(graded):
 
 def test_an_exception_names_the_file(graded):
     run = graded({"helper.py": "def launch(kernels, x):\n    return undefined_name\n"})
-    card = run.verdict(Status.RUNTIME_ERROR, Code.FORWARD_FAILED)
+    card = run.assert_verdict(Status.RUNTIME_ERROR, Code.FORWARD_FAILED)
     assert "helper.py, line 2" in run.out
     assert card.submission.source.split("\n")[card.reason.line - 1] == "    return undefined_name"
 
 
 def test_flags_of_the_manifest_are_checked(graded):
     manifest = FILES["submission.toml"] + 'extra_cflags = ["-fplugin=./x.so"]\n'
-    graded({"submission.toml": manifest}).verdict(Status.BUILD_ERROR, Code.FLAG_REFUSED)
+    graded({"submission.toml": manifest}).assert_verdict(Status.BUILD_ERROR, Code.FLAG_REFUSED)
 
 
 @pytest.mark.long
 def test_a_replay_needs_the_card_alone(graded, grader, tmp_path):
-    card = graded({}).verdict(Status.CORRECT)
+    card = graded({}).assert_verdict(Status.CORRECT)
     shutil.rmtree(tmp_path / "mine")
     (tmp_path / "card.json").rename(tmp_path / "before.json")
-    again = grader.run(tmp_path, "--replay", "before.json").verdict(Status.CORRECT)
+    again = grader.run(tmp_path, "--replay", "before.json").assert_verdict(Status.CORRECT)
     assert again.submission.sha256 == card.submission.sha256
 
 

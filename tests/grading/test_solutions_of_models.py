@@ -27,5 +27,7 @@ UNLESS_ASKED = pytest.mark.skipif(os.environ.get("WARPGRADE_SOLUTIONS") != "all"
 )
 def test_a_solution_is_correct_on_an_awkward_size_without_a_finding(grader, tmp_path, name):
     (path,) = (data_dir("solutions") / name).glob("cuda_*.py")
-    card = grader(tmp_path, path.read_text(), *EMULATED, "--size", "awkward", problem=name).verdict(Status.CORRECT)
+    card = grader(tmp_path, path.read_text(), *EMULATED, "--size", "awkward", problem=name).assert_verdict(
+        Status.CORRECT
+    )
     assert [finding.code for finding in card.findings] == []

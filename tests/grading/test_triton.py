@@ -55,7 +55,7 @@ def marked(path):
 def test_a_shipped_solution_is_correct_and_all_its_own(grader, tmp_path, path):
     """The product of matrices is autotuned, and its loop has a bound that only the launch knows."""
     own = ("--require-own-kernel", "0.5", "--size", "awkward")
-    card = grader(tmp_path, path.read_text(), *EMULATED, *own, problem=path.parent.name).verdict(Status.CORRECT)
+    card = grader(tmp_path, path.read_text(), *EMULATED, *own, problem=path.parent.name).assert_verdict(Status.CORRECT)
     assert {check.launches for check in card.checks} == {LAUNCHES.get(path.parent.name, 1)}
     assert Code.INTERPRETED in {finding.code for finding in card.findings}
     assert card.submission.toolchains == [Toolchain.TRITON]
@@ -81,7 +81,7 @@ def test_a_shipped_solution_is_correct_and_all_its_own(grader, tmp_path, path):
     ids=["wrong", "unknown function", "out of bounds", "libdevice"],
 )
 def test_a_kernel_that_fails_in_the_interpreter(grader, tmp_path, old, new, status, code, line):
-    card = grader(tmp_path, RELU.replace(old, new), *EMULATED).verdict(status, code, line=line)
+    card = grader(tmp_path, RELU.replace(old, new), *EMULATED).assert_verdict(status, code, line=line)
     if code is Code.RUNNER_DIED:
         assert "without a mask" in card.reason.message
 
@@ -92,19 +92,19 @@ def test_products_in_tf32_are_refused_in_a_problem_in_fp32(grader, tmp_path):
     in_fp32 = data_dir("solutions").joinpath("matmul", "triton_autotuned.py").read_text()
     in_tf32 = in_fp32.replace(', input_precision="ieee"', "")
     assert in_tf32 != in_fp32
-    grader(tmp_path, in_tf32, *EMULATED, problem="matmul").verdict(Status.WRONG_RESULT, Code.LOWER_PRECISION)
+    grader(tmp_path, in_tf32, *EMULATED, problem="matmul").assert_verdict(Status.WRONG_RESULT, Code.LOWER_PRECISION)
 
 
 @pytest.mark.skipif(HAS_TRITON, reason="Triton is installed")
 @pytest.mark.parametrize("device", ["emulated", "cpu"])
 def test_without_triton_there_is_no_verdict(grader, tmp_path, device):
-    card = grader(tmp_path, RELU, "--device", device).verdict(Status.INCONCLUSIVE, Code.LANGUAGE_MISSING)
+    card = grader(tmp_path, RELU, "--device", device).assert_verdict(Status.INCONCLUSIVE, Code.LANGUAGE_MISSING)
     assert "pip install 'warpgrade[triton]'" in card.reason.message
 
 
 @NEEDS_TRITON
 def test_on_the_cpu_there_is_no_verdict(grader, tmp_path):
-    grader(tmp_path, RELU, "--device", "cpu").verdict(Status.INCONCLUSIVE, Code.NOT_ON_THIS_DEVICE)
+    grader(tmp_path, RELU, "--device", "cpu").assert_verdict(Status.INCONCLUSIVE, Code.NOT_ON_THIS_DEVICE)
 
 
 FORGED = """
@@ -124,5 +124,5 @@ class ModelNew:
 
 @NEEDS_TRITON
 def test_a_forged_compile_error_is_a_short_failure(grader, tmp_path):
-    card = grader(tmp_path, FORGED, timeout_s=PATIENT_S).verdict(Status.BUILD_ERROR, Code.KERNEL_REFUSED)
+    card = grader(tmp_path, FORGED, timeout_s=PATIENT_S).assert_verdict(Status.BUILD_ERROR, Code.KERNEL_REFUSED)
     assert len(card.reason.message) < 300
