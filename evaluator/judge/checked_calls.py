@@ -157,4 +157,5 @@ def _remarks(constructed: Constructed, checks: list[Check], sites: Sites) -> lis
 
 def _listed(assumed: Mapping[str, str]) -> str:
     others = f" and {len(assumed) - _NAMED} more" if len(assumed) > _NAMED else ""
-    return ", ".join(f"{name} in {own}" for name, own in [*assumed.items()][:_NAMED]) + others
+    pairs = [name if name == own else f"{name} in {own}" for name, own in [*assumed.items()][:_NAMED]]
+    return ", ".join(pairs) + others

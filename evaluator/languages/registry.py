@@ -52,6 +52,19 @@ def failed_language(frames: Sequence[str]) -> Language | None:
     return None
 
 
+def failed_at_import(language: Language, frames: Sequence[str]) -> bool:
+    """Return whether the submission imported the language, and the import itself failed.
+
+    >>> from evaluator.languages.tilelang import TILELANG
+    >>> failed_at_import(TILELANG, ["submission.<module>", "tilelang.<module>", "z3.z3core.<module>"])
+    True
+    >>> failed_at_import(TILELANG, ["submission.<module>", "tilelang.jit.jit", "tilelang.engine.<module>"])
+    False
+    """
+    first = next((frame for frame in frames if begins_with(frame, language.code)), "")
+    return first.endswith(".<module>")
+
+
 def failed_in_compiler(language: Language, frames: Sequence[str]) -> bool:
     """Return whether an exception came from the language's compiler, and not from a launch."""
     launched = any(begins_with(frame, language.launcher) for frame in frames)

@@ -8,7 +8,10 @@ import torch
 from evaluator.protocol.frames import BufferValue
 from evaluator.protocol.frames.bounds import MOST_BUFFER_BYTES
 from evaluator.runner.correspondence import Pair, correspondence, is_equal_to, named_tensors
-from evaluator.runner.submission_module import copy_weights
+from evaluator.runner.submission_module import copy_weights, difference_in_weights, own_state
+
+_NAMED = 5
+"""Number of tensors named in a difference."""
 
 
 class Counterparts(NamedTuple):
@@ -33,12 +36,13 @@ def take_over_state(
 ) -> Counterparts:
     """Copy the reference's `state` into `model`, by equal names or else by correspondence.
 
-    Without a counterpart of each of `parameters`, and with `seeded`, nothing is copied by correspondence.
+    Without a counterpart of each of `parameters`, nothing is copied by correspondence. A constructor may fold a
+    constant into a parameter, and a copy undoes this: under an equal name, another value before the copy makes the
+    pair an assumption. With `seeded`, nothing is copied by an assumption or by correspondence.
     """
-    difference = copy_weights(model, state)
+    difference = difference_in_weights(model, state)
     if difference is None:
-        own = dict(model.state_dict()) if isinstance(model, torch.nn.Module) else {}
-        return Counterparts(None, {name: Pair(name, own[name], is_proven=True) for name in state}, {})
+        return _taken_over_by_name(model, state, parameters, seeded=seeded)
     pairs = correspondence(model, state)
     if seeded or any(name not in pairs for name in parameters):
         return Counterparts(difference, pairs, {})
@@ -49,6 +53,18 @@ def take_over_state(
     touched = unlike.union(changing)
     assumed = {name: pair.own_name for name, pair in pairs.items() if name in touched and not pair.is_proven}
     return Counterparts(None, pairs, assumed)
+
+
+def _taken_over_by_name(
+    model: Any, state: Mapping[str, torch.Tensor], parameters: Collection[str], *, seeded: bool
+) -> Counterparts:
+    own = own_state(model)
+    unlike = {name: name for name in parameters if not is_equal_to(own[name], state[name])}
+    pairs = {name: Pair(name, own[name], is_proven=name not in unlike) for name in state}
+    if seeded and unlike:
+        return Counterparts(f"ModelNew's own values in {', '.join([*unlike][:_NAMED])}", pairs, {})
+    copy_weights(model, state)
+    return Counterparts(None, pairs, unlike)
 
 
 def buffer_values(model: Any, own_names: Mapping[str, str]) -> dict[str, BufferValue]:

@@ -144,9 +144,9 @@ def construct(
     return model
 
 
-def copy_weights(model: Any, state: Mapping[str, torch.Tensor]) -> str | None:
-    """Copy the reference's `state` into `model`. If names or shapes differ, copy nothing and return the difference."""
-    own = dict(model.state_dict()) if isinstance(model, torch.nn.Module) else {}
+def difference_in_weights(model: Any, state: Mapping[str, torch.Tensor]) -> str | None:
+    """Return how names, shapes or dtypes of `model` differ from the reference's `state`; None if they do not."""
+    own = own_state(model)
     missing, extra = sorted(state.keys() - own.keys()), sorted(own.keys() - state.keys())
     if missing or extra:
         parts = [f"missing: {', '.join(missing[:5])}"] if missing else []
@@ -158,10 +158,23 @@ def copy_weights(model: Any, state: Mapping[str, torch.Tensor]) -> str | None:
                 f"{name} is {own[name].dtype} {list(own[name].shape)}, "
                 f"in the reference {tensor.dtype} {list(tensor.shape)}"
             )
-    with torch.no_grad():
+    return None
+
+
+@torch.no_grad()
+def copy_weights(model: Any, state: Mapping[str, torch.Tensor]) -> str | None:
+    """Copy the reference's `state` into `model`. If names or shapes differ, copy nothing and return the difference."""
+    difference = difference_in_weights(model, state)
+    if difference is None:
+        own = own_state(model)
         for name, tensor in state.items():
             own[name].copy_(tensor)
-    return None
+    return difference
+
+
+def own_state(model: Any) -> dict[str, torch.Tensor]:
+    """Return the parameters and buffers of a submission's model by name; none without a module."""
+    return dict(model.state_dict()) if isinstance(model, torch.nn.Module) else {}
 
 
 def describe(error: BaseException) -> Failed:

@@ -133,12 +133,92 @@ class ModelNew(nn.Module):
             relu_kernel(((x.numel() + 255) // 256,), (256,), (x.data_ptr(), out.data_ptr(), cupy.int32(x.numel())))
         return out
 '''
+CUDA_PYTHON = '''
+import numpy
+import torch
+from cuda.core import Device, LaunchConfig, Program, ProgramOptions, launch
+from torch import nn
+
+SOURCE = r"""
+extern "C" __global__ void relu_kernel(const float* x, float* out, int count) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < count) out[i] = fmaxf(x[i], 0.0f);
+}
+"""
+
+
+class CurrentStream:
+    def __cuda_stream__(self):
+        return 0, torch.cuda.current_stream().cuda_stream
+
+
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.kernel = None
+
+    def forward(self, x):
+        device = Device()
+        device.set_current()
+        if self.kernel is None:
+            options = ProgramOptions(arch=f"sm_{device.arch}")
+            self.kernel = Program(SOURCE, "c++", options=options).compile("cubin").get_kernel("relu_kernel")
+        x = x.contiguous()
+        out = torch.empty_like(x)
+        shape = LaunchConfig(grid=(x.numel() + 255) // 256, block=256)
+        stream = device.create_stream(CurrentStream())
+        launch(stream, shape, self.kernel, x.data_ptr(), out.data_ptr(), numpy.int32(x.numel()))
+        return out
+'''
+THUNDERKITTENS = '''
+import torch
+from torch import nn
+from torch.utils.cpp_extension import load_inline
+
+SOURCE = r"""
+#include "kittens.cuh"
+
+using matrix = kittens::gl<float, 1, 1, -1, -1>;
+using tile_of_matrix = kittens::rt_fl<16, 64>;
+
+__global__ void relu_kernel(const __grid_constant__ matrix x, const __grid_constant__ matrix out) {
+  tile_of_matrix tile;
+  const kittens::coord<tile_of_matrix> place{0, 0, int(blockIdx.y), int(blockIdx.x)};
+  kittens::warp::load(tile, x, place);
+  kittens::warp::relu(tile, tile);
+  kittens::warp::store(out, tile, place);
+}
+
+torch::Tensor relu(torch::Tensor x) {
+  auto out = torch::empty_like(x);
+  const size_t rows = x.size(0), columns = x.size(1);
+  relu_kernel<<<dim3(columns / 64, rows / 16), 32>>>(
+      matrix(x.data_ptr<float>(), nullptr, nullptr, rows, columns),
+      matrix(out.data_ptr<float>(), nullptr, nullptr, rows, columns));
+  return out;
+}
+"""
+extension = load_inline(
+    name="kittens_relu",
+    cpp_sources="torch::Tensor relu(torch::Tensor x);",
+    cuda_sources=SOURCE,
+    functions=["relu"],
+    extra_cuda_cflags=["-std=c++20", "-DKITTENS_HOPPER", "--expt-relaxed-constexpr", "--extended-lambda"],
+)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return extension.relu(x.contiguous())
+'''
 SOURCES = {
     Toolchain.NVRTC: (NVRTC, "max(staged[threadIdx.x], T(lowest))", "max(staged[threadIdx.x], T(unknown))"),
     Toolchain.CUTLASS: (CUTLASS, "value > 0.0f", "value > unknown"),
     Toolchain.TILELANG: (TILELANG, "T.max(", "T.no_such_function("),
     Toolchain.CUTE_DSL: (CUTE_DSL, "value if value", "unknown if value"),
     Toolchain.CUPY: (CUPY, "fmaxf(x[i], 0.0f)", "fmaxf(x[i], unknown)"),
+    Toolchain.CUDA_PYTHON: (CUDA_PYTHON, "fmaxf(x[i], 0.0f)", "fmaxf(x[i], unknown)"),
+    Toolchain.THUNDERKITTENS: (THUNDERKITTENS, "relu(tile, tile)", "relu(tile, unknown)"),
 }
 """A correct submission in each language, and a change that its compiler refuses."""
 
@@ -181,9 +261,10 @@ def test_a_kernel_that_does_not_compile_is_a_build_error(grade, toolchain):
     need(toolchain)
     source, old, new = SOURCES[toolchain]
     run = grade(source.replace(old, new))
-    code = Code.COMPILE_FAILED if toolchain is Toolchain.CUTLASS else Code.KERNEL_REFUSED
+    is_by_nvcc = toolchain in (Toolchain.CUTLASS, Toolchain.THUNDERKITTENS)
+    code = Code.COMPILE_FAILED if is_by_nvcc else Code.KERNEL_REFUSED
     # Of the languages in Python, the line is that of a call or of the kernel.
-    in_text = toolchain in (Toolchain.NVRTC, Toolchain.CUTLASS)
+    in_text = is_by_nvcc or toolchain is Toolchain.NVRTC
     card = run.assert_verdict(Status.BUILD_ERROR, code, line=line_of(source, old) if in_text else None)
     print(f"\n{toolchain.value}: line {card.reason.line}: {card.reason.message}")
 

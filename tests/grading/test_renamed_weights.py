@@ -229,6 +229,38 @@ def test_weights_kept_beside_assumed_pairs_earn_no_speedup(judge):
     assert Code.STALE_WEIGHTS.value in message(outcome, Code.WEIGHTS_NOT_CHANGED)
 
 
+FOLDED_IN_PLACE = """
+self.gemm, self.batch_norm = nn.Linear(features, features), nn.BatchNorm1d(features)
+self.scale = nn.Parameter(torch.randn(features, 1))
+with torch.no_grad():
+    self.scale.mul_(2.0)
+"""
+
+
+def test_a_constant_folded_into_a_weight_refuses_no_right_answer_and_quotes_no_speedup(judge):
+    """A right answer for the weights that the constructor leaves, which the reference's weights replace."""
+    outcome = judge(own(FOLDED_IN_PLACE, "return self.batch_norm(self.gemm(x)) * self.scale[:, 0] / 2"), timed=True)
+    assert outcome.status is Status.CORRECT, outcome.reason
+    assert (outcome.weights.graded, outcome.weights.unmatched) == (WeightsGraded.FROZEN, True)
+    assert outcome.timing.speedup is None
+    assert message(outcome, Code.WEIGHTS_NOT_COPIED).endswith("not copied: ModelNew's own values in scale")
+    assert message(outcome, Code.WEIGHTS_NOT_CHANGED).endswith("not with the reference's (C405): scale")
+
+
+def test_a_wrong_answer_for_folded_weights_too_is_wrong_for_the_references(judge):
+    outcome = judge(own(FOLDED_IN_PLACE, "return self.batch_norm(self.gemm(x)) * self.scale[:, 0] * 0.501"))
+    assert (outcome.status, outcome.reason.code) == (Status.WRONG_RESULT, Code.WRONG_VALUES.value)
+    assert outcome.weights.graded is WeightsGraded.CHANGING
+    assert not codes(outcome) & UNMATCHED
+
+
+def test_weights_of_another_initialiser_under_the_references_names_are_replaced(judge):
+    init = FOLDED_IN_PLACE.replace("self.scale.mul_(2.0)", "self.gemm.weight.normal_()")
+    outcome = judge(own(init, "return self.batch_norm(self.gemm(x)) * self.scale[:, 0]"), timed=True)
+    assert (outcome.status, outcome.weights.graded) == (Status.CORRECT, WeightsGraded.CHANGING), outcome.reason
+    assert not codes(outcome) & UNMATCHED
+
+
 CHANNELS = """
 import torch
 from torch import nn

@@ -8,7 +8,7 @@ import re
 
 from evaluator.findings import Code, finding
 from evaluator.languages.language import Language
-from evaluator.languages.registry import failed_in_compiler, failed_language, install_command
+from evaluator.languages.registry import failed_at_import, failed_in_compiler, failed_language, install_command
 from evaluator.protocol.frames import Failed, RefusedKernel
 from evaluator.protocol.submission_files import line_of
 from evaluator.records import DeviceKind, Diagnostic, Fault, Finding, Status
@@ -31,7 +31,7 @@ def unavailable_language(failed: Failed, device: DeviceKind, line: int | None) -
     if device not in language.runs_on:
         message = f"the submission uses {language.title}, and this grade is on {device.value}"
         return Fault(Status.INCONCLUSIVE, finding(Code.NOT_ON_THIS_DEVICE, message, line=line))
-    if failed.kind in _NO_FILE:
+    if failed.kind in _NO_FILE or failed_at_import(language, failed.functions):
         said = _shortened(failed.message)
         message = f"{language.title} lacks a part ({said}): {install_command(language)}"
         return Fault(Status.INCONCLUSIVE, finding(Code.LANGUAGE_MISSING, message, line=line))

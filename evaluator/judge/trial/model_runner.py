@@ -46,8 +46,8 @@ class ModelRunner(NamedTuple):
     """A runner and its shared memory, before and after loading the submission.
 
     `kernel_cache` holds the kernels that an earlier runner of the same submission compiled. `seeded_because` is the
-    reason why the model keeps the seeded weights, unless all names are the reference's; None to copy the
-    reference's.
+    reason why the model keeps the seeded weights, unless all names and values are the reference's; None to copy
+    the reference's.
     """
 
     spec: ModelSpec

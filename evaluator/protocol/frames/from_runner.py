@@ -70,7 +70,7 @@ class Constructed(Frame, frozen=True):
     `difference` states why the reference's weights were not copied; None after a copy. `weights` locates the parameters
     that the judge changes between calls, in the reference's shapes. A view without an offset lies in private runner
     memory. A missing name has no counterpart in ModelNew. `assumed` names tensors that correspond by name or by close
-    values alone: ModelNew's names by the reference's names, the first few.
+    values alone, and had other values: ModelNew's names by the reference's names, the first few.
     """
 
     difference: ShortText | None

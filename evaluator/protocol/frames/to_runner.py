@@ -49,8 +49,8 @@ class Construct(Frame, frozen=True):
     """Judge: construct ModelNew under `weight_seed`, then copy the reference's `state`.
 
     By equal names and shapes, or by correspondence, if each of the reference's `parameters` has a counterpart. With
-    `seeded`, nothing is copied by correspondence. `changing` names the parameters that the judge modifies between
-    calls; the runner reports their locations.
+    `seeded`, nothing is copied by correspondence, nor over parameters with values of ModelNew's own. `changing` names
+    the parameters that the judge modifies between calls; the runner reports their locations.
     """
 
     weight_seed: int

@@ -306,9 +306,21 @@ def test_a_pair_is_assumed_if_values_are_written_without_a_proof():
     assert changing.assumed == {"bn.weight": "gamma"}
 
 
-def test_equal_names_are_copied_without_an_assumption_even_if_seeded():
+@pytest.mark.parametrize("seeded", [False, True])
+def test_equal_names_and_values_are_proven(seeded):
+    state = {"fc.weight": varied(4, 3), "norm.running_mean": varied(4)}
+    own = {"fc.weight": varied(4, 3), "norm.running_mean": torch.zeros(4)}  # The reference has run already.
+    how = {"parameters": ["fc.weight"], "changing": ["fc.weight"], "seeded": seeded}
+    model, found = taken_over(own, state, **how)
+    assert (found.difference, found.assumed) == (None, {})
+    assert torch.equal(model.norm.running_mean, state["norm.running_mean"])
+
+
+def test_another_value_under_an_equal_name_is_replaced_as_an_assumption_and_kept_if_seeded():
     state = {"fc.weight": varied(4, 3)}
-    for seeded in (False, True):
-        model, found = taken_over({"fc.weight": varied(4, 3, seed=1)}, state, changing=["fc.weight"], seeded=seeded)
-        assert (found.difference, found.assumed) == (None, {})
-        assert torch.equal(model.fc.weight, state["fc.weight"])
+    model, found = taken_over({"fc.weight": varied(4, 3, seed=1)}, state, changing=["fc.weight"])
+    assert (found.difference, found.assumed) == (None, {"fc.weight": "fc.weight"})
+    assert torch.equal(model.fc.weight, state["fc.weight"])
+    model, found = taken_over({"fc.weight": varied(4, 3, seed=1)}, state, seeded=True)
+    assert (found.difference, found.assumed) == ("ModelNew's own values in fc.weight", {})
+    assert torch.equal(model.fc.weight, varied(4, 3, seed=1))

@@ -94,6 +94,14 @@ TILELANG = ("tilelang.jit.JITImpl.__call__", "tilelang.engine.lower.lower")
 LAUNCH = ("tilelang.jit.JITImpl.__call__", "tilelang.jit.kernel.JITKernel.__call__")
 
 
+def test_a_language_whose_import_fails_is_no_verdict():
+    """An incomplete z3-solver, which TileLang imports: its exception is none of the import system."""
+    said = failed("tilelang.<module>", "z3.z3core.<module>", kind="Z3Exception", message="libz3.so not found.")
+    status, why = unavailable_language(said, DeviceKind.CUDA, 2)
+    assert (status, why.code, why.line) == (Status.INCONCLUSIVE, Code.LANGUAGE_MISSING, 2)
+    assert why.message == "TileLang lacks a part (libz3.so not found.): pip install tilelang"
+
+
 @pytest.mark.parametrize("device", [DeviceKind.EMULATED, DeviceKind.CPU])
 def test_a_language_for_gpus_is_no_verdict_elsewhere(device):
     status, why = unavailable_language(failed(*LAUNCH), device, 3)
