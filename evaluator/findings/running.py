@@ -44,8 +44,8 @@ ENTRIES: dict[Code, Entry] = {
         "the reference's weights were not copied",
         "A parameter of the reference has no counterpart in ModelNew, so Warpgrade copied no weights. Both "
         "constructors ran with the same seed instead. A counterpart has the same name, or the same values under the "
-        "same seed, or is the only tensor of its dtype and shape with a name of the same meaning (bn.weight, gamma). Or "
-        "the constructor changed a parameter's values, and the answers are right for these values alone.",
+        "same seed, or is the only tensor of its dtype and shape with a name of the same meaning (bn.weight, gamma). "
+        "Or the constructor changed a parameter's values, and the answers are right for these values alone.",
         "Create the reference's parameters in the same order, or use the same names. Compute what depends on a "
         "parameter in forward, not in the constructor.",
     ),
