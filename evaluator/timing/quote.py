@@ -17,7 +17,7 @@ from evaluator.timing.warnings import warnings
 
 WIDEST = 0.15
 """Largest width of a quoted speedup's interval, relative to the speedup: a quoted speedup is known to 7.5 % on either
-side. The spread between processes alone makes an interval of 13 % for a call of 2.5 us."""
+side. The spread between processes alone makes an interval of 15 % for a call of 3.2 us."""
 _LONGEST = 1 << 12
 
 
