@@ -23,7 +23,7 @@ from evaluator.records import DeviceKind, Scorecard, Status
 
 _TOP = Path(__file__).resolve().parents[1]
 _CONVOLUTION = "torch.nn.functional.conv2d(x, k, padding=1)"
-_BANDS_MS = {"below 5 us": 0.0, "5 to 20 us": 0.005, "20 to 100 us": 0.02, "100 us and more": 0.1}
+BANDS_MS = {"below 5 us": 0.0, "5 to 20 us": 0.005, "20 to 100 us": 0.02, "100 us and more": 0.1}
 
 MORE = {
     "add 16 Ki": Kernel("a, b", "a + b", "torch.randn(128, 128), torch.randn(128, 128)"),
@@ -89,9 +89,9 @@ def table(cards: list[Scorecard]) -> str:
     for card in timed:
         by_kernel.setdefault(card.problem.name, []).append(card)
     kernels = sorted(((line_of(own), name) for name, own in by_kernel.items()), key=lambda each: each[0].reference_ms)
-    lowest_ms = [*_BANDS_MS.values(), float("inf")]
+    lowest_ms = [*BANDS_MS.values(), float("inf")]
     bands = []
-    for number, name in enumerate(_BANDS_MS):
+    for number, name in enumerate(BANDS_MS):
         own = [
             card
             for found, title in kernels

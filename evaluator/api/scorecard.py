@@ -65,7 +65,8 @@ class Scorecard(records.Scorecard, frozen=True, kw_only=True):
     def speedup(self) -> float | None:
         """Time of the reference divided by the time of a correct submission.
 
-        None if the submission is not correct, was not timed, or if the 95 % interval is wider than 15 %.
+        None if the submission is not correct, was not timed, or if the 95 % interval is wider than 15 %, or
+        20 % where both sides were timed in windows on a GPU.
         """
         return self.timing.speedup if self.correct and self.timing is not None else None
 

@@ -24,10 +24,11 @@ ENTRIES: dict[Code, Entry] = {
     ),
     Code.BELOW_RESOLUTION: Entry(
         "the speedup cannot be resolved",
-        "The 95 % interval of the speedup is wider than 15 % of it. The scorecard has the interval and no speedup. The "
-        "interval includes the clock's resolution and the spread between processes of one program. The message names "
-        "the cause: the clock, for which kind of calls, or that spread, and how much longer calls must take; scattered "
-        "samples; or two processes of the reference that take different times.",
+        "The 95 % interval of the speedup is wider than 15 % of it, or than 20 % where both sides are timed in windows "
+        "on a GPU. The scorecard has the interval and no speedup. The interval includes the clock's resolution and the "
+        "spread between processes of one program. The message names the cause: the clock, for which kind of calls, or "
+        "that spread, and how much longer calls must take; scattered samples; or two processes of the reference that "
+        "take different times.",
         "Grade at a larger size (--size full, or a larger sizes.full in problem.toml). If the samples scatter, close "
         "other programs. If the reference's processes differ, grade again.",
         (LARGER_SIZE, CLOCK_TOO_COARSE, CLOSE_PROGRAMS, GRADE_AGAIN),

@@ -152,8 +152,8 @@ class Timing(Record, frozen=True):
 
     `*_low*` and `*_high*` are the ends of 95 % intervals, which include the clock's resolution, and on a GPU the
     spread between processes of one program. An end of the speedup's interval is None if unbounded. The speedup is None
-    if its interval is wider than 15 %. `significant`: the interval excludes 1 and has two ends. Older cards have None
-    in the intervals' fields.
+    if its interval is wider than 15 %, or 20 % with windows on both sides on a GPU. `significant`: the interval
+    excludes 1 and has two ends. Older cards have None in the intervals' fields.
     """
 
     clock: ClockKind
@@ -224,7 +224,7 @@ class Baseline(Record, frozen=True):
     `tf32` is None on a device without TF32. `name` and `sha256` identify another submission. `measured_at` is the time
     of the measurement. `kept`: the baseline comes from the cache, measured for another grade beside a reference that
     took `reference_median_ms`. The speedup is the submission's over this baseline; None if its interval is wider than
-    15 %, or without `samples`, and then `finding` is the reason.
+    15 % (20 % with windows on both sides), or without `samples`, and then `finding` is the reason.
     """
 
     kind: BaselineKind

@@ -214,8 +214,7 @@ def side(
 
     Every output is verified, including void calls, and calls with other input distributions, which are not quoted. With
     `closely`, calls continue until small outputs have enough samples for the precision check (`precision_sampler`).
-    Windows follow where the clock has windows, on a GPU with `spot_checks`. With `trusted` code in the runner, one call
-    of each window is compared, else every call.
+    Windows follow where the clock has windows, on a GPU with `spot_checks`. `trusted` code is a half of the reference.
     `watch` looks at the GPU's clock after some of the calls.
     """
     used: list[int] = []

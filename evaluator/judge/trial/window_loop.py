@@ -9,6 +9,7 @@ work between calls, so a submission also makes a spot check (`clock/spot_check.p
 anything. A window with less time per call than the spot check allows is not quoted.
 """
 
+import math
 import secrets
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -23,9 +24,11 @@ from evaluator.records import Fault, Windows
 from evaluator.spans import Section, section
 from evaluator.timing.stats import lower_quartile, median, median_error
 
-_WINDOWS, _MOST_WINDOWS = 6, 12
+_WINDOWS, _HALFS_WINDOWS = 6, 5
+"""Windows of a side, and of a half of the reference, which is quoted with the other half. Intervals from the first five
+windows of each half are as wide as from six to twelve; from four they are wider (docs/evidence/windows.md)."""
 _NARROW = 0.01
-"""Error of the median time of a call, relative to it, below which more windows than `_WINDOWS` add little."""
+"""Error of the median time of a call, relative to it, above which a side makes more windows, at most twice as many."""
 _SPREAD = 4
 """Windows have between three quarters of the largest number of calls and all; of three or four calls, one may be
 missing."""
@@ -103,10 +106,11 @@ def windows_of(
 ) -> WindowSide:
     """Time windows after the single calls, which took `single_ms` with an overhead of `taken_off_ms`.
 
-    With `trusted` code in the runner, one call of each window is compared, else every call. With `spot`, a spot check
-    follows. `empty_host` is subtracted from the host's time. `watch` looks at the GPU's clock after each window.
+    Every output is compared, of `trusted` code as well: the time for it passes between two windows, and a call behind a
+    longer pause takes longer or shorter. `trusted` code is a half of the reference. With `spot`, a spot check follows.
+    `empty_host` is subtracted from the host's time. `watch` looks at the GPU's clock after each window.
     """
-    runner, every = WindowRunner(trial_runner), not trusted
+    runner = WindowRunner(trial_runner)
     call_ms = max(median(single_ms) - taken_off_ms, _SHORTEST_CALL_MS)
     most = min(trial_runner.window_calls, int(_LONGEST_MS / call_ms))
     warms_up = True
@@ -114,10 +118,10 @@ def windows_of(
     calls: list[int] = []
     window_ms: list[float] = []
     hosts_ms: list[float] = []
-    while most > 1 and not enough(calls, window_ms):
+    while most > 1 and not enough(calls, window_ms, half=trusted):
         count = most - secrets.randbelow(max(most // _SPREAD, 2 if most > 2 else 1))
         given = own_values(trial_runner, seeds, count)
-        window = runner.run(index + len(used), given, timeout_s=timeout_s, every=every)
+        window = runner.run(index + len(used), given, timeout_s=timeout_s)
         used += given
         watch.look()
         if window.fault is not None:
@@ -164,7 +168,7 @@ def _spot_checked(
     spot_ms: list[float] = []
     for _ in range(SPOT_CHECKS):
         given = own_values(trial_runner, seeds, min(SPOT_CALLS, max(windows.calls)))
-        checked = WindowRunner(trial_runner).spot_check(index, given, timeout_s=timeout_s, every=not trusted)
+        checked = WindowRunner(trial_runner).spot_check(index, given, timeout_s=timeout_s)
         used, index = [*used, *given], index + len(given)
         if checked.fault is not None:
             return WindowSide(None, failed_trial(checked.trials, checked.fault), used)
@@ -201,12 +205,16 @@ def _usual_ms(alone_ms: float, excess_ms: float) -> float:
     return alone_ms - min(max(excess_ms, _LEAST_EXCESS_MS), most_ms)
 
 
-def enough(calls: list[int], window_ms: list[float]) -> bool:
-    """Return whether the windows are enough. Windows whose times scatter are twice as many."""
-    if len(calls) < _WINDOWS or len(calls) >= _MOST_WINDOWS:
-        return len(calls) >= _MOST_WINDOWS
+def enough(calls: list[int], window_ms: list[float], *, half: bool = False) -> bool:
+    """Return whether the windows are enough. Windows whose times scatter are more, at most twice as many.
+
+    The `half` of a side may scatter more: the error of both halves together is smaller by the square root of two.
+    """
+    fewest, narrow = (_HALFS_WINDOWS, _NARROW * math.sqrt(2)) if half else (_WINDOWS, _NARROW)
+    if len(calls) < fewest or len(calls) >= 2 * fewest:
+        return len(calls) >= 2 * fewest
     call_ms = [each_ms / (count - 1) for each_ms, count in zip(window_ms, calls, strict=True)]
-    return median_error(call_ms) <= _NARROW * median(call_ms)
+    return median_error(call_ms) <= narrow * median(call_ms)
 
 
 def own_values(trial_runner: TrialRunner, seeds: Iterator[int], count: int) -> list[int]:

@@ -1,6 +1,5 @@
 """Windows and spot checks of one runner: fresh inputs for several calls, and a comparison of every output."""
 
-import secrets
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -53,17 +52,16 @@ class WindowRunner:
         self._trial_runner = trial_runner
         self._call_driver = trial_runner.call_driver
 
-    def run(self, index: int, seeds: Sequence[int], *, timeout_s: float, every: bool = True) -> WindowTrials:
-        """Make one call for each seed, one behind the other, with the problem's own values.
+    def run(self, index: int, seeds: Sequence[int], *, timeout_s: float) -> WindowTrials:
+        """Make one call for each seed, one behind the other, with the problem's own values; compare every output.
 
-        Compare the outputs of `every` call, or of one. The index of the first call is `index`.
+        The index of the first call is `index`.
         """
         plans = self._trial_runner.plans(index, seeds)
         placed, answer = self._call_driver.ask_window(index, plans, timeout_s=timeout_s)
         if isinstance(answer, Fault):
             return WindowTrials([], answer, 0.0, was_queued=False)
-        compared = range(len(plans)) if every else [secrets.randbelow(len(plans))]
-        trials = self._compared(index, plans, placed, answer.calls, compared)
+        trials = self._compared(index, plans, placed, answer.calls)
         return WindowTrials(trials, _fault(trials), answer.elapsed_ms, answer.was_queued, answer.host_ms)
 
     def run_released(self, index: int, seeds: Sequence[int], *, timeout_s: float) -> ReleasedTrials:
@@ -72,7 +70,7 @@ class WindowRunner:
         placed, answer = self._call_driver.ask_released(index, plans, timeout_s=timeout_s)
         if isinstance(answer, Fault):
             return ReleasedTrials([], answer, [], was_watched=False)
-        trials = self._compared(index, plans, placed, answer.calls, range(len(answer.calls)))
+        trials = self._compared(index, plans, placed, answer.calls)
         return ReleasedTrials(trials, _fault(trials), answer.times_ms, answer.was_watched)
 
     def time_empty_released(self, calls: int, *, bare: bool, timeout_s: float) -> list[float] | Fault:
@@ -81,17 +79,13 @@ class WindowRunner:
         _, answer = self._call_driver.ask_released(1, plans, timeout_s=timeout_s, empty=True, bare=bare)
         return answer if isinstance(answer, Fault) else answer.times_ms
 
-    def spot_check(self, index: int, seeds: Sequence[int], *, timeout_s: float, every: bool = True) -> SpotTrials:
-        """Make calls as in a window, but release each call, and its weights, after the digest of the call before.
-
-        Compare the outputs of `every` call, or of one.
-        """
+    def spot_check(self, index: int, seeds: Sequence[int], *, timeout_s: float) -> SpotTrials:
+        """Make calls as in a window, but release each call, and its weights, after the digest of the call before."""
         plans, weights = self._spot_plans(index, seeds)
         placed, answer = self._call_driver.ask_spot_check(index, plans, weights, timeout_s=timeout_s)
         if isinstance(answer, Fault):
             return SpotTrials([], answer, [])
-        compared = range(len(plans)) if every else [secrets.randbelow(len(plans))]
-        trials = self._compared(index, plans, placed, answer.calls, compared, own_weights=True)
+        trials = self._compared(index, plans, placed, answer.calls, own_weights=True)
         fault = _fault(trials)
         if fault is None and answer.mismatch is not None:
             message = f"the outputs of call {index + answer.mismatch} changed after the call had ended"
@@ -125,17 +119,16 @@ class WindowRunner:
         plans: list[CallPlan],
         placed: LaidOut,
         calls: Sequence[ClockedCall],
-        numbers: Sequence[int],
         *,
         own_weights: bool = False,
     ) -> list[Trial]:
         """Compare calls up to the first failure. The inputs of all calls are compared with the first."""
         trials: list[Trial] = []
-        for number in numbers:
+        for number, call in enumerate(calls):
             if own_weights:
                 self._trial_runner.wear(plans[number].seed)
             inputs = LaidOut([], []) if trials else placed
-            trials.append(self._trial_runner.compared(index + number, plans[number], inputs, calls[number]))
+            trials.append(self._trial_runner.compared(index + number, plans[number], inputs, call))
             plans[number].forget()
             if trials[-1].fault is not None:
                 break

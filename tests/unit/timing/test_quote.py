@@ -16,7 +16,7 @@ from evaluator.findings.timing import CLOCK_TOO_COARSE, CLOSE_PROGRAMS, GRADE_AG
 from evaluator.records import ClockKind
 from evaluator.timing.clock_error import CLOCK_ERROR_MS
 from evaluator.timing.process_spread import process_spread_ms
-from evaluator.timing.quote import WIDEST, quote
+from evaluator.timing.quote import WIDEST, WIDEST_IN_WINDOWS, quote
 from evaluator.timing.stats import median
 from tests.cards import in_windows, samples
 
@@ -158,27 +158,56 @@ def test_two_processes_of_the_reference_that_differ_are_named_as_the_cause():
 
 
 def test_processes_that_differ_by_more_than_the_clock_resolves_are_the_cause():
-    """A standard deviation of 0.07 us in 1.5 us makes an interval of 22 %; the clock resolves 15 ns."""
+    """A standard deviation of 0.1 us in 1.5 us makes an interval of 32 %; the clock resolves 15 ns."""
     found = quote(ClockKind.SEALED, windows_of(0.0015), windows_of(0.0015), windows_of(0.0015))
     assert found.timing.speedup is None
-    assert found.timing.speedup_high - found.timing.speedup_low == pytest.approx(0.22, abs=0.03)
+    assert found.timing.speedup_high - found.timing.speedup_low == pytest.approx(0.32, abs=0.04)
     ((message, step),) = ((each.message, each.next_step) for each in found.findings if each.code == "T303")
-    assert "processes of one program differ by some 0.07 us: calls 2 times as long would suffice" in message
+    assert "processes of one program differ by some 0.1 us: calls 2 times as long would suffice" in message
     assert step == LARGER_SIZE
+
+
+@pytest.mark.parametrize(("call_ms", "quoted"), [(0.0023, False), (0.0028, True)])
+def test_two_sides_in_windows_on_a_gpu_may_have_a_wider_interval(call_ms, quoted):
+    found = quote(ClockKind.SEALED, *[windows_of(call_ms)] * 3)
+    width = (found.timing.speedup_high - found.timing.speedup_low) * found.timing.submission_median_ms / call_ms
+    assert width > WIDEST
+    assert (found.timing.speedup is not None) is quoted is (width <= WIDEST_IN_WINDOWS)
+    assert quoted or "is wider than 20%" in next(each.message for each in found.findings if each.code == "T303")
+
+
+@pytest.mark.parametrize("shared_work", [True, False])
+def test_single_calls_of_one_side_have_the_usual_limit(shared_work):
+    """A cheat of windows is quoted by single calls, whose error is the clock's."""
+    usual, other = windows_of(0.165), side(*[0.165] * 20) if not shared_work else windows_of(0.165)
+    if shared_work:
+        other = replace(other, windows=replace(other.windows, shared_work=True, single_ms=[0.165] * 20))
+    timing = quote(ClockKind.SEALED, usual, other, usual).timing
+    width = timing.speedup_high - timing.speedup_low
+    assert WIDEST < width < WIDEST_IN_WINDOWS
+    assert timing.speedup is None
+
+
+def test_the_clock_of_a_host_has_the_usual_limit():
+    apart = side(*[1.0] * 10), side(*[1.0] * 10, overhead_iqr_ms=0.088)
+    halves = [in_windows(each, 1.0, clock_error_ms=0.056) for each in apart]
+    timing = quote(ClockKind.HOST, halves[0], halves[1], halves[0]).timing
+    assert WIDEST < timing.speedup_high - timing.speedup_low < WIDEST_IN_WINDOWS
+    assert timing.speedup is None
 
 
 def test_every_text_names_the_same_widest_interval():
     top = Path(__file__).parents[3]
     paths = [*top.glob("evaluator/**/*.py"), *top.glob("docs/*.md"), *top.glob("schemas/*.json")]
     named = [found for path in paths for found in re.findall(r"wider than(?:\s|\\n)+(\d+) %", path.read_text())]
-    assert len(named) > 10
+    assert len(named) > 8
     assert set(named) == {f"{100 * WIDEST:g}"}
 
 
 def test_no_spread_between_processes_is_known_on_the_host():
     assert process_spread_ms(ClockKind.HOST, 1.0) == 0.0
-    assert process_spread_ms(ClockKind.SEALED, 0.0) == 0.00007
-    assert process_spread_ms(ClockKind.SEALED, 10.0) == pytest.approx(0.015, rel=0.001)
+    assert process_spread_ms(ClockKind.SEALED, 0.0) == 0.0001
+    assert process_spread_ms(ClockKind.SEALED, 10.0) == pytest.approx(0.003, rel=0.001)
 
 
 def test_scatter_is_not_blamed_on_the_clock():
@@ -340,7 +369,7 @@ def test_calls_in_windows_are_quoted_where_all_sides_have_windows():
     assert found.speedup == pytest.approx(2.0, rel=0.01)
     assert found.submission_median_ms == pytest.approx(0.005, rel=0.01)
     assert found.resolution_ms == 0.010 / 200
-    spread = 1.96 * math.hypot(process_spread_ms(ClockKind.SEALED, 0.005) / 0.005, 0.00007 / 0.010 / math.sqrt(2))
+    spread = 1.96 * math.hypot(process_spread_ms(ClockKind.SEALED, 0.005) / 0.005, 0.0001 / 0.010 / math.sqrt(2))
     assert found.speedup_high / found.speedup_low == pytest.approx(1 + 2 * spread, abs=0.02)
     again = quote(ClockKind.SEALED, found.reference_before, found.submission, found.reference_after).timing
     assert again == found
@@ -365,8 +394,7 @@ def test_single_calls_are_quoted_beside_windows_with_their_own_error(submission_
     found = quote(ClockKind.SEALED, windows_of(0.010), side(submission_ms, submission_ms), windows_of(0.010)).timing
     assert found.reference_median_ms == pytest.approx(0.010, rel=0.01)
     assert found.reference_high_ms < 0.0103
-    spread_ms = process_spread_ms(ClockKind.SEALED, submission_ms)
-    assert found.submission_high_ms == pytest.approx(submission_ms + 0.95 * 0.016 + spread_ms / 2, abs=0.0004)
+    assert found.submission_high_ms == pytest.approx(submission_ms + 0.95 * 0.016, abs=0.0004)
     assert (found.speedup is not None) is quoted
     assert found.significant
 
@@ -404,7 +432,8 @@ def test_the_first_call_of_a_side_in_windows_is_held_against_its_single_calls():
 
 
 def test_the_explanation_of_a_missing_speedup_has_the_limit_of_today():
-    assert f"wider than {WIDEST:.0%}".replace("%", " %") in ENTRIES[Code.BELOW_RESOLUTION].meaning
+    meaning = ENTRIES[Code.BELOW_RESOLUTION].meaning.replace(" %", "%")
+    assert f"wider than {WIDEST:.0%} of it, or than {WIDEST_IN_WINDOWS:.0%}" in meaning
 
 
 @pytest.mark.parametrize(("of_windows", "kind"), [(False, "single calls"), (True, "windows")])

@@ -215,6 +215,7 @@ def test_a_spot_check_has_other_weights_in_each_call(trial_runner, monkeypatch, 
         assert len(spot.trials) == 2
     else:
         assert spot.fault is None
+        assert len(spot.trials) == 3
         assert made._clock._runner._model.copies == 4
 
 

@@ -2,6 +2,7 @@
 
 import itertools
 import statistics
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,7 +11,7 @@ from evaluator.judge.backend.clock_watch import ClockWatch
 from evaluator.judge.trial import window_loop
 from evaluator.judge.trial.trial_runner import Trial
 from evaluator.judge.trial.window_loop import SpotRule, WindowHost, windows_of
-from evaluator.judge.trial.window_runner import SpotTrials, WindowTrials
+from evaluator.judge.trial.window_runner import SpotTrials, WindowRunner, WindowTrials
 from evaluator.records import Fault, Status
 
 SINGLE_MS = [0.3005, 0.3000, 0.3010, 0.3005, 0.3005]
@@ -33,14 +34,12 @@ class Rules:
         )
         self.window_calls = most
         self.asked: list[int] = []
-        self.compared: list[bool] = []
 
     def has_own_values(self, seed):
         return seed % 3 != 0
 
-    def run(self, index, seeds, *, timeout_s, every):
+    def run(self, index, seeds, *, timeout_s):
         self.asked.append(len(seeds))
-        self.compared.append(every)
         assert all(seed % 3 for seed in seeds)
         fault = WRONG if len(self.asked) == self.wrong else None
         trials = [Trial(None, fault, 0.0, copied=False)]
@@ -48,9 +47,8 @@ class Rules:
         host_ms = 0.1 + len(seeds) * 0.013
         return WindowTrials(trials, fault, elapsed_ms, self.queues(len(self.asked)), host_ms)
 
-    def spot_check(self, index, seeds, *, timeout_s, every):
+    def spot_check(self, index, seeds, *, timeout_s):
         self.asked.append(-len(seeds))
-        self.compared.append(every)
         spot_ms = self.spot_ms.pop(0) if isinstance(self.spot_ms, list) else self.spot_ms
         return SpotTrials([], self.spot_fault, [0.4, *[0.01 + spot_ms] * (len(seeds) - 1)])
 
@@ -113,8 +111,8 @@ def test_the_calls_of_all_spot_checks_count_where_one_seems_slow(side, spot_ms, 
 
 def test_slow_calls_of_a_spot_check_do_not_count(side):
     class Scattering(Rules):
-        def spot_check(self, index, seeds, *, timeout_s, every):
-            found = super().spot_check(index, seeds, timeout_s=timeout_s, every=every)
+        def spot_check(self, index, seeds, *, timeout_s):
+            found = super().spot_check(index, seeds, timeout_s=timeout_s)
             return found._replace(times_ms=[each + (0.0, 0.004)[n % 3 > 0] for n, each in enumerate(found.times_ms)])
 
     rules = Scattering()
@@ -122,18 +120,29 @@ def test_slow_calls_of_a_spot_check_do_not_count(side):
     assert [asked for asked in rules.asked if asked < 0] == [-16]
 
 
-def test_one_call_of_each_window_is_compared_of_trusted_code(side):
-    rules = Rules()
-    assert side(rules, trusted=True, spot=None).windows.spot_ms == []
-    assert rules.compared == [False] * 6
-    assert min(rules.asked) > 0
+@pytest.mark.parametrize(("wrong", "compared"), [(None, [7, 8, 9]), (8, [7, 8])])
+def test_every_call_of_a_window_is_compared_up_to_the_first_that_fails(wrong, compared):
+    """Of either side: a pause of half a millisecond a call makes the next window's calls longer or shorter."""
+    asked = []
+
+    def compare(index, *_):
+        asked.append(index)
+        return Trial(None, WRONG if index == wrong else None, 0.0, copied=False)
+
+    answer = SimpleNamespace(calls=["a", "b", "c"], elapsed_ms=0.3, was_queued=True, host_ms=0.1)
+    plan = SimpleNamespace(forget=lambda: None)
+    driver = SimpleNamespace(ask_window=lambda *_, timeout_s: (None, answer))
+    trial_runner = SimpleNamespace(call_driver=driver, plans=lambda *_: [plan] * 3, compared=compare)
+    window = WindowRunner(trial_runner).run(7, [1, 2, 3], timeout_s=1.0)
+    assert asked == compared
+    assert window.fault is (None if wrong is None else WRONG)
 
 
 @pytest.mark.parametrize(("call_ms", "checks"), [(0.005, 4), (0.15, 1)])
 def test_the_reference_has_spot_checks_and_shares_no_work(side, call_ms, checks):
     rules = Rules(call_ms=call_ms, spot_ms=call_ms + 0.004)
     windows = side(rules, trusted=True).windows
-    assert rules.compared == [False] * (6 + checks)
+    assert [asked > 0 for asked in rules.asked] == [True] * 5 + [False] * checks
     assert windows.spot_ms == pytest.approx([call_ms + 0.004] * 15 * checks)
     assert not windows.shared_work
 
@@ -216,15 +225,18 @@ def test_the_error_of_windows_is_that_of_the_single_call_and_a_step_of_the_event
     assert windows.clock_error_ms * (min(windows.calls) - 1) == pytest.approx(error_ms, rel=0.02)
 
 
-@pytest.mark.parametrize(("scatter", "count"), [(0.0, 6), (0.005, 6), (0.02, 12)])
-def test_windows_that_scatter_are_twice_as_many(side, scatter, count):
+@pytest.mark.parametrize(
+    ("scatter", "trusted", "count"),
+    [(0.0, False, 6), (0.005, False, 6), (0.008, False, 9), (0.02, False, 12), (0.008, True, 5), (0.02, True, 10)],
+)
+def test_windows_that_scatter_are_more(side, scatter, trusted, count):
     class Scattering(Rules):
-        def run(self, index, seeds, *, timeout_s, every):
-            window = super().run(index, seeds, timeout_s=timeout_s, every=every)
+        def run(self, index, seeds, *, timeout_s):
+            window = super().run(index, seeds, timeout_s=timeout_s)
             part = 1 + scatter * (1 if len(self.asked) % 2 else -1)
             return window._replace(elapsed_ms=0.3005 + (window.elapsed_ms - 0.3005) * part)
 
-    assert len(side(Scattering()).windows.calls) == count
+    assert len(side(Scattering(), trusted=trusted, spot=None).windows.calls) == count
 
 
 def test_the_clock_of_the_gpu_is_looked_at_after_each_window(side, monkeypatch):
@@ -232,4 +244,4 @@ def test_the_clock_of_the_gpu_is_looked_at_after_each_window(side, monkeypatch):
     rules = Rules(queues=lambda calls: calls > 1)
     watch = ClockWatch(lambda: looks.append(len(rules.asked)))
     windows_of(rules, itertools.count(1), 20, SINGLE_MS, TAKEN_OFF_MS, 1.0, trusted=True, spot=None, watch=watch)
-    assert looks == [1, 2, 3, 4, 5, 6, 7]
+    assert looks == [1, 2, 3, 4, 5, 6]

@@ -1,0 +1,68 @@
+"""The estimate of the spread between processes: it finds a spread that was put in, and counts what intervals hold."""
+
+import random
+
+import pytest
+from msgspec.structs import replace
+
+from benchmarks.process_spread import Spread, against_others, estimate, in_windows, likelihood, processes_of, table
+from evaluator.records import Windows
+from tests import cards
+
+
+def process(draw, time_ms, spread_ms, *, shared_work=False):
+    """Return a card whose submission's process has a median of its own, and windows that scatter by 10 ns."""
+    own_ms = draw.gauss(time_ms, spread_ms)
+    windows = Windows(
+        calls=[31] * 6,
+        window_ms=[30 * draw.gauss(own_ms, 1e-5) for _ in range(6)],
+        clock_error_ms=1e-5,
+        single_ms=[0.5],
+        shared_work=shared_work,
+    )
+    timing = cards.card().timing
+    return cards.card(timing=replace(timing, submission=replace(timing.submission, windows=windows)))
+
+
+def kernels(spread_ms, times_ms, processes=5):
+    draw = random.Random(5)
+    return [
+        in_windows(process(draw, time_ms, spread_ms(time_ms)) for _ in range(processes)).popitem()[1]
+        for time_ms in times_ms
+    ]
+
+
+@pytest.mark.parametrize(
+    ("constant_us", "part", "around"), [(0.1, 0.0, (0.08, 0.13, 0.0, 0.001)), (0.06, 0.004, (0.03, 0.1, 0.003, 0.005))]
+)
+def test_the_spread_that_was_put_in_is_found(constant_us, part, around):
+    sides = kernels(lambda time_ms: ((constant_us / 1e3) ** 2 + (part * time_ms) ** 2) ** 0.5, [0.003, 0.03, 0.1] * 8)
+    found = estimate([processes_of(each) for each in sides])
+    assert around[0] <= found.constant_us <= around[1]
+    assert around[2] <= found.part <= around[3]
+
+
+def test_the_scatter_of_windows_is_no_spread():
+    (own,) = kernels(lambda _: 0.0, [0.003])
+    found = processes_of(own)
+    assert (found.freedom, found.time_us) == (4, pytest.approx(3.0, abs=0.02))
+    assert found.variance < 3 * found.by_scatter
+    spread = [Spread(constant_us, 0.0, 60) for constant_us in (0.02, 0.2)]
+    assert likelihood([found], spread[0]) > likelihood([found], spread[1])
+
+
+def test_intervals_of_a_process_beside_two_others_are_counted():
+    (close,), (apart,) = kernels(lambda _: 2e-5, [0.01]), kernels(lambda _: 1e-3, [0.01])
+    of_close, of_apart = list(against_others(close)), list(against_others(apart))
+    assert len(of_close) == len(of_apart) == 5 * 6
+    assert all(holds and quoted for holds, _, quoted in of_close)
+    assert not all(holds for holds, _, _ in of_apart)
+    text = table({"close": close, "apart": apart})
+    assert "| 5 to 20 us | 2 | " in text
+
+
+def test_windows_that_shared_work_count_and_sides_without_windows_do_not():
+    draw = random.Random(1)
+    sides = in_windows([process(draw, 0.01, 0.0, shared_work=True), process(draw, 0.01, 0.0)]).popitem()[1]
+    assert [side.median_ms for side in sides] == pytest.approx([0.01] * 2, rel=0.01)
+    assert in_windows([cards.card(), cards.card()]) == {}
