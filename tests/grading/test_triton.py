@@ -67,7 +67,8 @@ def test_a_shipped_solution_is_correct_and_all_its_own(grader, tmp_path, path):
     ("old", "new", "status", "code", "line"),
     [
         ("0.0)", "0.5)", Status.WRONG_RESULT, Code.WRONG_VALUES, None),
-        (LOAD, f"tl.relu({LOAD})", Status.RUNTIME_ERROR, Code.FORWARD_FAILED, 11),
+        (LOAD, f"tl.relu({LOAD})", Status.BUILD_ERROR, Code.KERNEL_REFUSED, 11),
+        (LOAD, f"{LOAD}\n    assert BLOCK < 0", Status.RUNTIME_ERROR, Code.FORWARD_FAILED, 12),
         # The last program begins far behind the end of the tensor, where no page is mapped.
         (LOAD, "tl.load(x + i + (1 << 30))", Status.RUNTIME_ERROR, Code.RUNNER_DIED, None),
         (
@@ -78,12 +79,15 @@ def test_a_shipped_solution_is_correct_and_all_its_own(grader, tmp_path, path):
             None,
         ),
     ],
-    ids=["wrong", "unknown function", "out of bounds", "libdevice"],
+    ids=["wrong", "unknown function", "assertion", "out of bounds", "libdevice"],
 )
 def test_a_kernel_that_fails_in_the_interpreter(grader, tmp_path, old, new, status, code, line):
     card = grader(tmp_path, RELU.replace(old, new), *EMULATED).assert_verdict(status, code, line=line)
     if code is Code.RUNNER_DIED:
         assert "without a mask" in card.reason.message
+    if code is Code.KERNEL_REFUSED:
+        said = "AttributeError: module 'triton.language' has no attribute 'relu'"
+        assert card.reason.message == f"Triton's interpreter refuses the kernel relu_kernel: {said}"
 
 
 @NEEDS_TRITON

@@ -20,22 +20,22 @@ def triton_fault(failed: Failed, device: DeviceKind, source: str) -> Fault | Non
 
     A submission can forge each of them. None leads to a pass.
     """
-    if failed.refused is not None:
-        return Fault(Status.BUILD_ERROR, _refusal(failed.refused, source))
     match device:
         case DeviceKind.EMULATED if uses_triton(source):
             construct = _not_interpreted(failed.message, source)
-            if construct is None:
-                return None
-            message = f"Triton's interpreter lacks {construct}"
-            return Fault(Status.INCONCLUSIVE, finding(Code.NOT_EMULATED, message, construct=construct))
+            if construct is not None:
+                message = f"Triton's interpreter lacks {construct}"
+                return Fault(Status.INCONCLUSIVE, finding(Code.NOT_EMULATED, message, construct=construct))
         case DeviceKind.CPU if uses_triton(source) and (
             _NO_DRIVER.match(failed.message) or _NOT_A_GPU_TENSOR in failed.message
         ):
             message = "the submission launches Triton kernels, and this grade is on cpu"
             return Fault(Status.INCONCLUSIVE, finding(Code.NOT_ON_THIS_DEVICE, message))
         case _:
-            return None
+            pass
+    if failed.refused is None:
+        return None
+    return Fault(Status.BUILD_ERROR, _refusal(failed.refused, source, device))
 
 
 def likely_cause(signal: str | None, device: DeviceKind, source: str) -> str:
@@ -45,14 +45,16 @@ def likely_cause(signal: str | None, device: DeviceKind, source: str) -> str:
     return "; in Triton's interpreter probably a tl.load or tl.store past the end of a tensor, without a mask"
 
 
-def _refusal(refused: RefusedKernel, source: str) -> Finding:
+def _refusal(refused: RefusedKernel, source: str, device: DeviceKind) -> Finding:
     """Return the finding for a refused kernel. The place must exist in `source`; otherwise the finding has none."""
     lines = source.splitlines()
     line = refused.line if 1 <= refused.line <= len(lines) else None
     column = refused.column if line is not None and 1 <= refused.column <= len(lines[line - 1]) + 1 else None
     kept = refused.reason.strip()[:_MOST_REASON].splitlines()[:_MOST_LINES]
     name = refused.kernel[:_MOST_NAME]
-    what = f"the kernel {name} does not compile" if name else "a kernel does not compile"
+    kernel = f"the kernel {name}" if name else "a kernel"
+    interpreted = device is DeviceKind.EMULATED
+    what = f"Triton's interpreter refuses {kernel}" if interpreted else f"{kernel} does not compile"
     return finding(Code.KERNEL_REFUSED, f"{what}: " + "\n".join(kept), line=line, kernel=name, column=column)
 
 

@@ -1,4 +1,4 @@
-"""Compile errors of Triton: the compiler's own reason, the kernel, and the place in the submission.
+"""Compile errors of Triton: the reason of the compiler or interpreter, the kernel, and the place in the submission.
 
 Triton compiles at the first launch, inside the runner. The same process runs the submission, and the judge trusts
 none of the reports: a failure with a forged reason is still a failure.
@@ -17,6 +17,8 @@ _MOST_CAUSES = 32
 _FAR_BELOW = 64
 """Lines of decorators above a kernel's `def`."""
 _COMPILER, _LAUNCHER = "/triton/compiler/compiler.py", "/triton/runtime/jit.py"
+_AT_RUN_TIME = (AssertionError, MemoryError)
+"""Exceptions of an interpreted kernel that a compiler does not find: an assertion, and a lack of memory."""
 _OF_PTXAS = (": error", "error   :", "fatal   :")
 _IN_OUTPUT = "; the compiler's own messages are in the printed output"
 
@@ -55,7 +57,8 @@ def _refused(error: BaseException, path: str) -> RefusedKernel | None:
     for each in causes:
         if isinstance(each, of_backend) or _is_inside_compiler(each):
             return _in_backend(each, path)
-    return None
+    inside = interpreted_cause(error)
+    return None if inside is error or isinstance(inside, _AT_RUN_TIME) else _in_interpreter(inside, path)
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
@@ -113,6 +116,19 @@ def _in_backend(error: BaseException, path: str) -> RefusedKernel:
         reason = f"{type(error).__name__}: {said}" + (_IN_OUTPUT if "PassManager" in said else "")
     name, line = _launched(error, path)
     return _frame(name, reason, line, 0)
+
+
+def _in_interpreter(error: BaseException, path: str) -> RefusedKernel:
+    """Return an exception of an interpreted kernel, with the innermost line of the submission.
+
+    The compiler runs no statement of a kernel. What raises in the interpreter, it finds while it reads: an unknown
+    function, a size that is no constant.
+    """
+    frames = [
+        (frame, line) for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == path
+    ]
+    name = frames[0][0].f_code.co_name if frames else ""
+    return _frame(name, f"{type(error).__name__}: {error}", frames[-1][1] if frames else 0, 0)
 
 
 def _launched(error: BaseException, path: str) -> tuple[str, int]:
