@@ -88,9 +88,9 @@ ENTRIES: dict[Code, Entry] = {
     ),
     Code.KERNEL_REFUSED: Entry(
         "the kernel does not compile",
-        "The compiler of the kernel's language refused the kernel: Triton or its interpreter, NVRTC, CuTe DSL, TileLang or CuPy "
-        "reported an error. Or a Triton kernel needs more shared memory or threads than the GPU has. The submission's own "
-        "process reports the reason.",
+        "The compiler of the kernel's language refused the kernel: Triton or its interpreter, NVRTC, CuTe DSL, "
+        "TileLang or CuPy reported an error. Or a Triton kernel needs more shared memory or threads than the GPU has. "
+        "The submission's own process reports the reason.",
         "Fix the line under the caret. Without a caret, the message names the instruction or the limit of the GPU.",
     ),
     Code.LANGUAGE_MISSING: Entry(
