@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from evaluator.devices.page import MAX_SPOT_CALLS
 from evaluator.judge.backend.clock_watch import NO_WATCH, ClockWatch
+from evaluator.judge.trial.enough_calls import NARROW_WINDOWS
 from evaluator.judge.trial.trial_runner import Trial, TrialRunner
 from evaluator.judge.trial.window_runner import WindowRunner
 from evaluator.records import Fault, Windows
@@ -24,8 +25,6 @@ from evaluator.spans import Section, section
 from evaluator.timing.stats import lower_quartile, median, median_error
 
 _WINDOWS, _MOST_WINDOWS = 6, 12
-_NARROW = 0.01
-"""Error of the median time of a call, relative to it, below which more windows than `_WINDOWS` add little."""
 _SPREAD = 4
 """Windows have between three quarters of the largest number of calls and all; of three or four calls, one may be
 missing."""
@@ -206,7 +205,7 @@ def enough(calls: list[int], window_ms: list[float]) -> bool:
     if len(calls) < _WINDOWS or len(calls) >= _MOST_WINDOWS:
         return len(calls) >= _MOST_WINDOWS
     call_ms = [each_ms / (count - 1) for each_ms, count in zip(window_ms, calls, strict=True)]
-    return median_error(call_ms) <= _NARROW * median(call_ms)
+    return median_error(call_ms) <= NARROW_WINDOWS * median(call_ms)
 
 
 def own_values(trial_runner: TrialRunner, seeds: Iterator[int], count: int) -> list[int]:
