@@ -66,11 +66,16 @@ class RunnerPool:
         """Process ids of all pooled runners."""
         return frozenset[int]().union(*(session.child.members() for session in (*self._ready, *self._warming)))
 
+    def condemn(self) -> None:
+        """Begin to end all idle runners, without waiting: see `close`."""
+        for session in (*self._ready, *self._warming):
+            session.child.condemn()
+
     def close(self) -> None:
         """End all idle runners in parallel: releasing a GPU context takes a tenth of a second."""
+        self.condemn()
         with contextlib.ExitStack() as closing:
             for session in (*self._ready, *self._warming):
-                session.child.condemn()
                 closing.callback(session.__exit__)
         self._ready.clear()
         self._warming.clear()
