@@ -6,15 +6,13 @@ from pathlib import Path
 
 from evaluator.errors import ToolchainMissing
 from evaluator.records import Environment
-from evaluator.toolchain.host_compiler import cxx
+from evaluator.toolchain.host_compiler import cxx, torch_version
 from evaluator.version import __version__
 
 
 def environment(threads: int) -> Environment:
     """Return the description of this machine. Runs the compiler once, for the version."""
-    # Imported here: a grade starts its first process before, and these imports take 20 ms.
-    import importlib.metadata
-
+    # Imported here: a grade starts its first process before, and this import takes milliseconds.
     import psutil
 
     try:
@@ -24,7 +22,7 @@ def environment(threads: int) -> Environment:
     return Environment(
         warpgrade=__version__,
         python=platform.python_version(),
-        torch=importlib.metadata.version("torch"),
+        torch=torch_version(),
         compiler=compiler,
         platform=platform.platform(),
         cpu=_cpu_name(),

@@ -187,10 +187,9 @@ def kernel(module: int, name: str) -> int:
 
 
 def launch(function: int, *, blocks: int, threads: int, stream: int, arguments: Sequence[Argument]) -> None:
-    """Launch a kernel on a one-dimensional grid."""
-    pointers = (ctypes.c_void_p * len(arguments))(
-        *(ctypes.cast(ctypes.byref(argument), ctypes.c_void_p) for argument in arguments)
-    )
+    """Launch a kernel on a one-dimensional grid. The driver copies the arguments before the return."""
+    # Addresses without a reference to the arguments, which this function holds: `ctypes.cast` takes 5 us each.
+    pointers = (ctypes.c_void_p * len(arguments))(*map(ctypes.addressof, arguments))
     _call(
         "cuLaunchKernel",
         ctypes.c_void_p(function),

@@ -1,7 +1,7 @@
 """The checked calls of a runner, the first failure, and remarks on the weights."""
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from evaluator.emulator.parsing.parse_in_sandbox import full_size_numbers
@@ -53,9 +53,14 @@ class Called(NamedTuple):
         return f"answers are right for ModelNew's own values, and not with the reference's ({code}): {pairs}"
 
 
-def checked_calls(context: GradeContext, model_runner: ModelRunner) -> Called:
-    """Load the submission, construct the model and make the checked calls, up to the first failure."""
-    if (fault := model_runner.load()) is not None:
+def checked_calls(
+    context: GradeContext, model_runner: ModelRunner, meanwhile: Callable[[], object] | None = None
+) -> Called:
+    """Load the submission, construct the model and make the checked calls, up to the first failure.
+
+    The judge calls `meanwhile` while the runner loads.
+    """
+    if (fault := model_runner.load(meanwhile=meanwhile)) is not None:
         return Called(None, [], _for_the_cpu(fault, context), [])
     constructed = model_runner.construct()
     if isinstance(constructed, Fault):

@@ -148,13 +148,12 @@ def _tried(context: GradeContext, timer: ReferenceTimer) -> _Tried:
     with context.runners.start(context.source, build_service) as model_runner:
         if context.terms.is_timed:
             timer.begin()
-        if context.gpu_session is not None:
-            # Contexts of the GPU are created beside the checks. After the reference's runners are taken: otherwise the
-            # next grade's check would find an empty pool.
-            context.runners.pool.refill()
+        # Processes start beside the submission's load, and contexts of the GPU come into being beside the checks. After
+        # the reference's runners are taken: otherwise the next grade's check would find an empty pool.
+        refill = None if context.gpu_session is None else context.runners.pool.refill
         buffers = BufferComparison(context.reference)
         with section(Section.CALLS):
-            called = checked_calls(context, model_runner)
+            called = checked_calls(context, model_runner, refill)
         sites = called.sites
         if called.fault is not None or sites is None:
             return _Tried(called, build_service)

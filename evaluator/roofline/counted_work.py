@@ -3,13 +3,12 @@
 The process runs the reference's own code on the meta device (`count_process.py`). The caller needs no PyTorch.
 """
 
-import importlib.metadata
-
 import msgspec
 
 from evaluator.cache.measurements import measured_once
 from evaluator.problem_process import NoAnswer, answer_of
 from evaluator.records import Problem, Record, SizeName
+from evaluator.toolchain.host_compiler import torch_version
 
 _LIMIT_S = 300.0
 """A usual count takes the time of importing PyTorch plus a second."""
@@ -34,7 +33,7 @@ class WorkBySize(Record, frozen=True):
 
 def work_of(problem: Problem) -> WorkBySize:
     """Return the work of a call for each size of `problem`. A failed process is a reason, and is not cached."""
-    parts = ["work", _VERSION, problem.sha256, problem.sizes, importlib.metadata.version("torch")]
+    parts = ["work", _VERSION, problem.sha256, problem.sizes, torch_version()]
     try:
         return measured_once(parts, WorkBySize, lambda: _counted(problem))
     except NoAnswer as error:

@@ -1,12 +1,12 @@
 """Measured peaks of a GPU in the cache: keys and records, without PyTorch. `judge/roofline/gpu_peaks.py` measures."""
 
 import hashlib
-import importlib.metadata
 from pathlib import Path
 
 from evaluator.cache.measurements import look_up
 from evaluator.devices.gpu import Gpu
 from evaluator.records import ElementFormat, Precision, Problem, Record
+from evaluator.toolchain.host_compiler import torch_version
 
 _READER = Path(__file__).parent.parent / "judge" / "native" / "read.cu"
 
@@ -68,4 +68,4 @@ def peak_of(problem: Problem) -> tuple[Precision, float]:
 
 
 def _of(gpu: Gpu) -> list[object]:
-    return [gpu.uuid, gpu.driver, importlib.metadata.version("torch")]
+    return [gpu.uuid, gpu.driver, torch_version()]

@@ -75,10 +75,16 @@ def fingerprint() -> dict[str, str]:
     """Return everything outside the submission that determines a library's contents."""
     return {
         "compiler": cxx().version,
-        "torch": importlib.metadata.version("torch"),
+        "torch": torch_version(),
         "python": sys.implementation.cache_tag,
         "machine": platform.machine(),
     }
+
+
+@functools.cache
+def torch_version() -> str:
+    """Return the version of the installed PyTorch, read once: reading takes some 4 ms."""
+    return importlib.metadata.version("torch")
 
 
 def ninja_text(name: str, files: list[str], cflags: list[str], ldflags: list[str]) -> str:

@@ -123,8 +123,7 @@ class GpuSession:
 
         threading.Thread(target=make, name="context", daemon=True).start()
         try:
-            with operation(Operation.START):
-                self.runner_pool.refill(_FIRST, made.wait)
+            self.runner_pool.refill(_FIRST, made.wait)
         except BaseException:
             self.runner_pool.close()
             made.wait()  # The caller releases the GPU: no context may come into being afterwards.

@@ -126,5 +126,8 @@ class ContextPool:
         self._fork_server.condemn_all()
 
     def _drop(self) -> None:
+        """End the kept context. Idle runners and those of the reference release their GPU contexts in parallel."""
+        if self._kept is not None:
+            self._kept[0].runners.pool.condemn()
         self._kept = None
         self._leaving.__exit__(*sys.exc_info())

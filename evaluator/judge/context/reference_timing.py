@@ -20,6 +20,7 @@ from evaluator.errors import JudgeFailed
 from evaluator.judge.backend.clock_watch import NO_WATCH, ClockWatch
 from evaluator.judge.context.grade_context import GradeContext
 from evaluator.judge.trial import timing_loop
+from evaluator.judge.trial.enough_calls import REFERENCE_CALLS
 from evaluator.judge.trial.model_runner import ModelRunner
 from evaluator.judge.trial.trial_runner import TrialRunner
 from evaluator.records import DeviceKind, Fault, Samples
@@ -142,7 +143,7 @@ class ReferenceTimer:
                 seeds,
                 overhead,
                 timeout_s,
-                at_least=timing_loop.REFERENCE_CALLS,
+                at_least=REFERENCE_CALLS,
                 trusted=True,
                 watch=watch,
             )

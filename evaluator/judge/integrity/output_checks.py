@@ -1,6 +1,6 @@
 """Checks of an answer before the comparison of values, and the shortest comparison: equality."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import torch
 
@@ -150,15 +150,39 @@ def reused(
 def changed_input(placed: LaidOut, exempt: frozenset[int]) -> Finding | None:
     """Return a finding if the submission wrote into an input.
 
-    The reference writes into `exempt` inputs, and a submission may too.
+    The reference writes into `exempt` inputs, and a submission may too. A window has the inputs of dozens of calls: on
+    a GPU, the host waits once for several comparisons.
     """
+    unread: list[tuple[str, torch.Tensor]] = []
+    for path, before, after in _pieces(placed, exempt):
+        if before.is_cuda:
+            unread.append((path, (before == after).all()))
+        elif not are_equal(before, after):
+            return _wrote_into(path)
+        if len(unread) >= _AT_ONCE:
+            if (found := _first_changed(unread)) is not None:
+                return found
+            unread.clear()
+    return _first_changed(unread)
+
+
+def _pieces(placed: LaidOut, exempt: frozenset[int]) -> Iterator[tuple[str, torch.Tensor, torch.Tensor]]:
+    """Yield the contents of the inputs without `exempt`, as written and as they are now, in pieces of equal shape."""
     for number, (path, own, shared) in enumerate(placed.pairs):
-        if number in exempt:
-            continue
-        pieces = zip(*(torch.split(each, _PIECE) for each in _contents(own, shared)), strict=True)
-        if not all(are_equal(before, after) for before, after in pieces):
-            return finding(Code.INPUT_CHANGED, f"the submission wrote into {path}", path=path)
-    return None
+        if number not in exempt:
+            pieces = zip(*(torch.split(each, _PIECE) for each in _contents(own, shared)), strict=True)
+            yield from ((path, before, after) for before, after in pieces)
+
+
+def _first_changed(unread: list[tuple[str, torch.Tensor]]) -> Finding | None:
+    """Wait for comparisons, and return a finding for the first input that changed."""
+    if _all_true([is_equal for _, is_equal in unread]):
+        return None
+    return _wrote_into(next(path for path, is_equal in unread if not is_equal))
+
+
+def _wrote_into(path: str) -> Finding:
+    return finding(Code.INPUT_CHANGED, f"the submission wrote into {path}", path=path)
 
 
 def _contents(*equals: torch.Tensor) -> list[torch.Tensor]:

@@ -105,10 +105,20 @@ class RunnerClient:
         self._deadline = deadline
         self._code, self._builds = (Work.CODE, Work.BUILDS) if own else (None, None)
 
-    def load(self, frame: Load, descriptors: tuple[int, ...], *, timeout_s: float) -> Fault | None:
-        """Load the submission. Build time does not count against `timeout_s`."""
+    def load(
+        self,
+        frame: Load,
+        descriptors: tuple[int, ...],
+        *,
+        timeout_s: float,
+        meanwhile: Callable[[], object] | None = None,
+    ) -> Fault | None:
+        """Load the submission. Build time does not count against `timeout_s`, nor does a call of `meanwhile`."""
         self._source, self._device = frame.submission, DeviceKind(frame.device)
-        return self._loaded(self.ask(frame, Stage.IMPORT, timeout_s, descriptors))
+        fault = self.send(frame, Stage.IMPORT, timeout_s, descriptors)
+        if fault is None and meanwhile is not None:
+            meanwhile()
+        return self._loaded(fault or self.answer(Stage.IMPORT, timeout_s))
 
     def construct(self, frame: Construct, *, timeout_s: float) -> Constructed | Fault:
         """Construct ModelNew and copy the weights."""

@@ -9,6 +9,7 @@ from evaluator.errors import JudgeFailed
 from evaluator.judge.runners.runner_client import RunnerClient
 from evaluator.records import DeviceKind
 from evaluator.sandbox import Child, ForkServer, Limits
+from evaluator.spans import Operation, operation
 
 POOLED_RUNNERS = 2
 """One runner to time the submission being checked, and one to check the next submission."""
@@ -45,14 +46,15 @@ class RunnerPool:
 
         All processes start first, then comes a call of `before_warming`, then the warm-ups.
         """
-        started: list[RunnerClient] = []
-        while len(self._ready) + len(self._warming) < max(self._count, at_least):
-            started.append(self._spawn())
-            self._warming.append(started[-1])
-        if before_warming is not None:
-            before_warming()
-        for session in started:
-            session.warm(self._device)
+        with operation(Operation.START):
+            started: list[RunnerClient] = []
+            while len(self._ready) + len(self._warming) < max(self._count, at_least):
+                started.append(self._spawn())
+                self._warming.append(started[-1])
+            if before_warming is not None:
+                before_warming()
+            for session in started:
+                session.warm(self._device)
 
     def settle(self) -> None:
         """Wait until all runners are ready. Raises JudgeFailed if a warm-up fails."""
@@ -64,11 +66,16 @@ class RunnerPool:
         """Process ids of all pooled runners."""
         return frozenset[int]().union(*(session.child.members() for session in (*self._ready, *self._warming)))
 
+    def condemn(self) -> None:
+        """Begin to end all idle runners, without waiting: see `close`."""
+        for session in (*self._ready, *self._warming):
+            session.child.condemn()
+
     def close(self) -> None:
         """End all idle runners in parallel: releasing a GPU context takes a tenth of a second."""
+        self.condemn()
         with contextlib.ExitStack() as closing:
             for session in (*self._ready, *self._warming):
-                session.child.condemn()
                 closing.callback(session.__exit__)
         self._ready.clear()
         self._warming.clear()

@@ -1,5 +1,6 @@
 """Runner with shared memory, in which a submission or the reference is loaded, constructed and called."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -58,10 +59,14 @@ class ModelRunner(NamedTuple):
     kernel_cache: bytes = b""
     seeded_because: str | None = None
 
-    def load(self, tf32: Tf32 | None = None) -> Fault | None:
-        """Load the submission with the TF32 setting `tf32`; None means the problem's own setting."""
+    def load(self, tf32: Tf32 | None = None, meanwhile: Callable[[], object] | None = None) -> Fault | None:
+        """Load the submission with the TF32 setting `tf32`; None means the problem's own setting.
+
+        The judge calls `meanwhile` while the runner loads.
+        """
         with operation(Operation.LOAD):
-            return self.session.load(self._load(tf32), self.memory.descriptors, timeout_s=self._timeout_s)
+            frame, descriptors = self._load(tf32), self.memory.descriptors
+            return self.session.load(frame, descriptors, timeout_s=self._timeout_s, meanwhile=meanwhile)
 
     def construct(self) -> Constructed | Fault:
         """Construct ModelNew like the reference, and copy the reference's weights."""

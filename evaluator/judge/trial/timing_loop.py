@@ -6,7 +6,6 @@ was running, and is repeated.
 """
 
 import itertools
-import math
 import time
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -15,6 +14,7 @@ from evaluator.findings import Code, finding
 from evaluator.judge.backend.clock_watch import NO_WATCH, ClockWatch
 from evaluator.judge.clock.clock import ClockedCall
 from evaluator.judge.setup.seed_book import fresh_seed
+from evaluator.judge.trial.enough_calls import MAX_CALLS, MIN_CALLS, enough
 from evaluator.judge.trial.host_window_loop import Handshake, handshake, host_windows_of
 from evaluator.judge.trial.retry import retried
 from evaluator.judge.trial.trial_runner import Trial, TrialRunner
@@ -22,21 +22,10 @@ from evaluator.judge.trial.window_loop import SPOT_CALLS, SPOT_CHECKS, SpotRule,
 from evaluator.judge.trial.window_runner import WindowRunner
 from evaluator.records import ClockKind, Fault, Profile, Samples, Status, Windows, seed_text
 from evaluator.spans import Section, section
-from evaluator.timing.clock_error import CLOCK_ERROR_MS, clock_error_ms
-from evaluator.timing.stats import interquartile_range, lower_quartile, median, median_interval, outliers
+from evaluator.timing.clock_error import clock_error_ms
+from evaluator.timing.stats import interquartile_range, lower_quartile, median, outliers
 
-MIN_CALLS = 20
-REFERENCE_CALLS = MIN_CALLS // 2
-"""The reference is timed in two halves, before and after a submission, and quoted as one side."""
-_MAX_CALLS = 100
-_ENOUGH_S = 2.0
-_ENOUGH_FOR_PRECISION_S = 8.0
-"""Calls continue so long for the precision check of small outputs: on busy cores, 2 s are fewer than its 32 calls."""
 _NEVER_QUIET_S = 20.0
-_NARROW = 0.002
-"""Relative width of the median's interval below which more calls add no information."""
-_NARROW_TO_THE_CLOCK = 0.5
-"""The same limit as a part of the clock error, which adds at least twice as much on either side."""
 _EMPTY_CALLS, _FEW_EMPTY_CALLS = 30, 15
 _FEW_EMPTY_SPOT_CHECKS = 2
 _FEWEST_CALLS, _EMPTY_WINDOWS = 2, 2
@@ -210,7 +199,7 @@ def side(
     spot_checks: bool = True,
     watch: ClockWatch = NO_WATCH,
 ) -> Side:
-    """Time at least `at_least` calls until the median is precise enough, for at most two seconds or 100 calls.
+    """Time at least `at_least` calls until there are enough (`enough_calls`).
 
     Every output is verified, including void calls, and calls with other input distributions, which are not quoted. With
     `closely`, calls continue until small outputs have enough samples for the precision check (`precision_sampler`).
@@ -225,8 +214,13 @@ def side(
     started = time.monotonic()
     lacking = False
     with section(Section.CALLS):
-        while not _enough(
-            good := _of_a_kind(quiet, waited), at_least, time.monotonic() - started, empty, lacking=lacking
+        while not enough(
+            _times_ms(good := _of_a_kind(quiet, waited)),
+            at_least,
+            time.monotonic() - started,
+            clock=ClockKind.HOST if empty.quiet_ms is None else ClockKind.SEALED,
+            spread_ms=empty.spread_ms,
+            lacking=lacking,
         ):
             seed = next(seeds)
             trial = trial_runner.run(len(used), seed, timeout_s=timeout_s, quick=not lacking)
@@ -246,7 +240,7 @@ def side(
                 waited.append(trial)
             else:
                 void += 1
-            if void > _MAX_CALLS or (void > MIN_CALLS and time.monotonic() - started > _NEVER_QUIET_S):
+            if void > MAX_CALLS or (void > MIN_CALLS and time.monotonic() - started > _NEVER_QUIET_S):
                 return Side(None, _never_quiet(trial, name, void + len(waited), len(quiet)))
     void += len(quiet) + len(waited) - len(good)
     times_ms = [max(trial.elapsed_ms - empty.taken_off_ms, 0.0) for trial in good]
@@ -307,7 +301,7 @@ def _in_windows(
     watch: ClockWatch,
 ) -> WindowSide:
     """Time the windows of a side after its single calls, if the clock has windows."""
-    times_ms = [trial.elapsed_ms for trial in good]
+    times_ms = _times_ms(good)
     if empty.handshake is not None:
         single_ms = [max(each_ms - empty.taken_off_ms, 0.0) for each_ms in times_ms]
         error_ms = clock_error_ms(ClockKind.HOST, overhead_ms=empty.taken_off_ms, spread_ms=empty.spread_ms)
@@ -330,20 +324,6 @@ def _in_windows(
     )
 
 
-def _enough(good: list[Trial], at_least: int, elapsed_s: float, empty: Overhead, *, lacking: bool) -> bool:
-    if len(good) < at_least:
-        return False
-    if len(good) >= _MAX_CALLS or elapsed_s >= (_ENOUGH_FOR_PRECISION_S if lacking else _ENOUGH_S):
-        return True
-    if lacking:
-        return False
-    low, high = median_interval([trial.elapsed_ms for trial in good])
-    clock = ClockKind.HOST if empty.quiet_ms is None else ClockKind.SEALED
-    narrow_ms = max(_NARROW * low, _NARROW_TO_THE_CLOCK * (empty.spread_ms + CLOCK_ERROR_MS[clock]))
-    # A half is quoted with the other half; an interval narrows with the square root of the number of calls.
-    return high - low <= narrow_ms * math.sqrt(MIN_CALLS / at_least)
-
-
 def _of_a_kind(quiet: list[Trial], waited: list[Trial]) -> list[Trial]:
     """Return the calls to quote: calls on a quiet GPU, or all calls if most had waiting streams.
 
@@ -351,6 +331,10 @@ def _of_a_kind(quiet: list[Trial], waited: list[Trial]) -> list[Trial]:
     behavior of the side's streams; the calls are dropped.
     """
     return [*quiet, *waited] if len(waited) > len(quiet) else quiet
+
+
+def _times_ms(trials: list[Trial]) -> list[float]:
+    return [trial.elapsed_ms for trial in trials]
 
 
 def _longer(trial: Trial, limit_ms: float | None) -> bool:

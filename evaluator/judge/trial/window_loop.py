@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from evaluator.devices.page import MAX_SPOT_CALLS
 from evaluator.judge.backend.clock_watch import NO_WATCH, ClockWatch
+from evaluator.judge.trial.enough_calls import NARROW_WINDOWS
 from evaluator.judge.trial.trial_runner import Trial, TrialRunner
 from evaluator.judge.trial.window_runner import WindowRunner
 from evaluator.records import Fault, Windows
@@ -27,8 +28,6 @@ from evaluator.timing.stats import lower_quartile, median, median_error
 _WINDOWS, _HALFS_WINDOWS = 6, 5
 """Windows of a side, and of a half of the reference, which is quoted with the other half. Intervals from the first five
 windows of each half are as wide as from six to twelve; from four they are wider (docs/evidence/windows.md)."""
-_NARROW = 0.01
-"""Error of the median time of a call, relative to it, above which a side makes more windows, at most twice as many."""
 _SPREAD = 4
 """Windows have between three quarters of the largest number of calls and all; of three or four calls, one may be
 missing."""
@@ -210,7 +209,7 @@ def enough(calls: list[int], window_ms: list[float], *, half: bool = False) -> b
 
     The `half` of a side may scatter more: the error of both halves together is smaller by the square root of two.
     """
-    fewest, narrow = (_HALFS_WINDOWS, _NARROW * math.sqrt(2)) if half else (_WINDOWS, _NARROW)
+    fewest, narrow = (_HALFS_WINDOWS, NARROW_WINDOWS * math.sqrt(2)) if half else (_WINDOWS, NARROW_WINDOWS)
     if len(calls) < fewest or len(calls) >= 2 * fewest:
         return len(calls) >= 2 * fewest
     call_ms = [each_ms / (count - 1) for each_ms, count in zip(window_ms, calls, strict=True)]

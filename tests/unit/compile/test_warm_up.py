@@ -103,6 +103,7 @@ def with_nvcc(monkeypatch, tmp_path):
     monkeypatch.setattr(nvcc, "nvcc", lambda: host_compiler.Toolchain("/cuda/bin/nvcc", "13.0"))
     monkeypatch.setattr(nvcc, "cuda_home", lambda: tmp_path)
     monkeypatch.setattr("importlib.metadata.version", lambda _: "2.13.0")
+    monkeypatch.setattr(host_compiler, "torch_version", lambda: "2.13.0")
     monkeypatch.setattr("evaluator.compile.cuda.precompiled._key", lambda: "0" * 32)
 
 

@@ -24,8 +24,13 @@ from tests import cards
 def context():
     """A context whose runners answer nothing; it counts them."""
     trial_runner = SimpleNamespace(look_closely=lambda: None, unproven=lambda: None)
+
+    def load(meanwhile=None):
+        if meanwhile is not None:
+            meanwhile()
+
     place = SimpleNamespace(
-        load=lambda: None, construct=lambda: None, sites=lambda _: NO_SITES, trial_runner=lambda _: trial_runner
+        load=load, construct=lambda: None, sites=lambda _: NO_SITES, trial_runner=lambda _: trial_runner
     )
     started = []
 
@@ -187,7 +192,7 @@ GPU = HOST + ' load_inline(cuda_sources="k<<<1, 1>>>()")'
 def test_cpp_for_the_cpu_that_fails_elsewhere_has_no_verdict(context, monkeypatch, device, source, code, verdict):
     context.source, context.terms = source, SimpleNamespace(device=device, size=SizeName.FULL)
     before = {Code.WRONG_VALUES: Status.WRONG_RESULT, Code.TIMED_OUT: Status.TIMEOUT}.get(code, Status.RUNTIME_ERROR)
-    context.place.load = lambda: Fault(before, finding(code, "it failed", line=3))
+    context.place.load = lambda **_: Fault(before, finding(code, "it failed", line=3))
     fault = checked_calls(context, context.place).fault
     assert (fault.status, fault.finding.line) == (verdict, 3)
     assert ("--device cpu" in fault.finding.next_step) is (verdict is Status.INCONCLUSIVE)

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import pytest
 from torch.utils import cpp_extension
 
 from evaluator.toolchain import host_compiler
@@ -23,3 +24,9 @@ def test_builders_are_there_long_before_pytorch_is():
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+def test_the_version_of_pytorch_is_read_once_for_all_builds(monkeypatch):
+    first = host_compiler.fingerprint()
+    monkeypatch.setattr("importlib.metadata.version", lambda _: pytest.fail("read again"))
+    assert host_compiler.fingerprint() == first

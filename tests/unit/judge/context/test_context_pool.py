@@ -15,9 +15,13 @@ def pool():
 
 
 def kept_in(pool, refill):
-    """Let the pool keep a context with this `refill`; return the list to which the context's end is added."""
+    """Let the pool keep a context with this `refill`; return the list to which the context's end is added.
+
+    The list also has False if the idle runners were condemned.
+    """
     ended = []
-    pool._kept = (SimpleNamespace(refill=refill), None)
+    idle = SimpleNamespace(condemn=lambda: ended.append(False))
+    pool._kept = (SimpleNamespace(refill=refill, runners=SimpleNamespace(pool=idle)), None)
     pool._leaving.callback(ended.append, True)
     return ended
 
@@ -41,7 +45,14 @@ def test_a_context_that_cannot_start_processes_is_dropped(pool, failure):
 
     ended = kept_in(pool, refill)
     pool.refill()
-    assert (ended, pool._kept) == ([True], None)
+    assert (ended, pool._kept) == ([False, True], None)
+
+
+def test_idle_runners_release_their_contexts_while_the_reference_s_runners_end(pool):
+    ended = kept_in(pool, None)
+    with pool:
+        assert ended == []
+    assert (ended, pool._kept) == ([False, True], None)
 
 
 @pytest.mark.parametrize(("gpu_session", "started"), [(None, ["runners", "children"]), (object(), [])])

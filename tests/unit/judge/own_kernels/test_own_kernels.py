@@ -255,6 +255,7 @@ def test_kernels_are_read_from_a_library(library):
     assert kernels_in_library((library / "none.so").read_bytes()) == NONE
     assert kernels_in_library(b"no library .nv_fatbin") == NONE
     assert kernels_in_library((library / "bare.so").read_bytes()).device_code
+    assert kernels_in_library(b"\x7fELF\0__nv_relfatbin\0").device_code
     assert joined([found, NONE]).names == found.names
 
 

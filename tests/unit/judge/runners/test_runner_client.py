@@ -23,6 +23,7 @@ from evaluator.protocol.frames import (
     Done,
     Failed,
     Items,
+    Load,
     Loaded,
     Scalar,
     ToRunner,
@@ -66,6 +67,21 @@ def test_a_runner_that_never_stops_is_at_fault_and_not_this_machine(monkeypatch)
         fault = talk.stop()
     assert (fault.status, fault.finding.code) == (Status.RUNTIME_ERROR, Code.NOT_STOPPED.value)
     assert runner.did[-1] == "freeze"  # It is not let go of once more.
+
+
+def test_the_judge_works_while_a_runner_loads():
+    runner, done = Runner(), []
+
+    def meanwhile():
+        channel = Channel(runner.hostile, receives=ToRunner)
+        done.append(channel.receive(60).submission)
+        channel.send(Loaded(), timeout_s=60)
+
+    sizes = {"input_bytes": 0, "output_bytes": 0, "copy_bytes": 0}
+    frame = Load(submission="x", model="", device="cpu", library=False, threads=1, **sizes)
+    with RunnerClient(runner, None) as talk:
+        assert talk.load(frame, (), timeout_s=60.0, meanwhile=meanwhile) is None
+    assert done == ["x"]
 
 
 class Builder:

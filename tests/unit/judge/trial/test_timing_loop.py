@@ -9,7 +9,8 @@ from evaluator.findings import Code, finding
 from evaluator.judge.backend.clock_watch import ClockWatch
 from evaluator.judge.clock.clock import ClockedCall
 from evaluator.judge.trial import timing_loop
-from evaluator.judge.trial.timing_loop import MIN_CALLS, REFERENCE_CALLS, Overhead, overhead, side
+from evaluator.judge.trial.enough_calls import MIN_CALLS, REFERENCE_CALLS
+from evaluator.judge.trial.timing_loop import Overhead, overhead, side
 from evaluator.judge.trial.trial_runner import Trial
 from evaluator.judge.trial.window_loop import SpotRule, WindowHost, WindowSide
 from evaluator.protocol.frames import Done

@@ -1,0 +1,50 @@
+"""When the single calls of a side are enough."""
+
+import pytest
+
+from evaluator.judge.trial.enough_calls import MAX_CALLS, MIN_CALLS, REFERENCE_CALLS, enough
+from evaluator.records import ClockKind
+
+
+def scattered(calls, width):
+    """Times around 100 ms whose median has an interval of the relative `width`."""
+    return [100 * (1 + width / 2 * (-1) ** number) for number in range(calls)]
+
+
+def is_enough(times_ms, elapsed_s, at_least=MIN_CALLS, *, lacking=False):
+    return enough(times_ms, at_least, elapsed_s, clock=ClockKind.SEALED, spread_ms=0.0, lacking=lacking)
+
+
+@pytest.mark.parametrize(
+    ("elapsed_s", "width", "is_narrow"),
+    [
+        (0.1, 0.0018, True),  # less than a 500th
+        (0.1, 0.0025, False),
+        (0.5, 0.0048, True),
+        (0.5, 0.0055, False),
+        (1.0, 0.0095, True),
+        (1.0, 0.011, False),
+        (1.9, 0.018, True),
+        (1.9, 0.03, False),
+        (2.0, 0.3, True),  # at the time limit
+    ],
+)
+def test_the_longer_calls_have_taken_the_wider_their_interval_may_be(elapsed_s, width, is_narrow):
+    assert is_enough(scattered(40, width), elapsed_s) is is_narrow
+
+
+def test_no_time_and_no_precision_replaces_the_fewest_calls():
+    assert not is_enough([100.0] * (MIN_CALLS - 1), 60.0)
+    assert is_enough([100.0] * MIN_CALLS, 0.1)
+
+
+def test_the_precision_check_has_its_calls_whatever_they_take():
+    assert not is_enough([100.0] * MIN_CALLS, 2.5, lacking=True)
+    assert is_enough([100.0] * MIN_CALLS, 8.0, lacking=True)
+    assert is_enough(scattered(MAX_CALLS, 0.3), 0.1, lacking=True)
+
+
+def test_both_halves_of_the_reference_are_as_precise_as_the_submission():
+    assert is_enough(scattered(REFERENCE_CALLS, 0.012), 1.0, at_least=REFERENCE_CALLS)
+    assert not is_enough(scattered(MIN_CALLS, 0.012), 1.0)
+    assert not is_enough(scattered(REFERENCE_CALLS, 0.016), 1.0, at_least=REFERENCE_CALLS)
