@@ -85,11 +85,13 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="ready-speed-") as folder:
             place = Path(folder)
             place.chmod(0o711)  # A runner's own user must pass through to the cache.
-            result["devices"][device] = measured(device, place, options.repeat, options.answers)
-        text = json.dumps(result, indent=1)
-        if options.json is not None:
-            options.json.write_text(text + "\n")
-    print(text)
+            found: dict[str, Any] = {}
+            result["devices"][device] = found
+            for times_s in measured(device, place, options.repeat, options.answers):
+                found |= times_s
+                if options.json is not None:  # A run that is stopped keeps what it has measured.
+                    options.json.write_text(json.dumps(result, indent=1) + "\n")
+    print(json.dumps(result, indent=1))
     return 0
 
 
@@ -117,35 +119,31 @@ def timed(command: list[str]) -> tuple[float, float]:
     return wall_s, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def measured(device: str, folder: Path, repeat: int, answers: int) -> dict[str, Any]:
-    """Return all times of a device, in seconds."""
+def measured(device: str, folder: Path, repeat: int, answers: int) -> Iterator[dict[str, Any]]:
+    """Yield the times of a device in seconds, one kind after the other."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("WARPGRADE")}
     runtime = folder / "runtime"
     runtime.mkdir(mode=0o700)
     environment |= {"WARPGRADE_CACHE": str(folder / "cache"), "XDG_RUNTIME_DIR": str(runtime)}
     machine = Machine(environment, folder)
-    prepare_s, _ = machine.run("doctor", "--prepare")
+    yield {"prepare_s": machine.run("doctor", "--prepare")[0]}
     warm_up = variant(folder, "warm_up")  # The emulator's own libraries are built with the first CUDA submission.
-    first_s = machine.grade(device, warm_up, ready=False)
-    found: dict[str, Any] = {
-        "prepare_s": prepare_s,
-        "first_on_this_machine_s": first_s,
-        "cold_s": [machine.grade(device, variant(folder, f"cold_{n}"), ready=False) for n in range(2)],
-        "cached_s": [machine.grade(device, SOLUTION, ready=False) for _ in range(repeat + 1)][1:],
-    }
+    yield {"first_on_this_machine_s": machine.grade(device, warm_up, ready=False)}
+    yield _repeated("cold", [machine.grade(device, variant(folder, f"cold_{n}"), ready=False) for n in range(2)])
+    yield _repeated("cached", [machine.grade(device, SOLUTION, ready=False) for _ in range(repeat + 1)][1:])
     with served(device, machine):
-        found["ready_first_s"] = machine.grade(device, SOLUTION, ready=True)
-        found["ready_s"] = [machine.grade(device, SOLUTION, ready=True) for _ in range(repeat)]
-        found["ready_not_built_s"] = [
-            machine.grade(device, variant(folder, f"ready_{n}"), ready=True) for n in range(2)
-        ]
-        found["answers_s"] = answered(device, machine, answers)
+        yield {"ready_first_s": machine.grade(device, SOLUTION, ready=True)}
+        yield _repeated("ready", [machine.grade(device, SOLUTION, ready=True) for _ in range(repeat)])
+        new = [machine.grade(device, variant(folder, f"ready_{n}"), ready=True) for n in range(2)]
+        yield _repeated("ready_not_built", new)
+        yield {"answers_s": answered(device, machine, answers)}
         _, done = machine.run("serve", "--status")
-        found["status"] = json.loads(done.stdout)
-    found["medians_s"] = {name: statistics.median(found[f"{name}_s"]) for name in ("cold", "cached", "ready")}
-    found["least_s"] = {name: min(found[f"{name}_s"]) for name in ("cold", "cached", "ready")}
-    found["load_1_minute"] = os.getloadavg()[0]
-    return found
+        yield {"status": json.loads(done.stdout)}
+    yield {"load_1_minute": os.getloadavg()[0]}
+
+
+def _repeated(name: str, times_s: list[float]) -> dict[str, Any]:
+    return {f"{name}_s": {"all": times_s, "median": statistics.median(times_s), "least": min(times_s)}}
 
 
 def variant(folder: Path, name: str) -> Path:

@@ -78,8 +78,15 @@ def test_a_shipped_solution_is_correct_and_all_its_own(grader, tmp_path, path):
             Code.NOT_EMULATED,
             None,
         ),
+        (
+            LOAD,
+            f"0.0\n    for n in range(1):\n        value += {LOAD} * (n.to(tl.float32) + 1.0)",
+            Status.INCONCLUSIVE,
+            Code.NOT_EMULATED,
+            None,
+        ),
     ],
-    ids=["wrong", "unknown function", "assertion", "out of bounds", "libdevice"],
+    ids=["wrong", "unknown function", "assertion", "out of bounds", "libdevice", "a loop's variable"],
 )
 def test_a_kernel_that_fails_in_the_interpreter(grader, tmp_path, old, new, status, code, line):
     card = grader(tmp_path, RELU.replace(old, new), *EMULATED).assert_verdict(status, code, line=line)
@@ -88,6 +95,14 @@ def test_a_kernel_that_fails_in_the_interpreter(grader, tmp_path, old, new, stat
     if code is Code.KERNEL_REFUSED:
         said = "AttributeError: module 'triton.language' has no attribute 'relu'"
         assert card.reason.message == f"Triton's interpreter refuses the kernel relu_kernel: {said}"
+
+
+@NEEDS_TRITON
+def test_a_scalar_condition_may_be_a_part_of_a_mask(grader, tmp_path):
+    """The last program's block is behind the end: a lost condition would write there."""
+    whole = RELU.replace("i < count", "(i < count) & (tl.program_id(0) * BLOCK < count)")
+    assert whole != RELU
+    grader(tmp_path, whole, *EMULATED).assert_verdict(Status.CORRECT)
 
 
 @NEEDS_TRITON

@@ -12,6 +12,7 @@ _NOT_INTERPRETED = re.compile(r"(?P<what>\w{1,60}) not supported in interpreter 
 _NO_DRIVER = re.compile(r"\d{1,9} active drivers \(")
 _NOT_A_GPU_TENSOR = "cannot be accessed from Triton"
 _WITHOUT_BODY = ("NoneType", "`_semantic` argument")
+_OF_A_NUMBER = re.compile(r"'(?:int|float)' object has no attribute '(?:to|cast|dtype)'$")
 _LIBDEVICE = re.compile(r"\blibdevice\b")
 
 
@@ -22,7 +23,7 @@ def triton_fault(failed: Failed, device: DeviceKind, source: str) -> Fault | Non
     """
     match device:
         case DeviceKind.EMULATED if uses_triton(source):
-            construct = _not_interpreted(failed.message, source)
+            construct = _not_interpreted(failed, source)
             if construct is not None:
                 message = f"Triton's interpreter lacks {construct}"
                 return Fault(Status.INCONCLUSIVE, finding(Code.NOT_EMULATED, message, construct=construct))
@@ -58,14 +59,18 @@ def _refusal(refused: RefusedKernel, source: str, device: DeviceKind) -> Finding
     return finding(Code.KERNEL_REFUSED, f"{what}: " + "\n".join(kept), line=line, kernel=name, column=column)
 
 
-def _not_interpreted(message: str, source: str) -> str | None:
-    """Return the construct that Triton's interpreter lacks; None for any other message.
+def _not_interpreted(failed: Failed, source: str) -> str | None:
+    """Return the construct that Triton's interpreter lacks; None for any other failure.
 
-    In the interpreter, a function of libdevice returns None or refuses the call, depending on its import.
+    In the interpreter, a function of libdevice returns None or refuses the call, depending on its import. The variable
+    of a loop is a number of Python, and on a GPU a tensor.
     """
+    message = failed.message
     if (found := _NOT_INTERPRETED.search(message)) is not None:
         return found["what"]
     if _NO_DRIVER.match(message):
         return "triton.runtime.driver"
+    if failed.refused is not None and failed.refused.line and _OF_A_NUMBER.search(message):
+        return "methods of a loop's variable"
     without_body = any(words in message for words in _WITHOUT_BODY)
     return "libdevice" if without_body and _LIBDEVICE.search(source) else None

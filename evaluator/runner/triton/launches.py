@@ -5,6 +5,7 @@ from collections.abc import Collection
 from typing import Any
 
 from evaluator.runner.triton.narrow_floats import install_narrow_floats
+from evaluator.runner.triton.scalar_masks import install_scalar_masks
 
 
 class InterpretedLaunches:
@@ -49,6 +50,7 @@ class InterpretedLaunches:
         _choose_first_configuration()
         _accept_numbers_as_bounds(interpreter)
         install_narrow_floats(interpreter)
+        install_scalar_masks(interpreter)
 
 
 def _choose_first_configuration() -> None:
