@@ -20,7 +20,7 @@ _OF_WRONG_WEIGHTS = frozenset(
     code.value
     for code in (
         *(Code.WRONG_VALUES, Code.NOT_FINITE, Code.WRONG_ON_OTHER_VALUES, Code.STALE_WEIGHTS),
-        *(Code.FORWARD_FAILED, Code.RUNNER_DIED, Code.ILLEGAL_ACCESS, Code.DEVICE_ASSERT),
+        *(Code.FORWARD_FAILED, Code.RUNNER_DIED, Code.ILLEGAL_ACCESS, Code.DEVICE_ASSERT, Code.KERNEL_REFUSED),
     )
 )
 """Faults of calls that another value in a tensor may cause: a kernel for a norm without effect refuses other values,
@@ -99,9 +99,10 @@ _EXCUSABLE = frozenset(
     code.value
     for code in (
         *(Code.WRONG_SHAPE, Code.WRONG_VALUES, Code.NOT_FINITE, Code.WRONG_ON_OTHER_VALUES),
-        *(Code.FORWARD_FAILED, Code.ILLEGAL_ACCESS),
+        *(Code.FORWARD_FAILED, Code.ILLEGAL_ACCESS, Code.KERNEL_REFUSED),
     )
 )
+"""Faults that a number written for another size may cause. Triton's interpreter refuses a kernel while it computes."""
 
 
 _REFUSALS = frozenset(

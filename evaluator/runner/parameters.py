@@ -8,7 +8,7 @@ import torch
 from evaluator.protocol.frames import BufferValue
 from evaluator.protocol.frames.bounds import MOST_BUFFER_BYTES
 from evaluator.runner.correspondence import Pair, correspondence, is_equal_to, named_tensors
-from evaluator.runner.submission_module import copy_weights, difference_in_weights, own_state
+from evaluator.runner.submission_module import difference_in_weights, own_state
 
 _NAMED = 5
 """Number of tensors named in a difference."""
@@ -59,12 +59,21 @@ def _taken_over_by_name(
     model: Any, state: Mapping[str, torch.Tensor], parameters: Collection[str], *, seeded: bool
 ) -> Counterparts:
     own = own_state(model)
-    unlike = {name: name for name in parameters if not is_equal_to(own[name], state[name])}
+    unlike = {name: name for name in parameters if name in state and not _is_like(own[name], state[name])}
     pairs = {name: Pair(name, own[name], is_proven=name not in unlike) for name in state}
-    if seeded and unlike:
-        return Counterparts(f"ModelNew's own values in {', '.join([*unlike][:_NAMED])}", pairs, {})
-    copy_weights(model, state)
+    kept = unlike if seeded else {}
+    with torch.no_grad():
+        for name, value in state.items():
+            if name not in kept:
+                own[name].copy_(value)
+    if kept:
+        return Counterparts(f"ModelNew's own values in {', '.join([*kept][:_NAMED])}", pairs, {})
     return Counterparts(None, pairs, unlike)
+
+
+def _is_like(own: torch.Tensor, wanted: torch.Tensor) -> bool:
+    """Return whether a tensor has the wanted values on the same device."""
+    return own.device == wanted.device and is_equal_to(own, wanted)
 
 
 def buffer_values(model: Any, own_names: Mapping[str, str]) -> dict[str, BufferValue]:

@@ -123,8 +123,8 @@ def patient(monkeypatch):
     monkeypatch.setattr(host_windows, "DISTURBED_MS", LONG)
     monkeypatch.setattr(host_window_loop, "_LONGEST_CALL_MS", LONG)
     monkeypatch.setattr(host_window_loop, "_LONGEST_S", LONG)
-    for name in ("_WINDOWS", "_MOST_WINDOWS"):
-        monkeypatch.setattr(window_loop, name, 3)
+    monkeypatch.setattr(window_loop, "_WINDOWS", 3)
+    monkeypatch.setattr(window_loop, "NARROW_WINDOWS", LONG)
     monkeypatch.setattr(host_window_loop, "_EMPTY_WINDOWS", 3)
 
 

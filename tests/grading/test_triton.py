@@ -86,7 +86,7 @@ def test_a_shipped_solution_is_correct_and_all_its_own(grader, tmp_path, path):
             None,
         ),
     ],
-    ids=["wrong", "unknown function", "assertion", "out of bounds", "libdevice", "a loop's variable"],
+    ids=["wrong", "unknown function", "assertion", "out of bounds", "libdevice", "a method of a number"],
 )
 def test_a_kernel_that_fails_in_the_interpreter(grader, tmp_path, old, new, status, code, line):
     card = grader(tmp_path, RELU.replace(old, new), *EMULATED).assert_verdict(status, code, line=line)
@@ -95,6 +95,16 @@ def test_a_kernel_that_fails_in_the_interpreter(grader, tmp_path, old, new, stat
     if code is Code.KERNEL_REFUSED:
         said = "AttributeError: module 'triton.language' has no attribute 'relu'"
         assert card.reason.message == f"Triton's interpreter refuses the kernel relu_kernel: {said}"
+
+
+@NEEDS_TRITON
+@pytest.mark.parametrize(("number", "status"), [(393216, Status.INCONCLUSIVE), (3, Status.BUILD_ERROR)])
+def test_a_refused_kernel_with_a_number_of_the_full_size_is_no_verdict(grader, tmp_path, number, status):
+    """At the small size the quotient is 3, which is no power of two; relu's full size has 393216 columns."""
+    block = f"tl.arange(0, {number} // ({number} // 3))"
+    run = grader(tmp_path, RELU.replace("tl.arange(0, BLOCK)", block), *EMULATED)
+    code = Code.HARD_CODED_SIZE if status is Status.INCONCLUSIVE else Code.KERNEL_REFUSED
+    run.assert_verdict(status, code)
 
 
 @NEEDS_TRITON

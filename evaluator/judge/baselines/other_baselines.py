@@ -30,7 +30,7 @@ from evaluator.version import __version__
 
 _MOVED = 0.02
 """Relative change of the reference's time above which a cached baseline is measured again."""
-_RULES = 4
+_RULES = 5
 """Version of the timing rules, in the cache key: baselines timed by other rules are not reused."""
 TF32_FLOOR = 1e-2
 """Tolerance floor with TF32, relative to a row's root mean square.

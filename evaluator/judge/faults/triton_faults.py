@@ -63,7 +63,7 @@ def _not_interpreted(failed: Failed, source: str) -> str | None:
     """Return the construct that Triton's interpreter lacks; None for any other failure.
 
     In the interpreter, a function of libdevice returns None or refuses the call, depending on its import. The variable
-    of a loop is a number of Python, and on a GPU a tensor.
+    of a loop is a number of Python, and on a GPU a tensor with methods.
     """
     message = failed.message
     if (found := _NOT_INTERPRETED.search(message)) is not None:
@@ -71,6 +71,6 @@ def _not_interpreted(failed: Failed, source: str) -> str | None:
     if _NO_DRIVER.match(message):
         return "triton.runtime.driver"
     if failed.refused is not None and failed.refused.line and _OF_A_NUMBER.search(message):
-        return "methods of a loop's variable"
+        return "methods of tensors for numbers"
     without_body = any(words in message for words in _WITHOUT_BODY)
     return "libdevice" if without_body and _LIBDEVICE.search(source) else None

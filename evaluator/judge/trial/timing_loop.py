@@ -203,8 +203,9 @@ def side(
 
     Every output is verified, including void calls, and calls with other input distributions, which are not quoted. With
     `closely`, calls continue until small outputs have enough samples for the precision check (`precision_sampler`).
-    Windows follow where the clock has windows, on a GPU with `spot_checks`. `trusted` code is a half of the reference.
-    `watch` looks at the GPU's clock after some of the calls.
+    Windows follow where the clock has windows, on a GPU with `spot_checks`. With `at_least` below `MIN_CALLS`, the side
+    is a half of the reference. `trusted` code is the reference or a baseline. `watch` looks at the GPU's clock after
+    some of the calls.
     """
     used: list[int] = []
     quiet: list[Trial] = []
@@ -231,6 +232,7 @@ def side(
             used.append(seed)
             watch.look_at(len(used))
             if first_ms is None:
+                started = time.monotonic()  # The first call may compile.
                 first_ms = max(trial.elapsed_ms - empty.taken_off_ms, 0.0)
             elif trial.profile is not Profile.AS_GIVEN:
                 others += 1
@@ -258,6 +260,7 @@ def side(
                 empty,
                 timeout_s,
                 trusted=trusted,
+                half=at_least < MIN_CALLS,
                 spot_checks=spot_checks,
                 watch=watch,
             )
@@ -297,6 +300,7 @@ def _in_windows(
     timeout_s: float,
     *,
     trusted: bool,
+    half: bool,
     spot_checks: bool,
     watch: ClockWatch,
 ) -> WindowSide:
@@ -318,6 +322,7 @@ def _in_windows(
         empty.taken_off_ms,
         timeout_s,
         trusted=trusted,
+        half=half,
         spot=empty.spot if spot_checks else None,
         empty_host=empty.window_host,
         watch=watch,

@@ -99,6 +99,7 @@ def windows_of(
     timeout_s: float,
     *,
     trusted: bool,
+    half: bool,
     spot: SpotRule | None,
     empty_host: WindowHost | None = None,
     watch: ClockWatch = NO_WATCH,
@@ -106,8 +107,9 @@ def windows_of(
     """Time windows after the single calls, which took `single_ms` with an overhead of `taken_off_ms`.
 
     Every output is compared, of `trusted` code as well: the time for it passes between two windows, and a call behind a
-    longer pause takes longer or shorter. `trusted` code is a half of the reference. With `spot`, a spot check follows.
-    `empty_host` is subtracted from the host's time. `watch` looks at the GPU's clock after each window.
+    longer pause takes longer or shorter. `trusted` code needs fewer spot checks. A `half` of a side has fewer windows,
+    and is quoted with the other half. With `spot`, a spot check follows. `empty_host` is subtracted from the host's
+    time. `watch` looks at the GPU's clock after each window.
     """
     runner = WindowRunner(trial_runner)
     call_ms = max(median(single_ms) - taken_off_ms, _SHORTEST_CALL_MS)
@@ -117,7 +119,7 @@ def windows_of(
     calls: list[int] = []
     window_ms: list[float] = []
     hosts_ms: list[float] = []
-    while most > 1 and not enough(calls, window_ms, half=trusted):
+    while most > 1 and not enough(calls, window_ms, half=half):
         count = most - secrets.randbelow(max(most // _SPREAD, 2 if most > 2 else 1))
         given = own_values(trial_runner, seeds, count)
         window = runner.run(index + len(used), given, timeout_s=timeout_s)

@@ -17,8 +17,8 @@ _MOST_CAUSES = 32
 _FAR_BELOW = 64
 """Lines of decorators above a kernel's `def`."""
 _COMPILER, _LAUNCHER = "/triton/compiler/compiler.py", "/triton/runtime/jit.py"
-_AT_RUN_TIME = (AssertionError, MemoryError)
-"""Exceptions of an interpreted kernel that a compiler does not find: an assertion, and a lack of memory."""
+_AT_RUN_TIME = (AssertionError, MemoryError, ArithmeticError, IndexError)
+"""Exceptions of an interpreted kernel that depend on values, or on memory: no compiler finds these."""
 _OF_PTXAS = (": error", "error   :", "fatal   :")
 _IN_OUTPUT = "; the compiler's own messages are in the printed output"
 
@@ -121,8 +121,7 @@ def _in_backend(error: BaseException, path: str) -> RefusedKernel:
 def _in_interpreter(error: BaseException, path: str) -> RefusedKernel:
     """Return an exception of an interpreted kernel, with the innermost line of the submission.
 
-    The compiler runs no statement of a kernel. What raises in the interpreter, it finds while it reads: an unknown
-    function, a size that is no constant.
+    The compiler finds most of these while it reads the kernel: an unknown function, a size that is no constant.
     """
     frames = [
         (frame, line) for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == path

@@ -236,3 +236,20 @@ def test_each_check_finds_a_warm_runner(context, monkeypatch):
         pool.settle()
         warm["time"].append(pool.take().is_warm)
     assert warm == {"check": [True] * 3, "time": [True] * 3}
+
+
+@pytest.mark.parametrize(
+    ("left_s", "right", "tries"), [(float("inf"), True, 2), (float("inf"), False, 2), (0.0, True, 1)]
+)
+def test_wrong_answers_are_tried_with_own_weights_if_time_is_left(monkeypatch, left_s, right, tries):
+    def tried(fault, reason):
+        return SimpleNamespace(called=SimpleNamespace(fault=fault, reason_to_seed=reason))
+
+    wrong = tried("wrong", "pairs without a proof")
+    made = []
+    coming = iter([wrong, tried(None if right else "wrong", None)])
+    monkeypatch.setattr(stages, "_tried", lambda *_: made.append(next(coming)) or made[-1])
+    context = SimpleNamespace(deadline=SimpleNamespace(left_s=left_s), seeded_because=None)
+    assert stages._tried_with_both_weights(context, None) is (made[-1] if right else wrong)
+    assert len(made) == tries
+    assert context.seeded_because == (wrong.called.reason_to_seed if tries == 2 else None)

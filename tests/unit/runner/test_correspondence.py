@@ -321,6 +321,15 @@ def test_another_value_under_an_equal_name_is_replaced_as_an_assumption_and_kept
     model, found = taken_over({"fc.weight": varied(4, 3, seed=1)}, state, changing=["fc.weight"])
     assert (found.difference, found.assumed) == (None, {"fc.weight": "fc.weight"})
     assert torch.equal(model.fc.weight, state["fc.weight"])
-    model, found = taken_over({"fc.weight": varied(4, 3, seed=1)}, state, seeded=True)
+    state["norm.running_mean"] = varied(4)
+    own = {"fc.weight": varied(4, 3, seed=1), "norm.running_mean": torch.zeros(4)}
+    model, found = taken_over(own, state, parameters=["fc.weight"], seeded=True)
     assert (found.difference, found.assumed) == ("ModelNew's own values in fc.weight", {})
     assert torch.equal(model.fc.weight, varied(4, 3, seed=1))
+    assert torch.equal(model.norm.running_mean, state["norm.running_mean"])
+
+
+def test_a_parameter_on_another_device_is_an_assumption_and_one_outside_the_state_is_none():
+    state = {"fc.weight": torch.empty(4, 3, device="meta")}
+    _, found = taken_over({"fc.weight": varied(4, 3)}, state, parameters=["fc.weight", "not in the state"], seeded=True)
+    assert found.difference == "ModelNew's own values in fc.weight"

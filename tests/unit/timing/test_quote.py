@@ -199,9 +199,14 @@ def test_the_clock_of_a_host_has_the_usual_limit():
 def test_every_text_names_the_same_widest_interval():
     top = Path(__file__).parents[3]
     paths = [*top.glob("evaluator/**/*.py"), *top.glob("docs/*.md"), *top.glob("schemas/*.json")]
-    named = [found for path in paths for found in re.findall(r"wider than(?:\s|\\n)+(\d+) %", path.read_text())]
+    texts = [re.sub(r'(?:\s|\\n|")+', " ", path.read_text()) for path in paths]
+    named = [found for text in texts for found in re.findall(r"wider than (\d+) %", text)]
     assert len(named) > 8
     assert set(named) == {f"{100 * WIDEST:g}"}
+    where = "(?:where both sides|with windows on both sides)"
+    in_windows = [found for text in texts for found in re.findall(rf"(\d+) % {where}", text)]
+    assert len(in_windows) >= 5
+    assert set(in_windows) == {f"{100 * WIDEST_IN_WINDOWS:g}"}
 
 
 def test_no_spread_between_processes_is_known_on_the_host():

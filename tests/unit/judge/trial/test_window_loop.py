@@ -57,7 +57,7 @@ class Rules:
 def side(monkeypatch):
     monkeypatch.setattr(window_loop, "WindowRunner", lambda rules: rules)
 
-    def made(rules, *, single_ms=SINGLE_MS, trusted=False, spot=RULE, empty_host=None):
+    def made(rules, *, single_ms=SINGLE_MS, trusted=False, half=False, spot=RULE, empty_host=None):
         seeds = itertools.count(1)
         return windows_of(
             rules,
@@ -67,6 +67,7 @@ def side(monkeypatch):
             TAKEN_OFF_MS,
             1.0,
             trusted=trusted,
+            half=half,
             spot=spot,
             empty_host=empty_host,
         )
@@ -141,7 +142,7 @@ def test_every_call_of_a_window_is_compared_up_to_the_first_that_fails(wrong, co
 @pytest.mark.parametrize(("call_ms", "checks"), [(0.005, 4), (0.15, 1)])
 def test_the_reference_has_spot_checks_and_shares_no_work(side, call_ms, checks):
     rules = Rules(call_ms=call_ms, spot_ms=call_ms + 0.004)
-    windows = side(rules, trusted=True).windows
+    windows = side(rules, trusted=True, half=True).windows
     assert [asked > 0 for asked in rules.asked] == [True] * 5 + [False] * checks
     assert windows.spot_ms == pytest.approx([call_ms + 0.004] * 15 * checks)
     assert not windows.shared_work
@@ -226,22 +227,24 @@ def test_the_error_of_windows_is_that_of_the_single_call_and_a_step_of_the_event
 
 
 @pytest.mark.parametrize(
-    ("scatter", "trusted", "count"),
+    ("scatter", "half", "count"),
     [(0.0, False, 6), (0.005, False, 6), (0.008, False, 9), (0.02, False, 12), (0.008, True, 5), (0.02, True, 10)],
 )
-def test_windows_that_scatter_are_more(side, scatter, trusted, count):
+def test_windows_that_scatter_are_more(side, scatter, half, count):
     class Scattering(Rules):
         def run(self, index, seeds, *, timeout_s):
             window = super().run(index, seeds, timeout_s=timeout_s)
             part = 1 + scatter * (1 if len(self.asked) % 2 else -1)
             return window._replace(elapsed_ms=0.3005 + (window.elapsed_ms - 0.3005) * part)
 
-    assert len(side(Scattering(), trusted=trusted, spot=None).windows.calls) == count
+    assert len(side(Scattering(), half=half, spot=None).windows.calls) == count
 
 
 def test_the_clock_of_the_gpu_is_looked_at_after_each_window(side, monkeypatch):
     looks = []
     rules = Rules(queues=lambda calls: calls > 1)
     watch = ClockWatch(lambda: looks.append(len(rules.asked)))
-    windows_of(rules, itertools.count(1), 20, SINGLE_MS, TAKEN_OFF_MS, 1.0, trusted=True, spot=None, watch=watch)
+    windows_of(
+        rules, itertools.count(1), 20, SINGLE_MS, TAKEN_OFF_MS, 1.0, trusted=True, half=True, spot=None, watch=watch
+    )
     assert looks == [1, 2, 3, 4, 5, 6]
