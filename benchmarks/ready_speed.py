@@ -89,7 +89,7 @@ def main() -> int:
             result["devices"][device] = found
             for times_s in measured(device, place, options.repeat, options.answers):
                 found |= times_s
-                if options.json is not None:  # A run that is stopped keeps what it has measured.
+                if options.json is not None:  # A stopped benchmark keeps its figures.
                     options.json.write_text(json.dumps(result, indent=1) + "\n")
     print(json.dumps(result, indent=1))
     return 0

@@ -35,4 +35,11 @@ def test_a_number_spreads_as_its_type(builder):
 
 
 def test_another_interpreter_stays_unchanged():
-    install_scalar_masks(SimpleNamespace())
+    class Builder:
+        create_splat = "its own"
+
+    for other in (SimpleNamespace(interpreter_builder=Builder()), SimpleNamespace(TensorHandle=None, tl=tl)):
+        given = dict(vars(other))
+        install_scalar_masks(other)
+        assert vars(other) == given
+    assert Builder.create_splat == "its own"
