@@ -45,14 +45,16 @@ def retried(
             return differing(wrong.fault), again.check
         if again.fault.finding.code not in _TELLING:
             break
-    if wrong.check is not None and _uses_earlier_weights(trial_runner, wrong.check, index, seed, schedules, timeout_s):
-        message = f"correct for earlier weights, wrong for this call's: {_comparison(wrong.fault.finding)}"
-        return Fault(Status.WRONG_RESULT, finding(Code.STALE_WEIGHTS, message)), None
+    if (stale := _of_stale_weights(trial_runner, wrong, index, seed, schedules, timeout_s)) is not None:
+        return stale, None
     if wrong.fault.finding.code == Code.WRONG_ON_OTHER_VALUES:
         fresh = trial_runner.own_values_seed()
         own = trial_runner.run(index, fresh, schedule=next(schedules), timeout_s=timeout_s, own_values=True)
         if own.fault is not None and own.fault.finding.code in _TELLING:
-            return own.fault, own.check  # Wrong for the problem's own values too, after a correct call.
+            # Wrong for the problem's own values too, after a correct call. Other values may hide the weights: after
+            # constant rows, a batch norm leaves nothing of a linear layer's weights but signs.
+            stale = _of_stale_weights(trial_runner, own, index, fresh, schedules, timeout_s, own_values=True)
+            return stale or own.fault, own.check
     return wrong.fault, None
 
 
@@ -78,20 +80,27 @@ _WORDS = {
 }
 
 
-def _uses_earlier_weights(
+def _of_stale_weights(
     trial_runner: TrialRunner,
-    wrong: Check,
+    wrong: Trial,
     index: int,
     seed: int,
     schedules: Iterator[Schedule | None],
     timeout_s: float,
-) -> bool:
-    """Return whether earlier weights of the model lead to a correct answer, and explain the `wrong` answer."""
+    *,
+    own_values: bool = False,
+) -> Fault | None:
+    """Return the fault if earlier weights lead to a correct answer and explain the wrong one; None if not."""
+    if wrong.fault is None or wrong.check is None:
+        return None
     for worn in trial_runner.earlier_weights:
-        right = trial_runner.run_worn(index, seed, worn, schedule=next(schedules), timeout_s=timeout_s)
-        if right is not None and is_stale(wrong.tensors, right.own, right.moved):
-            return True
-    return False
+        right = trial_runner.run_worn(
+            index, seed, worn, schedule=next(schedules), timeout_s=timeout_s, own_values=own_values
+        )
+        if right is not None and is_stale(wrong.check.tensors, right.own, right.moved):
+            message = f"correct for earlier weights, wrong for this call's: {_comparison(wrong.fault.finding)}"
+            return Fault(Status.WRONG_RESULT, finding(Code.STALE_WEIGHTS, message))
+    return None
 
 
 def differing(fault: Fault) -> Fault:

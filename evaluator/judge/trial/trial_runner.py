@@ -136,14 +136,22 @@ class TrialRunner:
         return self._verified(index, plan, wanted, placed, answer, schedule=schedule, quick=quick)
 
     def run_worn(
-        self, index: int, seed: int, worn: Worn, *, timeout_s: float, schedule: Schedule | None = None
+        self,
+        index: int,
+        seed: int,
+        worn: Worn,
+        *,
+        timeout_s: float,
+        schedule: Schedule | None = None,
+        own_values: bool = False,
     ) -> WornTrial | None:
-        """Repeat the call of `seed` with the `worn` weights.
+        """Repeat the call of `seed` with the `worn` weights; `own_values` as in `run`.
 
         None if the answer is wrong for these weights, or if the outputs have other shapes with the call's weights.
         """
+        row_sites = () if own_values else self._row_sites(index)
         self._reference.wear(worn.seed)
-        plan = self._plan(seed, self._row_sites(index))
+        plan = self._plan(seed, row_sites)
         wanted = self._answers.begin(plan)
         placed, answer = self.call_driver.ask(index, plan, wanted, schedule=schedule, timeout_s=timeout_s)
         if isinstance(answer, Fault):
@@ -154,7 +162,7 @@ class TrialRunner:
         own, snapshots = judged.tensors, [view._replace(expected=0.0) for view in judged.snapshots]
         del plan, wanted, placed, judged  # Memory may hold the inputs and expected values of one call, not of two.
         self.wear(seed)
-        plan = self._plan(seed, self._row_sites(index))
+        plan = self._plan(seed, row_sites)
         wanted = self.call_driver.wanted = self._answers.begin(plan)
         moved = self._answers.compared(plan, wanted, snapshots)
         return None if moved is None else WornTrial(own, moved)

@@ -9,14 +9,15 @@ from msgspec.structs import replace
 from evaluator.devices.memory import HostRegion, SharedMemory
 from evaluator.findings import Code
 from evaluator.judge.clock.clock import ClockedCall, ClockedSpotCheck
-from evaluator.judge.inputs.changing_weights import sites_of
+from evaluator.judge.inputs.changing_weights import Worn, sites_of
 from evaluator.judge.reference.reference import Reference
+from evaluator.judge.setup.distribution_mix import AS_GIVEN_ALONE, DistributionMix
 from evaluator.judge.tensors.pytree import lay_out
 from evaluator.judge.trial.retry import retried
 from evaluator.judge.trial.trial_runner import TrialRunner
 from evaluator.judge.trial.window_runner import WindowRunner
 from evaluator.protocol.frames import Construct, Items, Table, Window
-from evaluator.records import SizeName, ToleranceRule
+from evaluator.records import Profile, SizeName, ToleranceRule
 from evaluator.runner.host_arena import HostArena
 from evaluator.runner.main import Runner
 from evaluator.runner.shared_memory import Shared
@@ -85,7 +86,7 @@ def trial_runner(tmp_path):
     """Make a bench of a reference with one layer, and of a submission that adds to it."""
     with HostRegion(4 * ROOM) as inputs, HostRegion(4 * ROOM) as outputs:
 
-        def make(layer, *, backward=False, init="pass", forward="pass", output="self.layer(x)"):
+        def make(layer, *, backward=False, init="pass", forward="pass", output="self.layer(x)", mix=AS_GIVEN_ALONE):
             given = "torch.randn(5, 6, dtype=torch.bfloat16)" if "bfloat16" in layer else "torch.randn(5, 6)"
             made = problem(output, given, backward=backward)
             init_of = f"    def __init__(self):\n        super().__init__()\n        self.layer = {layer}\n"
@@ -120,7 +121,8 @@ def trial_runner(tmp_path):
             assert sites.change
             assert sites.copied == list(reference.weights.names)
             clock = Released(runner, lambda done: done)
-            return TrialRunner(reference, clock, memory, ToleranceRule.MEASURED, reference.outline, sites=sites)
+            rule = ToleranceRule.MEASURED
+            return TrialRunner(reference, clock, memory, rule, reference.outline, distribution_mix=mix, sites=sites)
 
         yield make
 
@@ -142,6 +144,37 @@ def test_what_was_kept_is_right_for_the_weights_it_was_made_of_alone(trial_runne
     wrong = made.run(1, 71, timeout_s=1)
     fault, _ = retried(made, wrong, 1, 71, iter(lambda: None, 0), 1)
     assert (wrong.fault.finding.code, fault.finding.code) == (Code.WRONG_VALUES.value, Code.STALE_WEIGHTS.value)
+
+
+NORM = "torch.nn.functional.batch_norm({}, None, None, training=True, eps=1e-9) + self.layer.bias"
+
+
+def test_stale_weights_show_with_the_problems_own_values_where_constant_rows_hide_them(trial_runner):
+    """After constant rows, a batch norm leaves signs of sums of weights: few differ. All elements follow the bias."""
+    init, forward = "self.kept = None", "self.kept = self.layer.weight.clone() if self.kept is None else self.kept"
+    output, forward = NORM.format("self.layer(x)"), f"{forward}\n        return {NORM.format(STALE)}"
+    mix = DistributionMix(use=(Profile.CONSTANT_ROWS,))
+    made = trial_runner("torch.nn.Linear(6, 6)", init=init, forward=forward, output=output, mix=mix)
+    given, constant = (
+        next(seed for seed in range(70, 170) if mix.pick(seed) is profile)
+        for profile in (Profile.AS_GIVEN, Profile.CONSTANT_ROWS)
+    )
+    assert made.run(0, given, timeout_s=1).fault is None
+    wrong = made.run(1, constant, timeout_s=1)
+    assert [each.mismatches for each in wrong.check.tensors] == [5]
+    fault, check = retried(made, wrong, 1, constant, iter(lambda: None, 0), 1)
+    assert wrong.fault.finding.code == Code.WRONG_ON_OTHER_VALUES.value
+    assert (fault.finding.code, check.profile) == (Code.STALE_WEIGHTS.value, Profile.AS_GIVEN)
+
+
+@pytest.mark.parametrize(("own_values", "rows"), [(True, ()), (False, ("rows",))])
+def test_rows_cancel_in_a_call_with_earlier_weights_as_in_the_call_itself(trial_runner, monkeypatch, own_values, rows):
+    made = trial_runner("torch.nn.Linear(6, 6)", mix=DistributionMix(row_sites=("rows",)))
+    planned, plan = [], made._plan
+    monkeypatch.setattr(made, "_plan", lambda seed, row_sites: planned.append(row_sites) or plan(seed, ()))
+    for call in (made.run, lambda *given, **options: made.run_worn(*given, Worn(None), **options)):
+        call(1, 70, timeout_s=1, own_values=own_values)
+    assert planned == [rows] * 3
 
 
 SLIGHT = """right = super().forward(x)

@@ -10,7 +10,7 @@ from benchmarks.judged_answers import AnswerTrials, set_up
 from evaluator.findings import Code, finding
 from evaluator.judge.trial import retry
 from evaluator.judge.trial.retry import retried
-from evaluator.judge.trial.trial_runner import Trial, wrong_for
+from evaluator.judge.trial.trial_runner import Trial, WornTrial, wrong_for
 from evaluator.protocol import model_call
 from evaluator.records import Fault, Profile, SizeName, Status
 from tests.unit.references import problem
@@ -42,12 +42,15 @@ def test_wrong_for_other_values_alone_is_told_from_wrong_for_all(with_own_values
 
 
 def test_stale_weights_are_wrong_for_all_values(monkeypatch):
-    monkeypatch.setattr(retry, "_uses_earlier_weights", lambda *_: True)
+    monkeypatch.setattr(retry, "is_stale", lambda *_: True)
     message = f"{wrong_for('outliers')}output: 1 of 2 values differ"
     found = finding(Code.WRONG_ON_OTHER_VALUES, message, path="output", profile="outliers")
-    check = SimpleNamespace(schedule=None)
+    check = SimpleNamespace(schedule=None, tensors=[])
     wrong = Trial(check, Fault(Status.WRONG_RESULT, found), 1.0, copied=False)
-    fault, _ = retried(SimpleNamespace(run=lambda *_, **__: wrong), wrong, 1, OTHER_SEED, itertools.repeat(None), 1.0)
+    runner = SimpleNamespace(
+        run=lambda *_, **__: wrong, run_worn=lambda *_, **__: WornTrial([], []), earlier_weights=[None]
+    )
+    fault, _ = retried(runner, wrong, 1, OTHER_SEED, itertools.repeat(None), 1.0)
     assert fault.finding.message == "correct for earlier weights, wrong for this call's: output: 1 of 2 values differ"
 
 
