@@ -9,6 +9,7 @@ from evaluator.judge.compare.tensor_comparison import Sides, compare
 from evaluator.judge.compare.tolerance import bounds
 from evaluator.judge.diagnosis import cause
 from evaluator.judge.diagnosis.cause import cause_of
+from evaluator.judge.reference import row_blocks
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.reference import by_path
 from evaluator.records import Mode, ToleranceRule
@@ -138,6 +139,33 @@ def test_rows_of_a_large_output_are_looked_at(monkeypatch):
     made = reference("torch.relu(x)", "torch.randn(32, 64)")
     assert clause_of(made, torch.clone) == "the values are those of the reference without relu"
     assert clause_of(made, lambda x: torch.relu(x) * 3) is None
+
+
+@pytest.mark.parametrize(
+    ("output", "split", "rows"),
+    [
+        ("torch.relu(x) * 2 + 1", {}, 8),
+        ("torch.relu(x) * 2 + 1", {"x": 0}, 8),
+        ("torch.relu(x) * 2 + x.mean()", {}, 32),
+    ],
+    ids=["independent rows", "blocks of the author's split", "a mean over all rows"],
+)
+def test_rows_of_a_large_output_are_computed_alone_where_they_are_independent(monkeypatch, output, split, rows):
+    monkeypatch.setattr(cause, "_MOST_ELEMENTS", 640)
+    monkeypatch.setattr(row_blocks, "_BLOCK_BYTES", 640 * 8)
+    made = reference(output, "torch.randn(32, 64)", split=split)
+    computed, altered = [], type(made).altered
+
+    def noted(reference, inputs, *given, **options):
+        computed.append(len(inputs.args[0]))
+        return altered(reference, inputs, *given, **options)
+
+    monkeypatch.setattr(type(made), "altered", noted)
+
+    wrong = reference(output.replace("torch.relu(x)", "x"))
+    answer = clause_of(made, lambda x: torch.cat([made.model(x)[:24], wrong.model(x)[24:]]))
+    assert answer == "the values are those of the reference without relu"
+    assert set(computed) == {rows}
 
 
 def test_exhausted_memory_finds_no_cause(monkeypatch):
