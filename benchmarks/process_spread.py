@@ -33,6 +33,8 @@ from evaluator.timing.stats import median, median_error
 _NORMAL_95 = 1.96
 _FARTHEST = 1.92
 """Half the 95 % quantile of a chi-squared distribution with one degree of freedom."""
+_LEAST_VARIANCE = 1e-12
+"""For equal medians, in us^2: no spread has a likelihood for a variance of 0."""
 _CONSTANTS_US = [0.005 * number for number in range(4, 41)]
 _PARTS = [0.0001 * number for number in range(31)] + [0.004, 0.005]
 _FREEDOMS = (4, 8, 15, 30, 60)
@@ -83,7 +85,7 @@ def likelihood(kernels: Iterable[Processes], spread: Spread) -> float:
     total = 0.0
     for time_us, variance, freedom, by_scatter in kernels:
         expected = spread.constant_us**2 + (spread.part * time_us) ** 2 + by_scatter
-        ratio = variance / expected
+        ratio = max(variance, _LEAST_VARIANCE) / expected
         total += math.lgamma((freedom + prior) / 2) - math.lgamma(freedom / 2) - math.lgamma(prior / 2)
         total += freedom / 2 * math.log(freedom / prior) + (freedom / 2 - 1) * math.log(ratio)
         total -= (freedom + prior) / 2 * math.log1p(freedom * ratio / prior) + math.log(expected)

@@ -242,6 +242,8 @@ def grade(grader, tmp_path):
 
 
 def need(toolchain):
+    if toolchain is Toolchain.CUDA_PYTHON:
+        pytest.importorskip("cuda.core", reason="the submission imports cuda.core: pip install cuda-core")
     language = next(each for each in LANGUAGES if each.toolchain is toolchain)
     if found_installation(language) is None:
         pytest.skip(f"{language.title} is not installed: {language.installation.command}")

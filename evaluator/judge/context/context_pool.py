@@ -127,7 +127,9 @@ class ContextPool:
 
     def _drop(self) -> None:
         """End the kept context. Idle runners and those of the reference release their GPU contexts in parallel."""
-        if self._kept is not None:
-            self._kept[0].runners.pool.condemn()
-        self._kept = None
-        self._leaving.__exit__(*sys.exc_info())
+        kept, self._kept = self._kept, None
+        try:
+            if kept is not None:
+                kept[0].runners.pool.condemn()
+        finally:
+            self._leaving.__exit__(*sys.exc_info())

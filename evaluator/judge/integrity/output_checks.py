@@ -150,8 +150,8 @@ def reused(
 def changed_input(placed: LaidOut, exempt: frozenset[int]) -> Finding | None:
     """Return a finding if the submission wrote into an input.
 
-    The reference writes into `exempt` inputs, and a submission may too. A window has the inputs of dozens of calls: on
-    a GPU, the host waits once for several comparisons.
+    The reference writes into the inputs that are `exempt` (numbers in a call), and a submission may too. A window has
+    the inputs of dozens of calls: on a GPU, the host waits once for several comparisons.
     """
     unread: list[tuple[str, torch.Tensor]] = []
     for path, before, after in _pieces(placed, exempt):
@@ -168,8 +168,9 @@ def changed_input(placed: LaidOut, exempt: frozenset[int]) -> Finding | None:
 
 def _pieces(placed: LaidOut, exempt: frozenset[int]) -> Iterator[tuple[str, torch.Tensor, torch.Tensor]]:
     """Yield the contents of the inputs without `exempt`, as written and as they are now, in pieces of equal shape."""
-    for number, (path, own, shared) in enumerate(placed.pairs):
-        if number not in exempt:
+    free = {path for number, (path, *_) in enumerate(placed.pairs) if number in exempt}  # The same in each call.
+    for path, own, shared in placed.pairs:
+        if path not in free and own.numel():
             pieces = zip(*(torch.split(each, _PIECE) for each in _contents(own, shared)), strict=True)
             yield from ((path, before, after) for before, after in pieces)
 

@@ -57,7 +57,7 @@ class RunnerPool:
                 session.warm(self._device)
 
     def settle(self) -> None:
-        """Wait until all runners are ready. Raises JudgeFailed if a warm-up fails."""
+        """Wait until all runners are ready. Raises JudgeFailed if a warm-up fails twice."""
         while self._warming:
             self._await_one()
 
@@ -73,16 +73,22 @@ class RunnerPool:
 
     def close(self) -> None:
         """End all idle runners in parallel: releasing a GPU context takes a tenth of a second."""
-        self.condemn()
         with contextlib.ExitStack() as closing:
             for session in (*self._ready, *self._warming):
                 closing.callback(session.__exit__)
+            self.condemn()
         self._ready.clear()
         self._warming.clear()
 
     def _await_one(self) -> None:
-        session = self._warming[0]
-        session.warmed(_WARM_S)
+        """Wait for a warm-up. One that failed is repeated: a submission may have taken the GPU's memory meanwhile."""
+        try:
+            self._warming[0].warmed(_WARM_S)
+        except JudgeFailed:
+            self._warming.popleft().__exit__()
+            self._warming.appendleft(self._spawn())
+            self._warming[0].warm(self._device)
+            self._warming[0].warmed(_WARM_S)
         self._ready.append(self._warming.popleft())
 
 

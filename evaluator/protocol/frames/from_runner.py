@@ -67,10 +67,11 @@ class Loaded(Frame, frozen=True):
 class Constructed(Frame, frozen=True):
     """Runner: ModelNew is constructed.
 
-    `difference` states why the reference's weights were not copied; None after a copy. `weights` locates the parameters
-    that the judge changes between calls, in the reference's shapes. A view without an offset lies in private runner
-    memory. A missing name has no counterpart in ModelNew. `assumed` names tensors that correspond by name or by close
-    values alone, and had other values: ModelNew's names by the reference's names, the first few.
+    `difference` states which of the reference's weights were not copied, or why none were; None after a copy of all.
+    `weights` locates the parameters that the judge changes between calls, in the reference's shapes. A view without an
+    offset lies in private runner memory. A missing name has no counterpart in ModelNew. `assumed` names tensors that
+    correspond by name or by close values alone, and had other values: ModelNew's names by the reference's names, the
+    first few.
     """
 
     difference: ShortText | None

@@ -1,5 +1,6 @@
 """The estimate of the spread between processes: it finds a spread that was put in, and counts what intervals hold."""
 
+import math
 import random
 
 import pytest
@@ -66,3 +67,9 @@ def test_windows_that_shared_work_count_and_sides_without_windows_do_not():
     sides = in_windows([process(draw, 0.01, 0.0, shared_work=True), process(draw, 0.01, 0.0)]).popitem()[1]
     assert [side.median_ms for side in sides] == pytest.approx([0.01] * 2, rel=0.01)
     assert in_windows([cards.card(), cards.card()]) == {}
+
+
+def test_equal_medians_of_two_processes_have_a_likelihood():
+    cards_of_kernel = [process(random.Random(5), 0.01, 0.0) for _ in range(2)]
+    (sides,) = in_windows(cards_of_kernel).values()
+    assert math.isfinite(likelihood([processes_of(sides)], Spread(0.1, 0.0, 4)))

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from evaluator.runner.correspondence import correspondence
+from evaluator.runner.correspondence import correspondence, is_equal_to
 from evaluator.runner.parameters import take_over_state
 
 
@@ -234,6 +234,21 @@ def test_close_values_are_compared_beyond_the_first_block():
     assert pairs({"a": beside, "b": wanted + 1}, {"w": wanted}) == ({}, {"w": "a"})
     beside[-1, -1] += 1
     assert pairs({"a": beside, "b": wanted + 1}, {"w": wanted}) == ({}, {})
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float8_e4m3fn])
+def test_equal_values_are_compared_beyond_the_first_block(dtype):
+    wanted, beside = varied(64, 64).to(dtype), varied(64, 64).to(dtype)
+    assert is_equal_to(beside, wanted)
+    beside[-1, -1] = 3.0
+    assert not is_equal_to(beside, wanted)
+
+
+def test_equal_values_of_any_shape_are_equal():
+    for shape in ((), (0, 3), (1,), (3, 0)):
+        assert is_equal_to(torch.ones(shape), torch.ones(shape))
+    assert not is_equal_to(torch.tensor(1.0), torch.tensor(2.0))
+    assert not is_equal_to(torch.ones(0), torch.ones(0, 3))
 
 
 def test_what_is_no_module_has_no_counterparts():

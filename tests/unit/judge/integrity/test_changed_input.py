@@ -54,6 +54,20 @@ def test_an_input_that_the_reference_writes_into_may_change(kind):
     assert changed_input(laid_out(kind, 3, (1,)), frozenset({1})) is None
 
 
+def test_an_input_that_the_reference_writes_into_may_change_in_each_call_of_a_window(kind):
+    one, other = laid_out(kind, 2, (1,)), laid_out(kind, 2, (1,))
+    assert changed_input(LaidOut([], [*one.pairs, *other.pairs]), frozenset({1})) is None
+    found = changed_input(LaidOut([], [*one.pairs, *laid_out(kind, 2, (0,)).pairs]), frozenset({1}))
+    assert found.details["path"] == "input 0"
+
+
+@pytest.mark.parametrize("start", [0, 5])
+def test_an_empty_part_of_a_tensor_stays(start):
+    """PyTorch gives it the address 0, wherever it starts."""
+    own = torch.randn(10)[start:start]
+    assert changed_input(LaidOut([], [("input 0", own, own.clone())]), frozenset()) is None
+
+
 def test_a_change_in_any_piece_of_a_large_input_is_seen(kind, monkeypatch):
     monkeypatch.setattr(output_checks, "_PIECE", 2)
     assert changed_input(laid_out(kind, 1, (0,)), frozenset()) is not None

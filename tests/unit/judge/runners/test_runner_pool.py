@@ -1,0 +1,76 @@
+"""A pool's runner that fails to warm up is replaced once."""
+
+import pytest
+
+from evaluator.errors import JudgeFailed
+from evaluator.judge.runners.runner_pool import RunnerPool
+from evaluator.records import DeviceKind
+
+
+class Runner:
+    """A runner whose context needs memory that another process may hold."""
+
+    def __init__(self, fails):
+        self.fails, self.is_warm, self.has_ended = fails, False, False
+        self.child = self
+
+    def warm(self, device):
+        assert device is DeviceKind.CUDA
+
+    def warmed(self, timeout_s):
+        if self.fails:
+            raise JudgeFailed("CUDA out of memory")
+        self.is_warm = True
+
+    def condemn(self):
+        pass
+
+    def poll_exit(self):
+        return None
+
+    def __exit__(self, *_):
+        self.has_ended = True
+
+
+@pytest.fixture
+def pool():
+    """Make a pool of two runners; those with the numbers `failing` do not warm up."""
+
+    def make(*failing):
+        made = []
+
+        def spawn():
+            made.append(Runner(len(made) in failing))
+            return made[-1]
+
+        pool = RunnerPool(spawn, DeviceKind.CUDA, 2)
+        pool.refill()
+        return pool, made
+
+    return make
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+def test_a_runner_that_found_no_memory_is_replaced_when_the_memory_is_free(pool, failing):
+    """The submission whose load took the memory has ended, and the next one must not pay."""
+    made, runners = pool(failing)
+    made.settle()
+    taken = [made.take(), made.take()]
+    assert len(runners) == 3
+    assert all(runner.is_warm and not runner.has_ended for runner in taken)
+    assert runners[failing].has_ended
+
+
+def test_taking_a_runner_replaces_one_too(pool):
+    made, runners = pool(0)
+    assert made.take() is runners[2]
+    assert made.take() is runners[1]
+
+
+def test_a_second_failure_is_the_judges(pool):
+    made, runners = pool(0, 2)
+    with pytest.raises(JudgeFailed, match="out of memory"):
+        made.settle()
+    assert runners[0].has_ended
+    made.close()
+    assert all(runner.has_ended for runner in runners[1:])
