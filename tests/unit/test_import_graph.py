@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from benchmarks.import_graph import (
+from benchmarks.pages.import_graph import (
     FLOORS,
     PAGE,
     TOP,
@@ -99,7 +99,7 @@ def test_an_upward_import_is_found():
 
 def test_the_picture_of_the_rooms_is_of_today():
     page = PAGE.read_text(encoding="utf-8")
-    assert page == with_picture(page), "python -m benchmarks.import_graph --write"
+    assert page == with_picture(page), "python -m benchmarks.pages.import_graph --write"
     assert "```mermaid" in page
 
 
