@@ -1,8 +1,9 @@
-"""Who imports whom: rooms in their order, without a circle; and what a runner has in memory."""
+"""Who imports whom: small rooms in their order, without a circle; and what a runner has in memory."""
 
 import json
 import subprocess
 import sys
+from collections import Counter
 
 import pytest
 
@@ -37,6 +38,7 @@ OF_A_RUNNER = {
 """The rooms that a submission's process may have in memory."""
 RUNNER = "evaluator.runner.main"
 STANDALONE = "evaluator.runner.standalone"
+MOST_IN_A_FOLDER = 15
 
 
 @pytest.mark.parametrize("start", [RUNNER, STANDALONE])
@@ -73,6 +75,13 @@ def test_a_program_under_ncu_sees_what_it_imports_and_no_judge(tmp_path):
 
 def test_every_room_is_on_one_floor():
     assert sorted(room for rooms in FLOORS for room in rooms) == sorted(room_graph())
+
+
+@pytest.mark.parametrize("package", ["benchmarks", "evaluator"])
+def test_a_folder_has_few_modules(package):
+    counts = Counter(path.parent.relative_to(TOP).as_posix() for path in (TOP / package).rglob("*.py"))
+    assert len(counts) > 1
+    assert {folder: count for folder, count in counts.items() if count > MOST_IN_A_FOLDER} == {}
 
 
 def test_every_import_goes_down():
