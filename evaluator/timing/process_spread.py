@@ -8,12 +8,12 @@ _SPREAD_MS = 0.0001
 _SPREAD = 0.0003
 """Standard deviation of a median time from one process to another: a constant part, and a part of the time.
 
-Estimated from 195 processes of 39 references, 2.6 to 390 us, on an H100: `python -m benchmarks.process_spread`, by
-maximum likelihood, says 0.105 us (0.085 to 0.125) and 0.03 % (0 to 0.14 %). The cause must be in the process: the
+Estimated from 195 processes of 39 references, 2.6 to 390 us, on an H100: `python -m benchmarks.timing.process_spread`,
+by maximum likelihood, says 0.105 us (0.085 to 0.125) and 0.03 % (0 to 0.14 %). The cause must be in the process: the
 same process repeats its median to 0.03 us below 20 us when it is timed again, between sides of other processes. No call
-above 390 us is in the data; there the scatter of samples and the clock's error decide. A grade cannot
-measure the spread: the reference has two processes, and the submission one. So the spread is a pooled estimate from
-earlier measurements (JCGM 100:2008, 4.2.4), and enters the interval as a normal error of each process.
+above 390 us is in the data; there the scatter of samples and the clock's error decide. A grade cannot measure the
+spread: the reference has two processes, and the submission one. So the spread is a pooled estimate from earlier
+measurements (JCGM 100:2008, 4.2.4), and enters the interval as a normal error of each process.
 
 The reference's two processes may differ by more: a cluster bootstrap (`bootstrap.py`) adds their own difference. Part
 of the spread is thus counted twice. Alone, the spread would miss disturbances between both halves; the difference of

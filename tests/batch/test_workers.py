@@ -182,7 +182,7 @@ def test_ctrl_c_leaves_no_folder_of_a_judge_that_hangs(started, grader, tmp_path
 def test_chaos(started, grader, tmp_path):
     """Twelve submissions, the batch killed three times, and grades of it in between: twelve right cards at the end.
 
-    `benchmarks/batch_chaos.py` does the same to as many as it is told.
+    `benchmarks/batch/batch_chaos.py` does the same to as many as it is told.
     """
     expected = hand_in(tmp_path, list(KINDS), 12)
     chance = random.Random(8)

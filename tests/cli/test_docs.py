@@ -14,7 +14,7 @@ PAGES = sorted([TOP / "README.md", TOP / "CONTRIBUTING.md", *(TOP / "docs").rglo
 COMMAND = re.compile(r"^    (?:\$ |\.venv/bin/)?warpgrade ([a-z-].*)$", re.MULTILINE)
 LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
 SOURCE = re.compile(r"`((?:evaluator|tests|benchmarks|warpgrade)/[\w./-]*)`")
-SCRIPT = re.compile(r"python (?:-m )?(benchmarks[./]\w+)|pytest [^`\n]*?\b(tests/[\w/.]+)")
+SCRIPT = re.compile(r"python (?:-m )?(benchmarks(?:[./]\w+)+)|pytest [^`\n]*?\b(tests/[\w/.]+)")
 
 
 def name(page):

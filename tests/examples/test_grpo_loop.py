@@ -10,7 +10,7 @@ import pytest
 
 @pytest.mark.long
 def test_no_answer_loses_its_reward():
-    words = [sys.executable, "-m", "benchmarks.grpo_loop", "--grades", "40", "--group", "8"]
+    words = [sys.executable, "-m", "benchmarks.verdicts.grpo_loop", "--grades", "40", "--group", "8"]
     done = subprocess.run(words, cwd=Path(__file__).parents[2], check=True, capture_output=True, text=True)
     found = json.loads(done.stdout)
     assert (found["grades"], found["lost"], found["wrongly_paid"]) == (40, 0, 0)

@@ -1,3 +1,3 @@
-"""Submissions: graded by `benchmarks/false_alarms.py`, never imported here."""
+"""Submissions: graded by `benchmarks/verdicts/false_alarms.py`, never imported here."""
 
 collect_ignore_glob = ["*/*.py", "*/*/*.py"]

@@ -1,12 +1,13 @@
-"""Who imports whom: rooms in their order, without a circle; and what a runner has in memory."""
+"""Who imports whom: small rooms in their order, without a circle; and what a runner has in memory."""
 
 import json
 import subprocess
 import sys
+from collections import Counter
 
 import pytest
 
-from benchmarks.import_graph import (
+from benchmarks.pages.import_graph import (
     FLOORS,
     PAGE,
     TOP,
@@ -37,6 +38,7 @@ OF_A_RUNNER = {
 """The rooms that a submission's process may have in memory."""
 RUNNER = "evaluator.runner.main"
 STANDALONE = "evaluator.runner.standalone"
+MOST_IN_A_FOLDER = 15
 
 
 @pytest.mark.parametrize("start", [RUNNER, STANDALONE])
@@ -75,6 +77,13 @@ def test_every_room_is_on_one_floor():
     assert sorted(room for rooms in FLOORS for room in rooms) == sorted(room_graph())
 
 
+@pytest.mark.parametrize("package", ["benchmarks", "evaluator"])
+def test_a_folder_has_few_modules(package):
+    counts = Counter(path.parent.relative_to(TOP).as_posix() for path in (TOP / package).rglob("*.py"))
+    assert len(counts) > 1
+    assert {folder: count for folder, count in counts.items() if count > MOST_IN_A_FOLDER} == {}
+
+
 def test_every_import_goes_down():
     assert not upward(room_graph())
     assert not circle_in(module_graph())
@@ -99,7 +108,7 @@ def test_an_upward_import_is_found():
 
 def test_the_picture_of_the_rooms_is_of_today():
     page = PAGE.read_text(encoding="utf-8")
-    assert page == with_picture(page), "python -m benchmarks.import_graph --write"
+    assert page == with_picture(page), "python -m benchmarks.pages.import_graph --write"
     assert "```mermaid" in page
 
 

@@ -5,7 +5,7 @@ products of normal values, one fp32 accumulator over n terms is off by 2e-8 sqrt
 131072 terms), operands in TF32 or fp16 by 3e-4, in bf16 by 2e-3, and one operand split into two fp16 parts by 2e-4, for
 every n. Scaled operands and stochastic rounding change the direction of these errors, and not their size. Three
 products of operands split into two bf16 parts are off by 4e-6, which one fp32 accumulator reaches at 60000 terms: such
-a product counts as fp32. `benchmarks/error_sizes.py` measures these sizes.
+a product counts as fp32. `benchmarks/numerics/error_sizes.py` measures these sizes.
 """
 
 from collections.abc import Sequence

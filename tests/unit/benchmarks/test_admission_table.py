@@ -2,8 +2,8 @@
 
 import pytest
 
-from benchmarks import admission_table
-from benchmarks.admission_table import REASONS, Line, measure, table
+from benchmarks.verdicts import admission_table
+from benchmarks.verdicts.admission_table import REASONS, Line, measure, table
 from evaluator.records import Admission, ControlResult, SizeName
 
 FILE = """\

@@ -5,7 +5,7 @@ import itertools
 
 from msgspec.structs import replace
 
-from benchmarks.gpu_neighbours import EVERYWHERE, ON_GPU, Graded, excludes_one, faults_of, hand_in
+from benchmarks.batch.gpu_neighbours import EVERYWHERE, ON_GPU, Graded, excludes_one, faults_of, hand_in
 from evaluator.records import Status
 from tests import cards
 

@@ -5,7 +5,7 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from benchmarks import itself_table
+from benchmarks.timing import itself_table
 from tests import cards
 
 

@@ -6,7 +6,15 @@ import random
 import pytest
 from msgspec.structs import replace
 
-from benchmarks.process_spread import Spread, against_others, estimate, in_windows, likelihood, processes_of, table
+from benchmarks.timing.process_spread import (
+    Spread,
+    against_others,
+    estimate,
+    in_windows,
+    likelihood,
+    processes_of,
+    table,
+)
 from evaluator.records import Windows
 from tests import cards
 

@@ -6,9 +6,9 @@ import json
 import pytest
 import torch
 
-from benchmarks import low_precision_table, orders_table
-from benchmarks.honest_forms import FORMS
-from benchmarks.judged_answers import AnswerTrials, graded, set_up
+from benchmarks.numerics import low_precision_table, orders_table
+from benchmarks.numerics.honest_forms import FORMS
+from benchmarks.numerics.judged_answers import AnswerTrials, graded, set_up
 from evaluator.findings import Code
 from evaluator.judge.numerics.arithmetic_modes import with_handlers
 from evaluator.protocol import model_call

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import pytest
 from msgspec.structs import replace
 
-from benchmarks import window_cheats
-from benchmarks.window_cheat_rows import (
+from benchmarks.timing import window_cheats
+from benchmarks.timing.window_cheat_rows import (
     CHEATS,
     DURATIONS_US,
     SCALES,

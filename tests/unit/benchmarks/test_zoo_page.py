@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from benchmarks import zoo_table
+from benchmarks.verdicts import zoo_table
 
 PAGE = Path(__file__).parents[3] / "docs" / "zoo.md"
 

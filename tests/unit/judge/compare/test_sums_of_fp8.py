@@ -10,7 +10,7 @@ import pytest
 import torch
 from msgspec.structs import replace
 
-from benchmarks.judged_answers import AnswerTrials, set_up
+from benchmarks.numerics.judged_answers import AnswerTrials, set_up
 from evaluator.catalog import find_problem
 from evaluator.judge.compare.tensor_comparison import Sides, compare
 from evaluator.judge.compare.tolerance import bounds

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from benchmarks.judged_answers import AnswerTrials, set_up
+from benchmarks.numerics.judged_answers import AnswerTrials, set_up
 from evaluator.findings import Code
 from evaluator.judge.numerics.exponentials import by_base_2, units_of_exponentials
 from evaluator.protocol import model_call

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from benchmarks.judged_answers import AnswerTrials, set_up
+from benchmarks.numerics.judged_answers import AnswerTrials, set_up
 from evaluator.findings import Code
 from evaluator.judge.numerics.rounding_of_call import rounding_of_call
 from evaluator.judge.reference.call_plan import CallPlan

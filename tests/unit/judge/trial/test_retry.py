@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from torch.nn import functional
 
-from benchmarks.judged_answers import AnswerTrials, set_up
+from benchmarks.numerics.judged_answers import AnswerTrials, set_up
 from evaluator.findings import Code, finding
 from evaluator.judge.trial import retry
 from evaluator.judge.trial.retry import retried

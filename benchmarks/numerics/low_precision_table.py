@@ -1,0 +1,183 @@
+"""Low precision in place of fp32: how many of N grades refuse each form, at three sizes.
+
+    python -m benchmarks.numerics.low_precision_table --device cuda --size full --grades 50 --output low_precision.jsonl
+
+Each grade makes the calls of a grade, checked and timed, with fresh seeds, in this process. A row of the table is a
+form of `low_precision_forms` on a problem of positive inputs. `of fp32` is the root mean square of the error of the
+form, unguarded, on inputs of both signs, over that of fp32 with one accumulator: below about 1, a form is as accurate
+as honest fp32. A repeated command continues with the missing rows, and writes a .md file beside the output.
+"""
+
+import argparse
+import hashlib
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from benchmarks.numerics.judged_answers import Answer, graded, in_children, json_lines, set_up
+from benchmarks.numerics.low_precision_forms import FUNCTIONS, PRODUCTS, SHIFTED_FUNCTIONS, unguarded
+from evaluator.judge.numerics.arithmetic_modes import Order, in_order
+from evaluator.judge.reference.call_plan import CallPlan
+from evaluator.judge.reference.reference import Reference
+from evaluator.protocol import model_call
+from evaluator.records import Mode, Precision, Problem, Profile, SizeName, ToleranceOverride
+
+_SOURCE = """\
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, {arguments}):
+        return {forward}
+
+
+def get_inputs():
+    return [{inputs}]
+
+
+def get_init_inputs():
+    return []
+"""
+_TERMS = {"full": (4096, 16_384, 131_072), "small": (256, 1024, 4096)}
+_ROWS = {"full": 256, "small": 32}
+
+
+class Case(NamedTuple):
+    """A problem, the forms of its central operation, and the output of a form on the inputs."""
+
+    arguments: str
+    forward: str
+    inputs: str
+    forms: dict[str, Callable[..., torch.Tensor]]
+    answer: Callable[..., torch.Tensor]
+
+
+def _softmax(form: Callable[..., torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+    raised = form(x - x.amax(1, keepdim=True))
+    return raised / raised.sum(1, keepdim=True)
+
+
+CASES = {
+    "product": Case("a, b", "a @ b", "torch.rand({rows}, {terms}), torch.rand({terms}, {rows})", PRODUCTS,
+                    lambda form, a, b: form(a, b)),
+    "row sums of a product": Case("a, b", "(a @ b).sum(1, keepdim=True)",
+                                  "torch.rand({rows}, {terms}), torch.rand({terms}, {rows})", PRODUCTS,
+                                  lambda form, a, b: form(a, b).sum(1, keepdim=True)),
+    "exp": Case("x", "torch.exp(x)", "torch.rand({rows}, {terms})", FUNCTIONS, lambda form, x: form(x)),
+    "softmax": Case("x", "torch.softmax(x, 1)", "torch.rand({rows}, {terms})", SHIFTED_FUNCTIONS, _softmax),
+}  # fmt: skip
+
+
+def problem_of(case: Case, rows: int, terms: int) -> Problem:
+    """Return the problem of a case, with `terms` terms in each sum."""
+    inputs = case.inputs.format(rows=rows, terms=terms)
+    source = _SOURCE.format(arguments=case.arguments, forward=case.forward, inputs=inputs)
+    return Problem(
+        name="low_precision",
+        title="low precision",
+        level=1,
+        description="",
+        origin="folder",
+        path="/nowhere",
+        source=source,
+        sha256=hashlib.sha256(source.encode()).hexdigest(),
+        sizes={SizeName.FULL: {}},
+        precision=Precision.FP32,
+        mode=Mode.TRAIN,
+        backward=False,
+        tolerance=ToleranceOverride(),
+        split={},
+    )
+
+
+def tried(case_name: str, form_name: str, rows: int, terms: int, grades: int, device: str) -> dict[str, Any]:
+    """Return the verdicts of `grades` grades of a form."""
+    case = CASES[case_name]
+    form = case.forms[form_name]
+    setup = set_up(problem_of(case, rows, terms), SizeName.FULL, device)
+
+    verdicts = [graded(setup, _answer(case, form)) for _ in range(grades)]
+    return {
+        "problem": case_name,
+        "form": form_name,
+        "terms": terms,
+        "grades": grades,
+        "codes": dict(Counter(each.code for each in verdicts if each.code is not None)),
+        "ratio": float(f"{max(each.ratio for each in verdicts):.3g}"),
+        "of_fp32": float(f"{_of_fp32(setup.reference, _answer(case, unguarded(form))):.3g}"),
+        "message": next((each.message for each in verdicts if each.code is not None), "")[:300],
+    }
+
+
+def _answer(case: Case, form: Callable[..., torch.Tensor]) -> Answer:
+    def answer(plan: CallPlan) -> model_call.Result:
+        with torch.no_grad():
+            return model_call.Result(case.answer(form, *plan.inputs.args), None)
+
+    return answer
+
+
+def _of_fp32(reference: Reference, answer: Answer) -> float:
+    """Return the size of a form's error on inputs of both signs, over that of fp32 with one accumulator."""
+    plan = CallPlan(reference, 1, profile=Profile.SIGNED_NORMAL)
+    exact = reference.expected(plan.inputs, 0, None).exact.outputs
+    plain = reference.altered(plan.inputs, 0, None, in_order(Order.SEQUENTIAL)).outputs
+    error, own = (float((found - exact).square().mean().sqrt()) for found in (answer(plan).outputs, plain))
+    return error / own if own else float(error > 0)
+
+
+def table(lines: list[dict[str, Any]]) -> str:
+    """Return the table in Markdown."""
+    done = [line for line in lines if "grades" in line]
+    through = sum(1 for line in done if sum(line["codes"].values()) < line["grades"])
+    text = [
+        f"{len(done)} rows; {len(done) - through} are refused in every grade.",
+        "",
+        "| problem | form | terms | refused | codes | largest error over allowed | of fp32 |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for line in done:
+        refused = sum(line["codes"].values())
+        codes = ", ".join(f"{code} {count}" for code, count in sorted(line["codes"].items())) or "none"
+        text.append(
+            f"| {line['problem']} | {line['form']} | {line['terms']} | {refused} of {line['grades']} | {codes} "
+            f"| {line['ratio']:.3g} | {line['of_fp32']:.3g} |"
+        )
+    failed = [f"- {line['name']}: {line['failure']}" for line in lines if "failure" in line]
+    return "\n".join([*text, *(["", "Not tried:", "", *failed] if failed else [])]) + "\n"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Grade the forms, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--size", choices=sorted(_TERMS), default="small")
+    parser.add_argument("--grades", type=int, default=50)
+    parser.add_argument("--seconds", type=float, default=300.0, help="time limit of one row")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--problems", nargs="+", choices=list(CASES), default=list(CASES))
+    parser.add_argument("--only", nargs="+", help="parts of names of forms")
+    parser.add_argument("--terms", type=int, nargs="+", help="numbers of terms, in place of the size's three")
+    parser.add_argument("--output", type=Path, required=True, help="file of JSON lines")
+    options = parser.parse_args(arguments)
+    tasks = [
+        (f"{case}, {form}, {terms}", (case, form, _ROWS[options.size], terms, options.grades, options.device))
+        for case in options.problems
+        for form in CASES[case].forms
+        for terms in options.terms or _TERMS[options.size]
+        if not options.only or any(part in form for part in options.only)
+    ]
+    in_children(tasks, tried, options.output, jobs=options.jobs, seconds=options.seconds)
+    text = table(json_lines(options.output))
+    options.output.with_suffix(".md").write_text(text)
+    print(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,170 @@
+"""Honest arithmetic on every problem: each form of `honest_forms`, judged by the comparison of a grade.
+
+    python -m benchmarks.numerics.orders_table KernelBench --device cuda --size full --seconds 120 --output orders.jsonl
+
+Each form answers a call with the problem's own values, one with cancelling rows, and one with each input distribution
+of the problem's grades. A failed form is a defect of the tolerance, or a documented decision. Each problem has its own
+process. A repeated command continues with the missing problems, and writes orders.md beside the file.
+
+`--without PART` leaves out a part of the tolerance, on the problems where the part has an effect. The answers that are
+refused then are the reason for the part.
+"""
+
+import argparse
+import enum
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from benchmarks.numerics.honest_forms import FORMS, UNSTABLE
+from benchmarks.numerics.judged_answers import (
+    AnswerTrials,
+    OneCallReference,
+    Setup,
+    in_children,
+    json_lines,
+    ratio_of,
+    set_up,
+)
+from evaluator.catalog import list_problems
+from evaluator.errors import ProblemError
+from evaluator.judge.compare import tensor_comparison
+from evaluator.judge.reference.call_plan import CallPlan
+from evaluator.protocol import model_call
+from evaluator.records import Problem, Profile, SizeName
+
+_TIMEOUT_S = 60.0
+CANCELLING = "cancelling rows"
+
+
+class Part(enum.Enum):
+    """Part of the tolerance that `--without` leaves out."""
+
+    OTHER_ORDERS = "other-orders"
+    RARE = "rare"
+    SPARE = "spare"
+
+
+def tried(problem: Problem, size: SizeName, device: str, without: Part | None = None) -> dict[str, Any]:
+    """Return the results of all forms on a problem, at its full size if it has no other.
+
+    `without` leaves out a part of the tolerance; a problem where the part has no effect has no results.
+    """
+    used = size if size in problem.sizes else SizeName.FULL
+    setup = set_up(problem, used, device, OneCallReference)
+    if without is not None:
+        changed = _without(setup, without)
+        if changed is None:
+            return {"size": used.value, "results": []}
+        setup = changed
+    return {"size": used.value, "results": [row for call in _calls(setup) for row in _judged(setup, *call)]}
+
+
+def _without(setup: Setup, part: Part) -> Setup | None:
+    """Return the setup without a part of the tolerance, in this process; None where the part has no effect."""
+    mix = setup.distribution_mix
+    match part:
+        case Part.OTHER_ORDERS:
+            return setup._replace(distribution_mix=mix._replace(rounding={})) if mix.rounding else None
+        case Part.RARE:
+            return setup._replace(distribution_mix=mix._replace(rare={})) if mix.rare else None
+        case Part.SPARE:
+            tensor_comparison.SPARE = 0
+            return setup
+
+
+def _calls(setup: Setup) -> list[tuple[str, int, int]]:
+    """Return the calls by name, with index and seed. No row cancels in a call with index 0."""
+    mix = setup.distribution_mix
+    given = Profile.AS_GIVEN
+    calls = [(given.value, 0, mix.seed_for(given))]
+    calls += [(CANCELLING, 1, mix.seed_for(given))] if mix.row_sites else []
+    return calls + [(profile.value, 1, mix.seed_for(profile)) for profile in mix.use]
+
+
+def _judged(setup: Setup, values: str, index: int, seed: int) -> list[dict[str, Any]]:
+    rows = []
+    for name, form in FORMS.items():
+
+        def answer(plan: CallPlan) -> model_call.Result:
+            return plan.reference.altered(plan.inputs, plan.random_seed, plan.gradients, form())  # noqa: B023
+
+        row: dict[str, Any] = {"form": name, "values": values, "seed": f"{seed:x}"}
+        try:
+            trial = AnswerTrials(setup, answer).run(index, seed, timeout_s=_TIMEOUT_S)
+        except ProblemError as error:  # An operation without support for the mode.
+            rows.append({**row, "skipped": error.message[:200]})
+            continue
+        found = None if trial.fault is None else trial.fault.finding
+        row |= {"ratio": float(f"{ratio_of(trial):.3g}"), "code": None if found is None else found.code}
+        rows.append(row if found is None else {**row, "finding": found.message[:300]})
+    return rows
+
+
+def table(lines: list[dict[str, Any]]) -> str:
+    """Return the summary in Markdown."""
+    done = [line for line in lines if "results" in line]
+    rows = [(line["name"], row) for line in done for row in line["results"] if "code" in row]
+    wrong = [(name, row) for name, row in rows if row["code"] is not None]
+    bad = {name for name, row in wrong if row["form"] != UNSTABLE}
+    right = f"{len(done) - len(bad)} problems have every form correct (`{UNSTABLE}` apart)"
+    text = [
+        f"{len(done)} problems, {len(FORMS)} forms, {len(rows)} answers: {right}.",
+        "",
+        "| form | answers | wrong | problems with a wrong answer | largest error over allowed |",
+        "|---|---|---|---|---|",
+    ]
+    for form in FORMS:
+        own = [(name, row) for name, row in rows if row["form"] == form]
+        missed = [name for name, row in own if row["code"] is not None]
+        ratio = max((row["ratio"] for _, row in own), default=0.0)
+        text.append(f"| {form} | {len(own)} | {len(missed)} | {len(set(missed))} | {ratio:.3g} |")
+    if wrong:
+        text += ["", "| problem | form | values | error over allowed | finding |", "|---|---|---|---|---|"]
+        text += [
+            f"| {name} | {row['form']} | {row['values']} | {row['ratio']:.3g} | {row['code']}: {row['finding']} |"
+            for name, row in wrong
+        ]
+    skipped = Counter((name, row["skipped"]) for line in done for name, row in _skipped(line))
+    missing = [f"- {line['name']}: {line['failure']}" for line in lines if "failure" in line]
+    missing += [f"- {name}: {count} answers, {why}" for (name, why), count in skipped.items()]
+    text += ["", "Not tried:", "", *missing] if missing else []
+    return "\n".join(text) + "\n"
+
+
+def _skipped(line: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    return [(line["name"], row) for row in line["results"] if "skipped" in row]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Try the problems, and return 1 if a form failed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, metavar="PROBLEMS_FOLDER", help="problems, or a checkout of KernelBench")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--size", choices=[size.value for size in SizeName], default=SizeName.SMALL.value)
+    parser.add_argument("--seconds", type=float, default=120.0, help="time limit of one problem")
+    parser.add_argument("--gib", type=float, help="limit of one problem's host memory, in GiB; not for cuda")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--only", nargs="+", help="parts of problem names")
+    parser.add_argument("--levels", type=int, nargs="+", help="levels to try; default: all up to 3")
+    parser.add_argument("--without", choices=[part.value for part in Part], help="leave out a part of the tolerance")
+    parser.add_argument("--output", type=Path, required=True, help="file of JSON lines")
+    options = parser.parse_args(arguments)
+    levels = options.levels or range(4)
+    problems = [
+        problem
+        for problem in list_problems(options.folder).problems
+        if problem.level in levels and (not options.only or any(part in problem.name for part in options.only))
+    ]
+    without = None if options.without is None else Part(options.without)
+    tasks = [(problem.name, (problem, SizeName(options.size), options.device, without)) for problem in problems]
+    in_children(tasks, tried, options.output, jobs=options.jobs, seconds=options.seconds, gib=options.gib)
+    text = table(json_lines(options.output))
+    options.output.with_suffix(".md").write_text(text)
+    print(text)
+    return int(any(row.get("code") for line in json_lines(options.output) for row in line.get("results", [])))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
