@@ -91,7 +91,7 @@ corpus: $(VENV)/installed
 	WARPGRADE_CORPUS=all $(BIN)/python -m pytest --numprocesses $(JOBS) tests/emulator/test_corpus.py
 
 zoo: $(VENV)/installed
-	$(BIN)/python benchmarks/verdicts/zoo_table.py --output docs/zoo.md
+	$(BIN)/python -m benchmarks.verdicts.zoo_table --output docs/zoo.md
 
 fuzz: $(VENV)/installed
 	WARPGRADE_FUZZ=$(CASES) $(BIN)/python -m pytest tests/grading/test_fuzz.py

@@ -1,6 +1,6 @@
 """How a run of many cards reads back: seconds and memory of a report, and of a resume that finds nothing to do.
 
-    python benchmarks/batch/batch_scale.py FOLDER [CARDS]
+    python -m benchmarks.batch.batch_scale FOLDER [CARDS]
 
 makes CARDS (100 000) synthetic scorecards in FOLDER through the product's own records, with as many submissions, and
 times the real commands, each in a process of its own: the first report after the index is lost, a report with it, and

@@ -1,7 +1,7 @@
 """Grade the corpus of `tests/corpus` on the emulated device, and hold it against what a real GPU made of it.
 
-    python benchmarks/emulator/corpus_on_emulator.py emulated.json [--workers N]
-    python benchmarks/emulator/corpus_on_emulator.py emulated.json --gpu benchmarks/emulator/corpus_h200.json
+    python -m benchmarks.emulator.corpus_on_emulator emulated.json [--workers N]
+    python -m benchmarks.emulator.corpus_on_emulator emulated.json --gpu benchmarks/emulator/corpus_h200.json
 
 `benchmarks/emulator/corpus_on_gpu.py` writes the file for `--gpu`; `benchmarks/emulator/corpus_h200.json` has the
 outcomes on an H200. Without `--gpu`, the command line grades each entry of the corpus in a process of its own. With
@@ -19,10 +19,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-TOP = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(TOP))
+from tests.corpus.entries import Entry, entries
 
-from tests.corpus.entries import Entry, entries  # noqa: E402
+TOP = Path(__file__).resolve().parents[2]
 
 _LIMIT_S = 600
 _GOOD = "correct"

@@ -1,6 +1,6 @@
 """Run the corpus of `tests/corpus` on a GPU without Warpgrade and record the outcome of each entry.
 
-    python benchmarks/emulator/corpus_on_gpu.py results.json [--only NAME ...]
+    python -m benchmarks.emulator.corpus_on_gpu results.json [--only NAME ...]
 
 The verdicts of the emulated device are compared with the outcomes. PyTorch's builder compiles each submission, and each
 runs in a separate process, so that an illegal access or a hang ends one entry only. Warpgrade contributes the problems
@@ -30,14 +30,13 @@ from typing import Any, NamedTuple, NoReturn
 import torch
 from torch import nn
 
-TOP = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(TOP))
+from evaluator.judge.compare.tensor_comparison import Sides, compare
+from evaluator.judge.compare.tolerance import bounds
+from evaluator.records import SizeName, Status, ToleranceRule
+from tests.corpus.entries import UNDEFINED, Entry, entries
+from tests.naive import called, models, moved, reference_module, submission_class, tensors
 
-from evaluator.judge.compare.tensor_comparison import Sides, compare  # noqa: E402
-from evaluator.judge.compare.tolerance import bounds  # noqa: E402
-from evaluator.records import SizeName, Status, ToleranceRule  # noqa: E402
-from tests.corpus.entries import UNDEFINED, Entry, entries  # noqa: E402
-from tests.naive import called, models, moved, reference_module, submission_class, tensors  # noqa: E402
+TOP = Path(__file__).resolve().parents[2]
 
 WORKERS = 14
 SEEDS = (1, 2, 3)
@@ -86,7 +85,7 @@ def run_apart(entry: Entry, scratch: Path) -> Outcome:
         "MAX_JOBS": "1",
         "PYTHONPATH": os.pathsep.join([str(TOP), *filter(None, [os.environ.get("PYTHONPATH")])]),
     }
-    command = [sys.executable, __file__, "--answer", str(answer), "--only", entry.name]
+    command = [sys.executable, "-m", "benchmarks.emulator.corpus_on_gpu", "--answer", str(answer), "--only", entry.name]
     started = time.monotonic()
     with (scratch / "output.txt").open("w") as output:
         process = subprocess.Popen(

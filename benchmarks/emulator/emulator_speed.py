@@ -1,6 +1,6 @@
 """How much slower the emulator runs a kernel than plain C++ runs the same loop, compiled with the same flags.
 
-    python benchmarks/emulator/emulator_speed.py [--elements 1048576] [--matmul-size 256] [--json FILE]
+    python -m benchmarks.emulator.emulator_speed [--elements 1048576] [--matmul-size 256] [--json FILE]
 
 One thread, CPU time, the fastest of seven. The ratio of a kernel that waits is about its barriers: each of them is one
 switch of stacks per thread, however little happens between two of them.
@@ -11,11 +11,8 @@ import ctypes
 import json
 import os
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from evaluator.emulator import runtime
 from evaluator.toolchain import host_compiler

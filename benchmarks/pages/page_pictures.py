@@ -11,34 +11,32 @@ import base64
 import contextlib
 import hashlib
 import random
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+from msgspec.structs import replace
+
+from evaluator.batch.runs.page_files import comparison_page_of, run_page_of, write_pieces
+from evaluator.batch.runs.results import read_run
+from evaluator.batch.runs.run_folder import Plan, RunFolder, manifest_for
+from evaluator.batch.runs.tasks import Task
+from evaluator.batch.runs.timeline_file import TimelineWriter
+from evaluator.batch.runs.timeline_report import read_timelines
+from evaluator.catalog import list_problems
+from evaluator.files.card_files import write_card, write_whole
+from evaluator.grade_options import GradeOptions
+from evaluator.records import ClockKind, DeviceFacts, DeviceKind, Problem, Samples, Scorecard, Timing
+from evaluator.report.timeline.recording import Lane, LaneKind
+from evaluator.submission.read import Submission
+from evaluator.timing import stats
+from evaluator.timing.quote import quote
+from tests import cards
+from tests.batch.chromium import browser
+
 TOP = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(TOP))
-
-import msgspec  # noqa: E402
-from msgspec.structs import replace  # noqa: E402
-
-from evaluator.batch.runs.page_files import comparison_page_of, run_page_of, write_pieces  # noqa: E402
-from evaluator.batch.runs.results import read_run  # noqa: E402
-from evaluator.batch.runs.run_folder import Plan, RunFolder, manifest_for  # noqa: E402
-from evaluator.batch.runs.tasks import Task  # noqa: E402
-from evaluator.batch.runs.timeline_file import TimelineWriter  # noqa: E402
-from evaluator.batch.runs.timeline_report import read_timelines  # noqa: E402
-from evaluator.catalog import list_problems  # noqa: E402
-from evaluator.files.card_files import write_card, write_whole  # noqa: E402
-from evaluator.grade_options import GradeOptions  # noqa: E402
-from evaluator.records import ClockKind, DeviceFacts, DeviceKind, Problem, Samples, Scorecard, Timing  # noqa: E402
-from evaluator.report.timeline.recording import Lane, LaneKind  # noqa: E402
-from evaluator.submission.read import Submission  # noqa: E402
-from evaluator.timing import stats  # noqa: E402
-from evaluator.timing.quote import quote  # noqa: E402
-from tests import cards  # noqa: E402
-from tests.batch.chromium import browser  # noqa: E402
 
 PROBLEMS = ("relu", "softmax", "layer_norm", "matmul", "attention", "cumsum", "cross_entropy", "gelu")
 SAMPLES = 3

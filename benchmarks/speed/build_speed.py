@@ -1,8 +1,8 @@
 """How long each way of building inline CUDA takes, which one builds a submission, and whether the results are right.
 
-    python benchmarks/speed/build_speed.py speed FILE ... [--steps split light plain] [--repeat 3]
-    python benchmarks/speed/build_speed.py corpus [--steps split light plain] [--only NAME ...]
-    python benchmarks/speed/build_speed.py results [--steps split light plain] [--only NAME ...]
+    python -m benchmarks.speed.build_speed speed FILE ... [--steps split light plain] [--repeat 3]
+    python -m benchmarks.speed.build_speed corpus [--steps split light plain] [--only NAME ...]
+    python -m benchmarks.speed.build_speed results [--steps split light plain] [--only NAME ...]
 
 `speed` builds every extension of the files by each step, in turns, and prints the median of wall and CPU seconds.
 `corpus` builds all of tests/corpus and the CUDA of solutions/ by the quickest of the steps that can. `results`, on a
@@ -23,16 +23,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-TOP = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(TOP))
+from evaluator.compile.cuda.build_steps import Attempt, Step, steps
+from evaluator.compile.cuda.precompiled import precompile
+from evaluator.compile.extension.builder import RunTool
+from evaluator.protocol.frames import BuildRequest
+from evaluator.toolchain import nvcc
+from tests.corpus.entries import entries
+from tests.cuda_builds import ARCHITECTURE, local_tool, requests_of, stand_ins
 
-from evaluator.compile.cuda.build_steps import Attempt, Step, steps  # noqa: E402
-from evaluator.compile.cuda.precompiled import precompile  # noqa: E402
-from evaluator.compile.extension.builder import RunTool  # noqa: E402
-from evaluator.protocol.frames import BuildRequest  # noqa: E402
-from evaluator.toolchain import nvcc  # noqa: E402
-from tests.corpus.entries import entries  # noqa: E402
-from tests.cuda_builds import ARCHITECTURE, local_tool, requests_of, stand_ins  # noqa: E402
+TOP = Path(__file__).resolve().parents[2]
 
 STEPS = ("split", "light", "plain")
 TIMEOUT_S = 600.0
@@ -132,7 +131,17 @@ def results(trial_runner: Bench, names: list[str], wanted: list[str], workers: i
     """Run each entry of the corpus on the GPU, in a process of its own, with extensions that our steps built."""
 
     def one(name: str) -> str:
-        command = [sys.executable, __file__, "answer", name, "--cache", str(trial_runner.folder), "--steps", *wanted]
+        command = [
+            sys.executable,
+            "-m",
+            "benchmarks.speed.build_speed",
+            "answer",
+            name,
+            "--cache",
+            str(trial_runner.folder),
+            "--steps",
+            *wanted,
+        ]
         process = subprocess.run(command, capture_output=True, text=True, check=False, timeout=400)
         lines = process.stdout.splitlines()
         said = [line[8:] for line in lines if line.startswith("answer: ")]

@@ -1,6 +1,6 @@
 """How much longer a problem's first grade takes than a later one, with shipped decisions and without them.
 
-    python benchmarks/speed/first_grade.py NAME ... --problems DIR [--device cpu] [--size small] [--json FILE]
+    python -m benchmarks.speed.first_grade NAME ... --problems DIR [--device cpu] [--size small] [--json FILE]
 
 Each problem is graded twice against itself, with a cache that knows other problems alone: Warpgrade's own libraries are
 built. Then the same is done without the shipped table of decisions. The sides take turns, problem by problem. Each
@@ -20,8 +20,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 TOP = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(TOP))
-
 ITSELF = "from model import Model as ModelNew\n"
 SIDES = ("shipped", "without")
 WARM_UP = "relu"
@@ -105,7 +103,7 @@ def graded(folder: Path, cache: Path, side: str, arguments: list[str]) -> Grade:
 def counted(problem: str, where: list[str], side: str) -> list[SetUp]:
     """Return the first and the later set-up of a problem, from a new process with an empty cache."""
     with tempfile.TemporaryDirectory() as cache:
-        command = [sys.executable, __file__, problem, *where, "--count", side]
+        command = [sys.executable, "-m", "benchmarks.speed.first_grade", problem, *where, "--count", side]
         done = subprocess.run(command, env=environment(Path(cache)), capture_output=True, check=True)
     return [SetUp(*each) for each in json.loads(done.stdout)]
 

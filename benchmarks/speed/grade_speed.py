@@ -1,6 +1,6 @@
 """How long a grade on a GPU takes, command to verdict, against a naive grader on the same machine.
 
-    python benchmarks/speed/grade_speed.py PROBLEM=SUBMISSION ... [--repeat 3] [--naive-repeat 1] [--json FILE]
+    python -m benchmarks.speed.grade_speed PROBLEM=SUBMISSION ... [--repeat 3] [--naive-repeat 1] [--json FILE]
                                            [--device cuda] [--against CHECKOUT]
 
 Each submission is graded cold (headers and starter prepared, nothing of the submission's cached), then again with its
@@ -22,8 +22,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 TOP = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(TOP))
-
 NAIVE_LIMIT_S = 400.0
 WARM_UP = "from model import Model as ModelNew\n"
 
@@ -149,7 +147,7 @@ def naive(problem: str, path: Path, folder: Path, repeat: int) -> dict[str, Any]
             started = time.monotonic()
             try:
                 done = subprocess.run(
-                    [sys.executable, __file__, "--naive", f"{problem}={path}"],
+                    [sys.executable, "-m", "benchmarks.speed.grade_speed", "--naive", f"{problem}={path}"],
                     env=os.environ | {"TORCH_EXTENSIONS_DIR": built},
                     capture_output=True,
                     text=True,

@@ -1,6 +1,6 @@
 """Measure the judge's cost of one frame from a runner: CPU time and peak memory.
 
-    python benchmarks/speed/judge_cost.py
+    python -m benchmarks.speed.judge_cost
 
 Each row is a separate process, which receives a frame over a socket and processes the frame like the judge. Compilers
 and sandboxed children are excluded, because separate limits bound their cost. The outputs of the emulator's front end
@@ -188,7 +188,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         names = list(_cases(Path(folder)))
     for name in names:
-        said = subprocess.run([sys.executable, __file__, name], capture_output=True, text=True, check=True).stdout
+        said = subprocess.run(
+            [sys.executable, "-m", "benchmarks.speed.judge_cost", name], capture_output=True, text=True, check=True
+        ).stdout
         cpu_s, mib = json.loads(said)
         print(f"| {name} | {cpu_s:.2f} s | {mib:.0f} MiB |", flush=True)
 

@@ -1,6 +1,6 @@
 """What it takes to look at a runner's output region before and after each call, beside poisoning what was written.
 
-    python benchmarks/speed/precomputed_output.py
+    python -m benchmarks.speed.precomputed_output
 
 Both are off the clock of a call; poisoning is the runner's, the looks are the judge's.
 """

@@ -1,7 +1,7 @@
 """Hold KernelBench's files against the controls of `warpgrade problems validate`, and write the table of docs/.
 
-    python benchmarks/verdicts/admission_table.py measure KernelBench/KernelBench admissions.jsonl [--jobs N]
-    python benchmarks/verdicts/admission_table.py table admissions.jsonl > docs/kernelbench_admission.md
+    python -m benchmarks.verdicts.admission_table measure KernelBench/KernelBench admissions.jsonl [--jobs N]
+    python -m benchmarks.verdicts.admission_table table admissions.jsonl > docs/kernelbench_admission.md
 
 `measure` admits each file at its small size, on the CPU, in a process of its own, `N` files at a time, and continues
 where it was stopped. Each line has the commit of its measurement; files with a line of an earlier commit are measured

@@ -1,6 +1,6 @@
 """Grade what is honest again and again: every shipped solution, and the list of honest oddities in tests/honest.
 
-    python benchmarks/verdicts/false_alarms.py --device emulated [--rounds 20] [--only NAME ...] [--output FILE.json]
+    python -m benchmarks.verdicts.false_alarms --device emulated [--rounds 20] [--only NAME ...] [--output FILE.json]
 
 Each is graded `--rounds` times, with other seeds each time, by one batch. Every other verdict than `correct` is a false
 alarm, and the exit status is 1. Solutions in CUDA are graded on `emulated` and `cuda`, those in C++ on `cpu`.
@@ -17,11 +17,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-TOP = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(TOP))
+from evaluator.files.card_files import read_card
+from evaluator.records import Status
 
-from evaluator.files.card_files import read_card  # noqa: E402
-from evaluator.records import Status  # noqa: E402
+TOP = Path(__file__).resolve().parents[2]
 
 _CLI = [sys.executable, str(TOP / "cli.py")]
 _PREFIX = {"cpu": "cpp_", "emulated": "cuda_", "cuda": "cuda_"}

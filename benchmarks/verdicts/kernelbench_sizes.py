@@ -3,7 +3,7 @@
 No dimension may be one there that is larger at full size: a kernel that sums or broadcasts along the wrong one would be
 right. Shapes of both sizes come from the meta device (`evaluator/sizes/degenerate.py`).
 
-    python benchmarks/verdicts/kernelbench_sizes.py path/to/KernelBench
+    python -m benchmarks.verdicts.kernelbench_sizes path/to/KernelBench
 
 Each file runs in a process of its own, on the CPU, with one thread. `level3/48` and `level3/49` import `einops`.
 The exit status is 0 when every file of levels 1 to 3 is in the table and ran within the limits.

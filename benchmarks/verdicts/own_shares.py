@@ -1,6 +1,6 @@
 """Say which share of the work is their own in every shipped solution, and in the honest submissions of tests/honest.
 
-    python benchmarks/verdicts/own_shares.py --device emulated [--require 0.5] [--only NAME ...] [--output FILE.json]
+    python -m benchmarks.verdicts.own_shares --device emulated [--require 0.5] [--only NAME ...] [--output FILE.json]
 
 Each is built and checked at its problem's small size in this process, as a grade with `--require-own-kernel` does, and
 is not timed. The table has the share by counts alone beside the share that the verdict goes by: what an answer needs
@@ -17,20 +17,19 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-TOP = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(TOP))
+from benchmarks.verdicts.false_alarms import Honest, submissions
+from evaluator.catalog import find_problem
+from evaluator.grade_options import GradeOptions
+from evaluator.judge import stages
+from evaluator.judge.context.grade_context import GradeContext
+from evaluator.judge.context.reference_timing import ReferenceTimer
+from evaluator.judge.own_kernels.ablation import AblationResults
+from evaluator.judge.own_kernels.own_kernels import not_known, own_kernels, too_little
+from evaluator.judge.setup.grade_terms import GradeTerms
+from evaluator.judge.setup.seed_book import SeedBook
+from evaluator.records import DeviceKind, OwnKernels, SizeName, Status
 
-from benchmarks.verdicts.false_alarms import Honest, submissions  # noqa: E402
-from evaluator.catalog import find_problem  # noqa: E402
-from evaluator.grade_options import GradeOptions  # noqa: E402
-from evaluator.judge import stages  # noqa: E402
-from evaluator.judge.context.grade_context import GradeContext  # noqa: E402
-from evaluator.judge.context.reference_timing import ReferenceTimer  # noqa: E402
-from evaluator.judge.own_kernels.ablation import AblationResults  # noqa: E402
-from evaluator.judge.own_kernels.own_kernels import not_known, own_kernels, too_little  # noqa: E402
-from evaluator.judge.setup.grade_terms import GradeTerms  # noqa: E402
-from evaluator.judge.setup.seed_book import SeedBook  # noqa: E402
-from evaluator.records import DeviceKind, OwnKernels, SizeName, Status  # noqa: E402
+TOP = Path(__file__).resolve().parents[2]
 
 _CALL_TIMEOUT_S = 120.0
 _BUILD_TIMEOUT_S = 1200.0

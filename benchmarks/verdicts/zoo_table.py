@@ -1,6 +1,6 @@
 """Grade the zoo of `tests/zoo` and write its table: row, verdict on the cheat, twin, positive control, mutation.
 
-    python benchmarks/verdicts/zoo_table.py [--output docs/zoo.md] [ROW …]
+    python -m benchmarks.verdicts.zoo_table [--output docs/zoo.md] [ROW …]
 
 Without ROW (names) all rows are graded that can be graded here: some twenty minutes on two cores. Without a GPU the
 verdicts on rows that need one are not guessed: cells that the output file has of them stay, and of a new row the table
@@ -9,22 +9,18 @@ says that it was not graded.
 
 import argparse
 import os
-import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
 
 import torch
 
-TOP = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(TOP))
-
-from evaluator.records import DeviceKind, Status  # noqa: E402
-from tests.grading.harness import passable_folder  # noqa: E402
-from tests.zoo.attacks import attacks  # noqa: E402
-from tests.zoo.entries import Entry, entries  # noqa: E402
-from tests.zoo.grading import Accepted, Judge, control  # noqa: E402
-from tests.zoo.mutations import BITES, MUTATIONS  # noqa: E402
+from evaluator.records import DeviceKind, Status
+from tests.grading.harness import passable_folder
+from tests.zoo.attacks import attacks
+from tests.zoo.entries import Entry, entries
+from tests.zoo.grading import Accepted, Judge, control
+from tests.zoo.mutations import BITES, MUTATIONS
 
 _HEAD = """\
 # The zoo

@@ -14,7 +14,7 @@ PAGES = sorted([TOP / "README.md", TOP / "CONTRIBUTING.md", *(TOP / "docs").rglo
 COMMAND = re.compile(r"^    (?:\$ |\.venv/bin/)?warpgrade ([a-z-].*)$", re.MULTILINE)
 LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
 SOURCE = re.compile(r"`((?:evaluator|tests|benchmarks|warpgrade)/[\w./-]*)`")
-SCRIPT = re.compile(r"python (?:-m )?(benchmarks(?:[./]\w+)+)|pytest [^`\n]*?\b(tests/[\w/.]+)")
+SCRIPT = re.compile(r"python -m (benchmarks(?:\.\w+)+)|pytest [^`\n]*?\b(tests/[\w/.]+)")
 
 
 def name(page):
@@ -62,7 +62,7 @@ def test_a_source_file_in_the_docs_exists(page):
 def test_a_script_in_the_docs_exists(page):
     missing = []
     for benchmark, test in SCRIPT.findall(page.read_text()):
-        path = test or benchmark.removesuffix(".py").replace(".", "/") + ".py"
+        path = test or benchmark.replace(".", "/") + ".py"
         if not (TOP / path).exists():
             missing.append(path)
     assert missing == []
