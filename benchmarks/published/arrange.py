@@ -5,8 +5,8 @@
     warpgrade batch FOLDER/submissions.jsonl --run RUN --problems FOLDER/problems --device cuda
     python -m benchmarks.published.verdicts RUN
 
-CLONE is the folder of the repository (`collections.py` names it). With `--copies`, each kernel is there several times,
-with a comment of its own: a batch grades equal texts once.
+CLONE is the folder of the repository (`kernel_collections.py` names it). With `--copies`, each kernel is there several
+times, with a comment of its own: a batch grades equal texts once.
 """
 
 import json
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import click
 
-from benchmarks.published.collections import Collection, Kernel, kernels_of
+from benchmarks.published.kernel_collections import Collection, Kernel, kernels_of
 
 
 @click.command(help=__doc__)
@@ -32,6 +32,8 @@ def main(collection: str, clone: Path, folder: Path, only: tuple[str, ...], lang
     except FileNotFoundError as error:
         raise click.ClickException(str(error)) from error
     kept = list(selected(found, only, language))
+    if not kept:
+        raise click.ClickException(f"none of {len(found)} kernels has these problems and this language")
     write(kept, folder, copies)
     problems = len({kernel.problem_name for kernel in kept})
     click.echo(f"{len(kept)} kernels of {problems} problems, {copies} of each, in {folder}")

@@ -32,7 +32,7 @@ class Called(NamedTuple):
     """The checked calls of a runner, and the runner's trials; without a trial runner, no call was possible.
 
     `assumed`: the submission's tensors with values of the reference and without proof, by the reference's names.
-    `planned` is the number of checked calls of a right submission.
+    `more_s` is the expected duration of the checked calls that a failure prevented.
     """
 
     trial_runner: TrialRunner | None
@@ -41,7 +41,7 @@ class Called(NamedTuple):
     remarks: list[Finding]
     sites: Sites | None = None
     assumed: Mapping[str, str] = {}
-    planned: int = 0
+    more_s: float = 0.0
 
     @property
     def reason_to_seed(self) -> str | None:
@@ -74,10 +74,6 @@ def checked_calls(
     schedules: Iterator[Schedule | None] = context.seeds.schedules() if emulated else itertools.repeat(None)
     right: set[int] = set()
     seeds = context.seeds.checks(timed=context.terms.is_timed)
-
-    def called(fault: Fault | None, remarks: list[Finding]) -> Called:
-        return Called(trial_runner, checks, fault, remarks, sites, constructed.assumed, len(seeds))
-
     for index, seed in enumerate(seeds):
         trial = trial_runner.run(index, seed, schedule=next(schedules), timeout_s=context.call_timeout_s)
         checks += [trial.check] if trial.check is not None else []
@@ -91,10 +87,11 @@ def checked_calls(
             fault, again = retried(trial_runner, trial, index, seed, schedules, context.call_timeout_s)
         checks += [again] if again is not None else []
         excused = None if fault is None else _excused(_for_the_cpu(fault, context), context)
-        return called(excused, _remarks(constructed, checks, sites))
+        remarks, more_s = _remarks(constructed, checks, sites), (len(seeds) - index - 1) * trial_runner.pace_s
+        return Called(trial_runner, checks, excused, remarks, sites, constructed.assumed, more_s)
     unproven = trial_runner.unproven()
     told = sites if unproven is None else sites._replace(unmatched=False)  # The reason tells of the weights.
-    return called(unproven, _remarks(constructed, checks, told))
+    return Called(trial_runner, checks, unproven, _remarks(constructed, checks, told), sites, constructed.assumed)
 
 
 def _frozen(sites: Sites) -> Finding:

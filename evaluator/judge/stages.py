@@ -141,11 +141,12 @@ def _tried_with_both_weights(context: GradeContext, timer: ReferenceTimer) -> "_
 
     Weights matched by assumption may be the wrong weights. If the answers are then wrong, and right for the seeded
     weights, the weights stay as seeded in the whole grade: no speedup is quoted, and no right answer is refused. Near
-    the end of the grade's time, a second try would lose the first verdict: it makes all calls, at the first try's pace.
+    the end of the grade's time, a second try would lose the first verdict: it takes as long as the first, and makes the
+    calls that the first did not come to.
     """
     started = time.monotonic()
     tried = _tried(context, timer)
-    needed_s = (time.monotonic() - started) * max(tried.called.planned, 1) / max(len(tried.called.checks), 1)
+    needed_s = time.monotonic() - started + tried.called.more_s
     if (reason := tried.called.reason_to_seed) is None or context.deadline.left_s <= needed_s:
         return tried
     context.seeded_because = reason

@@ -159,7 +159,9 @@ def is_equal_to(own: torch.Tensor, wanted: torch.Tensor) -> bool:
     if own.shape != wanted.shape or not wanted.numel():
         return own.shape == wanted.shape
     one, other = (own, wanted) if wanted.dtype.itemsize > 1 else (_bits(own), _bits(wanted))
-    return all(torch.equal(one[rows], other[rows]) for rows in _blocks(wanted))
+    if one.is_contiguous() and other.is_contiguous():
+        one, other = one.view(-1), other.view(-1)  # A single row may be long.
+    return all(torch.equal(one[rows], other[rows]) for rows in _blocks(other))
 
 
 def _blocks(wanted: torch.Tensor) -> Iterator[slice | EllipsisType]:

@@ -1,7 +1,7 @@
 """Cause of a wrong answer: a known form of the reference, or a pattern of the wrong values."""
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import EllipsisType
 from typing import Any, NamedTuple
 
@@ -38,83 +38,100 @@ def cause_of(plan: CallPlan, check: TensorCheck, actual: torch.Tensor, limits: L
     if not isinstance(limits, Bounds) or first is None or actual.is_complex():
         return None
     with contextlib.suppress(ProblemError, MemoryError), out_of_memory():
-        part = _part(plan, check.path, actual, first.index[0] if first.index else 0, limits)
-        if part is None:
-            return None
-        reference = plan.reference.twin()
-        expected = reference.expected(part.inputs, plan.random_seed, plan.gradients)
-        exact, honest = by_path(expected.exact).get(check.path), by_path(expected.honest).get(check.path)
-        answer = actual[part.rows]
-        if not isinstance(exact, torch.Tensor) or not isinstance(honest, torch.Tensor) or honest.shape != answer.shape:
-            return None
-        sides = Sides(answer[part.seen], exact[part.seen].double(), honest[part.seen])
-        wrong = wrong_elements(sides, limits)
-        if not bool(wrong.any()):
-            return None
-        if expected.in_float64 and (form := _form_of(reference, plan, part, check.path, sides, limits)) is not None:
-            return Cause(f"the values are those of the reference {form.clause}", form.next_step)
-        if sides.actual.shape == actual.shape:
-            return wrong_pattern(sides.actual, sides.exact, wrong)
+        for part in _parts(plan, check.path, actual, first.index[0] if first.index else 0):
+            found = _cause_in(part, plan, check.path, actual, limits)
+            if not isinstance(found, _Unknown):
+                return found
     return None
 
 
 class _Part(NamedTuple):
-    """Inputs of a call or of a block, the `rows` of the output that follow from them, and the `seen` rows of these."""
+    """A call or a block: the inputs, the `rows` of the output that follow from them, and which of these are looked at.
+
+    `plain` are the rows of the whole call's plain output, which a block must reproduce; None if nothing is to be shown.
+    """
 
     inputs: Arguments
     rows: slice | EllipsisType
-    seen: slice | EllipsisType
+    looked_at: slice | EllipsisType
+    plain: torch.Tensor | None = None
 
 
-def _part(plan: CallPlan, path: str, actual: torch.Tensor, row: int, limits: Bounds) -> _Part | None:
-    """Return the part of a call that an output's `row` follows from: the whole call if no block reproduces the row.
+class _Unknown(NamedTuple):
+    """No result from a block: its rows depend on other rows, or a form that mixes rows needs the whole call."""
 
-    A form of a whole call of many elements would take longer than the time limit. None if the output of blocks has no
-    rows.
+
+def _parts(plan: CallPlan, path: str, actual: torch.Tensor, row: int) -> Iterator[_Part]:
+    """Yield the block of a large call that an output's `row` follows from, then the whole call.
+
+    A form of a large call takes longer than the time limit. Where the author splits the inputs, only blocks are known.
     """
     if len(plan.blocks) > 1:
-        return _block(plan, plan.blocks, path, actual, row)
-    if plan.gradients is None and actual.numel() > _MOST_ELEMENTS:
+        if (known := _block(plan.reference.twin(), plan, plan.blocks, path, actual, row)) is not None:
+            yield known
+        return
+    # A batch norm in training mixes all rows.
+    if plan.gradients is None and actual.numel() > _MOST_ELEMENTS and not plan.reference.running_statistics:
         reference = plan.reference.twin()
-        outputs = reference.honest(plan.inputs, plan.random_seed, None).result
-        reference.split_rows(plan.inputs, outputs.outputs, -(-actual.numel() // _MOST_ELEMENTS))
+        plain = plan.plain or reference.honest(plan.inputs, plan.random_seed, None)
+        reference.split_rows(plan.inputs, plain.result.outputs, -(-actual.numel() // _MOST_ELEMENTS))
         blocks = reference.blocks(plan.inputs)
-        part = _block(plan, blocks, path, actual, row) if len(blocks) > 1 else None
-        whole = by_path(outputs)[path]
-        if part is not None and isinstance(whole, torch.Tensor) and _reproduces(plan, part, path, whole, limits):
-            return part
-    return _Part(plan.blocks[0], ..., _seen(actual, row))
+        part = _block(reference, plan, blocks, path, actual, row) if len(blocks) > 1 else None
+        whole = by_path(plain.result).get(path)
+        del reference, plain
+        if part is not None and isinstance(whole, torch.Tensor):
+            yield part._replace(plain=whole[part.rows])
+        del whole
+    yield _Part(plan.blocks[0], ..., ... if actual.numel() <= _MOST_ELEMENTS else _from_row(actual, row))
 
 
-def _block(plan: CallPlan, blocks: list[Arguments], path: str, actual: torch.Tensor, row: int) -> _Part | None:
+def _block(
+    reference: Reference, plan: CallPlan, blocks: list[Arguments], path: str, actual: torch.Tensor, row: int
+) -> _Part | None:
     """Return the block that an output's `row` follows from. All blocks but the last have as many rows as the first."""
-    one = by_path(plan.reference.twin().honest(blocks[0], plan.random_seed, None).result).get(path)
+    one = by_path(reference.honest(blocks[0], plan.random_seed, None).result).get(path)
     if not isinstance(one, torch.Tensor) or not one.dim() or not len(one):
         return None
     number, within = divmod(row, len(one))
     rows = slice(number * len(one), (number + 1) * len(one))
-    return _Part(blocks[number], rows, _seen(actual[rows], within)) if number < len(blocks) else None
+    return _Part(blocks[number], rows, _from_row(actual, within)) if number < len(blocks) else None
 
 
-def _reproduces(plan: CallPlan, part: _Part, path: str, whole: torch.Tensor, limits: Bounds) -> bool:
-    """Return whether a block's values are those of the `whole` output's rows: a split is only tried on other rows."""
-    expected = plan.reference.twin().expected(part.inputs, plan.random_seed, None)
-    exact, honest, rows = by_path(expected.exact)[path], by_path(expected.honest)[path], whole[part.rows]
-    if not isinstance(exact, torch.Tensor) or not isinstance(honest, torch.Tensor) or honest.shape != rows.shape:
-        return False
-    return not bool(wrong_elements(Sides(rows, exact.double(), honest), limits).any())
-
-
-def _seen(actual: torch.Tensor, first: int) -> slice | EllipsisType:
-    """Return the rows to look at: all, or at most `_MOST_ELEMENTS` elements from row `first` on."""
-    if actual.numel() <= _MOST_ELEMENTS:
-        return ...
+def _from_row(actual: torch.Tensor, first: int) -> slice:
+    """Return at most `_MOST_ELEMENTS` elements from row `first` on. Earlier rows are right, and of no form."""
     each = actual.numel() // actual.shape[0]
     return slice(first, first + max(_MOST_ELEMENTS // each, 1))
 
 
-def _form_of(reference: Reference, plan: CallPlan, part: _Part, path: str, sides: Sides, limits: Bounds) -> Form | None:
-    """Return the form of the reference whose values are the answer's; None if none, or if trials would take long."""
+def _cause_in(part: _Part, plan: CallPlan, path: str, actual: torch.Tensor, limits: Bounds) -> Cause | _Unknown | None:
+    reference = plan.reference.twin()
+    expected = reference.expected(part.inputs, plan.random_seed, plan.gradients)
+    exact, honest = by_path(expected.exact).get(path), by_path(expected.honest).get(path)
+    answer = actual[part.rows]
+    if not isinstance(exact, torch.Tensor) or not isinstance(honest, torch.Tensor) or honest.shape != answer.shape:
+        return _Unknown() if part.plain is not None else None
+    if part.plain is not None and bool(wrong_elements(Sides(part.plain, exact.double(), honest), limits).any()):
+        return _Unknown()  # Blocks of another reference: `split_rows` compares the first and the last block, roughly.
+    sides = Sides(answer[part.looked_at], exact[part.looked_at].double(), honest[part.looked_at])
+    wrong = wrong_elements(sides, limits)
+    if not bool(wrong.any()):
+        return None
+    if expected.in_float64:
+        form = _form_of(reference, plan, part, path, sides, limits)
+        if isinstance(form, _Unknown):
+            return form
+        if form is not None:
+            return Cause(f"the values are those of the reference {form.clause}", form.next_step)
+    return wrong_pattern(sides.actual, sides.exact, wrong) if sides.actual.shape == actual.shape else None
+
+
+def _form_of(
+    reference: Reference, plan: CallPlan, part: _Part, path: str, sides: Sides, limits: Bounds
+) -> Form | _Unknown | None:
+    """Return the form of the reference whose values are the answer's; None if none, or if trials would take long.
+
+    Of a block, a form that mixes rows has other values than of the whole call.
+    """
 
     def altered(context: Callable[[], contextlib.AbstractContextManager[None]]) -> dict[str, Any]:
         found = reference.altered(part.inputs, plan.random_seed, plan.gradients, context(), in_float64=True)
@@ -122,23 +139,27 @@ def _form_of(reference: Reference, plan: CallPlan, part: _Part, path: str, sides
 
     trace = traced(lambda: altered(contextlib.nullcontext))
     left_s = _LONGEST_S
+    none_found: _Unknown | None = None
     for form in known_forms(reference, trace):
+        if form.mixes_rows and part.rows is not ...:
+            none_found = _Unknown()
+            continue
         left_s -= trace.cost.nominal_s(reference.device.type)
         if left_s < 0:
-            return None
+            return none_found
         try:
             values = altered(form.context).get(path)
         except (ProblemError, MemoryError):
             continue
         if not isinstance(values, torch.Tensor) or values.dim() != sides.honest.dim():
             continue
-        values = values[part.seen]
+        values = values[part.looked_at]
         if values.shape != sides.honest.shape or _is_far(sides.actual, values):
             continue
         as_form = Sides(sides.actual, values, values.to(sides.honest.dtype))
         if not bool(wrong_elements(as_form, limits).any()):
             return form
-    return None
+    return none_found
 
 
 def _is_far(actual: torch.Tensor, values: torch.Tensor) -> bool:

@@ -29,11 +29,15 @@ _COUNT_INCLUDE_PAD = 5
 
 
 class Form(NamedTuple):
-    """A form of the reference: a clause that follows "the reference", and the context in which the reference has it."""
+    """A form of the reference: a clause that follows "the reference", and the context in which the reference has it.
+
+    A form that `mixes_rows` makes an output's row depend on other rows, even where the reference does not.
+    """
 
     clause: str
     context: Callable[[], contextlib.AbstractContextManager[None]]
     next_step: str = REFERENCE_PART
+    mixes_rows: bool = False
 
 
 class Trace(NamedTuple):
@@ -57,7 +61,7 @@ def known_forms(reference: Reference, trace: Trace) -> Iterator[Form]:
         return
     for clause, operations, change in _CHANGES:
         if used := [operation for operation in operations if operation in trace.operations]:
-            yield _form(clause, dict.fromkeys(used, change))
+            yield _form(clause, dict.fromkeys(used, change))._replace(mixes_rows=change is _softmax_over_next)
     model, statistics = reference.exact_model, reference.running_statistics
     if model is not None and statistics:
         context = functools.partial(by_running_statistics, model, statistics)

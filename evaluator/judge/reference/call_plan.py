@@ -67,6 +67,12 @@ class CallPlan:
             return None
         return self.reference.honest(self.inputs, self.random_seed, self.gradients)
 
+    @property
+    def plain(self) -> Honest | None:
+        """Plain result of the whole call, if known: nothing is computed."""
+        known: Honest | None = self.__dict__.get("whole")
+        return known
+
     def forget(self) -> None:
         """Free the plain result, which takes the memory of a call's outputs."""
         self.__dict__.pop("whole", None)

@@ -150,7 +150,7 @@ class Reference:
     def split_rows(self, inputs: Arguments, outputs: Value, pieces: int) -> None:
         """Cut inputs into `pieces` along dimension 0, if blocks reproduce the first and last rows.
 
-        For measurements alone: verdicts rest on the author's `split`, and on its blocks.
+        For measurements and for causes of wrong answers: verdicts rest on the author's `split`, and on its blocks.
         """
         splits = [self._split] if self._split else row_splits(self.model, inputs, outputs)
         for split in splits:
@@ -186,9 +186,14 @@ class Reference:
         return begins_and_ends_with(outputs, first, last)
 
     def twin(self) -> Self:
-        """Return a reference with copies of the models: state kept between calls does not reach the original."""
+        """Return a reference with copies of the models: state kept between calls does not reach the original.
+
+        Raises:
+            ProblemError: the model refuses to be copied.
+        """
         other = copy.copy(self)
-        other.model, other.exact_model = copy.deepcopy((self.model, self.exact_model))
+        with self._author("a copy of the model"):
+            other.model, other.exact_model = copy.deepcopy((self.model, self.exact_model))
         return other
 
     @property

@@ -73,8 +73,11 @@ def row_splits(model: Any, inputs: Arguments, outputs: Value) -> list[dict[str, 
 
 
 def forward_parameters(model: Any, inputs: Arguments) -> list[tuple[str, Value]]:
-    """Return forward's parameter names with values: positional arguments first, then keywords."""
-    code = type(model).forward.__code__
-    names = code.co_varnames[1 : code.co_argcount]
+    """Return forward's parameter names with values: positional arguments first, then keywords.
+
+    A positional argument of a forward without Python code has its number for a name.
+    """
+    code = getattr(getattr(type(model), "forward", None), "__code__", None)
+    names = () if code is None else code.co_varnames[1 : code.co_argcount]
     padded = list(names) + [str(index) for index in range(len(names), len(inputs.args))]
     return [*zip(padded, inputs.args, strict=False), *inputs.kwargs.items()]

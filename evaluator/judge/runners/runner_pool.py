@@ -74,14 +74,14 @@ class RunnerPool:
     def close(self) -> None:
         """End all idle runners in parallel: releasing a GPU context takes a tenth of a second."""
         with contextlib.ExitStack() as closing:
+            closing.callback(self._warming.clear)
+            closing.callback(self._ready.clear)
             for session in (*self._ready, *self._warming):
                 closing.callback(session.__exit__)
             self.condemn()
-        self._ready.clear()
-        self._warming.clear()
 
     def _await_one(self) -> None:
-        """Wait for a warm-up. One that failed is repeated: a submission may have taken the GPU's memory meanwhile."""
+        """Wait for a warm-up. A runner that fails is replaced once: a submission may have taken the GPU's memory."""
         try:
             self._warming[0].warmed(_WARM_S)
         except JudgeFailed:

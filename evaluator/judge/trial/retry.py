@@ -1,8 +1,9 @@
 """Retry of a wrong call with the same inputs: a correct answer then proves a race.
 
 On `emulated`, the first retry changes only the content of fresh memory: a correct answer proves a read of uninitialised
-memory. The last retry uses earlier weights of the model: a correct answer proves a copy made only once, if the error
-of the wrong answer is a part of the weights' change (`stale_weights`).
+memory. Another uses earlier weights of the model: a correct answer proves a copy made only once, if the error of the
+wrong answer is a part of the weights' change (`stale_weights`). The last call has the problem's own values, and is
+tried with earlier weights too.
 """
 
 from collections.abc import Iterator

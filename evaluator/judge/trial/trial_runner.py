@@ -1,6 +1,8 @@
 """One trial: fresh inputs, one call, a snapshot, a comparison. Checked and timed calls use the same trials."""
 
 import itertools
+import statistics
+import time
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -92,6 +94,7 @@ class TrialRunner:
         """
         self._sites = sites
         self._first_seed: int | None = None
+        self._calls_s: list[float] = []
         self._reference = reference
         self._clock = clock
         self._distribution_mix = distribution_mix
@@ -125,6 +128,7 @@ class TrialRunner:
         reference's are accepted without float64: the tolerance is a multiple of the reference's own error, and admits
         equal outputs anyway. No row cancels in the first call of a runner, and none with `own_values`.
         """
+        started = time.monotonic()
         self.wear(seed)
         if self._first_seed is None:
             self._first_seed = self._weights_of(seed)
@@ -133,7 +137,14 @@ class TrialRunner:
         placed, answer = self.call_driver.ask(index, plan, wanted, schedule=schedule, timeout_s=timeout_s)
         if isinstance(answer, Fault):
             return Trial(None, answer, 0.0, copied=False, profile=plan.profile)
-        return self._verified(index, plan, wanted, placed, answer, schedule=schedule, quick=quick)
+        verified = self._verified(index, plan, wanted, placed, answer, schedule=schedule, quick=quick)
+        self._calls_s.append(time.monotonic() - started)
+        return verified
+
+    @property
+    def pace_s(self) -> float:
+        """Mean duration of an answered call with its comparison, without the first call; 0.0 if there was no other."""
+        return statistics.fmean(self._calls_s[1:] or [0.0])
 
     def run_worn(
         self,

@@ -7,7 +7,7 @@ from click.testing import CliRunner
 from msgspec.structs import replace
 
 from benchmarks.published.arrange import main
-from benchmarks.published.collections import Collection, kernels_of
+from benchmarks.published.kernel_collections import Collection, kernels_of
 from benchmarks.published.verdicts import differences, table
 from benchmarks.published.verdicts import kernels_of as grades_of
 from evaluator.batch.runs.inputs import Problems, read_lines
@@ -129,6 +129,16 @@ def test_a_folder_without_kernels_is_an_error_that_says_what_is_expected(tmp_pat
     result = CliRunner().invoke(main, ["hzeng", str(tmp_path), str(tmp_path / "out")])
     assert result.exit_code == 1
     assert "must be a clone of the repository" in result.output
+
+
+def test_a_clone_without_its_problems_and_a_selection_of_nothing_are_errors(tmp_path):
+    put(tmp_path, {name: text for name, text in CLONES[Collection.HZENG].items() if name.startswith("runs/")})
+    result = CliRunner().invoke(main, ["hzeng", str(tmp_path), str(tmp_path / "out")])
+    assert (result.exit_code, "holds no problems" in result.output) == (1, True)
+    put(tmp_path, CLONES[Collection.HZENG])
+    result = CliRunner().invoke(main, ["hzeng", str(tmp_path), str(tmp_path / "out"), "--language", "tirton"])
+    assert (result.exit_code, "none of 2 kernels" in result.output) == (1, True)
+    assert not (tmp_path / "out").exists()
 
 
 def named(name, make=cards.card, **changes):

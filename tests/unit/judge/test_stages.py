@@ -242,10 +242,10 @@ def test_each_check_finds_a_warm_runner(context, monkeypatch):
     ("left_s", "right", "tries"), [(float("inf"), True, 2), (float("inf"), False, 2), (11.0, True, 2), (9.0, True, 1)]
 )
 def test_wrong_answers_are_tried_with_own_weights_if_time_is_left(monkeypatch, left_s, right, tries):
-    """The first try takes 4 s for two of five calls: the second may take 10 s."""
+    """The first try takes 4 s, and did not come to calls of 6 s: the second may take 10 s."""
 
     def tried(fault, reason):
-        called = SimpleNamespace(fault=fault, reason_to_seed=reason, checks=["right", "wrong"], planned=5)
+        called = SimpleNamespace(fault=fault, reason_to_seed=reason, more_s=6.0)
         return SimpleNamespace(called=called)
 
     clock = itertools.count(step=4.0)

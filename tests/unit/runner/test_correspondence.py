@@ -244,6 +244,18 @@ def test_equal_values_are_compared_beyond_the_first_block(dtype):
     assert not is_equal_to(beside, wanted)
 
 
+@pytest.mark.parametrize("shape", [(1 << 22,), (1 << 11, 1 << 11), (1, 1 << 22), (1, 2, 1 << 10, 1 << 11)])
+def test_large_weights_are_compared_in_blocks_of_limited_size(monkeypatch, shape):
+    """On a GPU, a comparison takes a byte of the arena for each element."""
+    compared, equal = [], torch.equal
+    monkeypatch.setattr(torch, "equal", lambda one, other: compared.append(one.numel()) or equal(one, other))
+    assert is_equal_to(torch.zeros(shape), torch.zeros(shape))
+    assert (sum(compared), max(compared)) == (1 << 22, 1 << 20)
+    compared.clear()
+    assert not is_equal_to(torch.zeros(shape), torch.ones(shape))
+    assert sum(compared) <= 1 << 11
+
+
 def test_equal_values_of_any_shape_are_equal():
     for shape in ((), (0, 3), (1,), (3, 0)):
         assert is_equal_to(torch.ones(shape), torch.ones(shape))

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from evaluator.deadline import DeadlineReached
 from evaluator.errors import JudgeFailed
 from evaluator.judge.context.context_pool import ContextPool
 from evaluator.judge.context.grade_context import GradeContext
@@ -53,6 +54,18 @@ def test_idle_runners_release_their_contexts_while_the_reference_s_runners_end(p
     with pool:
         assert ended == []
     assert (ended, pool._kept) == ([False, True], None)
+
+
+def test_an_interruption_at_the_end_of_a_context_still_ends_it(pool):
+    ended = kept_in(pool, None)
+
+    def interrupted():
+        raise DeadlineReached
+
+    pool._kept[0].runners.pool.condemn = interrupted
+    with pytest.raises(DeadlineReached), pool:
+        pass
+    assert (ended, pool._kept) == ([True], None)
 
 
 @pytest.mark.parametrize(("gpu_session", "started"), [(None, ["runners", "children"]), (object(), [])])

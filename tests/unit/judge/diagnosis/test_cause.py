@@ -1,6 +1,7 @@
 """Causes of wrong answers: known forms of a reference, each told from the others."""
 
 import copy
+import functools
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from evaluator.judge.diagnosis import cause
 from evaluator.judge.diagnosis.cause import cause_of
 from evaluator.judge.reference import row_blocks
 from evaluator.judge.reference.call_plan import CallPlan
-from evaluator.judge.reference.reference import by_path
+from evaluator.judge.reference.reference import Reference, by_path
 from evaluator.records import Mode, ToleranceRule
 from tests.unit.references import problem, reference
 
@@ -141,31 +142,93 @@ def test_rows_of_a_large_output_are_looked_at(monkeypatch):
     assert clause_of(made, lambda x: torch.relu(x) * 3) is None
 
 
+@pytest.fixture
+def blocks(monkeypatch):
+    """Make outputs of more than 640 elements large; the rows of each forward in float64 are noted."""
+    monkeypatch.setattr(cause, "_MOST_ELEMENTS", 640)
+    monkeypatch.setattr(row_blocks, "_BLOCK_BYTES", 640 * 8)
+    computed, altered = set(), Reference.altered
+
+    def noted(made, inputs, *given, **options):
+        computed.add(len(inputs.args[0]))
+        return altered(made, inputs, *given, **options)
+
+    monkeypatch.setattr(Reference, "altered", noted)
+    return computed
+
+
+@pytest.mark.parametrize("row", [1, 24, 26, 31])
 @pytest.mark.parametrize(
     ("output", "split", "rows"),
     [
-        ("torch.relu(x) * 2 + 1", {}, 8),
-        ("torch.relu(x) * 2 + 1", {"x": 0}, 8),
-        ("torch.relu(x) * 2 + x.mean()", {}, 32),
+        ("torch.relu(x) * 2 + 1", {}, {8}),
+        ("torch.relu(x) * 2 + 1", {"x": 0}, {8}),
+        ("torch.relu(x) * 2 + x.mean()", {}, {32}),
+        ("torch.relu(x) * 2 + x.mean(0) / 100", {}, {32}),
     ],
-    ids=["independent rows", "blocks of the author's split", "a mean over all rows"],
+    ids=["independent rows", "blocks of the author's split", "a mean over all rows", "rows that hardly depend"],
 )
-def test_rows_of_a_large_output_are_computed_alone_where_they_are_independent(monkeypatch, output, split, rows):
-    monkeypatch.setattr(cause, "_MOST_ELEMENTS", 640)
-    monkeypatch.setattr(row_blocks, "_BLOCK_BYTES", 640 * 8)
+def test_rows_of_a_large_output_are_computed_alone_where_they_are_independent(blocks, output, split, rows, row):
     made = reference(output, "torch.randn(32, 64)", split=split)
-    computed, altered = [], type(made).altered
-
-    def noted(reference, inputs, *given, **options):
-        computed.append(len(inputs.args[0]))
-        return altered(reference, inputs, *given, **options)
-
-    monkeypatch.setattr(type(made), "altered", noted)
-
     wrong = reference(output.replace("torch.relu(x)", "x"))
-    answer = clause_of(made, lambda x: torch.cat([made.model(x)[:24], wrong.model(x)[24:]]))
+    answer = clause_of(made, lambda x: torch.cat([made.model(x)[:row], wrong.model(x)[row:]]))
     assert answer == "the values are those of the reference without relu"
-    assert set(computed) == {rows}
+    assert blocks == rows
+
+
+SOFTMAX = "the values are those of the reference with its softmax along the next dimension"
+
+
+@pytest.mark.parametrize("output", ["torch.softmax(x, 1)", "torch.log_softmax(x, 1)"])
+def test_a_form_that_mixes_rows_is_tried_on_the_whole_call(blocks, output):
+    made = reference(output, "torch.randn(32, 64)")
+    softmax = torch.log_softmax if "log" in output else torch.softmax
+    assert clause_of(made, lambda x: softmax(x, 0)) == SOFTMAX
+    assert blocks == {8, 32}
+
+
+def test_a_softmax_over_the_only_row_of_a_block_is_no_cause(blocks):
+    made = reference("torch.log_softmax(x, 1)", "torch.randn(4, 640)")
+    assert clause_of(made, torch.zeros_like) is None
+    assert 1 in blocks
+
+
+def test_a_batch_norm_in_training_is_not_cut(blocks):
+    made = reference("torch.relu(self.norm(x))", "torch.randn(32, 64)", "self.norm = nn.BatchNorm1d(64)")
+    made.state()
+    assert clause_of(made, lambda x: F.batch_norm(x, None, None, training=True)).endswith("without relu")
+    assert blocks == {32}
+
+
+def test_what_the_call_has_computed_is_not_computed_again(blocks, monkeypatch):
+    made = reference("torch.relu(x)", "torch.randn(32, 64)")
+    rows, honest = [], Reference.honest
+    monkeypatch.setattr(
+        Reference, "honest", lambda one, inputs, *given: rows.append(len(inputs.args[0])) or honest(one, inputs, *given)
+    )
+    for known in (False, True):
+        plan = CallPlan(made, 5)
+        expected = made.expected(plan.inputs, plan.random_seed, None)
+        exact, whole = by_path(expected.exact)["output"], by_path(expected.honest)["output"]
+        actual = plan.inputs.args[0].clone()
+        if known:
+            assert plan.whole is not None
+        rows.clear()
+        assert cause_of(plan, compare("output", Sides(actual, exact, whole), LIMITS), actual, LIMITS) is not None
+        assert (32 in rows) is not known
+
+
+@pytest.mark.parametrize("init", ["self.lock = __import__('threading').Lock()", "self.w = nn.Parameter(x_) * 2"])
+def test_a_model_that_cannot_be_copied_has_no_cause(init):
+    made = reference("torch.relu(x)", "torch.randn(32, 64)", init.replace("x_", "torch.ones(3)"))
+    assert clause_of(made, lambda x: torch.relu(x) * 3) is None
+
+
+def test_a_forward_without_python_code_is_cut_by_the_number_of_its_argument(blocks):
+    made = reference("torch.relu(x)", "torch.randn(32, 64)")
+    type(made.model).forward = functools.lru_cache(type(made.model).forward)
+    assert clause_of(made, torch.clone) == "the values are those of the reference without relu"
+    assert blocks == {8}
 
 
 def test_exhausted_memory_finds_no_cause(monkeypatch):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from evaluator.deadline import DeadlineReached
 from evaluator.errors import JudgeFailed
 from evaluator.judge.runners.runner_pool import RunnerPool
 from evaluator.records import DeviceKind
@@ -11,7 +12,7 @@ class Runner:
     """A runner whose context needs memory that another process may hold."""
 
     def __init__(self, fails):
-        self.fails, self.is_warm, self.has_ended = fails, False, False
+        self.fails, self.is_warm, self.has_ended, self.interrupts = fails, False, False, False
         self.child = self
 
     def warm(self, device):
@@ -23,7 +24,11 @@ class Runner:
         self.is_warm = True
 
     def condemn(self):
-        pass
+        if self.interrupts:
+            raise DeadlineReached
+
+    def members(self):
+        return frozenset({id(self)})
 
     def poll_exit(self):
         return None
@@ -65,6 +70,15 @@ def test_taking_a_runner_replaces_one_too(pool):
     made, runners = pool(0)
     assert made.take() is runners[2]
     assert made.take() is runners[1]
+
+
+def test_an_interruption_at_the_end_leaves_no_runner(pool):
+    made, runners = pool()
+    runners[0].interrupts = True
+    with pytest.raises(DeadlineReached):
+        made.close()
+    assert all(runner.has_ended for runner in runners)
+    assert made.processes == frozenset()
 
 
 def test_a_second_failure_is_the_judges(pool):

@@ -1,6 +1,7 @@
 """One trial, with the runner's own code in this process: answers are judged, for inputs of every form."""
 
 import itertools
+from types import SimpleNamespace
 
 import msgspec
 import numpy as np
@@ -133,6 +134,16 @@ def test_only_a_first_call_that_has_not_queued_its_work_may_take_longer(trial_ru
     made = trial_runner("torch.rand(8)", "x * 2", first_call_s=10.0)
     trials(made, 2)
     assert made._clock.limits_s == [(10.0, 1), (1, 1)]
+
+
+def test_the_pace_leaves_out_the_first_call_which_may_build_or_tune(trial_runner, monkeypatch):
+    made = trial_runner("torch.randn(16, 6)", "x * 2")
+    clock = itertools.accumulate([0, 60, 0, 2, 0, 4])
+    assert made.pace_s == 0.0
+    monkeypatch.setattr("evaluator.judge.trial.trial_runner.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    for index, pace_s in enumerate((0.0, 2.0, 3.0)):
+        made.run(index, 70 + index, timeout_s=1)
+        assert made.pace_s == pace_s
 
 
 def test_empty_calls_have_inputs_that_are_drawn_once(trial_runner, monkeypatch):

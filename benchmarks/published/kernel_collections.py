@@ -119,5 +119,8 @@ def _adaexplore(clone: Path) -> Iterator[Kernel]:
 
 
 def _problems(folder: Path) -> dict[int, str]:
-    """Return the texts of one level of KernelBench, by number."""
-    return {int(path.stem.partition("_")[0]): path.read_text() for path in folder.glob("[0-9]*.py")}
+    """Return the texts of one level of KernelBench, by number. Raises FileNotFoundError if the folder has none."""
+    found = {int(path.stem.partition("_")[0]): path.read_text() for path in folder.glob("[0-9]*.py")}
+    if not found:
+        raise FileNotFoundError(f"{folder} holds no problems: the clone must have all its files")
+    return found
