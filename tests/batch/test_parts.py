@@ -254,6 +254,23 @@ def test_an_interrupt_ends_slots_that_wait_for_the_start_of_others(starting, mon
     assert len(builders_of(starting)) == 2
 
 
+def test_an_interrupt_while_slots_start_ends_the_workers_that_have_started(worker, monkeypatch):
+    monkeypatch.setattr(worker_pool, "_JOIN_S", 60)
+    coming = iter([task("relu", 0, "hanging")])
+    slots = [Slot(part=Part.ALL)] * 3
+    pool = WorkerPool(slots, GradeOptions(DeviceKind.CPU), lambda: next(coming, None))
+
+    def interrupted():
+        until(lambda: worker.graded["# hanging"] == 1)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pool._threads[1], "start", interrupted)
+    with pytest.raises(KeyboardInterrupt), pool:
+        pass
+    assert [each.interrupted.is_set() for each in worker.started] == [True]
+    assert not any(thread.is_alive() for thread in pool._threads)
+
+
 def test_an_idle_gpu_is_released_after_a_grade(two_parts, monkeypatch):
     monkeypatch.setattr(worker_pool, "_IDLE_S", 0.01)
 

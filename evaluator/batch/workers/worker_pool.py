@@ -6,6 +6,7 @@ grows with each attempt. A failure of the machine never counts against the submi
 
 import contextlib
 import queue
+import sys
 import threading
 import time
 from collections import Counter, deque
@@ -124,8 +125,12 @@ class WorkerPool:
         ]
 
     def __enter__(self) -> Self:
-        for thread in self._threads:
-            thread.start()
+        try:
+            for thread in self._threads:
+                thread.start()
+        except BaseException:  # An interrupt here is followed by no `__exit__`, and workers may have started.
+            self.__exit__(*sys.exc_info())
+            raise
         return self
 
     def __exit__(
@@ -140,7 +145,8 @@ class WorkerPool:
         for worker in workers:
             worker.wait()
         for thread in self._threads:
-            thread.join(_JOIN_S)
+            if thread.ident is not None:
+                thread.join(_JOIN_S)
 
     def _work(self, number: int, slot: Slot) -> None:
         error: BaseException | None = None
