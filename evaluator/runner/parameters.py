@@ -17,8 +17,8 @@ _NAMED = 5
 class Counterparts(NamedTuple):
     """A submission's tensors by the reference's names, after the copy of the reference's values.
 
-    `difference` states what was not copied, or why nothing was; None after a copy of all. `assumed` are the pairs
-    without proof, with values set by the judge: own names by the reference's names.
+    `difference` names the weights that were not copied, or says why no weight was copied; None after a copy of all
+    weights. `assumed` are the pairs without proof, with values set by the judge: own names by the reference's names.
     """
 
     difference: str | None

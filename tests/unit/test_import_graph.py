@@ -1,4 +1,4 @@
-"""Who imports whom: small rooms in their order, without a circle; and what a runner has in memory."""
+"""Imports of rooms: few modules in a room, no circle, each room above its floor; and modules in a runner's memory."""
 
 import json
 import subprocess

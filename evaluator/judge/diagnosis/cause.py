@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Iterator
+from enum import Enum, auto
 from types import EllipsisType
 from typing import Any, NamedTuple
 
@@ -40,7 +41,7 @@ def cause_of(plan: CallPlan, check: TensorCheck, actual: torch.Tensor, limits: L
     with contextlib.suppress(ProblemError, MemoryError), out_of_memory():
         for part in _parts(plan, check.path, actual, first.index[0] if first.index else 0):
             found = _cause_in(part, plan, check.path, actual, limits)
-            if not isinstance(found, _Unknown):
+            if found is not _Needs.WHOLE_CALL:
                 return found
     return None
 
@@ -57,8 +58,10 @@ class _Part(NamedTuple):
     plain: torch.Tensor | None = None
 
 
-class _Unknown(NamedTuple):
-    """No result from a block: its rows depend on other rows, or a form that mixes rows needs the whole call."""
+class _Needs(Enum):
+    """What the search for a cause needs beyond a block, whose rows depend on others, or would in a form."""
+
+    WHOLE_CALL = auto()
 
 
 def _parts(plan: CallPlan, path: str, actual: torch.Tensor, row: int) -> Iterator[_Part]:
@@ -103,22 +106,22 @@ def _from_row(actual: torch.Tensor, first: int) -> slice:
     return slice(first, first + max(_MOST_ELEMENTS // each, 1))
 
 
-def _cause_in(part: _Part, plan: CallPlan, path: str, actual: torch.Tensor, limits: Bounds) -> Cause | _Unknown | None:
+def _cause_in(part: _Part, plan: CallPlan, path: str, actual: torch.Tensor, limits: Bounds) -> Cause | _Needs | None:
     reference = plan.reference.twin()
     expected = reference.expected(part.inputs, plan.random_seed, plan.gradients)
     exact, honest = by_path(expected.exact).get(path), by_path(expected.honest).get(path)
     answer = actual[part.rows]
     if not isinstance(exact, torch.Tensor) or not isinstance(honest, torch.Tensor) or honest.shape != answer.shape:
-        return _Unknown() if part.plain is not None else None
+        return _Needs.WHOLE_CALL if part.plain is not None else None
     if part.plain is not None and bool(wrong_elements(Sides(part.plain, exact.double(), honest), limits).any()):
-        return _Unknown()  # Blocks of another reference: `split_rows` compares the first and the last block, roughly.
+        return _Needs.WHOLE_CALL  # `split_rows` compares the first and the last block alone, and roughly.
     sides = Sides(answer[part.looked_at], exact[part.looked_at].double(), honest[part.looked_at])
     wrong = wrong_elements(sides, limits)
     if not bool(wrong.any()):
         return None
     if expected.in_float64:
         form = _form_of(reference, plan, part, path, sides, limits)
-        if isinstance(form, _Unknown):
+        if form is _Needs.WHOLE_CALL:
             return form
         if form is not None:
             return Cause(f"the values are those of the reference {form.clause}", form.next_step)
@@ -127,7 +130,7 @@ def _cause_in(part: _Part, plan: CallPlan, path: str, actual: torch.Tensor, limi
 
 def _form_of(
     reference: Reference, plan: CallPlan, part: _Part, path: str, sides: Sides, limits: Bounds
-) -> Form | _Unknown | None:
+) -> Form | _Needs | None:
     """Return the form of the reference whose values are the answer's; None if none, or if trials would take long.
 
     Of a block, a form that mixes rows has other values than of the whole call.
@@ -139,10 +142,10 @@ def _form_of(
 
     trace = traced(lambda: altered(contextlib.nullcontext))
     left_s = _LONGEST_S
-    none_found: _Unknown | None = None
+    none_found: _Needs | None = None
     for form in known_forms(reference, trace):
         if form.mixes_rows and part.rows is not ...:
-            none_found = _Unknown()
+            none_found = _Needs.WHOLE_CALL
             continue
         left_s -= trace.cost.nominal_s(reference.device.type)
         if left_s < 0:

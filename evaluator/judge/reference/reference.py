@@ -14,11 +14,11 @@ import torch
 from evaluator.devices.out_of_memory import ran_out
 from evaluator.errors import JudgeFailed, ProblemError
 from evaluator.judge.compare.tolerance import ARITHMETIC
-from evaluator.judge.formats.elements import wide as wide_values
 from evaluator.judge.inputs.changing_weights import ChangingWeights
 from evaluator.judge.inputs.derived_seeds import derived
 from evaluator.judge.inputs.input_distributions import change, rehearse
 from evaluator.judge.reference.declared_formats import check_formats, input_forms
+from evaluator.judge.reference.finite_values import finite_parts, still_finite
 from evaluator.judge.reference.float64_agreement import same_function
 from evaluator.judge.reference.problem_code import author_code
 from evaluator.judge.reference.problem_module import ProblemModule
@@ -221,7 +221,7 @@ class Reference:
         """
         if not self.weights.names:
             return
-        first = _finite_parts(self.forward(inputs, 0))
+        first = finite_parts(self.forward(inputs, 0))
         why_not = self._refusal_of_weights(inputs, first)
         if why_not is not None and self.weights.keep_signs():
             why_not = self._refusal_of_weights(inputs, first)
@@ -233,7 +233,7 @@ class Reference:
         try:
             for seed in _TRIED_WEIGHTS:
                 self.wear(seed)
-                if not _still_finite(first, self.forward(inputs, 0)):
+                if not still_finite(first, self.forward(inputs, 0)):
                     return "the reference gives no finite numbers with other weights"
         except ProblemError as refusal:
             return f"the reference refuses other weights: {refusal.message}"[:200]
@@ -391,14 +391,3 @@ def by_path(result: model_call.Result) -> dict[str, Value]:
     """Return the outputs and gradients of a result by path."""
     gradients = {f"gradient of {name}": value for name, value in (result.gradients or {}).items()}
     return {**dict(leaves(result.outputs, "output")), **gradients}
-
-
-def _finite_parts(value: Value) -> list[torch.Tensor]:
-    return [torch.isfinite(wide_values(leaf)) for leaf in tensors_of(value)]
-
-
-def _still_finite(before: list[torch.Tensor], value: Value) -> bool:
-    """Return whether all formerly finite elements are still finite."""
-    now = _finite_parts(value)
-    same = len(now) == len(before) and all(one.shape == other.shape for one, other in zip(before, now, strict=True))
-    return same and all(bool((other | ~one).all()) for one, other in zip(before, now, strict=True))

@@ -67,7 +67,7 @@ class Loaded(Frame, frozen=True):
 class Constructed(Frame, frozen=True):
     """Runner: ModelNew is constructed.
 
-    `difference` states which of the reference's weights were not copied, or why none were; None after a copy of all.
+    `difference` names the reference's weights that were not copied, or says why no weight was copied; else None.
     `weights` locates the parameters that the judge changes between calls, in the reference's shapes. A view without an
     offset lies in private runner memory. A missing name has no counterpart in ModelNew. `assumed` names tensors that
     correspond by name or by close values alone, and had other values: ModelNew's names by the reference's names, the
