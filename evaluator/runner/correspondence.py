@@ -11,7 +11,6 @@ A false correspondence harms only the submission: the pairs decide where the jud
 import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from types import EllipsisType
 from typing import Any, NamedTuple
 
 import torch
@@ -164,11 +163,8 @@ def is_equal_to(own: torch.Tensor, wanted: torch.Tensor) -> bool:
     return all(torch.equal(one[rows], other[rows]) for rows in _blocks(other))
 
 
-def _blocks(wanted: torch.Tensor) -> Iterator[slice | EllipsisType]:
+def _blocks(wanted: torch.Tensor) -> Iterator[slice]:
     """Yield the rows of consecutive blocks: a small one first, since most tensors differ there."""
-    if not wanted.dim():
-        yield ...
-        return
     start, block = 0, _FIRST_BLOCK
     while start < len(wanted):
         rows = max(block * len(wanted) // wanted.numel(), 1)

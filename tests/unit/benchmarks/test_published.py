@@ -153,14 +153,16 @@ def test_copies_are_grades_of_one_kernel_and_others_than_correct_ones_have_a_row
         named("gpt-4.1.1"),
         named("gpt-4.1.2", cards.wrong_card, reason=other),
         named("cuda-0"),
+        named("gpt-4.1-mini"),
         named("cute-0", cards.uncompiled_card),
     ]
+    assert [name for _, name in grades_of(run)] == ["cuda-0", "cute-0", "gpt-4.1", "gpt-4.1-mini"]
     lines = list(table(grades_of(run)))
     largest = max(tensor.error_ratio for each in cards.card().checks for tensor in each.tensors)
-    assert lines[0] == "3 kernels, 5 grades; kernels correct in every grade: 1"
+    assert lines[0] == "4 kernels, 6 grades; kernels correct in every grade: 2"
     assert lines[1] == f"Largest error of a correct grade: {largest:.2f} of the allowed one."
     assert [line for line in lines if line.startswith("| `")] == [
-        "| `correct` | 3 |",
+        "| `correct` | 4 |",
         "| `wrong_result` | 1 |",
         "| `build_error` | 1 |",
     ]
