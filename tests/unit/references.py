@@ -1,5 +1,6 @@
 """References for tests: a problem of one expression, as a folder of its own would give it."""
 
+import hashlib
 from typing import Any
 
 from msgspec.structs import replace
@@ -32,6 +33,7 @@ def problem(
     output: str, given: str = "torch.rand(32, 64)", init: str = "pass", forward: str = "x", **changes: Any
 ) -> Problem:
     """Make a problem of forward's expression of its parameters `forward`, and what the constructor does."""
+    source = SOURCE.format(output=output, given=given, init=init, forward=forward)
     made = Problem(
         name="p",
         title="p",
@@ -39,8 +41,8 @@ def problem(
         description="",
         origin="folder",
         path="/nowhere",
-        source=SOURCE.format(output=output, given=given, init=init, forward=forward),
-        sha256="0" * 64,
+        source=source,
+        sha256=hashlib.sha256(source.encode()).hexdigest(),  # A key of cached decisions: each problem has its own.
         sizes={SizeName.SMALL: {}},
         precision=Precision.FP32,
         mode=Mode.TRAIN,

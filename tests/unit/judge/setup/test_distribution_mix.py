@@ -324,7 +324,7 @@ def test_a_lock_is_written_as_it_is_read(tmp_path):
     )
     sizes = {SizeName.SMALL: size, SizeName.FULL: SizeLock(use=[])}
     sites = [RowSite(0, 1, {"output[0]": 1, 'a "key"': 0}), RowSite(2, 0, {})]
-    lock = Lock(problem="0" * 64, rules=RULES, sizes=sizes, row_sites=RowSitesLock(rules=3, sites=sites))
+    lock = Lock(problem=problem("x").sha256, rules=RULES, sizes=sizes, row_sites=RowSitesLock(rules=3, sites=sites))
     path = tmp_path / "profiles.lock.toml"
     for each in (lock, replace(lock, row_sites=RowSitesLock(rules=3)), replace(lock, row_sites=None)):
         path.write_text(lock_text(each))
