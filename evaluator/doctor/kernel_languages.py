@@ -6,17 +6,13 @@ from evaluator.records import DeviceKind, Record, Toolchain
 
 
 class InstalledLanguage(Record, frozen=True):
-    """Kernel language: installed version, devices, and the command for the installation.
-
-    `tried_on_cuda` states whether a kernel of the language has been graded on a GPU.
-    """
+    """Kernel language: installed version, devices, and the command for the installation."""
 
     toolchain: Toolchain
     title: str
     ok: bool
     found: str
     runs_on: list[DeviceKind]
-    tried_on_cuda: bool
     fix: str
 
 
@@ -33,6 +29,5 @@ def _installed(language: Language) -> InstalledLanguage:
         ok=found is not None,
         found="not installed" if found is None else found.version,
         runs_on=[device for device in DeviceKind if device in language.runs_on],
-        tried_on_cuda=language.is_tried_on_cuda,
         fix="" if found is not None else install_command(language),
     )

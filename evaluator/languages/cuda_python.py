@@ -13,7 +13,6 @@ CUDA_PYTHON = Language(
     title="cuda-python",
     is_in=names("cuda.bindings", "cuda.core", "cuda.nvrtc", "cuda.cuda", "cuda.cudart"),
     runs_on=frozenset((DeviceKind.CUDA,)),
-    is_tried_on_cuda=True,
     installation=Installation(distribution("cuda-python", "cuda-bindings"), "pip install cuda-python"),
     packages=("cuda",),
     code=("cuda.bindings", "cuda.core"),

@@ -9,7 +9,6 @@ CUPY = Language(
     title="CuPy",
     is_in=names("cupy"),
     runs_on=frozenset((DeviceKind.CUDA,)),
-    is_tried_on_cuda=True,
     installation=Installation(distribution("cupy-cuda13x", "cupy-cuda12x", "cupy"), "pip install cupy-cuda13x"),
     packages=("cupy",),
     code=("cupy", "cupy_backends"),

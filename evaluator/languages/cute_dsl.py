@@ -9,7 +9,6 @@ CUTE_DSL = Language(
     title="CuTe DSL",
     is_in=names("cutlass"),
     runs_on=frozenset((DeviceKind.CUDA,)),
-    is_tried_on_cuda=True,
     installation=Installation(distribution("nvidia-cutlass-dsl"), "pip install nvidia-cutlass-dsl"),
     packages=("cutlass",),
     code=("cutlass",),

@@ -9,7 +9,6 @@ CUTLASS = Language(
     title="CUTLASS C++",
     is_in=includes("cutlass/", "cute/"),
     runs_on=frozenset((DeviceKind.CUDA,)),
-    is_tried_on_cuda=True,
     installation=Installation(
         headers(
             "CUTLASS_PATH", "cutlass/version.h", folders=("include", "tools/util/include"), package="cutlass_library"

@@ -21,12 +21,10 @@ CUDA_INLINE = Language(
     title="inline CUDA",
     is_in=_is_cuda,
     runs_on=frozenset((DeviceKind.CUDA, DeviceKind.EMULATED)),
-    is_tried_on_cuda=True,
 )
 CPP = Language(
     toolchain=Toolchain.CPP,
     title="C++",
     is_in=_is_cpp,
     runs_on=_ANYWHERE,
-    is_tried_on_cuda=True,
 )

@@ -38,8 +38,7 @@ class Language(NamedTuple):
 
     `is_in` recognizes the language in a submission. `installation` is None for the languages of the C++ and CUDA
     compilers. `packages` are the root packages in imports. `code` are all functions of the language, as prefixes of
-    `module.function`; `compiler` and `launcher` those for compiling and launching a kernel. `is_tried_on_cuda` states
-    whether any kernel of the language has been graded on a GPU.
+    `module.function`; `compiler` and `launcher` those for compiling and launching a kernel.
     """
 
     toolchain: Toolchain
@@ -51,7 +50,6 @@ class Language(NamedTuple):
     code: tuple[str, ...] = ()
     compiler: tuple[str, ...] = ()
     launcher: tuple[str, ...] = ()
-    is_tried_on_cuda: bool = False
 
 
 def names(*prefixes: str) -> Callable[[Mentions], bool]:

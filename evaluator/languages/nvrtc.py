@@ -9,7 +9,6 @@ NVRTC = Language(
     title="NVRTC of PyTorch",
     is_in=names("torch.cuda._compile_kernel", "torch.cuda._utils._nvrtc_compile"),
     runs_on=frozenset((DeviceKind.CUDA, DeviceKind.EMULATED)),
-    is_tried_on_cuda=True,
     installation=Installation(
         distribution("torch"), "install a GPU build of PyTorch and the CUDA toolkit, and set CUDA_HOME"
     ),

@@ -9,7 +9,6 @@ THUNDERKITTENS = Language(
     title="ThunderKittens",
     is_in=includes("kittens.cuh", "kittens/", "prototype.cuh"),
     runs_on=frozenset((DeviceKind.CUDA,)),
-    is_tried_on_cuda=True,
     installation=Installation(
         headers("THUNDERKITTENS_ROOT", "kittens.cuh", folders=("include", "prototype")),
         "git clone https://github.com/HazyResearch/ThunderKittens, then set THUNDERKITTENS_ROOT",

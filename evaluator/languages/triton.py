@@ -12,5 +12,4 @@ TRITON = Language(
     installation=Installation(distribution("triton"), "pip install 'warpgrade[triton]'"),
     packages=("triton",),
     code=("triton",),
-    is_tried_on_cuda=True,
 )

@@ -95,8 +95,7 @@ def _show_prepared(sheet: Sheet, prepared: Prepared, label: str) -> None:
 def _show_language(sheet: Sheet, language: InstalledLanguage, label: str) -> None:
     word = _word("ok" if language.ok else "no", "green" if language.ok else "")
     where = ", ".join(device.value for device in language.runs_on)
-    tried = "" if language.tried_on_cuda else "; never tried on a GPU"
-    found = f"{language.title}: {language.found} ({where}{tried})"
+    found = f"{language.title}: {language.found} ({where})"
     sheet.row(label, word.append_text(sheet.say(found, 200)))
     if language.fix:
         sheet.row("", styled(f"{sheet.symbols.arrow} ", "dim").append_text(sheet.say(language.fix, 320, "dim")))

@@ -80,6 +80,11 @@ class Judge:
     ) -> None:
         self.close()
 
+    def give_way(self) -> None:
+        """End what holds a GPU: the GPU is leased until then, and grades of other processes wait for the lease."""
+        if self._context is not None and self._context.terms.gpu is not None:
+            self.close()
+
     def close(self) -> None:
         """End the processes of the problem that is set up."""
         self._context = self._timer = None

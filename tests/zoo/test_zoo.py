@@ -79,9 +79,16 @@ def cache():
 
 
 @pytest.fixture(scope="module")
-def grader(cache):
+def lasting_grader(cache):
     with Judge() as judge:
         yield judge
+
+
+@pytest.fixture
+def grader(lasting_grader):
+    yield lasting_grader
+    if "PYTEST_XDIST_WORKER" in os.environ:  # Two of three runs by four workers waited for one idle worker's GPU.
+        lasting_grader.give_way()
 
 
 @each(ENTRIES, known_hole)
