@@ -39,10 +39,16 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def judge():
+def lasting_judge():
     with pytest.MonkeyPatch.context() as patch, Judge() as found:
         patch.setenv("WARPGRADE_CACHE", str(once.folder_for("cache")))
         yield found
+
+
+@pytest.fixture
+def judge(lasting_judge):
+    yield lasting_judge
+    lasting_judge.give_way()
 
 
 def test_ten_rows_have_a_form():

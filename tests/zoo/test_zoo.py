@@ -87,8 +87,7 @@ def lasting_grader(cache):
 @pytest.fixture
 def grader(lasting_grader):
     yield lasting_grader
-    if "PYTEST_XDIST_WORKER" in os.environ:  # Two of three runs by four workers waited for one idle worker's GPU.
-        lasting_grader.give_way()
+    lasting_grader.give_way()
 
 
 @each(ENTRIES, known_hole)
