@@ -9,7 +9,6 @@ as honest fp32. A repeated command continues with the missing rows, and writes a
 """
 
 import argparse
-import hashlib
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -18,31 +17,15 @@ from typing import Any, NamedTuple
 
 import torch
 
+from benchmarks.numerics.generated_problems import problem_of
 from benchmarks.numerics.judged_answers import Answer, graded, in_children, json_lines, set_up
 from benchmarks.numerics.low_precision_forms import FUNCTIONS, PRODUCTS, SHIFTED_FUNCTIONS, unguarded
 from evaluator.judge.numerics.arithmetic_modes import Order, in_order
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.reference import Reference
 from evaluator.protocol import model_call
-from evaluator.records import Mode, Precision, Problem, Profile, SizeName, ToleranceOverride
+from evaluator.records import Profile, SizeName
 
-_SOURCE = """\
-import torch
-from torch import nn
-
-
-class Model(nn.Module):
-    def forward(self, {arguments}):
-        return {forward}
-
-
-def get_inputs():
-    return [{inputs}]
-
-
-def get_init_inputs():
-    return []
-"""
 _TERMS = {"full": (4096, 16_384, 131_072), "small": (256, 1024, 4096)}
 _ROWS = {"full": 256, "small": 32}
 
@@ -73,33 +56,12 @@ CASES = {
 }  # fmt: skip
 
 
-def problem_of(case: Case, rows: int, terms: int) -> Problem:
-    """Return the problem of a case, with `terms` terms in each sum."""
-    inputs = case.inputs.format(rows=rows, terms=terms)
-    source = _SOURCE.format(arguments=case.arguments, forward=case.forward, inputs=inputs)
-    return Problem(
-        name="low_precision",
-        title="low precision",
-        level=1,
-        description="",
-        origin="folder",
-        path="/nowhere",
-        source=source,
-        sha256=hashlib.sha256(source.encode()).hexdigest(),
-        sizes={SizeName.FULL: {}},
-        precision=Precision.FP32,
-        mode=Mode.TRAIN,
-        backward=False,
-        tolerance=ToleranceOverride(),
-        split={},
-    )
-
-
 def tried(case_name: str, form_name: str, rows: int, terms: int, grades: int, device: str) -> dict[str, Any]:
     """Return the verdicts of `grades` grades of a form."""
     case = CASES[case_name]
     form = case.forms[form_name]
-    setup = set_up(problem_of(case, rows, terms), SizeName.FULL, device)
+    problem = problem_of(case.arguments, case.forward, case.inputs, rows=rows, terms=terms)
+    setup = set_up(problem, SizeName.FULL, device)
 
     verdicts = [graded(setup, _answer(case, form)) for _ in range(grades)]
     return {

@@ -6,7 +6,8 @@ import json
 import pytest
 import torch
 
-from benchmarks.numerics import low_precision_table, orders_table
+from benchmarks.numerics import honest_grades, low_precision_table, orders_table
+from benchmarks.numerics.generated_problems import problem_of
 from benchmarks.numerics.honest_forms import FORMS
 from benchmarks.numerics.judged_answers import AnswerTrials, graded, set_up
 from evaluator.findings import Code
@@ -95,10 +96,30 @@ def test_low_precision_is_refused_and_fp32_is_not(tmp_path):
     assert "1 are refused in every grade" in output.with_suffix(".md").read_text()
 
 
+def honest(output, *forms):
+    arguments = ["--grades", "2", "--rows", "4", "--terms", "256", "--problems", "L1 norm", "--output", str(output)]
+    status = honest_grades.main([*arguments, "--forms", *forms])
+    return status, json.loads(output.read_text()), output.with_suffix(".md").read_text()
+
+
+def test_honest_grades_are_correct_and_a_wrong_form_is_counted(tmp_path, monkeypatch):
+    status, line, page = honest(tmp_path / "right.jsonl", "random order")
+    assert (status, line["grades"], line["codes"]) == (0, 2, {})
+    assert 0 < line["median"] <= line["largest"] < 1
+    assert page.startswith("0 of 2 grades are refused.")
+    doubled = {torch.ops.aten.abs.default: lambda absolute, x: absolute(x) * 2}
+    monkeypatch.setitem(honest_grades.FORMS, "random order", lambda: with_handlers(doubled))
+    status, line, page = honest(tmp_path / "wrong.jsonl", "random order")
+    assert (status, line["codes"]) == (1, {Code.WRONG_VALUES.value: 2})
+    assert line["message"]
+    assert "| 2 of 2 | C405 2 |" in page
+
+
 @pytest.mark.parametrize("case", low_precision_table.CASES.values(), ids=low_precision_table.CASES)
 def test_a_form_behind_a_guard_computes_the_problems_own_values(case):
     """A guard that takes these values for unusual ones computes exactly: the row would be that of fp32."""
-    inputs = set_up(low_precision_table.problem_of(case, 8, 256), SizeName.FULL, "cpu").reference.draw(1).args
+    made = problem_of(case.arguments, case.forward, case.inputs, rows=8, terms=256)
+    inputs = set_up(made, SizeName.FULL, "cpu").reference.draw(1).args
     guarded = {name: form for name, form in case.forms.items() if name.endswith("guarded by a corner")}
     assert guarded
     for form in guarded.values():
