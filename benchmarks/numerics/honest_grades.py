@@ -10,13 +10,21 @@ the output.
 
 import argparse
 import sys
-from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.numerics.generated_problems import problem_of
 from benchmarks.numerics.honest_forms import FORMS, UNSTABLE
-from benchmarks.numerics.judged_answers import graded, in_children, json_lines, set_up
+from benchmarks.numerics.judged_answers import (
+    codes_of,
+    counted,
+    graded,
+    in_children,
+    json_lines,
+    not_tried,
+    refused,
+    set_up,
+)
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.protocol import model_call
 from evaluator.records import SizeName
@@ -63,44 +71,35 @@ def tried(case_name: str, form_name: str, rows: int, terms: int, grades: int, de
         "problem": case_name,
         "form": form_name,
         "terms": terms,
-        "grades": grades,
-        "codes": dict(Counter(each.code for each in verdicts if each.code is not None)),
+        **counted(verdicts),
         "median": float(f"{ratios[len(ratios) // 2]:.3g}"),
         "largest": float(f"{ratios[-1]:.3g}"),
-        "message": next((each.message for each in verdicts if each.code is not None), "")[:300],
     }
 
 
 def table(lines: list[dict[str, Any]]) -> str:
     """Return the table in Markdown."""
     done = [line for line in lines if "grades" in line]
-    grades, refused = (sum(counts) for counts in ([each["grades"] for each in done], [_refused(each) for each in done]))
     text = [
-        f"{refused} of {grades} grades are refused.",
+        f"{sum(map(refused, done))} of {sum(line['grades'] for line in done)} grades are refused.",
         "",
         "| problem | form | terms | refused | codes | error over allowed, median | largest |",
         "|---|---|---|---|---|---|---|",
     ]
-    for line in done:
-        codes = ", ".join(f"{code} {count}" for code, count in sorted(line["codes"].items())) or "none"
-        text.append(
-            f"| {line['problem']} | {line['form']} | {line['terms']} | {_refused(line)} of {line['grades']} | {codes} "
-            f"| {line['median']:.3g} | {line['largest']:.3g} |"
-        )
-    failed = [f"- {line['name']}: {line['failure']}" for line in lines if "failure" in line]
-    return "\n".join([*text, *(["", "Not tried:", "", *failed] if failed else [])]) + "\n"
-
-
-def _refused(line: dict[str, Any]) -> int:
-    return sum(line["codes"].values())
+    text += [
+        f"| {line['problem']} | {line['form']} | {line['terms']} | {refused(line)} of {line['grades']} "
+        f"| {codes_of(line)} | {line['median']:.3g} | {line['largest']:.3g} |"
+        for line in done
+    ]
+    return "\n".join([*text, *not_tried(lines)]) + "\n"
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Grade the forms, print the table, and return 1 if a grade is refused or a row has none."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--rows", type=int, default=16)
-    parser.add_argument("--terms", type=int, default=4096, help="terms of each sum; a multiple of 32")
+    parser.add_argument("--rows", type=int, default=8)
+    parser.add_argument("--terms", type=int, default=1024, help="terms of each sum; a multiple of 32")
     parser.add_argument("--grades", type=int, default=1000)
     parser.add_argument("--seconds", type=float, default=3600.0, help="time limit of one row")
     parser.add_argument("--jobs", type=int, default=1)
@@ -118,7 +117,7 @@ def main(arguments: list[str] | None = None) -> int:
     text = table(lines)
     options.output.with_suffix(".md").write_text(text)
     print(text)
-    return int(any("failure" in line or _refused(line) for line in lines))
+    return int(any("failure" in line or refused(line) for line in lines))
 
 
 if __name__ == "__main__":

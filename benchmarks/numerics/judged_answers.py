@@ -11,6 +11,7 @@ import resource
 import subprocess
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -230,6 +231,32 @@ def graded(setup: Setup, answer: Answer) -> Verdict:
         if lowered is not None and lowered.fault is not None:
             return Verdict(lowered.fault.finding.code, lowered.fault.finding.message, ratio)
     return Verdict(None, "", ratio)
+
+
+def counted(verdicts: Sequence[Verdict]) -> dict[str, Any]:
+    """Return the part of a line that says what came of grades: their number, the codes, and a message."""
+    refusals = [each for each in verdicts if each.code is not None]
+    return {
+        "grades": len(verdicts),
+        "codes": dict(Counter(each.code for each in refusals)),
+        "message": refusals[0].message[:300] if refusals else "",
+    }
+
+
+def refused(line: Mapping[str, Any]) -> int:
+    """Return the number of refused grades in a line with `counted`."""
+    return sum(line["codes"].values())
+
+
+def codes_of(line: Mapping[str, Any]) -> str:
+    """Return the codes of a line with `counted`, for a table."""
+    return ", ".join(f"{code} {count}" for code, count in sorted(line["codes"].items())) or "none"
+
+
+def not_tried(lines: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the end of a page: the tasks without results, and why; nothing if each has results."""
+    failed = [f"- {line['name']}: {line['failure']}" for line in lines if "failure" in line]
+    return ["", "Not tried:", "", *failed] if failed else []
 
 
 def _checked(trials: TrialRunner, seeds: SeedBook) -> Iterator[tuple[Trial, Fault | None]]:

@@ -10,7 +10,6 @@ as honest fp32. A repeated command continues with the missing rows, and writes a
 
 import argparse
 import sys
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +17,17 @@ from typing import Any, NamedTuple
 import torch
 
 from benchmarks.numerics.generated_problems import problem_of
-from benchmarks.numerics.judged_answers import Answer, graded, in_children, json_lines, set_up
+from benchmarks.numerics.judged_answers import (
+    Answer,
+    codes_of,
+    counted,
+    graded,
+    in_children,
+    json_lines,
+    not_tried,
+    refused,
+    set_up,
+)
 from benchmarks.numerics.low_precision_forms import FUNCTIONS, PRODUCTS, SHIFTED_FUNCTIONS, unguarded
 from evaluator.judge.numerics.arithmetic_modes import Order, in_order
 from evaluator.judge.reference.call_plan import CallPlan
@@ -62,17 +71,14 @@ def tried(case_name: str, form_name: str, rows: int, terms: int, grades: int, de
     form = case.forms[form_name]
     problem = problem_of(case.arguments, case.forward, case.inputs, rows=rows, terms=terms)
     setup = set_up(problem, SizeName.FULL, device)
-
     verdicts = [graded(setup, _answer(case, form)) for _ in range(grades)]
     return {
         "problem": case_name,
         "form": form_name,
         "terms": terms,
-        "grades": grades,
-        "codes": dict(Counter(each.code for each in verdicts if each.code is not None)),
+        **counted(verdicts),
         "ratio": float(f"{max(each.ratio for each in verdicts):.3g}"),
         "of_fp32": float(f"{_of_fp32(setup.reference, _answer(case, unguarded(form))):.3g}"),
-        "message": next((each.message for each in verdicts if each.code is not None), "")[:300],
     }
 
 
@@ -96,22 +102,19 @@ def _of_fp32(reference: Reference, answer: Answer) -> float:
 def table(lines: list[dict[str, Any]]) -> str:
     """Return the table in Markdown."""
     done = [line for line in lines if "grades" in line]
-    through = sum(1 for line in done if sum(line["codes"].values()) < line["grades"])
+    through = sum(1 for line in done if refused(line) < line["grades"])
     text = [
         f"{len(done)} rows; {len(done) - through} are refused in every grade.",
         "",
         "| problem | form | terms | refused | codes | largest error over allowed | of fp32 |",
         "|---|---|---|---|---|---|---|",
     ]
-    for line in done:
-        refused = sum(line["codes"].values())
-        codes = ", ".join(f"{code} {count}" for code, count in sorted(line["codes"].items())) or "none"
-        text.append(
-            f"| {line['problem']} | {line['form']} | {line['terms']} | {refused} of {line['grades']} | {codes} "
-            f"| {line['ratio']:.3g} | {line['of_fp32']:.3g} |"
-        )
-    failed = [f"- {line['name']}: {line['failure']}" for line in lines if "failure" in line]
-    return "\n".join([*text, *(["", "Not tried:", "", *failed] if failed else [])]) + "\n"
+    text += [
+        f"| {line['problem']} | {line['form']} | {line['terms']} | {refused(line)} of {line['grades']} "
+        f"| {codes_of(line)} | {line['ratio']:.3g} | {line['of_fp32']:.3g} |"
+        for line in done
+    ]
+    return "\n".join([*text, *not_tried(lines)]) + "\n"
 
 
 def main(arguments: list[str] | None = None) -> int:

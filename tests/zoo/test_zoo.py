@@ -90,6 +90,17 @@ def grader(lasting_grader):
     lasting_grader.give_way()
 
 
+@pytest.mark.parametrize(("gpu", "worker", "ends"), [("0", "gw0", True), ("0", None, False), (None, "gw0", False)])
+def test_a_judge_that_holds_a_gpu_gives_way_to_other_workers(monkeypatch, gpu, worker, ends):
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+    if worker is not None:
+        monkeypatch.setenv("PYTEST_XDIST_WORKER", worker)
+    with Judge() as judge:
+        judge._context = context = SimpleNamespace(terms=SimpleNamespace(gpu=gpu))
+        judge.give_way()
+        assert judge._context is (None if ends else context)
+
+
 @each(ENTRIES, known_hole)
 def test_the_cheat_is_rejected_for_its_reason(grader, entry):
     verdict = grader.cheat(entry)

@@ -9,7 +9,7 @@ import torch
 from benchmarks.numerics import honest_grades, low_precision_table, orders_table
 from benchmarks.numerics.generated_problems import problem_of
 from benchmarks.numerics.honest_forms import FORMS
-from benchmarks.numerics.judged_answers import AnswerTrials, graded, set_up
+from benchmarks.numerics.judged_answers import AnswerTrials, Verdict, graded, set_up
 from evaluator.findings import Code
 from evaluator.judge.numerics.arithmetic_modes import with_handlers
 from evaluator.protocol import model_call
@@ -113,6 +113,14 @@ def test_honest_grades_are_correct_and_a_wrong_form_is_counted(tmp_path, monkeyp
     assert (status, line["codes"]) == (1, {Code.WRONG_VALUES.value: 2})
     assert line["message"]
     assert "| 2 of 2 | C405 2 |" in page
+
+
+def test_a_line_has_the_median_and_the_largest_error_of_its_grades(monkeypatch):
+    verdicts = iter([Verdict(None, "", 0.3), Verdict("C405", "wrong", 1.9), Verdict(None, "", 0.1)])
+    monkeypatch.setattr(honest_grades, "graded", lambda *_: next(verdicts))
+    line = honest_grades.tried("ELU", "fast intrinsics", 4, 32, 3, "cpu")
+    assert (line["median"], line["largest"]) == (0.3, 1.9)
+    assert (line["grades"], line["codes"], line["message"]) == (3, {"C405": 1}, "wrong")
 
 
 @pytest.mark.parametrize("case", low_precision_table.CASES.values(), ids=low_precision_table.CASES)
