@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -15,7 +16,7 @@ import msgspec
 import pytest
 
 from evaluator.catalog import sized_source
-from evaluator.devices.gpu import choose
+from evaluator.devices.gpu import choose, leased, show_only
 from evaluator.findings import Code
 from evaluator.judge.setup.seed_book import SeedBook
 from evaluator.judge.verdict import judge
@@ -36,6 +37,7 @@ from tests.zoo.switches import Switched
 NAIVE_GRADER = Path(__file__).with_name("naive_grader.py")
 CONFINE = Path(__file__).with_name("confine.py")
 _CONTROL_LIMIT_S = 240.0
+_LEASE_WAIT_S = 600.0
 _CALL_TIMEOUT_S = 60.0
 _ENDLESS_TIMEOUT_S = 3.0
 _GPU_TIMEOUT_S = 30.0
@@ -258,10 +260,10 @@ def _naive_verdict(entry: Entry, submission: Path, folder: Path) -> Accepted | N
     for _ in range(expected.runs):
         options = json.dumps({**msgspec.to_builtins(expected.control), "device": entry.control_device})
         grader = [sys.executable, str(NAIVE_GRADER), "grade", str(reference), str(submission), options]
-        with subprocess.Popen(
+        with quiet(entry.control_device) as seen, subprocess.Popen(
             [sys.executable, "-I", str(CONFINE), str(folder), *grader],
             cwd=folder,
-            env={"CONFINED": json.dumps({**os.environ, **home, "PATH": tools})},
+            env={"CONFINED": json.dumps({**os.environ, **seen, **home, "PATH": tools})},
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
@@ -275,6 +277,21 @@ def _naive_verdict(entry: Entry, submission: Path, folder: Path) -> Accepted | N
             return None
         said = _said(printed, fails_open=expected.control.channel == "fail open")
     return said
+
+
+@contextlib.contextmanager
+def quiet(device: str) -> Iterator[dict[str, str]]:
+    """Lease a GPU for a naive grader beside other workers of pytest, as grades do, and yield its environment.
+
+    Other work changes the times by which a naive grader accepts a cheat. Without other workers, the judge of these
+    tests may hold the lease.
+    """
+    if device != "cuda" or "PYTEST_XDIST_WORKER" not in os.environ:
+        yield {}
+        return
+    gpu = choose(None)
+    with leased(gpu, _LEASE_WAIT_S):
+        yield show_only(gpu.uuid)
 
 
 def _said(printed: bytes, *, fails_open: bool) -> Accepted:
