@@ -84,6 +84,8 @@ class Reference:
         self.has_fixed_inputs = False
         """Whether `get_inputs` returns the same values for every seed."""
         self._always_in_float64 = False
+        self.float64_must_fit = False
+        """Whether float64 that does not fit into memory is a MemoryError, instead of a reference without float64."""
         self.draws_numbers = False
         """Whether forward has drawn random numbers. These depend on a seed, and on no input."""
         self.running_statistics: RunningStatistics = {}
@@ -338,10 +340,12 @@ class Reference:
                 return self._run(self.exact_model, widened(inputs), random_seed, wide(gradients))
         except Exception as error:  # For example casts in the reference; the card then says NOT_FLOAT64.
             # Other exceptions come from the reference's own code, independent of free memory.
-            if not self._always_in_float64 or not isinstance(error, RuntimeError | MemoryError):
+            if not isinstance(error, RuntimeError | MemoryError):
                 return None
-            if ran_out(error):
+            if ran_out(error) and (self._always_in_float64 or self.float64_must_fit):
                 raise MemoryError(f"float64 no longer fits: {error}") from None
+            if not self._always_in_float64:
+                return None
             message = f"the reference could be computed in float64, and no longer can: {type(error).__name__}: {error}"
             raise JudgeFailed(message) from error
 

@@ -188,14 +188,14 @@ def decide(reference: Reference, size: SizeName, limit_s: float = math.inf, comp
     """
     try:
         scratch = reference.twin()
-    except Exception as error:  # noqa: BLE001 - a model may refuse to be copied with any exception
+    except ProblemError as error:
         return SizeLock([], dict.fromkeys(PROFILES, f"the reference's model cannot be copied: {error}"))
+    scratch.float64_must_fit = True  # A cached decision must not depend on the memory that is free now.
     scratch.check_formats()
-    if size is not SizeName.SMALL and (instead := _of_the_small_size(scratch, limit_s, compare)) is not None:
-        return instead
     try:
         with out_of_memory():
-            return _tried(scratch, limit_s, compare)
+            instead = None if size is SizeName.SMALL else _of_the_small_size(scratch, limit_s, compare)
+            return instead or _tried(scratch, limit_s, compare)
     except MemoryError:
         return SizeLock([], dict.fromkeys(PROFILES, _TOO_LARGE))
 

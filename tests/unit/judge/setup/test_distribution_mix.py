@@ -2,6 +2,7 @@
 
 import collections
 import itertools
+import threading
 import time
 from types import SimpleNamespace
 
@@ -231,6 +232,42 @@ def test_a_trial_that_does_not_fit_into_memory_leaves_the_problem_untried(monkey
     monkeypatch.setattr(mixtures, "_seen", does_not_fit)
     left = decide(reference("torch.relu(x)"), SizeName.SMALL)
     assert mixtures.distribution_mix_of(left).untried == PROFILES
+
+
+def running_out(monkeypatch, after):
+    """Let the float64 model run out of memory after some calls, as beside another program on the GPU."""
+    run, calls = Reference._run, itertools.count(1)
+
+    def short(self, model, *arguments):
+        if model is self.exact_model and next(calls) > after:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 6.00 GiB.")
+        return run(self, model, *arguments)
+
+    monkeypatch.setattr(Reference, "_run", short)
+
+
+@pytest.mark.parametrize("after", [0, 1, 2, 3, 5, 9])
+def test_a_decision_beside_other_users_of_the_memory_is_not_kept(tmp_path, monkeypatch, after):
+    monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path))
+
+    def mix():
+        made = reference("self.linear(x)", "torch.rand(32, 64)", "self.linear = nn.Linear(64, 64)")
+        return distribution_mix_for(made, SizeName.SMALL, ToleranceRule.MEASURED)
+
+    with monkeypatch.context() as short:
+        running_out(short, after)
+        assert mix().untried == PROFILES
+    later = mix()
+    assert later.untried == ()
+    assert {Profile.SIGNED_NORMAL, Profile.OUTLIERS} <= set(later.use)
+    assert later.row_sites
+
+
+def test_a_model_that_cannot_be_copied_is_not_tried():
+    made = reference("torch.relu(x)", "torch.rand(4, 4)")
+    made.model.lock = threading.Lock()
+    (why,) = set(decide(made, SizeName.SMALL).left_out.values())
+    assert "cannot be copied" in why
 
 
 def test_what_is_of_no_use_is_tried_whole():

@@ -54,14 +54,21 @@ def test_what_is_too_slow_has_no_sites(monkeypatch):
     assert find_row_sites(made) == []
 
 
-def test_what_does_not_fit_into_memory_has_no_sites(monkeypatch):
-    def too_large(*_):
-        raise torch.OutOfMemoryError("CUDA out of memory")
+@pytest.mark.parametrize("calls", [0, 1, 3])
+def test_missing_sites_for_lack_of_memory_are_not_kept(tmp_path, monkeypatch, calls):
+    monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path))
+    made = reference("x * 2", "torch.rand(16, 64)")
+    run, left = Reference._run, iter(range(calls))
 
-    monkeypatch.setattr(row_sites, "find_row_sites", too_large)
-    monkeypatch.setattr(row_sites, "Reference", lambda *_: None)
-    monkeypatch.setattr(row_sites, "measured_once", lambda parts, form, make: make())
-    assert row_sites.row_sites_for(reference("x * 2", "torch.rand(16, 64)"), SizeName.SMALL) == ()
+    def short(self, model, *arguments):
+        if model is self.exact_model and next(left, None) is None:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return run(self, model, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Reference, "_run", short)
+        assert row_sites.row_sites_for(made, SizeName.SMALL) == ()
+    assert row_sites.row_sites_for(made, SizeName.SMALL) == (ROWS, COLUMNS)
 
 
 def test_a_problem_without_a_small_size_is_tried_at_its_own():
