@@ -9,7 +9,9 @@ CUPY = Language(
     title="CuPy",
     is_in=names("cupy"),
     runs_on=frozenset((DeviceKind.CUDA,)),
-    installation=Installation(distribution("cupy-cuda13x", "cupy-cuda12x", "cupy"), "pip install cupy-cuda13x"),
+    installation=Installation(
+        distribution("cupy-cuda13x", "cupy-cuda12x", "cupy", package="cupy"), "pip install cupy-cuda13x"
+    ),
     packages=("cupy",),
     code=("cupy", "cupy_backends"),
     compiler=("cupy.cuda.compiler",),

@@ -9,7 +9,7 @@ CUTE_DSL = Language(
     title="CuTe DSL",
     is_in=names("cutlass"),
     runs_on=frozenset((DeviceKind.CUDA,)),
-    installation=Installation(distribution("nvidia-cutlass-dsl"), "pip install nvidia-cutlass-dsl"),
+    installation=Installation(distribution("nvidia-cutlass-dsl", package="cutlass"), "pip install nvidia-cutlass-dsl"),
     packages=("cutlass",),
     code=("cutlass",),
     compiler=("cutlass.base_dsl", "cutlass.cutlass_dsl"),

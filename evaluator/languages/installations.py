@@ -13,10 +13,16 @@ _PARTS = ("MAJOR", "MINOR", "PATCH")
 _RELEASE = re.compile(r"^#define \w{1,40}_(MAJOR|MINOR|PATCH) (\d{1,9})", re.MULTILINE)
 
 
-def distribution(*candidates: str) -> Callable[[], Found | None]:
-    """Return a search for the first installed distribution among `candidates`."""
+def distribution(*candidates: str, package: str) -> Callable[[], Found | None]:
+    """Return a search for the first installed distribution among `candidates`.
+
+    `package` is imported by submissions, and must be importable. Wheels that lack another wheel, and `.pth` files
+    without effect (`pip install --target`), leave a distribution without its package, or with an empty folder.
+    """
 
     def find() -> Found | None:
+        if not _is_importable(package):
+            return None
         versions = (_version(name) for name in candidates)
         return next((Found(version) for version in versions if version is not None), None)
 
@@ -52,6 +58,15 @@ def _release(header: Path) -> str:
     """Return the version by macros of a header (`CUTLASS_MAJOR`); "headers" without the macros."""
     numbers = dict(_RELEASE.findall(header.read_text(encoding="utf-8", errors="replace")))
     return ".".join(numbers[part] for part in _PARTS) if numbers.keys() >= set(_PARTS) else "headers"
+
+
+def _is_importable(package: str) -> bool:
+    """Return whether Python finds the code of a package. A folder without `__init__.py` has none."""
+    try:
+        spec = importlib.util.find_spec(package)
+    except ImportError:  # The outer package is missing.
+        return False
+    return spec is not None and spec.origin is not None
 
 
 def _version(name: str) -> str | None:

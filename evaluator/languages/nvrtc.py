@@ -10,7 +10,7 @@ NVRTC = Language(
     is_in=names("torch.cuda._compile_kernel", "torch.cuda._utils._nvrtc_compile"),
     runs_on=frozenset((DeviceKind.CUDA, DeviceKind.EMULATED)),
     installation=Installation(
-        distribution("torch"), "install a GPU build of PyTorch and the CUDA toolkit, and set CUDA_HOME"
+        distribution("torch", package="torch"), "install a GPU build of PyTorch and the CUDA toolkit, and set CUDA_HOME"
     ),
     code=("torch.cuda._utils._nvrtc_compile", "torch.cuda._utils._cuda_load_module", "torch.cuda._utils._CudaKernel"),
     compiler=("torch.cuda._utils._nvrtc_compile", "torch.cuda._utils._cuda_load_module"),

@@ -9,7 +9,7 @@ TILELANG = Language(
     title="TileLang",
     is_in=names("tilelang"),
     runs_on=frozenset((DeviceKind.CUDA,)),
-    installation=Installation(distribution("tilelang"), "pip install tilelang"),
+    installation=Installation(distribution("tilelang", package="tilelang"), "pip install tilelang"),
     packages=("tilelang",),
     code=("tilelang",),
     compiler=("tilelang",),

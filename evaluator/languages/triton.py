@@ -9,7 +9,7 @@ TRITON = Language(
     title="Triton",
     is_in=names("triton"),
     runs_on=frozenset((DeviceKind.CUDA, DeviceKind.EMULATED)),
-    installation=Installation(distribution("triton"), "pip install 'warpgrade[triton]'"),
+    installation=Installation(distribution("triton", package="triton"), "pip install 'warpgrade[triton]'"),
     packages=("triton",),
     code=("triton",),
 )

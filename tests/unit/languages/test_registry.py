@@ -24,6 +24,7 @@ from evaluator.languages.thunderkittens import THUNDERKITTENS
 from evaluator.languages.tilelang import TILELANG
 from evaluator.lint.lint import look
 from evaluator.records import DeviceKind, Toolchain
+from evaluator.submission.packages import missing_package
 from evaluator.submission.toolchains import jit_kernels, nvrtc_kernels
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -133,8 +134,16 @@ def test_headers_are_found_through_the_variable_or_the_package(monkeypatch, tmp_
 
 
 def test_the_first_installed_distribution_counts():
-    assert distribution("no-such-distribution", "click")().version.count(".") == 2
-    assert distribution("no-such-distribution")() is None
+    assert distribution("no-such-distribution", "click", package="click")().version.count(".") == 2
+    assert distribution("no-such-distribution", package="click")() is None
+
+
+def test_a_distribution_whose_package_cannot_be_imported_is_not_installed(tmp_path, monkeypatch):
+    assert distribution("click", package="no_such_package")() is None
+    assert distribution("click", package="no_such_package.part")() is None
+    (tmp_path / "half_a_package" / "part").mkdir(parents=True)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert distribution("click", package="half_a_package")() is None
 
 
 FRAMES = ["torch.nn.modules.module.Module._call_impl", "submission.ModelNew.forward"]
@@ -177,3 +186,12 @@ def test_the_documentation_has_each_language_with_its_devices():
         (cells,) = (cells for name, cells in rows.items() if name.startswith(language.title))
         for device, cell in zip((DeviceKind.CUDA, DeviceKind.EMULATED, DeviceKind.CPU), cells, strict=False):
             assert (cell.startswith("inconclusive")) == (device not in language.runs_on), (language.title, cell)
+
+
+def test_a_language_without_its_code_is_missing_also_where_a_part_is_named(tmp_path, monkeypatch):
+    (tmp_path / "cutlass" / "_mlir").mkdir(parents=True)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("evaluator.languages.installations._version", lambda _: "4.8.1")
+    assert missing_package("ModuleNotFoundError", "No module named 'cutlass.cute'") == "cutlass"
+    (tmp_path / "cutlass" / "__init__.py").write_text("")
+    assert missing_package("ModuleNotFoundError", "No module named 'cutlass.no_such_part'") is None
