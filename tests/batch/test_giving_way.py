@@ -31,13 +31,30 @@ def pool(*, in_the_way, refill=lambda: None):
     return SimpleNamespace(is_in_the_way=in_the_way, refill=refill)
 
 
+def next_order(orders, context_pool):
+    return worker._next_order(orders, context_pool, worker._Patience(context_pool))
+
+
+def test_a_judge_that_is_never_idle_leaves_after_others_have_waited_long_enough(monkeypatch):
+    monkeypatch.setattr(worker, "_FAIR_S", 10.0)
+    looks_s = iter([0.0, 9.0, 11.0, 12.0, 21.0, 22.1])
+    monkeypatch.setattr(worker, "time", SimpleNamespace(monotonic=lambda: next(looks_s)))
+    waited_for = pool(in_the_way=True)
+    patience = worker._Patience(waited_for)
+    for in_the_way in (True, True, False, True, True):  # The first grade found another place; a later one waits anew.
+        waited_for.is_in_the_way = in_the_way
+        patience.look()
+    with pytest.raises(worker._GaveWay):
+        patience.look()
+
+
 def test_an_idle_judge_leaves_only_where_it_is_in_the_way(monkeypatch):
     monkeypatch.setattr(worker, "_LOOK_ROUND_S", 0.01)
     orders, its_orders = os.pipe()
     with pytest.raises(worker._GaveWay):
-        worker._next_order(orders, pool(in_the_way=True))
+        next_order(orders, pool(in_the_way=True))
     threading.Timer(0.2, send, (its_orders, order())).start()
-    assert worker._next_order(orders, pool(in_the_way=False)) == order()
+    assert next_order(orders, pool(in_the_way=False)) == order()
 
 
 def test_an_idle_judge_starts_the_next_processes_and_a_busy_one_does_not():
@@ -48,14 +65,14 @@ def test_an_idle_judge_starts_the_next_processes_and_a_busy_one_does_not():
         started.append(True)
         send(its_orders, order())
 
-    assert worker._next_order(orders, pool(in_the_way=True, refill=refill)) == order()
+    assert next_order(orders, pool(in_the_way=True, refill=refill)) == order()
     send(its_orders, order())
-    assert worker._next_order(orders, pool(in_the_way=True, refill=refill)) == order()
+    assert next_order(orders, pool(in_the_way=True, refill=refill)) == order()
     assert started == [True]
     send(its_orders, order())
-    assert worker._next_order(orders, pool(in_the_way=True)) == order()
+    assert next_order(orders, pool(in_the_way=True)) == order()
     os.close(its_orders)
-    assert worker._next_order(orders, pool(in_the_way=True)) is None
+    assert next_order(orders, pool(in_the_way=True)) is None
     os.close(orders)
 
 

@@ -15,6 +15,7 @@ import io
 import os
 import select
 import signal
+import time
 import traceback
 import warnings
 from enum import Enum
@@ -54,6 +55,8 @@ _LONGEST_STREAK = 500
 """Number of grades after which a new judge is forked, in case of leaks."""
 _IDLE_S = 0.02
 """Time without an order after which a judge is idle. In a batch, the next order comes sooner."""
+_FAIR_S = 60.0
+"""Time after which a judge that is never idle gives way to a waiting grade. A new setup of the problem takes seconds."""
 _LOOK_ROUND_S = 0.5
 """Period at which an idle judge with a GPU looks whether another grade waits for the GPU."""
 
@@ -257,7 +260,8 @@ def _judge(orders: int, done: int, replies: int, worker: int, fork_server: "Fork
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, _ORDERS)
         with ContextPool(fork_server, lasting=True) as context_pool:
-            while (order := _next_order(orders, context_pool)) is not None:
+            patience = _Patience(context_pool)
+            while (order := _next_order(orders, context_pool, patience)) is not None:
                 send(replies, _result(order, context_pool, _Teller(replies), replies))
                 os.write(done, _End.MADE.value)
         code = 0
@@ -272,12 +276,31 @@ def _judge(orders: int, done: int, replies: int, worker: int, fork_server: "Fork
         os._exit(code)
 
 
-def _next_order(orders: int, context_pool: "ContextPool") -> Order | None:
+class _Patience:
+    """Watch for grades that wait for the GPU of a judge that is never idle."""
+
+    def __init__(self, context_pool: "ContextPool") -> None:
+        self._context_pool = context_pool
+        self._since_s: float | None = None
+
+    def look(self) -> None:
+        """Look between two grades. Raises _GaveWay if other grades waited at each look for `_FAIR_S`."""
+        now_s = time.monotonic()
+        if not self._context_pool.is_in_the_way:
+            self._since_s = None
+        elif self._since_s is None:
+            self._since_s = now_s
+        elif now_s - self._since_s > _FAIR_S:
+            raise _GaveWay
+
+
+def _next_order(orders: int, context_pool: "ContextPool", patience: _Patience) -> Order | None:
     """Wait for the next order; None at the end of the orders. Raises _GaveWay if another grade waits for the GPU.
 
     A judge that gives way ends: a process cannot release its own GPU context otherwise. An idle judge starts processes
     for the next grade, for which no client waits yet.
     """
+    patience.look()
     if not select.select([orders], [], [], _IDLE_S)[0]:
         context_pool.refill()
     while not select.select([orders], [], [], _LOOK_ROUND_S)[0]:
