@@ -56,7 +56,7 @@ _LONGEST_STREAK = 500
 _IDLE_S = 0.02
 """Time without an order after which a judge is idle. In a batch, the next order comes sooner."""
 _FAIR_S = 60.0
-"""Time after which a judge that is never idle gives way to a waiting grade. A new setup of the problem takes seconds."""
+"""Time after which a judge that is never idle gives way to a waiting grade. A new setup takes seconds."""
 _LOOK_ROUND_S = 0.5
 """Period at which an idle judge with a GPU looks whether another grade waits for the GPU."""
 
