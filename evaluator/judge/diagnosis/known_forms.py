@@ -26,6 +26,7 @@ _MATRIX = 2
 _BY_RUNNING_STATISTICS = "with its batch norm by running statistics, and not by those of the batch"
 _POOLING_DEFAULTS = (None, None, (), 0, False, True)
 _COUNT_INCLUDE_PAD = 5
+_SIGMOID_FACTOR = 1.702
 
 
 class Form(NamedTuple):
@@ -162,6 +163,12 @@ def _gelu(func: Any, x: torch.Tensor, *, approximate: str = "none") -> torch.Ten
     return func(x, approximate="tanh" if approximate == "none" else "none")  # type: ignore[no-any-return]
 
 
+def _gelu_by_sigmoid(func: Any, x: torch.Tensor, *, approximate: str = "none") -> torch.Tensor:
+    """Return GELU's approximation by a sigmoid (Hendrycks and Gimpel, arXiv:1606.08415), off by up to 0.02."""
+    del func, approximate
+    return x * torch.sigmoid(_SIGMOID_FACTOR * x)
+
+
 def _variance(func: Any, x: torch.Tensor, *rest: Any, correction: float | None = None, **options: Any) -> Any:
     return func(x, *rest, correction=0 if correction is None or correction else 1, **options)
 
@@ -187,6 +194,7 @@ def _padding_not_counted(func: Any, *args: Any) -> Any:
 
 _CHANGES: tuple[tuple[str, tuple[Any, ...], Callable[..., Any]], ...] = (
     ("with GELU's other form (tanh in place of erf, or erf in place of tanh)", (aten.gelu.default,), _gelu),
+    ("with x * sigmoid(1.702 * x) in place of GELU", (aten.gelu.default,), _gelu_by_sigmoid),
     (
         "with the variance's other divisor (n in place of n - 1, or n - 1 in place of n)",
         (aten.var.correction, aten.std.correction, aten.var_mean.correction),

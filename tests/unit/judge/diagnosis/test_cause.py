@@ -39,6 +39,13 @@ F = torch.nn.functional
 FORMS = [
     ("F.gelu(x)", "pass", lambda made, x: F.gelu(x, approximate="tanh"), "with GELU's other form"),
     ("F.gelu(x, approximate='tanh')", "pass", lambda made, x: F.gelu(x), "with GELU's other form"),
+    ("F.gelu(x)", "pass", lambda made, x: x * torch.sigmoid(1.702 * x), "with x * sigmoid(1.702 * x) in place of GELU"),
+    (
+        "torch.sigmoid(F.gelu(self.linear(x)))",
+        LINEAR,
+        lambda made, x: torch.sigmoid((y := made.model.linear(x)) * torch.sigmoid(1.702 * y)),
+        "with x * sigmoid(1.702 * x) in place of GELU",
+    ),
     ("x.var(1)", "pass", lambda made, x: x.var(1, correction=0), "with the variance's other divisor"),
     ("x.std(1, correction=0)", "pass", lambda made, x: x.std(1), "with the variance's other divisor"),
     ("torch.softmax(x, 1)", "pass", lambda made, x: torch.softmax(x, 0), "with its softmax along the next dimension"),
