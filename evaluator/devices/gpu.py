@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from evaluator.devices import turns
-from evaluator.devices.turns import FileLatch, Hold, Turn
+from evaluator.devices.turns import FileLatch, Turn
 from evaluator.errors import InfraError, UsageError
 
 _NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm")
@@ -115,7 +114,7 @@ def leased(gpu: Gpu, wait_s: float) -> Iterator[None]:
 
 def _begin(turn: Turn, gpu: Gpu, wait_s: float) -> None:
     try:
-        begun = turn.begin(Hold.ALONE, wait_s)
+        begun = turn.begin(wait_s)
     except OSError as error:
         hint = "make the file readable, or remove it"
         path = error.filename or _lock_file(gpu, "lock")  # A file system without locks names no file.
@@ -130,7 +129,7 @@ def _begin(turn: Turn, gpu: Gpu, wait_s: float) -> None:
 def is_awaited(gpu: Gpu) -> bool:
     """Return whether a grade waits for the GPU; True if unknown."""
     try:
-        return turns.is_awaited(_gate(gpu))
+        return not _gate(gpu).is_free()
     except OSError:
         return True
 

@@ -1,25 +1,20 @@
-"""Turns of several processes on one resource: side by side with other turns, or alone.
+"""Turns of several processes on one resource, one after the other.
 
 A turn begins at the gate, a lock that one process holds at a time, and lasts as long as its lock of the room:
 
-    side by side:   gate | room, shared | open the gate | ... | leave the room
-    alone:          gate | wait until the room is empty, with the gate closed | open the gate | ... | leave the room
+    gate | wait until the room is empty, with the gate closed | room | open the gate | ... | leave the room
 
-The closed gate stops all later turns: no stream of turns side by side keeps a turn alone out. Conversely the next turn
-at the gate enters before any later turn. The kernel holds both locks (`flock`): the death of a process ends the
-process's turn, and a death at the gate opens the gate.
+The closed gate stops all later turns: the turn at the gate is the next. The kernel holds both locks (`flock`): the
+death of a process ends the process's turn, and a death at the gate opens the gate.
 
 A process may stop at the gate, in a debugger for instance. After `_PATIENCE_S` in front of a closed gate, a turn enters
 an empty room without passing the gate: fairness ends, and the room is never left unused.
-
-A turn never changes its kind. Two turns side by side that both waited to be alone would wait for each other.
 """
 
 import contextlib
 import fcntl
 import os
 import time
-from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
@@ -27,27 +22,10 @@ _LOOK_S = 0.01
 _PATIENCE_S = 5.0
 
 
-class Hold(StrEnum):
-    """Kind of a turn: side by side with other shared turns, or alone."""
-
-    SHARED = "shared"
-    ALONE = "alone"
-
-
-STAGE_HOLDS = {
-    "device": Hold.SHARED,
-    "check": Hold.SHARED,
-    "time": Hold.ALONE,
-    "roofline": Hold.ALONE,
-    "profile": Hold.ALONE,
-}
-"""Turn that each stage of a grade needs on the device; a stage without an entry does not use the device."""
-
-
 class Latch(Protocol):
-    """Lock that several shared holders, or one holder alone, can have."""
+    """Lock of one holder."""
 
-    def try_lock(self, hold: Hold) -> bool:
+    def try_lock(self) -> bool:
         """Lock now, without waiting. Return whether the lock is held."""
 
     def unlock(self) -> None:
@@ -58,20 +36,20 @@ class FileLatch:
     """Lock of a file by the kernel, for this process. All users of the machine may lock the same file."""
 
     def __init__(self, path: Path) -> None:
-        """Name the file, which the first `try_lock` opens or creates."""
+        """Name the file, which the first attempt opens or creates."""
         self._path = path
         self._descriptor: int | None = None
 
-    def try_lock(self, hold: Hold) -> bool:
+    def try_lock(self) -> bool:
         """Lock now, without waiting. Raises OSError if the file cannot be opened; no symbolic link is followed."""
-        if self._descriptor is None:
-            self._descriptor = _opened(self._path)
-        how = fcntl.LOCK_SH if hold is Hold.SHARED else fcntl.LOCK_EX
+        return self._try(fcntl.LOCK_EX)
+
+    def is_free(self) -> bool:
+        """Return whether no process holds the lock, for a caller that does not. Others may look at the same time."""
         try:
-            fcntl.flock(self._descriptor, how | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
+            return self._try(fcntl.LOCK_SH)
+        finally:
+            self.unlock()
 
     def unlock(self) -> None:
         """Release the lock, also for children that inherited the file."""
@@ -82,6 +60,15 @@ class FileLatch:
             finally:
                 os.close(descriptor)
 
+    def _try(self, how: int) -> bool:
+        if self._descriptor is None:
+            self._descriptor = _opened(self._path)
+        try:
+            fcntl.flock(self._descriptor, how | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
 
 class Turn:
     """One process's turn: outside, at the gate, or in the room."""
@@ -91,28 +78,23 @@ class Turn:
         self._gate = gate
         self._room = room
         self._at_gate = False
-        self._hold: Hold | None = None
+        self.has_begun = False
 
-    @property
-    def hold(self) -> Hold | None:
-        """Kind of the current turn; None outside and at the gate."""
-        return self._hold
-
-    def try_begin(self, hold: Hold, *, past_gate: bool = False) -> bool:
+    def try_begin(self, *, past_gate: bool = False) -> bool:
         """Go as far as possible without waiting, `past_gate` if the gate is closed. Return whether the turn has begun.
 
         After False, the caller calls again, or gives up with `end`.
         """
-        if self._hold is not None:
+        if self.has_begun:
             raise RuntimeError("a turn must end before the next one begins")
-        self._at_gate = self._at_gate or self._gate.try_lock(Hold.ALONE)
-        if not (self._at_gate or past_gate) or not self._room.try_lock(hold):
+        self._at_gate = self._at_gate or self._gate.try_lock()
+        if not (self._at_gate or past_gate) or not self._room.try_lock():
             return False
-        self._hold = hold
+        self.has_begun = True
         self._open_gate()
         return True
 
-    def begin(self, hold: Hold, wait_s: float, look_s: float = _LOOK_S) -> bool:
+    def begin(self, wait_s: float, look_s: float = _LOOK_S) -> bool:
         """Begin a turn within `wait_s`, with a look every `look_s`. Return false, and stay outside, if time ran out.
 
         An attempt that must not wait passes a closed gate too: a look at the gate closes it for an instant.
@@ -121,7 +103,7 @@ class Turn:
         until_s = began_s + wait_s
         with contextlib.ExitStack() as given_up:
             given_up.callback(self.end)
-            while not self.try_begin(hold, past_gate=wait_s <= 0 or time.monotonic() - began_s > _PATIENCE_S):
+            while not self.try_begin(past_gate=wait_s <= 0 or time.monotonic() - began_s > _PATIENCE_S):
                 left_s = until_s - time.monotonic()
                 if left_s <= 0:
                     return False
@@ -131,7 +113,7 @@ class Turn:
 
     def end(self) -> None:
         """Leave the room and the gate. Idempotent."""
-        self._hold = None
+        self.has_begun = False
         try:
             self._room.unlock()
         finally:
@@ -140,14 +122,6 @@ class Turn:
     def _open_gate(self) -> None:
         self._at_gate = False
         self._gate.unlock()
-
-
-def is_awaited(gate: Latch) -> bool:
-    """Return whether a turn waits at the gate."""
-    try:
-        return not gate.try_lock(Hold.SHARED)
-    finally:
-        gate.unlock()
 
 
 def _opened(path: Path) -> int:

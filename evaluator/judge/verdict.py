@@ -1,15 +1,10 @@
-"""Verdict of a grade: the stages in order, those with the cheapest rejections first.
-
-Setup and checks could share a device with the checks of other grades. Timing, roofline and profile need the device
-alone (`STAGE_HOLDS`).
-"""
+"""Verdict of a grade: the stages in order, those with the cheapest rejections first."""
 
 import contextlib
 from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from evaluator.devices.turns import STAGE_HOLDS, Hold
 from evaluator.findings import Code, finding
 from evaluator.judge import stages
 from evaluator.judge.context.grade_context import GradeContext
@@ -96,6 +91,10 @@ def finish(context: GradeContext, timer: ReferenceTimer, begun: Outcome, stopwat
     return replace(outcome, gpu=monitor.facts(), findings=[*outcome.findings, *monitor.findings(outcome.timing)])
 
 
+_MEASURING = frozenset(("time", "roofline", "profile"))
+"""Stages beside which no other work of this judge may run on the device."""
+
+
 class _Finish:
     """Stages of a built submission. Each stage adds to `outcome`, and may make the outcome final."""
 
@@ -112,7 +111,7 @@ class _Finish:
     def _stage(self, name: str) -> Iterator[None]:
         """Enter a stage. Before a stage that needs the device alone, settle all other work of this judge."""
         with self._stopwatch.stage(name):
-            if STAGE_HOLDS[name] is Hold.ALONE:
+            if name in _MEASURING:
                 self._context.settle()
                 self._timer.settle()
             yield

@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from evaluator.devices.turns import Hold
 from evaluator.report.layout.text import counted, duration, one_line
 from evaluator.report.timeline.chart import chart
 from evaluator.report.timeline.recording import MEANINGS, Activity, LaneKind, SessionTimeline, Use, uses, waits
@@ -55,7 +54,7 @@ def _drawn(timeline: SessionTimeline) -> DrawnSession:
             f"{counted(len(waiting), 'built submission')} waited for a GPU, "
             f"{duration(sum_s / len(waiting) * 1000)} on average, {duration(longest_s * 1000)} at most."
         )
-    header = ["lanes", "busy", *(f"{activity.value}, s" for activity in Activity), "alone, s", "can share, s"]
+    header = ["lanes", "busy", *(f"{activity.value}, s" for activity in Activity)]
     svg = Markup(drawn.svg)  # noqa: S704 - a serialised tree of escaped text
     return DrawnSession(title, remarks, svg, header, [_row(use) for use in uses(timeline)])
 
@@ -65,18 +64,14 @@ def _row(use: Use) -> list[str]:
         f"{use.lanes} {_KINDS[use.kind]}",
         f"{use.busy:.0%}",
         *(f"{use.seconds[activity]:.1f}" for activity in Activity),
-        *(f"{use.held_s[hold]:.1f}" for hold in (Hold.ALONE, Hold.SHARED)),
     ]
 
 
 def use_lines(timeline: SessionTimeline) -> list[str]:
-    """Return one line for each kind of lane: how busy, with what, and how long the stages need a GPU alone."""
+    """Return one line for each kind of lane: how busy, and with what."""
     lines = []
     for use in uses(timeline):
         parts = [f"{activity.value} {seconds:.1f} s" for activity, seconds in use.seconds.items() if seconds >= 0.05]
         lanes = counted(use.lanes, f"{_KINDS[use.kind]} lane")
-        line = f"{lanes}: {use.busy:.0%} of {duration(use.session_s * 1000)} busy; {', '.join(parts)}"
-        if use.kind is LaneKind.GPU:
-            line += f"; {use.held_s[Hold.ALONE]:.1f} s need the GPU alone, {use.held_s[Hold.SHARED]:.1f} s can share it"
-        lines.append(line)
+        lines.append(f"{lanes}: {use.busy:.0%} of {duration(use.session_s * 1000)} busy; {', '.join(parts)}")
     return lines

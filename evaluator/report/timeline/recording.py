@@ -12,7 +12,6 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 
-from evaluator.devices.turns import STAGE_HOLDS, Hold
 from evaluator.records import Record
 from evaluator.spans import SpanSums
 
@@ -122,11 +121,6 @@ class Span(NamedTuple):
         """Length of the span."""
         return self.ended_s - self.began_s
 
-    @property
-    def hold(self) -> Hold | None:
-        """Turn on the device that the stage needs; None if the stage does not use the device."""
-        return STAGE_HOLDS.get(self.stage)
-
 
 class SessionTimeline(NamedTuple):
     """A session with its turns."""
@@ -141,16 +135,12 @@ class SessionTimeline(NamedTuple):
 
 
 class Use(NamedTuple):
-    """Use of all lanes of a kind: their number, the seconds of each activity, and the length of the session.
-
-    `held_s` are the seconds of stages that need the device alone, and of stages that can share the device.
-    """
+    """Use of all lanes of a kind: their number, the seconds of each activity, and the length of the session."""
 
     kind: LaneKind
     lanes: int
     seconds: dict[Activity, float]
     session_s: float
-    held_s: dict[Hold, float]
 
     @property
     def busy(self) -> float:
@@ -171,14 +161,11 @@ def uses(timeline: SessionTimeline) -> list[Use]:
     """Return how the lanes of each kind were used, GPUs first."""
     lanes = timeline.session.lanes
     seconds: dict[LaneKind, dict[Activity, float]] = {kind: dict.fromkeys(Activity, 0.0) for kind in LaneKind}
-    held_s: dict[LaneKind, dict[Hold, float]] = {kind: dict.fromkeys(Hold, 0.0) for kind in LaneKind}
     for turn in timeline.turns:
         for span in turn.spans:
             seconds[lanes[turn.lane].kind][span.activity] += span.seconds
-            if span.hold is not None:
-                held_s[lanes[turn.lane].kind][span.hold] += span.seconds
     counts = Counter(lane.kind for lane in lanes)
-    return [Use(kind, counts[kind], seconds[kind], timeline.ended_s, held_s[kind]) for kind in LaneKind if counts[kind]]
+    return [Use(kind, counts[kind], seconds[kind], timeline.ended_s) for kind in LaneKind if counts[kind]]
 
 
 class Wait(NamedTuple):

@@ -43,8 +43,7 @@ def _events(process: int, timeline: SessionTimeline, after_s: float) -> Iterator
         yield place | {"name": submission} | _when(turn.began_s, turn.ended_s, after_s)
         for span in turn.spans:
             named = {"name": one_line(span.stage, 60), "cat": span.activity.value}
-            args = {} if span.hold is None else {"args": {"device": span.hold.value}}
-            yield place | named | args | _when(span.began_s, span.ended_s, after_s)
+            yield place | named | _when(span.began_s, span.ended_s, after_s)
         last = {span.stage: span for span in turn.spans}
         for stage, span in last.items():
             sums = [each for each in turn.sums if each.stage == stage]

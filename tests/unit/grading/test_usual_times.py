@@ -7,7 +7,6 @@ from msgspec.structs import replace
 
 from evaluator.catalog import find_problem
 from evaluator.devices.gpu import Gpu
-from evaluator.devices.turns import STAGE_HOLDS
 from evaluator.grade_options import GradeOptions
 from evaluator.grading import usual_times
 from evaluator.grading.stage_plan import stages_of
@@ -49,11 +48,6 @@ def taken(build_s, *, cached=False, **changes):
 )
 def test_the_stages_of_a_grade_are_known_in_advance(device, options, stages):
     assert " ".join(stages_of(terms(device, **options))) == stages
-
-
-def test_every_stage_on_the_device_needs_a_turn_of_one_kind():
-    everything = stages_of(terms(DeviceKind.CUDA, require_own_kernel=0.5))
-    assert set(everything) - {"read", "prepare", "lint", "build"} == set(STAGE_HOLDS)
 
 
 def test_no_earlier_grade_no_times():
