@@ -98,8 +98,8 @@ def _write_lock(problem: Problem, size: SizeName, device: DeviceKind) -> None:
         )
     from evaluator.judge.inputs.input_distributions import RULES
     from evaluator.judge.reference.reference import Reference
-    from evaluator.judge.setup.distribution_mix import LOCK_SEED, decide
-    from evaluator.judge.setup.row_sites import SITE_RULES, row_sites_for
+    from evaluator.judge.setup.distribution_mix import LOCK_SEED, decide, distribution_mix_of
+    from evaluator.judge.setup.row_sites import SITE_RULES, sites_to_keep
 
     path = Path(problem.path) / LOCK_FILE
     before = None
@@ -109,7 +109,9 @@ def _write_lock(problem: Problem, size: SizeName, device: DeviceKind) -> None:
     smaller = {SizeName.SMALL, SizeName.AWKWARD} & set(problem.sizes)
     for name in {size} | (smaller - set(sizes) if size is SizeName.FULL else smaller):
         sizes[name] = decide(Reference(problem, name, LOCK_SEED, place_of(device)), name)
-    sites = row_sites_for(Reference(problem, size, LOCK_SEED, place_of(device)), size)
+        if distribution_mix_of(sizes[name]).untried:
+            raise MemoryError(f"no decision about the input distributions of size {name.value}: memory was short")
+    sites = sites_to_keep(Reference(problem, size, LOCK_SEED, place_of(device)), size)
     lock = Lock(
         problem=problem.sha256,
         rules=RULES,

@@ -121,10 +121,10 @@ ENTRIES: dict[Code, Entry] = {
         "set [tolerance] in problem.toml.",
     ),
     Code.VALUES_UNTRIED: Entry(
-        "the problem is too large to check other input values",
+        "the problem is too large to check other input values, or memory was short",
         "Some calls use other values than the problem's own, if the reference supports them. That decision needs one "
-        "trial, at this size or at the small size. The operation count is too high for a trial within a grade, so a "
-        "submission that fails on other values may have passed.",
+        "trial, at this size or at the small size. The operation count is too high for a trial within a grade, or the "
+        "trial did not fit into memory, so a submission that fails on other values may have passed.",
         "Add a small size to the problem, or run the trial once: warpgrade problems validate PROBLEM.",
     ),
     Code.ROUNDING_UNTRIED: Entry(

@@ -326,6 +326,7 @@ def _about_values(context: GradeContext, checks: list[Check]) -> list[Finding]:
         found.append(finding(Code.FIXED_INPUTS, message))
     if untried := context.seeds.distribution_mix.untried:
         names = ", ".join(profile.value for profile in untried)
-        message = f"{len(untried)} of {len(PROFILES)} input distributions were not checked: the problem is too large"
+        why = "the problem is too large, or memory was short"
+        message = f"{len(untried)} of {len(PROFILES)} input distributions were not checked: {why}"
         found.append(finding(Code.VALUES_UNTRIED, message, profiles=names))
     return found

@@ -13,9 +13,7 @@ CUDA_PYTHON = Language(
     title="cuda-python",
     is_in=names("cuda.bindings", "cuda.core", "cuda.nvrtc", "cuda.cuda", "cuda.cudart"),
     runs_on=frozenset((DeviceKind.CUDA,)),
-    installation=Installation(
-        distribution("cuda-python", "cuda-bindings", package="cuda.bindings"), "pip install cuda-python"
-    ),
+    installation=Installation(distribution("cuda-python", "cuda-bindings", package="cuda"), "pip install cuda-python"),
     packages=("cuda",),
     code=("cuda.bindings", "cuda.core"),
     compiler=("cuda.core._program", "cuda.core.experimental._program"),

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from evaluator.languages.language import Found
 
+_OF_PARTS_ALONE = ("cuda",)
+"""Packages without code of their own, for the parts of several distributions."""
 _PARTS = ("MAJOR", "MINOR", "PATCH")
 _RELEASE = re.compile(r"^#define \w{1,40}_(MAJOR|MINOR|PATCH) (\d{1,9})", re.MULTILINE)
 
@@ -21,12 +23,21 @@ def distribution(*candidates: str, package: str) -> Callable[[], Found | None]:
     """
 
     def find() -> Found | None:
-        if not _is_importable(package):
+        if not is_importable(package):
             return None
         versions = (_version(name) for name in candidates)
         return next((Found(version) for version in versions if version is not None), None)
 
     return find
+
+
+def is_importable(package: str) -> bool:
+    """Return whether Python finds the code of a root package. An empty folder, or one with parts alone, has none."""
+    try:
+        spec = importlib.util.find_spec(package)
+    except ValueError:  # A module without a spec, such as `__main__`, is installed.
+        return True
+    return spec is not None and (spec.origin is not None or package in _OF_PARTS_ALONE)
 
 
 def headers(variable: str, header: str, *, folders: tuple[str, ...], package: str = "") -> Callable[[], Found | None]:
@@ -58,15 +69,6 @@ def _release(header: Path) -> str:
     """Return the version by macros of a header (`CUTLASS_MAJOR`); "headers" without the macros."""
     numbers = dict(_RELEASE.findall(header.read_text(encoding="utf-8", errors="replace")))
     return ".".join(numbers[part] for part in _PARTS) if numbers.keys() >= set(_PARTS) else "headers"
-
-
-def _is_importable(package: str) -> bool:
-    """Return whether Python finds the code of a package. A folder without `__init__.py` has none."""
-    try:
-        spec = importlib.util.find_spec(package)
-    except ImportError:  # The outer package is missing.
-        return False
-    return spec is not None and spec.origin is not None
 
 
 def _version(name: str) -> str | None:

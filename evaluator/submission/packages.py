@@ -4,7 +4,8 @@ import importlib.util
 import re
 
 from evaluator.findings import Code, finding
-from evaluator.languages.registry import found_installation, install_command, language_of_package
+from evaluator.languages.installations import is_importable
+from evaluator.languages.registry import install_command, language_of_package
 from evaluator.records import DeviceKind, Finding
 
 OF_THE_FIELD = ("numpy", "triton", "scipy", "einops", "numba", "cupy", "cutlass", "tilelang", "transformers")
@@ -47,9 +48,8 @@ def missing_finding(package: str, line: int | None, device: DeviceKind) -> Findi
 
 
 def _is_there(name: str) -> bool:
-    language = language_of_package(name)
-    if language is not None:
-        return found_installation(language) is not None
+    if language_of_package(name) is not None:
+        return is_importable(name)
     try:
         return importlib.util.find_spec(name) is not None
     except ValueError:  # A module without a spec, such as `__main__`, is installed.

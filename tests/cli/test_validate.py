@@ -1,5 +1,6 @@
 """`warpgrade problems validate`: weak problems are named with what to change, and locks are written."""
 
+import itertools
 import json
 import shutil
 from pathlib import Path
@@ -13,6 +14,7 @@ from evaluator.catalog import list_problems
 from evaluator.catalog.lock import LOCK_FILE, fits, lock_text, read_lock
 from evaluator.commands import main as cli
 from evaluator.judge.inputs.input_distributions import RULES
+from evaluator.judge.reference.reference import Reference
 from evaluator.judge.setup.row_sites import SITE_RULES
 from evaluator.records import Profile, SizeName
 
@@ -156,6 +158,23 @@ def test_the_full_size_is_decided_beside_what_is_known_of_smaller_ones(own, caps
     assert read_lock(path).sizes == {SizeName.SMALL: marked, SizeName.FULL: lock.sizes[SizeName.FULL]}
     run(capsys, folder, "--size", "small", "--write")
     assert read_lock(path) == lock
+
+
+@pytest.mark.parametrize("after", [0, 20])
+def test_no_lock_is_written_where_memory_was_short(own, capsys, monkeypatch, after):
+    folder = own("mine")
+    run_model, calls = Reference._run, itertools.count()
+
+    def short(self, model, *arguments):
+        if model is self.exact_model and next(calls) >= after:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return run_model(self, model, *arguments)
+
+    monkeypatch.setattr(Reference, "_run", short)
+    code, out, err = run(capsys, folder, "--write")
+    assert (code, out) == (2, "")
+    assert "does not fit into the memory" in err
+    assert not (folder / LOCK_FILE).exists()
 
 
 def test_what_cannot_be_done_is_refused(own, capsys):

@@ -72,6 +72,7 @@ class Reference:
         self.model = self._file.construct(weight_seed)
         with self._author("Model(...).to(device)"):
             self.model.to(self._device)
+        self.float64_ran_out = self.float64_must_fit = False  # `float64_must_fit` makes the lack a MemoryError.
         self.exact_model = self._in_float64()
         self.weights = ChangingWeights(self.model)
         self._worn: int | None = None
@@ -84,8 +85,6 @@ class Reference:
         self.has_fixed_inputs = False
         """Whether `get_inputs` returns the same values for every seed."""
         self._always_in_float64 = False
-        self.float64_must_fit = False
-        """Whether float64 that does not fit into memory is a MemoryError, instead of a reference without float64."""
         self.draws_numbers = False
         """Whether forward has drawn random numbers. These depend on a seed, and on no input."""
         self.running_statistics: RunningStatistics = {}
@@ -334,6 +333,8 @@ class Reference:
         self, inputs: Arguments, random_seed: int, gradients: list[torch.Tensor] | None
     ) -> model_call.Result | None:
         if self.exact_model is None:
+            if self.float64_must_fit and self.float64_ran_out:
+                raise MemoryError("float64 does not fit")
             return None
         try:
             with operation(Operation.FLOAT64), contextlib.redirect_stdout(sys.stderr):
@@ -379,7 +380,8 @@ class Reference:
     def _in_float64(self) -> torch.nn.Module | None:
         try:
             wide: torch.nn.Module = copy.deepcopy(self.model).double()
-        except Exception:  # noqa: BLE001 - a model that cannot be copied or cast; the card then says NOT_FLOAT64
+        except Exception as error:  # noqa: BLE001 - a model that cannot be copied or cast: the card says NOT_FLOAT64
+            self.float64_ran_out = ran_out(error)
             return None
         return wide
 

@@ -153,7 +153,7 @@ def decided(reference: Reference, size: SizeName, *, thorough: bool = False, com
         made = decide(reference, size, limit_s, compare)
     else:
         made = decide(Reference(problem, size, LOCK_SEED, device), size, limit_s, compare)
-        if not made.use:  # One drawn bias may saturate the output.
+        if not made.use and not _untried(made):  # One drawn bias may saturate the output.
             made = decide(Reference(problem, size, LOCK_SEED + 1, device), size, limit_s, compare)
     return made if _untried(made) else measured_once(decision_key(problem, size, device), SizeLock, lambda: made)
 
@@ -187,13 +187,13 @@ def decide(reference: Reference, size: SizeName, limit_s: float = math.inf, comp
     free, no distribution is used.
     """
     try:
-        scratch = reference.twin()
-    except ProblemError as error:
-        return SizeLock([], dict.fromkeys(PROFILES, f"the reference's model cannot be copied: {error}"))
-    scratch.float64_must_fit = True  # A cached decision must not depend on the memory that is free now.
-    scratch.check_formats()
-    try:
         with out_of_memory():
+            try:
+                scratch = reference.twin()
+            except ProblemError as error:
+                return SizeLock([], dict.fromkeys(PROFILES, f"the reference's model cannot be copied: {error}"))
+            scratch.float64_must_fit = True  # A cached decision must not depend on the memory that is free now.
+            scratch.check_formats()
             instead = None if size is SizeName.SMALL else _of_the_small_size(scratch, limit_s, compare)
             return instead or _tried(scratch, limit_s, compare)
     except MemoryError:

@@ -38,9 +38,17 @@ class RowSites(Record, frozen=True):
 
 
 def row_sites_for(reference: Reference, size: SizeName) -> tuple[RowSite, ...]:
+    """Return the sites of a problem as `sites_to_keep`; none, for this grade alone, if memory is short."""
+    try:
+        return sites_to_keep(reference, size)
+    except MemoryError:
+        return ()
+
+
+def sites_to_keep(reference: Reference, size: SizeName) -> tuple[RowSite, ...]:
     """Return the sites of a problem, from its lock or the cache. Else try: at the small size on the CPU, or at `size`.
 
-    Which rows are independent seldom depends on the size; `Slices.fit` leaves out what does.
+    Which rows are independent seldom depends on the size; `Slices.fit` leaves out what does. Raises MemoryError.
     """
     problem = reference.problem
     lock = stored_lock(problem)
@@ -50,16 +58,15 @@ def row_sites_for(reference: Reference, size: SizeName) -> tuple[RowSite, ...]:
     tried, device = (SizeName.SMALL, "cpu") if SizeName.SMALL in problem.sizes else (size, reference.device.type)
     constants = dict(sorted(problem.sizes[tried].items()))
     parts = ["row sites", SITE_RULES, problem.sha256, constants, torch.__version__, device]
-    try:
-        return tuple(measured_once(parts, RowSites, lambda: _tried(problem, tried, device)).sites)
-    except MemoryError:  # Not kept: a later grade may have more memory.
-        return ()
+    return tuple(measured_once(parts, RowSites, lambda: _tried(problem, tried, device)).sites)
 
 
 def _tried(problem: Problem, size: SizeName, device: str) -> RowSites:
     """Return the sites; none if the reference refuses its inputs. Raises MemoryError."""
     with contextlib.suppress(ProblemError), out_of_memory():
         reference = Reference(problem, size, _SEED, device)
+        if reference.float64_ran_out:
+            raise MemoryError("float64 does not fit")
         reference.float64_must_fit = True
         return RowSites(find_row_sites(reference))
     return RowSites()

@@ -15,9 +15,8 @@ _MICROSECONDS = 1e6
 def trace_bytes(timelines: Sequence[SessionTimeline]) -> bytes:
     """Return the trace: one process for each session, one thread for each lane, one slice for each stage.
 
-    A slice says whether its stage needs the device alone, or can share the device. The slices in a divided stage have
-    the lengths of sums, in the order of first beginnings: places in the stage are not recorded. A counter
-    shows how many built submissions wait for a GPU. Sessions are placed by the host's clock.
+    The slices in a divided stage have the lengths of sums, in the order of first beginnings: places in the stage are
+    not recorded. A counter shows how many built submissions wait for a GPU. Sessions are placed by the host's clock.
     """
     first = min((each.session.started_at for each in timelines), default=None)
     encoder = msgspec.json.Encoder()

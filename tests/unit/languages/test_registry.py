@@ -140,7 +140,6 @@ def test_the_first_installed_distribution_counts():
 
 def test_a_distribution_whose_package_cannot_be_imported_is_not_installed(tmp_path, monkeypatch):
     assert distribution("click", package="no_such_package")() is None
-    assert distribution("click", package="no_such_package.part")() is None
     (tmp_path / "half_a_package" / "part").mkdir(parents=True)
     monkeypatch.syspath_prepend(tmp_path)
     assert distribution("click", package="half_a_package")() is None
@@ -191,7 +190,6 @@ def test_the_documentation_has_each_language_with_its_devices():
 def test_a_language_without_its_code_is_missing_also_where_a_part_is_named(tmp_path, monkeypatch):
     (tmp_path / "cutlass" / "_mlir").mkdir(parents=True)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr("evaluator.languages.installations._version", lambda _: "4.8.1")
     assert missing_package("ModuleNotFoundError", "No module named 'cutlass.cute'") == "cutlass"
     (tmp_path / "cutlass" / "__init__.py").write_text("")
     assert missing_package("ModuleNotFoundError", "No module named 'cutlass.no_such_part'") is None

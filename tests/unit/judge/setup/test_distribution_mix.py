@@ -234,33 +234,66 @@ def test_a_trial_that_does_not_fit_into_memory_leaves_the_problem_untried(monkey
     assert mixtures.distribution_mix_of(left).untried == PROFILES
 
 
-def running_out(monkeypatch, after):
-    """Let the float64 model run out of memory after some calls, as beside another program on the GPU."""
-    run, calls = Reference._run, itertools.count(1)
+FULL = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 6.00 GiB.")
+
+
+def mix():
+    made = reference("self.linear(x)", "torch.rand(32, 64)", "self.linear = nn.Linear(64, 64)")
+    return distribution_mix_for(made, SizeName.SMALL, ToleranceRule.MEASURED)
+
+
+def running_out(monkeypatch, calls):
+    """Let the numbered calls of the float64 model run out of memory, as beside another program on the GPU."""
+    run, numbers = Reference._run, itertools.count()
 
     def short(self, model, *arguments):
-        if model is self.exact_model and next(calls) > after:
-            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 6.00 GiB.")
+        if model is self.exact_model and next(numbers) in calls:
+            raise FULL
         return run(self, model, *arguments)
 
     monkeypatch.setattr(Reference, "_run", short)
 
 
-@pytest.mark.parametrize("after", [0, 1, 2, 3, 5, 9])
-def test_a_decision_beside_other_users_of_the_memory_is_not_kept(tmp_path, monkeypatch, after):
-    monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path))
-
-    def mix():
-        made = reference("self.linear(x)", "torch.rand(32, 64)", "self.linear = nn.Linear(64, 64)")
-        return distribution_mix_for(made, SizeName.SMALL, ToleranceRule.MEASURED)
-
-    with monkeypatch.context() as short:
-        running_out(short, after)
-        assert mix().untried == PROFILES
+def assert_decided():
     later = mix()
     assert later.untried == ()
     assert {Profile.SIGNED_NORMAL, Profile.OUTLIERS} <= set(later.use)
     assert later.row_sites
+
+
+@pytest.mark.parametrize("after", [0, 1, 2, 3, 5, 9])
+def test_a_decision_beside_other_users_of_the_memory_is_not_kept(tmp_path, monkeypatch, after):
+    monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path))
+    with monkeypatch.context() as short:
+        running_out(short, range(after, 10_000))
+        assert mix().untried == PROFILES
+    assert_decided()
+
+
+def test_a_passing_shortage_does_not_choose_the_weights_of_the_decision(tmp_path, monkeypatch):
+    monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path))
+    with monkeypatch.context() as short:
+        running_out(short, [0])
+        assert mix().untried == PROFILES
+    assert_decided()
+
+
+@pytest.mark.parametrize("which", ["every copy", "float64"])
+def test_a_copy_that_does_not_fit_leaves_the_problem_untried(tmp_path, monkeypatch, which):
+    """The grade's own reference is there already; the decision constructs and copies others."""
+    monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path))
+
+    def does_not_fit(*_):
+        raise FULL
+
+    with monkeypatch.context() as short:
+        made = reference("self.linear(x)", "torch.rand(32, 64)", "self.linear = nn.Linear(64, 64)")
+        if which == "every copy":
+            short.setattr("evaluator.judge.reference.reference.copy.deepcopy", does_not_fit)
+        else:
+            short.setattr(torch.nn.Module, "double", does_not_fit)
+        assert distribution_mix_for(made, SizeName.SMALL, ToleranceRule.MEASURED).untried == PROFILES
+    assert_decided()
 
 
 def test_a_model_that_cannot_be_copied_is_not_tried():

@@ -71,6 +71,21 @@ def test_missing_sites_for_lack_of_memory_are_not_kept(tmp_path, monkeypatch, ca
     assert row_sites.row_sites_for(made, SizeName.SMALL) == (ROWS, COLUMNS)
 
 
+def test_what_is_kept_is_not_tried_without_memory(tmp_path, monkeypatch):
+    monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path))
+
+    def does_not_fit(_):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    made = reference("x * 2", "torch.rand(16, 64)")
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.nn.Module, "double", does_not_fit)
+        with pytest.raises(MemoryError):
+            row_sites.sites_to_keep(made, SizeName.SMALL)
+        assert row_sites.row_sites_for(made, SizeName.SMALL) == ()
+    assert row_sites.sites_to_keep(made, SizeName.SMALL) == (ROWS, COLUMNS)
+
+
 def test_a_problem_without_a_small_size_is_tried_at_its_own():
     full = problem("x * 2", "torch.rand(16, 64)", sizes={SizeName.FULL: {}}, sha256="without a small size")
     made = Reference(full, SizeName.FULL, 1)
