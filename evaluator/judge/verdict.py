@@ -18,6 +18,9 @@ from evaluator.progress import Stopwatch
 from evaluator.records import Build, DeviceKind, Fault, GradeMode, Outcome, Status
 from evaluator.spans import Operation, operation
 
+_MEASURING = frozenset(("time", "roofline", "profile"))
+"""Stages beside which no other work of this judge may run on the device."""
+
 
 def judge(context: GradeContext, timer: ReferenceTimer, stopwatch: Stopwatch) -> Outcome:
     """Lint, build, check and time the submission.
@@ -89,10 +92,6 @@ def finish(context: GradeContext, timer: ReferenceTimer, begun: Outcome, stopwat
         return outcome
     monitor = context.gpu_session.monitor
     return replace(outcome, gpu=monitor.facts(), findings=[*outcome.findings, *monitor.findings(outcome.timing)])
-
-
-_MEASURING = frozenset(("time", "roofline", "profile"))
-"""Stages beside which no other work of this judge may run on the device."""
 
 
 class _Finish:

@@ -31,13 +31,13 @@ def distribution(*candidates: str, package: str) -> Callable[[], Found | None]:
     return find
 
 
-def is_importable(package: str) -> bool:
-    """Return whether Python finds the code of a root package. An empty folder, or one with parts alone, has none."""
+def is_importable(package: str, *, with_code: bool = True) -> bool:
+    """Return whether Python finds a root package, `with_code` of its own: an empty folder has none."""
     try:
         spec = importlib.util.find_spec(package)
     except ValueError:  # A module without a spec, such as `__main__`, is installed.
         return True
-    return spec is not None and (spec.origin is not None or package in _OF_PARTS_ALONE)
+    return spec is not None and (not with_code or spec.origin is not None or package in _OF_PARTS_ALONE)
 
 
 def headers(variable: str, header: str, *, folders: tuple[str, ...], package: str = "") -> Callable[[], Found | None]:

@@ -48,9 +48,4 @@ def missing_finding(package: str, line: int | None, device: DeviceKind) -> Findi
 
 
 def _is_there(name: str) -> bool:
-    if language_of_package(name) is not None:
-        return is_importable(name)
-    try:
-        return importlib.util.find_spec(name) is not None
-    except ValueError:  # A module without a spec, such as `__main__`, is installed.
-        return True
+    return is_importable(name, with_code=language_of_package(name) is not None)
