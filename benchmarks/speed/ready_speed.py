@@ -1,8 +1,9 @@
 """How long a grade takes from the command line, alone and by the ready judge, on one machine in one run.
 
-    python -m benchmarks.speed.ready_speed [--device emulated --device cuda] [--repeat 5] [--answers 16] [--json FILE]
+    python -m benchmarks.speed.ready_speed [--device emulated --device cuda] [--solution relu/cuda_plain.py]
+                                           [--repeat 5] [--answers 16] [--json FILE]
 
-Of each device: a grade of the shipped solution of a problem with nothing built (cold), then with its build cached
+Of each device: a grade of a shipped solution, in CUDA or Triton, with nothing built (cold), then with its build cached
 (cached), then by `warpgrade serve`: the first grade of the problem there, further ones (ready), and one of a solution
 that is not built yet (ready_not_built). Every grade is a process of its own, from its start to its end.
 
@@ -20,6 +21,7 @@ import contextlib
 import json
 import os
 import platform
+import re
 import resource
 import statistics
 import subprocess
@@ -31,21 +33,37 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 TOP = Path(__file__).resolve().parents[2]
-PROBLEM = "relu"
-SOLUTION = TOP / "solutions" / PROBLEM / "cuda_plain.py"
 _IMPORTS = (
     "import evaluator.commands.main, evaluator.commands.grading, evaluator.commands.ready, evaluator.files.card_files, "
     "evaluator.grading.resolved_request, evaluator.report.progress_line, evaluator.signatures.keys"
 )
 _IMPORT_TRIES = 15
 _START_S = 120.0
+_KERNEL_NAME = re.compile(r"(?:__global__ void|@triton\.jit\s+def) (\w+)\(")
 
 
 class Machine(NamedTuple):
-    """Environment of all grades, and the folder of their files."""
+    """Solution and environment of all grades, and the folder of their files."""
 
+    solution: Path
     environment: dict[str, str]
     folder: Path
+
+    @property
+    def problem(self) -> str:
+        """The solution's problem."""
+        return self.solution.parent.name
+
+    def variant(self, name: str) -> Path:
+        """Write the solution with another kernel name, so that nothing of it is built."""
+        text = self.solution.read_text()
+        found = _KERNEL_NAME.search(text)
+        if found is None:
+            raise RuntimeError(f"{self.solution}: no kernel in CUDA or Triton")
+        kernel = found.group(1)
+        path = self.folder / f"{name}.py"
+        path.write_text(text.replace(kernel, f"{kernel}_{name}"))
+        return path
 
     def run(self, *arguments: str) -> tuple[float, subprocess.CompletedProcess[str]]:
         """Run a command; return its wall time too. Raises RuntimeError if the command fails."""
@@ -64,7 +82,7 @@ class Machine(NamedTuple):
 
     def grade(self, device: str, submission: Path, *, ready: bool) -> float:
         """Return the wall time in seconds of one grade. Raises RuntimeError if another process graded."""
-        arguments = ["grade", PROBLEM, str(submission), "--device", device, "--output", "card.json"]
+        arguments = ["grade", self.problem, str(submission), "--device", device, "--output", "card.json"]
         wall_s, done = self.run(*arguments, "--ready" if ready else "--no-ready")
         if ready != ("graded by the ready judge" in done.stderr):
             raise RuntimeError(f"another process graded: {done.stderr}")
@@ -75,19 +93,23 @@ def main() -> int:
     """Measure, and print the result as JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", action="append", choices=["emulated", "cuda"])
+    parser.add_argument("--solution", default="relu/cuda_plain.py", help="path below the folder of shipped solutions")
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--answers", type=int, default=16)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     compileall.compile_dir(str(TOP / "evaluator"), quiet=1)
-    result: dict[str, Any] = {"machine": machine_facts(), "import_s": import_s(), "devices": {}}
+    result: dict[str, Any] = {"solution": options.solution, "machine": machine_facts(), "import_s": import_s()}
+    result["devices"] = {}
     for device in options.device or ["emulated", "cuda"]:
         with tempfile.TemporaryDirectory(prefix="ready-speed-") as folder:
             place = Path(folder)
             place.chmod(0o711)  # A runner's own user must pass through to the cache.
             found: dict[str, Any] = {}
             result["devices"][device] = found
-            for times_s in measured(device, place, options.repeat, options.answers):
+            for times_s in measured(
+                device, TOP / "solutions" / options.solution, place, options.repeat, options.answers
+            ):
                 found |= times_s
                 if options.json is not None:  # A stopped benchmark keeps its figures.
                     options.json.write_text(json.dumps(result, indent=1) + "\n")
@@ -119,22 +141,22 @@ def timed(command: list[str]) -> tuple[float, float]:
     return wall_s, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def measured(device: str, folder: Path, repeat: int, answers: int) -> Iterator[dict[str, Any]]:
+def measured(device: str, solution: Path, folder: Path, repeat: int, answers: int) -> Iterator[dict[str, Any]]:
     """Yield the times of a device in seconds, one kind after the other."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("WARPGRADE")}
     runtime = folder / "runtime"
     runtime.mkdir(mode=0o700)
     environment |= {"WARPGRADE_CACHE": str(folder / "cache"), "XDG_RUNTIME_DIR": str(runtime)}
-    machine = Machine(environment, folder)
+    machine = Machine(solution, environment, folder)
     yield {"prepare_s": machine.run("doctor", "--prepare")[0]}
-    warm_up = variant(folder, "warm_up")  # The emulator's own libraries are built with the first CUDA submission.
+    warm_up = machine.variant("warm_up")  # The emulator's own libraries are built with the first CUDA submission.
     yield {"first_on_this_machine_s": machine.grade(device, warm_up, ready=False)}
-    yield _repeated("cold", [machine.grade(device, variant(folder, f"cold_{n}"), ready=False) for n in range(2)])
-    yield _repeated("cached", [machine.grade(device, SOLUTION, ready=False) for _ in range(repeat + 1)][1:])
+    yield _repeated("cold", [machine.grade(device, machine.variant(f"cold_{n}"), ready=False) for n in range(2)])
+    yield _repeated("cached", [machine.grade(device, machine.solution, ready=False) for _ in range(repeat + 1)][1:])
     with served(device, machine):
-        yield {"ready_first_s": machine.grade(device, SOLUTION, ready=True)}
-        yield _repeated("ready", [machine.grade(device, SOLUTION, ready=True) for _ in range(repeat)])
-        new = [machine.grade(device, variant(folder, f"ready_{n}"), ready=True) for n in range(2)]
+        yield {"ready_first_s": machine.grade(device, machine.solution, ready=True)}
+        yield _repeated("ready", [machine.grade(device, machine.solution, ready=True) for _ in range(repeat)])
+        new = [machine.grade(device, machine.variant(f"ready_{n}"), ready=True) for n in range(2)]
         yield _repeated("ready_not_built", new)
         yield {"answers_s": answered(device, machine, answers)}
         _, done = machine.run("serve", "--status")
@@ -144,15 +166,6 @@ def measured(device: str, folder: Path, repeat: int, answers: int) -> Iterator[d
 
 def _repeated(name: str, times_s: list[float]) -> dict[str, Any]:
     return {f"{name}_s": {"all": times_s, "median": statistics.median(times_s), "least": min(times_s)}}
-
-
-def variant(folder: Path, name: str) -> Path:
-    """Write the solution with another kernel name, so that nothing of it is built."""
-    text = SOLUTION.read_text()
-    kernel = text.split("__global__ void ")[1].split("(")[0]
-    path = folder / f"{name}.py"
-    path.write_text(text.replace(kernel, f"{kernel}_{name}"))
-    return path
 
 
 @contextlib.contextmanager
@@ -189,7 +202,7 @@ def answered(device: str, machine: Machine, count: int) -> dict[str, float]:
         "source = open(sys.argv[1]).read()\n"
         "with Grader(device=sys.argv[2], ready=True) as grader:\n"
         "    started_s, times_s = time.monotonic(), []\n"
-        "    futures = [grader.submit('relu', source) for _ in range(int(sys.argv[3]))]\n"
+        "    futures = [grader.submit(sys.argv[4], source) for _ in range(int(sys.argv[3]))]\n"
         "    for future in futures:\n"
         "        future.add_done_callback(lambda _: times_s.append(time.monotonic() - started_s))\n"
         "    assert all(future.result().status == 'correct' for future in futures)\n"
@@ -197,7 +210,7 @@ def answered(device: str, machine: Machine, count: int) -> dict[str, float]:
         "print(json.dumps(sorted(times_s)))\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, str(SOLUTION), device, str(count)],
+        [sys.executable, "-c", code, str(machine.solution), device, str(count), machine.problem],
         cwd=TOP,
         env=machine.environment,
         stdout=subprocess.PIPE,

@@ -28,7 +28,7 @@ ENTRIES: dict[Code, Entry] = {
     Code.TIMED_OUT: Entry(
         "the submission timed out",
         "The submission did not answer within the time limit of this stage.",
-        "Look for an endless loop, or raise --timeout for slow code.",
+        "Look for an endless loop, or raise --timeout for slow code or a slow compilation.",
     ),
     Code.OUT_OF_MEMORY: Entry(
         "the submission ran out of memory",

@@ -26,14 +26,17 @@ _MOST_ELEMENTS = 1 << 20
 _FIRST_LOOK = 4096
 _FAR = 0.05
 """A form is not compared in full if half of the first values are off by this part of the root mean square."""
+_REST = 0.25
+"""The part of the wrong values' errors that may remain beside a form. More is no evidence: the errors of a one-pass
+variance, just beyond the tolerance, were within the tolerance of a norm without its epsilon too."""
 
 
 def cause_of(plan: CallPlan, check: TensorCheck, actual: torch.Tensor, limits: Limit) -> Cause | None:
     """Return the cause of the wrong values of an output; None if none is certain.
 
     `check` is the failed comparison of the output `actual`. Every value must agree with a form of the reference, within
-    the tolerance `limits`. The forms run on copies of the models, and leave the reference as it was. Exhausted memory
-    finds no cause.
+    the tolerance `limits`, and the wrong values must be much closer to the form than to the reference. The forms run on
+    copies of the models, and leave the reference as it was. Exhausted memory finds no cause.
     """
     first = check.first_mismatch
     if not isinstance(limits, Bounds) or first is None or actual.is_complex():
@@ -120,7 +123,7 @@ def _cause_in(part: _Part, plan: CallPlan, path: str, actual: torch.Tensor, limi
     if not bool(wrong.any()):
         return None
     if expected.in_float64:
-        form = _form_of(reference, plan, part, path, sides, limits)
+        form = _form_of(reference, plan, part, path, sides, limits, wrong)
         if form is _Needs.WHOLE_CALL:
             return form
         if form is not None:
@@ -129,7 +132,7 @@ def _cause_in(part: _Part, plan: CallPlan, path: str, actual: torch.Tensor, limi
 
 
 def _form_of(
-    reference: Reference, plan: CallPlan, part: _Part, path: str, sides: Sides, limits: Bounds
+    reference: Reference, plan: CallPlan, part: _Part, path: str, sides: Sides, limits: Bounds, wrong: torch.Tensor
 ) -> Form | _Needs | None:
     """Return the form of the reference whose values are the answer's; None if none, or if trials would take long.
 
@@ -160,9 +163,17 @@ def _form_of(
         if values.shape != sides.honest.shape or _is_far(sides.actual, values):
             continue
         as_form = Sides(sides.actual, values, values.to(sides.honest.dtype))
-        if not bool(wrong_elements(as_form, limits).any()):
+        if not bool(wrong_elements(as_form, limits).any()) and _explains(as_form, sides, wrong):
             return form
     return none_found
+
+
+def _explains(as_form: Sides, sides: Sides, wrong: torch.Tensor) -> bool:
+    """Return whether the `wrong` values, which all agree with a form, are much closer to it than to the reference."""
+    rest, error = ((each.actual.double() - each.exact.double())[wrong] for each in (as_form, sides))
+    if not bool(torch.isfinite(error).all()):  # A form with the same infinities or NaN is no coincidence.
+        return True
+    return bool(rest.square().mean() <= _REST * _REST * error.square().mean())
 
 
 def _is_far(actual: torch.Tensor, values: torch.Tensor) -> bool:

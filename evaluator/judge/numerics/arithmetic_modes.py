@@ -20,16 +20,15 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from evaluator.judge.formats.elements import format_of
-from evaluator.judge.numerics import products
+from evaluator.judge.numerics import products, single_accumulator
 from evaluator.judge.numerics.composites import COMPOSITES, NAIVE, WrittenOut
-from evaluator.judge.numerics.single_accumulator import MOST_ELEMENTS, accumulated, products_in_sum, rounding, running
+from evaluator.judge.numerics.single_accumulator import MOST_ELEMENTS, LongSum, accumulated, running
 from evaluator.protocol.op_mode import OperationMode
 
 aten = torch.ops.aten
 
 _STEPS = 256
-"""Limit of sequential additions where `single_accumulator` does not apply: a longer sum is first reduced to as many
-partial sums."""
+"""Most sequential additions where `single_accumulator` does not apply. Longer sums are first reduced to as many."""
 _CHANNEL_STEPS = 8
 """The same limit for a convolution's channels: each step is a whole convolution."""
 _COPIES = frozenset({aten.clone.default, aten._to_copy.default, aten.cat.default, aten.stack.default})  # noqa: SLF001
@@ -182,7 +181,7 @@ def with_handlers(
 
 
 @contextlib.contextmanager
-def in_order(order: Order | products.PartialProduct, draw: int = 0) -> Iterator[None]:
+def in_order(order: Order | LongSum | products.PartialProduct, draw: int = 0) -> Iterator[None]:
     """Context with sums and products in another order, or with perturbed results.
 
     Each `draw` of an order with one accumulator, or with perturbed results, has other roundings of the same size.
@@ -191,7 +190,7 @@ def in_order(order: Order | products.PartialProduct, draw: int = 0) -> Iterator[
         yield
 
 
-def _mode(order: Order | products.PartialProduct, draw: int) -> OperationMode:
+def _mode(order: Order | LongSum | products.PartialProduct, draw: int) -> OperationMode:
     match order:
         case products.PartialProduct():
             return _Altered(products.PARTIAL[order], _NOTHING)
@@ -199,6 +198,8 @@ def _mode(order: Order | products.PartialProduct, draw: int) -> OperationMode:
             return _Altered(_REVERSED, COMPOSITES)
         case Order.SEQUENTIAL:
             return _Altered(_one_accumulator(draw), COMPOSITES)
+        case LongSum.ATOMIC:
+            return _Altered(_one_accumulator(draw, single_accumulator.LONGEST_ATOMIC), COMPOSITES)
         case Order.NAIVE:
             return _Altered({}, NAIVE)
         case Order.ROUNDED:
@@ -353,16 +354,16 @@ def _handlers(
 _REVERSED = {**_handlers(_product_reversed, _sum_reversed, _convolution_reversed), **products.REVERSED}
 
 
-def _one_accumulator(draw: int) -> dict[Any, Callable[..., Any]]:
+def _one_accumulator(draw: int, longest: int | None = None) -> dict[Any, Callable[..., Any]]:
     """Return handlers with one accumulator for each sum.
 
     Rounding of products is drawn, with the seed `draw`. Draw 0 adds up sums term by term; later draws draw the rounding
-    of sums too.
+    of sums too, and with `longest` all draws do, for accumulators of so many terms.
     """
     generator = generators(draw)
 
-    def drawn(total: torch.Tensor, squares: torch.Tensor, terms: int) -> torch.Tensor:
-        return total + rounding(total, squares, terms, generator(total.device))
+    def drawn(total: torch.Tensor, squares: torch.Tensor, terms: int, *most: int) -> torch.Tensor:
+        return total + single_accumulator.rounding(total, squares, terms, generator(total.device), *most)
 
     def product(func: Any, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         if a.dtype != torch.float32:
@@ -376,17 +377,17 @@ def _one_accumulator(draw: int) -> dict[Any, Callable[..., Any]]:
         rest = (stride, padding, dilation, transposed, output_padding, groups)
         if x.dtype != torch.float32:
             return _convolution_in_turn(func, x, weight, bias, *rest)
-        terms = products_in_sum(weight, transposed=transposed, groups=groups)
+        terms = single_accumulator.products_in_sum(weight, transposed=transposed, groups=groups)
         return drawn(func(x, weight, bias, *rest), func(x * x, weight * weight, None, *rest), terms)
 
     def total(func: Any, x: torch.Tensor, dims: Any = None, *rest: Any, **options: Any) -> torch.Tensor:
         along = _dims(x, dims)
-        if not draw or not along or x.dtype != torch.float32 or options.get("dtype") is not None:
+        if (not draw and longest is None) or not along or x.dtype != torch.float32 or options.get("dtype") is not None:
             return _sum_in_turn(func, x, dims, *rest, **options)
         terms, given = math.prod(x.shape[dim] for dim in along), () if dims is None else (dims, *rest)
         parts = terms if func in (aten.mean.default, aten.mean.dim) else 1
         found, squares = (func(each, *given, **options) * parts for each in (x, x.square()))
-        return drawn(found, squares, terms) / parts
+        return drawn(found, squares, terms, longest or single_accumulator.LONGEST) / parts
 
     def running_sum(func: Any, x: torch.Tensor, dim: int, *, dtype: torch.dtype | None = None) -> torch.Tensor:
         wide = x if dtype is None else x.to(dtype)

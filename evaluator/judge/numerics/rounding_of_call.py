@@ -19,6 +19,7 @@ from evaluator.judge.compare.tolerance import Bounds, Rounding
 from evaluator.judge.numerics.arithmetic_modes import Order
 from evaluator.judge.numerics.exponentials import units_of_exponentials
 from evaluator.judge.numerics.fp8_sums import rounding_of_fp8_sums
+from evaluator.judge.numerics.single_accumulator import LongSum
 from evaluator.judge.numerics.summation_orders import larger, limits_of, other_orders
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.tensors.call_arguments import Arguments
@@ -29,7 +30,7 @@ from evaluator.records import TensorCheck
 _NEAR = 64.0
 """Error over tolerance beyond which no rounding is looked for. Honest errors were at most 10 times the tolerance."""
 _MOST_BLOCKS = 4
-_ORDERS = [Order.SEQUENTIAL, Order.ROUNDED, Order.NAIVE]
+_ORDERS: list[Order | LongSum] = [Order.SEQUENTIAL, LongSum.ATOMIC, Order.ROUNDED, Order.NAIVE]
 """The naive formulas too: log(1 + exp(x)) is off by 5e-4 where x is about -9, and draws differ in the sign of x."""
 _NONE = Rounding()
 _ERRORS = 8

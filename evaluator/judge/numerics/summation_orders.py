@@ -13,6 +13,7 @@ from evaluator.judge.compare.tensor_comparison import RARE, Comparison, Limit, S
 from evaluator.judge.compare.tolerance import Bounds, Rounding
 from evaluator.judge.numerics.arithmetic_modes import Format, Order, in_order, moved, with_operands
 from evaluator.judge.numerics.products import PartialProduct
+from evaluator.judge.numerics.single_accumulator import LongSum
 from evaluator.judge.reference.reference import Expected, Reference
 from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.judge.tensors.pytree import Value
@@ -29,7 +30,7 @@ fp32. TF32 needs 2e-3. Where one element has 100 times the row's size, its own r
 1e-3."""
 
 
-_DRAWN = frozenset({Order.SEQUENTIAL, Order.ROUNDED})
+_DRAWN = frozenset({Order.SEQUENTIAL, Order.ROUNDED, LongSum.ATOMIC})
 """Orders whose roundings are random: another draw has others."""
 
 
@@ -49,7 +50,7 @@ def other_orders(
     gradients: list[torch.Tensor] | None,
     expected: Expected,
     limits: dict[str, Limit],
-    orders: Sequence[Order | PartialProduct],
+    orders: Sequence[Order | LongSum | PartialProduct],
     *,
     closely: bool,
     random_seed: int = 0,

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from evaluator.judge.compare.tensor_comparison import LEVELS, STEP, Sides, compare
 from evaluator.judge.compare.tolerance import WIDEST, bounds
-from evaluator.judge.numerics.single_accumulator import LONGEST, rounding
+from evaluator.judge.numerics.single_accumulator import LONGEST, LONGEST_ATOMIC, rounding
 from evaluator.records import Precision, ToleranceRule
 from tests.unit.judge.compare.test_tensor_comparison import problem
 
@@ -69,4 +69,5 @@ def test_the_error_of_one_accumulator():
     drawn = rounding(unit, unit, LONGEST, torch.Generator().manual_seed(0))
     said = re.search(r"result, or (\S+) over ([\d,]+) terms, the\s+longest\s+accumulator considered", PAGE)
     assert said[2] == f"{LONGEST:,}"
+    assert f"A sum of up to {LONGEST_ATOMIC:,}" in PAGE
     assert math.isclose(float(drawn.std()), float(said[1]), rel_tol=0.01)

@@ -6,6 +6,7 @@ import torch
 from benchmarks.numerics.judged_answers import AnswerTrials, set_up
 from evaluator.findings import Code
 from evaluator.judge.numerics.rounding_of_call import rounding_of_call
+from evaluator.judge.numerics.single_accumulator import running
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.protocol import model_call
 from evaluator.records import SizeName
@@ -65,6 +66,52 @@ def test_few_elements_have_more_draws(output, draws, monkeypatch):
     )
     rounding_of_call(CallPlan(made, 7, random_seed=0))
     assert seen == [draws]
+
+
+LONG = problem("torch.sigmoid(x).sum(1)", "torch.randn(16, 577600) * 0.3")
+SKEWED = problem("F.mse_loss(a, b)", "torch.rand(32, 32768), torch.rand(32, 32768)", forward="a, b")
+PUBLISHED = 5.3e-5
+"""Relative error of a published kernel that adds 577,600 sigmoids to one address by `atomicAdd`, in one of 128 rows."""
+
+
+def terms_of(plan):
+    """Return the terms of each sum."""
+    given = plan.inputs.args
+    return torch.sigmoid(given[0]) if len(given) == 1 else (given[0] - given[1]).square().reshape(1, -1)
+
+
+def in_order(terms):
+    return running(terms)[:, -1]
+
+
+def off_by(part):
+    return lambda terms: (terms.double().sum(1) * (1 + part)).float()
+
+
+def shorter(part):
+    return lambda terms: terms[:, : int(terms.shape[1] * (1 - part))].sum(1)
+
+
+SUMS = {
+    "in order": (in_order, True, False),  # Squares have a bias.
+    "off as published": (off_by(PUBLISHED), True, True),
+    "off by 5e-4": (off_by(5e-4), False, False),
+    "1e-3 left out": (shorter(1e-3), False, False),
+    "5e-4 left out": (shorter(5e-4), False, False),
+}
+
+
+@pytest.mark.parametrize("case", [LONG, SKEWED], ids=["577600 sigmoids", "1048576 squares"])
+def test_a_long_sum_may_be_added_to_one_address_and_leave_nothing_out(case):
+    setup = set_up(case, SizeName.SMALL, "cpu")
+    for name, (total, *is_right) in SUMS.items():
+
+        def answer(plan, total=total):
+            found = total(terms_of(plan))
+            return model_call.Result(found if case is LONG else found[0] / 1_048_576, None)
+
+        trials = [AnswerTrials(setup, answer).run(0, seed, timeout_s=60, own_values=True) for seed in seeds(setup)[:3]]
+        assert [each.fault is None for each in trials] == [is_right[case is SKEWED]] * 3, name
 
 
 def test_a_lack_of_memory_for_exponentials_leaves_the_errors_of_other_orders(monkeypatch):
