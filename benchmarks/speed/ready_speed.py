@@ -1,11 +1,12 @@
 """How long a grade takes from the command line, alone and by the ready judge, on one machine in one run.
 
     python -m benchmarks.speed.ready_speed [--device emulated --device cuda] [--solution relu/cuda_plain.py]
-                                           [--repeat 5] [--answers 16] [--json FILE]
+                                           [--repeat 5] [--answers 16] [--ready-only] [--json FILE]
 
 Of each device: a grade of a shipped solution, in CUDA or Triton, with nothing built (cold), then with its build cached
 (cached), then by `warpgrade serve`: the first grade of the problem there, further ones (ready), and one of a solution
-that is not built yet (ready_not_built). Every grade is a process of its own, from its start to its end.
+that is not built yet (ready_not_built). `--ready-only` leaves out the first two kinds. Every grade is a process of its
+own, from its start to its end.
 
 Then a program hands in `--answers` equal answers together (`answers_s`: from handing in to the card). `import_s` is the
 time of a process that imports what the command line needs to ask the ready judge, and nothing else: the least of many,
@@ -96,6 +97,7 @@ def main() -> int:
     parser.add_argument("--solution", default="relu/cuda_plain.py", help="path below the folder of shipped solutions")
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--answers", type=int, default=16)
+    parser.add_argument("--ready-only", action="store_true", help="leave out cold and cached grades")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     compileall.compile_dir(str(TOP / "evaluator"), quiet=1)
@@ -107,9 +109,7 @@ def main() -> int:
             place.chmod(0o711)  # A runner's own user must pass through to the cache.
             found: dict[str, Any] = {}
             result["devices"][device] = found
-            for times_s in measured(
-                device, TOP / "solutions" / options.solution, place, options.repeat, options.answers
-            ):
+            for times_s in measured(device, place, options):
                 found |= times_s
                 if options.json is not None:  # A stopped benchmark keeps its figures.
                     options.json.write_text(json.dumps(result, indent=1) + "\n")
@@ -141,24 +141,28 @@ def timed(command: list[str]) -> tuple[float, float]:
     return wall_s, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def measured(device: str, solution: Path, folder: Path, repeat: int, answers: int) -> Iterator[dict[str, Any]]:
+def measured(device: str, folder: Path, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Yield the times of a device in seconds, one kind after the other."""
+    repeat = options.repeat
     environment = {name: value for name, value in os.environ.items() if not name.startswith("WARPGRADE")}
     runtime = folder / "runtime"
     runtime.mkdir(mode=0o700)
     environment |= {"WARPGRADE_CACHE": str(folder / "cache"), "XDG_RUNTIME_DIR": str(runtime)}
-    machine = Machine(solution, environment, folder)
+    machine = Machine(TOP / "solutions" / options.solution, environment, folder)
     yield {"prepare_s": machine.run("doctor", "--prepare")[0]}
     warm_up = machine.variant("warm_up")  # The emulator's own libraries are built with the first CUDA submission.
     yield {"first_on_this_machine_s": machine.grade(device, warm_up, ready=False)}
-    yield _repeated("cold", [machine.grade(device, machine.variant(f"cold_{n}"), ready=False) for n in range(2)])
-    yield _repeated("cached", [machine.grade(device, machine.solution, ready=False) for _ in range(repeat + 1)][1:])
+    if not options.ready_only:
+        cold = [machine.grade(device, machine.variant(f"cold_{n}"), ready=False) for n in range(2)]
+        yield _repeated("cold", cold)
+        cached = [machine.grade(device, machine.solution, ready=False) for _ in range(repeat + 1)][1:]
+        yield _repeated("cached", cached)
     with served(device, machine):
         yield {"ready_first_s": machine.grade(device, machine.solution, ready=True)}
         yield _repeated("ready", [machine.grade(device, machine.solution, ready=True) for _ in range(repeat)])
         new = [machine.grade(device, machine.variant(f"ready_{n}"), ready=True) for n in range(2)]
         yield _repeated("ready_not_built", new)
-        yield {"answers_s": answered(device, machine, answers)}
+        yield {"answers_s": answered(device, machine, options.answers)}
         _, done = machine.run("serve", "--status")
         yield {"status": json.loads(done.stdout)}
     yield {"load_1_minute": os.getloadavg()[0]}

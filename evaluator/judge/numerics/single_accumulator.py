@@ -25,6 +25,10 @@ _ROUNDING = 0.204 * 2.0**-23
 _LAST = -1
 MOST_ELEMENTS = 1 << 26
 """Elements of larger tensors are not added or multiplied one by one."""
+_BLOCK = 1 << 22
+"""Elements that are added up together, but at least `_LEAST_ROWS` rows: larger blocks leave the CPU's cache, and each
+step of fewer rows takes as long."""
+_LEAST_ROWS = 64
 LONGEST = 1 << 17
 """Terms in one accumulator, at most: the longest loop of one thread among published kernels, a product over K = 131072.
 Longer sums have several accumulators."""
@@ -59,7 +63,23 @@ def accumulated(terms: torch.Tensor) -> torch.Tensor:
     largest = terms.abs().argmax(_LAST, keepdim=True)
     ordered = terms.scatter(_LAST, largest, terms[..., :1])
     ordered[..., :1] = terms.gather(_LAST, largest)
-    return running(ordered)[..., -1]
+    return _in_turn(ordered.reshape(-1, terms.shape[_LAST])).reshape(terms.shape[:_LAST])
+
+
+def _in_turn(rows: torch.Tensor) -> torch.Tensor:
+    """Return the sum of each row of a matrix, added up from first to last.
+
+    NumPy adds up so along the slow axis in memory, many rows at once; along the fast axis it adds in pairs.
+    """
+    terms = rows.shape[1]
+    totals = np.empty(len(rows), dtype=np.float32)
+    step = max(_BLOCK // terms, _LEAST_ROWS)
+    for start in range(0, len(rows), step):
+        block = rows[start : start + step].detach().t().contiguous().cpu().numpy()
+        with np.errstate(all="ignore"):  # PyTorch overflows silently.
+            alone = block.shape[1] == 1  # Then the only axis of more than one element is the fast one.
+            totals[start : start + step] = np.add.accumulate(block)[-1] if alone else np.add.reduce(block, axis=0)
+    return torch.from_numpy(totals).to(rows.device)
 
 
 def running(terms: torch.Tensor, operation: np.ufunc = np.add) -> torch.Tensor:

@@ -28,6 +28,26 @@ def test_the_largest_term_comes_first():
     assert accumulated(torch.ones(2, 0)).tolist() == [0, 0]
 
 
+@pytest.mark.parametrize(
+    "shape", [(1000,), (1, 1000), (2, 1000), (65, 70_001), (7, 3, 129), (70_000, 64), (4, 1), (0, 9), (9, 0)]
+)
+def test_every_row_is_added_in_turn_in_blocks_of_rows(shape):
+    terms = torch.rand(shape, generator=torch.Generator().manual_seed(2)) - 0.5
+    terms[..., :1] = 1.0  # the largest, so that the order stays
+    expected = running(terms)[..., -1] if shape[-1] else torch.zeros(shape[:-1])
+    assert torch.equal(accumulated(terms), expected)
+
+
+def test_rows_of_infinity_and_nan_do_not_reach_other_rows():
+    terms = torch.rand(3, 100, generator=torch.Generator().manual_seed(4))
+    plain = accumulated(terms)
+    terms[0, 5], terms[1, 7] = float("inf"), float("nan")
+    found = accumulated(terms)
+    assert found[0] == float("inf")
+    assert found[1].isnan()
+    assert found[2] == plain[2]
+
+
 @pytest.mark.parametrize("count", [64, 4096, 65_536])
 @pytest.mark.parametrize("kind", TERMS)
 def test_the_model_has_the_size_of_computed_errors(kind, count):
