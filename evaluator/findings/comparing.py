@@ -20,6 +20,41 @@ WEIGHTS_FIRST = (
     "parameters in the same order, or use the same names."
 )
 TRANSPOSED = "Exchange the last two indices of the output."
+EXTRA_CLAMP = "Look for a relu or clamp that the reference does not have."
+DRIFT = (
+    "Look for a small constant that differs, such as an epsilon, and for a long sum in one accumulator or at one "
+    "address: add up parts first, such as one part per block."
+)
+COMPUTE_IN_FP32 = (
+    "Compute in fp32: no TF32 (torch.backends.cuda.matmul.allow_tf32, cudnn.allow_tf32, wmma), half or bfloat16. "
+    'Triton\'s tl.dot of fp32 operands uses TF32 by default: pass input_precision="ieee". For a problem in TF32: '
+    "no bfloat16."
+)
+IN_FP32_OR_A_STEP = (
+    f"{COMPUTE_IN_FP32} If the text has no such arithmetic, look for a step that other values hide, such as a factor "
+    "before a norm."
+)
+FLOAT32_THROUGHOUT = (
+    "Return float32, and compute in it: the problem is in fp32, and half precision inside is refused too."
+)
+NEARLY_ALL = (
+    "Nearly all values are wrong. Look for a step that is left out or changed, for weights that are copied in the "
+    "constructor, and for fp16 or bf16."
+)
+WEIGHTS_IN_EACH_CALL = (
+    "Read the weights in each call: what the constructor copies, folds or packs does not follow their changes. For "
+    "fixed weights, as in inference: --weights frozen."
+)
+WEIGHT_LEFT_OUT = (
+    "Look for a weight that is left out or applied in another place: norms are constructed with weights of 1 and "
+    "biases of 0."
+)
+_OF_WEIGHTS = (WEIGHTS_IN_EACH_CALL, WEIGHT_LEFT_OUT)
+_OF_CAUSES = (
+    *(REFERENCE_PART, BATCH_STATISTICS, CONTIGUOUS, CONSTANT, NOT_WRITTEN, TRANSPOSED, EXTRA_CLAMP, DRIFT),
+    *(COMPUTE_IN_FP32, *_OF_WEIGHTS),
+)
+"""Next steps of wrong values with a known cause."""
 
 ENTRIES: dict[Code, Entry] = {
     Code.WRONG_STRUCTURE: Entry(
@@ -36,6 +71,7 @@ ENTRIES: dict[Code, Entry] = {
         "an output has the wrong dtype",
         "Output and reference must have the same dtype.",
         "Cast the output, or compute in the reference's dtype.",
+        (FLOAT32_THROUGHOUT,),
     ),
     Code.NOT_A_TENSOR: Entry(
         "an output is not a tensor",
@@ -47,12 +83,13 @@ ENTRIES: dict[Code, Entry] = {
         "The largest error exceeds the tolerance. The tolerance is a multiple of the reference's own error against "
         "float64, relative to the row.",
         "Look at the element of the first mismatch: a missing tail, a wrong index, a missing __syncthreads().",
-        (REFERENCE_PART, BATCH_STATISTICS, CONTIGUOUS, CONSTANT, NOT_WRITTEN, TRANSPOSED, WEIGHTS_FIRST),
+        (NEARLY_ALL, WEIGHTS_FIRST, *_OF_CAUSES),
     ),
     Code.NOT_FINITE: Entry(
         "an output is NaN or infinite",
         "An output is NaN or infinite at an element where the reference is finite, or the other way round.",
         "Look for an unwritten element, a missing __syncthreads(), a division by zero, or an overflow.",
+        _OF_WEIGHTS,
     ),
     Code.NO_GRADIENT: Entry(
         "a gradient is missing",
@@ -101,9 +138,8 @@ ENTRIES: dict[Code, Entry] = {
         "The problem asks for fp32, or for TF32. The output's errors correlate with those of the reference after "
         "rounding its operands, inputs or output to a format with fewer bits: TF32, fp16 or bf16 instead of fp32, bf16 "
         "instead of TF32. In long sums such errors may be well within the tolerance.",
-        "Compute in fp32: no TF32 (torch.backends.cuda.matmul.allow_tf32, cudnn.allow_tf32, wmma), half or bfloat16. "
-        'Triton\'s tl.dot of fp32 operands uses TF32 by default: pass input_precision="ieee". For a problem in TF32: '
-        "no bfloat16.",
+        COMPUTE_IN_FP32,
+        (IN_FP32_OR_A_STEP,),
     ),
     Code.STOOD_BEFORE: Entry(
         "an output existed before the inputs",
@@ -165,7 +201,7 @@ ENTRIES: dict[Code, Entry] = {
         "reference's function agrees for all of them.",
         "Look for an overflow, a missing sign, a case that get_inputs never draws, or arithmetic below fp32, whose "
         "errors average out in sums of positive terms. To grade by get_inputs alone: --values own.",
-        (OVERFLOW, CANCELLATION),
+        (OVERFLOW, CANCELLATION, *_OF_CAUSES),
     ),
     Code.FIXED_INPUTS: Entry(
         "the problem's inputs are the same in every call",

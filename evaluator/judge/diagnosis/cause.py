@@ -1,6 +1,7 @@
 """Cause of a wrong answer: a known form of the reference, or a pattern of the wrong values."""
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator
 from enum import Enum, auto
 from types import EllipsisType
@@ -10,10 +11,12 @@ import torch
 
 from evaluator.devices.out_of_memory import out_of_memory
 from evaluator.errors import ProblemError
+from evaluator.findings.comparing import COMPUTE_IN_FP32
 from evaluator.judge.compare.tensor_comparison import Limit, Sides, wrong_elements
 from evaluator.judge.compare.tolerance import Bounds
 from evaluator.judge.diagnosis.known_forms import Form, known_forms, traced
 from evaluator.judge.diagnosis.wrong_pattern import Cause, wrong_pattern
+from evaluator.judge.formats.half_numbers import half_numbers
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.reference import Reference, by_path
 from evaluator.judge.tensors.call_arguments import Arguments
@@ -29,6 +32,10 @@ _FAR = 0.05
 _REST = 0.25
 """The part of the wrong values' errors that may remain beside a form. More is no evidence: the errors of a one-pass
 variance, just beyond the tolerance, were within the tolerance of a norm without its epsilon too."""
+_LITTLE_REST = 1 / 16
+_OF_HALF = 2.0**-8
+"""A form may also have errors of fp16 or bf16: at most these parts of the wrong values' errors, and of the form's
+values. A chain of operations in bf16 is off by about 2**-9 of the values."""
 
 
 def cause_of(plan: CallPlan, check: TensorCheck, actual: torch.Tensor, limits: Limit) -> Cause | None:
@@ -127,8 +134,11 @@ def _cause_in(part: _Part, plan: CallPlan, path: str, actual: torch.Tensor, limi
         if form is _Needs.WHOLE_CALL:
             return form
         if form is not None:
-            return Cause(f"the values are those of the reference {form.clause}", form.next_step)
-    return wrong_pattern(sides.actual, sides.exact, wrong) if sides.actual.shape == actual.shape else None
+            return Cause(f"the values are {form.clause}", form.next_step)
+    pattern = wrong_pattern(sides.actual, sides.exact, wrong) if sides.actual.shape == actual.shape else None
+    if pattern is None and (name := half_numbers(sides.actual[wrong], sides.honest[wrong])) is not None:
+        return Cause(f"the wrong values are {name} numbers", COMPUTE_IN_FP32)
+    return pattern
 
 
 def _form_of(
@@ -136,7 +146,7 @@ def _form_of(
 ) -> Form | _Needs | None:
     """Return the form of the reference whose values are the answer's; None if none, or if trials would take long.
 
-    Of a block, a form that mixes rows has other values than of the whole call.
+    The clause names the distance from the form. A form that mixes rows has other values in a block than in the call.
     """
 
     def altered(context: Callable[[], contextlib.AbstractContextManager[None]]) -> dict[str, Any]:
@@ -145,6 +155,7 @@ def _form_of(
 
     trace = traced(lambda: altered(contextlib.nullcontext))
     left_s = _LONGEST_S
+    nearly: Form | None = None
     none_found: _Needs | None = None
     for form in known_forms(reference, trace):
         if form.mixes_rows and part.rows is not ...:
@@ -152,7 +163,7 @@ def _form_of(
             continue
         left_s -= trace.cost.nominal_s(reference.device.type)
         if left_s < 0:
-            return none_found
+            break
         try:
             values = altered(form.context).get(path)
         except (ProblemError, MemoryError):
@@ -164,16 +175,27 @@ def _form_of(
             continue
         as_form = Sides(sides.actual, values, values.to(sides.honest.dtype))
         if not bool(wrong_elements(as_form, limits).any()) and _explains(as_form, sides, wrong):
-            return form
-    return none_found
+            return form._replace(clause=f"those of the reference {form.clause}")
+        rest = _relative_rest(as_form)
+        if nearly is None and rest <= _OF_HALF and _explains(as_form, sides, wrong, _LITTLE_REST):
+            clause = f"those of the reference {form.clause}, but for errors of {rest:.1e} of their size"
+            nearly = form._replace(clause=clause)
+    return nearly or none_found
 
 
-def _explains(as_form: Sides, sides: Sides, wrong: torch.Tensor) -> bool:
-    """Return whether the `wrong` values, which all agree with a form, are much closer to it than to the reference."""
+def _explains(as_form: Sides, sides: Sides, wrong: torch.Tensor, rest_part: float = _REST) -> bool:
+    """Return whether the `wrong` values are much closer to a form than to the reference."""
     rest, error = ((each.actual.double() - each.exact.double())[wrong] for each in (as_form, sides))
     if not bool(torch.isfinite(error).all()):  # A form with the same infinities or NaN is no coincidence.
         return True
-    return bool(rest.square().mean() <= _REST * _REST * error.square().mean())
+    return bool(rest.square().mean() <= rest_part * rest_part * error.square().mean())
+
+
+def _relative_rest(as_form: Sides) -> float:
+    """Return the distance from a form relative to the form's values, as root mean squares; infinite with NaN."""
+    rest, form = (as_form.actual.double() - as_form.exact.double()), as_form.exact.double()
+    ratio = float((rest.square().mean() / form.square().mean()).sqrt())
+    return ratio if math.isfinite(ratio) else math.inf
 
 
 def _is_far(actual: torch.Tensor, values: torch.Tensor) -> bool:

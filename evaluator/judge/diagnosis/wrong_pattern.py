@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import torch
 
-from evaluator.findings.comparing import CONSTANT, NOT_WRITTEN, TRANSPOSED
+from evaluator.findings.comparing import CONSTANT, DRIFT, EXTRA_CLAMP, NOT_WRITTEN, TRANSPOSED
 
 _SAME = 1e-3
 """Relative scatter of one factor or one offset, relative to its difference from 1 or 0."""
@@ -16,6 +16,10 @@ _MANY, _SMALL_BLOCK = 16, 0.25
 """As many elements, wrong at random, lie in such a part of the output once in four billion times."""
 _LARGE = 0.1
 """Values below this part of the root mean square do not define a factor: their rounding is too large."""
+_DRIFT = 0.01
+_ALIKE = (0.25, 4.0)
+"""Range of relative errors, in their median, of a drift. Eight errors of random sign agree once in 128 times: a drift
+takes `_MANY` values."""
 
 
 class Cause(NamedTuple):
@@ -40,6 +44,8 @@ def wrong_pattern(actual: torch.Tensor, exact: torch.Tensor, wrong: torch.Tensor
     share = "all values" if count >= _NEARLY_ALL * wrong.numel() else "the wrong values"
     got, expected = actual[wrong].double(), exact[wrong]
     if not bool(got.any()):
+        if bool((expected < 0).all()) and count < wrong.numel():
+            return Cause("the wrong values are 0, and the expected ones are negative", EXTRA_CLAMP)
         return Cause(_with_place(f"{share} are 0", wrong), NOT_WRITTEN)
     if _is_transposed(actual, exact):
         return Cause("the output is transposed: its last two dimensions are exchanged", TRANSPOSED)
@@ -47,6 +53,9 @@ def wrong_pattern(actual: torch.Tensor, exact: torch.Tensor, wrong: torch.Tensor
         return Cause(_with_place(f"{share} are {factor:.6g} times the expected values", wrong), CONSTANT)
     if offset := _constant(got - expected):
         return Cause(_with_place(f"{share} are the expected values plus {offset:.6g}", wrong), CONSTANT)
+    if (drift := _drift(got, expected)) is not None:
+        direction = "large" if drift > 0 else "small"
+        return Cause(f"{share} are too {direction} by about {abs(drift):.1e} of themselves", DRIFT)
     place = _place(wrong)
     return None if place is None else Cause(f"the wrong values are {place}")
 
@@ -61,6 +70,17 @@ def _common(got: torch.Tensor, expected: torch.Tensor) -> float | None:
     large = expected.abs() > _LARGE * expected.square().mean().sqrt()
     factors = got[large] / expected[large]
     return _constant(factors, away_from=1.0) if int(large.sum()) >= _LEAST else None
+
+
+def _drift(got: torch.Tensor, expected: torch.Tensor) -> float | None:
+    """Return the median relative error if all values are off in the same direction, by about as much; else None."""
+    if len(got) < _MANY or not bool(expected.all()):
+        return None
+    errors = got / expected - 1.0
+    middle = float(errors.median())
+    parts = errors / middle if middle else errors
+    is_alike = bool(((parts >= _ALIKE[0]) & (parts <= _ALIKE[1])).all())
+    return middle if is_alike and 0 < abs(middle) <= _DRIFT else None
 
 
 def _constant(values: torch.Tensor, *, away_from: float = 0.0) -> float | None:

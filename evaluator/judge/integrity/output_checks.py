@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import torch
 
 from evaluator.findings import Code, finding
+from evaluator.findings.comparing import NEARLY_ALL
 from evaluator.judge.clock.clock import Sample
 from evaluator.judge.clock.memory_samples import MemorySamples
 from evaluator.judge.formats.elements import are_equal, comparable
@@ -17,6 +18,8 @@ from evaluator.records import Finding, TensorCheck
 
 _AT_ONCE = 16
 """Comparisons queued on a GPU before the host waits for the results."""
+_NEARLY_ALL, _SEVERAL = 0.99, 8
+"""Part and number of wrong values beyond a missing tail."""
 _PIECE = 256 << 20
 """On a GPU, `torch.equal` takes a byte of memory for each compared element."""
 
@@ -123,7 +126,9 @@ def wrong_values(check: TensorCheck) -> Finding | None:
     place = f", first at {first.index}: expected {first.expected}, got {first.actual}" if first is not None else ""
     code = Code.NOT_FINITE if check.nonfinite else Code.WRONG_VALUES
     total = torch.Size(check.shape).numel()
-    return finding(code, f"{check.path}: {check.mismatches} of {total} values differ{place}", path=check.path)
+    message = f"{check.path}: {check.mismatches} of {total} values differ{place}"
+    is_nearly_all = code is Code.WRONG_VALUES and check.mismatches >= max(_NEARLY_ALL * total, _SEVERAL)
+    return finding(code, message, next_step=NEARLY_ALL if is_nearly_all else None, path=check.path)
 
 
 def reused(

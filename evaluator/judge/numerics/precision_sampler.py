@@ -14,6 +14,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from evaluator.findings import Code, finding
+from evaluator.findings.comparing import IN_FP32_OR_A_STEP
 from evaluator.judge.compare.tensor_comparison import Sides
 from evaluator.judge.inputs.cancelling_rows import Slices
 from evaluator.judge.numerics.arithmetic_modes import Format
@@ -149,7 +150,8 @@ class PrecisionWatch:
         if found is None:
             return None
         of_many = f" over {len(drawn)} calls" if len(drawn) > 1 else ""
-        message = f"{found.path} is within the tolerance, but its errors are those of {found.format.value}{of_many}"
+        name = found.name(drawn[0].sample.outputs.get(found.path))
+        message = f"{found.path} is within the tolerance, but its errors are those of {name}{of_many}"
         return _failed(drawn[0], message, found.path)
 
     def _outsized(self, again: Callable[[Drawn], ReferenceCall]) -> Check | None:
@@ -163,7 +165,7 @@ class PrecisionWatch:
             f"signs: the reference has {found.fp32:.1e} in any order of summation in fp32, and {found.coarser:.1e} "
             f"with operands in {found.format.value}"
         )
-        return _failed(kept[0], message, found.path)
+        return _failed(kept[0], message, found.path, IN_FP32_OR_A_STEP)
 
     def begin(self, blocks: int, slices: dict[str, list[Slices]] | None = None) -> None:
         """Start a call with expected values in `blocks` blocks, and draw the block for the sample.
@@ -197,8 +199,9 @@ class PrecisionWatch:
             self._with_slices.show(Drawn(seed, check, self.sample.only_slices()))
 
 
-def _failed(drawn: Drawn, message: str, path: str) -> Check:
-    return replace(drawn.check, ok=False, finding=finding(Code.LOWER_PRECISION, message, path=path))
+def _failed(drawn: Drawn, message: str, path: str, next_step: str | None = None) -> Check:
+    found = finding(Code.LOWER_PRECISION, message, next_step=next_step, path=path)
+    return replace(drawn.check, ok=False, finding=found)
 
 
 def _asked(drawn: list[Drawn], again: Callable[[Drawn], ReferenceCall]) -> list[Asked]:

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import torch
 
 from evaluator.devices.out_of_memory import out_of_memory
+from evaluator.judge.formats.half_numbers import half_numbers
 from evaluator.judge.inputs.cancelling_rows import Slices
 from evaluator.judge.numerics.arithmetic_modes import Format
 from evaluator.judge.numerics.rounded_reference import WAYS, Asked, Errors, Way
@@ -67,6 +68,13 @@ class Found(NamedTuple):
 
     path: str
     format: Format
+
+    def name(self, errors: Errors | None) -> str:
+        """Return the format's name. TF32 and fp16 have equal mantissas: only outputs in fp16 are named as fp16."""
+        if self.format not in (Format.TF32, Format.FP16):
+            return self.format.value
+        numbers = None if errors is None else half_numbers(errors.actual, errors.honest)
+        return numbers or f"{Format.TF32.value} or {Format.FP16.value}"
 
 
 def sampled(actual: torch.Tensor, exact: torch.Tensor, honest: torch.Tensor) -> Errors | None:

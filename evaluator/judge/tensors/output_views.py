@@ -8,9 +8,12 @@ import torch
 
 from evaluator.devices.memory import Region, strided
 from evaluator.findings import Code, finding
+from evaluator.findings.comparing import FLOAT32_THROUGHOUT
 from evaluator.judge.tensors.pytree import Pair, Value, dtype_name, is_number, plain
 from evaluator.protocol.frames import Node, Opaque, Scalar, TensorView
 from evaluator.records import Finding
+
+_HALF = ("float16", "bfloat16")
 
 
 class OutputViews(NamedTuple):
@@ -64,8 +67,13 @@ def _checked(path: str, expected: torch.Tensor, view: TensorView, region: Region
         wanted, found = list(expected.shape), _shape_text(view.shape)
         return finding(Code.WRONG_SHAPE, f"{path} has shape {found}, expected {wanted}", path=path)
     if view.dtype != dtype_name(expected.dtype):
-        wanted_dtype = dtype_name(expected.dtype)
-        return finding(Code.WRONG_DTYPE, f"{path} has dtype {view.dtype[:40]}, expected {wanted_dtype}", path=path)
+        is_half_of_fp32 = expected.dtype == torch.float32 and view.dtype in _HALF
+        return finding(
+            Code.WRONG_DTYPE,
+            f"{path} has dtype {view.dtype[:40]}, expected {dtype_name(expected.dtype)}",
+            next_step=FLOAT32_THROUGHOUT if is_half_of_fp32 else None,
+            path=path,
+        )
     device = region.flat.device
     if view.device != device.type:
         return finding(Code.WRONG_DEVICE, f"{path} is on {view.device[:40]}, expected on {device.type}", path=path)

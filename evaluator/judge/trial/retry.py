@@ -2,16 +2,17 @@
 
 On `emulated`, the first retry changes only the content of fresh memory: a correct answer proves a read of uninitialised
 memory. Another uses earlier weights of the model: a correct answer proves a copy made only once, if the error of the
-wrong answer is a part of the weights' change (`stale_weights`). The last call has the problem's own values, and is
-tried with earlier weights too.
+wrong answer is a part of the weights' change (`stale_weights`). An equal answer follows no change of the weights. The
+last call has the problem's own values, and is tried with earlier weights too.
 """
 
 from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from evaluator.findings import Code, finding
-from evaluator.judge.trial.stale_weights import is_stale
+from evaluator.findings import ENTRIES, Code, finding
+from evaluator.findings.comparing import NEARLY_ALL, WEIGHT_LEFT_OUT, WEIGHTS_IN_EACH_CALL
+from evaluator.judge.trial.stale_weights import is_beyond_chance, is_same_for, is_stale
 from evaluator.judge.trial.trial_runner import Trial, TrialRunner, wrong_for
 from evaluator.records import Check, Fault, Fill, Finding, Schedule, Status
 
@@ -46,17 +47,18 @@ def retried(
             return differing(wrong.fault), again.check
         if again.fault.finding.code not in _TELLING:
             break
-    if (stale := _of_stale_weights(trial_runner, wrong, index, seed, schedules, timeout_s)) is not None:
-        return stale, None
+    told = _of_weights(trial_runner, wrong, index, seed, schedules, timeout_s)
+    if told is not None and (told.finding.code == Code.STALE_WEIGHTS or wrong.fault.finding.code == Code.WRONG_VALUES):
+        return told, None
     if wrong.fault.finding.code == Code.WRONG_ON_OTHER_VALUES:
         fresh = trial_runner.own_values_seed()
         own = trial_runner.run(index, fresh, schedule=next(schedules), timeout_s=timeout_s, own_values=True)
         if own.fault is not None and own.fault.finding.code in _TELLING:
             # Wrong for the problem's own values too, after a correct call. Other values may hide the weights: after
             # constant rows, a batch norm leaves nothing of a linear layer's weights but signs.
-            stale = _of_stale_weights(trial_runner, own, index, fresh, schedules, timeout_s, own_values=True)
-            return stale or own.fault, own.check
-    return wrong.fault, None
+            found = _of_weights(trial_runner, own, index, fresh, schedules, timeout_s, own_values=True)
+            return found or own.fault, own.check
+    return told or wrong.fault, None
 
 
 def _comparison(found: Finding) -> str:
@@ -81,7 +83,7 @@ _WORDS = {
 }
 
 
-def _of_stale_weights(
+def _of_weights(
     trial_runner: TrialRunner,
     wrong: Trial,
     index: int,
@@ -91,17 +93,36 @@ def _of_stale_weights(
     *,
     own_values: bool = False,
 ) -> Fault | None:
-    """Return the fault if earlier weights lead to a correct answer and explain the wrong one; None if not."""
+    """Return the fault with a cause from answers with earlier weights; None without a cause.
+
+    Earlier weights with a correct answer, if the weights explain the error, are a separate finding. Equal answers for
+    different weights, and a correct answer for the constructed weights, extend the message.
+    """
     if wrong.fault is None or wrong.check is None:
         return None
+    told: Fault | None = None
     for worn in trial_runner.earlier_weights:
-        right = trial_runner.run_worn(
+        tried = trial_runner.run_worn(
             index, seed, worn, schedule=next(schedules), timeout_s=timeout_s, own_values=own_values
         )
-        if right is not None and is_stale(wrong.check.tensors, right.own, right.moved):
+        if tried is None:
+            continue
+        if tried.is_right and is_stale(wrong.check.tensors, tried.own, tried.moved):
             message = f"correct for earlier weights, wrong for this call's: {_comparison(wrong.fault.finding)}"
             return Fault(Status.WRONG_RESULT, finding(Code.STALE_WEIGHTS, message))
-    return None
+        if is_same_for(wrong.check.tensors, tried.own, tried.moved):
+            told = told or _with(wrong.fault, "the answer is the same for other weights", WEIGHTS_IN_EACH_CALL)
+        elif tried.is_right and worn.seed is None and is_beyond_chance(wrong.check.tensors):
+            told = told or _with(wrong.fault, "with the weights as constructed, the answer is right", WEIGHT_LEFT_OUT)
+    return told
+
+
+def _with(fault: Fault, clause: str, next_step: str) -> Fault:
+    """Return a fault with a clause, and with the next step unless the fault has a step from a cause."""
+    found = fault.finding
+    is_usual = found.next_step in (ENTRIES[Code(found.code)].next_step, NEARLY_ALL)
+    step = next_step if is_usual else found.next_step
+    return fault._replace(finding=replace(found, message=f"{found.message}; {clause}", next_step=step))
 
 
 def differing(fault: Fault) -> Fault:

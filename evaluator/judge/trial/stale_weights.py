@@ -41,6 +41,26 @@ def is_stale(wrong: Sequence[TensorCheck], own: Sequence[TensorCheck], moved: Se
     )
 
 
+def is_same_for(wrong: Sequence[TensorCheck], own: Sequence[TensorCheck], moved: Sequence[TensorCheck]) -> bool:
+    """Return whether an answer with earlier weights equals the wrong answer, although the expected values differ.
+
+    Equal answers have equal records against the same expected values. `own` is the record of the earlier answer with
+    the expected values for the earlier weights, and may be a wrong answer's too.
+    """
+    is_equal = [_record(check) for check in wrong] == [_record(check) for check in moved]
+    return is_equal and [_record(check) for check in own] != [_record(check) for check in moved]
+
+
+def is_beyond_chance(wrong: Sequence[TensorCheck]) -> bool:
+    """Return whether a wrong answer is too far off to be right by chance with other weights."""
+    ratios = [_ratio(check) for check in wrong if not check.ok]
+    return all(ratio is None or ratio >= _NEARER for ratio in ratios)
+
+
+def _record(check: TensorCheck) -> tuple[object, ...]:
+    return (check.path, check.max_abs_error, check.mismatches, check.nonfinite, check.first_mismatch)
+
+
 def _is_of_weights(wrong: TensorCheck, own: TensorCheck, moved: TensorCheck) -> bool:
     error, least, most = (_ratio(check) for check in (wrong, own, moved))
     if error is None or least is None or most is None:

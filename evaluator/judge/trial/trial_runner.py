@@ -9,8 +9,8 @@ from typing import NamedTuple
 import torch
 
 from evaluator.devices.memory import SharedMemory
-from evaluator.findings import Code, finding
-from evaluator.findings.comparing import CANCELLATION, OVERFLOW
+from evaluator.findings import ENTRIES, Code, finding
+from evaluator.findings.comparing import CANCELLATION, NEARLY_ALL, OVERFLOW
 from evaluator.judge.clock.clock import Clock, ClockedCall
 from evaluator.judge.compare.tensor_comparison import Comparison, begin
 from evaluator.judge.diagnosis.cause import cause_of
@@ -64,10 +64,14 @@ class Trial(NamedTuple):
 
 
 class WornTrial(NamedTuple):
-    """A correct answer with earlier weights: checks with expected values for earlier weights, and for the call's."""
+    """An answer with earlier weights: checks with expected values for earlier weights, and for the call's.
+
+    The answer `is_right` for the earlier weights, or has wrong values.
+    """
 
     own: list[TensorCheck]
     moved: list[TensorCheck]
+    is_right: bool = True
 
 
 class TrialRunner:
@@ -158,7 +162,7 @@ class TrialRunner:
     ) -> WornTrial | None:
         """Repeat the call of `seed` with the `worn` weights; `own_values` as in `run`.
 
-        None if the answer is wrong for these weights, or if the outputs have other shapes with the call's weights.
+        None if the answer has no values, or if the outputs have other shapes with the call's weights.
         """
         row_sites = () if own_values else self._row_sites(index)
         self._reference.wear(worn.seed)
@@ -168,7 +172,8 @@ class TrialRunner:
         if isinstance(answer, Fault):
             return None
         judged = self._answers.judge(answer, wanted, plan, placed, None)
-        if judged.problem is not None:
+        is_right = judged.problem is None
+        if not judged.tensors or not (is_right or any(not check.ok for check in judged.tensors)):
             return None
         own, snapshots = judged.tensors, [view._replace(expected=0.0) for view in judged.snapshots]
         del plan, wanted, placed, judged  # Memory may hold the inputs and expected values of one call, not of two.
@@ -176,7 +181,7 @@ class TrialRunner:
         plan = self._plan(seed, row_sites)
         wanted = self.call_driver.wanted = self._answers.begin(plan)
         moved = self._answers.compared(plan, wanted, snapshots)
-        return None if moved is None else WornTrial(own, moved)
+        return None if moved is None else WornTrial(own, moved, is_right)
 
     def _plan(self, seed: int, row_sites: Sequence[RowSite]) -> CallPlan:
         """Plan the call of `seed` with the reference's current weights."""
@@ -298,7 +303,8 @@ class TrialRunner:
         path = problem.details.get("path")
         sample = self._precision.sample
         if found := sample.lowered(sample.call(plan), path):
-            message = f"{problem.message}; the errors are those of {found.format.value}"
+            name = found.name(sample.outputs.get(found.path))
+            message = f"{problem.message}; the errors are those of {name}"
             return finding(Code.LOWER_PRECISION, message, path=found.path)
         tensor = next((view.tensor for view in judged.snapshots if view.path == path), None)
         check = next((check for check in judged.tensors if check.path == path), None)
@@ -365,7 +371,9 @@ def _of_other_values(problem: Finding | None, values: str | None, checks: list[T
     if problem is None or values is None or problem.code not in codes:
         return problem
     message = f"{wrong_for(values)}{problem.message}"
-    step, path = _step_for(values, checks), problem.details.get("path")
+    has_cause = problem.next_step not in (ENTRIES[Code(problem.code)].next_step, NEARLY_ALL)
+    step = problem.next_step if has_cause else _step_for(values, checks)
+    path = problem.details.get("path")
     return finding(Code.WRONG_ON_OTHER_VALUES, message, next_step=step, path=path, profile=values)
 
 

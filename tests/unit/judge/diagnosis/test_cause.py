@@ -90,6 +90,37 @@ def test_a_known_form_is_named(output, init, answer, clause):
     assert found.startswith(f"the values are those of the reference {clause}")
 
 
+@pytest.mark.parametrize(
+    ("output", "init", "answer", "clause"),
+    [
+        ("self.linear(x) / 2", LINEAR, lambda made, x: made.model.linear(x), "without div"),
+        ("F.gelu(x)", "pass", lambda made, x: x * torch.sigmoid(1.702 * x), "with x * sigmoid(1.702 * x) in place"),
+    ],
+)
+def test_a_form_in_half_precision_is_named_with_the_errors_beside_it(output, init, answer, clause):
+    made = reference(output, "torch.randn(32, 64)", init)
+    found = clause_of(made, lambda x: answer(made, x).half().float())
+    assert found.startswith(f"the values are those of the reference {clause}")
+    assert ", but for errors of 1." in found or ", but for errors of 2." in found
+    assert found.endswith("e-04 of their size")
+
+
+def test_a_form_beside_errors_as_large_as_its_own_is_not_named():
+    made = reference("F.gelu(x)", "torch.randn(32, 64)")
+    noise = 0.02 * torch.rand(32, 64, generator=torch.Generator().manual_seed(1))
+    assert clause_of(made, lambda x: x * torch.sigmoid(1.702 * x) + noise) is None
+
+
+@pytest.mark.parametrize(("dtype", "name"), [(torch.float16, "fp16"), (torch.bfloat16, "bf16")])
+def test_numbers_of_half_precision_are_named_where_nothing_else_is(dtype, name):
+    made = reference("self.linear(x)", "torch.randn(32, 64)", LINEAR)
+    noise = 1 + 0.02 * torch.rand(32, 32, generator=torch.Generator().manual_seed(1))
+    assert clause_of(made, lambda x: (made.model.linear(x) * noise).to(dtype).float()) == (
+        f"the wrong values are {name} numbers"
+    )
+    assert clause_of(made, lambda x: made.model.linear(x) * noise) is None
+
+
 def test_a_norm_without_its_epsilon():
     made = reference("self.norm(x)", SMALL, NORM)
     found = clause_of(made, lambda x: F.layer_norm(x, (64,), made.model.norm.weight, made.model.norm.bias, 0.0))

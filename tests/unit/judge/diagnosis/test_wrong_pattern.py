@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from evaluator.findings.comparing import CONSTANT, NOT_WRITTEN, TRANSPOSED
+from evaluator.findings.comparing import CONSTANT, DRIFT, EXTRA_CLAMP, NOT_WRITTEN, TRANSPOSED
 from evaluator.judge.diagnosis.wrong_pattern import wrong_pattern
 
 EXACT = torch.randn(64, 48, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
@@ -37,6 +37,19 @@ def noisy(actual):
     actual += torch.rand(64, 48, generator=torch.Generator().manual_seed(1))
 
 
+def drifting(actual):
+    actual *= 1 + 2e-4 * (0.5 + torch.rand(64, 48, generator=torch.Generator().manual_seed(2)))
+
+
+def drifting_apart(actual):
+    sign = torch.randint(0, 2, (64, 48), generator=torch.Generator().manual_seed(2)) * 2 - 1
+    actual *= 1 + 2e-4 * sign
+
+
+def masked(actual):
+    actual[actual < 0] = 0
+
+
 CHANGES = [
     (lambda actual: actual * 0.5, "all values are 0.5 times the expected values"),
     (lambda actual: -actual, "all values are -1 times the expected values"),
@@ -46,6 +59,7 @@ CHANGES = [
     (rows, "the wrong values are 0, at 3 of 64 along dimension 0"),
     (tail, "the wrong values are at 40 to 47 of 48 along dimension 1"),
     (noisy, None),
+    (masked, "the wrong values are 0, and the expected ones are negative"),
     (lambda actual: actual.half().float(), None),
     (sparse, "the wrong values are at 44 to 47 of 48 along dimension 1"),
     (lambda actual: actual, None),
@@ -64,6 +78,7 @@ def test_a_pattern_is_named(change, clause):
         (lambda actual: actual + 0.25, CONSTANT),
         (lambda actual: actual * 0, NOT_WRITTEN),
         (lambda actual: actual.mT.reshape(64, 48), TRANSPOSED),
+        (masked, EXTRA_CLAMP),
         (tail, None),
     ],
 )
@@ -101,3 +116,26 @@ def test_vectors_and_numbers():
 def test_a_masked_output_is_not_transposed_by_chance():
     masked = EXACT[:48].masked_fill(torch.ones(48, 48).triu(1).bool(), -torch.inf)
     assert found(lambda actual: actual + torch.rand(48, 48), masked) is None
+
+
+def test_errors_in_one_direction_are_named_with_their_size():
+    """The size is that of 577,600 positive terms in one accumulator, as measured on an H200."""
+    exact = EXACT.abs() + 1
+    cause = wrong_pattern(_changed(drifting, exact), exact, torch.ones(64, 48, dtype=torch.bool))
+    assert cause == ("all values are too large by about 2.0e-04 of themselves", DRIFT)
+    assert wrong_pattern(_changed(drifting_apart, exact), exact, torch.ones(64, 48, dtype=torch.bool)) is None
+
+
+def test_errors_of_a_tenth_are_no_drift():
+    exact = EXACT.abs() + 1
+
+    def far(actual):
+        actual *= 1.1 + 0.1 * torch.rand(64, 48, generator=torch.Generator().manual_seed(2))
+
+    assert wrong_pattern(_changed(far, exact), exact, torch.ones(64, 48, dtype=torch.bool)) is None
+
+
+def _changed(change, exact):
+    actual = exact.float().clone()
+    change(actual)
+    return actual

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from evaluator.devices.memory import HostRegion, SharedMemory
 from evaluator.findings import Code
+from evaluator.findings.comparing import WEIGHT_LEFT_OUT, WEIGHTS_IN_EACH_CALL
 from evaluator.judge.clock.clock import ClockedCall, ClockedSpotCheck
 from evaluator.judge.inputs.changing_weights import Worn, sites_of
 from evaluator.judge.reference.reference import Reference
@@ -144,6 +145,45 @@ def test_what_was_kept_is_right_for_the_weights_it_was_made_of_alone(trial_runne
     wrong = made.run(1, 71, timeout_s=1)
     fault, _ = retried(made, wrong, 1, 71, iter(lambda: None, 0), 1)
     assert (wrong.fault.finding.code, fault.finding.code) == (Code.WRONG_VALUES.value, Code.STALE_WEIGHTS.value)
+
+
+def told(made):
+    """Return the finding of a wrong first call, after its retry."""
+    wrong = made.run(0, 70, timeout_s=1)
+    fault, _ = retried(made, wrong, 0, 70, iter(lambda: None, 0), 1)
+    assert wrong.fault.finding.code == Code.WRONG_VALUES.value
+    return fault.finding
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        "torch.nn.functional.linear(x, self.kept.half().float() * 1.3, self.bias)",  # wrong for all weights
+        "torch.ones(5, 6)",
+    ],
+)
+def test_an_answer_that_follows_no_weight_is_said_to_be_the_same(trial_runner, kept):
+    init = "self.kept, self.bias = self.layer.weight.detach().clone(), self.layer.bias.detach().clone()"
+    found = told(trial_runner("torch.nn.Linear(6, 6)", init=init, forward=f"return {kept}"))
+    assert found.code == Code.WRONG_VALUES.value
+    assert found.message.endswith("; the answer is the same for other weights")
+    assert found.next_step == WEIGHTS_IN_EACH_CALL
+
+
+def test_an_answer_that_follows_the_weights_is_not_said_to_be_the_same(trial_runner):
+    found = told(trial_runner("torch.nn.Linear(6, 6)", forward="return super().forward(x) * 1.01 + 0.1 * x"))
+    assert "other weights" not in found.message
+    assert "as constructed" not in found.message
+
+
+def test_an_answer_right_for_the_constructed_weights_alone_is_said_to_be(trial_runner):
+    """Two weights of a norm are exchanged: all are 1 when constructed. Most elements are right for any weights."""
+    weight = "self.layer.weight[[1, 0, 2, 3, 4, 5]]"
+    forward = f"return torch.nn.functional.layer_norm(x, (6,), {weight}, self.layer.bias)"
+    found = told(trial_runner("torch.nn.LayerNorm(6)", forward=forward))
+    assert found.code == Code.WRONG_VALUES.value
+    assert found.message.endswith("; with the weights as constructed, the answer is right")
+    assert found.next_step == WEIGHT_LEFT_OUT
 
 
 NORM = "torch.nn.functional.batch_norm({}, None, None, training=True, eps=1e-9) + self.layer.bias"

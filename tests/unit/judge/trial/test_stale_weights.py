@@ -1,8 +1,9 @@
 """A wrong answer is called stale only if its error is a part of what the change of the weights amounts to."""
 
 import pytest
+from msgspec.structs import replace
 
-from evaluator.judge.trial.stale_weights import is_stale
+from evaluator.judge.trial.stale_weights import is_beyond_chance, is_same_for, is_stale
 from evaluator.records import TensorCheck
 
 ELEMENTS = 16_777_216
@@ -67,3 +68,32 @@ def test_an_output_without_a_record_has_no_certain_cause():
     assert not is_stale([], [own], [moved])
     assert not is_stale([wrong], [], [moved])
     assert not is_stale([wrong], [own], [])
+
+
+def recorded(error, mismatches, path="output"):
+    return replace(check(error * 100, mismatches, path=path), max_abs_error=error)
+
+
+def test_equal_answers_have_equal_records_and_other_expected_values():
+    wrong = [recorded(0.25, 7)]
+    assert is_same_for(wrong, [recorded(0.5, 9)], [recorded(0.25, 7)])
+    assert is_same_for(wrong, [recorded(0.0, 0)], [recorded(0.25, 7)])
+    assert not is_same_for(wrong, [recorded(0.5, 9)], [recorded(0.25, 8)])
+    assert not is_same_for(wrong, [recorded(0.5, 9)], [recorded(0.250001, 7)])
+
+
+def test_weights_without_effect_on_the_expected_values_tell_nothing():
+    wrong = [recorded(0.25, 7)]
+    assert not is_same_for(wrong, wrong, wrong)
+
+
+def test_all_outputs_must_be_equal():
+    wrong = [recorded(0.25, 7), recorded(0.0, 0, path="output[1]")]
+    moved = [recorded(0.25, 7), recorded(1e-6, 0, path="output[1]")]
+    assert not is_same_for(wrong, [recorded(0.5, 9), recorded(0.0, 0, path="output[1]")], moved)
+
+
+@pytest.mark.parametrize(("ratio", "is_far"), [(1.1, False), (7.9, False), (8.0, True), (4000.0, True), (None, True)])
+def test_an_error_just_above_the_tolerance_passes_with_other_weights_by_chance(ratio, is_far):
+    right_beside = check(0.2, 0, path="output[1]")
+    assert is_beyond_chance([check(ratio, 7), right_beside]) is is_far
