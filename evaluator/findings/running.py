@@ -6,6 +6,10 @@ NAME_PLACE = (
     "Check the index against the number of elements before the access, and the address of a vector access. "
     "For CUDA C++, `--device emulated --size small` names kernel, thread and line."
 )
+HOST_READS_GPU = (
+    "Look for host code that reads GPU memory, such as data_ptr<float>()[0]: pass the pointer to a kernel, or call "
+    ".item(). Or for an index out of bounds on the host."
+)
 LAUNCH_KERNEL = "Launch the kernel in forward."
 
 ENTRIES: dict[Code, Entry] = {
@@ -24,6 +28,7 @@ ENTRIES: dict[Code, Entry] = {
         "The process ended before its answer: by a signal (segmentation fault, abort), or by a call of exit. An exit "
         "code proves nothing, so this is never a pass.",
         "Look for an out-of-bounds access; `--device emulated` names its line.",
+        (HOST_READS_GPU,),
     ),
     Code.TIMED_OUT: Entry(
         "the submission timed out",

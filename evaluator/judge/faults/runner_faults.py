@@ -7,7 +7,7 @@ from typing import Protocol
 
 from evaluator.compile.extension.binding_errors import explained_load
 from evaluator.findings import Code, finding
-from evaluator.findings.running import NAME_PLACE
+from evaluator.findings.running import HOST_READS_GPU, NAME_PLACE
 from evaluator.judge.faults.emulator_faults import kernel_fault
 from evaluator.judge.faults.language_faults import refused_by_compiler, unavailable_language
 from evaluator.judge.faults.triton_faults import likely_cause, triton_fault
@@ -120,7 +120,8 @@ def death(info: ExitInfo | None, stage: Stage, device: DeviceKind, source: str) 
         return Fault(Status.RUNTIME_ERROR, ran_out)
     by = info.signal if info is not None else None
     message += likely_cause(by, device, source)
-    return Fault(Status.RUNTIME_ERROR, finding(Code.RUNNER_DIED, message, stage=stage.name, signal=by))
+    step = HOST_READS_GPU if device is DeviceKind.CUDA and by == "SIGSEGV" else None
+    return Fault(Status.RUNTIME_ERROR, finding(Code.RUNNER_DIED, message, next_step=step, stage=stage.name, signal=by))
 
 
 def too_slow(stage: Stage, timeout_s: float) -> Fault:
