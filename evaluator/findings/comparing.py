@@ -34,12 +34,9 @@ IN_FP32_OR_A_STEP = (
     f"{COMPUTE_IN_FP32} If the text has no such arithmetic, look for a step that other values hide, such as a factor "
     "before a norm."
 )
-FLOAT32_THROUGHOUT = (
-    "Return float32, and compute in it: the problem is in fp32, and half precision inside is refused too."
-)
 NEARLY_ALL = (
-    "Nearly all values are wrong. Look for a step that is left out or changed, for weights that are copied in the "
-    "constructor, and for fp16 or bf16."
+    "Nearly all values are wrong. Look for a step that is left out or changed, a wrong index, a missing "
+    "__syncthreads(), or arithmetic in fewer bits."
 )
 WEIGHTS_IN_EACH_CALL = (
     "Read the weights in each call: what the constructor copies, folds or packs does not follow their changes. For "
@@ -49,12 +46,9 @@ WEIGHT_LEFT_OUT = (
     "Look for a weight that is left out or applied in another place: norms are constructed with weights of 1 and "
     "biases of 0."
 )
+OF_FORMS = (REFERENCE_PART, BATCH_STATISTICS, CONTIGUOUS)
+"""Next steps of answers that are a known form of the reference."""
 _OF_WEIGHTS = (WEIGHTS_IN_EACH_CALL, WEIGHT_LEFT_OUT)
-_OF_CAUSES = (
-    *(REFERENCE_PART, BATCH_STATISTICS, CONTIGUOUS, CONSTANT, NOT_WRITTEN, TRANSPOSED, EXTRA_CLAMP, DRIFT),
-    *(COMPUTE_IN_FP32, *_OF_WEIGHTS),
-)
-"""Next steps of wrong values with a known cause."""
 
 ENTRIES: dict[Code, Entry] = {
     Code.WRONG_STRUCTURE: Entry(
@@ -71,7 +65,6 @@ ENTRIES: dict[Code, Entry] = {
         "an output has the wrong dtype",
         "Output and reference must have the same dtype.",
         "Cast the output, or compute in the reference's dtype.",
-        (FLOAT32_THROUGHOUT,),
     ),
     Code.NOT_A_TENSOR: Entry(
         "an output is not a tensor",
@@ -83,13 +76,15 @@ ENTRIES: dict[Code, Entry] = {
         "The largest error exceeds the tolerance. The tolerance is a multiple of the reference's own error against "
         "float64, relative to the row.",
         "Look at the element of the first mismatch: a missing tail, a wrong index, a missing __syncthreads().",
-        (NEARLY_ALL, WEIGHTS_FIRST, *_OF_CAUSES),
+        (
+            *(NEARLY_ALL, WEIGHTS_FIRST, *OF_FORMS, CONSTANT, NOT_WRITTEN, TRANSPOSED, EXTRA_CLAMP, DRIFT),
+            *(COMPUTE_IN_FP32, *_OF_WEIGHTS),
+        ),
     ),
     Code.NOT_FINITE: Entry(
         "an output is NaN or infinite",
         "An output is NaN or infinite at an element where the reference is finite, or the other way round.",
         "Look for an unwritten element, a missing __syncthreads(), a division by zero, or an overflow.",
-        _OF_WEIGHTS,
     ),
     Code.NO_GRADIENT: Entry(
         "a gradient is missing",
@@ -201,7 +196,7 @@ ENTRIES: dict[Code, Entry] = {
         "reference's function agrees for all of them.",
         "Look for an overflow, a missing sign, a case that get_inputs never draws, or arithmetic below fp32, whose "
         "errors average out in sums of positive terms. To grade by get_inputs alone: --values own.",
-        (OVERFLOW, CANCELLATION, *_OF_CAUSES),
+        (OVERFLOW, CANCELLATION, *OF_FORMS, *_OF_WEIGHTS),
     ),
     Code.FIXED_INPUTS: Entry(
         "the problem's inputs are the same in every call",

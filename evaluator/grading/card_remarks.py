@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from evaluator.cache import fallback_folder
 from evaluator.cache.location import cache_folder
 from evaluator.findings import ENTRIES, Code, finding
-from evaluator.findings.comparing import NEARLY_ALL, WEIGHTS_FIRST
+from evaluator.findings.comparing import COMPUTE_IN_FP32, DRIFT, EXTRA_CLAMP, NEARLY_ALL, WEIGHTS_FIRST
 from evaluator.findings.running import LAUNCH_KERNEL
 from evaluator.findings.submission import REPLACE_CALL
 from evaluator.records import Finding, Outcome, SandboxMode, Status
@@ -36,7 +36,7 @@ def with_steps_to_own_kernels(outcome: Outcome, required: float | None) -> list[
 def reason_of(outcome: Outcome) -> Finding | None:
     """Return the reason of the verdict. Wrong values begin with the weights, if the weights were not copied."""
     reason = outcome.reason
-    usual = (ENTRIES[Code.WRONG_VALUES].next_step, NEARLY_ALL)
+    usual = (ENTRIES[Code.WRONG_VALUES].next_step, NEARLY_ALL, COMPUTE_IN_FP32, DRIFT, EXTRA_CLAMP)
     if reason is None or reason.code != Code.WRONG_VALUES.value or reason.next_step not in usual:
         return reason
     is_seeded = any(each.code == Code.WEIGHTS_NOT_COPIED.value for each in outcome.findings)

@@ -1,7 +1,6 @@
 """Cause of a wrong answer: a known form of the reference, or a pattern of the wrong values."""
 
 import contextlib
-import math
 from collections.abc import Callable, Iterator
 from enum import Enum, auto
 from types import EllipsisType
@@ -20,7 +19,7 @@ from evaluator.judge.formats.half_numbers import half_numbers
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.reference import Reference, by_path
 from evaluator.judge.tensors.call_arguments import Arguments
-from evaluator.records import TensorCheck
+from evaluator.records import Precision, TensorCheck
 
 _LONGEST_S = 0.5
 """Time limit of all forms, on a nominal machine (`Cost.nominal_s`): most submissions of a training run are wrong."""
@@ -33,9 +32,11 @@ _REST = 0.25
 """The part of the wrong values' errors that may remain beside a form. More is no evidence: the errors of a one-pass
 variance, just beyond the tolerance, were within the tolerance of a norm without its epsilon too."""
 _LITTLE_REST = 1 / 16
-_OF_HALF = 2.0**-8
-"""A form may also have errors of fp16 or bf16: at most these parts of the wrong values' errors, and of the form's
-values. A chain of operations in bf16 is off by about 2**-9 of the values."""
+_OF_HALF, _NEARLY_EACH = 2.0**-8, 0.99
+"""A form may also have errors of fp16 or bf16. Then the rest is at most `_LITTLE_REST` of the wrong values' errors, and
+`_OF_HALF` of nearly each value and its row. A chain of operations in bf16 is off by about 2**-9 of the values."""
+_NEAR = 0.1
+"""Errors of half precision are at most this part of the wrong values."""
 
 
 def cause_of(plan: CallPlan, check: TensorCheck, actual: torch.Tensor, limits: Limit) -> Cause | None:
@@ -136,9 +137,17 @@ def _cause_in(part: _Part, plan: CallPlan, path: str, actual: torch.Tensor, limi
         if form is not None:
             return Cause(f"the values are {form.clause}", form.next_step)
     pattern = wrong_pattern(sides.actual, sides.exact, wrong) if sides.actual.shape == actual.shape else None
-    if pattern is None and (name := half_numbers(sides.actual[wrong], sides.honest[wrong])) is not None:
-        return Cause(f"the wrong values are {name} numbers", COMPUTE_IN_FP32)
+    if pattern is None and reference.problem.precision is Precision.FP32 and actual.dtype == torch.float32:
+        return _of_half_precision(sides, wrong)
     return pattern
+
+
+def _of_half_precision(sides: Sides, wrong: torch.Tensor) -> Cause | None:
+    """Return the cause if the wrong values are near the expected ones, and numbers of half precision."""
+    got, exact = sides.actual[wrong], sides.exact[wrong]
+    is_near = bool((got.double() - exact).square().mean() <= _NEAR * _NEAR * exact.square().mean())
+    name = half_numbers(got, sides.honest[wrong]) if is_near else None
+    return None if name is None else Cause(f"the wrong values are {name} numbers", COMPUTE_IN_FP32)
 
 
 def _form_of(
@@ -176,11 +185,10 @@ def _form_of(
         as_form = Sides(sides.actual, values, values.to(sides.honest.dtype))
         if not bool(wrong_elements(as_form, limits).any()) and _explains(as_form, sides, wrong):
             return form._replace(clause=f"those of the reference {form.clause}")
-        rest = _relative_rest(as_form)
-        if nearly is None and rest <= _OF_HALF and _explains(as_form, sides, wrong, _LITTLE_REST):
-            clause = f"those of the reference {form.clause}, but for errors of {rest:.1e} of their size"
+        if nearly is None and (rest := _rest_of_half(as_form, sides, wrong)) is not None:
+            clause = f"those of the reference {form.clause}, but for errors of up to about {rest:.0e} of their size"
             nearly = form._replace(clause=clause)
-    return nearly or none_found
+    return none_found or nearly
 
 
 def _explains(as_form: Sides, sides: Sides, wrong: torch.Tensor, rest_part: float = _REST) -> bool:
@@ -191,11 +199,16 @@ def _explains(as_form: Sides, sides: Sides, wrong: torch.Tensor, rest_part: floa
     return bool(rest.square().mean() <= rest_part * rest_part * error.square().mean())
 
 
-def _relative_rest(as_form: Sides) -> float:
-    """Return the distance from a form relative to the form's values, as root mean squares; infinite with NaN."""
-    rest, form = (as_form.actual.double() - as_form.exact.double()), as_form.exact.double()
-    ratio = float((rest.square().mean() / form.square().mean()).sqrt())
-    return ratio if math.isfinite(ratio) else math.inf
+def _rest_of_half(as_form: Sides, sides: Sides, wrong: torch.Tensor) -> float | None:
+    """Return the distance from a form, relative to nearly each value and its row, if it may be of half precision."""
+    form = as_form.exact.double()
+    rest = (as_form.actual.double() - form).abs()
+    if not bool(torch.isfinite(rest).all()) or not _explains(as_form, sides, wrong, _LITTLE_REST):
+        return None
+    rows = form.square().mean(-1, keepdim=True).sqrt() if form.dim() else form.abs()
+    sizes = torch.where(rest > 0, rest / (form.abs() + rows), rest).reshape(-1).sort().values
+    of_nearly_each = float(sizes[int((len(sizes) - 1) * _NEARLY_EACH)])
+    return of_nearly_each if of_nearly_each <= _OF_HALF else None
 
 
 def _is_far(actual: torch.Tensor, values: torch.Tensor) -> bool:

@@ -44,7 +44,7 @@ def wrong_pattern(actual: torch.Tensor, exact: torch.Tensor, wrong: torch.Tensor
     share = "all values" if count >= _NEARLY_ALL * wrong.numel() else "the wrong values"
     got, expected = actual[wrong].double(), exact[wrong]
     if not bool(got.any()):
-        if bool((expected < 0).all()) and count < wrong.numel():
+        if count < wrong.numel() and _place(wrong) is None and bool(((exact < 0) == wrong).all()):
             return Cause("the wrong values are 0, and the expected ones are negative", EXTRA_CLAMP)
         return Cause(_with_place(f"{share} are 0", wrong), NOT_WRITTEN)
     if _is_transposed(actual, exact):
@@ -54,8 +54,8 @@ def wrong_pattern(actual: torch.Tensor, exact: torch.Tensor, wrong: torch.Tensor
     if offset := _constant(got - expected):
         return Cause(_with_place(f"{share} are the expected values plus {offset:.6g}", wrong), CONSTANT)
     if (drift := _drift(got, expected)) is not None:
-        direction = "large" if drift > 0 else "small"
-        return Cause(f"{share} are too {direction} by about {abs(drift):.1e} of themselves", DRIFT)
+        direction = "far from" if drift > 0 else "near"
+        return Cause(f"{share} are too {direction} 0, by about {abs(drift):.1e} of themselves", DRIFT)
     place = _place(wrong)
     return None if place is None else Cause(f"the wrong values are {place}")
 

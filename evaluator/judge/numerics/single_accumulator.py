@@ -29,6 +29,8 @@ _BLOCK = 1 << 22
 """Elements that are added up together, but at least `_LEAST_ROWS` rows: larger blocks leave the CPU's cache, and each
 step of fewer rows takes as long."""
 _LEAST_ROWS = 64
+_NOTHING = np.float32(-0.0)
+"""The only start of a sum that changes no first term: 0.0 would make -0.0 positive."""
 LONGEST = 1 << 17
 """Terms in one accumulator, at most: the longest loop of one thread among published kernels, a product over K = 131072.
 Longer sums have several accumulators."""
@@ -78,7 +80,11 @@ def _in_turn(rows: torch.Tensor) -> torch.Tensor:
         block = rows[start : start + step].detach().t().contiguous().cpu().numpy()
         with np.errstate(all="ignore"):  # PyTorch overflows silently.
             alone = block.shape[1] == 1  # Then the only axis of more than one element is the fast one.
-            totals[start : start + step] = np.add.accumulate(block)[-1] if alone else np.add.reduce(block, axis=0)
+            totals[start : start + step] = (
+                np.add.accumulate(block, dtype=np.float32)[-1]
+                if alone
+                else np.add.reduce(block, axis=0, dtype=np.float32, initial=_NOTHING)
+            )
     return torch.from_numpy(totals).to(rows.device)
 
 

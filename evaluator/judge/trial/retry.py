@@ -12,8 +12,10 @@ from msgspec.structs import replace
 
 from evaluator.findings import ENTRIES, Code, finding
 from evaluator.findings.comparing import NEARLY_ALL, WEIGHT_LEFT_OUT, WEIGHTS_IN_EACH_CALL
-from evaluator.judge.trial.stale_weights import is_beyond_chance, is_same_for, is_stale
-from evaluator.judge.trial.trial_runner import Trial, TrialRunner, wrong_for
+from evaluator.judge.inputs.changing_weights import Worn
+from evaluator.judge.trial.other_values import wrong_for
+from evaluator.judge.trial.stale_weights import is_beyond_chance, is_nearer_to_earlier, is_stale
+from evaluator.judge.trial.trial_runner import Trial, TrialRunner, WornTrial
 from evaluator.records import Check, Fault, Fill, Finding, Schedule, Status
 
 _TIMES = 3
@@ -101,18 +103,27 @@ def _of_weights(
     if wrong.fault is None or wrong.check is None:
         return None
     told: Fault | None = None
-    for worn in trial_runner.earlier_weights:
-        tried = trial_runner.run_worn(
+
+    def run(worn: Worn) -> WornTrial | None:
+        return trial_runner.run_worn(
             index, seed, worn, schedule=next(schedules), timeout_s=timeout_s, own_values=own_values
         )
-        if tried is None:
+
+    for worn in trial_runner.earlier_weights:
+        if (tried := run(worn)) is None:
             continue
         if tried.is_right and is_stale(wrong.check.tensors, tried.own, tried.moved):
             message = f"correct for earlier weights, wrong for this call's: {_comparison(wrong.fault.finding)}"
             return Fault(Status.WRONG_RESULT, finding(Code.STALE_WEIGHTS, message))
-        if is_same_for(wrong.check.tensors, tried.own, tried.moved):
-            told = told or _with(wrong.fault, "the answer is the same for other weights", WEIGHTS_IN_EACH_CALL)
-        elif tried.is_right and worn.seed is None and is_beyond_chance(wrong.check.tensors):
+        if tried.sampled == wrong.sampled and is_nearer_to_earlier(tried.own, tried.moved):
+            told = told or _with(wrong.fault, "the answer is the same for earlier weights", WEIGHTS_IN_EACH_CALL)
+        elif (
+            tried.is_right
+            and worn.seed is None
+            and is_beyond_chance(wrong.check.tensors)
+            and (again := run(worn)) is not None  # A race may be right once.
+            and again.is_right
+        ):
             told = told or _with(wrong.fault, "with the weights as constructed, the answer is right", WEIGHT_LEFT_OUT)
     return told
 

@@ -41,24 +41,25 @@ def is_stale(wrong: Sequence[TensorCheck], own: Sequence[TensorCheck], moved: Se
     )
 
 
-def is_same_for(wrong: Sequence[TensorCheck], own: Sequence[TensorCheck], moved: Sequence[TensorCheck]) -> bool:
-    """Return whether an answer with earlier weights equals the wrong answer, although the expected values differ.
+def is_nearer_to_earlier(own: Sequence[TensorCheck], moved: Sequence[TensorCheck]) -> bool:
+    """Return whether an answer that is the same for two sets of weights follows the earlier set.
 
-    Equal answers have equal records against the same expected values. `own` is the record of the earlier answer with
-    the expected values for the earlier weights, and may be a wrong answer's too.
+    `own` is the comparison with the expected values for the earlier weights, `moved` with the call's. Every wrong
+    output is nearer to the earlier values, by half of the error and by several tolerances. Zeros, and an output that
+    hardly depends on the weights, are as far from both.
     """
-    is_equal = [_record(check) for check in wrong] == [_record(check) for check in moved]
-    return is_equal and [_record(check) for check in own] != [_record(check) for check in moved]
+    before = {check.path: _ratio(check) for check in own}
+    pairs = [(before.get(check.path), _ratio(check)) for check in moved if not check.ok]
+    return bool(pairs) and all(
+        earlier is not None and now is not None and earlier <= now / 2 and now - earlier >= _NEARER
+        for earlier, now in pairs
+    )
 
 
 def is_beyond_chance(wrong: Sequence[TensorCheck]) -> bool:
-    """Return whether a wrong answer is too far off to be right by chance with other weights."""
+    """Return whether all outputs are finite, and wrong ones too far off to be right by chance with other weights."""
     ratios = [_ratio(check) for check in wrong if not check.ok]
-    return all(ratio is None or ratio >= _NEARER for ratio in ratios)
-
-
-def _record(check: TensorCheck) -> tuple[object, ...]:
-    return (check.path, check.max_abs_error, check.mismatches, check.nonfinite, check.first_mismatch)
+    return bool(ratios) and all(ratio is not None and ratio >= _NEARER for ratio in ratios)
 
 
 def _is_of_weights(wrong: TensorCheck, own: TensorCheck, moved: TensorCheck) -> bool:

@@ -1,5 +1,6 @@
 """One trial: fresh inputs, one call, a snapshot, a comparison. Checked and timed calls use the same trials."""
 
+import contextlib
 import itertools
 import statistics
 import time
@@ -9,8 +10,9 @@ from typing import NamedTuple
 import torch
 
 from evaluator.devices.memory import SharedMemory
-from evaluator.findings import ENTRIES, Code, finding
-from evaluator.findings.comparing import CANCELLATION, NEARLY_ALL, OVERFLOW
+from evaluator.devices.out_of_memory import out_of_memory
+from evaluator.errors import ProblemError
+from evaluator.findings import Code, finding
 from evaluator.judge.clock.clock import Clock, ClockedCall
 from evaluator.judge.compare.tensor_comparison import Comparison, begin
 from evaluator.judge.diagnosis.cause import cause_of
@@ -23,15 +25,16 @@ from evaluator.judge.integrity.output_checks import (
 from evaluator.judge.numerics.precision_sampler import Drawn
 from evaluator.judge.numerics.reduced_precision import ENOUGH
 from evaluator.judge.numerics.rounded_reference import ReferenceCall
-from evaluator.judge.numerics.rounding_of_call import may_be_rounding
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.setup.call_limits import results_of_rounding
 from evaluator.judge.setup.distribution_mix import AS_GIVEN_ALONE, DistributionMix
 from evaluator.judge.setup.seed_book import fresh_seed
+from evaluator.judge.tensors.output_views import sampled
 from evaluator.judge.tensors.pytree import LaidOut, Value
 from evaluator.judge.trial.answer_judge import AnswerJudge, Judged
 from evaluator.judge.trial.call_driver import CallDriver
+from evaluator.judge.trial.other_values import of_other_values
 from evaluator.protocol import model_call
 from evaluator.records import (
     Check,
@@ -61,17 +64,20 @@ class Trial(NamedTuple):
     prepared_ms: float | None = None
     lag_ms: float | None = None
     profile: Profile = Profile.AS_GIVEN
+    sampled: bytes = b""
+    """Bits of a wrong answer at some places; empty for others."""
 
 
 class WornTrial(NamedTuple):
     """An answer with earlier weights: checks with expected values for earlier weights, and for the call's.
 
-    The answer `is_right` for the earlier weights, or has wrong values.
+    The answer `is_right` for the earlier weights, or has wrong values. `sampled` are its bits at some places.
     """
 
     own: list[TensorCheck]
     moved: list[TensorCheck]
     is_right: bool = True
+    sampled: bytes = b""
 
 
 class TrialRunner:
@@ -162,8 +168,11 @@ class TrialRunner:
     ) -> WornTrial | None:
         """Repeat the call of `seed` with the `worn` weights; `own_values` as in `run`.
 
-        None if the answer has no values, or if the outputs have other shapes with the call's weights.
+        None if the answer has no values, or if the outputs have other shapes with the call's weights; if the call has
+        the same weights; if memory does not suffice for a second comparison, which decides no verdict.
         """
+        if worn.seed == self._weights_of(seed):
+            return None
         row_sites = () if own_values else self._row_sites(index)
         self._reference.wear(worn.seed)
         plan = self._plan(seed, row_sites)
@@ -176,12 +185,15 @@ class TrialRunner:
         if not judged.tensors or not (is_right or any(not check.ok for check in judged.tensors)):
             return None
         own, snapshots = judged.tensors, [view._replace(expected=0.0) for view in judged.snapshots]
+        some = sampled(snapshots)
         del plan, wanted, placed, judged  # Memory may hold the inputs and expected values of one call, not of two.
         self.wear(seed)
-        plan = self._plan(seed, row_sites)
-        wanted = self.call_driver.wanted = self._answers.begin(plan)
-        moved = self._answers.compared(plan, wanted, snapshots)
-        return None if moved is None else WornTrial(own, moved, is_right)
+        moved = None
+        with contextlib.suppress(ProblemError, MemoryError), out_of_memory():
+            plan = self._plan(seed, row_sites)
+            wanted = self.call_driver.wanted = self._answers.begin(plan)
+            moved = self._answers.compared(plan, wanted, snapshots)
+        return None if moved is None else WornTrial(own, moved, is_right, some)
 
     def _plan(self, seed: int, row_sites: Sequence[RowSite]) -> CallPlan:
         """Plan the call of `seed` with the reference's current weights."""
@@ -207,7 +219,7 @@ class TrialRunner:
         problem = judged.problem
         if problem is not None and problem.code == Code.WRONG_VALUES.value:
             problem = self._with_cause(problem, plan, judged)
-        problem = _of_other_values(problem, self._answers.other_values(judged), judged.tensors)
+        problem = of_other_values(problem, self._answers.other_values(judged), judged.tensors)
         check = Check(
             index=index,
             profile=plan.profile,
@@ -223,9 +235,9 @@ class TrialRunner:
             self._precision.draw_lots(plan.seed, check)
         fault = None if problem is None else Fault(_status(problem), problem)
         copied = any(view.copied for view in views(answer.done.outputs))
-        return Trial(
-            check, fault, answer.elapsed_ms, copied, answer.host_ms, answer.prepared_ms, answer.lag_ms, plan.profile
-        )
+        some = b"" if problem is None else sampled(judged.snapshots)
+        elapsed_ms, host_ms, prepared_ms, lag_ms = answer.elapsed_ms, answer.host_ms, answer.prepared_ms, answer.lag_ms
+        return Trial(check, fault, elapsed_ms, copied, host_ms, prepared_ms, lag_ms, plan.profile, some)
 
     @property
     def window_calls(self) -> int:
@@ -360,33 +372,6 @@ class TrialRunner:
     def _reference_call(self, drawn: Drawn) -> ReferenceCall:
         self._reference.wear(self._weights_of(drawn.seed))
         return drawn.sample.call(CallPlan(self._reference, drawn.seed, row_sites=self._row_sites(drawn.check.index)))
-
-
-def _of_other_values(problem: Finding | None, values: str | None, checks: list[TensorCheck]) -> Finding | None:
-    """Return the finding for wrong values of a call; a finding of its own if the inputs had other `values`.
-
-    The first checked call has the problem's own inputs, so a call with other inputs follows correct answers.
-    """
-    codes = (Code.WRONG_VALUES.value, Code.NOT_FINITE.value)
-    if problem is None or values is None or problem.code not in codes:
-        return problem
-    message = f"{wrong_for(values)}{problem.message}"
-    has_cause = problem.next_step not in (ENTRIES[Code(problem.code)].next_step, NEARLY_ALL)
-    step = problem.next_step if has_cause else _step_for(values, checks)
-    path = problem.details.get("path")
-    return finding(Code.WRONG_ON_OTHER_VALUES, message, next_step=step, path=path, profile=values)
-
-
-def wrong_for(values: str) -> str:
-    """Return the beginning of the message about a call that is wrong for other `values` alone."""
-    return f"correct for the problem's own inputs, wrong for {values}: "
-
-
-def _step_for(values: str, checks: list[TensorCheck]) -> str | None:
-    """Return the next step if the values and the size of the errors suggest a single kind; None for the usual step."""
-    if values == Profile.LARGE.value and any(check.nonfinite for check in checks):
-        return OVERFLOW
-    return CANCELLATION if values == Profile.ILL_CONDITIONED.value and may_be_rounding(checks) else None
 
 
 def _status(problem: Finding) -> Status:

@@ -3,7 +3,7 @@
 import pytest
 
 from evaluator.findings import ENTRIES, Code, finding
-from evaluator.findings.comparing import CONSTANT, NEARLY_ALL, WEIGHTS_FIRST
+from evaluator.findings.comparing import COMPUTE_IN_FP32, CONSTANT, NEARLY_ALL, WEIGHTS_FIRST
 from evaluator.grading.card_remarks import reason_of, with_steps_to_own_kernels
 from evaluator.records import Outcome, Status
 
@@ -37,6 +37,7 @@ def test_other_cards_keep_the_usual_steps(status: Status, required: float | None
         (Code.WRONG_VALUES, None, True, WEIGHTS_FIRST),
         (Code.WRONG_VALUES, None, False, ENTRIES[Code.WRONG_VALUES].next_step),
         (Code.WRONG_VALUES, NEARLY_ALL, True, WEIGHTS_FIRST),
+        (Code.WRONG_VALUES, COMPUTE_IN_FP32, True, WEIGHTS_FIRST),
         (Code.WRONG_VALUES, NEARLY_ALL, False, NEARLY_ALL),
         (Code.WRONG_VALUES, CONSTANT, True, CONSTANT),
         (Code.WRONG_SHAPE, None, True, ENTRIES[Code.WRONG_SHAPE].next_step),

@@ -122,8 +122,36 @@ def test_errors_in_one_direction_are_named_with_their_size():
     """The size is that of 577,600 positive terms in one accumulator, as measured on an H200."""
     exact = EXACT.abs() + 1
     cause = wrong_pattern(_changed(drifting, exact), exact, torch.ones(64, 48, dtype=torch.bool))
-    assert cause == ("all values are too large by about 2.0e-04 of themselves", DRIFT)
+    assert cause == ("all values are too far from 0, by about 2.0e-04 of themselves", DRIFT)
     assert wrong_pattern(_changed(drifting_apart, exact), exact, torch.ones(64, 48, dtype=torch.bool)) is None
+
+
+def test_errors_toward_zero_are_named_so():
+    exact = -EXACT.abs() - 1
+    actual = (exact * (1 - 1e-4 - 1e-4 * torch.rand(64, 48, generator=torch.Generator().manual_seed(2)))).float()
+    cause = wrong_pattern(actual, exact, torch.ones(64, 48, dtype=torch.bool))
+    assert cause.clause.startswith("all values are too near 0, by about 1.")
+
+
+@pytest.mark.parametrize("exact", [-EXACT.abs() - 1, EXACT])
+def test_an_unwritten_tail_is_no_clamp(exact):
+    def unwritten(actual):
+        actual[28:32] = 0
+
+    cause = wrong_pattern(_changed(unwritten, exact), exact, (exact * 0 + torch.arange(64)[:, None] // 4 == 7))
+    assert cause == ("the wrong values are 0, at 28 to 31 of 64 along dimension 0", NOT_WRITTEN)
+
+
+def test_all_zeros_are_no_clamp():
+    exact = -EXACT.abs() - 1
+    cause = wrong_pattern(torch.zeros(64, 48), exact, torch.ones(64, 48, dtype=torch.bool))
+    assert cause == ("all values are 0", NOT_WRITTEN)
+
+
+def test_zeros_in_place_of_some_negative_values_are_no_clamp():
+    wrong = (EXACT < 0) & (torch.arange(48) % 3 > 0)
+    actual = torch.where(wrong, 0.0, EXACT).float()
+    assert wrong_pattern(actual, EXACT, wrong) == ("the wrong values are 0", NOT_WRITTEN)
 
 
 def test_errors_of_a_tenth_are_no_drift():

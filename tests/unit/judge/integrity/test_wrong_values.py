@@ -1,6 +1,7 @@
 """Findings of failed comparisons: the next step fits the share of wrong values."""
 
 import pytest
+from msgspec.structs import replace
 
 from evaluator.findings import ENTRIES, Code
 from evaluator.findings.comparing import NEARLY_ALL
@@ -32,3 +33,8 @@ def test_nan_has_its_own_step():
 
 def test_a_right_output_has_no_finding():
     assert wrong_values(check(0.1, 0)) is None
+
+
+def test_few_values_show_no_share():
+    one = replace(check(3000.0, 1), shape=[1])
+    assert wrong_values(one).next_step == USUAL

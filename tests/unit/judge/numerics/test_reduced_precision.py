@@ -428,3 +428,13 @@ def test_the_sample_does_not_depend_on_the_layout(shape):
     one, other = sampled(*sides), sampled(*apart)
     assert all(torch.equal(*pair) for pair in zip(one, other, strict=True))
     assert torch.equal(one.actual, sides[0].reshape(-1).double())
+
+
+def test_tf32_and_fp16_are_both_named_unless_the_values_tell():
+    drawn = torch.randn(300, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    plain, half = (Errors(torch.arange(300), each, drawn, drawn) for each in (drawn, drawn.half().double()))
+    for to in (Format.TF32, Format.FP16):
+        found = Found("output", to)
+        assert (found.name(plain), found.name(half), found.name(None)) == ("TF32 or fp16", "fp16", "TF32 or fp16")
+    assert Found("output", Format.BF16).name(half) == "bf16"
+    assert Found("output", Format.TF32_CUT).name(half) == "TF32, cut off"

@@ -14,6 +14,7 @@ from evaluator.judge.inputs.changing_weights import Worn, sites_of
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.setup.distribution_mix import AS_GIVEN_ALONE, DistributionMix
 from evaluator.judge.tensors.pytree import lay_out
+from evaluator.judge.trial.answer_judge import AnswerJudge
 from evaluator.judge.trial.retry import retried
 from evaluator.judge.trial.trial_runner import TrialRunner
 from evaluator.judge.trial.window_runner import WindowRunner
@@ -155,25 +156,56 @@ def told(made):
     return fault.finding
 
 
-@pytest.mark.parametrize(
-    "kept",
-    [
-        "torch.nn.functional.linear(x, self.kept.half().float() * 1.3, self.bias)",  # wrong for all weights
-        "torch.ones(5, 6)",
-    ],
-)
-def test_an_answer_that_follows_no_weight_is_said_to_be_the_same(trial_runner, kept):
-    init = "self.kept, self.bias = self.layer.weight.detach().clone(), self.layer.bias.detach().clone()"
-    found = told(trial_runner("torch.nn.Linear(6, 6)", init=init, forward=f"return {kept}"))
+COPIED = "self.kept, self.bias = self.layer.weight.detach().clone(), self.layer.bias.detach().clone()"
+OF_COPY = "torch.nn.functional.linear(x, self.kept, self.bias)"
+
+
+def test_a_wrong_answer_by_the_constructors_copy_is_said_to_be_the_same(trial_runner):
+    """Never right, so not stale: the copy has errors of its own."""
+    forward = f"return {OF_COPY} + 0.01 * torch.sin(37 * x)"
+    found = told(trial_runner("torch.nn.Linear(6, 6)", init=COPIED, forward=forward))
     assert found.code == Code.WRONG_VALUES.value
-    assert found.message.endswith("; the answer is the same for other weights")
+    assert found.message.endswith("; the answer is the same for earlier weights")
     assert found.next_step == WEIGHTS_IN_EACH_CALL
 
 
-def test_an_answer_that_follows_the_weights_is_not_said_to_be_the_same(trial_runner):
-    found = told(trial_runner("torch.nn.Linear(6, 6)", forward="return super().forward(x) * 1.01 + 0.1 * x"))
-    assert "other weights" not in found.message
-    assert "as constructed" not in found.message
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "y = 3 * super().forward(x)\n        y[0] = float('nan')",  # follows the weights, but for NaN
+        "y = 3 * super().forward(x) + x\n        y[0, 0] = 1e30",
+        "y = torch.ones(5, 6)",
+        "y = super().forward(x) / 0 * 0",
+        "y = super().forward(x) * 1.01 + 0.1 * x",
+    ],
+)
+def test_nothing_is_said_about_weights_where_they_are_no_cause(trial_runner, forward):
+    made = trial_runner("torch.nn.Linear(6, 6)", forward=f"{forward}\n        return y")
+    wrong = made.run(0, 70, timeout_s=1)
+    fault, _ = retried(made, wrong, 0, 70, iter(lambda: None, 0), 1)
+    assert fault == wrong.fault
+
+
+def test_memory_that_is_short_for_the_cause_takes_no_verdict(trial_runner, monkeypatch):
+    """A submission may take memory that was free in its first calls."""
+
+    def short(*_):
+        raise MemoryError
+
+    made = trial_runner("torch.nn.Linear(6, 6)", init=COPIED, forward=f"return {OF_COPY} + x")
+    wrong = made.run(0, 70, timeout_s=1)
+    monkeypatch.setattr(AnswerJudge, "compared", short)
+    fault, _ = retried(made, wrong, 0, 70, iter(lambda: None, 0), 1)
+    assert fault == wrong.fault
+
+
+def test_the_calls_own_weights_are_not_tried_as_earlier_ones(trial_runner):
+    made = trial_runner("torch.nn.Linear(6, 6)", forward="return 3 * super().forward(x)")
+    made.run(0, 70, timeout_s=1)
+    constructed, first = made.earlier_weights
+    assert made.run_worn(0, 70, first, timeout_s=1) is None
+    assert made.run_worn(0, 70, constructed, timeout_s=1) is not None
+    assert made.run_worn(1, 71, first, timeout_s=1) is not None
 
 
 def test_an_answer_right_for_the_constructed_weights_alone_is_said_to_be(trial_runner):

@@ -3,8 +3,8 @@
 import pytest
 
 from evaluator.findings import ENTRIES, Code, finding
-from evaluator.findings.comparing import CANCELLATION, NEARLY_ALL, OVERFLOW, REFERENCE_PART
-from evaluator.judge.trial.trial_runner import _of_other_values
+from evaluator.findings.comparing import CANCELLATION, EXTRA_CLAMP, NEARLY_ALL, NOT_WRITTEN, OVERFLOW, REFERENCE_PART
+from evaluator.judge.trial.other_values import of_other_values
 from tests.unit.judge.trial.test_stale_weights import check
 
 USUAL = ENTRIES[Code.WRONG_ON_OTHER_VALUES].next_step
@@ -23,11 +23,19 @@ USUAL = ENTRIES[Code.WRONG_ON_OTHER_VALUES].next_step
     ],
 )
 def test_the_step_fits_the_values_and_the_size_of_the_errors(values, found, step):
-    problem = _of_other_values(finding(Code.WRONG_VALUES, "output: 224 of 9999 values differ"), values, [found])
+    problem = of_other_values(finding(Code.WRONG_VALUES, "output: 224 of 9999 values differ"), values, [found])
     assert (problem.code, problem.next_step) == (Code.WRONG_ON_OTHER_VALUES.value, step)
 
 
-@pytest.mark.parametrize(("own", "step"), [(REFERENCE_PART, REFERENCE_PART), (NEARLY_ALL, CANCELLATION)])
-def test_the_step_of_a_cause_stays(own, step):
+@pytest.mark.parametrize(
+    ("own", "step"),
+    [
+        (REFERENCE_PART, REFERENCE_PART),
+        (NEARLY_ALL, CANCELLATION),
+        (NOT_WRITTEN, CANCELLATION),
+        (EXTRA_CLAMP, CANCELLATION),
+    ],
+)
+def test_the_step_of_a_known_form_stays(own, step):
     found = finding(Code.WRONG_VALUES, "output: 224 of 9999 values differ; GELU's other form", next_step=own)
-    assert _of_other_values(found, "ill_conditioned", [check(1.44, 224)]).next_step == step
+    assert of_other_values(found, "ill_conditioned", [check(1.44, 224)]).next_step == step

@@ -8,11 +8,14 @@ from torch.nn import functional
 
 from benchmarks.numerics.judged_answers import AnswerTrials, set_up
 from evaluator.findings import Code, finding
+from evaluator.findings.comparing import CONSTANT, WEIGHTS_IN_EACH_CALL
 from evaluator.judge.trial import retry
+from evaluator.judge.trial.other_values import wrong_for
 from evaluator.judge.trial.retry import retried
-from evaluator.judge.trial.trial_runner import Trial, WornTrial, wrong_for
+from evaluator.judge.trial.trial_runner import Trial, WornTrial
 from evaluator.protocol import model_call
 from evaluator.records import Fault, Profile, SizeName, Status
+from tests.unit.judge.trial.test_stale_weights import check as stale_check
 from tests.unit.references import problem
 
 OWN_SEED, OTHER_SEED = 5, 9
@@ -83,3 +86,59 @@ def test_a_kind_of_values_is_explained_once(monkeypatch):
         trials.run(index, index, timeout_s=60)
     assert len(searched) == 2
     assert Profile.AS_GIVEN in searched
+
+
+@pytest.mark.parametrize(("is_right", "code"), [(True, Code.STALE_WEIGHTS), (False, Code.WRONG_VALUES)])
+def test_only_a_right_answer_proves_stale_weights(monkeypatch, is_right, code):
+    monkeypatch.setattr(retry, "is_stale", lambda *_: True)
+    check = SimpleNamespace(schedule=None, tensors=[])
+    wrong = trial(Code.WRONG_VALUES)._replace(check=check)
+    runner = SimpleNamespace(
+        run=lambda *_, **__: wrong,
+        run_worn=lambda *_, **__: WornTrial([], [], is_right, b"other"),
+        earlier_weights=[SimpleNamespace(seed=None)],
+    )
+    fault, _ = retried(runner, wrong, 1, OTHER_SEED, itertools.repeat(None), 1.0)
+    assert fault.finding.code == code.value
+
+
+@pytest.mark.parametrize("code", [Code.WRONG_VALUES, Code.WRONG_ON_OTHER_VALUES])
+@pytest.mark.parametrize("own_step", [None, CONSTANT])
+def test_what_is_told_of_weights_joins_the_message_and_takes_no_step_of_a_cause(monkeypatch, code, own_step):
+    monkeypatch.setattr(retry, "is_nearer_to_earlier", lambda *_: True)
+    found = finding(code, "output: 1 of 2 values differ", next_step=own_step)
+    check = SimpleNamespace(schedule=None, tensors=[])
+    wrong = Trial(check, Fault(Status.WRONG_RESULT, found), 1.0, copied=False, sampled=b"same")
+    own = trial(None)  # correct with the problem's own values
+    runner = SimpleNamespace(
+        run=lambda _, seed, **__: wrong if seed == OTHER_SEED else own,
+        run_worn=lambda *_, **__: WornTrial([], [], False, b"same"),
+        earlier_weights=[SimpleNamespace(seed=None)],
+        own_values_seed=lambda: OWN_SEED,
+    )
+    fault, _ = retried(runner, wrong, 1, OTHER_SEED, itertools.repeat(None), 1.0)
+    assert fault.finding.code == code.value
+    assert fault.finding.message == "output: 1 of 2 values differ; the answer is the same for earlier weights"
+    assert fault.finding.next_step == (own_step or WEIGHTS_IN_EACH_CALL)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "seed", "answers", "is_told"),
+    [
+        (3000.0, None, [True, True], True),
+        (1.1, None, [True, True], False),  # right by chance
+        (3000.0, 7, [True, True], False),  # weights of the first call, not the constructed ones
+        (3000.0, None, [True, False], False),  # a race, right once
+        (3000.0, None, [False, True], False),
+    ],
+)
+def test_the_constructed_weights_are_named_if_their_answer_is_right_twice(ratio, seed, answers, is_told):
+    wrong = trial(Code.WRONG_VALUES)._replace(check=SimpleNamespace(schedule=None, tensors=[stale_check(ratio, 9)]))
+    left = [WornTrial([], [], is_right, b"other") for is_right in answers]
+    runner = SimpleNamespace(
+        run=lambda *_, **__: wrong,
+        run_worn=lambda *_, **__: left.pop(0),
+        earlier_weights=[SimpleNamespace(seed=seed)],
+    )
+    fault, _ = retried(runner, wrong, 1, OTHER_SEED, itertools.repeat(None), 1.0)
+    assert fault.finding.message.endswith("with the weights as constructed, the answer is right") is is_told
