@@ -31,8 +31,8 @@ COMPUTE_IN_FP32 = (
     "no bfloat16."
 )
 IN_FP32_OR_A_STEP = (
-    f"{COMPUTE_IN_FP32} If the text has no such arithmetic, look for a step that other values hide, such as a factor "
-    "before a norm."
+    'Compute in fp32: no TF32, half or bfloat16, and tl.dot with input_precision="ieee". If the text has no such '
+    "arithmetic, look for a step that other values hide, such as a factor before a norm."
 )
 NEARLY_ALL = (
     "Nearly all values are wrong. Look for a step that is left out or changed, a wrong index, a missing "
