@@ -29,7 +29,7 @@ class OutputViews(NamedTuple):
     storage: tuple[int, int] | None
 
 
-def sampled(views: Sequence[OutputViews]) -> bytes:
+def some_bits(views: Sequence[OutputViews]) -> bytes:
     """Return the bits of some thousand elements of each output, at places that follow from the shape alone."""
     parts: list[bytes] = []
     for view in views:

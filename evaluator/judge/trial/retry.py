@@ -115,7 +115,7 @@ def _of_weights(
         if tried.is_right and is_stale(wrong.check.tensors, tried.own, tried.moved):
             message = f"correct for earlier weights, wrong for this call's: {_comparison(wrong.fault.finding)}"
             return Fault(Status.WRONG_RESULT, finding(Code.STALE_WEIGHTS, message))
-        if tried.sampled == wrong.sampled and is_nearer_to_earlier(tried.own, tried.moved):
+        if tried.some_bits == wrong.some_bits and is_nearer_to_earlier(tried.own, tried.moved):
             told = told or _with(wrong.fault, "the answer is the same for earlier weights", WEIGHTS_IN_EACH_CALL)
         elif (
             tried.is_right

@@ -30,7 +30,7 @@ from evaluator.judge.reference.reference import Reference
 from evaluator.judge.setup.call_limits import results_of_rounding
 from evaluator.judge.setup.distribution_mix import AS_GIVEN_ALONE, DistributionMix
 from evaluator.judge.setup.seed_book import fresh_seed
-from evaluator.judge.tensors.output_views import sampled
+from evaluator.judge.tensors.output_views import some_bits
 from evaluator.judge.tensors.pytree import LaidOut, Value
 from evaluator.judge.trial.answer_judge import AnswerJudge, Judged
 from evaluator.judge.trial.call_driver import CallDriver
@@ -64,20 +64,20 @@ class Trial(NamedTuple):
     prepared_ms: float | None = None
     lag_ms: float | None = None
     profile: Profile = Profile.AS_GIVEN
-    sampled: bytes = b""
-    """Bits of a wrong answer at some places; empty for others."""
+    some_bits: bytes = b""
+    """Bits of a wrong answer at fixed places; empty for others."""
 
 
 class WornTrial(NamedTuple):
     """An answer with earlier weights: checks with expected values for earlier weights, and for the call's.
 
-    The answer `is_right` for the earlier weights, or has wrong values. `sampled` are its bits at some places.
+    The answer `is_right` for the earlier weights, or has wrong values. `some_bits` are the answer's at fixed places.
     """
 
     own: list[TensorCheck]
     moved: list[TensorCheck]
     is_right: bool = True
-    sampled: bytes = b""
+    some_bits: bytes = b""
 
 
 class TrialRunner:
@@ -185,7 +185,7 @@ class TrialRunner:
         if not judged.tensors or not (is_right or any(not check.ok for check in judged.tensors)):
             return None
         own, snapshots = judged.tensors, [view._replace(expected=0.0) for view in judged.snapshots]
-        some = sampled(snapshots)
+        some = some_bits(snapshots)
         del plan, wanted, placed, judged  # Memory may hold the inputs and expected values of one call, not of two.
         self.wear(seed)
         moved = None
@@ -235,7 +235,7 @@ class TrialRunner:
             self._precision.draw_lots(plan.seed, check)
         fault = None if problem is None else Fault(_status(problem), problem)
         copied = any(view.copied for view in views(answer.done.outputs))
-        some = b"" if problem is None else sampled(judged.snapshots)
+        some = b"" if problem is None else some_bits(judged.snapshots)
         elapsed_ms, host_ms, prepared_ms, lag_ms = answer.elapsed_ms, answer.host_ms, answer.prepared_ms, answer.lag_ms
         return Trial(check, fault, elapsed_ms, copied, host_ms, prepared_ms, lag_ms, plan.profile, some)
 

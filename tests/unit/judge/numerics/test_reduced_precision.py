@@ -9,9 +9,12 @@ import pytest
 import torch
 
 from evaluator.devices.out_of_memory import ran_out
+from evaluator.findings.comparing import IN_FP32_OR_A_STEP
 from evaluator.judge.compare.tensor_comparison import Sides
+from evaluator.judge.inputs.cancelling_rows import Slices
 from evaluator.judge.numerics import precision_sampler, reduced_precision, rounded_reference
 from evaluator.judge.numerics.arithmetic_modes import Format, Order, in_order, rounded, with_operands
+from evaluator.judge.numerics.error_size import Outsized
 from evaluator.judge.numerics.precision_sampler import PrecisionWatch, Sample
 from evaluator.judge.numerics.reduced_precision import (
     ENOUGH_CALLS,
@@ -360,6 +363,20 @@ def test_where_memory_runs_out_for_large_outputs_small_ones_are_asked_about(monk
     found_in_small = Found("output[0]", Format.TF32)
     assert watch.look_closely(lambda _: None).finding.details == {"path": "output[0]"}
     assert asked_about == [1, ENOUGH_CALLS] * 2
+
+
+def test_what_only_a_size_shows_is_not_said_to_be_reduced_precision_alone(monkeypatch):
+    """A lost factor before a norm had errors of the size of TF32's, in a published kernel without TF32."""
+    watch = PrecisionWatch(Precision.FP32)
+    watch.begin(1, {"output": [Slices(0, 64, (3,))]})
+    values = torch.rand(64, 4)
+    watch.add(0, "output", Sides(values, values.double(), values), in_float64=True)
+    watch.draw_lots(1, cards.check())
+    monkeypatch.setattr(precision_sampler, "format_of", lambda *_: None)
+    monkeypatch.setattr(precision_sampler, "outsized", lambda *_: Outsized("output", Format.TF32, 1.7e-4, 2.2e-4, 2e-6))
+    found = watch.look_closely(lambda _: None).finding
+    assert "relative error is 1.7e-04 in rows with random signs" in found.message
+    assert found.next_step == IN_FP32_OR_A_STEP
 
 
 def test_a_wrong_answer_stays_one_without_the_memory_to_say_why(mlp, monkeypatch):

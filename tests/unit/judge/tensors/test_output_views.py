@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from evaluator.devices.memory import HostRegion
 from evaluator.findings import Code
-from evaluator.judge.tensors.output_views import OutputViews, output_views
+from evaluator.judge.tensors.output_views import OutputViews, output_views, some_bits
 from evaluator.judge.tensors.pytree import Pair, lay_out
 from evaluator.protocol.frames import Items, Opaque, Scalar, Table, TensorView
 from evaluator.records import Finding
@@ -61,6 +61,42 @@ def test_other_dtypes_are_copied(region, dtype):
     (view,) = placed.nodes
     (snapshot,) = taken(value, view, region)
     assert torch.equal(snapshot.tensor, value)
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        torch.randn(7, 9),
+        torch.randn(9, 7).t(),
+        torch.randn(300, 200).bfloat16(),
+        torch.tensor(1.5),
+        torch.tensor([True, False]),
+        torch.arange(5),
+        torch.randn(3, 4, dtype=torch.complex128),
+        torch.randn(6).to(torch.float8_e4m3fn),
+    ],
+)
+def test_bits_tell_an_answer_from_another(tensor):
+    def bits(value):
+        return some_bits([OutputViews("output", value, value, None)])
+
+    assert bits(tensor) == bits(tensor.clone()) != bits(torch.zeros_like(tensor))
+    assert bits(tensor)
+
+
+def test_bits_of_nan_are_equal_and_one_bit_is_a_difference():
+    nan = torch.full((5, 3), torch.nan)
+    other = nan.clone()
+    other.view(torch.int32)[4, 2] ^= 1
+    views = [[OutputViews("output", each, each, None)] for each in (nan, nan.clone(), other)]
+    assert some_bits(views[0]) == some_bits(views[1]) != some_bits(views[2])
+    assert some_bits([OutputViews("output", nan, torch.empty(0, 3), None)]) == b""
+    assert some_bits([]) == b""
+
+
+def test_a_large_answer_has_few_bits():
+    large = torch.randn(1000, 999)
+    assert 4 * 4096 <= len(some_bits([OutputViews("output", large, large, None)])) < 4 * 2 * 4096
 
 
 REFUSED = {

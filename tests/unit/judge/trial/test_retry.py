@@ -108,7 +108,7 @@ def test_what_is_told_of_weights_joins_the_message_and_takes_no_step_of_a_cause(
     monkeypatch.setattr(retry, "is_nearer_to_earlier", lambda *_: True)
     found = finding(code, "output: 1 of 2 values differ", next_step=own_step)
     check = SimpleNamespace(schedule=None, tensors=[])
-    wrong = Trial(check, Fault(Status.WRONG_RESULT, found), 1.0, copied=False, sampled=b"same")
+    wrong = Trial(check, Fault(Status.WRONG_RESULT, found), 1.0, copied=False, some_bits=b"same")
     own = trial(None)  # correct with the problem's own values
     runner = SimpleNamespace(
         run=lambda _, seed, **__: wrong if seed == OTHER_SEED else own,
