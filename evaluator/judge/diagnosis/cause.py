@@ -43,8 +43,9 @@ def cause_of(plan: CallPlan, check: TensorCheck, actual: torch.Tensor, limits: L
     """Return the cause of the wrong values of an output; None if none is certain.
 
     `check` is the failed comparison of the output `actual`. Every value must agree with a form of the reference, within
-    the tolerance `limits` or half precision's rounding, and the wrong values must be much closer to the form than to the
-    reference. The forms run on copies of the models, and leave the reference as it was. Exhausted memory finds no cause.
+    the tolerance `limits` or half precision's rounding. The wrong values must be much closer to the form than to the
+    reference. The forms run on copies of the models, and leave the reference as it was. Exhausted memory finds no
+    cause.
     """
     first = check.first_mismatch
     if not isinstance(limits, Bounds) or first is None or actual.is_complex():
