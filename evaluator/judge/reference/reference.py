@@ -20,6 +20,7 @@ from evaluator.judge.inputs.input_distributions import change, rehearse
 from evaluator.judge.reference.declared_formats import check_formats, input_forms
 from evaluator.judge.reference.finite_values import finite_parts, still_finite
 from evaluator.judge.reference.float64_agreement import same_function
+from evaluator.judge.reference.float64_convolutions import float64_mode
 from evaluator.judge.reference.problem_code import author_code
 from evaluator.judge.reference.problem_module import ProblemModule
 from evaluator.judge.reference.row_blocks import begins_and_ends_with, cut, row_splits
@@ -283,8 +284,8 @@ class Reference:
         model = self.exact_model if in_float64 else self.model
         if model is None:
             raise TypeError("this reference has no float64")
-        own = widened(inputs) if in_float64 else cloned(inputs)
-        with operation(Operation.FLOAT64 if in_float64 else Operation.PLAIN), self._author("forward"), mode:
+        own, kind = (widened(inputs), Operation.FLOAT64) if in_float64 else (cloned(inputs), Operation.PLAIN)
+        with operation(kind), self._author("forward"), float64_mode(model if in_float64 else None), mode:
             return self._run(model, own, random_seed, wide(gradients) if in_float64 else gradients)
 
     def expected_of_blocks(self, blocks: list[Arguments], random_seed: int) -> Iterator[Expected]:
@@ -337,7 +338,7 @@ class Reference:
                 raise MemoryError("float64 does not fit")
             return None
         try:
-            with operation(Operation.FLOAT64), contextlib.redirect_stdout(sys.stderr):
+            with operation(Operation.FLOAT64), contextlib.redirect_stdout(sys.stderr), float64_mode(self.exact_model):
                 return self._run(self.exact_model, widened(inputs), random_seed, wide(gradients))
         except Exception as error:  # For example casts in the reference; the card then says NOT_FLOAT64.
             # Other exceptions come from the reference's own code, independent of free memory.
@@ -389,8 +390,7 @@ class Reference:
         return author_code(self.problem, doing)
 
 
-_TRIED_WEIGHTS = (1, 2, 3)
-_OTHER_SEED = 0
+_OTHER_SEED, _TRIED_WEIGHTS = 0, (1, 2, 3)
 
 
 def by_path(result: model_call.Result) -> dict[str, Value]:

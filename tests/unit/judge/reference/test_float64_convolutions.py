@@ -1,0 +1,135 @@
+"""Transposed convolutions in float64, computed as matrix products, against PyTorch's on the CPU."""
+
+import contextlib
+import itertools
+
+import pytest
+import torch
+from torch.nn import functional
+
+from evaluator.judge.reference import float64_convolutions
+from evaluator.judge.reference.float64_convolutions import (
+    TransposedConvolutions,
+    _ranges,
+    float64_mode,
+    transposed_convolution,
+)
+from evaluator.judge.reference.reference import Reference
+from evaluator.records import SizeName
+from tests.unit.judge.reference.test_reference import problem
+
+CONVOLUTIONS = {1: functional.conv_transpose1d, 2: functional.conv_transpose2d, 3: functional.conv_transpose3d}
+
+
+def operands(sizes, kernel, groups, items=3):
+    drawn = torch.Generator().manual_seed(1)
+    x = torch.randn(items, 2 * groups, *sizes, dtype=torch.float64, generator=drawn)
+    weight = torch.randn(2 * groups, 3, *kernel, dtype=torch.float64, generator=drawn)
+    return x, weight, torch.randn(3 * groups, dtype=torch.float64, generator=drawn)
+
+
+@pytest.mark.parametrize("most", [1, 100, 1 << 25])
+@pytest.mark.parametrize(
+    ("sizes", "kernel", "stride", "padding", "dilation", "output_padding", "groups"),
+    [
+        ((5,), (3,), (2,), (1,), (1,), (1,), 1),
+        ((5, 4), (3, 2), (1, 1), (0, 0), (1, 1), (0, 0), 1),
+        ((4, 6), (3, 5), (2, 3), (1, 2), (2, 1), (1, 2), 2),
+        ((3, 4, 5), (4, 4, 4), (2, 2, 2), (1, 1, 1), (1, 1, 1), (0, 0, 0), 1),
+        ((3, 2, 4), (3, 1, 2), (3, 1, 2), (0, 0, 1), (2, 1, 3), (2, 0, 1), 3),
+        ((2, 2), (5, 5), (1, 1), (2, 2), (1, 1), (0, 0), 1),  # Some elements of the kernel reach no output.
+        ((1, 1), (2, 2), (4, 4), (0, 0), (1, 1), (3, 3), 1),  # No input reaches some outputs.
+    ],
+)
+def test_the_result_is_pytorchs(monkeypatch, most, sizes, kernel, stride, padding, dilation, output_padding, groups):
+    monkeypatch.setattr(float64_convolutions, "_MOST_ELEMENTS", most)
+    x, weight, bias = operands(sizes, kernel, groups)
+    expected = CONVOLUTIONS[len(sizes)](x, weight, bias, stride, padding, output_padding, groups, dilation)
+    found = transposed_convolution(x, weight, bias, stride, padding, dilation, output_padding, groups)
+    assert found.shape == expected.shape
+    torch.testing.assert_close(found, expected, rtol=1e-13, atol=1e-13)
+    without = transposed_convolution(x, weight, None, stride, padding, dilation, output_padding, groups)
+    torch.testing.assert_close(without, expected - bias.reshape(-1, *[1] * len(sizes)), rtol=1e-13, atol=1e-13)
+
+
+def test_ranges_hold_each_input_that_reaches_the_output():
+    for size, length, step, offset in itertools.product(range(1, 5), range(1, 9), range(1, 4), range(-5, 9)):
+        reached = [at for at in range(size) if 0 <= at * step + offset < length]
+        taken, put = _ranges(size, length, step, offset)
+        if taken.start < taken.stop:
+            assert list(range(size))[taken] == reached
+            assert list(range(length))[put] == [at * step + offset for at in reached]
+        else:
+            assert not reached
+
+
+def test_only_models_with_transposed_convolutions_get_the_mode():
+    convolution = torch.nn.Sequential(torch.nn.ReLU(), torch.nn.ConvTranspose2d(1, 1, 2))
+    assert isinstance(float64_mode(convolution), TransposedConvolutions)
+    assert not isinstance(float64_mode(torch.nn.Conv2d(1, 1, 2)), TransposedConvolutions)
+    assert not isinstance(float64_mode(None), TransposedConvolutions)
+
+
+@pytest.fixture
+def computed(monkeypatch):
+    """Let the mode compute on a CPU too; return the list of its results."""
+    results = []
+
+    def noted(*arguments):
+        results.append(transposed_convolution(*arguments))
+        return results[-1]
+
+    monkeypatch.setattr(float64_convolutions, "_is_own", lambda x, weight, *rest: rest[4] and x.dtype == torch.float64)
+    monkeypatch.setattr(float64_convolutions, "transposed_convolution", noted)
+    return results
+
+
+def test_the_mode_takes_transposed_convolutions_alone(computed):
+    x, weight, bias = operands((4, 6), (3, 5), 2)
+    arguments = (bias, (2, 3), (1, 2), (1, 2), 2, (2, 1))
+    with TransposedConvolutions():
+        found = functional.conv_transpose2d(x, weight, *arguments)
+        functional.conv2d(x, weight.new_ones(2, 4, 2, 2))
+    assert len(computed) == 1
+    torch.testing.assert_close(found, functional.conv_transpose2d(x, weight, *arguments), rtol=1e-13, atol=1e-13)
+
+
+def test_a_cpu_keeps_pytorchs_kernels(monkeypatch):
+    monkeypatch.setattr(float64_convolutions, "transposed_convolution", None)  # A call would fail.
+    x, weight, _ = operands((4, 4), (2, 2), 1)
+    with TransposedConvolutions():
+        assert functional.conv_transpose2d(x, weight).shape == (3, 3, 5, 5)
+
+
+REFERENCE = {
+    "text": """
+import torch
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = torch.nn.ConvTranspose1d(2, 3, 4, stride=2)
+
+    def forward(self, x):
+        return self.conv(x)
+
+def get_inputs():
+    return [torch.rand(5, 2, 7)]
+
+def get_init_inputs():
+    return []
+""",
+}
+
+
+def test_a_reference_computes_so_in_float64_alone(computed):
+    reference = Reference(problem(**REFERENCE), SizeName.FULL, weight_seed=1)
+    inputs = reference.draw(1)
+    expected = reference.expected(inputs, 0, None)
+    assert len(computed) == 1
+    assert torch.equal(expected.exact.outputs, computed[0])
+    torch.testing.assert_close(expected.honest.outputs.double(), computed[0], rtol=1e-5, atol=1e-5)
+    reference.altered(inputs, 0, None, contextlib.nullcontext())
+    assert len(computed) == 1
+    reference.altered(inputs, 0, None, contextlib.nullcontext(), in_float64=True)
+    assert len(computed) == 2
