@@ -15,6 +15,7 @@ On products of normal numbers, computed errors had 0.92 to 1.07 times this stand
 equal terms, and for positive terms below half a unit of the sum, the model is too small: such sums are computed.
 """
 
+import functools
 import math
 from enum import StrEnum
 
@@ -29,11 +30,14 @@ _BLOCK = 1 << 22
 """Elements that are added up together, but at least `_LEAST_ROWS` rows: larger blocks leave the CPU's cache, and each
 step of fewer rows takes as long."""
 _LEAST_ROWS = 64
+_GPU_BLOCK = 1 << 25
+"""The same on a GPU: the time depends on the terms of a row, as long as each row has a thread."""
 _NOTHING = np.float32(-0.0)
 """The only start of a sum that changes no first term: 0.0 would make -0.0 positive."""
 LONGEST = 1 << 17
 """Terms in one accumulator, at most: the longest loop of one thread among published kernels, a product over K = 131072.
 Longer sums have several accumulators."""
+_OBSERVED = (LONGEST, 2)
 
 
 class LongSum(StrEnum):
@@ -73,6 +77,8 @@ def _in_turn(rows: torch.Tensor) -> torch.Tensor:
 
     NumPy adds up so along the slow axis in memory, many rows at once; along the fast axis it adds in pairs.
     """
+    if rows.is_cuda and len(rows) and adds_in_turn(rows.device):
+        return _on_gpu(rows)
     terms = rows.shape[1]
     totals = np.empty(len(rows), dtype=np.float32)
     step = max(_BLOCK // terms, _LEAST_ROWS)
@@ -86,6 +92,30 @@ def _in_turn(rows: torch.Tensor) -> torch.Tensor:
                 else np.add.reduce(block, axis=0, dtype=np.float32, initial=_NOTHING)
             )
     return torch.from_numpy(totals).to(rows.device)
+
+
+def _on_gpu(rows: torch.Tensor) -> torch.Tensor:
+    """Return the sum of each row of a matrix on a GPU, added up by one thread from first to last.
+
+    PyTorch's running sums along a slow axis have the order (`adds_in_turn`), except with a single row.
+    """
+    step = max(_GPU_BLOCK // rows.shape[1], _LEAST_ROWS)
+    totals = []
+    for some in torch.split(rows, step):
+        columns = some.t() if len(some) > 1 else some.t().expand(-1, 2)
+        totals.append(columns.contiguous().cumsum(0)[-1][: len(some)])
+    return torch.cat(totals)
+
+
+@functools.cache
+def adds_in_turn(device: torch.device) -> bool:
+    """Return whether PyTorch's running sums along a slow axis have one accumulator on a GPU: an observation.
+
+    Each small term vanishes beside the first one, unless small terms are added to each other before.
+    """
+    terms = torch.ones(_OBSERVED, device=device)
+    terms[0] = 2.0**24
+    return bool((terms.cumsum(0) == 2.0**24).all())
 
 
 def running(terms: torch.Tensor, operation: np.ufunc = np.add) -> torch.Tensor:
