@@ -118,6 +118,11 @@ class ForkServer:
         """The sandbox layers as recorded in a scorecard."""
         return sandbox_facts(self._mode, self.machine, self.layers, self._limits)
 
+    def preload(self, module: str) -> None:
+        """Import `module` before the next runner starts, without waiting. A failed import is left to the runners."""
+        with contextlib.suppress(OSError):  # A dead starter is reported at the next spawn.
+            messages.send(self._socket, messages.Preload(module=module))
+
     def spawn(
         self,
         entry: str,

@@ -288,6 +288,11 @@ def garbage(sock, private):
     answer(sock, [gc.isenabled(), gc.get_freeze_count() > 1000])
 
 
+def imported(sock, private):
+    """Answer which of the modules in question are imported."""
+    answer(sock, [name for name in question(sock) if name in sys.modules])
+
+
 def sleeper(sock, private):
     answer(sock, os.getpid())
     time.sleep(300)

@@ -397,3 +397,28 @@ def test_of_an_installation_the_packages_of_warpgrade_are_hidden(tmp_path, monke
         (tmp_path / name).mkdir()
     monkeypatch.setattr(visible_files, "source_root", lambda: tmp_path)
     assert visible_files.hidden_paths() == (str(tmp_path / "evaluator"), str(tmp_path / "warpgrade"))
+
+
+def imported(fork_server, *names):
+    """Return which of the modules a new runner finds imported."""
+    child = fork_server.spawn("probes:imported")
+    try:
+        tell(child, names)
+        return hear(child)
+    finally:
+        child.kill()
+
+
+def test_a_module_can_be_imported_before_the_next_runner():
+    with make_fork_server(mode=SandboxMode.NONE) as own:
+        assert imported(own, "colorsys", "this_module_does_not_exist") == []
+        own.preload("colorsys")
+        own.preload("this_module_does_not_exist")  # The fork server stays alive.
+        assert imported(own, "colorsys", "this_module_does_not_exist") == ["colorsys"]
+    own.preload("wave")  # A fork server that has ended: no error before a runner is requested.
+
+
+def test_a_module_may_be_named_before_the_fork_server_is_ready():
+    with make_fork_server(mode=SandboxMode.NONE) as own:
+        own.preload("colorsys")
+        assert imported(own, "colorsys") == ["colorsys"]

@@ -72,6 +72,7 @@ class ContextPool:
         """
         from evaluator.judge.context.grade_context import GradeContext
         from evaluator.judge.context.reference_timing import ReferenceTimer
+        from evaluator.judge.runners.fork_servers import prepare_for
         from evaluator.judge.setup.seed_book import SeedBook
 
         if not self._lasting:
@@ -89,6 +90,7 @@ class ContextPool:
             ):
                 yield context, timer
             return
+        prepare_for(source, self._fork_server)
         if self._kept is None:
             context = GradeContext(
                 terms, source, SeedBook(card), fork_server=self._fork_server, lasting=True, deadline=deadline

@@ -4,8 +4,10 @@ from evaluator.devices.gpu import show_only
 from evaluator.emulator.parsing import REHEARSING
 from evaluator.records import DeviceKind, SandboxMode
 from evaluator.sandbox import DEFAULT_PRELOAD, ForkServer
+from evaluator.submission.toolchains import uses_triton
 
 _LINT = "evaluator.lint.lint"
+_TRITON = "evaluator.runner.triton.preloaded"
 
 
 def fork_server_for(device: DeviceKind, gpu: str | None, sandbox: SandboxMode, threads: int) -> ForkServer:
@@ -16,6 +18,12 @@ def fork_server_for(device: DeviceKind, gpu: str | None, sandbox: SandboxMode, t
     """
     own = [_LINT, *([] if device is DeviceKind.CPU else [REHEARSING])]
     return ForkServer(mode=sandbox, environment=_environment(device, gpu, threads), preload=(*DEFAULT_PRELOAD, *own))
+
+
+def prepare_for(source: str, fork_server: ForkServer) -> None:
+    """Import Triton in the fork server if the submission's text names Triton. Idle runners keep their own import."""
+    if uses_triton(source):
+        fork_server.preload(_TRITON)
 
 
 def light_fork_server_for(device: DeviceKind, sandbox: SandboxMode) -> ForkServer:

@@ -37,12 +37,21 @@ def main(descriptor: int) -> None:
     messages.send(judge, messages.Ready(machine=machine))
     with contextlib.suppress(messages.HungUp):
         while True:
-            _start_runner(judge)
+            _serve_one(judge)
     os._exit(0)  # An orderly shutdown of torch would take a fifth of a second.
 
 
-def _start_runner(judge: socket.socket) -> None:
+def _serve_one(judge: socket.socket) -> None:
     order, descriptors = messages.receive(judge)
+    if isinstance(order, messages.Preload):
+        with contextlib.suppress(Exception):  # A runner that imports the module reports the reason.
+            importlib.import_module(order.module)
+        gc.freeze()
+    else:
+        _start_runner(judge, order, descriptors)
+
+
+def _start_runner(judge: socket.socket, order: messages.AnyMessage, descriptors: list[int]) -> None:
     if os.fork() == 0:
         try:
             judge.close()

@@ -38,6 +38,12 @@ class Ready(Message, frozen=True, kw_only=True):
     machine: Machine
 
 
+class Preload(Message, frozen=True, kw_only=True):
+    """Judge to starter: a module to import before the next runner. Without it, the runners work as well."""
+
+    module: str
+
+
 class Spawn(Message, frozen=True, kw_only=True):
     """Judge to starter: start a runner that calls `entry` ("module:function") or executes `argv`.
 
@@ -101,7 +107,7 @@ class HungUp(Exception):
     """The peer closed its socket."""
 
 
-AnyMessage = Setup | Ready | Spawn | Created | Started | Failed | Exited | Frozen | Thawed
+AnyMessage = Setup | Ready | Preload | Spawn | Created | Started | Failed | Exited | Frozen | Thawed
 _decoder = msgspec.msgpack.Decoder(AnyMessage)
 _encoder = msgspec.msgpack.Encoder()
 
