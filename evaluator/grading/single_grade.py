@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from evaluator.deadline import Deadline, Guard
 from evaluator.devices.gpu import Gpu
 from evaluator.judge.context.context_pool import ContextPool
-from evaluator.judge.runners.fork_servers import fork_server_for, light_fork_server_for, prepare_for
+from evaluator.judge.runners.fork_servers import fork_server_for, light_fork_server_for
 from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.sandbox import ForkServer
 
@@ -26,7 +26,6 @@ def context_pool(
     uuid = None if terms.gpu is None else terms.gpu.uuid
     # Start the fork server first: its import of torch overlaps the judge's.
     fork_server = own.enter_context(fork_server_for(terms.device, uuid, terms.options.sandbox_mode, terms.threads))
-    prepare_for(source, fork_server)
     guard.kill_with(fork_server.condemn_all)
     gpu_session = None if terms.gpu is None else _reach_for(terms.gpu, fork_server, own)
     speculative_build = (

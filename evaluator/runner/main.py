@@ -54,7 +54,7 @@ from evaluator.runner.parameters import buffer_values, follow, take_over_state
 from evaluator.runner.printed_output import Printing
 from evaluator.runner.pytree import Outbox, to_tensor, to_value
 from evaluator.runner.shared_memory import Shared, take_over
-from evaluator.runner.triton.kernel_cache import compiled_kernels, use_folder
+from evaluator.runner.triton.kernel_cache import compiled_kernels, forget_import, use_folder
 from evaluator.runner.triton.launches import leave_out_compiled
 
 _MOST_NAME = 200
@@ -147,6 +147,7 @@ class Runner:
         if self._memory.emulation is not None:
             NvrtcStandIn(self._extensions.load_file).install()
         use_folder(self._private, frame.kernel_cache)
+        forget_import(frame.submission)
         self._model_new = submission_module.read_in(self._private, frame.submission, frame.model)
         return Loaded()
 

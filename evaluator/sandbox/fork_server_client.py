@@ -26,7 +26,6 @@ from evaluator.sandbox.layers.resource_limits import Limits
 
 DEFAULT_PRELOAD = ("torch", "evaluator.runner.main")
 _READY_S = 60.0
-_CLOSE_S = 5.0
 _STDERR_BYTES = 8 << 10
 # -I: no imports from the environment or the current folder. -B: no bytecode written.
 _PYTHON = (sys.executable, "-I", "-B", "-X", "utf8", "-W", "ignore")
@@ -222,12 +221,8 @@ class ForkServer:
 
     def _end_process(self) -> None:
         self._socket.close()
-        self.give_up()  # During its imports the starter would not notice the closed socket.
-        try:
-            self._process.wait(_CLOSE_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        self._process.kill()  # During an import the starter would not notice the closed socket.
+        self._process.wait()
 
     def _layers_and_identities(
         self, undo: contextlib.ExitStack

@@ -414,6 +414,7 @@ def test_a_module_can_be_imported_before_the_next_runner():
         assert imported(own, "colorsys", "this_module_does_not_exist") == []
         own.preload("colorsys")
         own.preload("this_module_does_not_exist")  # The fork server stays alive.
+        own.preload("leaver")
         assert imported(own, "colorsys", "this_module_does_not_exist") == ["colorsys"]
     own.preload("wave")  # A fork server that has ended: no error before a runner is requested.
 

@@ -90,7 +90,7 @@ class ContextPool:
             ):
                 yield context, timer
             return
-        prepare_for(source, self._fork_server)
+        prepare_for(source, terms.device, self._fork_server)
         if self._kept is None:
             context = GradeContext(
                 terms, source, SeedBook(card), fork_server=self._fork_server, lasting=True, deadline=deadline

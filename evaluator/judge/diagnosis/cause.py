@@ -163,7 +163,7 @@ def _form_of(
         found = reference.altered(part.inputs, plan.random_seed, plan.gradients, context(), in_float64=True)
         return by_path(found)
 
-    trace = traced(lambda: altered(contextlib.nullcontext))
+    trace = traced(altered)
     left_s = _LONGEST_S
     nearly: Form | None = None
     none_found: _Needs | None = None

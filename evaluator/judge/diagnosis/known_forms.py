@@ -14,7 +14,7 @@ import torch
 
 from evaluator.findings.comparing import BATCH_STATISTICS, CONTIGUOUS, REFERENCE_PART
 from evaluator.judge.numerics.arithmetic_modes import with_handlers
-from evaluator.judge.reference.operation_cost import Cost, cost_of
+from evaluator.judge.reference.operation_cost import Cost, Traffic
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.reference.running_statistics import by_running_statistics
 from evaluator.protocol.op_mode import OperationMode
@@ -86,11 +86,17 @@ def _of_parameters(parameters: Sequence[tuple[str, torch.nn.Parameter]]) -> Iter
         yield Form(clause, functools.partial(_changed, parameter, functools.partial(torch.full_like, fill_value=value)))
 
 
-def traced(forward: Callable[[], object]) -> Trace:
-    """Return the operations of `forward`, which runs once."""
-    with _Recorder() as recorder:
-        cost = cost_of(forward)
-    return Trace(list(recorder.operations), list(recorder.same_shape), cost)
+def traced(forward: Callable[[Callable[[], contextlib.AbstractContextManager[None]]], object]) -> Trace:
+    """Return the operations of `forward`, which runs once, in the context that its argument makes."""
+    recorder, traffic = _Recorder(), Traffic()
+
+    @contextlib.contextmanager
+    def recorded() -> Iterator[None]:
+        with recorder, traffic:
+            yield
+
+    forward(recorded)
+    return Trace(list(recorder.operations), list(recorder.same_shape), traffic.cost)
 
 
 class _Recorder(OperationMode):

@@ -31,13 +31,13 @@ _BLOCK = 1 << 22
 step of fewer rows takes as long."""
 _LEAST_ROWS = 64
 _GPU_BLOCK = 1 << 25
-"""The same on a GPU: the time depends on the terms of a row, as long as each row has a thread."""
+"""The same on a GPU, where two copies of a block are in memory."""
 _NOTHING = np.float32(-0.0)
 """The only start of a sum that changes no first term: 0.0 would make -0.0 positive."""
 LONGEST = 1 << 17
 """Terms in one accumulator, at most: the longest loop of one thread among published kernels, a product over K = 131072.
 Longer sums have several accumulators."""
-_OBSERVED = (LONGEST, 2)
+_OBSERVED = ((LONGEST, 2), (64, 1 << 16))
 
 
 class LongSum(StrEnum):
@@ -77,8 +77,8 @@ def _in_turn(rows: torch.Tensor) -> torch.Tensor:
 
     NumPy adds up so along the slow axis in memory, many rows at once; along the fast axis it adds in pairs.
     """
-    if rows.is_cuda and len(rows) and adds_in_turn(rows.device):
-        return _on_gpu(rows)
+    if rows.is_cuda and len(rows) and not torch.are_deterministic_algorithms_enabled() and adds_in_turn(rows.device):
+        return _on_gpu(rows.detach())
     terms = rows.shape[1]
     totals = np.empty(len(rows), dtype=np.float32)
     step = max(_BLOCK // terms, _LEAST_ROWS)
@@ -95,33 +95,39 @@ def _in_turn(rows: torch.Tensor) -> torch.Tensor:
 
 
 def _on_gpu(rows: torch.Tensor) -> torch.Tensor:
-    """Return the sum of each row of a matrix on a GPU, added up by one thread from first to last.
+    """Return the sum of each row of a matrix on a GPU, added up from first to last.
 
-    PyTorch's running sums along a slow axis have the order (`adds_in_turn`), except with a single row.
+    PyTorch's running sums along a slow axis have the order (`adds_in_turn`), except with a single row. A sum of
+    negative zeros is 0.0. A problem that requires deterministic algorithms has no running sums on a GPU.
     """
     step = max(_GPU_BLOCK // rows.shape[1], _LEAST_ROWS)
     totals = []
     for some in torch.split(rows, step):
         columns = some.t() if len(some) > 1 else some.t().expand(-1, 2)
-        totals.append(columns.contiguous().cumsum(0)[-1][: len(some)])
+        totals.append(columns.contiguous().cumsum(0)[-1][: len(some)].clone())
     return torch.cat(totals)
 
 
 @functools.cache
 def adds_in_turn(device: torch.device) -> bool:
-    """Return whether PyTorch's running sums along a slow axis have one accumulator on a GPU: an observation.
+    """Return whether running sums of long and of many columns have one accumulator each on a GPU: an observation.
 
     Each small term vanishes beside the first one, unless small terms are added to each other before.
     """
-    terms = torch.ones(_OBSERVED, device=device)
-    terms[0] = 2.0**24
-    return bool((terms.cumsum(0) == 2.0**24).all())
+
+    def holds(terms: int, columns: int) -> bool:
+        some = torch.ones((terms, columns), dtype=torch.float32, device=device)
+        some[0] = 2.0**24
+        return bool((some.cumsum(0) == 2.0**24).all())
+
+    return all(holds(*shape) for shape in _OBSERVED)
 
 
 def running(terms: torch.Tensor, operation: np.ufunc = np.add) -> torch.Tensor:
     """Return the running sums, or with `np.multiply` the products, of fp32 `terms` along the last dimension.
 
-    NumPy goes from first to last in the given dtype. PyTorch's `cumsum` uses float64 on a CPU, and blocks on a GPU.
+    NumPy goes from first to last in the given dtype. PyTorch's `cumsum` uses float64 on a CPU, and blocks along the
+    fast axis on a GPU.
     """
     with np.errstate(all="ignore"):  # PyTorch overflows silently.
         found = operation.accumulate(terms.detach().cpu().numpy(), axis=_LAST, dtype=np.float32)

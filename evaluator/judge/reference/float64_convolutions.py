@@ -1,8 +1,8 @@
 """Transposed convolutions in float64 on a GPU, as matrix products.
 
-On an H200, cuDNN takes up to 7 times as long (docs/evidence/gpu_experiments.md). An element (k1, ..., kd) of the kernel
-adds the product of its matrix and the input to the output, from offset k * dilation - padding on, in steps of the
-stride. The order of the additions differs from cuDNN's, by roundings of float64.
+On an H200, cuDNN takes 0.9 to 7 times as long (docs/evidence/gpu_experiments.md). An element (k1, ..., kd) of the
+kernel adds the product of its matrix and the input to the output, from offset k * dilation - padding on, in steps of
+the stride. The order of the additions differs from cuDNN's, by roundings of float64.
 """
 
 import contextlib
@@ -17,7 +17,8 @@ from evaluator.protocol.op_mode import OperationMode
 
 _MOST_ELEMENTS = 1 << 25
 """Largest number of elements of a product; the product of a single kernel element and item may be larger."""
-_MOST_SPATIAL, _LEAST_SPATIAL = 3, 1
+_MOST_SPATIAL = 3
+_MODULES = (torch.nn.ConvTranspose1d, torch.nn.ConvTranspose2d, torch.nn.ConvTranspose3d)
 
 
 class TransposedConvolutions(OperationMode):
@@ -31,20 +32,19 @@ class TransposedConvolutions(OperationMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         del types
-        if func is torch.ops.aten.convolution.default and not kwargs and _is_own(*args):
-            x, weight, bias, stride, padding, dilation, _, output_padding, groups = args
-            return transposed_convolution(x, weight, bias, stride, padding, dilation, output_padding, groups)
+        if func is torch.ops.aten.convolution.default and not kwargs and _applies(*args):
+            x, weight, bias, stride, padding, dilation, _, output_padding, _ = args
+            return transposed_convolution(x, weight, bias, stride, padding, dilation, output_padding)
         return func(*args, **(kwargs or {}))
 
 
 def float64_mode(model: torch.nn.Module | None) -> contextlib.AbstractContextManager[object]:
-    """Context for calls of `model` in float64: the mode for a model with a transposed convolution, otherwise nothing.
+    """Context for calls of `model` in float64: the mode for a model with a module `ConvTranspose1d` to `3d`.
 
-    A mode costs microseconds for each operation.
+    A mode costs microseconds for each operation. Gradients, grouped convolutions and other models stay cuDNN's.
     """
-    kinds = (torch.nn.ConvTranspose1d, torch.nn.ConvTranspose2d, torch.nn.ConvTranspose3d)
-    has_any = model is not None and any(isinstance(module, kinds) for module in model.modules())
-    return TransposedConvolutions() if has_any else contextlib.nullcontext()
+    applies = model is not None and any(isinstance(module, _MODULES) for module in model.modules())
+    return TransposedConvolutions() if applies else contextlib.nullcontext()
 
 
 def transposed_convolution(
@@ -55,33 +55,31 @@ def transposed_convolution(
     padding: Sequence[int],
     dilation: Sequence[int],
     output_padding: Sequence[int],
-    groups: int,
 ) -> torch.Tensor:
-    """Return the transposed convolution of `x`, (N, C, ...), with `weight`, (C, outputs / groups, ...).
+    """Return the transposed convolution of `x`, (N, C, ...), with `weight`, (C, outputs, ...).
 
     The arguments are those of `aten.convolution`, with a value for each spatial dimension.
     """
-    sizes, kernel = x.shape[2:], weight.shape[2:]
-    items, channels, outputs = len(x), x.shape[1] // groups, weight.shape[1]
+    sizes, kernel, (items, channels), outputs = x.shape[2:], weight.shape[2:], x.shape[:2], weight.shape[1]
     lengths = [
         (size - 1) * step - 2 * pad + spread * (span - 1) + more + 1
         for size, step, pad, spread, span, more in zip(
             sizes, stride, padding, dilation, kernel, output_padding, strict=True
         )
     ]
-    result = x.new_zeros(items, groups, outputs, *lengths)
+    result = x.new_zeros(items, outputs, *lengths)
     if bias is not None:
-        result += bias.reshape(groups, outputs, *(1,) * len(sizes))
+        result += bias.reshape(outputs, *(1,) * len(sizes))
     elements = list(itertools.product(*map(range, kernel)))
-    matrices = weight.reshape(groups, channels, outputs, len(elements)).permute(0, 3, 2, 1)
-    flat = x.reshape(items, groups, channels, math.prod(sizes))
-    at_once = max(_MOST_ELEMENTS // (groups * outputs * flat.shape[-1]), 1)
+    matrices = weight.reshape(channels, outputs, len(elements)).permute(2, 1, 0)
+    flat = x.reshape(items, channels, math.prod(sizes))
+    at_once = max(_MOST_ELEMENTS // (outputs * flat.shape[-1]), 1)
     per_product = min(at_once, len(elements))
     per_step = at_once // per_product
     for first, start in itertools.product(range(0, items, per_step), range(0, len(elements), per_product)):
         some, chosen = slice(first, first + per_step), elements[start : start + per_product]
-        matrix = matrices[:, start : start + per_product].reshape(groups, len(chosen) * outputs, channels)
-        terms = torch.matmul(matrix, flat[some]).reshape(-1, groups, len(chosen), outputs, *sizes)
+        matrix = matrices[start : start + per_product].reshape(len(chosen) * outputs, channels)
+        terms = torch.matmul(matrix, flat[some]).reshape(-1, len(chosen), outputs, *sizes)
         for number, element in enumerate(chosen):
             ranges = [
                 _ranges(size, length, step, at * spread - pad)
@@ -89,11 +87,10 @@ def transposed_convolution(
                     sizes, lengths, stride, element, dilation, padding, strict=True
                 )
             ]
-            if all(taken.start < taken.stop for taken, _ in ranges):
-                whole = slice(None)
-                taken, put = (tuple(each) for each in zip(*ranges, strict=True))
-                result[(some, whole, whole, *put)] += terms[(whole, whole, number, whole, *taken)]
-    return result.reshape(items, groups * outputs, *lengths)
+            if all(source.start < source.stop for source, _ in ranges):
+                sources, targets = (tuple(each) for each in zip(*ranges, strict=True))
+                result[(some, slice(None), *targets)].add_(terms[(slice(None), number, slice(None), *sources)])
+    return result
 
 
 def _ranges(size: int, length: int, step: int, offset: int) -> tuple[slice, slice]:
@@ -103,8 +100,12 @@ def _ranges(size: int, length: int, step: int, offset: int) -> tuple[slice, slic
     return slice(first, last + 1), slice(first * step + offset, last * step + offset + 1, step)
 
 
-def _is_own(x: torch.Tensor, weight: torch.Tensor, *rest: Any) -> bool:
-    """Return whether `aten.convolution` has the arguments of a transposed convolution in float64 on a GPU."""
-    transposed = bool(rest[4])
-    batched = _LEAST_SPATIAL <= weight.dim() - 2 <= _MOST_SPATIAL and x.dim() == weight.dim()
-    return transposed and batched and x.is_cuda and x.dtype == weight.dtype == torch.float64 and x.numel() > 0
+def _applies(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, *rest: Any) -> bool:
+    """Return whether `aten.convolution` has the arguments of a transposed convolution in float64 on a GPU.
+
+    For groups, PyTorch would copy the matrices for each item.
+    """
+    transposed, groups = rest[3], rest[5]
+    batched = 0 < weight.dim() - 2 <= _MOST_SPATIAL and x.dim() == weight.dim()
+    wide = all(each.dtype == torch.float64 for each in (x, weight, bias) if each is not None)
+    return bool(transposed) and groups == 1 and batched and wide and x.is_cuda and min(x.numel(), weight.numel()) > 0

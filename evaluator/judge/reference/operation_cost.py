@@ -42,12 +42,13 @@ class Cost(NamedTuple):
 
 def cost_of(forward: Callable[[], object]) -> Cost:
     """Return the cost of the PyTorch operations in `forward`, which runs once."""
-    with _Traffic() as traffic:
+    traffic = Traffic()
+    with traffic:
         forward()
-    return Cost(traffic.flop, traffic.moved_bytes, traffic.operations)
+    return traffic.cost
 
 
-class _Traffic(OperationMode):
+class Traffic(OperationMode):
     """Dispatch mode that counts FLOP, operations, and the bytes of arguments and results. A view moves nothing."""
 
     def __init__(self) -> None:
@@ -55,6 +56,11 @@ class _Traffic(OperationMode):
         self.flop = 0
         self.operations = 0
         self.moved_bytes = 0
+
+    @property
+    def cost(self) -> Cost:
+        """Cost of the operations so far."""
+        return Cost(self.flop, self.moved_bytes, self.operations)
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None

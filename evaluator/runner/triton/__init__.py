@@ -1,1 +1,1 @@
-"""Triton inside a runner: launches, compile errors, compiled kernels. No module of the package imports Triton."""
+"""Triton inside a runner: launches, compile errors, compiled kernels. Only `preloaded` imports Triton."""

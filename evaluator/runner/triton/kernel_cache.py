@@ -22,8 +22,10 @@ import msgspec
 
 from evaluator.protocol.frames import CompiledKernel, CompiledKernels
 from evaluator.protocol.frames.bounds import MOST_CACHE_BYTES
+from evaluator.protocol.triton_variables import names_variables
 
 _FOLDER = "triton-cache"
+_EXTENSIONS = "triton._C"
 _GROUP = "__grp__"
 _MOST_RAW_BYTES = 64 << 20
 _MOST_KERNELS, _MOST_NAME, _MOST = 64, 1024, 1 << 31
@@ -38,10 +40,21 @@ class _Packed(msgspec.Struct):
     files: dict[str, bytes]
 
 
+def forget_import(source: str) -> None:
+    """Let a submission that names Triton's variables import Triton anew: the fork server may have imported Triton.
+
+    Its extension modules stay: they cannot be loaded twice, and read no variable.
+    """
+    if names_variables(source):
+        for name in [name for name in sys.modules if name.partition(".")[0] == "triton" and _EXTENSIONS not in name]:
+            del sys.modules[name]
+
+
 def use_folder(private: Path, cache: bytes) -> None:
     """Give Triton a cache folder in the runner's private folder, with the content packed by an earlier runner."""
     folder = private / _FOLDER
     os.environ["TRITON_CACHE_DIR"] = str(folder)
+    os.environ["TRITON_HOME"] = str(private)  # In the fork server, Triton took the home folder from there.
     os.environ["TRITON_CACHE_AUTOTUNING"] = "1"
     if (driver := _driver_folder()) is not None:
         os.environ.setdefault("TRITON_LIBCUDA_PATH", driver)

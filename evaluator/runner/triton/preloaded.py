@@ -1,5 +1,7 @@
 """Import of Triton in the fork server, on behalf of the runners of Triton submissions.
 
+Triton's installed backends are imported with Triton, and are trusted as PyTorch's are.
+
 Import, and a hash of Triton's 200 MB of files once per process, otherwise take 0.55 s of each runner (Triton 3.6, two
 cores).
 """

@@ -44,7 +44,7 @@ def main(descriptor: int) -> None:
 def _serve_one(judge: socket.socket) -> None:
     order, descriptors = messages.receive(judge)
     if isinstance(order, messages.Preload):
-        with contextlib.suppress(Exception):  # A runner that imports the module reports the reason.
+        with contextlib.suppress(BaseException):  # A runner that imports the module reports the reason.
             importlib.import_module(order.module)
         gc.freeze()
     else:

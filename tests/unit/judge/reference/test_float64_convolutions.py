@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch.nn import functional
 
+from evaluator.judge.diagnosis.known_forms import traced
 from evaluator.judge.reference import float64_convolutions
 from evaluator.judge.reference.float64_convolutions import (
     TransposedConvolutions,
@@ -21,34 +22,34 @@ from tests.unit.judge.reference.test_reference import problem
 CONVOLUTIONS = {1: functional.conv_transpose1d, 2: functional.conv_transpose2d, 3: functional.conv_transpose3d}
 
 
-def operands(sizes, kernel, groups, items=3):
+def operands(sizes, kernel, items=3):
     drawn = torch.Generator().manual_seed(1)
-    x = torch.randn(items, 2 * groups, *sizes, dtype=torch.float64, generator=drawn)
-    weight = torch.randn(2 * groups, 3, *kernel, dtype=torch.float64, generator=drawn)
-    return x, weight, torch.randn(3 * groups, dtype=torch.float64, generator=drawn)
+    x = torch.randn(items, 2, *sizes, dtype=torch.float64, generator=drawn)
+    weight = torch.randn(2, 3, *kernel, dtype=torch.float64, generator=drawn)
+    return x, weight, torch.randn(3, dtype=torch.float64, generator=drawn)
 
 
 @pytest.mark.parametrize("most", [1, 100, 1 << 25])
 @pytest.mark.parametrize(
-    ("sizes", "kernel", "stride", "padding", "dilation", "output_padding", "groups"),
+    ("sizes", "kernel", "stride", "padding", "dilation", "output_padding"),
     [
-        ((5,), (3,), (2,), (1,), (1,), (1,), 1),
-        ((5, 4), (3, 2), (1, 1), (0, 0), (1, 1), (0, 0), 1),
-        ((4, 6), (3, 5), (2, 3), (1, 2), (2, 1), (1, 2), 2),
-        ((3, 4, 5), (4, 4, 4), (2, 2, 2), (1, 1, 1), (1, 1, 1), (0, 0, 0), 1),
-        ((3, 2, 4), (3, 1, 2), (3, 1, 2), (0, 0, 1), (2, 1, 3), (2, 0, 1), 3),
-        ((2, 2), (5, 5), (1, 1), (2, 2), (1, 1), (0, 0), 1),  # Some elements of the kernel reach no output.
-        ((1, 1), (2, 2), (4, 4), (0, 0), (1, 1), (3, 3), 1),  # No input reaches some outputs.
+        ((5,), (3,), (2,), (1,), (1,), (1,)),
+        ((5, 4), (3, 2), (1, 1), (0, 0), (1, 1), (0, 0)),
+        ((4, 6), (3, 5), (2, 3), (1, 2), (2, 1), (1, 2)),
+        ((3, 4, 5), (4, 4, 4), (2, 2, 2), (1, 1, 1), (1, 1, 1), (0, 0, 0)),
+        ((3, 2, 4), (3, 1, 2), (3, 1, 2), (0, 0, 1), (2, 1, 3), (2, 0, 1)),
+        ((2, 2), (5, 5), (1, 1), (2, 2), (1, 1), (0, 0)),  # Some elements of the kernel reach no output.
+        ((1, 1), (2, 2), (4, 4), (0, 0), (1, 1), (3, 3)),  # No input reaches some outputs.
     ],
 )
-def test_the_result_is_pytorchs(monkeypatch, most, sizes, kernel, stride, padding, dilation, output_padding, groups):
+def test_the_result_is_pytorchs(monkeypatch, most, sizes, kernel, stride, padding, dilation, output_padding):
     monkeypatch.setattr(float64_convolutions, "_MOST_ELEMENTS", most)
-    x, weight, bias = operands(sizes, kernel, groups)
-    expected = CONVOLUTIONS[len(sizes)](x, weight, bias, stride, padding, output_padding, groups, dilation)
-    found = transposed_convolution(x, weight, bias, stride, padding, dilation, output_padding, groups)
+    x, weight, bias = operands(sizes, kernel)
+    expected = CONVOLUTIONS[len(sizes)](x, weight, bias, stride, padding, output_padding, 1, dilation)
+    found = transposed_convolution(x, weight, bias, stride, padding, dilation, output_padding)
     assert found.shape == expected.shape
     torch.testing.assert_close(found, expected, rtol=1e-13, atol=1e-13)
-    without = transposed_convolution(x, weight, None, stride, padding, dilation, output_padding, groups)
+    without = transposed_convolution(x, weight, None, stride, padding, dilation, output_padding)
     torch.testing.assert_close(without, expected - bias.reshape(-1, *[1] * len(sizes)), rtol=1e-13, atol=1e-13)
 
 
@@ -70,6 +71,18 @@ def test_only_models_with_transposed_convolutions_get_the_mode():
     assert not isinstance(float64_mode(None), TransposedConvolutions)
 
 
+class OnGpu:
+    """A tensor that says that it lies on a GPU."""
+
+    is_cuda = True
+
+    def __init__(self, tensor):
+        self._tensor = tensor
+
+    def __getattr__(self, name):
+        return getattr(self._tensor, name)
+
+
 @pytest.fixture
 def computed(monkeypatch):
     """Let the mode compute on a CPU too; return the list of its results."""
@@ -79,24 +92,27 @@ def computed(monkeypatch):
         results.append(transposed_convolution(*arguments))
         return results[-1]
 
-    monkeypatch.setattr(float64_convolutions, "_is_own", lambda x, weight, *rest: rest[4] and x.dtype == torch.float64)
+    applies = float64_convolutions._applies
+    monkeypatch.setattr(float64_convolutions, "_applies", lambda x, *rest: applies(OnGpu(x), *rest))
     monkeypatch.setattr(float64_convolutions, "transposed_convolution", noted)
     return results
 
 
 def test_the_mode_takes_transposed_convolutions_alone(computed):
-    x, weight, bias = operands((4, 6), (3, 5), 2)
-    arguments = (bias, (2, 3), (1, 2), (1, 2), 2, (2, 1))
+    x, weight, bias = operands((4, 6), (3, 5))
+    arguments = (bias, (2, 3), (1, 2), (1, 2), 1, (2, 1))
     with TransposedConvolutions():
         found = functional.conv_transpose2d(x, weight, *arguments)
-        functional.conv2d(x, weight.new_ones(2, 4, 2, 2))
+        functional.conv2d(x, weight.new_ones(2, 2, 2, 2))
+        functional.conv_transpose2d(x, weight.new_ones(2, 3, 2, 2), groups=2)
+        functional.conv_transpose2d(x.float(), weight.float())
     assert len(computed) == 1
     torch.testing.assert_close(found, functional.conv_transpose2d(x, weight, *arguments), rtol=1e-13, atol=1e-13)
 
 
 def test_a_cpu_keeps_pytorchs_kernels(monkeypatch):
     monkeypatch.setattr(float64_convolutions, "transposed_convolution", None)  # A call would fail.
-    x, weight, _ = operands((4, 4), (2, 2), 1)
+    x, weight, _ = operands((4, 4), (2, 2))
     with TransposedConvolutions():
         assert functional.conv_transpose2d(x, weight).shape == (3, 3, 5, 5)
 
@@ -133,3 +149,13 @@ def test_a_reference_computes_so_in_float64_alone(computed):
     assert len(computed) == 1
     reference.altered(inputs, 0, None, contextlib.nullcontext(), in_float64=True)
     assert len(computed) == 2
+
+
+def test_searches_for_a_cause_see_the_convolution(computed):
+    reference = Reference(problem(**REFERENCE), SizeName.FULL, weight_seed=1)
+    inputs = reference.draw(1)
+    trace = traced(lambda context: reference.altered(inputs, 0, None, context(), in_float64=True))
+    assert len(computed) == 1
+    assert torch.ops.aten.convolution.default in trace.operations
+    assert trace.cost.operations < 5
+    assert trace.cost.flop == 2 * computed[0].shape[0] * 2 * 3 * 4 * 7

@@ -1,10 +1,21 @@
 """What fork servers import for a submission."""
 
-import importlib
+import os
+import subprocess
+import sys
 
 import pytest
 
 from evaluator.judge.runners.fork_servers import prepare_for
+from evaluator.records import DeviceKind
+
+TRITON = "import triton\nimport triton.language as tl\n"
+CODE = """
+import sys
+import evaluator.runner.triton.preloaded
+from triton.runtime import cache
+print("triton" in sys.modules, cache.triton_key.cache_info().currsize)
+"""
 
 
 class Imports(list):
@@ -14,19 +25,26 @@ class Imports(list):
         self.append(module)
 
 
-def test_only_a_text_that_names_triton_has_triton_imported():
+@pytest.mark.parametrize(
+    ("source", "device", "imports"),
+    [
+        (TRITON, DeviceKind.CUDA, True),
+        (TRITON, DeviceKind.EMULATED, True),
+        (TRITON, DeviceKind.CPU, False),
+        ("from torch.utils.cpp_extension import load_inline\n", DeviceKind.CUDA, False),
+        # A variable that Triton reads at its import comes first.
+        ("import os\nos.environ['TRITON_INTERPRET'] = '1'\n" + TRITON, DeviceKind.CUDA, False),
+    ],
+)
+def test_a_text_that_names_triton_has_triton_imported(source, device, imports):
     fork_server = Imports()
-    prepare_for("import torch\nfrom torch.utils.cpp_extension import load_inline\n", fork_server)
-    assert not fork_server
-    prepare_for("import triton\nimport triton.language as tl\n", fork_server)
-    assert fork_server == ["evaluator.runner.triton.preloaded"]
+    prepare_for(source, device, fork_server)
+    assert fork_server == (["evaluator.runner.triton.preloaded"] if imports else [])
 
 
-@pytest.mark.parametrize("interpret", ["0", "1"])
-def test_the_module_imports_triton_and_hashes_its_files_unless_interpreted(monkeypatch, interpret):
-    cache = pytest.importorskip("triton.runtime.cache", reason="needs pip install 'warpgrade[triton]'")
-    calls = []
-    monkeypatch.setenv("TRITON_INTERPRET", interpret)
-    monkeypatch.setattr(cache, "triton_key", lambda: calls.append("hashed"))
-    importlib.reload(importlib.import_module("evaluator.runner.triton.preloaded"))
-    assert (calls[-1:] == ["hashed"]) is (interpret == "0")
+@pytest.mark.parametrize(("interpret", "hashes"), [("0", "1"), ("1", "0")])
+def test_the_module_imports_triton_and_hashes_its_files_unless_interpreted(interpret, hashes):
+    pytest.importorskip("triton", reason="Triton is not installed: pip install 'warpgrade[triton]'")
+    environment = {**os.environ, "TRITON_INTERPRET": interpret}
+    done = subprocess.run([sys.executable, "-c", CODE], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", hashes]

@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -30,7 +32,7 @@ def other_kernel(x, out, BLOCK: tl.constexpr):
 @pytest.fixture(autouse=True)
 def variables(monkeypatch):
     """Restore what `use_folder` sets."""
-    for name in ("TRITON_CACHE_DIR", "TRITON_CACHE_AUTOTUNING"):
+    for name in ("TRITON_CACHE_DIR", "TRITON_CACHE_AUTOTUNING", "TRITON_HOME"):
         monkeypatch.setenv(name, os.environ.get(name, ""))
 
 
@@ -126,3 +128,49 @@ def test_left_out_launches_do_nothing(driver, submission, monkeypatch, names, le
     driver.threads = 64
     with pytest.raises(Exception, match="out of resource: threads"):
         module.copy_kernel[(1,)](torch.zeros(128), torch.zeros(128), BLOCK=128)
+
+
+INTERPRETED = """
+import os
+os.environ["TRITON_INTERPRET"] = "1"
+import torch, triton
+import triton.language as tl
+
+@triton.jit
+def add_sum(x, out, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i) + tl.sum(tl.load(x + i), 0))
+"""
+FORGETS = """
+import sys
+import evaluator.runner.triton.preloaded
+from evaluator.runner.triton.kernel_cache import forget_import
+
+def loaded(text):
+    forget_import(text)
+    exec(compile(text, sys.argv[1], "exec"), globals())
+
+imported = sys.modules["triton"]
+forget_import("import triton")
+assert sys.modules["triton"] is imported
+loaded(open(sys.argv[1]).read())
+out = torch.empty(8)
+add_sum[(1,)](torch.ones(8), out, BLOCK=8)
+print(out.tolist() == [9.0] * 8)
+"""
+
+
+def test_a_text_with_variables_of_triton_imports_triton_anew(tmp_path):
+    pytest.importorskip("triton", reason="Triton is not installed: pip install 'warpgrade[triton]'")
+    path = tmp_path / "submission.py"
+    path.write_text(INTERPRETED)
+    # Another process has Triton without its interpreter, as the fork server on `cuda`.
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    command = [sys.executable, "-c", FORGETS, str(path)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["True"], done.stderr
+
+
+def test_the_home_folder_is_the_runners(tmp_path):
+    use_folder(tmp_path, b"")
+    assert os.environ["TRITON_HOME"] == str(tmp_path)

@@ -1,0 +1,3 @@
+"""A module that ends the process at its import."""
+
+raise SystemExit(3)
