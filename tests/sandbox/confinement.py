@@ -18,7 +18,8 @@ SMALL = Limits(processes=50)
 def make_fork_server(**options):
     options.setdefault("environment", {"OMP_NUM_THREADS": "2"})
     options.setdefault("preload", ("torch", "probes", "burdens", "hoards", "wakers"))
-    return ForkServer(extra_sys_path=[HERE], **options)
+    options.setdefault("extra_sys_path", [HERE])
+    return ForkServer(**options)
 
 
 def without_namespaces(fork_server):

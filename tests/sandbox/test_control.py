@@ -409,8 +409,9 @@ def imported(fork_server, *names):
         child.kill()
 
 
-def test_a_module_can_be_imported_before_the_next_runner():
-    with make_fork_server(mode=SandboxMode.NONE) as own:
+def test_a_module_can_be_imported_before_the_next_runner(tmp_path):
+    (tmp_path / "leaver.py").write_text("raise SystemExit(3)\n")
+    with make_fork_server(mode=SandboxMode.NONE, extra_sys_path=[HERE, tmp_path]) as own:
         assert imported(own, "colorsys", "this_module_does_not_exist") == []
         own.preload("colorsys")
         own.preload("this_module_does_not_exist")  # The fork server stays alive.

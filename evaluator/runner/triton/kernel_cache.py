@@ -43,7 +43,7 @@ class _Packed(msgspec.Struct):
 def forget_import(source: str) -> None:
     """Let a submission that names Triton's variables import Triton anew: the fork server may have imported Triton.
 
-    Its extension modules stay: they cannot be loaded twice, and read no variable.
+    Triton's extension modules stay loaded.
     """
     if names_variables(source):
         for name in [name for name in sys.modules if name.partition(".")[0] == "triton" and _EXTENSIONS not in name]:
