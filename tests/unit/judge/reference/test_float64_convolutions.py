@@ -39,6 +39,7 @@ def operands(sizes, kernel, items=3):
         ((3, 4, 5), (4, 4, 4), (2, 2, 2), (1, 1, 1), (1, 1, 1), (0, 0, 0)),
         ((3, 2, 4), (3, 1, 2), (3, 1, 2), (0, 0, 1), (2, 1, 3), (2, 0, 1)),
         ((2, 2), (5, 5), (1, 1), (2, 2), (1, 1), (0, 0)),  # Some elements of the kernel reach no output.
+        ((2,), (7,), (1,), (3,), (1,), (0,)),  # Some elements would begin behind the output.
         ((1, 1), (2, 2), (4, 4), (0, 0), (1, 1), (3, 3)),  # No input reaches some outputs.
     ],
 )

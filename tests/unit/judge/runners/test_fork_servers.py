@@ -3,9 +3,12 @@
 import os
 import subprocess
 import sys
+import types
 
 import pytest
 
+from evaluator.judge.context import grade_context
+from evaluator.judge.context.context_pool import ContextPool
 from evaluator.judge.runners.fork_servers import prepare_for
 from evaluator.records import DeviceKind
 
@@ -40,6 +43,23 @@ def test_a_text_that_names_triton_has_triton_imported(source, device, imports):
     fork_server = Imports()
     prepare_for(source, device, fork_server)
     assert fork_server == (["evaluator.runner.triton.preloaded"] if imports else [])
+
+
+def test_a_lasting_pool_has_triton_imported_before_the_first_runner(monkeypatch):
+    class Reached(Exception):
+        pass
+
+    def stop(terms, *_, **__):
+        raise Reached
+
+    monkeypatch.setattr(grade_context, "GradeContext", stop)
+    terms = types.SimpleNamespace(device=DeviceKind.EMULATED)
+    for lasting in (True, False):
+        fork_server = Imports()
+        pool = ContextPool(fork_server, lasting=lasting)
+        with pytest.raises(Reached), pool.context_for(terms, TRITON, None):
+            pass
+        assert bool(fork_server) is lasting
 
 
 @pytest.mark.parametrize(("interpret", "hashes"), [("0", "1"), ("1", "0")])
