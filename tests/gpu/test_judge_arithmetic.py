@@ -6,9 +6,8 @@ from torch.nn import functional
 
 from evaluator.judge.numerics import single_accumulator
 from evaluator.judge.numerics.single_accumulator import LONGEST, accumulated
-from evaluator.judge.reference import float64_convolutions
 from evaluator.judge.reference.float64_convolutions import float64_mode
-from tests.unit.judge.reference.test_float64_convolutions import operands
+from tests.unit.judge.reference.test_float64_convolutions import operands, results_of_the_mode
 
 pytestmark = [
     pytest.mark.gpu,
@@ -19,15 +18,7 @@ pytestmark = [
 @pytest.fixture
 def computed(monkeypatch):
     """Return the list of results that are not cuDNN's."""
-    results = []
-
-    def noted(*arguments):
-        results.append(product(*arguments))
-        return results[-1]
-
-    product = float64_convolutions.transposed_convolution
-    monkeypatch.setattr(float64_convolutions, "transposed_convolution", noted)
-    return results
+    return results_of_the_mode(monkeypatch)
 
 
 def test_transposed_convolutions_are_those_of_the_cpu(computed):

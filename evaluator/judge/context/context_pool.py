@@ -72,7 +72,7 @@ class ContextPool:
         """
         from evaluator.judge.context.grade_context import GradeContext
         from evaluator.judge.context.reference_timing import ReferenceTimer
-        from evaluator.judge.runners.fork_servers import prepare_for
+        from evaluator.judge.runners.language_preload import prepare_for
         from evaluator.judge.setup.seed_book import SeedBook
 
         if not self._lasting:

@@ -2,13 +2,10 @@
 
 from evaluator.devices.gpu import show_only
 from evaluator.emulator.parsing import REHEARSING
-from evaluator.protocol.triton_variables import names_variables
 from evaluator.records import DeviceKind, SandboxMode
 from evaluator.sandbox import DEFAULT_PRELOAD, ForkServer
-from evaluator.submission.toolchains import uses_triton
 
 _LINT = "evaluator.lint.lint"
-_TRITON = "evaluator.runner.triton.preloaded"
 
 
 def fork_server_for(device: DeviceKind, gpu: str | None, sandbox: SandboxMode, threads: int) -> ForkServer:
@@ -19,12 +16,6 @@ def fork_server_for(device: DeviceKind, gpu: str | None, sandbox: SandboxMode, t
     """
     own = [_LINT, *([] if device is DeviceKind.CPU else [REHEARSING])]
     return ForkServer(mode=sandbox, environment=_environment(device, gpu, threads), preload=(*DEFAULT_PRELOAD, *own))
-
-
-def prepare_for(source: str, device: DeviceKind, fork_server: ForkServer) -> None:
-    """Import Triton in a lasting fork server before the runners of a Triton submission. Idle runners import it."""
-    if device is not DeviceKind.CPU and uses_triton(source) and not names_variables(source):
-        fork_server.preload(_TRITON)
 
 
 def light_fork_server_for(device: DeviceKind, sandbox: SandboxMode) -> ForkServer:

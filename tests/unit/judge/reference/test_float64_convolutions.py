@@ -84,19 +84,24 @@ class OnGpu:
         return getattr(self._tensor, name)
 
 
-@pytest.fixture
-def computed(monkeypatch):
-    """Let the mode compute on a CPU too; return the list of its results."""
+def results_of_the_mode(monkeypatch):
+    """Return the list of the mode's own results from now on."""
     results = []
 
     def noted(*arguments):
         results.append(transposed_convolution(*arguments))
         return results[-1]
 
-    applies = float64_convolutions._applies
-    monkeypatch.setattr(float64_convolutions, "_applies", lambda x, *rest: applies(OnGpu(x), *rest))
     monkeypatch.setattr(float64_convolutions, "transposed_convolution", noted)
     return results
+
+
+@pytest.fixture
+def computed(monkeypatch):
+    """Let the mode compute on a CPU too; return the list of its results."""
+    applies = float64_convolutions._applies
+    monkeypatch.setattr(float64_convolutions, "_applies", lambda x, *rest: applies(OnGpu(x), *rest))
+    return results_of_the_mode(monkeypatch)
 
 
 def test_the_mode_takes_transposed_convolutions_alone(computed):
