@@ -18,7 +18,7 @@ class Collection(StrEnum):
     LEADERBOARD = "leaderboard"
     """anneouyang/KernelBenchLeaderboard: CUDA, with the problems of an older edition of KernelBench."""
     CUDA_L1 = "cuda-l1"
-    """deepreinforce-ai/CUDA-L1: the kernels for the H100 that contain CUDA."""
+    """deepreinforce-ai/CUDA-L1: the answers for the H100, of which a third contain CUDA and the others call PyTorch."""
     HZENG = "hzeng"
     """hzeng2000/KernelBench: level 2 by grok-code-fast-1, in CUDA, Triton, TileLang and CuTe."""
     ADAEXPLORE = "adaexplore"
@@ -85,11 +85,9 @@ def _leaderboard(clone: Path) -> Iterator[Kernel]:
 
 
 def _cuda_l1(clone: Path) -> Iterator[Kernel]:
-    """Yield what contains CUDA: most of the collection calls PyTorch alone."""
     for line in (clone / "optimized_cuda_code" / "h100.json").read_text().splitlines():
         entry = json.loads(line)
-        source = entry["custom_code"] or ""
-        if "__global__" in source:
+        if source := entry["custom_code"]:
             yield Kernel(int(entry["level_id"]), int(entry["task_id"]), "cuda-l1", source, entry["ref_code"])
 
 

@@ -1,6 +1,7 @@
 """Grade what is honest again and again: every shipped solution, and the list of honest oddities in tests/honest.
 
-    python -m benchmarks.verdicts.false_alarms --device emulated [--rounds 20] [--only NAME ...] [--output FILE.json]
+    python -m benchmarks.verdicts.false_alarms --device emulated [--rounds 20] [--only NAME ...] [--folder FOLDER]
+        [--output FILE.json]
 
 Each is graded `--rounds` times, with other seeds each time, by one batch. Every other verdict than `correct` is a false
 alarm, and the exit status is 1. Solutions in CUDA are graded on `emulated` and `cuda`, those in C++ on `cpu`.
@@ -47,7 +48,8 @@ def problems(folder: Path) -> None:
     """Put the shipped problems and those of tests/honest into one folder."""
     for each in (*(TOP / "problems").iterdir(), *(TOP / "tests" / "honest" / "problems").iterdir()):
         if each.is_dir():
-            shutil.copytree(each, folder / each.name, ignore=shutil.ignore_patterns("__pycache__"))
+            ignored = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(each, folder / each.name, ignore=ignored, dirs_exist_ok=True)
 
 
 def main() -> int:
@@ -57,11 +59,13 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--only", nargs="+", help="the submissions to grade, by file name without .py")
     parser.add_argument("--jobs", type=int, help="how many at once; the batch's own choice otherwise")
+    parser.add_argument("--folder", type=Path, help="where the batch stays; a repeated command continues it")
     parser.add_argument("--output", type=Path, help="the JSON file to write")
     options = parser.parse_args()
     honest = [each for each in submissions(options.device) if options.only is None or each.path.stem in options.only]
-    with tempfile.TemporaryDirectory() as folder:
-        listed, run, known = (Path(folder) / name for name in ("honest.jsonl", "run", "problems"))
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = options.folder or Path(temporary)
+        listed, run, known = (folder / name for name in ("honest.jsonl", "run", "problems"))
         problems(known)
         with listed.open("w", encoding="utf-8") as lines:
             # One after the other of a problem: what a batch has of it, it keeps.

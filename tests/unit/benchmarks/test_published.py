@@ -78,7 +78,10 @@ KERNELS = {
         (1, 19, "1", "second = 2", PROBLEM),
         (2, 3, "0", "third = 3", PROBLEM),
     ],
-    Collection.CUDA_L1: [(1, 7, "cuda-l1", "__global__ void seven", "problem 7")],
+    Collection.CUDA_L1: [
+        (1, 7, "cuda-l1", "__global__ void seven", "problem 7"),
+        (1, 8, "cuda-l1", "torch.relu", "problem 8"),
+    ],
     Collection.HZENG: [(2, 5, "cuda-0", "in CUDA", "y"), (2, 5, "cute-0", "in CuTe", "y")],
     Collection.ADAEXPLORE: [(2, 5, "adaexplore", "five", "y"), (3, 2, "adaexplore", "two", "z")],
 }
