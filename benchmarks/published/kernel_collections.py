@@ -84,10 +84,13 @@ def _leaderboard(clone: Path) -> Iterator[Kernel]:
             yield Kernel(level, number, str(place_on_board), source, problem)
 
 
+_NO_ANSWER = (None, "None")
+
+
 def _cuda_l1(clone: Path) -> Iterator[Kernel]:
     for line in (clone / "optimized_cuda_code" / "h100.json").read_text().splitlines():
         entry = json.loads(line)
-        if source := entry["custom_code"]:
+        if (source := entry["custom_code"]) not in _NO_ANSWER:
             yield Kernel(int(entry["level_id"]), int(entry["task_id"]), "cuda-l1", source, entry["ref_code"])
 
 
