@@ -84,7 +84,9 @@ def mapped(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
 
 
 def readable(result: Result) -> Result:
-    """Return a result without lazy conjugate or negative bits: memory holds the values of all elements.
+    """Return a result of plain tensors without lazy conjugate or negative bits: memory holds all values.
+
+    A subclass of Tensor may answer each question of its memory with another tensor, which is gone after the answer.
 
     Callers keep the returned result. A temporary copy would free its address for the next call's outputs.
     """
@@ -99,6 +101,8 @@ def readable(result: Result) -> Result:
 
 def _in_full(tensor: torch.Tensor) -> torch.Tensor:
     with torch._C.DisableTorchFunctionSubclass():  # noqa: SLF001 - a subclass may answer in its own way
+        if type(tensor) is not torch.Tensor:
+            tensor = torch.Tensor.as_subclass(tensor, torch.Tensor)
         return tensor.detach().resolve_conj().resolve_neg() if tensor.is_conj() or tensor.is_neg() else tensor
 
 

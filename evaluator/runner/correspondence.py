@@ -83,15 +83,15 @@ def correspondence(model: Any, state: Mapping[str, torch.Tensor]) -> dict[str, P
 
 def _owned(model: torch.nn.Module) -> Iterator[_Own]:
     for name, value in model.state_dict().items():
-        if _has_elements(value):  # `get_extra_state` may return other values.
+        if has_elements(value):  # `get_extra_state` may return other values.
             yield _Own(name, value, is_stored=True)
     for prefix, module in model.named_modules():
         for name, value in vars(module).items():
-            if _has_elements(value):
+            if has_elements(value):
                 yield _Own(f"{prefix}.{name}".removeprefix("."), value.detach(), is_stored=False)
 
 
-def _has_elements(value: Any) -> bool:
+def has_elements(value: Any) -> bool:
     """Return whether a value is a tensor with elements in memory, one number each.
 
     PyTorch ends the process at a view of a quantised tensor as integers. Nested tensors have no strides, tensors of

@@ -50,7 +50,7 @@ from evaluator.runner.instrumentation.ablation import OwnFunctions, leave_out_li
 from evaluator.runner.instrumentation.nvrtc_launches import leave_out_launches, name_kernels
 from evaluator.runner.instrumentation.op_counter import OpCounter
 from evaluator.runner.instrumentation.profiler import profiled
-from evaluator.runner.parameters import buffer_values, follow, take_over_state
+from evaluator.runner.parameters import ChangingParameters, buffer_values, take_over_state
 from evaluator.runner.printed_output import Printing
 from evaluator.runner.pytree import Outbox, to_tensor, to_value
 from evaluator.runner.shared_memory import Shared, take_over
@@ -83,7 +83,7 @@ class Runner:
         self._memory: Shared | None = None
         self._held: list[list[model_call.Result]] = []
         """Results of the last calls: one of a call, several of a window."""
-        self._weights: dict[str, torch.Tensor] = {}
+        self._weights = ChangingParameters()
         self._own_names: dict[str, str] = {}
         """Names of the submission's tensors, by the reference's names."""
         self._extensions: ExtensionLoader | None = None
@@ -170,19 +170,23 @@ class Runner:
         state = to_value(frame.state, memory.inputs)
         found = take_over_state(self._model, state, frame.parameters, frame.changing, seeded=frame.seeded)
         self._own_names = {name: pair.own_name for name, pair in found.pairs.items()}
-        self._weights = {name: found.pairs[name].view for name in frame.changing if name in found.pairs}
+        changing = {name: found.pairs[name] for name in frame.changing if name in found.pairs}
+        self._weights = ChangingParameters(self._model, changing)
         outbox = Outbox(memory.arena)
         return Constructed(
             difference=found.difference,
-            weights={name: outbox.place_of(own) for name, own in self._weights.items()},
+            weights={name: outbox.place_of(own) for name, own in self._weights.views.items()},
             assumed={name: own[:_MOST_NAME] for name, own in [*found.assumed.items()][:MOST_ASSUMED]},
         )
 
     def _prepare(self, frame: Prepare) -> Frame:
         """Keep the last call's outputs alive, for the judge's check of shared memory between calls; free older ones."""
         del self._held[:-1]
-        self._shared.arena.poison(frame.poison, frame.ahead_bytes)  # Poison last: no memory is freed after the fill.
-        return Done(index=frame.index, token=frame.token, outputs=Scalar(value=None))
+        arena = self._shared.arena
+        outbox = Outbox(arena)
+        moved = {name: outbox.place_of(own) for name, own in self._weights.moved().items()}
+        arena.poison(frame.poison, frame.ahead_bytes)  # Poison last: no memory is freed after the fill.
+        return Done(index=frame.index, token=frame.token, outputs=Scalar(value=None), moved=moved)
 
     def _call(self, frame: Call) -> Frame:
         """Make one call. Seeding is timed: a submission that learns the seed earlier could draw the numbers earlier."""
@@ -192,8 +196,7 @@ class Runner:
         weights = self._weights_of(frame)
         if memory.gate is not None:
             memory.gate.wait(frame.ticket)
-        if self._weights:
-            follow(self._weights, weights)
+        self._weights.follow(weights)
         answer, result = self._answered(frame, values)
         if memory.gate is not None:
             memory.gate.leave(frame.ticket, answer_places(answer), frame.sampled)
@@ -235,8 +238,7 @@ class Runner:
         if not frame.masked:
             weights = self._weights_of(first)
             memory.gate.wait(first.ticket)
-            if self._weights:
-                follow(self._weights, weights)
+            self._weights.follow(weights)
         answers, results = [], []
         for number, call in enumerate(frame.calls):
             if frame.masked:
@@ -265,8 +267,7 @@ class Runner:
         """
         weights = self._weights_of(call)
         gate.unmask(call.ticket, number, masked)
-        if self._weights:
-            follow(self._weights, weights)
+        self._weights.follow(weights)
         answer, result = self._answered(call, values)
         gate.digest(number, answer)
         return answer, result

@@ -1,13 +1,14 @@
 """Mapping between a submission's tensors and the reference's parameters, and updates of their values."""
 
-from collections.abc import Collection, Mapping
+import contextlib
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 
 from evaluator.protocol.frames import BufferValue
 from evaluator.protocol.frames.bounds import MOST_BUFFER_BYTES
-from evaluator.runner.correspondence import Pair, correspondence, is_equal_to, named_tensors
+from evaluator.runner.correspondence import Pair, correspondence, has_elements, is_equal_to, named_tensors
 from evaluator.runner.submission_module import difference_in_weights, own_state
 
 _NAMED = 5
@@ -94,14 +95,63 @@ def buffer_values(model: Any, own_names: Mapping[str, str]) -> dict[str, BufferV
     return values
 
 
-@torch.no_grad()
-def follow(own: Mapping[str, torch.Tensor], given: Mapping[str, torch.Tensor]) -> None:
-    """Copy the `given` values, and increment each tensor's version counter like an optimizer step.
+class ChangingParameters:
+    """Parameters of a submission whose values change from call to call, by the reference's names."""
 
-    PyTorch does not see the judge's writes to shared memory, and caches of packed weights depend on version counters.
-    """
-    for name, value in given.items():
-        own[name].copy_(value)
-    counted = [tensor for tensor in own.values() if not tensor.is_inference()]
-    versions = [tensor._version + 1 for tensor in counted]  # noqa: SLF001 - documented nowhere else, and stable
-    torch._C._autograd._unsafe_set_version_counter(tuple(counted), tuple(versions))  # noqa: SLF001 - what FSDP uses
+    def __init__(self, model: Any = None, pairs: Mapping[str, Pair] | None = None) -> None:
+        """Start with the places of `pairs`."""
+        known = pairs or {}
+        self.views = {name: pair.view for name, pair in known.items()}
+        self._model = model
+        # A parameter in another shape or order than the reference's stays where it was found.
+        self._paths = {
+            name: path
+            for name, pair in known.items()
+            if _lies_as(_at(model, path := pair.own_name.split(".")), pair.view)
+        }
+
+    def moved(self) -> dict[str, torch.Tensor]:
+        """Return the parameters that lie elsewhere since the last look, or in another order of dimensions.
+
+        A first forward may lay out weights anew: `self.to(memory_format=torch.channels_last)`, or `weight.data = …`.
+        An optimiser's step changes the values there, and so does the judge from the next call on.
+        """
+        found = {}
+        for name, path in self._paths.items():
+            own, view = _at(self._model, path), self.views[name]
+            if own is None or _lies_as(own, view):
+                continue
+            if (own.shape, own.dtype, own.device) == (view.shape, view.dtype, view.device):
+                found[name] = self.views[name] = own.detach()
+        return found
+
+    @torch.no_grad()
+    def follow(self, given: Mapping[str, torch.Tensor]) -> None:
+        """Copy the `given` values, and increment each tensor's version counter like an optimizer step.
+
+        PyTorch does not see the judge's writes to shared memory, and caches of packed weights depend on version
+        counters.
+        """
+        if not self.views:
+            return
+        for name, value in given.items():
+            self.views[name].copy_(value)
+        counted = [tensor for tensor in self.views.values() if not tensor.is_inference()]
+        versions = [tensor._version + 1 for tensor in counted]  # noqa: SLF001 - documented nowhere else, and stable
+        torch._C._autograd._unsafe_set_version_counter(tuple(counted), tuple(versions))  # noqa: SLF001 - what FSDP uses
+
+
+def _at(model: Any, path: Sequence[str]) -> torch.Tensor | None:
+    """Return the tensor with elements at a dotted name of `model`; None without one."""
+    found = model
+    with contextlib.suppress(Exception):  # A submission's own properties may fail.
+        for part in path:
+            found = getattr(found, part)
+        return found if has_elements(found) and found.layout is torch.strided else None
+    return None
+
+
+def _lies_as(own: torch.Tensor | None, view: torch.Tensor) -> bool:
+    if own is None or own.shape != view.shape:
+        return False
+    return own.data_ptr() == view.data_ptr() and own.stride() == view.stride()

@@ -28,6 +28,16 @@ BAD = {
     "a text": (module(forward=["return 'correct'"]), WRONG, Code.NOT_A_TENSOR),
     "a numpy array": (module(forward=["return torch.relu(x).numpy()"]), WRONG, Code.NOT_A_TENSOR),
     "sparse": (module(forward=["return torch.relu(x).to_sparse()"]), WRONG, Code.NOT_A_TENSOR),
+    "a tensor that computes when asked": (
+        module(
+            "class Lazy(torch.Tensor):",
+            "    detach = lambda self: torch.relu(self.x)",
+            "    __torch_function__ = classmethod(lambda cls, f, types, args=(), kwargs=None: torch.relu(args[0].x))",
+            forward=["y = torch.Tensor._make_subclass(Lazy, torch.empty(0))", "y.x = x", "return y"],
+        ),
+        WRONG,
+        Code.WRONG_SHAPE,
+    ),
     "a list": (module(forward=["return [torch.relu(x)]"]), WRONG, Code.WRONG_STRUCTURE),
     "two outputs": (module(forward=["return torch.relu(x), x"]), WRONG, Code.WRONG_STRUCTURE),
     "contains itself": (module(forward=["y = []", "y.append(y)", "return y"]), WRONG, Code.WRONG_STRUCTURE),

@@ -86,6 +86,34 @@ IN_MEMORY_OF_ITS_OWN = (
         self.one.weight = nn.Parameter(torch.from_numpy(self.one.weight.detach().numpy().copy()))
 """
 )
+LAID_OUT_ANEW = (
+    HEAD
+    + """
+    def forward(self, x):
+        if not hasattr(self, "laid_out"):
+            self.laid_out = True
+            {}
+        return super().forward(x)
+"""
+)
+MOVES = {
+    "data": LAID_OUT_ANEW.format("self.one.weight.data = self.one.weight.data.t().contiguous().t()"),
+    "parameter": LAID_OUT_ANEW.format("self.one.weight = nn.Parameter(self.one.weight.detach().clone())"),
+    "from memory outside": LAID_OUT_ANEW.format(
+        "self.one.weight.data = torch.from_numpy(self.one.weight.detach().numpy().copy())"
+    ),
+}
+FOLDED_IN_PLACE = (
+    HEAD
+    + """
+    def forward(self, x):
+        if not hasattr(self, "folded"):
+            self.folded = True
+            self.two.bias.data = self.two.weight @ self.one.bias + self.two.bias
+            self.two.weight.data = self.two.weight @ self.one.weight
+        return self.two(x)
+"""
+)
 KEEPS = {
     "folded by address": (ZOO / "weights-folded-once" / "cheat.py").read_text(),
     "packed in the constructor": HEAD
@@ -230,6 +258,21 @@ def test_weights_in_memory_of_its_own_are_copied_in_the_call(graded):
     outcome = graded(IN_MEMORY_OF_ITS_OWN, timed=True)
     assert outcome.status is Status.CORRECT, outcome.reason
     assert (outcome.weights.graded, outcome.weights.changed, outcome.weights.copied) == (WeightsGraded.CHANGING, 4, 1)
+
+
+@pytest.mark.parametrize("source", MOVES.values(), ids=MOVES)
+def test_weights_that_the_first_call_lays_out_anew_change_where_they_lie_then(graded, source):
+    outcome = graded(source, timed=True)
+    assert outcome.status is Status.CORRECT, outcome.reason
+    assert (outcome.weights.graded, outcome.weights.changed) == (WeightsGraded.CHANGING, 4)
+    assert outcome.weights.copied == ("from_numpy" in source)
+    assert outcome.timing is not None
+
+
+def test_weights_folded_into_each_other_in_the_first_call_are_wrong(graded):
+    outcome = graded(FOLDED_IN_PLACE)
+    assert outcome.status is Status.WRONG_RESULT
+    assert graded(FOLDED_IN_PLACE, WeightsRule.FROZEN).status is Status.CORRECT
 
 
 @pytest.mark.parametrize("source", KEEPS.values(), ids=KEEPS)

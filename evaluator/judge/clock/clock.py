@@ -96,7 +96,7 @@ class Clock(Protocol):
     def memory_samples(self) -> MemorySamples | None:
         """Samples of the runner's output region around each call; None on a GPU, with output sampling instead."""
 
-    def prepare(self, frame: Prepare, *, timeout_s: float) -> Fault | None:
+    def prepare(self, frame: Prepare, *, timeout_s: float) -> Done | Fault:
         """Prepare the runner outside the timed interval. The runner cannot observe the inputs written next."""
 
     def call(

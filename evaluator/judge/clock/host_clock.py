@@ -42,10 +42,11 @@ class HostClock:
         has_windows = memory is not None and memory.page is not None
         self.host_windows = HostWindowClock(session, memory, self.memory_samples) if memory and has_windows else None
 
-    def prepare(self, frame: Prepare, *, timeout_s: float) -> Fault | None:
+    def prepare(self, frame: Prepare, *, timeout_s: float) -> Done | Fault:
         """Prepare the runner, then stop all its processes."""
         self._session.let_go()
-        return self._session.prepare(frame, timeout_s=timeout_s) or self._session.stop()
+        answer = self._session.prepare(frame, timeout_s=timeout_s)
+        return answer if isinstance(answer, Fault) else self._session.stop() or answer
 
     def call(
         self,

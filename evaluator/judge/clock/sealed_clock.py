@@ -113,7 +113,7 @@ class SealedClock:
             times_ms.append(start.elapsed_time(end))
         return median(times_ms)
 
-    def prepare(self, frame: Prepare, *, timeout_s: float) -> Fault | None:
+    def prepare(self, frame: Prepare, *, timeout_s: float) -> Done | Fault:
         """Prepare the runner. The runner may continue: the inputs do not exist before the end of the hold."""
         return self._session.prepare(frame, timeout_s=timeout_s)
 

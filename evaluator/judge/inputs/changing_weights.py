@@ -54,7 +54,7 @@ class Sites(NamedTuple):
     """Locations of a runner's parameters, by name: memory that the judge writes to, or None (the runner's own).
 
     `why_not` is the reason for constant weights. If `unmatched`, the reason is a submission without weights that
-    correspond to the reference's.
+    correspond to the reference's. A submission may move its parameters in a call: see `move`.
     """
 
     shared: dict[str, torch.Tensor | None]
@@ -70,6 +70,16 @@ class Sites(NamedTuple):
     def copied(self) -> list[str]:
         """Names of the weights that the runner copies, inside the clock."""
         return [name for name, shared in self.shared.items() if shared is None]
+
+    def move(self, parameters: dict[str, torch.Tensor], moved: dict[str, TensorView], region: Region) -> None:
+        """Follow weights that the runner reports elsewhere in `region`, or in its own memory.
+
+        A report without a weight's shape and dtype, or with a place outside of `region`, changes nothing.
+        """
+        for name in self.shared.keys() & moved.keys():
+            found = _shared(parameters[name], moved[name], region)
+            if not isinstance(found, str):
+                self.shared[name] = found
 
     def layouts(self, region: Region) -> Layouts:
         """Return the layouts of the weights that the judge writes, in bytes from the start of `region`."""

@@ -97,7 +97,8 @@ def _ablated(
         def fault_of_call(index: int) -> Fault | None:
             seed = context.seeds.distribution_mix.seed_for(Profile.AS_GIVEN)
             schedule = next(schedules) if context.terms.device is DeviceKind.EMULATED else None
-            return trial_runner.run(index, seed, schedule=schedule, timeout_s=context.call_timeout_s).fault
+            timeout_s = context.call_timeout_s
+            return trial_runner.run(index, seed, schedule=schedule, timeout_s=timeout_s, explain=False).fault
 
         if fault_of_call(0) is not None:
             return CountedAblation(_failed(build_service, frames), None)

@@ -144,11 +144,11 @@ class RunnerClient:
     def _constructed(self, answer: Frame | Fault) -> Constructed | Fault:
         return answer if isinstance(answer, Constructed | Fault) else unexpected_frame(answer)
 
-    def prepare(self, frame: Prepare, *, timeout_s: float) -> Fault | None:
+    def prepare(self, frame: Prepare, *, timeout_s: float) -> Done | Fault:
         """Prepare the runner for a call, outside the timed interval."""
         answer = self.ask(frame, Stage.CALL, timeout_s)
         if isinstance(answer, Done) and answers(answer, frame):
-            return None
+            return answer
         return answer if isinstance(answer, Fault) else unexpected_frame(answer)
 
     def window_answer(self, calls: list[Call], timeout_s: float) -> WindowDone | Fault:

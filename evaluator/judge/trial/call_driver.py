@@ -52,6 +52,7 @@ class CallDriver:
         self._reference = reference
         self._clock = clock
         self._inputs = memory.inputs
+        self._outputs = memory.outputs
         self._poison_bytes = memory.poison_bytes
         self._sites = sites
         self._precomputed_output = precomputed_output
@@ -192,13 +193,17 @@ class CallDriver:
         """
         poison = secrets.randbelow(256) if self._precomputed_output is None else self._precomputed_output.drawn_poison()
         with operation(Operation.PREPARATION):
-            fault = self._clock.prepare(
+            answer = self._clock.prepare(
                 Prepare(index=index, token=_token(), poison=poison, ahead_bytes=calls * self._poison_bytes),
                 timeout_s=timeout_s,
             )
-            if fault is None and self._precomputed_output is not None:
+            if isinstance(answer, Fault):
+                return answer
+            if answer.moved and self._sites.change:
+                self._sites.move(self._reference.parameters(), answer.moved, self._outputs)
+            if self._precomputed_output is not None:
                 self._precomputed_output.look(poison)
-        return fault
+        return None
 
     def _shared_weights(self) -> list[Laid]:
         """Return the reference's current weights, which all calls of a frame share."""

@@ -40,11 +40,11 @@ def retried(
     before = None if wrong.check is None else wrong.check.schedule
     if before is not None:
         filled = replace(before, fill=Fill.NAN if before.fill is not Fill.NAN else Fill.LARGE)
-        again = trial_runner.run(index, seed, schedule=filled, timeout_s=timeout_s)
+        again = trial_runner.run(index, seed, schedule=filled, timeout_s=timeout_s, explain=False)
         if again.fault is None:
             return _unwritten(wrong.fault, before.fill, filled.fill), again.check
     for _ in range(_TIMES):
-        again = trial_runner.run(index, seed, schedule=next(schedules), timeout_s=timeout_s)
+        again = trial_runner.run(index, seed, schedule=next(schedules), timeout_s=timeout_s, explain=False)
         if again.fault is None:
             return differing(wrong.fault), again.check
         if again.fault.finding.code not in _TELLING:

@@ -89,7 +89,8 @@ class Done(Frame, frozen=True):
     """Runner: the call is over.
 
     Keys of `gradients` are `input x` or `parameter fc.weight`; a missing gradient is None. `launches` counts the kernel
-    launches of the call on `emulated`. The count is evidence only: a submission could forge a larger number.
+    launches of the call on `emulated`. The count is evidence only: a submission could forge a larger number. After a
+    preparation, `moved` locates the changing weights that the last call moved, as in `Constructed`.
     """
 
     index: int
@@ -97,6 +98,7 @@ class Done(Frame, frozen=True):
     token: Token = 0
     gradients: Annotated[dict[Name, TensorView | None], msgspec.Meta(max_length=MOST_ITEMS)] | None = None
     launches: Dimension | None = None
+    moved: Annotated[dict[Name, TensorView], msgspec.Meta(max_length=MOST_ITEMS)] = {}
 
 
 class WindowDone(Frame, frozen=True):

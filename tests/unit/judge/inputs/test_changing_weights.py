@@ -12,7 +12,8 @@ from evaluator.judge.inputs.changing_weights import ChangingWeights, Sites, reco
 from evaluator.judge.inputs.derived_seeds import derived
 from evaluator.protocol.frames import TensorView
 from evaluator.records import WeightsGraded, WeightsRule
-from evaluator.runner.parameters import follow
+from evaluator.runner.correspondence import Pair
+from evaluator.runner.parameters import ChangingParameters
 
 LEAST = 0.04
 """A part of its size that every kind of parameter changes by: far beyond any tolerance."""
@@ -200,6 +201,21 @@ def test_what_lies_in_memory_of_the_runners_own_is_for_the_runner_to_copy():
         del sites
 
 
+def test_weights_are_written_where_a_call_has_moved_them():
+    with HostRegion(4096) as region:
+        sites = sites_of(PARAMETERS, HONEST, region)
+        sites.move(PARAMETERS, {"w": view((4, 6), (6, 1), 1024), "unknown": view((6,), (1,), 512)}, region)
+        assert sites.layouts(region)["w"].start_bytes == 1024
+        assert sites.layouts(region)["b"].start_bytes == 256
+        for own, shared in sites.of(PARAMETERS).direct:
+            shared.copy_(own)
+        assert torch.equal(region.flat[1024:1120].view(torch.float32).view(4, 6), PARAMETERS["w"])
+        assert not region.flat[512:536].any()
+        sites.move(PARAMETERS, {"b": view((6,), (1,), None)}, region)
+        assert (sites.copied, sites.of(PARAMETERS).staged) == (["b"], {"b": PARAMETERS["b"]})
+        del sites, own, shared
+
+
 LIES = {
     "nowhere": None,
     "another shape": view((6, 4), (4, 1)),
@@ -221,6 +237,16 @@ def test_a_place_that_cannot_be_written_leaves_all_weights_as_they_were(told):
         assert "w" in sites.why_not
 
 
+@pytest.mark.parametrize("told", [told for told in LIES.values() if told is not None])
+def test_a_report_of_a_place_that_cannot_be_written_moves_nothing(told):
+    with HostRegion(4096) as region:
+        sites = sites_of(PARAMETERS, HONEST, region)
+        before = sites.layouts(region)
+        sites.move(PARAMETERS, {"w": told}, region)
+        assert sites.layouts(region) == before
+        del sites
+
+
 def test_weights_that_a_reference_refuses_are_trained_all_the_same(model):
     weights = ChangingWeights(model)
     weights.leave("no finite outputs")
@@ -238,10 +264,10 @@ def test_a_record_says_what_was_graded_and_what_was_asked_for():
 
 def test_a_write_is_counted_for_whoever_keeps_what_follows_from_weights():
     layer = nn.Linear(3, 3)
-    own = dict(layer.state_dict())
+    weights = ChangingParameters(layer, {name: Pair(name, own, True) for name, own in layer.state_dict().items()})
     packed = layer.weight.detach().t()
     versions = layer.weight._version, layer.bias._version, packed._version
-    follow(own, {"bias": torch.ones(3)})
+    weights.follow({"bias": torch.ones(3)})
     assert torch.equal(layer.bias.detach(), torch.ones(3))
     assert layer.weight._version > versions[0]
     assert layer.bias._version > versions[1]
@@ -251,8 +277,11 @@ def test_a_write_is_counted_for_whoever_keeps_what_follows_from_weights():
 def test_weights_without_a_count_are_followed_too():
     with torch.inference_mode():
         kept = torch.randn(3)
-    follow({"w": kept}, {})
+    layer = nn.Linear(3, 3)
+    given = {"w": Pair("w", kept, True), "weight": Pair("weight", layer.weight.detach(), True)}
+    ChangingParameters(layer, given).follow({"weight": torch.ones(3, 3)})
     assert kept.is_inference()
+    assert torch.equal(layer.weight, torch.ones(3, 3))
 
 
 def test_weights_for_the_runner_to_copy_have_its_order_of_dimensions_and_no_gaps():

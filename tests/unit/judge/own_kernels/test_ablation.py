@@ -49,7 +49,8 @@ class Context:
             return Counted(launches=0, library_calls=counts, own_calls=0, mixed_calls=0)
         return self.answer
 
-    def _run(self, index, seed, *, schedule, timeout_s):
+    def _run(self, index, seed, *, schedule, timeout_s, explain):
+        assert not explain
         self.asked.append(schedule)
         self.indices.append(index)
         return SimpleNamespace(fault=self.faults.pop(0))

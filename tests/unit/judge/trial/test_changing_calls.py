@@ -136,12 +136,36 @@ def test_what_follows_the_weights_is_right_in_every_call(trial_runner, layer, ba
     assert [made.run(index, 70 + index, timeout_s=1).fault for index in range(4)] == [None] * 4
 
 
+MOVES = {
+    "in the first call": "self.__dict__.setdefault('moved', self.layer.weight.data.clone())",
+    "in every call": "self.moved = self.layer.weight.data.clone()",
+}
+
+
+@pytest.mark.parametrize("move", MOVES.values(), ids=MOVES)
+@pytest.mark.parametrize("replaces", ["self.layer.weight.data =", "self.layer.weight = torch.nn.Parameter"])
+def test_a_weight_that_a_forward_lays_out_anew_is_followed(trial_runner, move, replaces):
+    made = trial_runner("torch.nn.Linear(6, 6)", forward=f"{move}; {replaces}(self.moved)")
+    assert [made.run(index, 70 + index, timeout_s=1).fault for index in range(4)] == [None] * 4
+
+
 STALE = "torch.nn.functional.linear(x, self.kept, self.layer.bias)"
 
 
 def test_what_was_kept_is_right_for_the_weights_it_was_made_of_alone(trial_runner):
     init, forward = "self.kept = None", "self.kept = self.layer.weight.clone() if self.kept is None else self.kept"
     made = trial_runner("torch.nn.Linear(6, 6)", init=init, forward=f"{forward}\n        return {STALE}")
+    assert made.run(0, 70, timeout_s=1).fault is None
+    wrong = made.run(1, 71, timeout_s=1)
+    fault, _ = retried(made, wrong, 1, 71, iter(lambda: None, 0), 1)
+    assert (wrong.fault.finding.code, fault.finding.code) == (Code.WRONG_VALUES.value, Code.STALE_WEIGHTS.value)
+
+
+def test_stale_weights_are_proven_by_an_answer_in_memory_of_an_earlier_one(trial_runner):
+    init = "self.kept, self.buffer = None, torch.empty(5, 6)"
+    forward = "self.kept = self.layer.weight.detach().clone() if self.kept is None else self.kept"
+    stale = "torch.addmm(self.layer.bias.detach(), x, self.kept.t(), out=self.buffer)"
+    made = trial_runner("torch.nn.Linear(6, 6)", init=init, forward=f"{forward}\n        return {stale}")
     assert made.run(0, 70, timeout_s=1).fault is None
     wrong = made.run(1, 71, timeout_s=1)
     fault, _ = retried(made, wrong, 1, 71, iter(lambda: None, 0), 1)

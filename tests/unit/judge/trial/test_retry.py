@@ -9,6 +9,7 @@ from torch.nn import functional
 from benchmarks.numerics.judged_answers import AnswerTrials, set_up
 from evaluator.findings import Code, finding
 from evaluator.findings.comparing import CONSTANT, WEIGHTS_IN_EACH_CALL
+from evaluator.judge.numerics.precision_sampler import Sample
 from evaluator.judge.trial import retry
 from evaluator.judge.trial.other_values import wrong_for
 from evaluator.judge.trial.retry import retried
@@ -86,6 +87,20 @@ def test_a_kind_of_values_is_explained_once(monkeypatch):
         trials.run(index, index, timeout_s=60)
     assert len(searched) == 2
     assert Profile.AS_GIVEN in searched
+
+
+def test_a_repeated_call_looks_for_no_cause(monkeypatch):
+    """Of a wrong answer, nothing but the verdict of its repetitions is used."""
+    setup = set_up(problem("F.gelu(x)", "torch.rand(64, 64)"), SizeName.SMALL, "cpu")
+    trials = AnswerTrials(setup, lambda plan: model_call.Result(plan.inputs.args[0] * 2, None))
+    looked = []
+    monkeypatch.setattr(Sample, "lowered", lambda *_: looked.append(1) or None)
+    mix = setup.distribution_mix
+    seed = next(seed for seed in itertools.count() if mix.pick(seed) is Profile.AS_GIVEN)
+    wrong = trials.run(1, seed, timeout_s=60)
+    fault, _ = retried(trials, wrong, 1, seed, itertools.repeat(None), 60)
+    assert fault == wrong.fault
+    assert looked == [1]
 
 
 @pytest.mark.parametrize(("is_right", "code"), [(True, Code.STALE_WEIGHTS), (False, Code.WRONG_VALUES)])

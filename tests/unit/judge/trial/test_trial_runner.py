@@ -89,7 +89,7 @@ class SameProcess:
         self.limits_s = []
 
     def prepare(self, frame, *, timeout_s):
-        self._runner._answer(frame)
+        return self._runner._answer(frame)
 
     def call(self, frame, write, outline, *, timeout_s, queued_timeout_s, asks_late):
         self.limits_s.append((timeout_s, queued_timeout_s))

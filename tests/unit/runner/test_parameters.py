@@ -1,0 +1,106 @@
+"""Parameters that a submission lays out anew in a call: where their values go from then on."""
+
+import pytest
+import torch
+from torch import nn
+
+from evaluator.runner.correspondence import Pair
+from evaluator.runner.parameters import ChangingParameters
+
+
+class Nested(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Conv2d(2, 3, 3), nn.Linear(4, 4))
+
+    def __getattr__(self, name):
+        if name == "layers" and "fails" in self.__dict__:
+            raise RuntimeError("a failure of the submission's own")
+        return super().__getattr__(name)
+
+
+@pytest.fixture
+def model():
+    return Nested()
+
+
+def changing(model, **views):
+    state = {**model.state_dict(), **views}
+    names = ["layers.0.weight", "layers.0.bias", "layers.1.weight", "layers.1.bias"]
+    return ChangingParameters(model, {name: Pair(name, state[name], is_proven=True) for name in names})
+
+
+def channels_last(model):
+    model.to(memory_format=torch.channels_last)
+
+
+def data(model):
+    model.layers[0].weight.data = model.layers[0].weight.data.clone()
+
+
+def another_parameter(model):
+    model.layers[0].weight = nn.Parameter(model.layers[0].weight.detach().clone())
+
+
+def another_module(model):
+    layer = nn.Conv2d(2, 3, 3)
+    layer.weight.data.copy_(model.layers[0].weight.data)
+    layer.bias = model.layers[0].bias
+    model.layers = nn.Sequential(layer, model.layers[1])
+
+
+@pytest.mark.parametrize("move", [channels_last, data, another_parameter, another_module])
+def test_values_go_where_the_parameter_lies(model, move):
+    weights = changing(model)
+    assert weights.moved() == {}
+    move(model)
+    (name,) = weights.moved()
+    assert name == "layers.0.weight"
+    assert weights.moved() == {}
+    given = torch.randn(3, 2, 3, 3)
+    version = model.layers[0].weight._version
+    weights.follow({name: given})
+    assert torch.equal(model.layers[0].weight, given)
+    assert model.layers[0].weight._version > version
+
+
+def half(model):
+    model.half()
+
+
+def meta(model):
+    model.to("meta")
+
+
+def gone(model):
+    del model.layers
+
+
+def other_shape(model):
+    model.layers[0].weight.data = torch.randn(3, 2, 5, 5)
+
+
+def broken(model):
+    model.fails = True
+
+
+@pytest.mark.parametrize("move", [half, meta, gone, other_shape, broken])
+def test_what_is_no_such_parameter_any_more_stays_where_it_was(model, move):
+    weights = changing(model)
+    before = {name: view.data_ptr() for name, view in weights.views.items()}
+    move(model)
+    assert weights.moved() == {}
+    assert {name: view.data_ptr() for name, view in weights.views.items()} == before
+
+
+def test_a_parameter_in_another_order_than_the_references_is_not_followed(model):
+    """A square matrix that is the transpose of the reference's has equal shapes in both orders."""
+    weights = changing(model, **{"layers.1.weight": model.layers[1].weight.detach().t()})
+    model.layers[1].weight.data = model.layers[1].weight.data.clone()
+    assert weights.moved() == {}
+
+
+def test_a_submission_without_parameters_has_nothing_to_follow():
+    weights = ChangingParameters()
+    assert (weights.views, weights.moved()) == ({}, {})
+    weights.follow({})
