@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Protocol
 
+from msgspec.structs import replace
+
 from evaluator.compile.extension.binding_errors import explained_load
 from evaluator.findings import Code, finding
 from evaluator.findings.running import HOST_READS_GPU, NAME_PLACE
@@ -18,6 +20,10 @@ from evaluator.submission.cut_off import is_cut_off
 from evaluator.submission.packages import missing_finding, missing_language, missing_package
 
 _MOST_OF_A_LINE = 2000
+_MOST_OF_ANOTHER = 200
+"""Characters of an exception that follows another failure."""
+_BY_BUILD = "Error building extension"
+"""In PyTorch's exception of a failed build, which `evaluator/runner/extensions.py` raises too."""
 _SYNTAX_ERRORS = frozenset({"SyntaxError", "IndentationError"})
 
 
@@ -58,7 +64,7 @@ def failure(failed: Failed, stage: Stage, builds: Builds | None, device: DeviceK
     if stage is Stage.IMPORT and failed.kind == "NoModelNew":
         return Fault(Status.BUILD_ERROR, finding(Code.NO_MODEL_NEW, failed.message))
     if (fault := _failed_build(builds)) is not None:
-        return fault
+        return fault if _BY_BUILD in failed.message else _with_exception(fault, said, line)
     if (fault := _language_fault(failed, device, source, line)) is not None:
         return fault
     texts = {} if builds is None else builds.texts
@@ -80,6 +86,13 @@ def _failed_build(builds: Builds | None) -> Fault | None:
     if (slow := builds.failed_with(Code.COMPILER_TIMED_OUT)) is not None:
         return Fault(Status.TIMEOUT, slow)
     return Fault(Status.BUILD_ERROR, builds.failures[0])
+
+
+def _with_exception(fault: Fault, said: str, line: int | None) -> Fault:
+    """Return the fault of a failed build that the submission ignored, with the exception that ended the submission."""
+    where = "" if line is None else f" in line {line}"
+    message = f"{fault.finding.message}; then{where}: {said.splitlines()[0][:_MOST_OF_ANOTHER]}"
+    return fault._replace(finding=replace(fault.finding, message=message))
 
 
 def _language_fault(failed: Failed, device: DeviceKind, source: str, line: int | None) -> Fault | None:

@@ -2,9 +2,10 @@
 
 import pytest
 
-from evaluator.findings import ENTRIES, Code
+from evaluator.findings import ENTRIES, Code, finding
 from evaluator.findings.running import HOST_READS_GPU
-from evaluator.judge.faults.runner_faults import Stage, death
+from evaluator.judge.faults.runner_faults import Stage, death, failure
+from evaluator.protocol.frames import Failed
 from evaluator.records import DeviceKind, Status
 from evaluator.sandbox import ExitInfo
 
@@ -26,3 +27,27 @@ def test_a_segmentation_fault_on_a_gpu_is_of_host_code(signal, device, step):
     fault = death(info, Stage.CALL, device, "")
     assert (fault.status, fault.finding.code) == (Status.RUNTIME_ERROR, Code.RUNNER_DIED.value)
     assert fault.finding.next_step == step
+
+
+class OneFailedBuild:
+    texts = {}
+    failures = (finding(Code.BINDING, "functions=[...] names the kernel k, which Python cannot call"),)
+
+    def failed_with(self, code):
+        return None
+
+
+@pytest.mark.parametrize(
+    ("message", "lines", "said"),
+    [
+        ("Error building extension 'k': no such function", [(7, "forward")], ""),
+        ("'NoneType' object has no attribute 'k'", [(7, "forward")], "; then in line 7: {}"),
+        ("a value of\ntwo lines", [], "; then: RuntimeError: a value of"),
+        ("x" * 5000, [], "; then: RuntimeError: " + "x" * (200 - len("RuntimeError: "))),
+    ],
+)
+def test_an_exception_after_an_ignored_failure_of_a_build_is_told(message, lines, said):
+    failed = Failed(kind="RuntimeError", message=message, lines=lines)
+    fault = failure(failed, Stage.CALL, OneFailedBuild(), DeviceKind.CUDA, "")
+    assert (fault.status, fault.finding.code) == (Status.BUILD_ERROR, Code.BINDING.value)
+    assert fault.finding.message == OneFailedBuild.failures[0].message + said.format(f"RuntimeError: {message}")
