@@ -64,7 +64,8 @@ ENTRIES: dict[Code, Entry] = {
     Code.WRONG_DTYPE: Entry(
         "an output has the wrong dtype",
         "Output and reference must have the same dtype.",
-        "Cast the output, or compute in the reference's dtype.",
+        "Compute in the reference's dtype. A cast of the output alone is enough only where the arithmetic has no fewer "
+        "bits than the problem's (C414).",
     ),
     Code.NOT_A_TENSOR: Entry(
         "an output is not a tensor",

@@ -86,7 +86,7 @@ def mapped(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
 def readable(result: Result) -> Result:
     """Return a result of plain tensors without lazy conjugate or negative bits: memory holds all values.
 
-    A subclass of Tensor may answer each question of its memory with another tensor, which is gone after the answer.
+    A subclass of Tensor may report the memory of a temporary tensor, different at each request.
 
     Callers keep the returned result. A temporary copy would free its address for the next call's outputs.
     """

@@ -103,7 +103,7 @@ class ChangingParameters:
         known = pairs or {}
         self.views = {name: pair.view for name, pair in known.items()}
         self._model = model
-        # A parameter in another shape or order than the reference's stays where it was found.
+        # Only parameters in the reference's shape and order of dimensions are followed.
         self._paths = {
             name: path
             for name, pair in known.items()
@@ -111,10 +111,10 @@ class ChangingParameters:
         }
 
     def moved(self) -> dict[str, torch.Tensor]:
-        """Return the parameters that lie elsewhere since the last look, or in another order of dimensions.
+        """Return the parameters with a new place, or a new order of dimensions, since the last look.
 
         A first forward may lay out weights anew: `self.to(memory_format=torch.channels_last)`, or `weight.data = …`.
-        An optimiser's step changes the values there, and so does the judge from the next call on.
+        Like an optimiser's step, the judge then changes the values at the new place.
         """
         found = {}
         for name, path in self._paths.items():

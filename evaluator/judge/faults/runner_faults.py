@@ -21,9 +21,9 @@ from evaluator.submission.packages import missing_finding, missing_language, mis
 
 _MOST_OF_A_LINE = 2000
 _MOST_OF_ANOTHER = 200
-"""Characters of an exception that follows another failure."""
+"""Characters of an exception after a failed build."""
 _BY_BUILD = "Error building extension"
-"""In PyTorch's exception of a failed build, which `evaluator/runner/extensions.py` raises too."""
+"""Part of PyTorch's exception for a failed build, also raised by `evaluator/runner/extensions.py`."""
 _SYNTAX_ERRORS = frozenset({"SyntaxError", "IndentationError"})
 
 
@@ -89,7 +89,7 @@ def _failed_build(builds: Builds | None) -> Fault | None:
 
 
 def _with_exception(fault: Fault, said: str, line: int | None) -> Fault:
-    """Return the fault of a failed build that the submission ignored, with the exception that ended the submission."""
+    """Return the fault of an ignored failed build, with the submission's last exception."""
     where = "" if line is None else f" in line {line}"
     message = f"{fault.finding.message}; then{where}: {said.splitlines()[0][:_MOST_OF_ANOTHER]}"
     return fault._replace(finding=replace(fault.finding, message=message))

@@ -54,7 +54,7 @@ class Sites(NamedTuple):
     """Locations of a runner's parameters, by name: memory that the judge writes to, or None (the runner's own).
 
     `why_not` is the reason for constant weights. If `unmatched`, the reason is a submission without weights that
-    correspond to the reference's. A submission may move its parameters in a call: see `move`.
+    correspond to the reference's. For parameters moved in a call, see `move`.
     """
 
     shared: dict[str, torch.Tensor | None]
@@ -72,7 +72,7 @@ class Sites(NamedTuple):
         return [name for name, shared in self.shared.items() if shared is None]
 
     def move(self, parameters: dict[str, torch.Tensor], moved: dict[str, TensorView], region: Region) -> None:
-        """Follow weights that the runner reports elsewhere in `region`, or in its own memory.
+        """Follow weights to new places, reported by the runner: in `region`, or in memory of the runner's own.
 
         A report without a weight's shape and dtype, or with a place outside of `region`, changes nothing.
         """

@@ -138,7 +138,7 @@ class TrialRunner:
         The weights follow from the call's seed. With `quick`, outputs bit-equal to the plain
         reference's are accepted without float64: the tolerance is a multiple of the reference's own error, and admits
         equal outputs anyway. No row cancels in the first call of a runner, and none with `own_values`. `explain` looks
-        for the cause of wrong values, which takes longer than the comparison.
+        for the cause of wrong values, and takes longer than the comparison.
         """
         started = time.monotonic()
         self.wear(seed)

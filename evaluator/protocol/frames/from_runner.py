@@ -90,7 +90,7 @@ class Done(Frame, frozen=True):
 
     Keys of `gradients` are `input x` or `parameter fc.weight`; a missing gradient is None. `launches` counts the kernel
     launches of the call on `emulated`. The count is evidence only: a submission could forge a larger number. After a
-    preparation, `moved` locates the changing weights that the last call moved, as in `Constructed`.
+    preparation, `moved` locates changing weights moved by the last call, as in `Constructed`.
     """
 
     index: int
