@@ -51,8 +51,9 @@ ENTRIES: dict[Code, Entry] = {
     ),
     Code.NOT_EMULATED: Entry(
         "the emulator does not support this construct",
-        "The submission uses a construct that only a GPU runs (inline PTX, tensor cores, bulk copies, CUTLASS). Or the "
-        "text is too long for the emulator's front end. Correctness remains unknown.",
+        "The submission uses a construct that only a GPU runs (inline PTX, tensor cores, bulk copies, CUTLASS), or one "
+        "of PyTorch with CUDA alone (torch.compile, graphs). Or the text is too long for the emulator's front end. "
+        "Correctness remains unknown.",
         "Grade the submission with --device cuda on a machine with a GPU.",
     ),
     Code.HARD_CODED_SIZE: Entry(

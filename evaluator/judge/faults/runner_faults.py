@@ -22,6 +22,11 @@ from evaluator.submission.packages import missing_finding, missing_language, mis
 _MOST_OF_A_LINE = 2000
 _MOST_OF_ANOTHER = 200
 """Characters of an exception after a failed build."""
+# Of torch.compile, and of graphs and streams, in a PyTorch without CUDA.
+_NEEDS_CUDA = re.compile(
+    r"module 'torch\._C' has no attribute '(?P<name>_cuda_\w{1,100})'"
+    r"|Tried to instantiate dummy base class (?P<base>\w{1,100})"
+)
 _BY_BUILD = "Error building extension"
 """Part of PyTorch's exception for a failed build, also raised by `evaluator/runner/extensions.py`."""
 _SYNTAX_ERRORS = frozenset({"SyntaxError", "IndentationError"})
@@ -67,6 +72,10 @@ def failure(failed: Failed, stage: Stage, builds: Builds | None, device: DeviceK
         return fault if _BY_BUILD in failed.message else _with_exception(fault, said, line)
     if (fault := _language_fault(failed, device, source, line)) is not None:
         return fault
+    if device is DeviceKind.EMULATED and (lacking := _NEEDS_CUDA.search(failed.message)) is not None:
+        name = lacking["name"] or lacking["base"]
+        message = f"a PyTorch without CUDA lacks {name}: {_first_lines(said, 1)}"
+        return Fault(Status.INCONCLUSIVE, finding(Code.NOT_EMULATED, message, line=line, construct=name))
     texts = {} if builds is None else builds.texts
     if (why := kernel_fault(failed.message, texts, source)) is not None:
         verdict = Status.INCONCLUSIVE if why.code == Code.NOT_EMULATED.value else Status.RUNTIME_ERROR

@@ -51,3 +51,20 @@ def test_an_exception_after_an_ignored_failure_of_a_build_is_told(message, lines
     fault = failure(failed, Stage.CALL, OneFailedBuild(), DeviceKind.CUDA, "")
     assert (fault.status, fault.finding.code) == (Status.BUILD_ERROR, Code.BINDING.value)
     assert fault.finding.message == OneFailedBuild.failures[0].message + said.format(f"RuntimeError: {message}")
+
+
+@pytest.mark.parametrize(
+    ("message", "name"),
+    [
+        ("AttributeError: module 'torch._C' has no attribute '_cuda_getDevice'\nmore", "_cuda_getDevice"),
+        ("Tried to instantiate dummy base class CUDAGraph", "CUDAGraph"),
+    ],
+)
+def test_what_needs_a_pytorch_with_cuda_is_no_fault_on_the_emulator(message, name):
+    failed = Failed(kind="InternalTorchDynamoError", message=message, lines=[(3, "forward")])
+    fault = failure(failed, Stage.CALL, None, DeviceKind.EMULATED, "")
+    assert (fault.status, fault.finding.code) == (Status.INCONCLUSIVE, Code.NOT_EMULATED.value)
+    assert (fault.finding.line, fault.finding.details["construct"]) == (3, name)
+    assert "more" not in fault.finding.message.replace("[1 more lines]", "")
+    elsewhere = failure(failed, Stage.CALL, None, DeviceKind.CUDA, "")
+    assert (elsewhere.status, elsewhere.finding.code) == (Status.RUNTIME_ERROR, Code.FORWARD_FAILED.value)
