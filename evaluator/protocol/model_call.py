@@ -102,7 +102,10 @@ def readable(result: Result) -> Result:
 def _in_full(tensor: torch.Tensor) -> torch.Tensor:
     with torch._C.DisableTorchFunctionSubclass():  # noqa: SLF001 - a subclass may answer in its own way
         if type(tensor) is not torch.Tensor:
-            tensor = torch.Tensor.as_subclass(tensor, torch.Tensor)
+            try:
+                tensor = torch.Tensor.as_subclass(tensor, torch.Tensor)
+            except Exception:  # noqa: BLE001 - nested and masked tensors, for which `Outbox` has a name
+                return tensor
         return tensor.detach().resolve_conj().resolve_neg() if tensor.is_conj() or tensor.is_neg() else tensor
 
 

@@ -182,10 +182,8 @@ class Runner:
     def _prepare(self, frame: Prepare) -> Frame:
         """Keep the last call's outputs alive, for the judge's check of shared memory between calls; free older ones."""
         del self._held[:-1]
-        arena = self._shared.arena
-        outbox = Outbox(arena)
-        moved = {name: outbox.place_of(own) for name, own in self._weights.moved().items()}
-        arena.poison(frame.poison, frame.ahead_bytes)  # Poison last: no memory is freed after the fill.
+        moved = self._weights.look()
+        self._shared.arena.poison(frame.poison, frame.ahead_bytes)  # Poison last: no memory is freed after the fill.
         return Done(index=frame.index, token=frame.token, outputs=Scalar(value=None), moved=moved)
 
     def _call(self, frame: Call) -> Frame:
@@ -266,6 +264,7 @@ class Runner:
         Each call has its own weights, so that what follows from them is computed in each call.
         """
         weights = self._weights_of(call)
+        self._weights.look()
         gate.unmask(call.ticket, number, masked)
         self._weights.follow(weights)
         answer, result = self._answered(call, values)

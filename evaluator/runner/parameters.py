@@ -96,13 +96,18 @@ def buffer_values(model: Any, own_names: Mapping[str, str]) -> dict[str, BufferV
 
 
 class ChangingParameters:
-    """Parameters of a submission whose values change from call to call, by the reference's names."""
+    """Parameters of a submission whose values change from call to call, by the reference's names.
+
+    A forward may lay a parameter out anew: `self.to(memory_format=torch.channels_last)`, or `weight.data = …`. Like an
+    optimiser's step, each call then changes the values at both places: the submission may still read the first.
+    """
 
     def __init__(self, model: Any = None, pairs: Mapping[str, Pair] | None = None) -> None:
         """Start with the places of `pairs`."""
         known = pairs or {}
         self.views = {name: pair.view for name, pair in known.items()}
         self._model = model
+        self._moved: dict[str, torch.Tensor] = {}
         # Only parameters in the reference's shape and order of dimensions are followed.
         self._paths = {
             name: path
@@ -110,32 +115,31 @@ class ChangingParameters:
             if _lies_as(_at(model, path := pair.own_name.split(".")), pair.view)
         }
 
-    def moved(self) -> dict[str, torch.Tensor]:
-        """Return the parameters with a new place, or a new order of dimensions, since the last look.
-
-        A first forward may lay out weights anew: `self.to(memory_format=torch.channels_last)`, or `weight.data = …`.
-        Like an optimiser's step, the judge then changes the values at the new place.
-        """
-        found = {}
+    def look(self) -> list[str]:
+        """Find the parameters outside of their first places, and return the names."""
+        self._moved = {}
         for name, path in self._paths.items():
             own, view = _at(self._model, path), self.views[name]
             if own is None or _lies_as(own, view):
                 continue
             if (own.shape, own.dtype, own.device) == (view.shape, view.dtype, view.device):
-                found[name] = self.views[name] = own.detach()
-        return found
+                self._moved[name] = own.detach()
+        return list(self._moved)
 
     @torch.no_grad()
     def follow(self, given: Mapping[str, torch.Tensor]) -> None:
-        """Copy the `given` values, and increment each tensor's version counter like an optimizer step.
+        """Copy the `given` values, and those of moved parameters to the places of the last look.
 
-        PyTorch does not see the judge's writes to shared memory, and caches of packed weights depend on version
-        counters.
+        Increments each tensor's version counter like an optimizer step: PyTorch does not see the judge's writes to
+        shared memory, and caches of packed weights depend on version counters.
         """
         if not self.views:
             return
         for name, value in given.items():
             self.views[name].copy_(value)
+        for name, own in self._moved.items():
+            with torch.inference_mode(own.is_inference()):
+                own.copy_(self.views[name])
         counted = [tensor for tensor in self.views.values() if not tensor.is_inference()]
         versions = [tensor._version + 1 for tensor in counted]  # noqa: SLF001 - documented nowhere else, and stable
         torch._C._autograd._unsafe_set_version_counter(tuple(counted), tuple(versions))  # noqa: SLF001 - what FSDP uses

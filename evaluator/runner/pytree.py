@@ -78,7 +78,12 @@ class Outbox:
         return replace(view, offset_bytes=self._arena.offset_bytes(tensor)) if is_near else view
 
     def from_tensor(self, tensor: torch.Tensor) -> TensorView | Opaque:
-        """Describe a tensor, copying if necessary. Tensors without strided memory are reduced to their type name."""
+        """Describe a tensor, copying if necessary. Tensors without strided memory are reduced to their type name.
+
+        So are tensors of a subclass that stays one in `readable`: each question of the memory may have another answer.
+        """
+        if type(tensor) is not torch.Tensor:
+            return Opaque(type_name=type(tensor).__name__[:_MAX_NAME])
         tensor = tensor.detach()
         if tensor.layout is not torch.strided or tensor.is_quantized:
             return Opaque(type_name=f"{tensor.layout} tensor")

@@ -38,6 +38,26 @@ BAD = {
         WRONG,
         Code.WRONG_SHAPE,
     ),
+    "a tensor that stays of its class": (
+        module(
+            "class Stays(torch.Tensor):",
+            "    __torch_dispatch__ = classmethod(lambda cls, f, types, args=(), kwargs=None: args[0])",
+            "    __torch_function__ = torch._C._disabled_torch_function_impl",
+            forward=["return torch.Tensor._make_subclass(Stays, torch.relu(x))"],
+        ),
+        WRONG,
+        Code.NOT_A_TENSOR,
+    ),
+    "nested": (
+        module(forward=["return torch.nested.as_nested_tensor([torch.relu(x)], layout=torch.jagged)"]),
+        WRONG,
+        Code.NOT_A_TENSOR,
+    ),
+    "a sparse parameter": (
+        module(forward=["return nn.Parameter(torch.relu(x).to_sparse())"]),
+        WRONG,
+        Code.NOT_A_TENSOR,
+    ),
     "a list": (module(forward=["return [torch.relu(x)]"]), WRONG, Code.WRONG_STRUCTURE),
     "two outputs": (module(forward=["return torch.relu(x), x"]), WRONG, Code.WRONG_STRUCTURE),
     "contains itself": (module(forward=["y = []", "y.append(y)", "return y"]), WRONG, Code.WRONG_STRUCTURE),

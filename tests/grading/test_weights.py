@@ -99,6 +99,23 @@ LAID_OUT_ANEW = (
 MOVES = {
     "data": LAID_OUT_ANEW.format("self.one.weight.data = self.one.weight.data.t().contiguous().t()"),
     "parameter": LAID_OUT_ANEW.format("self.one.weight = nn.Parameter(self.one.weight.detach().clone())"),
+    "from a master copy, in every call": HEAD
+    + """
+        self.master = self.one.weight.data
+
+    def forward(self, x):
+        self.one.weight.data = self.master.clone()
+        return super().forward(x)
+""",
+    "beside a view of the first place": HEAD
+    + """
+        self.one_t = self.one.weight.detach().t()
+
+    def forward(self, x):
+        if self.one_t.data_ptr() == self.one.weight.data_ptr():
+            self.one.weight.data = self.one.weight.data.clone()
+        return self.two(x @ self.one_t + self.one.bias)
+""",
     "from memory outside": LAID_OUT_ANEW.format(
         "self.one.weight.data = torch.from_numpy(self.one.weight.detach().numpy().copy())"
     ),
@@ -265,7 +282,7 @@ def test_weights_that_the_first_call_lays_out_anew_change_where_they_lie_then(gr
     outcome = graded(source, timed=True)
     assert outcome.status is Status.CORRECT, outcome.reason
     assert (outcome.weights.graded, outcome.weights.changed) == (WeightsGraded.CHANGING, 4)
-    assert outcome.weights.copied == ("from_numpy" in source)
+    assert outcome.weights.copied == 1
     assert outcome.timing is not None
 
 

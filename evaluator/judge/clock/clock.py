@@ -97,7 +97,10 @@ class Clock(Protocol):
         """Samples of the runner's output region around each call; None on a GPU, with output sampling instead."""
 
     def prepare(self, frame: Prepare, *, timeout_s: float) -> Done | Fault:
-        """Prepare the runner outside the timed interval. The runner cannot observe the inputs written next."""
+        """Prepare the runner outside the timed interval, and return its answer.
+
+        The runner cannot observe the inputs written next.
+        """
 
     def call(
         self,

@@ -98,7 +98,9 @@ def _failed_build(builds: Builds | None) -> Fault | None:
 
 
 def _with_exception(fault: Fault, said: str, line: int | None) -> Fault:
-    """Return the fault of an ignored failed build, with the submission's last exception."""
+    """Return the fault of an ignored failed build, with the text of the submission's last exception, if any."""
+    if not said:
+        return fault
     where = "" if line is None else f" in line {line}"
     message = f"{fault.finding.message}; then{where}: {said.splitlines()[0][:_MOST_OF_ANOTHER]}"
     return fault._replace(finding=replace(fault.finding, message=message))

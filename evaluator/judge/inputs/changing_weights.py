@@ -54,12 +54,13 @@ class Sites(NamedTuple):
     """Locations of a runner's parameters, by name: memory that the judge writes to, or None (the runner's own).
 
     `why_not` is the reason for constant weights. If `unmatched`, the reason is a submission without weights that
-    correspond to the reference's. For parameters moved in a call, see `move`.
+    correspond to the reference's. `moved` are weights that a call has laid out anew.
     """
 
     shared: dict[str, torch.Tensor | None]
     why_not: str | None
     unmatched: bool = False
+    moved: set[str] | None = None
 
     @property
     def change(self) -> bool:
@@ -71,15 +72,10 @@ class Sites(NamedTuple):
         """Names of the weights that the runner copies, inside the clock."""
         return [name for name, shared in self.shared.items() if shared is None]
 
-    def move(self, parameters: dict[str, torch.Tensor], moved: dict[str, TensorView], region: Region) -> None:
-        """Follow weights to new places, reported by the runner: in `region`, or in memory of the runner's own.
-
-        A report without a weight's shape and dtype, or with a place outside of `region`, changes nothing.
-        """
-        for name in self.shared.keys() & moved.keys():
-            found = _shared(parameters[name], moved[name], region)
-            if not isinstance(found, str):
-                self.shared[name] = found
+    def note_moved(self, names: Iterable[str]) -> None:
+        """Note weights that the runner copies to other places from now on; other names have no effect."""
+        if self.moved is not None:
+            self.moved.update(self.shared.keys() & set(names))
 
     def layouts(self, region: Region) -> Layouts:
         """Return the layouts of the weights that the judge writes, in bytes from the start of `region`."""
@@ -204,7 +200,7 @@ def record(rule: WeightsRule, weights: ChangingWeights, sites: Sites) -> Weights
         graded=graded,
         reason=sites.why_not,
         changed=len(sites.shared),
-        copied=len(sites.copied),
+        copied=len({*sites.copied, *(sites.moved or ())}),
         unmatched=sites.unmatched,
     )
 
@@ -239,7 +235,7 @@ def sites_of(parameters: dict[str, torch.Tensor], told: dict[str, TensorView], r
         if isinstance(found, str):
             return Sites({}, f"ModelNew's {name} {found}", unmatched=True)
         shared[name] = found
-    return Sites(shared, None)
+    return Sites(shared, None, moved=set())
 
 
 def _shared(parameter: torch.Tensor, view: TensorView, region: Region) -> torch.Tensor | str | None:

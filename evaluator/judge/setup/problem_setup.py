@@ -22,6 +22,7 @@ from evaluator.judge.reference.reference import Reference
 from evaluator.judge.setup.distribution_mix import DistributionMix, distribution_mix_for
 from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.judge.setup.memory_plan import judge_bytes
+from evaluator.judge.setup.repeated_call import refuse_state
 from evaluator.judge.setup.seed_book import fresh_seed
 from evaluator.judge.tensors.pytree import extent_bytes
 from evaluator.protocol.model_call import tensors_of
@@ -117,6 +118,7 @@ def try_one_call(reference: Reference, *, on_gpu: bool) -> tuple[CallSizes, floa
     copies_bytes = sum(leaf.numel() * leaf.element_size() for leaf in given)  # The call ran on copies, without gaps.
     peak_bytes = max(peak.size_bytes - copies_bytes, 0)
     reference.settle(inputs, outputs)
+    refuse_state(reference, inputs, outputs)
     reference.settle_weights(inputs)
     with _peak_of_gpu(on_gpu=on_gpu) as exact:
         reference.settle_float64(inputs, gradients)

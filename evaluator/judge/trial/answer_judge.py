@@ -66,13 +66,14 @@ class AnswerJudge:
         """Compare with `reference` by `rule`, and with output shapes of `outline` if it is computed in blocks."""
         self._reference = reference
         self._outputs = memory.outputs
-        self._sites = sites
+        self._weights_lie = sites.layouts(memory.outputs)
         self.rule = rule
         self._outline = outline
         self._comparison = comparison
         self._distribution_mix = distribution_mix
         self._profile = Profile.AS_GIVEN
         self._slices: dict[str, list[Slices]] = {}
+        self._changing = sites.change
         self._limits = self._limits_of_call()
         self._compared_paths: set[str] = set()
         self._proven_paths: set[str] = set()
@@ -264,7 +265,7 @@ class AnswerJudge:
             self.rule,
             self._profile,
             self._slices,
-            changing=self._sites.change,
+            changing=self._changing,
         )
 
     def limits(self, path: str, honest: torch.Tensor) -> Limit:
@@ -279,7 +280,7 @@ class AnswerJudge:
         If the reference itself returns a view of a weight or of an input, submissions may too.
         """
         reused = self._reused(snapshots, exempt)
-        lent = lent_weights(views_laid_out(pairs), self._sites.layouts(self._outputs), exempt)
+        lent = lent_weights(views_laid_out(pairs), self._weights_lie, exempt)
         stood = None if self.precomputed_output is None else self.precomputed_output.found(pairs, exempt)
         return reused or lent or stood
 

@@ -52,7 +52,6 @@ class CallDriver:
         self._reference = reference
         self._clock = clock
         self._inputs = memory.inputs
-        self._outputs = memory.outputs
         self._poison_bytes = memory.poison_bytes
         self._sites = sites
         self._precomputed_output = precomputed_output
@@ -199,8 +198,7 @@ class CallDriver:
             )
             if isinstance(answer, Fault):
                 return answer
-            if answer.moved and self._sites.change:
-                self._sites.move(self._reference.parameters(), answer.moved, self._outputs)
+            self._sites.note_moved(answer.moved)
             if self._precomputed_output is not None:
                 self._precomputed_output.look(poison)
         return None

@@ -90,7 +90,7 @@ class Done(Frame, frozen=True):
 
     Keys of `gradients` are `input x` or `parameter fc.weight`; a missing gradient is None. `launches` counts the kernel
     launches of the call on `emulated`. The count is evidence only: a submission could forge a larger number. After a
-    preparation, `moved` locates changing weights moved by the last call, as in `Constructed`.
+    preparation, `moved` names changing weights outside of the places in `Constructed`: the runner copies them.
     """
 
     index: int
@@ -98,7 +98,7 @@ class Done(Frame, frozen=True):
     token: Token = 0
     gradients: Annotated[dict[Name, TensorView | None], msgspec.Meta(max_length=MOST_ITEMS)] | None = None
     launches: Dimension | None = None
-    moved: Annotated[dict[Name, TensorView], msgspec.Meta(max_length=MOST_ITEMS)] = {}
+    moved: Annotated[list[Name], msgspec.Meta(max_length=MOST_ITEMS)] = []
 
 
 class WindowDone(Frame, frozen=True):

@@ -50,18 +50,60 @@ def another_module(model):
 
 
 @pytest.mark.parametrize("move", [channels_last, data, another_parameter, another_module])
-def test_values_go_where_the_parameter_lies(model, move):
+def test_values_go_to_both_places_of_a_moved_parameter(model, move):
     weights = changing(model)
-    assert weights.moved() == {}
+    assert weights.look() == []
+    first = model.layers[0].weight.data
     move(model)
-    (name,) = weights.moved()
-    assert name == "layers.0.weight"
-    assert weights.moved() == {}
+    assert weights.look() == weights.look() == ["layers.0.weight"]
     given = torch.randn(3, 2, 3, 3)
     version = model.layers[0].weight._version
-    weights.follow({name: given})
+    weights.follow({"layers.0.weight": given})
     assert torch.equal(model.layers[0].weight, given)
+    assert torch.equal(first, given)
     assert model.layers[0].weight._version > version
+
+
+def test_what_the_judge_writes_at_the_first_place_reaches_the_other(model):
+    weights = changing(model)
+    first = model.layers[0].weight.data
+    data(model)
+    weights.look()
+    first.fill_(7.0)
+    weights.follow({})
+    assert (model.layers[0].weight == 7.0).all()
+
+
+def test_a_parameter_that_comes_back_is_at_one_place_again(model):
+    weights = changing(model)
+    first = model.layers[0].weight.data
+    data(model)
+    elsewhere = model.layers[0].weight.data
+    assert weights.look() == ["layers.0.weight"]
+    model.layers[0].weight.data = first
+    assert weights.look() == []
+    weights.follow({"layers.0.weight": torch.ones(3, 2, 3, 3)})
+    assert not (elsewhere == 1.0).any()
+
+
+def test_a_parameter_laid_out_in_inference_mode_is_followed(model):
+    weights = changing(model)
+    with torch.inference_mode():
+        model.layers[0].weight = nn.Parameter(model.layers[0].weight.detach().clone(), requires_grad=False)
+    assert weights.look() == ["layers.0.weight"]
+    weights.follow({"layers.0.weight": torch.ones(3, 2, 3, 3)})
+    assert (model.layers[0].weight == 1.0).all()
+
+
+def test_lazily_conjugated_parameters_are_followed():
+    model = nn.Module()
+    model.weight = nn.Parameter(torch.randn(3, dtype=torch.complex64))
+    weights = ChangingParameters(model, {"weight": Pair("weight", model.weight.detach(), is_proven=True)})
+    model.weight.data = model.weight.data.conj().resolve_conj().conj()
+    assert weights.look() == ["weight"]
+    given = torch.randn(3, dtype=torch.complex64)
+    weights.follow({"weight": given})
+    assert torch.equal(model.weight.detach().resolve_conj(), given)
 
 
 def half(model):
@@ -89,7 +131,7 @@ def test_what_is_no_such_parameter_any_more_stays_where_it_was(model, move):
     weights = changing(model)
     before = {name: view.data_ptr() for name, view in weights.views.items()}
     move(model)
-    assert weights.moved() == {}
+    assert weights.look() == []
     assert {name: view.data_ptr() for name, view in weights.views.items()} == before
 
 
@@ -97,10 +139,10 @@ def test_a_parameter_in_another_order_than_the_references_is_not_followed(model)
     """A square matrix that is the transpose of the reference's has equal shapes in both orders."""
     weights = changing(model, **{"layers.1.weight": model.layers[1].weight.detach().t()})
     model.layers[1].weight.data = model.layers[1].weight.data.clone()
-    assert weights.moved() == {}
+    assert weights.look() == []
 
 
 def test_a_submission_without_parameters_has_nothing_to_follow():
     weights = ChangingParameters()
-    assert (weights.views, weights.moved()) == ({}, {})
+    assert (weights.views, weights.look()) == ({}, [])
     weights.follow({})

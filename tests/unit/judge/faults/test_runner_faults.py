@@ -43,6 +43,7 @@ class OneFailedBuild:
         ("Error building extension 'k': no such function", [(7, "forward")], ""),
         ("'NoneType' object has no attribute 'k'", [(7, "forward")], "; then in line 7: {}"),
         ("a value of\ntwo lines", [], "; then: RuntimeError: a value of"),
+        ("", [], "; then: RuntimeError"),
         ("x" * 5000, [], "; then: RuntimeError: " + "x" * (200 - len("RuntimeError: "))),
     ],
 )
@@ -51,6 +52,11 @@ def test_an_exception_after_an_ignored_failure_of_a_build_is_told(message, lines
     fault = failure(failed, Stage.CALL, OneFailedBuild(), DeviceKind.CUDA, "")
     assert (fault.status, fault.finding.code) == (Status.BUILD_ERROR, Code.BINDING.value)
     assert fault.finding.message == OneFailedBuild.failures[0].message + said.format(f"RuntimeError: {message}")
+
+
+def test_an_exception_without_a_name_and_a_text_adds_nothing():
+    fault = failure(Failed(kind="", message=""), Stage.CALL, OneFailedBuild(), DeviceKind.CUDA, "")
+    assert fault.finding == OneFailedBuild.failures[0]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from torch import nn
 
 from evaluator.devices.memory import HostRegion
 from evaluator.judge.inputs import changing_weights
-from evaluator.judge.inputs.changing_weights import ChangingWeights, Sites, record, sites_of
+from evaluator.judge.inputs.changing_weights import NO_SITES, ChangingWeights, Sites, record, sites_of
 from evaluator.judge.inputs.derived_seeds import derived
 from evaluator.protocol.frames import TensorView
 from evaluator.records import WeightsGraded, WeightsRule
@@ -201,19 +201,18 @@ def test_what_lies_in_memory_of_the_runners_own_is_for_the_runner_to_copy():
         del sites
 
 
-def test_weights_are_written_where_a_call_has_moved_them():
+def test_moved_weights_are_written_where_they_were_and_count_as_copied():
     with HostRegion(4096) as region:
         sites = sites_of(PARAMETERS, HONEST, region)
-        sites.move(PARAMETERS, {"w": view((4, 6), (6, 1), 1024), "unknown": view((6,), (1,), 512)}, region)
-        assert sites.layouts(region)["w"].start_bytes == 1024
-        assert sites.layouts(region)["b"].start_bytes == 256
-        for own, shared in sites.of(PARAMETERS).direct:
-            shared.copy_(own)
-        assert torch.equal(region.flat[1024:1120].view(torch.float32).view(4, 6), PARAMETERS["w"])
-        assert not region.flat[512:536].any()
-        sites.move(PARAMETERS, {"b": view((6,), (1,), None)}, region)
-        assert (sites.copied, sites.of(PARAMETERS).staged) == (["b"], {"b": PARAMETERS["b"]})
-        del sites, own, shared
+        sites.note_moved(["w", "unknown"])
+        sites.note_moved(["w"])
+        assert sites.moved == {"w"}
+        assert len(sites.of(PARAMETERS).direct) == 2
+        counted = record(WeightsRule.CHANGING, ChangingWeights(nn.Linear(2, 2)), sites)
+        assert (counted.changed, counted.copied) == (2, 1)
+        del sites
+    NO_SITES.note_moved(["w"])
+    assert NO_SITES.moved is None
 
 
 LIES = {
@@ -235,16 +234,6 @@ def test_a_place_that_cannot_be_written_leaves_all_weights_as_they_were(told):
         sites = sites_of(PARAMETERS, {"b": HONEST["b"]} | ({} if told is None else {"w": told}), region)
         assert (sites.change, sites.unmatched, sites.shared) == (False, True, {})
         assert "w" in sites.why_not
-
-
-@pytest.mark.parametrize("told", [told for told in LIES.values() if told is not None])
-def test_a_report_of_a_place_that_cannot_be_written_moves_nothing(told):
-    with HostRegion(4096) as region:
-        sites = sites_of(PARAMETERS, HONEST, region)
-        before = sites.layouts(region)
-        sites.move(PARAMETERS, {"w": told}, region)
-        assert sites.layouts(region) == before
-        del sites
 
 
 def test_weights_that_a_reference_refuses_are_trained_all_the_same(model):

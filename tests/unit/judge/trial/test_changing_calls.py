@@ -401,3 +401,13 @@ def test_weights_that_the_reference_cannot_bear_stay(trial_runner):
     assert "no finite numbers" in reference.weights.why_not
     assert reference.parameters() == {}
     assert reference._worn is None
+
+
+@pytest.mark.parametrize("move", MOVES.values(), ids=MOVES)
+def test_a_spot_check_follows_weights_that_its_calls_lay_out_anew(trial_runner, monkeypatch, move):
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    made = trial_runner("torch.nn.Linear(6, 6)", forward=f"{move}; self.layer.weight.data = self.moved")
+    assert made.run(0, 70, timeout_s=1).fault is None
+    spot = WindowRunner(made).spot_check(1, [71, 72, 73], timeout_s=1)
+    assert spot.fault is None
+    assert len(spot.trials) == 3
