@@ -21,6 +21,9 @@ SMALL = {"batch": 64, "dim": 512, "kernel": 3, "name": "x", "flag": True, "shape
         ("n = f(500)", [(500, 1)]),
         ("n = 4096\nblocks = n // 2\nf(blocks)", [(4096, 1)]),
         ("y = f(x) / 393216.0", [(393216, 1)]),
+        ("batch = 4096\nclass ModelNew:\n    def forward(self, x):\n        return [batch for y in x]", [(4096, 1)]),
+        ("batch = 4096\nclass ModelNew:\n    rows = batch\n    def __init__(self, batch):\n        pass", [(4096, 1)]),
+        ("batch = 4096\ndef f(batch=batch):\n    return batch", [(4096, 1)]),
         ("src = '''\n__global__ void k() {\n  int n = 393'216;\n  m = 1 / 4096.0f;\n}'''", [(393216, 3), (4096, 4)]),
         ("src = f'''\n__global__ void k() {{\n  if (i < 4096u) x;\n}}'''", [(4096, 3)]),
         ("load(cpp_sources='int f() { return 0x1000; }')", [(4096, 1)]),
@@ -48,6 +51,9 @@ def test_numbers_of_macros_count_in_every_line_of_the_macro():
         "batch = 4096\ndim = 393216\ndef get_inputs():\n    return [torch.rand(batch, dim)]",
         "if __name__ == '__main__':\n    print(4096)",
         "x = 'a'\ndef broken(:",
+        "batch = 4096\nclass ModelNew:\n    def __init__(self, batch):\n        self.batch = batch + 1",
+        "batch = 4096\ndef forward(x):\n    batch = len(x)\n    return [batch for x in batch]",
+        "batch = 4096\ndef outer(batch):\n    def inner():\n        return batch\n    return inner",
     ],
 )
 def test_numbers_that_do_not_count(source):

@@ -5,6 +5,7 @@ import io
 import itertools
 import math
 import re
+import symtable
 import tokenize
 from collections.abc import Iterator, Mapping
 
@@ -101,7 +102,17 @@ def _working(tree: ast.Module) -> list[ast.stmt]:
 
 
 def _read_names(node: ast.stmt) -> set[str]:
-    return {name.id for name in ast.walk(node) if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Load)}
+    """Return the module's names that a statement reads: a parameter or a local variable of a function is another."""
+    names: set[str] = set()
+    tables = [symtable.symtable(ast.unparse(node), "", "exec")]
+    while tables:
+        table = tables.pop()
+        tables += table.get_children()
+        inside = table.get_type() != "module"
+        names |= {
+            each.get_name() for each in table.get_symbols() if each.is_referenced() and (each.is_global() or not inside)
+        }
+    return names
 
 
 def _is_aside(node: ast.stmt) -> bool:
