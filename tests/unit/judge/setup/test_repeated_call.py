@@ -3,7 +3,9 @@
 import pytest
 
 from evaluator.errors import ProblemError
+from evaluator.judge.reference import row_blocks
 from evaluator.judge.reference.reference import Reference
+from evaluator.judge.setup import repeated_call
 from evaluator.judge.setup.problem_setup import try_one_call
 from evaluator.records import SizeName
 from tests.unit.references import problem
@@ -19,6 +21,8 @@ NONE = {
     "rounding that differs": "x.sub(x) + 1e-6 * (self.__dict__.setdefault('n', []).append(0) or len(self.n))",
     "a cache of equal values": "self.__dict__.setdefault('kept', torch.ones(3)) + x.sum()",
     "in place": "x.mul_(2)",
+    "8 bits": "x.to(torch.float8_e4m3fn)",
+    "no finite number": "x * float('nan')",
 }
 
 
@@ -36,3 +40,13 @@ def test_state_between_calls_is_refused(forward):
 @pytest.mark.parametrize("forward", NONE.values(), ids=NONE)
 def test_equal_answers_and_rounding_are_allowed(forward):
     assert try_one_call(made(forward), on_gpu=False)[0].output_bytes > 0
+
+
+def test_row_blocks_need_no_second_call(monkeypatch):
+    reference = Reference(problem("torch.relu(x)", "torch.rand(8, 3)", split={"x": 0}), SizeName.SMALL, 1)
+    monkeypatch.setattr(row_blocks, "_BLOCK_BYTES", 50)
+    calls = []
+    monkeypatch.setattr(repeated_call, "tensors_of", lambda value: calls.append(value) or [])
+    assert try_one_call(reference, on_gpu=False)[0].output_bytes > 0
+    assert len(reference.blocks(reference.draw(1))) == 4
+    assert calls == []
