@@ -138,8 +138,7 @@ class ChangingParameters:
         for name, value in given.items():
             self.views[name].copy_(value)
         for name, own in self._moved.items():
-            with torch.inference_mode(own.is_inference()):
-                own.copy_(self.views[name])
+            own.copy_(self.views[name])
         counted = [tensor for tensor in self.views.values() if not tensor.is_inference()]
         versions = [tensor._version + 1 for tensor in counted]  # noqa: SLF001 - documented nowhere else, and stable
         torch._C._autograd._unsafe_set_version_counter(tuple(counted), tuple(versions))  # noqa: SLF001 - what FSDP uses

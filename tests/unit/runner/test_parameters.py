@@ -86,13 +86,16 @@ def test_a_parameter_that_comes_back_is_at_one_place_again(model):
     assert not (elsewhere == 1.0).any()
 
 
-def test_a_parameter_laid_out_in_inference_mode_is_followed(model):
-    weights = changing(model)
+def test_a_plain_attribute_made_in_inference_mode_is_followed():
+    model = nn.Module()
+    model.weight = torch.randn(3)
+    weights = ChangingParameters(model, {"weight": Pair("weight", model.weight, is_proven=True)})
     with torch.inference_mode():
-        model.layers[0].weight = nn.Parameter(model.layers[0].weight.detach().clone(), requires_grad=False)
-    assert weights.look() == ["layers.0.weight"]
-    weights.follow({"layers.0.weight": torch.ones(3, 2, 3, 3)})
-    assert (model.layers[0].weight == 1.0).all()
+        model.weight = model.weight.clone()
+    assert model.weight.is_inference()
+    assert weights.look() == ["weight"]
+    weights.follow({"weight": torch.ones(3)})
+    assert (model.weight == 1.0).all()
 
 
 def test_lazily_conjugated_parameters_are_followed():
