@@ -118,12 +118,12 @@ class Reference:
         """Return drawn inputs, or copies if `get_inputs` returns the same tensors in every call."""
         return cloned(inputs) if self._keeps_inputs else inputs
 
-    def settle(self, inputs: Arguments, outputs: Value) -> None:
+    def settle(self, inputs: Arguments, outputs: Value) -> Value:
         """Learn from a call the layout of outputs, the written inputs, and whether blocks reproduce the whole.
 
         Blocks do not reproduce an output that depends on all rows; a wrong `split` is ignored. Inputs that the
-        reference writes into must be copied before each run. If `get_inputs` keeps the returned tensors, the judge must
-        not write into these tensors. Raises ProblemError if a declared format does not fit.
+        reference writes into must be copied before each run, and the judge must not write into tensors that
+        `get_inputs` keeps. Returns the outputs of a second call, of the first block. Raises ProblemError.
         """
         check_formats(self.problem, self.model, inputs, outputs)
         self.outline = mapped(outputs, lambda tensor: tensor.to("meta"))
@@ -131,7 +131,7 @@ class Reference:
         some = cloned(self.blocks(inputs)[0])
         before = versions(some)
         with self._author("forward"):
-            self._run(self.model, some, 0, None)
+            again = self._run(self.model, some, 0, None).outputs
         after = enumerate(zip(before, versions(some), strict=True))
         self.written = frozenset(index for index, (one, other) in after if one != other)
         self._writes_inputs = bool(self.written)
@@ -139,9 +139,9 @@ class Reference:
         others = self.draw(_OTHER_SEED)
         self._keeps_inputs = not storages(inputs).isdisjoint(storages(others))
         self.has_fixed_inputs = are_equal(inputs, others)
-        blocks = self.blocks(inputs)
-        if len(blocks) > 1 and not self._follow_each_other(blocks, outputs):
+        if len(blocks := self.blocks(inputs)) > 1 and not self._follow_each_other(blocks, outputs):
             self._split = {}
+        return again
 
     def check_formats(self) -> None:
         """Check the declared formats against a call. Raises ProblemError if one does not fit."""

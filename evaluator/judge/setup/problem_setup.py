@@ -117,8 +117,7 @@ def try_one_call(reference: Reference, *, on_gpu: bool) -> tuple[CallSizes, floa
             reference.honest(inputs, 0, gradients)
     copies_bytes = sum(leaf.numel() * leaf.element_size() for leaf in given)  # The call ran on copies, without gaps.
     peak_bytes = max(peak.size_bytes - copies_bytes, 0)
-    reference.settle(inputs, outputs)
-    refuse_state(reference, inputs, outputs)
+    refuse_state(problem, outputs, reference.settle(inputs, outputs))
     reference.settle_weights(inputs)
     with _peak_of_gpu(on_gpu=on_gpu) as exact:
         reference.settle_float64(inputs, gradients)

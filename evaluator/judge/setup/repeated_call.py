@@ -3,10 +3,9 @@
 import torch
 
 from evaluator.errors import ProblemError
-from evaluator.judge.reference.reference import Reference
-from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.judge.tensors.pytree import Value
 from evaluator.protocol.model_call import tensors_of
+from evaluator.records import Problem
 
 _MOST = 0.01
 """Largest difference, relative to the output's size: far above any rounding, random orders of summation included."""
@@ -17,25 +16,23 @@ _ELEMENTS = 1 << 18
 """Evenly spaced elements for the comparison."""
 
 
-def refuse_state(reference: Reference, inputs: Arguments, outputs: Value) -> None:
-    """Raise ProblemError if a second call with equal inputs, weights and random seed answers differently.
+def refuse_state(problem: Problem, outputs: Value, again: Value) -> None:
+    """Raise ProblemError if `again`, of a call with equal inputs, weights and random seed, differs from `outputs`.
 
     The judge computes several calls of the reference for one call of a submission, so both sides would be in different
-    states. Row blocks need no second call: they have answered as the whole.
+    states. A row block, of another shape, is not compared.
     """
-    if len(reference.blocks(inputs)) > 1:
-        return
-    for first, again in zip(tensors_of(outputs), tensors_of(reference.forward(inputs, 0)), strict=False):
-        if first.shape != again.shape or first.dtype not in _COMPARED:
+    for first, second in zip(tensors_of(outputs), tensors_of(again), strict=False):
+        if first.shape != second.shape or first.dtype not in _COMPARED:
             continue
         step = max(first.numel() // _ELEMENTS, 1)
-        one, other = (side.reshape(-1)[::step].double() for side in (first, again))
+        one, other = (side.reshape(-1)[::step].double() for side in (first, second))
         both = one.isfinite() & other.isfinite()
         size, distance = (float(values[both].square().mean().sqrt()) for values in (one, other - one))
         if distance > _LEAST and distance > _MOST * size:
             message = (
-                f"{reference.problem.name}: the reference's answers to two equal calls differ by {distance:.2g}, and "
-                f"their size is {size:.2g} (root mean squares)"
+                f"{problem.name}: the reference's answers to two equal calls differ by {distance:.2g}, and their size "
+                f"is {size:.2g} (root mean squares)"
             )
-            hint = "reset in forward what a call keeps for the next one; draw random numbers by PyTorch's generators"
+            hint = "reset tensors kept between calls at the start of forward; draw random numbers with PyTorch"
             raise ProblemError(message, hint=hint)
