@@ -75,7 +75,7 @@ class BufferComparison:
             return []
         seed = model_runner.spec.distribution_mix.seed_for(Profile.AS_GIVEN)
         trial_runner = model_runner.trial_runner(sites)
-        if trial_runner.run(0, seed, timeout_s=timeout_s, own_values=True, explain=False).fault is not None:
+        if trial_runner.run(0, seed, timeout_s=timeout_s, own_values=True).fault is not None:
             return []
         after = self._read(model_runner, list(before), timeout_s)
         plan = CallPlan(self._reference, seed)
