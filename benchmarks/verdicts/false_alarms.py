@@ -57,12 +57,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=sorted(_PREFIX), default="emulated")
     parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--only", nargs="+", help="the submissions to grade, by file name without .py")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="file names without .py, or PROBLEM/NAME")
     parser.add_argument("--jobs", type=int, help="how many at once; the batch's own choice otherwise")
     parser.add_argument("--folder", type=Path, help="where the batch stays; a repeated command continues it")
     parser.add_argument("--output", type=Path, help="the JSON file to write")
     options = parser.parse_args()
-    honest = [each for each in submissions(options.device) if options.only is None or each.path.stem in options.only]
+    honest = [
+        each
+        for each in submissions(options.device)
+        if options.only is None or {each.path.stem, f"{each.problem}/{each.path.stem}"} & set(options.only)
+    ]
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)
         listed, run, known = (folder / name for name in ("honest.jsonl", "run", "problems"))
