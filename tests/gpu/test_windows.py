@@ -116,3 +116,43 @@ def test_work_for_several_calls_at_once_is_not_quoted(tmp_path):
 
 def test_outputs_that_are_written_after_the_digest_are_refused(tmp_path):
     graded(tmp_path, LATER).assert_verdict(Status.REJECTED, Code.WORK_AFTER_DONE)
+
+
+SLOWLY_DRAWN = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x, y):
+        return x + y
+
+
+def get_inputs():
+    x = torch.randint(0, 9, (1 << 16,))
+    if x.is_cuda:
+        torch.cuda._sleep(10_000_000)  # The GPU draws the second input 5 ms after the host.
+    return [x, torch.randint(0, 9, (1 << 16,))]
+
+
+def get_init_inputs():
+    return []
+"""
+PLUS = """
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def forward(self, x, y):
+        return x + y
+"""
+
+
+def test_inputs_that_the_gpu_draws_late_are_complete_in_a_spot_check(tmp_path):
+    """Spot checks copy inputs on a stream of their own. Integers have no distribution whose draw waits for the GPU."""
+    problem, folder = tmp_path / "slow.py", tmp_path / "graded"
+    problem.write_text(SLOWLY_DRAWN)
+    folder.mkdir()
+    grader = Grader(tmp_path / "cache", tmp_path)
+    card = grader(folder, PLUS, "--device", "cuda", problem=str(problem), timeout_s=60.0).assert_verdict(Status.CORRECT)
+    assert card.timing.submission.windows.spot_ms

@@ -200,6 +200,8 @@ class SealedClock:
         """Measure calls that are released one at a time, with the judge's host as the clock."""
         ticket = self._ticket + 1
         self._ticket += len(frames) + 1
+        # Inputs are drawn on the current stream. Without the wait, the copies into shared memory could be older.
+        self._stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self._stream):
             write()
         with operation(Operation.GPU_WORK):
