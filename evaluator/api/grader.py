@@ -213,20 +213,20 @@ class Grader(AnyGrader):
         if waiting is None:
             return
         if not isinstance(event.result, Graded):
-            self._give_infra(waiting, event.result.reason, event.slot)
+            self._give_infra(waiting, event.result.reason, event.slot, event.result.hint)
         elif waiting.future.set_running_or_notify_cancel():
             waiting.future.set_result(Scorecard.of(signed(event.result.card, self._key)))
 
-    def _give_infra(self, waiting: _Waiting, reason: str, slot: int = 0) -> None:
+    def _give_infra(self, waiting: _Waiting, reason: str, slot: int = 0, hint: str = "") -> None:
         if not waiting.future.set_running_or_notify_cancel():
             return
         try:
-            waiting.future.set_result(self._infra_card(waiting.task, reason, self._slots[slot]))
+            waiting.future.set_result(self._infra_card(waiting.task, reason, self._slots[slot], hint))
         except Exception as error:  # noqa: BLE001 - a caller waits for this future, in any case
             waiting.future.set_exception(error)
 
-    def _infra_card(self, task: Task, reason: str, slot: Slot) -> Scorecard:
-        return Scorecard.of(signed(infra_card(task, self._options, reason, slot), self._key))
+    def _infra_card(self, task: Task, reason: str, slot: Slot, hint: str = "") -> Scorecard:
+        return Scorecard.of(signed(infra_card(task, self._options, reason, slot, hint), self._key))
 
     def _fail(self, error: BaseException, worker_pool: WorkerPool) -> None:
         """Answer all waiting futures after the loss of the workers; no worker would finish the futures.

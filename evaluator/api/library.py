@@ -119,7 +119,7 @@ def _graded(
                 if isinstance(result, Graded):
                     card = result.card
                 else:
-                    card = infra_card(event.task, options, result.reason, slots[event.slot])
+                    card = infra_card(event.task, options, result.reason, slots[event.slot], result.hint)
                 yield candidate_of.pop(id(event.task)), Scorecard.of(signed(card, key))
             elif isinstance(event, Drained):
                 left -= 1

@@ -260,7 +260,7 @@ class Scheduler:
         if isinstance(event.result, Graded):
             card = event.result.card
         else:
-            card = infra_card(task, self._options, event.result.reason, self._slots[event.slot])
+            card = infra_card(task, self._options, event.result.reason, self._slots[event.slot], event.result.hint)
         row = self._write(task.card, card)
         with self._lock:
             copies = self._waiting.pop(task.key, []) if task.key else []

@@ -51,7 +51,7 @@ class FakeWorker:
             assert self.interrupted.wait(120)
             return NotGraded("the process that made the grade died", again=True)
         if what == "broken":
-            return NotGraded("the problem is broken", again=False)
+            return NotGraded("the problem is broken", again=False, hint="mend its get_inputs")
         if what == "lost" and attempt <= int(rest):
             return NotGraded("the process that made the grade died", again=True)
         if what == "infra" and attempt <= int(rest):

@@ -64,6 +64,7 @@ def test_awaiting_lets_others_run(worker):
 def test_what_the_machine_failed_is_a_card(worker):
     with Grader(device="emulated", jobs=1) as grader:
         assert grader.grade("relu", "# lost 9").status is Status.INFRA_ERROR
+        assert grader.grade("relu", "# broken").reason.next_step == "mend its get_inputs"
 
 
 def test_leaving_cancels_what_waits(worker):

@@ -173,7 +173,8 @@ def test_what_another_attempt_cannot_help_is_not_tried_again(batch, hand_in, wor
     hand_in({"relu/a.py": "# broken"})
     assert batch() == 3
     assert worker.graded["# broken"] == 1
-    assert read_card(tmp_path / "run/cards/relu/a.json").reason.message == "the problem is broken"
+    reason = read_card(tmp_path / "run/cards/relu/a.json").reason
+    assert (reason.message, reason.next_step) == ("the problem is broken", "mend its get_inputs")
 
 
 @pytest.mark.parametrize(("times", "status"), [(1, "correct"), (2, "runtime_error")])

@@ -66,7 +66,8 @@ def test_a_grade_comes_with_its_stages(served):
 
 def test_a_broken_problem_is_told(served):
     with served():
-        assert client.grade(order("# broken"), silent) == NotGraded("the problem is broken", again=False)
+        answer = client.grade(order("# broken"), silent)
+    assert answer == NotGraded("the problem is broken", again=False, hint="mend its get_inputs")
 
 
 @pytest.fixture

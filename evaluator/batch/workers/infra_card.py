@@ -14,12 +14,13 @@ from evaluator.records import Scorecard, Status, SubmissionRef
 from evaluator.submission.read import Submission
 
 
-def infra_card(task: Task, options: GradeOptions, reason: str, slot: Slot) -> Scorecard:
+def infra_card(task: Task, options: GradeOptions, reason: str, slot: Slot, hint: str = "") -> Scorecard:
     """Return a card for a failure of the slot's machine, without any statement about the submission.
 
-    The pipeline makes the card, as for an unreadable submission. No code runs and PyTorch is not imported.
+    `hint` replaces the next step of X602. The pipeline makes the card, as for an unreadable submission.
+    No code runs and PyTorch is not imported.
     """
-    failure = finding(Code.JUDGE_FAILED, reason)
+    failure = finding(Code.JUDGE_FAILED, reason, next_step=hint or None)
     submission = task.submission
     unread = Unread(name=task.name, origin=submission.origin, finding=failure)
     order = Order(task.problem, None, unread, options.for_worker(slot.gpu), facts=slot.facts)

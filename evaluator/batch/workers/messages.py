@@ -110,10 +110,14 @@ class Graded(Record, frozen=True, tag=True):
 
 
 class NotGraded(Record, frozen=True, tag=True):
-    """Worker's reply: no grade, for a reason outside the submission. `again` tells whether a retry may help."""
+    """Worker's reply: no grade, for a reason outside the submission. `again` tells whether a retry may help.
+
+    `hint` is the remedy; empty if unknown.
+    """
 
     reason: str
     again: bool
+    hint: str = ""
 
 
 Request = Prepare | Order

@@ -324,7 +324,7 @@ def _result(order: Order, context_pool: "ContextPool", teller: _Teller, replies:
         begun = pipeline.begin(request, teller, context_pool, stuck)
         return Built(begun=begun) if isinstance(begun, Begun) else Graded(card=begun)
     except WarpgradeError as error:
-        return NotGraded(reason=error.message, again=isinstance(error, InfraError))
+        return NotGraded(reason=error.message, again=isinstance(error, InfraError), hint=error.hint)
 
 
 def main(arguments: list[str]) -> int:
