@@ -1,5 +1,6 @@
 """Pattern of the wrong values of an output: where they lie, and how they differ from the expected values. Pure."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -69,7 +70,7 @@ def _common(got: torch.Tensor, expected: torch.Tensor) -> float | None:
     """Return the factor between the values; None if the factor is not the same for all large values."""
     large = expected.abs() > _LARGE * expected.square().mean().sqrt()
     factors = got[large] / expected[large]
-    return _constant(factors, away_from=1.0) if int(large.sum()) >= _LEAST else None
+    return _constant(factors, away_from=(0.0, 1.0)) if int(large.sum()) >= _LEAST else None
 
 
 def _drift(got: torch.Tensor, expected: torch.Tensor) -> float | None:
@@ -83,10 +84,11 @@ def _drift(got: torch.Tensor, expected: torch.Tensor) -> float | None:
     return middle if is_alike and 0 < abs(middle) <= _DRIFT else None
 
 
-def _constant(values: torch.Tensor, *, away_from: float = 0.0) -> float | None:
-    """Return the median of values that scatter far less than the median differs from `away_from`."""
+def _constant(values: torch.Tensor, *, away_from: Sequence[float] = (0.0,)) -> float | None:
+    """Return the median of values that scatter far less than the median differs from each of `away_from`."""
     middle = float(values.median())
-    return middle if bool(((values - middle).abs() <= _SAME * abs(middle - away_from)).all()) else None
+    distance = min(abs(middle - each) for each in away_from)
+    return middle if bool(((values - middle).abs() <= _SAME * distance).all()) else None
 
 
 def _is_transposed(actual: torch.Tensor, exact: torch.Tensor) -> bool:

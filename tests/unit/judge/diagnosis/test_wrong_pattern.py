@@ -46,6 +46,10 @@ def drifting_apart(actual):
     actual *= 1 + 2e-4 * sign
 
 
+def vanishing(actual):
+    actual *= 1e-8 * torch.randn(64, 48, generator=torch.Generator().manual_seed(3))
+
+
 def masked(actual):
     actual[actual < 0] = 0
 
@@ -59,6 +63,8 @@ CHANGES = [
     (rows, "the wrong values are 0, at 3 of 64 along dimension 0"),
     (tail, "the wrong values are at 40 to 47 of 48 along dimension 1"),
     (noisy, None),
+    (vanishing, None),
+    (lambda actual: actual * 1e-8, "all values are 1e-08 times the expected values"),
     (masked, "the wrong values are 0, and the expected ones are negative"),
     (lambda actual: actual.half().float(), None),
     (sparse, "the wrong values are at 44 to 47 of 48 along dimension 1"),
