@@ -65,7 +65,7 @@ class CallLimits:
             self._without_stored.add(path)
         rounding = larger(known, self.of_call.get(path, known))
         limit = limit_of(problem, path, honest, rounding, self._rule)
-        if self._reference.is_elementwise and isinstance(limit, Bounds):
+        if self._reference.is_elementwise and self._profile is Profile.AS_GIVEN and isinstance(limit, Bounds):
             limit = without_sums(limit, problem, honest.dtype, rounding)
         if isinstance(usual, Bounds) and isinstance(limit, Bounds) and limit.floor > max(usual.floor, _PROVES_NOTHING):
             self.prove_nothing.add(path)

@@ -48,10 +48,10 @@ def test_other_references_are_not(output):
     assert not settled(output=output, given="torch.rand(8, 6)").is_elementwise
 
 
-def error_over_allowed(made, error, rule=ToleranceRule.MEASURED):
+def error_over_allowed(made, error, rule=ToleranceRule.MEASURED, profile=Profile.AS_GIVEN):
     """Return the error of an answer that is `error` of its value off, over the allowed error."""
     plan = CallPlan(made, 7, random_seed=0)
-    limits = CallLimits(made, AS_GIVEN_ALONE, rule, Profile.AS_GIVEN, (), changing=False)
+    limits = CallLimits(made, AS_GIVEN_ALONE, rule, profile, (), changing=False)
     honest = made.forward(plan.inputs, 0)
     answer = Sides((honest * (1 + error)).to(honest.dtype), honest.double(), honest)
     return compare("output", answer, limits.of("output", honest)).error_ratio
@@ -66,6 +66,7 @@ def test_an_elementwise_map_may_be_off_by_what_pytorch_permits_in_fp32():
     assert error_over_allowed(settled(**EXP), allowed / 2) < 1
     assert error_over_allowed(settled(**EXP), 2 * allowed) > 1
     assert error_over_allowed(settled(**SUMS), 2 * allowed) < 0.75
+    assert error_over_allowed(settled(**EXP), 2 * allowed, profile=Profile.SMALL) < 0.75
 
 
 def test_other_rules_and_other_precisions_keep_their_floors():
