@@ -67,6 +67,9 @@ def main() -> int:
         for each in submissions(options.device)
         if options.only is None or {each.path.stem, f"{each.problem}/{each.path.stem}"} & set(options.only)
     ]
+    named = {each.path.stem for each in honest} | {f"{each.problem}/{each.path.stem}" for each in honest}
+    if unknown := set(options.only or ()) - named:
+        parser.error(f"no submission is named {', '.join(sorted(unknown))}")
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)
         listed, run, known = (folder / name for name in ("honest.jsonl", "run", "problems"))

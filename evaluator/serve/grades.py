@@ -47,7 +47,7 @@ class Grades:
             crew = self.crew(order.options.device)
             return self._through(crew, order, call, on_stage)
         except WarpgradeError as error:
-            return NotGraded(reason=error.message, again=False)
+            return NotGraded(reason=error.message, again=False, hint=error.hint)
         except Ended:
             return NotGraded(reason="the ready judge ended before the grade", again=True)
 

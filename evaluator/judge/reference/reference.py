@@ -18,7 +18,6 @@ from evaluator.judge.inputs.changing_weights import ChangingWeights
 from evaluator.judge.inputs.derived_seeds import derived
 from evaluator.judge.inputs.input_distributions import change, rehearse
 from evaluator.judge.reference.declared_formats import check_formats, input_forms
-from evaluator.judge.reference.elementwise import ElementwiseCheck
 from evaluator.judge.reference.finite_values import finite_parts, still_finite
 from evaluator.judge.reference.float64_agreement import same_function
 from evaluator.judge.reference.float64_convolutions import float64_mode
@@ -37,7 +36,10 @@ from evaluator.spans import Operation, operation
 
 
 class Honest(NamedTuple):
-    """Result of the plain reference, and the paths of outputs in the memory of an input or a weight (`borrowed`)."""
+    """Result of the plain reference, in the problem's precision.
+
+    `borrowed` holds the paths of outputs in the memory of an input or of a weight.
+    """
 
     result: model_call.Result
     borrowed: frozenset[str]
@@ -77,13 +79,12 @@ class Reference:
         self._worn: int | None = None
         self._split = problem.split
         self._pieces = 0
-        self._writes_inputs = self._keeps_inputs = True
+        self._writes_inputs = True
         self.written: frozenset[int] = frozenset()
         """Numbers of the input tensors that forward writes into, counted over all input tensors."""
+        self._keeps_inputs = True
         self.has_fixed_inputs = False
         """Whether `get_inputs` returns the same values for every seed."""
-        self.is_elementwise = False
-        """Whether all outputs are elementwise maps. False for a problem with a backward pass."""
         self._always_in_float64 = False
         self.draws_numbers = False
         """Whether forward has drawn random numbers. These depend on a seed, and on no input."""
@@ -118,7 +119,7 @@ class Reference:
         return cloned(inputs) if self._keeps_inputs else inputs
 
     def settle(self, inputs: Arguments, outputs: Value) -> Value:
-        """Learn from a call: layout of outputs, written inputs, elementwise or not, whether blocks reproduce the whole.
+        """Learn from a call the layout of outputs, the written inputs, and whether blocks reproduce the whole.
 
         Blocks do not reproduce an output that depends on all rows; a wrong `split` is ignored. Inputs that the
         reference writes into must be copied before each run, and the judge must not write into tensors that
@@ -129,9 +130,8 @@ class Reference:
         self.layouts = layouts(dict(leaves(outputs, "output")))
         some = cloned(self.blocks(inputs)[0])
         before = versions(some)
-        with self._author("forward"), ElementwiseCheck() as check:
+        with self._author("forward"):
             again = self._run(self.model, some, 0, None).outputs
-        self.is_elementwise = check.holds and not self.problem.backward
         after = enumerate(zip(before, versions(some), strict=True))
         self.written = frozenset(index for index, (one, other) in after if one != other)
         self._writes_inputs = bool(self.written)

@@ -443,7 +443,7 @@ def test_a_single_row_is_measured_as_a_whole_where_the_reference_is_computed_in_
 ):
     """The last block has one element, which is small because its terms cancel."""
     given = "torch.cat([torch.rand(8, 2) + 1, torch.tensor([[1e-4, 0.0]])])"
-    for error, code in ((1e-5, None), (2e-3, Code.WRONG_VALUES.value)):
+    for error, code in ((2e-5, None), (2e-3, Code.WRONG_VALUES.value)):
         answer = f"(x + (x < 1e-3) * {error}){shape}"
         made = trial_runner(given, f"(x * 1){shape}", answer)
         reference = made._reference
@@ -770,7 +770,7 @@ def test_a_textbook_formula_counts_in_a_call_whose_values_it_bears_badly(trial_r
     assert trial.check.tensors[0].max_abs_error > 1e-8
 
 
-@pytest.mark.parametrize(("wrong", "is_near"), [("x * 1.0 + 2e-4", True), ("x * 2", False)])
+@pytest.mark.parametrize(("wrong", "is_near"), [("x * 1.0 + 1e-3", True), ("x * 2", False)])
 def test_a_wrong_answer_stays_wrong_and_far_errors_are_not_explained_at_all(trial_runner, wrong, is_near):
     made = trial_runner("torch.rand(16, 2048)", "x * 1.0", wrong)
     (trial,) = trials(made, 1)
