@@ -9,6 +9,7 @@ import pytest
 from evaluator.batch.workers import worker
 from evaluator.batch.workers.messages import NotGraded, Order, receive_reply, receive_request, send
 from evaluator.catalog import find_problem
+from evaluator.errors import ProblemError
 from evaluator.grade_options import GradeOptions
 from evaluator.records import DeviceKind
 from evaluator.submission.read import Submission
@@ -25,6 +26,16 @@ def order():
         findings=(),
     )
     return Order(find_problem("relu"), submission, None, GradeOptions(DeviceKind.CPU))
+
+
+def test_an_error_of_a_problem_is_told_with_its_remedy(monkeypatch):
+    def broken(*_):
+        raise ProblemError("p: forward failed", hint="mend its forward")
+
+    monkeypatch.setattr(worker.pipeline, "grade", broken)
+    monkeypatch.setattr(worker.pipeline, "begin", broken)
+    result = worker._result(order(), None, None, 0)
+    assert result == NotGraded("p: forward failed", again=False, hint="mend its forward")
 
 
 def pool(*, in_the_way, refill=lambda: None):

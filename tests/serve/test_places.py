@@ -7,6 +7,7 @@ import pytest
 
 from evaluator.batch.workers.messages import Graded, NotGraded, Part
 from evaluator.batch.workers.worker_handle import Slot
+from evaluator.errors import InfraError
 from evaluator.records import DeviceKind, Status
 from evaluator.serve.call import Call
 from evaluator.serve.crew import Crew, Ended
@@ -171,6 +172,17 @@ def test_a_worker_that_cannot_start_is_a_result():
 
     result = place(hire).grade(order("# right"), Call(), silent)
     assert result == NotGraded("no worker process could start: Cannot allocate memory", again=True)
+
+
+def test_a_device_without_places_is_a_result_with_its_remedy(worker, monkeypatch):
+    grades = Grades(1, worker)
+
+    def no_crew(_):
+        raise InfraError("there is no GPU", hint="grade on emulated")
+
+    monkeypatch.setattr(grades, "crew", no_crew)
+    result = grades.make(order("# right"), Call(), silent)
+    assert result == NotGraded("there is no GPU", again=False, hint="grade on emulated")
 
 
 def test_the_end_ends_grades_and_workers(worker):
