@@ -31,6 +31,9 @@ _TELLING_PART = 1 / 64
 _TELLING_CALLS = 3
 """Calls of a runner with a precomputed part before a finding. Memory at first touch holds zeros, not poison. The
 poisoned range grows with the touched memory, and first touches end after a call or two."""
+_FREQUENT_BYTES = (0, 1, 255)
+"""Bytes of zero, of true, and of -1. Kept buffers hold the poison of the call that allocated them until their first
+use: zeros over a poison of zeros would look precomputed, and a forward that skips zeros would pass."""
 _KINDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.complex128}
 """Dtype for an element's bits, by bytes of the element."""
 
@@ -42,14 +45,13 @@ class PrecomputedOutputCheck:
         """Start with the places that `memory_samples` chooses in the region."""
         self._memory_samples = memory_samples
         self._poison = 0
-        self._mark = 2 + secrets.randbelow(253)  # Neither a boolean's byte (0 or 1) nor the byte of -1.
+        self._mark = drawn_byte()
         self._given: list[tuple[TensorView, int]] = []
         self._calls = 0
 
     def drawn_poison(self) -> int:
         """Draw a byte for the free memory before a call. The mark would look like poison, and not be evidence."""
-        poison = secrets.randbelow(255)
-        return poison + (poison >= self._mark)
+        return drawn_byte(self._mark)
 
     def look(self, poison: int) -> None:
         """Mark the last call's outputs, and sample memory before a call; `poison` fills the free memory.
@@ -94,6 +96,11 @@ class PrecomputedOutputCheck:
                 message = f"{path}: {left} of {len(now)} sampled words were unwritten in this call and the previous one"
                 return finding(Code.STOOD_BEFORE, message, path=path)
         return None
+
+
+def drawn_byte(*others: int) -> int:
+    """Draw a byte that fills a runner's memory: none of `others`, and none of frequent values."""
+    return secrets.choice([byte for byte in range(256) if byte not in _FREQUENT_BYTES + others])
 
 
 def _word(byte: int) -> int:

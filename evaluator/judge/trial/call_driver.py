@@ -14,7 +14,7 @@ from evaluator.judge.clock.clock import Clock, ClockedCall, ClockedSpotCheck, Cl
 from evaluator.judge.clock.host_windows import input_region
 from evaluator.judge.inputs.changing_weights import Laid, Sites
 from evaluator.judge.integrity.output_checks import outlined
-from evaluator.judge.integrity.precomputed_output import PrecomputedOutputCheck
+from evaluator.judge.integrity.precomputed_output import PrecomputedOutputCheck, drawn_byte
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.tensors.pytree import LaidOut, Value, lay_out, named_views
@@ -190,7 +190,7 @@ class CallDriver:
         All windows of a runner fill the same number: PyTorch's allocator keeps segments, and reuses none that is too
         small. Windows of different lengths would exhaust the arena.
         """
-        poison = secrets.randbelow(256) if self._precomputed_output is None else self._precomputed_output.drawn_poison()
+        poison = drawn_byte() if self._precomputed_output is None else self._precomputed_output.drawn_poison()
         with operation(Operation.PREPARATION):
             answer = self._clock.prepare(
                 Prepare(index=index, token=_token(), poison=poison, ahead_bytes=calls * self._poison_bytes),

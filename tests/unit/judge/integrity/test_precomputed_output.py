@@ -100,13 +100,31 @@ def test_poison_that_happens_to_be_the_answer_is_no_evidence(region):
     assert answered(region, torch.zeros(256, 256), before=prepared, poison=0) == [None] * 5
 
 
-def test_poison_is_any_byte_but_the_mark(region, monkeypatch):
+def test_poison_is_any_byte_but_the_mark_and_those_of_frequent_values(region, monkeypatch):
     looking = PrecomputedOutputCheck(MemorySamples(region))
-    drawn = set()
-    for number in range(255):
-        monkeypatch.setattr(precomputed_output.secrets, "randbelow", lambda below, n=number: n % below)
-        drawn.add(looking.drawn_poison())
-    assert drawn == set(range(256)) - {looking._mark}
+    offered = []
+    monkeypatch.setattr(precomputed_output.secrets, "choice", lambda among: offered.extend(among) or among[0])
+    assert looking.drawn_poison() == 2 + (looking._mark == 2)
+    assert offered == sorted(set(range(256)) - {0, 1, 255, looking._mark})
+
+
+@pytest.mark.parametrize(
+    ("value", "byte"),
+    [(torch.tensor(0.0), 0), (torch.tensor(True), 1), (torch.tensor(-1), 255)],
+    ids=["0", "true", "-1"],
+)
+def test_kept_buffers_with_the_poison_of_an_earlier_call_may_hold_frequent_values(region, monkeypatch, value, byte):
+    """Each buffer is allocated before the first call, and written in one call alone."""
+    looking = PrecomputedOutputCheck(MemorySamples(region))
+    with monkeypatch.context() as patch:
+        patch.setattr(precomputed_output.secrets, "choice", lambda among: byte if byte in among else among[0])
+        region.flat.fill_(looking.drawn_poison())
+    content = value.expand(1 << 15).contiguous()
+    for call in range(6):
+        start = call * (1 << 18)
+        looking.look(looking.drawn_poison())
+        region.flat[start : start + content.nbytes].view(content.dtype).copy_(content)
+        assert looking.found([lying(content, start)], frozenset()) is None
 
 
 class Ring:
