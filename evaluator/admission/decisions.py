@@ -124,14 +124,14 @@ def _decide(problem: Problem, size: SizeName, place: str) -> tuple[SizeLock, Row
     """
     from evaluator.judge.reference.reference import Reference
     from evaluator.judge.setup.distribution_mix import LOCK_SEED, decide, remember
-    from evaluator.judge.setup.row_sites import SITE_RULES, sites_to_keep
+    from evaluator.judge.setup.elementwise import rows_to_keep
 
     reference = Reference(problem, size, LOCK_SEED, place)
     lock = decide(reference, size)
     if reference.state() and decide(Reference(problem, size, LOCK_SEED + 1, place), size).use != lock.use:
         return None
     remember(problem, size, place, lock)
-    return lock, RowSitesLock(rules=SITE_RULES, sites=list(sites_to_keep(reference, size)))
+    return lock, rows_to_keep(reference, size)
 
 
 def _write(problem: Problem, size: SizeName, lock: SizeLock, sites: RowSitesLock, path: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from evaluator.catalog import find_problem, list_problems
-from evaluator.catalog.lock import LOCK_FILE, Lock, RowSitesLock, fits, lock_text, read_lock
+from evaluator.catalog.lock import LOCK_FILE, Lock, fits, lock_text, read_lock
 from evaluator.catalog.origin import Origin
 from evaluator.devices.gpu import Gpu, choose, leased, show_only
 from evaluator.errors import ProblemError, UsageError
@@ -99,7 +99,7 @@ def _write_lock(problem: Problem, size: SizeName, device: DeviceKind) -> None:
     from evaluator.judge.inputs.input_distributions import RULES
     from evaluator.judge.reference.reference import Reference
     from evaluator.judge.setup.distribution_mix import LOCK_SEED, decide, distribution_mix_of
-    from evaluator.judge.setup.row_sites import SITE_RULES, sites_to_keep
+    from evaluator.judge.setup.elementwise import rows_to_keep
 
     path = Path(problem.path) / LOCK_FILE
     before = None
@@ -111,13 +111,8 @@ def _write_lock(problem: Problem, size: SizeName, device: DeviceKind) -> None:
         sizes[name] = decide(Reference(problem, name, LOCK_SEED, place_of(device)), name)
         if distribution_mix_of(sizes[name]).untried:
             raise MemoryError(f"no decision about the input distributions of size {name.value}: memory was short")
-    sites = sites_to_keep(Reference(problem, size, LOCK_SEED, place_of(device)), size)
-    lock = Lock(
-        problem=problem.sha256,
-        rules=RULES,
-        sizes=sizes,
-        row_sites=RowSitesLock(rules=SITE_RULES, sites=list(sites)),
-    )
+    rows = rows_to_keep(Reference(problem, size, LOCK_SEED, place_of(device)), size)
+    lock = Lock(problem=problem.sha256, rules=RULES, sizes=sizes, row_sites=rows)
     draft = path.with_name(f".{LOCK_FILE}.{os.getpid()}")
     try:
         draft.write_text(lock_text(lock), encoding="utf-8")

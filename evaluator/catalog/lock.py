@@ -36,10 +36,14 @@ class SizeLock(Record, frozen=True, omit_defaults=True):
 
 
 class RowSitesLock(Record, frozen=True, omit_defaults=True):
-    """Row sites found by trial at the small size. `rules` is the version of the trial."""
+    """Row sites found by trial at the small size. `rules` is the version of the trial.
+
+    `elementwise` has the paths of outputs without sums; None in the lock of an earlier version, which did not try.
+    """
 
     rules: int
     sites: list[RowSite] = []
+    elementwise: list[str] | None = None
 
 
 class Lock(Record, frozen=True):
@@ -91,6 +95,8 @@ def lock_text(lock: Lock) -> str:
                 lines += [f"{_text(path)} = {error:.2e}" for path, error in errors.items()]
     if lock.row_sites is not None:
         lines += ["", "[row_sites]", f"rules = {lock.row_sites.rules}", *_site_lines(lock.row_sites.sites)]
+        if (paths := lock.row_sites.elementwise) is not None:
+            lines += [f"elementwise = [{', '.join(map(_text, paths))}]"]
     return "\n".join(lines) + "\n"
 
 

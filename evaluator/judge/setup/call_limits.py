@@ -16,7 +16,7 @@ import torch
 
 from evaluator.judge.compare.limits import limit_of
 from evaluator.judge.compare.tensor_comparison import Limit
-from evaluator.judge.compare.tolerance import Bounds, Rounding
+from evaluator.judge.compare.tolerance import Bounds, Rounding, without_sums
 from evaluator.judge.numerics.rounding_of_call import may_be_rounding, rounding_of_call
 from evaluator.judge.numerics.summation_orders import decides, larger
 from evaluator.judge.reference.call_plan import CallPlan
@@ -49,6 +49,7 @@ class CallLimits:
         self._profile = profile
         self._cancelling = cancelling
         self._changing = changing
+        self._elementwise = distribution_mix.elementwise if profile is Profile.AS_GIVEN else frozenset()
         self.of_call: dict[str, Rounding] = {}
         """Measured rounding of the call, by path; empty before `measure`."""
         self._without_stored: set[str] = set()
@@ -63,7 +64,10 @@ class CallLimits:
         if self._changing and isinstance(usual, Bounds) and decides(known.usual, usual):
             known = Rounding()
             self._without_stored.add(path)
-        limit = limit_of(problem, path, honest, larger(known, self.of_call.get(path, known)), self._rule)
+        rounding = larger(known, self.of_call.get(path, known))
+        limit = limit_of(problem, path, honest, rounding, self._rule)
+        if path in self._elementwise and isinstance(limit, Bounds):
+            limit = without_sums(limit, problem, honest.dtype, rounding)
         if isinstance(usual, Bounds) and isinstance(limit, Bounds) and limit.floor > max(usual.floor, _PROVES_NOTHING):
             self.prove_nothing.add(path)
         return limit

@@ -24,6 +24,7 @@ from evaluator.judge.numerics.arithmetic_modes import Order
 from evaluator.judge.numerics.summation_orders import decides, error_of, larger, limits_of, other_orders
 from evaluator.judge.reference.operation_cost import cost_of
 from evaluator.judge.reference.reference import Expected, Reference
+from evaluator.judge.setup.elementwise import elementwise_outputs
 from evaluator.judge.setup.output_changes import differ, newly_nonfinite
 from evaluator.judge.setup.product_range import beyond_range, multiplies
 from evaluator.judge.setup.row_sites import row_sites_for
@@ -57,7 +58,7 @@ class DistributionMix(NamedTuple):
     """Distributions in use beside the problem's own, and the effect of rounding on outputs for each.
 
     `untried` are distributions not tried because the problem is too large. `row_sites` are where rows cancel in calls
-    with the problem's own values.
+    with the problem's own values. `elementwise` are the paths of outputs without sums.
     """
 
     use: tuple[Profile, ...] = ()
@@ -65,6 +66,7 @@ class DistributionMix(NamedTuple):
     rare: dict[Profile, dict[str, float]] = {}
     untried: tuple[Profile, ...] = ()
     row_sites: tuple[RowSite, ...] = ()
+    elementwise: frozenset[str] = frozenset()
 
     def pick(self, seed: int) -> Profile:
         """Return the distribution of a timed call, determined by the call's seed, which no runner knows."""
@@ -119,12 +121,12 @@ def distribution_mix_for(
     if rule is ToleranceRule.KERNELBENCH:
         return AS_GIVEN_ALONE
     found = distribution_mix_of(decided(reference, size, compare=compare))
-    if values is ValuesRule.OWN:
-        return found._replace(use=(), untried=())
-    # TF32 cut off, as tensor cores do, is off by a third of bf16: size does not separate the two.
+    # TF32 cut off, as tensor cores do, is off by a third of bf16: size does not separate the two. Logarithms and roots
+    # take no random signs, and their textbook forms round near 1 and 0.
     if Profile.SIGNED_NORMAL in found.use and reference.problem.precision is Precision.FP32:
-        return found._replace(row_sites=row_sites_for(reference, size))
-    return found
+        paths = elementwise_outputs(reference, size)
+        found = found._replace(row_sites=row_sites_for(reference, size), elementwise=paths)
+    return found._replace(use=(), untried=(), row_sites=()) if values is ValuesRule.OWN else found
 
 
 def distribution_mix_of(lock: SizeLock) -> DistributionMix:
@@ -259,9 +261,7 @@ def _with_other_weights(scratch: Reference, profile: Profile, given: "_Seen | No
 def _of_the_small_size(reference: Reference, limit_s: float, compare: Comparison) -> SizeLock | None:
     """Return the decision for the small size if this size is too large or too slow, else None."""
     problem = reference.problem
-    if SizeName.SMALL not in problem.sizes:
-        return None
-    if not _is_large(reference) and _forward_s(reference) <= _SLOW_S:
+    if SizeName.SMALL not in problem.sizes or not (_is_large(reference) or _forward_s(reference) > _SLOW_S):
         return None
     small = Reference(problem, SizeName.SMALL, LOCK_SEED, reference.device.type)
     known = decided(small, SizeName.SMALL, thorough=limit_s == math.inf, compare=compare)

@@ -25,7 +25,7 @@ from evaluator.records import Problem, Record, RowSite, SizeName
 SITE_RULES = 3
 """Version of the trial; every change invalidates stored sites."""
 _SEED = 0x5EED
-_LONGEST_S = 2.0
+LONGEST_S = 2.0
 """Time limit of all trials, on a nominal machine (`Cost.nominal_s`). A problem beyond it has no sites."""
 _UNCHANGED = 1e-9
 """Differences of float64 outputs, relative to the largest output, that count as unchanged."""
@@ -55,10 +55,20 @@ def sites_to_keep(reference: Reference, size: SizeName) -> tuple[RowSite, ...]:
     known = lock.row_sites if lock is not None and fits(lock, problem, RULES) else None
     if known is not None and known.rules == SITE_RULES:
         return tuple(known.sites)
-    tried, device = (SizeName.SMALL, "cpu") if SizeName.SMALL in problem.sizes else (size, reference.device.type)
+    tried, device = tried_at(problem, size, reference.device.type)
     constants = dict(sorted(problem.sizes[tried].items()))
     parts = ["row sites", SITE_RULES, problem.sha256, constants, torch.__version__, device]
     return tuple(measured_once(parts, RowSites, lambda: _tried(problem, tried, device)).sites)
+
+
+def tried_at(problem: Problem, size: SizeName, device: str) -> tuple[SizeName, str]:
+    """Return the size and the device of a trial whose result holds for all sizes."""
+    return (SizeName.SMALL, "cpu") if SizeName.SMALL in problem.sizes else (size, device)
+
+
+def tried_rows(extent: int) -> list[int]:
+    """Return the rows to change: the first and the last may be special cases, as in x - x[:1]."""
+    return sorted({0, extent // 2, extent - 1})
 
 
 def _tried(problem: Problem, size: SizeName, device: str) -> RowSites:
@@ -89,9 +99,9 @@ def find_row_sites(reference: Reference) -> list[RowSite]:
         if extent > 1
     ]
     nominal_s = cost_of(lambda: reference.forward(inputs, 0)).nominal_s(reference.device.type)
-    if nominal_s * 2 * (3 + len(candidates)) > _LONGEST_S:
+    if nominal_s * 2 * (3 + len(candidates)) > LONGEST_S:
         return []
-    before = _outputs(reference, inputs)
+    before = outputs_in_float64(reference, inputs)
     found = [site for number, dim in candidates if (site := _site(reference, inputs, before, number, dim)) is not None]
     return found if _accepts(reference, inputs, found) else []
 
@@ -99,15 +109,12 @@ def find_row_sites(reference: Reference) -> list[RowSite]:
 def _site(
     reference: Reference, inputs: Arguments, before: dict[str, torch.Tensor], number: int, dim: int
 ) -> RowSite | None:
-    """Return the site along `dim` of an input tensor, if three changed rows change three slices and nothing else.
-
-    The first and the last row are tried, since they may be special cases, as in x - x[:1].
-    """
+    """Return the site along `dim` of an input tensor, if three changed rows change three slices and nothing else."""
     extent = input_tensors(inputs)[number].shape[dim]
-    indices = sorted({0, extent // 2, extent - 1})
+    indices = tried_rows(extent)
     changed = cloned(inputs)
     write_rows([Rows(RowSite(number, dim, {}), extent, indices)], changed, _SEED, keep=True)
-    outputs = _dependent(before, _outputs(reference, changed), indices, extent)
+    outputs = dependent(before, outputs_in_float64(reference, changed), indices, extent)
     return RowSite(number, dim, outputs) if outputs else None
 
 
@@ -133,7 +140,7 @@ def _is_excluded(leaf: torch.Tensor) -> bool:
     return has_shared_elements(leaf) or left_alone(leaf) or is_ordered(leaf)
 
 
-def _dependent(
+def dependent(
     before: dict[str, torch.Tensor], after: dict[str, torch.Tensor], indices: list[int], extent: int
 ) -> dict[str, int]:
     """Return, by path, the dimension along which only the slices `indices` of an output have changed."""
@@ -156,7 +163,8 @@ def _dependent(
     return found
 
 
-def _outputs(reference: Reference, inputs: Arguments) -> dict[str, torch.Tensor]:
+def outputs_in_float64(reference: Reference, inputs: Arguments) -> dict[str, torch.Tensor]:
+    """Return the outputs of floating-point dtypes in float64, by path; without codes of few bits."""
     result = reference.altered(inputs, 0, None, contextlib.nullcontext(), in_float64=True)
     return {
         path: value

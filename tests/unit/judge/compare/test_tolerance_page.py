@@ -9,7 +9,7 @@ import torch
 from msgspec.structs import replace
 
 from evaluator.judge.compare.tensor_comparison import LEVELS, STEP, Sides, compare
-from evaluator.judge.compare.tolerance import WIDEST, bounds
+from evaluator.judge.compare.tolerance import WIDEST, Rounding, bounds, without_sums
 from evaluator.judge.numerics.single_accumulator import LONGEST, LONGEST_ATOMIC, rounding
 from evaluator.records import Precision, ToleranceRule
 from tests.unit.judge.compare.test_tensor_comparison import problem
@@ -57,6 +57,13 @@ def test_the_constants(output):
     powers = {"2⁻⁶": 2.0**-6, "2⁻⁹": 2.0**-9}
     assert limit.floor == (powers[floor] if floor in powers else float(floor))
     assert limit.unit == int(ulps) * torch.finfo(dtype).eps
+
+
+def test_the_floor_of_elementwise_maps():
+    usual = bounds(ToleranceRule.MEASURED, problem(), torch.float32)
+    found = without_sums(usual, problem(), torch.float32, Rounding()).floor
+    assert found < usual.floor
+    assert f"**Elementwise maps** in fp32 have a floor of {found:.0e}".replace("e-05", "e-5") in PAGE
 
 
 def test_the_levels_of_large_errors():

@@ -1,0 +1,110 @@
+"""Elementwise maps: outputs without sums, so that no order of summation excuses an error.
+
+Three rows along a dimension of an input get the values of another draw. If this changes three slices of an output, and
+nothing else, an output element depends on one row. Where this holds along all dimensions of an input, the element
+depends on a single element of the input: the one in all of its rows. The trial observes values, so that every operation
+counts, also those of other libraries. Random signs as in `row_sites` would not do: no norm changes with the signs.
+"""
+
+import contextlib
+import itertools
+
+from evaluator.cache.measurements import measured_once
+from evaluator.catalog.lock import RowSitesLock, fits
+from evaluator.catalog.stored_locks import stored_lock
+from evaluator.devices.out_of_memory import out_of_memory
+from evaluator.errors import ProblemError
+from evaluator.judge.inputs.cancelling_rows import has_shared_elements, input_tensors
+from evaluator.judge.inputs.input_distributions import RULES
+from evaluator.judge.reference.operation_cost import cost_of
+from evaluator.judge.reference.reference import Reference
+from evaluator.judge.setup.row_sites import (
+    LONGEST_S,
+    SITE_RULES,
+    dependent,
+    outputs_in_float64,
+    sites_to_keep,
+    tried_at,
+    tried_rows,
+)
+from evaluator.judge.tensors.call_arguments import cloned
+from evaluator.records import Problem, Record, SizeName
+
+_RULES = 1
+"""Version of the trial; every change invalidates stored paths."""
+_SEED, _OTHER_SEED = 0x5EED, 0x5EEE
+
+
+class _Elementwise(Record, frozen=True):
+    """Paths of a problem's elementwise outputs, in ascending order."""
+
+    paths: list[str] = []
+
+
+def elementwise_outputs(reference: Reference, size: SizeName) -> frozenset[str]:
+    """Return the paths of outputs whose elements each depend on one element of each input.
+
+    None of a model with weights, which a forward may add up, and none, for this grade alone, if memory is short.
+    """
+    try:
+        return _to_keep(reference, size)
+    except MemoryError:
+        return frozenset()
+
+
+def rows_to_keep(reference: Reference, size: SizeName) -> RowSitesLock:
+    """Return the row sites and the elementwise outputs of a problem, for its lock. Raises MemoryError."""
+    sites, paths = sites_to_keep(reference, size), _to_keep(reference, size)
+    return RowSitesLock(rules=SITE_RULES, sites=list(sites), elementwise=sorted(paths))
+
+
+def _to_keep(reference: Reference, size: SizeName) -> frozenset[str]:
+    """Return the paths from the problem's lock or the cache. Else try: at the small size on the CPU, or at `size`."""
+    problem = reference.problem
+    if problem.backward or any(True for _ in itertools.chain(reference.model.parameters(), reference.model.buffers())):
+        return frozenset()
+    lock = stored_lock(problem)
+    known = lock.row_sites if lock is not None and fits(lock, problem, RULES) else None
+    if known is not None and known.rules == SITE_RULES and known.elementwise is not None:
+        return frozenset(known.elementwise)
+    tried, device = tried_at(problem, size, reference.device.type)
+    parts = ["elementwise", _RULES, problem.sha256, dict(sorted(problem.sizes[tried].items())), device]
+    return frozenset(measured_once(parts, _Elementwise, lambda: _tried(problem, tried, device)).paths)
+
+
+def _tried(problem: Problem, size: SizeName, device: str) -> _Elementwise:
+    """Return the paths; none if the reference refuses its inputs. Raises MemoryError."""
+    with contextlib.suppress(ProblemError), out_of_memory():
+        reference = Reference(problem, size, _SEED, device)
+        if reference.float64_ran_out:
+            raise MemoryError("float64 does not fit")
+        reference.float64_must_fit = True
+        return _Elementwise(sorted(find_elementwise(reference)))
+    return _Elementwise()
+
+
+def find_elementwise(reference: Reference) -> set[str]:
+    """Return the paths of a reference's elementwise outputs; none without float64, and none if a trial is too slow.
+
+    Raises:
+        ProblemError: the reference refuses its own inputs.
+    """
+    inputs, others = reference.draw(_SEED), reference.draw(_OTHER_SEED)
+    own, other = input_tensors(inputs), input_tensors(others)
+    if reference.exact_model is None or [leaf.shape for leaf in own] != [leaf.shape for leaf in other]:
+        return set()
+    dims = [(number, dim) for number, leaf in enumerate(own) for dim, extent in enumerate(leaf.shape) if extent > 1]
+    nominal_s = cost_of(lambda: reference.forward(inputs, 0)).nominal_s(reference.device.type)
+    if nominal_s * 2 * (1 + len(dims)) > LONGEST_S or any(map(has_shared_elements, own)):
+        return set()
+    before = outputs_in_float64(reference, inputs)
+    found = set(before) if dims else set()
+    for number, dim in dims:
+        if not found:
+            break
+        changed, extent = cloned(inputs), own[number].shape[dim]
+        indices = tried_rows(extent)
+        for index in indices:
+            input_tensors(changed)[number].select(dim, index).copy_(other[number].select(dim, index))
+        found &= set(dependent(before, outputs_in_float64(reference, changed), indices, extent))
+    return found

@@ -1,0 +1,151 @@
+"""Elementwise maps: which outputs are, and the smaller tolerance of their errors."""
+
+import pytest
+import torch
+from msgspec import structs
+
+from evaluator.judge.compare.tensor_comparison import Sides, compare
+from evaluator.judge.reference.call_plan import CallPlan
+from evaluator.judge.setup import elementwise
+from evaluator.judge.setup.call_limits import CallLimits
+from evaluator.judge.setup.distribution_mix import AS_GIVEN_ALONE, distribution_mix_for
+from evaluator.judge.setup.elementwise import elementwise_outputs, find_elementwise
+from evaluator.records import Precision, Profile, SizeName, ToleranceOverride, ToleranceRule, ValuesRule
+from tests.unit.references import reference
+
+GIVEN = "torch.rand(16, 64)"
+TWO = "torch.rand(16, 64), torch.rand(16, 64)"
+TREE = "__import__('functools').reduce(lambda s, _: s.view(16, 2, -1).sum(1), range(6), x)"
+BY_NUMPY = "torch.from_numpy(x.numpy().clip(0.25))"
+
+
+@pytest.mark.parametrize(
+    "output", ["torch.exp(x)", "nn.functional.gelu(x)", "x.T.contiguous() * 2", "1 / (1 + x)", "x.abs()", BY_NUMPY]
+)
+def test_an_output_element_that_depends_on_one_element_is_elementwise(output):
+    assert find_elementwise(reference(output, GIVEN)) == {"output"}
+
+
+@pytest.mark.parametrize("given", ["torch.rand(64)", "torch.rand(1, 64)", "torch.rand(64, 1)", "torch.rand(2, 16, 64)"])
+def test_inputs_of_other_shapes_are_elementwise_too(given):
+    assert find_elementwise(reference("torch.exp(x)", given)) == {"output"}
+
+
+def test_outputs_are_elementwise_one_by_one():
+    assert find_elementwise(reference("(x * 2, x.mean(1))", GIVEN)) == {"output[0]"}
+
+
+@pytest.mark.parametrize(
+    "output",
+    ["x.sum()", "x.sum(1)", "x.cumsum(0)", "torch.softmax(x, 1)", "x @ x.T", TREE, "x + x.flip(1)", "x / x.norm()",
+     "nn.functional.glu(x)", "nn.functional.rms_norm(x, (64,))", "x - x[:1]", "torch.full((16, 64), 2.0)"],
+)  # fmt: skip
+def test_an_output_element_that_depends_on_several_or_none_is_not(output):
+    assert find_elementwise(reference(output, GIVEN)) == set()
+
+
+@pytest.mark.parametrize("given", ["torch.ones(16, 64)", "torch.rand(16, 1).expand(16, 64)", "torch.rand(1)"])
+def test_an_input_whose_elements_do_not_change_one_by_one_excludes_all_outputs(given):
+    assert find_elementwise(reference("x * 2", given)) == set()
+
+
+@pytest.mark.parametrize(
+    ("output", "paths"),
+    [("x * y", {"output"}), ("x * y.sum(1, keepdim=True)", set()), ("x * y[:1]", set()), ("x * 2", set())],
+)
+def test_every_input_counts(output, paths):
+    assert find_elementwise(reference(output, TWO, forward="x, y")) == paths
+
+
+@pytest.mark.parametrize("init", ["self.w = nn.Parameter(torch.rand(64))", "self.register_buffer('w', torch.rand(64))"])
+def test_a_forward_may_add_up_weights(init):
+    assert elementwise_outputs(reference("torch.exp(x)", GIVEN), SizeName.SMALL) == {"output"}
+    assert elementwise_outputs(reference("torch.exp(x)", GIVEN, init), SizeName.SMALL) == set()
+
+
+def test_a_problem_with_a_backward_pass_adds_up_gradients():
+    made = reference("torch.exp(x)", GIVEN, backward=True)
+    assert elementwise_outputs(made, SizeName.SMALL) == set()
+
+
+def test_what_is_too_slow_is_not_tried(monkeypatch):
+    monkeypatch.setattr(elementwise, "LONGEST_S", 0.0)
+    assert find_elementwise(reference("torch.exp(x)", GIVEN)) == set()
+
+
+def test_missing_paths_for_lack_of_memory_are_not_kept(tmp_path, monkeypatch):
+    monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path))
+    made = reference("x * 2", GIVEN)
+
+    def find(_):
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(elementwise, "find_elementwise", find)
+        assert elementwise_outputs(made, SizeName.SMALL) == set()
+    assert elementwise_outputs(made, SizeName.SMALL) == {"output"}
+    with monkeypatch.context() as patch:
+        patch.setattr(elementwise, "find_elementwise", find)
+        assert elementwise_outputs(made, SizeName.SMALL) == {"output"}
+
+
+@pytest.mark.parametrize("values", list(ValuesRule))
+def test_functions_that_take_random_signs_have_the_smaller_floor(values):
+    """Textbook forms of logarithms and roots have more rounding, near 1 and 0."""
+    for output, paths in (("torch.exp(x)", {"output"}), ("torch.log(x)", set()), ("torch.acos(x)", set())):
+        made = reference(output, GIVEN)
+        assert distribution_mix_for(made, SizeName.SMALL, ToleranceRule.MEASURED, values).elementwise == paths
+
+
+def test_other_precisions_and_rules_have_no_smaller_floor():
+    half = reference("torch.exp(x)", GIVEN, precision=Precision.TF32)
+    assert distribution_mix_for(half, SizeName.SMALL, ToleranceRule.MEASURED).elementwise == set()
+    made = reference("torch.exp(x)", GIVEN)
+    assert distribution_mix_for(made, SizeName.SMALL, ToleranceRule.KERNELBENCH).elementwise == set()
+
+
+EXP = {"output": "torch.exp(x)", "given": "torch.rand(64, 256)"}
+ELEMENTWISE = AS_GIVEN_ALONE._replace(elementwise=frozenset({"output"}))
+ALLOWED = torch.finfo(torch.float32).eps * 16 + 1e-5
+
+
+def error_over_allowed(made, error, rule=ToleranceRule.MEASURED, profile=Profile.AS_GIVEN, mix=ELEMENTWISE):
+    """Return the error of an answer that is `error` of its value off, over the allowed error."""
+    plan = CallPlan(made, 7, random_seed=0)
+    limits = CallLimits(made, mix, rule, profile, (), changing=False)
+    honest = made.forward(plan.inputs, 0)
+    answer = Sides((honest * (1 + error)).to(honest.dtype), honest.double(), honest)
+    return compare("output", answer, limits.of("output", honest)).error_ratio
+
+
+def test_an_elementwise_map_may_be_off_by_what_pytorch_permits_in_fp32():
+    assert error_over_allowed(reference(**EXP), ALLOWED / 2) < 1
+    assert error_over_allowed(reference(**EXP), 2 * ALLOWED) > 1
+
+
+def test_other_outputs_and_other_values_keep_their_floor():
+    assert error_over_allowed(reference(**EXP), 2 * ALLOWED, mix=AS_GIVEN_ALONE) < 0.75
+    assert error_over_allowed(reference(**EXP), 2 * ALLOWED, profile=Profile.SMALL) < 0.75
+
+
+def test_other_rules_and_other_precisions_keep_their_floors():
+    """Each has a floor far above that of fp32, which an error of 2e-5 stays below."""
+    tf32, own = reference(**EXP), reference(**EXP)
+    tf32.problem = structs.replace(tf32.problem, precision=Precision.TF32)
+    own.problem = structs.replace(own.problem, tolerance=ToleranceOverride(floor=1e-3))
+    half = reference(output="torch.exp(x).bfloat16()", given="torch.rand(64, 256)")
+    for made, error in ((tf32, 1e-3), (own, 5e-4), (half, 2.0**-7)):
+        assert error_over_allowed(made, error) < 1
+    assert error_over_allowed(reference(**EXP), 5e-5, ToleranceRule.KERNELBENCH) < 1
+
+
+def test_far_errors_of_an_elementwise_map_are_as_far_as_others():
+    """A wide tolerance comes from the reference's own error, and is no wider or narrower than before."""
+    made = reference(**EXP)
+    limits = [
+        CallLimits(made, mix, ToleranceRule.MEASURED, Profile.AS_GIVEN, (), changing=False)
+        for mix in (AS_GIVEN_ALONE, ELEMENTWISE)
+    ]
+    usual, smaller = (each.of("output", torch.ones(2)) for each in limits)
+    assert smaller == usual._replace(floor=1e-5, widest=usual.widest * usual.floor / 1e-5)
+    assert smaller.far == usual.far
