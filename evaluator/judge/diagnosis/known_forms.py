@@ -1,8 +1,8 @@
 """Forms of a reference that authors of kernels confuse with the reference, by dispatch mode.
 
 Examples are GELU's tanh form, the variance divided by n instead of n - 1, a batch norm by running statistics, a norm
-without its epsilon, a softmax along another dimension, and a reference without one of its operations or without one of
-its parameters, or with a matrix read in another order.
+without epsilon, a softmax along another dimension, and a reference without an operation, without a parameter, or with a
+matrix read in another order.
 """
 
 import contextlib

@@ -1,9 +1,9 @@
 """Elementwise maps: outputs without sums, so that no order of summation excuses an error.
 
-Three rows along a dimension of an input get the values of another draw. If this changes three slices of an output, and
-nothing else, an output element depends on one row. Where this holds along all dimensions of an input, the element
-depends on a single element of the input: the one in all of its rows. The trial observes values, so that every operation
-counts, also those of other libraries. Random signs as in `row_sites` would not do: no norm changes with the signs.
+Three rows along a dimension of an input get the values of another draw. If three slices of an output change, and
+nothing else, an output element depends on a single row. If rows along every dimension of an input have this effect, an
+output element depends on a single element of the input. The trial observes values, so every operation counts, of
+PyTorch or of another library. Random signs as in `row_sites` would not do: no norm changes with the signs.
 """
 
 import contextlib
