@@ -199,7 +199,7 @@ def _staged(request: GradeRequest, source: str, stopwatch: Stopwatch, context_po
     except MemoryError as error:
         reason = finding(Code.JUDGE_MEMORY, f"the judge ran out of memory: {error}")
     except JudgeFailed as error:
-        reason = finding(Code.JUDGE_FAILED, error.message)
+        reason = finding(Code.JUDGE_FAILED, error.message, next_step=error.hint or None)
     except WarpgradeError:
         raise
     except Exception as error:  # noqa: BLE001 - the caller needs a card, and a batch must continue

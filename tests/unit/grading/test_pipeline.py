@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from evaluator.catalog import find_problem
 from evaluator.errors import JudgeFailed, ProblemError, UsageError
 from evaluator.files.card_files import card_bytes
-from evaluator.findings import Code, finding
+from evaluator.findings import ENTRIES, Code, finding
 from evaluator.grade_options import GradeOptions
 from evaluator.grading import pipeline
 from evaluator.grading.request import Begun, GradeRequest, Unread
@@ -129,6 +129,11 @@ def test_what_this_machine_lacks_is_told_without_a_traceback(grade, capsys, capl
     card = grade(error)
     assert (card.status, card.reason.code) == (Status.INFRA_ERROR, code.value)
     assert (capsys.readouterr().err, caplog.records) == ("", [])
+    assert card.reason.next_step == ENTRIES[code].next_step
+
+
+def test_a_failure_of_the_judge_keeps_the_remedy_of_its_error(grade):
+    assert grade(JudgeFailed("a disk is full", hint="free space in $TMPDIR")).reason.next_step == "free space in $TMPDIR"
 
 
 @pytest.mark.parametrize("error", [ProblemError("its forward raises"), KeyboardInterrupt()])
