@@ -133,7 +133,8 @@ def test_what_this_machine_lacks_is_told_without_a_traceback(grade, capsys, capl
 
 
 def test_a_failure_of_the_judge_keeps_the_remedy_of_its_error(grade):
-    assert grade(JudgeFailed("a disk is full", hint="free space in $TMPDIR")).reason.next_step == "free space in $TMPDIR"
+    card = grade(JudgeFailed("a disk is full", hint="free space in $TMPDIR"))
+    assert card.reason.next_step == "free space in $TMPDIR"
 
 
 @pytest.mark.parametrize("error", [ProblemError("its forward raises"), KeyboardInterrupt()])
