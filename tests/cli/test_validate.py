@@ -210,7 +210,8 @@ def test_a_shipped_problem_has_a_lock_of_its_own_text(problem):
     lock = read_lock(Path(problem.path) / LOCK_FILE)
     assert fits(lock, problem, RULES), f"warpgrade problems validate {problem.name} --write"
     assert set(lock.sizes) == set(problem.sizes) == set(SizeName)
-    assert lock.row_sites is None or lock.row_sites.rules == SITE_RULES
+    assert lock.row_sites.rules == SITE_RULES
+    assert lock.row_sites.elementwise is not None
     for size in lock.sizes.values():
         assert set(size.use) | set(size.left_out) == set(Profile) - {Profile.AS_GIVEN}
 

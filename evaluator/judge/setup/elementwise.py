@@ -78,7 +78,6 @@ def _tried(problem: Problem, size: SizeName, device: str) -> _Elementwise:
         reference = Reference(problem, size, _SEED, device)
         if reference.float64_ran_out:
             raise MemoryError("float64 does not fit")
-        reference.float64_must_fit = True
         return _Elementwise(sorted(find_elementwise(reference)))
     return _Elementwise()
 

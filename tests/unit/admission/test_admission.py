@@ -4,6 +4,7 @@ import pytest
 
 from evaluator.admission import admission
 from evaluator.admission.admission import admit
+from evaluator.admission.judged_calls import JudgedCall
 from evaluator.records import Profile, SizeName, WeightsRule
 from tests.unit.references import problem
 
@@ -59,6 +60,22 @@ def test_an_honest_order_near_the_tolerance_is_compared_again_as_in_a_grade():
 
 
 SCALE = "self.scale = nn.Parameter(torch.ones(64))"
+
+
+def test_an_elementwise_map_is_compared_as_in_a_grade(monkeypatch):
+    """On the problem's own values, that is."""
+    compared = []
+    checks = JudgedCall._checks
+
+    def seen(call, found, limits):
+        compared.append((call.profile, limits["output"].floor))
+        return checks(call, found, limits)
+
+    monkeypatch.setattr(JudgedCall, "_checks", seen)
+    admitted("torch.exp(x)", given="torch.rand(16, 64)")
+    floors = {profile: {floor for each, floor in compared if each is profile} for profile, _ in compared}
+    assert floors[Profile.AS_GIVEN] == {1e-5, 1e-4}  # The second is KernelBench's.
+    assert 1e-5 not in floors[Profile.SIGNED_NORMAL]
 
 
 def test_weights_stay_constant_where_calls_of_a_grade_have_no_others():

@@ -148,6 +148,7 @@ def test_the_shipped_table_decides_on_known_files_at_their_small_sizes():
         assert entry.small.items() <= known.small.items()
         assert entry.row_sites is not None
         assert entry.row_sites.rules == SITE_RULES
+        assert entry.row_sites.elementwise is not None
         for lock in entry.sizes.values():
             assert set(lock.use) | set(lock.left_out) == set(PROFILES)
             assert not any("/" in why for why in lock.left_out.values())  # No path of the machine that decided.

@@ -396,7 +396,12 @@ def test_a_lock_is_written_as_it_is_read(tmp_path):
     sites = [RowSite(0, 1, {"output[0]": 1, 'a "key"': 0}), RowSite(2, 0, {})]
     lock = Lock(problem=problem("x").sha256, rules=RULES, sizes=sizes, row_sites=RowSitesLock(rules=3, sites=sites))
     path = tmp_path / "profiles.lock.toml"
-    for each in (lock, replace(lock, row_sites=RowSitesLock(rules=3)), replace(lock, row_sites=None)):
+    rows = [
+        RowSitesLock(rules=3),
+        RowSitesLock(rules=3, elementwise=[]),
+        RowSitesLock(rules=3, elementwise=["a", 'b"']),
+    ]
+    for each in (lock, *(replace(lock, row_sites=known) for known in (None, *rows))):
         path.write_text(lock_text(each))
         assert read_lock(path) == each
     assert fits(lock, problem("x"), RULES)
