@@ -111,7 +111,7 @@ def _known(problem: Problem, size: SizeName, table: Path) -> FileDecision | None
     lock = None if entry is None else lock_of(problem, entry)
     if lock is None or not fits(lock, problem, RULES) or size not in lock.sizes:
         return None
-    if lock.row_sites is None or lock.row_sites.rules != SITE_RULES:
+    if lock.row_sites is None or lock.row_sites.rules != SITE_RULES or lock.row_sites.elementwise is None:
         return None
     return FileDecision(problem.name, size, lock.sizes[size].use, len(lock.row_sites.sites), is_new=False)
 

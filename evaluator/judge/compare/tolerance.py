@@ -42,8 +42,9 @@ _FLOORS = {
 }
 _ELEMENTWISE_FLOOR = 1e-5
 """Floor of an elementwise map in fp32: the default absolute error of torch.testing.assert_close, at the scale of the
-row. The default relative error of assert_close, 1.3e-6, is 11 of the 16 units. For the problem's own values alone: a
-sigmoid by tanh is off by 6e-8, which is 4e-5 of outputs that other values make small."""
+row. The default relative error of assert_close, 1.3e-6, is 11 of the 16 units. For calls with the problem's own values,
+rows with random signs included: a sigmoid by tanh is off by 6e-8, which is 4e-5 of outputs that other distributions
+make small."""
 _TF32_FLOOR = 2e-3
 """Two operands, each rounded by 2**-11 at most: 3e-4 of the row's root mean square, and five standard deviations."""
 _UNITS = {

@@ -124,9 +124,9 @@ def distribution_mix_for(
     # TF32 cut off, as tensor cores do, is off by a third of bf16: size does not separate the two. Logarithms and roots
     # take no random signs, and their textbook forms round near 1 and 0.
     if Profile.SIGNED_NORMAL in found.use and reference.problem.precision is Precision.FP32:
-        paths = elementwise_outputs(reference, size)
-        found = found._replace(row_sites=row_sites_for(reference, size), elementwise=paths)
-    return found._replace(use=(), untried=(), row_sites=()) if values is ValuesRule.OWN else found
+        sites = () if values is ValuesRule.OWN else row_sites_for(reference, size)
+        found = found._replace(row_sites=sites, elementwise=elementwise_outputs(reference, size))
+    return found._replace(use=(), untried=()) if values is ValuesRule.OWN else found
 
 
 def distribution_mix_of(lock: SizeLock) -> DistributionMix:

@@ -30,7 +30,7 @@ def test_an_output_element_that_depends_on_one_element_is_elementwise(output):
     assert find_elementwise(reference(output, GIVEN)) == {"output"}
 
 
-@pytest.mark.parametrize("given", ["torch.rand(64)", "torch.rand(1, 64)", "torch.rand(64, 1)", "torch.rand(2, 16, 64)"])
+@pytest.mark.parametrize("given", ["torch.rand(64)", "torch.rand(1, 64)", "torch.rand(64, 1)", "torch.rand(2, 3, 64)"])
 def test_inputs_of_other_shapes_are_elementwise_too(given):
     assert find_elementwise(reference("torch.exp(x)", given)) == {"output"}
 
@@ -42,10 +42,26 @@ def test_outputs_are_elementwise_one_by_one():
 @pytest.mark.parametrize(
     "output",
     ["x.sum()", "x.sum(1)", "x.cumsum(0)", "torch.softmax(x, 1)", "x @ x.T", TREE, "x + x.flip(1)", "x / x.norm()",
-     "nn.functional.glu(x)", "nn.functional.rms_norm(x, (64,))", "x - x[:1]", "torch.full((16, 64), 2.0)"],
+     "nn.functional.glu(x)", "nn.functional.rms_norm(x, (64,))", "x - x[:1]", "x - x[-1:]", "x - x[8:9]",
+     "torch.full((16, 64), 2.0)"],
 )  # fmt: skip
 def test_an_output_element_that_depends_on_several_or_none_is_not(output):
     assert find_elementwise(reference(output, GIVEN)) == set()
+
+
+@pytest.mark.parametrize("rows", [2, 3, 63])
+@pytest.mark.parametrize("output", ["torch.softmax(x, 0)", "x + x.flip(0)", "x * x.mean(0)", "x.cumsum(0)"])
+def test_rows_of_a_short_dimension_and_of_a_flip_are_changed_one_by_one(output, rows):
+    assert find_elementwise(reference(output, f"torch.rand({rows}, 64)")) == set()
+
+
+@pytest.mark.parametrize(
+    ("output", "paths"),
+    [("nn.functional.softplus(x)", {"output"}), ("nn.functional.softplus(x - 4)", set()), ("x + 0 * x.log()", set())],
+)
+def test_outputs_with_small_rows_keep_the_usual_floor(output, paths):
+    """The absolute error of fast logarithms is large beside small outputs. An output with NaN has no size."""
+    assert find_elementwise(reference(output, "torch.rand(16, 64) - (torch.arange(16) == 3)[:, None] * 0.5")) == paths
 
 
 @pytest.mark.parametrize("given", ["torch.ones(16, 64)", "torch.rand(16, 1).expand(16, 64)", "torch.rand(1)"])
