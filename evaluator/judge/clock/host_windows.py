@@ -2,7 +2,8 @@
 
 A handshake between two spinning processes costs microseconds on a host, and a descriptor reveals a memory file at once.
 The judge therefore releases the inputs of a call when the call before has ended (`devices/native/handshake.cpp`). No
-two calls of a window can share work, so there are no spot checks. The runner never knows whether another call follows.
+two calls of a window can share work, and spot checks are superfluous. The runner never knows whether another call
+follows.
 
 Nothing is stopped within a window. The judge reads words of the output region before the release of a call and behind
 its end. A word is of the call if it changes between both, and not later.

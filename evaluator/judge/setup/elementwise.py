@@ -1,6 +1,6 @@
 """Elementwise maps: outputs without sums, so that no order of summation excuses an error.
 
-One row along a dimension of an input gets the values of another draw. If one slice of an output changes, and nothing
+A row along a dimension of an input gets the values of another draw. If a single slice of an output changes, and nothing
 else, an output element depends on a single row. If rows along every dimension of an input have this effect, an output
 element depends on a single element of the input. The trial observes values, so every operation counts, of PyTorch or of
 another library. Random signs as in `row_sites` would not do: no norm changes with the signs. Nor would several rows at
@@ -50,7 +50,7 @@ class _Elementwise(Record, frozen=True):
 
 
 def elementwise_outputs(reference: Reference, size: SizeName) -> frozenset[str]:
-    """Return the paths of outputs whose elements each depend on one element of each input.
+    """Return the paths of outputs whose elements each depend on a single element of each input.
 
     None of a model with weights, which a forward may add up, and none, for this grade alone, if memory is short.
     """
@@ -119,6 +119,6 @@ def find_elementwise(reference: Reference) -> set[str]:
 
 
 def _least_row(output: torch.Tensor) -> float:
-    """Return the smallest root mean square of an output's rows; 0 without rows, and NaN if one is not finite."""
+    """Return the smallest root mean square of an output's rows; 0 without rows, and NaN with a NaN."""
     rows = as_rows(output)
     return float((torch.linalg.vector_norm(rows, dim=1) / rows.shape[1] ** 0.5).amin()) if rows.numel() else 0.0

@@ -23,7 +23,7 @@ from evaluator.judge.tensors.call_arguments import Arguments, cloned
 from evaluator.records import Problem, Record, RowSite, SizeName
 
 SITE_RULES = 3
-"""Version of this trial and of that for elementwise outputs; every change invalidates what is stored."""
+"""Version of the trials of row sites and elementwise outputs; every change invalidates stored results."""
 _SEED = 0x5EED
 LONGEST_S = 2.0
 """Time limit of all trials, on a nominal machine (`Cost.nominal_s`). A problem beyond it has no sites."""

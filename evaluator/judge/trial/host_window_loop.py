@@ -39,10 +39,10 @@ _EMPTY_WINDOWS, _EMPTY_OF_BARE = 9, 3
 class Handshake(NamedTuple):
     """Time of a released call without a forward, and the largest error of a time less this one.
 
-    The time is that of the fastest window: on busy cores the median depends on the load. A submission that replaces the
-    runner's code can leave out Python, and the mapping of inputs that its call does not read. A bare call has neither,
-    so the submission saves at most what an empty call takes longer than a bare one. Errors in the other direction are
-    within the spread of empty windows, so the larger error counts.
+    The time is the fastest window's: on busy cores the median depends on the load. A submission with the runner's code
+    replaced can leave out Python, and the mapping of unread inputs. A bare call has neither, and the difference between
+    an empty and a bare call limits the saved time. Errors in the other direction are within the spread of empty
+    windows, and the larger error counts.
     """
 
     call_ms: float
