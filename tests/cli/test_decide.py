@@ -82,6 +82,10 @@ def test_sizes_are_merged_and_outdated_decisions_replaced(tree, capsys, tmp_path
     table.write_text(table_text({key: replace(entry, sizes={SizeName.SMALL: full})}))
     run(capsys, "level1/2", "--problems", tree, "--output", table)
     assert list(read_table(table)[key].sizes) == [SizeName.FULL, SizeName.SMALL]
+    sites = replace(entry.row_sites, elementwise=None)
+    table.write_text(table_text({key: replace(entry, row_sites=sites)}))
+    run(capsys, "level1/2", "--problems", tree, "--output", table)
+    assert read_table(table)[key] == entry
     for outdated in ({"rules": entry.rules - 1}, {"small": {"rows": 2}}):
         table.write_text(table_text({key: replace(entry, sizes={SizeName.SMALL: full}, **outdated)}))
         run(capsys, "level1/2", "--problems", tree, "--output", table)

@@ -163,10 +163,10 @@ def without_sums(limit: Bounds, problem: Problem, dtype: torch.dtype, rounding: 
     """Return the numbers for an elementwise map, from the `limit` that `bounds` returned for the same `rounding`.
 
     Floors of other dtypes and precisions, and floors of the problem's author, stay unchanged; so does the limit of a
-    tolerance widened by the reference's own error.
+    tolerance widened by the reference's own error. KernelBench's rule has no elementwise maps.
     """
     is_fp32 = dtype == torch.float32 and problem.precision is Precision.FP32
-    if limit.rule is ToleranceRule.KERNELBENCH or problem.tolerance.floor is not None or not is_fp32:
+    if problem.tolerance.floor is not None or not is_fp32:
         return limit
     floor = max(_ELEMENTWISE_FLOOR, limit.multiple * rounding.usual)
     return limit._replace(floor=floor, widest=limit.widest * limit.floor / floor)

@@ -36,7 +36,7 @@ def test_inputs_of_other_shapes_are_elementwise_too(given):
 
 
 def test_outputs_are_elementwise_one_by_one():
-    assert find_elementwise(reference("(x * 2, x.mean(1))", GIVEN)) == {"output[0]"}
+    assert find_elementwise(reference("(x * 2, x.mean(1), x[:0])", GIVEN)) == {"output[0]"}
 
 
 @pytest.mark.parametrize(
@@ -186,10 +186,10 @@ ELEMENTWISE = AS_GIVEN_ALONE._replace(elementwise=frozenset({"output"}))
 ALLOWED = torch.finfo(torch.float32).eps * 16 + 1e-5
 
 
-def error_over_allowed(made, error, rule=ToleranceRule.MEASURED, profile=Profile.AS_GIVEN, mix=ELEMENTWISE):
+def error_over_allowed(made, error, profile=Profile.AS_GIVEN, mix=ELEMENTWISE):
     """Return the error of an answer that is `error` of its value off, over the allowed error."""
     plan = CallPlan(made, 7, random_seed=0)
-    limits = CallLimits(made, mix, rule, profile, (), changing=False)
+    limits = CallLimits(made, mix, ToleranceRule.MEASURED, profile, (), changing=False)
     honest = made.forward(plan.inputs, 0)
     answer = Sides((honest * (1 + error)).to(honest.dtype), honest.double(), honest)
     return compare("output", answer, limits.of("output", honest)).error_ratio
@@ -205,24 +205,37 @@ def test_other_outputs_and_other_values_keep_their_floor():
     assert error_over_allowed(reference(**EXP), 2 * ALLOWED, profile=Profile.SMALL) < 0.75
 
 
-def test_other_rules_and_other_precisions_keep_their_floors():
-    """Each has a floor far above that of fp32, which an error of 2e-5 stays below."""
-    tf32, own = reference(**EXP), reference(**EXP)
-    tf32.problem = replace(tf32.problem, precision=Precision.TF32)
-    own.problem = replace(own.problem, tolerance=ToleranceOverride(floor=1e-3))
-    half = reference(output="torch.exp(x).bfloat16()", given="torch.rand(64, 256)")
-    for made, error in ((tf32, 1e-3), (own, 5e-4), (half, 2.0**-7)):
-        assert error_over_allowed(made, error) < 1
-    assert error_over_allowed(reference(**EXP), 5e-5, ToleranceRule.KERNELBENCH) < 1
+def both_limits(made, output, rounding=0.0):
+    """Return the limits of an output without sums and of another, with a measured rounding."""
+    known = {Profile.AS_GIVEN: {"output": rounding}}
+    return [
+        CallLimits(made, mix._replace(rounding=known), ToleranceRule.MEASURED, Profile.AS_GIVEN, (), changing=False).of(
+            "output", output
+        )
+        for mix in (ELEMENTWISE, AS_GIVEN_ALONE)
+    ]
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
+def test_other_dtypes_keep_their_floors(dtype):
+    smaller, usual = both_limits(reference(**EXP), torch.ones(2, dtype=dtype))
+    assert smaller == usual
+
+
+@pytest.mark.parametrize("own", [{"precision": Precision.TF32}, {"tolerance": ToleranceOverride(floor=1e-3)}], ids=str)
+def test_other_precisions_and_floors_of_the_author_stay(own):
+    smaller, usual = both_limits(reference(**EXP, **own), torch.ones(2))
+    assert smaller == usual
 
 
 def test_far_errors_of_an_elementwise_map_are_as_far_as_others():
     """A wide tolerance comes from the reference's own error, and is no wider or narrower than before."""
-    made = reference(**EXP)
-    limits = [
-        CallLimits(made, mix, ToleranceRule.MEASURED, Profile.AS_GIVEN, (), changing=False)
-        for mix in (AS_GIVEN_ALONE, ELEMENTWISE)
-    ]
-    usual, smaller = (each.of("output", torch.ones(2)) for each in limits)
+    smaller, usual = both_limits(reference(**EXP), torch.ones(2))
     assert smaller == usual._replace(floor=1e-5, widest=usual.widest * usual.floor / 1e-5)
-    assert smaller.far == usual.far
+
+
+def test_measured_rounding_raises_the_smaller_floor_too():
+    smaller, usual = both_limits(reference(**EXP), torch.ones(2), rounding=5e-6)
+    assert (smaller.floor, usual.floor) == (4 * 5e-6, 5e-5)
+    smaller, usual = both_limits(reference(**EXP), torch.ones(2), rounding=1e-4)
+    assert smaller == usual

@@ -84,7 +84,7 @@ def test_an_empty_window_has_no_work_on_the_gpu():
 
 def test_windows_of_different_lengths_fill_equal_memory():
     """PyTorch's allocator reuses no segment that is too small, and the arena would fill up."""
-    filled_bytes = []
+    filled_bytes, poisons = [], []
 
     class Clock:
         window_calls = 8
@@ -93,6 +93,7 @@ def test_windows_of_different_lengths_fill_equal_memory():
 
         def prepare(self, frame, *, timeout_s):
             filled_bytes.append(frame.ahead_bytes)
+            poisons.append(frame.poison)
             return READY
 
         def window(self, frames, write, outline, *, timeout_s):
@@ -106,6 +107,7 @@ def test_windows_of_different_lengths_fill_equal_memory():
         for count in (2, 3):
             driver.ask_window(3, [Plan(number) for number in range(count)], timeout_s=1.0)
     assert filled_bytes == [800] * 2
+    assert min(poisons) > 1  # Zeros would hide elements that no thread writes.
 
 
 def test_a_clock_of_single_calls_has_no_windows():
