@@ -79,10 +79,8 @@ def admit(problem: Problem, size: SizeName, device: str = "cpu") -> Admission:
     reference.check_formats()
     locked = decided(reference, size, thorough=True)
     of_grades = distribution_mix_for(reference, size, ToleranceRule.MEASURED)
-    distribution_mix, sites = (
-        distribution_mix_of(locked)._replace(elementwise=of_grades.elementwise),
-        of_grades.row_sites,
-    )
+    distribution_mix = distribution_mix_of(locked)._replace(elementwise=of_grades.elementwise)
+    sites = of_grades.row_sites
     stale = Reference(problem, size, _WEIGHT_SEED + 1, device)
     if problem.weights is WeightsRule.FROZEN:
         reference.weights.leave("the problem asks for constant weights")

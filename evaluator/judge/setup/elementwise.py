@@ -6,29 +6,28 @@ element depends on a single element of the input. The trial observes values, so 
 another library. Random signs as in `row_sites` would not do: no norm changes with the signs. Nor would several rows at
 once: all rows of a short dimension would be changed, or a row and its counterpart in a flip.
 
-Fast forms have absolute errors, whatever the size of their result: `__logf` 2**-21.41 near 1, `__sinf` 2**-21.41 (CUDA
-C++ Programming Guide, "Intrinsic Functions"), a sigmoid by tanh 2**-25. Outputs with small rows keep the usual floor.
+CUDA's intrinsics for logarithms and sines have absolute errors: `__logf` 2**-21.41 near 1, `__sinf` 2**-21.41 (CUDA C++
+Programming Guide, "Intrinsic Functions"). A sigmoid by tanh is off by 2**-25. Beside small outputs these errors are
+large, and outputs with small rows keep the usual floor.
 """
 
 import contextlib
-import itertools
 
 import torch
 
 from evaluator.cache.measurements import measured_once
-from evaluator.catalog.lock import RowSitesLock, fits
-from evaluator.catalog.stored_locks import stored_lock
+from evaluator.catalog.lock import RowSitesLock
 from evaluator.devices.out_of_memory import out_of_memory
 from evaluator.errors import ProblemError
 from evaluator.judge.compare.reductions import as_rows
 from evaluator.judge.inputs.cancelling_rows import has_shared_elements, input_tensors
-from evaluator.judge.inputs.input_distributions import RULES
 from evaluator.judge.reference.operation_cost import cost_of
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.setup.row_sites import (
     LONGEST_S,
     SITE_RULES,
     dependent,
+    known_rows,
     outputs_in_float64,
     sites_to_keep,
     tried_at,
@@ -69,11 +68,10 @@ def rows_to_keep(reference: Reference, size: SizeName) -> RowSitesLock:
 def _to_keep(reference: Reference, size: SizeName) -> frozenset[str]:
     """Return the paths from the problem's lock or the cache. Else try: at the small size on the CPU, or at `size`."""
     problem = reference.problem
-    if problem.backward or any(True for _ in itertools.chain(reference.model.parameters(), reference.model.buffers())):
+    if problem.backward or [*reference.model.parameters(), *reference.model.buffers()]:
         return frozenset()
-    lock = stored_lock(problem)
-    known = lock.row_sites if lock is not None and fits(lock, problem, RULES) else None
-    if known is not None and known.rules == SITE_RULES and known.elementwise is not None:
+    known = known_rows(problem)
+    if known is not None and known.elementwise is not None:
         return frozenset(known.elementwise)
     tried, device = tried_at(problem, size, reference.device.type)
     constants = dict(sorted(problem.sizes[tried].items()))

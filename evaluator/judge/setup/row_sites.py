@@ -10,7 +10,7 @@ import math
 import torch
 
 from evaluator.cache.measurements import measured_once
-from evaluator.catalog.lock import fits
+from evaluator.catalog.lock import RowSitesLock, fits
 from evaluator.catalog.stored_locks import stored_lock
 from evaluator.devices.out_of_memory import out_of_memory
 from evaluator.errors import ProblemError
@@ -51,14 +51,19 @@ def sites_to_keep(reference: Reference, size: SizeName) -> tuple[RowSite, ...]:
     Which rows are independent seldom depends on the size; `Slices.fit` leaves out what does. Raises MemoryError.
     """
     problem = reference.problem
-    lock = stored_lock(problem)
-    known = lock.row_sites if lock is not None and fits(lock, problem, RULES) else None
-    if known is not None and known.rules == SITE_RULES:
+    if (known := known_rows(problem)) is not None:
         return tuple(known.sites)
     tried, device = tried_at(problem, size, reference.device.type)
     constants = dict(sorted(problem.sizes[tried].items()))
     parts = ["row sites", SITE_RULES, problem.sha256, constants, torch.__version__, device]
     return tuple(measured_once(parts, RowSites, lambda: _tried(problem, tried, device)).sites)
+
+
+def known_rows(problem: Problem) -> RowSitesLock | None:
+    """Return the results of the trials in a problem's lock; None without a lock, or with another version's."""
+    lock = stored_lock(problem)
+    known = lock.row_sites if lock is not None and fits(lock, problem, RULES) else None
+    return known if known is not None and known.rules == SITE_RULES else None
 
 
 def tried_at(problem: Problem, size: SizeName, device: str) -> tuple[SizeName, str]:
