@@ -5,7 +5,7 @@ import pytest
 from evaluator.admission import admission
 from evaluator.admission.admission import admit
 from evaluator.admission.judged_calls import JudgedCall
-from evaluator.records import Profile, SizeName, WeightsRule
+from evaluator.records import Profile, RowSite, SizeName, WeightsRule
 from tests.unit.references import problem
 
 pytestmark = pytest.mark.slow
@@ -76,6 +76,13 @@ def test_an_elementwise_map_is_compared_as_in_a_grade(monkeypatch):
     floors = {profile: {floor for each, floor in compared if each is profile} for profile, _ in compared}
     assert floors[Profile.AS_GIVEN] == {1e-5, 1e-4}  # The second is KernelBench's.
     assert 1e-5 not in floors[Profile.SIGNED_NORMAL]
+
+
+def test_further_calls_have_the_rows_that_cancel_in_a_grade(monkeypatch):
+    given = []
+    monkeypatch.setattr(admission, "_see_further_calls", lambda *arguments: given.append(arguments[-1]))
+    admitted("torch.softmax(x, 1)", given="torch.rand(16, 64)")
+    assert given == [(RowSite(0, 0, {"output": 0}),)]
 
 
 def test_weights_stay_constant_where_calls_of_a_grade_have_no_others():
