@@ -90,14 +90,44 @@ def spot():
 """
 
 
+def of_own_problem(tmp_path, reference, source):
+    """Return the card of a correct submission to a problem of one file."""
+    problem, folder = tmp_path / "own.py", tmp_path / "graded"
+    problem.write_text(reference)
+    folder.mkdir()
+    grader = Grader(tmp_path / "cache", tmp_path)
+    run = grader(folder, source, "--device", "cuda", problem=str(problem), timeout_s=60.0)
+    return run.assert_verdict(Status.CORRECT)
+
+
 def graded(tmp_path, source):
     grader, folder = Grader(tmp_path / "cache", tmp_path), tmp_path / "graded"
     folder.mkdir()
     return grader(folder, source, "--device", "cuda", "--size", "small", problem="relu", timeout_s=60.0)
 
 
+CLAMP = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.clamp(x, min=0)
+
+
+def get_inputs():
+    return [torch.randn(1 << 22)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
 def test_a_call_of_microseconds_is_timed_in_windows_and_calls_alone_agree(tmp_path):
-    card = graded(tmp_path, PLAIN).assert_verdict(Status.CORRECT)
+    """A call of 11 us. Spot checks of shorter calls may scatter by more than their margin beside other work."""
+    card = of_own_problem(tmp_path, CLAMP, PLAIN)
     for side in (card.timing.reference_before, card.timing.submission, card.timing.reference_after):
         assert side.samples_ms == side.windows.call_ms
         assert max(side.windows.calls) > 8
@@ -150,9 +180,5 @@ class ModelNew(nn.Module):
 
 def test_inputs_that_the_gpu_draws_late_are_complete_in_a_spot_check(tmp_path):
     """Spot checks copy inputs on a stream of their own. Integers have no distribution whose draw waits for the GPU."""
-    problem, folder = tmp_path / "slow.py", tmp_path / "graded"
-    problem.write_text(SLOWLY_DRAWN)
-    folder.mkdir()
-    grader = Grader(tmp_path / "cache", tmp_path)
-    card = grader(folder, PLUS, "--device", "cuda", problem=str(problem), timeout_s=60.0).assert_verdict(Status.CORRECT)
+    card = of_own_problem(tmp_path, SLOWLY_DRAWN, PLUS)
     assert card.timing.submission.windows.spot_ms

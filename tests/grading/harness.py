@@ -187,7 +187,9 @@ class Grader:
         assert not any(character < " " and character != "\n" for character in run.out)
         if card.reason is not None:
             advice, entry = card.reason.next_step, ENTRIES[Code(card.reason.code)]
-            assert card.reason.code == Code.BINDING or advice in (entry.next_step, *entry.other_steps)
+            # Steps of these findings depend on what failed.
+            own_step = card.reason.code in (Code.BINDING, Code.JUDGE_FAILED)
+            assert own_step or advice in (entry.next_step, *entry.other_steps)
             assert words(advice) in screen
             assert f"warpgrade explain {card.reason.code}" in screen
 
