@@ -38,6 +38,8 @@ _FACTORS = {Profile.LARGE: 1, Profile.SMALL: -1}
 _OUTLIER = {torch.float16: 16.0}
 _DEFAULT_OUTLIER = 64.0
 _TRIES = 64
+_ENDS = 4
+"""One outlier in so many is not at an end."""
 _OFFSET = 8.0
 """Mean over standard deviation. A variance computed as mean square minus squared mean stays within tolerance in
 fp32."""
@@ -269,10 +271,11 @@ def _is_sorted(leaf: torch.Tensor) -> bool:
 def _put_outliers(own: torch.Tensor, generator: torch.Generator, *, keep: bool) -> None:
     """Write an outlier of each sign; the rest stays unchanged.
 
-    A submission cannot recognise the call by a few values, only by all values.
+    A loop that ends too early leaves out the last element of the tensor, or of each row. Each outlier is there in three
+    of four calls. In the others, a submission recognises the call only by all values, not by the last.
     """
     size = _corner(own).double().abs().max() * _OUTLIER.get(own.dtype, _DEFAULT_OUTLIER)
-    drawn = torch.randint(own.numel(), (2 * _TRIES,), generator=generator, device=own.device)
+    drawn = _with_ends(torch.randint(own.numel(), (2 * _TRIES,), generator=generator, device=own.device), own.shape)
     places = unravelled(drawn, own.shape)
     if _is_symmetric(own):
         places = (*places[:-2], places[-1], places[-1])
@@ -281,6 +284,20 @@ def _put_outliers(own: torch.Tensor, generator: torch.Generator, *, keep: bool) 
         first = start + int(taken[start : start + _TRIES].to(torch.uint8).argmax())
         if keep and bool(taken[first]):
             own[tuple(index[first] for index in places)] = value.to(own.dtype)
+
+
+def _with_ends(drawn: torch.Tensor, shape: torch.Size) -> torch.Tensor:
+    """Return places of elements: in three of four calls, first the tensor's last element, or the end of a row.
+
+    The last place drawn for each sign decides: as the first of `_TRIES` that is not zero, it is hardly ever used.
+    Another random number would change all later ones, and with them the stored decisions.
+    """
+    found = drawn.clone()
+    at_end = drawn[_TRIES - 1] % _ENDS != 0
+    found[0] = torch.where(at_end, shape.numel() - 1, drawn[0])
+    ends_row = (drawn[-1] % _ENDS != 0) & ~(at_end & (len(shape) == 1))
+    found[_TRIES] = torch.where(ends_row, (drawn[_TRIES] // shape[-1] + 1) * shape[-1] - 1, drawn[_TRIES])
+    return found
 
 
 def _laid_out(leaf: torch.Tensor, layouts: list[Layout], generator: torch.Generator) -> torch.Tensor:

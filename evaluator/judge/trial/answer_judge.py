@@ -32,6 +32,7 @@ from evaluator.judge.setup.distribution_mix import DistributionMix
 from evaluator.judge.tensors.memory_overlap import layouts, lent_weights, shared_elements, views_laid_out
 from evaluator.judge.tensors.output_views import OutputViews, output_views
 from evaluator.judge.tensors.pytree import LaidOut, Pair, Value, pair_up
+from evaluator.judge.ties.integer_ties import within_ties
 from evaluator.protocol import model_call
 from evaluator.records import Finding, Profile, TensorCheck, ToleranceRule
 from evaluator.spans import Operation, operation
@@ -47,6 +48,14 @@ class Judged(NamedTuple):
     in_float64: bool = True
     problem: Finding | None = None
     snapshots: list[OutputViews] = []
+
+
+class _Compared(NamedTuple):
+    """Comparisons of all outputs, paths of outputs that may be borrowed, and whether all were in float64."""
+
+    tensors: list[TensorCheck]
+    borrowed: frozenset[str]
+    in_float64: bool
 
 
 class AnswerJudge:
@@ -150,23 +159,32 @@ class AnswerJudge:
         values = self._reference.values(wanted)
         if any(not _has_shape_of(values.get(view.path), view.tensor) for view in snapshots):
             return None
-        return self._compared(plan, snapshots)[0]
+        return self._compared(plan, snapshots).tensors
 
     def _compared_by_own_rounding(
         self, plan: CallPlan, snapshots: list[OutputViews], *, samples: bool
-    ) -> tuple[list[TensorCheck], frozenset[str], bool]:
+    ) -> _Compared:
         """Compare all outputs, and again if wrong and the rounding of the call itself sets other limits."""
         found = self._compared(plan, snapshots, samples=samples)
-        if _first_wrong(found[0]) is not None and self._limits.measure(plan, found[0]):
+        if _first_wrong(found.tensors) is not None and self._limits.measure(plan, found.tensors):
             self.precision.begin(len(plan.blocks), self._slices)
             found = self._compared(plan, snapshots, samples=samples)
-        if not samples and _first_wrong(found[0]) is not None:
+        found = self._with_ties(plan, snapshots, found)
+        if not samples and _first_wrong(found.tensors) is not None:
             # For the cause alone: outputs may change between two comparisons, and the second decides nothing. Nor may
             # its failure decide: a submission can take free memory between the two.
             self.precision.begin(len(plan.blocks), self._slices)
             with contextlib.suppress(ProblemError, MemoryError), out_of_memory():
                 self._compared(plan, snapshots)
         return found
+
+    def _with_ties(self, plan: CallPlan, snapshots: list[OutputViews], found: _Compared) -> _Compared:
+        """Return comparisons in which integers at ties count as right; KernelBench's rule knows no ties."""
+        if _first_wrong(found.tensors) is None or self.rule is ToleranceRule.KERNELBENCH:
+            return found
+        ties = within_ties(plan, found.tensors, snapshots)
+        self._limits.prove_nothing |= ties.prove_nothing
+        return found._replace(tensors=ties.checks)
 
     def _note_proofs(self, checks: list[TensorCheck], problem: Finding | None) -> None:
         """Note which outputs of a call without a `problem` are proven right."""
@@ -177,8 +195,8 @@ class AnswerJudge:
 
     def _compared(
         self, plan: CallPlan, snapshots: list[OutputViews], *, samples: bool = True
-    ) -> tuple[list[TensorCheck], frozenset[str], bool]:
-        """Compare all outputs, block by block. Return also which are borrowed, and whether all in float64."""
+    ) -> _Compared:
+        """Compare all outputs, block by block."""
         parts: dict[str, list[Reading]] = {snapshot.path: [] for snapshot in snapshots}
         starts = dict.fromkeys(parts, 0)
         pieces: dict[str, list[tuple[torch.Tensor, torch.Tensor]]] = {}
@@ -192,7 +210,7 @@ class AnswerJudge:
             if path in pieces:
                 exact, honest = (torch.cat(side) for side in zip(*pieces[path], strict=True))
                 parts[path].append(self._compare(path, {path: Sides(tensor, exact, honest)}))
-        return [joined([read() for read in readings]) for readings in parts.values()], borrowed, in_float64
+        return _Compared([joined([read() for read in readings]) for readings in parts.values()], borrowed, in_float64)
 
     @property
     def proves_any(self) -> bool:

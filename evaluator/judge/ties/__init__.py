@@ -1,0 +1,1 @@
+"""Integers and booleans at ties."""

@@ -1,0 +1,179 @@
+"""Integers and booleans at a tie, where roundings of the reference itself decide.
+
+A comparison, a rounding to whole numbers or an argmax makes another integer of a rounding error. Grey values of RGB
+with fused multiply-adds are one code off in 1 to 3 of 524,288 pixels; a split sum changes the sign of one of a million
+random projections (measured in fp32). An honest kernel differs from the reference only where the exact value is as near
+to a tie as a rounding is large.
+
+These elements are found by trial: the reference runs again with other roundings and other orders of summation, each
+exaggerated by the factor of the tolerance, as errors of other outputs are allowed to be that many times as large. An
+element passes between the smallest and the largest value that it had in these runs.
+
+Inputs are exact, and stay as they are: an argmax of an input returns the first of equal elements, as PyTorch does.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
+import torch
+
+from evaluator.devices.out_of_memory import out_of_memory
+from evaluator.errors import ProblemError
+from evaluator.judge.compare.limits import limit_of
+from evaluator.judge.compare.tensor_comparison import Sides, rows_from
+from evaluator.judge.compare.tolerance import ARITHMETIC, bounds
+from evaluator.judge.numerics.arithmetic_modes import Format, Order, in_order, with_operands
+from evaluator.judge.numerics.single_accumulator import LongSum
+from evaluator.judge.reference.call_plan import CallPlan
+from evaluator.judge.reference.reference import Expected
+from evaluator.judge.tensors.call_arguments import Arguments
+from evaluator.judge.tensors.output_views import OutputViews
+from evaluator.judge.ties.exaggerated import exaggerated
+from evaluator.records import Precision, Problem, TensorCheck, ToleranceRule
+
+_MOST_PART = 16
+"""An answer with more wrong elements than one in 16 is not searched for ties."""
+_DRAWS = 16
+"""Draws of each order. If a kernel's rounding is normal, and the exaggerated ones are 4 times as large, a tie that the
+kernel crosses is crossed by none of 16 draws of two orders with a probability of 1.3e-6 (computed by integration)."""
+_FEW = 8
+"""Wrong elements that are searched for in all draws, however few elements the first draws change."""
+_ORDERS = (Order.ROUNDED, Order.SEQUENTIAL, LongSum.ATOMIC)
+_PROVES_NOTHING = 4
+"""Where roundings decide more than one element in 4, an answer proves no computation."""
+
+
+class Ties(NamedTuple):
+    """Comparisons of a call, and the paths of the outputs that roundings decide."""
+
+    checks: list[TensorCheck]
+    prove_nothing: frozenset[str] = frozenset()
+
+
+def within_ties(plan: CallPlan, checks: list[TensorCheck], views: list[OutputViews]) -> Ties:
+    """Return the comparisons of a call, with `ok` for integers that other roundings of the reference explain.
+
+    Nothing changes if any other output is wrong. The reference must wear the weights of the call.
+    """
+    answers = {view.path: view.tensor for view in views}
+    outputs = {check.path: _Output(answers[check.path]) for check in checks if not check.ok}
+    problem = plan.reference.problem
+    if not all(_may_be_tied(problem, check, answers[check.path]) for check in checks if not check.ok):
+        return Ties(checks)
+    try:
+        with out_of_memory():
+            blocks = zip(plan.blocks, plan.expected(), strict=True)
+            if not all(_explained(plan, block, expected, outputs) for block, expected in blocks):
+                return Ties(checks)
+    except MemoryError:
+        return Ties(checks)
+    return Ties(
+        [_at_ties(check) if check.path in outputs else check for check in checks],
+        frozenset(path for path, each in outputs.items() if each.decided * _PROVES_NOTHING > each.answer.numel()),
+    )
+
+
+def _may_be_tied(problem: Problem, check: TensorCheck, answer: torch.Tensor) -> bool:
+    return limit_of(problem, check.path, answer) is None and check.mismatches * _MOST_PART <= answer.numel()
+
+
+def _at_ties(check: TensorCheck) -> TensorCheck:
+    """Return the comparison as correct: the largest error is as large as other roundings make it, so the ratio is 1."""
+    return msgspec.structs.replace(check, ok=True, error_ratio=1.0, mismatches=0, first_mismatch=None)
+
+
+class _Output:
+    """An answer's tensor, the first row of the current block, and the number of elements that roundings decide."""
+
+    def __init__(self, answer: torch.Tensor) -> None:
+        self.answer = answer
+        self.start = 0
+        self.decided = 0
+
+
+class _Range:
+    """Wrong elements of an answer in a block, and the range of the values that other runs of the reference give."""
+
+    def __init__(self, sides: Sides) -> None:
+        self._honest = sides.honest
+        exact = sides.exact.to(sides.honest.dtype)
+        wrong = (sides.actual != sides.honest) & (sides.actual != exact)
+        self._places = wrong.reshape(-1).nonzero().reshape(-1)
+        self._actual = self._at_places(sides.actual)
+        self._least = self._most = self._at_places(sides.honest)
+        self._changed = torch.zeros_like(wrong)
+        self.see(exact)
+
+    def _at_places(self, values: torch.Tensor) -> torch.Tensor:
+        return values.reshape(-1)[self._places].long()
+
+    def see(self, values: torch.Tensor) -> None:
+        """Add the values of another run."""
+        if values.shape != self._honest.shape or values.dtype != self._honest.dtype:
+            return
+        self._changed |= values != self._honest
+        seen = self._at_places(values)
+        self._least, self._most = torch.minimum(self._least, seen), torch.maximum(self._most, seen)
+
+    @property
+    def unexplained(self) -> int:
+        """Number of the answer's elements outside the range."""
+        return int(((self._actual < self._least) | (self._actual > self._most)).sum())
+
+    @property
+    def decided(self) -> int:
+        """Number of elements of the block that had several values."""
+        return int(self._changed.sum())
+
+
+def _explained(plan: CallPlan, block: Arguments, expected: Expected, outputs: dict[str, _Output]) -> bool:
+    """Return whether other roundings of the reference explain all wrong integers in a block."""
+    exact, honest = plan.reference.values(expected.exact), plan.reference.values(expected.honest)
+    ranges: dict[str, _Range] = {}
+    for path, output in outputs.items():
+        sides = rows_from(Sides(output.answer, exact[path], honest[path]), output.start)
+        ranges[path] = _Range(sides)
+        output.start += sides.honest.shape[0] if sides.honest.dim() else 0
+    explained = _see_until_explained(plan, block, ranges)
+    for path, each in ranges.items():
+        outputs[path].decided += each.decided
+    return explained
+
+
+def _see_until_explained(plan: CallPlan, block: Arguments, ranges: dict[str, _Range]) -> bool:
+    for draw in range(_DRAWS):
+        for mode in _modes(plan.reference.problem, draw):
+            if not any(each.unexplained for each in ranges.values()):
+                return True
+            _see(plan, block, mode, ranges)
+        # Exaggerated roundings change more elements than an honest kernel does: more wrong ones are no ties.
+        if any(each.unexplained > each.decided + _FEW for each in ranges.values()):
+            return False
+    return not any(each.unexplained for each in ranges.values())
+
+
+def _modes(problem: Problem, draw: int) -> Iterator[contextlib.AbstractContextManager[None]]:
+    """Yield the arithmetic of the runs of a draw; TF32 operands and textbook formulas have a single one."""
+    factor = bounds(ToleranceRule.MEASURED, problem, ARITHMETIC[problem.precision]).multiple
+    yield from (exaggerated(order, factor, draw) for order in _ORDERS)
+    if draw == 0:
+        yield in_order(Order.NAIVE)
+        if problem.precision is Precision.TF32:
+            yield from (with_operands(to) for to in (Format.TF32, Format.TF32_CUT))
+
+
+def _see(
+    plan: CallPlan, block: Arguments, mode: contextlib.AbstractContextManager[None], ranges: dict[str, _Range]
+) -> None:
+    """Run the reference in `mode`, and add the values of its outputs."""
+    reference = plan.reference
+    try:
+        found = reference.values(reference.altered(block, plan.random_seed, plan.gradients, mode))
+    except ProblemError:  # An operation without support for the mode is no fault of the problem.
+        return
+    for path, each in ranges.items():
+        values = found.get(path)
+        if isinstance(values, torch.Tensor):
+            each.see(values)
