@@ -21,7 +21,7 @@ from evaluator.protocol.model_call import mapped, tensors_of
 from evaluator.records import ElementFormat, Layout, Profile
 
 PROFILES = tuple(profile for profile in Profile if profile is not Profile.AS_GIVEN)
-RULES = 5
+RULES = 6
 """Version of the drawn values, of the measured rounding, and of the decision about distributions. Every change
 increments the version and invalidates stored decisions."""
 
@@ -275,8 +275,8 @@ def _put_outliers(own: torch.Tensor, generator: torch.Generator, *, keep: bool) 
     of four calls. In the others, a submission recognises the call only by all values, not by the last.
     """
     size = _corner(own).double().abs().max() * _OUTLIER.get(own.dtype, _DEFAULT_OUTLIER)
-    drawn = _with_ends(torch.randint(own.numel(), (2 * _TRIES,), generator=generator, device=own.device), own.shape)
-    places = unravelled(drawn, own.shape)
+    drawn = torch.randint(own.numel(), (2 * _TRIES,), generator=generator, device=own.device)
+    places = unravelled(_with_ends(drawn, own.shape, generator), own.shape)
     if _is_symmetric(own):
         places = (*places[:-2], places[-1], places[-1])
     taken = own[places] != 0
@@ -286,16 +286,12 @@ def _put_outliers(own: torch.Tensor, generator: torch.Generator, *, keep: bool) 
             own[tuple(index[first] for index in places)] = value.to(own.dtype)
 
 
-def _with_ends(drawn: torch.Tensor, shape: torch.Size) -> torch.Tensor:
-    """Return places of elements: in three of four calls, first the tensor's last element, or the end of a row.
-
-    The last place drawn for each sign decides: as the first of `_TRIES` that is not zero, it is hardly ever used.
-    Another random number would change all later ones, and with them the stored decisions.
-    """
+def _with_ends(drawn: torch.Tensor, shape: torch.Size, generator: torch.Generator) -> torch.Tensor:
+    """Return places of elements: in three of four calls, first the tensor's last element, or the end of a row."""
     found = drawn.clone()
-    at_end = drawn[_TRIES - 1] % _ENDS != 0
-    found[0] = torch.where(at_end, shape.numel() - 1, drawn[0])
-    ends_row = (drawn[-1] % _ENDS != 0) & ~(at_end & (len(shape) == 1))
+    last, ends_row = torch.randint(_ENDS, (2,), generator=generator, device=drawn.device) != 0
+    found[0] = torch.where(last, shape.numel() - 1, drawn[0])
+    ends_row &= ~(last & (len(shape) == 1))  # The only row ends with the last element.
     found[_TRIES] = torch.where(ends_row, (drawn[_TRIES] // shape[-1] + 1) * shape[-1] - 1, drawn[_TRIES])
     return found
 
