@@ -289,10 +289,12 @@ def _put_outliers(own: torch.Tensor, generator: torch.Generator, *, keep: bool) 
 def _with_ends(drawn: torch.Tensor, shape: torch.Size, generator: torch.Generator) -> torch.Tensor:
     """Return places of elements: in three of four calls, first the tensor's last element, or the end of a row."""
     found = drawn.clone()
-    last, ends_row = torch.randint(_ENDS, (2,), generator=generator, device=drawn.device) != 0
-    found[0] = torch.where(last, shape.numel() - 1, drawn[0])
-    ends_row &= ~(last & (len(shape) == 1))  # The only row ends with the last element.
-    found[_TRIES] = torch.where(ends_row, (drawn[_TRIES] // shape[-1] + 1) * shape[-1] - 1, drawn[_TRIES])
+    last = shape.numel() - 1
+    end_of_row = (drawn[_TRIES] // shape[-1] + 1) * shape[-1] - 1
+    is_last, ends_row = torch.randint(_ENDS, (2,), generator=generator, device=drawn.device) != 0
+    found[0] = torch.where(is_last, last, drawn[0])
+    ends_row &= ~(is_last & (end_of_row == last))  # An element has one value.
+    found[_TRIES] = torch.where(ends_row, end_of_row, drawn[_TRIES])
     return found
 
 

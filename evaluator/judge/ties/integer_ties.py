@@ -27,6 +27,7 @@ from evaluator.judge.compare.tolerance import ARITHMETIC, bounds
 from evaluator.judge.numerics.arithmetic_modes import Format, Order, in_order, with_operands
 from evaluator.judge.numerics.single_accumulator import LongSum
 from evaluator.judge.reference.call_plan import CallPlan
+from evaluator.judge.reference.operation_cost import cost_of
 from evaluator.judge.reference.reference import Expected
 from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.judge.tensors.output_views import OutputViews
@@ -38,6 +39,11 @@ _MOST_PART = 16
 _DRAWS = 16
 """Draws of each order. If a kernel's rounding is normal, and the exaggerated ones are 4 times as large, a tie that the
 kernel crosses is crossed by none of 16 draws of two orders with a probability of 1.3e-6 (computed by integration)."""
+_LEAST_DRAWS = 4
+_LONGEST_S = 60.0
+"""Time limit of the draws of a block on a nominal machine (`Cost.nominal_s`); `_LEAST_DRAWS` are made in any case."""
+_FORWARDS = 10
+"""Approximate number of forwards of a draw: each order computes the operations twice, and some in several steps."""
 _FEW = 8
 """Wrong elements that are searched for in all draws, however few elements the first draws change."""
 _ORDERS = (Order.ROUNDED, Order.SEQUENTIAL, LongSum.ATOMIC)
@@ -143,7 +149,7 @@ def _explained(plan: CallPlan, block: Arguments, expected: Expected, outputs: di
 
 
 def _see_until_explained(plan: CallPlan, block: Arguments, ranges: dict[str, _Range]) -> bool:
-    for draw in range(_DRAWS):
+    for draw in range(_draws(plan, block)):
         for mode in _modes(plan.reference.problem, draw):
             if not any(each.unexplained for each in ranges.values()):
                 return True
@@ -154,10 +160,17 @@ def _see_until_explained(plan: CallPlan, block: Arguments, ranges: dict[str, _Ra
     return not any(each.unexplained for each in ranges.values())
 
 
+def _draws(plan: CallPlan, block: Arguments) -> int:
+    """Return how many draws of each order a reference is fast enough for."""
+    reference = plan.reference
+    nominal_s = cost_of(lambda: reference.forward(block, plan.random_seed)).nominal_s(reference.device.type)
+    return min(max(int(_LONGEST_S / (_FORWARDS * nominal_s)), _LEAST_DRAWS), _DRAWS)
+
+
 def _modes(problem: Problem, draw: int) -> Iterator[contextlib.AbstractContextManager[None]]:
     """Yield the arithmetic of the runs of a draw; TF32 operands and textbook formulas have a single one."""
     factor = bounds(ToleranceRule.MEASURED, problem, ARITHMETIC[problem.precision]).multiple
-    yield from (exaggerated(order, factor, draw) for order in _ORDERS)
+    yield from (exaggerated(order, factor, draw * len(_ORDERS) + number) for number, order in enumerate(_ORDERS))
     if draw == 0:
         yield in_order(Order.NAIVE)
         if problem.precision is Precision.TF32:

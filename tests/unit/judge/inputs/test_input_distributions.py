@@ -207,3 +207,26 @@ def test_expanded_codes_get_memory_of_their_own():
     other = change(Profile.SIGNED_NORMAL, [], given, 1, CPU, {0: ElementFormat.INT8})
     assert other.unique(dim=0).shape[0] > 1
     assert (given == 1).all()
+
+
+@pytest.mark.parametrize(("shape", "row_ends"), [((24, 16), 150), ((384,), 38)])
+def test_outliers_are_at_an_end_in_three_of_four_calls(shape, row_ends):
+    given = positive(*shape)
+    places = {1: [], -1: []}
+    for seed in range(200):
+        found = change(Profile.OUTLIERS, [], given.clone(), seed, CPU).flatten()
+        for place in (found != given.flatten()).nonzero().flatten().tolist():
+            places[int(found[place].sign())].append(place)
+    assert places[1].count(383) == pytest.approx(150, abs=25)
+    assert sum(place % shape[-1] == shape[-1] - 1 for place in places[-1]) == pytest.approx(row_ends, abs=25)
+    assert all(len(set(some)) > 20 for some in places.values())  # the others are anywhere
+    assert min(map(len, places.values())) >= 198
+
+
+def test_an_end_without_a_value_has_no_outlier():
+    given = positive(8, 8)
+    given[:, -1] = 0
+    for seed in range(20):
+        found = change(Profile.OUTLIERS, [], given.clone(), seed, CPU)
+        assert int((found != given).sum()) == 2
+        assert not found[:, -1].any()
