@@ -29,7 +29,7 @@ FLOORS = (
     ("judge/baselines", "judge/own_kernels", "judge/profiling", "judge/roofline"),
     ("judge/context",),
     ("admission", "judge/trial"),
-    ("judge/diagnosis", "judge/setup"),
+    ("judge/diagnosis", "judge/setup", "judge/ties"),
     ("judge/backend", "judge/integrity"),
     ("judge/clock", "report"),
     ("doctor", "judge/runners"),

@@ -14,7 +14,7 @@ from evaluator.judge.numerics.single_accumulator import LongSum
 from evaluator.protocol.op_mode import OperationMode
 
 _MOST_OPERATIONS = 1 << 20
-"""Operations of a run with draws of their own."""
+"""Operations of a run with separate draws."""
 
 
 @contextlib.contextmanager
@@ -39,7 +39,7 @@ class _Exaggerated(OperationMode):
     ) -> Any:
         del types
         given = dict(kwargs or {})
-        # A second run of these operations would write twice, or draw other numbers.
+        # A second run of the operation would write twice, or draw other numbers.
         once = func._schema.is_mutable or torch.Tag.nondeterministic_seeded in func.tags  # noqa: SLF001
         plain = func(*args, **given)
         if once:

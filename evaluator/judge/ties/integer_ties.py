@@ -1,15 +1,15 @@
 """Integers and booleans at a tie, where roundings of the reference itself decide.
 
 A comparison, a rounding to whole numbers or an argmax makes another integer of a rounding error. Grey values of RGB
-with fused multiply-adds are one code off in 1 to 3 of 524,288 pixels; a split sum changes the sign of one of a million
-random projections (measured in fp32). An honest kernel differs from the reference only where the exact value is as near
-to a tie as a rounding is large.
+with fused multiply-adds are a code off in 1 to 3 of 524,288 pixels; a split sum changes the sign of a random projection
+in a million (measured in fp32). An honest kernel differs from the reference only where the exact value is as near to a
+tie as a rounding is large.
 
 These elements are found by trial: the reference runs again with other roundings and other orders of summation, each
-exaggerated by the factor of the tolerance, as errors of other outputs are allowed to be that many times as large. An
-element passes between the smallest and the largest value that it had in these runs.
+exaggerated by the tolerance's factor for errors of other orders. An element passes between the smallest and the largest
+value of these runs.
 
-Inputs are exact, and stay as they are: an argmax of an input returns the first of equal elements, as PyTorch does.
+Inputs are exact, and stay unchanged: an argmax of an input returns the first of equal elements, as in PyTorch.
 """
 
 import contextlib
@@ -35,33 +35,33 @@ from evaluator.judge.ties.exaggerated import exaggerated
 from evaluator.records import Precision, Problem, TensorCheck, ToleranceRule
 
 _MOST_PART = 16
-"""An answer with more wrong elements than one in 16 is not searched for ties."""
+"""Answers with more wrong elements, as a part of all (1/16), are not searched for ties."""
 _DRAWS = 16
-"""Draws of each order. If a kernel's rounding is normal, and the exaggerated ones are 4 times as large, a tie that the
-kernel crosses is crossed by none of 16 draws of two orders with a probability of 1.3e-6 (computed by integration)."""
+"""Draws of each order. If a kernel's rounding is normal, and exaggerated roundings are 4 times as large, a tie crossed
+by the kernel is crossed by none of 16 draws of two orders with a probability of 1.7e-6 (computed by integration)."""
 _LEAST_DRAWS = 4
 _LONGEST_S = 60.0
 """Time limit of the draws of a block on a nominal machine (`Cost.nominal_s`); `_LEAST_DRAWS` are made in any case."""
 _FORWARDS = 10
 """Approximate number of forwards of a draw: each order computes the operations twice, and some in several steps."""
 _FEW = 8
-"""Wrong elements that are searched for in all draws, however few elements the first draws change."""
+"""So many wrong elements are looked for in all draws, even if the first draws change none."""
 _ORDERS = (Order.ROUNDED, Order.SEQUENTIAL, LongSum.ATOMIC)
 _PROVES_NOTHING = 4
-"""Where roundings decide more than one element in 4, an answer proves no computation."""
+"""If roundings decide more than a quarter of the elements, an answer proves no computation."""
 
 
 class Ties(NamedTuple):
-    """Comparisons of a call, and the paths of the outputs that roundings decide."""
+    """Comparisons of a call, and the paths of outputs decided by roundings."""
 
     checks: list[TensorCheck]
     prove_nothing: frozenset[str] = frozenset()
 
 
 def within_ties(plan: CallPlan, checks: list[TensorCheck], views: list[OutputViews]) -> Ties:
-    """Return the comparisons of a call, with `ok` for integers that other roundings of the reference explain.
+    """Return the comparisons of a call, with `ok` for integers explained by other roundings of the reference.
 
-    Nothing changes if any other output is wrong. The reference must wear the weights of the call.
+    Nothing changes if another output is wrong. The reference must wear the weights of the call.
     """
     answers = {view.path: view.tensor for view in views}
     outputs = {check.path: _Output(answers[check.path]) for check in checks if not check.ok}
@@ -86,12 +86,12 @@ def _may_be_tied(problem: Problem, check: TensorCheck, answer: torch.Tensor) -> 
 
 
 def _at_ties(check: TensorCheck) -> TensorCheck:
-    """Return the comparison as correct: the largest error is as large as other roundings make it, so the ratio is 1."""
+    """Return the comparison as correct. The largest error is an allowed error of other roundings: ratio 1."""
     return msgspec.structs.replace(check, ok=True, error_ratio=1.0, mismatches=0, first_mismatch=None)
 
 
 class _Output:
-    """An answer's tensor, the first row of the current block, and the number of elements that roundings decide."""
+    """An answer's tensor, the first row of the current block, and the number of elements decided by roundings."""
 
     def __init__(self, answer: torch.Tensor) -> None:
         self.answer = answer
@@ -100,7 +100,7 @@ class _Output:
 
 
 class _Range:
-    """Wrong elements of an answer in a block, and the range of the values that other runs of the reference give."""
+    """Wrong elements of an answer in a block, and the range of values from other runs of the reference."""
 
     def __init__(self, sides: Sides) -> None:
         self._honest = sides.honest
@@ -130,7 +130,7 @@ class _Range:
 
     @property
     def decided(self) -> int:
-        """Number of elements of the block that had several values."""
+        """Number of elements of the block with several values."""
         return int(self._changed.sum())
 
 
@@ -154,14 +154,14 @@ def _see_until_explained(plan: CallPlan, block: Arguments, ranges: dict[str, _Ra
             if not any(each.unexplained for each in ranges.values()):
                 return True
             _see(plan, block, mode, ranges)
-        # Exaggerated roundings change more elements than an honest kernel does: more wrong ones are no ties.
+        # Exaggerated roundings change more elements than an honest kernel: further wrong elements are no ties.
         if any(each.unexplained > each.decided + _FEW for each in ranges.values()):
             return False
     return not any(each.unexplained for each in ranges.values())
 
 
 def _draws(plan: CallPlan, block: Arguments) -> int:
-    """Return how many draws of each order a reference is fast enough for."""
+    """Return the number of draws of each order, fewer for a slow reference."""
     reference = plan.reference
     nominal_s = cost_of(lambda: reference.forward(block, plan.random_seed)).nominal_s(reference.device.type)
     return min(max(int(_LONGEST_S / (_FORWARDS * nominal_s)), _LEAST_DRAWS), _DRAWS)

@@ -161,9 +161,7 @@ class AnswerJudge:
             return None
         return self._compared(plan, snapshots).tensors
 
-    def _compared_by_own_rounding(
-        self, plan: CallPlan, snapshots: list[OutputViews], *, samples: bool
-    ) -> _Compared:
+    def _compared_by_own_rounding(self, plan: CallPlan, snapshots: list[OutputViews], *, samples: bool) -> _Compared:
         """Compare all outputs, and again if wrong and the rounding of the call itself sets other limits."""
         found = self._compared(plan, snapshots, samples=samples)
         if _first_wrong(found.tensors) is not None and self._limits.measure(plan, found.tensors):
@@ -193,9 +191,7 @@ class AnswerJudge:
             self._compared_paths |= paths
             self._proven_paths |= paths - self._limits.prove_nothing
 
-    def _compared(
-        self, plan: CallPlan, snapshots: list[OutputViews], *, samples: bool = True
-    ) -> _Compared:
+    def _compared(self, plan: CallPlan, snapshots: list[OutputViews], *, samples: bool = True) -> _Compared:
         """Compare all outputs, block by block."""
         parts: dict[str, list[Reading]] = {snapshot.path: [] for snapshot in snapshots}
         starts = dict.fromkeys(parts, 0)
