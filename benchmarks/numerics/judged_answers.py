@@ -12,7 +12,7 @@ import subprocess
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,7 +30,7 @@ from evaluator.judge.compare.tensor_comparison import Comparison, begin
 from evaluator.judge.inputs.changing_weights import Sites
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.reference import Expected, Honest, Reference
-from evaluator.judge.setup.distribution_mix import DistributionMix, distribution_mix_for
+from evaluator.judge.setup.distribution_mix import AS_GIVEN_ALONE, DistributionMix, distribution_mix_for
 from evaluator.judge.setup.problem_setup import planned, try_one_call
 from evaluator.judge.setup.seed_book import SeedBook
 from evaluator.judge.tensors.call_arguments import Arguments
@@ -231,6 +231,12 @@ def graded(setup: Setup, answer: Answer) -> Verdict:
         if lowered is not None and lowered.fault is not None:
             return Verdict(lowered.fault.finding.code, lowered.fault.finding.message, ratio)
     return Verdict(None, "", ratio)
+
+
+def wrong_by_kernelbench(setup: Setup, answer: Answer, seeds: Iterable[int]) -> int:
+    """Return how many calls with the problem's own values are wrong by KernelBench's tolerance."""
+    trials = AnswerTrials(setup._replace(distribution_mix=AS_GIVEN_ALONE), answer, ToleranceRule.KERNELBENCH)
+    return sum(trials.run(0, seed, timeout_s=_TIMEOUT_S, explain=False).fault is not None for seed in seeds)
 
 
 def counted(verdicts: Sequence[Verdict]) -> dict[str, Any]:

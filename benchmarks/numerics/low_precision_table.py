@@ -5,7 +5,8 @@
 Each grade makes the calls of a grade, checked and timed, with fresh seeds, in this process. A row of the table is a
 form of `low_precision_forms` on a problem of positive inputs. `of fp32` is the root mean square of the error of the
 form, unguarded, on inputs of both signs, over that of fp32 with one accumulator: below about 1, a form is as accurate
-as honest fp32. A repeated command continues with the missing rows, and writes a .md file beside the output.
+as honest fp32. `wrong by KernelBench` counts calls with the problem's own values beyond KernelBench's tolerance. A
+repeated command continues with the missing rows, and writes a .md file beside the output.
 """
 
 import argparse
@@ -27,6 +28,7 @@ from benchmarks.numerics.judged_answers import (
     not_tried,
     refused,
     set_up,
+    wrong_by_kernelbench,
 )
 from benchmarks.numerics.low_precision_forms import FUNCTIONS, PRODUCTS, SHIFTED_FUNCTIONS, unguarded
 from evaluator.judge.numerics.arithmetic_modes import Order, in_order
@@ -37,6 +39,7 @@ from evaluator.records import Profile, SizeName
 
 _TERMS = {"full": (4096, 16_384, 131_072), "small": (256, 1024, 4096)}
 _ROWS = {"full": 256, "small": 32}
+_KERNELBENCH_CALLS = 5
 
 
 class Case(NamedTuple):
@@ -78,6 +81,7 @@ def tried(case_name: str, form_name: str, rows: int, terms: int, grades: int, de
         "terms": terms,
         **counted(verdicts),
         "ratio": float(f"{max(each.ratio for each in verdicts):.3g}"),
+        "kernelbench": wrong_by_kernelbench(setup, _answer(case, form), range(_KERNELBENCH_CALLS)),
         "of_fp32": float(f"{_of_fp32(setup.reference, _answer(case, unguarded(form))):.3g}"),
     }
 
@@ -106,12 +110,13 @@ def table(lines: list[dict[str, Any]]) -> str:
     text = [
         f"{len(done)} rows; {len(done) - through} are refused in every grade.",
         "",
-        "| problem | form | terms | refused | codes | largest error over allowed | of fp32 |",
-        "|---|---|---|---|---|---|---|",
+        "| problem | form | terms | refused | codes | error over allowed | of fp32 | wrong by KernelBench |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     text += [
         f"| {line['problem']} | {line['form']} | {line['terms']} | {refused(line)} of {line['grades']} "
-        f"| {codes_of(line)} | {line['ratio']:.3g} | {line['of_fp32']:.3g} |"
+        f"| {codes_of(line)} | {line['ratio']:.3g} | {line['of_fp32']:.3g} "
+        f"| {line['kernelbench']} of {_KERNELBENCH_CALLS} |"
         for line in done
     ]
     return "\n".join([*text, *not_tried(lines)]) + "\n"

@@ -3,8 +3,9 @@
     python -m benchmarks.numerics.orders_table KernelBench --device cuda --size full --seconds 120 --output orders.jsonl
 
 Each form answers a call with the problem's own values, one with cancelling rows, and one with each input distribution
-of the problem's grades. A failed form is a defect of the tolerance, or a documented decision. Each problem has its own
-process. A repeated command continues with the missing problems, and writes orders.md beside the file.
+of the problem's grades. A failed form is a defect of the tolerance, or a documented decision. The call with the
+problem's own values is also judged by KernelBench's tolerance. Each problem has its own process. A repeated command
+continues with the missing problems, and writes orders.md beside the file.
 
 `--without PART` leaves out a part of the tolerance, on the problems where the part has an effect. The answers that are
 refused then are the reason for the part.
@@ -26,6 +27,7 @@ from benchmarks.numerics.judged_answers import (
     json_lines,
     ratio_of,
     set_up,
+    wrong_by_kernelbench,
 )
 from evaluator.catalog import list_problems
 from evaluator.errors import ProblemError
@@ -98,6 +100,8 @@ def _judged(setup: Setup, values: str, index: int, seed: int) -> list[dict[str, 
             continue
         found = None if trial.fault is None else trial.fault.finding
         row |= {"ratio": float(f"{ratio_of(trial):.3g}"), "code": None if found is None else found.code}
+        if index == 0:
+            row["kernelbench"] = wrong_by_kernelbench(setup, answer, [seed])
         rows.append(row if found is None else {**row, "finding": found.message[:300]})
     return rows
 
@@ -112,14 +116,15 @@ def table(lines: list[dict[str, Any]]) -> str:
     text = [
         f"{len(done)} problems, {len(FORMS)} forms, {len(rows)} answers: {right}.",
         "",
-        "| form | answers | wrong | problems with a wrong answer | largest error over allowed |",
-        "|---|---|---|---|---|",
+        "| form | answers | wrong | problems with a wrong answer | error over allowed | wrong by KernelBench |",
+        "|---|---|---|---|---|---|",
     ]
     for form in FORMS:
         own = [(name, row) for name, row in rows if row["form"] == form]
         missed = [name for name, row in own if row["code"] is not None]
         ratio = max((row["ratio"] for _, row in own), default=0.0)
-        text.append(f"| {form} | {len(own)} | {len(missed)} | {len(set(missed))} | {ratio:.3g} |")
+        by_kernelbench = sum(row.get("kernelbench", 0) for _, row in own)
+        text.append(f"| {form} | {len(own)} | {len(missed)} | {len(set(missed))} | {ratio:.3g} | {by_kernelbench} |")
     if wrong:
         text += ["", "| problem | form | values | error over allowed | finding |", "|---|---|---|---|---|"]
         text += [

@@ -46,7 +46,7 @@ _FORWARDS = 10
 """Approximate number of forwards of a draw: each order computes the operations twice, and some in several steps."""
 _FEW = 8
 """So many wrong elements are looked for in all draws, even if the first draws change none."""
-_ORDERS = (Order.ROUNDED, Order.SEQUENTIAL, LongSum.ATOMIC)
+_ORDERS: tuple[Order | LongSum, ...] = (Order.ROUNDED, Order.SEQUENTIAL, LongSum.ATOMIC)
 _PROVES_NOTHING = 4
 """If roundings decide more than a quarter of the elements, an answer proves no computation."""
 

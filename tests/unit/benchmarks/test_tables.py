@@ -63,6 +63,7 @@ def test_every_honest_form_of_a_product_is_correct(folder):
     assert status == 0
     assert set(answers) == set(FORMS)
     assert all(0 <= row["ratio"] < 1 and row["code"] is None for row in answers.values())
+    assert [row["kernelbench"] for row in answers.values()] == [0] * len(FORMS)
     assert "1 problems have every form correct" in page
 
 
@@ -72,6 +73,7 @@ def test_a_wrong_form_is_in_the_table_and_a_second_run_adds_nothing(folder, monk
     _, lines, page = run(folder)
     assert "| product | reversed | as_given |" in page
     assert Code.WRONG_VALUES.value in page
+    assert [row["kernelbench"] for row in lines[0]["results"] if "kernelbench" in row].count(1) == 1
     monkeypatch.undo()
     status, again, _ = run(folder)
     assert status == 1
@@ -93,6 +95,7 @@ def test_low_precision_is_refused_and_fp32_is_not(tmp_path):
     fp32, tf32 = (json.loads(line) for line in output.read_text().splitlines())
     assert (fp32["codes"], fp32["of_fp32"] < 2) == ({}, True)
     assert (sum(tf32["codes"].values()), tf32["of_fp32"] > 50) == (1, True)
+    assert (fp32["kernelbench"], tf32["kernelbench"]) == (0, 0)  # sums of positive terms average roundings out
     assert "1 are refused in every grade" in output.with_suffix(".md").read_text()
 
 
