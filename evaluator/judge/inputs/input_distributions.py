@@ -271,13 +271,14 @@ def _is_sorted(leaf: torch.Tensor) -> bool:
 def _put_outliers(own: torch.Tensor, generator: torch.Generator, *, keep: bool) -> None:
     """Write an outlier of each sign; the rest stays unchanged.
 
-    A loop that ends too early leaves out the last element of the tensor, or of each row. Each outlier is there in three
-    of four calls. In the others, a submission recognises the call only by all values, not by the last.
+    A loop that ends too early leaves out the last element of the tensor, or of each row (`_with_ends`). In the other
+    calls, a submission recognises outliers only by all values, not by the last.
     """
     size = _corner(own).double().abs().max() * _OUTLIER.get(own.dtype, _DEFAULT_OUTLIER)
     drawn = torch.randint(own.numel(), (2 * _TRIES,), generator=generator, device=own.device)
-    places = unravelled(_with_ends(drawn, own.shape, generator), own.shape)
-    if _is_symmetric(own):
+    symmetric = _is_symmetric(own)
+    places = unravelled(_with_ends(drawn, own.shape, generator, has_rows=not symmetric), own.shape)
+    if symmetric:
         places = (*places[:-2], places[-1], places[-1])
     taken = own[places] != 0
     for start, value in ((0, size), (_TRIES, -size)):
@@ -286,14 +287,17 @@ def _put_outliers(own: torch.Tensor, generator: torch.Generator, *, keep: bool) 
             own[tuple(index[first] for index in places)] = value.to(own.dtype)
 
 
-def _with_ends(drawn: torch.Tensor, shape: torch.Size, generator: torch.Generator) -> torch.Tensor:
-    """Return places of elements: in three of four calls, first the tensor's last element, or the end of a row."""
+def _with_ends(drawn: torch.Tensor, shape: torch.Size, generator: torch.Generator, *, has_rows: bool) -> torch.Tensor:
+    """Return places of elements. In three of four calls, the first positive place is the tensor's last element.
+
+    Independently, in three of four calls, the first negative place is the end of a random row, if the end is free.
+    """
     found = drawn.clone()
     last = shape.numel() - 1
     end_of_row = (drawn[_TRIES] // shape[-1] + 1) * shape[-1] - 1
     is_last, ends_row = torch.randint(_ENDS, (2,), generator=generator, device=drawn.device) != 0
     found[0] = torch.where(is_last, last, drawn[0])
-    ends_row &= ~(is_last & (end_of_row == last))  # An element has one value.
+    ends_row &= ~(is_last & (end_of_row == last)) & has_rows
     found[_TRIES] = torch.where(ends_row, end_of_row, drawn[_TRIES])
     return found
 

@@ -1,27 +1,50 @@
-"""Dispatch mode that exaggerates the roundings of a reference: other orders of summation, and perturbed results."""
+"""Dispatch mode that exaggerates the roundings of a reference, and leaves exact results alone.
+
+A result is exact if float64 gives the same number from the same arguments: a maximum, a selection, a count, a sum of
+small whole numbers, and all results in float64. No kernel may change an exact result. Each other result of an operation
+is moved: by units in the last place, or away from the plain result in the direction of another order of summation.
+
+Equal values move equally. A draw decides by the bits of a value or of a whole result, not by the place: a value that
+the reference compares with a maximum of values stays equal to the maximum, and equal elements of an argmax stay equal.
+"""
 
 import contextlib
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils import _pytree as pytree
 
 from evaluator.judge.formats.elements import format_of
 from evaluator.judge.numerics.arithmetic_modes import Order, in_order
+from evaluator.judge.numerics.composites import COMPOSITES, WrittenOut
 from evaluator.judge.numerics.single_accumulator import LongSum
 from evaluator.protocol.op_mode import OperationMode
 
-_MOST_OPERATIONS = 1 << 20
-"""Operations of a run with separate draws."""
+aten = torch.ops.aten
+
+_COPIES = frozenset({aten._to_copy, aten.copy, aten.copy_, aten.clone, aten.fill, aten.fill_})  # noqa: SLF001
+"""Casts of a reference are asked of every kernel."""
+_PRODUCTS = frozenset({aten.mm, aten.addmm, aten.bmm, aten.baddbmm, aten.convolution})
+"""Operations slow in float64. Products of whole numbers are exact, and others hardly ever."""
+_LARGEST_WHOLE = 2.0**24
+_HALF_UNITS = frozenset({torch.float16, torch.bfloat16})
+_INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
+_BY_CHANCE = 4096
+"""A few quotients are exact by chance, and a kernel that multiplies by the reciprocal changes them. If fewer than one
+element in 4096 is exact, none counts as exact. Of counts and selections all are."""
+_SEEDS = 1 << 20
+_MIXERS = (0x2545F4914F6CDD1D, 0x1B873593CC9E2D51)
+"""Odd factors of a multiplicative hash (Knuth, The Art of Computer Programming, 6.4)."""
 
 
 @contextlib.contextmanager
 def exaggerated(order: Order | LongSum, factor: float, draw: int) -> Iterator[None]:
-    """Context in which each operation's result is `factor` times as far from the plain result as in `order`.
+    """Context in which each inexact result is `factor` times as far from the plain result as in `order`.
 
-    Each `draw` has other random roundings.
+    With `Order.ROUNDED`, `factor` counts units in the last place, or half units in half precision. Each `draw` has
+    other roundings.
     """
     with sdpa_kernel(SDPBackend.MATH), _Exaggerated(order, factor, draw):
         yield
@@ -32,35 +55,121 @@ class _Exaggerated(OperationMode):
         super().__init__()  # type: ignore[no-untyped-call]
         self._order = order
         self._factor = factor
-        self._draws = itertools.count(draw * _MOST_OPERATIONS)
+        self._draw = draw
+        self._written_out = WrittenOut(COMPOSITES)
 
     def __torch_dispatch__(
         self, func: Any, types: Sequence[Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         del types
         given = dict(kwargs or {})
-        # A second run of the operation would write twice, or draw other numbers.
-        once = func._schema.is_mutable or torch.Tag.nondeterministic_seeded in func.tags  # noqa: SLF001
+        if self._written_out.has(func):
+            with self:
+                return self._written_out.run(func, args, given)
+        if (functional := _functional(func)) is not None:
+            with self:
+                result = functional(*args, **given)
+            return args[0].copy_(result)
         plain = func(*args, **given)
-        if once:
+        if _stays(func, args, given):
             return plain
-        with in_order(self._order, next(self._draws)):
-            other = func(*args, **given)
-        return self._further(plain, other)
+        if self._order is Order.ROUNDED:
+            other = pytree.tree_map(self._moved, plain)
+        else:
+            with in_order(self._order, self._draw * _SEEDS + _seed_of(plain)):
+                other = func(*args, **given)
+        if _are_equal(plain, other):
+            return plain
+        return pytree.tree_map(self._further, plain, other, _in_float64(func, args, given, plain))
 
-    def _further(self, plain: Any, other: Any) -> Any:
-        if isinstance(plain, torch.Tensor):
-            return self._further_tensor(plain, other)
-        if type(plain) in (tuple, list):
-            return type(plain)(self._further(*pair) for pair in zip(plain, other, strict=True))
-        return plain
+    def _moved(self, plain: Any) -> Any:
+        """Return values up or down by units in the last place, as the draw decides by the bits of each value."""
+        if not _is_float(plain):
+            return plain
+        bits = plain.contiguous().view(_INTEGERS[plain.element_size()]).long() + self._draw
+        for mixer in _MIXERS:
+            bits = (bits ^ (bits >> 29)) * mixer
+        step = (0.5 if plain.dtype in _HALF_UNITS else 1.0) * torch.finfo(plain.dtype).eps
+        wide = _wide(plain)
+        return torch.where((bits >> 47) & 1 == 0, wide * (1 + step), wide * (1 - step))
 
-    def _further_tensor(self, plain: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-        if plain is other or not plain.is_floating_point() or format_of(plain.dtype) is not None:
+    def _further(self, plain: Any, other: Any, exact: Any) -> Any:
+        if not _is_float(plain) or plain.shape != other.shape:
             return plain
-        is_view = plain.numel() > 0 and plain.data_ptr() == other.data_ptr()
-        if is_view or plain.shape != other.shape or plain.dtype != other.dtype:
-            return plain
-        wide = plain.double() if plain.dtype == torch.float64 else plain.float()
+        wide = _wide(plain)
         moved = (wide + self._factor * (other.to(wide.dtype) - wide)).to(plain.dtype)
-        return torch.where(torch.isfinite(moved), moved, plain)
+        stays = ~torch.isfinite(moved)
+        if isinstance(exact, torch.Tensor):
+            is_exact = exact == plain
+            by_chance = int(is_exact.sum()) * _BY_CHANCE < is_exact.numel()
+            stays |= is_exact & (not by_chance)
+        return torch.where(stays, plain, moved)
+
+
+def _is_float(value: Any) -> bool:
+    return (
+        isinstance(value, torch.Tensor)
+        and value.layout is torch.strided
+        and value.is_floating_point()
+        and format_of(value.dtype) is None
+    )
+
+
+def _wide(values: torch.Tensor) -> torch.Tensor:
+    return values if values.dtype == torch.float64 else values.float()
+
+
+def _functional(func: Any) -> Any:
+    """Return the operation that returns what `func` writes into its first argument; None for other operations."""
+    name = func.overloadpacket.__name__
+    if not name.endswith("_") or func.overloadpacket in _COPIES or torch.Tag.nondeterministic_seeded in func.tags:
+        return None
+    found = getattr(getattr(aten, name[:-1], None), func._overloadname, None)  # noqa: SLF001
+    return None if found is None or _is_view(found) else found
+
+
+def _is_view(func: Any) -> bool:
+    return any(each.alias_info is not None for each in func._schema.returns)  # noqa: SLF001
+
+
+def _are_equal(plain: Any, other: Any) -> bool:
+    pairs = zip(pytree.tree_leaves(plain), pytree.tree_leaves(other), strict=True)
+    return all(torch.equal(one, two) for one, two in pairs if _is_float(one))
+
+
+def _stays(func: Any, args: Sequence[Any], given: Mapping[str, Any]) -> bool:
+    """Return whether an operation rounds nothing, or must not run twice: it writes, or draws random numbers."""
+    return (
+        func.overloadpacket in _COPIES
+        or func._schema.is_mutable  # noqa: SLF001
+        or _is_view(func)
+        or torch.Tag.nondeterministic_seeded in func.tags
+        or not any(map(_is_float, pytree.tree_leaves([args, given])))
+    )
+
+
+def _in_float64(func: Any, args: Sequence[Any], given: Mapping[str, Any], plain: Any) -> Any:
+    """Return the operation's result in float64, in the structure of `plain`; None for each part without."""
+    if func.overloadpacket in _PRODUCTS:
+        factors = [leaf for leaf in pytree.tree_leaves([args, given]) if _is_float(leaf)]
+        is_whole = all(bool((leaf == leaf.round()).all()) for leaf in factors)
+        return plain if is_whole and bool((plain.abs() < _LARGEST_WHOLE).all()) else None
+    try:
+        return func(*pytree.tree_map(_widened, list(args)), **pytree.tree_map(_widened, dict(given)))
+    except (RuntimeError, TypeError):  # An operation without float64.
+        return pytree.tree_map(lambda _: None, plain)
+
+
+def _widened(leaf: Any) -> Any:
+    """Return an argument in float64. PyTorch rounds a Python number to the tensors' dtype."""
+    if _is_float(leaf):
+        return leaf.double()
+    if isinstance(leaf, torch.dtype) and leaf.is_floating_point:
+        return torch.float64
+    return float(torch.tensor(leaf, dtype=torch.float32)) if isinstance(leaf, float) else leaf
+
+
+def _seed_of(plain: Any) -> int:
+    """Return a number that follows from the values of a result: equal results have equal roundings."""
+    total = sum(leaf.double().nan_to_num().sum() for leaf in pytree.tree_leaves(plain) if _is_float(leaf))
+    return int(torch.as_tensor(total, dtype=torch.float64).view(torch.int64)) % _SEEDS

@@ -6,10 +6,10 @@ in a million (measured in fp32). An honest kernel differs from the reference onl
 tie as a rounding is large.
 
 These elements are found by trial: the reference runs again with other roundings and other orders of summation, each
-exaggerated by the tolerance's factor for errors of other orders. An element passes between the smallest and the largest
-value of these runs.
+exaggerated by the tolerance's factor for errors of other orders (`exaggerated`). An element passes with a value of one
+of these runs.
 
-Inputs are exact, and stay unchanged: an argmax of an input returns the first of equal elements, as in PyTorch.
+Inputs and exact results stay unchanged: an argmax of an input returns the first of equal elements, as in PyTorch.
 """
 
 import contextlib
@@ -39,16 +39,19 @@ _MOST_PART = 16
 _DRAWS = 16
 """Draws of each order. If a kernel's rounding is normal, and exaggerated roundings are 4 times as large, a tie crossed
 by the kernel is crossed by none of 16 draws of two orders with a probability of 1.7e-6 (computed by integration)."""
-_LEAST_DRAWS = 4
 _LONGEST_S = 60.0
-"""Time limit of the draws of a block on a nominal machine (`Cost.nominal_s`); `_LEAST_DRAWS` are made in any case."""
-_FORWARDS = 10
-"""Approximate number of forwards of a draw: each order computes the operations twice, and some in several steps."""
+"""Time limit of a search on a nominal machine. Answers of references too slow for a single draw are not searched."""
+_FORWARDS = 5
+"""Forwards of a run: plain, in another order, in float64 on a GPU with half the speed, and the hash of the values."""
+_OPERATION_S = 5e-4
+"""Time of the Python code around an operation of a run."""
 _FEW = 8
 """So many wrong elements are looked for in all draws, even if the first draws change none."""
 _ORDERS: tuple[Order | LongSum, ...] = (Order.ROUNDED, Order.SEQUENTIAL, LongSum.ATOMIC)
+_ONCE = (Order.SEQUENTIAL, Order.NAIVE)
+"""Arithmetic without exaggeration: sums added up in turn, whose bias no model has, and textbook formulas."""
 _PROVES_NOTHING = 4
-"""If roundings decide more than a quarter of the elements, an answer proves no computation."""
+"""If roundings decide more than a quarter of the elements, or of a boolean's rarer value, an answer proves nothing."""
 
 
 class Ties(NamedTuple):
@@ -70,14 +73,15 @@ def within_ties(plan: CallPlan, checks: list[TensorCheck], views: list[OutputVie
         return Ties(checks)
     try:
         with out_of_memory():
+            draws = _draws(plan)
             blocks = zip(plan.blocks, plan.expected(), strict=True)
-            if not all(_explained(plan, block, expected, outputs) for block, expected in blocks):
+            if not draws or not all(_explained(plan, block, expected, outputs, draws) for block, expected in blocks):
                 return Ties(checks)
     except MemoryError:
         return Ties(checks)
     return Ties(
         [_at_ties(check) if check.path in outputs else check for check in checks],
-        frozenset(path for path, each in outputs.items() if each.decided * _PROVES_NOTHING > each.answer.numel()),
+        frozenset(path for path, each in outputs.items() if each.decided * _PROVES_NOTHING > each.rarer),
     )
 
 
@@ -91,16 +95,31 @@ def _at_ties(check: TensorCheck) -> TensorCheck:
 
 
 class _Output:
-    """An answer's tensor, the first row of the current block, and the number of elements decided by roundings."""
+    """An answer's tensor, the first row of the current block, and numbers of elements: decided by roundings, and all.
+
+    Of a boolean output, `rarer` counts the elements with the rarer value.
+    """
 
     def __init__(self, answer: torch.Tensor) -> None:
         self.answer = answer
         self.start = 0
         self.decided = 0
+        self.trues = 0
+
+    def add(self, seen: "_Seen", honest: torch.Tensor) -> None:
+        """Add the numbers of a block."""
+        self.decided += seen.decided
+        self.trues += int(honest.sum()) if honest.dtype == torch.bool else 0
+
+    @property
+    def rarer(self) -> int:
+        """Number of elements, of a boolean's rarer value if both values occur."""
+        every = self.answer.numel()
+        return min(self.trues, every - self.trues) or every
 
 
-class _Range:
-    """Wrong elements of an answer in a block, and the range of values from other runs of the reference."""
+class _Seen:
+    """Wrong elements of an answer in a block, and whether a run of the reference gave the answer's value."""
 
     def __init__(self, sides: Sides) -> None:
         self._honest = sides.honest
@@ -108,25 +127,23 @@ class _Range:
         wrong = (sides.actual != sides.honest) & (sides.actual != exact)
         self._places = wrong.reshape(-1).nonzero().reshape(-1)
         self._actual = self._at_places(sides.actual)
-        self._least = self._most = self._at_places(sides.honest)
+        self._explained = torch.zeros_like(self._actual, dtype=torch.bool)
         self._changed = torch.zeros_like(wrong)
-        self.see(exact)
 
     def _at_places(self, values: torch.Tensor) -> torch.Tensor:
-        return values.reshape(-1)[self._places].long()
+        return values.reshape(-1)[self._places]
 
-    def see(self, values: torch.Tensor) -> None:
+    def add(self, values: torch.Tensor) -> None:
         """Add the values of another run."""
         if values.shape != self._honest.shape or values.dtype != self._honest.dtype:
             return
         self._changed |= values != self._honest
-        seen = self._at_places(values)
-        self._least, self._most = torch.minimum(self._least, seen), torch.maximum(self._most, seen)
+        self._explained |= self._at_places(values) == self._actual
 
     @property
     def unexplained(self) -> int:
-        """Number of the answer's elements outside the range."""
-        return int(((self._actual < self._least) | (self._actual > self._most)).sum())
+        """Number of the answer's elements without a run of equal value."""
+        return int((~self._explained).sum())
 
     @property
     def decided(self) -> int:
@@ -134,51 +151,52 @@ class _Range:
         return int(self._changed.sum())
 
 
-def _explained(plan: CallPlan, block: Arguments, expected: Expected, outputs: dict[str, _Output]) -> bool:
+def _explained(plan: CallPlan, block: Arguments, expected: Expected, outputs: dict[str, _Output], draws: int) -> bool:
     """Return whether other roundings of the reference explain all wrong integers in a block."""
     exact, honest = plan.reference.values(expected.exact), plan.reference.values(expected.honest)
-    ranges: dict[str, _Range] = {}
+    seen: dict[str, _Seen] = {}
     for path, output in outputs.items():
         sides = rows_from(Sides(output.answer, exact[path], honest[path]), output.start)
-        ranges[path] = _Range(sides)
+        seen[path] = _Seen(sides)
         output.start += sides.honest.shape[0] if sides.honest.dim() else 0
-    explained = _see_until_explained(plan, block, ranges)
-    for path, each in ranges.items():
-        outputs[path].decided += each.decided
+    explained = _run_until_explained(plan, block, seen, draws)
+    for path, each in seen.items():
+        outputs[path].add(each, honest[path])
     return explained
 
 
-def _see_until_explained(plan: CallPlan, block: Arguments, ranges: dict[str, _Range]) -> bool:
-    for draw in range(_draws(plan, block)):
+def _run_until_explained(plan: CallPlan, block: Arguments, seen: dict[str, _Seen], draws: int) -> bool:
+    for draw in range(draws):
         for mode in _modes(plan.reference.problem, draw):
-            if not any(each.unexplained for each in ranges.values()):
+            if not any(each.unexplained for each in seen.values()):
                 return True
-            _see(plan, block, mode, ranges)
+            _run(plan, block, mode, seen)
         # Exaggerated roundings change more elements than an honest kernel: further wrong elements are no ties.
-        if any(each.unexplained > each.decided + _FEW for each in ranges.values()):
+        if any(each.unexplained > each.decided + _FEW for each in seen.values()):
             return False
-    return not any(each.unexplained for each in ranges.values())
+    return not any(each.unexplained for each in seen.values())
 
 
-def _draws(plan: CallPlan, block: Arguments) -> int:
-    """Return the number of draws of each order, fewer for a slow reference."""
-    reference = plan.reference
-    nominal_s = cost_of(lambda: reference.forward(block, plan.random_seed)).nominal_s(reference.device.type)
-    return min(max(int(_LONGEST_S / (_FORWARDS * nominal_s)), _LEAST_DRAWS), _DRAWS)
+def _draws(plan: CallPlan) -> int:
+    """Return the number of draws of each order in every block; 0 for a reference too slow to search."""
+    reference, block = plan.reference, plan.blocks[0]
+    cost = cost_of(lambda: reference.forward(block, plan.random_seed))
+    run_s = _FORWARDS * cost.nominal_s(reference.device.type) + _OPERATION_S * cost.operations
+    return min(int(_LONGEST_S / (len(_ORDERS) * len(plan.blocks) * run_s)), _DRAWS)
 
 
 def _modes(problem: Problem, draw: int) -> Iterator[contextlib.AbstractContextManager[None]]:
-    """Yield the arithmetic of the runs of a draw; TF32 operands and textbook formulas have a single one."""
+    """Yield the arithmetic of the runs of a draw; of the first draw, also arithmetic without random numbers."""
     factor = bounds(ToleranceRule.MEASURED, problem, ARITHMETIC[problem.precision]).multiple
     yield from (exaggerated(order, factor, draw * len(_ORDERS) + number) for number, order in enumerate(_ORDERS))
     if draw == 0:
-        yield in_order(Order.NAIVE)
+        yield from map(in_order, _ONCE)
         if problem.precision is Precision.TF32:
-            yield from (with_operands(to) for to in (Format.TF32, Format.TF32_CUT))
+            yield from map(with_operands, (Format.TF32, Format.TF32_CUT))
 
 
-def _see(
-    plan: CallPlan, block: Arguments, mode: contextlib.AbstractContextManager[None], ranges: dict[str, _Range]
+def _run(
+    plan: CallPlan, block: Arguments, mode: contextlib.AbstractContextManager[None], seen: dict[str, _Seen]
 ) -> None:
     """Run the reference in `mode`, and add the values of its outputs."""
     reference = plan.reference
@@ -186,7 +204,7 @@ def _see(
         found = reference.values(reference.altered(block, plan.random_seed, plan.gradients, mode))
     except ProblemError:  # An operation without support for the mode is no fault of the problem.
         return
-    for path, each in ranges.items():
+    for path, each in seen.items():
         values = found.get(path)
         if isinstance(values, torch.Tensor):
-            each.see(values)
+            each.add(values)

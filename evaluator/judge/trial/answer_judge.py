@@ -84,6 +84,7 @@ class AnswerJudge:
         self._slices: dict[str, list[Slices]] = {}
         self._changing = sites.change
         self._limits = self._limits_of_call()
+        self._beyond_ties = False
         self._compared_paths: set[str] = set()
         self._proven_paths: set[str] = set()
         self._last_storages: dict[str, tuple[int, int]] = {}
@@ -177,10 +178,15 @@ class AnswerJudge:
         return found
 
     def _with_ties(self, plan: CallPlan, snapshots: list[OutputViews], found: _Compared) -> _Compared:
-        """Return comparisons in which integers at ties count as right; KernelBench's rule knows no ties."""
-        if _first_wrong(found.tensors) is None or self.rule is ToleranceRule.KERNELBENCH:
+        """Return comparisons in which integers at ties count as right; KernelBench's rule knows no ties.
+
+        After a search without success the runner has failed, and further calls look for the cause alone.
+        """
+        kernelbench = self.rule is ToleranceRule.KERNELBENCH
+        if _first_wrong(found.tensors) is None or kernelbench or self._beyond_ties:
             return found
         ties = within_ties(plan, found.tensors, snapshots)
+        self._beyond_ties = _first_wrong(ties.checks) is not None
         self._limits.prove_nothing |= ties.prove_nothing
         return found._replace(tensors=ties.checks)
 

@@ -220,6 +220,9 @@ def test_outliers_are_at_an_end_in_three_of_four_calls(shape, row_ends):
     assert places[1].count(383) == pytest.approx(150, abs=25)
     assert sum(place % shape[-1] == shape[-1] - 1 for place in places[-1]) == pytest.approx(row_ends, abs=25)
     assert all(len(set(some)) > 20 for some in places.values())  # the others are anywhere
+    assert (
+        len({place // shape[-1] for place in places[-1] if place % shape[-1] == shape[-1] - 1}) >= len(shape) * 10 - 19
+    )
     assert min(map(len, places.values())) >= 198
 
 
@@ -230,3 +233,21 @@ def test_an_end_without_a_value_has_no_outlier():
         found = change(Profile.OUTLIERS, [], given.clone(), seed, CPU)
         assert int((found != given).sum()) == 2
         assert not found[:, -1].any()
+
+
+def test_a_symmetric_matrix_has_an_outlier_of_each_sign_on_its_diagonal():
+    half = positive(24, 24)
+    given = half + half.T
+    found = [change(Profile.OUTLIERS, [], given.clone(), seed, CPU) for seed in range(60)]
+    both = [bool((each < 0).any()) and int((each != given).sum()) == 2 for each in found]
+    assert both.count(True) >= 54  # one place of 24 is taken
+    assert all(torch.equal(each, each.T) for each in found)
+    assert 35 <= sum(bool(each[-1, -1] != given[-1, -1]) for each in found) <= 55
+
+
+def test_zeros_alone_have_no_outlier():
+    given = torch.zeros(64, 64)
+    given[0, 1] = 0.5  # a corner of zeros alone would be whole numbers
+    changed = [int((change(Profile.OUTLIERS, [], given.clone(), seed, CPU) != given).sum()) for seed in range(20)]
+    assert set(changed) <= {0, 1}
+    assert 0 in changed

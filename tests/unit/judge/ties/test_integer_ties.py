@@ -1,13 +1,21 @@
 """Integers and booleans at ties: honest roundings pass, every other difference is wrong."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
 from benchmarks.numerics.judged_answers import AnswerTrials, set_up
 from evaluator.findings import Code
 from evaluator.judge.numerics.arithmetic_modes import Format, rounded
+from evaluator.judge.numerics.single_accumulator import running
+from evaluator.judge.reference.call_plan import CallPlan
+from evaluator.judge.reference.operation_cost import Cost
+from evaluator.judge.ties import integer_ties
+from evaluator.judge.ties.integer_ties import _draws, _Output, _run_until_explained, within_ties
+from evaluator.judge.trial import answer_judge
 from evaluator.protocol import model_call
-from evaluator.records import Profile, SizeName, ToleranceRule
+from evaluator.records import Precision, Profile, SizeName, ToleranceRule
 from tests.unit.references import problem
 
 GREY = problem(
@@ -18,9 +26,9 @@ FACTORS = "torch.randn(64, 256), torch.randn(256, 256)"
 WHOLE = problem("(x @ w * 64).round().to(torch.int32)", FACTORS, forward="x, w")
 SIGNS = problem("(x @ w) > 0", FACTORS, forward="x, w")
 FIRST = problem("x.argmax(1)", "torch.randint(0, 8, (64, 96)) + 0.5")
-TENTHS = "(torch.randn(256, 8) * 2).round() / 10, (torch.randn(32, 8) * 2).round() / 10"
-"""Points at equal distances from two centres, but for the rounding of a tenth."""
-NEAREST = problem("(x[:, None] - c).square().sum(2).argmin(1)", TENTHS, forward="x, c")
+BETWEEN = "torch.randn(512, 2, 8), torch.cat([torch.full((24,), 0.5), torch.rand(488)])[:, None]"
+NEAREST = problem("((c[:, 0] * t + c[:, 1] * (1 - t))[:, None] - c).square().sum(2).argmin(1)", BETWEEN, forward="c, t")
+"""The nearer of two centres; of 24 points in the middle, roundings decide."""
 CALLS = 12
 """Honest answers differ from both references: of `GREY` in one call of two, of the others in nearly each call."""
 
@@ -44,9 +52,13 @@ def in_turn(plan):
 
 
 def nearest(plan):
-    """Return the nearest centre by the expanded square of the distance."""
-    x, c = plan.inputs.args
-    return ((x * x).sum(1, keepdim=True) - 2 * x @ c.T + (c * c).sum(1)).argmin(1)
+    """Return the nearer centre by squares of distances with one fused accumulator for each sum."""
+    c, t = plan.inputs.args
+    apart = torch.addcmul(c[:, 1], t, c[:, 0] - c[:, 1])[:, None] - c
+    total = torch.zeros(c.shape[:2])
+    for column in apart.unbind(2):
+        total = torch.addcmul(total, column, column)
+    return total.argmin(1)
 
 
 def trials_of(setup, answer, rule=ToleranceRule.MEASURED):
@@ -137,12 +149,121 @@ def test_a_reference_in_blocks_has_the_same_ties():
     assert at_ties(found)
 
 
+OF_ROUNDING = problem("x.sin() ** 2 + x.cos() ** 2 > 1", "torch.rand(64, 64)")
+
+
+def changed(part):
+    """Return an answer of `OF_ROUNDING` with a part of the elements changed."""
+    return lambda plan: plain(plan) ^ (torch.rand(64, 64, generator=torch.Generator().manual_seed(plan.seed)) < part)
+
+
 def test_an_output_that_roundings_decide_proves_nothing():
-    setup = set_up(problem("(x + 1 - x - 1) > 0", "torch.rand(64, 64) * 4096 + 0.3"), SizeName.SMALL, "cpu")
-
-    def some_changed(plan):
-        return plain(plan) ^ (torch.rand(64, 64, generator=torch.Generator().manual_seed(plan.seed)) < 0.05)
-
-    trials = trials_of(setup, some_changed)
+    setup = set_up(OF_ROUNDING, SizeName.SMALL, "cpu")
+    trials = trials_of(setup, changed(0.05))
     assert [trial.fault for trial in called(trials, setup, 2)] == [None] * 2
     assert trials.unproven().finding.code == Code.ROUNDING_DECIDES.value
+
+
+def test_an_output_with_few_ties_proves_the_computation():
+    setup = set_up(WHOLE, SizeName.SMALL, "cpu")
+    trials = trials_of(setup, in_turn)
+    assert at_ties(called(trials, setup, 2))
+    assert trials.unproven() is None
+
+
+def test_too_many_wrong_elements_are_no_ties():
+    assert codes(OF_ROUNDING, changed(0.1), calls=2) == [Code.WRONG_VALUES.value] * 2
+
+
+def test_a_rare_value_is_proven_by_its_own_elements():
+    output = _Output(torch.zeros(100, dtype=torch.bool))
+    output.add(SimpleNamespace(decided=3), torch.arange(100) < 10)
+    assert (output.decided, output.rarer) == (3, 10)
+    output = _Output(torch.zeros(100, dtype=torch.uint8))
+    output.add(SimpleNamespace(decided=3), torch.arange(100).to(torch.uint8))
+    assert output.rarer == 100
+
+
+EXACT = {
+    "a mask of maxima": ("x == x.amax(1, keepdim=True)", "torch.randn(64, 256)", lambda x: torch.zeros_like(x) > 0),
+    "peaks of a picture": (
+        "x == F.max_pool2d(x, 9, 1, 4)",
+        "torch.rand(1, 1, 64, 64)",
+        lambda x: torch.zeros_like(x) > 0,
+    ),
+    "a gate": (
+        "(p := torch.softmax(x, 1)) == p.max(1, keepdim=True).values",
+        "torch.randn(64, 32)",
+        lambda x: torch.zeros_like(x) > 0,
+    ),
+    "counts without the last column": (
+        "(x > 2.5).float().sum(1).to(torch.int64)",
+        "torch.randn(512, 100)",
+        lambda x: (x[:, :-1] > 2.5).sum(1),
+    ),
+    "a product of whole numbers": (
+        "((x * 9).round() @ (x * 9).round().T).to(torch.int32)",
+        "torch.randn(64, 64)",
+        lambda x: ((x * 9).round() @ (x * 9).round().T).to(torch.int32) - (torch.arange(64) % 16 == 5).int(),
+    ),
+    "the last of equal elements": (
+        "torch.softmax(x, 1).argmax(1)",
+        "torch.randn(512, 64).index_copy(0, torch.arange(4), torch.randint(0, 2, (4, 64)).float())",
+        lambda x: x.shape[1] - 1 - x.flip(1).argmax(1),
+    ),
+}
+
+
+@pytest.mark.parametrize(("output", "given", "answer"), EXACT.values(), ids=EXACT)
+def test_what_is_exact_has_no_ties(output, given, answer):
+    assert codes(problem(output, given), lambda plan: answer(plan.inputs.args[0])) == [Code.WRONG_VALUES.value] * 3
+
+
+NAIVE = problem("(torch.expm1(x) * 2e5).round().to(torch.int32)", "torch.rand(64, 64) / 100 + 1e-4")
+ROWS = "torch.cat([torch.rand(512, 1).expand(512, 1024), torch.rand(1536, 1024)])"
+EQUAL = problem("(x.sum(1) * 32).round().to(torch.int32)", ROWS)
+IN_TF32 = problem("(x @ w * 4).round().to(torch.int32)", FACTORS, forward="x, w", precision=Precision.TF32)
+ONCE = {
+    "textbook formulas": (NAIVE, lambda x: ((torch.exp(x) - 1) * 2e5).round().to(torch.int32)),
+    "equal terms in one accumulator": (EQUAL, lambda x: (running(x)[:, -1] * 32).round().to(torch.int32)),
+    "TF32 where allowed": (
+        IN_TF32,
+        lambda x, w: (rounded(x, Format.TF32) @ rounded(w, Format.TF32) * 4).round().to(torch.int32),
+    ),
+}
+
+
+@pytest.mark.parametrize(("of", "answer"), ONCE.values(), ids=ONCE)
+def test_arithmetic_without_random_numbers_is_right_at_ties(of, answer):
+    setup = set_up(of, SizeName.SMALL, "cpu")
+    found = called(trials_of(setup, lambda plan: answer(*plan.inputs.args)), setup, 4)
+    assert [trial.fault for trial in found] == [None] * 4
+    assert at_ties(found)
+
+
+@pytest.mark.parametrize(("wrong", "draws"), [(8, 16), (9, 1)])
+def test_few_wrong_elements_are_looked_for_in_all_draws(wrong, draws, monkeypatch):
+    runs = []
+    monkeypatch.setattr(integer_ties, "_run", lambda *given: runs.append(given))
+    monkeypatch.setattr(integer_ties, "_modes", lambda of, draw: [draw])
+    seen = {"output": SimpleNamespace(unexplained=wrong, decided=0)}
+    plan = SimpleNamespace(reference=SimpleNamespace(problem=WHOLE))
+    assert not _run_until_explained(plan, None, seen, 16)
+    assert len(runs) == draws
+
+
+@pytest.mark.parametrize(("operations", "draws"), [(10, 16), (10_000, 3), (1_000_000, 0)])
+def test_a_slow_reference_has_fewer_draws(operations, draws, monkeypatch):
+    setup = set_up(WHOLE, SizeName.SMALL, "cpu")
+    monkeypatch.setattr(integer_ties, "cost_of", lambda _: Cost(0, 0, operations))
+    assert _draws(CallPlan(setup.reference, 1)) == draws
+    assert (called(trials_of(setup, in_turn), setup, 1)[0].fault is None) is (draws > 0)
+
+
+def test_a_failed_search_is_not_repeated(monkeypatch):
+    searches = []
+    monkeypatch.setattr(answer_judge, "within_ties", lambda *given: searches.append(given) or within_ties(*given))
+    setup = set_up(GREY, SizeName.SMALL, "cpu")
+    found = called(trials_of(setup, lambda plan: plain(plan) ^ 1), setup, 3)
+    assert [trial.fault.finding.code for trial in found] == [Code.WRONG_VALUES.value] * 3
+    assert len(searches) == 1
