@@ -81,7 +81,7 @@ def within_ties(plan: CallPlan, checks: list[TensorCheck], views: list[OutputVie
         return Ties(checks)
     return Ties(
         [_at_ties(check) if check.path in outputs else check for check in checks],
-        frozenset(path for path, each in outputs.items() if each.decided * _PROVES_NOTHING > each.rarer),
+        frozenset(path for path, each in outputs.items() if each.proves_nothing),
     )
 
 
@@ -95,10 +95,7 @@ def _at_ties(check: TensorCheck) -> TensorCheck:
 
 
 class _Output:
-    """An answer's tensor, the first row of the current block, and numbers of elements: decided by roundings, and all.
-
-    Of a boolean output, `rarer` counts the elements with the rarer value.
-    """
+    """An answer's tensor, the first row of the current block, and numbers of elements: decided by roundings, and True."""
 
     def __init__(self, answer: torch.Tensor) -> None:
         self.answer = answer
@@ -112,10 +109,11 @@ class _Output:
         self.trues += int(honest.sum()) if honest.dtype == torch.bool else 0
 
     @property
-    def rarer(self) -> int:
-        """Number of elements, of a boolean's rarer value if both values occur."""
+    def proves_nothing(self) -> bool:
+        """Whether roundings decide too many elements."""
         every = self.answer.numel()
-        return min(self.trues, every - self.trues) or every
+        rarer = min(self.trues, every - self.trues) or every
+        return self.decided * _PROVES_NOTHING > rarer
 
 
 class _Seen:

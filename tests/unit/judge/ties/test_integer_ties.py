@@ -175,13 +175,16 @@ def test_too_many_wrong_elements_are_no_ties():
     assert codes(OF_ROUNDING, changed(0.1), calls=2) == [Code.WRONG_VALUES.value] * 2
 
 
-def test_a_rare_value_is_proven_by_its_own_elements():
-    output = _Output(torch.zeros(100, dtype=torch.bool))
-    output.add(SimpleNamespace(decided=3), torch.arange(100) < 10)
-    assert (output.decided, output.rarer) == (3, 10)
-    output = _Output(torch.zeros(100, dtype=torch.uint8))
-    output.add(SimpleNamespace(decided=3), torch.arange(100).to(torch.uint8))
-    assert output.rarer == 100
+@pytest.mark.parametrize(
+    ("honest", "most"), [(torch.arange(100) < 12, 3), (torch.arange(100) < 0, 25), (torch.arange(100), 25)]
+)
+def test_a_quarter_of_the_elements_or_of_the_rarer_value_may_be_decided(honest, most):
+    output = _Output(torch.zeros_like(honest))
+    output.add(SimpleNamespace(decided=most - 1), honest)
+    output.add(SimpleNamespace(decided=1), honest[:0])
+    assert not output.proves_nothing
+    output.add(SimpleNamespace(decided=1), honest[:0])
+    assert output.proves_nothing
 
 
 EXACT = {
