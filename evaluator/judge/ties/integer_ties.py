@@ -95,7 +95,7 @@ def _at_ties(check: TensorCheck) -> TensorCheck:
 
 
 class _Output:
-    """An answer's tensor, the first row of the current block, and numbers of elements: decided by roundings, and True."""
+    """An answer's tensor, the first row of the current block, and numbers of elements: decided, and True."""
 
     def __init__(self, answer: torch.Tensor) -> None:
         self.answer = answer
