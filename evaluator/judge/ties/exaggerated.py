@@ -24,7 +24,7 @@ from evaluator.protocol.op_mode import OperationMode
 
 aten = torch.ops.aten
 
-_COPIES = frozenset({aten._to_copy, aten.copy, aten.copy_, aten.clone, aten.fill, aten.fill_})  # noqa: SLF001
+_COPIES = frozenset({aten._to_copy, aten.copy, aten.copy_, aten.clone})  # noqa: SLF001
 """Casts of a reference are asked of every kernel."""
 _PRODUCTS = frozenset({aten.mm, aten.addmm, aten.bmm, aten.baddbmm, aten.convolution})
 """Operations slow in float64. Products of whole numbers are exact, and others hardly ever."""

@@ -5,7 +5,7 @@ import torch
 
 from evaluator.judge.numerics.arithmetic_modes import Order, in_order
 from evaluator.judge.numerics.single_accumulator import LongSum
-from evaluator.judge.ties.exaggerated import exaggerated
+from evaluator.judge.ties.exaggerated import _in_float64, exaggerated
 
 FACTOR = 4.0
 
@@ -76,6 +76,7 @@ EXACT = {
     "mean of whole numbers": lambda x: (x * 9).round()[:, :64].mean(1),
     "numbers in turn": lambda x: torch.arange(64, dtype=torch.float32) / 4 + torch.full((64,), 0.1) * 0,
     "cast": lambda x: x.to(torch.bfloat16),
+    "written cast": lambda x: torch.empty(x.shape, dtype=torch.bfloat16).copy_(x),
 }
 
 
@@ -92,13 +93,18 @@ def test_exact_results_stay(compute, order):
 
 
 def test_a_few_exact_results_are_exact_by_chance():
-    x = positive(8192) / 3
-    x[5] = 1.0
-    assert bool(rounded(lambda: x / 7 * 7)[5] != 1)
-    assert bool(rounded(lambda: x / x.round().clamp(min=1) * 1)[5] == 1)
-    few = positive(64) / 3
-    few[5] = 0.5
-    assert bool(rounded(lambda: few * few)[5] == 0.25)
+    many, few = positive(8192) / 3, positive(64) / 3
+    many[5] = few[5] = torch.tensor(torch.e)
+    many[7] = torch.inf
+    assert float(rounded(lambda: many / torch.e)[5]) != 1
+    assert float(rounded(lambda: many / torch.e)[7]) == torch.inf
+    assert float(rounded(lambda: few / torch.e)[5]) == 1
+
+
+def test_products_are_computed_in_float64_for_none_of_their_numbers():
+    x, whole = positive(8, 8), positive(8, 8).round()
+    assert _in_float64(torch.ops.aten.mm.default, (x, whole), {}, x @ whole) is None
+    assert torch.equal(_in_float64(torch.ops.aten.mm.default, (whole, whole), {}, whole @ whole), whole @ whole)
 
 
 def test_written_results_are_those_of_the_operation_without_writing():
@@ -120,11 +126,20 @@ def test_operations_that_write_or_draw_run_once():
         torch.manual_seed(3)
         drawn = torch.rand(8)
         noise = torch.zeros(8).normal_()
+        coins = torch.bernoulli(before / 2)
     torch.manual_seed(3)
     assert torch.equal(total, torch.ones(8))
     assert torch.equal(turned, before.T)
     assert torch.equal(drawn, torch.rand(8))
     assert torch.equal(noise, torch.zeros(8).normal_())
+    assert torch.equal(coins, torch.bernoulli(before / 2))
+
+
+def test_each_step_of_a_softmax_is_moved():
+    x = positive(64, 64) * 40
+    plain = torch.softmax(x, 1)
+    off = (rounded(lambda: torch.softmax(x, 1)) - plain).abs() / plain
+    assert float(off.max()) > 40 * torch.finfo(x.dtype).eps  # arguments of exp are moved too
 
 
 def test_views_integers_and_infinities_stay():

@@ -7,12 +7,13 @@ import torch
 
 from benchmarks.numerics.judged_answers import AnswerTrials, set_up
 from evaluator.findings import Code
+from evaluator.judge.compare.tensor_comparison import Sides
 from evaluator.judge.numerics.arithmetic_modes import Format, rounded
 from evaluator.judge.numerics.single_accumulator import running
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.operation_cost import Cost
 from evaluator.judge.ties import integer_ties
-from evaluator.judge.ties.integer_ties import _draws, _Output, _run_until_explained, within_ties
+from evaluator.judge.ties.integer_ties import _draws, _Output, _run_until_explained, _Seen, within_ties
 from evaluator.judge.trial import answer_judge
 from evaluator.protocol import model_call
 from evaluator.records import Precision, Profile, SizeName, ToleranceRule
@@ -169,6 +170,26 @@ def test_an_output_with_few_ties_proves_the_computation():
     trials = trials_of(setup, in_turn)
     assert at_ties(called(trials, setup, 2))
     assert trials.unproven() is None
+
+
+def test_an_element_with_the_exact_value_is_not_wrong():
+    seen = _Seen(Sides(torch.tensor([1, 2, 5]), torch.tensor([1, 9, 9]), torch.tensor([3, 2, 4])))
+    assert seen.unexplained == 1
+    seen.add(torch.tensor([3, 2, 5]))
+    assert (seen.unexplained, seen.decided) == (0, 1)
+
+
+def test_numbers_with_a_tolerance_have_no_ties(monkeypatch):
+    runs = []
+    monkeypatch.setattr(integer_ties, "_run", lambda *given: runs.append(given))
+
+    def one_off(plan):
+        values = plain(plan).clone()
+        values[3, 3] += 1
+        return values
+
+    assert codes(problem("x * 2.5"), one_off, calls=1) == [Code.WRONG_VALUES.value]
+    assert not runs
 
 
 def test_too_many_wrong_elements_are_no_ties():
