@@ -1,8 +1,9 @@
-"""Dispatch mode that exaggerates the roundings of a reference, and leaves exact results alone.
+"""Dispatch mode that exaggerates the fp32 roundings of a reference, and leaves exact results alone.
 
 A result is exact if float64 gives the same number from the same arguments: a maximum, a selection, a count, a sum of
-small whole numbers, and all results in float64. No kernel may change an exact result. Each other result of an operation
-is moved: by units in the last place, or away from the plain result in the direction of another order of summation.
+small whole numbers. No kernel may change an exact result. Each other result of an operation on fp32 is moved: by units
+in the last place, or away from the plain result in the direction of another order of summation. Results of other
+dtypes, of operations without fp32 arguments, and of `out=` variants stay.
 
 Equal values move equally. A draw decides by the bits of a value or of a whole result, not by the place: a value that
 the reference compares with a maximum of values stays equal to the maximum, and equal elements of an argmax stay equal.
@@ -16,7 +17,6 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils import _pytree as pytree
 
-from evaluator.judge.formats.elements import format_of
 from evaluator.judge.numerics.arithmetic_modes import Order, in_order
 from evaluator.judge.numerics.composites import COMPOSITES, WrittenOut
 from evaluator.judge.numerics.single_accumulator import LongSum
@@ -26,11 +26,6 @@ aten = torch.ops.aten
 
 _COPIES = frozenset({aten._to_copy, aten.copy, aten.copy_, aten.clone})  # noqa: SLF001
 """Casts of a reference are asked of every kernel."""
-_PRODUCTS = frozenset({aten.mm, aten.addmm, aten.bmm, aten.baddbmm, aten.convolution})
-"""Operations slow in float64. Products of whole numbers are exact, and others hardly ever."""
-_LARGEST_WHOLE = 2.0**24
-_HALF_UNITS = frozenset({torch.float16, torch.bfloat16})
-_INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 _BY_CHANCE = 4096
 """A few quotients are exact by chance, and a kernel that multiplies by the reciprocal changes them. If fewer than one
 element in 4096 is exact, none counts as exact. Of counts and selections all are."""
@@ -43,8 +38,7 @@ _MIXERS = (0x2545F4914F6CDD1D, 0x1B873593CC9E2D51)
 def exaggerated(order: Order | LongSum, factor: float, draw: int) -> Iterator[None]:
     """Context in which each inexact result is `factor` times as far from the plain result as in `order`.
 
-    With `Order.ROUNDED`, `factor` counts units in the last place, or half units in half precision. Each `draw` has
-    other roundings.
+    With `Order.ROUNDED`, `factor` counts units in the last place. Each `draw` has other roundings.
     """
     with sdpa_kernel(SDPBackend.MATH), _Exaggerated(order, factor, draw):
         yield
@@ -66,10 +60,11 @@ class _Exaggerated(OperationMode):
         if self._written_out.has(func):
             with self:
                 return self._written_out.run(func, args, given)
-        if (functional := _functional(func)) is not None:
+        if (functional := _functional(func)) is not None and _is_fp32(args[0]):
             with self:
                 result = functional(*args, **given)
-            return args[0].copy_(result)
+            if result.shape == args[0].shape:
+                return args[0].copy_(result)
         plain = func(*args, **given)
         if _stays(func, args, given):
             return plain
@@ -83,21 +78,19 @@ class _Exaggerated(OperationMode):
         return pytree.tree_map(self._further, plain, other, _in_float64(func, args, given, plain))
 
     def _moved(self, plain: Any) -> Any:
-        """Return values up or down by units in the last place, as the draw decides by the bits of each value."""
-        if not _is_float(plain):
+        """Return values up or down by a unit in the last place, as the draw decides by the bits of each value."""
+        if not _is_fp32(plain):
             return plain
-        bits = plain.contiguous().view(_INTEGERS[plain.element_size()]).long() + self._draw
+        bits = plain.contiguous().view(torch.int32).long() + self._draw
         for mixer in _MIXERS:
             bits = (bits ^ (bits >> 29)) * mixer
-        step = (0.5 if plain.dtype in _HALF_UNITS else 1.0) * torch.finfo(plain.dtype).eps
-        wide = _wide(plain)
-        return torch.where((bits >> 47) & 1 == 0, wide * (1 + step), wide * (1 - step))
+        step = torch.finfo(plain.dtype).eps
+        return torch.where((bits >> 47) & 1 == 0, plain * (1 + step), plain * (1 - step))
 
     def _further(self, plain: Any, other: Any, exact: Any) -> Any:
-        if not _is_float(plain) or plain.shape != other.shape:
+        if not _is_fp32(plain) or plain.shape != other.shape:
             return plain
-        wide = _wide(plain)
-        moved = (wide + self._factor * (other.to(wide.dtype) - wide)).to(plain.dtype)
+        moved = plain + self._factor * (other - plain)
         stays = ~torch.isfinite(moved)
         if isinstance(exact, torch.Tensor):
             is_exact = exact == plain
@@ -106,17 +99,8 @@ class _Exaggerated(OperationMode):
         return torch.where(stays, plain, moved)
 
 
-def _is_float(value: Any) -> bool:
-    return (
-        isinstance(value, torch.Tensor)
-        and value.layout is torch.strided
-        and value.is_floating_point()
-        and format_of(value.dtype) is None
-    )
-
-
-def _wide(values: torch.Tensor) -> torch.Tensor:
-    return values if values.dtype == torch.float64 else values.float()
+def _is_fp32(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.layout is torch.strided and value.dtype == torch.float32
 
 
 def _functional(func: Any) -> Any:
@@ -134,7 +118,7 @@ def _is_view(func: Any) -> bool:
 
 def _are_equal(plain: Any, other: Any) -> bool:
     pairs = zip(pytree.tree_leaves(plain), pytree.tree_leaves(other), strict=True)
-    return all(torch.equal(one, two) for one, two in pairs if _is_float(one))
+    return all(torch.equal(one, two) for one, two in pairs if _is_fp32(one))
 
 
 def _stays(func: Any, args: Sequence[Any], given: Mapping[str, Any]) -> bool:
@@ -144,16 +128,12 @@ def _stays(func: Any, args: Sequence[Any], given: Mapping[str, Any]) -> bool:
         or func._schema.is_mutable  # noqa: SLF001
         or _is_view(func)
         or torch.Tag.nondeterministic_seeded in func.tags
-        or not any(map(_is_float, pytree.tree_leaves([args, given])))
+        or not any(map(_is_fp32, pytree.tree_leaves([args, given])))
     )
 
 
 def _in_float64(func: Any, args: Sequence[Any], given: Mapping[str, Any], plain: Any) -> Any:
     """Return the operation's result in float64, in the structure of `plain`; None for each part without."""
-    if func.overloadpacket in _PRODUCTS:
-        factors = [leaf for leaf in pytree.tree_leaves([args, given]) if _is_float(leaf)]
-        is_whole = all(bool((leaf == leaf.round()).all()) for leaf in factors)
-        return plain if is_whole and bool((plain.abs() < _LARGEST_WHOLE).all()) else None
     try:
         return func(*pytree.tree_map(_widened, list(args)), **pytree.tree_map(_widened, dict(given)))
     except (RuntimeError, TypeError):  # An operation without float64.
@@ -161,15 +141,15 @@ def _in_float64(func: Any, args: Sequence[Any], given: Mapping[str, Any], plain:
 
 
 def _widened(leaf: Any) -> Any:
-    """Return an argument in float64. PyTorch rounds a Python number to the tensors' dtype."""
-    if _is_float(leaf):
+    """Return an argument in float64. PyTorch rounds a Python number to fp32, the dtype of the tensors."""
+    if _is_fp32(leaf):
         return leaf.double()
-    if isinstance(leaf, torch.dtype) and leaf.is_floating_point:
+    if leaf is torch.float32:
         return torch.float64
     return float(torch.tensor(leaf, dtype=torch.float32)) if isinstance(leaf, float) else leaf
 
 
 def _seed_of(plain: Any) -> int:
     """Return a number that follows from the values of a result: equal results have equal roundings."""
-    total = sum(leaf.double().nan_to_num().sum() for leaf in pytree.tree_leaves(plain) if _is_float(leaf))
+    total = sum(leaf.double().nan_to_num().sum() for leaf in pytree.tree_leaves(plain) if _is_fp32(leaf))
     return int(torch.as_tensor(total, dtype=torch.float64).view(torch.int64)) % _SEEDS

@@ -7,14 +7,16 @@ tie as a rounding is large.
 
 These elements are found by trial: the reference runs again with other roundings and other orders of summation, each
 exaggerated by the tolerance's factor for errors of other orders (`exaggerated`). An element passes with a value of one
-of these runs.
+of these runs. Inputs and exact results stay: an argmax of an input returns the first of equal elements, as in PyTorch.
 
-Inputs and exact results stay unchanged: an argmax of an input returns the first of equal elements, as in PyTorch.
+Distances to ties must be continuous: then four times the rounding changes four times as many elements. On a lattice of
+inputs a whole class of elements lies on a tie, and any rounding changes all of it; another operator, such as > for >=,
+would pass there. Such ties have no search, nor has a reference whose buffers change: its runs differ by more than
+roundings.
 """
 
 import contextlib
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
 
 import msgspec
 import torch
@@ -24,11 +26,12 @@ from evaluator.errors import ProblemError
 from evaluator.judge.compare.limits import limit_of
 from evaluator.judge.compare.tensor_comparison import Sides, rows_from
 from evaluator.judge.compare.tolerance import ARITHMETIC, bounds
+from evaluator.judge.formats.elements import are_equal
 from evaluator.judge.numerics.arithmetic_modes import Format, Order, in_order, with_operands
 from evaluator.judge.numerics.single_accumulator import LongSum
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.operation_cost import cost_of
-from evaluator.judge.reference.reference import Expected
+from evaluator.judge.reference.reference import Expected, Reference
 from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.judge.tensors.output_views import OutputViews
 from evaluator.judge.ties.exaggerated import exaggerated
@@ -36,53 +39,48 @@ from evaluator.records import Precision, Problem, TensorCheck, ToleranceRule
 
 _MOST_PART = 16
 """Answers with more wrong elements, as a part of all (1/16), are not searched for ties."""
+_MOST_OF_VALUE = 4
+_FEW_VALUES = 16
+"""Of a mask, and of outputs with as few different values, at most a quarter of the elements with a value may be wrong:
+a constant is no answer at ties."""
 _DRAWS = 16
 """Draws of each order. If a kernel's rounding is normal, and exaggerated roundings are 4 times as large, a tie crossed
 by the kernel is crossed by none of 16 draws of two orders with a probability of 1.7e-6 (computed by integration)."""
 _LONGEST_S = 60.0
 """Time limit of a search on a nominal machine. Answers of references too slow for a single draw are not searched."""
 _FORWARDS = 5
-"""Forwards of a run: plain, in another order, in float64 on a GPU with half the speed, and the hash of the values."""
+"""Forwards of a run: plain, in another order, in float64, and the hash of the values."""
 _OPERATION_S = 5e-4
 """Time of the Python code around an operation of a run."""
 _FEW = 8
-"""So many wrong elements are looked for in all draws, even if the first draws change none."""
+"""So many wrong elements are looked for in all draws, even if the first draws change none; and so many elements more
+than half may change without exaggeration."""
 _ORDERS: tuple[Order | LongSum, ...] = (Order.ROUNDED, Order.SEQUENTIAL, LongSum.ATOMIC)
+_Draw = tuple[Order | LongSum, int]
 _ONCE = (Order.SEQUENTIAL, Order.NAIVE)
 """Arithmetic without exaggeration: sums added up in turn, whose bias no model has, and textbook formulas."""
-_PROVES_NOTHING = 4
-"""If roundings decide more than a quarter of the elements, or of a boolean's rarer value, an answer proves nothing."""
 
 
-class Ties(NamedTuple):
-    """Comparisons of a call, and the paths of outputs decided by roundings."""
-
-    checks: list[TensorCheck]
-    prove_nothing: frozenset[str] = frozenset()
-
-
-def within_ties(plan: CallPlan, checks: list[TensorCheck], views: list[OutputViews]) -> Ties:
+def within_ties(plan: CallPlan, checks: list[TensorCheck], views: list[OutputViews]) -> list[TensorCheck]:
     """Return the comparisons of a call, with `ok` for integers explained by other roundings of the reference.
 
     Nothing changes if another output is wrong. The reference must wear the weights of the call.
     """
     answers = {view.path: view.tensor for view in views}
-    outputs = {check.path: _Output(answers[check.path]) for check in checks if not check.ok}
+    wrong = [check for check in checks if not check.ok]
     problem = plan.reference.problem
-    if not all(_may_be_tied(problem, check, answers[check.path]) for check in checks if not check.ok):
-        return Ties(checks)
+    if not all(_may_be_tied(problem, check, answers[check.path]) for check in wrong):
+        return checks
+    outputs = {check.path: _Output(answers[check.path]) for check in wrong}
     try:
-        with out_of_memory():
+        with out_of_memory(), _unchanged_buffers(plan.reference) as are_unchanged:
             draws = _draws(plan)
             blocks = zip(plan.blocks, plan.expected(), strict=True)
-            if not all(_explained(plan, block, expected, outputs, draws) for block, expected in blocks):
-                return Ties(checks)
+            explained = all(_explained(plan, block, expected, outputs, draws) for block, expected in blocks)
+            explained = explained and are_unchanged()
     except MemoryError:
-        return Ties(checks)
-    return Ties(
-        [_at_ties(check) if check.path in outputs else check for check in checks],
-        frozenset(path for path, each in outputs.items() if each.proves_nothing),
-    )
+        return checks
+    return [_at_ties(check) if check.path in outputs else check for check in checks] if explained else checks
 
 
 def _may_be_tied(problem: Problem, check: TensorCheck, answer: torch.Tensor) -> bool:
@@ -94,26 +92,24 @@ def _at_ties(check: TensorCheck) -> TensorCheck:
     return msgspec.structs.replace(check, ok=True, error_ratio=1.0, mismatches=0, first_mismatch=None)
 
 
+@contextlib.contextmanager
+def _unchanged_buffers(reference: Reference) -> Iterator[Callable[[], bool]]:
+    """Context that restores the reference's buffers, and gives a function: whether no run has changed a buffer."""
+    buffers = dict(reference.model.named_buffers())
+    before = {name: buffer.detach().clone() for name, buffer in buffers.items()}
+    try:
+        yield lambda: all(are_equal(buffer, before[name]) for name, buffer in buffers.items())
+    finally:
+        for name, buffer in buffers.items():
+            buffer.detach().copy_(before[name])
+
+
 class _Output:
-    """An answer's tensor, the first row of the current block, and numbers of elements: decided, and True."""
+    """An answer's tensor, and the first row of the current block."""
 
     def __init__(self, answer: torch.Tensor) -> None:
         self.answer = answer
         self.start = 0
-        self.decided = 0
-        self.trues = 0
-
-    def add(self, seen: "_Seen", honest: torch.Tensor) -> None:
-        """Add the numbers of a block."""
-        self.decided += seen.decided
-        self.trues += int(honest.sum()) if honest.dtype == torch.bool else 0
-
-    @property
-    def proves_nothing(self) -> bool:
-        """Whether roundings decide too many elements."""
-        every = self.answer.numel()
-        rarer = min(self.trues, every - self.trues) or every
-        return self.decided * _PROVES_NOTHING > rarer
 
 
 class _Seen:
@@ -122,20 +118,24 @@ class _Seen:
     def __init__(self, sides: Sides) -> None:
         self._honest = sides.honest
         exact = sides.exact.to(sides.honest.dtype)
-        wrong = (sides.actual != sides.honest) & (sides.actual != exact)
-        self._places = wrong.reshape(-1).nonzero().reshape(-1)
+        self._wrong = (sides.actual != sides.honest) & (sides.actual != exact)
+        self._places = self._wrong.reshape(-1).nonzero().reshape(-1)
         self._actual = self._at_places(sides.actual)
         self._explained = torch.zeros_like(self._actual, dtype=torch.bool)
-        self._changed = torch.zeros_like(wrong)
+        self._changed = torch.zeros_like(self._wrong)
+        self.changes = 0
+        """Number of elements with another value than the plain reference's, in all counted runs together."""
 
     def _at_places(self, values: torch.Tensor) -> torch.Tensor:
         return values.reshape(-1)[self._places]
 
-    def add(self, values: torch.Tensor) -> None:
-        """Add the values of another run."""
+    def add(self, values: torch.Tensor, *, counts: bool = True) -> None:
+        """Add the values of another run. The changes of a run that `counts` are added up."""
         if values.shape != self._honest.shape or values.dtype != self._honest.dtype:
             return
-        self._changed |= values != self._honest
+        changed = values != self._honest
+        self.changes += int(changed.sum()) if counts else 0
+        self._changed |= changed
         self._explained |= self._at_places(values) == self._actual
 
     @property
@@ -148,6 +148,18 @@ class _Seen:
         """Number of elements of the block with several values."""
         return int(self._changed.sum())
 
+    @property
+    def lacks_a_value(self) -> bool:
+        """Whether most elements with one of few values are wrong."""
+        values, counts = torch.unique(self._honest, return_counts=True)
+        if len(values) > _FEW_VALUES:
+            return False
+        wrong = self._honest[self._wrong]
+        return any(
+            int((wrong == value).sum()) * _MOST_OF_VALUE > count
+            for value, count in zip(values, counts.tolist(), strict=True)
+        )
+
 
 def _explained(plan: CallPlan, block: Arguments, expected: Expected, outputs: dict[str, _Output], draws: int) -> bool:
     """Return whether other roundings of the reference explain all wrong integers in a block."""
@@ -157,22 +169,38 @@ def _explained(plan: CallPlan, block: Arguments, expected: Expected, outputs: di
         sides = rows_from(Sides(output.answer, exact[path], honest[path]), output.start)
         seen[path] = _Seen(sides)
         output.start += sides.honest.shape[0] if sides.honest.dim() else 0
-    explained = _run_until_explained(plan, block, seen, draws)
-    for path, each in seen.items():
-        outputs[path].add(each, honest[path])
-    return explained
+    if not any(each.unexplained for each in seen.values()):
+        return True
+    if any(each.lacks_a_value for each in seen.values()):
+        return False
+    made = _run_until_explained(plan, block, seen, draws)
+    return made is not None and _are_continuous(plan, block, seen, made)
 
 
-def _run_until_explained(plan: CallPlan, block: Arguments, seen: dict[str, _Seen], draws: int) -> bool:
+def _run_until_explained(plan: CallPlan, block: Arguments, seen: dict[str, _Seen], draws: int) -> list[_Draw] | None:
+    """Run the reference until all wrong elements are explained, and return the exaggerated runs: order and draw."""
+    made: list[_Draw] = []
     for draw in range(draws):
-        for mode in _modes(plan.reference.problem, draw):
+        for run, mode in _modes(plan.reference.problem, draw):
             if not any(each.unexplained for each in seen.values()):
-                return True
-            _run(plan, block, mode, seen)
+                return made
+            _run(plan, block, mode, seen, counts=run is not None)
+            made += [] if run is None else [run]
         # Exaggerated roundings change more elements than an honest kernel: further wrong elements are no ties.
         if any(each.unexplained > each.decided + _FEW for each in seen.values()):
-            return False
-    return not any(each.unexplained for each in seen.values())
+            return None
+    return None if any(each.unexplained for each in seen.values()) else made
+
+
+def _are_continuous(plan: CallPlan, block: Arguments, seen: dict[str, _Seen], made: list[_Draw]) -> bool:
+    """Return whether the runs `made` change more than twice as many elements as the same runs without exaggeration."""
+    exaggerated_changes = {path: each.changes for path, each in seen.items()}
+    for order, draw in made:
+        _run(plan, block, exaggerated(order, 1.0, draw), seen)
+    return all(
+        2 * (each.changes - exaggerated_changes[path]) <= exaggerated_changes[path] + _FEW
+        for path, each in seen.items()
+    )
 
 
 def _draws(plan: CallPlan) -> int:
@@ -183,18 +211,29 @@ def _draws(plan: CallPlan) -> int:
     return min(int(_LONGEST_S / (len(_ORDERS) * len(plan.blocks) * run_s)), _DRAWS)
 
 
-def _modes(problem: Problem, draw: int) -> Iterator[contextlib.AbstractContextManager[None]]:
-    """Yield the arithmetic of the runs of a draw; of the first draw, also arithmetic without random numbers."""
-    factor = bounds(ToleranceRule.MEASURED, problem, ARITHMETIC[problem.precision]).multiple
-    yield from (exaggerated(order, factor, draw * len(_ORDERS) + number) for number, order in enumerate(_ORDERS))
+def _factor(problem: Problem) -> float:
+    """Return the tolerance's factor for errors of other orders."""
+    return bounds(ToleranceRule.MEASURED, problem, ARITHMETIC[problem.precision]).multiple
+
+
+def _modes(problem: Problem, draw: int) -> Iterator[tuple[_Draw | None, contextlib.AbstractContextManager[None]]]:
+    """Yield the runs of a draw and their arithmetic. The first draw also has runs without random numbers: None."""
+    for number, order in enumerate(_ORDERS):
+        run = (order, draw * len(_ORDERS) + number)
+        yield run, exaggerated(order, _factor(problem), run[1])
     if draw == 0:
-        yield from map(in_order, _ONCE)
+        yield from ((None, in_order(order)) for order in _ONCE)
         if problem.precision is Precision.TF32:
-            yield from map(with_operands, (Format.TF32, Format.TF32_CUT))
+            yield from ((None, with_operands(to)) for to in (Format.TF32, Format.TF32_CUT))
 
 
 def _run(
-    plan: CallPlan, block: Arguments, mode: contextlib.AbstractContextManager[None], seen: dict[str, _Seen]
+    plan: CallPlan,
+    block: Arguments,
+    mode: contextlib.AbstractContextManager[None],
+    seen: dict[str, _Seen],
+    *,
+    counts: bool = True,
 ) -> None:
     """Run the reference in `mode`, and add the values of its outputs."""
     reference = plan.reference
@@ -205,4 +244,4 @@ def _run(
     for path, each in seen.items():
         values = found.get(path)
         if isinstance(values, torch.Tensor):
-            each.add(values)
+            each.add(values, counts=counts)

@@ -185,10 +185,9 @@ class AnswerJudge:
         kernelbench = self.rule is ToleranceRule.KERNELBENCH
         if _first_wrong(found.tensors) is None or kernelbench or self._beyond_ties:
             return found
-        ties = within_ties(plan, found.tensors, snapshots)
-        self._beyond_ties = _first_wrong(ties.checks) is not None
-        self._limits.prove_nothing |= ties.prove_nothing
-        return found._replace(tensors=ties.checks)
+        checks = within_ties(plan, found.tensors, snapshots)
+        self._beyond_ties = _first_wrong(checks) is not None
+        return found._replace(tensors=checks)
 
     def _note_proofs(self, checks: list[TensorCheck], problem: Finding | None) -> None:
         """Note which outputs of a call without a `problem` are proven right."""
