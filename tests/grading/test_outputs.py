@@ -108,7 +108,7 @@ def test_a_bad_answer_is_named(judged, name):
 
 
 CHECKS = len(Profile) + 3
-"""Every profile once, as given once more, and one call again."""
+"""Every profile once, outliers and as given once more, and one call again."""
 
 
 def test_the_honest_twin_is_correct(judged):
