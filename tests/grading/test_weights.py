@@ -352,6 +352,7 @@ class ModelNew(nn.Module):
         return {}
 """
 WITHOUT_WEIGHTS = OWN_MEAN.format("pass", "((groups - groups.mean(2, keepdim=True)) * spread).mean((1, 2))")
+SAME_OPERATIONS = OWN_MEAN.format("pass", "torch.nn.functional.group_norm(x, 4, torch.ones(32), torch.zeros(32)).mean(1)")
 ZEROS = OWN_MEAN.format("pass", "torch.zeros(len(x)) * spread.sum()")
 WITH_WEIGHTS = OWN_MEAN.format(
     "self.norm = nn.GroupNorm(4, 32)",
@@ -428,6 +429,12 @@ def test_an_output_of_rounding_alone_allows_no_verdict(judged_for, source):
     assert "norm.weight" in outcome.reason.message
     assert Code.WEIGHTS_NOT_CHANGED.value not in codes(outcome)
     assert all(check.ok for check in outcome.checks)
+
+
+def test_an_output_of_rounding_is_right_if_each_bit_is_the_references(judged_for):
+    outcome = judged_for(MEAN_OF_NORM, SAME_OPERATIONS)
+    assert outcome.status is Status.CORRECT, outcome.reason
+    assert Code.WEIGHTS_NOT_CHANGED.value in codes(outcome)
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,18 @@ def same_as(
     return borrowed if compared else None
 
 
+def follows(
+    honest: Iterable[Honest], view: OutputViews, values_of: Callable[[model_call.Result], Mapping[str, Value]] = by_path
+) -> bool:
+    """Return whether an output has the bits of the honest answer, and two of its elements differ.
+
+    Only the operations of the reference, in its order, give these bits; a constant may be guessed.
+    """
+    values = comparable(view.tensor).flatten()
+    varies = values.numel() > 0 and bool((values != values[0]).any())
+    return varies and same_as(honest, [view], values_of) is not None
+
+
 def outlined(wanted: model_call.Result | None) -> dict[str, torch.Tensor]:
     """Return the tensors of an answer by path."""
     found = {} if wanted is None else by_path(wanted)

@@ -85,9 +85,9 @@ class DistributionMix(NamedTuple):
         return self.use[_number(seed) // _ONE_IN % len(self.use)] if self.use else Profile.AS_GIVEN
 
     def checks(self) -> list[Profile]:
-        """Return the distributions of checked calls: as given first, for easy diagnosis, then all; outliers twice."""
+        """Return the distributions of checked calls: as given first, for easy diagnosis, then all; outliers thrice."""
         given = max(_AS_GIVEN_CHECKS, _CHECKS - len(self.use))
-        rest = [*self.use, *{Profile.OUTLIERS} & set(self.use), *[Profile.AS_GIVEN] * (given - 1)]
+        rest = [*self.use, *[*{Profile.OUTLIERS} & set(self.use)] * 2, *[Profile.AS_GIVEN] * (given - 1)]
         secrets.SystemRandom().shuffle(rest)
         return [Profile.AS_GIVEN, *rest]
 

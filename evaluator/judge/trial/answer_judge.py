@@ -16,6 +16,7 @@ from evaluator.judge.inputs.cancelling_rows import Slices
 from evaluator.judge.inputs.changing_weights import Sites
 from evaluator.judge.integrity.output_checks import (
     changed_input,
+    follows,
     gradient_pairs,
     late,
     late_on_host,
@@ -142,7 +143,8 @@ class AnswerJudge:
             return Judged(in_float64=False, problem=problem)
         checks, borrowed, in_float64 = self._compared_by_own_rounding(plan, snapshots, samples=samples)
         problem = _first_wrong(checks)
-        self._note_proofs(checks, problem)
+        if problem is None:
+            self._note_proofs(plan, snapshots)
         if problem is not None and self.precomputed_output is not None:
             problem = self.precomputed_output.unwritten(pairs) or problem
         # Always checked: the next call is compared with the addresses recorded here.
@@ -189,12 +191,18 @@ class AnswerJudge:
         self._beyond_ties = _first_wrong(checks) is not None
         return found._replace(tensors=checks)
 
-    def _note_proofs(self, checks: list[TensorCheck], problem: Finding | None) -> None:
-        """Note which outputs of a call without a `problem` are proven right."""
-        if problem is None:
-            paths = {check.path for check in checks}
-            self._compared_paths |= paths
-            self._proven_paths |= paths - self._limits.prove_nothing
+    def _note_proofs(self, plan: CallPlan, snapshots: list[OutputViews]) -> None:
+        """Note which outputs of a call without a problem are proven right.
+
+        Rounding that follows the same operations is a proof, however wide the limit: each bit is the plain reference's.
+        """
+        paths = {view.path for view in snapshots}
+        self._compared_paths |= paths
+        self._proven_paths |= paths - self._limits.prove_nothing
+        for view in snapshots:
+            unproven = view.path not in self._proven_paths
+            if unproven and follows(plan.honest(), view, self._reference.values):
+                self._proven_paths.add(view.path)
 
     def _compared(self, plan: CallPlan, snapshots: list[OutputViews], *, samples: bool = True) -> _Compared:
         """Compare all outputs, block by block."""

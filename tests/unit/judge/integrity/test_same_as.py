@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from evaluator.judge.integrity import output_checks as answers_module
-from evaluator.judge.integrity.output_checks import same_as
+from evaluator.judge.integrity.output_checks import follows, same_as
 from evaluator.judge.reference.reference import Honest
 from evaluator.judge.tensors.output_views import OutputViews
 from evaluator.protocol import model_call
@@ -105,3 +105,11 @@ def test_a_gradient_is_compared_like_an_output():
     assert same_as(honest, other) is None
     right = [*shot(X), OutputViews("gradient of x", X, X * 2, None)]
     assert same_as(honest, right) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("honest", "answer", "is_proven"),
+    [(X, X, True), (X, X + 1, False), (torch.ones(6, 4), torch.ones(6, 4), False), (X[:, :0], X[:, :0], False)],
+)
+def test_bits_of_the_reference_prove_an_answer_unless_it_is_constant(honest, answer, is_proven):
+    assert follows(answers(honest), shot(answer.clone())[0]) is is_proven
