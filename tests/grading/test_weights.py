@@ -352,7 +352,9 @@ class ModelNew(nn.Module):
         return {}
 """
 WITHOUT_WEIGHTS = OWN_MEAN.format("pass", "((groups - groups.mean(2, keepdim=True)) * spread).mean((1, 2))")
-SAME_OPERATIONS = OWN_MEAN.format("pass", "torch.nn.functional.group_norm(x, 4, torch.ones(32), torch.zeros(32)).mean(1)")
+SAME_OPERATIONS = OWN_MEAN.format(
+    "pass", "torch.nn.functional.group_norm(x, 4, torch.ones(32), torch.zeros(32)).mean(1)"
+)
 ZEROS = OWN_MEAN.format("pass", "torch.zeros(len(x)) * spread.sum()")
 WITH_WEIGHTS = OWN_MEAN.format(
     "self.norm = nn.GroupNorm(4, 32)",

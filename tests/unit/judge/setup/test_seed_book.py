@@ -133,7 +133,7 @@ def test_the_checked_calls_have_every_profile():
     drawn = [distribution_mix.pick(seed) for seed in seeds.checks()]
     assert set(drawn) == set(Profile)
     assert drawn[0] is Profile.AS_GIVEN
-    assert len(drawn) == len(PROFILES) + 4  # outliers and as given twice, and one call repeated
+    assert len(drawn) == len(PROFILES) + 5  # outliers thrice, as given twice, and one call repeated
     assert seeds.record().profiles == list(PROFILES)
 
 
