@@ -225,8 +225,8 @@ ENTRIES: dict[Code, Entry] = {
         "an output is a result of rounding",
         "In all calls, honest arithmetic in other orders changes the output so much that answers off by a quarter of "
         "its size pass. An example is the mean of a group norm with weights of 1 and biases of 0: it is 0, apart from "
-        "rounding. The answers are within this rounding, as those of almost any kernel would be, and differ from "
-        "the bits of the reference. With other weights the output may be meaningful.",
+        "rounding. The answers are within this rounding, as those of almost any kernel would be. With other weights "
+        "the output may be meaningful.",
         "Keep the reference's parameter names and shapes, and grade without --weights frozen: the weights then change. "
         "If the reference has no weights, only the problem's author can change the output.",
     ),

@@ -355,6 +355,9 @@ WITHOUT_WEIGHTS = OWN_MEAN.format("pass", "((groups - groups.mean(2, keepdim=Tru
 SAME_OPERATIONS = OWN_MEAN.format(
     "pass", "torch.nn.functional.group_norm(x, 4, torch.ones(32), torch.zeros(32)).mean(1)"
 )
+FIRST_THE_SAME = SAME_OPERATIONS.replace("return ", "self.calls = getattr(self, 'calls', 0) + 1\n        return ").replace(
+    ".mean(1)", ".mean(1) * (1 if self.calls <= 2 else 1.01)"
+)
 ZEROS = OWN_MEAN.format("pass", "torch.zeros(len(x)) * spread.sum()")
 WITH_WEIGHTS = OWN_MEAN.format(
     "self.norm = nn.GroupNorm(4, 32)",
@@ -433,10 +436,18 @@ def test_an_output_of_rounding_alone_allows_no_verdict(judged_for, source):
     assert all(check.ok for check in outcome.checks)
 
 
-def test_an_output_of_rounding_is_right_if_each_bit_is_the_references(judged_for):
+def test_an_output_of_rounding_is_right_if_each_bit_is_the_references_and_no_speedup_quoted(judged_for):
     outcome = judged_for(MEAN_OF_NORM, SAME_OPERATIONS)
     assert outcome.status is Status.CORRECT, outcome.reason
     assert Code.WEIGHTS_NOT_CHANGED.value in codes(outcome)
+    own_layer = MEAN_OF_NORM.replace("class Model(", "class ModelNew(")
+    frozen = judged_for(MEAN_OF_NORM, own_layer, WeightsRule.FROZEN)
+    assert frozen.reason.code == Code.ROUNDING_DECIDES.value
+
+
+def test_an_output_of_rounding_needs_the_references_bits_in_all_calls(judged_for):
+    outcome = judged_for(MEAN_OF_NORM, FIRST_THE_SAME)
+    assert (outcome.status, outcome.reason.code) == (Status.INCONCLUSIVE, Code.ROUNDING_DECIDES.value)
 
 
 @pytest.mark.parametrize(

@@ -84,10 +84,12 @@ class AnswerJudge:
         self._profile = Profile.AS_GIVEN
         self._slices: dict[str, list[Slices]] = {}
         self._changing = sites.change
+        self._unquoted = sites.unmatched
         self._limits = self._limits_of_call()
         self._beyond_ties = False
         self._compared_paths: set[str] = set()
         self._proven_paths: set[str] = set()
+        self._other_bits: set[str] = set()
         self._last_storages: dict[str, tuple[int, int]] = {}
         self._memory_samples = clock.memory_samples
         self.precision = PrecisionWatch(reference.problem.precision)
@@ -194,15 +196,17 @@ class AnswerJudge:
     def _note_proofs(self, plan: CallPlan, snapshots: list[OutputViews]) -> None:
         """Note which outputs of a call without a problem are proven right.
 
-        Rounding that follows the same operations is a proof, however wide the limit: each bit is the plain reference's.
+        The plain reference's bits in all calls are a proof, however wide the limits. Without a quoted speedup alone:
+        timed calls may have other bits, and hence no proof.
         """
         paths = {view.path for view in snapshots}
         self._compared_paths |= paths
         self._proven_paths |= paths - self._limits.prove_nothing
         for view in snapshots:
-            unproven = view.path not in self._proven_paths
-            if unproven and follows(plan.honest(), view, self._reference.values):
-                self._proven_paths.add(view.path)
+            if view.path not in self._limits.prove_nothing - self._other_bits:
+                continue
+            if not (self._unquoted and follows(plan.honest(), view, self._reference.values)):
+                self._other_bits.add(view.path)
 
     def _compared(self, plan: CallPlan, snapshots: list[OutputViews], *, samples: bool = True) -> _Compared:
         """Compare all outputs, block by block."""
@@ -224,12 +228,16 @@ class AnswerJudge:
     @property
     def proves_any(self) -> bool:
         """Whether a compared call proved an output right."""
-        return bool(self._proven_paths)
+        return bool(self._proven)
 
     @property
     def unproven(self) -> list[str]:
         """Paths of the outputs that were within the rounding of the reference in every compared call, and no more."""
-        return sorted(self._compared_paths - self._proven_paths)
+        return sorted(self._compared_paths - self._proven)
+
+    @property
+    def _proven(self) -> set[str]:
+        return self._proven_paths | self._compared_paths - self._other_bits
 
     def other_values(self, judged: Judged) -> str | None:
         """Return what the wrong values of a call come from, if other values than the problem's own."""
