@@ -355,9 +355,9 @@ WITHOUT_WEIGHTS = OWN_MEAN.format("pass", "((groups - groups.mean(2, keepdim=Tru
 SAME_OPERATIONS = OWN_MEAN.format(
     "pass", "torch.nn.functional.group_norm(x, 4, torch.ones(32), torch.zeros(32)).mean(1)"
 )
-FIRST_THE_SAME = SAME_OPERATIONS.replace("return ", "self.calls = getattr(self, 'calls', 0) + 1\n        return ").replace(
-    ".mean(1)", ".mean(1) * (1 if self.calls <= 2 else 1.01)"
-)
+FIRST_THE_SAME = SAME_OPERATIONS.replace(
+    "return ", "self.calls = getattr(self, 'calls', 0) + 1\n        return "
+).replace(".mean(1)", ".mean(1) * (1 if self.calls <= 2 else 1.01)")
 ZEROS = OWN_MEAN.format("pass", "torch.zeros(len(x)) * spread.sum()")
 WITH_WEIGHTS = OWN_MEAN.format(
     "self.norm = nn.GroupNorm(4, 32)",

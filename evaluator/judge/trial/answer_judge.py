@@ -33,7 +33,7 @@ from evaluator.judge.setup.distribution_mix import DistributionMix
 from evaluator.judge.tensors.memory_overlap import layouts, lent_weights, shared_elements, views_laid_out
 from evaluator.judge.tensors.output_views import OutputViews, output_views
 from evaluator.judge.tensors.pytree import LaidOut, Pair, Value, pair_up
-from evaluator.judge.ties.integer_ties import within_ties
+from evaluator.judge.ties.search import within_ties
 from evaluator.protocol import model_call
 from evaluator.records import Finding, Profile, TensorCheck, ToleranceRule
 from evaluator.spans import Operation, operation
@@ -182,14 +182,14 @@ class AnswerJudge:
         return found
 
     def _with_ties(self, plan: CallPlan, snapshots: list[OutputViews], found: _Compared) -> _Compared:
-        """Return comparisons in which integers at ties count as right; KernelBench's rule knows no ties.
+        """Return comparisons in which elements at ties count as right; KernelBench's rule knows no ties.
 
         After a search without success the runner has failed, and further calls look for the cause alone.
         """
         kernelbench = self.rule is ToleranceRule.KERNELBENCH
         if _first_wrong(found.tensors) is None or kernelbench or self._beyond_ties:
             return found
-        checks = within_ties(plan, found.tensors, snapshots)
+        checks = within_ties(plan, found.tensors, snapshots, self.limits)
         self._beyond_ties = _first_wrong(checks) is not None
         return found._replace(tensors=checks)
 

@@ -1,13 +1,14 @@
-"""Integers and booleans at a tie, where roundings of the reference itself decide.
+"""Search for ties, where roundings of the reference itself decide about an element.
 
-A comparison, a rounding to whole numbers or an argmax makes another integer of a rounding error. Grey values of RGB
-with fused multiply-adds are a code off in 1 to 3 of 524,288 pixels; a split sum changes the sign of a random projection
-in a million (measured in fp32). An honest kernel differs from the reference only where the exact value is as near to a
-tie as a rounding is large.
+A comparison, a rounding to whole numbers or an argmax makes a step of a rounding error. Grey values of RGB with fused
+multiply-adds are a code off in 1 to 3 of 524,288 pixels; a split sum changes the sign of a random projection in a
+million (measured in fp32). An honest kernel is a step off only where the exact value is as near to a tie as a rounding
+is large.
 
 These elements are found by trial: the reference runs again with other roundings and other orders of summation, each
 exaggerated by the tolerance's factor for errors of other orders (`exaggerated`). An element passes with a value of one
-of these runs. Inputs and exact results stay: an argmax of an input returns the first of equal elements, as in PyTorch.
+of these runs, in fp32 within its tolerance. Inputs and exact results stay: an argmax of an input returns the first of
+equal elements, as in PyTorch.
 
 Distances to ties must be continuous: then four times the rounding changes four times as many elements. On a lattice of
 inputs a whole class of elements lies on a tie, and any rounding changes all of it; another operator, such as > for >=,
@@ -23,9 +24,8 @@ import torch
 
 from evaluator.devices.out_of_memory import out_of_memory
 from evaluator.errors import ProblemError
-from evaluator.judge.compare.limits import limit_of
-from evaluator.judge.compare.tensor_comparison import Sides, rows_from
-from evaluator.judge.compare.tolerance import ARITHMETIC, bounds
+from evaluator.judge.compare.tensor_comparison import Limit, Sides, rows_from
+from evaluator.judge.compare.tolerance import ARITHMETIC, Bounds, bounds
 from evaluator.judge.formats.elements import are_equal
 from evaluator.judge.numerics.arithmetic_modes import Format, Order, in_order, with_operands
 from evaluator.judge.numerics.single_accumulator import LongSum
@@ -35,14 +35,11 @@ from evaluator.judge.reference.reference import Expected, Reference
 from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.judge.tensors.output_views import OutputViews
 from evaluator.judge.ties.exaggerated import exaggerated
+from evaluator.judge.ties.seen_elements import Seen
 from evaluator.records import Precision, Problem, TensorCheck, ToleranceRule
 
 _MOST_PART = 16
 """Answers with more wrong elements, as a part of all (1/16), are not searched for ties."""
-_MOST_OF_VALUE = 4
-_FEW_VALUES = 16
-"""Of a mask, and of outputs with as few different values, at most a quarter of the elements with a value may be wrong:
-a constant is no answer at ties."""
 _DRAWS = 16
 """Draws of each order. If a kernel's rounding is normal, and exaggerated roundings are 4 times as large, a tie crossed
 by the kernel is crossed by none of 16 draws of two orders with a probability of 1.7e-6 (computed by integration)."""
@@ -54,6 +51,8 @@ _OPERATION_S = 1.5e-4
 """Time of the Python code around an operation of a run: measured 1.3e-4 s for small tensors (two cores)."""
 _FEW = 8
 """So many wrong elements are looked for in all draws, even if the first draws change none."""
+_DRAWS_OF_NUMBERS = 2
+"""Without steps near its values, a reference has its fp32 outputs within their tolerance in the first two draws."""
 _BY_CHANCE = 12
 """So many elements more than half may change without exaggeration: of 960 honest calls, 2 had 10 and 11 more."""
 _ORDERS: tuple[Order | LongSum, ...] = (Order.ROUNDED, Order.SEQUENTIAL, LongSum.ATOMIC)
@@ -62,30 +61,37 @@ _ONCE = (Order.SEQUENTIAL, Order.NAIVE)
 """Arithmetic without exaggeration: sums added up in turn, whose bias no model has, and textbook formulas."""
 
 
-def within_ties(plan: CallPlan, checks: list[TensorCheck], views: list[OutputViews]) -> list[TensorCheck]:
-    """Return the comparisons of a call, with `ok` for integers explained by other roundings of the reference.
+def within_ties(
+    plan: CallPlan, checks: list[TensorCheck], views: list[OutputViews], limits: Callable[[str, torch.Tensor], Limit]
+) -> list[TensorCheck]:
+    """Return the comparisons of a call, with `ok` for outputs explained by other roundings of the reference.
 
-    Nothing changes if another output is wrong. The reference must wear the weights of the call.
+    Nothing changes if another output is wrong. The reference must wear the weights of the call. `limits` returns the
+    limit of an output, by its path.
     """
     answers = {view.path: view.tensor for view in views}
     wrong = [check for check in checks if not check.ok]
-    problem = plan.reference.problem
-    if not all(_may_be_tied(problem, check, answers[check.path]) for check in wrong):
+    outputs = {check.path: _Output(answers[check.path], limits(check.path, answers[check.path])) for check in wrong}
+    if not all(_may_be_tied(check, outputs[check.path]) for check in wrong):
         return checks
-    outputs = {check.path: _Output(answers[check.path]) for check in wrong}
     try:
         with out_of_memory(), _unchanged_buffers(plan.reference) as are_unchanged:
             draws = _draws(plan)
             blocks = zip(plan.blocks, plan.expected(), strict=True)
             explained = all(_explained(plan, block, expected, outputs, draws) for block, expected in blocks)
-            explained = explained and are_unchanged()
+            explained = (
+                explained and are_unchanged() and all(outputs[each.path].wrong == each.mismatches for each in wrong)
+            )
     except MemoryError:
         return checks
     return [_at_ties(check) if check.path in outputs else check for check in checks] if explained else checks
 
 
-def _may_be_tied(problem: Problem, check: TensorCheck, answer: torch.Tensor) -> bool:
-    return limit_of(problem, check.path, answer) is None and check.mismatches * _MOST_PART <= answer.numel()
+def _may_be_tied(check: TensorCheck, output: "_Output") -> bool:
+    """Return whether few elements are wrong, of integers without a tolerance or of finite fp32."""
+    answer, limit = output.answer, output.limit
+    in_fp32 = isinstance(limit, Bounds) and answer.dtype == torch.float32 and not check.nonfinite
+    return (limit is None or in_fp32) and check.mismatches * _MOST_PART <= answer.numel()
 
 
 def _at_ties(check: TensorCheck) -> TensorCheck:
@@ -106,70 +112,24 @@ def _unchanged_buffers(reference: Reference) -> Iterator[Callable[[], bool]]:
 
 
 class _Output:
-    """An answer's tensor, and the first row of the current block."""
+    """An answer's tensor and limit, the first row of the current block, and the number of wrong elements so far."""
 
-    def __init__(self, answer: torch.Tensor) -> None:
+    def __init__(self, answer: torch.Tensor, limit: Limit) -> None:
         self.answer = answer
+        self.limit = limit
         self.start = 0
-
-
-class _Seen:
-    """Wrong elements of an answer in a block, and whether a run of the reference gave the answer's value."""
-
-    def __init__(self, sides: Sides) -> None:
-        self._honest = sides.honest
-        exact = sides.exact.to(sides.honest.dtype)
-        self._wrong = (sides.actual != sides.honest) & (sides.actual != exact)
-        self._places = self._wrong.reshape(-1).nonzero().reshape(-1)
-        self._actual = self._at_places(sides.actual)
-        self._explained = torch.zeros_like(self._actual, dtype=torch.bool)
-        self._changed = torch.zeros_like(self._wrong)
-
-    def _at_places(self, values: torch.Tensor) -> torch.Tensor:
-        return values.reshape(-1)[self._places]
-
-    def add(self, values: torch.Tensor, *, counts: bool = True) -> None:
-        """Add the values of another run; `decided` is about the runs that count."""
-        if values.shape != self._honest.shape or values.dtype != self._honest.dtype:
-            return
-        if counts:
-            self._changed |= values != self._honest
-        self._explained |= self._at_places(values) == self._actual
-
-    def count_anew(self) -> None:
-        """Let `decided` be about the following runs."""
-        self._changed.zero_()
-
-    @property
-    def unexplained(self) -> int:
-        """Number of the answer's elements without a run of equal value."""
-        return int((~self._explained).sum())
-
-    @property
-    def decided(self) -> int:
-        """Number of elements of the block with another value in a run."""
-        return int(self._changed.sum())
-
-    @property
-    def lacks_a_value(self) -> bool:
-        """Whether most elements with one of few values are wrong."""
-        values, counts = torch.unique(self._honest, return_counts=True)
-        if len(values) > _FEW_VALUES:
-            return False
-        wrong = self._honest[self._wrong]
-        return any(
-            int((wrong == value).sum()) * _MOST_OF_VALUE > count
-            for value, count in zip(values, counts.tolist(), strict=True)
-        )
+        self.wrong = 0
 
 
 def _explained(plan: CallPlan, block: Arguments, expected: Expected, outputs: dict[str, _Output], draws: int) -> bool:
-    """Return whether other roundings of the reference explain all wrong integers in a block."""
+    """Return whether other roundings of the reference explain all wrong elements in a block."""
     exact, honest = plan.reference.values(expected.exact), plan.reference.values(expected.honest)
-    seen: dict[str, _Seen] = {}
+    seen: dict[str, Seen] = {}
     for path, output in outputs.items():
         sides = rows_from(Sides(output.answer, exact[path], honest[path]), output.start)
-        seen[path] = _Seen(sides)
+        limit = output.limit if isinstance(output.limit, Bounds) else None
+        seen[path] = Seen(sides, limit)
+        output.wrong += seen[path].unexplained
         output.start += sides.honest.shape[0] if sides.honest.dim() else 0
     if not any(each.unexplained for each in seen.values()):
         return True
@@ -179,7 +139,7 @@ def _explained(plan: CallPlan, block: Arguments, expected: Expected, outputs: di
     return made is not None and _are_continuous(plan, block, seen, made)
 
 
-def _run_until_explained(plan: CallPlan, block: Arguments, seen: dict[str, _Seen], draws: int) -> list[_Draw] | None:
+def _run_until_explained(plan: CallPlan, block: Arguments, seen: dict[str, Seen], draws: int) -> list[_Draw] | None:
     """Run the reference until all wrong elements are explained, and return the exaggerated runs: order and draw."""
     made: list[_Draw] = []
     for draw in range(draws):
@@ -191,10 +151,12 @@ def _run_until_explained(plan: CallPlan, block: Arguments, seen: dict[str, _Seen
         # Exaggerated roundings change more elements than an honest kernel: further wrong elements are no ties.
         if any(each.unexplained > each.decided + _FEW for each in seen.values()):
             return None
+        if draw + 1 >= _DRAWS_OF_NUMBERS and any(each.has_tolerance and not each.decided for each in seen.values()):
+            return None
     return None if any(each.unexplained for each in seen.values()) else made
 
 
-def _are_continuous(plan: CallPlan, block: Arguments, seen: dict[str, _Seen], made: list[_Draw]) -> bool:
+def _are_continuous(plan: CallPlan, block: Arguments, seen: dict[str, Seen], made: list[_Draw]) -> bool:
     """Return whether the runs `made` change more than twice as many elements as the same runs without exaggeration."""
     decided = {path: each.decided for path, each in seen.items()}
     for each in seen.values():
@@ -232,7 +194,7 @@ def _run(
     plan: CallPlan,
     block: Arguments,
     mode: contextlib.AbstractContextManager[None],
-    seen: dict[str, _Seen],
+    seen: dict[str, Seen],
     *,
     counts: bool = True,
 ) -> None:

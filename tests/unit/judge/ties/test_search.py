@@ -12,8 +12,9 @@ from evaluator.judge.numerics.arithmetic_modes import Format, rounded
 from evaluator.judge.numerics.single_accumulator import running
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.operation_cost import Cost
-from evaluator.judge.ties import integer_ties
-from evaluator.judge.ties.integer_ties import _draws, _run_until_explained, _Seen, _unchanged_buffers, within_ties
+from evaluator.judge.ties import search
+from evaluator.judge.ties.search import _draws, _run_until_explained, _unchanged_buffers, within_ties
+from evaluator.judge.ties.seen_elements import Seen
 from evaluator.judge.trial import answer_judge
 from evaluator.protocol import model_call
 from evaluator.records import Precision, Profile, SizeName, ToleranceRule
@@ -151,25 +152,12 @@ def test_a_reference_in_blocks_has_the_same_ties():
 
 
 def test_an_element_with_the_exact_value_is_not_wrong():
-    seen = _Seen(Sides(torch.tensor([1, 2, 5]), torch.tensor([1, 9, 9]), torch.tensor([3, 2, 4])))
+    seen = Seen(Sides(torch.tensor([1, 2, 5]), torch.tensor([1, 9, 9]), torch.tensor([3, 2, 4])))
     assert seen.unexplained == 1
     seen.add(torch.tensor([3, 2, 5]), counts=False)
     assert (seen.unexplained, seen.decided) == (0, 0)
     seen.add(torch.tensor([3, 2, 5]))
     assert seen.decided == 1
-
-
-def test_numbers_with_a_tolerance_have_no_ties(monkeypatch):
-    runs = []
-    monkeypatch.setattr(integer_ties, "_run", lambda *given, **_: runs.append(given))
-
-    def one_off(plan):
-        values = plain(plan).clone()
-        values[3, 3] += 1
-        return values
-
-    assert codes(problem("x * 2.5"), one_off, calls=1) == [Code.WRONG_VALUES.value]
-    assert not runs
 
 
 DENSE = problem("(x @ w * 1e5).round().to(torch.int64)", FACTORS, forward="x, w")
@@ -178,7 +166,7 @@ DENSE = problem("(x @ w * 1e5).round().to(torch.int64)", FACTORS, forward="x, w"
 
 def test_too_many_wrong_elements_are_no_ties(monkeypatch):
     runs = []
-    monkeypatch.setattr(integer_ties, "_run", lambda *given, **_: runs.append(given))
+    monkeypatch.setattr(search, "_run", lambda *given, **_: runs.append(given))
     assert codes(DENSE, lambda plan: in_turn(plan, 1e5).long(), calls=2) == [Code.WRONG_VALUES.value] * 2
     assert not runs
 
@@ -193,15 +181,15 @@ def test_another_operator_on_a_lattice_is_wrong():
 def test_a_constant_is_no_answer_at_ties():
     rare = problem("(p := x.sum(1, keepdim=True) * x) > p.amax() * (1 - 3e-7)", "torch.rand(128, 32)")
     assert codes(rare, lambda plan: torch.zeros(128, 32, dtype=torch.bool)) == [Code.WRONG_VALUES.value] * 3
-    seen = _Seen(Sides(*(torch.tensor(side) for side in ([0] * 40, [0] * 32 + [1] * 8, [0] * 32 + [1] * 8))))
+    seen = Seen(Sides(*(torch.tensor(side) for side in ([0] * 40, [0] * 32 + [1] * 8, [0] * 32 + [1] * 8))))
     assert seen.lacks_a_value
-    seen = _Seen(Sides(*(torch.tensor(side) for side in ([1] * 2 + [0] * 38, [1] * 8 + [0] * 32, [1] * 8 + [0] * 32))))
+    seen = Seen(Sides(*(torch.tensor(side) for side in ([1] * 2 + [0] * 38, [1] * 8 + [0] * 32, [1] * 8 + [0] * 32))))
     assert seen.lacks_a_value
     some = torch.arange(64) % 8
     off = some.clone()
     off[:2] += 1
-    assert not _Seen(Sides(off, some, some)).lacks_a_value
-    assert not _Seen(Sides(torch.arange(17) + 1, torch.arange(17), torch.arange(17))).lacks_a_value
+    assert not Seen(Sides(off, some, some)).lacks_a_value
+    assert not Seen(Sides(torch.arange(17) + 1, torch.arange(17), torch.arange(17))).lacks_a_value
 
 
 STATE = """
@@ -224,7 +212,7 @@ def test_a_reference_with_changing_buffers_has_no_ties(monkeypatch):
     def explained(plan, block, expected, outputs, draws):
         return plan.reference.forward(block, 0) is not None
 
-    monkeypatch.setattr(integer_ties, "_explained", explained)
+    monkeypatch.setattr(search, "_explained", explained)
     # The comparison itself adds to the counter: the answer is of a few calls earlier.
     assert codes(drifting, in_turn, calls=1) == [Code.WRONG_VALUES.value]
 
@@ -289,9 +277,9 @@ def test_arithmetic_without_random_numbers_is_right_at_ties(of, answer):
 @pytest.mark.parametrize(("wrong", "draws"), [(8, 16), (9, 1)])
 def test_few_wrong_elements_are_looked_for_in_all_draws(wrong, draws, monkeypatch):
     runs = []
-    monkeypatch.setattr(integer_ties, "_run", lambda *given, **_: runs.append(given))
-    monkeypatch.setattr(integer_ties, "_modes", lambda of, draw: [(None, draw)])
-    seen = {"output": SimpleNamespace(unexplained=wrong, decided=0)}
+    monkeypatch.setattr(search, "_run", lambda *given, **_: runs.append(given))
+    monkeypatch.setattr(search, "_modes", lambda of, draw: [(None, draw)])
+    seen = {"output": SimpleNamespace(unexplained=wrong, decided=0, has_tolerance=False)}
     plan = SimpleNamespace(reference=SimpleNamespace(problem=WHOLE))
     assert _run_until_explained(plan, None, seen, 16) is None
     assert len(runs) == draws
@@ -300,7 +288,7 @@ def test_few_wrong_elements_are_looked_for_in_all_draws(wrong, draws, monkeypatc
 @pytest.mark.parametrize(("operations", "draws"), [(10, 16), (10_000, 10), (1_000_000, 0)])
 def test_a_slow_reference_has_fewer_draws(operations, draws, monkeypatch):
     setup = set_up(WHOLE, SizeName.SMALL, "cpu")
-    monkeypatch.setattr(integer_ties, "cost_of", lambda _: Cost(0, 0, operations))
+    monkeypatch.setattr(search, "cost_of", lambda _: Cost(0, 0, operations))
     assert _draws(CallPlan(setup.reference, 1)) == draws
     assert (called(trials_of(setup, in_turn), setup, 1)[0].fault is None) is (draws > 0)
 

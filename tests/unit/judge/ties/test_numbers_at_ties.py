@@ -1,0 +1,108 @@
+"""Numbers in fp32 at a step of the reference: honest roundings pass, every other difference is wrong."""
+
+import pytest
+import torch
+
+from benchmarks.numerics.judged_answers import set_up
+from evaluator.findings import Code
+from evaluator.judge.compare.tensor_comparison import Sides
+from evaluator.judge.compare.tolerance import bounds
+from evaluator.judge.numerics.arithmetic_modes import Format, rounded
+from evaluator.judge.ties import search
+from evaluator.judge.ties.seen_elements import Seen
+from evaluator.judge.trial import answer_judge
+from evaluator.records import SizeName, ToleranceRule
+from tests.unit.judge.ties.test_search import FACTORS, at_ties, called, codes, plain, trials_of
+from tests.unit.references import problem
+
+QUARTERS = problem("(x @ w * 16).round() / 16", FACTORS, forward="x, w")
+FAKE = problem("(x / 0.013).round().clamp(-128, 127) * 0.013", "torch.randn(256, 1024)")
+CALLS = 12
+
+
+def summed(x, w):
+    """Return a product with one accumulator for each sum, from the last term to the first."""
+    total = torch.zeros(len(x), w.shape[1])
+    for column, row in zip(x.T.flip(0), w.flip(0), strict=True):
+        total = torch.addcmul(total, column[:, None], row)
+    return total
+
+
+HONEST = {
+    "rounded products": (QUARTERS, lambda x, w: (summed(x, w) * 16).round() / 16),
+    "a quantiser by the reciprocal": (FAKE, lambda x: (x * (1 / 0.013)).round().clamp(-128, 127) * 0.013),
+}
+
+
+def unseen(of, answer, calls=3):
+    """Make calls of a problem whose steps no other order has shown: nothing stored widens the tolerance."""
+    setup = set_up(of, SizeName.SMALL, "cpu")
+    setup = setup._replace(distribution_mix=setup.distribution_mix._replace(rounding={}, rare={}))
+    return called(trials_of(setup, answer), setup, calls)
+
+
+@pytest.mark.parametrize(("of", "answer"), HONEST.values(), ids=HONEST)
+def test_honest_roundings_at_steps_are_right(of, answer, monkeypatch):
+    found = unseen(of, lambda plan: answer(*plan.inputs.args), CALLS)
+    assert [trial.fault for trial in found] == [None] * CALLS
+    assert any(each.error_ratio == 1.0 for each in at_ties(found))
+    monkeypatch.setattr(answer_judge, "within_ties", lambda plan, checks, views, limits: checks)
+    assert any(trial.fault for trial in unseen(of, lambda plan: answer(*plan.inputs.args), CALLS))
+
+
+@pytest.mark.parametrize(("of", "answer"), HONEST.values(), ids=HONEST)
+def test_a_single_number_elsewhere_is_wrong(of, answer):
+    def wrong(plan):
+        values = answer(*plan.inputs.args)
+        values.view(-1)[7] += 1
+        return values
+
+    assert {trial.fault.finding.code for trial in unseen(of, wrong)} == {Code.WRONG_VALUES.value}
+
+
+def test_tf32_changes_more_elements_than_roundings_do():
+    def cut_off(plan):
+        x, w = (rounded(each, Format.TF32_CUT) for each in plan.inputs.args)
+        return (x @ w * 16).round() / 16
+
+    found = {trial.fault.finding.code for trial in unseen(QUARTERS, cut_off)}
+    assert found <= {Code.WRONG_VALUES.value, Code.LOWER_PRECISION.value}
+
+
+def test_another_operator_on_a_lattice_is_wrong():
+    lattice = problem("torch.where(x * 0.01 >= 0.5, x, 0.0)", "torch.randint(0, 100, (256, 256)).float()")
+
+    def above(plan):
+        x = plan.inputs.args[0]
+        return torch.where(x * 0.01 > 0.5, x, 0.0)
+
+    assert {trial.fault.finding.code for trial in unseen(lattice, above)} == {Code.WRONG_VALUES.value}
+
+
+def test_a_reference_without_steps_is_searched_twice(monkeypatch):
+    runs = []
+    run = search._run
+    monkeypatch.setattr(search, "_run", lambda *given, **how: runs.append(given) or run(*given, **how))
+
+    def one_off(plan):
+        values = plain(plan).clone()
+        values[3, 3] += 1
+        return values
+
+    assert codes(problem("x.exp() / 3"), one_off, calls=1) == [Code.WRONG_VALUES.value]
+    assert len(runs) == 2 * len(search._ORDERS) + len(search._ONCE)
+
+
+@pytest.mark.parametrize(
+    ("value", "run", "explained"),
+    [(1.5, 1.5, True), (1.5, 1.50002, True), (1.5, 1.51, False), (1.0001, 1.00004, False), (1.5, 1.0, False)],
+)
+def test_a_run_explains_a_number_near_its_own_if_that_is_a_step_away(value, run, explained):
+    honest = torch.ones(64)
+    actual, other = honest.clone(), honest.clone()
+    actual[5], other[5] = value, run
+    limit = bounds(ToleranceRule.MEASURED, QUARTERS, torch.float32)
+    seen = Seen(Sides(actual, honest.double(), honest), limit)
+    assert (seen.unexplained, seen.has_tolerance) == (1, True)
+    seen.add(other)
+    assert seen.unexplained == (not explained)
