@@ -33,8 +33,8 @@ class Seen:
         """Whether the elements are numbers with a tolerance."""
         return self._limit is not None
 
-    def add(self, values: torch.Tensor, *, counts: bool = True) -> None:
-        """Add the values of another run; `decided` is about the runs that count.
+    def add(self, values: torch.Tensor, *, counts: bool = True, explains: bool = True) -> None:
+        """Add the values of another run; `decided` is about the runs that count, and some runs explain nothing.
 
         Within the tolerance of a run's number, an element is explained only if the run's number is a step away.
         """
@@ -43,7 +43,8 @@ class Seen:
         changed = self._differ(values, self._honest)
         if counts:
             self._changed |= changed
-        self._explained |= changed & ~self._differ(self._actual, values)
+        if explains:
+            self._explained |= changed & ~self._differ(self._actual, values)
 
     def _differ(self, values: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
         if self._limit is None:
