@@ -212,6 +212,11 @@ def test_a_reference_with_changing_buffers_has_no_ties(monkeypatch):
     def explained(plan, block, expected, outputs, draws):
         return plan.reference.forward(block, 0) is not None
 
+    runs = []
+    with monkeypatch.context() as watched:
+        watched.setattr(search, "_run", lambda *given, **_: runs.append(given))
+        assert codes(drifting, in_turn, calls=1) == [Code.WRONG_VALUES.value]
+    assert not runs
     monkeypatch.setattr(search, "_explained", explained)
     # The comparison itself adds to the counter: the answer is of a few calls earlier.
     assert codes(drifting, in_turn, calls=1) == [Code.WRONG_VALUES.value]
