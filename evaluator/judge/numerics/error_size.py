@@ -26,6 +26,9 @@ from evaluator.judge.numerics.rounded_reference import (
 _LEAST_ERRORS = 32
 """Fewer errors decide nothing: the root mean square of 32 normal errors is within a third of the true one."""
 _ENOUGH_ERRORS = 1024
+_STEPS = 4
+"""The largest errors, which do not count: in `round(x)` an honest rounding makes a step of an element near a tie. A
+step exceeds a thousand roundings, and fewer bits change all elements."""
 _OF_FP32 = 8.0
 """Errors up to this multiple of another order's errors are those of fp32."""
 _OF_COARSER = 0.25
@@ -70,7 +73,7 @@ def outsized(calls: Sequence[Asked], to: Format) -> Outsized | None:
         if pool.error.numel() < _LEAST_ERRORS:
             continue
         units = _UNITS * torch.finfo(torch.float32).eps * _rms(pool.exact)
-        error, fp32 = _rms(pool.error), _rms(pool.honest)
+        error, fp32 = _rms(_without_steps(pool.error)), _rms(pool.honest)
         if error <= _OF_FP32 * fp32 + units:
             continue
         with out_of_memory():
@@ -126,6 +129,11 @@ def _other_orders(calls: Sequence[Asked], path: str) -> float:
 def _size(found: Sequence[tuple[Asked, dict[str, torch.Tensor]]], path: str) -> float:
     parts = [values[path] - call.outputs[path].exact for call, values in found if path in values]
     return _rms(torch.cat(parts)) if parts else 0.0
+
+
+def _without_steps(errors: torch.Tensor) -> torch.Tensor:
+    finite = errors[torch.isfinite(errors)]
+    return finite[finite.abs().argsort()[:-_STEPS]]
 
 
 def _rms(values: torch.Tensor) -> float:

@@ -9,8 +9,8 @@ _MOST_OF_VALUE = 4
 _FEW_VALUES = 16
 """Of a mask, and of outputs with as few different values, at most a quarter of the elements with a value may be wrong:
 a constant is no answer at ties."""
-_SAMPLE = 4096
-"""Elements that are counted first: most outputs have more than `_FEW_VALUES` values among them."""
+_REPEATED = 8
+"""So many elements with a value are a class in every output, and so many missing ones are not by chance."""
 
 
 class Seen:
@@ -47,9 +47,15 @@ class Seen:
             self._explained |= changed & ~self._differ(self._actual, values)
 
     def _differ(self, values: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
+        """Return where values differ from expected ones. The sizes of rows are those of the plain reference.
+
+        A run may have one large number, which would widen the tolerance of other rows.
+        """
         if self._limit is None:
             return values != expected
-        return wrong_elements(Sides(values, expected.double(), expected), self._limit)
+        honest = self._honest.double()
+        moved = honest + (values.double() - expected.double())
+        return wrong_elements(Sides(moved, honest, self._honest), self._limit)
 
     def count_anew(self) -> None:
         """Let `decided` be about the following runs."""
@@ -67,15 +73,12 @@ class Seen:
 
     @property
     def lacks_a_value(self) -> bool:
-        """Whether most elements with one of few values are wrong."""
-        every = max(1, self._honest.numel() // _SAMPLE)
-        if len(torch.unique(self._honest.reshape(-1)[::every])) > _FEW_VALUES:
-            return False
-        values, counts = torch.unique(self._honest, return_counts=True)
-        if len(values) > _FEW_VALUES:
-            return False
-        wrong = self._honest[self._wrong]
-        return any(
-            int((wrong == value).sum()) * _MOST_OF_VALUE > count
-            for value, count in zip(values, counts.tolist(), strict=True)
-        )
+        """Whether most elements with a value are wrong, or most of those that differ from the most frequent value."""
+        values, classes, counts = torch.unique(self._honest, return_inverse=True, return_counts=True)
+        wrong = torch.bincount(classes[self._wrong], minlength=len(values))
+        least = 1 if len(values) <= _FEW_VALUES else _REPEATED
+        lacks = (wrong * _MOST_OF_VALUE > counts) & (counts >= least)
+        usual = counts.argmax()
+        missing = int((self._wrong & (classes != usual) & (self._actual == values[usual])).sum())
+        others = classes.numel() - int(counts[usual])
+        return bool(lacks.any()) or (missing >= _REPEATED and missing * _MOST_OF_VALUE > others)

@@ -62,6 +62,17 @@ def test_a_long_sum_in_one_accumulator_is_not():
     assert outsized(calls, Format.TF32) is None
 
 
+@pytest.mark.parametrize(("steps", "is_seen"), [(4, False), (5, True)])
+def test_a_few_steps_are_no_reduced_precision(product, steps, is_seen):
+    def a_step_off(plan):
+        values = product.forward(plan.inputs, 0).clone()
+        row = plan.slices["output"][0].indices[0]
+        values[row, :steps] += values.abs().max()
+        return values
+
+    assert (outsized([asked(product, a_step_off)], Format.TF32) is not None) is is_seen
+
+
 def test_few_errors_decide_nothing_and_several_calls_do():
     made = reference("(x @ self.w)[:, :1]", "torch.rand(64, 2048)", POSITIVE)
     calls = [asked(made, lambda plan: scaled(Format.TF32)(plan)[:, :1], seed) for seed in range(6)]

@@ -94,6 +94,45 @@ def test_another_operator_on_a_lattice_is_wrong():
     assert {trial.fault.finding.code for trial in unseen(lattice, above)} == {Code.WRONG_VALUES.value}
 
 
+def test_a_kernel_without_the_threshold_is_wrong():
+    """Of a row's similarity to itself, roundings near the threshold decide in all 24 elements."""
+    cosines = "(n := F.normalize(x, dim=1)) @ n.T"
+    masked = problem(f"torch.where((s := {cosines}) > 1 - 1e-6, 0.0, s)", "torch.randn(24, 512)")
+
+    def without(plan):
+        n = torch.nn.functional.normalize(plan.inputs.args[0], dim=1)
+        return n @ n.T
+
+    assert {trial.fault.finding.code for trial in unseen(masked, without)} == {Code.WRONG_VALUES.value}
+    assert search._are_too_many(24, 24)
+    assert not search._are_too_many(24, 40)
+    assert not search._are_too_many(4, 0)
+
+
+def test_a_large_number_in_a_run_widens_no_other_tolerance():
+    honest = torch.randn(64, 64)
+    actual, run = honest.clone(), honest.clone()
+    actual[3, 3] += 5
+    run[3, 3] += 0.01
+    run[9, 9] = 1e9
+    seen = Seen(Sides(actual, honest.double(), honest), bounds(ToleranceRule.MEASURED, QUARTERS, torch.float32))
+    seen.add(run)
+    assert (seen.unexplained, seen.decided) == (1, 2)
+
+
+def test_an_output_without_the_elements_of_a_value_is_wrong():
+    numbers = torch.arange(512) % 64
+    off = torch.where(numbers == 7, 8, numbers)
+    assert Seen(Sides(off, numbers, numbers)).lacks_a_value
+    two = off.clone()
+    two[numbers == 7] = torch.tensor([8, 8, 7, 7, 7, 7, 7, 7])
+    assert not Seen(Sides(two, numbers, numbers)).lacks_a_value
+    sparse = torch.where(torch.arange(4096) % 64 == 0, torch.arange(4096), 0)
+    assert Seen(Sides(torch.zeros_like(sparse), sparse, sparse)).lacks_a_value
+    few = torch.where(sparse < 56 * 64, sparse, 0)
+    assert not Seen(Sides(few, sparse, sparse)).lacks_a_value
+
+
 def test_an_output_without_wrong_elements_in_a_block_needs_no_steps():
     plan = SimpleNamespace(reference=SimpleNamespace(problem=QUARTERS))
     assert search._have_steps(plan, None, {"output": SimpleNamespace(has_tolerance=True, unexplained=0)})
