@@ -27,8 +27,8 @@ _LEAST_ERRORS = 32
 """Fewer errors decide nothing: the root mean square of 32 normal errors is within a third of the true one."""
 _ENOUGH_ERRORS = 1024
 _STEPS = 4
-"""The largest errors, which do not count: in `round(x)` an honest rounding makes a step of an element near a tie. A
-step exceeds a thousand roundings, and fewer bits change all elements."""
+"""Number of largest errors left out: in `round(x)` an honest rounding makes a step of an element near a tie. A step
+exceeds a thousand roundings, and fewer bits change all elements."""
 _OF_FP32 = 8.0
 """Errors up to this multiple of another order's errors are those of fp32."""
 _OF_COARSER = 0.25

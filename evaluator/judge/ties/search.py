@@ -182,7 +182,7 @@ def _run_until_explained(plan: CallPlan, block: Arguments, seen: dict[str, Seen]
                 return made
             _run(plan, block, mode, seen)
             made.append(run)
-        # Exaggerated roundings change more elements than an honest kernel: further wrong elements are no ties.
+        # Exaggerated roundings change more elements than an honest kernel does.
         if any(each.unexplained > each.decided + _FEW for each in seen.values()):
             return None
     return None if any(each.unexplained for each in seen.values()) else made

@@ -10,7 +10,7 @@ _FEW_VALUES = 16
 """Of a mask, and of outputs with as few different values, at most a quarter of the elements with a value may be wrong:
 a constant is no answer at ties."""
 _REPEATED = 8
-"""So many elements with a value are a class in every output, and so many missing ones are not by chance."""
+"""Elements with one value that form a class in every output. As many missing elements are not missing by chance."""
 
 
 class Seen:
@@ -36,7 +36,7 @@ class Seen:
     def add(self, values: torch.Tensor, *, counts: bool = True, explains: bool = True) -> None:
         """Add the values of another run; `decided` is about the runs that count, and some runs explain nothing.
 
-        Within the tolerance of a run's number, an element is explained only if the run's number is a step away.
+        A run explains a number within the tolerance of the run's number, if the run's number is a step away.
         """
         if values.shape != self._honest.shape or values.dtype != self._honest.dtype:
             return

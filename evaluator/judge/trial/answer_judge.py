@@ -196,8 +196,8 @@ class AnswerJudge:
     def _note_proofs(self, plan: CallPlan, snapshots: list[OutputViews]) -> None:
         """Note which outputs of a call without a problem are proven right.
 
-        The plain reference's bits in all calls are a proof, however wide the limits. Without a quoted speedup alone:
-        timed calls may have other bits, and hence no proof.
+        The plain reference's bits in all calls are a proof despite wide limits, if no speedup is quoted: timed calls
+        may have other bits.
         """
         paths = {view.path for view in snapshots}
         self._compared_paths |= paths
