@@ -67,6 +67,11 @@ class Seen:
         return int((self._wrong & ~self._explained).sum())
 
     @property
+    def first_place(self) -> int:
+        """Position of the first wrong element; 0 without any."""
+        return int(self._wrong.reshape(-1).to(torch.uint8).argmax())
+
+    @property
     def decided(self) -> int:
         """Number of elements of the block with another value in a run."""
         return int(self._changed.sum())

@@ -1,6 +1,7 @@
 """Comparison of a call's answer with the reference, block by block, and with the outputs of the last call."""
 
 import contextlib
+import functools
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from evaluator.errors import ProblemError
 from evaluator.judge.clock.clock import Clock, ClockedCall
 from evaluator.judge.compare.limits import with_scales
 from evaluator.judge.compare.tensor_comparison import Comparison, Limit, Reading, Sides, joined, rows_from
+from evaluator.judge.compare.tolerance import Bounds
 from evaluator.judge.inputs.cancelling_rows import Slices
 from evaluator.judge.inputs.changing_weights import Sites
 from evaluator.judge.integrity.output_checks import (
@@ -33,6 +35,7 @@ from evaluator.judge.setup.distribution_mix import DistributionMix
 from evaluator.judge.tensors.memory_overlap import layouts, lent_weights, shared_elements, views_laid_out
 from evaluator.judge.tensors.output_views import OutputViews, output_views
 from evaluator.judge.tensors.pytree import LaidOut, Pair, Value, pair_up
+from evaluator.judge.ties.missing_values import with_all_values
 from evaluator.judge.ties.search import within_ties
 from evaluator.protocol import model_call
 from evaluator.records import Finding, Profile, TensorCheck, ToleranceRule
@@ -291,7 +294,11 @@ class AnswerJudge:
         """Start the comparison of an output, or of the rows in one block; `known` has the sides of all outputs."""
         actual, exact, honest = known[path]
         limits = with_scales(self.limits(path, honest), self._reference.problem, path, known)
-        return self._comparison(path, Sides(actual, exact if limits else exact.to(honest.dtype), honest), limits)
+        sides = Sides(actual, exact if limits else exact.to(honest.dtype), honest)
+        reading = self._comparison(path, sides, limits)
+        if isinstance(limits, Bounds) and limits.rare > 0 and path not in self._limits.prove_nothing:
+            return functools.partial(with_all_values, reading, sides, limits)
+        return reading
 
     def _limits_of_call(self) -> CallLimits:
         return CallLimits(

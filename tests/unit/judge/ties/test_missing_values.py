@@ -1,0 +1,52 @@
+"""Answers without a value, where the tolerance has room for steps."""
+
+import pytest
+import torch
+
+from benchmarks.numerics.judged_answers import set_up
+from evaluator.findings import Code
+from evaluator.judge.compare.tensor_comparison import Sides, compare
+from evaluator.judge.compare.tolerance import Rounding, bounds
+from evaluator.judge.ties.missing_values import with_all_values
+from evaluator.records import SizeName, ToleranceRule
+from tests.unit.judge.ties.test_search import called, trials_of
+from tests.unit.references import problem
+
+NORMAL, WHOLE = "torch.randn(24, 512)", "torch.randint(0, 2000, (128, 512)).float()"
+FORGED = {
+    "a mask of maxima": ("x * (x >= x.amax(1, keepdim=True) * 0.9999999)", NORMAL, torch.zeros_like),
+    "no maxima": ("torch.where(x >= x.amax(1, keepdim=True) * 0.9999999, 0.0, x)", NORMAL, lambda x: x),
+    "> for >=": ("torch.where(x * 1e-3 >= 0.5, x, 0.0)", WHOLE, lambda x: torch.where(x * 1e-3 > 0.5, x, 0.0)),
+}
+
+
+@pytest.mark.parametrize(("output", "given", "answer"), FORGED.values(), ids=FORGED)
+def test_answers_without_a_value_are_wrong_despite_rare_steps(output, given, answer):
+    setup = set_up(problem(output, given), SizeName.SMALL, "cpu")
+    assert setup.distribution_mix.rare
+    found = called(trials_of(setup, lambda plan: answer(plan.inputs.args[0])), setup, 3)
+    assert [trial.fault.finding.code for trial in found] == [Code.WRONG_VALUES.value] * 3
+
+
+def checked(actual, exact, rare=0.5):
+    """Compare with a tolerance that has room for steps of half of a row's size."""
+    of = problem("x", "torch.randn(64, 64)")
+    limit = bounds(ToleranceRule.MEASURED, of, torch.float32, Rounding(usual=0.0, rare=rare))
+    sides = Sides(actual, exact.double(), exact)
+    return with_all_values(lambda: compare("output", sides, limit), sides, limit)
+
+
+def test_the_first_missing_element_is_told():
+    exact = torch.where(torch.rand(64, 64, generator=torch.Generator().manual_seed(0)) < 0.004, 1.0, 0.0)
+    found = checked(torch.zeros(64, 64), exact)
+    assert (found.ok, found.mismatches) == (False, int(exact.sum()))
+    assert found.first_mismatch.index == exact.nonzero()[0].tolist()
+    assert (found.first_mismatch.expected, found.first_mismatch.actual) == ("1.0", "0.0")
+
+
+def test_a_few_steps_and_small_errors_are_right():
+    exact = (torch.arange(4096).view(64, 64) % 8).float()
+    few = exact.clone()
+    few[3, :3] += 1
+    assert checked(few, exact).ok
+    assert checked(exact * (1 + 1e-6), exact).ok
