@@ -12,6 +12,7 @@ from evaluator.records import SizeName, ToleranceRule
 from tests.unit.judge.ties.test_search import called, trials_of
 from tests.unit.references import problem
 
+SMALL = SizeName.SMALL
 NORMAL, WHOLE = "torch.randn(24, 512)", "torch.randint(0, 2000, (128, 512)).float()"
 FORGED = {
     "a mask of maxima": ("x * (x >= x.amax(1, keepdim=True) * 0.9999999)", NORMAL, torch.zeros_like),
@@ -22,17 +23,30 @@ FORGED = {
 
 @pytest.mark.parametrize(("output", "given", "answer"), FORGED.values(), ids=FORGED)
 def test_answers_without_a_value_are_wrong_despite_rare_steps(output, given, answer):
-    setup = set_up(problem(output, given), SizeName.SMALL, "cpu")
+    setup = set_up(problem(output, given), SMALL, "cpu")
     assert setup.distribution_mix.rare
     found = called(trials_of(setup, lambda plan: answer(plan.inputs.args[0])), setup, 3)
     assert [trial.fault.finding.code for trial in found] == [Code.WRONG_VALUES.value] * 3
 
 
-def checked(actual, exact, rare=0.5):
+def test_an_output_of_rounding_alone_may_lack_a_value():
+    """Of such outputs no answer is proven right (C426)."""
+    cosines = "(n := F.normalize(x, dim=1)) @ n.T"
+    setup = set_up(problem(f"torch.where((s := {cosines}) > 1 - 1e-6, 0.0, s)", "torch.randn(24, 512)"), SMALL, "cpu")
+    assert setup.distribution_mix.rare
+
+    def unmasked(plan):
+        n = torch.nn.functional.normalize(plan.inputs.args[0], dim=1)
+        return n @ n.T
+
+    assert [trial.fault for trial in called(trials_of(setup, unmasked), setup, 3)] == [None] * 3
+
+
+def checked(actual, exact, honest=None):
     """Compare with a tolerance that has room for steps of half of a row's size."""
     of = problem("x", "torch.randn(64, 64)")
-    limit = bounds(ToleranceRule.MEASURED, of, torch.float32, Rounding(usual=0.0, rare=rare))
-    sides = Sides(actual, exact.double(), exact)
+    limit = bounds(ToleranceRule.MEASURED, of, torch.float32, Rounding(usual=0.0, rare=0.5))
+    sides = Sides(actual, exact.double(), exact if honest is None else honest)
     return with_all_values(lambda: compare("output", sides, limit), sides, limit)
 
 
@@ -42,6 +56,9 @@ def test_the_first_missing_element_is_told():
     assert (found.ok, found.mismatches) == (False, int(exact.sum()))
     assert found.first_mismatch.index == exact.nonzero()[0].tolist()
     assert (found.first_mismatch.expected, found.first_mismatch.actual) == ("1.0", "0.0")
+    step = exact.clone()
+    step[tuple(exact.nonzero()[3])] = 0.0
+    assert not checked(torch.zeros(64, 64), exact, honest=step).ok
 
 
 def test_a_few_steps_and_small_errors_are_right():
