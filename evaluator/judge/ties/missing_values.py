@@ -9,6 +9,7 @@ in all elements of a value, as on a lattice of inputs, its own values count.
 import msgspec
 import torch
 
+from evaluator.devices.out_of_memory import out_of_memory
 from evaluator.judge.compare.tensor_comparison import Reading, Sides
 from evaluator.judge.compare.tolerance import Bounds
 from evaluator.judge.ties.seen_elements import Seen
@@ -21,6 +22,14 @@ def with_all_values(reading: Reading, sides: Sides, limit: Bounds) -> TensorChec
     largest = (check.error_ratio or 0.0) * (check.tolerance or 0.0)
     if not check.ok or largest <= limit.floor or sides.honest.is_complex():
         return check
+    try:
+        with out_of_memory():
+            return _checked(check, sides, limit)
+    except MemoryError:  # A submission may hold the memory of its GPU.
+        return _checked(check, Sides(*(side.cpu() for side in sides)), limit)
+
+
+def _checked(check: TensorCheck, sides: Sides, limit: Bounds) -> TensorCheck:
     actual, exact = sides.actual, sides.exact.to(sides.honest.dtype)
     nearer = torch.where((actual - sides.honest).abs() < (actual - exact).abs(), sides.honest, exact)
     seen = Seen(Sides(actual, nearer.double(), nearer), limit._replace(rare=0.0))

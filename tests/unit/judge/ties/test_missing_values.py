@@ -7,7 +7,9 @@ from benchmarks.numerics.judged_answers import set_up
 from evaluator.findings import Code
 from evaluator.judge.compare.tensor_comparison import Sides, compare
 from evaluator.judge.compare.tolerance import Rounding, bounds
+from evaluator.judge.ties import missing_values
 from evaluator.judge.ties.missing_values import with_all_values
+from evaluator.judge.ties.seen_elements import Seen
 from evaluator.records import SizeName, ToleranceRule
 from tests.unit.judge.ties.test_search import called, trials_of
 from tests.unit.references import problem
@@ -81,3 +83,18 @@ def test_a_few_steps_and_small_errors_are_right():
     few[3, :3] += 1
     assert checked(few, exact).ok
     assert checked(exact * (1 + 1e-6), exact).ok
+
+
+def test_without_memory_on_the_gpu_the_values_are_checked_on_the_cpu(monkeypatch):
+    seen = []
+
+    def without_memory_at_first(*given):
+        seen.append(given)
+        if len(seen) == 1:
+            raise torch.OutOfMemoryError
+        return Seen(*given)
+
+    monkeypatch.setattr(missing_values, "Seen", without_memory_at_first)
+    exact = torch.where(torch.arange(4096).view(64, 64) % 400 == 0, 1.0, 0.0)
+    assert not checked(torch.zeros(64, 64), exact).ok
+    assert len(seen) == 2
