@@ -38,7 +38,8 @@ _MIXERS = (0x2545F4914F6CDD1D, 0x1B873593CC9E2D51)
 def exaggerated(order: Order | LongSum, factor: float, draw: int) -> Iterator[None]:
     """Context in which each inexact result is `factor` times as far from the plain result as in `order`.
 
-    With `Order.ROUNDED`, `factor` counts units in the last place. Each `draw` has other roundings.
+    With `Order.ROUNDED`, `factor` counts units in the last place. A negative `factor` moves results in the opposite
+    direction. Each `draw` has other roundings.
     """
     with sdpa_kernel(SDPBackend.MATH), _Exaggerated(order, factor, draw):
         yield

@@ -17,6 +17,7 @@ roundings.
 """
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterator
 
 import msgspec
@@ -54,7 +55,8 @@ _FEW = 8
 _REACH = 8
 _FAR_DRAWS = 2
 """A reference without steps near its values keeps its fp32 outputs within their tolerance in two draws of each order,
-with 8 times the exaggeration of a search: 32 ulp are 4e-6, and the smallest tolerance is 1e-5."""
+with 8 times the exaggeration of a search: 32 ulp are 4e-6, and the smallest tolerance is 1e-5. Each draw runs in both
+directions: the quotient of a small tensor may be the only element near a step, and one direction leads away from it."""
 _MOST_OF_DECIDED = 2
 _FEW_AT_TIES = 4
 """An honest kernel is off in a fourth of the elements that exaggerated roundings change. A kernel without a threshold
@@ -162,10 +164,10 @@ def _are_too_many(wrong: int, decided: int) -> bool:
 def _have_steps(plan: CallPlan, block: Arguments, seen: dict[str, Seen]) -> bool:
     """Return whether far larger roundings move each wrong output with a tolerance beyond it; integers need no steps."""
     numbers = {path: each for path, each in seen.items() if each.has_tolerance and each.unexplained}
-    for run in range(_FAR_DRAWS * len(_ORDERS)):
+    for draw, order, direction in itertools.product(range(_FAR_DRAWS), _ORDERS, (1, -1)):
         if all(each.decided for each in numbers.values()):
             break
-        mode = exaggerated(_ORDERS[run % len(_ORDERS)], _REACH * _factor(plan.reference.problem), run)
+        mode = exaggerated(order, direction * _REACH * _factor(plan.reference.problem), draw)
         _run(plan, block, mode, numbers, explains=False)
     have_steps = all(each.decided for each in numbers.values())
     for each in numbers.values():

@@ -10,6 +10,8 @@ from evaluator.findings import Code
 from evaluator.judge.compare.tensor_comparison import Sides
 from evaluator.judge.compare.tolerance import bounds
 from evaluator.judge.numerics.arithmetic_modes import Format, rounded
+from evaluator.judge.reference.call_plan import CallPlan
+from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.judge.ties import search
 from evaluator.judge.ties.seen_elements import Seen
 from evaluator.judge.trial import answer_judge
@@ -141,6 +143,21 @@ def test_an_output_without_wrong_elements_in_a_block_needs_no_steps():
     assert search._have_steps(plan, None, {"output": SimpleNamespace(has_tolerance=True, unexplained=0)})
 
 
+def test_a_step_at_a_single_element_is_found_in_either_direction():
+    """Half of the ties are crossed upwards, the other half downwards; nothing else of 16 elements is near a step."""
+    setup = set_up(problem("(x / 0.013).round() * 0.013", "torch.zeros(1, 16)"), SizeName.SMALL, "cpu")
+    plan = CallPlan(setup.reference, 1)
+    limit = bounds(ToleranceRule.MEASURED, QUARTERS, torch.float32)
+    for tie in (-32, -31, -30, -29, -21, -20, -5, 3, 7, 20, 21, 27, 28, 29, 30, 31):
+        x = torch.zeros(1, 16)
+        x[0, 3] = (tie + 0.5) * 0.013
+        honest = (x / 0.013).round() * 0.013
+        off = honest.clone()
+        off[0, 3] += 0.013
+        seen = {"output": Seen(Sides(off, honest.double(), honest), limit)}
+        assert search._have_steps(plan, Arguments([x], {}), seen), tie
+
+
 def test_the_runs_that_look_for_steps_do_not_count():
     counted = []
     of_run = SimpleNamespace(has_tolerance=True, unexplained=1, decided=1, count_anew=lambda: counted.append(0))
@@ -174,7 +191,7 @@ def test_a_reference_without_steps_is_not_searched(monkeypatch):
         return values
 
     assert codes(problem("x.exp() / 3"), one_off, calls=1) == [Code.WRONG_VALUES.value]
-    assert len(runs) == 2 * len(search._ORDERS)
+    assert len(runs) == 4 * len(search._ORDERS)
 
 
 @pytest.mark.parametrize(
