@@ -22,14 +22,11 @@ LEVELS = 8
 STEP = 4.0
 """Errors are counted beyond `LEVELS` levels, each `STEP` times the previous level: from 16 floors to 13 times a row's
 size in fp32."""
-RARE = 1e-3
-"""Part of the elements. Errors of other summation orders in fewer elements do not raise the floor of all
-(`distribution_mix`)."""
 SPARE = 32
 """Number of far elements beyond `multiple` times the honest reference's number, which is itself random. If a kernel
 flips 32 elements on average and the reference 16, four pairs of draws in a million exceed the limit. For other averages
-the number is smaller (computed from Poisson's distribution). If other orders were observed to flip elements (`rare`),
-the limit is far higher."""
+the number is smaller (computed from Poisson's distribution). If other orders flip elements of the same call, the limit
+is higher by `multiple` times their number."""
 _SPARE_PART = 16
 """For small outputs: an element in 16."""
 
@@ -149,8 +146,7 @@ def _counted_out(tally: Tally, bounds: Bounds, elements: int) -> Tally:
     If the largest honest error alone set the limit, a single flipped element would widen the tolerance of all elements.
     """
     spare = min(SPARE, elements // _SPARE_PART)
-    if bounds.rare > 0:
-        spare += int(bounds.multiple * RARE * elements)
+    spare += int(bounds.multiple * bounds.flipped * elements)
     far = tally.far
     if tally.mismatches or all(
         found <= bounds.multiple * known + spare for found, known in zip(far.counts, far.honest, strict=True)

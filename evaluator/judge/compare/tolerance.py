@@ -77,12 +77,14 @@ class Rounding(NamedTuple):
     """Measured effect of other summation orders on an output, relative to the row's root mean square.
 
     All but few elements have errors below `usual`. The rest have errors up to `rare`, or below `usual` if `rare` is 0.
-    `unit` is an error relative to the element itself: the argument of an exponential, times its rounding.
+    `unit` is an error relative to the element itself: the argument of an exponential, times its rounding. `flipped` is
+    the part of the elements with errors far beyond `usual`: a step of the reference, crossed in another order.
     """
 
     usual: float = 0.0
     rare: float = 0.0
     unit: float = 0.0
+    flipped: float = 0.0
 
 
 _NO_ROUNDING = Rounding()
@@ -92,11 +94,11 @@ class Bounds(NamedTuple):
     """Numbers of a rule for a dtype. `unit` is the tolerance of an element relative to the element.
 
     The other numbers are relative to a row's root mean square. Errors beyond `far` are counted. `rare` is the largest
-    error of other summation orders in a few elements, and does not raise `floor`. An error within `far_unit` of the
-    element is not far either: in an element many times its row's size, the element's own bf16 roundings are a large
-    part of `far`. `smallest` is an absolute error that every element may have. `honest_unit`, relative to the element,
-    is excluded from an honest error before its multiplication by `multiple`. `widest` is the limit of the tolerance in
-    floors.
+    error of other summation orders in a few elements, and does not raise `floor`; `flipped` is the part of these
+    elements. An error within `far_unit` of the element is not far either: in an element many times its row's size, the
+    element's own bf16 roundings are a large part of `far`. `smallest` is an absolute error that every element may have.
+    `honest_unit`, relative to the element, is excluded from an honest error before its multiplication by `multiple`.
+    `widest` is the limit of the tolerance in floors.
     """
 
     rule: ToleranceRule
@@ -105,6 +107,7 @@ class Bounds(NamedTuple):
     unit: float
     far: float = math.inf
     rare: float = 0.0
+    flipped: float = 0.0
     far_unit: float = 0.0
     smallest: float = 0.0
     honest_unit: float = 0.0
@@ -150,6 +153,7 @@ def bounds(rule: ToleranceRule, problem: Problem, dtype: torch.dtype, rounding: 
         unit=max(unit * last_place, of_exponential),
         far=widest * max(usual, floor),
         rare=rounding.rare,
+        flipped=rounding.flipped,
         # An honest result is off by half a unit in the last place, and an answer may be off by `multiple` times as
         # much.
         far_unit=max(unit * last_place, multiple / 2 * last_place, of_exponential),

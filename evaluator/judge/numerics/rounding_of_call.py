@@ -130,7 +130,7 @@ def _joined(parts: list[_Part]) -> Rounding:
     for rounding, size, _ in parts:
         if _is_finite(rounding):
             part = size / whole
-            found = larger(found, Rounding(rounding.usual * part, rounding.rare * part, rounding.unit))
+            found = larger(found, rounding._replace(usual=rounding.usual * part, rare=rounding.rare * part))
     return found
 
 

@@ -9,7 +9,7 @@ import torch
 from evaluator.errors import ProblemError
 from evaluator.judge.compare.limits import limit_of, with_scales
 from evaluator.judge.compare.steps import Steps
-from evaluator.judge.compare.tensor_comparison import RARE, Comparison, Limit, Sides, begin
+from evaluator.judge.compare.tensor_comparison import Comparison, Limit, Sides, begin
 from evaluator.judge.compare.tolerance import Bounds, Rounding
 from evaluator.judge.numerics.arithmetic_modes import Format, Order, in_order, moved, with_operands
 from evaluator.judge.numerics.products import PartialProduct
@@ -22,6 +22,10 @@ from evaluator.records import Precision, Problem, TensorCheck
 
 _CLOSELY = 1.1
 """Factor of accuracy for the bound below which the errors of all but few elements lie."""
+
+
+_RARE = 1e-3
+"""Part of the elements. Errors of other summation orders in fewer elements do not raise the floor of all."""
 
 
 _WIDEST_OF_ORDERS = 2.0
@@ -59,10 +63,11 @@ def other_orders(
 ) -> dict[str, Rounding]:
     """Return the distance of other orders from the exact outputs, by path, relative to the row's root mean square.
 
-    `rare` is the largest error. With `closely`, if rounding decides, `usual` is the bound of most elements; else
-    `usual` equals `rare`. The few units in the last place that a tolerance allows each element are subtracted. If the
-    problem allows TF32, honest kernels use TF32: rounded operands are additional orders. Integers and codes have the
-    distance 0 or infinity: codes are equal, or a few are one step apart. Random roundings have several `draws`.
+    `rare` is the largest error. With `closely`, if rounding decides, `usual` is the bound of most elements, and
+    `flipped` the part of far ones; else `usual` equals `rare`. The few units in the last place that a tolerance allows
+    each element are subtracted. If the problem allows TF32, honest kernels use TF32: rounded operands are additional
+    orders. Integers and codes have the distance 0 or infinity: codes are equal, or a few are one step apart. Random
+    roundings have several `draws`.
     """
     modes: list[contextlib.AbstractContextManager[None]] = [in_order(order) for order in orders]
     modes += [in_order(order, draw) for draw in range(1, draws) for order in orders if order in _DRAWN]
@@ -91,9 +96,11 @@ def other_orders(
             sides = sides_by_path[path]
             limit = with_scales(limits[path], reference.problem, path, sides_by_path)
             error = usual = error_of(path, sides, limit, compare)
+            flipped = 0.0
             if closely and isinstance(limit, Bounds) and math.isfinite(error) and decides(error, limit):
                 usual = _usual(path, sides, limit, error, compare)
-            worst[path] = larger(worst[path], Rounding(usual, error))
+                flipped = _flipped(path, sides, limit, usual, error, compare)
+            worst[path] = larger(worst[path], Rounding(usual, error, flipped=flipped))
     return worst
 
 
@@ -143,7 +150,7 @@ def error_of(path: str, sides: Sides, limit: Limit, compare: Comparison = begin)
 
 def _usual(path: str, sides: Sides, limit: Bounds, largest: float, compare: Comparison) -> float:
     """Return the error, in the unit of `error_of`, that at most 1 element in 1000 exceeds."""
-    few = RARE * sides.honest.numel()
+    few = _RARE * sides.honest.numel()
     low, high = limit.far / limit.widest / limit.multiple, largest
     if _held(path, sides, limit, low, compare).mismatches <= few:
         return low  # The floor allows smaller errors.
@@ -154,6 +161,12 @@ def _usual(path: str, sides: Sides, limit: Bounds, largest: float, compare: Comp
         else:
             low = between
     return high
+
+
+def _flipped(path: str, sides: Sides, limit: Bounds, usual: float, largest: float, compare: Comparison) -> float:
+    """Return the part of the elements beyond the level from which a comparison counts errors."""
+    level = max(limit.far, limit.multiple * usual)
+    return _held(path, sides, limit, level, compare).mismatches / sides.honest.numel() if largest > level else 0.0
 
 
 def _held(path: str, sides: Sides, limit: Bounds, part: float, compare: Comparison) -> TensorCheck:

@@ -362,7 +362,7 @@ def _matter(
     rounding: dict[str, float] = {}
     rare: dict[str, float] = {}
     why_not, fatal = None, False
-    for path, (usual, largest, _) in found.items():
+    for path, (usual, largest, *_) in found.items():
         limit = limits[path]
         if not isinstance(limit, Bounds):
             if largest > 0:

@@ -77,6 +77,20 @@ def test_many_steps_are_wrong_also_where_the_reference_is_a_step_off():
     assert any(each.tolerance > 0.01 for trial in found for each in trial.check.tensors)
 
 
+def test_a_column_a_step_off_is_wrong_where_the_reference_is_a_step_off_in_each_call():
+    """As many elements may be a step off as other orders flip in the same call, times 4, and 32."""
+    codes_of_rows = problem("(x / 0.013).round() / 4", "torch.randn(512, 1024)")
+
+    def off(plan):
+        values = plain(plan).clone()
+        values[:, 7] += 0.25
+        return values
+
+    found = unseen(codes_of_rows, off)
+    assert {trial.fault.finding.code for trial in found} == {Code.WRONG_VALUES.value}
+    assert any(each.honest_error_ratio > 0.1 for trial in found for each in trial.check.tensors)
+
+
 def test_tf32_changes_more_elements_than_roundings_do():
     def cut_off(plan):
         x, w = (rounded(each, Format.TF32_CUT) for each in plan.inputs.args)
