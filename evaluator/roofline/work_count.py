@@ -63,7 +63,8 @@ def count(problem: Problem, size: SizeName) -> Work | Uncountable:
 def _counted(names: dict[str, Any], problem: Problem) -> Work | Uncountable:
     init_args, init_kwargs = arguments(names["get_init_inputs"])
     model = names["Model"](*init_args, **init_kwargs).to(_META)
-    model.train(problem.mode is Mode.TRAIN)
+    if problem.mode is Mode.EVAL:
+        model.eval()
     args, kwargs = arguments(names["get_inputs"])
     args, kwargs = on_meta(args), on_meta(kwargs)
     inputs = model_call.tensors_of([args, kwargs])

@@ -138,7 +138,8 @@ def construct(
     seed_torch(weight_seed)
     model = model_new(*args, **kwargs)
     if isinstance(model, torch.nn.Module):
-        model.train(training)
+        if not training:
+            model.eval()
         if device != "cpu":
             model.to(device)
     return model

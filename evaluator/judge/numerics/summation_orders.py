@@ -2,7 +2,8 @@
 
 import contextlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 import torch
 
@@ -11,7 +12,7 @@ from evaluator.judge.compare.limits import limit_of, with_scales
 from evaluator.judge.compare.steps import Steps
 from evaluator.judge.compare.tensor_comparison import Comparison, Limit, Sides, begin
 from evaluator.judge.compare.tolerance import Bounds, Rounding
-from evaluator.judge.numerics.arithmetic_modes import Format, Order, in_order, moved, with_operands
+from evaluator.judge.numerics.arithmetic_modes import Format, Order, in_order, moved, with_handlers, with_operands
 from evaluator.judge.numerics.products import PartialProduct
 from evaluator.judge.numerics.single_accumulator import LongSum
 from evaluator.judge.reference.reference import Expected, Reference
@@ -36,6 +37,20 @@ fp32. TF32 needs 2e-3. Where one element has 100 times the row's size, its own r
 
 _DRAWN = frozenset({Order.SEQUENTIAL, Order.ROUNDED, LongSum.ATOMIC})
 """Orders whose roundings are random: another draw has others."""
+
+
+def uses(reference: Reference, inputs: Arguments, operations: Collection[Any]) -> bool:
+    """Return whether a call of the reference runs one of these PyTorch operations."""
+    found = False
+
+    def noted(func: Callable[..., object], *args: object, **options: object) -> object:
+        nonlocal found
+        found = True
+        return func(*args, **options)
+
+    with with_handlers(dict.fromkeys(operations, noted)):
+        reference.forward(inputs, 0)
+    return found
 
 
 def decides(error: float, limit: Bounds) -> bool:

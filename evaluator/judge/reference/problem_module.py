@@ -38,7 +38,7 @@ class ProblemModule:
         with author_code(self._problem, "Model(...)"):
             seed_torch(weight_seed)
             model: torch.nn.Module = self.namespace["Model"](*self.init.args, **self.init.kwargs)
-            return model.train(self._problem.mode is Mode.TRAIN)
+            return model if self._problem.mode is Mode.TRAIN else model.eval()
 
     def draw(self, seed: int, device: torch.device) -> Arguments:
         """Return the values of `get_inputs` under `seed` on `device`, detached from the graph of their construction."""

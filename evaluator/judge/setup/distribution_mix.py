@@ -30,6 +30,7 @@ from evaluator.judge.setup.product_range import beyond_range, multiplies
 from evaluator.judge.setup.row_sites import row_sites_for
 from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.judge.tensors.pytree import Value
+from evaluator.judge.ties.equal_values import changed_by_choice, has_choice
 from evaluator.protocol.model_call import tensors_of
 from evaluator.records import Precision, Problem, Profile, RowSite, SizeName, ToleranceRule, ValuesRule, WeightsRule
 
@@ -40,9 +41,8 @@ _AS_GIVEN_CHECKS = 2
 LOCK_SEED = 0x5EED
 """Fixed seed of all decisions: a lock is the same on every machine."""
 _LONGEST_S = 60.0
-"""Time limit for a decision inside a grade, on a nominal machine (`Cost.nominal_s`). Longer decisions are left to
-`problems validate`. The time is counted from operations, not measured: the usable distributions are a property of the
-problem."""
+"""Time limit for a decision inside a grade, on a nominal machine (`Cost.nominal_s`): counted from operations, for the
+usable distributions are a property of the problem. Longer decisions are left to `problems validate`."""
 _FORWARDS = 20
 """Approximate number of forwards to try a distribution."""
 _SLOW_S = 0.5
@@ -51,6 +51,7 @@ _LARGE_ELEMENTS = 1 << 26
 """Larger tensors also use a smaller size: sixty comparisons take long, and float64 may not fit twice."""
 _TRIED_ELEMENTS = 1 << 22
 """Larger tensors are tried on so many elements of their first rows, if rows are independent."""
+_TESTS = ((multiplies, beyond_range), (has_choice, changed_by_choice))
 _TOO_LARGE = "too large to try before a grade: `warpgrade problems validate` does, or give the problem a small size"
 
 
@@ -209,7 +210,7 @@ def _tried(scratch: Reference, limit_s: float, compare: Comparison) -> SizeLock:
         return SizeLock([], dict.fromkeys(PROFILES, _TOO_LARGE))
     given = _seen(scratch, Profile.AS_GIVEN, None, compare)
     is_special = given.why_not is not None and _is_usual_with_other_weights(scratch, compare)
-    has_products = multiplies(scratch, _first_block(scratch, scratch.draw(LOCK_SEED)))
+    tests = [test for has, test in _TESTS if has(scratch, _first_block(scratch, scratch.draw(LOCK_SEED)))]
     use: list[Profile] = []
     left_out: dict[Profile, str] = {}
     seen_on = {Profile.AS_GIVEN: given}
@@ -222,9 +223,10 @@ def _tried(scratch: Reference, limit_s: float, compare: Comparison) -> SizeLock:
         why_not = seen.why_not
         if why_not is not None and not seen.fatal and is_special:
             why_not = _with_other_weights(scratch, profile, given, compare).why_not
-        if why_not is None and has_products:
+        if why_not is None and tests:
             inputs = _first_block(scratch, scratch.draw(LOCK_SEED, profile))
-            why_not = beyond_range(scratch, inputs, _gradients(scratch, inputs), compare)
+            found = (test(scratch, inputs, _gradients(scratch, inputs), compare) for test in tests)
+            why_not = next(filter(None, found), None)
         if why_not is not None and (said is not True or seen.fatal):
             left_out[profile] = why_not
             continue
@@ -351,11 +353,7 @@ def _seen(reference: Reference, profile: Profile, given: _Seen | None, compare: 
 
 
 def _matter(
-    reference: Reference,
-    expected: Expected,
-    limits: dict[str, Limit],
-    found: dict[str, Rounding],
-    compare: Comparison,
+    reference: Reference, expected: Expected, limits: dict[str, Limit], found: dict[str, Rounding], compare: Comparison
 ) -> _Seen:
     """Return for which outputs other summation orders matter, and whether rounding decides."""
     exact, plain = reference.values(expected.exact), reference.values(expected.honest)

@@ -4,31 +4,19 @@ No kernel chooses its order by the factors. The least favourable order is theref
 distribution beyond the bound is not used, and the bound never widens a tolerance.
 """
 
-from collections.abc import Callable
-
 import torch
 
 from evaluator.judge.compare.tensor_comparison import Comparison
 from evaluator.judge.compare.tolerance import Bounds
-from evaluator.judge.numerics.arithmetic_modes import with_handlers
 from evaluator.judge.numerics.products import OPERATIONS, PartialProduct
-from evaluator.judge.numerics.summation_orders import decides, limits_of, other_orders
+from evaluator.judge.numerics.summation_orders import decides, limits_of, other_orders, uses
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.tensors.call_arguments import Arguments
 
 
 def multiplies(reference: Reference, inputs: Arguments) -> bool:
     """Return whether a call of the reference multiplies many factors."""
-    found = False
-
-    def noted(func: Callable[..., object], *args: object, **options: object) -> object:
-        nonlocal found
-        found = True
-        return func(*args, **options)
-
-    with with_handlers(dict.fromkeys(OPERATIONS, noted)):
-        reference.forward(inputs, 0)
-    return found
+    return uses(reference, inputs, OPERATIONS)
 
 
 def beyond_range(

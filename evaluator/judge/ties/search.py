@@ -42,8 +42,11 @@ from evaluator.records import Precision, Problem, TensorCheck, ToleranceRule
 _MOST_PART = 16
 """Answers with more wrong elements, as a part of all (1/16), are not searched for ties."""
 _DRAWS = 16
-"""Draws of each order. If a kernel's rounding is normal, and exaggerated roundings are 4 times as large, a tie crossed
-by the kernel is crossed by none of 16 draws of two orders with a probability of 1.7e-6 (computed by integration)."""
+_DIRECTIONS = (1, -1)
+"""Draws of each order, each in both directions: where two roundings lead to a quotient, half of the draws move it away
+from a step or nowhere, and the opposite direction makes up for the first. If a kernel's rounding is normal, and
+exaggerated roundings are 4 times as large, a tie crossed by the kernel is crossed by none of 16 draws of two orders, in
+one direction each, with a probability of 1.7e-6 (computed by integration)."""
 _LONGEST_S = 60.0
 """Time limit of a search on a nominal machine. Answers of references too slow for a single draw are not searched."""
 _FORWARDS = 8
@@ -51,7 +54,8 @@ _FORWARDS = 8
 _OPERATION_S = 1.5e-4
 """Time of the Python code around an operation of a run: measured 1.3e-4 s for small tensors (two cores)."""
 _FEW = 8
-"""So many wrong elements are looked for in all draws, even if the first draws change none."""
+"""A search ends after a draw if wrong elements need 8 steps more than runs have changed: exaggerated roundings change
+more than an honest kernel does."""
 _REACH = 8
 _FAR_DRAWS = 2
 """A reference without steps near its values keeps its fp32 outputs within their tolerance in two draws of each order,
@@ -64,7 +68,7 @@ is off in all: more than half of these elements, and 4, are too many."""
 _BY_CHANCE = 12
 """So many elements more than half may change without exaggeration: of 960 honest calls, 2 had 10 and 11 more."""
 _ORDERS: tuple[Order | LongSum, ...] = (Order.ROUNDED, Order.SEQUENTIAL, LongSum.ATOMIC)
-_Draw = tuple[Order | LongSum, int]
+_Run = tuple[Order | LongSum, int, int]
 _ONCE = (Order.SEQUENTIAL, Order.NAIVE)
 """Arithmetic without exaggeration: sums added up in turn, whose bias no model has, and textbook formulas."""
 
@@ -149,7 +153,7 @@ def _explained(plan: CallPlan, block: Arguments, expected: Expected, outputs: di
         return False
     for mode in _once(plan.reference.problem):
         _run(plan, block, mode, seen, counts=False)
-    wrong = {path: each.unexplained for path, each in seen.items()}
+    wrong = {path: each.steps_off for path, each in seen.items()}
     made = _run_until_explained(plan, block, seen, draws)
     if made is None or any(_are_too_many(wrong[path], each.decided) for path, each in seen.items()):
         return False
@@ -164,7 +168,7 @@ def _are_too_many(wrong: int, decided: int) -> bool:
 def _have_steps(plan: CallPlan, block: Arguments, seen: dict[str, Seen]) -> bool:
     """Return whether far larger roundings move each wrong output with a tolerance beyond it; integers need no steps."""
     numbers = {path: each for path, each in seen.items() if each.has_tolerance and each.unexplained}
-    for draw, order, direction in itertools.product(range(_FAR_DRAWS), _ORDERS, (1, -1)):
+    for draw, order, direction in itertools.product(range(_FAR_DRAWS), _ORDERS, _DIRECTIONS):
         if all(each.decided for each in numbers.values()):
             break
         mode = exaggerated(order, direction * _REACH * _factor(plan.reference.problem), draw)
@@ -175,28 +179,27 @@ def _have_steps(plan: CallPlan, block: Arguments, seen: dict[str, Seen]) -> bool
     return have_steps
 
 
-def _run_until_explained(plan: CallPlan, block: Arguments, seen: dict[str, Seen], draws: int) -> list[_Draw] | None:
-    """Run the reference until all wrong elements are explained, and return the runs: order and draw."""
-    made: list[_Draw] = []
+def _run_until_explained(plan: CallPlan, block: Arguments, seen: dict[str, Seen], draws: int) -> list[_Run] | None:
+    """Run the reference until all wrong elements are explained, and return the runs: order, draw and direction."""
+    made: list[_Run] = []
     for draw in range(draws):
         for run, mode in _modes(plan.reference.problem, draw):
             if not any(each.unexplained for each in seen.values()):
                 return made
             _run(plan, block, mode, seen)
             made.append(run)
-        # Exaggerated roundings change more elements than an honest kernel does.
-        if any(each.unexplained > each.decided + _FEW for each in seen.values()):
+        if any(each.steps_off > each.decided + _FEW for each in seen.values()):
             return None
     return None if any(each.unexplained for each in seen.values()) else made
 
 
-def _are_continuous(plan: CallPlan, block: Arguments, seen: dict[str, Seen], made: list[_Draw]) -> bool:
+def _are_continuous(plan: CallPlan, block: Arguments, seen: dict[str, Seen], made: list[_Run]) -> bool:
     """Return whether the runs `made` change more than twice as many elements as the same runs without exaggeration."""
     decided = {path: each.decided for path, each in seen.items()}
     for each in seen.values():
         each.count_anew()
-    for order, draw in made:
-        _run(plan, block, exaggerated(order, 1.0, draw), seen)
+    for order, draw, direction in made:
+        _run(plan, block, exaggerated(order, direction, draw), seen)
     return all(2 * each.decided <= decided[path] + _BY_CHANCE for path, each in seen.items())
 
 
@@ -205,7 +208,7 @@ def _draws(plan: CallPlan) -> int:
     reference, block = plan.reference, plan.blocks[0]
     cost = cost_of(lambda: reference.forward(block, plan.random_seed))
     run_s = _FORWARDS * cost.nominal_s(reference.device.type) + _OPERATION_S * cost.operations
-    return min(int(_LONGEST_S / (len(_ORDERS) * len(plan.blocks) * run_s)), _DRAWS)
+    return min(int(_LONGEST_S / (len(_ORDERS) * len(_DIRECTIONS) * len(plan.blocks) * run_s)), _DRAWS)
 
 
 def _factor(problem: Problem) -> float:
@@ -213,11 +216,10 @@ def _factor(problem: Problem) -> float:
     return bounds(ToleranceRule.MEASURED, problem, ARITHMETIC[problem.precision]).multiple
 
 
-def _modes(problem: Problem, draw: int) -> Iterator[tuple[_Draw, contextlib.AbstractContextManager[None]]]:
+def _modes(problem: Problem, draw: int) -> Iterator[tuple[_Run, contextlib.AbstractContextManager[None]]]:
     """Yield the runs of a draw, and their arithmetic."""
-    for number, order in enumerate(_ORDERS):
-        run = (order, draw * len(_ORDERS) + number)
-        yield run, exaggerated(order, _factor(problem), run[1])
+    for order, direction in itertools.product(_ORDERS, _DIRECTIONS):
+        yield (order, draw, direction), exaggerated(order, direction * _factor(problem), draw)
 
 
 def _once(problem: Problem) -> Iterator[contextlib.AbstractContextManager[None]]:

@@ -72,9 +72,14 @@ class Seen:
         return int(self._wrong.reshape(-1).to(torch.uint8).argmax())
 
     @property
+    def steps_off(self) -> int:
+        """Number of steps that would make the wrong elements without a run of equal value."""
+        return _steps(self._wrong & ~self._explained)
+
+    @property
     def decided(self) -> int:
-        """Number of elements of the block with another value in a run."""
-        return int(self._changed.sum())
+        """Number of steps that would make the elements of the block with another value in a run."""
+        return _steps(self._changed)
 
     @property
     def lacks_a_value(self) -> bool:
@@ -87,3 +92,19 @@ class Seen:
         missing = int((self._wrong & (classes != usual) & (self._actual == values[usual])).sum())
         others = classes.numel() - int(counts[usual])
         return bool(lacks.any()) or (missing >= _REPEATED and missing * _MOST_OF_VALUE > others)
+
+
+def _steps(elements: torch.Tensor) -> int:
+    """Return a number of steps: one for a row or a column with most of its elements, else one for each element.
+
+    A step of an operand, as of an int8 code, changes a whole row of a product, or a whole column.
+    """
+    if elements.dim() < 2:
+        return int(elements.sum())
+    rest, steps = elements, 0
+    for lines in (lambda tensor: tensor, lambda tensor: tensor.transpose(0, -1)):
+        rest = lines(rest)
+        are_whole = 2 * rest.sum(-1, keepdim=True) > rest.shape[-1]
+        steps += int(are_whole.sum())
+        rest = lines(rest & ~are_whole)
+    return steps + int(rest.sum())

@@ -35,6 +35,7 @@ from evaluator.judge.setup.distribution_mix import DistributionMix
 from evaluator.judge.tensors.memory_overlap import layouts, lent_weights, shared_elements, views_laid_out
 from evaluator.judge.tensors.output_views import OutputViews, output_views
 from evaluator.judge.tensors.pytree import LaidOut, Pair, Value, pair_up
+from evaluator.judge.ties.equal_values import Choice, choosing, has_choice
 from evaluator.judge.ties.missing_values import with_all_values
 from evaluator.judge.ties.search import within_ties
 from evaluator.protocol import model_call
@@ -175,13 +176,30 @@ class AnswerJudge:
         if _first_wrong(found.tensors) is not None and self._limits.measure(plan, found.tensors):
             self.precision.begin(len(plan.blocks), self._slices)
             found = self._compared(plan, snapshots, samples=samples)
-        found = self._with_ties(plan, snapshots, found)
+        found = self._with_ties(plan, snapshots, self._with_other_choices(plan, snapshots, found))
         if not samples and _first_wrong(found.tensors) is not None:
             # For the cause alone: outputs may change between two comparisons, and the second decides nothing. Nor may
             # its failure decide: a submission can take free memory between the two.
             self.precision.begin(len(plan.blocks), self._slices)
             with contextlib.suppress(ProblemError, MemoryError), out_of_memory():
                 self._compared(plan, snapshots)
+        return found
+
+    def _with_other_choices(self, plan: CallPlan, snapshots: list[OutputViews], found: _Compared) -> _Compared:
+        """Return comparisons with another choice of the reference among equal values, if all outputs are right then."""
+        kernelbench = self.rule is ToleranceRule.KERNELBENCH
+        if _first_wrong(found.tensors) is None or kernelbench or self._beyond_ties:
+            return found
+        # Neither an operation without support for the mode nor a submission that holds free memory decides.
+        with contextlib.suppress(ProblemError, MemoryError), out_of_memory():
+            for choice in Choice if has_choice(self._reference, plan.blocks[0]) else ():
+                plan.forget()
+                with choosing(choice):
+                    other = self._compared(plan, snapshots, samples=False)
+                if _first_wrong(other.tensors) is None:
+                    found = other
+                    break
+        plan.forget()
         return found
 
     def _with_ties(self, plan: CallPlan, snapshots: list[OutputViews], found: _Compared) -> _Compared:

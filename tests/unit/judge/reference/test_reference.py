@@ -15,6 +15,7 @@ from evaluator.judge.setup.problem_setup import try_one_call
 from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.judge.tensors.pytree import leaves
 from evaluator.records import Mode, Precision, Problem, Profile, SizeName, ToleranceOverride
+from tests.unit import references
 
 GIB = 1 << 30
 TEXT = """
@@ -91,6 +92,11 @@ def test_a_size_replaces_the_constants():
 @pytest.mark.parametrize("mode", list(Mode))
 def test_the_model_is_in_the_problems_mode(mode):
     assert made(mode=mode).model.training == (mode is Mode.TRAIN)
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_a_constructor_may_put_its_model_into_evaluation_mode(mode):
+    assert not references.reference("x", init="self.eval()", mode=mode).model.training
 
 
 def test_the_exact_value_is_in_float64_and_near_the_honest_one():

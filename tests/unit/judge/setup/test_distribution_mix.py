@@ -79,6 +79,16 @@ def test_a_profile_on_which_a_partial_product_overflows_is_left_out(output, fact
     assert not {Profile.SIGNED_NORMAL, Profile.OUTLIERS} & set(found)
 
 
+@pytest.mark.parametrize("output", ["torch.softmax(x, 1).topk(8, 1)", "torch.softmax(x, 1).sort(1)"])
+def test_a_profile_on_which_equal_values_decide_is_left_out(output):
+    """Where logits are large, most probabilities are 0, and PyTorch may return the place of any."""
+    found = left_out(output, "torch.randn(32, 64)")
+    assert found[Profile.LARGE] == "output[1] depends on the choice among equal values"
+    assert Profile.SIGNED_NORMAL not in found
+    assert Profile.LARGE not in left_out("torch.softmax(x, 1).topk(8, 1)[0]", "torch.randn(32, 64)")
+    assert Profile.LARGE not in left_out("torch.softmax(x, 1).sort(stable=True, dim=1)", "torch.randn(32, 64)")
+
+
 def test_the_least_favourable_order_of_factors_asks_no_author_and_widens_no_tolerance():
     said = {Profile.MIXED_MAGNITUDES: True}
     made = decide(reference("x.prod(1)", MIXED, profiles=said), SizeName.SMALL)

@@ -13,7 +13,7 @@ from evaluator.judge.numerics.arithmetic_modes import Format, rounded
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.judge.ties import search
-from evaluator.judge.ties.seen_elements import Seen
+from evaluator.judge.ties.seen_elements import Seen, _steps
 from evaluator.judge.trial import answer_judge
 from evaluator.records import SizeName, ToleranceRule
 from tests.unit.judge.ties.test_search import FACTORS, at_ties, called, codes, plain, trials_of
@@ -21,6 +21,11 @@ from tests.unit.references import problem
 
 QUARTERS = problem("(x @ w * 16).round() / 16", FACTORS, forward="x, w")
 FAKE = problem("(x / 0.013).round().clamp(-128, 127) * 0.013", "torch.randn(256, 1024)")
+OF_ROWS = problem(
+    "(x / (s := x.abs().amax(1, keepdim=True) / 127)).round() @ w * s",
+    "torch.randn(128, 1024), torch.randint(-127, 128, (1024, 64)).float()",
+    forward="x, w",
+)
 CALLS = 12
 
 
@@ -52,6 +57,19 @@ def test_honest_roundings_at_steps_are_right(of, answer, monkeypatch):
     assert any(each.error_ratio == 1.0 for each in at_ties(found))
     monkeypatch.setattr(answer_judge, "within_ties", lambda plan, checks, views, limits: checks)
     assert any(trial.fault for trial in unseen(of, lambda plan: answer(*plan.inputs.args), CALLS))
+
+
+def test_a_code_at_a_tie_may_move_a_whole_row():
+    """Of the two roundings of a quotient, half of the draws lead nowhere; in one direction, 16 draws missed a tie."""
+
+    def by_reciprocal(plan):
+        x, w = plan.inputs.args
+        largest = x.abs().amax(1, keepdim=True)
+        return (x * (127 / largest)).round() @ w * (largest / 127)
+
+    found = unseen(OF_ROWS, by_reciprocal, 40)
+    assert [trial.fault for trial in found] == [None] * 40
+    assert any(each.error_ratio == 1.0 for each in at_ties(found))
 
 
 @pytest.mark.parametrize(("of", "answer"), HONEST.values(), ids=HONEST)
@@ -155,6 +173,17 @@ def test_an_output_without_the_elements_of_a_value_is_wrong():
 def test_an_output_without_wrong_elements_in_a_block_needs_no_steps():
     plan = SimpleNamespace(reference=SimpleNamespace(problem=QUARTERS))
     assert search._have_steps(plan, None, {"output": SimpleNamespace(has_tolerance=True, unexplained=0)})
+
+
+def test_a_row_or_a_column_is_one_step():
+    changed = torch.zeros(6, 8, dtype=torch.bool)
+    changed[2, :5] = True
+    changed[:, 7] = True
+    changed[4, :2] = True
+    assert _steps(changed) == 1 + 1 + 2
+    assert _steps(changed[2]) == 6
+    assert _steps(torch.eye(24, dtype=torch.bool)) == 24
+    assert _steps(torch.tensor(True)) == 1
 
 
 def test_a_step_at_a_single_element_is_found_in_either_direction():

@@ -1,0 +1,126 @@
+"""Other choices of a reference among equal values.
+
+topk, an unstable sort, median, kthvalue and mode may return the place of any of several equal values (PyTorch's
+documentation of each). A kernel that takes the lowest place is right, and differs from PyTorch: many probabilities of a
+softmax are 0, and logits in bf16 are often equal. argmax, and max and min along a dimension, return the first place.
+"""
+
+import contextlib
+import functools
+from collections.abc import Callable
+from enum import Enum
+from typing import Any
+
+import torch
+
+from evaluator.errors import ProblemError
+from evaluator.judge.compare.tensor_comparison import Comparison, Sides
+from evaluator.judge.numerics.arithmetic_modes import with_handlers
+from evaluator.judge.numerics.summation_orders import limits_of, uses
+from evaluator.judge.reference.reference import Reference
+from evaluator.judge.tensors.call_arguments import Arguments
+
+aten = torch.ops.aten
+
+
+class Choice(Enum):
+    """Which of several equal values an operation takes."""
+
+    FIRST = "first"
+    LAST = "last"
+
+
+def choosing(choice: Choice) -> contextlib.AbstractContextManager[None]:
+    """Return a context in which operations take the first or the last of equal values."""
+    return with_handlers({func: functools.partial(form, choice) for func, form in _FORMS.items()})
+
+
+def has_choice(reference: Reference, inputs: Arguments) -> bool:
+    """Return whether a call of the reference chooses among values, of which some may be equal."""
+    return uses(reference, inputs, frozenset(_FORMS))
+
+
+def changed_by_choice(
+    reference: Reference, inputs: Arguments, gradients: list[torch.Tensor] | None, compare: Comparison
+) -> str | None:
+    """Return why inputs are left out: another choice among their equal values changes an output; else None."""
+    honest = reference.values(reference.honest(inputs, 0, gradients).result)
+    limits = limits_of(reference.problem, honest)
+    for choice in Choice:
+        try:
+            other = reference.values(reference.altered(inputs, 0, gradients, choosing(choice)))
+        except ProblemError:  # An operation without support for the mode is no fault of the problem.
+            return None
+        for path, own in honest.items():
+            if not isinstance(own, torch.Tensor):
+                continue
+            value = other.get(path)
+            if not isinstance(value, torch.Tensor) or value.shape != own.shape:
+                return f"the shape of {path} depends on the choice among equal values"
+            if not compare(path, Sides(value, own if limits[path] is None else own.double(), own), limits[path])().ok:
+                return f"{path} depends on the choice among equal values"
+    return None
+
+
+def _in_order(choice: Choice, values: torch.Tensor, dim: int, *, descending: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return sorted values and their places; equal values by place, upwards or downwards."""
+    if not values.dim():
+        return values.clone(), torch.zeros((), dtype=torch.int64, device=values.device)
+    if choice is Choice.FIRST:
+        ordered, places = aten.sort.stable(values, stable=True, dim=dim, descending=descending)
+        return ordered, places
+    ordered, places = aten.sort.stable(values.flip(dim), stable=True, dim=dim, descending=descending)
+    return ordered, values.shape[dim] - 1 - places
+
+
+def _topk(
+    choice: Choice,
+    func: Any,  # noqa: ARG001 - handlers are called with the operation
+    values: torch.Tensor,
+    k: int,
+    dim: int = -1,
+    largest: bool = True,  # noqa: FBT001, FBT002 - the arguments of PyTorch's operation
+    sorted: bool = True,  # noqa: A002, ARG001, FBT001, FBT002
+) -> tuple[torch.Tensor, torch.Tensor]:
+    ordered, places = _in_order(choice, values, dim, descending=largest)
+    if not values.dim():
+        return ordered, places
+    return ordered.narrow(dim, 0, k).contiguous(), places.narrow(dim, 0, k).contiguous()
+
+
+def _sort(
+    choice: Choice,
+    func: Any,
+    values: torch.Tensor,
+    dim: int = -1,
+    descending: bool = False,  # noqa: FBT001, FBT002
+    *,
+    stable: bool | None = None,
+) -> Any:
+    if stable:
+        return func(values, stable=stable, dim=dim, descending=descending)
+    ordered, places = _in_order(choice, values, dim, descending=descending)
+    return (ordered, places) if func.overloadpacket is aten.sort else places
+
+
+def _place(choice: Choice, func: Any, values: torch.Tensor, *args: Any, **given: Any) -> Any:
+    """Return the operation's values, and the first or the last place of each."""
+    found, places = func(values, *args, **given)
+    if not values.dim():
+        return found, places
+    names = [each.name for each in func._schema.arguments][1:]  # noqa: SLF001
+    named = {"dim": -1, "keepdim": False} | dict(zip(names, args, strict=False)) | given
+    dim, keeps = named["dim"], named["keepdim"]
+    wide = found if keeps else found.unsqueeze(dim)
+    is_equal = ((values == wide) | (values.isnan() & wide.isnan())).byte()
+    if choice is Choice.FIRST:
+        return found, is_equal.argmax(dim, keepdim=keeps)
+    return found, values.shape[dim] - 1 - is_equal.flip(dim).argmax(dim, keepdim=keeps)
+
+
+_FORMS: dict[Any, Callable[..., Any]] = {
+    aten.topk.default: _topk,
+    **dict.fromkeys((aten.sort.default, aten.sort.stable, aten.argsort.stable), _sort),
+    **dict.fromkeys((aten.median.dim, aten.nanmedian.dim, aten.kthvalue.default, aten.mode.default), _place),
+}
+"""Operations with a choice among equal values. `median` without a dimension returns no place."""
