@@ -102,9 +102,8 @@ def _steps(elements: torch.Tensor) -> int:
     if elements.dim() < 2:
         return int(elements.sum())
     rest, steps = elements, 0
-    for lines in (lambda tensor: tensor, lambda tensor: tensor.transpose(0, -1)):
-        rest = lines(rest)
-        are_whole = 2 * rest.sum(-1, keepdim=True) > rest.shape[-1]
+    for dim in (-1, 0):
+        are_whole = 2 * rest.sum(dim, keepdim=True) > rest.shape[dim]
         steps += int(are_whole.sum())
-        rest = lines(rest & ~are_whole)
+        rest = rest & ~are_whole
     return steps + int(rest.sum())

@@ -199,6 +199,9 @@ def test_a_step_at_a_single_element_is_found_in_either_direction():
         off[0, 3] += 0.013
         seen = {"output": Seen(Sides(off, honest.double(), honest), limit)}
         assert search._have_steps(plan, Arguments([x], {}), seen), tie
+        off[0, 3] = honest[0, 3] + (0.013 if honest[0, 3] < x[0, 3] else -0.013)
+        seen = {"output": Seen(Sides(off, honest.double(), honest), limit)}
+        assert search._run_until_explained(plan, Arguments([x], {}), seen, 1) is not None, tie
 
 
 def test_the_runs_that_look_for_steps_do_not_count():
