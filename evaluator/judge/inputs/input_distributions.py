@@ -21,7 +21,7 @@ from evaluator.protocol.model_call import mapped, tensors_of
 from evaluator.records import ElementFormat, Layout, Profile
 
 PROFILES = tuple(profile for profile in Profile if profile is not Profile.AS_GIVEN)
-RULES = 6
+RULES = 7
 """Version of the drawn values, of the measured rounding, and of the decision about distributions. Every change
 increments the version and invalidates stored decisions."""
 
@@ -39,7 +39,7 @@ _OUTLIER = {torch.float16: 16.0}
 _DEFAULT_OUTLIER = 64.0
 _TRIES = 64
 _ENDS = 4
-"""One outlier in so many is not at an end. Two checked calls have outliers (`DistributionMix.checks`)."""
+"""One outlier in so many is not at an end. Three checked calls have outliers (`DistributionMix.checks`)."""
 _OFFSET = 8.0
 """Mean over standard deviation. A variance computed as mean square minus squared mean stays within tolerance in
 fp32."""
