@@ -24,7 +24,7 @@ from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.judge.setup.memory_plan import judge_bytes
 from evaluator.judge.setup.repeated_call import refuse_state
 from evaluator.judge.setup.seed_book import fresh_seed
-from evaluator.judge.tensors.pytree import extent_bytes
+from evaluator.judge.tensors.pytree import extent_bytes, leaves
 from evaluator.protocol.model_call import tensors_of
 from evaluator.records import DeviceKind, Layout
 from evaluator.spans import Operation, Section, operation, section
@@ -103,8 +103,10 @@ def try_one_call(reference: Reference, *, on_gpu: bool) -> tuple[CallSizes, floa
     found = tensors_of(outputs)
     if not found:
         raise ProblemError(f"{problem.name}: the reference's forward returns no tensor")
-    if any(leaf.numel() == 0 for leaf in found):
-        raise ProblemError(f"{problem.name}: the reference's output is empty, with no element to compare")
+    for path, leaf in leaves(outputs, "output"):
+        if isinstance(leaf, torch.Tensor) and leaf.numel() == 0:
+            shape = list(leaf.shape)
+            raise ProblemError(f"{problem.name}: the reference's {path} has shape {shape}, with no element to compare")
     given = [*tensors_of(inputs.args), *tensors_of(inputs.kwargs)]
     state = [*tensors_of(reference.state()), *tensors_of(list(reference.init))]
     backward = problem.backward

@@ -67,8 +67,15 @@ def test_the_floor_of_elementwise_maps():
 
 
 def test_the_levels_of_large_errors():
-    assert f"level = {WIDEST:.0f} * floor * {STEP:.0f}^k" in PAGE.replace("\N{MULTIPLICATION SIGN}", "*")
+    said = f"level = max({WIDEST:.0f} * constant, floor) * {STEP:.0f}^k"
+    assert said in PAGE.replace("\N{MULTIPLICATION SIGN}", "*")
     assert f"k = 0 … {LEVELS - 1}" in PAGE
+    usual = bounds(ToleranceRule.MEASURED, problem(), torch.float32)
+    wide = bounds(ToleranceRule.MEASURED, problem(), torch.float32, Rounding(usual=1e-3))
+    elementwise = without_sums(usual, problem(), torch.float32, Rounding())
+    assert [each.counted_from[0] for each in (usual, wide, elementwise)] == [WIDEST * 5e-5, wide.floor, WIDEST * 5e-5]
+    assert wide.floor == 4e-3
+    assert usual.counted_from[1] == usual.counted_from[0] / 4
 
 
 def test_the_error_of_one_accumulator():
@@ -76,5 +83,5 @@ def test_the_error_of_one_accumulator():
     drawn = rounding(unit, unit, LONGEST, torch.Generator().manual_seed(0))
     said = re.search(r"result, or (\S+) over ([\d,]+) terms, the\s+longest\s+accumulator considered", PAGE)
     assert said[2] == f"{LONGEST:,}"
-    assert f"A sum of up to {LONGEST_ATOMIC:,}" in PAGE
+    assert f"A sum of up to {LONGEST_ATOMIC:,}" in " ".join(PAGE.split())
     assert math.isclose(float(drawn.std()), float(said[1]), rel_tol=0.01)
