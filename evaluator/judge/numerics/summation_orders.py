@@ -40,7 +40,7 @@ _DRAWN = frozenset({Order.SEQUENTIAL, Order.ROUNDED, LongSum.ATOMIC})
 
 
 def uses(reference: Reference, inputs: Arguments, operations: Collection[Any]) -> bool:
-    """Return whether a call of the reference runs one of these PyTorch operations."""
+    """Return whether a call of the reference runs any of the `operations`."""
     found = False
 
     def noted(func: Callable[..., object], *args: object, **options: object) -> object:
@@ -79,7 +79,7 @@ def other_orders(
     """Return the distance of other orders from the exact outputs, by path, relative to the row's root mean square.
 
     `rare` is the largest error. With `closely`, if rounding decides, `usual` is the bound of most elements, and
-    `flipped` the part of far ones; else `usual` equals `rare`. The few units in the last place that a tolerance allows
+    `flipped` the far part; else `usual` equals `rare`. The few units in the last place that a tolerance allows
     each element are subtracted. If the problem allows TF32, honest kernels use TF32: rounded operands are additional
     orders. Integers and codes have the distance 0 or infinity: codes are equal, or a few are one step apart. Random
     roundings have several `draws`.
@@ -179,7 +179,7 @@ def _usual(path: str, sides: Sides, limit: Bounds, largest: float, compare: Comp
 
 
 def _flipped(path: str, sides: Sides, limit: Bounds, usual: float, largest: float, compare: Comparison) -> float:
-    """Return the part of the elements beyond the level from which a comparison counts errors."""
+    """Return the part of the elements beyond the first level of a comparison's counts."""
     level = max(limit.far, limit.multiple * usual)
     return _held(path, sides, limit, level, compare).mismatches / sides.honest.numel() if largest > level else 0.0
 

@@ -24,7 +24,7 @@ aten = torch.ops.aten
 
 
 class Choice(Enum):
-    """Which of several equal values an operation takes."""
+    """Choice of an operation among equal values."""
 
     FIRST = "first"
     LAST = "last"
@@ -36,7 +36,7 @@ def choosing(choice: Choice) -> contextlib.AbstractContextManager[None]:
 
 
 def has_choice(reference: Reference, inputs: Arguments) -> bool:
-    """Return whether a call of the reference chooses among values, of which some may be equal."""
+    """Return whether a call of the reference may choose among equal values."""
     return uses(reference, inputs, frozenset(_FORMS))
 
 

@@ -73,12 +73,12 @@ class Seen:
 
     @property
     def steps_off(self) -> int:
-        """Number of steps that would make the wrong elements without a run of equal value."""
+        """Number of steps behind the wrong elements without a run of equal value."""
         return _steps(self._wrong & ~self._explained)
 
     @property
     def decided(self) -> int:
-        """Number of steps that would make the elements of the block with another value in a run."""
+        """Number of steps behind the elements of the block with another value in a run."""
         return _steps(self._changed)
 
     @property
@@ -95,7 +95,7 @@ class Seen:
 
 
 def _steps(elements: torch.Tensor) -> int:
-    """Return a number of steps: one for a row or a column with most of its elements, else one for each element.
+    """Count a row or a column with most of the elements set once, and each other element set.
 
     A step of an operand, as of an int8 code, changes a whole row of a product, or a whole column.
     """
