@@ -53,6 +53,7 @@ class CallLimits:
         self.of_call: dict[str, Rounding] = {}
         """Measured rounding of the call, by path; empty before `measure`."""
         self._without_stored: set[str] = set()
+        self._with_steps: set[str] = set()
         self.prove_nothing: set[str] = set()
         """Paths of outputs whose limit is so wide that an answer within the limit proves no computation."""
 
@@ -68,6 +69,8 @@ class CallLimits:
         limit = limit_of(problem, path, honest, rounding, self._rule)
         if path in self._elementwise and isinstance(limit, Bounds):
             limit = without_sums(limit, problem, honest.dtype, rounding)
+        if isinstance(limit, Bounds) and limit.rare > 0:
+            self._with_steps.add(path)
         if isinstance(usual, Bounds) and isinstance(limit, Bounds) and limit.floor > max(usual.floor, _PROVES_NOTHING):
             self.prove_nothing.add(path)
         return limit
@@ -75,17 +78,18 @@ class CallLimits:
     def measure(self, plan: CallPlan, checks: Sequence[TensorCheck]) -> bool:
         """Measure the rounding of a call with wrong `checks`, and return whether an output may have another limit.
 
-        Far errors are no rounding, except in outputs for which the stored rounding does not hold. A call that is
-        repeated with the constructed weights, to find the cause of wrong values, has no other rounding.
+        Far errors are no rounding, except in outputs with steps, and where the stored rounding does not hold. A call
+        that is repeated with the constructed weights, to find the cause of wrong values, has no other rounding.
         """
         near = may_be_rounding(checks)
-        if self._rule is ToleranceRule.KERNELBENCH or not (near or self._without_stored):
+        far = self._without_stored | self._with_steps
+        if self._rule is ToleranceRule.KERNELBENCH or not (near or far):
             return False
         if self._without_stored and self._reference.worn is None:
             return False
         if not self.of_call:
             measured = rounding_of_call(plan)
-            self.of_call = {path: each for path, each in measured.items() if near or path in self._without_stored}
+            self.of_call = {path: each for path, each in measured.items() if near or path in far}
         return bool(self.of_call)
 
 

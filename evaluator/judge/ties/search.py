@@ -67,6 +67,10 @@ _FEW_AT_TIES = 4
 is off in all: more than half of these elements, and 4, are too many."""
 _BY_CHANCE = 12
 """So many elements more than half may change without exaggeration: of 960 honest calls, 2 had 10 and 11 more."""
+_FARTHER = 32
+_MORE = 2
+"""Where a row or a column is wrong, roundings 32 times as exaggerated must change more than twice as many. A class of
+rows on a lattice of inputs stays the same: 128 ulp are 1.5e-5 of a number."""
 _ORDERS: tuple[Order | LongSum, ...] = (Order.ROUNDED, Order.SEQUENTIAL, LongSum.ATOMIC)
 _Run = tuple[Order | LongSum, int, int]
 _ONCE = (Order.SEQUENTIAL, Order.NAIVE)
@@ -200,7 +204,20 @@ def _are_continuous(plan: CallPlan, block: Arguments, seen: dict[str, Seen], mad
         each.count_anew()
     for order, draw, direction in made:
         _run(plan, block, exaggerated(order, direction, draw), seen)
-    return all(2 * each.decided <= decided[path] + _BY_CHANCE for path, each in seen.items())
+    changed = {path: each.decided for path, each in seen.items()}
+    are_few = all(2 * changed[path] <= decided[path] + _BY_CHANCE for path in seen)
+    return are_few and _are_some_of_many(plan, block, {path: each for path, each in seen.items() if each.has_lines})
+
+
+def _are_some_of_many(plan: CallPlan, block: Arguments, seen: dict[str, Seen]) -> bool:
+    """Return whether far larger roundings change many more rows or columns than roundings without exaggeration."""
+    least = {path: _MORE * (each.changed_lines + 1) for path, each in seen.items()}
+    for draw, order, direction in itertools.product(range(_FAR_DRAWS), _ORDERS, _DIRECTIONS):
+        if all(each.changed_lines >= least[path] for path, each in seen.items()):
+            return True
+        mode = exaggerated(order, direction * _FARTHER * _factor(plan.reference.problem), draw)
+        _run(plan, block, mode, seen, explains=False)
+    return all(each.changed_lines >= least[path] for path, each in seen.items())
 
 
 def _draws(plan: CallPlan) -> int:

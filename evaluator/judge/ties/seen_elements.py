@@ -74,12 +74,22 @@ class Seen:
     @property
     def steps_off(self) -> int:
         """Number of steps behind the wrong elements without a run of equal value."""
-        return _steps(self._wrong & ~self._explained)
+        return sum(_lines_and_rest(self._wrong & ~self._explained))
+
+    @property
+    def has_lines(self) -> bool:
+        """Whether a row or a column has mostly wrong elements."""
+        return _lines_and_rest(self._wrong)[0] > 0
+
+    @property
+    def changed_lines(self) -> int:
+        """Number of rows and columns with mostly another value in a run."""
+        return _lines_and_rest(self._changed)[0]
 
     @property
     def decided(self) -> int:
         """Number of steps behind the elements of the block with another value in a run."""
-        return _steps(self._changed)
+        return sum(_lines_and_rest(self._changed))
 
     @property
     def lacks_a_value(self) -> bool:
@@ -94,16 +104,16 @@ class Seen:
         return bool(lacks.any()) or (missing >= _REPEATED and missing * _MOST_OF_VALUE > others)
 
 
-def _steps(elements: torch.Tensor) -> int:
-    """Count a row or a column with most of the elements set once, and each other element set.
+def _lines_and_rest(elements: torch.Tensor) -> tuple[int, int]:
+    """Return how many rows and columns have most of the elements set, and how many other elements are set.
 
     A step of an operand, as of an int8 code, changes a whole row of a product, or a whole column.
     """
     if elements.dim() < 2:
-        return int(elements.sum())
-    rest, steps = elements, 0
+        return 0, int(elements.sum())
+    rest, lines = elements, 0
     for dim in (-1, 0):
         are_whole = 2 * rest.sum(dim, keepdim=True) > rest.shape[dim]
-        steps += int(are_whole.sum())
+        lines += int(are_whole.sum())
         rest = rest & ~are_whole
-    return steps + int(rest.sum())
+    return lines, int(rest.sum())

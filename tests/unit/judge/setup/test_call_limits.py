@@ -58,6 +58,16 @@ def test_far_errors_are_no_rounding_unless_no_rounding_is_known_beforehand(expre
     assert (found.of_call != {}) is is_measured
 
 
+def test_far_errors_are_measured_where_steps_are_known_beforehand():
+    """A step is far from all rounding; how many elements may be a step off is a matter of the call."""
+    steps = {"output": "torch.floor(x * 100) / 100", "given": "torch.randn(256, 512)"}
+    found, plan, limit = limits_of_call(None, changing=False, **steps)
+    assert limit.rare > 1e-3
+    assert limit.flipped == 0
+    assert found.measure(plan, [FAR])
+    assert 0 < found.of("output", plan.reference.forward(plan.inputs, 0)).flipped < 1e-3
+
+
 def test_rounding_of_the_constructed_weights_is_no_sign_of_stale_weights():
     """A call is repeated with earlier weights: a right answer proves a stale copy (C419)."""
     found, plan, limit = limits_of_call(None, **MEAN_OF_NORM)

@@ -13,7 +13,7 @@ from evaluator.judge.numerics.arithmetic_modes import Format, rounded
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.judge.ties import search
-from evaluator.judge.ties.seen_elements import Seen, _steps
+from evaluator.judge.ties.seen_elements import Seen, _lines_and_rest
 from evaluator.judge.trial import answer_judge
 from evaluator.records import SizeName, ToleranceRule
 from tests.unit.judge.ties.test_search import FACTORS, at_ties, called, codes, plain, trials_of
@@ -180,10 +180,26 @@ def test_a_row_or_a_column_is_one_step():
     changed[2, :5] = True
     changed[:, 7] = True
     changed[4, :2] = True
-    assert _steps(changed) == 1 + 1 + 2
-    assert _steps(changed[2]) == 6
-    assert _steps(torch.eye(24, dtype=torch.bool)) == 24
-    assert _steps(torch.tensor(True)) == 1
+    assert _lines_and_rest(changed) == (2, 2)
+    assert _lines_and_rest(changed[2]) == (0, 6)
+    assert _lines_and_rest(torch.eye(24, dtype=torch.bool)) == (0, 24)
+    assert _lines_and_rest(torch.tensor(True)) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    "forward", ["(t[:, None] * 0.1 >= 0.3) * (x @ w)", "torch.where(t[:, None] * 0.1 >= 0.3, x @ w, 0.0)"]
+)
+def test_another_operator_is_wrong_where_whole_rows_lie_on_a_lattice(forward):
+    """`>` for `>=` leaves out each row with t = 3: a few of 256."""
+    rows = "torch.randn(256, 64), torch.randn(64, 64), torch.randint(0, 100, (256,)).float()"
+    gated = problem(forward, rows, forward="x, w, t")
+
+    def above(plan):
+        x, w, t = plan.inputs.args
+        return (t[:, None] > 3) * (x @ w)
+
+    found = {trial.fault.finding.code for trial in unseen(gated, above)}
+    assert found <= {Code.WRONG_VALUES.value, Code.LOWER_PRECISION.value}
 
 
 def test_a_step_at_a_single_element_is_found_in_either_direction():
