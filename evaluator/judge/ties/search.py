@@ -39,6 +39,8 @@ from evaluator.judge.ties.exaggerated import exaggerated
 from evaluator.judge.ties.seen_elements import Seen
 from evaluator.records import Precision, Problem, TensorCheck, ToleranceRule
 
+_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+"""Dtypes of numbers at ties. Half precision is that of an output alone: operations on fp32 decide about ties."""
 _MOST_PART = 16
 """Answers with more wrong elements, as a part of all (1/16), are not searched for ties."""
 _DRAWS = 16
@@ -106,10 +108,10 @@ def within_ties(
 
 
 def _may_be_tied(check: TensorCheck, output: "_Output") -> bool:
-    """Return whether few elements are wrong, of integers without a tolerance or of finite fp32."""
+    """Return whether few elements are wrong, of integers without a tolerance or of finite numbers."""
     answer, limit = output.answer, output.limit
-    in_fp32 = isinstance(limit, Bounds) and answer.dtype == torch.float32 and not check.nonfinite
-    return (limit is None or in_fp32) and check.mismatches * _MOST_PART <= answer.numel()
+    are_numbers = isinstance(limit, Bounds) and answer.dtype in _DTYPES and not check.nonfinite
+    return (limit is None or are_numbers) and check.mismatches * _MOST_PART <= answer.numel()
 
 
 def _at_ties(check: TensorCheck) -> TensorCheck:

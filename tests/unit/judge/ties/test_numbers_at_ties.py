@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from msgspec.structs import replace
 
 from benchmarks.numerics.judged_answers import set_up
 from evaluator.findings import Code
@@ -26,6 +27,7 @@ OF_ROWS = problem(
     "torch.randn(128, 1024), torch.randint(-127, 128, (1024, 64)).float()",
     forward="x, w",
 )
+ODD = problem("((x @ w * 16).round() % 2).bfloat16()", FACTORS, forward="x, w")
 CALLS = 12
 
 
@@ -41,6 +43,14 @@ HONEST = {
     "rounded products": (QUARTERS, lambda x, w: (summed(x, w) * 16).round() / 16),
     "a quantiser by the reciprocal": (FAKE, lambda x: (x * (1 / 0.013)).round().clamp(-128, 127) * 0.013),
 }
+HALF = {
+    "odd products in bf16": (ODD, lambda x, w: ((summed(x, w) * 16).round() % 2).bfloat16()),
+    "odd products in fp16": (
+        replace(ODD, source=ODD.source.replace("bfloat16", "half"), sha256="odd in fp16"),
+        lambda x, w: ((summed(x, w) * 16).round() % 2).half(),
+    ),
+}
+"""Outputs in half precision of operations on fp32."""
 
 
 def unseen(of, answer, calls=3):
@@ -50,7 +60,7 @@ def unseen(of, answer, calls=3):
     return called(trials_of(setup, answer), setup, calls)
 
 
-@pytest.mark.parametrize(("of", "answer"), HONEST.values(), ids=HONEST)
+@pytest.mark.parametrize(("of", "answer"), [*HONEST.values(), *HALF.values()], ids=[*HONEST, *HALF])
 def test_honest_roundings_at_steps_are_right(of, answer, monkeypatch):
     found = unseen(of, lambda plan: answer(*plan.inputs.args), CALLS)
     assert [trial.fault for trial in found] == [None] * CALLS
