@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from evaluator.errors import ProblemError
+from evaluator.judge.compare.limits import with_scales
 from evaluator.judge.compare.tensor_comparison import Comparison, Sides
 from evaluator.judge.numerics.arithmetic_modes import with_handlers
 from evaluator.judge.numerics.summation_orders import limits_of, uses
@@ -44,20 +45,20 @@ def changed_by_choice(
     reference: Reference, inputs: Arguments, gradients: list[torch.Tensor] | None, compare: Comparison
 ) -> str | None:
     """Return why inputs are left out: another choice among their equal values changes an output; else None."""
-    honest = reference.values(reference.honest(inputs, 0, gradients).result)
+    expected = reference.expected(inputs, 0, gradients)
+    exact, honest = reference.values(expected.exact), reference.values(expected.honest)
     limits = limits_of(reference.problem, honest)
     for choice in Choice:
         try:
             other = reference.values(reference.altered(inputs, 0, gradients, choosing(choice)))
         except ProblemError:  # An operation without support for the mode is no fault of the problem.
             return None
-        for path, own in honest.items():
-            if not isinstance(own, torch.Tensor):
-                continue
-            value = other.get(path)
-            if not isinstance(value, torch.Tensor) or value.shape != own.shape:
-                return f"the shape of {path} depends on the choice among equal values"
-            if not compare(path, Sides(value, own if limits[path] is None else own.double(), own), limits[path])().ok:
+        tensors = {path: value for path, value in honest.items() if isinstance(value, torch.Tensor)}
+        sides = {path: Sides(other[path], exact[path], value) for path, value in tensors.items()}
+        for path, each in sides.items():
+            limit = with_scales(limits[path], reference.problem, path, sides)
+            wanted = each if limit else each._replace(exact=each.exact.to(each.honest.dtype))
+            if each.actual.shape != each.honest.shape or not compare(path, wanted, limit)().ok:
                 return f"{path} depends on the choice among equal values"
     return None
 

@@ -40,7 +40,7 @@ from evaluator.judge.ties.seen_elements import Seen
 from evaluator.records import Precision, Problem, TensorCheck, ToleranceRule
 
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-"""Dtypes of numbers at ties. Half precision is that of an output alone: operations on fp32 decide about ties."""
+"""Dtypes of numbers at ties. Only outputs may have half precision: operations on fp32 decide about ties."""
 _MOST_PART = 16
 """Answers with more wrong elements, as a part of all (1/16), are not searched for ties."""
 _DRAWS = 16

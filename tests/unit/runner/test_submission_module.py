@@ -232,3 +232,14 @@ def test_a_refused_kernels_reason_names_files_without_the_runners_folder(read_in
     refused = RefusedKernel(kernel="relu", reason=f"{tmp_path}/submission.py:1: error", line=0, column=0)
     monkeypatch.setattr(submission_module, "refused_source", lambda _: refused)
     assert submission_module.describe(ValueError()).refused.reason == "submission.py:1: error"
+
+
+@pytest.mark.parametrize(("training", "in_constructor"), [(True, False), (True, True), (False, False), (False, True)])
+def test_a_constructor_may_put_its_model_into_evaluation_mode(training, in_constructor):
+    class ModelNew(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.train(not in_constructor)
+
+    made = submission_module.construct(ModelNew, [], {}, weight_seed=1, training=training, device="cpu")
+    assert made.training is (training and not in_constructor)

@@ -51,12 +51,13 @@ def lower_half(plan):
     ("answer", "rule", "right"),
     [
         (lowest, ToleranceRule.MEASURED, True),
+        (lowest, ToleranceRule.KERNELBENCH, False),
         (highest, ToleranceRule.MEASURED, True),
         (twice, ToleranceRule.MEASURED, False),
         (lower_half, ToleranceRule.MEASURED, False),
         (lambda plan: plan.inputs.args[0].bfloat16().float().topk(2, 1), ToleranceRule.MEASURED, True),
     ],
-    ids=["lowest", "highest", "twice", "lower half", "PyTorch"],
+    ids=["lowest", "lowest by KernelBench's rule", "highest", "twice", "lower half", "PyTorch"],
 )
 def test_any_of_equal_values_is_right(answer, rule, right):
     setup = set_up(ROUTER, SizeName.SMALL, "cpu")
