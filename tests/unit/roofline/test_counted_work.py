@@ -10,7 +10,7 @@ from evaluator.catalog import find_problem
 from evaluator.devices.gpu import Gpu
 from evaluator.judge.roofline import gpu_peaks
 from evaluator.problem_process import NoAnswer, TookTooLong
-from evaluator.records import Precision, RooflineOverride, SizeName
+from evaluator.records import Mode, Precision, RooflineOverride, SizeName
 from evaluator.report.problem_work import ProblemWork, work_document, work_text
 from evaluator.roofline import counted_work, least_time
 from evaluator.roofline.count_process import counted
@@ -42,6 +42,15 @@ def test_every_size_is_counted():
     assert work == CallWork(4 * (m * k + k * n), 4 * m * n, 2 * m * k * n)
     assert set(found.known) == set(SizeName)
     assert found.unknown == {}
+
+
+@pytest.mark.parametrize(("mode", "has_product"), [(Mode.TRAIN, True), (Mode.EVAL, False)])
+def test_the_problems_mode_is_counted(mode, has_product):
+    problem = find_problem("matmul", None)
+    in_training = problem.source.replace("return a @ b", "return a @ b if self.training else a + 1")
+    assert in_training != problem.source
+    found = counted(replace(problem, source=in_training, mode=mode)).known[SizeName.SMALL]
+    assert (found.flop > 0) is has_product
 
 
 def test_a_reference_that_needs_values_is_a_reason():
