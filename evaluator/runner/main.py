@@ -164,7 +164,7 @@ class Runner:
             args,
             kwargs,
             weight_seed=frame.weight_seed,
-            training=frame.training,
+            mode=frame.mode,
             device=memory.arena.device,
         )
         state = to_value(frame.state, memory.inputs)

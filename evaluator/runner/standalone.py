@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 import torch
 
 from evaluator.protocol import model_call
+from evaluator.protocol.frames.model_mode import ModelMode, mode_of
 from evaluator.protocol.seeding import seed_torch
 from evaluator.protocol.standalone_call import FAILED, LoneCall, libraries_in, read_back
 from evaluator.runner import submission_module
@@ -50,16 +51,13 @@ def run(
     ExtensionLoader(libraries_in(folder), folder / "extensions").install()
     model_new = submission_module.read_in(folder, call.submission, call.model)
     problem = importlib.import_module(Path(submission_module.MODEL_FILE).stem)
-    reference, model = (
-        submission_module.construct(
-            each,
-            *_arguments(problem.get_init_inputs()),
-            weight_seed=call.weight_seed,
-            training=call.training,
-            device=device.type,
-        )
-        for each in (problem.Model, model_new)
-    )
+
+    def constructed(model: type, mode: ModelMode) -> Any:
+        init = _arguments(problem.get_init_inputs())
+        return submission_module.construct(model, *init, weight_seed=call.weight_seed, mode=mode, device=device.type)
+
+    reference = constructed(problem.Model, ModelMode.AS_CONSTRUCTED if call.training else ModelMode.EVAL)
+    model = constructed(model_new, mode_of(reference))
     submission_module.copy_weights(model, reference.state_dict())
     gradients = None
     if call.backward:

@@ -19,6 +19,7 @@ from torch.utils import cpp_extension
 
 from evaluator.protocol.frames import Failed, RefusedKernel
 from evaluator.protocol.frames.bounds import MOST_FUNCTIONS
+from evaluator.protocol.frames.model_mode import ModelMode, set_mode
 from evaluator.protocol.seeding import seed_torch
 from evaluator.protocol.submission_files import SINGLE_FILE, Part, parts
 from evaluator.protocol.submission_manifest import checked, extension_sources
@@ -132,14 +133,13 @@ def _on_disk(text: str) -> bytes:
 
 
 def construct(
-    model_new: type, args: Sequence[Any], kwargs: dict[str, Any], *, weight_seed: int, training: bool, device: str
+    model_new: type, args: Sequence[Any], kwargs: dict[str, Any], *, weight_seed: int, mode: ModelMode, device: str
 ) -> Any:
-    """Construct ModelNew like the reference: same seed, same mode, then moved to `device`."""
+    """Construct ModelNew like the reference: same seed, `mode` of the reference, then moved to `device`."""
     seed_torch(weight_seed)
     model = model_new(*args, **kwargs)
     if isinstance(model, torch.nn.Module):
-        if not training:
-            model.eval()
+        set_mode(model, mode)
         if device != "cpu":
             model.to(device)
     return model

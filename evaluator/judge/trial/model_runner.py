@@ -19,7 +19,8 @@ from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.judge.tensors.pytree import lay_out
 from evaluator.judge.trial.trial_runner import TrialRunner
 from evaluator.protocol.frames import Construct, Constructed, Load, Table
-from evaluator.records import DeviceKind, Fault, Mode, Precision, Problem, Tf32, WeightsRule
+from evaluator.protocol.frames.model_mode import mode_of
+from evaluator.records import DeviceKind, Fault, Precision, Problem, Tf32, WeightsRule
 from evaluator.spans import Operation, operation
 
 IMPORT_TIMEOUT_S = 60.0
@@ -121,7 +122,7 @@ class ModelRunner(NamedTuple):
             raise TypeError("a state_dict is a table")
         return Construct(
             weight_seed=self.spec.weight_seed,
-            training=terms.problem.mode is Mode.TRAIN,
+            mode=mode_of(reference.model),
             args=args,
             kwargs=kwargs,
             state=state,

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from evaluator.protocol.frames.bounds import ShortText, Text, Token
+from evaluator.protocol.frames.model_mode import ModelMode
 from evaluator.protocol.frames.values import Frame, Items, Node, Table, TensorView
 
 
@@ -46,7 +47,7 @@ class BuildReply(Frame, frozen=True):
 
 
 class Construct(Frame, frozen=True):
-    """Judge: construct ModelNew under `weight_seed`, then copy the reference's `state`.
+    """Judge: construct ModelNew under `weight_seed`, in the reference's `mode`, then copy the reference's `state`.
 
     By equal names and shapes, or by correspondence, if each of the reference's `parameters` has a counterpart. With
     `seeded`, nothing is copied by correspondence, nor over parameters with values of ModelNew's own. `changing` names
@@ -54,7 +55,7 @@ class Construct(Frame, frozen=True):
     """
 
     weight_seed: int
-    training: bool
+    mode: ModelMode
     args: Node
     kwargs: Node
     state: Table

@@ -12,6 +12,7 @@ import torch
 from torch.utils import cpp_extension
 
 from evaluator.protocol.frames import RefusedKernel
+from evaluator.protocol.frames.model_mode import ModelMode
 from evaluator.protocol.submission_files import SINGLE_FILE, joined, place_of
 from evaluator.runner import submission_module
 from evaluator.runner.extensions import ExtensionLoader
@@ -234,12 +235,15 @@ def test_a_refused_kernels_reason_names_files_without_the_runners_folder(read_in
     assert submission_module.describe(ValueError()).refused.reason == "submission.py:1: error"
 
 
-@pytest.mark.parametrize(("training", "in_constructor"), [(True, False), (True, True), (False, False), (False, True)])
-def test_a_constructor_may_put_its_model_into_evaluation_mode(training, in_constructor):
+@pytest.mark.parametrize(("mode", "training"), [("train", True), ("eval", False), ("as_constructed", None)])
+@pytest.mark.parametrize("in_constructor", [True, False])
+def test_a_model_has_the_given_mode_or_that_of_its_constructor(mode, training, in_constructor):
     class ModelNew(torch.nn.Module):
         def __init__(self):
             super().__init__()
-            self.train(not in_constructor)
+            self.inner = torch.nn.Dropout()
+            self.train(in_constructor)
 
-    made = submission_module.construct(ModelNew, [], {}, weight_seed=1, training=training, device="cpu")
-    assert made.training is (training and not in_constructor)
+    made = submission_module.construct(ModelNew, [], {}, weight_seed=1, mode=ModelMode(mode), device="cpu")
+    expected = in_constructor if training is None else training
+    assert [each.training for each in made.modules()] == [expected, expected]

@@ -19,6 +19,7 @@ from evaluator.judge.trial.retry import retried
 from evaluator.judge.trial.trial_runner import TrialRunner
 from evaluator.judge.trial.window_runner import WindowRunner
 from evaluator.protocol.frames import Construct, Items, Table, Window
+from evaluator.protocol.frames.model_mode import ModelMode
 from evaluator.records import Profile, SizeName, ToleranceRule
 from evaluator.runner.host_arena import HostArena
 from evaluator.runner.main import Runner
@@ -110,7 +111,7 @@ def trial_runner(tmp_path):
             constructed = runner._answer(
                 Construct(
                     weight_seed=1,
-                    training=True,
+                    mode=ModelMode.TRAIN,
                     args=none,
                     kwargs=Table(keys=[], items=[]),
                     state=placed.nodes[0],

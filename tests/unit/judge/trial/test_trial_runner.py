@@ -24,6 +24,7 @@ from evaluator.judge.tensors.pytree import lay_out
 from evaluator.judge.trial.trial_runner import TrialRunner
 from evaluator.protocol import model_call
 from evaluator.protocol.frames import Call, Construct, Done, Items, Prepare, Scalar, Table, TensorView
+from evaluator.protocol.frames.model_mode import ModelMode
 from evaluator.protocol.seeding import seed_torch
 from evaluator.records import (
     ElementFormat,
@@ -114,7 +115,9 @@ def trial_runner(tmp_path):
             placed.write()
             (state,) = placed.nodes
             none = Items(is_tuple=False, items=[])
-            construct = Construct(weight_seed=1, training=True, args=none, kwargs=Table(keys=[], items=[]), state=state)
+            construct = Construct(
+                weight_seed=1, mode=ModelMode.TRAIN, args=none, kwargs=Table(keys=[], items=[]), state=state
+            )
             assert runner._answer(construct).difference is None
             once = reference.draw(0)
             reference.settle(once, reference.forward(once, 0))
