@@ -37,7 +37,7 @@ from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.judge.tensors.output_views import OutputViews
 from evaluator.judge.ties.exaggerated import exaggerated
 from evaluator.judge.ties.seen_elements import Seen
-from evaluator.records import Precision, Problem, TensorCheck, ToleranceRule
+from evaluator.records import Precision, Problem, Profile, TensorCheck, ToleranceRule
 
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 """Dtypes of numbers at ties. Only outputs may have half precision: operations on fp32 decide about ties."""
@@ -148,7 +148,7 @@ def _explained(plan: CallPlan, block: Arguments, expected: Expected, outputs: di
     for path, output in outputs.items():
         sides = rows_from(Sides(output.answer, exact[path], honest[path]), output.start)
         limit = output.limit if isinstance(output.limit, Bounds) else None
-        seen[path] = Seen(sides, limit)
+        seen[path] = Seen(sides, limit, constant_rows=plan.profile is Profile.CONSTANT_ROWS)
         output.wrong += seen[path].unexplained
         output.start += sides.honest.shape[0] if sides.honest.dim() else 0
     if not any(each.unexplained for each in seen.values()):

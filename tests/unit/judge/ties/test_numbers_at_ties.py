@@ -16,7 +16,8 @@ from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.judge.ties import search
 from evaluator.judge.ties.seen_elements import Seen, _lines_and_rest
 from evaluator.judge.trial import answer_judge
-from evaluator.records import SizeName, ToleranceRule
+from evaluator.protocol import model_call
+from evaluator.records import Profile, SizeName, ToleranceRule
 from tests.unit.judge.ties.test_search import FACTORS, at_ties, called, codes, plain, trials_of
 from tests.unit.references import problem
 
@@ -194,6 +195,38 @@ def test_a_row_or_a_column_is_one_step():
     assert _lines_and_rest(changed[2]) == (0, 6)
     assert _lines_and_rest(torch.eye(24, dtype=torch.bool)) == (0, 24)
     assert _lines_and_rest(torch.tensor(True)) == (0, 1)
+
+
+@pytest.mark.parametrize(("profile", "right"), [(Profile.CONSTANT_ROWS, True), (Profile.AS_GIVEN, False)])
+def test_a_constant_row_at_a_tie_is_one_element(profile, right):
+    """By the reciprocal, a constant row is a code off: no other row is near a step, and no other has that code."""
+    setup = set_up(problem("(x / 0.013).round() * 0.013", "torch.zeros(64, 16)"), SizeName.SMALL, "cpu")
+    x = (torch.arange(64.0) * 0.013 + 0.001).repeat(16, 1).T.contiguous()
+    x[23] = 23.5 * 0.013
+    honest, by_reciprocal = (x / 0.013).round() * 0.013, (x * (1 / torch.tensor(0.013))).round() * 0.013
+    assert (honest != by_reciprocal).any(1).sum() == 1
+    plan = SimpleNamespace(reference=setup.reference, profile=profile, random_seed=0, gradients=None)
+    wanted = SimpleNamespace(exact=model_call.Result(honest.double(), None), honest=model_call.Result(honest, None))
+    outputs = {"output": search._Output(by_reciprocal, bounds(ToleranceRule.MEASURED, QUARTERS, torch.float32))}
+    assert search._explained(plan, Arguments([x], {}), wanted, outputs, 16) is right
+
+
+def test_a_constant_row_of_other_inputs_is_a_row():
+    """A class of constant rows is compared by rows only where the inputs repeat one value in each row."""
+    honest = torch.arange(64.0)[:, None].expand(64, 16)
+    off = honest.clone()
+    off[5] += 1
+    rows = Seen(Sides(off, honest, honest), constant_rows=True)
+    assert (rows.has_lines, rows.steps_off, rows.unexplained, rows.lacks_a_value) == (False, 1, 16, False)
+    rows.add(off)
+    assert (rows.decided, rows.changed_lines, rows.unexplained) == (1, 0, 0)
+    other = Seen(Sides(off, honest, honest))
+    assert (other.has_lines, other.steps_off, other.lacks_a_value) == (True, 1, True)
+    uneven = honest.clone()
+    uneven[9, 3] += 1
+    assert Seen(Sides(off, uneven, uneven), constant_rows=True).has_lines
+    few = honest % 4
+    assert Seen(Sides(few.where(few != 2, 0), few, few), constant_rows=True).lacks_a_value
 
 
 @pytest.mark.parametrize(
