@@ -58,7 +58,7 @@ _REMARKS = frozenset(
             Code.VALUES_UNTRIED,
             Code.ROUNDING_UNTRIED,
         ),
-        *(Code.OUTPUT_FLOOD, Code.WEIGHTS_NOT_COPIED, Code.NO_LAUNCH, Code.FAILED_BUILD_IGNORED),
+        *(Code.OUTPUT_FLOOD, Code.WEIGHTS_NOT_COPIED, Code.SET_TO_TRAINING, Code.NO_LAUNCH, Code.FAILED_BUILD_IGNORED),
         *(Code.REFERENCE_DRIFTED, Code.BELOW_RESOLUTION, Code.OUTPUT_COPIED, Code.OUTLIERS, Code.FIRST_CALL_SLOW),
         *(
             Code.HOST_BOUND,

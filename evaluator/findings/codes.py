@@ -63,6 +63,7 @@ class Code(StrEnum):
     NOT_STOPPED = "R316"
     DEADLINE = "R317"
     WEIGHTS_ASSUMED = "R318"
+    SET_TO_TRAINING = "R319"
 
     WRONG_STRUCTURE = "C401"
     WRONG_SHAPE = "C402"

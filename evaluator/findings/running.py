@@ -123,4 +123,10 @@ ENTRIES: dict[Code, Entry] = {
         "the answers are wrong with these weights and right with ModelNew's own, the pairs are given up.",
         "Compare the pairs in the message. If one is wrong, use the reference's names, or a name of another meaning.",
     ),
+    Code.SET_TO_TRAINING: Entry(
+        "ModelNew is graded in training mode",
+        "The constructor of ModelNew calls eval(), on the model or on a module. As constructed, the answers are wrong: "
+        "Model is in training mode. After train() they are right, so all calls of the grade follow a train().",
+        "Remove eval() from the constructor: the caller decides about the mode.",
+    ),
 }

@@ -32,6 +32,7 @@ class Called(NamedTuple):
     """The checked calls of a runner, and the runner's trials; without a trial runner, no call was possible.
 
     `assumed`: the submission's tensors with values of the reference and without proof, by the reference's names.
+    `evaluates`: a module of ModelNew is in evaluation mode.
     `more_s` is the expected duration of the checked calls that a failure prevented.
     """
 
@@ -42,6 +43,12 @@ class Called(NamedTuple):
     sites: Sites | None = None
     assumed: Mapping[str, str] = {}
     more_s: float = 0.0
+    evaluates: bool = False
+
+    @property
+    def may_need_training(self) -> bool:
+        """Whether wrong answers may come from an `eval()` of ModelNew's constructor."""
+        return self.evaluates and self.fault is not None and self.fault.status is Status.WRONG_RESULT
 
     @property
     def reason_to_seed(self) -> str | None:
@@ -88,7 +95,9 @@ def checked_calls(
         checks += [again] if again is not None else []
         excused = None if fault is None else _excused(_for_the_cpu(fault, context), context)
         remarks, more_s = _remarks(constructed, checks, sites), (len(seeds) - index - 1) * trial_runner.pace_s
-        return Called(trial_runner, checks, excused, remarks, sites, constructed.assumed, more_s)
+        return Called(
+            trial_runner, checks, excused, remarks, sites, constructed.assumed, more_s, evaluates=constructed.evaluates
+        )
     unproven = trial_runner.unproven()
     told = sites if unproven is None else sites._replace(unmatched=False)  # The reason tells of the weights.
     return Called(trial_runner, checks, unproven, _remarks(constructed, checks, told), sites, constructed.assumed)

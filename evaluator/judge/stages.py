@@ -38,6 +38,7 @@ from evaluator.records import (
     DeviceKind,
     Fault,
     Finding,
+    Mode,
     Profile,
     Samples,
     Timing,
@@ -108,9 +109,9 @@ def build(context: GradeContext) -> BuildOutcome:
 def check(context: GradeContext, timer: ReferenceTimer, built: Build) -> CheckOutcome:
     """Compare the submission's answers to fresh inputs with the expected outputs.
 
-    See `_tried_with_both_weights` for weights.
+    See `_tried_in_other_ways` for weights and the model's mode.
     """
-    (trial_runner, checks, fault, remarks, sites, *_), build_service = _tried_with_both_weights(context, timer)
+    (trial_runner, checks, fault, remarks, sites, *_), build_service = _tried_in_other_ways(context, timer)
     if trial_runner is not None and fault is None:
         lowered, untried = _looked_closely(trial_runner, "checked")
         remarks += untried
@@ -136,17 +137,29 @@ class _Tried(NamedTuple):
     build_service: BuildService
 
 
-def _tried_with_both_weights(context: GradeContext, timer: ReferenceTimer) -> "_Tried":
-    """Return the checked calls, with the submission's own weights where only these give right answers.
+def _tried_in_other_ways(context: GradeContext, timer: ReferenceTimer) -> "_Tried":
+    """Return the checked calls, in training mode or with the submission's own weights where only these are right.
+
+    A constructor may call `eval()` although the reference is in training mode: in PyTorch the caller decides about the
+    mode. If the answers are wrong as constructed, and right after `train()`, the whole grade has ModelNew after
+    `train()`.
 
     Weights matched by assumption may be the wrong weights. If the answers are then wrong, and right for the seeded
     weights, the weights stay as seeded in the whole grade: no speedup is quoted, and no right answer is refused. Near
-    the end of the grade's time, a second try would lose the first verdict: it takes as long as the first, and makes the
+    the end of the grade's time, another try would lose the first verdict: it takes as long as the first, and makes the
     calls that the first did not come to.
     """
     started = time.monotonic()
     tried = _tried(context, timer)
     needed_s = time.monotonic() - started + tried.called.more_s
+    is_train = context.terms.problem.mode is Mode.TRAIN
+    if is_train and tried.called.may_need_training and context.deadline.left_s > needed_s:
+        context.in_training = True
+        again = _tried(context, timer)
+        if again.called.fault is None:
+            told = finding(Code.SET_TO_TRAINING, "ModelNew is graded after train(): as constructed it evaluates")
+            return again._replace(called=again.called._replace(remarks=[*again.called.remarks, told]))
+        context.in_training = False
     if (reason := tried.called.reason_to_seed) is None or context.deadline.left_s <= needed_s:
         return tried
     context.seeded_because = reason

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import msgspec
 
+from evaluator.protocol.frames.model_mode import ModelMode
 from evaluator.protocol.prebuilt_libraries import PrebuiltLibraries
 
 FAILED = "warpgrade: the call failed: "
@@ -15,14 +16,15 @@ _LIBRARIES_FOLDER = "libraries"
 class LoneCall(msgspec.Struct, frozen=True, kw_only=True):
     """Call of a submission: source texts of submission and reference (`model`), and construction parameters.
 
-    `tf32` controls TF32 for fp32 matrix products. `seed` seeds the inputs only, and no grade uses the seed otherwise.
+    `mode` is the submission's; in evaluation, also the reference's. `tf32` controls TF32 for fp32 matrix products.
+    `seed` seeds the inputs only, and no grade uses the seed otherwise.
     """
 
     submission: str
     model: str
     weight_seed: int
     seed: int
-    training: bool
+    mode: ModelMode
     backward: bool
     tf32: bool
     threads: int

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import torch
 
 from evaluator.protocol import model_call
-from evaluator.protocol.frames.model_mode import ModelMode, mode_of
+from evaluator.protocol.frames.model_mode import ModelMode
 from evaluator.protocol.seeding import seed_torch
 from evaluator.protocol.standalone_call import FAILED, LoneCall, libraries_in, read_back
 from evaluator.runner import submission_module
@@ -56,8 +56,8 @@ def run(
         init = _arguments(problem.get_init_inputs())
         return submission_module.construct(model, *init, weight_seed=call.weight_seed, mode=mode, device=device.type)
 
-    reference = constructed(problem.Model, ModelMode.AS_CONSTRUCTED if call.training else ModelMode.EVAL)
-    model = constructed(model_new, mode_of(reference))
+    reference = constructed(problem.Model, ModelMode.EVAL if call.mode is ModelMode.EVAL else ModelMode.AS_CONSTRUCTED)
+    model = constructed(model_new, call.mode)
     submission_module.copy_weights(model, reference.state_dict())
     gradients = None
     if call.backward:

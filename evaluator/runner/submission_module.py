@@ -135,7 +135,7 @@ def _on_disk(text: str) -> bytes:
 def construct(
     model_new: type, args: Sequence[Any], kwargs: dict[str, Any], *, weight_seed: int, mode: ModelMode, device: str
 ) -> Any:
-    """Construct ModelNew like the reference: same seed, `mode` of the reference, then moved to `device`."""
+    """Construct a model under a seed, put the model into `mode`, and move the model to `device`."""
     seed_torch(weight_seed)
     model = model_new(*args, **kwargs)
     if isinstance(model, torch.nn.Module):

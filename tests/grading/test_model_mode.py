@@ -1,53 +1,103 @@
-"""Mode of ModelNew: the reference's, where all modules of the reference have the same."""
+"""Mode of ModelNew: as constructed, or after `train()` if only then the answers are right."""
 
 import pytest
 
 from evaluator.findings import Code
 from evaluator.records import Status
 
-REFERENCE = """\
+MODEL = """\
 import torch
 from torch import nn
+from torch.nn import functional
 
-class Model(nn.Module):
+class {name}(nn.Module):
     def __init__(self):
         super().__init__()
-        self.norm = nn.BatchNorm1d(8){in_reference}
+        self.norm = nn.BatchNorm1d(8)
+        self.norm.running_mean += 1
+        {constructor}
+
+    {methods}
 
     def forward(self, x):
-        return self.norm(x)
-
+        return {output}
+"""
+INPUTS = """
 def get_inputs():
     return [torch.randn(64, 8)]
 
 def get_init_inputs():
     return []
 """
-SUBMISSION = """\
-from torch import nn
+NORM = "self.norm(x)"
+RUNNING = (
+    "functional.batch_norm("
+    "x, self.norm.running_mean, self.norm.running_var, self.norm.weight, self.norm.bias, training=False)"
+)
+FROZEN = "def train(self, mode=True):\n        super().train(mode)\n        self.norm.eval()"
+ONLY_EVAL = "def train(self, mode=True):\n        if mode:\n            raise RuntimeError\n        super().train(mode)"
+LOOP = "def train(self, data, labels):\n        raise RuntimeError"
+TOML = 'title = "Mine"\nlevel = 1\ndescription = "A problem of my own."\nmode = "eval"\n[sizes.full]\n[sizes.small]\n'
 
-class ModelNew(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.norm = nn.BatchNorm1d(8)
-        {in_submission}
 
-    def forward(self, x):
-        return self.norm(x)
-"""
-CASES = {
-    "follows train()": ("", "self.eval()", None),
-    "follows train() in a module": ("", "self.norm.eval()", None),
-    "same module in eval": (".eval()", "self.norm.eval()", None),
-    "same module in train": (".eval()", "pass", Code.WRONG_VALUES),
-    "follows eval()": (".eval(); self.eval()", "pass", None),
+def model(name, constructor="pass", methods="pass", output=NORM):
+    return MODEL.format(name=name, constructor=constructor, methods=methods, output=output)
+
+
+def graded(grader, folder, reference, submission):
+    problem = folder / "own.py"
+    problem.write_text(model("Model", **reference) + INPUTS)
+    return grader(folder, model("ModelNew", **submission), problem=str(problem))
+
+
+def codes(card):
+    return {each.code for each in card.findings}
+
+
+EVAL, NORM_EVAL = {"constructor": "self.eval()"}, {"constructor": "self.norm.eval()"}
+AS_CONSTRUCTED = {
+    "a reference in evaluation": (EVAL, EVAL),
+    "a module in evaluation": (NORM_EVAL, NORM_EVAL),
+    "an own train(), as in the reference": ({"methods": FROZEN}, {"methods": FROZEN}),
+    "a training loop": ({}, {"methods": LOOP}),
+    "running statistics by a function": ({"output": RUNNING}, EVAL),
 }
 
 
-@pytest.mark.parametrize(("in_reference", "in_submission", "code"), CASES.values(), ids=CASES)
-def test_a_submission_has_the_mode_of_the_reference(grader, tmp_path, in_reference, in_submission, code):
-    problem = tmp_path / "own.py"
-    problem.write_text(REFERENCE.format(in_reference=in_reference))
-    source = SUBMISSION.format(in_submission=in_submission)
-    status = Status.CORRECT if code is None else Status.WRONG_RESULT
-    grader(tmp_path, source, problem=str(problem)).assert_verdict(status, code)
+@pytest.mark.parametrize(("reference", "submission"), AS_CONSTRUCTED.values(), ids=AS_CONSTRUCTED)
+def test_right_answers_as_constructed_are_right(grader, tmp_path, reference, submission):
+    card = graded(grader, tmp_path, reference, submission).assert_verdict(Status.CORRECT)
+    assert Code.SET_TO_TRAINING.value not in codes(card)
+
+
+@pytest.mark.parametrize("submission", [EVAL, NORM_EVAL], ids=["the model", "a module"])
+def test_eval_in_the_constructor_is_made_up_for(grader, tmp_path, submission):
+    """Seven published answers of CUDA-L1 call `eval()` in the constructor, for a reference in training mode."""
+    card = graded(grader, tmp_path, {}, submission).assert_verdict(Status.CORRECT)
+    assert Code.SET_TO_TRAINING.value in codes(card)
+
+
+WRONG = {
+    "in either mode": ({}, {**EVAL, "output": "self.norm(x) + self.training + 1"}),
+    "a reference in evaluation": (EVAL, {}),
+    "a train() that raises": ({}, {**EVAL, "methods": ONLY_EVAL}),
+}
+
+
+@pytest.mark.parametrize(("reference", "submission"), WRONG.values(), ids=WRONG)
+def test_wrong_answers_have_the_reason_of_the_constructed_model(grader, tmp_path, reference, submission):
+    run = graded(grader, tmp_path, reference, submission)
+    card = run.assert_verdict(Status.WRONG_RESULT, Code.WRONG_VALUES)
+    assert Code.SET_TO_TRAINING.value not in codes(card)
+
+
+def test_a_problem_in_evaluation_calls_eval(grader, tmp_path):
+    """A module of Model whose own train() keeps it in training, such as dropout at inference, stays so in ModelNew."""
+    kept = {"methods": "def train(self, mode=True):\n        super().train(mode)\n        self.norm.train()"}
+    problem = tmp_path / "problems" / "mine"
+    problem.mkdir(parents=True)
+    (problem / "problem.toml").write_text(TOML)
+    (problem / "reference.py").write_text(model("Model", **kept) + INPUTS)
+    for submission, expected in [(kept, (Status.CORRECT,)), ({}, (Status.WRONG_RESULT, Code.WRONG_VALUES))]:
+        run = grader(tmp_path, model("ModelNew", **submission), "--problems", tmp_path / "problems", problem="mine")
+        run.assert_verdict(*expected)

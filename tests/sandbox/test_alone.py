@@ -17,6 +17,7 @@ from evaluator.judge.profiling import hardware_counters as module
 from evaluator.judge.profiling.hardware_counters import counters, own_parts, program
 from evaluator.judge.runners.resource_usage_service import Served
 from evaluator.protocol.frames import BuildReply, BuildRequest
+from evaluator.protocol.frames.model_mode import ModelMode
 from evaluator.protocol.standalone_call import FAILED, LoneCall, lay_out
 from evaluator.records import DeviceKind, SizeName
 from evaluator.sandbox import run_tool
@@ -59,6 +60,7 @@ import contextlib, pathlib, sys
 sys.path.insert(0, sys.argv[1])
 import torch
 from evaluator.runner import standalone
+from evaluator.protocol.frames.model_mode import ModelMode
 from evaluator.protocol.standalone_call import read_back
 folder = pathlib.Path(sys.argv[2])
 @contextlib.contextmanager
@@ -88,7 +90,7 @@ def call(submission=SUBMISSION, *, backward=False):
         model=MODEL,
         weight_seed=7,
         seed=11,
-        training=False,
+        mode=ModelMode.EVAL,
         backward=backward,
         tf32=False,
         threads=1,
@@ -143,6 +145,7 @@ def context(fork_server):
     made = SimpleNamespace(
         source=SUBMISSION,
         seeds=SimpleNamespace(weight=7),
+        in_training=False,
         deadline=Deadline(600.0),
         terms=SimpleNamespace(
             problem=find_problem("relu"),

@@ -16,7 +16,8 @@ class GradeFacts:
 
     `kernel_cache` holds the kernels that the checked runner compiled (Triton), for later runners of the submission. The
     judge never decodes the bytes. `seeded_because` is the reason why the submission keeps the seeded weights, although
-    parameters may correspond to the reference's; usually None.
+    parameters may correspond to the reference's; usually None. `in_training`: ModelNew is graded after `train()`, since
+    its constructor calls `eval()` and only then the answers are right.
     """
 
     def __init__(self, terms: GradeTerms, source: str, seeds: SeedBook, deadline: Deadline | None) -> None:
@@ -34,6 +35,7 @@ class GradeFacts:
         self.output = RunnerOutput(total_bytes=0, text="")
         self.kernel_cache = b""
         self.seeded_because: str | None = None
+        self.in_training = False
 
     @property
     def setup(self) -> ProblemSetup:

@@ -61,6 +61,7 @@ class RunnerFactory:
                     clock,
                     kernel_cache=facts.kernel_cache if own else b"",
                     seeded_because=facts.seeded_because if own else None,
+                    in_training=own and facts.in_training,
                 )
             finally:
                 with operation(Operation.END):

@@ -18,9 +18,9 @@ from evaluator.judge.context.grade_context import GradeContext
 from evaluator.judge.profiling.ncu import MOST_LAUNCHES, REFUSED, Launch, command, find_ncu, installation, read_page
 from evaluator.judge.runners.resource_usage_service import ResourceUsageService
 from evaluator.judge.setup.seed_book import fresh_seed
-from evaluator.judge.trial.model_runner import own_tf32
+from evaluator.judge.trial.model_runner import model_mode, own_tf32
 from evaluator.protocol.standalone_call import FAILED, LoneCall, lay_out
-from evaluator.records import Counters, Finding, KernelCounters, Mode, Tf32
+from evaluator.records import Counters, Finding, KernelCounters, Tf32
 from evaluator.sandbox import ToolResult
 from evaluator.sandbox.filesystem.python_libraries import library_folders
 from evaluator.sandbox.filesystem.visible_files import source_root
@@ -95,7 +95,7 @@ def _call(context: GradeContext) -> LoneCall:
         model=sized_source(terms.problem, terms.size),
         weight_seed=context.seeds.weight,
         seed=fresh_seed(),
-        training=terms.problem.mode is Mode.TRAIN,
+        mode=model_mode(terms.problem, in_training=context.in_training),
         backward=terms.problem.backward,
         tf32=own_tf32(terms.problem) is Tf32.ON,
         threads=terms.threads,

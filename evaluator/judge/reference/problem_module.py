@@ -38,7 +38,9 @@ class ProblemModule:
         with author_code(self._problem, "Model(...)"):
             seed_torch(weight_seed)
             model: torch.nn.Module = self.namespace["Model"](*self.init.args, **self.init.kwargs)
-            return model if self._problem.mode is Mode.TRAIN else model.eval()
+            if self._problem.mode is Mode.EVAL:
+                model.eval()  # The result may be None: an own train() may return nothing.
+            return model
 
     def draw(self, seed: int, device: torch.device) -> Arguments:
         """Return the values of `get_inputs` under `seed` on `device`, detached from the graph of their construction."""

@@ -19,10 +19,11 @@ class Seen:
     def __init__(self, sides: Sides, limit: Bounds | None = None, *, constant_rows: bool = False) -> None:
         """Find the wrong elements: beyond `limit`, or without a limit different from both references.
 
-        With `constant_rows`, inputs repeat one value in each row. If the output does so, too, a row is one element.
+        With `constant_rows`, inputs repeat one value in each row. If outputs and answers do so, too, a row is one
+        element.
         """
         self._honest = sides.honest
-        self._has_constant_rows = constant_rows and _has_constant_rows(sides.honest)
+        self._rows_are_elements = constant_rows and _are_constant(sides.honest) and _are_constant(sides.actual)
         self._actual = sides.actual
         self._limit = limit
         if limit is None:
@@ -78,29 +79,29 @@ class Seen:
     @property
     def steps_off(self) -> int:
         """Number of steps behind the wrong elements without a run of equal value."""
-        return sum(self._lines_and_rest(self._wrong & ~self._explained))
+        return sum(self._steps(self._wrong & ~self._explained))
 
     @property
     def has_lines(self) -> bool:
         """Whether a row or a column has mostly wrong elements."""
-        return self._lines_and_rest(self._wrong)[0] > 0
+        return self._steps(self._wrong)[0] > 0
 
     @property
     def changed_lines(self) -> int:
         """Number of rows and columns with mostly another value in a run."""
-        return self._lines_and_rest(self._changed)[0]
+        return self._steps(self._changed)[0]
 
     @property
     def decided(self) -> int:
         """Number of steps behind the elements of the block with another value in a run."""
-        return sum(self._lines_and_rest(self._changed))
+        return sum(self._steps(self._changed))
 
     @property
     def lacks_a_value(self) -> bool:
         """Whether most elements with a value are wrong, or most of those that differ from the most frequent value."""
         honest, actual, are_wrong = self._honest, self._actual, self._wrong
-        if self._has_constant_rows:
-            honest, actual, are_wrong = honest[..., 0], actual[..., 0], are_wrong.any(-1)
+        if self._rows_are_elements:
+            honest, actual, are_wrong = honest[..., 0], actual[..., 0], are_wrong[..., 0]
         values, classes, counts = torch.unique(honest, return_inverse=True, return_counts=True)
         wrong = torch.bincount(classes[are_wrong], minlength=len(values))
         least = 1 if len(values) <= _FEW_VALUES else _REPEATED
@@ -110,12 +111,12 @@ class Seen:
         others = classes.numel() - int(counts[usual])
         return bool(lacks.any()) or (missing >= _REPEATED and missing * _MOST_OF_VALUE > others)
 
-    def _lines_and_rest(self, elements: torch.Tensor) -> tuple[int, int]:
-        return _lines_and_rest(elements.any(-1) if self._has_constant_rows else elements)
+    def _steps(self, elements: torch.Tensor) -> tuple[int, int]:
+        return _lines_and_rest(elements.any(-1) if self._rows_are_elements else elements)
 
 
-def _has_constant_rows(output: torch.Tensor) -> bool:
-    return output.dim() > 1 and bool((output == output[..., :1]).all())
+def _are_constant(rows: torch.Tensor) -> bool:
+    return rows.dim() > 1 and bool((rows == rows[..., :1]).all())
 
 
 def _lines_and_rest(elements: torch.Tensor) -> tuple[int, int]:

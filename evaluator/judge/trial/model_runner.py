@@ -19,8 +19,8 @@ from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.judge.tensors.pytree import lay_out
 from evaluator.judge.trial.trial_runner import TrialRunner
 from evaluator.protocol.frames import Construct, Constructed, Load, Table
-from evaluator.protocol.frames.model_mode import mode_of
-from evaluator.records import DeviceKind, Fault, Precision, Problem, Tf32, WeightsRule
+from evaluator.protocol.frames.model_mode import ModelMode
+from evaluator.records import DeviceKind, Fault, Mode, Precision, Problem, Tf32, WeightsRule
 from evaluator.spans import Operation, operation
 
 IMPORT_TIMEOUT_S = 60.0
@@ -49,7 +49,7 @@ class ModelRunner(NamedTuple):
 
     `kernel_cache` holds the kernels that an earlier runner of the same submission compiled. `seeded_because` is the
     reason why the model keeps the seeded weights, unless all names and values are the reference's; None to copy
-    the reference's.
+    the reference's. `in_training`: `train()` follows the construction.
     """
 
     spec: ModelSpec
@@ -59,6 +59,7 @@ class ModelRunner(NamedTuple):
     clock: Clock
     kernel_cache: bytes = b""
     seeded_because: str | None = None
+    in_training: bool = False
 
     def load(self, tf32: Tf32 | None = None, meanwhile: Callable[[], object] | None = None) -> Fault | None:
         """Load the submission with the TF32 setting `tf32`; None means the problem's own setting.
@@ -122,7 +123,7 @@ class ModelRunner(NamedTuple):
             raise TypeError("a state_dict is a table")
         return Construct(
             weight_seed=self.spec.weight_seed,
-            mode=mode_of(reference.model),
+            mode=model_mode(terms.problem, in_training=self.in_training),
             args=args,
             kwargs=kwargs,
             state=state,
@@ -165,6 +166,13 @@ def load_frame(
         tf32=(own_tf32(terms.problem) if tf32 is None else tf32).value,
         probe_bytes=memory.probe_bytes,
     )
+
+
+def model_mode(problem: Problem, *, in_training: bool) -> ModelMode:
+    """Return the mode of ModelNew: as constructed, unless the problem or a second try sets another."""
+    if problem.mode is Mode.EVAL:
+        return ModelMode.EVAL
+    return ModelMode.TRAIN if in_training else ModelMode.AS_CONSTRUCTED
 
 
 def import_timeout_s(terms: GradeTerms) -> float:

@@ -47,7 +47,7 @@ class BuildReply(Frame, frozen=True):
 
 
 class Construct(Frame, frozen=True):
-    """Judge: construct ModelNew under `weight_seed`, in the reference's `mode`, then copy the reference's `state`.
+    """Judge: construct ModelNew under `weight_seed`, put into `mode`, then copy the reference's `state`.
 
     By equal names and shapes, or by correspondence, if each of the reference's `parameters` has a counterpart. With
     `seeded`, nothing is copied by correspondence, nor over parameters with values of ModelNew's own. `changing` names

@@ -211,8 +211,7 @@ def test_a_constant_row_at_a_tie_is_one_element(profile, right):
     assert search._explained(plan, Arguments([x], {}), wanted, outputs, 16) is right
 
 
-def test_a_constant_row_of_other_inputs_is_a_row():
-    """A class of constant rows is compared by rows only where the inputs repeat one value in each row."""
+def test_a_row_is_an_element_only_if_inputs_outputs_and_answers_have_constant_rows():
     honest = torch.arange(64.0)[:, None].expand(64, 16)
     off = honest.clone()
     off[5] += 1
@@ -225,8 +224,24 @@ def test_a_constant_row_of_other_inputs_is_a_row():
     uneven = honest.clone()
     uneven[9, 3] += 1
     assert Seen(Sides(off, uneven, uneven), constant_rows=True).has_lines
+    assert Seen(Sides(uneven, honest, honest), constant_rows=True).steps_off == 1
+    uneven[9] += 1
+    assert Seen(Sides(uneven, honest, honest), constant_rows=True).has_lines
     few = honest % 4
     assert Seen(Sides(few.where(few != 2, 0), few, few), constant_rows=True).lacks_a_value
+
+
+@pytest.mark.parametrize(("rows", "right"), [(4, True), (16, False)])
+def test_many_constant_rows_on_a_lattice_are_wrong(rows, right):
+    """As for elements, 8 rows near a step are too few to tell a class on a lattice from rows at ties."""
+    setup = set_up(problem("(x * 0.1 >= 0.3).float() * x", "torch.zeros(512, 16)"), SizeName.SMALL, "cpu")
+    x = (torch.arange(512.0) % 97 + 5).repeat(16, 1).T.contiguous()
+    x[:rows] = 3
+    honest, above = (x * 0.1 >= 0.3).float() * x, (x > 3).float() * x
+    plan = SimpleNamespace(reference=setup.reference, profile=Profile.CONSTANT_ROWS, random_seed=0, gradients=None)
+    wanted = SimpleNamespace(exact=model_call.Result(honest.double(), None), honest=model_call.Result(honest, None))
+    outputs = {"output": search._Output(above, bounds(ToleranceRule.MEASURED, QUARTERS, torch.float32))}
+    assert search._explained(plan, Arguments([x], {}), wanted, outputs, 16) is right
 
 
 @pytest.mark.parametrize(
