@@ -1,0 +1,63 @@
+"""Order of the tries of a submission: as constructed, in training mode, with its own weights."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from evaluator.findings import Code, finding
+from evaluator.judge import stages
+from evaluator.judge.checked_calls import Called
+from evaluator.records import Fault, Mode, Status
+
+WRONG = Fault(Status.WRONG_RESULT, finding(Code.WRONG_VALUES, "wrong"))
+FAILED = Fault(Status.RUNTIME_ERROR, finding(Code.FORWARD_FAILED, "failed"))
+CONSTRUCTED, TRAINING, SEEDED = (False, False), (True, False), (False, True)
+
+
+def tries_of(monkeypatch, right=None, *, fault=WRONG, mode=Mode.TRAIN, evaluates=True, assumed=True, left_s=100.0):
+    """Return the tries, as (in training, with own weights), the last remarks, and whether the answers are right."""
+    problem = SimpleNamespace(mode=mode)
+    context = SimpleNamespace(
+        terms=SimpleNamespace(problem=problem),
+        deadline=SimpleNamespace(left_s=left_s),
+        in_training=False,
+        seeded_because=None,
+    )
+    tries = []
+
+    def tried(context, _):
+        tries.append((context.in_training, context.seeded_because is not None))
+        found = None if tries[-1] == right else fault
+        pairs = {"weight": "gamma"} if assumed else {}
+        return stages._Tried(Called(None, [], found, [], assumed=pairs, more_s=10.0, evaluates=evaluates), None)
+
+    monkeypatch.setattr(stages, "_tried", tried)
+    called = stages._tried_in_other_ways(context, None).called
+    return tries, [each.code for each in called.remarks], called.fault is None
+
+
+def test_right_answers_are_tried_once(monkeypatch):
+    assert tries_of(monkeypatch, CONSTRUCTED) == ([CONSTRUCTED], [], True)
+
+
+def test_training_mode_comes_first(monkeypatch):
+    assert tries_of(monkeypatch, TRAINING) == ([CONSTRUCTED, TRAINING], [Code.SET_TO_TRAINING.value], True)
+
+
+def test_own_weights_are_tried_as_constructed(monkeypatch):
+    assert tries_of(monkeypatch, SEEDED) == ([CONSTRUCTED, TRAINING, SEEDED], [], True)
+
+
+def test_the_first_verdict_stands_if_no_try_is_right(monkeypatch):
+    assert tries_of(monkeypatch) == ([CONSTRUCTED, TRAINING, SEEDED], [], False)
+
+
+@pytest.mark.parametrize(
+    "given", [{"evaluates": False}, {"mode": Mode.EVAL}, {"fault": FAILED}], ids=["no eval()", "eval", "failure"]
+)
+def test_train_is_tried_for_wrong_values_after_eval_alone(monkeypatch, given):
+    assert TRAINING not in tries_of(monkeypatch, **given)[0]
+
+
+def test_no_other_try_starts_near_the_deadline(monkeypatch):
+    assert tries_of(monkeypatch, left_s=5.0) == ([CONSTRUCTED], [], False)
