@@ -125,8 +125,9 @@ ENTRIES: dict[Code, Entry] = {
     ),
     Code.SET_TO_TRAINING: Entry(
         "ModelNew is graded in training mode",
-        "The constructor of ModelNew calls eval(), on the model or on a module. As constructed, the answers are wrong: "
-        "Model is in training mode. After train() they are right, so all calls of the grade follow a train().",
+        "The constructor of ModelNew puts a module into evaluation mode, and Model is in training mode. As "
+        "constructed, ModelNew returns wrong values (see the message). After train() all answers are right, so all "
+        "calls of the grade follow a train().",
         "Remove eval() from the constructor: the caller decides about the mode.",
     ),
 }

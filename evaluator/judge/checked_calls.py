@@ -25,6 +25,8 @@ _OF_WRONG_WEIGHTS = frozenset(
 )
 """Faults of calls that another value in a tensor may cause: a kernel for a norm without effect refuses other values,
 and an index from elsewhere points outside a tensor."""
+_OF_WRONG_MODE = frozenset(code.value for code in (Code.WRONG_VALUES, Code.NOT_FINITE, Code.WRONG_ON_OTHER_VALUES))
+"""Faults of calls in the wrong mode. Fewer bits, races and written inputs are none: no mode excuses these."""
 _NAMED = 3
 
 
@@ -32,7 +34,7 @@ class Called(NamedTuple):
     """The checked calls of a runner, and the runner's trials; without a trial runner, no call was possible.
 
     `assumed`: the submission's tensors with values of the reference and without proof, by the reference's names.
-    `evaluates`: a module of ModelNew is in evaluation mode.
+    `partly_in_evaluation`: a module of ModelNew is in evaluation mode, says the runner.
     `more_s` is the expected duration of the checked calls that a failure prevented.
     """
 
@@ -43,12 +45,12 @@ class Called(NamedTuple):
     sites: Sites | None = None
     assumed: Mapping[str, str] = {}
     more_s: float = 0.0
-    evaluates: bool = False
+    partly_in_evaluation: bool = False
 
     @property
     def may_need_training(self) -> bool:
-        """Whether wrong answers may come from an `eval()` of ModelNew's constructor."""
-        return self.evaluates and self.fault is not None and self.fault.status is Status.WRONG_RESULT
+        """Whether wrong values may come from an `eval()` of ModelNew's constructor, in a problem in training mode."""
+        return self.partly_in_evaluation and self.fault is not None and self.fault.finding.code in _OF_WRONG_MODE
 
     @property
     def reason_to_seed(self) -> str | None:
@@ -95,9 +97,8 @@ def checked_calls(
         checks += [again] if again is not None else []
         excused = None if fault is None else _excused(_for_the_cpu(fault, context), context)
         remarks, more_s = _remarks(constructed, checks, sites), (len(seeds) - index - 1) * trial_runner.pace_s
-        return Called(
-            trial_runner, checks, excused, remarks, sites, constructed.assumed, more_s, evaluates=constructed.evaluates
-        )
+        partly = constructed.partly_in_evaluation
+        return Called(trial_runner, checks, excused, remarks, sites, constructed.assumed, more_s, partly)
     unproven = trial_runner.unproven()
     told = sites if unproven is None else sites._replace(unmatched=False)  # The reason tells of the weights.
     return Called(trial_runner, checks, unproven, _remarks(constructed, checks, told), sites, constructed.assumed)

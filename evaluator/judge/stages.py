@@ -24,8 +24,10 @@ from evaluator.judge.own_kernels.ablation import (
     right_without,
 )
 from evaluator.judge.own_kernels.own_kernels import Evidence
+from evaluator.judge.reference.mode_dependence import depends_on_mode
 from evaluator.judge.runners.build_service import BuildService
 from evaluator.judge.runners.jit_kernels import own_names, read_kernels
+from evaluator.judge.setup.seed_book import fresh_seed
 from evaluator.judge.trial import timing_loop
 from evaluator.judge.trial.buffer_comparison import BufferComparison
 from evaluator.judge.trial.trial_runner import Trial, TrialRunner
@@ -141,23 +143,24 @@ def _tried_in_other_ways(context: GradeContext, timer: ReferenceTimer) -> "_Trie
     """Return the checked calls, in training mode or with the submission's own weights where only these are right.
 
     A constructor may call `eval()` although the reference is in training mode: in PyTorch the caller decides about the
-    mode. If the answers are wrong as constructed, and right after `train()`, the whole grade has ModelNew after
-    `train()`.
+    mode. If values are wrong as constructed, and all answers right after `train()`, the whole grade has ModelNew after
+    `train()`. The reference's own values must depend on the mode: no other wrong submission has a second chance.
 
     Weights matched by assumption may be the wrong weights. If the answers are then wrong, and right for the seeded
     weights, the weights stay as seeded in the whole grade: no speedup is quoted, and no right answer is refused. Near
     the end of the grade's time, another try would lose the first verdict: it takes as long as the first, and makes the
-    calls that the first did not come to.
+    calls that the first did not come to. Each of the two is tried alone.
     """
     started = time.monotonic()
     tried = _tried(context, timer)
     needed_s = time.monotonic() - started + tried.called.more_s
-    is_train = context.terms.problem.mode is Mode.TRAIN
-    if is_train and tried.called.may_need_training and context.deadline.left_s > needed_s:
+    fault = tried.called.fault
+    if fault is not None and context.deadline.left_s > needed_s and _may_need_training(context, tried.called):
         context.in_training = True
         again = _tried(context, timer)
         if again.called.fault is None:
-            told = finding(Code.SET_TO_TRAINING, "ModelNew is graded after train(): as constructed it evaluates")
+            message = f"right after train(), wrong as constructed ({fault.finding.code}): {fault.finding.message}"
+            told = finding(Code.SET_TO_TRAINING, message)
             return again._replace(called=again.called._replace(remarks=[*again.called.remarks, told]))
         context.in_training = False
     if (reason := tried.called.reason_to_seed) is None or context.deadline.left_s <= needed_s:
@@ -165,6 +168,11 @@ def _tried_in_other_ways(context: GradeContext, timer: ReferenceTimer) -> "_Trie
     context.seeded_because = reason
     again = _tried(context, timer)
     return again if again.called.fault is None else tried
+
+
+def _may_need_training(context: GradeContext, called: Called) -> bool:
+    in_training = called.may_need_training and context.terms.problem.mode is Mode.TRAIN
+    return in_training and depends_on_mode(context.reference, fresh_seed())
 
 
 def _tried(context: GradeContext, timer: ReferenceTimer) -> _Tried:

@@ -40,7 +40,6 @@ from evaluator.protocol.frames import (
     WindowDone,
 )
 from evaluator.protocol.frames.bounds import MOST_ASSUMED
-from evaluator.protocol.frames.model_mode import evaluates
 from evaluator.protocol.seeding import seed_torch
 from evaluator.runner import submission_module
 from evaluator.runner.device_arena import Gate, answer_places, warm_up
@@ -178,7 +177,7 @@ class Runner:
             difference=found.difference,
             weights={name: outbox.place_of(own) for name, own in self._weights.views.items()},
             assumed={name: own[:_MOST_NAME] for name, own in [*found.assumed.items()][:MOST_ASSUMED]},
-            evaluates=isinstance(self._model, torch.nn.Module) and evaluates(self._model),
+            partly_in_evaluation=submission_module.is_partly_in_evaluation(self._model),
         )
 
     def _prepare(self, frame: Prepare) -> Frame:

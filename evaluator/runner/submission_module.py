@@ -19,7 +19,7 @@ from torch.utils import cpp_extension
 
 from evaluator.protocol.frames import Failed, RefusedKernel
 from evaluator.protocol.frames.bounds import MOST_FUNCTIONS
-from evaluator.protocol.frames.model_mode import ModelMode, set_mode
+from evaluator.protocol.frames.model_mode import ModelMode
 from evaluator.protocol.seeding import seed_torch
 from evaluator.protocol.submission_files import SINGLE_FILE, Part, parts
 from evaluator.protocol.submission_manifest import checked, extension_sources
@@ -139,10 +139,32 @@ def construct(
     seed_torch(weight_seed)
     model = model_new(*args, **kwargs)
     if isinstance(model, torch.nn.Module):
-        set_mode(model, mode)
+        _set_mode(model, mode)
         if device != "cpu":
             model.to(device)
     return model
+
+
+def _set_mode(model: torch.nn.Module, mode: ModelMode) -> None:
+    """Call `eval()` or `train(True)`, or neither: a submission's own `train` may do more, or raise."""
+    match mode:
+        case ModelMode.AS_CONSTRUCTED:
+            pass
+        case ModelMode.EVAL:
+            model.eval()
+        case ModelMode.TRAIN:
+            model.train(True)  # noqa: FBT003 - torch's signature
+
+
+def is_partly_in_evaluation(model: Any) -> bool:
+    """Return whether a module of a submission's model is in evaluation mode; False if the model is of another kind.
+
+    Attributes of a submission may be anything: `modules` a list, `training` a tensor.
+    """
+    try:
+        return any(module.training is False for module in torch.nn.Module.modules(model))
+    except Exception:  # noqa: BLE001 - nothing here is a fault of the submission
+        return False
 
 
 def difference_in_weights(model: Any, state: Mapping[str, torch.Tensor]) -> str | None:

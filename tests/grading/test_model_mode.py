@@ -77,7 +77,9 @@ def test_eval_in_the_constructor_is_made_up_for(grader, tmp_path, submission):
     assert Code.SET_TO_TRAINING.value in codes(card)
 
 
+STATELESS = {"output": "x + 1"}
 WRONG = {
+    "a reference without modes": (STATELESS, {**EVAL, "output": "x + self.training"}),
     "in either mode": ({}, {**EVAL, "output": "self.norm(x) + self.training + 1"}),
     "a reference in evaluation": (EVAL, {}),
     "a train() that raises": ({}, {**EVAL, "methods": ONLY_EVAL}),

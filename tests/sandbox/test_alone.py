@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from msgspec.structs import replace
 
 from evaluator.catalog import find_problem
 from evaluator.cuda_source.kernel_names import Kernels
@@ -19,11 +20,12 @@ from evaluator.judge.runners.resource_usage_service import Served
 from evaluator.protocol.frames import BuildReply, BuildRequest
 from evaluator.protocol.frames.model_mode import ModelMode
 from evaluator.protocol.standalone_call import FAILED, LoneCall, lay_out
-from evaluator.records import DeviceKind, SizeName
+from evaluator.records import DeviceKind, Mode, SizeName
 from evaluator.sandbox import run_tool
 
 MODEL = """
 import torch
+from msgspec.structs import replace
 class Model(torch.nn.Module):
     def __init__(self, wide):
         super().__init__()
@@ -38,6 +40,7 @@ def get_init_inputs():
 SUBMISSION = """
 import ctypes
 import torch
+from msgspec.structs import replace
 from torch.utils.cpp_extension import load_inline
 path = load_inline(name="tiny", cpp_sources="int marker();", is_python_module=False)
 try:
@@ -59,6 +62,7 @@ BOOT = """
 import contextlib, pathlib, sys
 sys.path.insert(0, sys.argv[1])
 import torch
+from msgspec.structs import replace
 from evaluator.runner import standalone
 from evaluator.protocol.frames.model_mode import ModelMode
 from evaluator.protocol.standalone_call import read_back
@@ -215,3 +219,17 @@ def test_an_ncu_that_cannot_be_run_is_a_finding(context, build_service, stub, tm
 def test_without_ncu_there_is_a_finding(context, build_service, monkeypatch):
     monkeypatch.setattr(module, "find_ncu", lambda: None)
     assert counters(context, build_service).finding.code == Code.NO_NCU.value
+
+
+@pytest.mark.parametrize(
+    ("mode", "in_training", "expected"),
+    [
+        (Mode.TRAIN, False, ModelMode.AS_CONSTRUCTED),
+        (Mode.TRAIN, True, ModelMode.TRAIN),
+        (Mode.EVAL, False, ModelMode.EVAL),
+    ],
+)
+def test_the_profiled_call_has_the_mode_of_the_grade(context, mode, in_training, expected):
+    context.terms.problem = replace(context.terms.problem, mode=mode)
+    context.in_training = in_training
+    assert module._call(context).mode is expected

@@ -101,7 +101,7 @@ class Seen:
         """Whether most elements with a value are wrong, or most of those that differ from the most frequent value."""
         honest, actual, are_wrong = self._honest, self._actual, self._wrong
         if self._rows_are_elements:
-            honest, actual, are_wrong = honest[..., 0], actual[..., 0], are_wrong[..., 0]
+            honest, actual, are_wrong = honest[..., 0], actual[..., 0], are_wrong.any(-1)
         values, classes, counts = torch.unique(honest, return_inverse=True, return_counts=True)
         wrong = torch.bincount(classes[are_wrong], minlength=len(values))
         least = 1 if len(values) <= _FEW_VALUES else _REPEATED
@@ -116,7 +116,7 @@ class Seen:
 
 
 def _are_constant(rows: torch.Tensor) -> bool:
-    return rows.dim() > 1 and bool((rows == rows[..., :1]).all())
+    return rows.dim() > 1 and rows.numel() > 0 and bool((rows == rows[..., :1]).all())
 
 
 def _lines_and_rest(elements: torch.Tensor) -> tuple[int, int]:

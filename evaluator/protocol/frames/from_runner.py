@@ -71,13 +71,13 @@ class Constructed(Frame, frozen=True):
     `weights` locates the parameters that the judge changes between calls, in the reference's shapes. A view without an
     offset lies in private runner memory. A missing name has no counterpart in ModelNew. `assumed` names tensors that
     correspond by name or by close values alone, and had other values: ModelNew's names by the reference's names, the
-    first few. `evaluates`: a module of ModelNew is in evaluation mode.
+    first few. `partly_in_evaluation`: a module of ModelNew is in evaluation mode.
     """
 
     difference: ShortText | None
     weights: Annotated[dict[Name, TensorView], msgspec.Meta(max_length=MOST_ITEMS)] = {}
     assumed: Annotated[dict[Name, Name], msgspec.Meta(max_length=MOST_ASSUMED)] = {}
-    evaluates: bool = False
+    partly_in_evaluation: bool = False
 
 
 class Queued(Frame, frozen=True):

@@ -11,15 +11,20 @@ from evaluator.records import Fault, Mode, Status
 
 WRONG = Fault(Status.WRONG_RESULT, finding(Code.WRONG_VALUES, "wrong"))
 FAILED = Fault(Status.RUNTIME_ERROR, finding(Code.FORWARD_FAILED, "failed"))
+FEWER_BITS = Fault(Status.WRONG_RESULT, finding(Code.LOWER_PRECISION, "fewer bits"))
+RACE = Fault(Status.WRONG_RESULT, finding(Code.DIFFERS, "a race"))
 CONSTRUCTED, TRAINING, SEEDED = (False, False), (True, False), (False, True)
 
 
-def tries_of(monkeypatch, right=None, *, fault=WRONG, mode=Mode.TRAIN, evaluates=True, assumed=True, left_s=100.0):
+def tries_of(
+    monkeypatch, right=None, *, fault=WRONG, mode=Mode.TRAIN, partly=True, depends=True, assumed=True, left_s=100.0
+):
     """Return the tries, as (in training, with own weights), the last remarks, and whether the answers are right."""
     problem = SimpleNamespace(mode=mode)
     context = SimpleNamespace(
         terms=SimpleNamespace(problem=problem),
         deadline=SimpleNamespace(left_s=left_s),
+        reference=None,
         in_training=False,
         seeded_because=None,
     )
@@ -29,11 +34,13 @@ def tries_of(monkeypatch, right=None, *, fault=WRONG, mode=Mode.TRAIN, evaluates
         tries.append((context.in_training, context.seeded_because is not None))
         found = None if tries[-1] == right else fault
         pairs = {"weight": "gamma"} if assumed else {}
-        return stages._Tried(Called(None, [], found, [], assumed=pairs, more_s=10.0, evaluates=evaluates), None)
+        called = Called(None, [], found, [], assumed=pairs, more_s=10.0, partly_in_evaluation=partly)
+        return stages._Tried(called, None)
 
+    monkeypatch.setattr(stages, "depends_on_mode", lambda *_: depends)
     monkeypatch.setattr(stages, "_tried", tried)
     called = stages._tried_in_other_ways(context, None).called
-    return tries, [each.code for each in called.remarks], called.fault is None
+    return tries, [(each.code, each.message) for each in called.remarks], called.fault is None
 
 
 def test_right_answers_are_tried_once(monkeypatch):
@@ -41,7 +48,8 @@ def test_right_answers_are_tried_once(monkeypatch):
 
 
 def test_training_mode_comes_first(monkeypatch):
-    assert tries_of(monkeypatch, TRAINING) == ([CONSTRUCTED, TRAINING], [Code.SET_TO_TRAINING.value], True)
+    told = (Code.SET_TO_TRAINING.value, "right after train(), wrong as constructed (C405): wrong")
+    assert tries_of(monkeypatch, TRAINING) == ([CONSTRUCTED, TRAINING], [told], True)
 
 
 def test_own_weights_are_tried_as_constructed(monkeypatch):
@@ -53,9 +61,18 @@ def test_the_first_verdict_stands_if_no_try_is_right(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "given", [{"evaluates": False}, {"mode": Mode.EVAL}, {"fault": FAILED}], ids=["no eval()", "eval", "failure"]
+    "given",
+    [
+        {"partly": False},
+        {"depends": False},
+        {"mode": Mode.EVAL},
+        {"fault": FAILED},
+        {"fault": FEWER_BITS},
+        {"fault": RACE},
+    ],
+    ids=["no eval()", "no norm", "eval", "failure", "fewer bits", "race"],
 )
-def test_train_is_tried_for_wrong_values_after_eval_alone(monkeypatch, given):
+def test_train_is_tried_only_where_wrong_values_may_come_from_eval(monkeypatch, given):
     assert TRAINING not in tries_of(monkeypatch, **given)[0]
 
 

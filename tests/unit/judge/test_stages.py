@@ -245,7 +245,7 @@ def test_wrong_answers_are_tried_with_own_weights_if_time_is_left(monkeypatch, l
     """The first try takes 4 s, and did not come to calls of 6 s: the second may take 10 s."""
 
     def tried(fault, reason):
-        called = SimpleNamespace(fault=fault, reason_to_seed=reason, more_s=6.0)
+        called = SimpleNamespace(fault=fault, reason_to_seed=reason, more_s=6.0, may_need_training=False)
         return SimpleNamespace(called=called)
 
     clock = itertools.count(step=4.0)
@@ -256,6 +256,6 @@ def test_wrong_answers_are_tried_with_own_weights_if_time_is_left(monkeypatch, l
     coming = iter([wrong, tried(None if right else "wrong", None)])
     monkeypatch.setattr(stages, "_tried", lambda *_: made.append(next(coming)) or made[-1])
     context = SimpleNamespace(deadline=SimpleNamespace(left_s=left_s), seeded_because=None)
-    assert stages._tried_with_both_weights(context, None) is (made[-1] if right else wrong)
+    assert stages._tried_in_other_ways(context, None) is (made[-1] if right else wrong)
     assert len(made) == tries
     assert context.seeded_because == (wrong.called.reason_to_seed if tries == 2 else None)

@@ -247,3 +247,28 @@ def test_a_model_has_the_given_mode_or_that_of_its_constructor(mode, training, i
     made = submission_module.construct(ModelNew, [], {}, weight_seed=1, mode=ModelMode(mode), device="cpu")
     expected = in_constructor if training is None else training
     assert [each.training for each in made.modules()] == [expected, expected]
+
+
+def test_a_model_as_constructed_needs_no_train():
+    """A submission's own `train` may raise, or be a training loop."""
+
+    class ModelNew(torch.nn.Module):
+        train = eval = None
+
+    mode = ModelMode.AS_CONSTRUCTED
+    assert submission_module.construct(ModelNew, [], {}, weight_seed=1, mode=mode, device="cpu").training
+
+
+def test_one_module_in_evaluation_is_enough():
+    made = torch.nn.Sequential(torch.nn.Dropout(), torch.nn.BatchNorm1d(2))
+    assert not submission_module.is_partly_in_evaluation(made)
+    made[1].eval()
+    assert submission_module.is_partly_in_evaluation(made)
+
+
+def test_attributes_of_other_kinds_are_no_mode():
+    odd = torch.nn.Dropout()
+    odd.modules, odd.training = [], torch.ones(2)
+    assert not submission_module.is_partly_in_evaluation(odd)
+    assert not submission_module.is_partly_in_evaluation(lambda x: x)
+    assert submission_module.is_partly_in_evaluation(torch.nn.Sequential(odd, torch.nn.Dropout().eval()))
