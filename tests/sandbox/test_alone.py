@@ -25,7 +25,6 @@ from evaluator.sandbox import run_tool
 
 MODEL = """
 import torch
-from msgspec.structs import replace
 class Model(torch.nn.Module):
     def __init__(self, wide):
         super().__init__()
@@ -40,7 +39,6 @@ def get_init_inputs():
 SUBMISSION = """
 import ctypes
 import torch
-from msgspec.structs import replace
 from torch.utils.cpp_extension import load_inline
 path = load_inline(name="tiny", cpp_sources="int marker();", is_python_module=False)
 try:
@@ -62,9 +60,7 @@ BOOT = """
 import contextlib, pathlib, sys
 sys.path.insert(0, sys.argv[1])
 import torch
-from msgspec.structs import replace
 from evaluator.runner import standalone
-from evaluator.protocol.frames.model_mode import ModelMode
 from evaluator.protocol.standalone_call import read_back
 folder = pathlib.Path(sys.argv[2])
 @contextlib.contextmanager

@@ -94,11 +94,11 @@ class Bounds(NamedTuple):
     """Numbers of a rule for a dtype. `unit` is the tolerance of an element relative to the element.
 
     The other numbers are relative to a row's root mean square. Errors beyond `far` are counted. `rare` is the largest
-    error of other summation orders in a few elements, and does not raise `floor`; `flipped` is the part of flipped
-    elements. An error within `far_unit` of the element is not far either: in an element many times its row's size, the
-    element's own bf16 roundings are a large part of `far`. `smallest` is an absolute error that every element may have.
-    `honest_unit`, relative to the element, is excluded from an honest error before its multiplication by `multiple`.
-    `widest` is the limit of the tolerance in floors.
+    error of other summation orders in a few elements, and does not raise `floor`; `flipped` is the part of elements
+    that other orders flip. An error within `far_unit` of the element is not far either: in an element many times its
+    row's size, the element's own bf16 roundings are a large part of `far`. `smallest` is an absolute error that every
+    element may have. `honest_unit`, relative to the element, is excluded from an honest error before its multiplication
+    by `multiple`. `widest` is the limit of the tolerance in floors.
     """
 
     rule: ToleranceRule

@@ -17,9 +17,9 @@ the same function, as for attention in evaluation, differ by roundings of fp32."
 
 def depends_on_mode(reference: Reference, seed: int) -> bool:
     """Return whether a reference in training computes other values after `eval()`; False if a run is not possible."""
-    block = reference.blocks(reference.draw(seed))[0]
     try:
         with out_of_memory():
+            block = reference.blocks(reference.draw(seed))[0]
             training, evaluation = (
                 reference.values(reference.altered(block, seed, None, mode))
                 for mode in (contextlib.nullcontext(), _in_evaluation(reference.model))

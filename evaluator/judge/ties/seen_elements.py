@@ -116,7 +116,7 @@ class Seen:
 
 
 def _are_constant(rows: torch.Tensor) -> bool:
-    return rows.dim() > 1 and rows.numel() > 0 and bool((rows == rows[..., :1]).all())
+    return rows.dim() > 1 and bool((rows == rows[..., :1]).all())
 
 
 def _lines_and_rest(elements: torch.Tensor) -> tuple[int, int]:

@@ -47,9 +47,11 @@ def test_right_answers_are_tried_once(monkeypatch):
     assert tries_of(monkeypatch, CONSTRUCTED) == ([CONSTRUCTED], [], True)
 
 
-def test_training_mode_comes_first(monkeypatch):
-    told = (Code.SET_TO_TRAINING.value, "right after train(), wrong as constructed (C405): wrong")
-    assert tries_of(monkeypatch, TRAINING) == ([CONSTRUCTED, TRAINING], [told], True)
+@pytest.mark.parametrize("code", [Code.WRONG_VALUES, Code.NOT_FINITE, Code.WRONG_ON_OTHER_VALUES])
+def test_training_mode_comes_first(monkeypatch, code):
+    fault = Fault(Status.WRONG_RESULT, finding(code, "wrong"))
+    told = (Code.SET_TO_TRAINING.value, f"right after train(), wrong as constructed ({code.value}): wrong")
+    assert tries_of(monkeypatch, TRAINING, fault=fault) == ([CONSTRUCTED, TRAINING], [told], True)
 
 
 def test_own_weights_are_tried_as_constructed(monkeypatch):

@@ -259,6 +259,19 @@ def test_a_model_as_constructed_needs_no_train():
     assert submission_module.construct(ModelNew, [], {}, weight_seed=1, mode=mode, device="cpu").training
 
 
+def test_an_own_train_may_have_no_default():
+    class ModelNew(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.training = False
+
+        def train(self, mode):
+            self.training = mode
+
+    mode = ModelMode.TRAIN
+    assert submission_module.construct(ModelNew, [], {}, weight_seed=1, mode=mode, device="cpu").training
+
+
 def test_one_module_in_evaluation_is_enough():
     made = torch.nn.Sequential(torch.nn.Dropout(), torch.nn.BatchNorm1d(2))
     assert not submission_module.is_partly_in_evaluation(made)
@@ -271,4 +284,6 @@ def test_attributes_of_other_kinds_are_no_mode():
     odd.modules, odd.training = [], torch.ones(2)
     assert not submission_module.is_partly_in_evaluation(odd)
     assert not submission_module.is_partly_in_evaluation(lambda x: x)
-    assert submission_module.is_partly_in_evaluation(torch.nn.Sequential(odd, torch.nn.Dropout().eval()))
+    named = torch.nn.Sequential(odd, torch.nn.Dropout().eval())
+    named.modules = []
+    assert submission_module.is_partly_in_evaluation(named)

@@ -56,7 +56,11 @@ def test_a_declaration_that_does_not_fit_is_an_error_of_the_problem(name):
 
 def test_a_fitting_block_format_is_accepted():
     formats = Formats(outputs={"output[0]": OutputFormat(F.MXFP4, "output[1]")})
-    settled("(x, x[:, :1])", BYTES, formats)
-    settled("(x, x[:, :1].view(torch.float8_e8m0fnu))", BYTES, formats)
-    formats = Formats(outputs={"output[0]": OutputFormat(F.NVFP4, "output[1]")})
-    settled("(x, x[:, :1].view(torch.float8_e4m3fn))", BYTES, formats)
+    nv = Formats(outputs={"output[0]": OutputFormat(F.NVFP4, "output[1]")})
+    cases = [
+        ("(x, x[:, :1])", formats),
+        ("(x, x[:, :1].view(torch.float8_e8m0fnu))", formats),
+        ("(x, x[:, :1].view(torch.float8_e4m3fn))", nv),
+    ]
+    for output, declared in cases:
+        assert [leaf.device.type for leaf in settled(output, BYTES, declared).outline] == ["meta", "meta"]
