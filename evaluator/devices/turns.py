@@ -85,29 +85,23 @@ class Turn:
 
         After False, the caller calls again, or gives up with `end`.
         """
-        if self.has_begun:
-            raise RuntimeError("a turn must end before the next one begins")
+        self._must_be_outside()
         self._at_gate = self._at_gate or self._gate.try_lock()
-        if not (self._at_gate or past_gate) or not self._room.try_lock():
+        if not (self._at_gate or past_gate) or not self._try_room():
             return False
-        self.has_begun = True
         self._open_gate()
         return True
 
     def begin(self, wait_s: float, look_s: float = _LOOK_S) -> bool:
         """Begin a turn within `wait_s`, with a look every `look_s`. Return false, and stay outside, if time ran out.
 
-        An attempt that must not wait passes a closed gate too: a look at the gate closes it for an instant.
+        An attempt that must not wait leaves the gate alone: others would see the gate closed for an instant.
         """
-        began_s = time.monotonic()
-        until_s = began_s + wait_s
+        self._must_be_outside()
         with contextlib.ExitStack() as given_up:
             given_up.callback(self.end)
-            while not self.try_begin(past_gate=wait_s <= 0 or time.monotonic() - began_s > _PATIENCE_S):
-                left_s = until_s - time.monotonic()
-                if left_s <= 0:
-                    return False
-                time.sleep(min(look_s, left_s))
+            if not (self._wait(wait_s, look_s) if wait_s > 0 else self._try_room()):
+                return False
             given_up.pop_all()
         return True
 
@@ -118,6 +112,24 @@ class Turn:
             self._room.unlock()
         finally:
             self._open_gate()
+
+    def _wait(self, wait_s: float, look_s: float) -> bool:
+        began_s = time.monotonic()
+        until_s = began_s + wait_s
+        while not self.try_begin(past_gate=time.monotonic() - began_s > _PATIENCE_S):
+            left_s = until_s - time.monotonic()
+            if left_s <= 0:
+                return False
+            time.sleep(min(look_s, left_s))
+        return True
+
+    def _try_room(self) -> bool:
+        self.has_begun = self._room.try_lock()
+        return self.has_begun
+
+    def _must_be_outside(self) -> None:
+        if self.has_begun:
+            raise RuntimeError("a turn must end before the next one begins")
 
     def _open_gate(self) -> None:
         self._at_gate = False

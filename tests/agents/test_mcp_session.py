@@ -110,7 +110,7 @@ def test_no_process_is_left_when_the_session_ends_during_a_grade(program, killed
         server.kill()
         server.stdout.close()
     assert server.returncode == (-signal.SIGKILL if killed else 0)
-    _, alive = psutil.wait_procs(children, timeout=60)
+    _, alive = psutil.wait_procs(children, timeout=300)
     assert alive == []
 
 

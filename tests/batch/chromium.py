@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-_LIMIT_S = 60.0
+_LIMIT_S = 300.0
 _OPTIONS = (
     "--headless",
     "--disable-gpu",

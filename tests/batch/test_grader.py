@@ -320,7 +320,7 @@ def test_a_program_that_loses_interest_ends_the_workers(worker):
         await graded.aclose()
 
     asyncio.run(program())
-    assert all(each.closed or each.interrupted.is_set() for each in worker.started)
+    soon(lambda: all(each.closed or each.interrupted.is_set() for each in worker.started))
 
 
 def test_a_program_signs_its_cards(worker, tmp_path, monkeypatch):

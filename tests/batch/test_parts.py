@@ -199,7 +199,7 @@ def test_a_quarter_of_the_workers_starts_at_a_time(starting):
     tasks = [task("relu", n) for n in range(24)]
     grading = threading.Thread(target=lambda: made.extend(run(tasks, gpus=("a", "b", "c", "d"), builders=12)))
     grading.start()
-    until(lambda: len(starting.first) == 3)
+    until(lambda: len(starting.first) == 3 and len(starting.started) >= 7)
     time.sleep(0.2)
     assert len(builders_of(starting)) == 3  # a quarter of twelve, and the workers of the GPUs beside them
     assert len(starting.started) == 7

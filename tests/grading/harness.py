@@ -38,7 +38,7 @@ SOON_S = 2.5
 PATIENT_BUILD_S = 1200.0
 """What builds may take where no test waits for that limit."""
 _LIMIT_S = 1500
-_GONE_S = 60.0
+_GONE_S = 300.0
 """A process that is importing torch sees only afterwards that its parent is gone: slow on a busy machine."""
 _PATIENT_BUILD = ("--build-timeout", f"{PATIENT_BUILD_S:g}")
 _PR_SET_CHILD_SUBREAPER = 36

@@ -15,6 +15,11 @@ OTHERS = {
 }
 
 
+def assert_sampled(samples):
+    """The machine decides whether the side has windows; a window is one sample of many calls."""
+    assert len(samples.samples_ms) >= (20 if samples.windows is None else 3)
+
+
 @pytest.mark.parametrize(("source", "said"), OTHERS.values(), ids=OTHERS)
 def test_another_submission_is_a_baseline_only_if_it_is_right(grader, tmp_path, source, said):
     other = tmp_path / "other.py"
@@ -23,7 +28,7 @@ def test_another_submission_is_a_baseline_only_if_it_is_right(grader, tmp_path, 
     (found,) = card.baselines
     assert (found.kind, found.name, found.kept) == (BaselineKind.SUBMISSION, "other", False)
     if said is None:
-        assert len(found.samples.samples_ms) >= 20
+        assert_sampled(found.samples)
         assert found.speedup_low is not None
     else:
         assert found.samples is found.speedup is None
@@ -45,4 +50,4 @@ def test_the_compiled_reference_is_timed_and_kept(grader, tmp_path):
     (found,) = run.assert_verdict(Status.CORRECT).baselines
     assert found.finding is None, found.finding.message
     assert (found.kind, found.tf32) == (BaselineKind.COMPILE, None)
-    assert len(found.samples.samples_ms) >= 20
+    assert_sampled(found.samples)

@@ -30,10 +30,12 @@ from evaluator.judge.runners.sandboxed_tools import SandboxedTools
 from evaluator.judge.runners.speculative_build import SpeculativeBuild
 from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.judge.trial import timing_loop
+from evaluator.lint import lint_in_sandbox
 from evaluator.progress import Silent
 from evaluator.protocol.frames import BuildRequest
 from evaluator.records import BuildUnit, DeviceKind, SandboxMode, SizeName, Status
 from evaluator.sandbox import Limits
+from evaluator.sandbox.filesystem.scratch_folders import remove_abandoned
 from evaluator.sandbox.tool import ToolResult
 from evaluator.submission.read import Submission
 from tests.grading.harness import PATIENT_BUILD_S, PATIENT_S, TOP, module, nobody_left_behind
@@ -199,8 +201,9 @@ def test_what_nobody_asked_for_is_ended(tmp_path):
         assert later.asked == [ASKED]
 
 
-def test_what_is_noticed_of_a_text_is_not_lost_where_builds_are_ended():
+def test_what_is_noticed_of_a_text_is_not_lost_where_builds_are_ended(monkeypatch):
     """Where nothing is known of a problem yet they are ended first of all; the look may still be under way."""
+    monkeypatch.setattr(lint_in_sandbox, "_LIMIT_S", 240.0)
     long = "x = 1\n" * 30_000 + "import torch\nclass ModelNew(torch.nn.Module):\n"
     with speculative_build(lambda _: Noting(), text=long + FORWARD) as begun:
         begun.end()
@@ -392,3 +395,4 @@ def test_a_grade_that_is_ended_leaves_nobody(grader, tmp_path, number, later_s):
     assert process.returncode == (130 if number == signal.SIGINT else -number)
     assert b"Traceback" not in said
     assert not (tmp_path / "card.json").exists()
+    remove_abandoned(grader.temporary)  # what a killed grade left; the next start of a fork server would do so

@@ -155,7 +155,7 @@ class Hostile(Puppet):
             self.hostile.shutdown(socket.SHUT_WR)
             while self.hostile.recv(1 << 16):
                 pass
-        except OSError:
+        except (OSError, msgspec.DecodeError):  # cut off within a frame
             return
 
     def kill(self) -> None:

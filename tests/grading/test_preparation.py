@@ -74,11 +74,12 @@ def context(cache, monkeypatch):
 
 
 def until_it_runs():
-    """Wait for the compiler's folder, which is there as long as the compiler."""
+    """Return a file in the compiler's folder, as soon as the folder is there. It is gone when the compiler ends."""
     deadline = time.monotonic() + 120
-    while not list(Path(tempfile.gettempdir()).glob("warpgrade-build-*/work/build.ninja")):
+    while not (found := list(Path(tempfile.gettempdir()).glob("warpgrade-build-*/work/build.ninja"))):
         assert time.monotonic() < deadline
         time.sleep(0.01)
+    return found[0]
 
 
 def entries(cache):
@@ -87,8 +88,9 @@ def entries(cache):
 
 def test_leaving_in_order_waits_for_it(context, cache):
     with nobody_left_behind():
-        with context("sleep 1.5"):
+        with context("until test -e go; do sleep 0.05; done"):
             assert precompiled.precompiled(cache) is None
+            threading.Timer(0.5, until_it_runs().with_name("go").touch).start()
         assert precompiled.precompiled(cache).support.read_text() == "made\n"
     assert entries(cache) == ["0" * 32]
     assert not worth_trying(cache)

@@ -1,11 +1,17 @@
 """Values other than the problem's own: who is caught by them, and what a card says of them."""
 
+import itertools
+
 import pytest
 
+from evaluator.catalog import find_problem
 from evaluator.findings import Code, finding
+from evaluator.judge.trial import enough_calls
 from evaluator.judge.trial.trial_runner import Trial, TrialRunner
-from evaluator.records import Fault, Profile, Status, ToleranceRule, ValuesRule
+from evaluator.records import Fault, Profile, SizeName, Status, ToleranceRule, ValuesRule
+from tests.grading import judged as in_process
 from tests.grading.harness import TOP, module, words
+from tests.grading.judged import context_of
 
 WEAK = TOP / "tests" / "zoo" / "problems"
 MATMUL = TOP / "problems" / "matmul"
@@ -52,17 +58,19 @@ def test_a_grade_by_the_problems_own_values_alone(grade):
     assert "for the problem's own input values alone" in words(run.out)
 
 
-def test_a_card_has_every_profile_one_call_twice_and_quotes_the_own_values_alone(grade):
+def test_a_card_has_every_profile_one_call_twice_and_quotes_the_own_values_alone(grade, judged):
     card = grade(module()).assert_verdict(Status.CORRECT)
     assert {check.profile for check in card.checks} == set(Profile)
     assert card.seeds.profiles == [profile for profile in Profile if profile is not Profile.AS_GIVEN]
     seeds = [check.seed for check in card.checks]
     assert len(set(seeds)) == len(seeds) - 1
     timed = card.timing.submission
-    assert len(timed.samples_ms) >= (20 if timed.windows is None else 6)
+    assert len(timed.samples_ms) >= (20 if timed.windows is None else 3)
     # More where windows were made, kept or not: how fast the machine is decides.
     assert len(timed.seeds) >= 1 + len(timed.samples_ms) + timed.void_calls + timed.other_calls
-    assert card.timing.submission.other_calls + card.timing.reference_before.other_calls > 0
+    # One call in five, drawn: none of twenty calls in one grade of a hundred.
+    further = (judged(module()).timing for _ in range(3))
+    assert any(timing.submission.other_calls for timing in itertools.chain([card.timing], further))
 
 
 def test_a_replay_has_the_same_values(grader, tmp_path):
@@ -159,14 +167,17 @@ def distance(to: str) -> str:
 
 
 @pytest.mark.parametrize("to", ["cut({}, 'tf32')", "cut({}, torch.float16)", "cut({}, torch.bfloat16)"])
-def test_fewer_bits_are_told_in_one_number_over_many_timed_calls(grade, to):
-    run = grade(distance(to), "--problems", WEAK, "--size", "small", problem="mean_distance")
-    card = run.assert_verdict(Status.WRONG_RESULT, Code.LOWER_PRECISION)
-    assert "within the tolerance, but its errors are those of" in card.reason.message
-    assert "over " in card.reason.message
-    assert sum(not check.ok for check in card.checks) == 1
-    assert all(tensor.error_ratio < 1 for check in card.checks for tensor in check.tensors)
-    assert card.timing is None
+def test_fewer_bits_are_told_in_one_number_over_many_timed_calls(grader, monkeypatch, to):
+    """The evidence takes up to 32 calls, and a busy machine may have time for 20 only."""
+    monkeypatch.setattr(enough_calls, "_ENOUGH_FOR_PRECISION_S", 600.0)
+    with context_of(grader, find_problem(str(WEAK / "mean_distance")), SizeName.SMALL) as context:
+        outcome = in_process.judged(context, distance(to), timed=True)
+    assert (outcome.status, outcome.reason.code) == (Status.WRONG_RESULT, Code.LOWER_PRECISION.value)
+    assert "within the tolerance, but its errors are those of" in outcome.reason.message
+    assert "over " in outcome.reason.message
+    assert sum(not check.ok for check in outcome.checks) == 1
+    assert all(tensor.error_ratio < 1 for check in outcome.checks for tensor in check.tensors)
+    assert outcome.timing is None
 
 
 def test_one_number_that_is_summed_in_another_order_is_no_lower_precision(grade):

@@ -111,8 +111,9 @@ def test_what_does_not_stop_is_the_runners_fault(full, fork_server, spawn, monke
         assert stuck.stop().finding.code == Code.NOT_STOPPED.value
 
 
-def test_starting_programs_is_no_fault(full, spawn):
+def test_starting_programs_is_no_fault(full, spawn, monkeypatch):
     """A process stopped inside vfork continues until its child has called execve."""
+    monkeypatch.setattr(runner_client, "_STOP_S", 60.0)  # the child needs a core
     child = spawn(full, "wakers:starts_programs")
     assert hear(child) == "starting"
     with RunnerClient(child, None) as honest:

@@ -101,7 +101,7 @@ def test_a_runner_is_not_taken_for_dead_while_its_files_are_in_memory(full, spaw
     assert hear(runner) == "held"
     pid = below_the_starter(full, before)[-1].pid
     with monkeypatch.context() as hasty, Path(f"/proc/{pid}/root/dev/shm/held").open("rb"):
-        hasty.setattr(confined_process, "_KILL_S", 3.0)
+        hasty.setattr(confined_process, "_KILL_S", 10.0)
         with pytest.raises(JudgeFailed, match="still holds its files in memory"):
             runner.kill()
     runner.kill()

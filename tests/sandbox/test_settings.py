@@ -150,7 +150,7 @@ def place(request):
         )
         for path in (*folders, own):
             os.chown(path, made.user, made.user if os.geteuid() == 0 else -1)
-        with subprocess.Popen(made.command("/bin/sleep", "600"), stderr=subprocess.PIPE, text=True) as bystander:
+        with subprocess.Popen(made.command("/bin/sleep", "36000"), stderr=subprocess.PIPE, text=True) as bystander:
             made.targets["bystander"] = bystander.pid
             try:
                 insist_on_a_start(made, bystander)

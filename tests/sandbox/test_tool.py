@@ -12,7 +12,7 @@ from evaluator.compile.extension.builder import SUBMISSION_LIMITS, compile_failu
 from evaluator.errors import JudgeFailed
 from evaluator.findings import Code
 from evaluator.records import BuildUnit
-from evaluator.sandbox import Limits, run_tool
+from evaluator.sandbox import Limits, run_tool, tool
 from evaluator.toolchain import nvcc
 from tests.cuda_builds import ARCHITECTURE, has_nvcc
 
@@ -63,7 +63,16 @@ def test_a_program_that_fails_says_so(fork_server, work):
     assert (result.exit_code, result.signal, result.timed_out, result.output) == (3, None, False, "no\n")
 
 
-def test_a_program_that_hangs_is_ended_with_its_children(fork_server, work):
+def test_a_program_that_hangs_is_ended_with_its_children(fork_server, work, monkeypatch):
+    watched = tool._watched
+
+    def watched_from_its_word_on(process, *rest):
+        until = time.monotonic() + 60
+        while not process.output().text and time.monotonic() < until:
+            time.sleep(0.01)
+        return watched(process, *rest)
+
+    monkeypatch.setattr(tool, "_watched", watched_from_its_word_on)
     start = time.monotonic()
     result = run_tool(fork_server, ["/bin/sh", "-c", "sleep 300 & echo on; sleep 300"], work=work, timeout_s=0.5)
     assert result.timed_out

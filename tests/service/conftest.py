@@ -125,7 +125,7 @@ class Service:
 
     def ask(self, method, path, token=None, body=None, **headers):
         """Return status, headers and body of a response."""
-        made = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        made = http.client.HTTPConnection("127.0.0.1", self.port, timeout=180)  # longer than any `wait_s`
         headers = {name.replace("_", "-"): value for name, value in headers.items()}
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"

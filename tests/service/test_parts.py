@@ -91,7 +91,7 @@ def test_of_two_changes_at_the_same_time_neither_is_lost(tmp_path, monkeypatch):
     write = tokens._write
 
     def write_late(*arguments):
-        monkeypatch.undo()
+        monkeypatch.setattr(tokens, "_write", write)
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -99,6 +99,7 @@ def test_of_two_changes_at_the_same_time_neither_is_lost(tmp_path, monkeypatch):
         write(*arguments)
 
     monkeypatch.setattr(tokens, "_write", write_late)
+    monkeypatch.setattr(tokens, "_LOCK_S", 300.0)
     revoke_tokens(path, "alice")
     for thread in threads:
         thread.join(60)

@@ -84,13 +84,13 @@ def alive(mark):
 def test_the_answer_comes_back_and_printed_text_does_not(module, capfd):
     echo = module("import sys; print('to stdout'); print('to stderr', file=sys.stderr)", "question * 2")
     question = b"ab" * 200_000  # more than a socket holds
-    assert answer_of(echo, question, 60.0) == question * 2
+    assert answer_of(echo, question, 600.0) == question * 2
     assert capfd.readouterr() == ("", "")
 
 
 def test_a_daemon_ends_with_the_answer(module, mark):
     """The source waits for its daemon, so the daemon was alive when the process answered."""
-    assert answer_of(module(daemon(mark)), b"answer", 60.0) == b"answer"
+    assert answer_of(module(daemon(mark)), b"answer", 600.0) == b"answer"
     assert alive(mark) == []
 
 
@@ -102,7 +102,7 @@ def test_where_no_layer_is_permitted_a_daemon_ends_too(module, mark, monkeypatch
 
     choose = fork_server_client.choose_layers
     monkeypatch.setattr(fork_server_client, "choose_layers", refused)
-    assert answer_of(module(daemon(mark)), b"answer", 60.0) == b"answer"
+    assert answer_of(module(daemon(mark)), b"answer", 600.0) == b"answer"
     assert alive(mark) == []
 
 
@@ -116,7 +116,7 @@ def test_the_code_runs_in_the_sandbox(module, tmp_path):
     secret = tmp_path / "secret"
     secret.write_text("secret")
     source = f"try: open({str(secret)!r})\nexcept OSError: pass\nelse: raise SystemExit(3)"
-    assert answer_of(module(source), b"answer", 60.0) == b"answer"
+    assert answer_of(module(source), b"answer", 600.0) == b"answer"
 
 
 def test_a_flood_is_cut(module):
@@ -138,7 +138,7 @@ def test_printed_text_is_dropped(module):
 )
 def test_a_failure_is_no_answer(module, source, end):
     with pytest.raises(NoAnswer, match=f"the process ended with {end}"):
-        answer_of(module(source), b"q" * (1 << 20), 60.0)
+        answer_of(module(source), b"q" * (1 << 20), 600.0)
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """What counts as a naive grader that takes a cheat in."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -43,7 +44,7 @@ def test_where_nothing_can_confine_a_naive_grader_there_is_no_answer(row, tmp_pa
     ("device", "worker", "is_leased"), [("cuda", "gw0", True), ("cuda", None, False), ("cpu", "gw0", False)]
 )
 def test_a_naive_grader_has_its_gpu_alone_beside_other_workers(monkeypatch, tmp_path, device, worker, is_leased):
-    gpu = Gpu(3, f"test-{tmp_path.name}", "a GPU", (9, 0), 1 << 30, "1", ())
+    gpu = Gpu(3, f"test-{os.getpid()}-{tmp_path.name}", "a GPU", (9, 0), 1 << 30, "1", ())
     monkeypatch.setattr(grading, "choose", lambda _: gpu)
     monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
     if worker is not None:

@@ -24,8 +24,8 @@ from evaluator.batch.workers.messages import (
 )
 from evaluator.files.safe_open import open_to_append
 
-_BEHIND_S = 60.0
-"""Grace period after the deadline of a grade: the worker may first have to import PyTorch."""
+_BEHIND_S = 180.0
+"""Grace period after the deadline of a grade: the worker may first have to import PyTorch, on a busy machine."""
 _END_S = 10.0
 _UNLOCK_S = 1.0
 _LOOK_S = 0.005

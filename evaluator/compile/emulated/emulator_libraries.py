@@ -22,7 +22,7 @@ from evaluator.toolchain import host_compiler
 from evaluator.toolchain.bound_headers import BINDING_HEADER, BINDING_SUPPORT
 from evaluator.toolchain.light_headers import LIGHT_FOLDER, light_headers_for
 
-_TIMEOUT_S = 300.0
+_TIMEOUT_S = 1200.0  # 20 to 30 s of work, on a machine that may be busy
 _RUNTIME = "runtime.so"
 _OPTIONAL = frozenset((SUPPORT, *PRECOMPILED.values()))
 """Optional outputs: builds only take longer without."""

@@ -16,7 +16,7 @@ from evaluator.judge.backend.gpu_monitor import findings
 def gpu(tmp_path):
     made = Gpu(
         number=3,
-        uuid=f"test-{tmp_path.name}",
+        uuid=f"test-{os.getpid()}-{tmp_path.name}",
         name="a GPU",
         capability=(9, 0),
         memory_bytes=1 << 30,

@@ -199,6 +199,19 @@ def test_who_gives_up_leaves_the_gate_open(place, gate):
     mine.end()
 
 
+def test_who_must_not_wait_leaves_the_gate_alone(place, tmp_path):
+    """A holder that looks at the gate meanwhile would give the room up to nobody."""
+    mine, other = place(), place()
+    assert mine.begin(0.0)
+    assert not other.begin(0.0)
+    assert not (tmp_path / "gate").exists()
+    mine.end()
+    assert other.begin(0.0)
+    with pytest.raises(RuntimeError, match="must end"):
+        other.begin(0.0)
+    other.end()
+
+
 def test_an_interrupt_while_waiting_opens_the_gate(place, gate, monkeypatch):
     def interrupt(_):
         assert not gate.is_free()

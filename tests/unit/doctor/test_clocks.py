@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,7 +21,7 @@ from evaluator.report.doctor_screen import render_clocks
 def gpu(tmp_path, monkeypatch):
     made = Gpu(
         number=2,
-        uuid=f"GPU-test-{tmp_path.name}",
+        uuid=f"GPU-test-{os.getpid()}-{tmp_path.name}",
         name="NVIDIA H200",
         capability=(9, 0),
         memory_bytes=1,

@@ -339,7 +339,7 @@ class TestLimits:
         start = time.process_time()
         read_submission(path)
         # Quadratic time would take hours; the generous bound is for slow machines.
-        assert time.process_time() - start < 20
+        assert time.process_time() - start < 200
 
     @pytest.mark.parametrize(
         "rows",
@@ -357,7 +357,7 @@ class TestLimits:
         path = written("".join(rows))
         start = time.process_time()
         read_submission(path)
-        assert time.process_time() - start < 20
+        assert time.process_time() - start < 200
 
 
 @given(

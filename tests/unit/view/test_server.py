@@ -27,7 +27,9 @@ class Live:
 
 
 @pytest.fixture
-def served():
+def served(monkeypatch):
+    monkeypatch.setattr(view, "_REQUEST_S", 60.0)
+    monkeypatch.setattr(view, "_ROOM_S", 60.0)
     said = []
     with ViewServer(Live(), 0, said.append) as server:
         server.said = said
@@ -160,15 +162,16 @@ def test_silent_clients_keep_nobody_out_and_are_bounded(served, monkeypatch):
 
 
 def test_a_client_that_sends_a_byte_now_and_then_is_closed(served, monkeypatch):
-    monkeypatch.setattr(view, "_REQUEST_S", 0.3)
-
     def drip(slow):
         for _ in range(2000):
             slow.sendall(b"G")
             time.sleep(0.05)
 
-    with socket.create_connection(served.server_address, timeout=60) as slow, pytest.raises(OSError, match=r"Errno"):
-        drip(slow)
+    with monkeypatch.context() as hasty:
+        hasty.setattr(view, "_REQUEST_S", 0.3)
+        address = served.server_address
+        with socket.create_connection(address, timeout=60) as slow, pytest.raises(OSError, match=r"Errno"):
+            drip(slow)
     assert ask(served)[0].status == 200
 
 

@@ -1,5 +1,6 @@
 """Who holds a GPU while a submission is being built. Without a GPU: leases are locks of files."""
 
+import os
 import signal
 import threading
 import time
@@ -16,7 +17,7 @@ from evaluator.judge.backend.gpu_lease import GpuLease
 @pytest.fixture
 def gpu(tmp_path, monkeypatch):
     monkeypatch.setattr(claims, "_LOOK_ROUND_S", 0.01)
-    made = Gpu(3, f"test-{tmp_path.name}", "a GPU", (9, 0), 1 << 30, "1", ())
+    made = Gpu(3, f"test-{os.getpid()}-{tmp_path.name}", "a GPU", (9, 0), 1 << 30, "1", ())
     yield made
     for kind in ("lock", "waiting"):
         Path("/tmp", f"warpgrade-{made.uuid}.{kind}").unlink(missing_ok=True)

@@ -53,7 +53,7 @@ def gpu(tmp_path, monkeypatch):
     monkeypatch.setenv("CUDA_DEVICE_ORDER", "kept by the test")
     monkeypatch.setattr(gpu_monitor, "state", lambda _: QUIET)
     monkeypatch.setattr(driver, "make_context", lambda: None)
-    made = Gpu(3, f"test-{tmp_path.name}", "a GPU", (9, 0), 1 << 30, "1", ())
+    made = Gpu(3, f"test-{os.getpid()}-{tmp_path.name}", "a GPU", (9, 0), 1 << 30, "1", ())
     yield made
     for kind in ("lock", "waiting"):
         Path("/tmp", f"warpgrade-{made.uuid}.{kind}").unlink(missing_ok=True)

@@ -30,7 +30,7 @@ def sparse(actual):
 
 
 def scattered(actual):
-    actual[torch.rand(64, 48, generator=torch.Generator().manual_seed(1)) < 0.1] += torch.rand(())
+    actual[torch.rand(64, 48, generator=torch.Generator().manual_seed(1)) < 0.1] += 0.3
 
 
 def noisy(actual):
