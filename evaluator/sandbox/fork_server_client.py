@@ -25,7 +25,8 @@ from evaluator.sandbox.layers.available_layers import Layers, Machine, choose_la
 from evaluator.sandbox.layers.resource_limits import Limits
 
 DEFAULT_PRELOAD = ("torch", "evaluator.runner.main")
-_READY_S = 180.0  # an import of PyTorch takes 3 s of processor time; a busy machine or a network disk, 20 times that
+_READY_S = 180.0
+"""An import of PyTorch took 3 s of CPU time, and 10 s in all on 2 cores with a load of 8. Network disks are slower."""
 _STDERR_BYTES = 8 << 10
 # -I: no imports from the environment or the current folder. -B: no bytecode written.
 _PYTHON = (sys.executable, "-I", "-B", "-X", "utf8", "-W", "ignore")

@@ -127,7 +127,7 @@ def hand_in(tmp_path, count):
 
 @contextlib.contextmanager
 def batch(tmp_path, environment, *options):
-    """Start a batch, which writes its messages to a file: nobody reads a pipe of messages before the end."""
+    """Start a batch. Its stderr is a file: a full pipe would block the batch while the test reads stdout."""
     command = [
         sys.executable,
         str(TOP / "cli.py"),

@@ -395,4 +395,4 @@ def test_a_grade_that_is_ended_leaves_nobody(grader, tmp_path, number, later_s):
     assert process.returncode == (130 if number == signal.SIGINT else -number)
     assert b"Traceback" not in said
     assert not (tmp_path / "card.json").exists()
-    remove_abandoned(grader.temporary)  # what a killed grade left; the next start of a fork server would do so
+    remove_abandoned(grader.temporary)  # folders of a killed grade; the next start of a fork server removes them

@@ -8,24 +8,26 @@ from confinement import tell
 from evaluator.sandbox import Limits
 
 MIB = 1 << 20
+_KILLED = ("SIGKILL", True, False)
+"""Signal, out of memory, and whether the judge ended the runner."""
 
 
 @pytest.mark.parametrize("hoard", ["unmapped_pages", "dead_first_thread"])
 def test_memory_that_no_process_shows_is_counted(fork_server, spawn, hoard):
-    _is_killed(spawn, fork_server, hoard)
+    assert _ending(spawn, fork_server, hoard) == _KILLED
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root is told what a file that is mapped in part holds")
 def test_memory_of_which_a_page_is_mapped_is_counted(full, spawn):
-    _is_killed(spawn, full, "unmapped_files")
+    assert _ending(spawn, full, "unmapped_files") == _KILLED
 
 
-def _is_killed(spawn, fork_server, hoard):
+def _ending(spawn, fork_server, hoard):
     runner = spawn(fork_server, f"hoards:{hoard}", limits=Limits(held_bytes=400 * MIB))
     tell(runner, 640 * MIB)
     ending = runner.wait_exit(120)
     assert ending is not None
-    assert (ending.signal, ending.out_of_memory, ending.by_judge) == ("SIGKILL", True, False)
+    return ending.signal, ending.out_of_memory, ending.by_judge
 
 
 @pytest.mark.parametrize("hoard", ["unmapped_pages", "unmapped_files", "dead_first_thread"])

@@ -236,6 +236,7 @@ def test_a_reader_that_reads_nothing_loses_its_connection(service):
         head = f"GET /v1/grades/{grade}/card HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {served.alice}\r\n\r\n"
         made.sendall(8 * head.encode())  # more than the kernel's buffers hold
         soon(lambda: not served.has_connection(made))
+    assert served.ask("GET", f"/v1/grades/{grade}/card", served.alice)[0] == 200
 
 
 @pytest.mark.parametrize(

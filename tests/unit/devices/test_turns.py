@@ -200,7 +200,7 @@ def test_who_gives_up_leaves_the_gate_open(place, gate):
 
 
 def test_who_must_not_wait_leaves_the_gate_alone(place, tmp_path):
-    """A holder that looks at the gate meanwhile would give the room up to nobody."""
+    """The holder of a GPU gives the GPU back when it finds the gate closed: the attempt would cost a lease."""
     mine, other = place(), place()
     assert mine.begin(0.0)
     assert not other.begin(0.0)
