@@ -7,7 +7,6 @@ import torch
 from evaluator.admission.negative_controls import Answer, Case
 from evaluator.judge.compare.limits import limit_of, with_scales
 from evaluator.judge.compare.tensor_comparison import Limit, Sides, begin
-from evaluator.judge.compare.tolerance import Rounding
 from evaluator.judge.formats.elements import wide
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.setup.call_limits import CallLimits
@@ -26,14 +25,7 @@ class JudgedCall:
         self.used = plan.profile is Profile.AS_GIVEN or plan.profile in distribution_mix.use
         self._plan = plan
         self._exact = exact
-        self._limits = CallLimits(
-            plan.reference,
-            distribution_mix,
-            ToleranceRule.MEASURED,
-            plan.profile,
-            plan.slices.keys(),
-            changing=plan.reference.worn is not None,
-        )
+        self._limits = CallLimits(plan.reference, distribution_mix, ToleranceRule.MEASURED, plan.profile, {})
 
     def fits(self, found: Answer) -> bool:
         """Return whether an answer has the tensors of the expected one."""
@@ -48,13 +40,14 @@ class JudgedCall:
         checks = self._checks(found, self._known)
         if all(check.ok for check in checks):
             return True
-        again = self._limits.measure(self._plan, checks)
-        return again and all(check.ok for check in self._checks(found, self._closer))
+        if not self._limits.measure(self._plan, checks):
+            return False
+        return all(check.ok or check.path in self._limits.void for check in self._checks(found, self._closer))
 
     def kernelbench_accepts(self, found: Answer) -> bool:
         """Return whether KernelBench's rule accepts an answer. The rule uses the plain reference alone."""
         rule, problem = ToleranceRule.KERNELBENCH, self._plan.reference.problem
-        limits = {path: limit_of(problem, path, value, Rounding(), rule) for path, value in self.honest.items()}
+        limits = {path: limit_of(problem, path, value, rule=rule) for path, value in self.honest.items()}
         return all(check.ok for check in self._checks(found, limits))
 
     @property
@@ -65,7 +58,7 @@ class JudgedCall:
 
     @functools.cached_property
     def _known(self) -> dict[str, Limit]:
-        """Limits with the rounding measured beforehand."""
+        """Usual limits."""
         return self._current()
 
     @functools.cached_property

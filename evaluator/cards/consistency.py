@@ -64,6 +64,7 @@ _REMARKS = frozenset(
             Code.HOST_BOUND,
             Code.SHARED_WORK,
             Code.BEATS_TARGET,
+            Code.TIME_UNEARNED,
             Code.NOT_TIMED,
             Code.FLOOR_DOUBTED,
             Code.NO_ROOFLINE,

@@ -21,18 +21,17 @@ _HEADER = """\
 """
 
 
-class SizeLock(Record, frozen=True, omit_defaults=True):
+class SizeLock(Record, frozen=True, omit_defaults=True, forbid_unknown_fields=False):
     """Decisions for one size.
 
-    `rounding` holds the effect of other summation orders and roundings on the outputs where it matters: the largest
-    error, relative to the row's root mean square. A function with steps may have an error far too large to be allowed
-    everywhere. `rare` then holds that error, and `rounding` a bound that all but one element in a thousand stay below.
+    `distances` are those of wrong answers by distribution and output (`judge/setup/wrong_answers.py`), and `evidence`
+    the distributions in which they are far beyond the tolerance.
     """
 
     use: list[Profile]
     left_out: dict[Profile, str] = {}
-    rounding: dict[Profile, dict[str, float]] = {}
-    rare: dict[Profile, dict[str, float]] = {}
+    distances: dict[Profile, dict[str, float]] = {}
+    evidence: list[Profile] = []
 
 
 class RowSitesLock(Record, frozen=True, omit_defaults=True):
@@ -85,19 +84,22 @@ def lock_text(lock: Lock) -> str:
     for name in SizeName:
         if (size := lock.sizes.get(name)) is None:
             continue
-        lines += ["", f"[sizes.{name.value}]", f"use = [{', '.join(_text(each.value) for each in size.use)}]"]
+        lines += ["", f"[sizes.{name.value}]", _names("use", size.use), _names("evidence", size.evidence)]
         if size.left_out:
             lines += [f"[sizes.{name.value}.left_out]"]
             lines += [f"{each.value} = {_text(why)}" for each, why in size.left_out.items()]
-        for kind, known in (("rounding", size.rounding), ("rare", size.rare)):
-            for profile, errors in known.items():
-                lines += [f"[sizes.{name.value}.{kind}.{profile.value}]"]
-                lines += [f"{_text(path)} = {error:.2e}" for path, error in errors.items()]
+        for profile, distances in size.distances.items():
+            lines += [f"[sizes.{name.value}.distances.{profile.value}]"]
+            lines += [f"{_text(path)} = {distance:.2e}" for path, distance in distances.items()]
     if lock.row_sites is not None:
         lines += ["", "[row_sites]", f"rules = {lock.row_sites.rules}", *_site_lines(lock.row_sites.sites)]
         if (paths := lock.row_sites.elementwise) is not None:
             lines += [f"elementwise = [{', '.join(map(_text, paths))}]"]
     return "\n".join(lines) + "\n"
+
+
+def _names(key: str, profiles: list[Profile]) -> str:
+    return f"{key} = [{', '.join(_text(profile.value) for profile in profiles)}]"
 
 
 def _site_lines(sites: list[RowSite]) -> list[str]:
@@ -106,10 +108,16 @@ def _site_lines(sites: list[RowSite]) -> list[str]:
         return []
     outputs = [", ".join(f"{_text(path)} = {dim}" for path, dim in site.outputs.items()) for site in sites]
     tables = [
-        f"    {{ tensor = {site.tensor}, dim = {site.dim}, outputs = {{ {found} }} }},"
+        f"    {{ tensor = {site.tensor}, dim = {site.dim}, outputs = {{ {found} }}{_kinds(site)} }},"
         for site, found in zip(sites, outputs, strict=True)
     ]
     return ["sites = [", *tables, "]"]
+
+
+def _kinds(site: RowSite) -> str:
+    """Return the kinds of rows that the reference does not take."""
+    kinds = (("signs", site.signs), ("concentrated", site.concentrated))
+    return "".join(f", {kind} = false" for kind, is_taken in kinds if not is_taken)
 
 
 def _text(value: str) -> str:

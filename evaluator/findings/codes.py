@@ -111,6 +111,7 @@ class Code(StrEnum):
     NOT_COUNTED = "T317"
     SHARED_WORK = "T318"
     NOT_TIMED = "T319"
+    TIME_UNEARNED = "T320"
 
     NO_SANDBOX = "I501"
     WALL_MISSING = "I502"

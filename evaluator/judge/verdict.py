@@ -17,6 +17,7 @@ from evaluator.judge.roofline.roofline_check import check_roofline
 from evaluator.progress import Stopwatch
 from evaluator.records import Build, DeviceKind, Fault, GradeMode, Outcome, Status
 from evaluator.spans import Operation, operation
+from evaluator.timing.quote import unquoted
 
 _MEASURING = frozenset(("time", "roofline", "profile"))
 """Stages beside which no other work of this judge may run on the device."""
@@ -166,7 +167,8 @@ class _Finish:
         with self._stage("roofline"):
             bounded = check_roofline(self._context, timing)
         findings = [*self.outcome.findings, *bounded.findings]
-        self.outcome = replace(self.outcome, roofline=bounded.roofline, findings=findings)
+        timing = unquoted(timing) if bounded.unearned else timing
+        self.outcome = replace(self.outcome, roofline=bounded.roofline, timing=timing, findings=findings)
         self._fail(bounded.fault)
 
     def profile(self) -> None:

@@ -18,8 +18,9 @@ class TensorCheck(Record, frozen=True):
 
     `error_ratio` is the largest error divided by the allowed error (at most 1 passes); `None` if an element is NaN or
     infinite and the expected one is not. `honest_error_ratio` is the same ratio for the plain reference. `tolerance` is
-    the allowed error as a part of the root mean square of an element's row; `None` for exact comparisons and under
-    KernelBench's rule.
+    the allowed error beyond the rounding of an element, as a part of the larger of the element and the root mean square
+    of its row; `None` for exact comparisons and under KernelBench's rule. `power` is how many tolerances the nearest
+    surely wrong answer is away, in most elements: 0 where rounding decides, `None` where not measured.
     """
 
     path: str
@@ -33,6 +34,7 @@ class TensorCheck(Record, frozen=True):
     nonfinite: int
     first_mismatch: Mismatch | None
     tolerance: float | None = None
+    power: float | None = None
 
 
 class Schedule(Record, frozen=True):

@@ -155,6 +155,9 @@ class Profile(StrEnum):
     CONSTANT_ROWS = "constant_rows"
     OUTLIERS = "outliers"
     ILL_CONDITIONED = "ill_conditioned"
+    RELATED = "related"
+    ZERO_ROWS = "zero_rows"
+    NEAR_ONE = "near_one"
 
 
 class Layout(StrEnum):

@@ -51,12 +51,15 @@ _Index = Annotated[int, msgspec.Meta(ge=0)]
 class RowSite(Record, frozen=True):
     """Dimension `dim` of input tensor number `tensor`, along which rows are independent.
 
-    `outputs` holds, by path, the dimension along which each slice of an output depends on one row.
+    `outputs` holds, by path, the dimension along which each slice of an output depends on one row, at least mostly. The
+    reference takes rows with random `signs`, and rows whose size is `concentrated` in a few elements.
     """
 
     tensor: _Index
     dim: _Index
     outputs: dict[str, _Index]
+    signs: bool = True
+    concentrated: bool = True
 
 
 class Problem(Record, frozen=True):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from evaluator.devices import driver
-from evaluator.judge.compare.overview import SMALL_ROW
+from evaluator.judge.compare.overview import SMALL_ROW, column_limits, has_columns, is_vector_of_few
 from evaluator.judge.compare.reductions import as_rows
 from evaluator.judge.compare.tensor_comparison import (
     LEVELS,
@@ -49,9 +49,11 @@ class _Rows(ctypes.Structure):
 
 
 class _Bounds(ctypes.Structure):
-    _fields_ = tuple(
-        (name, ctypes.c_double) for name in ("multiple", "floor", "unit", "far", "seldom", "far_unit", "smallest")
-    )
+    _fields_ = tuple((name, ctypes.c_double) for name in ("multiple", "floor", "unit", "far", "seldom", "smallest"))
+
+
+class _Scale(ctypes.Structure):
+    _fields_ = (("rows", ctypes.c_uint64), ("columns", ctypes.c_uint64), ("of_elements", ctypes.c_int32))
 
 
 class FusedComparison:
@@ -80,11 +82,10 @@ class FusedComparison:
         piece = min(max(math.ceil(count / _TASKS), _PIECES[0]), _PIECES[1])
         shape = _Rows(rows, width, piece)
         tasks = rows * math.ceil(width / piece)
-        squares, counts, errors = torch.zeros(3, rows, dtype=torch.float64, device=actual.device)
+        squares, counts = torch.zeros(2, rows, dtype=torch.float64, device=actual.device)
         tally = torch.zeros(_TALLY + 1, dtype=torch.float64, device=actual.device)
         error = tally[_TALLY:]
-        own = ctypes.c_double(bounds.honest_unit), ctypes.c_double(bounds.smallest)
-        arguments = [*_pointers(exact, honest), shape, *own, *_pointers(squares, counts, errors)]
+        arguments = [*_pointers(exact, honest), shape, ctypes.c_double(bounds.fill), *_pointers(squares, counts)]
         self._launch(f"rows_{kinds}", arguments, tasks)
         driver.launch(
             driver.kernel(self._module, "warpgrade_scales"),
@@ -94,22 +95,27 @@ class FusedComparison:
             arguments=[
                 ctypes.c_int64(rows),
                 ctypes.c_int64(count),
-                *_pointers(squares, counts, errors),
+                *_pointers(squares, counts),
                 ctypes.c_double(SMALL_ROW),
-                *_pointers(error, tally),
+                *_pointers(tally),
             ],
         )
+        columns = column_limits(exact, bounds) if has_columns(sides.honest.shape) else None
+        scale = _Scale(
+            squares.data_ptr(),
+            0 if columns is None else columns.data_ptr(),
+            is_vector_of_few(sides.honest.shape),
+        )
+        own = ctypes.c_double(bounds.unit), ctypes.c_double(bounds.smallest)
+        self._launch(f"errors_{kinds}", [*_pointers(exact, honest), shape, scale, *own, *_pointers(error)], tasks)
         self._launch(
             f"compare_{kinds}",
             [
                 *_pointers(actual, exact, honest),
                 shape,
-                *_pointers(squares, error),  # Scales after the previous kernel.
-                _Bounds(
-                    *(bounds.multiple, bounds.least, bounds.unit),
-                    *bounds.counted_from,
-                    *(bounds.far_unit, bounds.smallest),
-                ),
+                scale,
+                *_pointers(error),
+                _Bounds(bounds.multiple, bounds.floor, bounds.unit, *bounds.counted_from, bounds.smallest),
                 *_pointers(tally),
             ],
             tasks,

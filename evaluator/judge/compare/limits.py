@@ -6,12 +6,11 @@ import torch
 
 from evaluator.judge.compare.steps import Steps
 from evaluator.judge.compare.tensor_comparison import Limit, Sides
-from evaluator.judge.compare.tolerance import ARITHMETIC, Rounding, bounds
+from evaluator.judge.compare.tolerance import ARITHMETIC, bounds
 from evaluator.judge.formats.blocks import scale_format
 from evaluator.judge.formats.elements import format_of
 from evaluator.records import ElementFormat, Problem, ToleranceRule
 
-_NO_ROUNDING = Rounding()
 _WITHOUT_FLOOR = (ElementFormat.INT8, ElementFormat.INT4, ElementFormat.E8M0)
 """Formats whose steps are not finer near zero than the rounding of the arithmetic. In bf16, the floor of a row of int8
 would be more than a step from a root mean square of 64 on."""
@@ -21,7 +20,7 @@ def limit_of(
     problem: Problem,
     path: str,
     value: object,
-    rounding: Rounding = _NO_ROUNDING,
+    rounding: float = 0.0,
     rule: ToleranceRule = ToleranceRule.MEASURED,
 ) -> Limit:
     """Return the limit of an output; None for other values than tensors, and for integers that are no codes.

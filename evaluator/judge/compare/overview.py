@@ -7,59 +7,110 @@ from typing import NamedTuple
 import torch
 
 from evaluator.judge.compare.reductions import all_finite, largest
-from evaluator.judge.compare.tolerance import Bounds
+from evaluator.judge.compare.tolerance import Bounds, last_place
 from evaluator.records import ToleranceRule
 
 SMALL_ROW = 2.0**-4
 """Minimum scale of a row, relative to the whole tensor. A row of a convolution can be small because large products
-cancel, and keeps their rounding."""
+cancel, and keeps their rounding. So can a column, relative to its rows."""
+_FEW_ELEMENTS = 8
+"""Elements of a vector that is no row: two losses in one tensor have two sizes."""
+_MOST_COLUMNS, _LEAST_ROWS, _MOST_DIMS = 128, 8, 3
+"""Outputs whose columns may have meanings of their own, as boxes beside probabilities. An image's columns have none."""
 
 
 class Overview(NamedTuple):
-    """Mean square of the whole tensor, and the honest reference's largest error relative to its row.
+    """Mean square of the whole tensor, and the honest reference's largest error relative to its scale.
 
-    An error within the units in the last place that `Bounds.honest_unit` excludes is none.
-
-    `scales` has the size of each row of a chunk, or None for a chunk whose exact values are not finite.
+    `scales` has the size of each row of a chunk, or None for a chunk whose exact values are not finite. `columns` is
+    the largest scale of the elements of each column; None without a limit.
     """
 
     whole_square: float = 0.0
     honest_error: float = 0.0
     scales: Sequence[torch.Tensor | None] = ()
+    columns: torch.Tensor | None = None
 
 
-def overview_of(chunks: list[list[torch.Tensor]], bounds: Bounds) -> Overview:
-    """Return what the comparison of every chunk needs of all chunks."""
+def overview_of(chunks: list[list[torch.Tensor]], bounds: Bounds, shape: torch.Size) -> Overview:
+    """Return what the comparison of every chunk needs of all chunks of an output of `shape`."""
     if bounds.rule is ToleranceRule.KERNELBENCH:
         return Overview()
     total, count = 0.0, 0
     are_finite = [all_finite(exact) for _, exact, _ in chunks]
     for (_, exact, _), is_finite in zip(chunks, are_finite, strict=True):
-        finite = (exact.reshape(-1) if is_finite else exact[torch.isfinite(exact)]).double()
-        total += float(finite.square().sum())
-        count += finite.numel()
+        wide = exact.double()
+        counted = _counted(wide, bounds, is_finite=is_finite)
+        total += float((wide if counted is None else wide[counted]).square().sum())
+        count += wide.numel() if counted is None else int(counted.sum())
     whole_square = total / count if count else 0.0
+    columns = column_limits(torch.cat([exact for _, exact, _ in chunks]), bounds) if has_columns(shape) else None
     honest_error = 0.0
     scales: list[torch.Tensor | None] = []
     for (_, exact, honest), is_finite in zip(chunks, are_finite, strict=True):
         wide, plain = exact.double(), honest.double()
-        scale = row_scale(wide, whole_square, is_finite=is_finite)
-        scales.append(scale if is_finite else None)
-        own = wide.abs().mul_(bounds.honest_unit).add_(bounds.smallest)
-        error = (plain - wide).abs_().sub_(own).clamp_(min=0.0).div_(scale)
+        rows = row_scale(wide, whole_square, bounds, is_finite=is_finite)
+        scales.append(rows if is_finite else None)
+        size = wide.abs()
+        own = last_place(size).mul_(bounds.unit).add_(bounds.smallest)
+        error = (plain - wide).abs_().sub_(own).clamp_(min=0.0).div_(element_scale(rows, size, columns, shape))
         furthest = largest(error)
         if not math.isfinite(furthest):
             furthest = largest(error[torch.isfinite(error)])
         honest_error = max(honest_error, furthest)
-    return Overview(whole_square, honest_error, scales)
+    return Overview(whole_square, honest_error, scales, columns)
 
 
-def row_scale(wide: torch.Tensor, whole_square: float, *, is_finite: bool) -> torch.Tensor:
-    """Return the root mean square of each row's finite elements, at least a small part of the whole tensor's."""
-    if is_finite:
+def has_columns(shape: torch.Size) -> bool:
+    """Return whether the columns of an output count: few columns of many rows.
+
+    >>> has_columns(torch.Size([8192, 85])), has_columns(torch.Size([8192, 4096])), has_columns(torch.Size([4, 85]))
+    (True, False, False)
+    """
+    if not 1 < len(shape) <= _MOST_DIMS or not 1 < shape[-1] <= _MOST_COLUMNS:
+        return False
+    return math.prod(shape[:-1]) >= _LEAST_ROWS
+
+
+def is_vector_of_few(shape: torch.Size) -> bool:
+    """Return whether each element of an output has a size of its own: at most a few numbers."""
+    return math.prod(shape) < _FEW_ELEMENTS
+
+
+def element_scale(
+    rows: torch.Tensor, sizes: torch.Tensor, columns: torch.Tensor | None, shape: torch.Size
+) -> torch.Tensor:
+    """Return what the errors of elements are relative to, from the sizes of rows [R, 1] and of elements [R, C]."""
+    if is_vector_of_few(shape):
+        return sizes
+    of_row = rows if columns is None else torch.minimum(rows, columns)
+    return torch.maximum(of_row.expand_as(sizes), sizes)
+
+
+def row_scale(wide: torch.Tensor, whole_square: float, bounds: Bounds, *, is_finite: bool) -> torch.Tensor:
+    """Return the root mean square of each row's finite elements, at least a small part of the whole tensor's.
+
+    Fill values do not count.
+    """
+    counted = _counted(wide, bounds, is_finite=is_finite)
+    if counted is None:
         mean = wide.square().sum(1, keepdim=True) / max(wide.shape[1], 1)
-        return mean.clamp(min=whole_square * SMALL_ROW**2).sqrt()
-    finite = torch.isfinite(wide)
-    squares = torch.where(finite, wide, torch.zeros_like(wide)).square().sum(1, keepdim=True)
-    mean = squares / finite.sum(1, keepdim=True).clamp(min=1)
+    else:
+        squares = torch.where(counted, wide, torch.zeros_like(wide)).square().sum(1, keepdim=True)
+        mean = squares / counted.sum(1, keepdim=True).clamp(min=1)
     return mean.clamp(min=whole_square * SMALL_ROW**2).sqrt()
+
+
+def _counted(wide: torch.Tensor, bounds: Bounds, *, is_finite: bool) -> torch.Tensor | None:
+    """Return which elements have the size of their row; None for all."""
+    if bounds.fill < math.inf:
+        return wide.abs() < bounds.fill  # NaN and infinity are not below.
+    return None if is_finite else torch.isfinite(wide)
+
+
+def column_limits(exact: torch.Tensor, bounds: Bounds) -> torch.Tensor:
+    """Return the largest scale of the elements of each column of a matrix: a multiple of the column's own size."""
+    wide = exact.double()
+    counted = torch.isfinite(wide) & (wide.abs() < bounds.fill)
+    squares = torch.where(counted, wide, 0.0).square().sum(0)
+    return (squares / counted.sum(0).clamp(min=1)).sqrt() / SMALL_ROW

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import torch
 
-from evaluator.judge.compare.overview import Overview, overview_of, row_scale
+from evaluator.judge.compare.overview import Overview, element_scale, overview_of, row_scale
 from evaluator.judge.compare.reductions import all_finite, as_rows, is_exact, largest, may_exceed, ratio_to, selected
 from evaluator.judge.compare.steps import Steps, StepsFound, compare_steps
-from evaluator.judge.compare.tolerance import Bounds
+from evaluator.judge.compare.tolerance import Bounds, last_place
 from evaluator.records import Mismatch, TensorCheck, ToleranceRule, finite_or_none, number_text
 
 _CHUNK_ELEMENTS = 1 << 22
@@ -25,8 +25,7 @@ size in fp32."""
 SPARE = 32
 """Number of far elements beyond `multiple` times the honest reference's number, which is itself random. If a kernel
 flips 32 elements on average and the reference 16, four pairs of draws in a million exceed the limit. For other averages
-the number is smaller (computed from Poisson's distribution). If other orders flip elements of the same call, the limit
-is higher by `multiple` times their number."""
+the number is smaller (computed from Poisson's distribution)."""
 _SPARE_PART = 16
 """For small outputs: an element in 16."""
 
@@ -69,7 +68,7 @@ class Far(NamedTuple):
 class Tally(NamedTuple):
     """Result of a chunk, or of all chunks up to now. `ratio` is the largest error as a multiple of the allowed error.
 
-    `tolerance` is the allowed error of every element, relative to the row's root mean square; 0 under `kernelbench`.
+    `tolerance` is the allowed error of every element beyond its rounding, relative to its scale; 0 under `kernelbench`.
     """
 
     max_abs_error: float = 0.0
@@ -146,7 +145,6 @@ def _counted_out(tally: Tally, bounds: Bounds, elements: int) -> Tally:
     If the largest honest error alone set the limit, a single flipped element would widen the tolerance of all elements.
     """
     spare = min(SPARE, elements // _SPARE_PART)
-    spare += int(bounds.multiple * bounds.flipped * elements)
     far = tally.far
     if tally.mismatches or all(
         found <= bounds.multiple * known + spare for found, known in zip(far.counts, far.honest, strict=True)
@@ -203,6 +201,7 @@ def _compare_exactly(sides: Sides) -> Callable[[], Tally]:
 
 def compare_closely(sides: Sides, bounds: Bounds) -> Callable[[], Tally]:
     """Compare every element with its own bound, chunk by chunk. The comparison is complete on return."""
+    shape = sides.honest.shape
     rows = [as_rows(side) for side in sides]
     width = max(rows[0].shape[1], 1)
     most = _CHUNK_ELEMENTS_ON_CPU if rows[0].device.type == "cpu" else _CHUNK_ELEMENTS
@@ -210,10 +209,10 @@ def compare_closely(sides: Sides, bounds: Bounds) -> Callable[[], Tally]:
     chunks = [[side[start : start + step] for side in rows] for start in range(0, rows[0].shape[0], step)]
     if rows[0].device.type == "cpu" and all(is_exact(*chunk) for chunk in chunks):
         return functools.partial(Tally, tolerance=tolerance(bounds, 0.0))
-    overview = overview_of(chunks, bounds)
+    overview = overview_of(chunks, bounds, shape)
     tally = Tally(tolerance=tolerance(bounds, overview.honest_error))
     for index, (actual, exact, honest) in enumerate(chunks):
-        part = _compare_chunk(actual, exact, honest, bounds, overview, index, start=index * step * width)
+        part = _compare_chunk(actual, exact, honest, bounds, overview, index, shape, start=index * step * width)
         tally = _merged(tally, part)
     return lambda: tally
 
@@ -225,10 +224,11 @@ def _compare_chunk(
     bounds: Bounds,
     overview: Overview,
     index: int,
+    shape: torch.Size,
     *,
     start: int,
 ) -> Tally:
-    values = _allowed(actual, exact, honest, bounds, overview, index)
+    values = _allowed(actual, exact, honest, bounds, overview, index, shape)
     got, plain, wide, allowed = values.got, values.plain, values.wide, values.allowed
     error = (got - wide).abs()
     of_honest = (plain - wide).abs()
@@ -255,13 +255,9 @@ def _compare_chunk(
 
 
 class _Relative(NamedTuple):
-    """Sizes for relative errors: of each row, and of each element.
-
-    `own` is the part of the allowed error in proportion to the size of the element.
-    """
+    """What errors are relative to (`scale`), and the rounding of each element (`own`), which is no error."""
 
     scale: torch.Tensor
-    size: torch.Tensor
     own: torch.Tensor
 
 
@@ -283,22 +279,24 @@ def _allowed(
     bounds: Bounds,
     overview: Overview,
     index: int,
+    shape: torch.Size,
 ) -> _Allowed:
     got, plain = actual.double(), honest.double()
     if bounds.rule is ToleranceRule.KERNELBENCH:
         return _Allowed(got, plain, plain, all_finite(plain), None, bounds.floor + bounds.unit * plain.abs())
-    scale = overview.scales[index]
-    is_finite = scale is not None
-    if scale is None:
+    rows = overview.scales[index]
+    is_finite = rows is not None
+    if rows is None:
         wide = torch.where(torch.isfinite(exact), exact.double(), plain)
         is_finite = all_finite(wide)
-        scale = row_scale(wide, overview.whole_square, is_finite=is_finite)
+        rows = row_scale(wide, overview.whole_square, bounds, is_finite=is_finite)
     else:
         wide = exact.double()
     size = wide.abs()
-    own = bounds.unit * size + bounds.smallest
+    scale = element_scale(rows, size, overview.columns, shape)
+    own = bounds.unit * last_place(size) + bounds.smallest
     allowed = tolerance(bounds, overview.honest_error) * scale + own
-    return _Allowed(got, plain, wide, is_finite, _Relative(scale, size, own), allowed)
+    return _Allowed(got, plain, wide, is_finite, _Relative(scale, own), allowed)
 
 
 def _beyond_allowed(values: _Allowed, error: torch.Tensor, *, is_finite: bool) -> torch.Tensor:
@@ -315,15 +313,16 @@ def _beyond_allowed(values: _Allowed, error: torch.Tensor, *, is_finite: bool) -
 def wrong_elements(sides: Sides, bounds: Bounds) -> torch.Tensor:
     """Return where an output is beyond the tolerance of its elements, as booleans in the output's shape."""
     actual, exact, honest = rows = [as_rows(side) for side in sides]
-    values = _allowed(actual, exact, honest, bounds, overview_of([rows], bounds), 0)
+    shape = sides.honest.shape
+    values = _allowed(actual, exact, honest, bounds, overview_of([rows], bounds, shape), 0, shape)
     is_finite = values.is_finite and all_finite(values.got, values.plain)
     wrong = _beyond_allowed(values, (values.got - values.wide).abs(), is_finite=is_finite)
     return wrong.reshape(sides.honest.shape)
 
 
 def tolerance(bounds: Bounds, honest_error: float) -> float:
-    """Return the allowed error of an element, relative to the row's root mean square."""
-    return 0.0 if bounds.rule is ToleranceRule.KERNELBENCH else max(bounds.multiple * honest_error, bounds.least)
+    """Return the allowed error of an element beyond its own rounding, relative to its scale (`element_scale`)."""
+    return 0.0 if bounds.rule is ToleranceRule.KERNELBENCH else max(bounds.multiple * honest_error, bounds.floor)
 
 
 def _far(
@@ -335,20 +334,19 @@ def _far(
     relative: _Relative,
     start: int,
 ) -> Far:
-    """Count errors beyond each level: a part of the row's scale, plus last places of the element's size."""
+    """Count errors beyond each level: a part of the scale, plus the element's own rounding."""
     far, seldom = (level * relative.scale for level in bounds.counted_from)
     found = Far()
     if may_exceed(of_honest, seldom) and bool((of_honest > seldom + relative.own).any()):
         found = found._replace(honest=_beyond(of_honest, seldom, relative.own))
     if not may_exceed(error, far):
         return found
-    own = bounds.far_unit * relative.size + bounds.smallest
-    beyond = error > far + own
+    beyond = error > far + relative.own
     if not beyond.any():
         return found
     return found._replace(
-        counts=_beyond(error, far, own),
-        ratio=largest(ratio_to(error, far + own)[beyond]),
+        counts=_beyond(error, far, relative.own),
+        ratio=largest(ratio_to(error, far + relative.own)[beyond]),
         first=_first(beyond.reshape(-1), actual.reshape(-1), exact.reshape(-1), start),
     )
 

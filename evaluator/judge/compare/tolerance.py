@@ -1,12 +1,18 @@
 """Tolerance of outputs: the allowed distance from the exact value.
 
-`measured`: the tolerance of an element has two terms. The first is the row's root mean square times the larger of a
-`floor` and `multiple` x the honest reference's relative error. The second is a few units in the last place of the
-element. The honest error is the largest distance of the plain reference from float64, measured on the same inputs, less
-`honest_unit` of each element. Otherwise the last place of the largest element would widen the tolerance of all: in a
-SwiGLU in bf16 the largest of 500,000 elements is 20 times its row's size. The floor leaves room for another order of
-summation, invisible in a reference that sums in blocks. If other orders were measured to deviate further
-(`distribution_mix`), the floor is `multiple` x this deviation.
+`measured`: an element may be off by
+
+    max(multiple x e, floor) x max(RMS(row), |x|) + half a unit in the last place of x
+
+`e` is the plain reference's own largest error beyond half a unit in the last place, in the same measure and for the
+same inputs. The floor leaves room for another order of summation, invisible in a reference that sums in blocks. Where
+an answer deviates further, the other orders of this very call may raise the floor (`numerics/rounding_of_call.py`).
+
+The rounding of a sum follows its terms, and a sum that cancels is smaller than its terms: hence the row. An element
+above its row's size has the rounding of its own size.
+
+Half precision means products and sums in fp32, and one rounding wherever the reference stores a tensor. A reference of
+one operation therefore has no error beyond half a unit, and neither has an answer.
 
 The largest error may be the error of a single element: a function with steps flips some elements between float64 and
 the problem's precision. Errors beyond `far` are therefore counted, level by level. The limit for an answer is
@@ -23,40 +29,34 @@ import torch
 from evaluator.records import Precision, Problem, ToleranceRule
 
 _MULTIPLE = 4.0
+_MULTIPLE_IN_HALF = 2.0
+"""In half precision an error is the rounding of stored tensors, which does not grow with the order of a sum. Attention
+whose weights are rounded to bf16 has 1.4 times the error of PyTorch's."""
 WIDEST = 16.0
 """Limit of a tolerance in floors; a wider tolerance hides real errors. On the problem's own inputs, the honest error
 alone reaches the limit at `WIDEST / _MULTIPLE` floors: 2e-4 in fp32, as of a naive sum of 8192 x 20**2 products."""
-_WIDEST_IN_HALF = 4.0
+_WIDEST_IN_HALF = 64.0
 """The same in half precision: 1/16 of the row's size in bf16. Operands in fp8 (e4m3) are off by 1/6 at most."""
-_HALF = frozenset({torch.float16, torch.bfloat16})
+HALF = frozenset({torch.float16, torch.bfloat16})
 
+_FLOOR_IN_HALF = 1 / 8
+"""Units in the last place of half precision: fast intrinsics, as tanh.approx with an error of 2**-11, and sums in fp32
+in any order lie below 1/8 unit of bf16."""
 _FLOORS = {
     # A naive sum of 8192 products in fp32 is off by 1e-5 of the row's root mean square at worst (random walk of
     # 2**-24 roundings, five standard deviations); TF32 operands would be off by 2e-3.
     torch.float32: 5e-5,
     torch.float64: 1e-12,
-    # Two units in the last place of a value of the row's own size. A product of 2048 terms that adds two to eight
-    # partial sums in half precision, as cuBLAS does by default, is off by 0.5 to 0.9 of the tolerance.
-    torch.float16: 2.0**-9,
-    torch.bfloat16: 2.0**-6,
+    torch.float16: _FLOOR_IN_HALF * 2.0**-10,
+    torch.bfloat16: _FLOOR_IN_HALF * 2.0**-7,
 }
 _ELEMENTWISE_FLOOR = 1e-5
 """Floor of an elementwise map in fp32: the default absolute error of torch.testing.assert_close, at the scale of the
-row. The default relative error of assert_close, 1.3e-6, is 11 of the 16 units. For calls with the problem's own values,
-rows with random signs included: a sigmoid by tanh is off by 6e-8, which is 4e-5 of outputs that other distributions
-make small."""
+row. An exponential by base 2 of an argument of 64 is off by 5e-6. For calls with the problem's own values, rows with
+random signs included: a sigmoid by tanh is off by 6e-8, which is 4e-5 of outputs that other distributions make
+small."""
 _TF32_FLOOR = 2e-3
 """Two operands, each rounded by 2**-11 at most: 3e-4 of the row's root mean square, and five standard deviations."""
-_UNITS = {
-    # CUDA's own expf, tanhf and similar functions are within 1 to 4 units; chained calls stay below 16. An honest
-    # softmax had an error of 6 on an H200. TF32, the nearest shortcut, is 4096 units wide.
-    torch.float32: 16.0,
-    torch.float64: 16.0,
-    # PyTorch rounds the result of each operation: two operations are off by 1.5 units. torch.testing.assert_close
-    # allows 2 units in bf16.
-    torch.float16: 2.0,
-    torch.bfloat16: 2.0,
-}
 ARITHMETIC = {
     Precision.FP32: torch.float32,
     Precision.TF32: torch.float32,
@@ -68,37 +68,13 @@ _KERNELBENCH = {torch.float16: 1e-2, torch.bfloat16: 1e-2}
 _KERNELBENCH_DEFAULT = 1e-4
 
 
-_BESIDE_EXPONENTIALS = 8
-"""Units for the steps beside the argument of an exponential: the power of two has 2 ulp, and each of the few
-operations of a sigmoid, silu or tanh by exponentials one."""
-
-
-class Rounding(NamedTuple):
-    """Measured effect of other summation orders on an output, relative to the row's root mean square.
-
-    All but few elements have errors below `usual`. The rest have errors up to `rare`, or below `usual` if `rare` is 0.
-    `unit` is an error relative to the element itself: the argument of an exponential, times its rounding. `flipped` is
-    the part of the elements with errors far beyond `usual`: a step of the reference, crossed in another order.
-    """
-
-    usual: float = 0.0
-    rare: float = 0.0
-    unit: float = 0.0
-    flipped: float = 0.0
-
-
-_NO_ROUNDING = Rounding()
-
-
 class Bounds(NamedTuple):
-    """Numbers of a rule for a dtype. `unit` is the tolerance of an element relative to the element.
+    """Numbers of a rule for a dtype.
 
-    The other numbers are relative to a row's root mean square. Errors beyond `far` are counted. `rare` is the largest
-    error of other summation orders in a few elements, and does not raise `floor`; `flipped` is the part of elements
-    that other orders flip. An error within `far_unit` of the element is not far either: in an element many times its
-    row's size, the element's own bf16 roundings are a large part of `far`. `smallest` is an absolute error that every
-    element may have. `honest_unit`, relative to the element, is excluded from an honest error before its multiplication
-    by `multiple`. `widest` is the limit of the tolerance in floors.
+    `floor` is relative to the larger of a row's root mean square and the element. `unit` is half a unit in the last
+    place, relative to the power of two below the element (KernelBench's rule: relative to the element). Errors beyond
+    `far` are counted. `smallest` is an absolute error that every element may have. `widest` is the limit of the
+    tolerance in floors. Elements from `fill` on are fill values, as of a mask: their size is not the row's.
     """
 
     rule: ToleranceRule
@@ -106,17 +82,9 @@ class Bounds(NamedTuple):
     floor: float
     unit: float
     far: float = math.inf
-    rare: float = 0.0
-    flipped: float = 0.0
-    far_unit: float = 0.0
     smallest: float = 0.0
-    honest_unit: float = 0.0
     widest: float = WIDEST
-
-    @property
-    def least(self) -> float:
-        """Minimum tolerance of an element, independent of the honest error."""
-        return max(self.floor, self.multiple * self.rare)
+    fill: float = math.inf
 
     @property
     def counted_from(self) -> tuple[float, float]:
@@ -131,39 +99,32 @@ def usual_floor(problem: Problem, dtype: torch.dtype) -> float:
     return _TF32_FLOOR if is_tf32 else _FLOORS.get(dtype, torch.finfo(dtype).eps)
 
 
-def bounds(rule: ToleranceRule, problem: Problem, dtype: torch.dtype, rounding: Rounding = _NO_ROUNDING) -> Bounds:
-    """Return the numbers for outputs of `dtype`; the problem's own numbers override the defaults."""
+def bounds(rule: ToleranceRule, problem: Problem, dtype: torch.dtype, rounding: float = 0.0) -> Bounds:
+    """Return the numbers for outputs of `dtype`; the problem's own numbers override the defaults.
+
+    `rounding` is the error of honest arithmetic in the call, in the unit of `floor`.
+    """
     if rule is ToleranceRule.KERNELBENCH:
         tolerance = _KERNELBENCH.get(dtype, _KERNELBENCH_DEFAULT)
         return Bounds(rule, 0.0, tolerance, tolerance)
     override = problem.tolerance
-    multiple = _MULTIPLE if override.multiple is None else override.multiple
+    usual_multiple = _MULTIPLE_IN_HALF if dtype in HALF else _MULTIPLE
+    multiple = usual_multiple if override.multiple is None else override.multiple
     usual = usual_floor(problem, dtype)
     floor = usual if override.floor is None else override.floor
-    unit, last_place = _UNITS.get(dtype, 1.0), torch.finfo(dtype).eps
-    widest = _WIDEST_IN_HALF if dtype in _HALF else WIDEST
-    # `multiple` x the rest, plus `unit`, is then at least `multiple` x the honest error of the same element. In half
-    # precision the error of an element is its rounding, which does not grow.
-    honest_unit = unit if dtype in _HALF else unit / max(multiple, 1.0)
-    of_exponential = rounding.unit + _BESIDE_EXPONENTIALS * last_place if rounding.unit else 0.0
+    widest = _WIDEST_IN_HALF if dtype in HALF else WIDEST
     return Bounds(
         rule=rule,
         multiple=multiple,
-        floor=max(floor, multiple * rounding.usual),
-        unit=max(unit * last_place, of_exponential),
+        floor=max(floor, multiple * rounding),
+        unit=torch.finfo(dtype).eps / 2,
         far=widest * max(usual, floor),
-        rare=rounding.rare,
-        flipped=rounding.flipped,
-        # An honest result is off by half a unit in the last place, and an answer may be off by `multiple` times as
-        # much.
-        far_unit=max(unit * last_place, multiple / 2 * last_place, of_exponential),
         smallest=_smallest(dtype),
-        honest_unit=honest_unit * last_place,
         widest=widest,
     )
 
 
-def without_sums(limit: Bounds, problem: Problem, dtype: torch.dtype, rounding: Rounding) -> Bounds:
+def without_sums(limit: Bounds, problem: Problem, dtype: torch.dtype, rounding: float) -> Bounds:
     """Return the numbers for an elementwise map, from the `limit` that `bounds` returned for the same `rounding`.
 
     Floors of other dtypes and precisions, and floors of the problem's author, stay unchanged; so does the limit of a
@@ -172,8 +133,18 @@ def without_sums(limit: Bounds, problem: Problem, dtype: torch.dtype, rounding: 
     is_fp32 = dtype == torch.float32 and problem.precision is Precision.FP32
     if problem.tolerance.floor is not None or not is_fp32:
         return limit
-    floor = max(_ELEMENTWISE_FLOOR, limit.multiple * rounding.usual)
+    floor = max(_ELEMENTWISE_FLOOR, limit.multiple * rounding)
     return limit._replace(floor=floor, widest=limit.widest * limit.floor / floor)
+
+
+def last_place(sizes: torch.Tensor) -> torch.Tensor:
+    """Return the power of two at or below each of `sizes` (float64, not negative); 0 for 0.
+
+    >>> last_place(torch.tensor([0.0, 1.0, 1.9, 1024.0], dtype=torch.float64)).tolist()
+    [0.0, 1.0, 1.0, 1024.0]
+    """
+    bits = sizes.contiguous().view(torch.int64) & ~((1 << 52) - 1)
+    return bits.view(torch.float64)
 
 
 def _smallest(dtype: torch.dtype) -> float:

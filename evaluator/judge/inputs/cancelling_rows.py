@@ -1,10 +1,12 @@
-"""Cancelling rows: a few secret rows with random signs in each call with the problem's own input values.
+"""Secret rows: a few rows of each call with the problem's own input values that show the rounding of products.
 
 In a sum of positive terms, the roundings of the terms average out: a product in TF32 is then as close to the exact
-value as a product in fp32. A sum of terms of both signs is small beside its terms, and shows each rounding in full.
+value as a product in fp32. Two kinds of rows show each rounding in full. A row with random signs has a sum that is
+small beside its terms. A row whose size is concentrated in a few elements has a sum of few terms, of the values that
+the problem has: a submission that looks for signs does not see it. Each call draws the kind.
 
-A row is a slice of an input along one dimension, on which one slice of the output depends and no other: a row of a
-matrix, an item of a batch, a channel. `setup.row_sites` finds these dimensions by trial.
+A row is a slice of an input along one dimension, on which one slice of the output depends, and others hardly: a row of
+a matrix, an item of a batch, a channel. `setup.row_sites` finds these dimensions by trial.
 """
 
 from collections.abc import Sequence
@@ -17,9 +19,14 @@ from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.protocol.model_call import tensors_of
 from evaluator.records import RowSite
 
+ROWS_NAME = "secret rows of a call with random signs or few large elements"
 _ROWS = 8
-_ONE_IN = 8
-"""At most one row of eight cancels: the time of the call is quoted for the problem's own values."""
+_ONE_IN, _CONCENTRATED_ONE_IN = 8, 64
+"""At most one row of eight cancels, and at least one of few: the time of the call is quoted for the problem's own
+values. Fewer are concentrated: their mean is another, and the mean of all elements must not tell."""
+_KEPT = 4
+_REST = 2.0**-12
+"""Elements of a concentrated row that keep their size, about, and the factor of all others."""
 _LEAST_ELEMENTS = 4
 """A shorter row has no mean to speak of."""
 _MOST_ELEMENTS = 1 << 22
@@ -32,6 +39,7 @@ class Rows(NamedTuple):
     site: RowSite
     extent: int
     indices: list[int]
+    concentrated: bool = False
 
 
 class Slices(NamedTuple):
@@ -54,6 +62,7 @@ def input_tensors(inputs: Arguments) -> list[torch.Tensor]:
 def chosen_rows(sites: Sequence[RowSite], inputs: Arguments, seed: int) -> list[Rows]:
     """Return rows for each input tensor, along its first site with enough rows. The choice follows from `seed`."""
     generator = torch.Generator().manual_seed(seed)
+    prefers_concentrated = bool(torch.randint(2, (), generator=generator))
     given = input_tensors(inputs)
     chosen: dict[int, Rows] = {}
     for site in sites:
@@ -62,10 +71,12 @@ def chosen_rows(sites: Sequence[RowSite], inputs: Arguments, seed: int) -> list[
         leaf = given[site.tensor]
         extent = leaf.shape[site.dim]
         row_elements = leaf.numel() // max(extent, 1)
-        count = min(_ROWS, extent // _ONE_IN, _MOST_ELEMENTS // max(row_elements, 1))
-        if count and row_elements >= _LEAST_ELEMENTS and not has_shared_elements(leaf):
+        concentrated = site.concentrated and (prefers_concentrated or not site.signs)
+        one_in = _CONCENTRATED_ONE_IN if concentrated else _ONE_IN
+        count = min(_ROWS, max(extent // one_in, 1), _MOST_ELEMENTS // max(row_elements, 1))
+        if count and extent > 1 and row_elements >= _LEAST_ELEMENTS and not has_shared_elements(leaf):
             drawn = torch.randint(extent, (count,), generator=generator).tolist()
-            chosen[site.tensor] = Rows(site, extent, sorted(set(drawn)))
+            chosen[site.tensor] = Rows(site, extent, sorted(set(drawn)), concentrated)
     return list(chosen.values())
 
 
@@ -75,32 +86,42 @@ def has_shared_elements(leaf: torch.Tensor) -> bool:
 
 
 def write_rows(rows: Sequence[Rows], inputs: Arguments, seed: int, *, keep: bool) -> None:
-    """Give the elements of rows random signs, in place. Without `keep`, do the same work and discard the values."""
+    """Write rows in place: random signs, or a few large elements. Without `keep`, discard the values."""
     given = input_tensors(inputs)
-    for number, (site, _, indices) in enumerate(rows):
+    for number, (site, _, indices, concentrated) in enumerate(rows):
         leaf = given[site.tensor]
         if format_of(leaf.dtype) is not None:
             leaf = leaf.view(torch.int8)  # The sign of a float is the sign of its byte.
         places = torch.tensor(indices, device=leaf.device)
-        values = _values(leaf, site.dim, places, torch.Generator(leaf.device).manual_seed(seed + number))
+        generator = torch.Generator(leaf.device).manual_seed(seed + number)
+        drawn = leaf.index_select(site.dim, places)
+        values = _concentrated(drawn, site.dim, generator) if concentrated else _with_signs(drawn, generator)
         if keep:
             leaf.index_copy_(site.dim, places, values)
 
 
-def _values(leaf: torch.Tensor, dim: int, places: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Return the rows with random signs. Magnitudes stay the row's own, so no value leaves the problem's range."""
-    given = leaf.index_select(dim, places)
-    is_positive = torch.rand(given.shape, generator=generator, device=leaf.device) < 1 / 2
-    if leaf.dtype == torch.int8:
+def _with_signs(given: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Return rows with random signs. Magnitudes stay the row's own, so no value leaves the problem's range."""
+    is_positive = torch.rand(given.shape, generator=generator, device=given.device) < 1 / 2
+    if given.dtype == torch.int8:
         return torch.where(is_positive, given & 0x7F, given | -0x80)
     magnitudes = given.abs()
     return torch.where(is_positive, magnitudes, -magnitudes)
 
 
+def _concentrated(given: torch.Tensor, dim: int, generator: torch.Generator) -> torch.Tensor:
+    """Return rows in which all but a few elements are small; codes in fp8 return unchanged."""
+    if given.dtype == torch.int8:
+        return given
+    elements = given.numel() // given.shape[dim]
+    is_kept = torch.rand(given.shape, generator=generator, device=given.device) < _KEPT / elements
+    return torch.where(is_kept, given, given * _REST)
+
+
 def slices_of(rows: Sequence[Rows]) -> dict[str, list[Slices]]:
     """Return the slices of each output, by path, that depend on the rows."""
     found: dict[str, list[Slices]] = {}
-    for site, extent, indices in rows:
+    for site, extent, indices, _ in rows:
         for path, dim in site.outputs.items():
             found.setdefault(path, []).append(Slices(dim, extent, indices))
     return found

@@ -21,9 +21,9 @@ from evaluator.protocol.model_call import mapped, tensors_of
 from evaluator.records import ElementFormat, Layout, Profile
 
 PROFILES = tuple(profile for profile in Profile if profile is not Profile.AS_GIVEN)
-RULES = 7
-"""Version of the drawn values, of the measured rounding, and of the decision about distributions. Every change
-increments the version and invalidates stored decisions."""
+RULES = 8
+"""Version of the drawn values, and of the decision about distributions. Every change increments the version and
+invalidates stored decisions."""
 
 _PIECE_ELEMENTS = 1 << 24
 """Elements of a piece. With pieces, temporaries stay small beside a large input."""
@@ -40,6 +40,13 @@ _DEFAULT_OUTLIER = 64.0
 _TRIES = 64
 _ENDS = 4
 """One outlier in so many is not at an end. Three checked calls have outliers (`DistributionMix.checks`)."""
+_NEAR_ONE = 1 / 64
+"""Standard deviation of values about 1: the logarithm of a product of 4096 of them has a standard deviation of 1."""
+_NEARNESS = {torch.float16: (2, 5), torch.bfloat16: (2, 5)}
+_DEFAULT_NEARNESS = (5, 9)
+"""Related values differ by a part of their size: two to the power of minus a number of this range, drawn for each call.
+A squared distance by three products, or a divergence by two entropies, then loses most digits."""
+_ZERO_ROWS_PART = 8
 _OFFSET = 8.0
 """Mean over standard deviation. A variance computed as mean square minus squared mean stays within tolerance in
 fp32."""
@@ -63,9 +70,15 @@ def change(
         return value
     numbers = itertools.count()
 
+    earlier: list[torch.Tensor] = []
+
     def changed(leaf: torch.Tensor) -> torch.Tensor:
         form = forms.get(next(numbers)) or format_of(leaf.dtype)
-        own = _changed(profile, leaf, generator) if form is None else _changed_codes(profile, leaf, form, generator)
+        if form is None:
+            own = _changed(profile, leaf, generator, _partner_of(leaf, earlier))
+            earlier.append(own)
+        else:
+            own = _changed_codes(profile, leaf, form, generator)
         return _laid_out(own, layouts, generator)
 
     return mapped(value, changed)
@@ -87,14 +100,23 @@ def rehearse(
             _write(profile, real, generator, keep=False)
 
 
-def _changed(profile: Profile, leaf: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+def _partner_of(leaf: torch.Tensor, earlier: list[torch.Tensor]) -> torch.Tensor | None:
+    """Return the first earlier tensor of the same shape and dtype, which related values are near; None without one."""
+    if left_alone(leaf):
+        return None
+    return next((each for each in earlier if (each.shape, each.dtype) == (leaf.shape, leaf.dtype)), None)
+
+
+def _changed(
+    profile: Profile, leaf: torch.Tensor, generator: torch.Generator, partner: torch.Tensor | None = None
+) -> torch.Tensor:
     if leaf.is_complex():
         parts = _changed(profile, torch.view_as_real(leaf.resolve_conj()), generator)
         return torch.view_as_complex(parts) if parts.stride(-1) == 1 else leaf
     if left_alone(leaf):
         return leaf
     own = _own_memory(leaf)
-    _write(profile, own, generator, keep=True)
+    _write(profile, own, generator, keep=True, partner=partner)
     return own
 
 
@@ -136,13 +158,24 @@ def is_ordered(leaf: torch.Tensor) -> bool:
 
 
 def _write(
-    profile: Profile, own: torch.Tensor, generator: torch.Generator, *, keep: bool, shift: int | None = None
+    profile: Profile,
+    own: torch.Tensor,
+    generator: torch.Generator,
+    *,
+    keep: bool,
+    shift: int | None = None,
+    partner: torch.Tensor | None = None,
 ) -> None:
     """Write values of `profile` where `own` is not zero; without `keep`, into scratch memory."""
     if profile is Profile.OUTLIERS:
         _put_outliers(own, generator, keep=keep)
         return
     symmetric, rising = _is_symmetric(own), _is_sorted(own)
+    if profile in (Profile.RELATED, Profile.ZERO_ROWS):
+        if not (symmetric or rising):
+            change_rows = _relate if profile is Profile.RELATED else _clear_rows
+            change_rows(own, partner, generator, keep=keep)
+        return
     scratch = None if keep else torch.empty(0, dtype=own.dtype, device=own.device)
     for piece, values in _pieces(profile, own, generator, symmetric=symmetric):
         target = piece if scratch is None else scratch.resize_(piece.shape)
@@ -158,6 +191,35 @@ def _write(
         return
     if keep:
         own.copy_(ordered)
+
+
+def _relate(own: torch.Tensor, partner: torch.Tensor | None, generator: torch.Generator, *, keep: bool) -> None:
+    """Bring values near those of `partner`; without a partner, each second row near the row before."""
+    least, most = _NEARNESS.get(own.dtype, _DEFAULT_NEARNESS)
+    drawn = torch.randint(least, most + 1, (), generator=generator, device=own.device)
+    part = torch.exp2(-drawn.double()).to(own.dtype)
+    if partner is not None:
+        pairs = list(zip(_cut(own), _cut(partner), strict=True))
+    elif own.dim() > 1 and own.shape[-2] > 1:
+        even = own.shape[-2] // 2 * 2
+        pairs = list(zip(_cut(own[..., 1:even:2, :]), _cut(own[..., 0:even:2, :]), strict=True))
+    else:
+        return
+    for piece, near in pairs:
+        values = torch.addcmul(near, piece, part)
+        if keep:
+            piece.copy_(torch.where(piece != 0, values, piece))
+
+
+def _clear_rows(own: torch.Tensor, partner: torch.Tensor | None, generator: torch.Generator, *, keep: bool) -> None:
+    """Set a part of the rows to zero, as padding is, and at least one. A vector has no rows."""
+    del partner
+    if own.dim() < 2:
+        return
+    drawn = torch.rand(own.shape[:-1], generator=generator, device=own.device)
+    is_cleared = (drawn < 1 / _ZERO_ROWS_PART) | (drawn == drawn.amin())
+    if keep:
+        own.masked_fill_(is_cleared.unsqueeze(-1), 0)
 
 
 def _where_not_zero(values: torch.Tensor, piece: torch.Tensor, target: torch.Tensor) -> None:
@@ -189,7 +251,9 @@ def _values(profile: Profile, shape: tuple[int, ...], like: torch.Tensor, genera
             return (_normal(shape, like, generator) * 2).round().clamp(-4, 4) / 2
         case Profile.ILL_CONDITIONED:
             return _normal(shape, like, generator) + _OFFSET
-        case Profile.AS_GIVEN | Profile.OUTLIERS | Profile.CONSTANT_ROWS | Profile.LARGE | Profile.SMALL:
+        case Profile.NEAR_ONE:
+            return 1 + _normal(shape, like, generator) * _NEAR_ONE
+        case _:
             raise ValueError(f"{profile.value} is not drawn element by element")
 
 
@@ -222,7 +286,7 @@ def _pieces(
         values = (sign * values.abs()).expand(own.shape)
         yield from zip(_cut(own), _cut(values), strict=True)
         return
-    sign = sign if profile is Profile.ILL_CONDITIONED else 1.0
+    sign = sign if profile is Profile.ILL_CONDITIONED else 1.0  # 1 has no sign of its own in a product.
     whole = own.view(-1) if own.is_contiguous() else own
     pieces = list(_cut(whole))
     if profile in _FACTORS:

@@ -83,30 +83,62 @@ __device__ void for_each_element(const Value* __restrict__ answer, const Exact* 
   }
 }
 
-// Adds up the squares of each row's finite elements and counts them, and finds the honest reference's largest error in it,
-// beyond `unit` of the element and `smallest`.
+// What errors are relative to: the row's size, at most the column's, at least the element's own; see overview.py.
+struct Scale {
+  const double *rows, *columns;  // `columns` may be null.
+  int of_elements;               // Not 0 for a vector of few numbers: each has its own size.
+
+  __device__ double at(Index row, Index column, double wide) const {
+    if (of_elements) return fabs(wide);
+    const double of_row = columns == nullptr ? rows[row] : fmin(rows[row], columns[column]);
+    return fmax(of_row, fabs(wide));
+  }
+};
+
+// The power of two at or below the element, times `unit`: half a unit in the last place.
+__device__ double rounding(double wide, double unit) {
+  const unsigned long long bits = static_cast<unsigned long long>(__double_as_longlong(fabs(wide)));
+  return unit * __longlong_as_double(static_cast<long long>(bits & ~((1ull << 52) - 1)));
+}
+
+// Adds up the squares of each row's finite elements below `fill`, and counts them.
 template <typename Value, typename Exact>
-__device__ void rows(const void* exact, const void* honest, const Rows& shape, double unit, double smallest,
-                     double* squares, double* counts, double* errors) {
+__device__ void rows(const void* exact, const void* honest, const Rows& shape, double fill, double* squares,
+                     double* counts) {
   for_each_piece(shape, [&](Index row, Index first, Index last) {
-    double square = 0.0, count = 0.0, error = 0.0;
-    const auto measure = [&](Index, double, double plain, double wide) {
-      if (!isfinite(wide)) return;
+    double square = 0.0, count = 0.0;
+    const auto measure = [&](Index, double, double, double wide) {
+      if (!isfinite(wide) || !(fabs(wide) < fill)) return;
       square += wide * wide;
       count += 1.0;
-      const double distance = fabs(plain - wide) - (unit * fabs(wide) + smallest);
-      if (isfinite(distance)) error = fmax(error, distance);
     };
     for_each_element<Value, Exact, false>(nullptr, static_cast<const Exact*>(exact), static_cast<const Value*>(honest),
                                           first, last, measure);
     square = warp_sum(square);
     count = warp_sum(count);
-    error = warp_max(error);
     if (threadIdx.x % WARP == 0) {
       atomicAdd(squares + row, square);
       atomicAdd(counts + row, count);
-      raise(errors + row, error);
     }
+  });
+}
+
+// Finds the honest reference's largest error beyond its rounding and `smallest`, relative to the scale.
+template <typename Value, typename Exact>
+__device__ void errors(const void* exact, const void* honest, const Rows& shape, const Scale& scale, double unit,
+                       double smallest, double* error_of_honest) {
+  for_each_piece(shape, [&](Index row, Index first, Index last) {
+    double error = 0.0;
+    const auto measure = [&](Index index, double, double plain, double wide) {
+      const double distance = fabs(plain - wide) - (rounding(wide, unit) + smallest);
+      const double relative = distance / scale.at(row, index - row * shape.width, wide);
+      // Nothing by nothing is not a number, and is no error; nor does one count that nothing can be held against.
+      if (isfinite(relative)) error = fmax(error, relative);
+    };
+    for_each_element<Value, Exact, false>(nullptr, static_cast<const Exact*>(exact), static_cast<const Value*>(honest),
+                                          first, last, measure);
+    error = warp_max(error);
+    if (threadIdx.x % WARP == 0) raise(error_of_honest, error);
   });
 }
 
@@ -128,10 +160,10 @@ __device__ double block_reduced(double value, double* shared, Combine combine) {
 constexpr int LEVELS = 8;  // As in compare.py, and the factor from one to the next.
 constexpr double STEP = 4.0;
 
-// Errors of the answer are counted from `far` on, and `far_unit` of the element itself, those of the honest reference from
-// `seldom` and `unit` on. `smallest` is allowed to every element.
+// Errors of the answer are counted from `far` on, those of the honest reference from `seldom` on, beyond the rounding of the
+// element (`unit`). `smallest` is allowed to every element.
 struct Bounds {
-  double multiple, floor, unit, far, seldom, far_unit, smallest;
+  double multiple, floor, unit, far, seldom, smallest;
 };
 
 // `far` and `honest` count, for each level, the errors beyond it and not beyond the next.
@@ -149,15 +181,12 @@ __device__ int last_level(double error, double level, double own) {
   return last;
 }
 
-// One block, after `rows`: turns each row's squares into its scale, and finds the honest reference's largest error relative
-// to its row's. A row's scale is not below `small` of the whole tensor's.
+// One block, after `rows`: turns each row's squares into its size. A row's size is not below `small` of the whole tensor's.
 extern "C" __global__ void warpgrade_scales(Index rows, Index elements, double* squares, const double* counts,
-                                            const double* errors, double small, double* error_of_honest,
-                                            Tally* tally) {
+                                            double small, Tally* tally) {
   __shared__ double shared[SCALING_THREADS];
   const auto sum = [](double one, double other) { return one + other; };
-  const auto largest = [](double one, double other) { return fmax(one, other); };
-  double square = 0.0, count = 0.0, error = 0.0;
+  double square = 0.0, count = 0.0;
   for (Index row = threadIdx.x; row < rows; row += SCALING_THREADS) {
     square += squares[row];
     count += counts[row];
@@ -166,15 +195,9 @@ extern "C" __global__ void warpgrade_scales(Index rows, Index elements, double* 
   count = block_reduced(count, shared, sum);
   const double least = (count > 0.0 ? square / count : 0.0) * small * small;
   for (Index row = threadIdx.x; row < rows; row += SCALING_THREADS) {
-    const double scale = sqrt(fmax(squares[row] / fmax(counts[row], 1.0), least));
-    squares[row] = scale;
-    // Nothing by nothing is not a number, and is no error; nor does one count that nothing can be held against.
-    const double relative = errors[row] / scale;
-    if (isfinite(relative)) error = fmax(error, relative);
+    squares[row] = sqrt(fmax(squares[row] / fmax(counts[row], 1.0), least));
   }
-  error = block_reduced(error, shared, largest);
   if (threadIdx.x == 0) {
-    *error_of_honest = error;
     tally->first = elements;
     tally->first_far = elements;
   }
@@ -182,7 +205,7 @@ extern "C" __global__ void warpgrade_scales(Index rows, Index elements, double* 
 
 template <typename Value, typename Exact>
 __device__ void compare(const void* actual, const void* exact, const void* honest, const Rows& shape,
-                        const double* scales, const double* error_of_honest, const Bounds& bounds, Tally* tally) {
+                        const Scale& scale, const double* error_of_honest, const Bounds& bounds, Tally* tally) {
   __shared__ unsigned int far_counts[LEVELS], honest_counts[LEVELS];
   for (int level = threadIdx.x; level < LEVELS; level += blockDim.x) far_counts[level] = honest_counts[level] = 0u;
   __syncthreads();
@@ -190,11 +213,10 @@ __device__ void compare(const void* actual, const void* exact, const void* hones
   double largest = 0.0, ratio = 0.0, honest_ratio = 0.0, far_ratio = 0.0;
   unsigned long long first_far = ~0ull;
   for_each_piece(shape, [&](Index row, Index first, Index last) {
-    const double of_row = relative * scales[row];
-    const double far_of_row = bounds.far * scales[row], seldom_of_row = bounds.seldom * scales[row];
     const auto hold = [&](Index index, double got, double plain, double wide) {
-      const double own = bounds.unit * fabs(wide) + bounds.smallest;
-      const double allowed = of_row + own;
+      const double size = scale.at(row, index - row * shape.width, wide);
+      const double own = rounding(wide, bounds.unit) + bounds.smallest;
+      const double allowed = relative * size + own;
       const double error = fabs(got - wide);
       const bool comparable = isfinite(got) && isfinite(wide);
       const bool same = got == plain || (isnan(got) && isnan(plain));
@@ -205,12 +227,13 @@ __device__ void compare(const void* actual, const void* exact, const void* hones
       if (isfinite(plain) && isfinite(wide)) {
         const double of_honest = fabs(plain - wide);
         honest_ratio = fmax(honest_ratio, ratio_of(of_honest, allowed));
-        if (of_honest > seldom_of_row + own) atomicAdd(honest_counts + last_level(of_honest, seldom_of_row, own), 1u);
+        const double seldom = bounds.seldom * size;
+        if (of_honest > seldom + own) atomicAdd(honest_counts + last_level(of_honest, seldom, own), 1u);
       }
-      const double far_own = bounds.far_unit * fabs(wide) + bounds.smallest;
-      if (comparable && error > far_of_row + far_own) {
-        atomicAdd(far_counts + last_level(error, far_of_row, far_own), 1u);
-        far_ratio = fmax(far_ratio, ratio_of(error, far_of_row + far_own));
+      const double far = bounds.far * size;
+      if (comparable && error > far + own) {
+        atomicAdd(far_counts + last_level(error, far, own), 1u);
+        far_ratio = fmax(far_ratio, ratio_of(error, far + own));
         if (static_cast<unsigned long long>(index) < first_far) first_far = static_cast<unsigned long long>(index);
       }
       if ((comparable && error <= allowed) || (same && !isfinite(plain))) return;
@@ -262,15 +285,18 @@ __device__ void values_at_first(const void* actual, const void* exact, Tally* ta
 
 // The kernels of one output type and one type of exact values, by name: warpgrade_rows_half_double, say.
 #define KERNELS(NAME, VALUE, EXACT)                                                                                   \
-  extern "C" __global__ void warpgrade_rows_##NAME(const void* exact, const void* honest, Rows shape, double unit,    \
-                                                   double smallest, double* squares, double* counts,                  \
-                                                   double* errors) {                                                  \
-    rows<VALUE, EXACT>(exact, honest, shape, unit, smallest, squares, counts, errors);                                \
+  extern "C" __global__ void warpgrade_rows_##NAME(const void* exact, const void* honest, Rows shape, double fill,    \
+                                                   double* squares, double* counts) {                                 \
+    rows<VALUE, EXACT>(exact, honest, shape, fill, squares, counts);                                                  \
+  }                                                                                                                   \
+  extern "C" __global__ void warpgrade_errors_##NAME(const void* exact, const void* honest, Rows shape, Scale scale,  \
+                                                     double unit, double smallest, double* honest_error) {            \
+    errors<VALUE, EXACT>(exact, honest, shape, scale, unit, smallest, honest_error);                                  \
   }                                                                                                                   \
   extern "C" __global__ void warpgrade_compare_##NAME(const void* actual, const void* exact, const void* honest,      \
-                                                      Rows shape, const double* scales, const double* honest_error,   \
+                                                      Rows shape, Scale scale, const double* honest_error,            \
                                                       Bounds bounds, Tally* tally) {                                  \
-    compare<VALUE, EXACT>(actual, exact, honest, shape, scales, honest_error, bounds, tally);                         \
+    compare<VALUE, EXACT>(actual, exact, honest, shape, scale, honest_error, bounds, tally);                          \
   }                                                                                                                   \
   extern "C" __global__ void warpgrade_first_##NAME(const void* actual, const void* exact, Tally* tally) {            \
     values_at_first<VALUE, EXACT>(actual, exact, tally);                                                              \

@@ -22,15 +22,14 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from evaluator.judge.formats.elements import format_of
 from evaluator.judge.numerics import products, single_accumulator
 from evaluator.judge.numerics.composites import COMPOSITES, NAIVE, WrittenOut
-from evaluator.judge.numerics.single_accumulator import MOST_ELEMENTS, LongSum, accumulated, running
+from evaluator.judge.numerics.single_accumulator import MOST_ELEMENTS, accumulated, running
 from evaluator.protocol.op_mode import OperationMode
 
 aten = torch.ops.aten
 
 _STEPS = 256
-"""Most sequential additions where `single_accumulator` does not apply. Longer sums are first reduced to as many."""
-_CHANNEL_STEPS = 8
-"""The same limit for a convolution's channels: each step is a whole convolution."""
+"""Most sequential additions of tensors too large for `single_accumulator`, whose sums are first reduced to as many."""
+_HALF = (torch.float16, torch.bfloat16)
 _COPIES = frozenset({aten.clone.default, aten._to_copy.default, aten.cat.default, aten.stack.default})  # noqa: SLF001
 _CHOSEN = frozenset(
     {
@@ -50,7 +49,7 @@ class Order(StrEnum):
     """Alternative orders of a sum, and perturbed results."""
 
     REVERSED = "reversed"
-    SEQUENTIAL = "sequential"  # in fp32, each sum has one accumulator (`single_accumulator`)
+    SEQUENTIAL = "sequential"  # each sum has one fp32 accumulator (`single_accumulator`), also in half precision
     ROUNDED = "rounded"  # each result is off by 1 ulp (0.5 ulp in half precision)
     NAIVE = "naive"  # textbook formulas (`composites.NAIVE`)
 
@@ -181,7 +180,7 @@ def with_handlers(
 
 
 @contextlib.contextmanager
-def in_order(order: Order | LongSum | products.PartialProduct, draw: int = 0) -> Iterator[None]:
+def in_order(order: Order | products.PartialProduct, draw: int = 0) -> Iterator[None]:
     """Context with sums and products in another order, or with perturbed results.
 
     Each `draw` of an order with one accumulator, or with perturbed results, has other roundings of the same size.
@@ -190,7 +189,7 @@ def in_order(order: Order | LongSum | products.PartialProduct, draw: int = 0) ->
         yield
 
 
-def _mode(order: Order | LongSum | products.PartialProduct, draw: int) -> OperationMode:
+def _mode(order: Order | products.PartialProduct, draw: int) -> OperationMode:
     match order:
         case products.PartialProduct():
             return _Altered(products.PARTIAL[order], _NOTHING)
@@ -198,8 +197,6 @@ def _mode(order: Order | LongSum | products.PartialProduct, draw: int) -> Operat
             return _Altered(_REVERSED, COMPOSITES)
         case Order.SEQUENTIAL:
             return _Altered(_one_accumulator(draw), COMPOSITES)
-        case LongSum.ATOMIC:
-            return _Altered(_one_accumulator(draw, single_accumulator.LONGEST_ATOMIC), COMPOSITES)
         case Order.NAIVE:
             return _Altered({}, NAIVE)
         case Order.ROUNDED:
@@ -243,18 +240,6 @@ def _product_reversed(func: Any, a: torch.Tensor, b: torch.Tensor) -> torch.Tens
     return func(a.flip(-1), b.flip(-2 if b.dim() > 1 else 0))  # type: ignore[no-any-return]
 
 
-def _product_in_turn(func: Any, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    along = -2 if b.dim() > 1 else 0
-    cuts = _cuts(a.shape[-1])
-    if not cuts:
-        return func(a, b)  # type: ignore[no-any-return]
-    total = None
-    for start, end in cuts:
-        part = func(a.narrow(-1, start, end - start), b.narrow(along, start, end - start))
-        total = part if total is None else total + part
-    return total  # type: ignore[return-value]
-
-
 def _added(product: Callable[..., torch.Tensor], plain: Any) -> Callable[..., torch.Tensor]:
     """Return a handler of addmm, addmv or baddbmm from a handler of the product: beta x c + alpha x (a @ b)."""
 
@@ -282,10 +267,11 @@ def _sum_in_turn(  # the order of aten's parameters
     dtype: torch.dtype | None = None,
 ) -> torch.Tensor:
     along = _dims(x, dims)
-    wide = x if dtype is None else x.to(dtype)
-    if not along or not wide.is_floating_point():
-        given = () if dims is None else (dims, keepdim)
-        return func(x, *given, dtype=dtype)  # type: ignore[no-any-return]
+    given = x if dtype is None else x.to(dtype)
+    if not along or not given.is_floating_point():
+        rest = () if dims is None else (dims, keepdim)
+        return func(x, *rest, dtype=dtype)  # type: ignore[no-any-return]
+    wide = _in_fp32(given)
     flat = wide.movedim(along, list(range(-len(along), 0))).flatten(-len(along))
     if wide.dtype == torch.float32 and wide.numel() <= MOST_ELEMENTS:
         total = accumulated(flat)
@@ -295,7 +281,13 @@ def _sum_in_turn(  # the order of aten's parameters
             total = total + flat[..., start:end].sum(-1)
     if func in (aten.mean.default, aten.mean.dim):
         total = total / flat.shape[-1]
+    total = total.to(given.dtype)
     return total.reshape([1 if dim in along else size for dim, size in enumerate(x.shape)]) if keepdim else total
+
+
+def _in_fp32(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor of half precision in fp32: sums have fp32 accumulators. Other tensors return unchanged."""
+    return tensor.float() if tensor.dtype in _HALF else tensor
 
 
 def _dims(x: torch.Tensor, dims: Any) -> list[int]:
@@ -311,21 +303,6 @@ def _convolution_reversed(
     if groups != 1:
         return func(x, weight, *rest)  # type: ignore[no-any-return]
     return func(x.flip(1), weight.flip(0 if transposed else 1), *rest)  # type: ignore[no-any-return]
-
-
-def _convolution_in_turn(
-    func: Any, x: torch.Tensor, weight: torch.Tensor, bias: Any, stride: Any, padding: Any, dilation: Any,
-    transposed: bool, output_padding: Any, groups: int,  # noqa: FBT001 - aten's order
-) -> torch.Tensor:  # fmt: skip
-    rest = (stride, padding, dilation, transposed, output_padding, groups)
-    if groups != 1:
-        return func(x, weight, bias, *rest)  # type: ignore[no-any-return]
-    total = None
-    for start, end in _cuts(x.shape[1], _CHANNEL_STEPS):
-        part = weight.narrow(0 if transposed else 1, start, end - start)
-        term = func(x.narrow(1, start, end - start), part, None, *rest)
-        total = term if total is None else total + term
-    return total if bias is None else total + bias.reshape(-1, *(1,) * (weight.dim() - 2))  # type: ignore[return-value]
 
 
 def product_handlers(product: Callable[..., torch.Tensor]) -> dict[Any, Callable[..., Any]]:
@@ -354,46 +331,51 @@ def _handlers(
 _REVERSED = {**_handlers(_product_reversed, _sum_reversed, _convolution_reversed), **products.REVERSED}
 
 
-def _one_accumulator(draw: int, longest: int | None = None) -> dict[Any, Callable[..., Any]]:
-    """Return handlers with one accumulator for each sum.
+def _one_accumulator(draw: int) -> dict[Any, Callable[..., Any]]:
+    """Return handlers with one fp32 accumulator for each sum, rounded once to the dtype of the result.
 
     Rounding of products is drawn, with the seed `draw`. Draw 0 adds up sums term by term; later draws draw the rounding
-    of sums too, and with `longest` all draws do, for accumulators of so many terms.
+    of sums too.
     """
     generator = generators(draw)
 
-    def drawn(total: torch.Tensor, squares: torch.Tensor, terms: int, *most: int) -> torch.Tensor:
-        return total + single_accumulator.rounding(total, squares, terms, generator(total.device), *most)
+    def drawn(total: torch.Tensor, squares: torch.Tensor, terms: int) -> torch.Tensor:
+        return total + single_accumulator.rounding(total, squares, terms, generator(total.device))
 
     def product(func: Any, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        if a.dtype != torch.float32:
-            return _product_in_turn(func, a, b)
-        return drawn(func(a, b), func(a * a, b * b), a.shape[-1])
+        if _in_fp32(a).dtype != torch.float32:
+            return func(a, b)  # type: ignore[no-any-return]
+        wide_a, wide_b = _in_fp32(a), _in_fp32(b)
+        return drawn(func(wide_a, wide_b), func(wide_a * wide_a, wide_b * wide_b), a.shape[-1]).to(a.dtype)
 
     def convolution(
         func: Any, x: torch.Tensor, weight: torch.Tensor, bias: Any, stride: Any, padding: Any, dilation: Any,
         transposed: bool, output_padding: Any, groups: int,  # noqa: FBT001 - aten's order
     ) -> torch.Tensor:  # fmt: skip
         rest = (stride, padding, dilation, transposed, output_padding, groups)
-        if x.dtype != torch.float32:
-            return _convolution_in_turn(func, x, weight, bias, *rest)
+        if _in_fp32(x).dtype != torch.float32:
+            return func(x, weight, bias, *rest)  # type: ignore[no-any-return]
         terms = single_accumulator.products_in_sum(weight, transposed=transposed, groups=groups)
-        return drawn(func(x, weight, bias, *rest), func(x * x, weight * weight, None, *rest), terms)
+        wide, kernel = _in_fp32(x), _in_fp32(weight)
+        added = None if bias is None else _in_fp32(bias)
+        total = func(wide, kernel, added, *rest)
+        return drawn(total, func(wide * wide, kernel * kernel, None, *rest), terms).to(x.dtype)
 
     def total(func: Any, x: torch.Tensor, dims: Any = None, *rest: Any, **options: Any) -> torch.Tensor:
-        along = _dims(x, dims)
-        if (not draw and longest is None) or not along or x.dtype != torch.float32 or options.get("dtype") is not None:
+        along, wide = _dims(x, dims), _in_fp32(x)
+        if not draw or not along or wide.dtype != torch.float32 or options.get("dtype") is not None:
             return _sum_in_turn(func, x, dims, *rest, **options)
         terms, given = math.prod(x.shape[dim] for dim in along), () if dims is None else (dims, *rest)
         parts = terms if func in (aten.mean.default, aten.mean.dim) else 1
-        found, squares = (func(each, *given, **options) * parts for each in (x, x.square()))
-        return drawn(found, squares, terms, longest or single_accumulator.LONGEST) / parts
+        sums, squares = (func(each, *given, **options) * parts for each in (wide, wide.square()))
+        return (drawn(sums, squares, terms) / parts).to(x.dtype)
 
     def running_sum(func: Any, x: torch.Tensor, dim: int, *, dtype: torch.dtype | None = None) -> torch.Tensor:
-        wide = x if dtype is None else x.to(dtype)
+        given = x if dtype is None else x.to(dtype)
+        wide = _in_fp32(given)
         if wide.dtype != torch.float32 or not wide.dim() or wide.numel() > MOST_ELEMENTS:
             return func(x, dim, dtype=dtype)  # type: ignore[no-any-return]
-        return running(wide.movedim(dim, -1)).movedim(-1, dim)
+        return running(wide.movedim(dim, -1)).movedim(-1, dim).to(given.dtype)
 
     sums = _handlers(product, total, convolution)
     return {**sums, aten.cumsum.default: running_sum, **products.IN_ONE_ACCUMULATOR}

@@ -16,9 +16,11 @@ from msgspec.structs import replace
 from evaluator.findings import Code, finding
 from evaluator.findings.comparing import IN_FP32_OR_A_STEP
 from evaluator.judge.compare.tensor_comparison import Sides
+from evaluator.judge.compare.tolerance import HALF
 from evaluator.judge.inputs.cancelling_rows import Slices
 from evaluator.judge.numerics.arithmetic_modes import Format
 from evaluator.judge.numerics.error_size import outsized
+from evaluator.judge.numerics.half_errors import fault_in_half
 from evaluator.judge.numerics.reduced_precision import (
     ENOUGH,
     ENOUGH_CALLS,
@@ -30,7 +32,7 @@ from evaluator.judge.numerics.reduced_precision import (
 )
 from evaluator.judge.numerics.rounded_reference import Asked, Errors, ReferenceCall
 from evaluator.judge.reference.call_plan import CallPlan
-from evaluator.records import Check, Precision
+from evaluator.records import Check, Finding, Precision
 
 _MOST_CALLS = 32
 """Limit of calls tested together. More calls with a large rounding separate the rounding better from other errors."""
@@ -100,7 +102,7 @@ class _Lots:
 
 
 class PrecisionWatch:
-    """Samples of a runner's outputs, for problems in fp32 or TF32: half precision has no coarser format."""
+    """Samples of a runner's outputs: of fp32 for a later test, of half precision for a test in the call itself."""
 
     def __init__(self, precision: Precision) -> None:
         """Start without calls."""
@@ -109,6 +111,8 @@ class PrecisionWatch:
         self._one, self._many, self._with_slices = _Lots(1), _Lots(_MOST_CALLS), _Lots(_MOST_CALLS)
         self._slices: dict[str, list[Slices]] = {}
         self._can_tell = bool(self._formats)
+        self.fault_in_half: Finding | None = None
+        """Why the errors of the current call are none of honest half precision."""
 
     @property
     def lacks_calls(self) -> bool:
@@ -173,11 +177,18 @@ class PrecisionWatch:
         `slices` of the outputs depend on cancelling rows.
         """
         self._slices = slices or {}
+        self.fault_in_half = None
         self.sample = Sample(secrets.randbelow(blocks), {}, in_float64=False, formats=self._formats)
 
     def add(self, block: int, path: str, sides: Sides, *, in_float64: bool, start: int = 0) -> None:
         """Sample an output of the current call, or its rows from `start` on, if `block` is the drawn block."""
-        if not self._formats or block != self.sample.block or (errors := sampled(*sides)) is None:
+        if block != self.sample.block:
+            return
+        if (errors := sampled(*sides, HALF)) is not None and in_float64 and self.fault_in_half is None:
+            why = fault_in_half(errors, sides.honest.dtype)
+            message = f"{path} is within the tolerance, but {why}"
+            self.fault_in_half = None if why is None else finding(Code.LOWER_PRECISION, message, path=path)
+        if not self._formats or (errors := sampled(*sides)) is None:
             return
         sample = self.sample._replace(in_float64=in_float64, outputs={**self.sample.outputs, path: errors})
         slices = [_within_block(each, start) for each in self._slices.get(path, [])]

@@ -13,7 +13,7 @@ together.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -77,13 +77,15 @@ class Found(NamedTuple):
         return numbers or f"{Format.TF32.value} or {Format.FP16.value}"
 
 
-def sampled(actual: torch.Tensor, exact: torch.Tensor, honest: torch.Tensor) -> Errors | None:
-    """Return a sample of a float32 output; None for other dtypes, empty outputs and wrong shapes.
+def sampled(
+    actual: torch.Tensor, exact: torch.Tensor, honest: torch.Tensor, dtypes: Collection[torch.dtype] = (torch.float32,)
+) -> Errors | None:
+    """Return a sample of an output of one of `dtypes`; None for other dtypes, empty outputs and wrong shapes.
 
     Places come from an operating-system seed: no submission can be correct only at the sampled places.
     """
     count = honest.numel()
-    if honest.dtype != torch.float32 or not count or actual.shape != honest.shape:
+    if honest.dtype not in dtypes or not count or actual.shape != honest.shape:
         return None
     return _errors_at(_places(count, _SAMPLE, honest.device), actual, exact, honest)
 

@@ -17,7 +17,6 @@ equal terms, and for positive terms below half a unit of the sum, the model is t
 
 import functools
 import math
-from enum import StrEnum
 
 import numpy as np
 import torch
@@ -34,22 +33,13 @@ _GPU_BLOCK = 1 << 25
 """The same on a GPU, where two copies of a block are in memory."""
 _NOTHING = np.float32(-0.0)
 """The only start of a sum that changes no first term: 0.0 would make -0.0 positive."""
-LONGEST = 1 << 17
-"""Terms in one accumulator, at most: the longest loop of one thread among published kernels, a product over K = 131072.
-Longer sums have several accumulators."""
-_OBSERVED = ((LONGEST, 2), (64, 1 << 16))
-
-
-class LongSum(StrEnum):
-    """Sums of more terms than `LONGEST` in one accumulator."""
-
-    ATOMIC = "atomic"  # added to one address in random order
-
-
-LONGEST_ATOMIC = 1 << 20
-"""Terms that are added to one address, at most: published kernels add 577,600 (KernelBench's 2-65). Their rounding is
-drawn from the model above, of a random order. In a fixed order, long sums of skewed positive terms have a bias: 4.7e-4
-of the sum for the squares of 2**20 normal values, which no tolerance may allow."""
+LONGEST = 1 << 20
+"""Terms in one accumulator, at most: published kernels add 577,600 (KernelBench's 2-65), and 524,288 products in a loop
+of one thread (level 1, 6). Their rounding is drawn from the model above, of a random order."""
+_ADDED_UP = 1 << 17
+"""Terms that are really added up in one accumulator, at most. In a fixed order, longer sums of skewed positive terms
+have a bias that no tolerance may allow: 4.7e-4 of the sum for the squares of 2**20 normal values."""
+_OBSERVED = ((_ADDED_UP, 2), (64, 1 << 16))
 
 
 def accumulated(terms: torch.Tensor) -> torch.Tensor:
@@ -63,8 +53,8 @@ def accumulated(terms: torch.Tensor) -> torch.Tensor:
     """
     if terms.shape[_LAST] == 0:
         return terms.sum(_LAST)
-    if terms.shape[_LAST] > LONGEST:
-        parts = [accumulated(part) for part in torch.split(terms, LONGEST, _LAST)]
+    if terms.shape[_LAST] > _ADDED_UP:
+        parts = [accumulated(part) for part in torch.split(terms, _ADDED_UP, _LAST)]
         return torch.stack(parts, _LAST).sum(_LAST)
     largest = terms.abs().argmax(_LAST, keepdim=True)
     ordered = terms.scatter(_LAST, largest, terms[..., :1])
@@ -134,14 +124,9 @@ def running(terms: torch.Tensor, operation: np.ufunc = np.add) -> torch.Tensor:
     return torch.from_numpy(np.ascontiguousarray(found)).to(terms.device)
 
 
-def rounding(
-    total: torch.Tensor, squares: torch.Tensor, terms: int, generator: torch.Generator, longest: int = LONGEST
-) -> torch.Tensor:
-    """Draw the rounding of sums of `terms` products: `total` are the sums, `squares` the sums of squared products.
-
-    An accumulator has at most `longest` terms.
-    """
-    accumulators = max(terms / longest, 1)
+def rounding(total: torch.Tensor, squares: torch.Tensor, terms: int, generator: torch.Generator) -> torch.Tensor:
+    """Draw the rounding of sums of `terms` products: `total` are the sums, `squares` the sums of squared products."""
+    accumulators = max(terms / LONGEST, 1)
     steps = terms / accumulators
     variance = steps / accumulators * total.double().square() / 3 + (steps / 6 + 1) * squares.double()
     scale = (_ROUNDING * variance.sqrt()).nan_to_num(0.0, 0.0)  # an infinite sum has no rounding

@@ -11,31 +11,22 @@ from evaluator.errors import ProblemError
 from evaluator.judge.compare.limits import limit_of, with_scales
 from evaluator.judge.compare.steps import Steps
 from evaluator.judge.compare.tensor_comparison import Comparison, Limit, Sides, begin
-from evaluator.judge.compare.tolerance import Bounds, Rounding
-from evaluator.judge.numerics.arithmetic_modes import Format, Order, in_order, moved, with_handlers, with_operands
+from evaluator.judge.compare.tolerance import Bounds
+from evaluator.judge.numerics.arithmetic_modes import Format, Order, in_order, with_handlers, with_operands
 from evaluator.judge.numerics.products import PartialProduct
-from evaluator.judge.numerics.single_accumulator import LongSum
 from evaluator.judge.reference.reference import Expected, Reference
 from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.judge.tensors.pytree import Value
-from evaluator.protocol.model_call import Result, mapped
+from evaluator.protocol.model_call import Result
 from evaluator.records import Precision, Problem, TensorCheck
 
 _CLOSELY = 1.1
-"""Factor of accuracy for the bound below which the errors of all but few elements lie."""
-
-
-_RARE = 1e-3
-"""Part of the elements. Errors of other summation orders in fewer elements do not raise the floor of all."""
-
-
+"""Factor of accuracy of a measured error."""
 _WIDEST_OF_ORDERS = 2.0
 """Limit of a tolerance for other orders, as a multiple of the widest tolerance: 1.6e-3 of a row's root mean square in
 fp32. TF32 needs 2e-3. Where one element has 100 times the row's size, its own rounding in a single accumulator needs
 1e-3."""
-
-
-_DRAWN = frozenset({Order.SEQUENTIAL, Order.ROUNDED, LongSum.ATOMIC})
+_DRAWN = frozenset({Order.SEQUENTIAL, Order.ROUNDED})
 """Orders whose roundings are random: another draw has others."""
 
 
@@ -58,64 +49,43 @@ def decides(error: float, limit: Bounds) -> bool:
     return error * limit.multiple > _WIDEST_OF_ORDERS * limit.widest * limit.floor
 
 
-def larger(one: Rounding, other: Rounding) -> Rounding:
-    """Return the larger value of each field."""
-    return Rounding(*map(max, one, other))
-
-
 def other_orders(
     reference: Reference,
     inputs: Arguments,
     gradients: list[torch.Tensor] | None,
     expected: Expected,
     limits: dict[str, Limit],
-    orders: Sequence[Order | LongSum | PartialProduct],
+    orders: Sequence[Order | PartialProduct],
     *,
-    closely: bool,
     random_seed: int = 0,
     draws: int = 1,
     compare: Comparison = begin,
-) -> dict[str, Rounding]:
-    """Return the distance of other orders from the exact outputs, by path, relative to the row's root mean square.
+) -> dict[str, float]:
+    """Return the largest distance of other orders from the exact outputs, by path, in the unit of `Bounds.floor`.
 
-    `rare` is the largest error. With `closely`, if rounding decides, `usual` is the bound of most elements, and
-    `flipped` the far part; else `usual` equals `rare`. The few units in the last place that a tolerance allows
-    each element are subtracted. If the problem allows TF32, honest kernels use TF32: rounded operands are additional
-    orders. Integers and codes have the distance 0 or infinity: codes are equal, or a few are one step apart. Random
-    roundings have several `draws`.
+    The rounding of the element is subtracted, as in a tolerance. If the problem allows TF32, honest kernels use TF32:
+    rounded operands are additional orders. Integers and codes have the distance 0 or infinity: codes are equal, or a
+    few are one step apart. Random roundings have several `draws`.
     """
     modes: list[contextlib.AbstractContextManager[None]] = [in_order(order) for order in orders]
     modes += [in_order(order, draw) for draw in range(1, draws) for order in orders if order in _DRAWN]
     if reference.problem.precision is Precision.TF32:
         modes += [with_operands(Format.TF32), with_operands(Format.TF32_CUT)]
     exact, honest = reference.values(expected.exact), reference.values(expected.honest)
-    worst = dict.fromkeys((path for path, value in honest.items() if isinstance(value, torch.Tensor)), Rounding())
-    # Integers come from comparisons. The last place of an input breaks a tie, and problems seldom specify the
-    # direction.
-    nudged = Arguments(mapped(inputs.args, moved), mapped(inputs.kwargs, moved))
-    runs = [(inputs, mode) for mode in modes]
-    runs += [(nudged, contextlib.nullcontext())] if None in limits.values() else []
-    for given, mode in runs:
+    worst = dict.fromkeys((path for path, value in honest.items() if isinstance(value, torch.Tensor)), 0.0)
+    for mode in modes:
         try:
-            found = reference.values(reference.altered(given, random_seed, gradients, mode))
+            values = reference.values(reference.altered(inputs, random_seed, gradients, mode))
         except ProblemError:  # An operation without support for the mode is no fault of the problem.
             continue
-        if any(not isinstance(found.get(path), torch.Tensor) for path in worst):
+        if any(not isinstance(values.get(path), torch.Tensor) for path in worst):
             continue
-        sides_by_path = {path: Sides(found[path], exact[path], honest[path]) for path in worst}
-        for path in worst:
-            if found[path].shape != honest[path].shape:
+        sides_by_path = {path: Sides(values[path], exact[path], honest[path]) for path in worst}
+        for path, sides in sides_by_path.items():
+            if sides.actual.shape != sides.honest.shape:
                 continue
-            if given is nudged and limits[path] is not None:
-                continue
-            sides = sides_by_path[path]
             limit = with_scales(limits[path], reference.problem, path, sides_by_path)
-            error = usual = error_of(path, sides, limit, compare)
-            flipped = 0.0
-            if closely and isinstance(limit, Bounds) and math.isfinite(error) and decides(error, limit):
-                usual = _usual(path, sides, limit, error, compare)
-                flipped = _flipped(path, sides, limit, usual, error, compare)
-            worst[path] = larger(worst[path], Rounding(usual, error, flipped=flipped))
+            worst[path] = max(worst[path], error_of(path, sides, limit, compare))
     return worst
 
 
@@ -150,43 +120,22 @@ def changed_by(
 
 
 def error_of(path: str, sides: Sides, limit: Limit, compare: Comparison = begin) -> float:
-    """Return an error beyond the tolerance's units in the last place, relative to the row's root mean square."""
+    """Return the largest error beyond the rounding of the element, in the unit of `Bounds.floor`."""
     if limit is None:
         return 0.0 if begin(path, sides._replace(exact=sides.honest), None)().ok else math.inf
     if isinstance(limit, Steps):
         return 0.0 if compare(path, sides, limit)().ok else math.inf
     part = limit.floor / limit.multiple
-    # The ratio is to the sum of `part` and the units in the last place: where these are the larger term, a tolerance of
-    # ratio x part is still too small.
+    # The ratio is to the sum of `part` and the rounding of the element: where the rounding is the larger term, a
+    # tolerance of ratio x part is still too small.
     while (ratio := _held(path, sides, limit, part, compare).error_ratio) is not None and ratio > 1:
         part *= max(ratio, _CLOSELY)
     return math.inf if ratio is None else ratio * part
 
 
-def _usual(path: str, sides: Sides, limit: Bounds, largest: float, compare: Comparison) -> float:
-    """Return the error, in the unit of `error_of`, that at most 1 element in 1000 exceeds."""
-    few = _RARE * sides.honest.numel()
-    low, high = limit.far / limit.widest / limit.multiple, largest
-    if _held(path, sides, limit, low, compare).mismatches <= few:
-        return low  # The floor allows smaller errors.
-    while high > _CLOSELY * low:
-        between = math.sqrt(low * high)
-        if _held(path, sides, limit, between, compare).mismatches <= few:
-            high = between
-        else:
-            low = between
-    return high
-
-
-def _flipped(path: str, sides: Sides, limit: Bounds, usual: float, largest: float, compare: Comparison) -> float:
-    """Return the part of the elements beyond the first level of a comparison's counts."""
-    level = max(limit.far, limit.multiple * usual)
-    return _held(path, sides, limit, level, compare).mismatches / sides.honest.numel() if largest > level else 0.0
-
-
 def _held(path: str, sides: Sides, limit: Bounds, part: float, compare: Comparison) -> TensorCheck:
-    """Compare with a tolerance of `part` of the row's root mean square, plus `honest_unit` of the element."""
-    return compare(path, sides, limit._replace(multiple=0.0, floor=part, unit=limit.honest_unit, far=math.inf))()
+    """Compare with a tolerance of `part` in the unit of `Bounds.floor`."""
+    return compare(path, sides, limit._replace(multiple=0.0, floor=part, far=math.inf))()
 
 
 def limits_of(problem: Problem, values: Mapping[str, Value]) -> dict[str, Limit]:

@@ -12,17 +12,32 @@ from evaluator.findings import Code, finding
 from evaluator.judge.context.grade_context import GradeContext
 from evaluator.judge.roofline import gpu_peaks
 from evaluator.judge.roofline.required_traffic import TrafficUnknown, required_traffic
-from evaluator.records import Constant, Fault, Finding, L2Rule, Roofline, RooflineOverride, Status, Timing
+from evaluator.records import (
+    Constant,
+    Fault,
+    Finding,
+    L2Rule,
+    Precision,
+    Roofline,
+    RooflineOverride,
+    Status,
+    Timing,
+)
 from evaluator.roofline.attained import Needs, Roof, attained, impossible, is_impossible, remarks
 from evaluator.roofline.peaks import peak_of
 
 
 class RooflineOutcome(NamedTuple):
-    """Roofline, if known; fault, if the time is impossible; further findings."""
+    """Roofline, if known; fault, if the time is impossible; further findings.
+
+    `unearned`: the time needs more than the arithmetic units of the problem's precision, and no call could have told
+    fewer bits.
+    """
 
     roofline: Roofline | None
     fault: Fault | None
     findings: list[Finding]
+    unearned: bool = False
 
 
 def check_roofline(context: GradeContext, timing: Timing) -> RooflineOutcome:
@@ -58,7 +73,16 @@ def check_roofline(context: GradeContext, timing: Timing) -> RooflineOutcome:
             torch.cuda.empty_cache()
     if is_impossible(found, timing):
         return RooflineOutcome(found, Fault(Status.REJECTED, impossible(found, timing)), [])
-    return RooflineOutcome(found, None, remarks(found, timing))
+    findings = remarks(found, timing)
+    beats_units = any(each.code == Code.BEATS_TARGET.value for each in findings) and found.target_ms > found.floor_ms
+    unearned = beats_units and problem.precision is Precision.FP32 and not context.seeds.distribution_mix.row_sites
+    if unearned:
+        message = (
+            f"no speedup is quoted: {timing.submission_median_ms:.4g} ms is less than the fp32 units of this GPU need, "
+            f"{found.target_ms:.4g} ms, and the outputs mix all inputs, so that no call could have told fewer bits"
+        )
+        findings.append(finding(Code.TIME_UNEARNED, message))
+    return RooflineOutcome(found, None, findings, unearned)
 
 
 def _said(override: RooflineOverride | None) -> Needs | None:

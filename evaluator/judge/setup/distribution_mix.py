@@ -1,11 +1,13 @@
 """Mix of input distributions: the distributions (profiles) of a problem's calls, and their frequencies.
 
-A distribution is used if the reference's outputs are meaningful: finite, in agreement with float64, in agreement under
-other summation orders (otherwise rounding alone decides), and different for different inputs. The decision is made once
-for a problem and a size, and stored in the problem's lock (`evaluator/catalog/stored_locks.py`) or in the cache folder.
+A distribution is used if the reference's outputs are meaningful: finite, in agreement with float64, and different for
+different inputs. It is evidence if wrong answers are far beyond the tolerance (`wrong_answers`). The decision is made
+once for a problem and a size, and stored in the problem's lock (`evaluator/catalog/stored_locks.py`) or in the cache
+folder. Nothing about rounding is decided beforehand.
 """
 
 import hashlib
+import itertools
 import math
 import secrets
 from typing import NamedTuple
@@ -17,17 +19,16 @@ from evaluator.catalog.lock import SizeLock, fits
 from evaluator.catalog.stored_locks import stored_lock
 from evaluator.devices.out_of_memory import out_of_memory
 from evaluator.errors import ProblemError
-from evaluator.judge.compare.tensor_comparison import Comparison, Limit, Sides, begin
-from evaluator.judge.compare.tolerance import Bounds, Rounding
+from evaluator.judge.compare.tensor_comparison import Comparison, begin
 from evaluator.judge.inputs.input_distributions import PROFILES, RULES
-from evaluator.judge.numerics.arithmetic_modes import Order
-from evaluator.judge.numerics.summation_orders import decides, error_of, larger, limits_of, other_orders
+from evaluator.judge.numerics.summation_orders import limits_of
 from evaluator.judge.reference.operation_cost import cost_of
 from evaluator.judge.reference.reference import Expected, Reference
 from evaluator.judge.setup.elementwise import elementwise_outputs
 from evaluator.judge.setup.output_changes import differ, newly_nonfinite
 from evaluator.judge.setup.product_range import beyond_range, multiplies
 from evaluator.judge.setup.row_sites import row_sites_for
+from evaluator.judge.setup.wrong_answers import PROOF, distances_of
 from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.judge.tensors.pytree import Value
 from evaluator.judge.ties.equal_values import changed_by_choice, has_choice
@@ -43,12 +44,14 @@ LOCK_SEED = 0x5EED
 _LONGEST_S = 60.0
 """Time limit for a decision inside a grade, on a nominal machine (`Cost.nominal_s`): counted from operations, for the
 usable distributions are a property of the problem. Longer decisions are left to `problems validate`."""
-_FORWARDS = 20
+_FORWARDS = 6
 """Approximate number of forwards to try a distribution."""
 _SLOW_S = 0.5
-"""A forward is run some sixty times. With a longer nominal time, the decision uses a smaller size."""
+"""With a longer nominal time of a forward, the decision uses a smaller size."""
 _LARGE_ELEMENTS = 1 << 26
-"""Larger tensors also use a smaller size: sixty comparisons take long, and float64 may not fit twice."""
+"""Larger tensors also use a smaller size: float64 may not fit twice."""
+_LEAST_EVIDENCE = 3
+"""Checked calls in which wrong answers are far beyond the tolerance, if any distribution has such calls."""
 _TRIED_ELEMENTS = 1 << 22
 """Larger tensors are tried on so many elements of their first rows, if rows are independent."""
 _TESTS = ((multiplies, beyond_range), (has_choice, changed_by_choice))
@@ -56,15 +59,17 @@ _TOO_LARGE = "too large to try before a grade: `warpgrade problems validate` doe
 
 
 class DistributionMix(NamedTuple):
-    """Distributions in use beside the problem's own, and the effect of rounding on outputs for each.
+    """Distributions in use beside the problem's own.
 
-    `untried` are distributions not tried because the problem is too large. `row_sites` are where rows cancel in calls
-    with the problem's own values. `elementwise` are the paths of outputs without sums.
+    `distances` are those of wrong answers by distribution and path (`wrong_answers`), and `evidence` the distributions
+    in which they are far beyond the tolerance. `untried` are distributions not tried because the problem is too large.
+    `row_sites` are where rows cancel in calls with the problem's own values. `elementwise` are the paths of outputs
+    without sums.
     """
 
     use: tuple[Profile, ...] = ()
-    rounding: dict[Profile, dict[str, float]] = {}
-    rare: dict[Profile, dict[str, float]] = {}
+    distances: dict[Profile, dict[str, float]] = {}
+    evidence: tuple[Profile, ...] = ()
     untried: tuple[Profile, ...] = ()
     row_sites: tuple[RowSite, ...] = ()
     elementwise: frozenset[str] = frozenset()
@@ -86,22 +91,16 @@ class DistributionMix(NamedTuple):
         return self.use[_number(seed) // _ONE_IN % len(self.use)] if self.use else Profile.AS_GIVEN
 
     def checks(self) -> list[Profile]:
-        """Return the distributions of checked calls: as given first, for easy diagnosis, then all; outliers thrice."""
+        """Return the distributions of checked calls: as given first, for easy diagnosis, then all; outliers thrice.
+
+        Distributions that are evidence occur until enough calls are.
+        """
         given = max(_AS_GIVEN_CHECKS, _CHECKS - len(self.use))
         rest = [*self.use, *(one for one in 2 * self.use if one is Profile.OUTLIERS), *[Profile.AS_GIVEN] * (given - 1)]
+        missing = _LEAST_EVIDENCE - sum(profile in self.evidence for profile in [Profile.AS_GIVEN, *rest])
+        rest += itertools.islice(itertools.cycle(self.evidence), max(missing, 0))
         secrets.SystemRandom().shuffle(rest)
         return [Profile.AS_GIVEN, *rest]
-
-    def rounding_of(self, profile: Profile, path: str, *, cancelling: bool = False) -> Rounding:
-        """Return the errors of other summation orders; 0 for small errors.
-
-        Rows with random signs are like signed normal values, whose errors count in `cancelling` calls.
-        """
-        usual, rare = (known.get(profile, {}).get(path, 0.0) for known in (self.rounding, self.rare))
-        own = Rounding(usual, rare)
-        if cancelling:
-            return larger(own, self.rounding_of(Profile.SIGNED_NORMAL, path))
-        return own
 
 
 AS_GIVEN_ALONE = DistributionMix()
@@ -115,24 +114,26 @@ def distribution_mix_for(
     values: ValuesRule = ValuesRule.ALL,
     compare: Comparison = begin,
 ) -> DistributionMix:
-    """Return the stored decision, or decide. With the problem's own values alone, only the rounding counts.
+    """Return the stored decision, or decide.
 
     `compare` compares tensors on the reference's device.
     """
     if rule is ToleranceRule.KERNELBENCH:
         return AS_GIVEN_ALONE
     found = distribution_mix_of(decided(reference, size, compare=compare))
-    # TF32 cut off, as tensor cores do, is off by a third of bf16: size does not separate the two. Logarithms and roots
-    # take no random signs, and their textbook forms round near 1 and 0.
-    if Profile.SIGNED_NORMAL in found.use and reference.problem.precision is Precision.FP32:
+    # TF32 cut off, as tensor cores do, is off by a third of bf16: size does not separate the two.
+    if reference.problem.precision is not Precision.TF32:
         sites = () if values is ValuesRule.OWN else row_sites_for(reference, size)
-        found = found._replace(row_sites=sites, elementwise=elementwise_outputs(reference, size))
+        found = found._replace(row_sites=sites)
+    # Logarithms and roots take no random signs, and their textbook forms round near 1 and 0.
+    if Profile.SIGNED_NORMAL in found.use and reference.problem.precision is Precision.FP32:
+        found = found._replace(elementwise=elementwise_outputs(reference, size))
     return found._replace(use=(), untried=()) if values is ValuesRule.OWN else found
 
 
 def distribution_mix_of(lock: SizeLock) -> DistributionMix:
     """Return the mix of a decision."""
-    return DistributionMix(tuple(lock.use), lock.rounding, lock.rare, _untried(lock))
+    return DistributionMix(tuple(lock.use), lock.distances, tuple(lock.evidence), _untried(lock))
 
 
 def _untried(lock: SizeLock) -> tuple[Profile, ...]:
@@ -210,8 +211,9 @@ def _tried(scratch: Reference, limit_s: float, compare: Comparison) -> SizeLock:
         return SizeLock([], dict.fromkeys(PROFILES, _TOO_LARGE))
     given = _seen(scratch, Profile.AS_GIVEN, None, compare)
     is_special = given.why_not is not None and _is_usual_with_other_weights(scratch, compare)
+    if is_special:
+        given = given._replace(distances=_with_other_weights(scratch, Profile.AS_GIVEN, None, compare).distances)
     tests = [test for has, test in _TESTS if has(scratch, _first_block(scratch, scratch.draw(LOCK_SEED)))]
-    use: list[Profile] = []
     left_out: dict[Profile, str] = {}
     seen_on = {Profile.AS_GIVEN: given}
     for profile in PROFILES:
@@ -220,31 +222,29 @@ def _tried(scratch: Reference, limit_s: float, compare: Comparison) -> SizeLock:
             left_out[profile] = said
             continue
         seen = _seen(scratch, profile, given, compare)
+        if seen.why_not is not None and not seen.fatal and is_special:
+            seen = _with_other_weights(scratch, profile, given, compare)
         why_not = seen.why_not
-        if why_not is not None and not seen.fatal and is_special:
-            why_not = _with_other_weights(scratch, profile, given, compare).why_not
         if why_not is None and tests:
             inputs = _first_block(scratch, scratch.draw(LOCK_SEED, profile))
-            found = (test(scratch, inputs, _gradients(scratch, inputs), compare) for test in tests)
-            why_not = next(filter(None, found), None)
+            reasons = (test(scratch, inputs, _gradients(scratch, inputs), compare) for test in tests)
+            why_not = next(filter(None, reasons), None)
         if why_not is not None and (said is not True or seen.fatal):
             left_out[profile] = why_not
-            continue
-        use.append(profile)
-        seen_on[profile] = seen
+        else:
+            seen_on[profile] = seen
     return SizeLock(
-        use,
+        [profile for profile in PROFILES if profile in seen_on],
         left_out,
-        {profile: seen.rounding for profile, seen in seen_on.items() if seen.rounding},
-        {profile: seen.rare for profile, seen in seen_on.items() if seen.rare},
+        {profile: seen.distances for profile, seen in seen_on.items()},
+        [profile for profile, seen in seen_on.items() if seen.is_evidence],
     )
 
 
 def _is_usual_with_other_weights(scratch: Reference, compare: Comparison) -> bool:
     """Return whether other weights have what the constructed ones lack: a meaningful output for the problem's values.
 
-    The mean of a group norm with weights of 1 and biases of 0 is 0. Calls have other weights, and rounding that holds
-    for the constructed ones alone is left out of their limits (`call_limits`).
+    The mean of a group norm with weights of 1 and biases of 0 is 0. Calls have other weights.
     """
     if scratch.problem.weights is WeightsRule.FROZEN:
         return False
@@ -266,9 +266,7 @@ def _of_the_small_size(reference: Reference, limit_s: float, compare: Comparison
     if SizeName.SMALL not in problem.sizes or not (_is_large(reference) or _forward_s(reference) > _SLOW_S):
         return None
     small = Reference(problem, SizeName.SMALL, LOCK_SEED, reference.device.type)
-    known = decided(small, SizeName.SMALL, thorough=limit_s == math.inf, compare=compare)
-    # Sums of the larger size are longer: the rounding of other orders is at least that of the small size.
-    return SizeLock(known.use, known.left_out, known.rounding, known.rare)
+    return decided(small, SizeName.SMALL, thorough=limit_s == math.inf, compare=compare)
 
 
 def _is_large(reference: Reference) -> bool:
@@ -301,14 +299,14 @@ def _elements(value: Value) -> int:
 
 
 class _Seen(NamedTuple):
-    """Result of trying a distribution: the reason against use, if any, and the effect of rounding if significant.
+    """Result of trying a distribution: the reason against use, if any, and the distances of wrong answers.
 
-    `rounding` and `rare` are as in a lock. With `fatal`, the author cannot overrule the reason.
+    With `fatal`, the author cannot overrule the reason.
     """
 
     expected: Expected | None
-    rounding: dict[str, float] = {}
-    rare: dict[str, float] = {}
+    distances: dict[str, float] = {}
+    is_evidence: bool = False
     why_not: str | None = None
     fatal: bool = False
 
@@ -328,59 +326,11 @@ def _seen(reference: Reference, profile: Profile, given: _Seen | None, compare: 
         if given.expected.in_float64 and not expected.in_float64:
             return _Seen(expected, why_not="float64 gives something else", fatal=True)
     limits = limits_of(reference.problem, reference.values(expected.honest))
-    # A distribution decided by rounding is left out, unless it is the problem's own or the author insists.
-    insisted = profile is Profile.AS_GIVEN or reference.problem.profiles.get(profile) is True
-    found = other_orders(reference, inputs, gradients, expected, limits, list(Order), closely=insisted, compare=compare)
-    # If few large values dominate, one draw proves little: try a second draw with two orders.
-    again = other_orders(
-        reference,
-        others,
-        _gradients(reference, others),
-        other,
-        limits,
-        [Order.ROUNDED, Order.SEQUENTIAL],
-        closely=insisted,
-        compare=compare,
-    )
-    seen = _matter(
-        reference, expected, limits, {path: larger(each, again[path]) for path, each in found.items()}, compare
-    )
-    if seen.why_not is not None:
-        return seen
+    distances, powers = distances_of(reference, inputs, gradients, expected, other, limits, compare)
+    seen = _Seen(expected, distances, bool(powers) and min(powers.values()) >= PROOF)
     if not differ(reference.problem, expected, other, limits, compare):
-        return seen._replace(why_not="the output hardly depends on such inputs")
+        return seen._replace(why_not="the output hardly depends on such inputs", is_evidence=False)
     return seen
-
-
-def _matter(
-    reference: Reference, expected: Expected, limits: dict[str, Limit], found: dict[str, Rounding], compare: Comparison
-) -> _Seen:
-    """Return for which outputs other summation orders matter, and whether rounding decides."""
-    exact, plain = reference.values(expected.exact), reference.values(expected.honest)
-    rounding: dict[str, float] = {}
-    rare: dict[str, float] = {}
-    why_not, fatal = None, False
-    for path, (usual, largest, *_) in found.items():
-        limit = limits[path]
-        if not isinstance(limit, Bounds):
-            if largest > 0:
-                change = "a unit in the last place changes" if limit is None else "another order of summation changes"
-                why_not = why_not or f"rounding decides: {change} {path}"
-            continue
-        if decides(largest, limit):
-            moved_by = f"{largest:.1e} of its row's size"
-            why_not = why_not or f"rounding decides: another order of summation moves {path} by {moved_by}"
-            fatal = fatal or not math.isfinite(largest)
-            rare |= {path: _short(largest)} if math.isfinite(largest) else {}
-        honest = error_of(path, Sides(plain[path], exact[path], plain[path]), limit, compare)
-        # NaN does not measure rounding.
-        if math.isfinite(usual) and usual * limit.multiple > limit.floor and (path in rare or usual > honest):
-            rounding[path] = _short(usual)
-    return _Seen(expected, rounding, rare, why_not, fatal)
-
-
-def _short(error: float) -> float:
-    return float(f"{error:.2e}")
 
 
 def _gradients(reference: Reference, inputs: Arguments) -> list[torch.Tensor] | None:

@@ -26,9 +26,9 @@ def beyond_range(
     expected = reference.expected(inputs, 0, gradients)
     limits = limits_of(reference.problem, reference.values(expected.honest))
     orders = list(PartialProduct)
-    found = other_orders(reference, inputs, gradients, expected, limits, orders, closely=False, compare=compare)
-    for path, rounding in found.items():
-        limit, largest = limits[path], rounding.rare
+    found = other_orders(reference, inputs, gradients, expected, limits, orders, compare=compare)
+    for path, largest in found.items():
+        limit = limits[path]
         if decides(largest, limit) if isinstance(limit, Bounds) else largest > 0:
             return f"the order of factors decides: partial products of {path} overflow or underflow"
     return None

@@ -1,13 +1,14 @@
 """Dimensions of a problem's inputs along which rows are independent, found by trial on the reference.
 
 Three rows along each dimension are changed. The dimension is a site if the outputs in float64 change in three slices,
-and nowhere else.
+and far less elsewhere: a share of the mean of all rows depends on the other rows a little.
 """
 
 import contextlib
 import math
 
 import torch
+from msgspec.structs import replace
 
 from evaluator.cache.measurements import measured_once
 from evaluator.catalog.lock import RowSitesLock, fits
@@ -22,11 +23,13 @@ from evaluator.judge.reference.reference import Expected, Reference, by_path
 from evaluator.judge.tensors.call_arguments import Arguments, cloned
 from evaluator.records import Problem, Record, RowSite, SizeName
 
-SITE_RULES = 3
+SITE_RULES = 4
 """Version of the trials of row sites and elementwise outputs; every change invalidates stored results."""
 _SEED = 0x5EED
 LONGEST_S = 2.0
 """Time limit of all trials, on a nominal machine (`Cost.nominal_s`). A problem beyond it has no sites."""
+_FAR_LESS = 1 / 4
+"""Change elsewhere, relative to the change of the slices (root mean squares)."""
 _UNCHANGED = 1e-9
 """Differences of float64 outputs, relative to the largest output, that count as unchanged."""
 
@@ -107,30 +110,67 @@ def find_row_sites(reference: Reference) -> list[RowSite]:
     if nominal_s * 2 * (3 + len(candidates)) > LONGEST_S:
         return []
     before = outputs_in_float64(reference, inputs)
-    found = [site for number, dim in candidates if (site := _site(reference, inputs, before, number, dim)) is not None]
-    return found if _accepts(reference, inputs, found) else []
+    sites = [site for number, dim in candidates if (site := _site(reference, inputs, before, number, dim)) is not None]
+    takes_signs, takes_concentrated = (_accepts(reference, inputs, sites, concentrated=kind) for kind in (False, True))
+    if not takes_signs and not takes_concentrated:
+        return []
+    return [replace(site, signs=takes_signs, concentrated=takes_concentrated) for site in sites]
 
 
 def _site(
     reference: Reference, inputs: Arguments, before: dict[str, torch.Tensor], number: int, dim: int
 ) -> RowSite | None:
-    """Return the site along `dim` of an input tensor, if three changed rows change three slices and nothing else."""
+    """Return the site along `dim` of an input tensor, if three changed rows change three slices and little else."""
     extent = input_tensors(inputs)[number].shape[dim]
     indices = tried_rows(extent)
-    changed = cloned(inputs)
-    write_rows([Rows(RowSite(number, dim, {}), extent, indices)], changed, _SEED, keep=True)
-    outputs = dependent(before, outputs_in_float64(reference, changed), indices, extent)
-    return RowSite(number, dim, outputs) if outputs else None
+    for concentrated in (False, True):  # Signs change nothing in a norm, and the logarithm of a sum refuses them.
+        changed = cloned(inputs)
+        write_rows([Rows(RowSite(number, dim, {}), extent, indices, concentrated)], changed, _SEED, keep=True)
+        with contextlib.suppress(ProblemError):
+            outputs = _mostly_dependent(before, outputs_in_float64(reference, changed), indices, extent)
+            if outputs:
+                return RowSite(number, dim, outputs)
+    return None
 
 
-def _accepts(reference: Reference, inputs: Arguments, sites: list[RowSite]) -> bool:
+def _mostly_dependent(
+    before: dict[str, torch.Tensor], after: dict[str, torch.Tensor], indices: list[int], extent: int
+) -> dict[str, int]:
+    """Return, by path, the dimension along which the slices `indices` of an output have changed far more than others.
+
+    Infinite values and NaN count as unchanged.
+    """
+    dims: dict[str, int] = {}
+    for path, old in before.items():
+        new = after.get(path)
+        if new is None or new.shape != old.shape or not old.numel():
+            continue
+        change = torch.nan_to_num(new - old, 0.0, 0.0, 0.0).square()
+        least = (_UNCHANGED * float(torch.nan_to_num(old, 0.0, 0.0, 0.0).abs().max())) ** 2
+        for dim in range(old.dim()):
+            if old.shape[dim] != extent:
+                continue
+            of_slices = change.movedim(dim, 0).reshape(extent, -1).mean(1)
+            slices = of_slices[indices]
+            others = [index for index in range(extent) if index not in indices]
+            elsewhere = float(of_slices[others].mean()) if others else 0.0
+            if float(slices.min()) > least and elsewhere <= _FAR_LESS**2 * float(slices.mean()):
+                dims[path] = dim
+                break
+    return dims
+
+
+def _accepts(reference: Reference, inputs: Arguments, sites: list[RowSite], *, concentrated: bool) -> bool:
     """Return whether the reference computes inputs with every second row changed, as finitely as its own inputs."""
     changed = cloned(inputs)
     for number in {site.tensor for site in sites}:
         site = next(site for site in sites if site.tensor == number)
         extent = input_tensors(changed)[number].shape[site.dim]
-        write_rows([Rows(site, extent, list(range(0, extent, 2)))], changed, _SEED, keep=True)
-    own, found = (reference.expected(given, 0, None) for given in (inputs, changed))
+        write_rows([Rows(site, extent, list(range(0, extent, 2)), concentrated)], changed, _SEED, keep=True)
+    try:
+        own, found = (reference.expected(given, 0, None) for given in (inputs, changed))
+    except ProblemError:
+        return False
     finite = [_finite_outputs(each) for each in (own, found)]
     return found.in_float64 and all(bool((after | ~before).all()) for before, after in zip(*finite, strict=True))
 

@@ -19,7 +19,6 @@ from torch.utils import _pytree as pytree
 
 from evaluator.judge.numerics.arithmetic_modes import Order, in_order
 from evaluator.judge.numerics.composites import COMPOSITES, WrittenOut
-from evaluator.judge.numerics.single_accumulator import LongSum
 from evaluator.protocol.op_mode import OperationMode
 
 aten = torch.ops.aten
@@ -35,7 +34,7 @@ _MIXERS = (0x2545F4914F6CDD1D, 0x1B873593CC9E2D51)
 
 
 @contextlib.contextmanager
-def exaggerated(order: Order | LongSum, factor: float, draw: int) -> Iterator[None]:
+def exaggerated(order: Order, factor: float, draw: int) -> Iterator[None]:
     """Context in which each inexact result is `factor` times as far from the plain result as in `order`.
 
     With `Order.ROUNDED`, `factor` counts units in the last place. A negative `factor` moves results in the opposite
@@ -46,7 +45,7 @@ def exaggerated(order: Order | LongSum, factor: float, draw: int) -> Iterator[No
 
 
 class _Exaggerated(OperationMode):
-    def __init__(self, order: Order | LongSum, factor: float, draw: int) -> None:
+    def __init__(self, order: Order, factor: float, draw: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._order = order
         self._factor = factor

@@ -29,7 +29,6 @@ from evaluator.judge.compare.tensor_comparison import Limit, Sides, rows_from
 from evaluator.judge.compare.tolerance import ARITHMETIC, Bounds, bounds
 from evaluator.judge.formats.elements import are_equal
 from evaluator.judge.numerics.arithmetic_modes import Format, Order, in_order, with_operands
-from evaluator.judge.numerics.single_accumulator import LongSum
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.operation_cost import cost_of
 from evaluator.judge.reference.reference import Expected, Reference
@@ -73,8 +72,8 @@ _FARTHER = 32
 _MORE = 2
 """Where a row or a column is wrong, roundings 32 times as exaggerated must change more than twice as many. A class of
 rows on a lattice of inputs stays the same: 128 ulp are 1.5e-5 of a number."""
-_ORDERS: tuple[Order | LongSum, ...] = (Order.ROUNDED, Order.SEQUENTIAL, LongSum.ATOMIC)
-_Run = tuple[Order | LongSum, int, int]
+_ORDERS: tuple[Order, ...] = (Order.ROUNDED, Order.SEQUENTIAL)
+_Run = tuple[Order, int, int]
 _ONCE = (Order.SEQUENTIAL, Order.NAIVE)
 """Arithmetic without exaggeration: sums added up in turn, whose bias no model has, and textbook formulas."""
 

@@ -1,11 +1,13 @@
 """Comparison of a call's answer with the reference, block by block, and with the outputs of the last call."""
 
 import contextlib
-import functools
+import math
+from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
 import torch
+from msgspec.structs import replace
 
 from evaluator.devices.memory import SharedMemory
 from evaluator.devices.out_of_memory import out_of_memory
@@ -14,7 +16,7 @@ from evaluator.judge.clock.clock import Clock, ClockedCall
 from evaluator.judge.compare.limits import with_scales
 from evaluator.judge.compare.tensor_comparison import Comparison, Limit, Reading, Sides, joined, rows_from
 from evaluator.judge.compare.tolerance import Bounds
-from evaluator.judge.inputs.cancelling_rows import Slices
+from evaluator.judge.inputs.cancelling_rows import ROWS_NAME, Slices
 from evaluator.judge.inputs.changing_weights import Sites
 from evaluator.judge.integrity.output_checks import (
     changed_input,
@@ -32,16 +34,18 @@ from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.reference import Expected, Honest, Reference, by_path
 from evaluator.judge.setup.call_limits import CallLimits
 from evaluator.judge.setup.distribution_mix import DistributionMix
+from evaluator.judge.setup.wrong_answers import PROOF, means_distance, power_of
 from evaluator.judge.tensors.memory_overlap import layouts, lent_weights, shared_elements, views_laid_out
 from evaluator.judge.tensors.output_views import OutputViews, output_views
 from evaluator.judge.tensors.pytree import LaidOut, Pair, Value, pair_up
 from evaluator.judge.ties.equal_values import Choice, choosing, has_choice
-from evaluator.judge.ties.missing_values import with_all_values
 from evaluator.judge.ties.search import within_ties
 from evaluator.protocol import model_call
 from evaluator.records import Finding, Profile, TensorCheck, ToleranceRule
 from evaluator.spans import Operation, operation
 
+_ENOUGH_PROOFS = 2
+"""Calls with power that prove an output: one may have been answered by chance."""
 _MOST_OF_ROW = 1 << 22
 """Longer rows are compared in parts: each block has a long part, and copies of expected values take 96 MiB in fp32."""
 
@@ -61,6 +65,41 @@ class _Compared(NamedTuple):
     tensors: list[TensorCheck]
     borrowed: frozenset[str]
     in_float64: bool
+
+
+class Evidence:
+    """Proofs of a runner's outputs over its checked calls.
+
+    A call proves an output if surely wrong answers are far beyond the tolerance (`TensorCheck.power`).
+    """
+
+    def __init__(self, *, unquoted: bool) -> None:
+        """Begin without calls. `unquoted`: no speedup is quoted, and the plain reference's bits are a proof too."""
+        self.unquoted = unquoted
+        self.powers: dict[str, float] = {}
+        """The largest power by path."""
+        self._proofs: Counter[str] = Counter()
+        self._other_bits: set[str] = set()
+
+    def note(self, check: TensorCheck, *, has_bits_of_reference: bool) -> None:
+        """Note a right comparison."""
+        self.powers[check.path] = max(self.powers.get(check.path, 0.0), check.power or 0.0)
+        self._proofs[check.path] += (check.power or 0.0) >= PROOF
+        if not has_bits_of_reference:
+            self._other_bits.add(check.path)
+
+    @property
+    def unproven(self) -> list[str]:
+        """Paths of outputs for which a wrong answer would have passed all calls, or nearly."""
+        return [path for path in self.powers if not self._is_proven(path)]
+
+    @property
+    def proves_any(self) -> bool:
+        """Whether an output is proven right."""
+        return any(map(self._is_proven, self.powers))
+
+    def _is_proven(self, path: str) -> bool:
+        return self._proofs[path] >= _ENOUGH_PROOFS or path not in self._other_bits
 
 
 class AnswerJudge:
@@ -87,13 +126,11 @@ class AnswerJudge:
         self._distribution_mix = distribution_mix
         self._profile = Profile.AS_GIVEN
         self._slices: dict[str, list[Slices]] = {}
-        self._changing = sites.change
-        self._unquoted = sites.unmatched
+        self._fills: dict[str, float] = {}
         self._limits = self._limits_of_call()
         self._beyond_ties = False
-        self._compared_paths: set[str] = set()
-        self._proven_paths: set[str] = set()
-        self._other_bits: set[str] = set()
+        self._means: dict[str, float] = {}
+        self.evidence = Evidence(unquoted=sites.unmatched)
         self._last_storages: dict[str, tuple[int, int]] = {}
         self._memory_samples = clock.memory_samples
         self.precision = PrecisionWatch(reference.problem.precision)
@@ -149,8 +186,9 @@ class AnswerJudge:
             return Judged(in_float64=False, problem=problem)
         checks, borrowed, in_float64 = self._compared_by_own_rounding(plan, snapshots, samples=samples)
         problem = _first_wrong(checks)
-        if problem is None:
-            self._note_proofs(plan, snapshots)
+        if problem is None and samples:
+            checks = self._with_power(plan, checks, snapshots)
+            problem = self._fault_in_half()
         if problem is not None and self.precomputed_output is not None:
             problem = self.precomputed_output.unwritten(pairs) or problem
         # Always checked: the next call is compared with the addresses recorded here.
@@ -176,6 +214,7 @@ class AnswerJudge:
         if _first_wrong(found.tensors) is not None and self._limits.measure(plan, found.tensors):
             self.precision.begin(len(plan.blocks), self._slices)
             found = self._compared(plan, snapshots, samples=samples)
+            found = found._replace(tensors=[self._void(check) for check in found.tensors])
         found = self._with_ties(plan, snapshots, self._with_other_choices(plan, snapshots, found))
         if not samples and _first_wrong(found.tensors) is not None:
             # For the cause alone: outputs may change between two comparisons, and the second decides nothing. Nor may
@@ -214,20 +253,33 @@ class AnswerJudge:
         self._beyond_ties = _first_wrong(checks) is not None
         return found._replace(tensors=checks)
 
-    def _note_proofs(self, plan: CallPlan, snapshots: list[OutputViews]) -> None:
-        """Note which outputs of a call without a problem are proven right.
+    def _fault_in_half(self) -> Finding | None:
+        """Return the fault of half-precision errors within the tolerance; KernelBench's rule allows any of them."""
+        fault = self.precision.fault_in_half
+        is_void = fault is not None and fault.details.get("path") in self._limits.void
+        return None if is_void or self.rule is ToleranceRule.KERNELBENCH else fault
 
-        The plain reference's bits in all calls are a proof despite wide limits, if no speedup is quoted: timed calls
-        may have other bits.
-        """
-        paths = {view.path for view in snapshots}
-        self._compared_paths |= paths
-        self._proven_paths |= paths - self._limits.prove_nothing
-        for view in snapshots:
-            if view.path not in self._limits.prove_nothing - self._other_bits:
-                continue
-            if not (self._unquoted and follows(plan.honest(), view, self._reference.values)):
-                self._other_bits.add(view.path)
+    def _void(self, check: TensorCheck) -> TensorCheck:
+        """Return the comparison of an output that rounding decides: neither right nor wrong."""
+        if check.ok or check.path not in self._limits.void:
+            return check
+        return replace(check, ok=True, error_ratio=None, mismatches=0, nonfinite=0, first_mismatch=None, power=0.0)
+
+    def _with_power(self, plan: CallPlan, checks: list[TensorCheck], snapshots: list[OutputViews]) -> list[TensorCheck]:
+        """Return right comparisons with their power: how far from the tolerance a wrong answer would have been."""
+        known = self._distribution_mix.distances.get(plan.profile, {})
+        views = {view.path: view for view in snapshots}
+        measured = []
+        for check in checks:
+            view = views[check.path]
+            limit = self.limits(check.path, view.tensor)
+            distance = min(known.get(check.path, math.inf), self._means.get(check.path, math.inf))
+            power = power_of(distance, check.tolerance or 0.0, limit) if isinstance(limit, Bounds) else distance
+            is_new = check.power is None and math.isfinite(power)
+            measured.append(replace(check, power=power) if is_new else check)
+            has_bits = self.evidence.unquoted and follows(plan.honest(), view, self._reference.values)
+            self.evidence.note(measured[-1], has_bits_of_reference=has_bits)
+        return measured
 
     def _compared(self, plan: CallPlan, snapshots: list[OutputViews], *, samples: bool = True) -> _Compared:
         """Compare all outputs, block by block."""
@@ -246,20 +298,6 @@ class AnswerJudge:
                 parts[path].append(self._compare(path, {path: Sides(tensor, exact, honest)}))
         return _Compared([joined([read() for read in readings]) for readings in parts.values()], borrowed, in_float64)
 
-    @property
-    def proves_any(self) -> bool:
-        """Whether a compared call proved an output right."""
-        return bool(self._proven)
-
-    @property
-    def unproven(self) -> list[str]:
-        """Paths of the outputs that were within the rounding of the reference in every compared call, and no more."""
-        return sorted(self._compared_paths - self._proven)
-
-    @property
-    def _proven(self) -> set[str]:
-        return self._proven_paths | self._compared_paths - self._other_bits
-
     def other_values(self, judged: Judged) -> str | None:
         """Return what the wrong values of a call come from, if other values than the problem's own."""
         if self._profile is not Profile.AS_GIVEN:
@@ -268,7 +306,7 @@ class AnswerJudge:
         cancelled = [
             any(index[each.dim] in each.indices for each in self._slices.get(path, [])) for path, index in wrong
         ]
-        return "rows with random signs" if cancelled and all(cancelled) else None
+        return ROWS_NAME if cancelled and all(cancelled) else None
 
     def _begin(
         self,
@@ -293,6 +331,8 @@ class AnswerJudge:
             if parts[path] and not tensor.dim():
                 continue  # A scalar is the same for all blocks (`Reference.settle`).
             sides = known[path]
+            if samples and not number and isinstance(limit := self.limits(path, sides.honest), Bounds):
+                self._means[path] = means_distance(sides.exact, limit)
             if tensor.shape != sides.honest.shape and self._is_small_row(path, tensor):
                 # Copies: a part may be a view of a large tensor, or of memory that the next block overwrites.
                 pieces.setdefault(path, []).append((sides.exact.clone(), sides.honest.clone()))
@@ -313,20 +353,10 @@ class AnswerJudge:
         actual, exact, honest = known[path]
         limits = with_scales(self.limits(path, honest), self._reference.problem, path, known)
         sides = Sides(actual, exact if limits else exact.to(honest.dtype), honest)
-        reading = self._comparison(path, sides, limits)
-        if isinstance(limits, Bounds) and limits.rare > 0:
-            return functools.partial(with_all_values, reading, sides, limits)
-        return reading
+        return self._comparison(path, sides, limits)
 
     def _limits_of_call(self) -> CallLimits:
-        return CallLimits(
-            self._reference,
-            self._distribution_mix,
-            self.rule,
-            self._profile,
-            self._slices,
-            changing=self._changing,
-        )
+        return CallLimits(self._reference, self._distribution_mix, self.rule, self._profile, self._fills)
 
     def limits(self, path: str, honest: torch.Tensor) -> Limit:
         """Return the limit of an output of the current call; None for integers and booleans."""

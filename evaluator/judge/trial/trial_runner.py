@@ -27,9 +27,9 @@ from evaluator.judge.numerics.reduced_precision import ENOUGH
 from evaluator.judge.numerics.rounded_reference import ReferenceCall
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.reference import Reference
-from evaluator.judge.setup.call_limits import results_of_rounding
 from evaluator.judge.setup.distribution_mix import AS_GIVEN_ALONE, DistributionMix
 from evaluator.judge.setup.seed_book import fresh_seed
+from evaluator.judge.setup.wrong_answers import is_noise
 from evaluator.judge.tensors.output_views import some_bits
 from evaluator.judge.tensors.pytree import LaidOut, Value
 from evaluator.judge.trial.answer_judge import AnswerJudge, Judged
@@ -335,31 +335,32 @@ class TrialRunner:
         return finding(Code.WRONG_VALUES, message, next_step=cause.next_step, path=path)
 
     def unproven(self) -> Fault | None:
-        """Return an inconclusive fault if all calls passed, and none proved an output that could be proven.
-
-        An output of rounding under all weights needs no proof beside an output that is proven right.
-        """
-        paths = self._answers.unproven
-        if self._answers.proves_any:
-            paths = self._meaningful_with_other_weights(paths)
+        """Return an inconclusive fault if all calls passed, and an output has no proof that it could have."""
+        evidence = self._answers.evidence
+        if self._answers.rule is ToleranceRule.KERNELBENCH or not evidence.powers:
+            return None
+        paths = evidence.unproven
+        if evidence.proves_any:
+            paths = self._meaningful(paths)
         if not paths:
             return None
         why = "" if self._sites.why_not is None else f"; the weights are the same in all calls: {self._sites.why_not}"
-        message = f"{paths[0]} is a result of rounding in all calls: any answer of its size would have passed{why}"
+        message = (
+            f"{paths[0]}: no call could have told a wrong answer: in most elements a wrong one differs by at most "
+            f"{evidence.powers[paths[0]]:.2g} times the tolerance{why}"
+        )
         step = _AUTHORS_ALONE if self._sites.change else None
         return Fault(Status.INCONCLUSIVE, finding(Code.ROUNDING_DECIDES, message, next_step=step, path=paths[0]))
 
-    def _meaningful_with_other_weights(self, paths: list[str]) -> list[str]:
-        """Return the outputs that are results of rounding for the constructed weights alone."""
-        if not paths or self._sites.change or not self._reference.weights.names:
-            return []
+    def _meaningful(self, paths: list[str]) -> list[str]:
+        """Return the outputs that vary with the inputs, and by more than rounding, under other weights too."""
         seed = fresh_seed()
-        self._reference.wear(derived(seed, b"weights"))
+        if self._reference.weights.names:
+            self._reference.wear(derived(seed, b"weights"))
         try:
-            of_rounding = results_of_rounding(CallPlan(self._reference, seed), self._answers.rule)
+            return [path for path in paths if not is_noise(self._reference, seed, path)]
         finally:
             self._reference.wear(None)
-        return [path for path in paths if path not in of_rounding]
 
     def look_closely(self) -> Trial | None:
         """Check the errors of correct calls for reduced precision, which may lie well within the tolerance.

@@ -1,0 +1,192 @@
+"""Distances of surely wrong answers from the expected ones: what a checked call could have told.
+
+A call is evidence only if its tolerance would refuse answers that are surely wrong, in most elements and by a factor of
+`PROOF`:
+
+- the expected output of an independent draw of the inputs;
+- the output with an eighth of a reduction left out: every eighth value of the first input is 0, and the rest is larger
+  by 8 / 7;
+- the output's mean, its row means, its column means, and the product of both over the mean.
+
+The first two depend on the reference alone, and are computed once for a problem, size and distribution. The means are
+those of each checked call. A distance is the median over all elements, in the unit of `Bounds.floor`: relative to the
+larger of the row's root mean square and the element.
+"""
+
+import contextlib
+import math
+from collections.abc import Iterator
+
+import torch
+
+from evaluator.errors import ProblemError
+from evaluator.judge.compare.overview import element_scale, has_columns, overview_of
+from evaluator.judge.compare.reductions import as_rows
+from evaluator.judge.compare.tensor_comparison import Comparison, Limit, Sides
+from evaluator.judge.compare.tolerance import Bounds
+from evaluator.judge.formats.elements import are_equal, format_of
+from evaluator.judge.reference.reference import Expected, Reference
+from evaluator.judge.tensors.call_arguments import Arguments
+from evaluator.protocol.model_call import mapped
+
+PROOF = 8.0
+"""Tolerances between an expected value and a wrong one, in most elements, in a call that is evidence."""
+_PART = 8
+_LEAST_MEANS = 8
+"""Rows of fewer elements have no mean to speak of: the mean of one element is the element."""
+_MOST_ELEMENTS = 1 << 20
+"""Of larger outputs, the first rows count."""
+_NOISE = 1 / 16
+"""Error of the plain reference, relative to the output, from which an output is a result of rounding."""
+_MOST = 1e30
+"""In place of infinity, which JSON lacks."""
+_SAME = 1e-9
+"""Relative to the output: an output whose rows are constant has its row means by its definition."""
+
+
+def distances_of(
+    reference: Reference,
+    inputs: Arguments,
+    gradients: list[torch.Tensor] | None,
+    expected: Expected,
+    other: Expected,
+    limits: dict[str, Limit],
+    compare: Comparison,
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Return by path the distance of the nearest wrong answer, and the same in tolerances.
+
+    `other` are the expected values of an independent draw. Integers and codes have the largest distance if it
+    has other values, else 0.
+    """
+    exact, honest, independent = map(reference.values, (expected.exact, expected.honest, other.exact))
+    codes = reference.values(other.honest)
+    without_part = _without_an_eighth(reference, inputs, gradients)
+    distances: dict[str, float] = {}
+    powers: dict[str, float] = {}
+    for path, value in honest.items():
+        if not isinstance(value, torch.Tensor):
+            continue
+        limit, wrong = limits[path], [independent.get(path), without_part.get(path)]
+        if not isinstance(limit, Bounds):
+            powers[path] = distances[path] = _of_codes(value, codes.get(path))
+            continue
+        known = [_distance(one, exact[path], limit) for one in wrong if _has_shape(one, value)]
+        tolerance = compare(path, Sides(value, exact[path], value), limit)().tolerance or limit.floor
+        distances[path] = min([*known, means_distance(exact[path], limit), _MOST])
+        powers[path] = power_of(distances[path], tolerance, limit)
+    return distances, powers
+
+
+def power_of(distance: float, tolerance: float, limit: Bounds) -> float:
+    """Return how many tolerances a distance is: of the part relative to the scale, and of the element's rounding."""
+    return distance / (tolerance + limit.unit)
+
+
+def is_noise(reference: Reference, seed: int, path: str) -> bool:
+    """Return whether an output is a constant or a result of rounding, as the gradient of a bias before a batch norm is.
+
+    No answer to such an output could be proven right.
+    """
+    expected = []
+    for number in range(2):
+        inputs = reference.draw(seed + number)
+        gradients = None
+        if reference.problem.backward:
+            gradients = reference.output_gradients(reference.forward(inputs, 0), seed + number)
+        expected.append(reference.expected(inputs, 0, gradients))
+    exact, other = (reference.values(each.exact).get(path) for each in expected)
+    plain = reference.values(expected[0].honest).get(path)
+    if (
+        not isinstance(exact, torch.Tensor)
+        or not isinstance(other, torch.Tensor)
+        or not isinstance(plain, torch.Tensor)
+    ):
+        return False
+    if are_equal(exact, other):
+        return True
+    if not exact.is_floating_point() or exact.shape != plain.shape:
+        return False
+    size = float(torch.linalg.vector_norm(exact.double()))
+    return float(torch.linalg.vector_norm(plain.double() - exact.double())) > _NOISE * size
+
+
+def means_distance(exact: torch.Tensor, limit: Bounds) -> float:
+    """Return the distance of the nearest answer that is made of an output's means; infinite without means."""
+    rows = as_rows(exact)
+    rows = rows[: max(_MOST_ELEMENTS // max(rows.shape[1], 1), _LEAST_MEANS)].double()
+    if rows.is_complex() or not bool(torch.isfinite(rows).all()):
+        rows = torch.nan_to_num(rows.real.double(), 0.0, 0.0, 0.0)
+    size = float(rows.square().mean().sqrt()) if rows.numel() else 0.0
+    known = [
+        _median_distance(mean, rows, limit, exact.shape)
+        for mean in _means(rows)
+        if float((mean - rows).abs().max()) > _SAME * size
+    ]
+    return min(known, default=math.inf)
+
+
+def _means(rows: torch.Tensor) -> Iterator[torch.Tensor]:
+    if rows.numel() < _LEAST_MEANS:
+        return
+    mean = rows.mean()
+    yield mean.expand_as(rows)
+    of_rows, of_columns = rows.mean(1, keepdim=True), rows.mean(0, keepdim=True)
+    if min(rows.shape) >= _LEAST_MEANS:
+        yield of_rows.expand_as(rows)
+        yield of_columns.expand_as(rows)
+        yield of_rows * of_columns / mean if float(mean) else torch.zeros_like(rows)
+
+
+def _without_an_eighth(
+    reference: Reference, inputs: Arguments, gradients: list[torch.Tensor] | None
+) -> dict[str, object]:
+    """Return the outputs without every eighth value of the first input; empty if the reference refuses them."""
+    is_done = False
+
+    def changed(leaf: torch.Tensor) -> torch.Tensor:
+        nonlocal is_done
+        if is_done or not leaf.is_floating_point() or format_of(leaf.dtype) or not leaf.dim() or leaf.shape[-1] < _PART:
+            return leaf
+        is_done = True
+        part = leaf * (_PART / (_PART - 1))
+        part[..., _PART // 2 :: _PART] = 0
+        return part
+
+    args, kwargs = mapped(inputs.args, changed), mapped(inputs.kwargs, changed)
+    if not is_done:
+        return {}
+    try:
+        result = reference.altered(Arguments(args, kwargs), 0, gradients, contextlib.nullcontext())
+    except ProblemError:
+        return {}
+    return dict(reference.values(result))
+
+
+def _has_shape(value: object, like: torch.Tensor) -> bool:
+    return isinstance(value, torch.Tensor) and value.shape == like.shape
+
+
+def _of_codes(value: torch.Tensor, independent: object) -> float:
+    if not isinstance(independent, torch.Tensor) or independent.shape != value.shape:
+        return _MOST
+    return 0.0 if are_equal(independent, value) else _MOST
+
+
+def _distance(wrong: object, exact: torch.Tensor, limit: Bounds) -> float:
+    if not isinstance(wrong, torch.Tensor):
+        return math.inf
+    if exact.is_complex() or wrong.is_complex():
+        wrong, exact = torch.view_as_real(wrong.to(exact.dtype)), torch.view_as_real(exact)
+    return _median_distance(as_rows(wrong).double(), as_rows(exact).double(), limit, exact.shape)
+
+
+def _median_distance(wrong: torch.Tensor, exact: torch.Tensor, limit: Bounds, shape: torch.Size) -> float:
+    """Return the median distance of finite elements; infinite without such elements."""
+    overview = overview_of([[exact, exact, exact]], limit, shape if has_columns(shape) else exact.shape)
+    rows = overview.scales[0]
+    if rows is None:
+        exact = torch.nan_to_num(exact, 0.0, 0.0, 0.0)
+        rows = exact.square().mean(1, keepdim=True).sqrt()
+    relative = (wrong - exact).abs() / element_scale(rows, exact.abs(), overview.columns, shape)
+    finite = relative[torch.isfinite(relative)]
+    return float(finite.median()) if finite.numel() else math.inf
