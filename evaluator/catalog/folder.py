@@ -47,6 +47,7 @@ class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class _Tolerance(_Table, frozen=True, kw_only=True):
     multiple: Positive | None = None
     floor: Positive | None = None
+    flips: Positive | None = None
 
 
 class _Roofline(_Table, frozen=True, kw_only=True):
@@ -149,7 +150,7 @@ def read_folder(folder: Path, origin: Origin, found_in: Path | None = None) -> P
         precision=header.precision,
         mode=header.mode,
         backward=header.backward,
-        tolerance=ToleranceOverride(multiple=header.tolerance.multiple, floor=header.tolerance.floor),
+        tolerance=ToleranceOverride(header.tolerance.multiple, header.tolerance.floor, header.tolerance.flips),
         split=_checked_split(header.split, reference, toml_path),
         roofline=_checked_roofline(header.roofline, sizes, reference, toml_path),
         profiles=_checked_profiles(header.profiles, toml_path),

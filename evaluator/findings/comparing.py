@@ -34,6 +34,7 @@ IN_FP32_OR_A_STEP = (
     'Compute in fp32: no TF32, half or bfloat16, and tl.dot with input_precision="ieee". If the text has no such '
     "arithmetic, look for a step that other values hide, such as a factor before a norm."
 )
+DECLARE_FLIPS = "Only the problem's author can let a few values flip: [tolerance] flips = 1e-5 in problem.toml, or a declared format."
 NEARLY_ALL = (
     "Nearly all values are wrong. Look for a step that is left out or changed, a wrong index, a missing "
     "__syncthreads(), or arithmetic in fewer bits."
@@ -222,12 +223,13 @@ ENTRIES: dict[Code, Entry] = {
         "arithmetic that the problem itself asks for: no action needed.",
     ),
     Code.ROUNDING_DECIDES: Entry(
-        "an output is a result of rounding",
-        "In all calls, honest arithmetic in other orders changes the output so much that answers off by a quarter of "
-        "its size pass. An example is the mean of a group norm with weights of 1 and biases of 0: it is 0, apart from "
-        "rounding. The answers are within this rounding, as those of almost any kernel would be. With other weights "
-        "the output may be meaningful.",
+        "no call could tell a right answer from a wrong one",
+        "A right answer is evidence only if the tolerance would have refused surely wrong ones by far: the output of other "
+        "inputs, or its means. In no call would it, or other orders of summation move the output altogether. An example "
+        "is the mean of a group norm with weights of 1 and biases of 0: it is 0, apart from rounding. Or a few values are "
+        "on the other side of a step, where rounding decides.",
         "Keep the reference's parameter names and shapes, and grade without --weights frozen: the weights then change. "
         "If the reference has no weights, only the problem's author can change the output.",
+        (DECLARE_FLIPS,),
     ),
 }

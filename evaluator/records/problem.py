@@ -9,10 +9,14 @@ from evaluator.records.names import ElementFormat, L2Rule, Layout, Mode, Precisi
 
 
 class ToleranceOverride(Record, frozen=True):
-    """Author's parameters of the measured tolerance rule; `None` keeps the default."""
+    """Author's parameters of the measured tolerance rule; `None` keeps the default.
+
+    `flips` is the part of an output's elements that may be on the other side of a step, as of a quantiser.
+    """
 
     multiple: float | None = None
     floor: float | None = None
+    flips: float | None = None
 
 
 Constant = bool | int | float | str | list[int]

@@ -23,6 +23,8 @@ from evaluator.records import Precision, TensorCheck
 
 _NEAR = 64.0
 """Error over tolerance beyond which no rounding is looked for. Honest errors were at most 10 times the tolerance."""
+_FEW_ONE_IN = 16
+"""At most one element in so many lies at a step that rounding decides."""
 _MOST_BLOCKS = 4
 _ORDERS = {
     Precision.FP32: (Order.SEQUENTIAL, Order.ROUNDED, Order.NAIVE),
@@ -40,8 +42,13 @@ beyond 4 times the largest of 8 in 0.013 % (computed by integration)."""
 
 
 def may_be_rounding(checks: Iterable[TensorCheck]) -> bool:
-    """Return whether all errors of an answer are so small that rounding may explain them."""
-    return all(check.nonfinite == 0 and (check.error_ratio or 0.0) <= _NEAR for check in checks)
+    """Return whether all errors of an answer are so small or so few that rounding may explain them."""
+    return all(check.nonfinite == 0 and ((check.error_ratio or 0.0) <= _NEAR or are_few(check)) for check in checks)
+
+
+def are_few(check: TensorCheck) -> bool:
+    """Return whether only few elements are wrong, as at the steps of a quantiser or of a comparison."""
+    return check.nonfinite == 0 and check.mismatches * _FEW_ONE_IN <= math.prod(check.shape)
 
 
 class _Part(NamedTuple):

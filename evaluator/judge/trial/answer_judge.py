@@ -12,6 +12,8 @@ from msgspec.structs import replace
 from evaluator.devices.memory import SharedMemory
 from evaluator.devices.out_of_memory import out_of_memory
 from evaluator.errors import ProblemError
+from evaluator.findings import Code, finding
+from evaluator.findings.comparing import DECLARE_FLIPS
 from evaluator.judge.clock.clock import Clock, ClockedCall
 from evaluator.judge.compare.limits import with_scales
 from evaluator.judge.compare.tensor_comparison import Comparison, Limit, Reading, Sides, joined, rows_from
@@ -30,6 +32,7 @@ from evaluator.judge.integrity.output_checks import (
 )
 from evaluator.judge.integrity.precomputed_output import PrecomputedOutputCheck
 from evaluator.judge.numerics.precision_sampler import PrecisionWatch
+from evaluator.judge.numerics.rounding_of_call import are_few
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.reference import Expected, Honest, Reference, by_path
 from evaluator.judge.setup.call_limits import CallLimits
@@ -39,7 +42,6 @@ from evaluator.judge.tensors.memory_overlap import layouts, lent_weights, shared
 from evaluator.judge.tensors.output_views import OutputViews, output_views
 from evaluator.judge.tensors.pytree import LaidOut, Pair, Value, pair_up
 from evaluator.judge.ties.equal_values import Choice, choosing, has_choice
-from evaluator.judge.ties.search import within_ties
 from evaluator.protocol import model_call
 from evaluator.records import Finding, Profile, TensorCheck, ToleranceRule
 from evaluator.spans import Operation, operation
@@ -128,7 +130,6 @@ class AnswerJudge:
         self._slices: dict[str, list[Slices]] = {}
         self._fills: dict[str, float] = {}
         self._limits = self._limits_of_call()
-        self._beyond_ties = False
         self._means: dict[str, float] = {}
         self.evidence = Evidence(unquoted=sites.unmatched)
         self._last_storages: dict[str, tuple[int, int]] = {}
@@ -185,7 +186,7 @@ class AnswerJudge:
             problem = shared or self._changed_input(placed) or earlier
             return Judged(in_float64=False, problem=problem)
         checks, borrowed, in_float64 = self._compared_by_own_rounding(plan, snapshots, samples=samples)
-        problem = _first_wrong(checks)
+        problem = self._at_steps(checks) or _first_wrong(checks)
         if problem is None and samples:
             checks = self._with_power(plan, checks, snapshots)
             problem = self._fault_in_half()
@@ -215,7 +216,7 @@ class AnswerJudge:
             self.precision.begin(len(plan.blocks), self._slices)
             found = self._compared(plan, snapshots, samples=samples)
             found = found._replace(tensors=[self._void(check) for check in found.tensors])
-        found = self._with_ties(plan, snapshots, self._with_other_choices(plan, snapshots, found))
+        found = self._with_other_choices(plan, snapshots, found)
         if not samples and _first_wrong(found.tensors) is not None:
             # For the cause alone: outputs may change between two comparisons, and the second decides nothing. Nor may
             # its failure decide: a submission can take free memory between the two.
@@ -227,7 +228,7 @@ class AnswerJudge:
     def _with_other_choices(self, plan: CallPlan, snapshots: list[OutputViews], found: _Compared) -> _Compared:
         """Return comparisons with another choice of the reference among equal values, if all outputs are right then."""
         kernelbench = self.rule is ToleranceRule.KERNELBENCH
-        if _first_wrong(found.tensors) is None or kernelbench or self._beyond_ties:
+        if _first_wrong(found.tensors) is None or kernelbench:
             return found
         # Neither an operation without support for the mode nor a submission that holds free memory decides.
         with contextlib.suppress(ProblemError, MemoryError), out_of_memory():
@@ -241,17 +242,17 @@ class AnswerJudge:
         plan.forget()
         return found
 
-    def _with_ties(self, plan: CallPlan, snapshots: list[OutputViews], found: _Compared) -> _Compared:
-        """Return comparisons in which elements at ties count as right; KernelBench's rule knows no ties.
-
-        After a search without success the runner has failed, and further calls look for the cause alone.
-        """
-        kernelbench = self.rule is ToleranceRule.KERNELBENCH
-        if _first_wrong(found.tensors) is None or kernelbench or self._beyond_ties:
-            return found
-        checks = within_ties(plan, found.tensors, snapshots, self.limits)
-        self._beyond_ties = _first_wrong(checks) is not None
-        return found._replace(tensors=checks)
+    def _at_steps(self, checks: list[TensorCheck]) -> Finding | None:
+        """Return the finding that rounding decides all wrong elements of a call, which are few; else None."""
+        wrong = [check for check in checks if not check.ok]
+        if not wrong or not all(check.path in self._limits.stepped and are_few(check) for check in wrong):
+            return None
+        count, path = sum(check.mismatches for check in wrong), wrong[0].path
+        message = (
+            f"{path}: {count} values are on the other side of a step, and another order of summation moves values of "
+            "the reference too"
+        )
+        return finding(Code.ROUNDING_DECIDES, message, next_step=DECLARE_FLIPS, path=path)
 
     def _fault_in_half(self) -> Finding | None:
         """Return the fault of half-precision errors within the tolerance; KernelBench's rule allows any of them."""
@@ -296,7 +297,16 @@ class AnswerJudge:
             if path in pieces:
                 exact, honest = (torch.cat(side) for side in zip(*pieces[path], strict=True))
                 parts[path].append(self._compare(path, {path: Sides(tensor, exact, honest)}))
-        return _Compared([joined([read() for read in readings]) for readings in parts.values()], borrowed, in_float64)
+        checks = [self._with_flips(joined([read() for read in readings])) for readings in parts.values()]
+        return _Compared(checks, borrowed, in_float64)
+
+    def _with_flips(self, check: TensorCheck) -> TensorCheck:
+        """Return a comparison as right if no more elements are wrong than the author lets flip at a step."""
+        flips = self._reference.problem.tolerance.flips or 0.0
+        elements = math.prod(check.shape)
+        if check.ok or check.nonfinite or check.mismatches > flips * elements or self.rule is ToleranceRule.KERNELBENCH:
+            return check
+        return replace(check, ok=True, error_ratio=1.0)
 
     def other_values(self, judged: Judged) -> str | None:
         """Return what the wrong values of a call come from, if other values than the problem's own."""

@@ -380,4 +380,6 @@ class TrialRunner:
 
 
 def _status(problem: Finding) -> Status:
+    if problem.code == Code.ROUNDING_DECIDES.value:
+        return Status.INCONCLUSIVE
     return Status.REJECTED if problem.code == Code.MALFORMED_FRAME.value else Status.WRONG_RESULT
