@@ -53,7 +53,7 @@ def disagreement(windows: Windows, reference: Windows | None) -> str | None:
     if shares_work(windows.measured_ms, windows.spot_ms, excess_ms(reference)):
         return beside_spot_checks(windows, reference)
     if alone_ms < _FASTEST_SPOT * warm * call_ms + _FASTEST_SPOT_MS:
-        return f"implausible {beside_spot_checks(windows, reference)}"
+        return f"an implausible {beside_spot_checks(windows, reference)}"
     cold_ms = 0.0 if reference is None else median(reference.single_ms) - median(reference.measured_ms)
     if median(windows.single_ms) - call_ms > max(cold_ms, 0.0) + _COLD_MS + _COLD * call_ms:
         return beside_single_calls(windows, reference)

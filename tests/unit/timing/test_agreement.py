@@ -68,8 +68,8 @@ def test_honest_twins_are_quoted_by_their_windows(reference, part):
 @pytest.mark.parametrize(
     ("windows", "reference", "other"),
     [
-        (windows_of(33.6, 45.0, 10.6), LINEAR, "implausible 10.6 us when each call is released"),
-        (windows_of(128.0, 140.0, 44.0), SOFTMAX, "implausible 44 us when each call is released"),
+        (windows_of(33.6, 45.0, 10.6), LINEAR, "an implausible 10.6 us when each call is released"),
+        (windows_of(128.0, 140.0, 44.0), SOFTMAX, "an implausible 44 us when each call is released"),
         (windows_of(20.0, 45.0, 30.0), LINEAR, "30 us when each call is released"),
         (windows_of(35.0, 246.0, 34.0), CUMSUM, "246 us as a single call (the reference: 44.3 us and 52 us)"),
         (windows_of(35.0, 246.0, 34.0), None, "246 us as a single call"),

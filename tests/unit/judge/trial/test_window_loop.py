@@ -43,7 +43,7 @@ class Rules:
         assert all(seed % 3 for seed in seeds)
         fault = WRONG if len(self.asked) == self.wrong else None
         trials = [Trial(None, fault, 0.0, copied=False)]
-        elapsed_ms = TAKEN_OFF.empty_ms + len(seeds) * self.call_ms
+        elapsed_ms = TAKEN_OFF.empty_ms + len(seeds) * (self.call_ms + 1e-9)  # No rounding makes a window faster.
         host_ms = 0.1 + len(seeds) * 0.013
         return WindowTrials(trials, fault, elapsed_ms, self.queues(len(self.asked)), host_ms)
 
