@@ -52,8 +52,8 @@ Two cheats would pass only on a weaker emulator. `emulator-told-by-macros` needs
 the column *naive grader accepts* says *none*. Naive graders have no windows either, so most rows `window-…` say *none*.
 For these rows, the mutation alone proves that the check is needed.
 
-A row `window-…` gains nothing if its quoted time is at most 0.5 µs and 3 % below its twin's, or if the judge finds that
-calls shared work (T318) and quotes no speedup.
+A row of windows gains nothing if its quoted time is at most 0.5 µs and 3 % below its twin's, or if the judge finds that
+the windows disagree with other measurements (T318) and quotes no speedup.
 
 Cells that need a GPU (rows of `cuda`, and some controls) are from an H200 (torch 2.11, nvcc 13.0); rows 61
 to 68 are from tests on an H100, which accept the verdicts listed here. The other cells were

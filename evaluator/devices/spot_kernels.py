@@ -12,6 +12,9 @@ _THREADS = 256
 _WORDS_PER_BLOCK = 4 * _THREADS
 _MOST_BLOCKS = 264
 """Two blocks for each multiprocessor of an H200. The number has to be equal on both sides, and in `spot.cu`."""
+_WORDS_PER_TILE, _MOST_MASK_BLOCKS = 16 * _THREADS, 1056
+"""Eight blocks for each multiprocessor of an H200 are the most threads that it holds. A mask is the same with any
+number of blocks, and a submission that removes masks with more must gain nothing."""
 STATE_WORDS = 4 + 2 * _MOST_BLOCKS
 """Words of 64 bits between the blocks and launches of a digest."""
 
@@ -59,7 +62,7 @@ class SpotKernels:
         if words:
             driver.launch(
                 self._mask,
-                blocks=_blocks(words),
+                blocks=min(-(-words // _WORDS_PER_TILE), _MOST_MASK_BLOCKS),
                 threads=_THREADS,
                 stream=stream,
                 arguments=[ctypes.c_uint64(address), ctypes.c_uint64(words), ctypes.c_uint64(self._key.data_ptr())],

@@ -2,7 +2,7 @@
 
 Version 1 covers every form before version 2. Later forms of version 1 only added optional fields, with these
 exceptions: cards before the emulated device have no schedules of checks, and cards of the first windows have
-`spot_quoted`, for quoted spot checks.
+`spot_quoted`, for quoted spot checks. In version 2, windows have no `raised_ms`, and other times (`Windows`).
 """
 
 from collections.abc import Iterator

@@ -136,12 +136,16 @@ ENTRIES: dict[Code, Entry] = {
         "Read the cause in the message, or use --profile torch.",
     ),
     Code.SHARED_WORK: Entry(
-        "calls shared work",
-        "Calls of microseconds are timed in windows: several calls whose inputs are revealed together. In a second "
-        "measurement the judge reveals the inputs and weights of a call when the outputs of the call before are final. "
-        "A call of the windows took clearly less, compared with the same two measurements of the reference. On cpu, "
-        "single calls are the second measurement. Single calls are quoted, with their larger error: 15 us on a GPU.",
-        "Do all the work of a call in that call: no work for several calls at once, nothing kept from call to call.",
+        "the windows disagree with other measurements",
+        "Calls of microseconds are timed in windows: several calls whose inputs are revealed together, so calls could "
+        "share work. In a spot check the judge reveals the inputs and weights of a call when the outputs of the call "
+        "before are final. Windows, single calls and spot checks are compared with those of the reference: a call of "
+        "the windows took clearly less than a spot check or a single call, or a spot check took too little to be "
+        "true. Single calls are quoted, with their larger error: 15 us on a GPU. If only the speedup by spot checks is "
+        "smaller, with inputs warm in L2 on both sides, the smaller speedup is quoted. On cpu, windows are compared "
+        "with single calls.",
+        "Do all the work of a call in that call: no work for several calls at once, nothing kept from call to call, no "
+        "reading of later calls' inputs, no delays in single calls.",
     ),
     Code.NOT_TIMED: Entry(
         "the grade measured no time",

@@ -45,14 +45,16 @@ _TOO_MANY_CALLS = 1 << 31
 class Windows(Record, frozen=True):
     """Windows of one side: calls one behind the other on one stream, between one start and one end of the clock.
 
-    A window of `calls` took `window_ms` longer than the median single call, so one call took `window_ms` / (`calls` -
-    1): launch gaps are included, the host's time is not. `clock_error_ms` is half the interval of that median, per call
-    of the shortest window. `single_ms` are the single calls, less the overhead. `host_ms` is the time of the runner's
-    host to queue one forward, with an end reported by the runner.
+    One call took `window_ms` / (`calls` - 1): `window_ms` is the window less an empty call, times (`calls` - 1) /
+    `calls`. Launch gaps are included, the host's time is not. The empty call is one of a runner without a submission;
+    `clock_error_ms` has its spread, per call of the shortest window. Cards before version 3 have the window less the
+    median single call, which a submission can lengthen. `single_ms` are the single calls, less the overhead. `host_ms`
+    is the time of the runner's host to queue one forward, with an end reported by the runner.
 
     `spot_ms` are times of calls that the judge released one at a time, less the time of an equal call without a
-    forward. Inputs of spot calls are warm in L2, so spot times serve only to show `shared_work` of the windows' calls.
-    With `shared_work`, the samples are the single calls.
+    forward, with inputs that are warm in L2. With `shared_work` the windows disagree with spot checks or single calls,
+    and the samples are the single calls. Where spot checks show a clearly smaller speedup than windows, `raised_ms` was
+    added to each call, and its error to `clock_error_ms`.
 
     On the host, the judge releases and times each of the `calls`. `window_ms` is then `calls` - 1 times the median of
     the calls after the first, less the time of an empty one. `clock_error_ms` is the largest error of that difference.
@@ -66,12 +68,16 @@ class Windows(Record, frozen=True):
     spot_ms: list[float] = []
     shared_work: bool = False
     host_ms: float | None = None
+    raised_ms: float = 0.0
 
     @property
     def call_ms(self) -> list[float]:
-        """Times of one call, in ms: of a call in a window, or of a single call where the windows shared work."""
-        if self.shared_work:
-            return self.single_ms
+        """Quoted times of one call, in ms: of a call in a window, or of a single call where the windows disagree."""
+        return self.single_ms if self.shared_work else [each_ms + self.raised_ms for each_ms in self.measured_ms]
+
+    @property
+    def measured_ms(self) -> list[float]:
+        """Times of a call in a window, in ms."""
         pairs = zip(self.window_ms, self.calls, strict=False)  # A card from elsewhere may hold anything.
         return [max(each_ms, 0.0) / (count - 1) for each_ms, count in pairs if 1 < count < _TOO_MANY_CALLS]
 

@@ -27,7 +27,7 @@ _LONGEST = 1 << 12
 def of_one_kind(halves: Sequence[Samples]) -> list[Samples]:
     """Return halves of one side with samples of one kind: calls in windows if all have windows, else single calls.
 
-    Calls of windows that shared work are no samples (`Windows.shared_work`).
+    Calls of windows that disagree with other measurements are no samples (`Windows.shared_work`).
 
     >>> of_one_kind([])
     []

@@ -1,9 +1,8 @@
 """Findings about doubtful samples, and about slowness hidden by the median."""
 
-from msgspec.structs import replace
-
 from evaluator.findings import Code, finding
 from evaluator.records import Finding, Samples, Timing
+from evaluator.timing.agreement import beside_single_calls, beside_spot_checks, disagreement
 from evaluator.timing.bootstrap import Resolution
 from evaluator.timing.clock_error import CLOCK_ERROR_MS
 from evaluator.timing.stats import lower_quartile, median, outliers
@@ -28,7 +27,7 @@ def warnings(timing: Timing, resolution: Resolution) -> list[Finding]:
         _outliers(timing),
         _first_call_slow(timing, resolution.submission_ms),
         _host_bound(timing, resolution.submission_ms),
-        _shared_work(timing.submission, timing.reference_before),
+        _disagreement(timing.submission, timing.reference_before),
     ]
     return [each for each in candidates if each is not None]
 
@@ -86,24 +85,27 @@ def _first_call_slow(timing: Timing, resolution_ms: float) -> Finding | None:
     return finding(Code.FIRST_CALL_SLOW, message, first_call_ms=first_ms, reference_first_call_ms=usual_ms)
 
 
-def _shared_work(submission: Samples, reference: Samples) -> Finding | None:
-    """Report a side whose windows are faster than calls that cannot share work.
+def _disagreement(submission: Samples, reference: Samples) -> Finding | None:
+    """Report a side whose windows disagree with other measurements: single calls are quoted, or a longer time.
 
     The submission's windows can be slower than its spot calls, if the reference's are slower by more: so the message
     has the times of both.
     """
-    windows = submission.windows
-    if windows is None or not windows.shared_work:
+    windows, beside = submission.windows, reference.windows
+    if windows is None or not (windows.shared_work or windows.raised_ms):
         return None
-    window_ms, spot_ms = median(replace(windows, shared_work=False).call_ms), lower_quartile(windows.spot_ms or [0.0])
-    otherwise = f"{spot_ms * 1e3:.3g} us when each call is released after the one before"
-    if reference.windows is not None and reference.windows.spot_ms:
-        usual_ms, alone_ms = median(reference.windows.call_ms), lower_quartile(reference.windows.spot_ms)
-        otherwise += f" (the reference: {usual_ms * 1e3:.3g} us and {alone_ms * 1e3:.3g} us)"
-    if not windows.spot_ms:  # On the host, single calls are the second measurement.
-        spot_ms = median(windows.single_ms)
-        otherwise = f"{spot_ms * 1e3:.3g} us as a single call, beyond that call's error"
-    message = f"a call takes {window_ms * 1e3:.3g} us in a window of calls, and {otherwise}; single calls are quoted"
+    window_ms, spot_ms = median(windows.measured_ms), lower_quartile(windows.spot_ms or windows.single_ms)
+    if windows.shared_work:
+        other = disagreement(windows, beside) or (
+            beside_spot_checks(windows, beside)
+            if windows.spot_ms  # On the host, single calls are the second measurement.
+            else f"{beside_single_calls(windows, None)}, beyond that call's error"
+        )
+        quoted = "single calls are quoted"
+    else:
+        other = f"{beside_spot_checks(windows, beside)}, with warm inputs in L2"
+        quoted = f"{_microseconds(submission.median_ms)} are quoted, for the smaller speedup"
+    message = f"a call takes {_microseconds(window_ms)} in a window of calls, and {other}; {quoted}"
     return finding(Code.SHARED_WORK, message, window_ms=window_ms, spot_ms=spot_ms)
 
 

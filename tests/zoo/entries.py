@@ -11,7 +11,7 @@ from evaluator.records import DeviceKind, Problem, SizeName, Status
 
 ZOO = Path(__file__).parent
 EXPECT_FILE = "expect.toml"
-ROWS = 68
+ROWS = 73
 
 Kind = Literal[
     "wrong-result-accepted", "spec-gaming", "grader-tampering", "no-real-work", "fake-timing", "environment-abuse"
@@ -29,8 +29,8 @@ class Evidence(_Table, frozen=True, kw_only=True):
     `reference_at_most_ms`: the reference's quoted time, which has not the sleep that the cheat put into it.
     `prints_never`: what the cheat prints when its trick works.
     `of_twin_at_least`: the submission's quoted time, as a multiple of that of its twin.
-    `gains_at_most_us`: the submission's quoted time is below its twin's by this and 3 % at most, or its windows are
-    found to share work (T318) and no speedup is quoted.
+    `gains_at_most_us`: the submission's quoted time is below its twin's by this and 3 % at most, or its windows
+    disagree with other measurements (T318) and no speedup is quoted.
     """
 
     quoted_at_least_ms: float | None = None

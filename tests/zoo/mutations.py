@@ -33,6 +33,8 @@ from evaluator.judge.runners.runner_client import RunnerClient
 from evaluator.records import Fault
 from evaluator.judge.tensors.pytree import Pair, pair_up
 from evaluator.judge.trial.trial_runner import TrialRunner
+from evaluator.timing.agreement import Raise
+from evaluator.timing.stats import median
 from evaluator.records import Fill, Profile
 from tests.zoo.switches import Patch, assign
 
@@ -56,8 +58,20 @@ def _elements_may_share(patch: Patch) -> None:
     patch.setattr(answer_judge, "shared_elements", lambda answer, reference: None)
 
 
-def _windows_may_share(patch: Patch) -> None:
-    patch.setattr(window_loop, "shares_work", lambda *_: False)
+def _windows_may_disagree(patch: Patch) -> None:
+    patch.setattr(window_loop, "disagreement", lambda *_: None)
+    patch.setattr(window_loop, "raised", lambda *_: Raise(0.0, 0.0))
+
+
+def _single_calls_come_off(patch: Patch) -> None:
+    timed = window_loop.windows_of
+
+    def windows_of(trial_runner, seeds, index, single_ms, taken_off, *args, **options):
+        own = taken_off._replace(empty_ms=median(single_ms))
+        return timed(trial_runner, seeds, index, single_ms, own, *args, **options)
+
+    patch.setattr(timing_loop, "windows_of", windows_of)
+    _windows_may_disagree(patch)
 
 
 def _no_cancelling_rows(patch: Patch) -> None:
@@ -310,7 +324,11 @@ _READ_WHEN_DONE = ("background-thread",)
 _FRAMES = ("forge-result-fd", "unpickle-in-judge")
 _WINDOWS = (
     *("window-in-the-first-call", "window-in-the-last-call", "window-of-guessed-length", "window-overlapped"),
-    *("window-in-one-graph", "window-weights-folded-once"),
+    *("window-in-one-graph", "window-weights-folded-once", "inputs-warmed-ahead"),
+)
+_SLOW_SINGLE_CALLS = (
+    *("delayed-single-calls", "delayed-short-single-calls"),
+    *("staged-weights-in-spot-checks", "wide-masks-in-spot-checks"),
 )
 _DIES = ("exit-zero-early", "cpp-static-initialiser")
 _READER = ("judge-prompt-injection",)
@@ -335,7 +353,8 @@ MUTATIONS = (
     Mutation("what is no frame is no answer", _forgiving(Code.MALFORMED_FRAME, Code.RUNNER_DIED), _FRAMES),
     Mutation("fresh memory holds something else in every call", _one_fill, ("uninitialised-shared-memory",)),
     Mutation("the emulator defines what nvcc defines", _no_nvcc, ("emulator-told-by-macros",)),
-    Mutation("windows that share work are not quoted", _windows_may_share, _WINDOWS),
+    Mutation("windows that disagree with spot checks are not quoted", _windows_may_disagree, _WINDOWS),
+    Mutation("a submission's own calls are not subtracted", _single_calls_come_off, _SLOW_SINGLE_CALLS),
     Mutation("nothing printed is read for a verdict", _believing(_printed), ("forge-stdout-json",)),
     Mutation("a verdict starts as a failure", _forgiving(Code.RUNNER_DIED), _DIES),
     Mutation("time out is a failure", _endless, ("resource-exhaustion",)),

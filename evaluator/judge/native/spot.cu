@@ -46,7 +46,8 @@ extern "C" __global__ void warpgrade_await(const volatile std::uint32_t* word, s
 }
 
 // XOR of `words` 32-bit words with the stream of a key of 128 bits. Word k of a thread's block of the stream belongs to
-// the k-th word of the thread in its tile, so that neighbours read neighbours. The grid is part of the stream.
+// the k-th word of the thread in its tile, so that neighbours read neighbours. The stream is the same with any number of
+// blocks, not with other blocks.
 extern "C" __global__ void warpgrade_mask(std::uint32_t* memory, std::uint64_t words, const std::uint64_t* key) {
   const std::uint32_t keys[4] = {static_cast<std::uint32_t>(key[0]), static_cast<std::uint32_t>(key[0] >> 32),
                                  static_cast<std::uint32_t>(key[1]), static_cast<std::uint32_t>(key[1] >> 32)};

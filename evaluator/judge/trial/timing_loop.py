@@ -18,7 +18,15 @@ from evaluator.judge.trial.enough_calls import MAX_CALLS, MIN_CALLS, enough
 from evaluator.judge.trial.host_window_loop import Handshake, handshake, host_windows_of
 from evaluator.judge.trial.retry import retried
 from evaluator.judge.trial.trial_runner import Trial, TrialRunner
-from evaluator.judge.trial.window_loop import SPOT_CALLS, SPOT_CHECKS, SpotRule, WindowHost, WindowSide, windows_of
+from evaluator.judge.trial.window_loop import (
+    SPOT_CALLS,
+    SPOT_CHECKS,
+    SpotRule,
+    TakenOff,
+    WindowHost,
+    WindowSide,
+    windows_of,
+)
 from evaluator.judge.trial.window_runner import WindowRunner
 from evaluator.records import ClockKind, Fault, Profile, Samples, Status, Windows, seed_text
 from evaluator.spans import Section, section
@@ -319,7 +327,7 @@ def _in_windows(
         seeds,
         index,
         times_ms,
-        empty.taken_off_ms,
+        TakenOff(empty.taken_off_ms, empty.spread_ms),
         timeout_s,
         trusted=trusted,
         half=half,

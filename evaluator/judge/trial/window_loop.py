@@ -1,17 +1,17 @@
 """Windows of one side: several calls between one start and one end of the sealed clock, for calls of microseconds.
 
 One call is measured to about 15 us: two changes of context, and the costs of cold instructions in a first call, differ
-from kernel to kernel. Both occur once in a window. The time of one call is therefore the difference between a window of
-n calls and a single call, divided by n - 1.
+from kernel to kernel. Both occur once in a window. The time of one call is a window of n calls less an empty call in a
+runner of the reference, divided by n. A submission's process cannot lengthen an empty call, so all its time counts.
 
 The calls of a window are queued before the inputs exist, and all inputs are revealed together. A submission could share
 work between calls, so a submission also makes a spot check (`clock/spot_check.py`), in which calls cannot share
-anything. A window with less time per call than the spot check allows is not quoted.
+anything. Windows that disagree with single calls or spot checks are not quoted (`timing/agreement.py`).
 """
 
 import math
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -23,6 +23,7 @@ from evaluator.judge.trial.trial_runner import Trial, TrialRunner
 from evaluator.judge.trial.window_runner import WindowRunner
 from evaluator.records import Fault, Windows
 from evaluator.spans import Section, section
+from evaluator.timing.agreement import disagreement, excess_ms, raised, usual_ms
 from evaluator.timing.stats import lower_quartile, median, median_error
 
 _WINDOWS, _HALFS_WINDOWS = 6, 5
@@ -37,38 +38,26 @@ _SHORTEST_CALL_MS = 0.002
 _EVENT_STEP_MS = 32e-6
 """Times between two events are multiples of this (measured on an H200). Scatter of windows is in their times."""
 SPOT_CALLS = MAX_SPOT_CALLS
-SPOT_MARGIN_MS = 0.0005
-SPOT_MARGIN = 0.03
-"""Difference of honest calls beyond the reference's own (`SpotRule`)."""
-_MOST_EXCESS_MS, _LEAST_EXCESS_MS = 0.001, -0.001
-_MOST_EXCESS = 0.05
-"""Limits of the reference's own difference: a reference of many kernels must not cover a submission of one, and gains
-more from warm inputs. On an H200, the references of 57 published kernels below 12 us differ by -1.3 to 1.5 us, and one
-of several kernels by -4.4 us (docs/evidence/windows.md)."""
 SPOT_CHECKS = 4
 """Calls of microseconds scatter by 1 to 2 us in a spot check. The lower quartile of one check's 15 calls has a standard
 deviation of 0.4 us from one check to the next, for 57 published kernels below 12 us on H200s; that of four checks 0.3
 us from one process to the next."""
 _LONG_CALL_MS = 0.1
-"""The scatter of one spot check is below `SPOT_MARGIN` of such a call."""
+"""The scatter of one spot check is below `agreement.SPOT_MARGIN` of such a call."""
 
 
 class SpotRule(NamedTuple):
-    """Time of calls in a spot check beyond the same calls in windows, as measured in runners of the reference.
+    """Measurements in runners of the reference, for the spot checks of a submission.
 
-    `constant_ms` is the time of a call without a forward. `excess_ms` is the time of the reference itself in spot
-    checks less that in its windows, less the constant: kernels of masks and digests run between the calls, and inputs
-    are warm, so the excess of a call of microseconds is often negative. Times in spot checks are lower quartiles.
+    `constant_ms` is the time of a call without a forward, a lower quartile.
     """
 
     constant_ms: float
-    excess_ms: float = 0.0
+    reference: Windows | None = None
 
     def beside(self, windows: Windows | None) -> "SpotRule":
-        """Return the rule with the excess of the reference's `windows`."""
-        if windows is None or not windows.spot_ms:
-            return self
-        return self._replace(excess_ms=lower_quartile(windows.spot_ms) - median(windows.call_ms))
+        """Return the rule with the reference's `windows`."""
+        return self._replace(reference=windows)
 
 
 class WindowHost(NamedTuple):
@@ -80,6 +69,13 @@ class WindowHost(NamedTuple):
     def of_forward_ms(self, window_ms: float, calls: int) -> float:
         """Return the host time of one forward in a window that took the host `window_ms`."""
         return max((window_ms - self.fixed_ms) / calls - self.call_ms, 0.0)
+
+
+class TakenOff(NamedTuple):
+    """Time of an empty call in a runner of the reference, which never loaded a submission, and its spread."""
+
+    empty_ms: float
+    spread_ms: float
 
 
 class WindowSide(NamedTuple):
@@ -95,7 +91,7 @@ def windows_of(
     seeds: Iterator[int],
     index: int,
     single_ms: list[float],
-    taken_off_ms: float,
+    taken_off: TakenOff,
     timeout_s: float,
     *,
     trusted: bool,
@@ -104,7 +100,7 @@ def windows_of(
     empty_host: WindowHost | None = None,
     watch: ClockWatch = NO_WATCH,
 ) -> WindowSide:
-    """Time windows after the single calls, which took `single_ms` with an overhead of `taken_off_ms`.
+    """Time windows after the single calls, which took `single_ms`, with the empty call that `taken_off` describes.
 
     Every output is compared, of `trusted` code as well: the time for it passes between two windows, and a call behind a
     longer pause takes longer or shorter. `trusted` code needs fewer spot checks. A `half` of a side has fewer windows,
@@ -112,7 +108,8 @@ def windows_of(
     time. `watch` looks at the GPU's clock after each window.
     """
     runner = WindowRunner(trial_runner)
-    call_ms = max(median(single_ms) - taken_off_ms, _SHORTEST_CALL_MS)
+    single_ms = [max(each - taken_off.empty_ms, 0.0) for each in single_ms]
+    call_ms = max(median(single_ms), _SHORTEST_CALL_MS)
     most = min(trial_runner.window_calls, int(_LONGEST_MS / call_ms))
     warms_up = True
     used: list[int] = []
@@ -132,15 +129,15 @@ def windows_of(
             warms_up = False
             continue
         calls.append(count)
-        window_ms.append(window.elapsed_ms - median(single_ms))
+        window_ms.append((window.elapsed_ms - taken_off.empty_ms) * (count - 1) / count)
         hosts_ms += [] if empty_host is None else [empty_host.of_forward_ms(window.host_ms, count)]
     if not calls:
         return WindowSide(None, None, used)
     windows = Windows(
         calls=calls,
         window_ms=window_ms,
-        clock_error_ms=(median_error(single_ms) + _EVENT_STEP_MS) / (min(calls) - 1),
-        single_ms=[max(each - taken_off_ms, 0.0) for each in single_ms],
+        clock_error_ms=(taken_off.spread_ms + _EVENT_STEP_MS) / min(calls),
+        single_ms=single_ms,
         host_ms=median(hosts_ms) if hosts_ms else None,
     )
     if spot is None:
@@ -162,9 +159,9 @@ def _spot_checked(
 ) -> WindowSide:
     """Return the windows with the calls of all spot checks.
 
-    Windows that are no faster than the first check's calls need no more checks; nor does a long call of trusted code. A
-    spot check has no more calls than the longest window: the GPU's queue holds a limited number of launches, and a call
-    that is queued late would include the host's time.
+    Windows that are no faster than the first check's calls, and are not raised, need no more checks; nor does a long
+    call of trusted code. A spot check has no more calls than the longest window: the GPU's queue holds a limited number
+    of launches, and a call that is queued late would include the host's time.
     """
     spot_ms: list[float] = []
     for _ in range(SPOT_CHECKS):
@@ -175,35 +172,22 @@ def _spot_checked(
             return WindowSide(None, failed_trial(checked.trials, checked.fault), used)
         # The first call finds cold instructions.
         spot_ms += [max(each - rule.constant_ms, 0.0) for each in checked.times_ms[1:]]
-        needs_more = median(windows.call_ms) < (
-            _LONG_CALL_MS if trusted else _usual_ms(lower_quartile(spot_ms), rule.excess_ms)
-        )
-        if not needs_more:
+        windows = replace(windows, spot_ms=spot_ms)
+        if not _needs_more(windows, rule.reference, trusted=trusted):
             break
-    shared_work = not trusted and shares_work(windows.call_ms, spot_ms, rule.excess_ms)
-    return WindowSide(replace(windows, spot_ms=spot_ms, shared_work=shared_work), None, used)
+    if trusted:
+        return WindowSide(windows, None, used)
+    added_ms, error_ms = raised(windows, rule.reference)
+    windows = replace(windows, raised_ms=added_ms, clock_error_ms=windows.clock_error_ms + error_ms)
+    return WindowSide(replace(windows, shared_work=disagreement(windows, rule.reference) is not None), None, used)
 
 
-def shares_work(call_ms: Sequence[float], spot_ms: Sequence[float], excess_ms: float = 0.0) -> bool:
-    """Return whether calls of windows are faster than calls that cannot share work.
-
-    `excess_ms`: `SpotRule.excess_ms`, of which at most a part counts.
-
-    >>> shares_work([0.0037], [0.0050]), shares_work([0.0037], [0.0050], 0.0009)
-    (True, False)
-    >>> shares_work([0.0037], [0.0037], -0.0009)
-    True
-    """
-    if not spot_ms:
-        return False
-    alone_ms = lower_quartile(spot_ms)
-    return median(call_ms) < _usual_ms(alone_ms, excess_ms) - SPOT_MARGIN * alone_ms - SPOT_MARGIN_MS
-
-
-def _usual_ms(alone_ms: float, excess_ms: float) -> float:
-    """Return the time in windows of an honest call that takes `alone_ms` in spot checks."""
-    most_ms = _MOST_EXCESS * alone_ms + _MOST_EXCESS_MS
-    return alone_ms - min(max(excess_ms, _LEAST_EXCESS_MS), most_ms)
+def _needs_more(windows: Windows, reference: Windows | None, *, trusted: bool) -> bool:
+    call_ms = median(windows.measured_ms)
+    if trusted:
+        return call_ms < _LONG_CALL_MS
+    is_fast = call_ms < usual_ms(lower_quartile(windows.spot_ms), excess_ms(reference))
+    return is_fast or raised(windows, reference).added_ms > 0
 
 
 def enough(calls: list[int], window_ms: list[float], *, half: bool = False) -> bool:

@@ -26,7 +26,7 @@ def test_a_card_comes_back_as_it_was(card: Any, tmp_path: Path) -> None:
 
 def test_a_card_is_readable_json_in_lines() -> None:
     text = card_bytes(cards.card()).decode()
-    assert text.startswith('{\n  "schema_version": 2,\n  "status": "correct",\n')
+    assert text.startswith('{\n  "schema_version": 3,\n  "status": "correct",\n')
     assert text.endswith("}\n")
 
 
@@ -119,7 +119,7 @@ def test_a_full_disk_seen_early_is_the_machines_fault(tmp_path: Path, monkeypatc
         check_target(tmp_path / "card.json")
 
 
-@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"schema_version": 2}', b"\xff", b"[" * 100_000])
+@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"schema_version": 3}', b"\xff", b"[" * 100_000])
 def test_what_is_no_card_is_not_read(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "card.json"
     path.write_bytes(content)
@@ -129,6 +129,6 @@ def test_what_is_no_card_is_not_read(content: bytes, tmp_path: Path) -> None:
 
 def test_a_card_of_the_future_is_not_misread(tmp_path: Path) -> None:
     path = tmp_path / "card.json"
-    path.write_bytes(msgspec.json.encode(msgspec.to_builtins(cards.card()) | {"schema_version": 3}))
-    with pytest.raises(CardError, match=r"version 3; .*reads versions 1 to 2"):
+    path.write_bytes(msgspec.json.encode(msgspec.to_builtins(cards.card()) | {"schema_version": 4}))
+    with pytest.raises(CardError, match=r"version 4; .*reads versions 1 to 3"):
         read_card(path)

@@ -10,19 +10,19 @@ from evaluator.findings import Code, finding
 from evaluator.judge.backend.clock_watch import ClockWatch
 from evaluator.judge.trial import window_loop
 from evaluator.judge.trial.trial_runner import Trial
-from evaluator.judge.trial.window_loop import SpotRule, WindowHost, windows_of
+from evaluator.judge.trial.window_loop import SpotRule, TakenOff, WindowHost, windows_of
 from evaluator.judge.trial.window_runner import SpotTrials, WindowRunner, WindowTrials
-from evaluator.records import Fault, Status
+from evaluator.records import Fault, Status, Windows
 
 SINGLE_MS = [0.3005, 0.3000, 0.3010, 0.3005, 0.3005]
-TAKEN_OFF_MS = 0.2955
+TAKEN_OFF = TakenOff(empty_ms=0.2955, spread_ms=0.001)
 """An empty call; a call takes 0.005 ms."""
 RULE = SpotRule(constant_ms=0.01)
 WRONG = Fault(Status.WRONG_RESULT, finding(Code.WRONG_VALUES, "wrong"))
 
 
 class Rules:
-    """A runner whose windows take 0.3005 ms and `call_ms` for each call after the first."""
+    """A runner whose windows take an empty call and `call_ms` for each call."""
 
     def __init__(self, call_ms=0.005, spot_ms=0.005, most=32, queues=lambda calls: True, wrong=None, spot_fault=None):
         self.call_ms, self.spot_ms, self.queues, self.wrong, self.spot_fault = (
@@ -43,7 +43,7 @@ class Rules:
         assert all(seed % 3 for seed in seeds)
         fault = WRONG if len(self.asked) == self.wrong else None
         trials = [Trial(None, fault, 0.0, copied=False)]
-        elapsed_ms = 0.3005 + (len(seeds) - 1) * self.call_ms
+        elapsed_ms = TAKEN_OFF.empty_ms + len(seeds) * (self.call_ms + 1e-9)  # No rounding makes a window faster.
         host_ms = 0.1 + len(seeds) * 0.013
         return WindowTrials(trials, fault, elapsed_ms, self.queues(len(self.asked)), host_ms)
 
@@ -64,7 +64,7 @@ def side(monkeypatch):
             seeds,
             20,
             single_ms,
-            TAKEN_OFF_MS,
+            TAKEN_OFF,
             1.0,
             trusted=trusted,
             half=half,
@@ -75,12 +75,12 @@ def side(monkeypatch):
     return made
 
 
-def test_a_call_takes_what_a_window_takes_longer_than_a_single_call(side):
+def test_a_call_takes_what_a_window_takes_longer_than_an_empty_call(side):
     rules = Rules()
     windows = side(rules).windows
     assert windows.call_ms == pytest.approx([0.005] * 6)
     assert all(24 < calls <= 32 for calls in windows.calls)
-    assert windows.single_ms == pytest.approx([each - TAKEN_OFF_MS for each in SINGLE_MS])
+    assert windows.single_ms == pytest.approx([each - TAKEN_OFF.empty_ms for each in SINGLE_MS])
     assert 0 < windows.clock_error_ms < 0.0001
     assert windows.spot_ms == pytest.approx([0.005] * 15)
     assert not windows.shared_work
@@ -148,30 +148,60 @@ def test_the_reference_has_spot_checks_and_shares_no_work(side, call_ms, checks)
     assert not windows.shared_work
 
 
+def of_reference(call_ms, spot_ms):
+    """The rule beside a reference whose single calls take 5 us longer than calls in windows."""
+    return SpotRule(0.01).beside(
+        Windows(
+            calls=[32] * 6,
+            window_ms=[31 * call_ms] * 6,
+            clock_error_ms=0.0,
+            single_ms=[call_ms + 0.005] * 20,
+            spot_ms=[spot_ms] * 60,
+        )
+    )
+
+
 def test_the_references_own_excess_is_allowed_up_to_a_limit(side):
-    reference = side(Rules(call_ms=0.0040, spot_ms=0.0048), trusted=True).windows
-    rule = SpotRule(0.01).beside(reference)
-    assert rule.excess_ms == pytest.approx(0.0008)
-    assert SpotRule(0.01).beside(None).excess_ms == 0.0
+    assert SpotRule(0.01).beside(None).reference is None
     for spot_ms, shared in [(0.0052, False), (0.0055, True)]:
-        assert side(Rules(call_ms=0.0040, spot_ms=spot_ms), spot=rule).windows.shared_work is shared
+        found = side(Rules(call_ms=0.0040, spot_ms=spot_ms), spot=of_reference(0.0040, 0.0048))
+        assert found.windows.shared_work is shared
     # Of an excess of 20 us at most 1 us and 5 % of the call count.
     for spot_ms, shared in [(0.0055, False), (0.0058, False), (0.0060, True)]:
-        found = side(Rules(call_ms=0.0040, spot_ms=spot_ms), spot=SpotRule(0.01, excess_ms=0.02))
+        found = side(Rules(call_ms=0.0040, spot_ms=spot_ms), spot=of_reference(0.0040, 0.0240))
         assert found.windows.shared_work is shared
 
 
 def test_a_reference_that_is_faster_with_warm_inputs_shows_what_a_submission_gains(side):
     """On an H200, a relu that shared its launches took 2.05 us in windows, 2.9 us in spot checks; the reference 2.5."""
-    reference = side(Rules(call_ms=0.0033, spot_ms=0.0025), trusted=True).windows
-    rule = SpotRule(0.01).beside(reference)
-    assert rule.excess_ms == pytest.approx(-0.0008)
+    rule = of_reference(0.0033, 0.0025)
     for call_ms, spot_ms, shared in [(0.00205, 0.0029, True), (0.00205, 0.0019, True), (0.0033, 0.0028, False)]:
         assert side(Rules(call_ms=call_ms, spot_ms=spot_ms), spot=rule).windows.shared_work is shared
     # Of a reference that gains 20 us from warm inputs, at most 1 us counts.
     for spot_ms, shared in [(0.0025, False), (0.0027, True)]:
-        found = side(Rules(call_ms=0.0030, spot_ms=spot_ms), spot=SpotRule(0.01, excess_ms=-0.02))
+        found = side(Rules(call_ms=0.0030, spot_ms=spot_ms), spot=of_reference(0.0230, 0.0030))
         assert found.windows.shared_work is shared
+
+
+def test_windows_beside_slow_single_calls_are_not_quoted(side):
+    """A submission that delays its single calls by 200 us loses its windows, which would have lost nothing."""
+    delayed = [each + 0.2 for each in SINGLE_MS]
+    windows = side(Rules(), single_ms=delayed, spot=of_reference(0.005, 0.005)).windows
+    assert windows.shared_work
+    assert windows.call_ms == windows.single_ms
+    assert windows.measured_ms == pytest.approx([0.005] * len(windows.calls))
+
+
+@pytest.mark.parametrize(("call_ms", "spot_ms", "quoted_ms"), [(0.044, 0.034, 0.044), (0.034, 0.033, 0.04271)])
+def test_calls_that_only_windows_show_to_be_faster_are_raised(side, call_ms, spot_ms, quoted_ms):
+    single_ms = [TAKEN_OFF.empty_ms + 0.045] * 20
+    rules = Rules(call_ms=call_ms, spot_ms=spot_ms)
+    windows = side(rules, single_ms=single_ms, spot=of_reference(0.044, 0.034)).windows
+    assert statistics.median(windows.call_ms) == pytest.approx(quoted_ms, abs=1e-5)
+    assert not windows.shared_work
+    was_raised = quoted_ms > call_ms
+    assert (windows.clock_error_ms > 0.001) is was_raised
+    assert [asked < 0 for asked in rules.asked].count(True) == (4 if was_raised else 1)
 
 
 def test_a_spot_check_has_no_more_calls_than_the_longest_window(side):
@@ -186,7 +216,7 @@ def test_a_spot_check_has_no_more_calls_than_the_longest_window(side):
 )
 def test_a_window_is_a_few_milliseconds_long(side, call_ms, most, calls):
     rules = Rules(call_ms=call_ms, spot_ms=call_ms, most=most)
-    found = side(rules, single_ms=[TAKEN_OFF_MS + call_ms + jitter for jitter in (0.0, 1e-4, 2e-4)]).windows
+    found = side(rules, single_ms=[TAKEN_OFF.empty_ms + call_ms + jitter for jitter in (0.0, 1e-4, 2e-4)]).windows
     if not calls:
         assert found is None
         assert rules.asked == []
@@ -220,10 +250,9 @@ def test_the_hosts_time_of_a_call_is_that_of_the_window_less_that_of_an_empty_on
     assert found == (None if host_ms is None else pytest.approx(host_ms))
 
 
-@pytest.mark.parametrize(("single_ms", "error_ms"), [([0.3005] * 20, 32e-6), ([0.3, 0.301] * 10, 0.00044)])
-def test_the_error_of_windows_is_that_of_the_single_call_and_a_step_of_the_events(side, single_ms, error_ms):
-    windows = side(Rules(), single_ms=single_ms).windows
-    assert windows.clock_error_ms * (min(windows.calls) - 1) == pytest.approx(error_ms, rel=0.02)
+def test_the_error_of_windows_is_the_spread_of_empty_calls_and_a_step_of_the_events(side):
+    windows = side(Rules(), single_ms=[0.3, 0.301] * 10).windows
+    assert windows.clock_error_ms * min(windows.calls) == pytest.approx(TAKEN_OFF.spread_ms + 32e-6)
 
 
 @pytest.mark.parametrize(
@@ -235,7 +264,7 @@ def test_windows_that_scatter_are_more(side, scatter, half, count):
         def run(self, index, seeds, *, timeout_s):
             window = super().run(index, seeds, timeout_s=timeout_s)
             part = 1 + scatter * (1 if len(self.asked) % 2 else -1)
-            return window._replace(elapsed_ms=0.3005 + (window.elapsed_ms - 0.3005) * part)
+            return window._replace(elapsed_ms=TAKEN_OFF.empty_ms + (window.elapsed_ms - TAKEN_OFF.empty_ms) * part)
 
     assert len(side(Scattering(), half=half, spot=None).windows.calls) == count
 
@@ -245,6 +274,6 @@ def test_the_clock_of_the_gpu_is_looked_at_after_each_window(side, monkeypatch):
     rules = Rules(queues=lambda calls: calls > 1)
     watch = ClockWatch(lambda: looks.append(len(rules.asked)))
     windows_of(
-        rules, itertools.count(1), 20, SINGLE_MS, TAKEN_OFF_MS, 1.0, trusted=True, half=True, spot=None, watch=watch
+        rules, itertools.count(1), 20, SINGLE_MS, TAKEN_OFF, 1.0, trusted=True, half=True, spot=None, watch=watch
     )
     assert looks == [1, 2, 3, 4, 5, 6]
