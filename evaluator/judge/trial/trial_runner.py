@@ -379,4 +379,7 @@ class TrialRunner:
 
 
 def _status(problem: Finding) -> Status:
-    return Status.REJECTED if problem.code == Code.MALFORMED_FRAME.value else Status.WRONG_RESULT
+    return _STATUSES.get(Code(problem.code), Status.WRONG_RESULT)
+
+
+_STATUSES = {Code.MALFORMED_FRAME: Status.REJECTED, Code.OUT_OF_MEMORY: Status.RUNTIME_ERROR}
