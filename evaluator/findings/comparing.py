@@ -53,8 +53,8 @@ _OF_WEIGHTS = (WEIGHTS_IN_EACH_CALL, WEIGHT_LEFT_OUT)
 ENTRIES: dict[Code, Entry] = {
     Code.WRONG_STRUCTURE: Entry(
         "the output has the wrong structure",
-        "The number or the nesting of the outputs differs from the reference's.",
-        "Return the same tuple, list or dict as the reference.",
+        "The number or the nesting of the outputs, or the keys of a dict, differ from the reference's.",
+        "Return the same tuple, list or dict as the reference. The keys of a dict may have any order.",
     ),
     Code.WRONG_SHAPE: Entry(
         "an output has the wrong shape",
