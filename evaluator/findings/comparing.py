@@ -25,6 +25,17 @@ DRIFT = (
     "Look for a small constant that differs, such as an epsilon, and for a long sum in one accumulator or at one "
     "address: add up parts first, such as one part per block."
 )
+NO_FAST_MATH = (
+    "Compile without --use_fast_math: the flag replaces tanhf by tanh.approx (11 bits), expf, logf and divisions by "
+    "approximations. Call intrinsics such as __expf only where their bits suffice."
+)
+ACCURATE_FUNCTIONS = "Call the accurate function (expf, logf, tanhf, a division) in place of the approximation."
+HARDLY_BEYOND = (
+    "Errors this small are mostly rounding. Look for an approximate function, arithmetic in fewer bits, and a long sum "
+    "in one accumulator: add up parts first, such as one part per block."
+)
+OF_ROUNDING = (NO_FAST_MATH, ACCURATE_FUNCTIONS, HARDLY_BEYOND)
+"""Next steps of errors just beyond the tolerance."""
 COMPUTE_IN_FP32 = (
     "Compute in fp32: no TF32 (torch.backends.cuda.matmul.allow_tf32, cudnn.allow_tf32, wmma), half or bfloat16. "
     'Triton\'s tl.dot of fp32 operands uses TF32 by default: pass input_precision="ieee". For a problem in TF32: '
@@ -57,8 +68,8 @@ _OF_WEIGHTS = (WEIGHTS_IN_EACH_CALL, WEIGHT_LEFT_OUT)
 ENTRIES: dict[Code, Entry] = {
     Code.WRONG_STRUCTURE: Entry(
         "the output has the wrong structure",
-        "The number or the nesting of the outputs differs from the reference's.",
-        "Return the same tuple, list or dict as the reference.",
+        "The number or the nesting of the outputs, or the keys of a dict, differ from the reference's.",
+        "Return the same tuple, list or dict as the reference. The keys of a dict may have any order.",
     ),
     Code.WRONG_SHAPE: Entry(
         "an output has the wrong shape",
@@ -83,7 +94,7 @@ ENTRIES: dict[Code, Entry] = {
         "Look at the element of the first mismatch: a missing tail, a wrong index, a missing __syncthreads().",
         (
             *(NEARLY_ALL, WEIGHTS_FIRST, *OF_FORMS, CONSTANT, NOT_WRITTEN, TRANSPOSED, EXTRA_CLAMP, DRIFT),
-            *(COMPUTE_IN_FP32, *_OF_WEIGHTS),
+            *(COMPUTE_IN_FP32, *_OF_WEIGHTS, *OF_ROUNDING),
         ),
     ),
     Code.NOT_FINITE: Entry(
@@ -201,7 +212,7 @@ ENTRIES: dict[Code, Entry] = {
         "reference's function agrees for all of them.",
         "Look for an overflow, a missing sign, a case that get_inputs never draws, or arithmetic below fp32, whose "
         "errors average out in sums of positive terms. To grade by get_inputs alone: --values own.",
-        (OVERFLOW, CANCELLATION, *OF_FORMS, *_OF_WEIGHTS),
+        (OVERFLOW, CANCELLATION, *OF_FORMS, *_OF_WEIGHTS, *OF_ROUNDING),
     ),
     Code.FIXED_INPUTS: Entry(
         "the problem's inputs are the same in every call",

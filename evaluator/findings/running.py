@@ -10,6 +10,7 @@ HOST_READS_GPU = (
     "Look for host code that reads GPU memory, such as data_ptr<float>()[0]: pass the pointer to a kernel, or call "
     ".item(). Or for an index out of bounds on the host."
 )
+FREE_TEMPORARIES = "Allocate outputs with torch, before temporaries, and free temporaries that forward no longer needs."
 LAUNCH_KERNEL = "Launch the kernel in forward."
 
 ENTRIES: dict[Code, Entry] = {
@@ -39,6 +40,7 @@ ENTRIES: dict[Code, Entry] = {
         "the submission ran out of memory",
         "The submission asked for more memory than its runner has.",
         "Allocate less; the scorecard has the limit under sandbox.memory_bytes.",
+        (FREE_TEMPORARIES,),
     ),
     Code.OUTPUT_FLOOD: Entry(
         "the submission printed too much",

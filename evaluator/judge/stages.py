@@ -20,9 +20,11 @@ from evaluator.judge.inputs.input_distributions import PROFILES
 from evaluator.judge.own_kernels.ablation import (
     AblationResult,
     AblationResults,
+    counted_alone,
     counted_without_kernels,
     right_without,
 )
+from evaluator.judge.own_kernels.needed_work import needed_work
 from evaluator.judge.own_kernels.own_kernels import Evidence
 from evaluator.judge.reference.mode_dependence import depends_on_mode
 from evaluator.judge.runners.build_service import BuildService
@@ -122,13 +124,14 @@ def check(context: GradeContext, timer: ReferenceTimer, built: Build) -> CheckOu
     known = {unit.key for unit in built.units}
     units = [*built.units, *(unit for unit in build_service.units if unit.key not in known)]
     findings = [*_build_findings(build_service), *remarks, *_about_values(context, checks), *_interpreted(context)]
-    needs, counted = AblationResults(), None
+    needs, counted, needed = AblationResults(), None, None
     if fault is None and context.terms.options.require_own_kernel is not None:
         with section(Section.ABLATION):
             needs, counted = _needs(context)
+            needed = None if counted is None else needed_work(context.reference)
     build = replace(built, ok=built.ok and not build_service.failures, units=units)
     weights = None if sites is None else record(context.terms.weights, context.reference.weights, sites)
-    evidence = _evidence(context, build_service, counted)._replace(needs=needs)
+    evidence = _evidence(context, build_service, counted)._replace(needs=needs, needed=needed)
     return CheckOutcome(build, checks, fault, findings, evidence, weights)
 
 
@@ -200,12 +203,13 @@ def _tried(context: GradeContext, timer: ReferenceTimer) -> _Tried:
 
 
 def _needs(context: GradeContext) -> tuple[AblationResults, Counted | None]:
-    """Find out which parts the answer needs, and count operations where no profile of a GPU shows the share.
+    """Find out which parts the answer needs, and count operations.
 
-    If the counts show computation by PyTorch, only kernels are tried.
+    If the counts show computation by PyTorch, only kernels are tried. On a GPU a profile shows the share of time.
     """
     if context.terms.gpu is not None:
-        return AblationResults(right_without(context, "kernels", context.build_services.with_empty_kernels())), None
+        needs = AblationResults(right_without(context, "kernels", context.build_services.with_empty_kernels()))
+        return needs, None if needs.kernels is AblationResult.RIGHT else counted_alone(context)
     without_kernels, counted = counted_without_kernels(context)
     if without_kernels is AblationResult.RIGHT or counted is None or counted.library_calls:
         return AblationResults(without_kernels), counted

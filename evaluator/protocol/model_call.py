@@ -37,7 +37,7 @@ def forward_backward(
     kwargs: Mapping[str, Any],
     output_gradients: Sequence[torch.Tensor],
 ) -> Result:
-    """Run forward, then backward from `output_gradients`: one per floating-point output, in order.
+    """Run forward, then backward from `output_gradients`: one for each of `differentiable(outputs)`.
 
     Gradient keys are `input NAME` (a position or a keyword) and `parameter NAME`.
     """
@@ -49,7 +49,7 @@ def forward_backward(
     for leaf in leaves.values():
         leaf.grad = None
     outputs = model(*args, **kwargs)
-    roots = [leaf for leaf in tensors_of(outputs) if leaf.is_floating_point()]
+    roots = differentiable(outputs)
     pairs = [
         (root, gradient)
         for root, gradient in zip(roots, output_gradients, strict=False)
@@ -58,6 +58,15 @@ def forward_backward(
     if pairs:
         torch.autograd.backward([root for root, _ in pairs], [gradient for _, gradient in pairs])
     return Result(outputs, {name: leaf.grad for name, leaf in leaves.items()})
+
+
+def differentiable(outputs: Any) -> list[torch.Tensor]:
+    """Return the floating-point outputs, with dicts in the order of their keys' text, in any order of the dict."""
+    if isinstance(outputs, Mapping):
+        outputs = [outputs[key] for key in sorted(outputs, key=str)]
+    if isinstance(outputs, list | tuple):
+        return [leaf for item in outputs for leaf in differentiable(item)]
+    return [leaf for leaf in tensors_of(outputs) if leaf.is_floating_point()]
 
 
 def tensors_of(value: Any) -> list[torch.Tensor]:

@@ -16,14 +16,29 @@ NO_WORK = frozenset(
     )
 )
 """Operations that create, move or describe tensors. Honest submissions need some of them around their kernels."""
-_DESCRIBES = frozenset(("item", "is_nonzero", "is_floating_point", "is_complex", "is_signed", "type_as", "set_data"))
-"""Composites of `NO_WORK` operations. The dispatcher registers the underlying kernels under other names."""
+_DESCRIBES = frozenset(
+    ("item", "is_nonzero", "is_floating_point", "is_complex", "is_signed", "type_as", "set_data", "equal")
+)
+"""Composites of `NO_WORK` operations, whose kernels the dispatcher registers under other names, and a comparison."""
 
 
 def computes(operator: Any) -> bool:
     """Return whether a PyTorch operator (an overload) does work that a custom kernel could replace."""
-    name = getattr(operator, "overloadpacket", operator).__name__
+    name = _packet_name(operator)
     return not operator.is_view and name not in NO_WORK and name not in _DESCRIBES
+
+
+def operation_name(operator: Any) -> str:
+    """Return the name of an operator, the same for its form in place and for all overloads.
+
+    >>> operation_name(torch.ops.aten.relu_.default)
+    'relu'
+    """
+    return _packet_name(operator).rstrip("_")
+
+
+def _packet_name(operator: Any) -> str:
+    return str(getattr(operator, "overloadpacket", operator).__name__)
 
 
 def operator_of(name: str) -> Any:

@@ -130,14 +130,16 @@ class ShareBasis(StrEnum):
 
     `built`: no built library contains a kernel. `launches`: launches of own kernels against library operations, counted
     on `emulated`. `calls`: calls of own functions against library operations, counted on `cpu`. `profile`: GPU time,
-    from a profiler in the runner. `left_out`: without own kernels the answer was still correct. `refuted`: the count
-    shows no PyTorch operation, but without PyTorch operations the answer was wrong. `unknown`: no source.
+    from a profiler in the runner. `work`: PyTorch's operations did the rest of the reference's work, in FLOP and bytes.
+    `left_out`: without own kernels the answer was still correct. `refuted`: the count shows no PyTorch operation, but
+    without PyTorch operations the answer was wrong. `unknown`: no source.
     """
 
     BUILT = "built"
     LAUNCHES = "launches"
     CALLS = "calls"
     PROFILE = "profile"
+    WORK = "work"
     LEFT_OUT = "left_out"
     REFUTED = "refuted"
     UNKNOWN = "unknown"

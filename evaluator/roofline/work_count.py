@@ -84,7 +84,7 @@ def _counted(names: dict[str, Any], problem: Problem) -> Work | Uncountable:
 
 def _output_gradients(model: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> list[torch.Tensor]:
     outputs = model_call.forward(model, args, kwargs).outputs
-    return [torch.empty_like(leaf) for leaf in model_call.tensors_of(outputs) if leaf.is_floating_point()]
+    return [torch.empty_like(leaf) for leaf in model_call.differentiable(outputs)]
 
 
 def on_meta(value: Any) -> Any:

@@ -119,9 +119,9 @@ class Gpu:
         image = os.pread(kernels, os.fstat(kernels).st_size, 0)  # The position is shared with other runners.
         self.gate = Gate(page, SpotKernels(image), region.address, arena.address)
         path = f"/proc/self/fd/{library}"
-        ctypes.CDLL(path).warpgrade_device_arena_install(
-            ctypes.c_uint64(self._start), ctypes.c_uint64(self._size_bytes)
-        )
+        self._library = ctypes.CDLL(path)
+        self._library.warpgrade_device_arena_outside.restype = ctypes.c_uint64
+        self._library.warpgrade_device_arena_install(ctypes.c_uint64(self._start), ctypes.c_uint64(self._size_bytes))
         allocator = torch.cuda.memory.CUDAPluggableAllocator(path, "warpgrade_device_allocate", "warpgrade_device_free")
         os.close(library)
         os.close(inputs)
@@ -144,12 +144,29 @@ class Gpu:
 
     def poison(self, byte: int, ahead_bytes: int) -> None:
         """Fill the memory of the next outputs with `byte`, and synchronize the GPU."""
-        self.open()
         self._copies.clear()
+        self._reclaim()
+        self.open()
         block = torch.empty(max(ahead_bytes, 1), dtype=torch.uint8, device="cuda")
         block.fill_(byte)
         del block
         torch.cuda.synchronize()
+
+    def _reclaim(self) -> None:
+        """Close the pool until PyTorch's allocator has freed the blocks of `Tensor.record_stream`.
+
+        The allocator takes an open pool for a capture of a graph, and keeps such blocks until the end of the capture.
+        They would fill the arena.
+        """
+        if not self._in_use:
+            return
+        torch.cuda.synchronize()
+        torch._C._cuda_endAllocateToPool(_DEVICE, self._pool.id)  # noqa: SLF001 - see `open`
+        torch._C._cuda_releasePool(_DEVICE, self._pool.id)  # noqa: SLF001
+        self._in_use = False
+        for _ in range(2):  # The first allocation records events, the second finds them complete.
+            torch.empty(1, device="cuda")
+            torch.cuda.synchronize()
 
     def offset_bytes(self, tensor: torch.Tensor) -> int | None:
         """Return a tensor's offset in the region; None unless the region contains the whole storage."""
@@ -178,14 +195,30 @@ class Gpu:
 
     def copy(self, tensor: torch.Tensor) -> int | None:
         """Copy a tensor into the region, contiguous; return None if the region is full."""
-        copy = tensor.clone(memory_format=torch.contiguous_format)
         if tensor.numel() == 0:
             return 0
-        if self.offset_bytes(copy) is None:
+        if (copy := self._room_like(tensor)) is None:
             self._make_room()
-            copy = tensor.clone(memory_format=torch.contiguous_format)
-        self._copies.append(copy)
+            copy = self._room_like(tensor)
+        if copy is None:
+            return None
+        self._copies.append(copy.copy_(tensor))
         return self.offset_bytes(copy)
+
+    def _room_like(self, tensor: torch.Tensor) -> torch.Tensor | None:
+        """Allocate a contiguous tensor in the region; return None if the region is full.
+
+        The allocator also offers free blocks that an earlier allocation left outside the region. They are held here
+        until a block inside is found, or until a new block lies outside, too.
+        """
+        blocks_outside = []
+        before = self._library.warpgrade_device_arena_outside()
+        while self._library.warpgrade_device_arena_outside() == before:
+            block = torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
+            if self.offset_bytes(block) is not None:
+                return block
+            blocks_outside.append(block)
+        return None
 
 
 def answer_places(answer: Done) -> Iterator[Place]:

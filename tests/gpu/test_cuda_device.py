@@ -144,6 +144,54 @@ class ModelNew(nn.Module):
     assert Code.OUTPUT_COPIED in run.findings
 
 
+TWO_STREAMS = """
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.side = torch.cuda.Stream()
+
+    def forward(self, x):
+        out = torch.empty_like(x)
+        half = x.shape[0] // 2
+        here, begun, ended = torch.cuda.current_stream(), torch.cuda.Event(), torch.cuda.Event()
+        begun.record(here)
+        self.side.wait_event(begun)
+        with torch.cuda.stream(self.side):
+            torch.clamp(x[half:], min=0.0, out=out[half:])
+            ended.record(self.side)
+        torch.clamp(x[:half], min=0.0, out=out[:half])
+        here.wait_event(ended)
+        out.record_stream(self.side)
+        x.record_stream(self.side)
+        return out
+"""
+
+
+@pytest.mark.parametrize("size", ["small", "full"])
+def test_two_streams_joined_by_events_are_correct(grade, size):
+    """PyTorch keeps the blocks of `record_stream` while the arena's pool is open; they would fill the arena."""
+    grade(HEAD + TWO_STREAMS, size=size, timeout_s=60.0).assert_verdict(Status.CORRECT)
+
+
+def test_an_output_allocated_on_another_stream_is_correct(grade):
+    inside = "with torch.cuda.stream(self.side):\n            out = torch.empty_like(x)\n"
+    source = TWO_STREAMS.replace("out = torch.empty_like(x)\n", inside)
+    grade(HEAD + source, size="full", timeout_s=60.0).assert_verdict(Status.CORRECT)
+
+
+def test_an_output_behind_many_temporaries_is_copied_inside_of_the_clock(grade):
+    """Temporaries fill the arena before the output is allocated, and stay until forward returns."""
+    source = """
+class ModelNew(nn.Module):
+    def forward(self, x):
+        kept = [torch.empty_like(x) for _ in range(2000)]
+        return torch.clamp(x, min=0.0)
+"""
+    run = grade(HEAD + source)
+    run.assert_verdict(Status.CORRECT)
+    assert Code.OUTPUT_COPIED in run.findings
+
+
 def test_an_output_buffer_that_is_used_again_is_refused(grade):
     source = """
 class ModelNew(nn.Module):

@@ -59,3 +59,37 @@ def test_a_kernel_of_its_own_passes(grader, tmp_path):
     card = grader(tmp_path, source, *HALF, timeout_s=30.0).assert_verdict(Status.CORRECT)
     assert card.own_kernels.kernels == ["relu_kernel"]
     assert card.own_kernels.share_low > 0.9
+
+
+COPIES = '''
+import torch
+from torch import nn
+from torch.utils.cpp_extension import load_inline
+
+CUDA = r"""
+#include <torch/extension.h>
+__global__ void pass_on_slowly(const float* x, float* y, int n) {
+    for (int i = threadIdx.x; i < n; i += blockDim.x) y[i] = x[i];
+}
+torch::Tensor pass_on(torch::Tensor x) {
+    auto out = torch::empty_like(x);
+    pass_on_slowly<<<1, 256>>>(x.data_ptr<float>(), out.data_ptr<float>(), x.numel());
+    return out;
+}
+"""
+ext = load_inline(
+    "copies", cpp_sources="torch::Tensor pass_on(torch::Tensor x);", cuda_sources=CUDA, functions=["pass_on"]
+)
+
+
+class ModelNew(nn.Module):
+    def forward(self, a, b):
+        return ext.pass_on(torch.mm(ext.pass_on(a.contiguous()), ext.pass_on(b.contiguous())))
+'''
+
+
+def test_slow_copies_around_pytorchs_product_are_rejected(grader, tmp_path):
+    run = grader(tmp_path, COPIES, *HALF, problem="matmul", timeout_s=30.0)
+    card = run.assert_verdict(Status.REJECTED, Code.TOO_LITTLE_OWN)
+    assert card.own_kernels.basis is ShareBasis.WORK
+    assert card.own_kernels.own > card.own_kernels.library  # By time, own kernels did most.

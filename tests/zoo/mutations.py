@@ -288,6 +288,7 @@ def _no_policy(patch: Patch) -> None:
 def _nothing_left_out(patch: Patch) -> None:
     needs = stages._needs
     patch.setattr(stages, "_needs", lambda context: (AblationResults(), needs(context)[1]))
+    patch.setattr(stages, "needed_work", lambda _: None)
     patch.setattr(stages, "together", lambda _: ImportedSymbols())
 
 
@@ -346,7 +347,7 @@ MUTATIONS = (
     Mutation("expected outputs come from the judge's inputs", _reference_on_the_runners_inputs, ("input-mutation",)),
     Mutation("every timed output is verified", _one_by_one, ("correct-then-corrupt",)),
     Mutation("own kernels are asked for", _no_policy, NO_WORK),
-    Mutation("what an answer needs, and what libraries import, is looked at", _nothing_left_out, NEEDLESS),
+    Mutation("what an answer needs, what libraries import, and what PyTorch computes, is looked at", _nothing_left_out, NEEDLESS),
     Mutation("seeds cannot be guessed, no output stands ready", _guessable_seeds, ("precompute-at-init",)),
     Mutation("content is fresh in every call", _known_inputs, _FRESH),
     Mutation("outputs are read when the call is over", _work_after_done_counts, _READ_WHEN_DONE),

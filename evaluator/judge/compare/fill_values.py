@@ -10,6 +10,7 @@ import torch
 
 _LEAST_PART = 1024
 """Fill values are at least one element in so many, and two."""
+_PIECE_ELEMENTS = 1 << 24
 _GAP = 1024.0
 """Fill values are so many times as large as all other elements."""
 
@@ -22,12 +23,24 @@ def fill_from(values: torch.Tensor) -> float:
     """
     if not values.is_floating_point() or not values.numel():
         return math.inf
-    sizes = values.double().abs()
-    finite = sizes[torch.isfinite(sizes)]
-    largest = float(finite.max()) if finite.numel() else 0.0
-    is_large = finite > largest / 2
-    count = int(is_large.sum())
-    if not largest or count < max(2, values.numel() // _LEAST_PART) or count == finite.numel():
+    largest = max(float(_finite_sizes(piece).amax()) for piece in _pieces(values))
+    if not largest:
         return math.inf
-    rest = float(finite[~is_large].max())
-    return largest / 2 if 0 < rest * _GAP <= largest else math.inf
+    count, rest = 0, 0.0
+    for piece in _pieces(values):
+        sizes = _finite_sizes(piece)
+        is_fill = sizes > largest / 2
+        count += int(is_fill.sum())
+        rest = max(rest, float(sizes.masked_fill(is_fill, 0.0).amax()))
+    is_often = count >= max(2, values.numel() // _LEAST_PART)
+    return largest / 2 if is_often and 0 < rest * _GAP <= largest else math.inf
+
+
+def _pieces(values: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return torch.split(values.reshape(-1), _PIECE_ELEMENTS)
+
+
+def _finite_sizes(piece: torch.Tensor) -> torch.Tensor:
+    """Return the sizes of elements in float64; 0 for NaN and infinity."""
+    sizes = piece.double().abs()
+    return torch.where(torch.isfinite(sizes), sizes, 0.0)

@@ -38,6 +38,8 @@ _PIECES = 256, 1 << 16
 """Minimum and maximum elements of a row for a warp: a few loads per lane, and few enough to keep all warps busy."""
 _BLOCKS, _THREADS, _WARP = 132 * 8, 256, 32
 _SCALING_THREADS = 1024
+_COLUMN_ROWS = 1 << 17
+"""Rows whose columns are summed at once: 128 MiB in float64 for 128 columns."""
 _DOUBLES = 8
 _COUNTS = 4
 _TALLY = _DOUBLES + _COUNTS + 2 * LEVELS
@@ -100,7 +102,7 @@ class FusedComparison:
                 *_pointers(tally),
             ],
         )
-        columns = column_limits(exact, bounds) if has_columns(sides.honest.shape) else None
+        columns = column_limits(torch.split(exact, _COLUMN_ROWS), bounds) if has_columns(sides.honest.shape) else None
         scale = _Scale(
             squares.data_ptr(),
             0 if columns is None else columns.data_ptr(),

@@ -44,7 +44,7 @@ def overview_of(chunks: list[list[torch.Tensor]], bounds: Bounds, shape: torch.S
         total += float((wide if counted is None else wide[counted]).square().sum())
         count += wide.numel() if counted is None else int(counted.sum())
     whole_square = total / count if count else 0.0
-    columns = column_limits(torch.cat([exact for _, exact, _ in chunks]), bounds) if has_columns(shape) else None
+    columns = column_limits([exact for _, exact, _ in chunks], bounds) if has_columns(shape) else None
     honest_error = 0.0
     scales: list[torch.Tensor | None] = []
     for (_, exact, honest), is_finite in zip(chunks, are_finite, strict=True):
@@ -108,9 +108,12 @@ def _counted(wide: torch.Tensor, bounds: Bounds, *, is_finite: bool) -> torch.Te
     return None if is_finite else torch.isfinite(wide)
 
 
-def column_limits(exact: torch.Tensor, bounds: Bounds) -> torch.Tensor:
+def column_limits(chunks: Sequence[torch.Tensor], bounds: Bounds) -> torch.Tensor:
     """Return the largest scale of the elements of each column of a matrix: a multiple of the column's own size."""
-    wide = exact.double()
-    counted = torch.isfinite(wide) & (wide.abs() < bounds.fill)
-    squares = torch.where(counted, wide, 0.0).square().sum(0)
-    return (squares / counted.sum(0).clamp(min=1)).sqrt() / SMALL_ROW
+    squares, counts = torch.zeros(2, chunks[0].shape[1], dtype=torch.float64, device=chunks[0].device)
+    for chunk in chunks:
+        wide = chunk.double()
+        counted = torch.isfinite(wide) & (wide.abs() < bounds.fill)
+        squares += torch.where(counted, wide, 0.0).square().sum(0)
+        counts += counted.sum(0)
+    return (squares / counts.clamp(min=1)).sqrt() / SMALL_ROW

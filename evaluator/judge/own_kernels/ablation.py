@@ -73,14 +73,19 @@ def counted_without_kernels(context: GradeContext) -> CountedAblation:
     return _ablated(context, "kernels", None, counts=True)
 
 
+def counted_alone(context: GradeContext) -> Counted | None:
+    """Count a call in a fresh runner, without an ablation."""
+    return _ablated(context, None, None, counts=True).counted
+
+
 def _ablated(
     context: GradeContext,
-    what: Literal["kernels", "library"],
+    what: Literal["kernels", "library"] | None,
     build_service: EmptyKernelService | None,
     *,
     counts: bool,
 ) -> CountedAblation:
-    frames = _frames(context, what, build_service)
+    frames = None if what is None else _frames(context, what, build_service)
     schedules = context.seeds.schedules()
     counted = None
     with context.runners.start(
@@ -104,6 +109,8 @@ def _ablated(
             return CountedAblation(_failed(build_service, frames), None)
         if counts:
             counted = count_ops(model_runner, lambda: fault_of_call(1), context.call_timeout_s)
+        if what is None:
+            return CountedAblation(AblationResult.UNTRIED, counted)
         if frames is not None:
             model_runner.session.let_go()  # A runner is stopped between calls.
             if not _asked(model_runner, frames.begin):

@@ -1,11 +1,13 @@
 """Share of a submission's own kernels in the work of a call, and the verdict for a required share.
 
-There are three kinds of evidence:
+There are four kinds of evidence:
 
 - Builds: the judge inspects all libraries for kernels and for imports of PyTorch operations. A share of zero from the
   builds cannot be disputed.
 - Ablation (`ablation.py`): kernels did nothing if the answer is right without them. A count of zero library operations
   is false if the answer is wrong without library operations.
+- Work (`needed_work.py`): FLOP and bytes of PyTorch's operations, which own kernels cannot have computed.
+  Copies and decoys have launches, calls and time.
 - Reports of the runner: counts and profiles. A submission can invent launches or hide library operations.
 
 A report can therefore cost a submission the pass. Without a report the share is `unknown`, which is no pass for a
@@ -21,6 +23,7 @@ from evaluator.compile.binaries.imported_symbols import ImportedSymbols
 from evaluator.cuda_source.kernel_names import Kernels
 from evaluator.findings import Code, finding
 from evaluator.judge.own_kernels.ablation import AblationResult, AblationResults
+from evaluator.judge.own_kernels.needed_work import NeededWork
 from evaluator.protocol.frames import Counted
 from evaluator.records import DeviceKind, Fault, OwnKernels, Profiling, ShareBasis, Status
 
@@ -41,12 +44,13 @@ class Evidence(NamedTuple):
     profiling: Profiling | None = None
     needs: AblationResults = AblationResults()
     imports: ImportedSymbols = ImportedSymbols()
+    needed: NeededWork | None = None
 
 
 def own_kernels(evidence: Evidence) -> OwnKernels:
     """Return the share that follows from the evidence."""
     kernels, library = evidence.needs
-    found = _known(evidence)
+    found = _limited_by_work(evidence, _known(evidence))
     return replace(
         found,
         share_low=0.0 if AblationResult.UNTOLD in (kernels, library) else found.share_low,
@@ -76,6 +80,20 @@ def _known(evidence: Evidence) -> OwnKernels:
             return _by_profile(evidence, profile.own_share, profile.time_us / 1e3)
         case _:
             return _unknown(evidence)
+
+
+def _limited_by_work(evidence: Evidence, share: OwnKernels) -> OwnKernels:
+    """Return a share of launches, calls or time, limited by the work of PyTorch's operations."""
+    counted, needed = evidence.counted, evidence.needed
+    if counted is None or needed is None or share.share_high == 0.0:
+        return share
+    most, least = needed.most_share(counted), needed.least_share(counted)
+    return replace(
+        share,
+        basis=ShareBasis.WORK if most < share.share_high else share.basis,
+        share_high=min(share.share_high, most),
+        share_low=min(share.share_low, most, least),
+    )
 
 
 def _unknown(evidence: Evidence) -> OwnKernels:
@@ -144,6 +162,7 @@ def too_little(own: OwnKernels | None, required: float | None) -> Fault | None:
         ShareBasis.PROFILE: f"own kernels took {own.own:.3g} ms of a call's GPU time, others {own.library:.3g} ms",
         ShareBasis.LEFT_OUT: "without own kernels the answer was still correct",
         ShareBasis.REFUTED: "the count shows no PyTorch operation, but without PyTorch operations the answer was wrong",
+        ShareBasis.WORK: f"PyTorch's operations do {_percent(1.0 - own.share_high)}, in FLOP and bytes",
         ShareBasis.UNKNOWN: "",
     }[own.basis]
     message = f"own kernels do {_percent(own.share_high)} of the work, {_percent(required)} is required: {what}"

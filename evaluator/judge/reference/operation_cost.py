@@ -3,11 +3,9 @@
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-import torch
-from torch.utils import _pytree as pytree
-
-from evaluator.protocol.flop_count import flop_of
+from evaluator.protocol.flop_count import flop_of, moved_bytes_of
 from evaluator.protocol.op_mode import OperationMode
+from evaluator.protocol.operations import computes, operation_name
 
 
 class _Rates(NamedTuple):
@@ -49,10 +47,15 @@ def cost_of(forward: Callable[[], object]) -> Cost:
 
 
 class Traffic(OperationMode):
-    """Dispatch mode that counts FLOP, operations, and the bytes of arguments and results. A view moves nothing."""
+    """Dispatch mode that counts FLOP, operations, and the bytes of arguments and results. A view moves nothing.
 
-    def __init__(self) -> None:
+    With `computing`, copies and other operations without arithmetic do not count.
+    """
+
+    def __init__(self, *, computing: bool = False) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        self._computing = computing
+        self.names: set[str] = set()
         self.flop = 0
         self.operations = 0
         self.moved_bytes = 0
@@ -67,11 +70,11 @@ class Traffic(OperationMode):
     ) -> Any:
         operation: Callable[..., Any] = func
         result = operation(*args, **(kwargs or {}))
+        if self._computing and not computes(func):
+            return result
+        self.names.add(operation_name(func))
         self.flop += flop_of(func, args, kwargs or {}, result)
         self.operations += 1
         if not getattr(func, "is_view", False):
-            leaves = pytree.tree_leaves((args, kwargs or {}, result))
-            self.moved_bytes += sum(
-                leaf.numel() * leaf.element_size() for leaf in leaves if isinstance(leaf, torch.Tensor)
-            )
+            self.moved_bytes += moved_bytes_of(args, kwargs, result)
         return result

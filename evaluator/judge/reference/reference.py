@@ -262,8 +262,7 @@ class Reference:
         generator = torch.Generator(self._device).manual_seed(seed)
         return [
             torch.randn(leaf.shape, generator=generator, dtype=torch.float64, device=self._device).to(leaf.dtype)
-            for leaf in tensors_of(outputs)
-            if leaf.is_floating_point()
+            for leaf in model_call.differentiable(outputs)
         ]
 
     def forward(self, inputs: Arguments, random_seed: int) -> Value:

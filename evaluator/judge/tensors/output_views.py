@@ -8,6 +8,7 @@ import torch
 
 from evaluator.devices.memory import Region, strided
 from evaluator.findings import Code, finding
+from evaluator.findings.running import FREE_TEMPORARIES
 from evaluator.judge.tensors.pytree import Pair, Value, dtype_name, is_number, plain, unravelled
 from evaluator.protocol.frames import Node, Opaque, Scalar, TensorView
 from evaluator.records import Finding
@@ -86,7 +87,8 @@ def _checked(path: str, expected: torch.Tensor, view: TensorView, region: Region
     if view.device != device.type:
         return finding(Code.WRONG_DEVICE, f"{path} is on {view.device[:40]}, expected on {device.type}", path=path)
     if view.offset_bytes is None:
-        return finding(Code.MALFORMED_FRAME, f"{path} is outside the shared memory", path=path)
+        message = f"the memory for outputs is exhausted: {path} lies outside, and no room is left for its copy"
+        return finding(Code.OUT_OF_MEMORY, message, next_step=FREE_TEMPORARIES, path=path)
     try:
         shared = strided(region.flat, expected.dtype, view.shape, view.strides, view.offset_bytes)
     except ValueError as error:

@@ -147,7 +147,10 @@ class Pair(NamedTuple):
 
 
 def pair_up(expected: Value, answer: Node, path: str = "output") -> list[Pair] | Finding:
-    """Compare an answer's structure with the expected structure: number, nesting, keys and order must agree."""
+    """Compare an answer's structure with the expected structure: number, nesting and keys must agree.
+
+    The items of a dict are paired by key, in the expected order.
+    """
     match answer:
         case Items(is_tuple=is_tuple, items=items) if isinstance(expected, tuple if is_tuple else list):
             if len(items) != len(expected):
@@ -156,9 +159,10 @@ def pair_up(expected: Value, answer: Node, path: str = "output") -> list[Pair] |
                 (f"{path}[{index}]", index, item) for index, item in enumerate(items)
             ]
         case Table(keys=keys, items=items) if isinstance(expected, Mapping):
-            if list(expected) != keys or len(items) != len(keys):
-                return _structure(path, f"the keys {list(expected)}", f"{keys[:20]}")
-            children = [(f"{path}.{key}", key, item) for key, item in zip(keys, items, strict=True)]
+            by_key = dict(zip(keys, items, strict=False))
+            if by_key.keys() != expected.keys() or not len(by_key) == len(keys) == len(items):
+                return _other_keys(path, list(expected), keys)
+            children = [(f"{path}.{key}", key, by_key[key]) for key in expected]
         case _ if isinstance(expected, list | tuple | Mapping) or isinstance(answer, Items | Table):
             return _structure(path, _kind(expected), _kind_of_node(answer))
         case _:
@@ -205,6 +209,15 @@ def _lead_bytes(tensor: torch.Tensor) -> int:
 
 def _structure(path: str, wanted: str, found: str) -> Finding:
     return finding(Code.WRONG_STRUCTURE, f"{path} should be {wanted}, but is {found[:300]}", path=path)
+
+
+def _other_keys(path: str, expected: list[Any], keys: list[int | str]) -> Finding:
+    missing = [key for key in expected if key not in keys]
+    extra = [key for key in keys if key not in expected]
+    parts = [f"lacks {missing}"] * bool(missing) + [f"has {extra[:20]} in addition"] * bool(extra)
+    return _structure(
+        path, f"a dict with the keys {expected}", f"{keys[:20]}: " + " and ".join(parts or ["not a dict"])
+    )
 
 
 def _kind(value: Value) -> str:

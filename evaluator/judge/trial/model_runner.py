@@ -147,6 +147,7 @@ class ModelRunner(NamedTuple):
                 self.source, terms.device, self.spec.reference_s, terms.options.timeout_s
             ).first_call_s,
             sites=sites,
+            source=self.source,
         )
 
 

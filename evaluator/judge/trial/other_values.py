@@ -1,7 +1,7 @@
 """Findings about answers that are wrong for other input values than the problem's own."""
 
 from evaluator.findings import Code, finding
-from evaluator.findings.comparing import CANCELLATION, OF_FORMS, OVERFLOW
+from evaluator.findings.comparing import CANCELLATION, HARDLY_BEYOND, OF_FORMS, OF_ROUNDING, OVERFLOW
 from evaluator.judge.numerics.rounding_of_call import may_be_rounding
 from evaluator.records import Finding, Profile, TensorCheck
 
@@ -15,7 +15,9 @@ def of_other_values(problem: Finding | None, values: str | None, checks: list[Te
     if problem is None or values is None or problem.code not in codes:
         return problem
     message = f"{wrong_for(values)}{problem.message}"
-    step = problem.next_step if problem.next_step in OF_FORMS else _step_for(values, checks)
+    step = problem.next_step if problem.next_step in (*OF_FORMS, *OF_ROUNDING) else None
+    if step in (None, HARDLY_BEYOND):
+        step = _step_for(values, checks) or step
     path = problem.details.get("path")
     return finding(Code.WRONG_ON_OTHER_VALUES, message, next_step=step, path=path, profile=values)
 

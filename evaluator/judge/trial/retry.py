@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from evaluator.findings import ENTRIES, Code, finding
-from evaluator.findings.comparing import NEARLY_ALL, WEIGHT_LEFT_OUT, WEIGHTS_IN_EACH_CALL
+from evaluator.findings.comparing import HARDLY_BEYOND, NEARLY_ALL, WEIGHT_LEFT_OUT, WEIGHTS_IN_EACH_CALL
 from evaluator.judge.inputs.changing_weights import Worn
 from evaluator.judge.trial.other_values import wrong_for
 from evaluator.judge.trial.stale_weights import is_beyond_chance, is_nearer_to_earlier, is_stale
@@ -131,7 +131,7 @@ def _of_weights(
 def _with(fault: Fault, clause: str, next_step: str) -> Fault:
     """Return a fault with a clause, and with the next step unless the fault has a step from a cause."""
     found = fault.finding
-    is_usual = found.next_step in (ENTRIES[Code(found.code)].next_step, NEARLY_ALL)
+    is_usual = found.next_step in (ENTRIES[Code(found.code)].next_step, NEARLY_ALL, HARDLY_BEYOND)
     step = next_step if is_usual else found.next_step
     return fault._replace(finding=replace(found, message=f"{found.message}; {clause}", next_step=step))
 

@@ -16,6 +16,7 @@ from evaluator.findings import Code, finding
 from evaluator.judge.clock.clock import Clock, ClockedCall
 from evaluator.judge.compare.tensor_comparison import Comparison, begin
 from evaluator.judge.diagnosis.cause import cause_of
+from evaluator.judge.diagnosis.near_tolerance import near_tolerance
 from evaluator.judge.inputs.changing_weights import NO_SITES, Sites, Worn
 from evaluator.judge.inputs.derived_seeds import derived
 from evaluator.judge.integrity.output_checks import (
@@ -95,13 +96,15 @@ class TrialRunner:
         *,
         first_call_s: float = 0.0,
         sites: Sites = NO_SITES,
+        source: str = "",
     ) -> None:
         """Compare answers of the runner behind `clock` with `reference`, with output shapes of `outline`.
 
         Input distributions come from `distribution_mix`. `outline` matters only if the reference is computed in blocks.
         `first_call_s` raises the time limit of the first call until all work is queued. Weights change between calls if
-        `sites` locates the weights in the runner.
+        `sites` locates the weights in the runner. The submission's text `source` explains errors of rounding.
         """
+        self._source = source
         self._sites = sites
         self._first_seed: int | None = None
         self._calls_s: list[float] = []
@@ -325,10 +328,12 @@ class TrialRunner:
         tensor = next((view.tensor for view in judged.snapshots if view.path == path), None)
         check = next((check for check in judged.tensors if check.path == path), None)
         is_own = plan.profile is Profile.AS_GIVEN
-        if is_own in self._explained or tensor is None or check is None:
+        if tensor is None or check is None:
             return problem
-        self._explained.add(is_own)
-        cause = cause_of(plan, check, tensor, self._answers.limits(check.path, tensor))
+        cause = near_tolerance(check, self._source)
+        if is_own not in self._explained:
+            self._explained.add(is_own)
+            cause = cause_of(plan, check, tensor, self._answers.limits(check.path, tensor)) or cause
         if cause is None:
             return problem
         message = f"{problem.message}; {cause.clause}"
@@ -380,6 +385,11 @@ class TrialRunner:
 
 
 def _status(problem: Finding) -> Status:
-    if problem.code == Code.ROUNDING_DECIDES.value:
-        return Status.INCONCLUSIVE
-    return Status.REJECTED if problem.code == Code.MALFORMED_FRAME.value else Status.WRONG_RESULT
+    return _STATUSES.get(Code(problem.code), Status.WRONG_RESULT)
+
+
+_STATUSES = {
+    Code.MALFORMED_FRAME: Status.REJECTED,
+    Code.OUT_OF_MEMORY: Status.RUNTIME_ERROR,
+    Code.ROUNDING_DECIDES: Status.INCONCLUSIVE,
+}

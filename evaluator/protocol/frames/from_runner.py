@@ -113,13 +113,20 @@ class Counted(Frame, frozen=True):
 
     `launches` counts the submission's own kernels on `emulated`, `library_calls` operations of PyTorch and of NVIDIA's
     libraries. `own_calls` counts functions of the submission's extensions, `mixed_calls` the `own_calls` with PyTorch
-    operations inside. A submission can forge the counts; they can cost a pass but never earn a pass.
+    operations inside. `flop` and `moved_bytes` are the work of PyTorch's `operations`. `library_launches` counts the
+    launches of NVIDIA's libraries, with unknown work, and `exported_bytes` the tensors converted to NumPy arrays or
+    lists. A submission can forge the counts; they can cost a pass but never earn a pass.
     """
 
     launches: Dimension
     library_calls: Dimension
     own_calls: Dimension
     mixed_calls: Dimension
+    operations: list[Name] = []
+    library_launches: Dimension = 0
+    flop: Dimension = 0
+    moved_bytes: Dimension = 0
+    exported_bytes: Dimension = 0
 
 
 class BufferValue(Frame, frozen=True):

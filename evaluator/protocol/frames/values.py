@@ -14,7 +14,7 @@ class Frame(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
 class TensorView(Frame, frozen=True):
     """Tensor in shared memory: `offset_bytes` from the start of the region, strides in elements.
 
-    In an answer, `offset_bytes` is None if the tensor did not fit into the region (the shape is wrong in any case).
+    In an answer, `offset_bytes` is None if the tensor did not fit into the region.
     `copied` marks a tensor allocated outside the region and copied by the runner. `storage` is the original storage:
     address and length as the runner sees them.
     """

@@ -19,6 +19,7 @@ std::mutex mutex;
 std::map<std::uint64_t, std::uint64_t> free_pieces;
 std::uint64_t range_start = 0;
 std::uint64_t range_end = 0;
+std::uint64_t outside = 0;  // Allocations that did not fit into the range.
 
 using Allocate = int (*)(std::uint64_t* address, std::size_t size);
 using Free = int (*)(std::uint64_t address);
@@ -73,12 +74,18 @@ void warpgrade_device_arena_install(std::uint64_t address, std::uint64_t size) {
   free_pieces.emplace(address, size / kGranularity * kGranularity);
 }
 
+std::uint64_t warpgrade_device_arena_outside() {
+  const std::lock_guard<std::mutex> lock(mutex);
+  return outside;
+}
+
 void* warpgrade_device_allocate(std::ptrdiff_t size, int /*device*/, void* /*stream*/) {
   {
     const std::lock_guard<std::mutex> lock(mutex);
     if (const std::uint64_t address = take(rounded(static_cast<std::uint64_t>(size)))) {
       return reinterpret_cast<void*>(address);
     }
+    ++outside;
   }
   static const auto allocate = reinterpret_cast<Allocate>(driver("cuMemAlloc_v2"));
   std::uint64_t address = 0;

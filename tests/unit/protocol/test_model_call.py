@@ -106,3 +106,14 @@ def test_what_a_model_raises_is_passed_on():
 
     with pytest.raises(ValueError, match="its own"):
         grads(model, ones(2))
+
+
+def test_the_gradients_of_a_dicts_outputs_are_those_of_their_keys():
+    def model(x, *, reverse):
+        outputs = {"b": x * 2, "a": [x * 3, x.argmax()]}
+        return dict(reversed(outputs.items())) if reverse else outputs
+
+    gradients = [torch.full((2,), 5.0), torch.full((2,), 7.0)]
+    for reverse in (False, True):
+        found = forward_backward(model, [ones(2)], {"reverse": reverse}, gradients).gradients
+        assert found["input 0"].tolist() == [29.0, 29.0]

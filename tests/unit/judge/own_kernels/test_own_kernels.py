@@ -18,7 +18,9 @@ from evaluator.cuda_source.kernel_names import (
 )
 from evaluator.findings import Code
 from evaluator.judge.own_kernels.ablation import AblationResult, AblationResults
+from evaluator.judge.own_kernels.needed_work import NeededWork
 from evaluator.judge.own_kernels.own_kernels import Evidence, not_known, own_kernels, too_little
+from evaluator.judge.reference.operation_cost import Cost
 from evaluator.protocol.frames import Counted, SourceFile
 from evaluator.records import DeviceKind, Profiling, ShareBasis, Status
 
@@ -26,8 +28,8 @@ STRIPPED = Kernels(device_code=True, names=[])
 OWN = Kernels(device_code=True, names=["relu_kernel"])
 
 
-def counted(launches=0, library_calls=0, own_calls=0, mixed_calls=0):
-    return Counted(launches, library_calls, own_calls, mixed_calls)
+def counted(launches=0, library_calls=0, own_calls=0, mixed_calls=0, **work):
+    return Counted(launches, library_calls, own_calls, mixed_calls, **work)
 
 
 def evidence(device, kernels=OWN, libraries=1, source="", **more):
@@ -202,6 +204,90 @@ def test_no_failure_to_answer_raises_the_least_share(launches, library, own, mix
     assert found.share_low <= alone.share_low
     if AblationResult.UNTOLD in (kernels, without):
         assert found.share_low == 0
+
+
+PRODUCT = NeededWork(Cost(flop=10**9, moved_bytes=10**7, operations=1), least_bytes=10**7)
+"""A product of matrices."""
+RELU = NeededWork(Cost(flop=0, moved_bytes=800, operations=1), least_bytes=800)
+CHAIN = NeededWork(Cost(flop=0, moved_bytes=2400, operations=3), least_bytes=800, operations=frozenset(["relu", "mul"]))
+"""Three operations, which one could do."""
+COPY = NeededWork(Cost(flop=0, moved_bytes=0, operations=0), least_bytes=800)
+
+
+@pytest.mark.parametrize(
+    ("what", "needed", "basis", "low", "high"),
+    [
+        # Copies around PyTorch's operation, and decoys beside it.
+        (evidence(CPU, NONE, counted=counted(0, 1, 2, moved_bytes=800)), RELU, ShareBasis.WORK, 0, 0),
+        (
+            evidence(EMULATED, counted=counted(3, 1, flop=10**9, moved_bytes=10**7)),
+            PRODUCT,
+            ShareBasis.WORK,
+            0,
+            0,
+        ),
+        (
+            evidence(CUDA, counted=counted(0, 1, flop=10**9, moved_bytes=10**7), profiling=profile(0.9, 1.0)),
+            PRODUCT,
+            ShareBasis.WORK,
+            0,
+            0,
+        ),
+        # One operation of PyTorch's may stand for all three of the reference.
+        (
+            evidence(EMULATED, counted=counted(3, 1, moved_bytes=800, operations=["silu"])),
+            CHAIN,
+            ShareBasis.WORK,
+            0,
+            2 / 3,
+        ),
+        (
+            evidence(EMULATED, counted=counted(3, 1, moved_bytes=800, operations=["relu"])),
+            CHAIN,
+            ShareBasis.WORK,
+            2 / 3,
+            2 / 3,
+        ),
+        # A product of PyTorch's, where the reference has none.
+        (
+            evidence(EMULATED, counted=counted(9, 1, flop=10**9, moved_bytes=600, operations=["mm"])),
+            CHAIN,
+            ShareBasis.WORK,
+            0.25,
+            0.75,
+        ),
+        # An operation on a hundredth of the values.
+        (evidence(EMULATED, counted=counted(3, 1, moved_bytes=8)), RELU, ShareBasis.LAUNCHES, 0.75, 0.75),
+        (evidence(CPU, NONE, counted=counted(0, 0, 1)), RELU, ShareBasis.CALLS, 1, 1),
+        (
+            evidence(EMULATED, counted=counted(1, 1, moved_bytes=80, operations=["mul"])),
+            COPY,
+            ShareBasis.LAUNCHES,
+            0,
+            0.5,
+        ),
+        # The work of NumPy and of NVIDIA's libraries is not seen.
+        (evidence(CPU, NONE, counted=counted(0, 0, 1, exported_bytes=400)), RELU, ShareBasis.CALLS, 0, 1),
+        (evidence(CPU, NONE, counted=counted(0, 0, 1, exported_bytes=40)), RELU, ShareBasis.CALLS, 1, 1),
+        (
+            evidence(EMULATED, counted=counted(3, 1, library_launches=1)),
+            PRODUCT,
+            ShareBasis.LAUNCHES,
+            0,
+            0.75,
+        ),
+    ],
+)
+def test_own_kernels_did_not_do_what_pytorch_computed(what, needed, basis, low, high):
+    own = own_kernels(what._replace(needed=needed))
+    assert own.basis is basis
+    assert (own.share_low, own.share_high) == pytest.approx((low, high))
+
+
+def test_a_rejection_says_what_pytorch_computed():
+    own = own_kernels(evidence(EMULATED, counted=counted(3, 1, moved_bytes=600), needed=RELU))
+    message = "own kernels do 25% of the work, 60% is required: PyTorch's operations do 75%, in FLOP and bytes"
+    assert too_little(own, 0.6).finding.message == message
 
 
 def test_a_policy_rejects_too_little_and_passes_nothing_that_is_not_known():

@@ -10,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from evaluator.devices.memory import HostRegion
 from evaluator.errors import JudgeFailed, ProblemError
@@ -188,7 +189,7 @@ def test_any_tree_arrives_and_pairs_up_with_itself(value):
 def test_trees_pair_up_only_where_their_structure_is_the_same(one, other):
     def shape(value):
         if isinstance(value, dict):
-            return {"dict": [(key, shape(item)) for key, item in value.items()]}
+            return {"dict": {key: shape(item) for key, item in value.items()}}
         return (type(value), [shape(item) for item in value]) if isinstance(value, list | tuple) else "leaf"
 
     with HostRegion(SIZE) as region:
@@ -204,7 +205,7 @@ def test_mapping_keeps_the_structure(value):
 
 
 VIEW = TensorView(dtype="float32", shape=(2,), strides=(1,), offset_bytes=0)
-X = torch.zeros(2)
+X, SCALAR = torch.zeros(2), Scalar(value=3)
 
 
 def items(*nodes, is_tuple=True):
@@ -221,8 +222,19 @@ WRONG = {
     "an object for a tuple": ((X,), Opaque(type_name="Thing"), "output", "a Thing"),
     "too few": ((X, X), items(VIEW), "output", "but is 1"),
     "too many": ((X,), items(VIEW, VIEW), "output", "but is 2"),
-    "another key": ({"a": X}, Table(keys=["b"], items=[VIEW]), "output", r"\['b'\]"),
-    "another order": ({"a": X, "b": X}, Table(keys=["b", "a"], items=[VIEW, VIEW]), "output", "'b', 'a'"),
+    "another key": (
+        {"a": X},
+        Table(keys=["b"], items=[VIEW]),
+        "output",
+        r"with the keys \['a'\], but is \['b'\]: lacks \['a'\] and has \['b'\] in addition",
+    ),
+    "a key less": ({"a": X, "b": X}, Table(keys=["b"], items=[VIEW]), "output", r"\['b'\]: lacks \['a'\]$"),
+    "a key more": (
+        {"a": X},
+        Table(keys=["b", "a"], items=[VIEW, VIEW]),
+        "output",
+        r"\['b', 'a'\]: has \['b'\] in addition$",
+    ),
     "a key twice": ({"a": X}, Table(keys=["a", "a"], items=[VIEW, VIEW]), "output", "'a', 'a'"),
     "a number for a text as key": ({"1": X}, Table(keys=[1], items=[VIEW]), "output", r"\[1\]"),
     "fewer items than keys": ({"a": X, "b": X}, Table(keys=["a", "b"], items=[VIEW]), "output", "keys"),
@@ -248,6 +260,18 @@ def test_another_structure_is_a_finding_with_its_path(expected, answer, path, sa
 def test_hundreds_of_hostile_keys_do_not_fill_the_card():
     for answer in (Table(keys=["k" * 60_000] * 50, items=[VIEW] * 50), Opaque(type_name="x" * 60_000)):
         assert len(pair_up({"a": X}, answer).message) < 1000
+
+
+def test_the_items_of_a_dict_are_paired_by_key():
+    other = replace(VIEW, offset_bytes=8)
+    pairs = pair_up(
+        {"a": X, "b": {1: X, "2": 3}}, Table(keys=["b", "a"], items=[Table(["2", 1], [SCALAR, VIEW]), other])
+    )
+    assert [(pair.path, pair.answer) for pair in pairs] == [
+        ("output.a", other),
+        ("output.b.1", VIEW),
+        ("output.b.2", SCALAR),
+    ]
 
 
 def test_a_named_tuple_is_a_tuple():

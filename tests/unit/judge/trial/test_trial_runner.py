@@ -399,6 +399,16 @@ def test_a_place_outside_of_the_memory_is_tampering(trial_runner):
     assert trial.fault.finding.code == Code.MALFORMED_FRAME.value
 
 
+def test_an_output_without_room_in_the_memory_is_no_tampering(trial_runner):
+    def spoil(done):
+        return replace(done, outputs=replace(done.outputs, offset_bytes=None)) if views(done.outputs) else done
+
+    (trial,) = trials(trial_runner("torch.rand(8)", "x * 2", spoil=spoil), 1)
+    assert trial.fault.status is Status.RUNTIME_ERROR
+    assert trial.fault.finding.code == Code.OUT_OF_MEMORY.value
+    assert "the memory for outputs is exhausted" in trial.fault.finding.message
+
+
 def test_an_answer_nested_as_deeply_as_may_be_does_not_end_the_judge(trial_runner):
     def spoil(done):
         if not isinstance(done.outputs, TensorView):

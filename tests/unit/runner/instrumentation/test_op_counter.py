@@ -90,7 +90,7 @@ def test_an_operator_is_counted_once_and_is_mixed_where_pytorch_computes(op_coun
         composite.double(torch.ones(2))
         composite.double.default(torch.ones(2))
         composite.same(torch.ones(2))
-    assert op_counter.counted() == Counted(launches=0, library_calls=2, own_calls=3, mixed_calls=2)
+    assert counts(op_counter) == (2, 3, 2)
 
 
 def test_an_operator_with_a_kernel_for_the_cpu_is_counted_once(op_counter, with_cpu_kernels):
@@ -176,7 +176,10 @@ def test_a_frame_begins_a_count_and_the_next_one_ends_it(runner):
         assert runner._answer(Count()) == Counted(launches=0, library_calls=0, own_calls=0, mixed_calls=0)
         with runner._op_counter:
             module.double(x)
-        assert runner._answer(Count()) == Counted(launches=0, library_calls=1, own_calls=1, mixed_calls=1)
+        ended = runner._answer(Count())
+        assert ended == Counted(
+            launches=0, library_calls=1, own_calls=1, mixed_calls=1, operations=["mul"], moved_bytes=16
+        )
         assert runner._op_counter is runner._own_functions.op_counter is None
 
 
@@ -184,3 +187,24 @@ def test_a_call_with_own_kernels_left_out_is_not_counted(runner):
     runner._answer(Count())
     runner._answer(LeaveOut("kernels", begin=True))
     assert runner._op_counter is runner._own_functions.op_counter is None
+
+
+def test_the_work_of_operations_is_counted_and_copies_are_none(op_counter):
+    one, other = torch.ones(8, 16), torch.ones(16, 4)
+    with op_counter:
+        (one @ other).clone().t().contiguous()
+    counted = op_counter.counted()
+    assert (counted.flop, counted.moved_bytes) == (2 * 8 * 16 * 4, 4 * (128 + 64 + 32))
+
+
+def test_tensors_that_become_arrays_or_lists_are_counted_inside_of_the_block(op_counter):
+    methods = {name: getattr(torch.Tensor, name) for name in ("numpy", "tolist", "__dlpack__")}
+    x = torch.ones(4)
+    with op_counter:
+        assert x.numpy().sum() == 4
+        assert x.__array__().sum() == 4
+        assert x[:1].tolist() == [1.0]
+    x.numpy()
+    assert op_counter.counted().exported_bytes == 16 + 16 + 4
+    assert {name: getattr(torch.Tensor, name) for name in methods} == methods
+    assert "numpy" not in vars(torch.Tensor)
