@@ -116,4 +116,5 @@ def column_limits(chunks: Sequence[torch.Tensor], bounds: Bounds) -> torch.Tenso
         counted = torch.isfinite(wide) & (wide.abs() < bounds.fill)
         squares += torch.where(counted, wide, 0.0).square().sum(0)
         counts += counted.sum(0)
-    return (squares / counts.clamp(min=1)).sqrt() / SMALL_ROW
+    limits: torch.Tensor = (squares / counts.clamp(min=1)).sqrt() / SMALL_ROW
+    return limits
