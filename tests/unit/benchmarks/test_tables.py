@@ -190,7 +190,7 @@ def test_a_form_of_half_precision_is_as_far_off_as_its_name_says(name, precision
     assert setup.reference.outline.dtype == DTYPES[precision]
     for form in wrong_forms(precision).values():
         with contextlib.suppress(DoesNotApplyError):
-            assert error(form) > least
+            assert error(form) > least or exact.numel() == 1  # A single number may be rounded alike.
 
 
 @pytest.mark.parametrize("case", low_precision_table.CASES.values(), ids=low_precision_table.CASES)
