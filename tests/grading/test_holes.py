@@ -1,7 +1,6 @@
 """Answers that once passed although wrong, and honest answers to the same problems.
 
-`tests/holes` has a file for each. The comments at its head name the problem, the device, options of `warpgrade grade`
-if any, and the expected status.
+`tests/holes` has a file for each. The comments at its head name the problem, the device and the expected status.
 """
 
 import re
