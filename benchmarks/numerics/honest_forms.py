@@ -1,5 +1,7 @@
 """Honest ways to compute a reference in fp32, beyond the `Order`s that the tolerance is made from.
 
+Those of half precision are in `half_precision`.
+
 Each form is a context: inside, PyTorch's sums, products and functions are computed another way. Products and sums in
 one accumulator are added up term by term here, and not drawn from a model.
 """
@@ -11,6 +13,7 @@ from typing import Any
 
 import torch
 
+from benchmarks.numerics.judged_answers import Answer
 from evaluator.judge.numerics.arithmetic_modes import Order, in_order, product_handlers, with_handlers
 from evaluator.judge.numerics.composites import COMPOSITES
 from evaluator.judge.numerics.single_accumulator import LONGEST, running
@@ -209,6 +212,11 @@ _FAST: Handlers = {
 }
 """Fast intrinsics within the errors of the CUDA C++ Programming Guide. Not `__sinf`: of an angle of 1e-3 it may keep 11
 bits, by the documented error, and is refused there (docs/tolerance.md)."""
+
+
+def by_context(form: Form) -> Answer:
+    """Return the answer of the reference in the arithmetic of a context."""
+    return lambda plan: plan.reference.altered(plan.inputs, plan.random_seed, plan.gradients, form())
 
 
 def _altered(handlers: Handlers, written_out: Handlers = COMPOSITES) -> Form:

@@ -1,11 +1,12 @@
 """Honest arithmetic graded many times: how many of N grades refuse an answer that is right.
 
     python -m benchmarks.numerics.honest_grades --grades 1000 --jobs 2 --output honest_grades.jsonl
+    python -m benchmarks.numerics.honest_grades --precision bf16 --grades 20 --jobs 2 --output honest_in_bf16.jsonl
 
 The problems are those whose published kernels were refused once: long products, norms, ELU, SELU and softmax. The forms
-are those of `honest_forms`. Each grade makes the calls of a grade, checked and timed, in this process, with fresh seeds
-for inputs, weights and distributions. A repeated command continues with the missing rows, and writes a .md file beside
-the output.
+are those of `honest_forms`. With `--precision`, problems and forms are those of `half_precision`. Each grade makes the
+calls of a grade, checked and timed, in this process, with fresh seeds for inputs, weights and distributions. A repeated
+command continues with the missing rows, and writes a .md file beside the output.
 """
 
 import argparse
@@ -14,7 +15,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.numerics.generated_problems import problem_of
-from benchmarks.numerics.honest_forms import FORMS, UNSTABLE
+from benchmarks.numerics.half_precision import HONEST, PROBLEMS, set_up_half
+from benchmarks.numerics.honest_forms import FORMS, UNSTABLE, by_context
 from benchmarks.numerics.judged_answers import (
     codes_of,
     counted,
@@ -25,9 +27,7 @@ from benchmarks.numerics.judged_answers import (
     refused,
     set_up,
 )
-from evaluator.judge.reference.call_plan import CallPlan
-from evaluator.protocol import model_call
-from evaluator.records import SizeName
+from evaluator.records import Precision, SizeName
 
 
 class Case(NamedTuple):
@@ -56,21 +56,29 @@ CASES = {
 }
 
 
-def tried(case_name: str, form_name: str, rows: int, terms: int, grades: int, device: str) -> dict[str, Any]:
+def tried(
+    case_name: str,
+    form_name: str,
+    rows: int,
+    terms: int,
+    grades: int,
+    device: str,
+    precision: Precision = Precision.FP32,
+) -> dict[str, Any]:
     """Return the verdicts of `grades` grades of a form, and the largest error over the allowed one of each."""
-    case, form = CASES[case_name], FORMS[form_name]
-    problem = problem_of(case.arguments, case.forward, case.inputs, rows=rows, terms=terms)
-    setup = set_up(problem, SizeName.FULL, device)
-
-    def answer(plan: CallPlan) -> model_call.Result:
-        return plan.reference.altered(plan.inputs, plan.random_seed, plan.gradients, form())
-
+    if precision is Precision.FP32:
+        case, answer = CASES[case_name], by_context(FORMS[form_name])
+        problem = problem_of(case.arguments, case.forward, case.inputs, rows=rows, terms=terms)
+        setup = set_up(problem, SizeName.FULL, device)
+    else:
+        setup, answer = set_up_half(case_name, precision, rows, terms, device), HONEST[form_name]
     verdicts = [graded(setup, answer) for _ in range(grades)]
     ratios = sorted(each.ratio for each in verdicts)
     return {
         "problem": case_name,
         "form": form_name,
         "terms": terms,
+        "precision": precision.value,
         **counted(verdicts),
         "median": float(f"{ratios[len(ratios) // 2]:.3g}"),
         "largest": float(f"{ratios[-1]:.3g}"),
@@ -83,12 +91,12 @@ def table(lines: list[dict[str, Any]]) -> str:
     text = [
         f"{sum(map(refused, done))} of {sum(line['grades'] for line in done)} grades are refused.",
         "",
-        "| problem | form | terms | refused | codes | error over allowed, median | largest |",
-        "|---|---|---|---|---|---|---|",
+        "| problem | form | precision | terms | refused | codes | error over allowed, median | largest |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     text += [
-        f"| {line['problem']} | {line['form']} | {line['terms']} | {refused(line)} of {line['grades']} "
-        f"| {codes_of(line)} | {line['median']:.3g} | {line['largest']:.3g} |"
+        f"| {line['problem']} | {line['form']} | {line['precision']} | {line['terms']} "
+        f"| {refused(line)} of {line['grades']} | {codes_of(line)} | {line['median']:.3g} | {line['largest']:.3g} |"
         for line in done
     ]
     return "\n".join([*text, *not_tried(lines)]) + "\n"
@@ -103,14 +111,22 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--grades", type=int, default=1000)
     parser.add_argument("--seconds", type=float, default=3600.0, help="time limit of one row")
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--problems", nargs="+", choices=list(CASES), default=list(CASES))
-    parser.add_argument("--forms", nargs="+", choices=[form for form in FORMS if form != UNSTABLE])
+    parser.add_argument("--precision", choices=("fp32", "bf16", "fp16"), default="fp32")
+    parser.add_argument("--problems", nargs="+", choices=sorted({*CASES, *PROBLEMS}), help="default: all")
+    parser.add_argument("--forms", nargs="+", choices=[form for form in {**FORMS, **HONEST} if form != UNSTABLE])
     parser.add_argument("--output", type=Path, required=True, help="file of JSON lines")
     options = parser.parse_args(arguments)
+    precision = Precision(options.precision)
+    half = {} if precision is Precision.FP32 else dict.fromkeys(PROBLEMS, tuple(HONEST))
+    forms = half or {name: case.forms for name, case in CASES.items()}
     tasks = [
-        (f"{case}, {form}, {options.terms}", (case, form, options.rows, options.terms, options.grades, options.device))
-        for case in options.problems
-        for form in options.forms or CASES[case].forms
+        (
+            f"{case}, {form}, {options.terms}, {precision.value}",
+            (case, form, options.rows, options.terms, options.grades, options.device, precision),
+        )
+        for case in forms
+        if not options.problems or case in options.problems
+        for form in options.forms or forms[case]
     ]
     in_children(tasks, tried, options.output, jobs=options.jobs, seconds=options.seconds)
     lines = json_lines(options.output)

@@ -1,7 +1,8 @@
 """Answers of a function, judged by the trials of a grade in this process: the same calls, bounds, checks and findings.
 
 No runner and no sandbox exists: the function receives the plan of a call, and its result takes the place of a runner's
-output. Nothing is timed. `orders_table` and `low_precision_table` use this module.
+output. Nothing is timed. `orders_table`, `low_precision_table` and `honest_grades` use this module. Beside other work,
+set OMP_WAIT_POLICY=PASSIVE: threads of PyTorch that spin then take a hundred times as long.
 """
 
 import itertools

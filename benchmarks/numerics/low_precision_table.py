@@ -1,12 +1,14 @@
-"""Low precision in place of fp32: how many of N grades refuse each form, at three sizes.
+"""Low precision in place of fp32 or of half precision: how many of N grades refuse each form, at three sizes.
 
     python -m benchmarks.numerics.low_precision_table --device cuda --size full --grades 50 --output low_precision.jsonl
+    python -m benchmarks.numerics.low_precision_table --precision bf16 --grades 5 --terms 1024 --output low_bf16.jsonl
 
 Each grade makes the calls of a grade, checked and timed, with fresh seeds, in this process. A row of the table is a
 form of `low_precision_forms` on a problem of positive inputs. `of fp32` is the root mean square of the error of the
 form, unguarded, on inputs of both signs, over that of fp32 with one accumulator: below about 1, a form is as accurate
-as honest fp32. `wrong by KernelBench` counts calls with the problem's own values beyond KernelBench's tolerance. A
-repeated command continues with the missing rows, and writes a .md file beside the output.
+as honest fp32. With `--precision`, problems and wrong forms are those of `half_precision`, and `of fp32` is the error
+over that of the exact result, rounded once. `by KernelBench` counts calls with the problem's own values beyond
+KernelBench's tolerance. A repeated command continues with the missing rows, and writes a .md file beside the output.
 """
 
 import argparse
@@ -18,6 +20,8 @@ from typing import Any, NamedTuple
 import torch
 
 from benchmarks.numerics.generated_problems import problem_of
+from benchmarks.numerics.half_precision import PROBLEMS, DoesNotApplyError, rounded_once, set_up_half, wrong_forms
+from benchmarks.numerics.honest_forms import by_context
 from benchmarks.numerics.judged_answers import (
     Answer,
     codes_of,
@@ -35,7 +39,7 @@ from evaluator.judge.numerics.arithmetic_modes import Order, in_order
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.reference import Reference
 from evaluator.protocol import model_call
-from evaluator.records import Profile, SizeName
+from evaluator.records import Precision, Profile, SizeName
 
 _TERMS = {"full": (4096, 16_384, 131_072), "small": (256, 1024, 4096)}
 _ROWS = {"full": 256, "small": 32}
@@ -68,21 +72,32 @@ CASES = {
 }  # fmt: skip
 
 
-def tried(case_name: str, form_name: str, rows: int, terms: int, grades: int, device: str) -> dict[str, Any]:
+def tried(
+    case_name: str, form_name: str, rows: int, terms: int, grades: int, device: str, precision: Precision
+) -> dict[str, Any]:
     """Return the verdicts of `grades` grades of a form."""
-    case = CASES[case_name]
-    form = case.forms[form_name]
-    problem = problem_of(case.arguments, case.forward, case.inputs, rows=rows, terms=terms)
-    setup = set_up(problem, SizeName.FULL, device)
-    verdicts = [graded(setup, _answer(case, form)) for _ in range(grades)]
+    if precision is Precision.FP32:
+        case = CASES[case_name]
+        form = case.forms[form_name]
+        problem = problem_of(case.arguments, case.forward, case.inputs, rows=rows, terms=terms)
+        setup = set_up(problem, SizeName.FULL, device)
+        answer, bare = _answer(case, form), _answer(case, unguarded(form))
+        honest = by_context(lambda: in_order(Order.SEQUENTIAL))
+    else:
+        setup = set_up_half(case_name, precision, rows, terms, device)
+        answer = bare = wrong_forms(precision)[form_name]
+        honest = rounded_once
+    line = {"problem": case_name, "form": form_name, "terms": terms, "precision": precision.value}
+    try:
+        verdicts = [graded(setup, answer) for _ in range(grades)]
+    except DoesNotApplyError as error:
+        return {**line, "skipped": error.message}
     return {
-        "problem": case_name,
-        "form": form_name,
-        "terms": terms,
+        **line,
         **counted(verdicts),
         "ratio": float(f"{max(each.ratio for each in verdicts):.3g}"),
-        "kernelbench": wrong_by_kernelbench(setup, _answer(case, form), range(_KERNELBENCH_CALLS)),
-        "of_fp32": float(f"{_of_fp32(setup.reference, _answer(case, unguarded(form))):.3g}"),
+        "kernelbench": wrong_by_kernelbench(setup, answer, range(_KERNELBENCH_CALLS)),
+        "of_fp32": float(f"{_of_honest(setup.reference, bare, honest):.3g}"),
     }
 
 
@@ -94,12 +109,11 @@ def _answer(case: Case, form: Callable[..., torch.Tensor]) -> Answer:
     return answer
 
 
-def _of_fp32(reference: Reference, answer: Answer) -> float:
-    """Return the size of a form's error on inputs of both signs, over that of fp32 with one accumulator."""
+def _of_honest(reference: Reference, answer: Answer, honest: Answer) -> float:
+    """Return the size of a form's error on inputs of both signs, over that of an honest form."""
     plan = CallPlan(reference, 1, profile=Profile.SIGNED_NORMAL)
     exact = reference.expected(plan.inputs, 0, None).exact.outputs
-    plain = reference.altered(plan.inputs, 0, None, in_order(Order.SEQUENTIAL)).outputs
-    error, own = (float((found - exact).square().mean().sqrt()) for found in (answer(plan).outputs, plain))
+    error, own = (float((form(plan).outputs - exact).square().mean().sqrt()) for form in (answer, honest))
     return error / own if own else float(error > 0)
 
 
@@ -110,12 +124,12 @@ def table(lines: list[dict[str, Any]]) -> str:
     text = [
         f"{len(done)} rows; {len(done) - through} are refused in every grade.",
         "",
-        "| problem | form | terms | refused | codes | error over allowed | of fp32 | wrong by KernelBench |",
-        "|---|---|---|---|---|---|---|---|",
+        "| problem | form | precision | terms | refused | codes | error over allowed | of fp32 | by KernelBench |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     text += [
-        f"| {line['problem']} | {line['form']} | {line['terms']} | {refused(line)} of {line['grades']} "
-        f"| {codes_of(line)} | {line['ratio']:.3g} | {line['of_fp32']:.3g} "
+        f"| {line['problem']} | {line['form']} | {line['precision']} | {line['terms']} "
+        f"| {refused(line)} of {line['grades']} | {codes_of(line)} | {line['ratio']:.3g} | {line['of_fp32']:.3g} "
         f"| {line['kernelbench']} of {_KERNELBENCH_CALLS} |"
         for line in done
     ]
@@ -130,15 +144,23 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--grades", type=int, default=50)
     parser.add_argument("--seconds", type=float, default=300.0, help="time limit of one row")
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--problems", nargs="+", choices=list(CASES), default=list(CASES))
+    parser.add_argument("--precision", choices=("fp32", "bf16", "fp16"), default="fp32")
+    parser.add_argument("--problems", nargs="+", choices=sorted({*CASES, *PROBLEMS}), help="default: all")
     parser.add_argument("--only", nargs="+", help="parts of names of forms")
     parser.add_argument("--terms", type=int, nargs="+", help="numbers of terms, in place of the size's three")
     parser.add_argument("--output", type=Path, required=True, help="file of JSON lines")
     options = parser.parse_args(arguments)
+    precision = Precision(options.precision)
+    half = {} if precision is Precision.FP32 else dict.fromkeys(PROBLEMS, wrong_forms(precision))
+    forms = half or {name: case.forms for name, case in CASES.items()}
     tasks = [
-        (f"{case}, {form}, {terms}", (case, form, _ROWS[options.size], terms, options.grades, options.device))
-        for case in options.problems
-        for form in CASES[case].forms
+        (
+            f"{case}, {form}, {terms}, {precision.value}",
+            (case, form, _ROWS[options.size], terms, options.grades, options.device, precision),
+        )
+        for case in forms
+        if not options.problems or case in options.problems
+        for form in forms[case]
         for terms in options.terms or _TERMS[options.size]
         if not options.only or any(part in form for part in options.only)
     ]

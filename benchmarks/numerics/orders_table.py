@@ -5,7 +5,8 @@
 Each form answers a call with the problem's own values, one with cancelling rows, and one with each input distribution
 of the problem's grades. A failed form is a defect of the tolerance, or a documented decision. The call with the
 problem's own values is also judged by KernelBench's tolerance. Each problem has its own process. A repeated command
-continues with the missing problems, and writes orders.md beside the file.
+continues with the missing problems, and writes orders.md beside the file. With `--precision bf16` or `fp16`, problems
+are cast to half precision (`generated_problems.in_precision`), and the forms are the honest ones of `half_precision`.
 
 `--without PART` leaves out a part of the tolerance, on the problems where the part has an effect. The answers that are
 refused then are the reason for the part.
@@ -15,11 +16,15 @@ import argparse
 import enum
 import sys
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.numerics.honest_forms import FORMS, UNSTABLE
+from benchmarks.numerics.generated_problems import DTYPES, in_precision
+from benchmarks.numerics.half_precision import HONEST
+from benchmarks.numerics.honest_forms import FORMS, UNSTABLE, by_context
 from benchmarks.numerics.judged_answers import (
+    Answer,
     AnswerTrials,
     OneCallReference,
     Setup,
@@ -32,9 +37,7 @@ from benchmarks.numerics.judged_answers import (
 from evaluator.catalog import list_problems
 from evaluator.errors import ProblemError
 from evaluator.judge.compare import tensor_comparison
-from evaluator.judge.reference.call_plan import CallPlan
-from evaluator.protocol import model_call
-from evaluator.records import Problem, Profile, SizeName
+from evaluator.records import Precision, Problem, Profile, SizeName
 
 _TIMEOUT_S = 60.0
 CANCELLING = "cancelling rows"
@@ -46,6 +49,11 @@ class Part(enum.Enum):
     OTHER_ORDERS = "other-orders"
     RARE = "rare"
     SPARE = "spare"
+
+
+def forms_of(precision: Precision) -> Mapping[str, Answer]:
+    """Return the honest forms in a precision."""
+    return HONEST if precision in DTYPES else {name: by_context(form) for name, form in FORMS.items()}
 
 
 def tried(problem: Problem, size: SizeName, device: str, without: Part | None = None) -> dict[str, Any]:
@@ -87,11 +95,7 @@ def _calls(setup: Setup) -> list[tuple[str, int, int]]:
 
 def _judged(setup: Setup, values: str, index: int, seed: int) -> list[dict[str, Any]]:
     rows = []
-    for name, form in FORMS.items():
-
-        def answer(plan: CallPlan) -> model_call.Result:
-            return plan.reference.altered(plan.inputs, plan.random_seed, plan.gradients, form())  # noqa: B023
-
+    for name, answer in forms_of(setup.reference.problem.precision).items():
         row: dict[str, Any] = {"form": name, "values": values, "seed": f"{seed:x}"}
         try:
             trial = AnswerTrials(setup, answer).run(index, seed, timeout_s=_TIMEOUT_S)
@@ -110,16 +114,17 @@ def table(lines: list[dict[str, Any]]) -> str:
     """Return the summary in Markdown."""
     done = [line for line in lines if "results" in line]
     rows = [(line["name"], row) for line in done for row in line["results"] if "code" in row]
+    forms = list(dict.fromkeys(row["form"] for _, row in rows))
     wrong = [(name, row) for name, row in rows if row["code"] is not None]
     bad = {name for name, row in wrong if row["form"] != UNSTABLE}
     right = f"{len(done) - len(bad)} problems have every form correct (`{UNSTABLE}` apart)"
     text = [
-        f"{len(done)} problems, {len(FORMS)} forms, {len(rows)} answers: {right}.",
+        f"{len(done)} problems, {len(forms)} forms, {len(rows)} answers: {right}.",
         "",
         "| form | answers | wrong | problems with a wrong answer | error over allowed | wrong by KernelBench |",
         "|---|---|---|---|---|---|",
     ]
-    for form in FORMS:
+    for form in forms:
         own = [(name, row) for name, row in rows if row["form"] == form]
         missed = [name for name, row in own if row["code"] is not None]
         ratio = max((row["ratio"] for _, row in own), default=0.0)
@@ -154,6 +159,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", nargs="+", help="parts of problem names")
     parser.add_argument("--levels", type=int, nargs="+", help="levels to try; default: all up to 3")
     parser.add_argument("--without", choices=[part.value for part in Part], help="leave out a part of the tolerance")
+    parser.add_argument("--precision", choices=[precision.value for precision in DTYPES], help="cast the problems")
     parser.add_argument("--output", type=Path, required=True, help="file of JSON lines")
     options = parser.parse_args(arguments)
     levels = options.levels or range(4)
@@ -163,6 +169,8 @@ def main(arguments: list[str] | None = None) -> int:
         if problem.level in levels and (not options.only or any(part in problem.name for part in options.only))
     ]
     without = None if options.without is None else Part(options.without)
+    if options.precision is not None:
+        problems = [in_precision(problem, Precision(options.precision)) for problem in problems]
     tasks = [(problem.name, (problem, SizeName(options.size), options.device, without)) for problem in problems]
     in_children(tasks, tried, options.output, jobs=options.jobs, seconds=options.seconds, gib=options.gib)
     text = table(json_lines(options.output))

@@ -2,32 +2,42 @@
 
     python -m benchmarks.verdicts.admission_table measure KernelBench/KernelBench admissions.jsonl [--jobs N]
     python -m benchmarks.verdicts.admission_table table admissions.jsonl > docs/kernelbench_admission.md
+    python -m benchmarks.verdicts.admission_table measure problems half.jsonl --precision bf16 fp16 --seconds 60
+    python -m benchmarks.verdicts.admission_table controls half.jsonl --output half.json > half.md
 
 `measure` admits each file at its small size, on the CPU, in a process of its own, `N` files at a time, and continues
 where it was stopped. Each line has the commit of its measurement; files with a line of an earlier commit are measured
 again.
 The table has both rules on one set of inputs: KernelBench's (its own values, 1e-4), and Warpgrade's.
 A problem that lets a control pass has its reason in `REASONS`, or is listed as not explained.
+
+With `--precision`, problems are cast to half precision (`benchmarks/numerics/generated_problems.py`). `controls` then
+says for each problem, control and dtype whether the control passes: as a table of the controls that pass, and as JSON.
 """
 
+import argparse
 import collections
 import itertools
+import json
 import multiprocessing
 import multiprocessing.connection
+import os
 import re
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import msgspec
 
+from benchmarks.numerics.generated_problems import DTYPES, in_precision
 from evaluator.catalog import list_problems
 from evaluator.errors import WarpgradeError
-from evaluator.records import Admission, Problem, Record, SizeName
+from evaluator.records import Admission, Precision, Problem, Record, SizeName
 from evaluator.report.layout.text import counted
 
 _TIMEOUT_S = 600.0
@@ -91,31 +101,65 @@ REASONS = {
 
 
 class Line(Record, frozen=True):
-    """Result of a file at a commit: its admission, or the reason for none."""
+    """Result of a file at a commit: its admission, or the reason for none. `precision`: the problem was cast to it."""
 
     commit: str
     problem: str
     admission: Admission | None
     failure: str | None
     wall_s: float
+    precision: Precision | None = None
 
 
-def measure(folder: Path, target: Path, jobs: int) -> None:
+class _Task(NamedTuple):
+    """A problem that a process of its own admits."""
+
+    commit: str
+    problem: Problem
+    precision: Precision | None
+    seconds: float
+
+    def line(self, admission: Admission | None, failure: str | None, wall_s: float) -> Line:
+        return Line(self.commit, self.problem.name, admission, failure, wall_s, self.precision)
+
+
+def measure(
+    folder: Path,
+    target: Path,
+    jobs: int,
+    precisions: Sequence[Precision | None] = (None,),
+    seconds: float = _TIMEOUT_S,
+    only: Sequence[str] = ("",),
+) -> None:
     """Append a line for each file of `folder` that `target` lacks at this commit, `jobs` files at a time.
+
+    `precisions` are those that problems are cast to, None for the problem's. `only` has parts of names.
 
     Raises:
         subprocess.CalledProcessError: no commit is known.
     """
+    # As in `problems validate`: threads that spin beside other work took ten times as long.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     import evaluator.admission.admission  # noqa: F401 - each child would take seconds for it
 
     commit = _commit()
-    known = {line.problem for line in _read(target) if line.commit == commit} if target.exists() else set()
-    problems = [each for each in list_problems(folder).problems if each.name not in known and each.level <= 3]
+    lines = _read(target) if target.exists() else []
+    known = {(line.problem, line.precision) for line in lines if line.commit == commit}
+    tasks = [
+        _Task(commit, each if precision is None else in_precision(each, precision), precision, seconds)
+        for each in list_problems(folder).problems
+        for precision in precisions
+        if (each.name, precision) not in known and each.level <= 3 and any(part in each.name for part in only)
+    ]
     with target.open("ab", buffering=0) as out, ThreadPoolExecutor(jobs) as pool:
-        for done in as_completed([pool.submit(_in_its_own_process, commit, problem) for problem in problems]):
+        for done in as_completed([pool.submit(_in_its_own_process, task) for task in tasks]):
             line = done.result()
             out.write(msgspec.json.encode(line) + b"\n")
-            print(f"{line.problem}: {line.wall_s:.1f} s", file=sys.stderr)
+            print(f"{line.problem}{_of(line)}: {line.wall_s:.1f} s", file=sys.stderr)
+
+
+def _of(line: Line) -> str:
+    return "" if line.precision is None else f" in {line.precision.value}"
 
 
 def _commit() -> str:
@@ -124,30 +168,31 @@ def _commit() -> str:
     return subprocess.run(git, capture_output=True, check=True, text=True).stdout.strip()
 
 
-def _in_its_own_process(commit: str, problem: Problem) -> Line:
+def _in_its_own_process(task: _Task) -> Line:
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe(duplex=False)
     started = time.monotonic()
-    child = context.Process(target=_admit, args=(commit, problem, theirs))
+    child = context.Process(target=_admit, args=(task, theirs))
     with _FORKING:
         child.start()
     theirs.close()
     said = None
-    if ours.poll(_TIMEOUT_S):
+    if ours.poll(task.seconds):
         try:
             said = msgspec.json.decode(ours.recv_bytes(), type=Line)
         except EOFError:
-            said = Line(commit, problem.name, None, "its process died", 0.0)
+            said = task.line(None, "its process died", 0.0)
     child.kill()
     child.join()
     wall_s = time.monotonic() - started
-    return Line(commit, problem.name, None, f"not done after {_TIMEOUT_S:.0f} s", wall_s) if said is None else said
+    return task.line(None, f"not done after {task.seconds:.0f} s", wall_s) if said is None else said
 
 
-def _admit(commit: str, problem: Problem, pipe: multiprocessing.connection.Connection) -> None:
+def _admit(task: _Task, pipe: multiprocessing.connection.Connection) -> None:
     from evaluator.admission.admission import admit
 
     started = time.monotonic()
+    problem = task.problem
     size = SizeName.SMALL if SizeName.SMALL in problem.sizes else SizeName.FULL
     admission, failure = None, None
     try:
@@ -156,7 +201,7 @@ def _admit(commit: str, problem: Problem, pipe: multiprocessing.connection.Conne
         failure = error.message.replace(problem.path, "its file")
     except Exception as error:  # noqa: BLE001 - a table of 250 files reports a failed one, and continues
         failure = f"{type(error).__name__}: {error}"
-    line = Line(commit, problem.name, admission, failure, time.monotonic() - started)
+    line = task.line(admission, failure, time.monotonic() - started)
     pipe.send_bytes(msgspec.json.encode(line))
 
 
@@ -310,17 +355,84 @@ def _listed(names: list[str]) -> str:
 def _read(path: Path) -> list[Line]:
     """Return the last line of each problem, in the problems' order."""
     lines = [msgspec.json.decode(line, type=Line) for line in path.read_bytes().splitlines()]
-    last = {line.problem: line for line in lines}
+    last = {(line.problem, line.precision): line for line in lines}
     return sorted(last.values(), key=lambda line: [int(number) for number in re.findall(r"\d+", line.problem)[:2]])
 
 
+def controls(lines: list[Line]) -> list[dict[str, Any]]:
+    """Return the result of each control by problem and precision: whether it passes, and what reveals it."""
+    return [
+        {
+            "problem": line.problem,
+            "precision": "own" if line.precision is None else line.precision.value,
+            "control": each.control,
+            "passes": each.gets_away,
+            "caught_on": None if each.caught_on is None else each.caught_on.value,
+            "caught_by_rounding": each.caught_by_rounding,
+            "passes_kernelbench": each.passes_kernelbench,
+            "advice": each.advice,
+        }
+        for line in lines
+        if line.admission is not None
+        for each in line.admission.controls
+    ]
+
+
+def table_of_controls(lines: list[Line]) -> str:
+    """Return the controls that pass in Markdown: by control and precision, and by problem."""
+    done, rows = [line for line in lines if line.admission is not None], controls(lines)
+    precisions = sorted({row["precision"] for row in rows})
+    text = [f"| a submission that | {' | '.join(precisions)} |", f"|---|{'---|' * len(precisions)}"]
+    for kind in dict.fromkeys(_kind(row["control"]) for row in rows):
+        of_kind = [row for row in rows if _kind(row["control"]) == kind]
+        cells = []
+        for precision in precisions:
+            tried = [row for row in of_kind if row["precision"] == precision]
+            names = {row["problem"] for row in tried if row["passes"]}
+            cells.append(f"{len(names)} of {len({row['problem'] for row in tried})}")
+        text.append(f"| {kind} | {' | '.join(cells)} |")
+    text += ["", "| problem | precision | passes | refuses |", "|---|---|---|---|"]
+    for line in done:
+        away = _brief([each.control for each in line.admission.controls if each.gets_away])
+        if away or line.admission.honest_failures:
+            precision = "own" if line.precision is None else line.precision.value
+            text.append(
+                f"| {line.problem} | {precision} | {_listed(away)} | {_listed(line.admission.honest_failures)} |"
+            )
+    failed = [line for line in lines if line.admission is None]
+    if failed:
+        text += ["", "Not measured:", "", *(f"- {line.problem}{_of(line)}: {line.failure}" for line in failed)]
+    return "\n".join(text) + "\n"
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Measure, or print a table of what was measured."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    measured = commands.add_parser("measure", help="admit the problems of a folder")
+    measured.add_argument("folder", type=Path)
+    measured.add_argument("target", type=Path, help="file of JSON lines; a repeated command continues")
+    measured.add_argument("--jobs", type=int, default=1)
+    measured.add_argument("--precision", nargs="+", choices=[precision.value for precision in DTYPES])
+    measured.add_argument("--seconds", type=float, default=_TIMEOUT_S, help="time limit of one problem")
+    measured.add_argument("--only", nargs="+", default=[""], help="parts of problem names")
+    commands.add_parser("table", help="print the page of docs").add_argument("source", type=Path)
+    by_control = commands.add_parser("controls", help="print which controls pass")
+    by_control.add_argument("source", type=Path)
+    by_control.add_argument("--output", type=Path, help="JSON file: each problem, control and precision")
+    options = parser.parse_args(arguments)
+    if options.command == "measure":
+        precisions = [None] if options.precision is None else [Precision(each) for each in options.precision]
+        measure(options.folder, options.target, options.jobs, precisions, options.seconds, options.only)
+        return
+    lines = _read(options.source)
+    if options.command == "table":
+        print(table([line for line in lines if line.precision is None]), end="")
+        return
+    if options.output is not None:
+        options.output.write_text(json.dumps(controls(lines), indent=1) + "\n")
+    print(table_of_controls(lines), end="")
+
+
 if __name__ == "__main__":
-    match sys.argv[1:]:
-        case ["measure", folder, target]:
-            measure(Path(folder), Path(target), jobs=1)
-        case ["measure", folder, target, "--jobs", jobs]:
-            measure(Path(folder), Path(target), int(jobs))
-        case ["table", source]:
-            print(table(_read(Path(source))), end="")
-        case _:
-            sys.exit(__doc__)
+    main()

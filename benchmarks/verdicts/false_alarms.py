@@ -1,4 +1,4 @@
-"""Grade what is honest again and again: every shipped solution, and the list of honest oddities in tests/honest.
+"""Grade what is honest again and again: every shipped solution, and what is honest in tests/honest and tests/holes.
 
     python -m benchmarks.verdicts.false_alarms --device emulated [--rounds 20] [--only NAME ...] [--folder FOLDER]
         [--output FILE.json]
@@ -22,6 +22,8 @@ from evaluator.files.card_files import read_card
 from evaluator.records import Status
 
 TOP = Path(__file__).resolve().parents[2]
+HOLES = TOP / "tests" / "holes"
+"""Honest answers, on the CPU, to problems whose wrong answers once passed: half of them are in half precision."""
 
 _CLI = [sys.executable, str(TOP / "cli.py")]
 _PREFIX = {"cpu": "cpp_", "emulated": "cuda_", "cuda": "cuda_"}
@@ -42,11 +44,15 @@ def submissions(device: str) -> Iterator[Honest]:
     for folder in {"cuda": ("emulated", "cuda")}.get(device, (device,)):
         for path in sorted((TOP / "tests" / "honest" / folder).glob("*/*.py")):
             yield Honest(path.parent.name, path)
+    if device == "cpu":
+        for path in sorted((HOLES / "honest").glob("*.py")):
+            yield Honest(path.read_text().partition("# problem: ")[2].partition("\n")[0], path)
 
 
 def problems(folder: Path) -> None:
-    """Put the shipped problems and those of tests/honest into one folder."""
-    for each in (*(TOP / "problems").iterdir(), *(TOP / "tests" / "honest" / "problems").iterdir()):
+    """Put the shipped problems and those of the tests into one folder."""
+    folders = (TOP / "problems", TOP / "tests" / "honest" / "problems", HOLES / "problems")
+    for each in (path for listed in folders for path in listed.iterdir()):
         if each.is_dir():
             ignored = shutil.ignore_patterns("__pycache__")
             shutil.copytree(each, folder / each.name, ignore=ignored, dirs_exist_ok=True)

@@ -37,7 +37,8 @@ pytest tests/zoo` asserts every cell.
   reports such a problem.
 - **not yet**: a hole, or a row that was not graded here. The section "Cells that are missing" names the cause.
 
-Ten rows also have a form in Triton (`tests/zoo/triton/`), which `tests/zoo/test_triton_forms.py` grades.
+Ten rows also have a form in Triton (`tests/zoo/triton/`), which `tests/zoo/test_triton_forms.py` grades. Five have one
+in half precision (`tests/zoo/half/`, `tests/zoo/test_half_forms.py`).
 
 Rows without own kernels are graded with `--require-own-kernel 0.5`; without this option they are `correct`, with
 findings.

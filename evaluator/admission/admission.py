@@ -44,6 +44,7 @@ _ADVICE = {
     NegativeControl.ZEROS: "scale the inputs or weights so that the output is not small beside its tolerance",
     NegativeControl.ONES: "scale the inputs so that the output differs from 1",
     NegativeControl.MEAN: "let the output vary: a softmax or a norm over many equal values is flat",
+    NegativeControl.RANK_ONE: "let the output vary: a long product of positive matrices is nearly constant",
     NegativeControl.SHUFFLED: "let the output vary from element to element",
     NegativeControl.HALF: "let the output differ from zero everywhere",
     NegativeControl.TAIL: "let the output differ from zero everywhere",
@@ -54,16 +55,20 @@ _ADVICE = {
     NegativeControl.HALF_INPUT: "let every input matter: a sum over many equal values hides half of them",
     NegativeControl.TAIL_INPUT: "let every input matter: a sum over many equal values hides the last ones",
     NegativeControl.ROW_START: "let the output differ from zero everywhere: a long product of small numbers vanishes",
+    NegativeControl.SEVEN_EIGHTHS: "let every term matter: a mean over many equal values hides an eighth of them",
     NegativeControl.TF32: "draw inputs of both signs, so that sums cancel and rounding shows",
     NegativeControl.BF16: "draw inputs of both signs, so that sums cancel and rounding shows",
     NegativeControl.FP16: "draw inputs of both signs, so that sums cancel and rounding shows",
+    NegativeControl.FP8: "draw inputs of both signs, so that sums cancel and rounding shows",
+    NegativeControl.INT8: "draw inputs of both signs, so that sums cancel and rounding shows",
+    NegativeControl.INT4: "draw inputs of both signs, so that sums cancel and rounding shows",
     NegativeControl.CUT_OFF: "let more elements differ from zero, or lower tolerance.floor",
     NegativeControl.TWO_STEPS: "let more elements differ from zero, or lower tolerance.floor",
 }
 _EQUIVALENT = frozenset(
     {
         *(NegativeControl.POSITIVE, NegativeControl.MAGNITUDES, NegativeControl.HALF_INPUT),
-        *(NegativeControl.TAIL_INPUT, NegativeControl.TF32),
+        *(NegativeControl.TAIL_INPUT, NegativeControl.TF32, NegativeControl.RANK_ONE, NegativeControl.SEVEN_EIGHTHS),
     }
 )
 """Controls that are no cheats if correct wherever the reference is meaningful: the square of |x| is the square of x."""

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import torch
 
+from evaluator.admission.cheaper_sums import Effect, Operands, with_operands_in, with_terms_left_out
 from evaluator.admission.off_by_steps import ONE_IN, off_by
 from evaluator.errors import ProblemError
 from evaluator.judge.formats.elements import are_equal, elements, format_of, nearest, wide
@@ -23,6 +24,7 @@ from evaluator.judge.reference.reference import Reference, by_path
 from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.judge.tensors.pytree import Value, leaves
 from evaluator.protocol.model_call import mapped
+from evaluator.records import Precision
 
 _TAIL = 16
 """Number of parts of an output or of a row; the controls `TAIL` and `TAIL_INPUT` omit the last part."""
@@ -42,6 +44,7 @@ class NegativeControl(StrEnum):
     ZEROS = "answers zeros"
     ONES = "answers ones"
     MEAN = "answers the mean everywhere"
+    RANK_ONE = "answers row means times column means"
     SHUFFLED = "answers in the wrong order"
     HALF = "leaves half of the output at zero"
     TAIL = "leaves the last part of the output at zero"
@@ -52,9 +55,13 @@ class NegativeControl(StrEnum):
     HALF_INPUT = "reads half of each row"
     TAIL_INPUT = "ignores the last part of each row"
     ROW_START = "computes the first part of each row alone"
+    SEVEN_EIGHTHS = "leaves an eighth of each sum out"
     TF32 = "computes products in TF32"
     BF16 = "computes in bf16"
     FP16 = "computes in fp16"
+    FP8 = "computes products in fp8"
+    INT8 = "computes products in int8"
+    INT4 = "computes products in int4"
     CUT_OFF = "is a step of the format off in half of the elements"
     TWO_STEPS = "is two steps of the format off in a few elements"
 
@@ -188,6 +195,15 @@ def _mean(tensor: torch.Tensor) -> torch.Tensor | None:
     return torch.full_like(tensor, float(tensor.double().mean()))
 
 
+def _rank_one(tensor: torch.Tensor) -> torch.Tensor | None:
+    """Return row means times column means over the mean; None without rows and columns."""
+    if tensor.dim() < 2 or min(tensor.shape[-2:]) < 2 or not tensor.is_floating_point():
+        return None
+    exact = tensor.double()
+    rows, columns = exact.mean(-1, keepdim=True), exact.mean(-2, keepdim=True)
+    return (rows * columns / columns.mean(-1, keepdim=True)).to(tensor.dtype)
+
+
 def _shuffled(tensor: torch.Tensor) -> torch.Tensor | None:
     return tensor.reshape(-1).flip(0).reshape(tensor.shape) if tensor.numel() > 1 else None
 
@@ -242,8 +258,14 @@ def _on(case: Case, change: Callable[[torch.Tensor], torch.Tensor]) -> Answer | 
 def in_fewer_bits(control: NegativeControl, reference: Reference, inputs: Arguments) -> Answer | None:
     """Return the answer of a control that rounds to a format with fewer bits; None for any other control.
 
-    Other values stay in fp32, as in tensor cores: sums, and for TF32 everything but the operands of products.
+    Other values stay in fp32, as in tensor cores: sums, and for TF32 everything but the operands of products. In half
+    precision, the operands of products alone are rounded, and None is the answer if all operands have the format.
     """
+    if control in _OPERANDS.get(reference.problem.precision, {}):
+        effect = Effect()
+        operands = with_operands_in(_OPERANDS[reference.problem.precision][control], effect)
+        found = _run(reference, inputs, operands)
+        return found if effect.changed else None
     if control not in FORMATS or (to := FORMATS[control]) not in coarser_than(reference.problem.precision):
         return None
     if to is Format.TF32:
@@ -254,6 +276,13 @@ def in_fewer_bits(control: NegativeControl, reference: Reference, inputs: Argume
 
     low = Arguments(mapped(inputs.args, down), mapped(inputs.kwargs, down))
     return _run(reference, low, rounded_weights(reference.model, to))
+
+
+def _with_terms_left_out(case: Case) -> Answer | None:
+    """Return the answer without an eighth of the terms of each sum; None without a sum of so many terms."""
+    effect = Effect()
+    found = _run(case.reference, case.inputs, with_terms_left_out(effect))
+    return found if effect.changed else None
 
 
 def _with_other_weights(case: Case) -> Answer | None:
@@ -276,11 +305,24 @@ def _in_format(control: NegativeControl) -> Callable[[Case], Answer | None]:
 
 
 FORMATS = {NegativeControl.TF32: Format.TF32, NegativeControl.BF16: Format.BF16, NegativeControl.FP16: Format.FP16}
+_BELOW_HALF = {
+    NegativeControl.FP8: Operands.FP8,
+    NegativeControl.INT8: Operands.INT8,
+    NegativeControl.INT4: Operands.INT4,
+}
+_OPERANDS = {
+    Precision.BF16: _BELOW_HALF,
+    Precision.FP16: {NegativeControl.BF16: Operands.BF16, **_BELOW_HALF},
+}
+"""Formats of operands in half precision, by the problem's precision."""
+IN_FEWER_BITS = frozenset({*FORMATS, *_BELOW_HALF})
+"""Controls that compute in fewer bits."""
 _ANSWERS: dict[NegativeControl, Callable[[Case], Answer | None]] = {
     NegativeControl.IDENTITY: _identity,
     NegativeControl.ZEROS: lambda case: _each(case, torch.zeros_like),
     NegativeControl.ONES: lambda case: _each(case, torch.ones_like),
     NegativeControl.MEAN: lambda case: _each(case, _mean),
+    NegativeControl.RANK_ONE: lambda case: _each(case, _rank_one),
     NegativeControl.SHUFFLED: lambda case: _each(case, _shuffled),
     NegativeControl.HALF: lambda case: _each(case, lambda tensor: _without_end(tensor, 2)),
     NegativeControl.TAIL: lambda case: _each(case, lambda tensor: _without_end(tensor, _TAIL)),
@@ -291,7 +333,8 @@ _ANSWERS: dict[NegativeControl, Callable[[Case], Answer | None]] = {
     NegativeControl.HALF_INPUT: lambda case: _on(case, _half_of_rows),
     NegativeControl.TAIL_INPUT: lambda case: _on(case, _without_tail),
     NegativeControl.ROW_START: lambda case: _each(case, _start_of_rows),
-    **{control: _in_format(control) for control in FORMATS},
+    NegativeControl.SEVEN_EIGHTHS: _with_terms_left_out,
+    **{control: _in_format(control) for control in sorted(IN_FEWER_BITS)},
     NegativeControl.CUT_OFF: lambda case: off_by(case.reference.problem, case.exact, 1, 2),
     NegativeControl.TWO_STEPS: lambda case: off_by(case.reference.problem, case.exact, 2, ONE_IN),
 }

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import torch
 
-from evaluator.admission.negative_controls import FORMATS, NegativeControl, in_fewer_bits
+from evaluator.admission.negative_controls import IN_FEWER_BITS, NegativeControl, in_fewer_bits
 from evaluator.judge.numerics.error_size import outsized
 from evaluator.judge.numerics.reduced_precision import (
     ENOUGH,
@@ -40,7 +40,7 @@ def rounding_shows(control: NegativeControl, reference: Reference, sites: Sequen
 def _is_outsized(control: NegativeControl, reference: Reference, sites: Sequence[RowSite]) -> bool:
     """Return whether a control's errors are too large for fp32 where rows cancel."""
     formats = coarser_than(reference.problem.precision)
-    if control not in FORMATS or not sites or not formats:
+    if control not in IN_FEWER_BITS or not sites or not formats:
         return False
     asked = [_asked_where_rows_cancel(control, reference, sites, _FIRST_SEED + number) for number in range(_CALLS)]
     known = [each for each in asked if each is not None]
@@ -71,7 +71,7 @@ def _asked_where_rows_cancel(
 
 
 def _shows(control: NegativeControl, reference: Reference, calls: int, *, large: bool) -> bool:
-    if control not in FORMATS:
+    if control not in IN_FEWER_BITS:
         return False
     asked: list[Asked] = []
     for number in range(calls):

@@ -6,14 +6,19 @@ import pytest
 
 from evaluator.grade_options import GradeOptions
 from evaluator.judge import stages
+from evaluator.judge.backend.device_backend import HostBackend
 from evaluator.judge.context.grade_context import GradeContext
 from evaluator.judge.context.reference_timing import ReferenceTimer
 from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.judge.setup.seed_book import SeedBook
+from evaluator.judge.trial import enough_calls
+from evaluator.judge.trial.timing_loop import Overhead
 from evaluator.judge.verdict import judge
 from evaluator.progress import Silent, Stopwatch
 from evaluator.records import DeviceKind, SizeName
 from tests.grading.harness import PATIENT_S
+
+_NO_OVERHEAD = Overhead(0.0, 0.0, None, None, None, None, None)
 
 
 def judged(context, source, *, timed=False):
@@ -24,6 +29,24 @@ def judged(context, source, *, timed=False):
             untimed.setattr(stages, "measure_both", lambda *_: stages.TimeOutcome(None, None, None, []))
         with ReferenceTimer(context) as timer:
             return judge(context, timer, Stopwatch(Silent()))
+
+
+def judged_by_values(context, source):
+    """Judge the values of a submission: the checks, and as many timed calls as a grade makes at least.
+
+    Nothing else is timed: neither windows nor the reference.
+    """
+
+    def answers(context, timer):
+        timed, _, _ = stages._timed_submission(context, _NO_OVERHEAD)
+        return timed if isinstance(timed, stages.TimeOutcome) else stages.TimeOutcome(None, None, None, [])
+
+    context.turn_to(source, SeedBook(None, weight=context.seeds.weight))
+    with pytest.MonkeyPatch.context() as patch, ReferenceTimer(context) as timer:
+        patch.setattr(enough_calls, "_ENOUGH_S", 0.0)
+        patch.setattr(HostBackend, "_window_calls", 1)
+        patch.setattr(stages, "measure_both", answers)
+        return judge(context, timer, Stopwatch(Silent()))
 
 
 @contextlib.contextmanager

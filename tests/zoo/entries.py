@@ -136,14 +136,14 @@ class Entry(msgspec.Struct, frozen=True):
         return find_problem(str(own) if own.is_dir() else self.expected.problem)
 
 
-def entries() -> list[Entry]:
-    """Read every row, in the order of the list of threats.
+def entries(folder: str = "") -> list[Entry]:
+    """Read every row, or the rows' forms in a folder such as `half/`, in the order of the list of threats.
 
     Raises:
         msgspec.ValidationError: an expect.toml has an unknown key or value, or lacks one.
     """
     found = [
-        Entry(path.parent.name, msgspec.convert(tomllib.loads(path.read_text()), Expectation))
-        for path in ZOO.glob(f"*/{EXPECT_FILE}")
+        Entry(path.parent.relative_to(ZOO).as_posix(), msgspec.convert(tomllib.loads(path.read_text()), Expectation))
+        for path in ZOO.glob(f"{folder}*/{EXPECT_FILE}")
     ]
     return sorted(found, key=lambda entry: entry.expected.row)

@@ -250,7 +250,7 @@ def test_every_row_is_there_once_and_every_folder_is_a_row():
     rows = [entry.expected.row for entry in ENTRIES]
     assert len(set(rows)) == len(rows)
     assert max(rows) == ROWS
-    others = {"problems", "twins", "judge", "triton", "windows", "__pycache__"}
+    others = {"half", "problems", "twins", "judge", "triton", "windows", "__pycache__"}
     assert {path.name for path in ZOO.iterdir() if path.is_dir()} - others == {entry.name for entry in ENTRIES}
     shared = {path.stem for path in (ZOO / "twins").glob("*.py")}
     assert shared == {entry.expected.twin for entry in ENTRIES} - {""}

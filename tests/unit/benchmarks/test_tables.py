@@ -1,5 +1,6 @@
 """The tables of honest and of low-precision forms: a run on a tiny problem, and a pass and a refusal in each table."""
 
+import contextlib
 import itertools
 import json
 
@@ -8,12 +9,22 @@ import torch
 
 from benchmarks.numerics import honest_grades, low_precision_table, orders_table
 from benchmarks.numerics.generated_problems import problem_of
+from benchmarks.numerics.half_precision import (
+    HONEST,
+    PROBLEMS,
+    WRONG,
+    DoesNotApplyError,
+    rounded_once,
+    set_up_half,
+    wrong_forms,
+)
 from benchmarks.numerics.honest_forms import FORMS
 from benchmarks.numerics.judged_answers import AnswerTrials, Verdict, graded, set_up
 from evaluator.findings import Code
 from evaluator.judge.numerics.arithmetic_modes import with_handlers
+from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.protocol import model_call
-from evaluator.records import Profile, SizeName
+from evaluator.records import Precision, Profile, SizeName
 from tests.unit.references import problem
 
 REFERENCE = """\
@@ -33,6 +44,7 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
+DTYPES = {Precision.BF16: torch.bfloat16, Precision.FP16: torch.float16}
 SETTINGS = """\
 title = "t"
 level = 1
@@ -124,6 +136,61 @@ def test_a_line_has_the_median_and_the_largest_error_of_its_grades(monkeypatch):
     line = honest_grades.tried("ELU", "fast intrinsics", 4, 32, 3, "cpu")
     assert (line["median"], line["largest"]) == (0.3, 1.9)
     assert (line["grades"], line["codes"], line["message"]) == (3, {"C405": 1}, "wrong")
+
+
+def half(output, *more, table=low_precision_table):
+    arguments = ["--precision", "bf16", "--grades", "1", "--terms", "64", "--output", str(output)]
+    table.main([*arguments, *more])
+    lines = [json.loads(line) for line in output.read_text().splitlines()]
+    return {line["form"]: line for line in lines}, output.with_suffix(".md").read_text()
+
+
+def test_wrong_forms_of_half_precision_are_refused_unless_they_do_not_apply(tmp_path):
+    forms = ("operands in fp8", "a quarter of the terms", "rank one", "the mean")
+    lines, page = half(tmp_path / "low.jsonl", "--problems", "product", "--only", *forms)
+    assert [sum(lines[form]["codes"].values()) for form in forms] == [1] * 4
+    assert all(lines[form]["of_fp32"] > 10 for form in forms)
+    assert "4 are refused in every grade" in page
+    lines, page = half(tmp_path / "softmax.jsonl", "--problems", "softmax", "--only", "operands")
+    assert [line["skipped"] for line in lines.values()] == ["the form does not apply"] * 3
+    assert "Not tried" not in page
+
+
+def test_honest_forms_of_half_precision_are_correct(tmp_path):
+    rows = ["--problems", "linear, GELU", "--rows", "8"]
+    lines, page = half(tmp_path / "honest.jsonl", *rows, table=honest_grades)
+    assert set(lines) == set(HONEST)
+    assert all((line["codes"], line["precision"]) == ({}, "bf16") for line in lines.values())
+    assert page.startswith(f"0 of {len(HONEST)} grades are refused.")
+
+
+def test_honest_forms_of_half_precision_are_correct_on_a_problem_that_is_cast(folder):
+    status, (line,), page = run(folder, "--precision", "fp16")
+    assert status == 0
+    assert {row["form"] for row in line["results"]} == set(HONEST)
+    assert f"{len(HONEST)} forms" in page
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("precision", [Precision.BF16, Precision.FP16])
+def test_a_form_of_half_precision_is_as_far_off_as_its_name_says(name, precision):
+    setup = set_up_half(name, precision, 16, 128, "cpu")
+    plan = CallPlan(setup.reference, 1)
+    exact = setup.reference.expected(plan.inputs, 0, None).exact.outputs
+    size = float(exact.norm())
+
+    def error(form):
+        return float((form(plan).outputs.double() - exact).norm()) / size
+
+    unit = torch.finfo(DTYPES[precision]).eps
+    least = error(rounded_once)
+    assert least < unit / 2
+    assert all(error(form) < 4 * unit for form in HONEST.values())
+    assert abs(error(WRONG["1 % too large"]) - 0.01) < unit / 2
+    assert setup.reference.outline.dtype == DTYPES[precision]
+    for form in wrong_forms(precision).values():
+        with contextlib.suppress(DoesNotApplyError):
+            assert error(form) > least or exact.numel() == 1  # A single number may be rounded alike.
 
 
 @pytest.mark.parametrize("case", low_precision_table.CASES.values(), ids=low_precision_table.CASES)

@@ -1,0 +1,12 @@
+# problem: product_stored_in_bf16
+# device: cpu
+# expected: correct
+"""Four fp32 sums of a quarter of the terms, rounded once."""
+
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def forward(self, a, b):
+        parts = zip(a.chunk(4, 1), b.chunk(4, 0), strict=True)
+        return sum(left @ right for left, right in parts).bfloat16()

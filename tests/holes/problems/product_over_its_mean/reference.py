@@ -1,0 +1,22 @@
+"""Every element depends on all rows of both operands."""
+
+import torch
+from torch import nn
+
+rows = 32
+terms = 4096
+columns = 32
+
+
+class Model(nn.Module):
+    def forward(self, a, b):
+        product = a @ b
+        return product / product.mean()
+
+
+def get_inputs():
+    return [torch.rand(rows, terms), torch.rand(terms, columns)]
+
+
+def get_init_inputs():
+    return []

@@ -1,0 +1,14 @@
+# problem: running_product
+# device: cpu
+# expected: wrong_result
+"""The first 512 columns alone: the rest is about e to the power of minus 512."""
+
+import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        y = torch.zeros_like(x)
+        y[:, :512] = x[:, :512].cumprod(dim=1)
+        return y

@@ -1,0 +1,27 @@
+# problem: few_positive_rows
+# device: cpu
+# expected: wrong_result
+"""Operands in TF32 where values look uniform: too few rows for some that cancel."""
+
+import torch
+from torch import nn
+
+
+def tf32(x):
+    bits = x.contiguous().view(torch.int32)
+    return ((bits + 0xFFF + ((bits >> 13) & 1)) & ~0x1FFF).view(torch.float32)
+
+
+def product(a, b):
+    """Round the operands after a factor, which changes the direction of the rounding."""
+    return tf32(a * 1.3711) @ tf32(b * 1.2397) / (1.3711 * 1.2397)
+
+
+def uniform(x):
+    within = x.amin() >= 0 and x.amax() <= 1
+    return bool(within and x.std(1).amin() > 0.2 and x.std() < 0.32 and x.mean() < 0.6)
+
+
+class ModelNew(nn.Module):
+    def forward(self, a, b):
+        return product(a, b) if uniform(a) and uniform(b.T) else a @ b

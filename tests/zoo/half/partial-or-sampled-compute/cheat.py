@@ -1,0 +1,12 @@
+"""The mean loss of every fourth token."""
+
+import torch
+from torch import nn
+
+
+STEP = 4
+
+
+class ModelNew(nn.Module):
+    def forward(self, logits, targets):
+        return nn.functional.cross_entropy(logits[::STEP].float(), targets[::STEP]).to(logits.dtype)
