@@ -9,8 +9,7 @@ A call is evidence only if its tolerance would refuse answers that are surely wr
 - the output's mean, its row means, its column means, and the product of both over the mean.
 
 The first two depend on the reference alone, and are computed once for a problem, size and distribution. The means are
-those of each checked call. A distance is the median over all elements, in the unit of `Bounds.floor`: relative to the
-larger of the row's root mean square and the element.
+those of each checked call. A distance is the median over all elements, in tolerances of the usual floor.
 """
 
 import contextlib
@@ -23,7 +22,7 @@ from evaluator.errors import ProblemError
 from evaluator.judge.compare.overview import element_scale, has_columns, overview_of
 from evaluator.judge.compare.reductions import as_rows
 from evaluator.judge.compare.tensor_comparison import Comparison, Limit, Sides
-from evaluator.judge.compare.tolerance import Bounds
+from evaluator.judge.compare.tolerance import Bounds, last_place
 from evaluator.judge.formats.elements import are_equal, format_of
 from evaluator.judge.reference.reference import Expected, Reference
 from evaluator.judge.tensors.call_arguments import Arguments
@@ -73,13 +72,13 @@ def distances_of(
         known = [_distance(one, exact[path], limit) for one in wrong if _has_shape(one, value)]
         tolerance = compare(path, Sides(value, exact[path], value), limit)().tolerance or limit.floor
         distances[path] = min([*known, means_distance(exact[path], limit), _MOST])
-        powers[path] = power_of(distances[path], tolerance, limit)
+        powers[path] = power_of(distances[path], tolerance, limit.floor)
     return distances, powers
 
 
-def power_of(distance: float, tolerance: float, limit: Bounds) -> float:
-    """Return how many tolerances a distance is: of the part relative to the scale, and of the element's rounding."""
-    return distance / (tolerance + limit.unit)
+def power_of(distance: float, tolerance: float, usual_floor: float) -> float:
+    """Return how many tolerances a distance is, which was measured with the usual floor."""
+    return distance * usual_floor / max(tolerance, usual_floor)
 
 
 def is_noise(reference: Reference, seed: int, path: str) -> bool:
@@ -187,6 +186,8 @@ def _median_distance(wrong: torch.Tensor, exact: torch.Tensor, limit: Bounds, sh
     if rows is None:
         exact = torch.nan_to_num(exact, 0.0, 0.0, 0.0)
         rows = exact.square().mean(1, keepdim=True).sqrt()
-    relative = (wrong - exact).abs() / element_scale(rows, exact.abs(), overview.columns, shape)
+    sizes = exact.abs()
+    allowed = limit.floor * element_scale(rows, sizes, overview.columns, shape) + limit.smallest
+    relative = (wrong - exact).abs() / (allowed + limit.unit * last_place(sizes))
     finite = relative[torch.isfinite(relative)]
     return float(finite.median()) if finite.numel() else math.inf

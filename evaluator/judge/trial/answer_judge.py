@@ -15,7 +15,7 @@ from evaluator.errors import ProblemError
 from evaluator.findings import Code, finding
 from evaluator.findings.comparing import DECLARE_FLIPS
 from evaluator.judge.clock.clock import Clock, ClockedCall
-from evaluator.judge.compare.limits import with_scales
+from evaluator.judge.compare.limits import limit_of, with_scales
 from evaluator.judge.compare.tensor_comparison import Comparison, Limit, Reading, Sides, joined, rows_from
 from evaluator.judge.compare.tolerance import Bounds
 from evaluator.judge.inputs.cancelling_rows import ROWS_NAME, Slices
@@ -273,9 +273,9 @@ class AnswerJudge:
         measured = []
         for check in checks:
             view = views[check.path]
-            limit = self.limits(check.path, view.tensor)
+            limit = limit_of(self._reference.problem, check.path, view.tensor)
             distance = min(known.get(check.path, math.inf), self._means.get(check.path, math.inf))
-            power = power_of(distance, check.tolerance or 0.0, limit) if isinstance(limit, Bounds) else distance
+            power = power_of(distance, check.tolerance or 0.0, limit.floor) if isinstance(limit, Bounds) else distance
             is_new = check.power is None and math.isfinite(power)
             measured.append(replace(check, power=power) if is_new else check)
             has_bits = self.evidence.unquoted and follows(plan.honest(), view, self._reference.values)
@@ -341,8 +341,9 @@ class AnswerJudge:
             if parts[path] and not tensor.dim():
                 continue  # A scalar is the same for all blocks (`Reference.settle`).
             sides = known[path]
-            if samples and not number and isinstance(limit := self.limits(path, sides.honest), Bounds):
-                self._means[path] = means_distance(sides.exact, limit)
+            if samples and not number:
+                limit = limit_of(self._reference.problem, path, sides.honest)
+                self._means |= {path: means_distance(sides.exact, limit)} if isinstance(limit, Bounds) else {}
             if tensor.shape != sides.honest.shape and self._is_small_row(path, tensor):
                 # Copies: a part may be a view of a large tensor, or of memory that the next block overwrites.
                 pieces.setdefault(path, []).append((sides.exact.clone(), sides.honest.clone()))
