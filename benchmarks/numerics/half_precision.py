@@ -39,7 +39,7 @@ class DoesNotApplyError(ProblemError):
     """A form is the reference, or nothing, on a problem."""
 
 
-class Problem(NamedTuple):
+class Formula(NamedTuple):
     """Arguments and expression of a forward, its inputs, and a statement of its constructor."""
 
     arguments: str
@@ -51,33 +51,37 @@ class Problem(NamedTuple):
 _F = "torch.nn.functional."
 _ROWS = "torch.randn({rows}, {terms})"
 PROBLEMS = {
-    "product": Problem("a, b", "a @ b", f"{_ROWS}, torch.randn({{terms}}, {{rows}})"),
-    "positive product": Problem("a, b", "a @ b", "torch.rand({rows}, {terms}), torch.rand({terms}, {rows})"),
-    "linear, GELU": Problem("x", f"{_F}gelu(self.linear(x))", _ROWS, "self.linear = nn.Linear({terms}, 4 * {rows})"),
-    "convolution": Problem(
+    "product": Formula("a, b", "a @ b", f"{_ROWS}, torch.randn({{terms}}, {{rows}})"),
+    "positive product": Formula("a, b", "a @ b", "torch.rand({rows}, {terms}), torch.rand({terms}, {rows})"),
+    "linear, GELU": Formula("x", f"{_F}gelu(self.linear(x))", _ROWS, "self.linear = nn.Linear({terms}, 4 * {rows})"),
+    "convolution": Formula(
         "x", "self.conv(x)", "torch.randn(2, {terms} // 8, 8, {rows})", "self.conv = nn.Conv2d({terms} // 8, 16, 3)"
     ),
-    "softmax": Problem("x", "torch.softmax(x, 1)", _ROWS),
-    "layer norm": Problem("x", "self.norm(x)", _ROWS, "self.norm = nn.LayerNorm({terms})"),
-    "RMS norm": Problem("x", "self.norm(x)", _ROWS, "self.norm = nn.RMSNorm({terms})"),
-    "instance norm": Problem("x", f"{_F}instance_norm(x)", "torch.randn(2, {rows} // 2, {terms} // 8, 8)"),
-    "cross entropy": Problem(
+    "softmax": Formula("x", "torch.softmax(x, 1)", _ROWS),
+    "layer norm": Formula("x", "self.norm(x)", _ROWS, "self.norm = nn.LayerNorm({terms})"),
+    "RMS norm": Formula("x", "self.norm(x)", _ROWS, "self.norm = nn.RMSNorm({terms})"),
+    "instance norm": Formula("x", f"{_F}instance_norm(x)", "torch.randn(2, {rows} // 2, {terms} // 8, 8)"),
+    "cross entropy": Formula(
         "x, y", f"{_F}cross_entropy(x, y)", "torch.randn({terms}, 64), torch.randint(64, ({terms},))"
     ),
-    "attention": Problem(
+    "attention": Formula(
         "q, k, v",
         f"{_F}scaled_dot_product_attention(q, k, v)",
         "*(torch.randn(2, {rows} // 2, {terms} // 8, 32) for _ in range(3))",
     ),
-    "row sums": Problem("x", "x.sum(1)", "torch.rand({rows}, {terms})"),
+    "row sums": Formula("x", "x.sum(1)", "torch.rand({rows}, {terms})"),
 }
 
 
 def set_up_half(name: str, precision: Precision, rows: int, terms: int, device: str) -> Setup:
     """Prepare a problem of `PROBLEMS` as a grade does."""
-    given = PROBLEMS[name]
+    formula = PROBLEMS[name]
     made = problem_of(
-        *(given.arguments, given.forward, given.inputs), rows=rows, terms=terms, init=given.init, precision=precision
+        *(formula.arguments, formula.forward, formula.inputs),
+        rows=rows,
+        terms=terms,
+        init=formula.init,
+        precision=precision,
     )
     return set_up(made, SizeName.FULL, device)
 
@@ -99,7 +103,16 @@ def _stored(plan: CallPlan, store: Callable[[torch.Tensor, torch.dtype], torch.T
         dtype = next(dtypes)
         return store(tensor, dtype) if dtype.is_floating_point else tensor.to(dtype)
 
-    return wide._replace(outputs=mapped(wide.outputs, stored))
+    result = wide._replace(outputs=mapped(wide.outputs, stored))
+    if wide.gradients is None:
+        return result
+    plain = reference.altered(plan.inputs, plan.random_seed, plan.gradients, contextlib.nullcontext()).gradients or {}
+    return result._replace(
+        gradients={
+            name: None if tensor is None or (like := plain.get(name)) is None else store(tensor, like.dtype)
+            for name, tensor in wide.gradients.items()
+        }
+    )
 
 
 def _scaled(plan: CallPlan, factor: float) -> model_call.Result:
@@ -124,10 +137,10 @@ def _by_control(control: NegativeControl) -> Answer:
     def answer(plan: CallPlan) -> model_call.Result:
         exact = rounded_once(plan)
         case = ControlCase(plan.reference, plan.reference, plan.inputs, plan.inputs, by_path(exact), {})
-        found = answer_of_control(control, case)
-        if found is None:
+        altered = answer_of_control(control, case)
+        if altered is None:
             raise DoesNotApplyError("the form does not apply")
-        values = iter([value for value in found.values() if isinstance(value, torch.Tensor)])
+        values = iter([value for value in altered.values() if isinstance(value, torch.Tensor)])
         return exact._replace(outputs=mapped(exact.outputs, lambda _: next(values)))
 
     return answer
@@ -142,10 +155,10 @@ def _with_effect(form: Callable[[Effect], Any]) -> Answer:
 
     def answer(plan: CallPlan) -> model_call.Result:
         effect = Effect()
-        found = by_context(lambda: form(effect))(plan)
+        result = by_context(lambda: form(effect))(plan)
         if plan.profile is Profile.AS_GIVEN and not effect.changed:
             raise DoesNotApplyError("the form does not apply")
-        return found
+        return result
 
     return answer
 
@@ -177,8 +190,11 @@ def _adding(chunk: Callable[[int], int], dtype: torch.dtype = torch.float32) -> 
         return (beta * c.float() + alpha * product(a, b)).to(a.dtype)
 
     def convolution(func: Any, x: torch.Tensor, weight: torch.Tensor, bias: Any, *rest: Any) -> torch.Tensor:
-        channels = chunk(x.shape[1])
-        left, right = torch.split(x.float(), channels, 1), torch.split(weight.float(), channels, 1)
+        _, _, _, transposed, _, groups = rest
+        # The channels of a group are added at once.
+        channels = chunk(x.shape[1]) if groups == 1 else x.shape[1]
+        left = torch.split(x.float(), channels, 1)
+        right = torch.split(weight.float(), channels if groups == 1 else weight.shape[0], 0 if transposed else 1)
         total = summed(func(one, other, None, *rest) for one, other in zip(left, right, strict=True))
         total = total if bias is None else total + bias.float().reshape(-1, *(1,) * (x.dim() - 2))
         return total.to(x.dtype)
@@ -186,13 +202,15 @@ def _adding(chunk: Callable[[int], int], dtype: torch.dtype = torch.float32) -> 
     def total(func: Any, x: torch.Tensor, dims: Any = None, keepdim: bool = False, **options: Any) -> torch.Tensor:  # noqa: FBT001, FBT002 - aten's order
         along = [dim % x.dim() for dim in dims] if dims else list(range(x.dim()))
         if not along or not x.is_floating_point() or not x.numel():
-            given = () if dims is None else (dims, keepdim)
-            return func(x, *given, **options)  # type: ignore[no-any-return]
+            rest = () if dims is None else (dims, keepdim)
+            return func(x, *rest, **options)  # type: ignore[no-any-return]
         terms = x.float().movedim(along, list(range(-len(along), 0))).flatten(-len(along))
-        found = summed(part.sum(-1) for part in torch.split(terms, chunk(terms.shape[-1]), -1))
-        found = found / terms.shape[-1] if func in (aten.mean.default, aten.mean.dim) else found
-        found = found.reshape([1 if dim in along else size for dim, size in enumerate(x.shape)]) if keepdim else found
-        return found.to(options.get("dtype") or x.dtype)
+        result = summed(part.sum(-1) for part in torch.split(terms, chunk(terms.shape[-1]), -1))
+        result = result / terms.shape[-1] if func in (aten.mean.default, aten.mean.dim) else result
+        result = (
+            result.reshape([1 if dim in along else size for dim, size in enumerate(x.shape)]) if keepdim else result
+        )
+        return result.to(options.get("dtype") or x.dtype)
 
     handlers: dict[Any, Callable[..., Any]] = {
         **dict.fromkeys((aten.mm.default, aten.bmm.default, aten.mv.default, aten.dot.default), plain),

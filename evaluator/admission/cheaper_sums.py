@@ -120,12 +120,12 @@ def with_terms_left_out(effect: Effect, *, kept: int = _EIGHTHS - 1) -> contextl
         return effect.of(_wide(a), _scaled_rest(_wide(a), along[0], kept)), _wide(b)
 
     def total(func: Any, x: torch.Tensor, dims: Any = None, *rest: Any, **options: Any) -> torch.Tensor:
-        given = () if dims is None else (dims, *rest)
+        arguments = () if dims is None else (dims, *rest)
         along = [dim for dim in (dims or range(x.dim())) if x.shape[dim] >= _EIGHTHS]
         if not along or not x.is_floating_point():
-            return func(x, *given, **options)  # type: ignore[no-any-return]
+            return func(x, *arguments, **options)  # type: ignore[no-any-return]
         fewer = effect.of(_wide(x), _scaled_rest(_wide(x), along[-1], kept))
-        return func(fewer, *given, **options).to(options.get("dtype") or x.dtype)  # type: ignore[no-any-return]
+        return func(fewer, *arguments, **options).to(options.get("dtype") or x.dtype)  # type: ignore[no-any-return]
 
     def loss(func: Any, x: torch.Tensor, target: torch.Tensor, *rest: Any, **options: Any) -> Any:
         place = _LOSSES[func] - 2

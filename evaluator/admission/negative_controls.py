@@ -264,8 +264,8 @@ def in_fewer_bits(control: NegativeControl, reference: Reference, inputs: Argume
     if control in _OPERANDS.get(reference.problem.precision, {}):
         effect = Effect()
         operands = with_operands_in(_OPERANDS[reference.problem.precision][control], effect)
-        found = _run(reference, inputs, operands)
-        return found if effect.changed else None
+        result = _run(reference, inputs, operands)
+        return result if effect.changed else None
     if control not in FORMATS or (to := FORMATS[control]) not in coarser_than(reference.problem.precision):
         return None
     if to is Format.TF32:
@@ -281,8 +281,8 @@ def in_fewer_bits(control: NegativeControl, reference: Reference, inputs: Argume
 def _with_terms_left_out(case: Case) -> Answer | None:
     """Return the answer without an eighth of the terms of each sum; None without a sum of so many terms."""
     effect = Effect()
-    found = _run(case.reference, case.inputs, with_terms_left_out(effect))
-    return found if effect.changed else None
+    result = _run(case.reference, case.inputs, with_terms_left_out(effect))
+    return result if effect.changed else None
 
 
 def _with_other_weights(case: Case) -> Answer | None:

@@ -19,7 +19,7 @@ PROBLEMS = FOLDER / "problems"
 _LINE = re.compile(r"# (\w+): (.+)")
 
 
-class Row(NamedTuple):
+class Submission(NamedTuple):
     """A submission with the lines of its head."""
 
     path: Path
@@ -28,10 +28,10 @@ class Row(NamedTuple):
     expected: Status
 
 
-def row(path: Path) -> Row:
-    """Return the row of a submission."""
+def read(path: Path) -> Submission:
+    """Return the submission of a file."""
     head = dict(_LINE.match(line).groups() for line in path.read_text().splitlines() if _LINE.match(line))
-    return Row(path, head["problem"], DeviceKind(head["device"]), Status(head["expected"]))
+    return Submission(path, head["problem"], DeviceKind(head["device"]), Status(head["expected"]))
 
 
 def problem_of(name: str) -> Problem:
@@ -40,8 +40,8 @@ def problem_of(name: str) -> Problem:
 
 
 ROWS = sorted(
-    map(row, (path for kind in ("wrong", "honest") for path in (FOLDER / kind).glob("*.py"))),
-    key=lambda each: (each.problem, each.device, each.path.name),
+    map(read, (path for kind in ("wrong", "honest") for path in (FOLDER / kind).glob("*.py"))),
+    key=lambda submission: (submission.problem, submission.device, submission.path.name),
 )
 
 
@@ -49,21 +49,21 @@ ROWS = sorted(
 def context(grader, request):
     """Yield the context of a problem's rows: `request.param` is the problem's name and the device."""
     name, device = request.param
-    with context_of(grader, problem_of(name), SizeName.SMALL, device) as made:
-        yield made
+    with context_of(grader, problem_of(name), SizeName.SMALL, device) as context:
+        yield context
 
 
 @pytest.mark.parametrize(
-    ("context", "given"),
-    [pytest.param((each.problem, each.device), each, id=f"{each.path.parent.name}-{each.path.stem}") for each in ROWS],
+    ("context", "submission"),
+    [pytest.param((row.problem, row.device), row, id=f"{row.path.parent.name}-{row.path.stem}") for row in ROWS],
     indirect=["context"],
 )
-def test_wrong_answers_are_refused_and_honest_ones_are_correct(context, given):
-    outcome = judged_by_values(context, given.path.read_text())
-    assert outcome.status is given.expected, outcome.reason
+def test_wrong_answers_are_refused_and_honest_ones_are_correct(context, submission):
+    outcome = judged_by_values(context, submission.path.read_text())
+    assert outcome.status is submission.expected, outcome.reason
 
 
 def test_each_wrong_answer_has_an_honest_one_to_the_same_problem():
-    kinds = {kind: {each.problem for each in ROWS if each.path.parent.name == kind} for kind in ("wrong", "honest")}
+    kinds = {kind: {row.problem for row in ROWS if row.path.parent.name == kind} for kind in ("wrong", "honest")}
     assert kinds["wrong"] <= kinds["honest"]
     assert {path.name for path in PROBLEMS.iterdir() if path.is_dir()} <= kinds["honest"]

@@ -38,10 +38,10 @@ def test_operands_are_as_far_off_as_their_format(to, least, most, columns):
 @pytest.mark.parametrize("to", Operands)
 @pytest.mark.parametrize("value", [0.0, torch.inf])
 def test_zeros_and_infinity_have_no_scale(to, value):
-    given = torch.full((2, 40), value)
-    found = in_operands(given, to, 1, is_second=True)
-    assert to in (Operands.INT8, Operands.INT4, Operands.FP8) or torch.equal(found, given)
-    assert value or torch.equal(found, given)
+    operand = torch.full((2, 40), value)
+    result = in_operands(operand, to, 1, is_second=True)
+    assert to in (Operands.INT8, Operands.INT4, Operands.FP8) or torch.equal(result, operand)
+    assert value or torch.equal(result, operand)
 
 
 def test_weights_alone_are_in_int4_and_their_scales_follow_the_terms():
@@ -71,10 +71,10 @@ def test_every_kind_of_product_has_operands_in_fewer_bits(function, dtype):
     exact = function(x.double(), weight.double())
     effect = Effect()
     with with_operands_in(Operands.FP8, effect):
-        found = function(x, weight)
+        result = function(x, weight)
     assert effect.changed
-    assert found.dtype == dtype
-    assert 0.01 < (found.double() - exact).norm() / exact.norm() < 0.5
+    assert result.dtype == dtype
+    assert 0.01 < (result.double() - exact).norm() / exact.norm() < 0.5
 
 
 @pytest.mark.parametrize(
@@ -97,10 +97,10 @@ def test_an_eighth_of_each_sum_is_missing_and_the_rest_scaled_up(function, dtype
     exact = function(x.double())
     effect = Effect()
     with with_terms_left_out(effect):
-        found = function(x)
+        result = function(x)
     assert effect.changed
-    assert found.dtype == dtype
-    error = float((found.double() - exact).norm() / exact.norm())
+    assert result.dtype == dtype
+    error = float((result.double() - exact).norm() / exact.norm())
     assert 1e-4 < error < 0.3
 
 
@@ -124,11 +124,11 @@ def test_without_a_sum_or_a_product_the_controls_do_not_apply():
 )
 def test_each_precision_has_controls_with_fewer_bits(precision, dtype, expected):
     made = case("a @ b", product(dtype), forward="a, b", precision=precision)
-    found = {control: answer(control, made) for control in IN_FEWER_BITS}
-    assert {control for control, values in found.items() if values is not None} == expected
+    result = {control: answer(control, made) for control in IN_FEWER_BITS}
+    assert {control for control, values in result.items() if values is not None} == expected
     exact = made.exact["output"].double()
     for control in expected:
-        error = found[control]["output"].double() - exact
+        error = result[control]["output"].double() - exact
         assert 1e-4 < float(error.norm() / exact.norm()) < 0.3
 
 
@@ -146,9 +146,9 @@ def test_rank_one_is_near_a_product_of_positive_matrices_and_far_from_others():
     positive = case("a @ b", "torch.rand(16, 4096), torch.rand(4096, 16)", forward="a, b")
     signed = case("a @ b", "torch.randn(16, 4096), torch.randn(4096, 16)", forward="a, b")
     near, far = (
-        float((answer(NegativeControl.RANK_ONE, each)["output"] - each.exact["output"]).norm())
-        / float(each.exact["output"].norm())
-        for each in (positive, signed)
+        float((answer(NegativeControl.RANK_ONE, call)["output"] - call.exact["output"]).norm())
+        / float(call.exact["output"].norm())
+        for call in (positive, signed)
     )
     assert near < 0.01 < 0.5 < far
     assert answer(NegativeControl.RANK_ONE, case("x.sum(1)", "torch.rand(8, 64)")) is None
