@@ -31,7 +31,7 @@ from evaluator.judge.setup.row_sites import row_sites_for
 from evaluator.judge.setup.wrong_answers import PROOF, distances_of
 from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.judge.tensors.pytree import Value
-from evaluator.judge.ties.equal_values import changed_by_choice, has_choice
+from evaluator.judge.ties.equal_values import changed_by_choice, has_ambiguity
 from evaluator.protocol.model_call import tensors_of
 from evaluator.records import Precision, Problem, Profile, RowSite, SizeName, ToleranceRule, ValuesRule, WeightsRule
 
@@ -54,7 +54,8 @@ _LEAST_EVIDENCE = 3
 """Checked calls in which wrong answers are far beyond the tolerance, if any distribution has such calls."""
 _TRIED_ELEMENTS = 1 << 22
 """Larger tensors are tried on so many elements of their first rows, if rows are independent."""
-_TESTS = ((multiplies, beyond_range), (has_choice, changed_by_choice))
+_TESTS = ((multiplies, beyond_range), (has_ambiguity, changed_by_choice))
+_NO_FACTORS = "the reference multiplies no factors, and long sums of equal terms have a bias in any single accumulator"
 _TOO_LARGE = "too large to try before a grade: `warpgrade problems validate` does, or give the problem a small size"
 
 
@@ -213,11 +214,15 @@ def _tried(scratch: Reference, limit_s: float, compare: Comparison) -> SizeLock:
     is_special = given.why_not is not None and _is_usual_with_other_weights(scratch, compare)
     if is_special:
         given = given._replace(distances=_with_other_weights(scratch, Profile.AS_GIVEN, None, compare).distances)
-    tests = [test for has, test in _TESTS if has(scratch, _first_block(scratch, scratch.draw(LOCK_SEED)))]
+    usual_inputs = _first_block(scratch, scratch.draw(LOCK_SEED))
+    tests = [test for has, test in _TESTS if has(scratch, usual_inputs)]
+    has_factors = multiplies(scratch, usual_inputs)
     left_out: dict[Profile, str] = {}
     seen_on = {Profile.AS_GIVEN: given}
     for profile in PROFILES:
         said = scratch.problem.profiles.get(profile)
+        if said is None and profile is Profile.NEAR_ONE and not has_factors:
+            said = _NO_FACTORS
         if isinstance(said, str):
             left_out[profile] = said
             continue

@@ -9,7 +9,8 @@ A call is evidence only if its tolerance would refuse answers that are surely wr
 - the output's mean, its row means, its column means, and the product of both over the mean.
 
 The first two depend on the reference alone, and are computed once for a problem, size and distribution. The means are
-those of each checked call. A distance is the median over all elements, in tolerances of the usual floor.
+those of each checked call. A distance is the median over all elements that differ at all, in tolerances of the usual
+floor: half of a triangular matrix is 0 in wrong answers too.
 """
 
 import contextlib
@@ -30,6 +31,8 @@ from evaluator.protocol.model_call import mapped
 
 PROOF = 8.0
 """Tolerances between an expected value and a wrong one, in most elements, in a call that is evidence."""
+_LEAST_PART = 1024
+"""Elements that differ must be at least one in so many."""
 _PART = 8
 _LEAST_MEANS = 8
 """Rows of fewer elements have no mean to speak of: the mean of one element is the element."""
@@ -180,7 +183,7 @@ def _distance(wrong: object, exact: torch.Tensor, limit: Bounds) -> float:
 
 
 def _median_distance(wrong: torch.Tensor, exact: torch.Tensor, limit: Bounds, shape: torch.Size) -> float:
-    """Return the median distance of finite elements; infinite without such elements."""
+    """Return the median distance of finite elements that differ; 0 if hardly any do, infinite without finite ones."""
     overview = overview_of([[exact, exact, exact]], limit, shape if has_columns(shape) else exact.shape)
     rows = overview.scales[0]
     if rows is None:
@@ -190,4 +193,7 @@ def _median_distance(wrong: torch.Tensor, exact: torch.Tensor, limit: Bounds, sh
     allowed = limit.floor * element_scale(rows, sizes, overview.columns, shape) + limit.smallest
     relative = (wrong - exact).abs() / (allowed + limit.unit * last_place(sizes))
     finite = relative[torch.isfinite(relative)]
-    return float(finite.median()) if finite.numel() else math.inf
+    differing = finite[finite > 0]
+    if finite.numel() and differing.numel() * _LEAST_PART < finite.numel():
+        return 0.0
+    return float(differing.median()) if differing.numel() else math.inf

@@ -41,6 +41,11 @@ def has_choice(reference: Reference, inputs: Arguments) -> bool:
     return uses(reference, inputs, frozenset(_FORMS))
 
 
+def has_ambiguity(reference: Reference, inputs: Arguments) -> bool:
+    """Return whether equal values may decide a call of the reference, by a choice or by the place of the first."""
+    return uses(reference, inputs, frozenset(_AMBIGUOUS))
+
+
 def changed_by_choice(
     reference: Reference, inputs: Arguments, gradients: list[torch.Tensor] | None, compare: Comparison
 ) -> str | None:
@@ -50,7 +55,7 @@ def changed_by_choice(
     limits = limits_of(reference.problem, honest)
     for choice in Choice:
         try:
-            other = reference.values(reference.altered(inputs, 0, gradients, choosing(choice)))
+            other = reference.values(reference.altered(inputs, 0, gradients, _choosing_any(choice)))
         except ProblemError:  # An operation without support for the mode is no fault of the problem.
             return None
         tensors = {path: value for path, value in honest.items() if isinstance(value, torch.Tensor)}
@@ -61,6 +66,15 @@ def changed_by_choice(
             if each.actual.shape != each.honest.shape or not compare(path, wanted, limit)().ok:
                 return f"{path} depends on the choice among equal values"
     return None
+
+
+def _choosing_any(choice: Choice) -> contextlib.AbstractContextManager[None]:
+    """Return a context in which operations that return the first of equal values choose too.
+
+    Kernels that take another one are published as right: no problem of KernelBench draws equal inputs. So such inputs
+    are left out, unless the author draws them. An answer to them has the place that PyTorch documents.
+    """
+    return with_handlers({func: functools.partial(form, choice) for func, form in _AMBIGUOUS.items()})
 
 
 def _in_order(choice: Choice, values: torch.Tensor, dim: int, *, descending: bool) -> tuple[torch.Tensor, torch.Tensor]:
@@ -125,3 +139,20 @@ _FORMS: dict[Any, Callable[..., Any]] = {
     **dict.fromkeys((aten.median.dim, aten.nanmedian.dim, aten.kthvalue.default, aten.mode.default), _place),
 }
 """Operations with a choice among equal values. `median` without a dimension returns no place."""
+
+
+def _first_place(choice: Choice, func: Any, values: torch.Tensor, dim: int | None = None, *rest: Any) -> Any:
+    """Return the place of the largest or least value, the first or the last of equal ones."""
+    if choice is Choice.FIRST or not values.dim():
+        return func(values, dim, *rest)
+    if dim is None:
+        return values.numel() - 1 - func(values.flatten().flip(0), None, *rest)
+    return values.shape[dim] - 1 - func(values.flip(dim), dim, *rest)
+
+
+_AMBIGUOUS: dict[Any, Callable[..., Any]] = {
+    **_FORMS,
+    **dict.fromkeys((aten.argmax.default, aten.argmin.default), _first_place),
+    **dict.fromkeys((aten.max.dim, aten.min.dim), _place),
+}
+"""Operations whose result depends on the places of equal values."""
