@@ -48,6 +48,7 @@ class Slices(NamedTuple):
     dim: int
     extent: int
     indices: list[int]
+    concentrated: bool = False
 
     def fit(self, shape: Sequence[int]) -> bool:
         """Return whether an output of `shape` has these slices. At another size it may have other dimensions."""
@@ -121,7 +122,7 @@ def _concentrated(given: torch.Tensor, dim: int, generator: torch.Generator) -> 
 def slices_of(rows: Sequence[Rows]) -> dict[str, list[Slices]]:
     """Return the slices of each output, by path, that depend on the rows."""
     found: dict[str, list[Slices]] = {}
-    for site, extent, indices, _ in rows:
+    for site, extent, indices, concentrated in rows:
         for path, dim in site.outputs.items():
-            found.setdefault(path, []).append(Slices(dim, extent, indices))
+            found.setdefault(path, []).append(Slices(dim, extent, indices, concentrated))
     return found

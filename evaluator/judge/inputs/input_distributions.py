@@ -34,7 +34,8 @@ _SHIFT = {torch.float16: 5}
 _DEFAULT_SHIFT = 10
 _SHIFT_OF_CODES = 2
 _FACTORS = {Profile.LARGE: 1, Profile.SMALL: -1}
-"""Distributions of scaled inputs: the factor is two to the power of this sign times the dtype's shift."""
+"""Distributions of scaled inputs: the factor is two to the power of this sign times half to all of the dtype's shift,
+drawn for each call and tensor. A mean over many values, as a loss, otherwise hardly differs from call to call."""
 _OUTLIER = {torch.float16: 16.0}
 _DEFAULT_OUTLIER = 64.0
 _TRIES = 64
@@ -177,10 +178,11 @@ def _write(
             change_rows(own, partner, generator, keep=keep)
         return
     scratch = None if keep else torch.empty(0, dtype=own.dtype, device=own.device)
+    factor = _factor(profile, own, shift, generator) if profile in _FACTORS else None
     for piece, values in _pieces(profile, own, generator, symmetric=symmetric):
         target = piece if scratch is None else scratch.resize_(piece.shape)
-        if profile in _FACTORS:
-            torch.mul(piece, _factor(profile, own.dtype, shift), out=target)
+        if factor is not None:
+            torch.mul(piece, factor, out=target)
         else:
             _where_not_zero(values.to(own.dtype), piece, target)
     if symmetric and profile is not Profile.CONSTANT_ROWS:
@@ -235,8 +237,10 @@ def _where_not_zero(values: torch.Tensor, piece: torch.Tensor, target: torch.Ten
         torch.where(piece != 0, values, torch.zeros((), dtype=values.dtype), out=target)
 
 
-def _factor(profile: Profile, dtype: torch.dtype, shift: int | None) -> float:
-    return 2.0 ** (_FACTORS[profile] * (_SHIFT.get(dtype, _DEFAULT_SHIFT) if shift is None else shift))
+def _factor(profile: Profile, own: torch.Tensor, shift: int | None, generator: torch.Generator) -> torch.Tensor:
+    most = _SHIFT.get(own.dtype, _DEFAULT_SHIFT) if shift is None else shift
+    exponent = torch.randint(most // 2, most + 1, (), generator=generator, device=own.device)
+    return torch.exp2(_FACTORS[profile] * exponent.double()).to(own.dtype)
 
 
 def _values(profile: Profile, shape: tuple[int, ...], like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

@@ -108,7 +108,9 @@ class PrecisionWatch:
         """Start without calls."""
         self._formats = coarser_than(precision)
         self.sample = Sample(0, {}, in_float64=False, formats=self._formats)
-        self._one, self._many, self._with_slices = _Lots(1), _Lots(_MOST_CALLS), _Lots(_MOST_CALLS)
+        self._one, self._many = _Lots(1), _Lots(_MOST_CALLS)
+        self._with_slices = {concentrated: _Lots(_MOST_CALLS) for concentrated in (False, True)}
+        """Calls by the kind of their secret rows: sums that cancel have larger errors than sums of a few terms."""
         self._slices: dict[str, list[Slices]] = {}
         self._can_tell = bool(self._formats)
         self.fault_in_half: Finding | None = None
@@ -135,7 +137,7 @@ class PrecisionWatch:
         """
         untried: str | None = None
         looks = [functools.partial(self._correlated, drawn, again) for drawn in self.drawn]
-        looks.append(functools.partial(self._outsized, again))
+        looks += [functools.partial(self._outsized, lots.kept, again) for lots in self._with_slices.values()]
         for look in looks:
             try:
                 check = look()
@@ -158,15 +160,15 @@ class PrecisionWatch:
         message = f"{found.path} is within the tolerance, but its errors are those of {name}{of_many}"
         return _failed(drawn[0], message, found.path)
 
-    def _outsized(self, again: Callable[[Drawn], ReferenceCall]) -> Check | None:
-        """Look for errors too large for fp32 where rows cancel."""
-        kept = secrets.SystemRandom().sample(self._with_slices.kept, len(self._with_slices.kept))
+    def _outsized(self, calls: list[Drawn], again: Callable[[Drawn], ReferenceCall]) -> Check | None:
+        """Look for errors too large for fp32 in the secret rows of calls."""
+        kept = secrets.SystemRandom().sample(calls, len(calls))
         found = outsized(_asked(kept, again), self._formats[0]) if kept else None
         if found is None:
             return None
         message = (
-            f"{found.path} is within the tolerance, but its relative error is {found.error:.1e} in rows with random "
-            f"signs: the reference has {found.fp32:.1e} in any order of summation in fp32, and {found.coarser:.1e} "
+            f"{found.path} is within the tolerance, but its relative error is {found.error:.1e} in secret rows: the "
+            f"reference has {found.fp32:.1e} in any order of summation in fp32, and {found.coarser:.1e} "
             f"with operands in {found.format.value}"
         )
         return _failed(kept[0], message, found.path, IN_FP32_OR_A_STEP)
@@ -207,7 +209,8 @@ class PrecisionWatch:
         if self._can_tell:
             self._one.show(Drawn(seed, check, self.sample.only(large=True)))
             self._many.show(Drawn(seed, check, self.sample.only(large=False)))
-            self._with_slices.show(Drawn(seed, check, self.sample.only_slices()))
+            concentrated = any(each.concentrated for slices in self._slices.values() for each in slices)
+            self._with_slices[concentrated].show(Drawn(seed, check, self.sample.only_slices()))
 
 
 def _failed(drawn: Drawn, message: str, path: str, next_step: str | None = None) -> Check:

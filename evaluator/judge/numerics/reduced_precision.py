@@ -97,7 +97,7 @@ def sampled_slices(
     if honest.dtype != torch.float32 or actual.shape != honest.shape:
         return None
     parts: list[torch.Tensor] = []
-    for dim, _, indices in slices:
+    for dim, _, indices, _ in slices:
         extent = honest.shape[dim]
         known = torch.tensor([index for index in indices if 0 <= index < extent], device=honest.device)
         inner = math.prod(honest.shape[dim + 1 :])

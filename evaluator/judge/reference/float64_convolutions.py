@@ -8,7 +8,7 @@ the stride. The order of the additions differs from cuDNN's, by roundings of flo
 import contextlib
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -17,6 +17,8 @@ from evaluator.protocol.op_mode import OperationMode
 
 _MOST_ELEMENTS = 1 << 25
 """Largest number of elements of a product; the product of a single kernel element and item may be larger."""
+NARROW = (torch.float32, torch.float16, torch.bfloat16)
+"""Dtypes of numbers with fewer bits than float64."""
 _MOST_SPATIAL = 3
 _MODULES = (torch.nn.ConvTranspose1d, torch.nn.ConvTranspose2d, torch.nn.ConvTranspose3d)
 
@@ -38,13 +40,36 @@ class TransposedConvolutions(OperationMode):
         return func(*args, **(kwargs or {}))
 
 
-def float64_mode(model: torch.nn.Module | None) -> contextlib.AbstractContextManager[object]:
+class WideCasts(OperationMode):
+    """Dispatch mode in which a cast of float64 to a narrower number changes nothing: the exact value is not rounded."""
+
+    def __init__(self) -> None:
+        """Leave all other operations unchanged."""
+        super().__init__()  # type: ignore[no-untyped-call]
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        del types
+        given = dict(kwargs or {})
+        is_cast = func is torch.ops.aten._to_copy.default and given.get("dtype") in NARROW  # noqa: SLF001
+        if is_cast and args[0].dtype == torch.float64:
+            given["dtype"] = torch.float64
+        return func(*args, **given)
+
+
+@contextlib.contextmanager
+def float64_mode(model: torch.nn.Module | None, *, widens_casts: bool = False) -> Iterator[None]:
     """Context for calls of `model` in float64: the mode for a model with a module `ConvTranspose1d` to `3d`.
 
     A mode costs microseconds for each operation. Gradients, grouped convolutions and other models stay cuDNN's.
     """
-    applies = model is not None and any(isinstance(module, _MODULES) for module in model.modules())
-    return TransposedConvolutions() if applies else contextlib.nullcontext()
+    with contextlib.ExitStack() as stack:
+        if model is not None and any(isinstance(module, _MODULES) for module in model.modules()):
+            stack.enter_context(TransposedConvolutions())
+        if model is not None and widens_casts:
+            stack.enter_context(WideCasts())
+        yield
 
 
 def transposed_convolution(

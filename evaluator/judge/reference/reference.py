@@ -20,7 +20,7 @@ from evaluator.judge.inputs.input_distributions import change, rehearse
 from evaluator.judge.reference.declared_formats import check_formats, input_forms
 from evaluator.judge.reference.finite_values import finite_parts, still_finite
 from evaluator.judge.reference.float64_agreement import same_function
-from evaluator.judge.reference.float64_convolutions import float64_mode
+from evaluator.judge.reference.float64_convolutions import NARROW, float64_mode
 from evaluator.judge.reference.problem_code import author_code
 from evaluator.judge.reference.problem_module import ProblemModule
 from evaluator.judge.reference.row_blocks import begins_and_ends_with, cut, row_splits
@@ -86,6 +86,8 @@ class Reference:
         self.has_fixed_inputs = False
         """Whether `get_inputs` returns the same values for every seed."""
         self._always_in_float64 = False
+        self._widens_casts = False
+        """Whether forward casts its results: the exact values are those without these casts."""
         self.draws_numbers = False
         """Whether forward has drawn random numbers. These depend on a seed, and on no input."""
         self.running_statistics: RunningStatistics = {}
@@ -284,7 +286,8 @@ class Reference:
         if model is None:
             raise TypeError("this reference has no float64")
         own, kind = (widened(inputs), Operation.FLOAT64) if in_float64 else (cloned(inputs), Operation.PLAIN)
-        with operation(kind), self._author("forward"), float64_mode(model if in_float64 else None), mode:
+        wide_mode = float64_mode(model if in_float64 else None, widens_casts=self._widens_casts)
+        with operation(kind), self._author("forward"), wide_mode, mode:
             return self._run(model, own, random_seed, wide(gradients) if in_float64 else gradients)
 
     def expected_of_blocks(self, blocks: list[Arguments], random_seed: int) -> Iterator[Expected]:
@@ -337,8 +340,13 @@ class Reference:
                 raise MemoryError("float64 does not fit")
             return None
         try:
-            with operation(Operation.FLOAT64), contextlib.redirect_stdout(sys.stderr), float64_mode(self.exact_model):
-                return self._run(self.exact_model, widened(inputs), random_seed, wide(gradients))
+            with operation(Operation.FLOAT64), contextlib.redirect_stdout(sys.stderr):
+                with float64_mode(self.exact_model, widens_casts=self._widens_casts):
+                    result = self._run(self.exact_model, widened(inputs), random_seed, wide(gradients))
+                if self._widens_casts or not any(leaf.dtype in NARROW for leaf in tensors_of(result.outputs)):
+                    return result
+                self._widens_casts = True
+            return self._exact(inputs, random_seed, gradients)
         except Exception as error:  # For example casts in the reference; the card then says NOT_FLOAT64.
             # Other exceptions come from the reference's own code, independent of free memory.
             if not isinstance(error, RuntimeError | MemoryError):

@@ -25,7 +25,7 @@ from evaluator.judge.numerics.summation_orders import limits_of
 from evaluator.judge.reference.operation_cost import cost_of
 from evaluator.judge.reference.reference import Expected, Reference
 from evaluator.judge.setup.elementwise import elementwise_outputs
-from evaluator.judge.setup.output_changes import differ, newly_nonfinite
+from evaluator.judge.setup.output_changes import newly_nonfinite
 from evaluator.judge.setup.product_range import beyond_range, multiplies
 from evaluator.judge.setup.row_sites import row_sites_for
 from evaluator.judge.setup.wrong_answers import PROOF, distances_of
@@ -50,6 +50,8 @@ _SLOW_S = 0.5
 """With a longer nominal time of a forward, the decision uses a smaller size."""
 _LARGE_ELEMENTS = 1 << 26
 """Larger tensors also use a smaller size: float64 may not fit twice."""
+_LEAST_POWER = 1 / 64
+"""Power below which a distribution says nothing. A wrong answer that it cannot prove may still be seen with less."""
 _LEAST_EVIDENCE = 3
 """Checked calls in which wrong answers are far beyond the tolerance, if any distribution has such calls."""
 _TRIED_ELEMENTS = 1 << 22
@@ -333,8 +335,8 @@ def _seen(reference: Reference, profile: Profile, given: _Seen | None, compare: 
     limits = limits_of(reference.problem, reference.values(expected.honest))
     distances, powers = distances_of(reference, inputs, gradients, expected, other, limits, compare)
     seen = _Seen(expected, distances, bool(powers) and min(powers.values()) >= PROOF)
-    if not differ(reference.problem, expected, other, limits, compare):
-        return seen._replace(why_not="the output hardly depends on such inputs", is_evidence=False)
+    if max(powers.values(), default=0.0) < _LEAST_POWER:
+        return seen._replace(why_not="the output hardly depends on such inputs")
     return seen
 
 

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 import torch
 
 from evaluator.errors import ProblemError
+from evaluator.judge.compare.fill_values import fill_from
 from evaluator.judge.compare.overview import element_scale, has_columns, overview_of
 from evaluator.judge.compare.reductions import as_rows
 from evaluator.judge.compare.tensor_comparison import Comparison, Limit, Sides
@@ -69,7 +70,9 @@ def distances_of(
         if not isinstance(value, torch.Tensor):
             continue
         limit, wrong = limits[path], [independent.get(path), without_part.get(path)]
-        if not isinstance(limit, Bounds):
+        if isinstance(limit, Bounds):
+            limit = limit._replace(fill=fill_from(value))
+        else:
             powers[path] = distances[path] = _of_codes(value, codes.get(path))
             continue
         known = [_distance(one, exact[path], limit) for one in wrong if _has_shape(one, value)]
@@ -115,14 +118,17 @@ def is_noise(reference: Reference, seed: int, path: str) -> bool:
 def means_distance(exact: torch.Tensor, limit: Bounds) -> float:
     """Return the distance of the nearest answer that is made of an output's means; infinite without means."""
     rows = as_rows(exact)
-    rows = rows[: max(_MOST_ELEMENTS // max(rows.shape[1], 1), _LEAST_MEANS)].double()
-    if rows.is_complex() or not bool(torch.isfinite(rows).all()):
-        rows = torch.nan_to_num(rows.real.double(), 0.0, 0.0, 0.0)
-    size = float(rows.square().mean().sqrt()) if rows.numel() else 0.0
+    rows = rows[: max(_MOST_ELEMENTS // max(rows.shape[1], 1), _LEAST_MEANS)]
+    if rows.is_complex():
+        rows = torch.view_as_real(rows).flatten(1)
+    rows = rows.double()
+    kept = torch.isfinite(rows) & (rows.abs() < limit.fill)
+    values = torch.where(kept, rows, 0.0)
+    size = float(values.square().mean().sqrt()) if values.numel() else 0.0
     known = [
         _median_distance(mean, rows, limit, exact.shape)
-        for mean in _means(rows)
-        if float((mean - rows).abs().max()) > _SAME * size
+        for mean in _means(values)
+        if float(torch.where(kept, mean - rows, 0.0).abs().max()) > _SAME * size
     ]
     return min(known, default=math.inf)
 
@@ -184,11 +190,11 @@ def _distance(wrong: object, exact: torch.Tensor, limit: Bounds) -> float:
 
 def _median_distance(wrong: torch.Tensor, exact: torch.Tensor, limit: Bounds, shape: torch.Size) -> float:
     """Return the median distance of finite elements that differ; 0 if hardly any do, infinite without finite ones."""
+    exact = torch.where(exact.abs() < limit.fill, exact, math.nan) if limit.fill < math.inf else exact
     overview = overview_of([[exact, exact, exact]], limit, shape if has_columns(shape) else exact.shape)
     rows = overview.scales[0]
     if rows is None:
-        exact = torch.nan_to_num(exact, 0.0, 0.0, 0.0)
-        rows = exact.square().mean(1, keepdim=True).sqrt()
+        rows = torch.nan_to_num(exact, 0.0, 0.0, 0.0).square().mean(1, keepdim=True).sqrt()
     sizes = exact.abs()
     allowed = limit.floor * element_scale(rows, sizes, overview.columns, shape) + limit.smallest
     relative = (wrong - exact).abs() / (allowed + limit.unit * last_place(sizes))

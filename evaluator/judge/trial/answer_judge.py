@@ -342,8 +342,9 @@ class AnswerJudge:
                 continue  # A scalar is the same for all blocks (`Reference.settle`).
             sides = known[path]
             if samples and not number:
-                limit = limit_of(self._reference.problem, path, sides.honest)
-                self._means |= {path: means_distance(sides.exact, limit)} if isinstance(limit, Bounds) else {}
+                usual, limit = limit_of(self._reference.problem, path, sides.honest), self.limits(path, sides.honest)
+                if isinstance(usual, Bounds) and isinstance(limit, Bounds):
+                    self._means[path] = means_distance(sides.exact, usual._replace(fill=limit.fill))
             if tensor.shape != sides.honest.shape and self._is_small_row(path, tensor):
                 # Copies: a part may be a view of a large tensor, or of memory that the next block overwrites.
                 pieces.setdefault(path, []).append((sides.exact.clone(), sides.honest.clone()))

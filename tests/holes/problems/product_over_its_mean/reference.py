@@ -3,9 +3,9 @@
 import torch
 from torch import nn
 
-rows = 32
-terms = 4096
-columns = 32
+rows = 128
+terms = 2048
+columns = 128
 
 
 class Model(nn.Module):
