@@ -112,13 +112,13 @@ def is_noise(reference: Reference, seed: int, path: str) -> bool:
 
 def means_distance(exact: torch.Tensor, limit: Bounds) -> float:
     """Return the distance of the nearest answer that is made of an output's means; infinite without means."""
-    rows = as_rows(exact)
+    rows, shape = _real_rows(exact)
     rows = rows[: max(_MOST_ELEMENTS // max(rows.shape[1], 1), _LEAST_MEANS)].double()
-    if rows.is_complex() or not bool(torch.isfinite(rows).all()):
-        rows = torch.nan_to_num(rows.real.double(), 0.0, 0.0, 0.0)
+    if not bool(torch.isfinite(rows).all()):
+        rows = torch.nan_to_num(rows, 0.0, 0.0, 0.0)
     size = float(rows.square().mean().sqrt()) if rows.numel() else 0.0
     known = [
-        _median_distance(mean, rows, limit, exact.shape)
+        _median_distance(mean, rows, limit, shape)
         for mean in _means(rows)
         if float((mean - rows).abs().max()) > _SAME * size
     ]
@@ -175,9 +175,17 @@ def _of_codes(value: torch.Tensor, independent: object) -> float:
 def _distance(wrong: object, exact: torch.Tensor, limit: Bounds) -> float:
     if not isinstance(wrong, torch.Tensor):
         return math.inf
-    if exact.is_complex() or wrong.is_complex():
-        wrong, exact = torch.view_as_real(wrong.to(exact.dtype)), torch.view_as_real(exact)
-    return _median_distance(as_rows(wrong).double(), as_rows(exact).double(), limit, exact.shape)
+    rows, shape = _real_rows(exact)
+    return _median_distance(_real_rows(wrong.to(exact.dtype))[0].double(), rows.double(), limit, shape)
+
+
+def _real_rows(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Size]:
+    """Return the rows of an output, and the shape by which they are compared: a complex row has both parts."""
+    rows = as_rows(tensor)
+    if not tensor.is_complex():
+        return rows, tensor.shape
+    parts = torch.view_as_real(rows.resolve_conj()).flatten(1)
+    return parts, parts.shape
 
 
 def _median_distance(wrong: torch.Tensor, exact: torch.Tensor, limit: Bounds, shape: torch.Size) -> float:
