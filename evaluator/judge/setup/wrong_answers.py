@@ -9,8 +9,9 @@ A call is evidence only if its tolerance would refuse answers that are surely wr
 - the output's mean, its row means, its column means, and the product of both over the mean.
 
 The first two depend on the reference alone, and are computed once for a problem, size and distribution. The means are
-those of each checked call. A distance is the median over all elements, in the unit of `Bounds.floor`: relative to the
-larger of the row's root mean square and the element.
+those of each checked call. A distance is the median over the elements that differ, in the unit of `Bounds.floor`:
+relative to the larger of the row's root mean square and the element. Elements that are 0 in both say nothing, as half
+of a triangular matrix. If fewer than one in `_LEAST_PART` of the others differ, the distance is 0.
 """
 
 import contextlib
@@ -32,6 +33,8 @@ from evaluator.protocol.model_call import mapped
 PROOF = 8.0
 """Tolerances between an expected value and a wrong one, in most elements, in a call that is evidence."""
 _PART = 8
+_LEAST_PART = 16
+"""Signs and clamped values are equal in most elements of two answers, and far apart in the others."""
 _LEAST_MEANS = 8
 """Rows of fewer elements have no mean to speak of: the mean of one element is the element."""
 _MOST_ELEMENTS = 1 << 20
@@ -111,12 +114,14 @@ def is_noise(reference: Reference, seed: int, path: str) -> bool:
 
 
 def means_distance(exact: torch.Tensor, limit: Bounds) -> float:
-    """Return the distance of the nearest answer that is made of an output's means; infinite without means."""
+    """Return the distance of the nearest answer made of an output's means; infinite without means, 0 of zeros."""
     rows, shape = _real_rows(exact)
     rows = rows[: max(_MOST_ELEMENTS // max(rows.shape[1], 1), _LEAST_MEANS)].double()
     if not bool(torch.isfinite(rows).all()):
         rows = torch.nan_to_num(rows, 0.0, 0.0, 0.0)
     size = float(rows.square().mean().sqrt()) if rows.numel() else 0.0
+    if rows.numel() and not size:
+        return 0.0
     known = [
         _median_distance(mean, rows, limit, shape)
         for mean in _means(rows)
@@ -189,12 +194,17 @@ def _real_rows(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Size]:
 
 
 def _median_distance(wrong: torch.Tensor, exact: torch.Tensor, limit: Bounds, shape: torch.Size) -> float:
-    """Return the median distance of finite elements; infinite without such elements."""
+    """Return the median distance of the finite elements that differ; infinite without finite elements, 0 of zeros."""
+    if not bool(exact.any()):
+        return 0.0
     overview = overview_of([[exact, exact, exact]], limit, shape if has_columns(shape) else exact.shape)
     rows = overview.scales[0]
     if rows is None:
         exact = torch.nan_to_num(exact, 0.0, 0.0, 0.0)
         rows = exact.square().mean(1, keepdim=True).sqrt()
     relative = (wrong - exact).abs() / element_scale(rows, exact.abs(), overview.columns, shape)
-    finite = relative[torch.isfinite(relative)]
-    return float(finite.median()) if finite.numel() else math.inf
+    finite = relative[torch.isfinite(relative) & ((wrong != 0) | (exact != 0))]
+    far = finite[finite > 0]
+    if far.numel() * _LEAST_PART < finite.numel():
+        return 0.0
+    return float(far.median()) if far.numel() else math.inf
