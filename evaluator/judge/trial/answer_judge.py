@@ -84,9 +84,10 @@ class Evidence:
         self._other_bits: set[str] = set()
 
     def note(self, check: TensorCheck, *, has_bits_of_reference: bool) -> None:
-        """Note a right comparison."""
-        self.powers[check.path] = max(self.powers.get(check.path, 0.0), check.power or 0.0)
-        self._proofs[check.path] += (check.power or 0.0) >= PROOF
+        """Note a right comparison. A power that was not measured, of a problem too large to try, tells against none."""
+        power = math.inf if check.power is None else check.power
+        self.powers[check.path] = max(self.powers.get(check.path, 0.0), power)
+        self._proofs[check.path] += power >= PROOF
         if not has_bits_of_reference:
             self._other_bits.add(check.path)
 
