@@ -268,7 +268,12 @@ class AnswerJudge:
         return replace(check, ok=True, error_ratio=None, mismatches=0, nonfinite=0, first_mismatch=None, power=0.0)
 
     def _with_power(self, plan: CallPlan, checks: list[TensorCheck], snapshots: list[OutputViews]) -> list[TensorCheck]:
-        """Return right comparisons with their power: how far from the tolerance a wrong answer would have been."""
+        """Return right comparisons with their power: how far from the tolerance a wrong answer would have been.
+
+        KernelBench's rule asks for no power.
+        """
+        if self.rule is ToleranceRule.KERNELBENCH:
+            return checks
         known = self._distribution_mix.distances.get(plan.profile, {})
         views = {view.path: view for view in snapshots}
         measured = []
@@ -342,7 +347,8 @@ class AnswerJudge:
             if parts[path] and not tensor.dim():
                 continue  # A scalar is the same for all blocks (`Reference.settle`).
             sides = known[path]
-            if samples and not number and isinstance(limit := self.limits(path, sides.honest), Bounds):
+            has_power = samples and not number and self.rule is not ToleranceRule.KERNELBENCH
+            if has_power and isinstance(limit := self.limits(path, sides.honest), Bounds):
                 self._means[path] = means_distance(sides.exact, limit)
             if tensor.shape != sides.honest.shape and self._is_small_row(path, tensor):
                 # Copies: a part may be a view of a large tensor, or of memory that the next block overwrites.
