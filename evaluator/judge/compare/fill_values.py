@@ -11,7 +11,8 @@ import torch
 _LEAST_PART = 1024
 """Fill values are at least one element in so many, and two."""
 _GAP = 1024.0
-"""Fill values are so many times as large as all other elements."""
+"""Fill values are so many times as large as all other elements, and differ by less than one part in so many: a mask may
+be added to scores. Sums beside one that cancels are no constants."""
 
 
 def fill_from(values: torch.Tensor) -> float:
@@ -29,5 +30,5 @@ def fill_from(values: torch.Tensor) -> float:
     count = int(is_large.sum())
     if not largest or count < max(2, values.numel() // _LEAST_PART) or count == finite.numel():
         return math.inf
-    rest = float(finite[~is_large].max())
-    return largest / 2 if 0 < rest * _GAP <= largest else math.inf
+    rest, least = float(finite[~is_large].max()), float(finite[is_large].min())
+    return largest / 2 if 0 < rest * _GAP <= largest and (largest - least) * _GAP <= largest else math.inf

@@ -95,6 +95,8 @@ FILLS = {
     "the least number": ([0.5, -2.0, LEAST, LEAST], -LEAST / 2),
     "beside infinity": ([0.5, -2.0, -1e9, -1e9, -math.inf, math.nan], 5e8),
     "one large number": ([0.5, -2.0, 1.0, -1e9], math.inf),
+    "a mask added to scores": ([0.5, -2.0, -1e4 + 0.5, -1e4 - 2.0], 5001.0),
+    "sums beside one that cancels": ([379.0, 384.0, 381.0, 1e-4], math.inf),
     "not far enough": ([1.0, 1.0, 1000.0, 1000.0], math.inf),
     "just far enough": ([1.0, 1.0, 1024.0, 1024.0], 512.0),
     "all alike": ([1e9, 1e9, 1e9], math.inf),
