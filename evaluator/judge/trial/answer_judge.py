@@ -312,7 +312,7 @@ class AnswerJudge:
         elements = math.prod(check.shape)
         if check.ok or check.nonfinite or check.mismatches > flips * elements or self.rule is ToleranceRule.KERNELBENCH:
             return check
-        return replace(check, ok=True, error_ratio=1.0)
+        return replace(check, ok=True, error_ratio=1.0, mismatches=0, first_mismatch=None)
 
     def other_values(self, judged: Judged) -> str | None:
         """Return what the wrong values of a call come from, if other values than the problem's own."""
