@@ -80,14 +80,6 @@ ENTRIES: dict[Code, Entry] = {
         "or weights packed beforehand.",
         "No action needed. The problem's author can set a better count: [roofline] in problem.toml.",
     ),
-    Code.TIME_UNEARNED: Entry(
-        "a time below that of the fp32 units is not quoted",
-        "The submission needed less time than the reference's operations take the fp32 units of this GPU. Several "
-        "products of fewer bits can be as exact and as fast. But where an output mixes all inputs, no call can tell "
-        "such products from one product of fewer bits, so no speedup is quoted.",
-        "No action needed for a submission. The problem's author can return an output whose rows are independent, or "
-        'set precision = "tf32".',
-    ),
     Code.FLOOR_DOUBTED: Entry(
         "the computed floor is wrong",
         "The reference itself was faster than its computed floor, so the floor is wrong. The verdict ignores the "
@@ -152,5 +144,13 @@ ENTRIES: dict[Code, Entry] = {
         "A grade of mode check decides correctness alone. The scorecard has no times, no speedup and no roofline. The "
         "timed calls of a full grade are checked too, so a full grade may find a failure that mode check cannot see.",
         "Grade without --mode check, on cpu or cuda, for a speedup.",
+    ),
+    Code.TIME_UNEARNED: Entry(
+        "a time below that of the fp32 units is not quoted",
+        "The submission needed less time than the reference's operations take the fp32 units of this GPU. Several "
+        "products of fewer bits can be as exact and as fast. But where an output mixes all inputs, no call can tell "
+        "such products from one product of fewer bits, so no speedup is quoted.",
+        "No action needed for a submission. The problem's author can return an output whose rows are independent, or "
+        'set precision = "tf32".',
     ),
 }

@@ -12,7 +12,8 @@ _LEAST_PART = 1024
 """Fill values are at least one element in so many, and two."""
 _PIECE_ELEMENTS = 1 << 24
 _GAP = 1024.0
-"""Fill values are so many times as large as all other elements."""
+"""Fill values are so many times as large as all other elements, and differ by less than one part in so many: a mask may
+be added to scores. Sums beside one that cancels are no constants."""
 
 
 def fill_from(values: torch.Tensor) -> float:
@@ -26,14 +27,16 @@ def fill_from(values: torch.Tensor) -> float:
     largest = max(float(_finite_sizes(piece).amax()) for piece in _pieces(values))
     if not largest:
         return math.inf
-    count, rest = 0, 0.0
+    count, rest, least = 0, 0.0, largest
     for piece in _pieces(values):
         sizes = _finite_sizes(piece)
         is_fill = sizes > largest / 2
         count += int(is_fill.sum())
         rest = max(rest, float(sizes.masked_fill(is_fill, 0.0).amax()))
+        least = min(least, float(sizes.masked_fill(~is_fill, largest).amin()))
     is_often = count >= max(2, values.numel() // _LEAST_PART)
-    return largest / 2 if is_often and 0 < rest * _GAP <= largest else math.inf
+    is_constant = (largest - least) * _GAP <= largest
+    return largest / 2 if is_often and is_constant and 0 < rest * _GAP <= largest else math.inf
 
 
 def _pieces(values: torch.Tensor) -> tuple[torch.Tensor, ...]:

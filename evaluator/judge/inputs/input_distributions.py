@@ -70,14 +70,14 @@ def change(
     if profile is Profile.AS_GIVEN:
         return value
     numbers = itertools.count()
-
     earlier: list[torch.Tensor] = []
 
     def changed(leaf: torch.Tensor) -> torch.Tensor:
         form = forms.get(next(numbers)) or format_of(leaf.dtype)
         if form is None:
-            own = _changed(profile, leaf, generator, _partner_of(leaf, earlier))
-            earlier.append(own)
+            has_meaning = left_alone(leaf)  # A mask has infinities, and no values to be near.
+            own = _changed(profile, leaf, generator, None if has_meaning else _partner_of(leaf, earlier))
+            earlier.extend([] if has_meaning else [own])
         else:
             own = _changed_codes(profile, leaf, form, generator)
         return _laid_out(own, layouts, generator)
@@ -103,8 +103,6 @@ def rehearse(
 
 def _partner_of(leaf: torch.Tensor, earlier: list[torch.Tensor]) -> torch.Tensor | None:
     """Return the first earlier tensor of the same shape and dtype, which related values are near; None without one."""
-    if left_alone(leaf):
-        return None
     return next((each for each in earlier if (each.shape, each.dtype) == (leaf.shape, leaf.dtype)), None)
 
 

@@ -43,7 +43,12 @@ beyond 4 times the largest of 8 in 0.013 % (computed by integration)."""
 
 def may_be_rounding(checks: Iterable[TensorCheck]) -> bool:
     """Return whether all errors of an answer are so small or so few that rounding may explain them."""
-    return all(check.nonfinite == 0 and ((check.error_ratio or 0.0) <= _NEAR or are_few(check)) for check in checks)
+    return all(is_near(check) or are_few(check) for check in checks)
+
+
+def is_near(check: TensorCheck) -> bool:
+    """Return whether all errors of an output are near the tolerance."""
+    return check.nonfinite == 0 and (check.error_ratio or 0.0) <= _NEAR
 
 
 def are_few(check: TensorCheck) -> bool:

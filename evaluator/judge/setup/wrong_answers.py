@@ -9,8 +9,9 @@ A call is evidence only if its tolerance would refuse answers that are surely wr
 - the output's mean, its row means, its column means, and the product of both over the mean.
 
 The first two depend on the reference alone, and are computed once for a problem, size and distribution. The means are
-those of each checked call. A distance is the median over all elements that differ at all, in tolerances of the usual
-floor: half of a triangular matrix is 0 in wrong answers too.
+those of each checked call. A distance is the median over the elements that differ, in tolerances of the usual floor.
+Elements that are 0 in both say nothing, as half of a triangular matrix, nor do fill values. If fewer than one in
+`_LEAST_PART` of the others differ, the distance is 0.
 """
 
 import contextlib
@@ -32,9 +33,9 @@ from evaluator.protocol.model_call import mapped
 
 PROOF = 8.0
 """Tolerances between an expected value and a wrong one, in most elements, in a call that is evidence."""
-_LEAST_PART = 1024
-"""Elements that differ must be at least one in so many."""
 _PART = 8
+_LEAST_PART = 16
+"""Signs and clamped values are equal in most elements of two answers, and far apart in the others."""
 _LEAST_MEANS = 8
 """Rows of fewer elements have no mean to speak of: the mean of one element is the element."""
 _MOST_ELEMENTS = 1 << 20
@@ -63,18 +64,20 @@ def distances_of(
     """
     exact, honest, independent = map(reference.values, (expected.exact, expected.honest, other.exact))
     codes = reference.values(other.honest)
-    without_part = _without_an_eighth(reference, inputs, gradients)
+    without_part = _without_an_eighth(reference, inputs, gradients, in_float64=expected.in_float64)
     distances: dict[str, float] = {}
     powers: dict[str, float] = {}
     for path, value in honest.items():
         if not isinstance(value, torch.Tensor):
             continue
-        limit, wrong = limits[path], [independent.get(path), without_part.get(path)]
+        limit, wrong = limits[path], [independent.get(path)]
         if isinstance(limit, Bounds):
             limit = limit._replace(fill=fill_from(value))
         else:
             powers[path] = distances[path] = _of_codes(value, codes.get(path))
             continue
+        if _changes(without_part.get(path), exact[path]):
+            wrong.append(without_part[path])
         known = [_distance(one, exact[path], limit) for one in wrong if _has_shape(one, value)]
         tolerance = compare(path, Sides(value, exact[path], value), limit)().tolerance or limit.floor
         distances[path] = min([*known, means_distance(exact[path], limit), _MOST])
@@ -116,17 +119,16 @@ def is_noise(reference: Reference, seed: int, path: str) -> bool:
 
 
 def means_distance(exact: torch.Tensor, limit: Bounds) -> float:
-    """Return the distance of the nearest answer that is made of an output's means; infinite without means."""
-    rows = as_rows(exact)
-    rows = rows[: max(_MOST_ELEMENTS // max(rows.shape[1], 1), _LEAST_MEANS)]
-    if rows.is_complex():
-        rows = torch.view_as_real(rows).flatten(1)
-    rows = rows.double()
+    """Return the distance of the nearest answer made of an output's means; infinite without means, 0 of zeros."""
+    rows, shape = _real_rows(exact)
+    rows = rows[: max(_MOST_ELEMENTS // max(rows.shape[1], 1), _LEAST_MEANS)].double()
     kept = torch.isfinite(rows) & (rows.abs() < limit.fill)
     values = torch.where(kept, rows, 0.0)
     size = float(values.square().mean().sqrt()) if values.numel() else 0.0
+    if values.numel() and not size:
+        return 0.0
     known = [
-        _median_distance(mean, rows, limit, exact.shape)
+        _median_distance(mean, rows, limit, shape)
         for mean in _means(values)
         if float(torch.where(kept, mean - rows, 0.0).abs().max()) > _SAME * size
     ]
@@ -146,7 +148,7 @@ def _means(rows: torch.Tensor) -> Iterator[torch.Tensor]:
 
 
 def _without_an_eighth(
-    reference: Reference, inputs: Arguments, gradients: list[torch.Tensor] | None
+    reference: Reference, inputs: Arguments, gradients: list[torch.Tensor] | None, *, in_float64: bool
 ) -> dict[str, object]:
     """Return the outputs without every eighth value of the first input; empty if the reference refuses them."""
     is_done = False
@@ -164,10 +166,18 @@ def _without_an_eighth(
     if not is_done:
         return {}
     try:
-        result = reference.altered(Arguments(args, kwargs), 0, gradients, contextlib.nullcontext())
+        mode = contextlib.nullcontext()
+        result = reference.altered(Arguments(args, kwargs), 0, gradients, mode, in_float64=in_float64)
     except ProblemError:
         return {}
     return dict(reference.values(result))
+
+
+def _changes(wrong: object, exact: object) -> bool:
+    """Return whether an answer is another in a part of the elements. Some outputs do not depend on the first input."""
+    if not isinstance(wrong, torch.Tensor) or not isinstance(exact, torch.Tensor) or wrong.shape != exact.shape:
+        return False
+    return int((wrong != exact).sum()) * _LEAST_PART >= exact.numel()
 
 
 def _has_shape(value: object, like: torch.Tensor) -> bool:
@@ -183,13 +193,23 @@ def _of_codes(value: torch.Tensor, independent: object) -> float:
 def _distance(wrong: object, exact: torch.Tensor, limit: Bounds) -> float:
     if not isinstance(wrong, torch.Tensor):
         return math.inf
-    if exact.is_complex() or wrong.is_complex():
-        wrong, exact = torch.view_as_real(wrong.to(exact.dtype)), torch.view_as_real(exact)
-    return _median_distance(as_rows(wrong).double(), as_rows(exact).double(), limit, exact.shape)
+    rows, shape = _real_rows(exact)
+    return _median_distance(_real_rows(wrong.to(exact.dtype))[0].double(), rows.double(), limit, shape)
+
+
+def _real_rows(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Size]:
+    """Return the rows of an output, and the shape by which they are compared: a complex row has both parts."""
+    rows = as_rows(tensor)
+    if not tensor.is_complex():
+        return rows, tensor.shape
+    parts = torch.view_as_real(rows.resolve_conj()).flatten(1)
+    return parts, parts.shape
 
 
 def _median_distance(wrong: torch.Tensor, exact: torch.Tensor, limit: Bounds, shape: torch.Size) -> float:
-    """Return the median distance of finite elements that differ; 0 if hardly any do, infinite without finite ones."""
+    """Return the median distance of the finite elements that differ; infinite without finite elements, 0 of zeros."""
+    if not bool(exact.any()):
+        return 0.0
     exact = torch.where(exact.abs() < limit.fill, exact, math.nan) if limit.fill < math.inf else exact
     overview = overview_of([[exact, exact, exact]], limit, shape if has_columns(shape) else exact.shape)
     rows = overview.scales[0]
@@ -198,8 +218,8 @@ def _median_distance(wrong: torch.Tensor, exact: torch.Tensor, limit: Bounds, sh
     sizes = exact.abs()
     allowed = limit.floor * element_scale(rows, sizes, overview.columns, shape) + limit.smallest
     relative = (wrong - exact).abs() / (allowed + limit.unit * last_place(sizes))
-    finite = relative[torch.isfinite(relative)]
-    differing = finite[finite > 0]
-    if finite.numel() and differing.numel() * _LEAST_PART < finite.numel():
+    finite = relative[torch.isfinite(relative) & ((wrong != 0) | (exact != 0))]
+    far = finite[finite > 0]
+    if far.numel() * _LEAST_PART < finite.numel():
         return 0.0
-    return float(differing.median()) if differing.numel() else math.inf
+    return float(far.median()) if far.numel() else math.inf

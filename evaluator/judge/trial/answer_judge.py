@@ -84,9 +84,10 @@ class Evidence:
         self._other_bits: set[str] = set()
 
     def note(self, check: TensorCheck, *, has_bits_of_reference: bool) -> None:
-        """Note a right comparison."""
-        self.powers[check.path] = max(self.powers.get(check.path, 0.0), check.power or 0.0)
-        self._proofs[check.path] += (check.power or 0.0) >= PROOF
+        """Note a right comparison. A power that was not measured, of a problem too large to try, tells against none."""
+        power = math.inf if check.power is None else check.power
+        self.powers[check.path] = max(self.powers.get(check.path, 0.0), power)
+        self._proofs[check.path] += power >= PROOF
         if not has_bits_of_reference:
             self._other_bits.add(check.path)
 
@@ -267,7 +268,12 @@ class AnswerJudge:
         return replace(check, ok=True, error_ratio=None, mismatches=0, nonfinite=0, first_mismatch=None, power=0.0)
 
     def _with_power(self, plan: CallPlan, checks: list[TensorCheck], snapshots: list[OutputViews]) -> list[TensorCheck]:
-        """Return right comparisons with their power: how far from the tolerance a wrong answer would have been."""
+        """Return right comparisons with their power: how far from the tolerance a wrong answer would have been.
+
+        KernelBench's rule asks for no power.
+        """
+        if self.rule is ToleranceRule.KERNELBENCH:
+            return checks
         known = self._distribution_mix.distances.get(plan.profile, {})
         views = {view.path: view for view in snapshots}
         measured = []
@@ -306,7 +312,7 @@ class AnswerJudge:
         elements = math.prod(check.shape)
         if check.ok or check.nonfinite or check.mismatches > flips * elements or self.rule is ToleranceRule.KERNELBENCH:
             return check
-        return replace(check, ok=True, error_ratio=1.0)
+        return replace(check, ok=True, error_ratio=1.0, mismatches=0, first_mismatch=None)
 
     def other_values(self, judged: Judged) -> str | None:
         """Return what the wrong values of a call come from, if other values than the problem's own."""
@@ -341,7 +347,7 @@ class AnswerJudge:
             if parts[path] and not tensor.dim():
                 continue  # A scalar is the same for all blocks (`Reference.settle`).
             sides = known[path]
-            if samples and not number:
+            if samples and not number and self.rule is not ToleranceRule.KERNELBENCH:
                 usual, limit = limit_of(self._reference.problem, path, sides.honest), self.limits(path, sides.honest)
                 if isinstance(usual, Bounds) and isinstance(limit, Bounds):
                     self._means[path] = means_distance(sides.exact, usual._replace(fill=limit.fill))

@@ -2,7 +2,7 @@
 
 from evaluator.findings import Code, finding
 from evaluator.findings.comparing import CANCELLATION, HARDLY_BEYOND, OF_FORMS, OF_ROUNDING, OVERFLOW
-from evaluator.judge.numerics.rounding_of_call import may_be_rounding
+from evaluator.judge.numerics.rounding_of_call import is_near
 from evaluator.records import Finding, Profile, TensorCheck
 
 
@@ -31,4 +31,4 @@ def _step_for(values: str, checks: list[TensorCheck]) -> str | None:
     """Return the next step if the values and the size of the errors suggest a single kind; None for the usual step."""
     if values == Profile.LARGE.value and any(check.nonfinite for check in checks):
         return OVERFLOW
-    return CANCELLATION if values == Profile.ILL_CONDITIONED.value and may_be_rounding(checks) else None
+    return CANCELLATION if values == Profile.ILL_CONDITIONED.value and all(map(is_near, checks)) else None

@@ -5,6 +5,7 @@ import pytest
 from evaluator.admission import admission
 from evaluator.admission.admission import admit
 from evaluator.admission.judged_calls import JudgedCall
+from evaluator.judge.setup.call_limits import CallLimits
 from evaluator.records import Profile, RowSite, SizeName, WeightsRule
 from tests.unit.references import problem
 
@@ -50,13 +51,27 @@ def test_a_control_that_one_call_cannot_show_is_shown_by_further_ones(monkeypatc
 NO_PROFILES = {profile: "a test" for profile in Profile if profile is not Profile.AS_GIVEN}
 
 
-def test_an_honest_order_near_the_tolerance_is_compared_again_as_in_a_grade():
-    """The spread is a small difference, and the norm's weights of the call change its rounding."""
-    nearly_equal = "1 + 3e-5 * torch.rand(16, 2048)"
-    expression = "(self.weight * x - (self.weight * x).mean(1, keepdim=True)) * 1e4"
-    weight = "self.weight = nn.Parameter(torch.ones(1))"
-    _, failures = admitted(expression, given=nearly_equal, init=weight, profiles=NO_PROFILES)
-    assert failures == []
+NEARLY_EQUAL = {
+    "output": "self.weight * x - (self.weight * x).mean(1, keepdim=True)",
+    "init": "self.weight = nn.Parameter(torch.ones(1))",
+    "profiles": NO_PROFILES,
+}
+"""The spread is a small difference, and the norm's weights of the call change its rounding."""
+
+
+def test_an_honest_order_near_the_tolerance_is_compared_again_as_in_a_grade(monkeypatch):
+    given = "1 + 3e-2 * torch.rand(16, 2048)"
+    assert admitted(given=given, **NEARLY_EQUAL)[1] == []
+    monkeypatch.setattr(CallLimits, "measure", lambda *_: False)
+    failures = admitted(given=given, **NEARLY_EQUAL)[1]
+    assert failures
+    assert set(failures) == {"another order (sequential) on as_given"}
+
+
+def test_an_honest_order_that_moves_the_problems_own_outputs_altogether_is_told():
+    """Rounding is 1 % of the spread; no tolerance may be as wide for the problem's own values."""
+    failures = admitted(given="1 + 3e-5 * torch.rand(16, 2048)", **NEARLY_EQUAL)[1]
+    assert set(failures) == {"another order (sequential) on as_given"}
 
 
 SCALE = "self.scale = nn.Parameter(torch.ones(64))"
@@ -78,11 +93,11 @@ def test_an_elementwise_map_is_compared_as_in_a_grade(monkeypatch):
     assert 1e-5 not in floors[Profile.SIGNED_NORMAL]
 
 
-def test_further_calls_have_the_rows_that_cancel_in_a_grade(monkeypatch):
+def test_further_calls_have_the_secret_rows_of_a_grade(monkeypatch):
     given = []
     monkeypatch.setattr(admission, "_see_further_calls", lambda *arguments: given.append(arguments[-1]))
     admitted("torch.softmax(x, 1)", given="torch.rand(16, 64)")
-    assert given == [(RowSite(0, 0, {"output": 0}),)]
+    assert given == [(RowSite(0, 0, {"output": 0}), RowSite(0, 1, {"output": 1}))]
 
 
 def test_weights_stay_constant_where_calls_of_a_grade_have_no_others():

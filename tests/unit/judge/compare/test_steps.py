@@ -314,10 +314,10 @@ def test_the_limit_follows_from_the_declaration_and_from_the_dtype():
     outputs = {"output[0]": OutputFormat(F.MXFP4, "output[1]"), "output[2]": OutputFormat(F.INT8)}
     made = problem("x", formats=Formats(outputs=outputs), precision=Precision.BF16)
     assert limit_of(made, "output", codes) is None
-    assert limit_of(made, "output[2]", codes) == Steps(F.INT8, 0.0, 4.0)
-    assert limit_of(made, "output[1]", codes.view(torch.uint8)) == Steps(F.E8M0, 0.0, 4.0)
+    assert limit_of(made, "output[2]", codes) == Steps(F.INT8, 0.0, 2.0)
+    assert limit_of(made, "output[1]", codes.view(torch.uint8)) == Steps(F.E8M0, 0.0, 2.0)
     assert limit_of(made, "output", codes.view(torch.float8_e5m2)).form is F.FP8_E5M2
-    assert limit_of(made, "output", codes.view(torch.float8_e5m2)).floor == 2.0**-6
+    assert limit_of(made, "output", codes.view(torch.float8_e5m2)).floor == 2.0**-10
     assert isinstance(limit_of(made, "output", torch.zeros(1)), Bounds)
     assert limit_of(made, "output[2]", codes, rule=ToleranceRule.KERNELBENCH) is None
     sides = {"output[1]": Sides(codes, codes, codes)}

@@ -160,8 +160,8 @@ def test_a_column_with_an_outlier_as_scale_keeps_the_rounding_of_its_elements(tr
 @pytest.mark.parametrize("wrong", [
     lambda a, b: a.to(torch.float8_e5m2).float() @ b.T,
     lambda a, b: a[:, 1:] @ b[:, 1:].T,
-    lambda a, b: sums(a, b, promoted_after=1024) * 1.01,
-], ids=["operands in e5m2", "a product left out", "off by 1 %"])  # fmt: skip
+    lambda a, b: sums(a, b, promoted_after=1024) * 1.1,
+], ids=["operands in e5m2", "a product left out", "off by 10 %"])  # fmt: skip
 def test_a_column_with_an_outlier_as_scale_has_room_for_nothing_else(trials, wrong):
     assert None not in codes(trials, wrong)
 

@@ -2,7 +2,6 @@ import math
 
 import pytest
 import torch
-from torch.nn import functional
 
 from evaluator.judge.compare.fused_kernel import FusedComparison
 from evaluator.judge.compare.reductions import as_rows, is_exact, may_exceed
@@ -196,58 +195,21 @@ def test_an_inexact_reference_with_one_flip_allows_no_larger_errors_to_all():
     assert not compare("output", Sides(actual, exact, honest), measured()).ok
 
 
-@pytest.mark.parametrize(("roundings", "ok"), [(3, True), (6, False)])
-def test_a_few_roundings_of_elements_that_are_far_larger_than_their_row_are_not_far(roundings, ok):
-    """At 65536 x 8192 in bf16 there are hundreds of them, and a kernel that rounds thrice is off there by as much."""
+@pytest.mark.parametrize(("part", "ok"), [(0.9, True), (1.1, False)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_an_element_far_larger_than_its_row_has_the_tolerance_of_its_own_size(dtype, part, ok):
+    """Below 1024 of a power of two, half a unit in the last place of fp32 is 2**-24 of it, and of bf16 2**-8."""
     exact = noise(100, 4096)
-    exact[:, 0] *= 1000
-    exact = exact.bfloat16().double()
-    actual = exact.clone()
-    actual[:, 0] *= 1 + roundings * 2.0**-8
-    honest = (exact * (1 + 2.0**-9)).bfloat16()
-    honest[50, 0] = float(exact[50, 0]) * (1 + 2.0**-5)  # So that the tolerance itself allows this much.
-    assert compare("output", Sides(actual.bfloat16(), exact, honest), measured(torch.bfloat16)).ok is ok
-
-
-def gated(dtype):
-    """Return operands and the exact result of a SwiGLU: the largest element is about 20 times its row's size."""
-    gate, up = (noise(256, 2048, seed=seed).to(dtype) for seed in (6, 7))
-    return gate, up, functional.silu(gate.double()) * up.double()
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_the_last_place_of_a_large_element_does_not_widen_the_tolerance_in_half_precision(dtype):
-    gate, up, exact = gated(dtype)
-    honest, limits = functional.silu(gate) * up, measured(dtype)
-    once = (functional.silu(gate.float()) * up.float()).to(dtype)
-    thrice = gate * torch.sigmoid(gate) * up
-    for answer in (honest, once, thrice):
-        check = compare("output", Sides(answer, exact, honest), limits)
-        assert check.ok
-        assert check.tolerance == limits.floor
-    size = float(exact.square().mean().sqrt())
-    off = (exact + 6 * torch.finfo(dtype).eps * size * noise(*exact.shape, seed=8).sign()).to(dtype)
-    assert not compare("output", Sides(off, exact, honest), limits).ok
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("parts", [2, 8])
-def test_partial_sums_in_half_precision_pass(dtype, parts):
-    left, right = noise(128, 2048, seed=1).to(dtype), noise(2048, 128, seed=2).to(dtype)
-    exact = left.double() @ right.double()
-    honest = (left.float() @ right.float()).to(dtype)
-    added = torch.zeros_like(honest)
-    for one, other in zip(left.chunk(parts, 1), right.chunk(parts, 0), strict=True):
-        added = added + (one.float() @ other.float()).to(dtype)
-    assert compare("output", Sides(added, exact, honest), measured(dtype)).ok
-
-
-def test_operands_in_fp8_fail_in_bf16():
-    left, right = noise(128, 2048, seed=1).bfloat16(), noise(2048, 128, seed=2).bfloat16()
-    exact = left.double() @ right.double()
-    honest = (left.float() @ right.float()).bfloat16()
-    low = (left.to(torch.float8_e4m3fn).float() @ right.to(torch.float8_e4m3fn).float()).bfloat16()
-    assert not compare("output", Sides(low, exact, honest), measured(torch.bfloat16)).ok
+    exact[:, 0] = 1024
+    half_unit, floor = {torch.float32: (2.0**-24, 5e-5), torch.bfloat16: (2.0**-8, 2.0**-10)}[dtype]
+    # The row's size is 16: its tolerance alone is a 64th of this.
+    honest = exact.to(dtype)
+    actual = honest.double()
+    actual[:, 0] += part * 1024 * (half_unit + floor)
+    limits = measured(dtype)
+    found = compare("output", Sides(actual, exact, honest.double()), limits)
+    assert (found.ok, found.mismatches) == (ok, 0 if ok else 100)
+    assert found.error_ratio == pytest.approx(part, rel=1e-3)
 
 
 @pytest.mark.parametrize("units", [1.0, 10.0, 40.0])
@@ -260,14 +222,6 @@ def test_four_times_the_error_of_the_reference_in_an_element_passes(units):
     honest[3, 0] = exact[3, 0] + error
     actual[3, 0] = exact[3, 0] + 3.9 * error
     assert compare("output", Sides(actual, exact, honest), measured()).ok
-
-
-def test_what_other_orders_do_to_few_elements_is_allowed_to_few():
-    exact = noise(64, 512)
-    limits = measured()._replace(rare=0.2, flipped=30 / exact.numel())
-    for count, ok in ((152, True), (153, False)):  # 4 times 30, and 32.
-        given = flipped(exact.float(), slice(0, count))
-        assert compare("output", Sides(given, exact, exact.float()), limits).ok is ok
 
 
 @pytest.mark.parametrize("shape", [(2, 0), (0, 2), (0,), (3, 0, 4)])

@@ -1,4 +1,4 @@
-"""Rows with random signs among a call's own values: which rows, what is written, and what depends on them."""
+"""Secret rows among a call's own values: which rows, what is written, and what depends on them."""
 
 import pytest
 import torch
@@ -9,6 +9,8 @@ from evaluator.records import RowSite
 
 ROWS = RowSite(0, 0, {"output": 0})
 COLUMNS = RowSite(1, 1, {"output": 1})
+SIGNED = RowSite(0, 0, {"output": 0}, concentrated=False)
+CONCENTRATED = RowSite(0, 0, {"output": 0}, signs=False)
 
 
 def given(*shapes):
@@ -24,11 +26,32 @@ def test_rows_follow_from_the_seed_and_are_few():
     assert all(0 <= index < 64 for index in one[0].indices)
 
 
-@pytest.mark.parametrize(("extent", "most"), [(7, 0), (8, 1), (15, 1), (16, 2), (64, 8), (4096, 8)])
-def test_at_most_one_row_in_eight(extent, most):
+@pytest.mark.parametrize(
+    ("site", "extent", "most"),
+    [
+        *((SIGNED, extent, most) for extent, most in ((7, 1), (8, 1), (15, 1), (16, 2), (64, 8), (4096, 8))),
+        *((CONCENTRATED, extent, most) for extent, most in ((7, 1), (64, 1), (128, 2), (512, 8), (4096, 8))),
+    ],
+)
+def test_one_row_of_eight_has_signs_at_most_and_one_of_64_is_concentrated(site, extent, most):
     inputs = given((extent, 9))
-    counts = {sum(len(each.indices) for each in chosen_rows([ROWS], inputs, seed)) for seed in range(40)}
+    counts = {sum(len(each.indices) for each in chosen_rows([site], inputs, seed)) for seed in range(40)}
     assert max(counts) == most
+    assert min(counts) >= 1
+
+
+def test_a_single_row_is_the_whole_call_and_none_of_it():
+    assert chosen_rows([ROWS], given((1, 9)), 5) == []
+
+
+def test_each_call_draws_the_kind_of_its_rows_among_those_of_the_site():
+    inputs = given((64, 9))
+    kinds = [
+        [chosen_rows([site], inputs, seed)[0].concentrated for seed in range(200)]
+        for site in (ROWS, SIGNED, CONCENTRATED)
+    ]
+    assert 70 < sum(kinds[0]) < 130
+    assert (sum(kinds[1]), sum(kinds[2])) == (0, 200)
 
 
 def test_signs_of_fp8_change_and_magnitudes_stay():
@@ -46,9 +69,9 @@ def test_short_rows_are_left_out():
     assert chosen_rows([ROWS], given((1 << 20,)), 5) == []
 
 
-def test_a_tensor_with_few_rows_has_its_next_site():
+def test_a_tensor_without_rows_has_its_next_site():
     sites = [ROWS, RowSite(0, 1, {"output": 1})]
-    assert [rows.site.dim for rows in chosen_rows(sites, given((4, 32)), 5)] == [1]
+    assert [rows.site.dim for rows in chosen_rows(sites, given((1, 32, 9)), 5)] == [1]
 
 
 def test_an_expanded_tensor_is_left_alone():
@@ -87,11 +110,45 @@ def test_zeros_stay_and_nothing_is_kept_where_only_time_counts():
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
-def test_other_formats_keep_their_dtype(dtype):
+@pytest.mark.parametrize("concentrated", [False, True])
+def test_other_formats_keep_their_dtype(dtype, concentrated):
     inputs = Arguments([torch.rand(64, 64).to(dtype)], {})
-    write_rows([Rows(ROWS, 64, [5])], inputs, 3, keep=True)
+    before = inputs.args[0].clone()
+    write_rows([Rows(ROWS, 64, [5], concentrated)], inputs, 3, keep=True)
     assert inputs.args[0].dtype is dtype
-    assert (inputs.args[0][5] < 0).any()
+    assert (inputs.args[0] != before).any(1).nonzero().flatten().tolist() == [5]
+
+
+def test_a_concentrated_row_keeps_a_few_elements_and_the_rest_a_4096th():
+    inputs = given((16, 4096))
+    before = inputs.args[0].clone()
+    kept = []
+    for row in range(16):
+        write_rows([Rows(ROWS, 16, [row], concentrated=True)], inputs, row, keep=True)
+        ratio = inputs.args[0][row] / before[row]
+        assert set(ratio.tolist()) <= {1.0, 2.0**-12}
+        kept.append(int((ratio == 1).sum()))
+    # Four on average: the number of 4096 draws with a chance of 1/1024.
+    assert 2.5 < sum(kept) / 16 < 5.5
+    assert len(set(kept)) > 2
+
+
+def test_the_size_of_a_concentrated_row_is_that_of_a_few_elements():
+    inputs = given((8, 4096))
+    write_rows([Rows(ROWS, 8, list(range(8)), concentrated=True)], inputs, 3, keep=True)
+    squares = inputs.args[0].double().square()
+    assert (squares.topk(16, 1).values.sum(1) > 0.999 * squares.sum(1)).sum() >= 7
+
+
+def test_concentrated_rows_of_fp8_and_of_a_rehearsal_stay_as_they_are():
+    x = (torch.rand(16, 64) + 1).to(torch.float8_e4m3fn)
+    inputs = Arguments([x.clone()], {})
+    write_rows([Rows(ROWS, 16, [3], concentrated=True)], inputs, 5, keep=True)
+    assert torch.equal(inputs.args[0].float(), x.float())
+    inputs = given((16, 64))
+    before = inputs.args[0].clone()
+    write_rows([Rows(ROWS, 16, [3], concentrated=True)], inputs, 5, keep=False)
+    assert torch.equal(inputs.args[0], before)
 
 
 def test_slices_by_output():

@@ -12,6 +12,7 @@ from evaluator.protocol.model_call import mapped
 from evaluator.records import ElementFormat, Layout, Profile
 
 CPU = torch.device("cpu")
+WITH_MORE_ZEROS = (Profile.ZEROS_AND_TIES, Profile.ZERO_ROWS)
 ELEMENTS = [profile for profile in PROFILES if profile not in (Profile.OUTLIERS, Profile.LARGE, Profile.SMALL)]
 
 
@@ -48,7 +49,7 @@ def test_a_large_tensor_is_changed_in_place_piece_by_piece(monkeypatch, profile,
     given[given > 1.2] = 0.0
     other = given.clone()
     assert change(profile, [], other, 1, CPU) is other
-    assert torch.equal(other == 0, given == 0) or profile is Profile.ZEROS_AND_TIES
+    assert torch.equal(other == 0, given == 0) or profile in WITH_MORE_ZEROS
     assert not other[given == 0].any()
     if profile is Profile.CONSTANT_ROWS:
         rows = other.reshape(-1, other.shape[-1])
@@ -109,7 +110,7 @@ def test_what_has_a_meaning_is_left_alone(profile, given):
 @pytest.mark.parametrize("profile", PROFILES)
 def test_zeros_symmetry_and_order_stay(profile):
     triangle = positive(32, 32).triu()
-    assert torch.equal(drawn(profile, triangle) == 0, triangle == 0) or profile is Profile.ZEROS_AND_TIES
+    assert torch.equal(drawn(profile, triangle) == 0, triangle == 0) or profile in WITH_MORE_ZEROS
     assert not drawn(profile, triangle).tril(-1).any()
     half = positive(32, 32)
     symmetric = drawn(profile, half + half.T)
@@ -139,6 +140,86 @@ def test_each_profile_is_what_it_is_called():
     assert of[Profile.OUTLIERS].abs().max() > 50 * given.max()
     offset = of[Profile.ILL_CONDITIONED]
     assert 6 < float(offset.mean().abs() / offset.std()) < 10
+
+
+DTYPES = {torch.float32: (5, 9), torch.float64: (5, 9), torch.float16: (2, 5), torch.bfloat16: (2, 5)}
+"""Binary digits that related values have in common, at least and at most."""
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_related_values_of_a_second_tensor_are_near_those_of_the_first(dtype):
+    first, second = positive(16, 32, dtype=dtype), positive(16, 32, dtype=dtype).flip(0)
+    least, most = DTYPES[dtype]
+    parts = set()
+    for seed in range(60):
+        near, other = drawn(Profile.RELATED, [first, second], seed=seed)
+        alone = drawn(Profile.RELATED, [first], seed=seed)[0]
+        assert torch.equal(near, alone)
+        part = ((other.double() - near.double()) / second.double()).median()
+        parts.add(round(float(-part.log2())))
+        wanted = near.double() + second.double() * 2.0 ** -round(float(-part.log2()))
+        assert torch.allclose(other.double(), wanted, rtol=2 * torch.finfo(dtype).eps, atol=0.0)
+    assert parts == set(range(least, most + 1))
+
+
+def test_related_values_without_a_partner_are_near_the_row_before():
+    given = positive(7, 16)
+    other = drawn(Profile.RELATED, given)
+    assert torch.equal(other[0::2], given[0::2])
+    part = ((other[1::2] - given[0:6:2]) / given[1::2]).double()
+    assert 2.0**-9.1 < float(part.min()) <= float(part.max()) < 2.0**-4.9
+    assert torch.equal(drawn(Profile.RELATED, positive(9)), positive(9))
+
+
+def test_related_values_need_a_partner_of_the_same_shape_and_dtype():
+    given = positive(4, 16)
+    alone = drawn(Profile.RELATED, [given.clone()], seed=4)[0]
+    for other in (positive(4, 17), positive(4, 16, dtype=torch.float64), torch.ones(4, 16)):
+        beside = drawn(Profile.RELATED, [other, given], seed=4)[1]
+        assert torch.equal(beside[0::2], given[0::2])
+    assert torch.equal(alone[0::2], given[0::2])
+
+
+def test_zeros_of_a_related_tensor_stay_zero():
+    first, second = positive(16, 32), positive(16, 32)
+    second[:, ::3] = 0
+    other = drawn(Profile.RELATED, [first, second])[1]
+    assert torch.equal(other == 0, second == 0)
+
+
+def test_zero_rows_are_one_of_eight_and_at_least_one():
+    counts = []
+    for seed in range(40):
+        given = positive(4, 16, 8)
+        other = drawn(Profile.ZERO_ROWS, given, seed=seed)
+        cleared = (other == 0).all(-1)
+        assert torch.equal(other[~cleared], given[~cleared])
+        counts.append(int(cleared.sum()))
+    assert 6 < sum(counts) / 40 < 10
+    few = [int((drawn(Profile.ZERO_ROWS, positive(2, 8), seed=seed) == 0).all(-1).sum()) for seed in range(40)]
+    assert min(few) == 1
+    assert torch.equal(drawn(Profile.ZERO_ROWS, positive(64)), positive(64))
+
+
+def test_values_near_one_have_a_standard_deviation_of_a_64th():
+    other = drawn(Profile.NEAR_ONE, positive(64, 256)).double()
+    assert float(other.mean()) == pytest.approx(1, abs=1e-3)
+    assert float(other.std()) == pytest.approx(1 / 64, rel=0.05)
+
+
+@pytest.mark.parametrize("profile", [Profile.RELATED, Profile.ZERO_ROWS])
+def test_symmetric_and_sorted_tensors_have_no_rows_to_change(profile):
+    half = positive(32, 32)
+    for given in (half + half.T, half.sort(-1).values):
+        assert torch.equal(drawn(profile, given), given)
+
+
+@pytest.mark.parametrize("profile", [Profile.RELATED, Profile.ZERO_ROWS])
+def test_rows_of_a_large_tensor_are_those_of_a_small_one(monkeypatch, profile):
+    """No random number depends on the pieces."""
+    whole = drawn(profile, [positive(12, 50), positive(12, 50).flip(1)])
+    monkeypatch.setattr(profiles_module, "_PIECE_ELEMENTS", 100)
+    assert all(map(torch.equal, drawn(profile, [positive(12, 50), positive(12, 50).flip(1)]), whole))
 
 
 def test_structures_keep_their_form_and_arguments_their_own_draw():
@@ -185,7 +266,7 @@ def test_codes_are_drawn_within_their_format(form, profile):
     assert not are_equal(other, CODES[form])
     values = elements(other, form).values
     assert values.isfinite().all()
-    assert values.unique().numel() > 2
+    assert values.unique().numel() > (1 if profile is Profile.NEAR_ONE else 2)
     if profile is not Profile.OUTLIERS and profile is not Profile.SMALL:
         assert values.abs().max() >= typical(form)
 

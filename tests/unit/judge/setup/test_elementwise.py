@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from evaluator.catalog.lock import LOCK_FILE, Lock, RowSitesLock, lock_text
 from evaluator.judge.compare.tensor_comparison import Sides, compare
+from evaluator.judge.compare.tolerance import bounds, without_sums
 from evaluator.judge.inputs.input_distributions import RULES
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.reference import Reference
@@ -15,7 +16,7 @@ from evaluator.judge.setup.distribution_mix import AS_GIVEN_ALONE, distribution_
 from evaluator.judge.setup.elementwise import elementwise_outputs, find_elementwise, rows_to_keep
 from evaluator.judge.setup.row_sites import SITE_RULES
 from evaluator.records import Precision, Profile, SizeName, ToleranceOverride, ToleranceRule, ValuesRule
-from tests.unit.references import reference
+from tests.unit.references import problem, reference
 
 GIVEN = "torch.rand(16, 64)"
 TWO = "torch.rand(16, 64), torch.rand(16, 64)"
@@ -183,16 +184,20 @@ def test_other_precisions_and_rules_have_no_smaller_floor():
 
 EXP = {"output": "torch.exp(x)", "given": "torch.rand(64, 256)"}
 ELEMENTWISE = AS_GIVEN_ALONE._replace(elementwise=frozenset({"output"}))
-ALLOWED = torch.finfo(torch.float32).eps * 16 + 1e-5
+ALLOWED = 1e-5 + torch.finfo(torch.float32).eps / 4
+"""The floor, and half a unit in the last place of values between powers of two, at least."""
+
+
+def limits_of(made, profile=Profile.AS_GIVEN, mix=ELEMENTWISE):
+    return CallLimits(made, mix, ToleranceRule.MEASURED, profile, {})
 
 
 def error_over_allowed(made, error, profile=Profile.AS_GIVEN, mix=ELEMENTWISE):
     """Return the error of an answer that is `error` of its value off, over the allowed error."""
     plan = CallPlan(made, 7, random_seed=0)
-    limits = CallLimits(made, mix, ToleranceRule.MEASURED, profile, (), changing=False)
     honest = made.forward(plan.inputs, 0)
     answer = Sides((honest * (1 + error)).to(honest.dtype), honest.double(), honest)
-    return compare("output", answer, limits.of("output", honest)).error_ratio
+    return compare("output", answer, limits_of(made, profile, mix).of("output", honest)).error_ratio
 
 
 def test_an_elementwise_map_may_be_off_by_what_pytorch_permits_in_fp32():
@@ -205,15 +210,9 @@ def test_other_outputs_and_other_values_keep_their_floor():
     assert error_over_allowed(reference(**EXP), 2 * ALLOWED, profile=Profile.SMALL) < 0.75
 
 
-def both_limits(made, output, rounding=0.0):
-    """Return the limits of an output without sums and of another, with a measured rounding."""
-    known = {Profile.AS_GIVEN: {"output": rounding}}
-    return [
-        CallLimits(made, mix._replace(rounding=known), ToleranceRule.MEASURED, Profile.AS_GIVEN, (), changing=False).of(
-            "output", output
-        )
-        for mix in (ELEMENTWISE, AS_GIVEN_ALONE)
-    ]
+def both_limits(made, output):
+    """Return the limits of an output without sums and of another."""
+    return [limits_of(made, mix=mix).of("output", output) for mix in (ELEMENTWISE, AS_GIVEN_ALONE)]
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
@@ -235,7 +234,9 @@ def test_far_errors_of_an_elementwise_map_are_as_far_as_others():
 
 
 def test_measured_rounding_raises_the_smaller_floor_too():
-    smaller, usual = both_limits(reference(**EXP), torch.ones(2), rounding=5e-6)
-    assert (smaller.floor, usual.floor) == (4 * 5e-6, 5e-5)
-    smaller, usual = both_limits(reference(**EXP), torch.ones(2), rounding=1e-4)
-    assert smaller == usual
+    made = problem("torch.exp(x)")
+    for rounding, floors in ((5e-6, (4 * 5e-6, 5e-5)), (1e-4, (4e-4, 4e-4))):
+        usual = bounds(ToleranceRule.MEASURED, made, torch.float32, rounding)
+        smaller = without_sums(usual, made, torch.float32, rounding)
+        assert (smaller.floor, usual.floor) == pytest.approx(floors)
+        assert smaller.widest * smaller.floor == pytest.approx(usual.widest * usual.floor)

@@ -37,10 +37,10 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
-KNOWN = SizeLock(use=[Profile.SIGNED_NORMAL, Profile.SMALL], rounding={Profile.SMALL: {"output": 1.5e-5}})
+KNOWN = SizeLock(use=[Profile.SIGNED_NORMAL, Profile.SMALL], distances={Profile.SMALL: {"output": 1.5e-1}})
 SITE = RowSite(0, 0, {"output": 0})
-DECIDING = 90
-"""Calls of a decision: ten for each of nine distributions, and a few for the cost and the rows."""
+DECIDING = 60
+"""Calls of a decision: five for each of twelve distributions, and a few for the cost and the rows."""
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_with_a_shipped_decision_a_first_grade_makes_no_call_that_decides(bare):
     stored_locks.SHIPPED_FILE.parent.joinpath("cache").rename(stored_locks.SHIPPED_FILE.parent / "earlier")
     shipped, calls = set_up(bare)
     assert calls == usual
-    assert (shipped.use, shipped.rounding, shipped.row_sites) == (tuple(KNOWN.use), KNOWN.rounding, (SITE,))
+    assert (shipped.use, shipped.distances, shipped.row_sites) == (tuple(KNOWN.use), KNOWN.distances, (SITE,))
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from benchmarks.numerics.judged_answers import set_up
+from benchmarks.numerics.judged_answers import AnswerTrials, set_up
 from evaluator.findings import Code
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.ties.equal_values import Choice, choosing, has_choice
-from evaluator.records import SizeName, ToleranceRule
-from tests.unit.judge.ties.test_search import called, trials_of
+from evaluator.protocol import model_call
+from evaluator.records import Profile, SizeName, ToleranceRule
 from tests.unit.references import problem, reference
 
 NAN = float("nan")
@@ -61,7 +61,9 @@ def lower_half(plan):
 )
 def test_any_of_equal_values_is_right(answer, rule, right):
     setup = set_up(ROUTER, SizeName.SMALL, "cpu")
-    found = called(trials_of(setup, answer, rule), setup, CALLS)
+    trials = AnswerTrials(setup, lambda plan: model_call.Result(answer(plan), None), rule)
+    seeds = [seed for seed in range(20 * CALLS) if setup.distribution_mix.pick(seed) is Profile.AS_GIVEN][:CALLS]
+    found = [trials.run(0, seed, timeout_s=60, own_values=True) for seed in seeds]
     codes = {None if each.fault is None else each.fault.finding.code for each in found}
     assert codes == ({None} if right else {Code.WRONG_VALUES.value})
 

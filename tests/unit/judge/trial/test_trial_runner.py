@@ -17,6 +17,7 @@ from evaluator.judge.compare.tensor_comparison import Sides, begin
 from evaluator.judge.inputs.derived_seeds import derived
 from evaluator.judge.integrity.output_checks import views
 from evaluator.judge.numerics.precision_sampler import PrecisionWatch
+from evaluator.judge.numerics.rounding_of_call import rounding_of_call
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.setup.seed_book import fresh_seed
 from evaluator.judge.tensors.call_arguments import Arguments
@@ -541,8 +542,8 @@ def test_the_rounding_of_a_single_row_in_blocks_is_relative_to_the_whole_row(
         assert (trial.fault and trial.fault.finding.code) == code
         tolerances += [check.tolerance for check in trial.check.tensors]
     in_blocks, whole = tolerances
-    assert in_blocks == pytest.approx(whole, rel=1e-4)
-    assert (whole > 1e-3) == (code is None)
+    assert in_blocks == pytest.approx(whole, rel=0.2)  # Roundings are drawn for each block.
+    assert (whole > 5e-4) == (code is None)
 
 
 def folded_within(done):
@@ -759,19 +760,22 @@ def test_nothing_is_drawn_where_it_could_not_tell(precision, in_float64):
     assert watch.drawn == []
 
 
-NEARLY_EQUAL = "1 + 1e-4 * torch.rand(16, 2048)"
+NEARLY_EQUAL = "1 + 3e-2 * torch.rand(16, 2048)"
 """The spread is a small difference: rounding of the mean moves it."""
 ONE_ACCUMULATOR = "__import__('functools').reduce(torch.add, x.unbind(1)).div(2048).unsqueeze(1)"
 
 
-def test_rounding_of_the_call_itself_counts_where_none_was_measured_beforehand(trial_runner):
-    made = trial_runner(NEARLY_EQUAL, "(x - x.mean(1, keepdim=True)) * 1e4", f"(x - {ONE_ACCUMULATOR}) * 1e4")
-    measured = []
+def test_rounding_of_the_call_itself_widens_the_tolerance_of_an_answer_that_deviates(trial_runner):
+    made = trial_runner(NEARLY_EQUAL, "x - x.mean(1, keepdim=True)", f"x - {ONE_ACCUMULATOR}")
+    tolerances = []
     for trial in trials(made, 4):
         assert trial.fault is None
-        measured.append(made._answers._limits.of_call)
-        assert max(tensor.error_ratio for tensor in trial.check.tensors) < 1
-    assert any(rounding["output"].usual > 1e-4 for rounding in measured)
+        (check,) = trial.check.tensors
+        assert check.error_ratio < 1
+        tolerances.append(check.tolerance)
+    assert max(tolerances) > 1e-4
+    plain = trial_runner(NEARLY_EQUAL, "x - x.mean(1, keepdim=True)")
+    assert all(trial.check.tensors[0].tolerance < 1e-4 for trial in trials(plain, 2))
 
 
 def test_a_textbook_formula_counts_in_a_call_whose_values_it_bears_badly(trial_runner):
@@ -783,16 +787,34 @@ def test_a_textbook_formula_counts_in_a_call_whose_values_it_bears_badly(trial_r
     assert trial.check.tensors[0].max_abs_error > 1e-8
 
 
+@pytest.fixture
+def measured(monkeypatch):
+    """Return a list with an entry for each call whose rounding is measured."""
+    found = []
+    monkeypatch.setattr(
+        "evaluator.judge.setup.call_limits.rounding_of_call", lambda plan: found.append(plan) or rounding_of_call(plan)
+    )
+    return found
+
+
 @pytest.mark.parametrize(("wrong", "is_near"), [("x * 1.0 + 1e-3", True), ("x * 2", False)])
-def test_a_wrong_answer_stays_wrong_and_far_errors_are_not_explained_at_all(trial_runner, wrong, is_near):
+def test_a_wrong_answer_stays_wrong_and_far_errors_are_not_explained_at_all(trial_runner, measured, wrong, is_near):
     made = trial_runner("torch.rand(16, 2048)", "x * 1.0", wrong)
     (trial,) = trials(made, 1)
     assert trial.fault.finding.code == Code.WRONG_VALUES.value
-    assert (made._answers._limits.of_call != {}) is is_near
+    assert len(measured) == is_near
 
 
-def test_the_rule_of_kernelbench_knows_no_rounding(trial_runner):
+def test_no_rounding_of_a_right_answer_is_measured(trial_runner, measured):
+    assert all(
+        trial.fault is None for trial in trials(trial_runner("torch.rand(16, 2048)", "x.sum(1)", "x.flip(1).sum(1)"))
+    )
+    assert measured == []
+
+
+def test_the_rule_of_kernelbench_knows_no_rounding(trial_runner, measured):
     made = trial_runner("torch.rand(16, 2048)", "x * 1.0", "x * 1.0 + 3e-4")
     made._answers.rule = ToleranceRule.KERNELBENCH
     (trial,) = trials(made, 1)
-    assert (trial.fault.finding.code, made._answers._limits.of_call) == (Code.WRONG_VALUES.value, {})
+    assert trial.fault.finding.code == Code.WRONG_VALUES.value
+    assert measured == []
