@@ -100,8 +100,10 @@ class DistributionMix(NamedTuple):
         """
         given = max(_AS_GIVEN_CHECKS, _CHECKS - len(self.use))
         rest = [*self.use, *(one for one in 2 * self.use if one is Profile.OUTLIERS), *[Profile.AS_GIVEN] * (given - 1)]
-        missing = _LEAST_EVIDENCE - sum(profile in self.evidence for profile in [Profile.AS_GIVEN, *rest])
-        rest += itertools.islice(itertools.cycle(self.evidence), max(missing, 0))
+        # A replay and `--values own` may use fewer distributions than the decision.
+        evidence = [profile for profile in self.evidence if profile in (Profile.AS_GIVEN, *self.use)]
+        missing = _LEAST_EVIDENCE - sum(profile in evidence for profile in [Profile.AS_GIVEN, *rest])
+        rest += itertools.islice(itertools.cycle(evidence), max(missing, 0))
         secrets.SystemRandom().shuffle(rest)
         return [Profile.AS_GIVEN, *rest]
 

@@ -4,6 +4,7 @@ Text of a submission, its compiler or its process passes through `Sheet.say` or 
 markup.
 """
 
+import math
 from itertools import islice
 from pathlib import Path
 
@@ -182,8 +183,21 @@ def _correctness(sheet: Sheet, card: Scorecard) -> None:
     sheet.row("Correctness", summary)
     if wrong:
         _first_mismatch(sheet, wrong[0])
+    elif (power := _power(card)) is not None:
+        sheet.row("", f"a wrong answer would have been off by {power} {sheet.symbols.times} what is allowed")
     if card.weights is not None and card.weights.graded is not WeightsGraded.NONE:
         sheet.row("Weights", _weights(sheet, card.weights))
+
+
+def _power(card: Scorecard) -> str | None:
+    """Return how far a surely wrong answer of the weakest output would have been, in its best call; None if unknown."""
+    powers: dict[str, float] = {}
+    for tensor in (tensor for check in card.checks for tensor in check.tensors if tensor.power is not None):
+        powers[tensor.path] = max(powers.get(tensor.path, 0.0), tensor.power or 0.0)
+    least = min(powers.values(), default=math.inf)
+    if not powers or not math.isfinite(least):
+        return None
+    return f"more than {_MOST_POWER:,}" if least > _MOST_POWER else significant(least)
 
 
 def _weights(sheet: Sheet, weights: Weights) -> Text:
@@ -193,6 +207,7 @@ def _weights(sheet: Sheet, weights: Weights) -> Text:
     return Text("frozen: ").append_text(sheet.say(weights.reason or "", 320))
 
 
+_MOST_POWER = 1000
 _NOT_LIKE = "not quoted: only the reference's weights changed from call to call"
 
 
