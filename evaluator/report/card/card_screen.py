@@ -184,7 +184,7 @@ def _correctness(sheet: Sheet, card: Scorecard) -> None:
     if wrong:
         _first_mismatch(sheet, wrong[0])
     elif (power := _power(card)) is not None:
-        sheet.row("", f"a wrong answer would have been off by {power} {sheet.symbols.times} what is allowed")
+        sheet.row("", Text(f"a wrong answer would have been off by {power} {sheet.symbols.times} what is allowed"))
     if card.weights is not None and card.weights.graded is not WeightsGraded.NONE:
         sheet.row("Weights", _weights(sheet, card.weights))
 
