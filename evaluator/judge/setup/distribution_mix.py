@@ -212,7 +212,8 @@ def _tried(scratch: Reference, limit_s: float, compare: Comparison) -> SizeLock:
     given = _seen(scratch, Profile.AS_GIVEN, None, compare)
     is_special = given.why_not is not None and _is_usual_with_other_weights(scratch, compare)
     if is_special:
-        given = given._replace(distances=_with_other_weights(scratch, Profile.AS_GIVEN, None, compare).distances)
+        other = _with_other_weights(scratch, Profile.AS_GIVEN, None, compare)
+        given = given._replace(distances=other.distances, is_evidence=other.is_evidence)
     tests = [test for has, test in _TESTS if has(scratch, _first_block(scratch, scratch.draw(LOCK_SEED)))]
     left_out: dict[Profile, str] = {}
     seen_on = {Profile.AS_GIVEN: given}
@@ -328,6 +329,8 @@ def _seen(reference: Reference, profile: Profile, given: _Seen | None, compare: 
     limits = limits_of(reference.problem, reference.values(expected.honest))
     distances, powers = distances_of(reference, inputs, gradients, expected, other, limits, compare)
     seen = _Seen(expected, distances, bool(powers) and min(powers.values()) >= PROOF)
+    if not expected.in_float64 and powers and not any(powers.values()):
+        return seen._replace(why_not="the output is a result of rounding")
     if not differ(reference.problem, expected, other, limits, compare):
         return seen._replace(why_not="the output hardly depends on such inputs", is_evidence=False)
     return seen
