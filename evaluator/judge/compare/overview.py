@@ -18,6 +18,9 @@ _FEW_ELEMENTS = 8
 _MOST_COLUMNS, _LEAST_ROWS, _MOST_DIMS = 128, 8, 3
 """Outputs whose columns may have meanings of their own, as boxes beside probabilities. An image's columns have none."""
 
+_LEAST_COLUMN = 2.0**-20
+"""Size of a column beside the largest one, below which its elements are results of rounding in fp32."""
+
 
 class Overview(NamedTuple):
     """Mean square of the whole tensor, and the honest reference's largest error relative to its scale.
@@ -109,12 +112,15 @@ def _counted(wide: torch.Tensor, bounds: Bounds, *, is_finite: bool) -> torch.Te
 
 
 def column_limits(chunks: Sequence[torch.Tensor], bounds: Bounds) -> torch.Tensor:
-    """Return the largest scale of the elements of each column of a matrix: a multiple of the column's own size."""
+    """Return the largest scale of the elements of each column of a matrix: a multiple of the column's own size.
+
+    A column of results of rounding has no size and no limit: with equal rows, the terms of a whole column may cancel.
+    """
     squares, counts = torch.zeros(2, chunks[0].shape[1], dtype=torch.float64, device=chunks[0].device)
     for chunk in chunks:
         wide = chunk.double()
         counted = torch.isfinite(wide) & (wide.abs() < bounds.fill)
         squares += torch.where(counted, wide, 0.0).square().sum(0)
         counts += counted.sum(0)
-    limits: torch.Tensor = (squares / counts.clamp(min=1)).sqrt() / SMALL_ROW
-    return limits
+    sizes = (squares / counts.clamp(min=1)).sqrt()
+    return torch.where(sizes > _LEAST_COLUMN * sizes.amax(), sizes / SMALL_ROW, math.inf)

@@ -3,6 +3,10 @@
 Nothing about rounding is known before an answer deviates. A call with wrong values is compared once more, with the
 errors of honest arithmetic on its own inputs and weights: a group norm of nearly equal values divides by their small
 spread, and honest errors of single calls of KernelBench's level 2, 21 and 85, were up to 30 times the usual ones.
+
+Some outputs are results of rounding: another rounding of each operation changes them altogether. The mean of a group
+norm with weights of 1 and biases of 0 is 0, apart from rounding. Float64 rounds otherwise, and disagrees: the expected
+values are then the plain reference's own, and say nothing about the rounding.
 """
 
 import math
@@ -12,13 +16,17 @@ from typing import NamedTuple
 import torch
 
 from evaluator.devices.out_of_memory import out_of_memory
+from evaluator.errors import ProblemError
 from evaluator.judge.compare.tensor_comparison import Limit
 from evaluator.judge.compare.tolerance import Bounds
-from evaluator.judge.numerics.arithmetic_modes import Order
+from evaluator.judge.numerics.arithmetic_modes import Order, in_order
 from evaluator.judge.numerics.fp8_sums import rounding_of_fp8_sums
 from evaluator.judge.numerics.summation_orders import limits_of, other_orders
 from evaluator.judge.reference.call_plan import CallPlan
+from evaluator.judge.reference.reference import Reference
+from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.judge.tensors.pytree import Value
+from evaluator.protocol.model_call import Result
 from evaluator.records import Precision, TensorCheck
 
 _NEAR = 64.0
@@ -34,6 +42,8 @@ _ORDERS = {
 }
 """The naive formulas too: log(1 + exp(x)) is off by 5e-4 where x is about -9, and draws differ in the sign of x. In
 half precision they are computed in fp32, and lie below the floor."""
+NOISE = 1 / 16
+"""Difference of two roundings, relative to an output, from which the output is a result of rounding."""
 _LEAST_DRAWS = 2
 _ERRORS = 8
 """Minimum number of errors for an output's rounding: elements times draws. The single error of a single number may be
@@ -117,3 +127,30 @@ def _joined(parts: list[_Part]) -> float:
     squares, count = sum(each.size * each.size * each.elements for each in parts), sum(each.elements for each in parts)
     whole = math.sqrt(squares / count) if squares else 1.0
     return max(rounding * size / whole for rounding, size, _ in parts)
+
+
+def results_of_rounding(
+    reference: Reference, inputs: Arguments, gradients: list[torch.Tensor] | None, plain: Result, random_seed: int
+) -> set[str]:
+    """Return the paths of outputs that are results of rounding; `plain` is the plain reference's result."""
+    try:
+        moved = reference.values(reference.altered(inputs, random_seed, gradients, in_order(Order.ROUNDED)))
+    except ProblemError:  # An operation without support for the mode is no fault of the problem.
+        return set()
+    return {path for path, value in reference.values(plain).items() if is_far(moved.get(path), value)}
+
+
+def results_in_call(plan: CallPlan) -> set[str]:
+    """Return the paths of outputs that are results of rounding in the first block of a call."""
+    plain = next(plan.honest()).result
+    return results_of_rounding(plan.reference, plan.blocks[0], plan.gradients, plain, plan.random_seed)
+
+
+def is_far(one: object, other: object) -> bool:
+    """Return whether floating-point tensors of the same shape differ by `NOISE` of their size, as a whole."""
+    if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor) or one.shape != other.shape:
+        return False
+    if not other.is_floating_point():
+        return False
+    size = float(torch.linalg.vector_norm(other.double()))
+    return float(torch.linalg.vector_norm(one.double() - other.double())) > NOISE * size

@@ -13,7 +13,7 @@ from evaluator.judge.compare.fill_values import fill_from
 from evaluator.judge.compare.limits import limit_of
 from evaluator.judge.compare.tensor_comparison import Limit
 from evaluator.judge.compare.tolerance import Bounds, without_sums
-from evaluator.judge.numerics.rounding_of_call import may_be_rounding, rounding_of_call
+from evaluator.judge.numerics.rounding_of_call import may_be_rounding, results_in_call, rounding_of_call
 from evaluator.judge.numerics.summation_orders import decides
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.reference import Reference
@@ -43,9 +43,9 @@ class CallLimits:
         self._elementwise = distribution_mix.elementwise if profile is Profile.AS_GIVEN else frozenset()
         self._of_call: dict[str, float] = {}
         self.void: set[str] = set()
-        """Paths of outputs that rounding decides in this call, with other values than the problem's own."""
+        """Paths of outputs that rounding decides in this call: with the problem's own values, as a whole."""
         self.stepped: set[str] = set()
-        """The same with the problem's own values: other orders move elements further than any tolerance."""
+        """Paths of outputs with the problem's own values of which other orders move elements beyond any tolerance."""
 
     def of(self, path: str, honest: torch.Tensor) -> Limit:
         """Return the limit of an output; None for integers and booleans."""
@@ -59,17 +59,24 @@ class CallLimits:
             self._fills[path] = fill_from(honest)
         return limit._replace(fill=self._fills[path])
 
-    def measure(self, plan: CallPlan, checks: Sequence[TensorCheck]) -> bool:
+    def measure(self, plan: CallPlan, checks: Sequence[TensorCheck], *, in_float64: bool = True) -> bool:
         """Measure the rounding of a call with wrong `checks`, and return whether an output may have another limit.
 
-        With the problem's own values, many far errors are no rounding.
+        With the problem's own values, many far errors are no rounding. But an output may be a result of rounding: then
+        float64 disagrees with the plain reference, and the expected values are not `in_float64`.
         """
         is_own = self._profile is Profile.AS_GIVEN
-        if self._rule is ToleranceRule.KERNELBENCH or (is_own and not may_be_rounding(checks)):
+        if self._rule is ToleranceRule.KERNELBENCH:
             return False
+        if is_own and not in_float64:
+            self.void |= results_in_call(plan)
+        if is_own and not may_be_rounding(check for check in checks if check.path not in self.void):
+            return bool(self.void)
         for path, rounding in rounding_of_call(plan).items():
             limit = limit_of(self._reference.problem, path, self._value(plan, path), rule=self._rule)
             is_wide = isinstance(limit, Bounds) and decides(rounding, limit)
+            if path in self.void:
+                continue
             if rounding < _LARGEST and not (is_own and is_wide):
                 self._of_call[path] = rounding
             else:

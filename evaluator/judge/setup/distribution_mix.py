@@ -217,7 +217,8 @@ def _tried(scratch: Reference, limit_s: float, compare: Comparison) -> SizeLock:
     given = _seen(scratch, Profile.AS_GIVEN, None, compare)
     is_special = given.why_not is not None and _is_usual_with_other_weights(scratch, compare)
     if is_special:
-        given = given._replace(distances=_with_other_weights(scratch, Profile.AS_GIVEN, None, compare).distances)
+        other = _with_other_weights(scratch, Profile.AS_GIVEN, None, compare)
+        given = given._replace(distances=other.distances, is_evidence=other.is_evidence)
     usual_inputs = _first_block(scratch, scratch.draw(LOCK_SEED))
     tests = [test for has, test in _TESTS if has(scratch, usual_inputs)]
     has_factors = multiplies(scratch, usual_inputs)
@@ -337,9 +338,21 @@ def _seen(reference: Reference, profile: Profile, given: _Seen | None, compare: 
     limits = limits_of(reference.problem, reference.values(expected.honest))
     distances, powers = distances_of(reference, inputs, gradients, expected, other, limits, compare)
     seen = _Seen(expected, distances, bool(powers) and min(powers.values()) >= PROOF)
-    if max(powers.values(), default=0.0) < _LEAST_POWER:
+    if not expected.in_float64 and powers and not any(powers.values()):
+        return seen._replace(why_not="the output is a result of rounding")
+    if max(powers.values(), default=0.0) < _LEAST_POWER and not _has_power(reference, others, other, expected, compare):
         return seen._replace(why_not="the output hardly depends on such inputs")
     return seen
+
+
+def _has_power(
+    reference: Reference, inputs: Arguments, expected: Expected, other: Expected, compare: Comparison
+) -> bool:
+    """Return whether a second draw says something: a ReLU of negative values is 0, as any wrong answer to them is."""
+    limits = limits_of(reference.problem, reference.values(expected.honest))
+    gradients = _gradients(reference, inputs)
+    _, powers = distances_of(reference, inputs, gradients, expected, other, limits, compare)
+    return max(powers.values(), default=0.0) >= _LEAST_POWER
 
 
 def _gradients(reference: Reference, inputs: Arguments) -> list[torch.Tensor] | None:

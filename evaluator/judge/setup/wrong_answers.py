@@ -27,6 +27,7 @@ from evaluator.judge.compare.reductions import as_rows
 from evaluator.judge.compare.tensor_comparison import Comparison, Limit, Sides
 from evaluator.judge.compare.tolerance import Bounds, last_place
 from evaluator.judge.formats.elements import are_equal, format_of
+from evaluator.judge.numerics.rounding_of_call import is_far, results_of_rounding
 from evaluator.judge.reference.reference import Expected, Reference
 from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.protocol.model_call import mapped
@@ -36,12 +37,12 @@ PROOF = 8.0
 _PART = 8
 _LEAST_PART = 16
 """Signs and clamped values are equal in most elements of two answers, and far apart in the others."""
+_NEGLIGIBLE = 2.0**-10
+"""Part of the largest distance. A batch norm takes a factor away, and differs in the columns left out alone."""
 _LEAST_MEANS = 8
 """Rows of fewer elements have no mean to speak of: the mean of one element is the element."""
 _MOST_ELEMENTS = 1 << 20
 """Of larger outputs, the first rows count."""
-_NOISE = 1 / 16
-"""Error of the plain reference, relative to the output, from which an output is a result of rounding."""
 _MOST = 1e30
 """In place of infinity, which JSON lacks."""
 _SAME = 1e-9
@@ -60,15 +61,16 @@ def distances_of(
     """Return by path the distance of the nearest wrong answer, and the same in tolerances.
 
     `other` are the expected values of an independent draw. Integers and codes have the largest distance if it
-    has other values, else 0.
+    has other values, else 0. Results of rounding, on which float64 and the plain reference disagree, have 0.
     """
     exact, honest, independent = map(reference.values, (expected.exact, expected.honest, other.exact))
     codes = reference.values(other.honest)
     without_part = _without_an_eighth(reference, inputs, gradients, in_float64=expected.in_float64)
-    distances: dict[str, float] = {}
-    powers: dict[str, float] = {}
+    rounding = set() if expected.in_float64 else results_of_rounding(reference, inputs, gradients, expected.honest, 0)
+    distances = dict.fromkeys(rounding, 0.0)
+    powers = dict.fromkeys(rounding, 0.0)
     for path, value in honest.items():
-        if not isinstance(value, torch.Tensor):
+        if not isinstance(value, torch.Tensor) or path in rounding:
             continue
         limit, wrong = limits[path], [independent.get(path)]
         if isinstance(limit, Bounds):
@@ -95,27 +97,19 @@ def is_noise(reference: Reference, seed: int, path: str) -> bool:
 
     No answer to such an output could be proven right.
     """
-    expected = []
+    calls = []
     for number in range(2):
-        inputs = reference.draw(seed + number)
-        gradients = None
+        inputs, gradients = reference.draw(seed + number), None
         if reference.problem.backward:
             gradients = reference.output_gradients(reference.forward(inputs, 0), seed + number)
-        expected.append(reference.expected(inputs, 0, gradients))
-    exact, other = (reference.values(each.exact).get(path) for each in expected)
-    plain = reference.values(expected[0].honest).get(path)
-    if (
-        not isinstance(exact, torch.Tensor)
-        or not isinstance(other, torch.Tensor)
-        or not isinstance(plain, torch.Tensor)
-    ):
+        calls.append((inputs, gradients, reference.expected(inputs, 0, gradients)))
+    exact, other = (reference.values(expected.exact).get(path) for _, _, expected in calls)
+    if not isinstance(exact, torch.Tensor) or not isinstance(other, torch.Tensor):
         return False
-    if are_equal(exact, other):
+    inputs, gradients, expected = calls[0]
+    if are_equal(exact, other) or is_far(reference.values(expected.honest).get(path), exact):
         return True
-    if not exact.is_floating_point() or exact.shape != plain.shape:
-        return False
-    size = float(torch.linalg.vector_norm(exact.double()))
-    return float(torch.linalg.vector_norm(plain.double() - exact.double())) > _NOISE * size
+    return path in results_of_rounding(reference, inputs, gradients, expected.honest, 0)
 
 
 def means_distance(exact: torch.Tensor, limit: Bounds) -> float:
@@ -222,4 +216,6 @@ def _median_distance(wrong: torch.Tensor, exact: torch.Tensor, limit: Bounds, sh
     far = finite[finite > 0]
     if far.numel() * _LEAST_PART < finite.numel():
         return 0.0
+    clearly = finite[finite > _NEGLIGIBLE * finite.max()] if finite.numel() else far
+    far = clearly if clearly.numel() * _LEAST_PART >= finite.numel() else far
     return float(far.median()) if far.numel() else math.inf

@@ -32,7 +32,7 @@ from evaluator.judge.integrity.output_checks import (
 )
 from evaluator.judge.integrity.precomputed_output import PrecomputedOutputCheck
 from evaluator.judge.numerics.precision_sampler import PrecisionWatch
-from evaluator.judge.numerics.rounding_of_call import are_few
+from evaluator.judge.numerics.rounding_of_call import are_few, results_in_call
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.reference import Expected, Honest, Reference, by_path
 from evaluator.judge.setup.call_limits import CallLimits
@@ -132,6 +132,7 @@ class AnswerJudge:
         self._fills: dict[str, float] = {}
         self._limits = self._limits_of_call()
         self._means: dict[str, float] = {}
+        self._rounding: dict[Profile, set[str]] = {}
         self.evidence = Evidence(unquoted=sites.unmatched)
         self._last_storages: dict[str, tuple[int, int]] = {}
         self._memory_samples = clock.memory_samples
@@ -189,7 +190,7 @@ class AnswerJudge:
         checks, borrowed, in_float64 = self._compared_by_own_rounding(plan, snapshots, samples=samples)
         problem = self._at_steps(checks) or _first_wrong(checks)
         if problem is None and samples:
-            checks = self._with_power(plan, checks, snapshots)
+            checks = self._with_power(plan, checks, snapshots, in_float64=in_float64)
             problem = self._fault_in_half()
         if problem is not None and self.precomputed_output is not None:
             problem = self.precomputed_output.unwritten(pairs) or problem
@@ -213,7 +214,8 @@ class AnswerJudge:
     def _compared_by_own_rounding(self, plan: CallPlan, snapshots: list[OutputViews], *, samples: bool) -> _Compared:
         """Compare all outputs, and again if wrong and the rounding of the call itself sets other limits."""
         found = self._compared(plan, snapshots, samples=samples)
-        if _first_wrong(found.tensors) is not None and self._limits.measure(plan, found.tensors):
+        is_wrong = _first_wrong(found.tensors) is not None
+        if is_wrong and self._limits.measure(plan, found.tensors, in_float64=found.in_float64):
             self.precision.begin(len(plan.blocks), self._slices)
             found = self._compared(plan, snapshots, samples=samples)
             found = found._replace(tensors=[self._void(check) for check in found.tensors])
@@ -267,7 +269,9 @@ class AnswerJudge:
             return check
         return replace(check, ok=True, error_ratio=None, mismatches=0, nonfinite=0, first_mismatch=None, power=0.0)
 
-    def _with_power(self, plan: CallPlan, checks: list[TensorCheck], snapshots: list[OutputViews]) -> list[TensorCheck]:
+    def _with_power(
+        self, plan: CallPlan, checks: list[TensorCheck], snapshots: list[OutputViews], *, in_float64: bool
+    ) -> list[TensorCheck]:
         """Return right comparisons with their power: how far from the tolerance a wrong answer would have been.
 
         KernelBench's rule asks for no power.
@@ -275,6 +279,8 @@ class AnswerJudge:
         if self.rule is ToleranceRule.KERNELBENCH:
             return checks
         known = self._distribution_mix.distances.get(plan.profile, {})
+        if not in_float64:
+            known = known | dict.fromkeys(self._results_of_rounding(plan), 0.0)
         views = {view.path: view for view in snapshots}
         measured = []
         for check in checks:
@@ -287,6 +293,17 @@ class AnswerJudge:
             has_bits = self.evidence.unquoted and follows(plan.honest(), view, self._reference.values)
             self.evidence.note(measured[-1], has_bits_of_reference=has_bits)
         return measured
+
+    def _results_of_rounding(self, plan: CallPlan) -> set[str]:
+        """Return the paths of outputs that are results of rounding with the constructed weights.
+
+        Others than these were tried before (`DistributionMix.distances`).
+        """
+        if self._reference.worn is not None:
+            return set()
+        if plan.profile not in self._rounding:
+            self._rounding[plan.profile] = results_in_call(plan)
+        return self._rounding[plan.profile]
 
     def _compared(self, plan: CallPlan, snapshots: list[OutputViews], *, samples: bool = True) -> _Compared:
         """Compare all outputs, block by block."""

@@ -70,6 +70,17 @@ def test_a_column_does_not_raise_the_scale_of_its_row():
         assert passes(exact, (0, 15), part * FLOOR * whole) is ok
 
 
+def test_a_column_whose_terms_cancel_has_the_scale_of_its_rows():
+    """In a product of equal rows with signs, the column of as many plus as minus signs is 0 but for rounding."""
+    exact = torch.full((64, 16), 8.0, dtype=torch.float64)
+    exact[:, 3] = 0
+    size = 8 * math.sqrt(15 / 16)
+    assert passes(exact, (5, 3), 0.9 * FLOOR * size)
+    assert not passes(exact, (5, 3), 1.1 * FLOOR * size)
+    exact[:, 3] = 1e-4
+    assert not passes(exact, (5, 3), 1.1 * FLOOR * 16e-4)
+
+
 def test_two_losses_in_one_tensor_have_two_sizes():
     exact = torch.tensor([1000.0, 1e-3], dtype=torch.float64)
     for place, size in ((0, 1000.0), (1, 1e-3)):

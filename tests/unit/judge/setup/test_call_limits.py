@@ -121,6 +121,24 @@ def test_the_weights_of_a_call_say_whether_rounding_decides():
     assert other.of("output", honest).floor < 2 * USUAL
 
 
+def test_a_result_of_rounding_is_void_with_the_problems_own_values_too():
+    """Any answer would be as good, and float64 disagrees with the plain reference."""
+    found, plan, honest = limits_of_call(OWN, **MEAN_OF_NORM)
+    assert not found.measure(plan, [FAR])
+    assert found.measure(plan, [FAR], in_float64=False)
+    assert (found.void, found.stepped) == ({"output"}, set())
+    assert found.of("output", honest).floor == USUAL
+    other, plan, _ = limits_of_call(OWN, seed=7, **MEAN_OF_NORM)
+    assert not other.measure(plan, [FAR], in_float64=False)
+    assert other.void == set()
+
+
+def test_random_numbers_that_float64_draws_otherwise_are_no_rounding():
+    found, plan, _ = limits_of_call(OWN, output="F.dropout(x, 0.5)", given=GIVEN)
+    assert not found.measure(plan, [FAR], in_float64=False)
+    assert (found.void, found.stepped) == (set(), set())
+
+
 def test_each_output_has_its_own_rounding():
     both = MEAN_OF_NORM | {"output": "(self.norm(x).mean(1), self.norm(x).sum(0))"}
     found, plan, honest = limits_of_call(OTHER, **both)

@@ -30,6 +30,7 @@ from evaluator.records import (
     SizeName,
     ToleranceRule,
     ValuesRule,
+    WeightsRule,
 )
 from tests.unit.references import problem, reference
 
@@ -449,6 +450,29 @@ def test_a_broken_lock_says_how_to_mend_it(tmp_path, text):
         read_lock(path)
     assert str(path) in raised.value.message
     assert "--write" in raised.value.hint
+
+
+MEAN_OF_NORM = {"given": "torch.rand(64, 32)", "init": "self.norm = nn.GroupNorm(4, 32)"}
+
+
+def test_where_the_constructed_weights_make_rounding_of_the_output_other_weights_decide():
+    """With weights of 1 and biases of 0, the mean of a norm is 0."""
+    made = decide(reference("self.norm(x).mean(1)", **MEAN_OF_NORM), SizeName.SMALL)
+    assert {Profile.AS_GIVEN, Profile.SIGNED_NORMAL} <= set(made.evidence)
+    assert made.distances[Profile.AS_GIVEN]["output"] > 0.01
+    frozen = decide(reference("self.norm(x).mean(1)", **MEAN_OF_NORM, weights=WeightsRule.FROZEN), SizeName.SMALL)
+    assert set(frozen.left_out.values()) == {"the output is a result of rounding"}
+    assert (frozen.distances, frozen.evidence) == ({Profile.AS_GIVEN: {"output": 0.0}}, [])
+
+
+def test_a_result_of_rounding_beside_another_output_is_no_evidence():
+    two = "(n := self.norm(x), n.mean(0))"
+    norm = "self.norm = nn.BatchNorm1d(32)"
+    made = decide(reference(two, "torch.randn(64, 32)", norm, weights=WeightsRule.FROZEN), SizeName.SMALL)
+    assert Profile.SIGNED_NORMAL in made.use
+    assert made.distances[Profile.AS_GIVEN]["output[0]"] > 0.1
+    assert made.distances[Profile.AS_GIVEN]["output[1]"] == 0
+    assert made.evidence == []
 
 
 def test_a_decision_depends_on_no_grades_weights(tmp_path, monkeypatch):

@@ -13,7 +13,7 @@ from evaluator.judge.setup.seed_book import SeedBook
 from evaluator.judge.setup.wrong_answers import PROOF, is_noise, means_distance, power_of
 from evaluator.judge.trial.answer_judge import Evidence
 from evaluator.protocol.model_call import Result
-from evaluator.records import Precision, Profile, SizeName, Status, TensorCheck, ToleranceRule
+from evaluator.records import Precision, Profile, SizeName, Status, TensorCheck, ToleranceRule, WeightsRule
 from tests.unit.judge.compare.test_tensor_comparison import measured
 from tests.unit.references import problem, reference
 
@@ -91,6 +91,7 @@ SPARSE = {
     "seldom positive": ("torch.relu(x - 2)", "torch.randn(32, 256)"),
     "signs": ("x.sign()", "torch.randn(32, 64)"),
     "clamped": ("F.hardtanh(x)", "torch.randn(32, 64) * 3"),
+    "columns of a batch norm": ("F.batch_norm(x, None, None, training=True)", "torch.randn(64, 64)"),
     "one-hot": ("F.one_hot(x.argmax(1), 64).float()", "torch.randn(32, 64)"),
 }
 
@@ -121,6 +122,37 @@ def test_whole_numbers_are_evidence_if_other_inputs_have_others():
 )
 def test_a_constant_and_a_result_of_rounding_are_noise(output, noise):
     assert is_noise(reference(output, "torch.rand(64, 64)"), 7, "output") is noise
+
+
+def test_the_mean_of_a_batch_norm_is_noise_beside_the_norm():
+    made = reference("(n := self.norm(x), n.mean(0))", "torch.randn(64, 32)", "self.norm = nn.BatchNorm1d(32)")
+    assert [is_noise(made, 7, f"output[{number}]") for number in range(2)] == [False, True]
+
+
+NORM = {"given": "torch.rand(64, 32)", "init": "self.norm = nn.GroupNorm(4, 32)", "weights": WeightsRule.FROZEN}
+
+
+def own_norm(plan):
+    """Compute a group norm's mean in float64, and round it."""
+    groups = plan.inputs.args[0].double().view(64, 4, 8)
+    apart = groups - groups.mean(2, keepdim=True)
+    return Result((apart / (apart.square().mean(2, keepdim=True) + 1e-5).sqrt()).view(64, 32).mean(1).float(), None)
+
+
+@pytest.mark.parametrize("answer", [own_norm, lambda plan: Result(torch.zeros(64), None)], ids=["right", "zeros"])
+def test_a_result_of_rounding_is_neither_right_nor_wrong(answer):
+    codes, powers, fault = graded(problem("self.norm(x).mean(1)", **NORM), answer)
+    assert (codes, set(powers)) == ({None}, {0.0})
+    assert (fault.status, fault.finding.code) == (Status.INCONCLUSIVE, Code.ROUNDING_DECIDES.value)
+
+
+def test_the_references_own_bits_of_a_result_of_rounding_prove_nothing():
+    codes, powers, fault = graded(
+        problem("self.norm(x).mean(1)", **NORM),
+        lambda plan: plan.reference.honest(plan.inputs, plan.random_seed, None).result,
+    )
+    assert (codes, set(powers)) == ({None}, {0.0})
+    assert fault is None or fault.finding.code == Code.ROUNDING_DECIDES.value
 
 
 def right(power, path="output"):
