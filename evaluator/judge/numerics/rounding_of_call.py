@@ -1,8 +1,8 @@
-"""Rounding of one call: errors of other summation orders, with the inputs and weights of the call.
+"""Rounding of a call: errors of other summation orders, with the inputs and weights of the call.
 
 Nothing about rounding is known before an answer deviates. A call with wrong values is compared once more, with the
-errors of honest arithmetic on its own inputs and weights: a group norm of nearly equal values divides by their small
-spread, and honest errors of single calls of KernelBench's level 2, 21 and 85, were up to 30 times the usual ones.
+errors of honest arithmetic on the call's inputs and weights. A group norm of nearly equal values divides by a small
+spread. Honest errors of single calls of KernelBench's level 2, 21 and 85, were up to 30 times the usual errors.
 """
 
 import math
@@ -22,9 +22,9 @@ from evaluator.judge.tensors.pytree import Value
 from evaluator.records import Precision, TensorCheck
 
 _NEAR = 64.0
-"""Error over tolerance beyond which no rounding is looked for. Honest errors were at most 10 times the tolerance."""
+"""Largest error over tolerance with a search for rounding. Honest errors were at most 10 times the tolerance."""
 _FEW_ONE_IN = 16
-"""At most one element in so many lies at a step that rounding decides."""
+"""Least number of elements for each element at a step that rounding decides."""
 _MOST_BLOCKS = 4
 _ORDERS = {
     Precision.FP32: (Order.SEQUENTIAL, Order.ROUNDED, Order.NAIVE),
@@ -33,7 +33,7 @@ _ORDERS = {
     Precision.FP16: (Order.SEQUENTIAL,),
 }
 """The naive formulas too: log(1 + exp(x)) is off by 5e-4 where x is about -9, and draws differ in the sign of x. In
-half precision they are computed in fp32, and lie below the floor."""
+half precision, naive formulas are computed in fp32, and lie below the floor."""
 _LEAST_DRAWS = 2
 _ERRORS = 8
 """Minimum number of errors for an output's rounding: elements times draws. The single error of a single number may be
@@ -42,7 +42,7 @@ beyond 4 times the largest of 8 in 0.013 % (computed by integration)."""
 
 
 def may_be_rounding(checks: Iterable[TensorCheck]) -> bool:
-    """Return whether all errors of an answer are so small or so few that rounding may explain them."""
+    """Return whether rounding may explain all errors of an answer: small errors, or few."""
     return all(is_near(check) or are_few(check) for check in checks)
 
 
@@ -57,7 +57,7 @@ def are_few(check: TensorCheck) -> bool:
 
 
 class _Part(NamedTuple):
-    """Rounding of an output's part in a block, relative to `size`, and the number of its elements."""
+    """Rounding of an output's part in a block, relative to `size`, and the number of elements."""
 
     rounding: float
     size: float
@@ -98,7 +98,7 @@ def rounding_of_call(plan: CallPlan) -> dict[str, float]:
 
 
 def _draws(limits: Mapping[str, Limit], values: Mapping[str, Value]) -> int:
-    """Return how many draws of random roundings give each output enough errors: the first adds up, others draw sums."""
+    """Return how many random roundings give each output enough errors: the first adds up, later draws draw sums."""
     bounded = (value for path, value in values.items() if isinstance(limits[path], Bounds))
     counts = [value.numel() for value in bounded if isinstance(value, torch.Tensor)]
     return max(-(-_ERRORS // max(min(counts, default=_ERRORS), 1)), _LEAST_DRAWS)
