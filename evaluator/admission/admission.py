@@ -1,11 +1,11 @@
-"""Admission of a problem: whether the problem distinguishes the bad submissions of `negative_controls` from good ones.
+"""Admission of a problem: whether the problem tells the bad submissions of `negative_controls` from good submissions.
 
 Every control answers the calls of a grade: the problem's own inputs, and every distribution in use, under the problem's
-own tolerance, with weights that change from call to call. KernelBench's rule is applied to the problem's own inputs and
-the constructed weights. A control gets away if no call reveals the control. Controls that pass answer some more calls
-like timed ones, whose rows cancel. Controls that compute in fewer bits also undergo the tests for reduced precision,
-like a timed submission. Honest variants, which sum in other orders, must pass all calls. As in a grade, an answer near
-the tolerance is compared once more, with the rounding of the call itself.
+own tolerance, with other weights in each call. KernelBench's rule is applied to the problem's own inputs and the
+constructed weights. A control gets away if no call reveals the control. Passing controls answer some more calls, with
+cancelling rows like timed calls. Controls in fewer bits also undergo the tests for reduced precision, like a timed
+submission. Honest variants sum in other orders, and must pass all calls. As in a grade, an answer near the tolerance is
+compared once more, with the call's own rounding.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ _SEED = 11
 _OTHER = 2
 """Added to a call's seed for the call whose inputs, weights and answer a control may have kept."""
 _FURTHER_SEEDS = tuple(range(101, 109))
-"""Seeds of further calls. A grade has more: two checked ones or more, and the timed ones."""
+"""Seeds of further calls. A grade has more: two checked calls or more, and the timed calls."""
 
 _ADVICE = {
     NegativeControl.IDENTITY: "draw inputs that the operation changes: negative ones, large ones",
@@ -128,7 +128,7 @@ def _see_further_calls(
     distribution_mix: DistributionMix,
     sites: Sequence[RowSite],
 ) -> None:
-    """Test controls that no call has revealed with calls like timed ones: own values, and rows that cancel."""
+    """Test unrevealed controls with calls like timed calls: own values, and cancelling rows."""
     for seed in _FURTHER_SEEDS:
         if not any(trial.passes for trial in trials):
             return
@@ -170,9 +170,9 @@ def _call(
     row_sites: Sequence[RowSite] = (),
     changing: bool = True,
 ) -> JudgedCall | None:
-    """Return a call with the distribution `profile`, and weights of its own if `changing`; the reference wears them.
+    """Return a call with the distribution `profile`, and new weights if `changing`; the reference wears the weights.
 
-    None if the reference rejects the inputs. A reference that rejects other weights keeps the constructed ones.
+    None if the reference rejects the inputs. A reference that rejects other weights keeps the constructed weights.
     """
     changing = changing and bool(reference.weights.names)
     try:
@@ -203,11 +203,11 @@ class _Trial:
 
     @property
     def passes(self) -> bool:
-        """Whether the control applies to the problem, and no call has revealed it."""
+        """Whether the control applies to the problem, and no call has revealed the control."""
         return bool(self._passed) and self._caught is None
 
     def see_plain(self, call: JudgedCall) -> None:
-        """Test the call that KernelBench would make: its own inputs and the constructed weights."""
+        """Test a call as in KernelBench: the problem's own inputs and the constructed weights."""
         found = _answer(self._what, call.case)
         if found is not None and call.fits(found):
             self._passes_kernelbench = call.kernelbench_accepts(found)
@@ -228,7 +228,7 @@ class _Trial:
             self._caught = call.profile
 
     def look_closely(self, reference: Reference, sites: Sequence[RowSite]) -> None:
-        """Test passed answers for the rounding of fewer bits, like timed calls, whose rows cancel at `sites`.
+        """Test passed answers for the rounding of fewer bits, like timed calls with cancelling rows at `sites`.
 
         A weight without any effect on the output is left out by no cheat.
         """

@@ -15,10 +15,10 @@ from evaluator.records import Profile, TensorCheck, ToleranceRule
 
 
 class JudgedCall:
-    """A call of a grade, whose weights the reference wears. `used`: grades use the distribution of its inputs."""
+    """A call of a grade. The reference wears the call's weights. `used`: grades use the distribution of the inputs."""
 
     def __init__(self, plan: CallPlan, case: Case, exact: Answer, distribution_mix: DistributionMix) -> None:
-        """Take a call's case, and its expected values in float64."""
+        """Take a call's case, and the expected values in float64."""
         self.case = case
         self.honest = case.exact
         self.profile = plan.profile
@@ -28,7 +28,7 @@ class JudgedCall:
         self._limits = CallLimits(plan.reference, distribution_mix, ToleranceRule.MEASURED, plan.profile, {})
 
     def fits(self, found: Answer) -> bool:
-        """Return whether an answer has the tensors of the expected one."""
+        """Return whether an answer has the tensors of the expected answer."""
         return all(
             isinstance(found.get(path), torch.Tensor) and found[path].shape == value.shape
             for path, value in self.honest.items()
@@ -36,7 +36,7 @@ class JudgedCall:
         )
 
     def accepts(self, found: Answer) -> bool:
-        """Return whether a grade accepts an answer. One near the tolerance is compared again, as in a grade."""
+        """Return whether a grade accepts an answer. An answer near the tolerance is compared again, as in a grade."""
         checks = self._checks(found, self._known)
         if all(check.ok for check in checks):
             return True

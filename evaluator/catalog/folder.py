@@ -111,7 +111,7 @@ _CHOICES: Final[Mapping[str, EnumMeta | tuple[int, ...]]] = {
 
 
 def problem_name(folder: Path) -> str:
-    """Return a problem's name: that of its folder as given (a link keeps its own), for `.` and `..` the real one."""
+    """Return a problem's name: the folder's name as given (also of a link), for `.` and `..` the real name."""
     return folder.name if folder.name not in {"", ".."} else folder.resolve().name
 
 
@@ -240,7 +240,7 @@ def _checked_split(split: dict[str, Any], reference: Reference, path: Path) -> d
 def _checked_roofline(
     written: _Roofline | None, sizes: dict[SizeName, dict[str, Constant]], reference: Reference, path: Path
 ) -> RooflineOverride | None:
-    """Evaluate every formula at every size, so that no formula can fail during a grade."""
+    """Evaluate every formula at every size: no formula can then fail during a grade."""
     if written is None:
         return None
     known = {name: literal.value for name, literal in reference.constants.items()}

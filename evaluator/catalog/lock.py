@@ -1,7 +1,7 @@
-"""Stored decisions about a problem: its input distributions, and rows of its inputs that are independent.
+"""Stored decisions about a problem: input distributions, and independent rows of inputs.
 
-A lock applies to one text of the problem and one version of the rules, and to no other. A problem's folder has its lock
-in `profiles.lock.toml`; `stored_locks.py` finds the lock of a bare file.
+A lock applies to a single text of the problem and a single version of the rules. A problem's folder has the lock in
+`profiles.lock.toml`; `stored_locks.py` finds the lock of a bare file.
 """
 
 import json
@@ -24,8 +24,8 @@ _HEADER = """\
 class SizeLock(Record, frozen=True, omit_defaults=True, forbid_unknown_fields=False):
     """Decisions for one size.
 
-    `distances` are those of wrong answers by distribution and output (`judge/setup/wrong_answers.py`), and `evidence`
-    the distributions in which they are far beyond the tolerance.
+    `distances` are the distances of wrong answers by distribution and output (`judge/setup/wrong_answers.py`). With the
+    distributions in `evidence`, wrong answers are far beyond the tolerance.
     """
 
     use: list[Profile]
@@ -37,7 +37,7 @@ class SizeLock(Record, frozen=True, omit_defaults=True, forbid_unknown_fields=Fa
 class RowSitesLock(Record, frozen=True, omit_defaults=True):
     """Row sites found by trial at the small size. `rules` is the version of the trial.
 
-    `elementwise` has the paths of outputs without sums; None in the lock of an earlier version, which did not try.
+    `elementwise` has the paths of outputs without sums; None in the lock of an earlier version without the trial.
     """
 
     rules: int
@@ -46,7 +46,7 @@ class RowSitesLock(Record, frozen=True, omit_defaults=True):
 
 
 class Lock(Record, frozen=True):
-    """A lock file. `problem` is the sha256 of its problem, `rules` the version of the input distributions."""
+    """A lock file. `problem` is the sha256 of the problem, `rules` the version of the input distributions."""
 
     problem: Sha256
     rules: int
@@ -74,7 +74,7 @@ def read_lock(path: Path, *, shipped: bool = False) -> Lock | None:
 
 
 def fits(lock: Lock | None, problem: Problem, rules: int) -> bool:
-    """Return whether a lock applies to this text of the problem and to the input distributions of `rules`."""
+    """Return whether a lock applies to the text of `problem` and to the input distributions of `rules`."""
     return lock is not None and lock.problem == problem.sha256 and lock.rules == rules
 
 

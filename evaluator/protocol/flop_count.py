@@ -1,4 +1,4 @@
-"""Floating-point operations and bytes of one PyTorch operation, FLOP by the formulas of `torch.utils.flop_counter`.
+"""Floating-point operations and bytes of a PyTorch operation, FLOP by the formulas of `torch.utils.flop_counter`.
 
 `FlopCounterMode` itself imports PyTorch's compiler, for more than a second of a problem's first grade (`op_mode.py`).
 """

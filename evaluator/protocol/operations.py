@@ -15,11 +15,11 @@ NO_WORK = frozenset(
         *("record_stream", "is_pinned", "_pin_memory", "resolve_conj", "resolve_neg", "constant_pad_nd"),
     )
 )
-"""Operations that create, move or describe tensors. Honest submissions need some of them around their kernels."""
+"""Operations to create, move or describe tensors. Honest submissions need some around kernels."""
 _DESCRIBES = frozenset(
     ("item", "is_nonzero", "is_floating_point", "is_complex", "is_signed", "type_as", "set_data", "equal")
 )
-"""Composites of `NO_WORK` operations, whose kernels the dispatcher registers under other names, and a comparison."""
+"""Composites of `NO_WORK` operations, with kernels under other names in the dispatcher, and a comparison."""
 
 
 def computes(operator: Any) -> bool:
@@ -29,7 +29,7 @@ def computes(operator: Any) -> bool:
 
 
 def operation_name(operator: Any) -> str:
-    """Return the name of an operator, the same for its form in place and for all overloads.
+    """Return the name of an operator, the same for the form in place and for all overloads.
 
     >>> operation_name(torch.ops.aten.relu_.default)
     'relu'
@@ -42,7 +42,7 @@ def _packet_name(operator: Any) -> str:
 
 
 def operator_of(name: str) -> Any:
-    """Return the overload for a dispatcher name such as `aten::add.Tensor`; None without a Python counterpart."""
+    """Return the overload for a dispatcher name like `aten::add.Tensor`; None without a Python counterpart."""
     namespace, _, rest = name.partition("::")
     base, _, overload = rest.partition(".")
     packet = getattr(getattr(torch.ops, namespace), base, None)

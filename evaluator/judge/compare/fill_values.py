@@ -1,7 +1,7 @@
 """Fill values: constants in place of masked elements, as -1e9 or the least finite number.
 
-A fill value says nothing about the size of the other elements. As a part of a row's root mean square, it would allow
-any other element.
+A fill value says nothing about the size of the other elements. As a part of a row's root mean square, a fill value
+would allow any other element.
 """
 
 import math
@@ -9,11 +9,11 @@ import math
 import torch
 
 _LEAST_PART = 1024
-"""Fill values are at least one element in so many, and two."""
+"""Elements for each fill value, at most. Fill values are at least two."""
 _PIECE_ELEMENTS = 1 << 24
 _GAP = 1024.0
-"""Fill values are so many times as large as all other elements, and differ by less than one part in so many: a mask may
-be added to scores. Sums beside one that cancels are no constants."""
+"""Least ratio of a fill value to all other elements, and to the differences between fill values: a mask may be added to
+scores. Sums beside a cancelling sum are no constants."""
 
 
 def fill_from(values: torch.Tensor) -> float:

@@ -1,4 +1,4 @@
-"""Limit of an output's errors, by the output's dtype and its declared format."""
+"""Limit of an output's errors, by the output's dtype and declared format."""
 
 from collections.abc import Mapping
 

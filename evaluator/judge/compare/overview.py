@@ -12,18 +12,18 @@ from evaluator.records import ToleranceRule
 
 SMALL_ROW = 2.0**-4
 """Minimum scale of a row, relative to the whole tensor. A row of a convolution can be small because large products
-cancel, and keeps their rounding. So can a column, relative to its rows."""
+cancel, and keeps the rounding of the products. A column can be small too, relative to the column's rows."""
 _FEW_ELEMENTS = 8
-"""Elements of a vector that is no row: two losses in one tensor have two sizes."""
+"""Elements of a vector that is no row: two losses in a tensor have two sizes."""
 _MOST_COLUMNS, _LEAST_ROWS, _MOST_DIMS = 128, 8, 3
-"""Outputs whose columns may have meanings of their own, as boxes beside probabilities. An image's columns have none."""
+"""Outputs with columns of separate meanings, as boxes beside probabilities. An image's columns have none."""
 
 _LEAST_COLUMN = 2.0**-20
 """Size of a column beside the largest one, below which its elements are results of rounding in fp32."""
 
 
 class Overview(NamedTuple):
-    """Mean square of the whole tensor, and the honest reference's largest error relative to its scale.
+    """Mean square of the whole tensor, and the honest reference's largest error relative to the element's scale.
 
     `scales` has the size of each row of a chunk, or None for a chunk whose exact values are not finite. `columns` is
     the largest scale of the elements of each column; None without a limit.
@@ -36,7 +36,7 @@ class Overview(NamedTuple):
 
 
 def overview_of(chunks: list[list[torch.Tensor]], bounds: Bounds, shape: torch.Size) -> Overview:
-    """Return what the comparison of every chunk needs of all chunks of an output of `shape`."""
+    """Summarize all chunks of an output of `shape`, for the comparison of every chunk."""
     if bounds.rule is ToleranceRule.KERNELBENCH:
         return Overview()
     total, count = 0.0, 0
@@ -76,14 +76,14 @@ def has_columns(shape: torch.Size) -> bool:
 
 
 def is_vector_of_few(shape: torch.Size) -> bool:
-    """Return whether each element of an output has a size of its own: at most a few numbers."""
+    """Return whether an output has at most a few numbers, each with a separate size."""
     return math.prod(shape) < _FEW_ELEMENTS
 
 
 def element_scale(
     rows: torch.Tensor, sizes: torch.Tensor, columns: torch.Tensor | None, shape: torch.Size
 ) -> torch.Tensor:
-    """Return what the errors of elements are relative to, from the sizes of rows [R, 1] and of elements [R, C]."""
+    """Return the scales of the errors of elements, from the sizes of rows [R, 1] and of elements [R, C]."""
     if is_vector_of_few(shape):
         return sizes
     of_row = rows if columns is None else torch.minimum(rows, columns)
@@ -105,7 +105,7 @@ def row_scale(wide: torch.Tensor, whole_square: float, bounds: Bounds, *, is_fin
 
 
 def _counted(wide: torch.Tensor, bounds: Bounds, *, is_finite: bool) -> torch.Tensor | None:
-    """Return which elements have the size of their row; None for all."""
+    """Return a mask of the elements that count in the size of a row; None for all."""
     if bounds.fill < math.inf:
         return wide.abs() < bounds.fill  # NaN and infinity are not below.
     return None if is_finite else torch.isfinite(wide)

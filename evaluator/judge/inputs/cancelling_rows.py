@@ -1,12 +1,12 @@
 """Secret rows: a few rows of each call with the problem's own input values that show the rounding of products.
 
 In a sum of positive terms, the roundings of the terms average out: a product in TF32 is then as close to the exact
-value as a product in fp32. Two kinds of rows show each rounding in full. A row with random signs has a sum that is
-small beside its terms. A row whose size is concentrated in a few elements has a sum of few terms, of the values that
-the problem has: a submission that looks for signs does not see it. Each call draws the kind.
+value as a product in fp32. Two kinds of rows show each rounding in full. A row with random signs has a sum small beside
+the terms. A concentrated row has a few large elements: a sum of few terms, with values of the problem. A submission in
+search of signs does not see a concentrated row. Each call draws the kind.
 
-A row is a slice of an input along one dimension, on which one slice of the output depends, and others hardly: a row of
-a matrix, an item of a batch, a channel. `setup.row_sites` finds these dimensions by trial.
+A row is a slice of an input along a dimension: a row of a matrix, an item of a batch, a channel. A single slice of the
+output depends on a row, and other slices hardly. `setup.row_sites` finds the dimensions by trial.
 """
 
 from collections.abc import Sequence
@@ -22,11 +22,12 @@ from evaluator.records import RowSite
 ROWS_NAME = "secret rows of a call with random signs or few large elements"
 _ROWS = 8
 _ONE_IN, _CONCENTRATED_ONE_IN = 8, 64
-"""At most one row of eight cancels, and at least one of few: the time of the call is quoted for the problem's own
-values. Fewer are concentrated: their mean is another, and the mean of all elements must not tell."""
+"""At most an eighth of the rows cancel, and of few rows at least one. The reason: the time of a call is quoted for the
+problem's own values. Fewer rows are concentrated: a concentrated row has another mean, and the mean of all elements
+must not tell."""
 _KEPT = 4
 _REST = 2.0**-12
-"""Elements of a concentrated row that keep their size, about, and the factor of all others."""
+"""Elements of a concentrated row with unchanged size, about, and the factor of all other elements."""
 _LEAST_ELEMENTS = 4
 """A shorter row has no mean to speak of."""
 _MOST_ELEMENTS = 1 << 22
@@ -34,7 +35,7 @@ _MOST_ELEMENTS = 1 << 22
 
 
 class Rows(NamedTuple):
-    """Rows of a site in one call: indices along the site's dimension, of `extent`."""
+    """Rows of a site in a call: indices along the site's dimension, of `extent`."""
 
     site: RowSite
     extent: int
@@ -43,7 +44,7 @@ class Rows(NamedTuple):
 
 
 class Slices(NamedTuple):
-    """Slices of an output that depend on the rows of a call: a dimension, its extent, and indices along it."""
+    """Slices of an output that depend on the rows of a call: dimension, extent, and indices along the dimension."""
 
     dim: int
     extent: int
@@ -51,7 +52,7 @@ class Slices(NamedTuple):
     concentrated: bool = False
 
     def fit(self, shape: Sequence[int]) -> bool:
-        """Return whether an output of `shape` has these slices. At another size it may have other dimensions."""
+        """Return whether an output of `shape` has the slices. At another size, an output may have other dimensions."""
         return self.dim < len(shape) and shape[self.dim] == self.extent
 
 
@@ -102,7 +103,7 @@ def write_rows(rows: Sequence[Rows], inputs: Arguments, seed: int, *, keep: bool
 
 
 def _with_signs(given: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Return rows with random signs. Magnitudes stay the row's own, so no value leaves the problem's range."""
+    """Return rows with random signs. Magnitudes stay the row's own: no value leaves the problem's range."""
     is_positive = torch.rand(given.shape, generator=generator, device=given.device) < 1 / 2
     if given.dtype == torch.int8:
         return torch.where(is_positive, given & 0x7F, given | -0x80)

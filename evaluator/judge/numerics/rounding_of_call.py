@@ -1,4 +1,4 @@
-"""Rounding of one call: errors of other summation orders, with the inputs and weights of the call.
+"""Rounding of a call: errors of other summation orders, with the inputs and weights of the call.
 
 Nothing about rounding is known before an answer deviates. A call with wrong values is compared once more, with the
 errors of honest arithmetic on its own inputs and weights: a group norm of nearly equal values divides by their small
@@ -30,9 +30,9 @@ from evaluator.protocol.model_call import Result
 from evaluator.records import Precision, TensorCheck
 
 _NEAR = 64.0
-"""Error over tolerance beyond which no rounding is looked for. Honest errors were at most 10 times the tolerance."""
+"""Largest error over tolerance with a search for rounding. Honest errors were at most 10 times the tolerance."""
 _FEW_ONE_IN = 16
-"""At most one element in so many lies at a step that rounding decides."""
+"""Least number of elements for each element at a step that rounding decides."""
 _MOST_BLOCKS = 4
 _ORDERS = {
     Precision.FP32: (Order.SEQUENTIAL, Order.ROUNDED, Order.NAIVE),
@@ -52,7 +52,7 @@ beyond 4 times the largest of 8 in 0.013 % (computed by integration)."""
 
 
 def may_be_rounding(checks: Iterable[TensorCheck]) -> bool:
-    """Return whether all errors of an answer are so small or so few that rounding may explain them."""
+    """Return whether rounding may explain all errors of an answer: small errors, or few."""
     return all(is_near(check) or are_few(check) for check in checks)
 
 
@@ -67,7 +67,7 @@ def are_few(check: TensorCheck) -> bool:
 
 
 class _Part(NamedTuple):
-    """Rounding of an output's part in a block, relative to `size`, and the number of its elements."""
+    """Rounding of an output's part in a block, relative to `size`, and the number of elements."""
 
     rounding: float
     size: float
@@ -108,7 +108,7 @@ def rounding_of_call(plan: CallPlan) -> dict[str, float]:
 
 
 def _draws(limits: Mapping[str, Limit], values: Mapping[str, Value]) -> int:
-    """Return how many draws of random roundings give each output enough errors: the first adds up, others draw sums."""
+    """Return how many random roundings give each output enough errors: the first adds up, later draws draw sums."""
     bounded = (value for path, value in values.items() if isinstance(limits[path], Bounds))
     counts = [value.numel() for value in bounded if isinstance(value, torch.Tensor)]
     return max(-(-_ERRORS // max(min(counts, default=_ERRORS), 1)), _LEAST_DRAWS)

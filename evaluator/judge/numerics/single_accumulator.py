@@ -1,18 +1,19 @@
-"""Rounding of a sum in one fp32 accumulator: the least accurate order that careful authors use.
+"""Rounding of a sum in a single fp32 accumulator: the least accurate order that careful authors use.
 
-Sums over at most 2**26 elements are really computed so. Products and convolutions would take too long: their rounding
-is drawn from a model. Let S be the sum of n products, and Q the sum of their squares. In random order, the partial sum
-after k terms is about k/n S, with the variance k (1 - k/n) Q/n of a random walk that ends in S. Each addition rounds by
-a value with the standard deviation c |partial sum|, c = 0.204 x 2**-23: the last place is 2**-23 of the binade,
-a uniform error has a standard deviation of 1/sqrt(12) of its range, and the mean square of binade over value is 1/2.
-Summed over k, and with one rounding for each product:
+Sums over at most 2**26 elements are really computed term by term. Products and convolutions would take too long: a
+model draws the rounding. Let S be the sum of n products, and Q the sum of their squares. In random order, the partial
+sum after k terms is about k/n S, with the variance k (1 - k/n) Q/n of a random walk that ends in S. Each addition
+rounds by a value with the standard deviation c |partial sum|, c = 0.204 x 2**-23: the last place is 2**-23 of the
+binade, a uniform error has a standard deviation of 1/sqrt(12) of the range, and the mean square of binade over value is
+1/2. Summed over k, and with a rounding for each product:
 
     variance = c**2 (n S**2 / 3 + n Q / 6 + Q)
 
 With m accumulators of n / m terms each, S**2 is divided by m, and n by m.
 
-On products of normal numbers, computed errors had 0.92 to 1.07 times this standard deviation for n of 64 to 131072. For
-equal terms, and for positive terms below half a unit of the sum, the model is too small: such sums are computed.
+On products of normal numbers, computed errors had 0.92 to 1.07 times the standard deviation of the model for n of 64 to
+131072. For equal terms, and for positive terms below half a unit of the sum, the model is too small: the sums are
+computed.
 """
 
 import functools
@@ -24,10 +25,10 @@ import torch
 _ROUNDING = 0.204 * 2.0**-23
 _LAST = -1
 MOST_ELEMENTS = 1 << 26
-"""Elements of larger tensors are not added or multiplied one by one."""
+"""Elements of larger tensors are not added or multiplied singly."""
 _BLOCK = 1 << 22
-"""Elements that are added up together, but at least `_LEAST_ROWS` rows: larger blocks leave the CPU's cache, and each
-step of fewer rows takes as long."""
+"""Elements added up together, but at least `_LEAST_ROWS` rows: larger blocks leave the CPU's cache, and each step of
+fewer rows takes as long."""
 _LEAST_ROWS = 64
 _GPU_BLOCK = 1 << 25
 """The same on a GPU, where two copies of a block are in memory."""
@@ -35,10 +36,10 @@ _NOTHING = np.float32(-0.0)
 """The only start of a sum that changes no first term: 0.0 would make -0.0 positive."""
 LONGEST = 1 << 20
 """Terms in one accumulator, at most: published kernels add 577,600 (KernelBench's 2-65), and 524,288 products in a loop
-of one thread (level 1, 6). Their rounding is drawn from the model above, of a random order."""
+of a single thread (level 1, 6). The rounding of both is drawn from the model above, of a random order."""
 _ADDED_UP = 1 << 17
-"""Terms that are really added up in one accumulator, at most. In a fixed order, longer sums of skewed positive terms
-have a bias that no tolerance may allow: 4.7e-4 of the sum for the squares of 2**20 normal values."""
+"""Terms really added up in a single accumulator, at most. In a fixed order, longer sums of skewed positive terms have a
+bias that no tolerance may allow: 4.7e-4 of the sum for the squares of 2**20 normal values."""
 _OBSERVED = ((_ADDED_UP, 2), (64, 1 << 16))
 
 
@@ -46,7 +47,7 @@ def accumulated(terms: torch.Tensor) -> torch.Tensor:
     """Return the sums of fp32 `terms` along the last dimension, each added up with the largest term first.
 
     Where a few terms are far larger than the rest, the rounding depends on their position. The largest term in front
-    makes all partial sums large, so the error hardly depends on the draw.
+    makes all partial sums large, and the error hardly depends on the draw.
 
     >>> accumulated(torch.tensor([1.0, 1.0, 2.0**24])).item() == 2.0**24
     True
@@ -65,7 +66,7 @@ def accumulated(terms: torch.Tensor) -> torch.Tensor:
 def _in_turn(rows: torch.Tensor) -> torch.Tensor:
     """Return the sum of each row of a matrix, added up from first to last.
 
-    NumPy adds up so along the slow axis in memory, many rows at once; along the fast axis it adds in pairs.
+    NumPy adds up in turn along the slow axis in memory, many rows at once, and in pairs along the fast axis.
     """
     if rows.is_cuda and len(rows) and not torch.are_deterministic_algorithms_enabled() and adds_in_turn(rows.device):
         return _on_gpu(rows.detach())
@@ -75,7 +76,7 @@ def _in_turn(rows: torch.Tensor) -> torch.Tensor:
     for start in range(0, len(rows), step):
         block = rows[start : start + step].detach().t().contiguous().cpu().numpy()
         with np.errstate(all="ignore"):  # PyTorch overflows silently.
-            alone = block.shape[1] == 1  # Then the only axis of more than one element is the fast one.
+            alone = block.shape[1] == 1  # Then the only axis of several elements is the fast axis.
             totals[start : start + step] = (
                 np.add.accumulate(block, dtype=np.float32)[-1]
                 if alone
@@ -102,7 +103,7 @@ def _on_gpu(rows: torch.Tensor) -> torch.Tensor:
 def adds_in_turn(device: torch.device) -> bool:
     """Return whether running sums of long and of many columns have one accumulator each on a GPU: an observation.
 
-    Each small term vanishes beside the first one, unless small terms are added to each other before.
+    Each small term vanishes beside the first term, unless small terms are added to each other before.
     """
 
     def holds(terms: int, columns: int) -> bool:

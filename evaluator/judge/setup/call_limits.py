@@ -1,8 +1,9 @@
-"""Limits of a call's outputs: the usual tolerance, or a wider one for the rounding of the call itself.
+"""Limits of a call's outputs: the usual tolerance, or a wider tolerance for the call's own rounding.
 
-For the problem's own values, a tolerance is never so wide that everything passes. For other distributions it follows
-the rounding, and a wide one makes the call no evidence (`TensorCheck.power`). Where other orders of summation change an
-output altogether, the output of the call is void: it neither refutes nor proves an answer.
+For the problem's own values, no tolerance is wide enough to let everything pass. For other distributions, the tolerance
+follows the rounding, and a wide tolerance makes the call no evidence (`TensorCheck.power`). Where other orders of
+summation change an output altogether, the output of the call is void: a void output neither refutes nor proves an
+answer.
 """
 
 from collections.abc import Sequence
@@ -21,11 +22,11 @@ from evaluator.judge.setup.distribution_mix import DistributionMix
 from evaluator.records import Profile, TensorCheck, ToleranceRule
 
 _LARGEST = 1 / 16
-"""Rounding, relative to an element and its row, from which nothing is left of an output."""
+"""Least rounding, relative to an element and the element's row, that leaves nothing of an output."""
 
 
 class CallLimits:
-    """Limits of the outputs of one call, whose weights the reference wears."""
+    """Limits of the outputs of a call. The reference wears the call's weights."""
 
     def __init__(
         self,

@@ -36,7 +36,7 @@ from evaluator.protocol.model_call import tensors_of
 from evaluator.records import Precision, Problem, Profile, RowSite, SizeName, ToleranceRule, ValuesRule, WeightsRule
 
 _ONE_IN = 5
-"""One of five timed calls uses a distribution other than the problem's own."""
+"""A fifth of the timed calls use a distribution other than the problem's own."""
 _CHECKS = 5
 _AS_GIVEN_CHECKS = 2
 LOCK_SEED = 0x5EED
@@ -51,11 +51,11 @@ _SLOW_S = 0.5
 _LARGE_ELEMENTS = 1 << 26
 """Larger tensors also use a smaller size: float64 may not fit twice."""
 _LEAST_POWER = 1 / 64
-"""Power below which a distribution says nothing. A wrong answer that it cannot prove may still be seen with less."""
+"""A distribution with less power says nothing. Less power than a proof needs may still reveal a wrong answer."""
 _LEAST_EVIDENCE = 3
-"""Checked calls in which wrong answers are far beyond the tolerance, if any distribution has such calls."""
+"""Checked calls with wrong answers far beyond the tolerance, if any distribution is evidence."""
 _TRIED_ELEMENTS = 1 << 22
-"""Larger tensors are tried on so many elements of their first rows, if rows are independent."""
+"""Limit of elements in a trial. Of a larger tensor, a trial takes the first rows, if rows are independent."""
 _TESTS = ((multiplies, beyond_range), (has_ambiguity, changed_by_choice))
 _NO_FACTORS = "the reference multiplies no factors, and long sums of equal terms have a bias in any single accumulator"
 _TOO_LARGE = "too large to try before a grade: `warpgrade problems validate` does, or give the problem a small size"
@@ -64,10 +64,10 @@ _TOO_LARGE = "too large to try before a grade: `warpgrade problems validate` doe
 class DistributionMix(NamedTuple):
     """Distributions in use beside the problem's own.
 
-    `distances` are those of wrong answers by distribution and path (`wrong_answers`), and `evidence` the distributions
-    in which they are far beyond the tolerance. `untried` are distributions not tried because the problem is too large.
-    `row_sites` are where rows cancel in calls with the problem's own values. `elementwise` are the paths of outputs
-    without sums.
+    `distances` are the distances of wrong answers by distribution and path (`wrong_answers`). With the distributions in
+    `evidence`, wrong answers are far beyond the tolerance. `untried` are distributions not tried because the problem is
+    too large. `row_sites` are where rows cancel in calls with the problem's own values. `elementwise` are the paths of
+    outputs without sums.
     """
 
     use: tuple[Profile, ...] = ()
@@ -78,25 +78,25 @@ class DistributionMix(NamedTuple):
     elementwise: frozenset[str] = frozenset()
 
     def pick(self, seed: int) -> Profile:
-        """Return the distribution of a timed call, determined by the call's seed, which no runner knows."""
+        """Return the distribution of a timed call, determined by the call's seed: no runner knows the seed."""
         number = _number(seed)
         return self.use[number // _ONE_IN % len(self.use)] if self.use and number % _ONE_IN == 0 else Profile.AS_GIVEN
 
     def seed_for(self, profile: Profile) -> int:
-        """Return a random seed with the given `profile`, from the operating system. About one of forty seeds fits."""
+        """Return a random seed with the given `profile`, from the operating system. About 1 of 40 seeds fits."""
         while True:
             seed = secrets.randbits(63)
             if self.pick(seed) is profile:
                 return seed
 
     def decoy(self, seed: int) -> Profile:
-        """Return a distribution to draw and discard, so that drawing takes equally long for all calls."""
+        """Return a distribution to draw and discard: drawing then takes equally long for all calls."""
         return self.use[_number(seed) // _ONE_IN % len(self.use)] if self.use else Profile.AS_GIVEN
 
     def checks(self) -> list[Profile]:
         """Return the distributions of checked calls: as given first, for easy diagnosis, then all; outliers thrice.
 
-        Distributions that are evidence occur until enough calls are.
+        Distributions with evidence occur until enough calls are evidence.
         """
         given = max(_AS_GIVEN_CHECKS, _CHECKS - len(self.use))
         rest = [*self.use, *(one for one in 2 * self.use if one is Profile.OUTLIERS), *[Profile.AS_GIVEN] * (given - 1)]
@@ -162,13 +162,13 @@ def decided(reference: Reference, size: SizeName, *, thorough: bool = False, com
         made = decide(reference, size, limit_s, compare)
     else:
         made = decide(Reference(problem, size, LOCK_SEED, device), size, limit_s, compare)
-        if not made.use and not _untried(made):  # One drawn bias may saturate the output.
+        if not made.use and not _untried(made):  # A single drawn bias may saturate the output.
             made = decide(Reference(problem, size, LOCK_SEED + 1, device), size, limit_s, compare)
     return made if _untried(made) else measured_once(decision_key(problem, size, device), SizeLock, lambda: made)
 
 
 def remember(problem: Problem, size: SizeName, device: str, lock: SizeLock) -> None:
-    """Store a decision in the cache, in place of an earlier one; with untried distributions, store nothing."""
+    """Store a decision in the cache, in place of an earlier decision; with untried distributions, store nothing."""
     if not _untried(lock):
         forget(decision_key(problem, size, device), SizeLock)
         measured_once(decision_key(problem, size, device), SizeLock, lambda: lock)
@@ -201,7 +201,7 @@ def decide(reference: Reference, size: SizeName, limit_s: float = math.inf, comp
                 scratch = reference.twin()
             except ProblemError as error:
                 return SizeLock([], dict.fromkeys(PROFILES, f"the reference's model cannot be copied: {error}"))
-            scratch.float64_must_fit = True  # A cached decision must not depend on the memory that is free now.
+            scratch.float64_must_fit = True  # A cached decision must not depend on memory free at the moment.
             scratch.check_formats()
             instead = None if size is SizeName.SMALL else _of_the_small_size(scratch, limit_s, compare)
             return instead or _tried(scratch, limit_s, compare)
@@ -210,7 +210,7 @@ def decide(reference: Reference, size: SizeName, limit_s: float = math.inf, comp
 
 
 def _tried(scratch: Reference, limit_s: float, compare: Comparison) -> SizeLock:
-    """Return the decision by trials on `scratch`, whose split may change."""
+    """Return the decision by trials on `scratch`. The trials may change the split of `scratch`."""
     _split_if_large(scratch)
     if _FORWARDS * len(PROFILES) * _forward_s(scratch) > limit_s:
         return SizeLock([], dict.fromkeys(PROFILES, _TOO_LARGE))
@@ -252,7 +252,7 @@ def _tried(scratch: Reference, limit_s: float, compare: Comparison) -> SizeLock:
 
 
 def _is_usual_with_other_weights(scratch: Reference, compare: Comparison) -> bool:
-    """Return whether other weights have what the constructed ones lack: a meaningful output for the problem's values.
+    """Return whether other weights, unlike the constructed weights, give a meaningful output for the problem's values.
 
     The mean of a group norm with weights of 1 and biases of 0 is 0. Calls have other weights.
     """

@@ -1,4 +1,4 @@
-"""Outputs of a reference that are no longer finite with other inputs."""
+"""Outputs of a reference with NaN or infinity for other inputs alone."""
 
 import torch
 
@@ -7,7 +7,7 @@ from evaluator.judge.reference.reference import Expected, by_path
 
 
 def newly_nonfinite(expected: Expected, given: Expected) -> str | None:
-    """Return the path of an output with values that are not finite, and were so with the `given` inputs."""
+    """Return the path of an output with NaN or infinity in `expected`, and only finite values in `given`."""
     before = by_path(given.honest)
     for path, tensor in by_path(expected.honest).items():
         if not isinstance(tensor, torch.Tensor) or not (tensor.is_floating_point() or tensor.is_complex()):

@@ -27,7 +27,7 @@ SITE_RULES = 4
 """Version of the trials of row sites and elementwise outputs; every change invalidates stored results."""
 _SEED = 0x5EED
 LONGEST_S = 2.0
-"""Time limit of all trials, on a nominal machine (`Cost.nominal_s`). A problem beyond it has no sites."""
+"""Time limit of all trials, on a nominal machine (`Cost.nominal_s`). A problem beyond the limit has no sites."""
 _FAR_LESS = 1 / 4
 """Change elsewhere, relative to the change of the slices (root mean squares)."""
 _UNCHANGED = 1e-9
@@ -51,7 +51,7 @@ def row_sites_for(reference: Reference, size: SizeName) -> tuple[RowSite, ...]:
 def sites_to_keep(reference: Reference, size: SizeName) -> tuple[RowSite, ...]:
     """Return the sites of a problem, from its lock or the cache. Else try: at the small size on the CPU, or at `size`.
 
-    Which rows are independent seldom depends on the size; `Slices.fit` leaves out what does. Raises MemoryError.
+    The independence of rows seldom depends on the size; `Slices.fit` leaves out exceptions. Raises MemoryError.
     """
     problem = reference.problem
     if (known := known_rows(problem)) is not None:
@@ -123,7 +123,7 @@ def _site(
     """Return the site along `dim` of an input tensor, if three changed rows change three slices and little else."""
     extent = input_tensors(inputs)[number].shape[dim]
     indices = tried_rows(extent)
-    for concentrated in (False, True):  # Signs change nothing in a norm, and the logarithm of a sum refuses them.
+    for concentrated in (False, True):  # Signs change nothing in a norm, and the logarithm of a sum refuses signs.
         changed = cloned(inputs)
         write_rows([Rows(RowSite(number, dim, {}), extent, indices, concentrated)], changed, _SEED, keep=True)
         with contextlib.suppress(ProblemError):

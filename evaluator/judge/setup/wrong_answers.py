@@ -1,6 +1,6 @@
-"""Distances of surely wrong answers from the expected ones: what a checked call could have told.
+"""Distances between surely wrong and expected answers: the evidence in a checked call.
 
-A call is evidence only if its tolerance would refuse answers that are surely wrong, in most elements and by a factor of
+A call is evidence only if the call's tolerance would refuse surely wrong answers, in most elements and by a factor of
 `PROOF`:
 
 - the expected output of an independent draw of the inputs;
@@ -9,9 +9,9 @@ A call is evidence only if its tolerance would refuse answers that are surely wr
 - the output's mean, its row means, its column means, and the product of both over the mean.
 
 The first two depend on the reference alone, and are computed once for a problem, size and distribution. The means are
-those of each checked call. A distance is the median over the elements that differ, in tolerances of the usual floor.
-Elements that are 0 in both say nothing, as half of a triangular matrix, nor do fill values. If fewer than one in
-`_LEAST_PART` of the others differ, the distance is 0.
+computed for each checked call. A distance is the median over differing elements, in tolerances of the usual floor.
+Zeros in both answers, as in half of a triangular matrix, say nothing, nor do fill values. If fewer than 1 in
+`_LEAST_PART` of the other elements differ, the distance is 0.
 """
 
 import contextlib
@@ -33,20 +33,20 @@ from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.protocol.model_call import mapped
 
 PROOF = 8.0
-"""Tolerances between an expected value and a wrong one, in most elements, in a call that is evidence."""
+"""Tolerances between an expected and a wrong value, in most elements, that make a call evidence."""
 _PART = 8
 _LEAST_PART = 16
 """Signs and clamped values are equal in most elements of two answers, and far apart in the others."""
 _NEGLIGIBLE = 2.0**-10
 """Part of the largest distance. A batch norm takes a factor away, and differs in the columns left out alone."""
 _LEAST_MEANS = 8
-"""Rows of fewer elements have no mean to speak of: the mean of one element is the element."""
+"""Rows of fewer elements have no mean to speak of: the mean of a single element is the element."""
 _MOST_ELEMENTS = 1 << 20
 """Of larger outputs, the first rows count."""
 _MOST = 1e30
-"""In place of infinity, which JSON lacks."""
+"""In place of infinity, unknown to JSON."""
 _SAME = 1e-9
-"""Relative to the output: an output whose rows are constant has its row means by its definition."""
+"""Relative to the output: an output of constant rows equals the output's row means by definition."""
 
 
 def distances_of(
@@ -88,14 +88,14 @@ def distances_of(
 
 
 def power_of(distance: float, tolerance: float, usual_floor: float) -> float:
-    """Return how many tolerances a distance is, which was measured with the usual floor."""
+    """Return a distance in tolerances, from a distance measured with the usual floor."""
     return distance * usual_floor / max(tolerance, usual_floor)
 
 
 def is_noise(reference: Reference, seed: int, path: str) -> bool:
     """Return whether an output is a constant or a result of rounding, as the gradient of a bias before a batch norm is.
 
-    No answer to such an output could be proven right.
+    No answer to a constant or noise could be proven right.
     """
     calls = []
     for number in range(2):
@@ -192,7 +192,7 @@ def _distance(wrong: object, exact: torch.Tensor, limit: Bounds) -> float:
 
 
 def _real_rows(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Size]:
-    """Return the rows of an output, and the shape by which they are compared: a complex row has both parts."""
+    """Return the rows of an output, and the shape for comparing rows: a complex row has both parts."""
     rows = as_rows(tensor)
     if not tensor.is_complex():
         return rows, tensor.shape
@@ -201,7 +201,7 @@ def _real_rows(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Size]:
 
 
 def _median_distance(wrong: torch.Tensor, exact: torch.Tensor, limit: Bounds, shape: torch.Size) -> float:
-    """Return the median distance of the finite elements that differ; infinite without finite elements, 0 of zeros."""
+    """Return the median distance of differing finite elements; infinite without finite elements, 0 of zeros."""
     if not bool(exact.any()):
         return 0.0
     exact = torch.where(exact.abs() < limit.fill, exact, math.nan) if limit.fill < math.inf else exact

@@ -49,7 +49,7 @@ def has_ambiguity(reference: Reference, inputs: Arguments) -> bool:
 def changed_by_choice(
     reference: Reference, inputs: Arguments, gradients: list[torch.Tensor] | None, compare: Comparison
 ) -> str | None:
-    """Return why inputs are left out: another choice among their equal values changes an output; else None."""
+    """Return why inputs are left out: another choice among equal values changes an output; else None."""
     expected = reference.expected(inputs, 0, gradients)
     exact, honest = reference.values(expected.exact), reference.values(expected.honest)
     limits = limits_of(reference.problem, honest)
@@ -71,14 +71,14 @@ def changed_by_choice(
 def _choosing_any(choice: Choice) -> contextlib.AbstractContextManager[None]:
     """Return a context in which operations that return the first of equal values choose too.
 
-    Kernels that take another one are published as right: no problem of KernelBench draws equal inputs. So such inputs
-    are left out, unless the author draws them. An answer to them has the place that PyTorch documents.
+    Kernels with another choice are published as right: no problem of KernelBench draws equal inputs. Equal inputs are
+    therefore left out, unless the author draws equal inputs. The answer then has the place that PyTorch documents.
     """
     return with_handlers({func: functools.partial(form, choice) for func, form in _AMBIGUOUS.items()})
 
 
 def _in_order(choice: Choice, values: torch.Tensor, dim: int, *, descending: bool) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return sorted values and their places; equal values by place, upwards or downwards."""
+    """Return sorted values and places; equal values by place, upwards or downwards."""
     if not values.dim():
         return values.clone(), torch.zeros((), dtype=torch.int64, device=values.device)
     if choice is Choice.FIRST:
@@ -142,7 +142,7 @@ _FORMS: dict[Any, Callable[..., Any]] = {
 
 
 def _first_place(choice: Choice, func: Any, values: torch.Tensor, dim: int | None = None, *rest: Any) -> Any:
-    """Return the place of the largest or least value, the first or the last of equal ones."""
+    """Return the place of the largest or least value, the first or the last of equal values."""
     if choice is Choice.FIRST or not values.dim():
         return func(values, dim, *rest)
     if dim is None:

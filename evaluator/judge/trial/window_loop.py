@@ -1,12 +1,13 @@
-"""Windows of one side: several calls between one start and one end of the sealed clock, for calls of microseconds.
+"""Windows of a side: several calls between a start and an end of the sealed clock, for calls of microseconds.
 
-One call is measured to about 15 us: two changes of context, and the costs of cold instructions in a first call, differ
-from kernel to kernel. Both occur once in a window. The time of one call is a window of n calls less an empty call in a
-runner of the reference, divided by n. A submission's process cannot lengthen an empty call, so all its time counts.
+A single call is measured to about 15 us: two changes of context, and the costs of cold instructions in a first call,
+differ from kernel to kernel. Both occur once in a window. The time of a call is a window of n calls less an empty call
+in a runner of the reference, divided by n. A submission's process cannot lengthen an empty call: all time of the
+submission counts.
 
 The calls of a window are queued before the inputs exist, and all inputs are revealed together. A submission could share
-work between calls, so a submission also makes a spot check (`clock/spot_check.py`), in which calls cannot share
-anything. Windows that disagree with single calls or spot checks are not quoted (`timing/agreement.py`).
+work between calls. A submission therefore also makes a spot check (`clock/spot_check.py`): calls of a spot check cannot
+share anything. Windows that disagree with single calls or spot checks are not quoted (`timing/agreement.py`).
 """
 
 import math
@@ -27,23 +28,23 @@ from evaluator.timing.agreement import disagreement, excess_ms, raised, usual_ms
 from evaluator.timing.stats import lower_quartile, median, median_error
 
 _WINDOWS, _HALFS_WINDOWS = 6, 5
-"""Windows of a side, and of a half of the reference, which is quoted with the other half. Intervals from the first five
-windows of each half are as wide as from six to twelve; from four they are wider (docs/evidence/windows.md)."""
+"""Windows of a side, and of a half of the reference. Both halves are quoted together. Intervals from the first five
+windows of each half are as wide as from six to twelve; intervals from four are wider (docs/evidence/windows.md)."""
 _SPREAD = 4
-"""Windows have between three quarters of the largest number of calls and all; of three or four calls, one may be
+"""Windows have between three quarters of the largest number of calls and all; of three or four calls, a call may be
 missing."""
 _LONGEST_MS = 4.0
 """Time of all calls of a window."""
 _SHORTEST_CALL_MS = 0.002
 _EVENT_STEP_MS = 32e-6
-"""Times between two events are multiples of this (measured on an H200). Scatter of windows is in their times."""
+"""Times between two events are multiples of the step (measured on an H200). Scatter of windows is in their times."""
 SPOT_CALLS = MAX_SPOT_CALLS
 SPOT_CHECKS = 4
-"""Calls of microseconds scatter by 1 to 2 us in a spot check. The lower quartile of one check's 15 calls has a standard
-deviation of 0.4 us from one check to the next, for 57 published kernels below 12 us on H200s; that of four checks 0.3
-us from one process to the next."""
+"""Calls of microseconds scatter by 1 to 2 us in a spot check. The lower quartile of a check's 15 calls has a standard
+deviation of 0.4 us from check to check (57 published kernels below 12 us on H200s). The lower quartile of four checks
+has 0.3 us from process to process."""
 _LONG_CALL_MS = 0.1
-"""The scatter of one spot check is below `agreement.SPOT_MARGIN` of such a call."""
+"""The scatter of a spot check is below `agreement.SPOT_MARGIN` of a longer call."""
 
 
 class SpotRule(NamedTuple):
@@ -67,12 +68,12 @@ class WindowHost(NamedTuple):
     call_ms: float
 
     def of_forward_ms(self, window_ms: float, calls: int) -> float:
-        """Return the host time of one forward in a window that took the host `window_ms`."""
+        """Return the host time of a forward in a window that took the host `window_ms`."""
         return max((window_ms - self.fixed_ms) / calls - self.call_ms, 0.0)
 
 
 class TakenOff(NamedTuple):
-    """Time of an empty call in a runner of the reference, which never loaded a submission, and its spread."""
+    """Time and spread of an empty call in a runner of the reference. The runner never loaded a submission."""
 
     empty_ms: float
     spread_ms: float
@@ -100,12 +101,12 @@ def windows_of(
     empty_host: WindowHost | None = None,
     watch: ClockWatch = NO_WATCH,
 ) -> WindowSide:
-    """Time windows after the single calls, which took `single_ms`, with the empty call that `taken_off` describes.
+    """Time windows after the single calls of `single_ms`, with the empty call of `taken_off`.
 
-    Every output is compared, of `trusted` code as well: the time for it passes between two windows, and a call behind a
-    longer pause takes longer or shorter. `trusted` code needs fewer spot checks. A `half` of a side has fewer windows,
-    and is quoted with the other half. With `spot`, a spot check follows. `empty_host` is subtracted from the host's
-    time. `watch` looks at the GPU's clock after each window.
+    Every output is compared, of `trusted` code as well: the time for the comparison passes between two windows, and a
+    call behind a longer pause takes longer or shorter. `trusted` code needs fewer spot checks. A `half` of a side has
+    fewer windows, and is quoted with the other half. With `spot`, a spot check follows. `empty_host` is subtracted from
+    the host's time. `watch` looks at the GPU's clock after each window.
     """
     runner = WindowRunner(trial_runner)
     single_ms = [max(each - taken_off.empty_ms, 0.0) for each in single_ms]
@@ -161,7 +162,7 @@ def _spot_checked(
 
     Windows that are no faster than the first check's calls, and are not raised, need no more checks; nor does a long
     call of trusted code. A spot check has no more calls than the longest window: the GPU's queue holds a limited number
-    of launches, and a call that is queued late would include the host's time.
+    of launches, and a call queued late would include the host's time.
     """
     spot_ms: list[float] = []
     for _ in range(SPOT_CHECKS):
@@ -191,7 +192,7 @@ def _needs_more(windows: Windows, reference: Windows | None, *, trusted: bool) -
 
 
 def enough(calls: list[int], window_ms: list[float], *, half: bool = False) -> bool:
-    """Return whether the windows are enough. Windows whose times scatter are more, at most twice as many.
+    """Return whether the windows are enough. Windows with scattered times are more, at most twice as many.
 
     The `half` of a side may scatter more: the error of both halves together is smaller by the square root of two.
     """
@@ -203,7 +204,7 @@ def enough(calls: list[int], window_ms: list[float], *, half: bool = False) -> b
 
 
 def own_values(trial_runner: TrialRunner, seeds: Iterator[int], count: int) -> list[int]:
-    """Return `count` of `seeds` whose calls have the problem's own input values."""
+    """Return `count` of `seeds`, for calls with the problem's own input values."""
     found: list[int] = []
     while len(found) < count:
         seed = next(seeds)
