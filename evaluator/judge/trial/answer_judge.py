@@ -2,7 +2,6 @@
 
 import contextlib
 import math
-from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -37,17 +36,16 @@ from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.reference import Expected, Honest, Reference, by_path
 from evaluator.judge.setup.call_limits import CallLimits
 from evaluator.judge.setup.distribution_mix import DistributionMix
-from evaluator.judge.setup.wrong_answers import PROOF, means_distance, power_of
+from evaluator.judge.setup.wrong_answers import means_distance, power_of
 from evaluator.judge.tensors.memory_overlap import layouts, lent_weights, shared_elements, views_laid_out
 from evaluator.judge.tensors.output_views import OutputViews, output_views
 from evaluator.judge.tensors.pytree import LaidOut, Pair, Value, pair_up
 from evaluator.judge.ties.equal_values import Choice, choosing, has_choice
+from evaluator.judge.trial.evidence import Evidence
 from evaluator.protocol import model_call
 from evaluator.records import Finding, Profile, TensorCheck, ToleranceRule
 from evaluator.spans import Operation, operation
 
-_ENOUGH_PROOFS = 2
-"""Calls with power that prove an output: one may have been answered by chance."""
 _MOST_OF_ROW = 1 << 22
 """Longer rows are compared in parts: each block has a long part, and copies of expected values take 96 MiB in fp32."""
 
@@ -67,42 +65,6 @@ class _Compared(NamedTuple):
     tensors: list[TensorCheck]
     borrowed: frozenset[str]
     in_float64: bool
-
-
-class Evidence:
-    """Proofs of a runner's outputs over its checked calls.
-
-    A call proves an output if surely wrong answers are far beyond the tolerance (`TensorCheck.power`).
-    """
-
-    def __init__(self, *, unquoted: bool) -> None:
-        """Begin without calls. `unquoted`: no speedup is quoted, and the plain reference's bits are a proof too."""
-        self.unquoted = unquoted
-        self.powers: dict[str, float] = {}
-        """The largest power by path."""
-        self._proofs: Counter[str] = Counter()
-        self._other_bits: set[str] = set()
-
-    def note(self, check: TensorCheck, *, has_bits_of_reference: bool) -> None:
-        """Note a right comparison. A power that was not measured, of a problem too large to try, tells against none."""
-        power = math.inf if check.power is None else check.power
-        self.powers[check.path] = max(self.powers.get(check.path, 0.0), power)
-        self._proofs[check.path] += power >= PROOF
-        if not has_bits_of_reference:
-            self._other_bits.add(check.path)
-
-    @property
-    def unproven(self) -> list[str]:
-        """Paths of outputs for which a wrong answer would have passed all calls, or nearly."""
-        return [path for path in self.powers if not self._is_proven(path)]
-
-    @property
-    def proves_any(self) -> bool:
-        """Whether an output is proven right."""
-        return any(map(self._is_proven, self.powers))
-
-    def _is_proven(self, path: str) -> bool:
-        return self._proofs[path] >= _ENOUGH_PROOFS or path not in self._other_bits
 
 
 class AnswerJudge:

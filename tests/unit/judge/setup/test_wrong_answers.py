@@ -11,7 +11,7 @@ from evaluator.judge.compare.tolerance import bounds
 from evaluator.judge.setup.distribution_mix import AS_GIVEN_ALONE, decide
 from evaluator.judge.setup.seed_book import SeedBook
 from evaluator.judge.setup.wrong_answers import PROOF, is_noise, means_distance, power_of
-from evaluator.judge.trial.answer_judge import Evidence
+from evaluator.judge.trial.evidence import Evidence
 from evaluator.protocol.model_call import Result
 from evaluator.records import Precision, Profile, SizeName, Status, TensorCheck, ToleranceRule, WeightsRule
 from tests.unit.judge.compare.test_tensor_comparison import measured
