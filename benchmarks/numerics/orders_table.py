@@ -7,13 +7,9 @@ of the problem's grades. A failed form is a defect of the tolerance, or a docume
 problem's own values is also judged by KernelBench's tolerance. Each problem has its own process. A repeated command
 continues with the missing problems, and writes orders.md beside the file. With `--precision bf16` or `fp16`, problems
 are cast to half precision (`generated_problems.in_precision`), and the forms are the honest ones of `half_precision`.
-
-`--without PART` leaves out a part of the tolerance, on the problems where the part has an effect. The answers that are
-refused then are the reason for the part.
 """
 
 import argparse
-import enum
 import sys
 from collections import Counter
 from collections.abc import Mapping
@@ -36,19 +32,10 @@ from benchmarks.numerics.judged_answers import (
 )
 from evaluator.catalog import list_problems
 from evaluator.errors import ProblemError
-from evaluator.judge.compare import tensor_comparison
 from evaluator.records import Precision, Problem, Profile, SizeName
 
 _TIMEOUT_S = 60.0
 CANCELLING = "cancelling rows"
-
-
-class Part(enum.Enum):
-    """Part of the tolerance that `--without` leaves out."""
-
-    OTHER_ORDERS = "other-orders"
-    RARE = "rare"
-    SPARE = "spare"
 
 
 def forms_of(precision: Precision) -> Mapping[str, Answer]:
@@ -56,32 +43,11 @@ def forms_of(precision: Precision) -> Mapping[str, Answer]:
     return HONEST if precision in DTYPES else {name: by_context(form) for name, form in FORMS.items()}
 
 
-def tried(problem: Problem, size: SizeName, device: str, without: Part | None = None) -> dict[str, Any]:
-    """Return the results of all forms on a problem, at its full size if it has no other.
-
-    `without` leaves out a part of the tolerance; a problem where the part has no effect has no results.
-    """
+def tried(problem: Problem, size: SizeName, device: str) -> dict[str, Any]:
+    """Return the results of all forms on a problem, at its full size if it has no other."""
     used = size if size in problem.sizes else SizeName.FULL
     setup = set_up(problem, used, device, OneCallReference)
-    if without is not None:
-        changed = _without(setup, without)
-        if changed is None:
-            return {"size": used.value, "results": []}
-        setup = changed
     return {"size": used.value, "results": [row for call in _calls(setup) for row in _judged(setup, *call)]}
-
-
-def _without(setup: Setup, part: Part) -> Setup | None:
-    """Return the setup without a part of the tolerance, in this process; None where the part has no effect."""
-    mix = setup.distribution_mix
-    match part:
-        case Part.OTHER_ORDERS:
-            return setup._replace(distribution_mix=mix._replace(rounding={})) if mix.rounding else None
-        case Part.RARE:
-            return setup._replace(distribution_mix=mix._replace(rare={})) if mix.rare else None
-        case Part.SPARE:
-            tensor_comparison.SPARE = 0
-            return setup
 
 
 def _calls(setup: Setup) -> list[tuple[str, int, int]]:
@@ -158,7 +124,6 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--only", nargs="+", help="parts of problem names")
     parser.add_argument("--levels", type=int, nargs="+", help="levels to try; default: all up to 3")
-    parser.add_argument("--without", choices=[part.value for part in Part], help="leave out a part of the tolerance")
     parser.add_argument("--precision", choices=[precision.value for precision in DTYPES], help="cast the problems")
     parser.add_argument("--output", type=Path, required=True, help="file of JSON lines")
     options = parser.parse_args(arguments)
@@ -168,10 +133,9 @@ def main(arguments: list[str] | None = None) -> int:
         for problem in list_problems(options.folder).problems
         if problem.level in levels and (not options.only or any(part in problem.name for part in options.only))
     ]
-    without = None if options.without is None else Part(options.without)
     if options.precision is not None:
         problems = [in_precision(problem, Precision(options.precision)) for problem in problems]
-    tasks = [(problem.name, (problem, SizeName(options.size), options.device, without)) for problem in problems]
+    tasks = [(problem.name, (problem, SizeName(options.size), options.device)) for problem in problems]
     in_children(tasks, tried, options.output, jobs=options.jobs, seconds=options.seconds, gib=options.gib)
     text = table(json_lines(options.output))
     options.output.with_suffix(".md").write_text(text)
