@@ -10,6 +10,8 @@ import torch
 
 _LEAST_PART = 1024
 """Elements for each fill value, at most. Fill values are at least two."""
+_LEAST_FILL = 1000.0
+"""Masks are filled with -1e4 and beyond. The ones of a nearly one-hot softmax are no constants."""
 _PIECE_ELEMENTS = 1 << 24
 _GAP = 1024.0
 """Least ratio of a fill value to all other elements, and to the differences between fill values: a mask may be added to
@@ -25,7 +27,7 @@ def fill_from(values: torch.Tensor) -> float:
     if not values.is_floating_point() or not values.numel():
         return math.inf
     largest = max(float(_finite_sizes(piece).amax()) for piece in _pieces(values))
-    if not largest:
+    if largest < _LEAST_FILL:
         return math.inf
     count, rest, least = 0, 0.0, largest
     for piece in _pieces(values):
