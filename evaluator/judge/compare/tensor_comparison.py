@@ -11,7 +11,7 @@ import torch
 from evaluator.judge.compare.overview import Overview, element_scale, overview_of, row_scale
 from evaluator.judge.compare.reductions import all_finite, as_rows, is_exact, largest, may_exceed, ratio_to, selected
 from evaluator.judge.compare.steps import Steps, StepsFound, compare_steps
-from evaluator.judge.compare.tolerance import Bounds, last_place
+from evaluator.judge.compare.tolerance import Bounds, beside_rounded, last_place
 from evaluator.records import Mismatch, TensorCheck, ToleranceRule, finite_or_none, number_text
 
 _CHUNK_ELEMENTS = 1 << 22
@@ -107,6 +107,7 @@ def begin(
     if isinstance(bounds, Steps):
         tally = _of_steps(compare_steps(*sides, bounds))
         return functools.partial(_reading, path, dtype, shape, lambda: tally, None)
+    bounds = None if bounds is None else beside_rounded(bounds, sides.exact.dtype, dtype)
     if sides.honest.is_complex():
         dtype, shape = dtype.to_real(), torch.Size([*shape, 2])
         # A row has both parts of all its elements.
@@ -312,6 +313,7 @@ def _beyond_allowed(values: _Allowed, error: torch.Tensor, *, is_finite: bool) -
 
 def wrong_elements(sides: Sides, bounds: Bounds) -> torch.Tensor:
     """Return where an output is beyond the tolerance of its elements, as booleans in the output's shape."""
+    bounds = beside_rounded(bounds, sides.exact.dtype, sides.honest.dtype)
     actual, exact, honest = rows = [as_rows(side) for side in sides]
     shape = sides.honest.shape
     values = _allowed(actual, exact, honest, bounds, overview_of([rows], bounds, shape), 0, shape)

@@ -137,6 +137,15 @@ def without_sums(limit: Bounds, problem: Problem, dtype: torch.dtype, rounding: 
     return limit._replace(floor=floor, widest=limit.widest * limit.floor / floor)
 
 
+def beside_rounded(limit: Bounds, expected: torch.dtype, dtype: torch.dtype) -> Bounds:
+    """Return bounds with room for two roundings to half precision `dtype` if `expected` values have that dtype too.
+
+    The expected values are then those of the plain reference, as where float64 does not fit.
+    """
+    is_rounded = expected == dtype and dtype in HALF and limit.rule is not ToleranceRule.KERNELBENCH
+    return limit._replace(unit=2 * limit.unit) if is_rounded else limit
+
+
 def last_place(sizes: torch.Tensor) -> torch.Tensor:
     """Return the power of two at or below each of `sizes` (float64, not negative); 0 for 0.
 
