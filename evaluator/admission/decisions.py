@@ -1,7 +1,6 @@
 """`warpgrade problems decide`: decisions about bare files, made before the first grade of each.
 
-The decisions go into the cache, where grades on this machine find them. A table receives them as well, such as the
-shipped `evaluator/kernelbench_locks.json`. Each decision is written when it is made: an interrupted command continues.
+The decisions go into the cache, where grades on this machine find them. A table receives them as well. Each decision is written when it is made: an interrupted command continues.
 """
 
 import contextlib

@@ -1,6 +1,6 @@
 """Locks of problems: a folder's own lock, and shipped decisions about KernelBench's files.
 
-A bare file has no room for a lock. `evaluator/kernelbench_locks.json` holds the decisions about KernelBench's files,
+A bare file has no room for a lock. `evaluator/kernelbench_locks.json`, if present, holds decisions about such files,
 keyed by the sha256 of the file; `warpgrade problems decide` writes it.
 
 An entry has the trust of a lock in a problem's folder, and the same fields: input distributions left out, a tolerance

@@ -86,8 +86,8 @@ class Reference:
         self.has_fixed_inputs = False
         """Whether `get_inputs` returns the same values for every seed."""
         self._always_in_float64 = False
-        self._widens_casts = False
-        """Whether forward casts its results: the exact values are those without these casts."""
+        self._widens_casts = problem.precision in _HALF
+        """Whether the exact values are those without forward's casts: fused kernels keep fp32 between operations."""
         self.draws_numbers = False
         """Whether forward has drawn random numbers. These depend on a seed, and on no input."""
         self.running_statistics: RunningStatistics = {}

@@ -19,7 +19,10 @@ from evaluator.catalog.lock import SizeLock, fits
 from evaluator.catalog.stored_locks import stored_lock
 from evaluator.devices.out_of_memory import out_of_memory
 from evaluator.errors import ProblemError
-from evaluator.judge.compare.tensor_comparison import Comparison, begin
+from evaluator.judge.compare.fill_values import fill_from
+from evaluator.judge.compare.limits import with_scales
+from evaluator.judge.compare.tensor_comparison import Comparison, Limit, Sides, begin
+from evaluator.judge.compare.tolerance import Bounds
 from evaluator.judge.inputs.input_distributions import PROFILES, RULES
 from evaluator.judge.numerics.summation_orders import limits_of
 from evaluator.judge.reference.operation_cost import cost_of
@@ -50,8 +53,6 @@ _SLOW_S = 0.5
 """With a longer nominal time of a forward, the decision uses a smaller size."""
 _LARGE_ELEMENTS = 1 << 26
 """Larger tensors also use a smaller size: float64 may not fit twice."""
-_LEAST_POWER = 1 / 64
-"""A distribution with less power says nothing. Less power than a proof needs may still reveal a wrong answer."""
 _LEAST_EVIDENCE = 3
 """Checked calls with wrong answers far beyond the tolerance, if any distribution is evidence."""
 _TRIED_ELEMENTS = 1 << 22
@@ -176,8 +177,9 @@ def remember(problem: Problem, size: SizeName, device: str, lock: SizeLock) -> N
 
 def _known(problem: Problem, size: SizeName, device: str) -> SizeLock | None:
     lock = stored_lock(problem)
-    if lock is not None and fits(lock, problem, RULES) and size in lock.sizes:
-        return lock.sizes[size]
+    if lock is not None and fits(lock, problem, RULES) and not {size, SizeName.SMALL}.isdisjoint(lock.sizes):
+        # Seldom does a decision depend on the size.
+        return lock.sizes.get(size) or lock.sizes[SizeName.SMALL]
     # As in a lock, a decision about the small size serves every device: `problems decide` makes it without a GPU.
     places = [device, "cpu"] if size is SizeName.SMALL else [device]
     return next(filter(None, (look_up(decision_key(problem, size, place), SizeLock) for place in places)), None)
@@ -340,19 +342,28 @@ def _seen(reference: Reference, profile: Profile, given: _Seen | None, compare: 
     seen = _Seen(expected, distances, bool(powers) and min(powers.values()) >= PROOF)
     if not expected.in_float64 and powers and not any(powers.values()):
         return seen._replace(why_not="the output is a result of rounding")
-    if max(powers.values(), default=0.0) < _LEAST_POWER and not _has_power(reference, others, other, expected, compare):
+    if not _depends(reference, expected, other, limits, compare):
         return seen._replace(why_not="the output hardly depends on such inputs")
     return seen
 
 
-def _has_power(
-    reference: Reference, inputs: Arguments, expected: Expected, other: Expected, compare: Comparison
+def _depends(
+    reference: Reference, expected: Expected, other: Expected, limits: dict[str, Limit], compare: Comparison
 ) -> bool:
-    """Return whether a second draw says something: a ReLU of negative values is 0, as any wrong answer to them is."""
-    limits = limits_of(reference.problem, reference.values(expected.honest))
-    gradients = _gradients(reference, inputs)
-    _, powers = distances_of(reference, inputs, gradients, expected, other, limits, compare)
-    return max(powers.values(), default=0.0) >= _LEAST_POWER
+    """Return whether a comparison distinguishes the outputs of two draws, in any element."""
+    exact, honest, independent = map(reference.values, (expected.exact, expected.honest, other.honest))
+    for path, value in honest.items():
+        if not isinstance(value, torch.Tensor) or independent[path].shape != value.shape:
+            continue
+        limit = limits[path]
+        if isinstance(limit, Bounds):
+            limit = limit._replace(fill=fill_from(value))
+        sides = {at: Sides(independent[at], exact[at], honest[at]) for at in honest}
+        wanted = exact[path] if limit is not None else exact[path].to(value.dtype)
+        limit = with_scales(limit, reference.problem, path, sides)
+        if not compare(path, Sides(independent[path], wanted, value), limit)().ok:
+            return True
+    return False
 
 
 def _gradients(reference: Reference, inputs: Arguments) -> list[torch.Tensor] | None:

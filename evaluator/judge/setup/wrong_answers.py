@@ -9,7 +9,8 @@ A call is evidence only if the call's tolerance would refuse surely wrong answer
 - the output's mean, its row means, its column means, and the product of both over the mean.
 
 The first two depend on the reference alone, and are computed once for a problem, size and distribution. The means are
-computed for each checked call. A distance is the median over differing elements, in tolerances of the usual floor.
+computed for each checked call. A distance is the median over differing elements, beyond the rounding to the output's
+dtype, in tolerances of the usual floor. A call's tolerance multiplies the floor, and leaves this rounding as it is.
 Zeros in both answers, as in half of a triangular matrix, say nothing, nor do fill values. If fewer than 1 in
 `_LEAST_PART` of the other elements differ, the distance is 0.
 """
@@ -211,9 +212,10 @@ def _median_distance(wrong: torch.Tensor, exact: torch.Tensor, limit: Bounds, sh
         rows = torch.nan_to_num(exact, 0.0, 0.0, 0.0).square().mean(1, keepdim=True).sqrt()
     sizes = exact.abs()
     allowed = limit.floor * element_scale(rows, sizes, overview.columns, shape) + limit.smallest
-    relative = (wrong - exact).abs() / (allowed + limit.unit * last_place(sizes))
-    finite = relative[torch.isfinite(relative) & ((wrong != 0) | (exact != 0))]
-    far = finite[finite > 0]
+    beyond = ((wrong - exact).abs() - limit.unit * last_place(sizes)).clamp(min=0.0)
+    relative = beyond / allowed
+    is_seen = torch.isfinite(relative) & ((wrong != 0) | (exact != 0))
+    finite, far = relative[is_seen], relative[is_seen & (wrong != exact)]
     if far.numel() * _LEAST_PART < finite.numel():
         return 0.0
     clearly = finite[finite > _NEGLIGIBLE * finite.max()] if finite.numel() else far

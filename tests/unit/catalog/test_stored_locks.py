@@ -7,11 +7,10 @@ import pytest
 from msgspec.structs import replace
 
 from evaluator.catalog import kernelbench, stored_locks
-from evaluator.catalog.kernelbench import shipped_small_sizes
 from evaluator.catalog.lock import LOCK_FILE, RowSitesLock, SizeLock, lock_text
 from evaluator.catalog.stored_locks import FileLock, lock_of, read_table, small_constants, stored_lock, table_text
 from evaluator.errors import ProblemError
-from evaluator.judge.inputs.input_distributions import PROFILES, RULES
+from evaluator.judge.inputs.input_distributions import RULES
 from evaluator.judge.setup.row_sites import SITE_RULES
 from evaluator.records import Profile, RowSite, SizeName
 
@@ -136,22 +135,6 @@ def test_the_text_of_a_table_depends_on_its_content_alone(tmp_path):
     path.write_text(text)
     assert read_table(path) == table
     assert read_table(tmp_path / "none.json") == {}
-
-
-def test_the_shipped_table_decides_on_known_files_at_their_small_sizes():
-    table, sizes = read_table(stored_locks.SHIPPED_FILE), shipped_small_sizes()
-    assert stored_locks.SHIPPED_FILE.read_text() == table_text(table)
-    assert len(table) >= 200
-    for key, entry in table.items():
-        known = sizes[key]
-        assert (entry.name, entry.rules) == (known.name, RULES)
-        assert entry.small.items() <= known.small.items()
-        assert entry.row_sites is not None
-        assert entry.row_sites.rules == SITE_RULES
-        assert entry.row_sites.elementwise is not None
-        for lock in entry.sizes.values():
-            assert set(lock.use) | set(lock.left_out) == set(PROFILES)
-            assert not any("/" in why for why in lock.left_out.values())  # No path of the machine that decided.
 
 
 def test_constants_of_a_small_size_are_those_that_differ():
