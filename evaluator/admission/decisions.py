@@ -1,6 +1,7 @@
 """`warpgrade problems decide`: decisions about bare files, made before the first grade of each.
 
-The decisions go into the cache, where grades on this machine find them. A table receives them as well. Each decision is written when it is made: an interrupted command continues.
+The decisions go into the cache, where grades on this machine find them, and into the table of `--output`. Each decision
+is written when it is made: an interrupted command continues.
 """
 
 import contextlib

@@ -31,8 +31,10 @@ from evaluator.judge.tensors.pytree import Value, is_number, leaves
 from evaluator.protocol import model_call
 from evaluator.protocol.model_call import mapped, tensors_of
 from evaluator.protocol.seeding import seed_torch
-from evaluator.records import Formats, Problem, Profile, SizeName
+from evaluator.records import Formats, Precision, Problem, Profile, SizeName
 from evaluator.spans import Operation, operation
+
+_HALF = (Precision.BF16, Precision.FP16)
 
 
 class Honest(NamedTuple):
