@@ -21,7 +21,7 @@ from evaluator.protocol.model_call import mapped, tensors_of
 from evaluator.records import ElementFormat, Layout, Profile
 
 PROFILES = tuple(profile for profile in Profile if profile is not Profile.AS_GIVEN)
-RULES = 9
+RULES = 10
 """Version of the drawn values, and of the decision about distributions. Every change increments the version and
 invalidates stored decisions."""
 

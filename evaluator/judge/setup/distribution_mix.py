@@ -10,7 +10,8 @@ import hashlib
 import itertools
 import math
 import secrets
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import torch
 
@@ -31,7 +32,7 @@ from evaluator.judge.setup.elementwise import elementwise_outputs
 from evaluator.judge.setup.output_changes import newly_nonfinite
 from evaluator.judge.setup.product_range import beyond_range, multiplies
 from evaluator.judge.setup.row_sites import row_sites_for
-from evaluator.judge.setup.wrong_answers import PROOF, distances_of
+from evaluator.judge.setup.wrong_answers import PROOF, distances_of, without_an_eighth
 from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.judge.tensors.pytree import Value
 from evaluator.judge.ties.equal_values import changed_by_choice, has_ambiguity
@@ -342,28 +343,42 @@ def _seen(reference: Reference, profile: Profile, given: _Seen | None, compare: 
     seen = _Seen(expected, distances, bool(powers) and min(powers.values()) >= PROOF)
     if not expected.in_float64 and powers and not any(powers.values()):
         return seen._replace(why_not="the output is a result of rounding")
-    if not _depends(reference, expected, other, limits, compare):
+    answers = (
+        lambda: reference.values(other.honest),
+        lambda: without_an_eighth(reference, inputs, gradients, in_float64=expected.in_float64),
+    )
+    if not any(_is_told_apart(reference, answer(), expected, limits, compare) for answer in answers):
         return seen._replace(why_not="the output hardly depends on such inputs")
     return seen
 
 
-def _depends(
-    reference: Reference, expected: Expected, other: Expected, limits: dict[str, Limit], compare: Comparison
+def _is_told_apart(
+    reference: Reference,
+    answer: Mapping[str, Any],
+    expected: Expected,
+    limits: dict[str, Limit],
+    compare: Comparison,
 ) -> bool:
-    """Return whether a comparison distinguishes the outputs of two draws, in any element."""
-    exact, honest, independent = map(reference.values, (expected.exact, expected.honest, other.honest))
-    for path, value in honest.items():
-        if not isinstance(value, torch.Tensor) or independent[path].shape != value.shape:
-            continue
+    """Return whether a comparison refuses any element of a wrong answer."""
+    exact, honest = map(reference.values, (expected.exact, expected.honest))
+    sides = {
+        path: Sides(answer[path].to(value.dtype), exact[path], value)
+        for path, value in honest.items()
+        if isinstance(value, torch.Tensor) and _is_tensor_like(answer.get(path), value)
+    }
+    for path, (actual, exactly, value) in sides.items():
         limit = limits[path]
         if isinstance(limit, Bounds):
             limit = limit._replace(fill=fill_from(value))
-        sides = {at: Sides(independent[at], exact[at], honest[at]) for at in honest}
-        wanted = exact[path] if limit is not None else exact[path].to(value.dtype)
         limit = with_scales(limit, reference.problem, path, sides)
-        if not compare(path, Sides(independent[path], wanted, value), limit)().ok:
+        wanted = exactly if limit is not None else exactly.to(value.dtype)
+        if not compare(path, Sides(actual, wanted, value), limit)().ok:
             return True
     return False
+
+
+def _is_tensor_like(value: object, like: torch.Tensor) -> bool:
+    return isinstance(value, torch.Tensor) and value.shape == like.shape
 
 
 def _gradients(reference: Reference, inputs: Arguments) -> list[torch.Tensor] | None:

@@ -66,7 +66,7 @@ def distances_of(
     """
     exact, honest, independent = map(reference.values, (expected.exact, expected.honest, other.exact))
     codes = reference.values(other.honest)
-    without_part = _without_an_eighth(reference, inputs, gradients, in_float64=expected.in_float64)
+    without_part = without_an_eighth(reference, inputs, gradients, in_float64=expected.in_float64)
     rounding = set() if expected.in_float64 else results_of_rounding(reference, inputs, gradients, expected.honest, 0)
     distances = dict.fromkeys(rounding, 0.0)
     powers = dict.fromkeys(rounding, 0.0)
@@ -130,19 +130,7 @@ def means_distance(exact: torch.Tensor, limit: Bounds) -> float:
     return min(known, default=math.inf)
 
 
-def _means(rows: torch.Tensor) -> Iterator[torch.Tensor]:
-    if rows.numel() < _LEAST_MEANS:
-        return
-    mean = rows.mean()
-    yield mean.expand_as(rows)
-    of_rows, of_columns = rows.mean(1, keepdim=True), rows.mean(0, keepdim=True)
-    if min(rows.shape) >= _LEAST_MEANS:
-        yield of_rows.expand_as(rows)
-        yield of_columns.expand_as(rows)
-        yield of_rows * of_columns / mean if float(mean) else torch.zeros_like(rows)
-
-
-def _without_an_eighth(
+def without_an_eighth(
     reference: Reference, inputs: Arguments, gradients: list[torch.Tensor] | None, *, in_float64: bool
 ) -> dict[str, object]:
     """Return the outputs without every eighth value of the first input; empty if the reference refuses them."""
@@ -166,6 +154,18 @@ def _without_an_eighth(
     except ProblemError:
         return {}
     return dict(reference.values(result))
+
+
+def _means(rows: torch.Tensor) -> Iterator[torch.Tensor]:
+    if rows.numel() < _LEAST_MEANS:
+        return
+    mean = rows.mean()
+    yield mean.expand_as(rows)
+    of_rows, of_columns = rows.mean(1, keepdim=True), rows.mean(0, keepdim=True)
+    if min(rows.shape) >= _LEAST_MEANS:
+        yield of_rows.expand_as(rows)
+        yield of_columns.expand_as(rows)
+        yield of_rows * of_columns / mean if float(mean) else torch.zeros_like(rows)
 
 
 def _changes(wrong: object, exact: object) -> bool:

@@ -375,7 +375,7 @@ def test_what_only_a_size_shows_is_not_said_to_be_reduced_precision_alone(monkey
     monkeypatch.setattr(precision_sampler, "format_of", lambda *_: None)
     monkeypatch.setattr(precision_sampler, "outsized", lambda *_: Outsized("output", Format.TF32, 1.7e-4, 2.2e-4, 2e-6))
     found = watch.look_closely(lambda _: None).finding
-    assert "relative error is 1.7e-04 in rows with random signs" in found.message
+    assert "relative error is 1.7e-04 in secret rows" in found.message
     assert found.next_step == IN_FP32_OR_A_STEP
 
 

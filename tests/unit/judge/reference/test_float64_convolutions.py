@@ -6,11 +6,13 @@ import itertools
 import pytest
 import torch
 from torch.nn import functional
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from evaluator.judge.diagnosis.known_forms import traced
 from evaluator.judge.reference import float64_convolutions
 from evaluator.judge.reference.float64_convolutions import (
     TransposedConvolutions,
+    WideCasts,
     _ranges,
     float64_mode,
     transposed_convolution,
@@ -67,9 +69,14 @@ def test_ranges_hold_each_input_that_reaches_the_output():
 
 def test_only_models_with_transposed_convolutions_get_the_mode():
     convolution = torch.nn.Sequential(torch.nn.ReLU(), torch.nn.ConvTranspose2d(1, 1, 2))
-    assert isinstance(float64_mode(convolution), TransposedConvolutions)
-    assert not isinstance(float64_mode(torch.nn.Conv2d(1, 1, 2)), TransposedConvolutions)
-    assert not isinstance(float64_mode(None), TransposedConvolutions)
+    assert modes_of(convolution) == [TransposedConvolutions]
+    assert modes_of(torch.nn.Conv2d(1, 1, 2)) == modes_of(None) == []
+    assert modes_of(torch.nn.Conv2d(1, 1, 2), widens_casts=True) == [WideCasts]
+
+
+def modes_of(model, **how):
+    with float64_mode(model, **how):
+        return [type(mode) for mode in _get_current_dispatch_mode_stack()]
 
 
 class OnGpu:

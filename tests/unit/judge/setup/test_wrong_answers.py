@@ -20,6 +20,9 @@ from tests.unit.references import problem, reference
 LINEAR = {"init": "self.w = nn.Parameter(torch.{kind}(256, 64).bfloat16())", "precision": Precision.BF16}
 
 
+FLOOR = measured().floor
+
+
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path))
@@ -30,32 +33,41 @@ def product(kind):
     return decide(reference("x @ self.w", f"torch.{kind}(64, 256).bfloat16()", **changes), SizeName.SMALL)
 
 
-def test_a_product_of_normal_numbers_is_evidence_and_of_positive_ones_hardly():
+def test_a_product_of_positive_numbers_is_less_evidence_than_of_normal_ones():
     """Without an eighth, x is off by sqrt(1 / 7) x: a normal error of 0.38, whose median is 0.25 of the row's size.
 
     A product of positive numbers is nearly the product of its means: the rest is sqrt(256) / 12 of 64.
     """
     normal, positive = product("randn"), product("rand")
-    assert 0.18 < normal.distances[Profile.AS_GIVEN]["output"] < 0.25
-    assert positive.distances[Profile.AS_GIVEN]["output"] == pytest.approx(0.67 * 16 / 12 / 64, rel=0.2)
+    floor = measured(torch.bfloat16).floor
+    assert 0.18 < normal.distances[Profile.AS_GIVEN]["output"] * floor < 0.25
+    assert positive.distances[Profile.AS_GIVEN]["output"] * floor < 0.67 * 16 / 12 / 64
     assert Profile.AS_GIVEN in normal.evidence
-    assert Profile.AS_GIVEN not in positive.evidence
     assert Profile.SIGNED_NORMAL in positive.evidence
 
 
-def test_power_is_the_distance_in_tolerances_and_half_units():
-    assert power_of(0.25, 2.0**-10, measured(torch.bfloat16)) == 0.25 / (2.0**-10 + 2.0**-8)
-    assert power_of(0.25, 5e-5, measured()) == pytest.approx(0.25 / (5e-5 + 2.0**-24))
+def test_power_is_the_distance_in_the_tolerances_of_the_call():
+    assert power_of(24.0, 3e-3, 1e-3) == pytest.approx(8.0)
+    assert power_of(24.0, 1e-4, 1e-3) == 24.0
+
+
+def test_a_distance_is_beyond_the_rounding_to_the_dtype():
+    """All sizes are 1, where half a unit of bf16 is 4 floors."""
+    limit = measured(torch.bfloat16)
+    signs = torch.randn(64, 64, generator=torch.Generator().manual_seed(3), dtype=torch.float64).sign()
+    assert means_distance(signs, limit) == pytest.approx(1 / limit.floor - 4, rel=0.2)
 
 
 def test_the_nearest_mean_counts():
     generator = torch.Generator().manual_seed(3)
     exact = torch.randn(512, 256, generator=generator, dtype=torch.float64)
-    assert means_distance(exact, measured()) == pytest.approx(0.6745, rel=0.02)  # Zero: the median of a normal size.
+    assert FLOOR * means_distance(exact, measured()) == pytest.approx(
+        0.6745, rel=0.02
+    )  # Zero: the median of a normal size.
     near_rows = 1 + 1e-3 * exact + torch.arange(512, dtype=torch.float64)[:, None]
-    assert means_distance(near_rows, measured()) < 1e-3 * 0.6745
+    assert FLOOR * means_distance(near_rows, measured()) < 1e-3 * 0.6745
     rank_one = near_rows[:, :1] * (2 + exact[:1]) * (1 + 1e-4 * exact)
-    assert means_distance(rank_one, measured()) == pytest.approx(1e-4 * 0.6745, rel=0.5)
+    assert FLOOR * means_distance(rank_one, measured()) == pytest.approx(1e-4 * 0.6745, rel=0.5)
 
 
 @pytest.mark.parametrize("shape", [(7,), (), (2, 3)])
@@ -65,7 +77,7 @@ def test_few_numbers_have_no_mean(shape):
 
 def test_rows_that_are_constant_have_their_means_by_definition():
     rows = torch.rand(64, 1, dtype=torch.float64).expand(64, 32).clone()
-    assert means_distance(rows, measured()) > 0.1
+    assert FLOOR * means_distance(rows, measured()) > 0.1
 
 
 def test_an_output_of_zeros_is_no_evidence():
@@ -81,7 +93,7 @@ def test_outputs_of_other_forms_have_distances(values):
         "with infinity": parts[0].index_fill(1, torch.tensor([3]), math.inf),
         "whole": parts[0],
     }[values]
-    assert means_distance(exact, measured()) == pytest.approx(0.67, abs=0.08)
+    assert FLOOR * means_distance(exact, measured()) == pytest.approx(0.67, abs=0.08)
 
 
 SPARSE = {
@@ -213,21 +225,21 @@ def graded(of, answer, **changes):
     return codes, [each.check.tensors[0].power for each in found], trials.unproven()
 
 
-NEARLY_CONSTANT = problem("1 + x * 1e-5", "torch.rand(64, 64)")
-"""The differences are a fifth of the tolerance: any answer near 1 passes."""
+NEARLY_CONSTANT = problem("1 + x * 3e-5", "torch.rand(64, 64)")
+"""The differences are below the tolerance: any answer near 1 passes."""
 
 
 @pytest.mark.parametrize("answer", [in_float64, mean_of_all], ids=["right", "constant"])
 def test_without_power_no_answer_is_right(answer):
     codes, powers, fault = graded(NEARLY_CONSTANT, answer, distribution_mix=AS_GIVEN_ALONE)
     assert codes == {None}
-    assert max(powers) < 0.1
+    assert max(powers) < 0.5
     assert (fault.status, fault.finding.code) == (Status.INCONCLUSIVE, Code.ROUNDING_DECIDES.value)
     assert "no call could have told a wrong answer" in fault.finding.message
 
 
 def test_other_distributions_prove_what_the_problems_own_values_do_not():
-    """Large values are 1024 times as large."""
+    """Large values are 32 to 1024 times as large."""
     codes, powers, fault = graded(NEARLY_CONSTANT, in_float64)
     assert (codes, fault) == ({None}, None)
     assert sum(power >= PROOF for power in powers) >= 2

@@ -65,7 +65,8 @@ def test_any_of_equal_values_is_right(answer, rule, right):
     seeds = [seed for seed in range(20 * CALLS) if setup.distribution_mix.pick(seed) is Profile.AS_GIVEN][:CALLS]
     found = [trials.run(0, seed, timeout_s=60, own_values=True) for seed in seeds]
     codes = {None if each.fault is None else each.fault.finding.code for each in found}
-    assert codes == ({None} if right else {Code.WRONG_VALUES.value})
+    assert codes <= {None, Code.WRONG_VALUES.value}, "a call without equal maxima tells nothing"
+    assert (codes == {None}) is right
 
 
 @pytest.mark.parametrize(
