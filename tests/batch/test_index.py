@@ -9,6 +9,7 @@ from evaluator.batch.runs.index import Index
 from evaluator.batch.runs.regrade_run import regrade
 from evaluator.batch.runs.run_folder import RunFolder
 from evaluator.files.card_files import card_bytes, read_card, write_card
+from evaluator.records import SCHEMA_VERSION
 from tests import cards
 from tests.batch.test_session import batch  # noqa: F401 - a fixture
 
@@ -35,7 +36,7 @@ SPOILED = {
     "no such status": lambda card: card.update(status="excellent"),
     "a speedup that is none": lambda card: card["timing"].update(speedup="3"),
     "a hash that is none": lambda card: card["submission"].update(sha256="0"),
-    "another version": lambda card: card.update(schema_version=3),
+    "another version": lambda card: card.update(schema_version=SCHEMA_VERSION + 1),
     "no version": lambda card: card.pop("schema_version"),
 }
 
