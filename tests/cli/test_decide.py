@@ -52,7 +52,7 @@ def test_all_files_are_decided_in_order_and_a_broken_file_stops_none(tree, capsy
     code, out, _ = run(capsys, "--problems", tree, "--output", table)
     assert code == 1
     mine, broken, other = out.splitlines()
-    assert mine.split() == ["level1/2_Mine", "full", "8", "profiles,", "2", "row", "sites"]
+    assert mine.split() == ["level1/2_Mine", "full", "10", "profiles,", "2", "row", "sites"]
     assert "left out: " in broken
     assert "no_such_method" in broken
     assert other.startswith("level1/10_Other")
@@ -117,12 +117,12 @@ def test_a_file_too_large_to_try_is_left_out(tree, capsys, tmp_path, monkeypatch
 def test_without_a_table_a_grade_finds_the_decision_in_the_cache(tree, capsys, monkeypatch):
     code, out, _ = run(capsys, "level1/2", "--problems", tree, "--size", "small", "--json")
     (found,) = json.loads(out)
-    assert (code, found["size"], len(found["profiles"]), found["why_not"]) == (0, "small", 8, None)
+    assert (code, found["size"], len(found["profiles"]), found["why_not"]) == (0, "small", 10, None)
     problem = find_problem("level1/2", tree)
     smaller = replace(problem, sizes={**problem.sizes, SizeName.SMALL: {"rows": 64}})
     run(capsys, "level1/2", "--problems", tree)
     no_decision(monkeypatch)
-    assert len(decided(Reference(smaller, SizeName.FULL, 1), SizeName.FULL).use) == 8
+    assert len(decided(Reference(smaller, SizeName.FULL, 1), SizeName.FULL).use) == 10
 
 
 def test_problems_with_folders_and_broken_tables_are_refused(tree, capsys, tmp_path):

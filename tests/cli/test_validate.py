@@ -114,7 +114,7 @@ def test_inputs_that_are_never_negative_are_made_up_for_by_profiles(own, capsys)
     assert identity["caught_on"] == "signed_normal"
 
 
-LEFT_OUT = '[profiles]\nmixed_magnitudes = "a test"\noutliers = "a test"\n'
+LEFT_OUT = '[profiles]\nmixed_magnitudes = "a test"\noutliers = "a test"\nrelated = "a test"\n'
 
 
 def test_fewer_bits_that_one_number_hides_are_caught_by_their_rounding(own, capsys):

@@ -101,7 +101,7 @@ class Judge:
         if entry.expected.evidence is not None and entry.expected.evidence.needs_twin:
             twin = self.honest(entry)
         verdict = _verdict(entry, outcome, twin)
-        if verdict.state == "not yet" and entry.expected.refused_for:
+        if entry.expected.refused_for and outcome.status in (Status.CORRECT, Status.INCONCLUSIVE):
             return _of_problem(entry, verdict)
         return verdict
 
