@@ -166,7 +166,7 @@ def _with_effect(form: Callable[[Effect], Any]) -> Answer:
 def _adding(chunk: Callable[[int], int], dtype: torch.dtype = torch.float32) -> Answer:
     """Return the answer with accumulators of a dtype. `chunk` gives how many of the terms of a sum are added at once.
 
-    What is added at once is in fp32, and so are biases; a result is rounded to the dtype of the reference's.
+    Sums and biases are in fp32; a result is rounded to the dtype of the reference's result.
     """
 
     def summed(parts: Iterable[torch.Tensor]) -> torch.Tensor:

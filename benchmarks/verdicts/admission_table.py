@@ -406,7 +406,7 @@ def table_of_controls(lines: list[Line]) -> str:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Measure, or print a table of what was measured."""
+    """Measure controls, or print the table of earlier measurements."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     measured = commands.add_parser("measure", help="admit the problems of a folder")

@@ -1,4 +1,4 @@
-"""Grade what is honest again and again: every shipped solution, and what is honest in tests/honest and tests/holes.
+"""Grade honest submissions repeatedly: every shipped solution, and those of tests/honest and tests/holes.
 
     python -m benchmarks.verdicts.false_alarms --device emulated [--rounds 20] [--only NAME ...] [--folder FOLDER]
         [--output FILE.json]

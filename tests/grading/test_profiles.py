@@ -234,6 +234,6 @@ def test_inputs_that_never_change_are_named(grader, tmp_path, drawn, fixed):
     )
     (own / "problem.toml").write_text((TOP / "problems" / "relu" / "problem.toml").read_text())
     run = grader(tmp_path, module(), "--problems", own.parent, problem="mine")
-    # Whoever returns the same ones is right in every call.
+    # A submission that returns ones without computing is right in every call.
     card = run.assert_verdict(*(Status.INCONCLUSIVE, Code.ROUNDING_DECIDES) if fixed else (Status.CORRECT,))
     assert (Code.FIXED_INPUTS in {finding.code for finding in card.findings}) is fixed
