@@ -13,7 +13,7 @@ import torch
 
 from evaluator.devices.out_of_memory import ran_out
 from evaluator.errors import JudgeFailed, ProblemError
-from evaluator.judge.compare.tolerance import ARITHMETIC
+from evaluator.judge.compare.tolerance import ARITHMETIC, HALF
 from evaluator.judge.inputs.changing_weights import ChangingWeights
 from evaluator.judge.inputs.derived_seeds import derived
 from evaluator.judge.inputs.input_distributions import change, rehearse
@@ -31,10 +31,8 @@ from evaluator.judge.tensors.pytree import Value, is_number, leaves
 from evaluator.protocol import model_call
 from evaluator.protocol.model_call import mapped, tensors_of
 from evaluator.protocol.seeding import seed_torch
-from evaluator.records import Formats, Precision, Problem, Profile, SizeName
+from evaluator.records import Formats, Problem, Profile, SizeName
 from evaluator.spans import Operation, operation
-
-_HALF = (Precision.BF16, Precision.FP16)
 
 
 class Honest(NamedTuple):
@@ -88,7 +86,7 @@ class Reference:
         self.has_fixed_inputs = False
         """Whether `get_inputs` returns the same values for every seed."""
         self._always_in_float64 = False
-        self._widens_casts = problem.precision in _HALF
+        self._widens_casts = ARITHMETIC[problem.precision] in HALF
         """Whether the exact values are those without forward's casts: fused kernels keep fp32 between operations."""
         self.draws_numbers = False
         """Whether forward has drawn random numbers. These depend on a seed, and on no input."""

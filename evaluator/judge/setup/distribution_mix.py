@@ -10,8 +10,7 @@ import hashlib
 import itertools
 import math
 import secrets
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
@@ -20,19 +19,15 @@ from evaluator.catalog.lock import SizeLock, fits
 from evaluator.catalog.stored_locks import stored_lock
 from evaluator.devices.out_of_memory import out_of_memory
 from evaluator.errors import ProblemError
-from evaluator.judge.compare.fill_values import fill_from
-from evaluator.judge.compare.limits import with_scales
-from evaluator.judge.compare.tensor_comparison import Comparison, Limit, Sides, begin
-from evaluator.judge.compare.tolerance import Bounds
+from evaluator.judge.compare.tensor_comparison import Comparison, begin
 from evaluator.judge.inputs.input_distributions import PROFILES, RULES
-from evaluator.judge.numerics.summation_orders import limits_of
 from evaluator.judge.reference.operation_cost import cost_of
 from evaluator.judge.reference.reference import Expected, Reference
 from evaluator.judge.setup.elementwise import elementwise_outputs
 from evaluator.judge.setup.output_changes import newly_nonfinite
 from evaluator.judge.setup.product_range import beyond_range, multiplies
 from evaluator.judge.setup.row_sites import row_sites_for
-from evaluator.judge.setup.wrong_answers import PROOF, distances_of, without_an_eighth
+from evaluator.judge.setup.wrong_answers import PROOF, distances_of
 from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.judge.tensors.pytree import Value
 from evaluator.judge.ties.equal_values import changed_by_choice, has_ambiguity
@@ -338,47 +333,13 @@ def _seen(reference: Reference, profile: Profile, given: _Seen | None, compare: 
             return _Seen(expected, why_not=f"{path} is not finite", fatal=True)
         if given.expected.in_float64 and not expected.in_float64:
             return _Seen(expected, why_not="float64 gives something else", fatal=True)
-    limits = limits_of(reference.problem, reference.values(expected.honest))
-    distances, powers = distances_of(reference, inputs, gradients, expected, other, limits, compare)
-    seen = _Seen(expected, distances, bool(powers) and min(powers.values()) >= PROOF)
-    if not expected.in_float64 and powers and not any(powers.values()):
+    wrong = distances_of(reference, inputs, gradients, expected, other, compare)
+    seen = _Seen(expected, wrong.distances, bool(wrong.powers) and min(wrong.powers.values()) >= PROOF)
+    if not expected.in_float64 and wrong.powers and not any(wrong.powers.values()):
         return seen._replace(why_not="the output is a result of rounding")
-    answers = (
-        lambda: reference.values(other.honest),
-        lambda: without_an_eighth(reference, inputs, gradients, in_float64=expected.in_float64),
-    )
-    if not any(_is_told_apart(reference, answer(), expected, limits, compare) for answer in answers):
+    if not wrong.are_told_apart:
         return seen._replace(why_not="the output hardly depends on such inputs")
     return seen
-
-
-def _is_told_apart(
-    reference: Reference,
-    answer: Mapping[str, Any],
-    expected: Expected,
-    limits: dict[str, Limit],
-    compare: Comparison,
-) -> bool:
-    """Return whether a comparison refuses any element of a wrong answer."""
-    exact, honest = map(reference.values, (expected.exact, expected.honest))
-    sides = {
-        path: Sides(answer[path].to(value.dtype), exact[path], value)
-        for path, value in honest.items()
-        if isinstance(value, torch.Tensor) and _is_tensor_like(answer.get(path), value)
-    }
-    for path, (actual, exactly, value) in sides.items():
-        limit = limits[path]
-        if isinstance(limit, Bounds):
-            limit = limit._replace(fill=fill_from(value))
-        limit = with_scales(limit, reference.problem, path, sides)
-        wanted = exactly if limit is not None else exactly.to(value.dtype)
-        if not compare(path, Sides(actual, wanted, value), limit)().ok:
-            return True
-    return False
-
-
-def _is_tensor_like(value: object, like: torch.Tensor) -> bool:
-    return isinstance(value, torch.Tensor) and value.shape == like.shape
 
 
 def _gradients(reference: Reference, inputs: Arguments) -> list[torch.Tensor] | None:

@@ -17,18 +17,21 @@ Zeros in both answers, as in half of a triangular matrix, say nothing, nor do fi
 
 import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 import torch
 
 from evaluator.errors import ProblemError
 from evaluator.judge.compare.fill_values import fill_from
+from evaluator.judge.compare.limits import with_scales
 from evaluator.judge.compare.overview import element_scale, has_columns, overview_of
 from evaluator.judge.compare.reductions import as_rows
 from evaluator.judge.compare.tensor_comparison import Comparison, Limit, Sides
 from evaluator.judge.compare.tolerance import Bounds, last_place
 from evaluator.judge.formats.elements import are_equal, format_of
 from evaluator.judge.numerics.rounding_of_call import is_far, results_of_rounding
+from evaluator.judge.numerics.summation_orders import limits_of
 from evaluator.judge.reference.reference import Expected, Reference
 from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.protocol.model_call import mapped
@@ -50,44 +53,77 @@ _SAME = 1e-9
 """Relative to the output: an output of constant rows equals the output's row means by definition."""
 
 
+class WrongAnswers(NamedTuple):
+    """Distance of the nearest wrong answer by path, and the same in tolerances of the call.
+
+    `are_told_apart` says whether a comparison refuses any element of a wrong answer that depends on the inputs.
+    """
+
+    distances: dict[str, float]
+    powers: dict[str, float]
+    are_told_apart: bool
+
+
 def distances_of(
     reference: Reference,
     inputs: Arguments,
     gradients: list[torch.Tensor] | None,
     expected: Expected,
     other: Expected,
-    limits: dict[str, Limit],
     compare: Comparison,
-) -> tuple[dict[str, float], dict[str, float]]:
-    """Return by path the distance of the nearest wrong answer, and the same in tolerances.
+) -> WrongAnswers:
+    """Return the distances of wrong answers to inputs.
 
     `other` are the expected values of an independent draw. Integers and codes have the largest distance if it
     has other values, else 0. Results of rounding, on which float64 and the plain reference disagree, have 0.
     """
     exact, honest, independent = map(reference.values, (expected.exact, expected.honest, other.exact))
-    codes = reference.values(other.honest)
-    without_part = without_an_eighth(reference, inputs, gradients, in_float64=expected.in_float64)
+    without_part = _without_an_eighth(reference, inputs, gradients, in_float64=expected.in_float64)
     rounding = set() if expected.in_float64 else results_of_rounding(reference, inputs, gradients, expected.honest, 0)
     distances = dict.fromkeys(rounding, 0.0)
     powers = dict.fromkeys(rounding, 0.0)
+    limits = limits_of(reference.problem, honest)
     for path, value in honest.items():
         if not isinstance(value, torch.Tensor) or path in rounding:
             continue
-        limit, wrong = limits[path], [independent.get(path)]
+        limit = limits[path]
+        if not isinstance(limit, Bounds):
+            powers[path] = distances[path] = _of_codes(exact[path], independent.get(path))
+            continue
+        limits[path] = limit = limit._replace(fill=fill_from(value))
+        wrong = [independent.get(path)]
         if reference.weights.why_not is None and _is_same(independent.get(path), exact[path]):
             wrong = []  # Inputs never change, but weights do.
-        if isinstance(limit, Bounds):
-            limit = limit._replace(fill=fill_from(value))
-        else:
-            powers[path] = distances[path] = _of_codes(value, codes.get(path))
-            continue
         if _changes(without_part.get(path), exact[path]):
             wrong.append(without_part[path])
         known = [_distance(one, exact[path], limit) for one in wrong if _has_shape(one, value)]
         tolerance = compare(path, Sides(value, exact[path], value), limit)().tolerance or limit.floor
         distances[path] = min([*known, means_distance(exact[path], limit), _MOST])
         powers[path] = power_of(distances[path], tolerance, limit.floor)
-    return distances, powers
+    answers = (independent, without_part)
+    are_told_apart = any(_is_refused(reference, answer, expected, limits, compare) for answer in answers)
+    return WrongAnswers(distances, powers, are_told_apart)
+
+
+def _is_refused(
+    reference: Reference,
+    answer: Mapping[str, Any],
+    expected: Expected,
+    limits: dict[str, Limit],
+    compare: Comparison,
+) -> bool:
+    """Return whether a comparison refuses any element of an answer, or its shape. No answer is not refused."""
+    exact, honest = map(reference.values, (expected.exact, expected.honest))
+    tensors = {path: value for path, value in honest.items() if isinstance(value, torch.Tensor)}
+    if not answer or not all(_has_shape(answer.get(path), value) for path, value in tensors.items()):
+        return bool(answer)
+    sides = {path: Sides(answer[path].to(value.dtype), exact[path], value) for path, value in tensors.items()}
+    for path, (actual, exactly, value) in sides.items():
+        limit = with_scales(limits[path], reference.problem, path, sides)
+        wanted = exactly if limit is not None else exactly.to(value.dtype)
+        if not compare(path, Sides(actual, wanted, value), limit)().ok:
+            return True
+    return False
 
 
 def power_of(distance: float, tolerance: float, usual_floor: float) -> float:
@@ -132,7 +168,7 @@ def means_distance(exact: torch.Tensor, limit: Bounds) -> float:
     return min(known, default=math.inf)
 
 
-def without_an_eighth(
+def _without_an_eighth(
     reference: Reference, inputs: Arguments, gradients: list[torch.Tensor] | None, *, in_float64: bool
 ) -> dict[str, object]:
     """Return the outputs without every eighth value of the first input; empty if the reference refuses them."""
