@@ -28,7 +28,7 @@ from evaluator.judge.setup.output_changes import newly_nonfinite
 from evaluator.judge.setup.product_range import beyond_range, multiplies
 from evaluator.judge.setup.row_sites import row_sites_for
 from evaluator.judge.setup.wrong_answers import PROOF, distances_of
-from evaluator.judge.tensors.call_arguments import Arguments
+from evaluator.judge.tensors.call_arguments import Arguments, are_equal
 from evaluator.judge.tensors.pytree import Value
 from evaluator.judge.ties.equal_values import changed_by_choice, has_ambiguity
 from evaluator.protocol.model_call import tensors_of
@@ -325,7 +325,8 @@ def _seen(reference: Reference, profile: Profile, given: _Seen | None, compare: 
         others = _first_block(reference, reference.draw(LOCK_SEED + 1, profile))
         gradients = _gradients(reference, inputs)
         expected = reference.expected(inputs, 0, gradients)
-        other = reference.expected(others, 0, _gradients(reference, others))
+        is_fixed = are_equal(inputs, others) and reference.weights.why_not is None
+        other = None if is_fixed else reference.expected(others, 0, _gradients(reference, others))
     except ProblemError as refusal:
         return _Seen(None, why_not=f"the reference refuses it: {refusal.message}"[:200], fatal=True)
     if given is not None and given.expected is not None:

@@ -69,15 +69,17 @@ def distances_of(
     inputs: Arguments,
     gradients: list[torch.Tensor] | None,
     expected: Expected,
-    other: Expected,
+    other: Expected | None,
     compare: Comparison,
 ) -> WrongAnswers:
     """Return the distances of wrong answers to inputs.
 
-    `other` are the expected values of an independent draw. Integers and codes have the largest distance if it
-    has other values, else 0. Results of rounding, on which float64 and the plain reference disagree, have 0.
+    `other` are the expected values of an independent draw; None if inputs never change, but weights do. Integers and
+    codes have the largest distance if `other` has other values, else 0. Results of rounding, on which float64 and the
+    plain reference disagree, have 0.
     """
-    exact, honest, independent = map(reference.values, (expected.exact, expected.honest, other.exact))
+    exact, honest = map(reference.values, (expected.exact, expected.honest))
+    independent = {} if other is None else reference.values(other.exact)
     without_part = _without_an_eighth(reference, inputs, gradients, in_float64=expected.in_float64)
     rounding = set() if expected.in_float64 else results_of_rounding(reference, inputs, gradients, expected.honest, 0)
     distances = dict.fromkeys(rounding, 0.0)
@@ -92,8 +94,6 @@ def distances_of(
             continue
         limits[path] = limit = limit._replace(fill=fill_from(value))
         wrong = [independent.get(path)]
-        if reference.weights.why_not is None and _is_same(independent.get(path), exact[path]):
-            wrong = []  # Inputs never change, but weights do.
         if _changes(without_part.get(path), exact[path]):
             wrong.append(without_part[path])
         known = [_distance(one, exact[path], limit) for one in wrong if _has_shape(one, value)]
@@ -211,10 +211,6 @@ def _changes(wrong: object, exact: object) -> bool:
     if not isinstance(wrong, torch.Tensor) or not isinstance(exact, torch.Tensor) or wrong.shape != exact.shape:
         return False
     return int((wrong != exact).sum()) * _LEAST_PART >= exact.numel()
-
-
-def _is_same(value: object, exact: object) -> bool:
-    return isinstance(value, torch.Tensor) and isinstance(exact, torch.Tensor) and are_equal(value, exact)
 
 
 def _has_shape(value: object, like: torch.Tensor) -> bool:

@@ -275,3 +275,20 @@ def test_kernelbenchs_rule_asks_for_no_power():
     trial = trials.run(0, 7, timeout_s=60)
     assert (trial.fault, trial.check.tensors[0].power, trials.unproven()) == (None, None, None)
     assert bounds(ToleranceRule.KERNELBENCH, NEARLY_CONSTANT, torch.float32).floor == 1e-4
+
+
+FIXED = "torch.rand(64, 64, generator=torch.Generator().manual_seed(5))"
+
+
+def test_fixed_inputs_are_evidence_where_weights_change_and_else_not():
+    """A stored answer is right for fixed inputs in every call, unless weights change."""
+    linear = reference("self.linear(x)", FIXED, "self.linear = nn.Linear(64, 64)")
+    assert Profile.AS_GIVEN in decide(linear, SizeName.SMALL).evidence
+    assert Profile.AS_GIVEN not in decide(reference("torch.relu(x)", FIXED), SizeName.SMALL).evidence
+
+
+def test_an_output_of_the_weights_alone_is_no_evidence():
+    """The norm of constant rows is the norm's bias, whatever the input is."""
+    found = decide(reference("self.norm(x)", "torch.rand(64, 64)", "self.norm = nn.LayerNorm(64)"), SizeName.SMALL)
+    assert Profile.CONSTANT_ROWS not in found.evidence
+    assert Profile.AS_GIVEN in found.evidence
