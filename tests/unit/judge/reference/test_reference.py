@@ -608,3 +608,15 @@ def test_gaps_in_inputs_and_keywords_of_the_constructor_need_room():
     assert gaps.input_bytes >= (7 * 400 + 301) * 4
     keywords, _ = one_call(init="return {'table': torch.zeros(10_000)}")
     assert keywords.input_bytes >= 40_000
+
+
+@pytest.mark.parametrize("output", ["(x.float() * 1.1).to(torch.bfloat16) * y", "torch.tanh(x.float()).bfloat16() @ y"])
+def test_a_cast_in_the_middle_rounds_no_exact_value_of_half_precision(output):
+    """A fused kernel keeps fp32 between operations."""
+    given = ", ".join(["torch.rand(8, 8).bfloat16()"] * 2)
+    half = references.reference(output, given, forward="x, y", precision=Precision.BF16)
+    inputs = half.draw(3)
+    x, y = (tensor.double() for tensor in inputs.args)
+    found = half.expected(inputs, 0, None)
+    assert found.in_float64
+    assert torch.allclose(found.exact.outputs, x * 1.1 * y if "1.1" in output else torch.tanh(x) @ y, rtol=1e-12)

@@ -51,11 +51,12 @@ def test_power_is_the_distance_in_the_tolerances_of_the_call():
     assert power_of(24.0, 1e-4, 1e-3) == 24.0
 
 
-def test_a_distance_is_beyond_the_rounding_to_the_dtype():
-    """All sizes are 1, where half a unit of bf16 is 4 floors."""
-    limit = measured(torch.bfloat16)
+@pytest.mark.parametrize(("apart", "distance"), [(2.0**-7, 3.2), (2.0**-9, 0.0)])
+def test_a_distance_is_beyond_the_rounding_to_the_dtype(apart, distance):
+    """Values of 1.25 have half a unit of 2**-8 in bf16, and a floor of 1.25 * 2**-10."""
     signs = torch.randn(64, 64, generator=torch.Generator().manual_seed(3), dtype=torch.float64).sign()
-    assert means_distance(signs, limit) == pytest.approx(1 / limit.floor - 4, rel=0.2)
+    assert means_distance(1.25 + signs * apart, measured(torch.bfloat16)) == pytest.approx(distance, abs=0.5)
+    assert means_distance(1.25 + signs * apart, measured(torch.bfloat16)) >= 0
 
 
 def test_the_nearest_mean_counts():
@@ -292,3 +293,10 @@ def test_an_output_of_the_weights_alone_is_no_evidence():
     found = decide(reference("self.norm(x)", "torch.rand(64, 64)", "self.norm = nn.LayerNorm(64)"), SizeName.SMALL)
     assert Profile.CONSTANT_ROWS not in found.evidence
     assert Profile.AS_GIVEN in found.evidence
+
+
+def test_a_distribution_that_shows_a_missing_part_alone_is_in_use():
+    """The means of two draws round to the same number of bf16; a mean without every eighth value does not."""
+    given = ", ".join(["torch.randn(1024, 512).bfloat16()"] * 2)
+    squares = reference("F.mse_loss(x, y)", given, forward="x, y", precision=Precision.BF16)
+    assert Profile.RELATED in decide(squares, SizeName.SMALL).use
