@@ -27,6 +27,7 @@ from evaluator.admission.off_by_steps import few_off
 from evaluator.admission.rounding_visibility import rounding_shows
 from evaluator.errors import ProblemError
 from evaluator.judge.numerics.arithmetic_modes import Order, in_order
+from evaluator.judge.numerics.rounding_of_call import ORDERS
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.reference import Reference, by_path
 from evaluator.judge.setup.distribution_mix import DistributionMix, decided, distribution_mix_for, distribution_mix_of
@@ -279,7 +280,7 @@ def _honest_failures(call: JudgedCall) -> list[str]:
     if not call.used:
         return []
     found: dict[str, Answer] = {"the reference": call.honest}
-    for order in Order:
+    for order in (Order.REVERSED, *ORDERS[call.case.reference.problem.precision]):
         with contextlib.suppress(ProblemError):
             result = call.case.reference.altered(call.case.inputs, 0, None, in_order(order))
             found[f"another order ({order.value})"] = by_path(result)

@@ -92,7 +92,7 @@ def _in_integers(wide: torch.Tensor, dim: int, bits: int, group: int) -> torch.T
     """Return a tensor rounded to integers with a scale for each `group` elements along `dim`."""
     moved = wide.movedim(dim, -1)
     terms = moved.shape[-1]
-    if not wide.numel():
+    if not wide.numel() or terms == 1:  # A single term is its own scale.
         return wide
     padded = torch.nn.functional.pad(moved, (0, -terms % group))
     groups = padded.reshape(*padded.shape[:-1], -1, group)

@@ -34,14 +34,15 @@ _NEAR = 64.0
 _FEW_ONE_IN = 16
 """Least number of elements for each element at a step that rounding decides."""
 _MOST_BLOCKS = 4
-_ORDERS = {
+ORDERS = {
     Precision.FP32: (Order.SEQUENTIAL, Order.ROUNDED, Order.NAIVE),
     Precision.TF32: (Order.SEQUENTIAL, Order.ROUNDED, Order.NAIVE),
     Precision.BF16: (Order.SEQUENTIAL,),
     Precision.FP16: (Order.SEQUENTIAL,),
 }
-"""The naive formulas too: log(1 + exp(x)) is off by 5e-4 where x is about -9, and draws differ in the sign of x. In
-half precision they are computed in fp32, and lie below the floor."""
+"""Arithmetic of honest kernels. The naive formulas too: log(1 + exp(x)) is off by 5e-4 where x is about -9, and draws
+differ in the sign of x. In half precision they are computed in fp32, and lie below the floor; there, a moved result is
+rounded twice."""
 NOISE = 1 / 16
 """Difference of two roundings, relative to an output, from which the output is a result of rounding."""
 _LEAST_DRAWS = 2
@@ -93,7 +94,7 @@ def rounding_of_call(plan: CallPlan) -> dict[str, float]:
                     plan.gradients,
                     expected,
                     limits,
-                    _ORDERS[reference.problem.precision],
+                    ORDERS[reference.problem.precision],
                     random_seed=plan.random_seed,
                     draws=_draws(limits, values),
                 )

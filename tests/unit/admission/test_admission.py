@@ -6,7 +6,7 @@ from evaluator.admission import admission
 from evaluator.admission.admission import admit
 from evaluator.admission.judged_calls import JudgedCall
 from evaluator.judge.setup.call_limits import CallLimits
-from evaluator.records import Profile, RowSite, SizeName, WeightsRule
+from evaluator.records import Precision, Profile, RowSite, SizeName, WeightsRule
 from tests.unit.references import problem
 
 pytestmark = pytest.mark.slow
@@ -72,6 +72,14 @@ def test_an_honest_order_that_moves_the_problems_own_outputs_altogether_is_told(
     """Rounding is 1 % of the spread; no tolerance may be as wide for the problem's own values."""
     failures = admitted(given="1 + 3e-5 * torch.rand(16, 2048)", **NEARLY_EQUAL)[1]
     assert set(failures) == {"another order (sequential) on as_given"}
+
+
+def test_half_precision_has_the_honest_orders_of_a_grade_alone():
+    """A result moved by half a unit after its rounding is no result of any kernel."""
+    half = {"given": "torch.rand(64, 64).bfloat16(), torch.rand(64, 64).bfloat16()", "precision": Precision.BF16}
+    controls, failures = admitted("x @ y", forward="x, y", **half)
+    assert failures == []
+    assert not any(control.gets_away for control in controls.values())
 
 
 SCALE = "self.scale = nn.Parameter(torch.ones(64))"
