@@ -3,7 +3,7 @@
 A kernel rounds after each step. PyTorch computes such an operation in one call, so a dispatch mode sees only its
 result. Inside a mode, the written-out form shows all steps to the mode. `NAIVE` has the formulas of textbooks in place
 of PyTorch's protected ones: exp(x) - 1 for expm1, log(1 + x) for log1p, 1 / (1 + exp(-x)) for the logistic function,
-1 - 2 / (exp(2 x) + 1) for tanh.
+1 - 2 / (exp(2 x) + 1) for tanh, and Winograd's products of 4 x 4 tiles for convolutions by 3 x 3 weights, as in cuDNN.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -206,6 +206,49 @@ def _tanh(func: Any, x: torch.Tensor) -> torch.Tensor:
     return (1 - 2 / ((2 * wide).exp() + 1)).to(x.dtype)
 
 
+_OF_TILE = (
+    (4, 0, -5, 0, 1, 0),
+    (0, -4, -4, 1, 1, 0),
+    (0, 4, -4, -1, 1, 0),
+    (0, -2, -1, 2, 1, 0),
+    (0, 2, -1, -2, 1, 0),
+    (0, 4, 0, -5, 0, 1),
+)
+_OF_WEIGHT = (
+    (1 / 4, 0, 0),
+    (-1 / 6, -1 / 6, -1 / 6),
+    (-1 / 6, 1 / 6, -1 / 6),
+    (1 / 24, 1 / 12, 1 / 6),
+    (1 / 24, -1 / 12, 1 / 6),
+    (0, 0, 1),
+)
+_OF_OUTPUT = ((1, 1, 1, 1, 1, 0), (0, 1, -1, 2, -2, 0), (0, 1, 1, 4, 4, 0), (0, 1, -1, 8, -8, 1))
+"""Transforms of F(4x4, 3x3): Lavin and Gray, Fast Algorithms for Convolutional Neural Networks, 2015, section 4.3."""
+_TILE = 4
+
+
+def _winograd(
+    func: Any, x: torch.Tensor, weight: torch.Tensor, bias: Any, stride: Any, padding: Any, dilation: Any,
+    transposed: bool, output_padding: Any, groups: int,  # noqa: FBT001 - aten's order
+) -> torch.Tensor:  # fmt: skip
+    steps = {*stride, *dilation, groups}
+    if transposed or steps != {1} or x.dim() != 4 or weight.shape[2:] != (3, 3) or x.dtype != torch.float32:
+        return func(x, weight, bias, stride, padding, dilation, transposed, output_padding, groups)  # type: ignore[no-any-return]
+    of_tile, of_weight, of_output = (
+        torch.tensor(each, dtype=x.dtype, device=x.device) for each in (_OF_TILE, _OF_WEIGHT, _OF_OUTPUT)
+    )
+    above, left = padding if len(padding) == 2 else (padding[0], padding[0])
+    height, width = x.shape[2] + 2 * above - 2, x.shape[3] + 2 * left - 2
+    rows, columns = -(-height // _TILE), -(-width // _TILE)
+    room = (left, left + columns * _TILE - width, above, above + rows * _TILE - height)
+    tiles = torch.nn.functional.pad(x, room).unfold(2, _TILE + 2, _TILE).unfold(3, _TILE + 2, _TILE)
+    values, weights = of_tile @ tiles @ of_tile.T, of_weight @ weight @ of_weight.T
+    products = torch.einsum("nchwij,ocij->nohwij", values, weights)
+    outputs = (of_output @ products @ of_output.T).transpose(3, 4).flatten(4).flatten(2, 3)
+    outputs = outputs[:, :, :height, :width]
+    return outputs.contiguous() if bias is None else outputs + bias[:, None, None]
+
+
 NAIVE: Mapping[Any, Callable[..., Any]] = {
     aten.expm1.default: lambda _, x: x.exp() - 1,
     aten.log1p.default: lambda _, x: (1 + x).log(),
@@ -215,5 +258,6 @@ NAIVE: Mapping[Any, Callable[..., Any]] = {
     aten.silu.default: lambda _, x: x / (1 + (-x).exp()),
     aten.rsqrt.default: lambda _, x: 1 / x.sqrt(),
     aten.tanh.default: _tanh,
+    aten.convolution.default: _winograd,
 }
 """Textbook formulas by operation, in fp32 as accurate as the formula's conditioning allows."""

@@ -108,5 +108,30 @@ def test_a_tanh_of_exponentials_is_as_exact_as_its_cancellation_allows():
     assert torch.equal(halves, torch.tanh(small.bfloat16()))
 
 
+CONVOLUTIONS = {
+    "padded": {"padding": 1},
+    "not padded": {},
+    "two paddings": {"padding": (2, 1)},
+    "stride": {"stride": 2},
+    "dilation": {"dilation": 2},
+    "groups": {"groups": 2},
+}
+BY_WINOGRAD = {"padded", "not padded", "two paddings"}
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_winograds_convolution_is_a_convolution_with_more_rounding(name, dtype):
+    generator = torch.Generator().manual_seed(4)
+    x = torch.randn(2, 4, 13, 18, generator=generator, dtype=dtype)
+    weight = torch.randn(6, 4 // CONVOLUTIONS[name].get("groups", 1), 3, 3, generator=generator, dtype=dtype)
+    bias = torch.randn(6, generator=generator, dtype=dtype)
+    plain = functional.conv2d(x, weight, bias, **CONVOLUTIONS[name])
+    with in_order(Order.NAIVE):
+        found = functional.conv2d(x, weight, bias, **CONVOLUTIONS[name])
+    torch.testing.assert_close(found, plain, rtol=1e-4, atol=1e-4)
+    assert torch.equal(found, plain) is (name not in BY_WINOGRAD or dtype == torch.float64)
+
+
 def test_no_form_is_in_both_tables():
     assert not set(COMPOSITES) & set(NAIVE)
