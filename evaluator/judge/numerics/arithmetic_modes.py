@@ -212,14 +212,26 @@ def with_results(to: Format) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def with_operands(to: Format) -> Iterator[None]:
-    """Context with operands of matrix products and convolutions rounded to a format, as for tensor cores."""
+def with_operands(to: Format, draw: int = 0) -> Iterator[None]:
+    """Context with operands of matrix products and convolutions rounded to a format, as for tensor cores.
+
+    Later draws divide each row of an inexact operand by a random number from 1 to 2 while it is rounded:
+    FlashAttention rounds weights before it divides them by their sum.
+    """
+    generator = generators(draw)
+
+    def kept(operand: torch.Tensor) -> torch.Tensor:
+        low = rounded(operand, to)
+        if not draw or torch.equal(low, operand):
+            return low
+        factor = torch.empty_like(operand[..., :1]).uniform_(1.0, 2.0, generator=generator(operand.device))
+        return rounded(operand / factor, to) * factor
 
     def first_two(func: Any, a: torch.Tensor, b: torch.Tensor, *rest: Any, **options: Any) -> Any:
-        return func(rounded(a, to), rounded(b, to), *rest, **options)
+        return func(kept(a), kept(b), *rest, **options)
 
     def last_two(func: Any, c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, **options: Any) -> Any:
-        return func(c, rounded(a, to), rounded(b, to), **options)
+        return func(c, kept(a), kept(b), **options)
 
     both_first = (aten.mm.default, aten.bmm.default, aten.mv.default, aten.dot.default, aten.convolution.default)
     both_last = (aten.addmm.default, aten.baddbmm.default, aten.addmv.default)

@@ -92,6 +92,20 @@ def test_products_in_fewer_bits_are_off_by_what_those_bits_hold(name):
     assert error(name, with_operands(Format.TF32_CUT)) > error(name, with_operands(Format.TF32))
 
 
+def test_each_draw_of_rounded_operands_has_other_roundings_of_inexact_operands_alone():
+    """Operands that are bf16 numbers keep their values, as inputs of a bf16 problem do."""
+    a, b = torch.rand(64, 512, generator=torch.Generator().manual_seed(1)), torch.eye(512)
+    answers = []
+    for draw in range(4):
+        with with_operands(Format.BF16, draw):
+            answers.append(a @ b)
+            exact = a.bfloat16().float()
+            assert torch.equal(exact @ b, exact)
+    errors = torch.stack([(answer - a).flatten() for answer in answers])
+    assert bool((errors.abs().amax(1) <= 2**-8).all() & (errors.abs().amax(1) > 2**-10).all())
+    assert float(torch.corrcoef(errors).fill_diagonal_(0).abs().max()) < 0.25
+
+
 CHOICES = {
     "index": lambda x: x[torch.tensor([2, 0])],
     "index_select": lambda x: x.index_select(0, torch.tensor([2, 0])),
