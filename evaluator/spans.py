@@ -42,7 +42,6 @@ class Section(StrEnum):
     WINDOWS = "windows"
     SPOT_CHECKS = "spot checks"
     PRECISION = "reduced precision"
-    BUFFERS = "buffers"
     ABLATION = "without own kernels"
 
 

@@ -52,7 +52,6 @@ _REMARKS = frozenset(
             Code.SEVERAL_BLOCKS,
             Code.INTERPRETED,
             Code.FIXED_INPUTS,
-            Code.BUFFERS_DIFFER,
             Code.NOT_FLOAT64,
             Code.WIDE_TOLERANCE,
             Code.VALUES_UNTRIED,

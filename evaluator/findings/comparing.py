@@ -220,13 +220,6 @@ ENTRIES: dict[Code, Entry] = {
         "return an answer that was computed before. Only calls with other values and weights prove the computation.",
         "No action needed for a submission. The problem's author can draw the inputs at random in get_inputs.",
     ),
-    Code.BUFFERS_DIFFER: Entry(
-        "buffers differ from the reference's after a call",
-        "The reference's forward updates buffers, such as the running statistics of a batch norm in training. After "
-        "the same call, ModelNew's buffers are missing, unchanged or different. The outputs are correct without the "
-        "updates, so the verdict stays. A model trained with this submission would have other buffers in eval mode.",
-        "Update the buffers in forward, under the reference's names. Where only the output matters: no action needed.",
-    ),
     Code.REDUCED_INSTRUCTIONS: Entry(
         "the machine code has fewer bits than the problem asks for",
         "The disassembled libraries of the submission have tensor-core or half-precision instructions, or conversions "

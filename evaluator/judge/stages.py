@@ -31,7 +31,6 @@ from evaluator.judge.runners.build_service import BuildService
 from evaluator.judge.runners.jit_kernels import own_names, read_kernels
 from evaluator.judge.setup.seed_book import fresh_seed
 from evaluator.judge.trial import timing_loop
-from evaluator.judge.trial.buffer_comparison import BufferComparison
 from evaluator.judge.trial.trial_runner import Trial, TrialRunner
 from evaluator.protocol.frames import Counted
 from evaluator.records import (
@@ -179,7 +178,7 @@ def _may_need_training(context: GradeContext, called: Called) -> bool:
 
 
 def _tried(context: GradeContext, timer: ReferenceTimer) -> _Tried:
-    """Make the checked calls in a new runner. After right answers, compare buffers."""
+    """Make the checked calls in a new runner."""
     build_service = context.build_services.for_submission()
     with context.runners.start(context.source, build_service) as model_runner:
         if context.terms.is_timed:
@@ -187,15 +186,10 @@ def _tried(context: GradeContext, timer: ReferenceTimer) -> _Tried:
         # Processes start beside the submission's load, and contexts of the GPU come into being beside the checks. After
         # the reference's runners are taken: otherwise the next grade's check would find an empty pool.
         refill = None if context.gpu_session is None else context.runners.pool.refill
-        buffers = BufferComparison(context.reference)
         with section(Section.CALLS):
             called = checked_calls(context, model_runner, refill)
-        sites = called.sites
-        if called.fault is not None or sites is None:
+        if called.fault is not None:
             return _Tried(called, build_service)
-        with section(Section.BUFFERS):
-            found = buffers.findings(model_runner, sites, context.call_timeout_s)
-        called = called._replace(remarks=[*called.remarks, *found])
         if context.terms.gpu is not None and uses_triton(context.source):
             compiled = read_kernels(model_runner.session)
             context.kernel_cache = b"" if compiled is None else compiled.cache

@@ -10,7 +10,6 @@ import torch
 
 from evaluator.protocol import model_call
 from evaluator.protocol.frames import (
-    BufferValues,
     Call,
     Channel,
     Closed,
@@ -29,7 +28,6 @@ from evaluator.protocol.frames import (
     Prepare,
     ProfiledCall,
     Queued,
-    ReadBuffers,
     ReadKernels,
     Scalar,
     TensorView,
@@ -50,7 +48,7 @@ from evaluator.runner.instrumentation.ablation import OwnFunctions, leave_out_li
 from evaluator.runner.instrumentation.nvrtc_launches import leave_out_launches, name_kernels
 from evaluator.runner.instrumentation.op_counter import OpCounter
 from evaluator.runner.instrumentation.profiler import profiled
-from evaluator.runner.parameters import ChangingParameters, buffer_values, take_over_state
+from evaluator.runner.parameters import ChangingParameters, take_over_state
 from evaluator.runner.printed_output import Printing
 from evaluator.runner.pytree import Outbox, to_tensor, to_value
 from evaluator.runner.shared_memory import Shared, take_over
@@ -84,7 +82,6 @@ class Runner:
         self._held: list[list[model_call.Result]] = []
         """Results of the last calls: one of a call, several of a window."""
         self._weights = ChangingParameters()
-        self._own_names: dict[str, str] = {}
         """Names of the submission's tensors, by the reference's names."""
         self._extensions: ExtensionLoader | None = None
         self._op_counter: OpCounter | None = None
@@ -126,9 +123,6 @@ class Runner:
                 return self._profiled(frame)
             case Count() | ReadKernels():
                 return self._counted() if isinstance(frame, Count) else compiled_kernels(self._private)
-            case ReadBuffers():
-                own_names = {name: self._own_names.get(name, name) for name in frame.names}
-                return BufferValues(values=buffer_values(self._model, own_names))
             case LeaveOut():
                 self._leave_out(frame)
                 return LeftOut()
@@ -169,7 +163,6 @@ class Runner:
         )
         state = to_value(frame.state, memory.inputs)
         found = take_over_state(self._model, state, frame.parameters, frame.changing, seeded=frame.seeded)
-        self._own_names = {name: pair.own_name for name, pair in found.pairs.items()}
         changing = {name: found.pairs[name] for name in frame.changing if name in found.pairs}
         self._weights = ChangingParameters(self._model, changing)
         outbox = Outbox(memory.arena)

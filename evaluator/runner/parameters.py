@@ -6,9 +6,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from evaluator.protocol.frames import BufferValue
-from evaluator.protocol.frames.bounds import MOST_BUFFER_BYTES
-from evaluator.runner.correspondence import Pair, correspondence, has_elements, is_equal_to, named_tensors
+from evaluator.runner.correspondence import Pair, correspondence, has_elements, is_equal_to
 from evaluator.runner.submission_module import difference_in_weights, own_state
 
 _NAMED = 5
@@ -75,24 +73,6 @@ def _taken_over_by_name(
 def _is_like(own: torch.Tensor, wanted: torch.Tensor) -> bool:
     """Return whether a tensor has the wanted values on the same device."""
     return own.device == wanted.device and is_equal_to(own, wanted)
-
-
-def buffer_values(model: Any, own_names: Mapping[str, str]) -> dict[str, BufferValue]:
-    """Return the values of `model`'s buffers, by the reference's names of `own_names`."""
-    if not isinstance(model, torch.nn.Module):
-        return {}
-    own = {**dict(named_tensors(model)), **dict(model.named_buffers())}
-    values = {}
-    for name, own_name in own_names.items():
-        found = own.get(own_name)
-        if found is None or found.layout is not torch.strided:
-            continue
-        if found.numel() * found.element_size() <= MOST_BUFFER_BYTES:
-            kept = found.detach().cpu().contiguous()
-            flat = kept.as_strided((kept.numel(),), (1,)).view(torch.uint8)  # One element may have any stride.
-            dtype = str(found.dtype).removeprefix("torch.")
-            values[name] = BufferValue(dtype=dtype, shape=tuple(found.shape), data=bytes(flat.tolist()))
-    return values
 
 
 class ChangingParameters:

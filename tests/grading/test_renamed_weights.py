@@ -122,7 +122,7 @@ def test_other_names_and_initial_values_are_judged_by_what_is_computed(judge, li
     outcome = judge(own(linear + NORM, FORWARD))
     assert outcome.status is Status.CORRECT, outcome.reason
     assert (outcome.weights.graded, outcome.weights.changed) == (WeightsGraded.CHANGING, 5)
-    assert codes(outcome).isdisjoint({*UNMATCHED, Code.BUFFERS_DIFFER.value})
+    assert codes(outcome).isdisjoint(UNMATCHED)
     assert "batch_norm.weight in gamma" in message(outcome, Code.WEIGHTS_ASSUMED) or linear is not LINEAR
 
 
@@ -163,12 +163,6 @@ def test_no_part_of_the_weights_is_copied_without_the_rest(judge, refusing):
     assert outcome.status is Status.WRONG_RESULT
     assert Code.WEIGHTS_NOT_COPIED.value in codes(outcome)
     assert Code.WEIGHTS_ASSUMED.value not in codes(outcome)
-
-
-def test_statistics_of_another_name_are_compared(judge):
-    outcome = judge(own(LINEAR + NORM, FORWARD.replace("self.mean.lerp_(mean, 0.1)", "")))
-    assert outcome.status is Status.CORRECT, outcome.reason
-    assert "batch_norm.running_mean; ModelNew does not" in message(outcome, Code.BUFFERS_DIFFER)
 
 
 HONEST_WITH_OTHER_MEANINGS = {

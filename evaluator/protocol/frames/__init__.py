@@ -2,7 +2,7 @@
 
 A frame is a length of four bytes (big-endian) and one tagged msgpack map, optionally with file descriptors. Judge and
 runner never share a Python object: no pickle, no `torch.load`, and no parser reads printed output. Tensors travel as
-`TensorView`, a location in memory allocated by the judge. Only small buffers travel as bytes, of limited length.
+`TensorView`, a location in memory allocated by the judge.
 
 Runner frames are untrusted. Decoding checks types and lengths; `evaluator.judge.tensors.output_views` checks every
 offset, stride and size before reading memory.
@@ -11,8 +11,6 @@ offset, stride and size before reading memory.
 from evaluator.protocol.frames.bounds import MAX_FRAME_BYTES
 from evaluator.protocol.frames.channel import MAX_DESCRIPTORS, Channel, Closed, DeadlinePassed, FrameError
 from evaluator.protocol.frames.from_runner import (
-    BufferValue,
-    BufferValues,
     BuildRequest,
     CompiledKernel,
     CompiledKernels,
@@ -42,7 +40,6 @@ from evaluator.protocol.frames.to_runner import (
     Masked,
     Prepare,
     ProfiledCall,
-    ReadBuffers,
     ReadKernels,
     Slot,
     ToRunner,
@@ -54,8 +51,6 @@ from evaluator.protocol.frames.values import Frame, Items, Node, Opaque, Scalar,
 __all__ = [
     "MAX_DESCRIPTORS",
     "MAX_FRAME_BYTES",
-    "BufferValue",
-    "BufferValues",
     "BuildReply",
     "BuildRequest",
     "Call",
@@ -86,7 +81,6 @@ __all__ = [
     "Profiled",
     "ProfiledCall",
     "Queued",
-    "ReadBuffers",
     "ReadKernels",
     "RefusedKernel",
     "Scalar",

@@ -32,11 +32,6 @@ MOST_KERNEL_TEXT = 64 << 10
 MOST_FUNCTIONS = 32
 """Functions on the stack of an exception."""
 
-MOST_BUFFERS = 256
-"""Buffers in one answer."""
-MOST_BUFFER_BYTES = 64 << 10
-"""Size of one buffer: running statistics of 16,384 channels in fp32."""
-
 MOST_ASSUMED = 64
 """Tensors named as corresponding by an assumption."""
 
@@ -60,7 +55,6 @@ HEAD_BYTES = 64
 _TAG = re.compile(rb"(?:[\x80-\x8f]|\xde..|\xdf....)\xa4type(?:[\xa0-\xbf]|\xd9.)(?P<tag>[A-Za-z]{1,40})", re.DOTALL)
 _MOST_BYTES = {
     b"BuildRequest": MOST_SOURCE_BYTES + (1 << 20),
-    b"BufferValues": 2 << 20,
     b"Done": 3 << 20,
     b"WindowDone": 3 << 20,
     b"Profiled": 2 << 20,

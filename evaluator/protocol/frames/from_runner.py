@@ -6,20 +6,16 @@ import msgspec
 
 from evaluator.protocol.frames.bounds import (
     MOST_ASSUMED,
-    MOST_BUFFER_BYTES,
-    MOST_BUFFERS,
     MOST_CACHE_BYTES,
     MOST_FUNCTIONS,
     MOST_ITEMS,
     MOST_KERNEL_TEXT,
     Dimension,
-    Dimensions,
     Flags,
     Name,
     ShortText,
     Text,
     Token,
-    Word,
 )
 from evaluator.protocol.frames.values import Frame, Node, TensorView
 
@@ -129,20 +125,6 @@ class Counted(Frame, frozen=True):
     exported_bytes: Dimension = 0
 
 
-class BufferValue(Frame, frozen=True):
-    """Values of one buffer, contiguous."""
-
-    dtype: Word
-    shape: Dimensions
-    data: Annotated[bytes, msgspec.Meta(max_length=MOST_BUFFER_BYTES)]
-
-
-class BufferValues(Frame, frozen=True):
-    """Runner: values of ModelNew's buffers, by the reference's names. A missing name has no counterpart in ModelNew."""
-
-    values: Annotated[dict[Name, BufferValue], msgspec.Meta(max_length=MOST_BUFFERS)]
-
-
 class LeftOut(Frame, frozen=True):
     """Runner: confirms `LeaveOut`."""
 
@@ -212,7 +194,6 @@ class Failed(Frame, frozen=True):
 
 FromRunner = (
     BuildRequest
-    | BufferValues
     | Warmed
     | Loaded
     | Constructed

@@ -162,12 +162,6 @@ class Count(Frame, frozen=True):
     """
 
 
-class ReadBuffers(Frame, frozen=True):
-    """Judge: report the values of buffers, by the reference's names. The answer is `BufferValues`."""
-
-    names: list[ShortText]
-
-
 class LeaveOut(Frame, frozen=True):
     """Judge: run with one part of the work disabled; first sent before the submission is loaded.
 
@@ -194,16 +188,5 @@ class ProfiledCall(Frame, frozen=True):
 
 
 ToRunner = (
-    Warm
-    | Load
-    | BuildReply
-    | Construct
-    | Prepare
-    | Call
-    | Window
-    | Count
-    | LeaveOut
-    | ProfiledCall
-    | ReadBuffers
-    | ReadKernels
+    Warm | Load | BuildReply | Construct | Prepare | Call | Window | Count | LeaveOut | ProfiledCall | ReadKernels
 )
