@@ -11,20 +11,15 @@ from evaluator.errors import JudgeFailed, ToolchainMissing
 from evaluator.toolchain import host_compiler, nvcc
 
 _ALLOCATOR = Path(__file__).parent.parent / "runner" / "native" / "arena.cpp"
-_HANDSHAKE = Path(__file__).parent.parent / "devices" / "native" / "handshake.cpp"
 _DEVICE_ALLOCATOR = _ALLOCATOR.with_name("device_arena.cpp")
 _KERNELS = sorted((Path(__file__).parent.parent / "judge" / "native").glob("*.cu"))
 _TIMEOUT_S = 120.0
 
 
 def build_allocator(run_tool: RunTool, cache: BuildCache) -> bytes | None:
-    """Return the library of device `cpu`: the allocator, and both ends of a window. None without a compiler.
-
-    Without the library, outputs are copied, and calls are timed one by one.
-    """
+    """Return the library of device `cpu`: the allocator. None without a compiler: outputs are copied then."""
     try:
-        sources = [_ALLOCATOR, _HANDSHAKE, _HANDSHAKE.with_suffix(".h")]
-        return _build(sources, ["-O2"], [], run_tool, cache)
+        return _build([_ALLOCATOR], ["-O2"], [], run_tool, cache)
     except ToolchainMissing:
         return None
 

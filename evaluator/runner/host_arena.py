@@ -5,7 +5,6 @@ import os
 
 import torch
 
-from evaluator.devices.handshake import RunnerEnd
 from evaluator.devices.memory import ALIGNMENT_BYTES
 
 
@@ -21,25 +20,15 @@ class HostArena:
         self._copied_bytes = 0
         self._most_copied_bytes = 0
         self._library: ctypes.CDLL | None = None
-        self.handshake: RunnerEnd | None = None
-        """The end of windows; None if the judge has none."""
 
-    def install(self, descriptor: int, page: int | None = None) -> None:
-        """Allocate all further CPU tensors in the region, behind the space for copies. `page` is that of windows."""
+    def install(self, descriptor: int) -> None:
+        """Allocate all further CPU tensors in the region, behind the space for copies."""
         library = ctypes.CDLL(f"/proc/self/fd/{descriptor}")
-        if page is not None:
-            self.handshake = RunnerEnd(descriptor, page)
-            os.close(page)
         os.close(descriptor)
         start = self._region.data_ptr() + self._copy_bytes
         room_bytes = self._region.numel() - self._copy_bytes
         library.warpgrade_arena_install(ctypes.c_void_p(start), ctypes.c_uint64(room_bytes))
         self._library = library
-
-    def begin_window(self, end: RunnerEnd) -> None:
-        """List the memory of each call in the page, and let no call of the window reuse freed memory."""
-        if self._library is not None:
-            self._library.warpgrade_arena_begin_window(ctypes.c_void_p(end.page_at), ctypes.c_uint64(self._copy_bytes))
 
     def open(self) -> None:
         """Do nothing: after `install`, every tensor lies in the region."""

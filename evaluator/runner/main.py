@@ -43,7 +43,6 @@ from evaluator.runner import submission_module
 from evaluator.runner.device_arena import Gate, answer_places, warm_up
 from evaluator.runner.emulated.nvrtc import NvrtcStandIn
 from evaluator.runner.extensions import ExtensionLoader
-from evaluator.runner.host_windows import HostWindows
 from evaluator.runner.instrumentation.ablation import OwnFunctions, leave_out_library
 from evaluator.runner.instrumentation.nvrtc_launches import leave_out_launches, name_kernels
 from evaluator.runner.instrumentation.op_counter import OpCounter
@@ -197,32 +196,9 @@ class Runner:
         self._held.append([result])
         return answer
 
-    def _released(self, frame: Window) -> Frame:
-        """Make the calls that the judge releases one at a time, then report them together."""
-        memory, first = self._shared, frame.calls[0]
-        if memory.host_arena is None or memory.host_arena.handshake is None:
-            raise TypeError("this runner has no windows with slots")
-        windows = HostWindows(memory.host_arena, memory.host_arena.handshake)
-        seed_torch(first.random_seed)
-        held = self._held[-1][0]
-        prepared = windows.prepared(frame, self._model, held.outputs)
-        self._channel.send(Queued(index=first.index))
-        outputs = windows.answer(self._channel.number, frame, prepared)
-        results = [held if frame.bare else model_call.readable(model_call.Result(each, None)) for each in outputs]
-        outbox = Outbox(memory.arena)
-        answers = [
-            Done(index=call.index, token=call.token, outputs=outbox.from_value(result.outputs))
-            for call, result in zip(frame.calls, results, strict=False)
-        ]
-        if not first.empty:
-            self._held.append(results)
-        return WindowDone(calls=answers)
-
     def _window(self, frame: Window) -> Frame:
         """Queue all calls of a window, then report the calls together."""
         memory, first = self._shared, frame.calls[0]
-        if frame.slots:
-            return self._released(frame)
         if memory.gate is None:
             raise TypeError("a window needs a GPU")
         seed_torch(first.random_seed)

@@ -36,16 +36,12 @@ class Arena(Protocol):
 
 
 class Shared(NamedTuple):
-    """Shared memory, `gate` (on `cuda`: calls wait at the gate for their inputs) and `emulation` (on `emulated`).
-
-    `host_arena` is the arena on `cpu` if the judge has windows there.
-    """
+    """Shared memory, `gate` (on `cuda`: calls wait at the gate for their inputs) and `emulation` (on `emulated`)."""
 
     inputs: torch.Tensor
     arena: Arena
     gate: Gate | None
     emulation: Emulation | None
-    host_arena: HostArena | None = None
 
 
 def take_over(frame: Load, descriptors: list[int], make_room: Callable[[], None]) -> Shared:
@@ -59,9 +55,8 @@ def take_over(frame: Load, descriptors: list[int], make_room: Callable[[], None]
     if frame.library and frame.device == "emulated":
         emulation = Emulation(others[0])
     elif frame.library:
-        arena.install(*others)
-    host_arena = None if arena.handshake is None else arena
-    return Shared(_mapped(inputs, frame.input_bytes), arena, None, emulation, host_arena)
+        arena.install(others[0])
+    return Shared(_mapped(inputs, frame.input_bytes), arena, None, emulation)
 
 
 def _mapped(descriptor: int, size_bytes: int) -> torch.Tensor:

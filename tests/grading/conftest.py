@@ -7,7 +7,6 @@ from msgspec.structs import replace
 
 from evaluator.catalog import find_problem
 from evaluator.grade_options import GradeOptions
-from evaluator.judge.backend.device_backend import HostBackend
 from evaluator.judge.context.grade_context import GradeContext
 from evaluator.judge.context.reference_timing import ReferenceTimer
 from evaluator.judge.setup.grade_terms import GradeTerms
@@ -36,7 +35,7 @@ def grade(grader, tmp_path):
 
 
 @contextlib.contextmanager
-def judging(grader, *, windows):
+def judging(grader):
     """Judge submissions for `relu` without the command line: ten times as fast, for the many kinds of one thing."""
     terms = GradeTerms(
         find_problem("relu"),
@@ -53,16 +52,13 @@ def judging(grader, *, windows):
             def run(source, timeout_s=PATIENT_S):
                 context.turn_to(source, SeedBook(None, weight=context.seeds.weight))
                 context.terms = terms._replace(options=replace(terms.options, timeout_s=timeout_s))
-                with pytest.MonkeyPatch.context() as during:
-                    if not windows:
-                        during.setattr(HostBackend, "_window_calls", 1)
-                    return judge(context, timer, Stopwatch(Silent()))
+                return judge(context, timer, Stopwatch(Silent()))
 
             yield run
 
 
 @pytest.fixture(scope="session")
 def judged(grader):
-    """Judge by single calls: windows would take a third of the time, and `test_host_windows.py` has them."""
-    with judging(grader, windows=False) as run:
+    """Judge submissions for `relu` in one context."""
+    with judging(grader) as run:
         yield run

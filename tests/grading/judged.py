@@ -6,7 +6,6 @@ import pytest
 
 from evaluator.grade_options import GradeOptions
 from evaluator.judge import stages
-from evaluator.judge.backend.device_backend import HostBackend
 from evaluator.judge.context.grade_context import GradeContext
 from evaluator.judge.context.reference_timing import ReferenceTimer
 from evaluator.judge.setup.grade_terms import GradeTerms
@@ -44,7 +43,6 @@ def judged_by_values(context, source):
     context.turn_to(source, SeedBook(None, weight=context.seeds.weight))
     with pytest.MonkeyPatch.context() as patch, ReferenceTimer(context) as timer:
         patch.setattr(enough_calls, "_ENOUGH_S", 0.0)
-        patch.setattr(HostBackend, "_window_calls", 1)
         patch.setattr(stages, "measure_both", answers)
         return judge(context, timer, Stopwatch(Silent()))
 

@@ -2,10 +2,7 @@
 
 import time
 
-import pytest
-
 from evaluator.judge.clock.host_clock import HostClock
-from evaluator.judge.clock.host_windows import HostWindowClock
 from evaluator.records import Status
 from evaluator.spans import Meter, Operation, Section, metered
 from tests.grading.conftest import judging
@@ -36,9 +33,8 @@ def test_a_grade_divides_check_and_time_into_its_sides_and_operations(judged):
     assert {Operation.START, Operation.END} <= {each.operation for each in sums}
 
 
-@pytest.mark.parametrize(("clock", "method"), [(HostClock, "call"), (HostWindowClock, "window")])
-def test_no_block_begins_or_ends_while_a_clock_runs(grader, monkeypatch, clock, method):
-    measure, move_to = getattr(clock, method), Meter.move_to
+def test_no_block_begins_or_ends_while_a_clock_runs(grader, monkeypatch):
+    measure, move_to = HostClock.call, Meter.move_to
     moves, inside = [], []
 
     def measuring(*arguments, **options):
@@ -51,9 +47,9 @@ def test_no_block_begins_or_ends_while_a_clock_runs(grader, monkeypatch, clock, 
         moves.append(place)
         move_to(meter, place)
 
-    monkeypatch.setattr(clock, method, measuring)
+    monkeypatch.setattr(HostClock, "call", measuring)
     monkeypatch.setattr(Meter, "move_to", counting)
-    with judging(grader, windows=True) as judged_in_windows, metered():
-        assert judged_in_windows(RIGHT).status is Status.CORRECT
+    with judging(grader) as judged, metered():
+        assert judged(RIGHT).status is Status.CORRECT
     assert set(inside) == {0}  # not empty: there were such measurements
     assert len(moves) > len(inside)

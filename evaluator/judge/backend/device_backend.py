@@ -9,7 +9,6 @@ import psutil
 import torch
 
 from evaluator.compile.device_builders import DeviceBuilders
-from evaluator.devices.handshake import PAGE_BYTES as HANDSHAKE_BYTES
 from evaluator.devices.memory import DeviceRegion, HostRegion, SharedMemory, room_for, sealed_file
 from evaluator.devices.page import MAX_CALLS, PAGE_BYTES
 from evaluator.judge.backend.gpu_session import RUNNER_LIMITS
@@ -46,10 +45,6 @@ _PART_FOR_WINDOWS = 12
 # Part of the L2 cache that holds warm inputs and outputs. Each half of a large GPU's cache may hold a copy of a line.
 _WARM_PART_OF_L2 = 2
 _FEWEST_CALLS = 2
-# Calls of a window on the host. Every output is compared, which takes the judge a hundred times as long as the call.
-_HOST_WINDOW_CALLS = 16
-# Inputs of a window on the host, which the judge writes before each window.
-_HOST_WINDOW_BYTES = 512 << 20
 
 
 class CallSizes(NamedTuple):
@@ -130,10 +125,9 @@ class HostBackend:
     kernels = None
     l2 = None
 
-    def __init__(self, sizes: CallSizes, device_builders: DeviceBuilders, *, windows: bool = False) -> None:
-        """Plan memory for calls of the given sizes. `windows` need a library, and a core for each of two processes."""
+    def __init__(self, sizes: CallSizes, device_builders: DeviceBuilders) -> None:
+        """Plan memory for calls of the given sizes."""
         self._sizes = sizes
-        self._windows = windows and device_builders.library is not None and len(os.sched_getaffinity(0)) > 1
         self._library = device_builders.library
         inputs, self._copy_bytes = room_for(sizes.input_bytes), room_for(sizes.output_bytes)
         self._region_bytes = inputs, self._copy_bytes + _ARENA_FACTOR * (self._copy_bytes + inputs)
@@ -146,27 +140,11 @@ class HostBackend:
         """Allocate sealed host memory."""
         inputs, outputs = (HostRegion(size_bytes) for size_bytes in self._region_bytes)
         with contextlib.closing(inputs), contextlib.closing(outputs):
-            memory = SharedMemory(inputs, outputs, self._copy_bytes, self._library, 2 * self._copy_bytes)
-            if not self._windows:
-                yield memory
-                return
-            with contextlib.closing(HostRegion(HANDSHAKE_BYTES)) as page:
-                yield memory._replace(page=page, window_calls=self._window_calls)
-
-    @property
-    def _window_calls(self) -> int:
-        """Number of calls whose outputs, and as much again, fill half of the arena: two windows fill all of it.
-
-        Large inputs also limit the number.
-        """
-        arena_bytes = _ARENA_FACTOR * (self._copy_bytes + self._region_bytes[0])
-        by_outputs = arena_bytes // (4 * max(self._sizes.output_bytes, 1))
-        by_inputs = _HOST_WINDOW_BYTES // max(self._sizes.input_bytes, 1)
-        return max(min(by_outputs, by_inputs, _HOST_WINDOW_CALLS), 1)
+            yield SharedMemory(inputs, outputs, self._copy_bytes, self._library, 2 * self._copy_bytes)
 
     def clock(self, session: RunnerClient, memory: SharedMemory) -> contextlib.AbstractContextManager[Clock]:
         """Create a clock that stops the runner between calls."""
-        return contextlib.nullcontext(HostClock(session, memory.outputs, memory))
+        return contextlib.nullcontext(HostClock(session, memory.outputs))
 
     def room_for(self, runners: int) -> bool:
         """Return whether the runners fit into half of the available memory.

@@ -1,12 +1,11 @@
 """Clock interface: reveal the inputs, run one call, and measure the duration."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 import torch
 
-from evaluator.devices.memory import HostRegion
-from evaluator.judge.clock.memory_samples import MemorySamples, Noted
+from evaluator.judge.clock.memory_samples import MemorySamples
 from evaluator.protocol.frames import Call, Done, Masked, Prepare
 from evaluator.records import Fault
 
@@ -18,20 +17,13 @@ class Sample(NamedTuple):
     content: torch.Tensor
 
 
-class OutputWords(NamedTuple):
-    """Words of the runner's output region, read before the inputs of a call existed there and when the call ended."""
-
-    before: Noted
-    at_done: Noted
-
-
 class ClockedCall(NamedTuple):
     """An answered call: the runner's answer, and the judge's measurements.
 
     `elapsed_ms` runs from the reveal of the inputs to the end of the work. On a GPU, `host_ms` is the time of the
     runner's host to queue the work, None if it was not queued when the inputs were revealed, and `prepared_ms` the GPU
     time to write the inputs. `lag_ms` is the delay from the word `done` to the judge's next work. `samples` are by
-    path. `words` are samples of a call in a window on the host.
+    path.
     """
 
     done: Done
@@ -40,7 +32,6 @@ class ClockedCall(NamedTuple):
     prepared_ms: float | None = None
     lag_ms: float | None = None
     samples: dict[str, Sample] | None = None
-    words: OutputWords | None = None
 
 
 class ClockedWindow(NamedTuple):
@@ -54,18 +45,6 @@ class ClockedWindow(NamedTuple):
     elapsed_ms: float
     was_queued: bool
     host_ms: float = 0.0
-
-
-class HostWindow(NamedTuple):
-    """An answered window on the host: the calls, and the times of all calls but the first, in ms.
-
-    There are no times if many calls were disturbed. `was_watched`: the judge read words of all outputs in time. Else
-    there are no calls: they have no time, and an output for which the window has no room proves nothing.
-    """
-
-    calls: list[ClockedCall]
-    times_ms: list[float]
-    was_watched: bool
 
 
 class ClockedSpotCheck(NamedTuple):
@@ -87,10 +66,6 @@ class Clock(Protocol):
     @property
     def windows(self) -> "WindowClock | None":
         """The clock of windows and spot checks; None for a clock of single calls."""
-
-    @property
-    def host_windows(self) -> "HostWindowClock | None":
-        """The clock of windows on the host; None for another clock."""
 
     @property
     def memory_samples(self) -> MemorySamples | None:
@@ -119,17 +94,6 @@ class Clock(Protocol):
         work samples the outputs. `timeout_s` limits the time until all work is queued on the GPU, `queued_timeout_s`
         the rest, which contains no compilation or tuning.
         """
-
-
-class HostWindowClock(Protocol):
-    """The clock of one runner's windows on the host, each of at most `window_calls` calls."""
-
-    window_calls: int
-
-    def window(
-        self, frames: Sequence[Call], inputs: Sequence[HostRegion], *, bare: bool, timeout_s: float
-    ) -> HostWindow | Fault:
-        """Let the stopped runner prepare all `frames`, and release the first ones, whose `inputs` are in place."""
 
 
 class WindowClock(Protocol):

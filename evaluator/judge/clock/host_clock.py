@@ -15,9 +15,8 @@ from collections.abc import Callable
 
 import torch
 
-from evaluator.devices.memory import Region, SharedMemory
+from evaluator.devices.memory import Region
 from evaluator.judge.clock.clock import ClockedCall
-from evaluator.judge.clock.host_windows import HostWindowClock
 from evaluator.judge.clock.memory_samples import MemorySamples
 from evaluator.judge.faults.runner_faults import Stage, unexpected_frame
 from evaluator.judge.runners.runner_client import RunnerClient, answers
@@ -31,16 +30,14 @@ class HostClock:
     empty_ms = 0.0
     windows = None
 
-    def __init__(self, session: RunnerClient, outputs: Region, memory: SharedMemory | None = None) -> None:
+    def __init__(self, session: RunnerClient, outputs: Region) -> None:
         """Stop and resume the runner of `session`, which writes outputs into `outputs`.
 
         At the reported end of every call, empty calls included, `memory_samples` are read again. The sampling time is
-        therefore part of the overhead subtracted from all calls. With a page in `memory` there are windows.
+        therefore part of the overhead subtracted from all calls.
         """
         self._session = session
         self.memory_samples = MemorySamples(outputs)
-        has_windows = memory is not None and memory.page is not None
-        self.host_windows = HostWindowClock(session, memory, self.memory_samples) if memory and has_windows else None
 
     def prepare(self, frame: Prepare, *, timeout_s: float) -> Done | Fault:
         """Prepare the runner, then stop all its processes."""

@@ -59,15 +59,6 @@ class MemorySamples:
         self._again = Noted(torch.empty(0, dtype=torch.int64), torch.empty(0, dtype=torch.int32))
         self._again_at = self._again.offsets_bytes
 
-    @property
-    def written_at(self) -> torch.Tensor:
-        """Places (n, int64, in words) of some samples, in memory that the runner has written."""
-        return self._again_at
-
-    def take(self, before: Noted, at_done: Noted) -> None:
-        """Continue with samples that another clock read before and after a call."""
-        self.before, self.at_done = before, at_done
-
     def look(self) -> None:
         """Draw positions and read the words before a call. The runner must be stopped.
 

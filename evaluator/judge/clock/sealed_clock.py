@@ -59,7 +59,6 @@ class SealedClock:
     """Times the calls of one runner with the GPU's clock, in the judge's own context."""
 
     memory_samples = None
-    host_windows = None
 
     def __init__(self, session: RunnerClient, memory: SharedMemory, kernels: bytes) -> None:
         """Pin the pages and load the judge's `kernels`, a cubin for the GPU."""

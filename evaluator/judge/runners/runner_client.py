@@ -205,10 +205,6 @@ class RunnerClient:
         """Return `timeout_s`, or the time to the grade's deadline if shorter."""
         return self._deadline().within(timeout_s)
 
-    def working(self) -> contextlib.AbstractContextManager[None]:
-        """Charge the time of a block to the submission, as the wait for an answer."""
-        return self._deadline().used_by(self._code)
-
     def answered(self, within_s: float) -> bool:
         """Return whether part of an answer arrives within `within_s`."""
         return self._channel.readable(within_s)

@@ -26,7 +26,7 @@ from evaluator.judge.setup.repeated_call import refuse_state
 from evaluator.judge.setup.seed_book import fresh_seed
 from evaluator.judge.tensors.pytree import extent_bytes, leaves
 from evaluator.protocol.model_call import tensors_of
-from evaluator.records import DeviceKind, Layout
+from evaluator.records import Layout
 from evaluator.spans import Operation, Section, operation, section
 
 
@@ -55,7 +55,7 @@ def set_up_problem(terms: GradeTerms, weight_seed: int, device_builders: DeviceB
     with section(Section.FIRST_CALL):
         sizes, reference_s = try_one_call(reference, on_gpu=terms.gpu is not None)
     if terms.gpu is None:
-        host = HostBackend(sizes, device_builders, windows=terms.device is DeviceKind.CPU)
+        host = HostBackend(sizes, device_builders)
         return ProblemSetup(reference, distribution_mix, host, reference_s)
     # Release the cache: another grade may need the GPU until the lease is final (`GradeContext.take_device`).
     torch.cuda.empty_cache()

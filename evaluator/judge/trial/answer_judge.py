@@ -125,8 +125,6 @@ class AnswerJudge:
         Outputs equal to given `honest` answers are compared no further. Without `samples`, only wrong outputs are
         sampled for the precision check.
         """
-        if answer.words is not None and self._memory_samples is not None:
-            self._memory_samples.take(*answer.words)
         pairs = pair_up(wanted.outputs, answer.done.outputs)
         if isinstance(pairs, Finding):
             return Judged(problem=pairs)

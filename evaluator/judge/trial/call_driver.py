@@ -1,6 +1,5 @@
 """Calls of one runner: prepare the runner, then let the clock reveal the inputs of one call."""
 
-import contextlib
 import secrets
 from collections.abc import Sequence
 from typing import Literal
@@ -8,10 +7,9 @@ from typing import Literal
 import torch
 from msgspec.structs import replace
 
-from evaluator.devices.memory import Region, SharedMemory
+from evaluator.devices.memory import SharedMemory
 from evaluator.devices.page import MAX_PLACES
-from evaluator.judge.clock.clock import Clock, ClockedCall, ClockedSpotCheck, ClockedWindow, HostWindow, WindowClock
-from evaluator.judge.clock.host_windows import input_region
+from evaluator.judge.clock.clock import Clock, ClockedCall, ClockedSpotCheck, ClockedWindow, WindowClock
 from evaluator.judge.inputs.changing_weights import Laid, Sites
 from evaluator.judge.integrity.output_checks import outlined
 from evaluator.judge.integrity.precomputed_output import PrecomputedOutputCheck, drawn_byte
@@ -21,7 +19,6 @@ from evaluator.judge.tensors.pytree import LaidOut, Value, lay_out, named_views
 from evaluator.protocol import model_call
 from evaluator.protocol.answer_spans import answer_spans
 from evaluator.protocol.frames import Call, Done, EmulatorSchedule, Items, Masked, Prepare, Table
-from evaluator.protocol.model_call import tensors_of
 from evaluator.records import Fault, Fill, Order, Schedule
 from evaluator.spans import Operation, operation
 
@@ -97,49 +94,13 @@ class CallDriver:
     def window_calls(self) -> int:
         """Largest number of calls in a window; 1 without windows.
 
-        A forward that draws random numbers receives its request after the clock's start, and has no windows. Neither
-        have calls with weights that change, or with a backward pass, on the host: a release reveals inputs alone.
+        A forward that draws random numbers receives its request after the clock's start, and has no windows.
         """
-        windows = self._clock.windows or self._clock.host_windows
+        windows = self._clock.windows
         if windows is None or self._reference.draws_numbers or self.wanted is None:
-            return 1
-        if self.releases_calls and (self._sites.change or self.wanted.gradients is not None):
             return 1
         outputs = max(len(outlined(self.wanted)), 1)
         return max(min(windows.window_calls, MAX_PLACES // outputs), 1)
-
-    @property
-    def releases_calls(self) -> bool:
-        """Whether the calls of a window are released one at a time, on the host."""
-        return self._clock.host_windows is not None
-
-    def ask_released(
-        self, index: int, plans: Sequence[CallPlan], *, timeout_s: float, empty: bool = False, bare: bool = False
-    ) -> tuple[LaidOut, HostWindow | Fault]:
-        """Make a window on the host. `empty` calls have no forward, `bare` calls map no inputs either.
-
-        The runner prepares as many calls in each window, and never knows how many will be released.
-        """
-        if self._clock.host_windows is None:
-            raise TypeError("this clock has no windows on the host")
-        most = self.window_calls
-        if (fault := self._prepared(index, most, timeout_s)) is not None:
-            return LaidOut([], []), fault
-        pairs: list[tuple[str, torch.Tensor, torch.Tensor]] = []
-        frames: list[Call] = []
-        with contextlib.ExitStack() as stack:
-            regions = []
-            for plan in plans:
-                region = input_region(tensors_of([*plan.inputs.args, *plan.inputs.kwargs.values()]))
-                regions.append(stack.enter_context(region))
-                placed, (frame,) = self._laid_out([plan], [], region)
-                frames.append(replace(frame, index=index, empty=empty))
-                placed.write()
-                pairs += placed.pairs
-            frames += [replace(frame, token=_token()) for frame in frames[: most - len(plans)]]
-            with operation(Operation.CALL):
-                answer = self._clock.host_windows.window(frames, regions, bare=bare, timeout_s=timeout_s)
-        return LaidOut([], pairs), answer
 
     def ask_window(
         self, index: int, plans: Sequence[CallPlan], *, timeout_s: float, empty: bool = False
@@ -207,17 +168,15 @@ class CallDriver:
         """Return the reference's current weights, which all calls of a frame share."""
         return [self._sites.of(self._reference.parameters())] if self._sites.change else []
 
-    def _laid_out(
-        self, plans: Sequence[CallPlan], weights: Sequence[Laid], region: Region | None = None
-    ) -> tuple[LaidOut, list[Call]]:
+    def _laid_out(self, plans: Sequence[CallPlan], weights: Sequence[Laid]) -> tuple[LaidOut, list[Call]]:
         """Choose places for the inputs of calls. Inputs and staged weights of a call lie side by side.
 
-        `weights` are those of each call, or of the first. Without a `region`, inputs lie in the runner's own.
+        `weights` are those of each call, or of the first.
         """
         with operation(Operation.LAYOUT):
-            return self._places(plans, weights, self._inputs if region is None else region)
+            return self._places(plans, weights)
 
-    def _places(self, plans: Sequence[CallPlan], weights: Sequence[Laid], region: Region) -> tuple[LaidOut, list[Call]]:
+    def _places(self, plans: Sequence[CallPlan], weights: Sequence[Laid]) -> tuple[LaidOut, list[Call]]:
         values: list[tuple[str, Value]] = []
         starts = []
         for plan, laid in zip(plans, [*weights, *[Laid([], {})] * (len(plans) - len(weights))], strict=True):
@@ -226,7 +185,7 @@ class CallDriver:
             values += [(f"input {name}", value) for name, value in plan.inputs.kwargs.items()]
             values += [("gradient", plan.gradients or []), ("weight", laid.staged)]
         direct = [pair for laid in weights for pair in laid.direct]
-        placed = lay_out(values, region)._replace(weights=direct)
+        placed = lay_out(values, self._inputs)._replace(weights=direct)
         frames = []
         for plan, start, end in zip(plans, starts, [*starts[1:], len(values)], strict=True):
             *given, gradients, staged = placed.nodes[start:end]

@@ -15,7 +15,6 @@ from evaluator.judge.backend.clock_watch import NO_WATCH, ClockWatch
 from evaluator.judge.clock.clock import ClockedCall
 from evaluator.judge.setup.seed_book import fresh_seed
 from evaluator.judge.trial.enough_calls import MAX_CALLS, MIN_CALLS, enough
-from evaluator.judge.trial.host_window_loop import Handshake, handshake, host_windows_of
 from evaluator.judge.trial.retry import retried
 from evaluator.judge.trial.trial_runner import Trial, TrialRunner
 from evaluator.judge.trial.window_loop import (
@@ -30,7 +29,6 @@ from evaluator.judge.trial.window_loop import (
 from evaluator.judge.trial.window_runner import WindowRunner
 from evaluator.records import ClockKind, Fault, Profile, Samples, Status, Windows, seed_text
 from evaluator.spans import Section, section
-from evaluator.timing.clock_error import clock_error_ms
 from evaluator.timing.stats import interquartile_range, lower_quartile, median, outliers
 
 _NEVER_QUIET_S = 20.0
@@ -74,8 +72,6 @@ class Overhead(NamedTuple):
     """Time of a spot check's calls beyond calls in windows; None without windows."""
     window_host: WindowHost | None = None
     """Host time of windows without a forward; None without windows."""
-    handshake: Handshake | None = None
-    """Time of a released call in a window on the host; None without such windows."""
 
 
 class Side(NamedTuple):
@@ -96,8 +92,7 @@ def overhead(trial_runner: TrialRunner, timeout_s: float) -> Overhead | Fault:
     times_ms = [answer.elapsed_ms for answer in answers]
     prepared = [answer.prepared_ms for answer in answers if answer.prepared_ms is not None]
     if not prepared:
-        handshaken = handshake(trial_runner, timeout_s)
-        return handshaken if isinstance(handshaken, Fault) else _on_the_host(times_ms, handshaken)
+        return _on_the_host(times_ms)
     prepared_ms = median(prepared)
     quiet_ms = forked_ms = _quiet(prepared_ms)
     if prepared_ms > _SLICE_MS:
@@ -160,7 +155,7 @@ def _empty_windows(trial_runner: TrialRunner, timeout_s: float) -> WindowHost | 
     return WindowHost(fixed_ms=max(least_ms[_FEWEST_CALLS] - _FEWEST_CALLS * call_ms, 0.0), call_ms=call_ms)
 
 
-def _on_the_host(times_ms: list[float], handshaken: Handshake | None) -> Overhead:
+def _on_the_host(times_ms: list[float]) -> Overhead:
     """Return the least duration as overhead: on busy cores, the median depends on the load.
 
     A larger overhead would be wrong for a call on idle cores. A submission that avoids part of the overhead, or works
@@ -168,7 +163,7 @@ def _on_the_host(times_ms: list[float], handshaken: Handshake | None) -> Overhea
     """
     least_ms = min(times_ms)
     spread_ms = max(interquartile_range(times_ms), median(times_ms) - least_ms)
-    return Overhead(least_ms, spread_ms, None, None, None, None, None, handshake=handshaken)
+    return Overhead(least_ms, spread_ms, None, None, None, None, None)
 
 
 def _empty_calls(trial_runner: TrialRunner, timeout_s: float, *, forked: bool = False) -> list[ClockedCall] | Fault:
@@ -314,12 +309,6 @@ def _in_windows(
 ) -> WindowSide:
     """Time the windows of a side after its single calls, if the clock has windows."""
     times_ms = _times_ms(good)
-    if empty.handshake is not None:
-        single_ms = [max(each_ms - empty.taken_off_ms, 0.0) for each_ms in times_ms]
-        error_ms = clock_error_ms(ClockKind.HOST, overhead_ms=empty.taken_off_ms, spread_ms=empty.spread_ms)
-        return host_windows_of(
-            trial_runner, seeds, index, single_ms, empty.handshake, timeout_s, single_error_ms=error_ms
-        )
     if empty.spot is None:
         return WindowSide(None, None, [])
     return windows_of(

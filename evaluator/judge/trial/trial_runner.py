@@ -251,11 +251,6 @@ class TrialRunner:
         """Largest number of calls in a window, after the first call; 1 without windows."""
         return self.call_driver.window_calls
 
-    @property
-    def releases_calls(self) -> bool:
-        """Whether the calls of a window are released one at a time, on the host."""
-        return self.call_driver.releases_calls
-
     def plans(self, index: int, seeds: Sequence[int]) -> list[CallPlan]:
         """Return the plans of calls with the problem's own values, and weights that follow from the first seed."""
         self.wear(seeds[0])

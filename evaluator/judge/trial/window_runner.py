@@ -24,18 +24,6 @@ class WindowTrials(NamedTuple):
     host_ms: float = 0.0
 
 
-class ReleasedTrials(NamedTuple):
-    """Trials of a host window's calls up to the first failure, and the times of its calls, in ms.
-
-    `was_watched`: the judge read words of all outputs when their call ended (`clock/host_windows.py`).
-    """
-
-    trials: list[Trial]
-    fault: Fault | None
-    times_ms: list[float]
-    was_watched: bool
-
-
 class SpotTrials(NamedTuple):
     """Trials of a spot check's calls up to the first failure, and the time of each call, in ms."""
 
@@ -63,21 +51,6 @@ class WindowRunner:
             return WindowTrials([], answer, 0.0, was_queued=False)
         trials = self._compared(index, plans, placed, answer.calls)
         return WindowTrials(trials, _fault(trials), answer.elapsed_ms, answer.was_queued, answer.host_ms)
-
-    def run_released(self, index: int, seeds: Sequence[int], *, timeout_s: float) -> ReleasedTrials:
-        """Make a window on the host, whose calls are released one at a time, and compare every output."""
-        plans = self._trial_runner.plans(index, seeds)
-        placed, answer = self._call_driver.ask_released(index, plans, timeout_s=timeout_s)
-        if isinstance(answer, Fault):
-            return ReleasedTrials([], answer, [], was_watched=False)
-        trials = self._compared(index, plans, placed, answer.calls)
-        return ReleasedTrials(trials, _fault(trials), answer.times_ms, answer.was_watched)
-
-    def time_empty_released(self, calls: int, *, bare: bool, timeout_s: float) -> list[float] | Fault:
-        """Return the times of released calls without a forward, in ms; with `bare`, without inputs and Python."""
-        plans = self._trial_runner.plans(1, [fresh_seed()]) * calls
-        _, answer = self._call_driver.ask_released(1, plans, timeout_s=timeout_s, empty=True, bare=bare)
-        return answer if isinstance(answer, Fault) else answer.times_ms
 
     def spot_check(self, index: int, seeds: Sequence[int], *, timeout_s: float) -> SpotTrials:
         """Make calls as in a window, but release each call, and its weights, after the digest of the call before."""

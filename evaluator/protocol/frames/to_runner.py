@@ -125,22 +125,9 @@ class Masked(Frame, frozen=True):
     size_bytes: int
 
 
-class Slot(Frame, frozen=True):
-    """Memory of one call's inputs in a window on `cpu`: pages, from the start of the memory for the whole window."""
-
-    offset_bytes: int
-    size_bytes: int
-
-
 class Window(Frame, frozen=True):
     """Judge: calls one behind the other, each with inputs and outputs of its own.
 
-    On `cpu` a window has a slot for each of `calls`. The runner reserves the slots, prepares all calls and answers
-    `Queued`. The judge then releases calls one at a time through the page, and ends the window when it likes: there are
-    fewer calls than prepared ones. Views of a call refer to its slot. A `bare` window maps no inputs and makes no
-    Python call, and ignores their arguments. The answer is `WindowDone`.
-
-    On `cuda` there are no slots, and all calls are made.
     The runner queues all calls, answers `Queued`, and then `WindowDone`. All calls have the same ticket, index and
     `sampled` paths. The weights of the first call hold for all.
 
@@ -151,8 +138,6 @@ class Window(Frame, frozen=True):
 
     calls: Annotated[list[Call], msgspec.Meta(min_length=1, max_length=32)]
     masked: Annotated[list[Masked], msgspec.Meta(max_length=16)] = []
-    slots: Annotated[list[Slot], msgspec.Meta(max_length=32)] = []
-    bare: bool = False
 
 
 class Count(Frame, frozen=True):

@@ -9,14 +9,9 @@
 // A block allocated before a call and freed inside the call stays quarantined until the next poisoning. Memory
 // allocated by a call therefore held only poison at the start of the call, or was written during the call. The judge
 // uses the poison to distinguish honest outputs from outputs prepared before the call's inputs existed.
-//
-// In a window all freed blocks stay quarantined, so each of its calls finds poison. Allocated blocks are listed in the
-// page of the window (`handshake.h`), where the judge finds the outputs of a call when the call ends.
 
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
-
-#include "handshake.h"
 
 #include <cstdint>
 #include <cstdlib>
@@ -54,7 +49,6 @@ class Arena {
       if (size > wanted) free_[offset + wanted] = size - wanted;
       used_[offset] = {wanted, epoch_};
       if (offset + wanted > touched_) touched_ = offset + wanted;
-      if (page_ != nullptr) list(offset, bytes);
       return base_ + offset;
     }
     return nullptr;
@@ -66,7 +60,7 @@ class Arena {
     if (found == used_.end()) return;
     const auto [offset, block] = *found;
     used_.erase(found);
-    if (block.epoch == epoch_ && page_ == nullptr) {
+    if (block.epoch == epoch_) {
       make_free(offset, block.bytes);
     } else {
       resting_.emplace_back(offset, block.bytes);
@@ -78,7 +72,6 @@ class Arena {
   void poison(int byte, size_t ahead) {
     const std::lock_guard<std::mutex> guard(mutex_);
     ++epoch_;
-    page_ = nullptr;
     for (const auto& [offset, size] : resting_) make_free(offset, size);
     resting_.clear();
     const size_t limit = touched_ + ahead < bytes_ ? touched_ + ahead : bytes_;
@@ -88,27 +81,11 @@ class Arena {
     }
   }
 
-  // Begins a window, which ends with the next poisoning. The arena begins `before` bytes behind the region's start.
-  void begin_window(handshake::Page* page, size_t before) {
-    const std::lock_guard<std::mutex> guard(mutex_);
-    page_ = page;
-    before_ = before;
-  }
-
  private:
   struct Block {
     size_t bytes;
     uint64_t epoch;  // call of the allocation
   };
-
-  // Lists a block for the judge, in the place of the oldest one if the list is full. Requires the mutex.
-  void list(size_t offset, size_t bytes) {
-    const uint32_t number = page_->blocks.load(std::memory_order_relaxed);
-    handshake::Block& block = page_->block[number % handshake::kMostBlocks];
-    block.offset.store(before_ + offset, std::memory_order_relaxed);
-    block.bytes.store(bytes, std::memory_order_relaxed);
-    page_->blocks.store(number + 1, std::memory_order_release);
-  }
 
   // Adds a block to the free map and merges adjacent blocks. Requires the mutex.
   void make_free(size_t offset, size_t size) {
@@ -131,8 +108,6 @@ class Arena {
   const size_t bytes_;
   size_t touched_ = 0;
   uint64_t epoch_ = 0;  // number of calls
-  handshake::Page* page_ = nullptr;  // in a window
-  size_t before_ = 0;  // bytes of the output region before the arena
   std::mutex mutex_;
   std::map<size_t, size_t> free_;  // offset -> bytes
   std::unordered_map<size_t, Block> used_;
@@ -179,8 +154,4 @@ extern "C" void warpgrade_arena_install(void* base, uint64_t bytes) {
 
 extern "C" void warpgrade_arena_poison(int byte, uint64_t ahead) {
   if (arena != nullptr) arena->poison(byte, ahead);
-}
-
-extern "C" void warpgrade_arena_begin_window(void* page, uint64_t before) {
-  if (arena != nullptr) arena->begin_window(static_cast<handshake::Page*>(page), before);
 }

@@ -3,7 +3,7 @@ from types import SimpleNamespace
 import pytest
 
 from evaluator.judge.backend import device_backend
-from evaluator.judge.backend.device_backend import CallSizes, GpuBackend, HostBackend
+from evaluator.judge.backend.device_backend import CallSizes, GpuBackend
 from evaluator.records import L2Inputs, L2Rule
 
 GIB, MIB = 1 << 30, 1 << 20
@@ -144,9 +144,3 @@ def test_weights_take_their_part_of_l2_once_for_all_calls_of_a_window(planned):
     """An input of 1 MiB and 16 MiB of weights, which count as inputs too; 16 MiB of the half of L2 are left."""
     backend = planned(CallSizes(17 * MIB, MIB, state_bytes=16 * MIB), H200, H200, L2Rule.WARM)
     assert (backend.window_calls, backend.l2) == (8, L2Inputs(rule=L2Rule.WARM))
-
-
-@pytest.mark.parametrize(("input_mib", "calls"), [(1, 16), (32, 16), (64, 8), (170, 3), (1024, 1)])
-def test_a_window_on_the_host_has_the_inputs_of_half_a_gibibyte(input_mib, calls):
-    builders = SimpleNamespace(kernels=None, library=b"")
-    assert HostBackend(CallSizes(input_mib * MIB, 1 << 10), builders, windows=True)._window_calls == calls

@@ -66,7 +66,6 @@ def test_an_empty_window_has_no_work_on_the_gpu():
     class Clock:
         window_calls = 8
         windows = property(lambda clock: clock)
-        host_windows = None
 
         def prepare(self, frame, *, timeout_s):
             return READY
@@ -89,7 +88,6 @@ def test_windows_of_different_lengths_fill_equal_memory():
     class Clock:
         window_calls = 8
         windows = property(lambda clock: clock)
-        host_windows = None
 
         def prepare(self, frame, *, timeout_s):
             filled_bytes.append(frame.ahead_bytes)
@@ -115,8 +113,6 @@ def test_a_clock_of_single_calls_has_no_windows():
         window_calls = 8
 
     class Clock:
-        host_windows = None
-
         def __init__(self, windows):
             self.windows = windows
 

@@ -51,8 +51,6 @@ LAYERS = {
 class Released(SameProcess):
     """A clock that has spot checks too. The release of a call reveals the inputs and weights of the call."""
 
-    host_windows = None
-
     window_calls = 4
     windows = property(lambda clock: clock)
 

@@ -33,7 +33,6 @@ class Script:
 
     earlier_weights = ()
     window_calls = 1
-    releases_calls = False
 
     def __init__(self, times_ms, empty_ms=0.0, **seen):
         self.empty_ms = empty_ms
