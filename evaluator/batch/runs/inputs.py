@@ -28,6 +28,7 @@ from evaluator.files.safe_open import kind, open_named
 from evaluator.grading.request import Unread
 from evaluator.records import Problem, SizeName
 from evaluator.report.layout.text import one_line
+from evaluator.sandbox.filesystem.visible_files import refuse_readable
 from evaluator.sizes.small_size import NO_SMALL, with_small_size
 from evaluator.submission.folder import is_submission_folder
 from evaluator.submission.read import MAX_ANSWER_BYTES, Submission, read_submission
@@ -59,8 +60,10 @@ class Problems:
 
         Raises:
             ProblemError: the folder does not exist.
-            UsageError: a pattern matches no problem.
+            UsageError: a pattern matches no problem, or submissions can read the folder.
         """
+        if folder is not None:
+            refuse_readable(folder, "the problem folder")
         self._size = size
         self._shipped = folder is None
         self._tried: dict[str, Problem] = {}
