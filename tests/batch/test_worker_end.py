@@ -223,7 +223,7 @@ def worker_of(monkeypatch, terminable):
         server = SimpleNamespace(close=lambda: None, machine=None)
         monkeypatch.setattr(worker, "_start_fork_server", lambda _: server)
         try:
-            return worker.main([str(replies)])
+            return worker.main([str(replies), "1"])
         finally:
             os.close(orders)
 

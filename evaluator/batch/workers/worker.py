@@ -35,6 +35,7 @@ from evaluator.batch.workers.messages import (
     receive_request,
     send,
 )
+from evaluator.compile.extension.build_memory import share_machine
 from evaluator.errors import InfraError, WarpgradeError
 from evaluator.grading import pipeline
 from evaluator.grading.request import Begun
@@ -329,8 +330,9 @@ def _result(order: Order, context_pool: "ContextPool", teller: _Teller, replies:
 
 def main(arguments: list[str]) -> int:
     """Run the worker process and return its exit code."""
-    if len(arguments) > 1:
-        os.sched_setaffinity(0, {int(core) for core in arguments[1].split(",")})
+    share_machine(int(arguments[1]))
+    if len(arguments) > 2:
+        os.sched_setaffinity(0, {int(core) for core in arguments[2].split(",")})
     try:
         code = serve(int(arguments[0]))
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # The worker ends already; later the handler would only raise.
