@@ -9,6 +9,7 @@ import os
 import re
 import shlex
 import stat
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
@@ -38,6 +39,7 @@ _KERNELBENCH_FILE = re.compile(r"level_(?P<level>\d+)_problem_(?P<number>\d+)_sa
 # JSON escapes one byte of text as up to six bytes.
 _MAX_LINE_BYTES = 6 * MAX_ANSWER_BYTES + (1 << 16)
 _LONGEST_NAME = 200
+_CONTROL = "its name has control characters"
 
 Item = Task | Seen | Refused
 
@@ -285,7 +287,14 @@ def _read_file(spelled: str, folder: Path, problems: Problems) -> Task | Refused
     problem = problems.find(meant.problem)
     if isinstance(problem, str):
         return _refused(_spelled(path), problem, meant, problems)
+    if _has_control(meant.name):
+        return _refused(_spelled(path), _CONTROL, meant, problems)
     return _from_file(path, folder, problem, meant.name)
+
+
+def _has_control(name: str) -> bool:
+    """Return whether a name has control characters, which no table and no log shows as part of the name."""
+    return any(unicodedata.category(character) == "Cc" for character in name)
 
 
 class _Meant(NamedTuple):
@@ -340,10 +349,11 @@ def read_lines(stream: BinaryIO, origin: str, problems: Problems) -> Iterator[It
         if not problems.wants(given.problem):
             continue
         name, problem = str(given.sample), problems.find(given.problem)
-        if isinstance(problem, str):
-            yield _refused(place, problem, _Meant(given.problem, name), problems, _sha256(line))
+        why = _CONTROL if _has_control(name) else problem
+        if isinstance(why, str):
+            yield _refused(place, why, _Meant(given.problem, name), problems, _sha256(line))
         else:
-            yield from_text(given.source, name, place, problem)
+            yield from_text(given.source, name, place, why)
 
 
 def _sha256(line: bytes) -> str:
