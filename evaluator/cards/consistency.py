@@ -130,7 +130,10 @@ def _facts_of_the_grade(card: Scorecard) -> Iterator[Contradiction]:
         datetime.datetime.fromisoformat(card.graded_at)
     except ValueError:
         yield Contradiction("graded_at", "no time")
-    for place, spent_s in (("wall_s", card.wall_s), *((f"stages_s.{name}", each) for name, each in card.stages_s.items())):
+    for place, spent_s in (
+        ("wall_s", card.wall_s),
+        *((f"stages_s.{name}", each) for name, each in card.stages_s.items()),
+    ):
         if not 0 <= spent_s < math.inf:
             yield Contradiction(place, "no duration")
 

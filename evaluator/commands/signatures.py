@@ -83,7 +83,9 @@ def _own_place(file: Path, content: bytes) -> PurePosixPath | None:
     from evaluator.files.file_names import card_place
 
     place = file.resolve()
-    cards = next((each for each in place.parents if each.name == "cards" and (each.parent / "manifest.json").is_file()), None)
+    cards = next(
+        (each for each in place.parents if each.name == "cards" and (each.parent / "manifest.json").is_file()), None
+    )
     card = card_of(content, file)
     own = card_place(card.problem.name, card.submission.name)
     return None if cards is None or place.relative_to(cards) == Path(own) else own

@@ -38,8 +38,8 @@ ENTRIES: dict[Code, Entry] = {
     ),
     Code.OUT_OF_MEMORY: Entry(
         "the submission ran out of memory",
-        "The submission asked for more memory than its runner has.",
-        "Allocate less; the scorecard has the limit under sandbox.memory_bytes.",
+        "The submission asked for more memory than its runner or the machine has, or for a million mappings.",
+        "Allocate less; the scorecard has the limits under sandbox: memory_bytes for each process, held_bytes for all.",
         (FREE_TEMPORARIES,),
     ),
     Code.OUTPUT_FLOOD: Entry(

@@ -61,7 +61,9 @@ def test_the_job_fits_the_restricted_pod_security_standard():
 
 
 def test_the_image_holds_the_installation_alone():
-    copied = [word for line in re.findall(r"^COPY (?!--from)(.*) \S+$", DOCKERFILE, re.MULTILINE) for word in line.split()]
+    copied = [
+        word for line in re.findall(r"^COPY (?!--from)(.*) \S+$", DOCKERFILE, re.MULTILINE) for word in line.split()
+    ]
     assert all((TOP / word).exists() for word in copied)
     let_in = re.findall(r"^!(.*)$", (DEPLOY / "Dockerfile.dockerignore").read_text(), re.MULTILINE)
     assert set(copied) == set(let_in)

@@ -94,7 +94,7 @@ def _compiler_prefixes() -> Iterator[str]:
 
 
 def _linker_folders() -> Iterator[str]:
-    """Yield the administrator's folders of libraries outside the usual ones, from the dynamic linker's configuration."""
+    """Yield the administrator's folders of libraries, from the dynamic linker's configuration."""
     for file in (Path("/etc/ld.so.conf"), *Path("/etc/ld.so.conf.d").glob("*.conf")):
         with contextlib.suppress(OSError):
             lines = file.read_text(encoding="utf-8", errors="replace").splitlines()

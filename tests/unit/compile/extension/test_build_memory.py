@@ -42,5 +42,7 @@ def test_a_build_in_the_sandbox_has_the_share(machine, monkeypatch, tmp_path):
     monkeypatch.setattr(sandboxed_tools, "run_tool", run_tool)
     for builds in (1, 2):
         build_memory.share_machine(builds)
-        SandboxedTools(None, DeviceKind.CPU)(["ninja"], work=tmp_path, timeout_s=1.0, limits=Limits(held_bytes=64 * GIB))
+        SandboxedTools(None, DeviceKind.CPU)(
+            ["ninja"], work=tmp_path, timeout_s=1.0, limits=Limits(held_bytes=64 * GIB)
+        )
     assert [limits.held_bytes // GIB for limits in seen] == [18, 9]
