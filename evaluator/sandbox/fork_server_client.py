@@ -258,7 +258,7 @@ class ForkServer:
             private=str(private.absolute()),
             host_private=host_private,
             readable=visible_files.readable_paths([*self._readable, *readable]),
-            hidden=(*visible_files.hidden_paths(), str(cache_folder().absolute())),
+            hidden=(*visible_files.hidden_paths(), str(cache_folder().resolve())),
             devices=tuple(map(str, devices)),
             scratch_bytes=limits.private_folder_bytes,
         )
