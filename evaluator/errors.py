@@ -10,6 +10,7 @@ WarpgradeError
     ├── ToolchainMissing       no usable compiler
     ├── SandboxUnavailable     the machine does not allow the requested isolation
     ├── JudgeFailed            the judge failed: memory, a lost starter, a full disk
+    │   └── OutlivesKill       many processes of a runner end slowly; within a grade, a fault of the submission
     └── CardNotWritten         the grade is known, but the scorecard could not be stored
 
 Any other exception is a bug in Warpgrade. Within a grade it becomes a card of status `infra_error` (X608) and a
@@ -89,6 +90,10 @@ class SandboxUnavailable(InfraError):
 
 class JudgeFailed(InfraError):
     """The judge failed."""
+
+
+class OutlivesKill(JudgeFailed):
+    """Many processes of a runner were not gone long after their kill: the submission has chosen a slow end."""
 
 
 class CardNotWritten(InfraError):

@@ -4,7 +4,10 @@ The verdict follows from the recorded evidence: edited or carelessly forged card
 nothing: only a signature detects a consistent forgery.
 """
 
+import datetime
 import hashlib
+import math
+import unicodedata
 from collections.abc import Iterator
 
 from evaluator.cards.contradiction import Contradiction
@@ -72,6 +75,8 @@ _REMARKS = frozenset(
     )
 )
 """Codes of remarks, never the reason of a verdict."""
+_MOST_PACKED = 8
+"""Numbers of the fewest bits in an element of a packed format."""
 
 
 def inconsistencies(card: Scorecard, *, intervals: bool = True) -> list[Contradiction]:
@@ -80,7 +85,7 @@ def inconsistencies(card: Scorecard, *, intervals: bool = True) -> list[Contradi
     With `intervals`, also recompute the intervals of the times from the samples, in 0.1 s. Intervals of a card of an
     earlier version followed other rules: each is only compared with its value.
     """
-    found = [*_reason(card), *_submission(card), *_evidence(card)]
+    found = [*_reason(card), *_names(card), *_submission(card), *_facts_of_the_grade(card), *_evidence(card)]
     for number, check in enumerate(card.checks):
         found += _check(f"checks[{number}]", check)
     found += contradictions_of_times(card, intervals=intervals)
@@ -107,6 +112,29 @@ def _reason(card: Scorecard) -> Iterator[Contradiction]:
     is_permitted = code.value[0] in _FAMILIES[status] if own is None else own == status
     if code in _REMARKS or not is_permitted:
         yield Contradiction("reason.code", f"{code.value} is no reason for {status.value}")
+
+
+def _names(card: Scorecard) -> Iterator[Contradiction]:
+    """Check that the names can be those of a problem and a submission: a report shows names and links to them."""
+    if not {"", ".", ".."}.isdisjoint(card.problem.name.split("/")):
+        yield Contradiction("problem.name", "no name of a problem")
+    for place, name in (("problem.name", card.problem.name), ("submission.name", card.submission.name)):
+        if any(unicodedata.category(character) == "Cc" for character in name):
+            yield Contradiction(place, "has control characters")
+
+
+def _facts_of_the_grade(card: Scorecard) -> Iterator[Contradiction]:
+    """Check the time of the grade and the duration of its stages."""
+    try:
+        datetime.datetime.fromisoformat(card.graded_at)
+    except ValueError:
+        yield Contradiction("graded_at", "no time")
+    for place, spent_s in (
+        ("wall_s", card.wall_s),
+        *((f"stages_s.{name}", each) for name, each in card.stages_s.items()),
+    ):
+        if not 0 <= spent_s < math.inf:
+            yield Contradiction(place, "no duration")
 
 
 def _submission(card: Scorecard) -> Iterator[Contradiction]:
@@ -170,10 +198,23 @@ def _check(place: str, check: Check) -> Iterator[Contradiction]:
         yield Contradiction(f"{place}.finding", f"the check passed, but has the finding {check.finding.code}")
     for number, tensor in enumerate(check.tensors):
         at = f"{place}.tensors[{number}]"
+        yield from _numbers(at, tensor)
         if check.ok and not tensor.ok:
             yield Contradiction(at, "the check passed, but this comparison failed")
         if tensor.ok and (why := wrong(tensor)) is not None:
             yield Contradiction(at, f"the comparison passed, but {why}")
+
+
+def _numbers(place: str, tensor: TensorCheck) -> Iterator[Contradiction]:
+    """Check that no error is negative, and that no more elements differ than the tensor can have."""
+    most = _MOST_PACKED * math.prod(tensor.shape)
+    for name in ("mismatches", "nonfinite"):
+        if not 0 <= getattr(tensor, name) <= most:
+            yield Contradiction(f"{place}.{name}", f"not from 0 to {most}, the number of elements")
+    for name in ("max_abs_error", "error_ratio", "honest_error_ratio", "tolerance", "power"):
+        number = getattr(tensor, name)
+        if number is not None and not 0 <= number < math.inf:
+            yield Contradiction(f"{place}.{name}", "no size")
 
 
 def wrong(tensor: TensorCheck) -> str | None:

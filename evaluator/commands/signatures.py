@@ -1,6 +1,6 @@
 """The commands keygen and check-card."""
 
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 import click
@@ -66,6 +66,8 @@ def _refusal(file: Path, trust: "Trust") -> CardError | None:
         looked = trust.look(content)
     except CardError as error:
         return error
+    if (own := _own_place(file, content)) is not None:
+        return CardError(f"{file} is at the place of another submission's card; its own place in the run is {own}")
     if looked.refused is not None:
         return CardError(f"{file} {looked.refused}")
     remark = ""
@@ -73,3 +75,17 @@ def _refusal(file: Path, trust: "Trust") -> CardError | None:
         remark = f"  of schema version {version}: {INTERVALS_REMARK}\n"
     terminal.emit(f"{file} is a valid scorecard\n  {looked}\n{remark}")
     return None
+
+
+def _own_place(file: Path, content: bytes) -> PurePosixPath | None:
+    """Return the place of a card in its run, if the card is at another place of a run."""
+    from evaluator.files.card_files import card_of
+    from evaluator.files.file_names import card_place
+
+    place = file.resolve()
+    cards = next(
+        (each for each in place.parents if each.name == "cards" and (each.parent / "manifest.json").is_file()), None
+    )
+    card = card_of(content, file)
+    own = card_place(card.problem.name, card.submission.name)
+    return None if cards is None or place.relative_to(cards) == Path(own) else own

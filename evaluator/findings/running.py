@@ -38,8 +38,8 @@ ENTRIES: dict[Code, Entry] = {
     ),
     Code.OUT_OF_MEMORY: Entry(
         "the submission ran out of memory",
-        "The submission asked for more memory than its runner has.",
-        "Allocate less; the scorecard has the limit under sandbox.memory_bytes.",
+        "The submission asked for more memory than its runner or the machine has, or for a million mappings.",
+        "Allocate less; the scorecard has the limits under sandbox: memory_bytes for each process, held_bytes for all.",
         (FREE_TEMPORARIES,),
     ),
     Code.OUTPUT_FLOOD: Entry(
@@ -108,7 +108,8 @@ ENTRIES: dict[Code, Entry] = {
     Code.NOT_STOPPED: Entry(
         "a process does not stop",
         "The judge stops every process of the submission between two calls, so that none works outside the clock. One "
-        "process or thread stayed inside a system call for seconds (for example vfork without exec).",
+        "process or thread stayed inside a system call for seconds (for example vfork without exec), or many processes "
+        "were not gone 20 s after their kill.",
         "Start no process or thread in forward that outlives the call.",
     ),
     Code.DEADLINE: Entry(

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from evaluator.catalog import sized_source
 from evaluator.deadline import Deadline, Guard
-from evaluator.errors import JudgeFailed, WarpgradeError
+from evaluator.errors import JudgeFailed, OutlivesKill, WarpgradeError
 from evaluator.findings import Code, finding
 from evaluator.grading import single_grade
 from evaluator.grading.card import card_of
@@ -198,6 +198,8 @@ def _staged(request: GradeRequest, source: str, stopwatch: Stopwatch, context_po
             return outcome, context.seeds.record()
     except MemoryError as error:
         reason = finding(Code.JUDGE_MEMORY, f"the judge ran out of memory: {error}")
+    except OutlivesKill as error:
+        return Outcome().failed(Status.RUNTIME_ERROR, finding(Code.NOT_STOPPED, error.message)), seeds
     except JudgeFailed as error:
         reason = finding(Code.JUDGE_FAILED, error.message, next_step=error.hint or None)
     except WarpgradeError:

@@ -22,6 +22,7 @@ from evaluator.grading.resources import threads
 from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.records import DeviceKind, Finding, Problem, Scorecard, SizeName, WeightsRule
 from evaluator.report.layout.text import one_line
+from evaluator.sandbox.filesystem.visible_files import refuse_readable
 from evaluator.sizes.small_size import found_small, with_small_size
 from evaluator.submission.host_code import is_for_the_cpu
 from evaluator.submission.read import MAX_CODE_BYTES, STDIN, Submission, read_submission
@@ -143,6 +144,7 @@ def _problem(arguments: GradeArguments, folder: Path | None, card: Scorecard | N
         problem = _problem_of(card, folder)
     else:
         raise UsageError("PROBLEM is required without --replay")
+    refuse_readable(Path(problem.path), "the problem")
     if card is not None and problem.sha256 != card.problem.sha256 and not arguments.changed_problem:
         raise UsageError(
             f"the problem {problem.name} has changed since this scorecard: its sha256 is {problem.sha256[:12]}…, "

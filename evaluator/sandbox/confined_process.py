@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import msgspec
 
-from evaluator.errors import JudgeFailed
+from evaluator.errors import JudgeFailed, OutlivesKill
 from evaluator.records import RunnerOutput
 from evaluator.sandbox.captured_output import OutputDrain
 from evaluator.sandbox.filesystem.scratch_folders import Scratch
@@ -21,6 +21,8 @@ from evaluator.sandbox.layers import messages
 _ANSWER_S = 30.0
 """Limit on waiting for a trusted process: milliseconds, and seconds on a machine with far more work than cores."""
 _KILL_S = 20.0
+_MOST_HANGING = 8
+"""More processes than this do not hang in a driver: each still frees its mappings, at most 65,530 in half a second."""
 _OUTPUT_S = 5.0
 """Limit on waiting for the end of the output. After the death of all writers the end is available at once."""
 
@@ -60,6 +62,7 @@ class ConfinedProcess:
         self._when_dead = when_dead
         self._exit: ExitInfo | None = None
         self._dead = False
+        self._is_abandoned = False
         self._lock = threading.RLock()
         self._processes: tuple[int, ...] = ()
         self._files_end: int | None = None
@@ -135,10 +138,11 @@ class ConfinedProcess:
         """Kill every process of the runner. On return, all processes are dead and all their memory is freed.
 
         A repeated call changes nothing. Raises JudgeFailed if a process cannot be killed (blocked inside a driver), or
-        if another process still holds the runner's in-memory files.
+        if another process still holds the runner's in-memory files. Raises OutlivesKill if many processes end slowly;
+        a repeated call then waits no more. None of the processes runs any code of its own again.
         """
         with self._lock:
-            if not self._dead:
+            if not (self._dead or self._is_abandoned):
                 self._kill()
             self._let_go()  # A repeated call finishes an interrupted call.
             self._when_dead(self)
@@ -165,6 +169,9 @@ class ConfinedProcess:
         deadline = time.monotonic() + _KILL_S
         for process in self._processes:
             if not messages.ready(process, deadline - time.monotonic()):
+                self._is_abandoned = (left := len(self.members())) > _MOST_HANGING
+                if self._is_abandoned:
+                    raise OutlivesKill(f"{left} processes of a runner were not gone {_KILL_S:.0f} s after their kill")
                 raise JudgeFailed("a runner cannot be killed: one of its processes hangs in a system call")
         self._drop_unread()
         # The memory of a process is freed before its pidfd is readable; other processes may hold files.

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NoReturn, Self
 
+from evaluator.cache.location import cache_folder
 from evaluator.errors import JudgeFailed
 from evaluator.records import SandboxFacts, SandboxMode
 from evaluator.sandbox.captured_output import OutputDrain
@@ -257,7 +258,7 @@ class ForkServer:
             private=str(private.absolute()),
             host_private=host_private,
             readable=visible_files.readable_paths([*self._readable, *readable]),
-            hidden=visible_files.hidden_paths(),
+            hidden=(*visible_files.hidden_paths(), str(cache_folder().resolve())),
             devices=tuple(map(str, devices)),
             scratch_bytes=limits.private_folder_bytes,
         )

@@ -1,6 +1,7 @@
-"""HTTP connections with limits of time and number.
+"""HTTP connections with limits of time and number, without chunked bodies.
 
-A client that sends or reads nothing loses the connection. At the limit of connections, a new connection replaces the
+A chunk of one byte costs the server as much as a chunk of 64 KiB, before any token is known. A client that sends or
+reads nothing loses the connection. At the limit of connections, a new connection replaces the
 oldest one without a request of a client with a token, so that strangers cannot keep clients out.
 """
 
@@ -9,15 +10,19 @@ from collections.abc import Callable
 from typing import Any
 
 import h11
+import msgspec
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from evaluator.service.gate import CLIENT
+from evaluator.service.documents.messages import Refused
+from evaluator.service.gate import CLIENT, MOST_CONNECTIONS
 
-MOST_CONNECTIONS = 1_000
 HEAD_S = 10.0
 """Time limit for the head of a request, from its first byte or from the start of the connection."""
 STALL_S = 30.0
 """Time limit for a client to read any part of a response."""
+_LEAVE_S = 2.0
+"""Time between a refusal and the end of the connection: at an early end, a sending client would lose the refusal."""
+_MOST_HEAD_BYTES = 64 << 10
 
 
 class LimitedConnection(H11Protocol):
@@ -30,6 +35,7 @@ class LimitedConnection(H11Protocol):
     def connection_made(self, transport: Any) -> None:
         """Start the time limit of the first head. Close a connection beyond the limit."""
         super().connection_made(transport)
+        self.conn = _Conversation(h11.SERVER, _MOST_HEAD_BYTES)
         self.made_s = self.loop.time()
         self._head_limit, self._stall_limit = _Limit(self.loop), _Limit(self.loop)
         self._head_limit.start(HEAD_S, transport.abort)
@@ -56,6 +62,24 @@ class LimitedConnection(H11Protocol):
         else:
             self._head_limit.start(HEAD_S, self.transport.abort)
 
+    def send_400_response(self, msg: str) -> None:
+        """Refuse a request that is no HTTP, or has a chunked body, and read nothing more."""
+        assert isinstance(self.conn, _Conversation)  # noqa: S101 - for the type checker
+        if not self.conn.is_chunked:
+            super().send_400_response(msg)
+            return
+        refused = Refused(411, "the body has no Content-Length", "send the body in one piece, with its length")
+        content = msgspec.json.encode(refused.refusal)
+        headers = [("content-type", "application/json"), ("content-length", str(len(content))), ("connection", "close")]
+        for event in (
+            h11.Response(status_code=refused.status, headers=headers),
+            h11.Data(data=content),
+            h11.EndOfMessage(),
+        ):
+            self.transport.write(self.conn.send(event) or b"")
+        self.transport.pause_reading()
+        self.loop.call_later(_LEAVE_S, self.transport.abort)
+
     def _make_room(self) -> None:
         """Close the oldest connection without a client's request; this connection, if all have one."""
         others = [each for each in self.connections if isinstance(each, LimitedConnection) and each.is_idle]
@@ -77,6 +101,20 @@ class LimitedConnection(H11Protocol):
         """Cancel the time limit of a reader."""
         super().resume_writing()
         self._stall_limit.cancel()
+
+
+class _Conversation(h11.Connection):
+    """The state of a connection; a request with a chunked body is an error."""
+
+    is_chunked = False
+
+    def next_event(self) -> Any:
+        """Return the next event. Raises RemoteProtocolError for a chunked body, whose chunks are never looked at."""
+        event = super().next_event()
+        if isinstance(event, h11.Request) and any(name == b"transfer-encoding" for name, _ in event.headers):
+            self.is_chunked = True
+            raise h11.RemoteProtocolError("a chunked body")
+        return event
 
 
 class _Limit:

@@ -19,8 +19,13 @@ CLIENT = "warpgrade.client"
 STILL_VALID = "warpgrade.still_valid"
 """Key of a function in the scope: whether the token is still valid, for long responses."""
 HEALTH = "/healthz"
+MOST_CONNECTIONS = 1_000
 MOST_REQUESTS = 200
-"""Limit of concurrent requests of a client, event streams included."""
+"""Limit of concurrent requests of a client, event streams included.
+
+A client may also have at most a quarter of the connections that the requests of all clients leave, so that five clients
+with as many event streams as they may have do not keep out a sixth.
+"""
 _MOST_DISCARDED_BYTES = 4 << 20
 _DISCARD_S = 2.0
 _Headers = list[tuple[bytes, bytes]]
@@ -50,13 +55,16 @@ class Gate:
             await self._refuse(refused, receive, send, extra)
         elif _declared_bytes(scope["headers"]) > MOST_BODY_BYTES:
             await self._refuse(too_large(), receive, send)
-        elif self._requests[client] >= MOST_REQUESTS:
-            refused = Refused(429, f"more than {MOST_REQUESTS} requests at a time", "wait for earlier requests")
+        elif self._requests[client] >= (most := self._most_requests()):
+            refused = Refused(429, f"more than {most} requests at a time", "wait for earlier requests")
             await self._refuse(refused, receive, send, [(b"retry-after", b"1")])
         else:
             scope[CLIENT] = client
             scope[STILL_VALID] = lambda: self._client(authorization) == client
             await self._let_in(client, scope, receive, send)
+
+    def _most_requests(self) -> int:
+        return min(MOST_REQUESTS, 1 + (MOST_CONNECTIONS - self._requests.total()) // 4)
 
     async def _let_in(self, client: str, scope: Scope, receive: Receive, send: Send) -> None:
         self._requests[client] += 1

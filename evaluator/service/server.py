@@ -16,8 +16,9 @@ import uvicorn
 
 from evaluator.errors import UsageError
 from evaluator.service.app import Parts, app_of
-from evaluator.service.connections import MOST_CONNECTIONS, LimitedConnection
+from evaluator.service.connections import LimitedConnection
 from evaluator.service.dispatcher import Dispatcher
+from evaluator.service.gate import MOST_CONNECTIONS
 from evaluator.service.grading import Grading
 from evaluator.service.metrics import Metrics
 from evaluator.service.state import locked

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from evaluator.errors import InfraError, UsageError
+from evaluator.sandbox.filesystem.visible_files import refuse_readable
 
 _LOCK = "lock"
 
@@ -23,7 +24,11 @@ def default_tokens(state: Path) -> Path:
 
 @contextlib.contextmanager
 def locked(state: Path) -> Iterator[None]:
-    """Create the state folder, and hold the folder's lock. Raises UsageError if another service holds the lock."""
+    """Create the state folder, and hold the folder's lock. Raises UsageError if another service holds the lock.
+
+    Raises UsageError also for a folder that submissions can read.
+    """
+    refuse_readable(state, "the state folder")
     try:
         state.mkdir(parents=True, exist_ok=True, mode=0o700)
         facts = state.stat()

@@ -166,6 +166,8 @@ def encoded(raw: bytes) -> str:
 
 
 def _read_private(path: Path) -> str:
+    from evaluator.sandbox.filesystem.visible_files import refuse_readable
+
     try:
         mode = path.stat().st_mode
         text = read_named_regular(path, _MAX_FILE_BYTES)[:_MAX_FILE_BYTES].decode("utf-8")
@@ -174,18 +176,8 @@ def _read_private(path: Path) -> str:
         raise UsageError(f"cannot read the signing key {one_line(str(path), 200)}: {why}") from error
     if mode & 0o077:
         raise UsageError(f"{path} is readable by other users", hint=f"chmod 600 {path}")
-    if _in_view(path.resolve()):
-        hint = "move the key to a private folder, such as ~/.config/warpgrade"
-        raise UsageError(f"{path} is in a folder that submissions can read", hint=hint)
+    refuse_readable(path, "the signing key")
     return text.strip()
-
-
-def _in_view(path: Path) -> bool:
-    """Return whether runners can read the path through their file view."""
-    from evaluator.sandbox.filesystem.visible_files import hidden_paths, readable_paths
-
-    seen = any(path.is_relative_to(each) for each in readable_paths())
-    return seen and not any(path.is_relative_to(each) for each in hidden_paths())
 
 
 def _private(text: str, where: str) -> SigningKey:

@@ -57,6 +57,19 @@ def test_a_refused_input_is_recorded_once_with_its_problem(mixed, batch, tmp_pat
     assert [line for line in (tmp_path / "run/refused.jsonl").read_bytes().splitlines() if line] == content.splitlines()
 
 
+def test_a_name_with_control_characters_is_refused(batch, tmp_path, capsys):  # noqa: F811
+    (tmp_path / "submissions/relu").mkdir(parents=True)
+    (tmp_path / "submissions/relu/a.py").write_text("# right")
+    (tmp_path / "submissions/relu/a\r=1+1;cmd|calc!A0.py").write_text("# right")
+    assert batch() == 2
+    assert [each.reason for each in read_refusals(RunFolder(tmp_path / "run"))] == ["its name has control characters"]
+    capsys.readouterr()
+    cli.run(["report", "run", "--submissions", "rows.csv"])
+    lines = (tmp_path / "rows.csv").read_bytes()
+    assert b"\r" not in lines
+    assert len(list(csv.reader(io.StringIO(lines.decode(), newline="")))) == 3
+
+
 def test_a_refused_input_counts_as_not_correct(mixed):
     (device,) = json.loads(mixed("--json"))["devices"]
     total = device["total"]
@@ -229,7 +242,7 @@ def test_a_line_with_an_impossible_level_is_not_read(tmp_path, level):
     assert list(RunFolder(tmp_path).read_plan()) == ["999999999"]
 
 
-@pytest.mark.parametrize("text", ["\x00=1", "\ufeff=1+1", "\x1b=1", "\x9b \x00+1", "\ufeff\t=1", "\x00\r1"])
+@pytest.mark.parametrize("text", ["\x00=1", "\ufeff=1+1", "\x1b=1", "\x9b \x00+1", "\ufeff\t=1", "\x00\n1"])
 def test_a_formula_behind_control_characters_is_quoted(text):
     assert no_formula(text) == "'" + text.translate(dict.fromkeys(map(ord, "\x00\x1b\x9b\ufeff")))
 

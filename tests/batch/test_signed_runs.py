@@ -54,11 +54,29 @@ def test_a_report_says_who_signed_and_counts_no_changed_card(run, capsys):
     assert json.loads(said.out)["devices"][0]["total"]["statuses"] == {"correct": 2, "missing": 1}
 
 
+@pytest.mark.parametrize("trusted", [(), ("--trusted", "key.pub")])
+def test_a_signed_card_counts_at_its_own_place_alone(run, capsys, trusted):
+    """The signature of a copy is intact: the place follows from the names, which the signature covers."""
+    relu = run / "cards" / "relu"
+    (relu / "d.json").write_bytes((relu / "a.json").read_bytes())
+    assert cli.run(["report", "run", "--json", *trusted]) == 3
+    said = capsys.readouterr()
+    assert "d.json contradicts itself: submission.name: the card belongs to relu/a.json" in said.err
+    assert json.loads(said.out)["devices"][0]["total"]["statuses"] == {
+        "correct": 2,
+        "wrong_result": 1,
+        "missing": 1,
+    }
+    assert cli.run(["check-card", str(relu / "d.json")]) != 0
+    assert "its own place in the run is relu/a.json" in capsys.readouterr().err
+    assert cli.run(["check-card", str(relu / "a.json")]) == 0
+
+
 def test_a_report_of_trusted_keys_reads_every_card_and_believes_no_index(run, capsys):
     with sqlite3.connect(run / "index.sqlite") as forged:
         forged.execute("UPDATE cards SET status = 'correct', signed = 0")
     plain = run / "cards" / "relu" / "d.json"
-    write_card(cards.card(), plain)
+    write_card(cards.card(submission=replace(cards.card().submission, name="d")), plain)
     assert cli.run(["report", "run", "--json", "--trusted", "key.pub"]) == 3
     said = capsys.readouterr()
     assert "d.json is not signed" in said.err

@@ -220,10 +220,11 @@ def worker_of(monkeypatch, terminable):
         os.close(given)
         monkeypatch.setattr(worker, "_ORDERS", orders)
         monkeypatch.setattr(worker, "_import_early", lambda _: None)
+        monkeypatch.setattr(worker, "on_hang_up", lambda *_: contextlib.nullcontext())  # the orders have ended already
         server = SimpleNamespace(close=lambda: None, machine=None)
         monkeypatch.setattr(worker, "_start_fork_server", lambda _: server)
         try:
-            return worker.main([str(replies)])
+            return worker.main([str(replies), "1"])
         finally:
             os.close(orders)
 
@@ -231,6 +232,29 @@ def worker_of(monkeypatch, terminable):
 
 
 PREPARE = Prepare(GradeOptions(DeviceKind.CPU))
+
+
+def test_a_worker_whose_batch_is_killed_does_not_finish_its_imports(monkeypatch):
+    orders, given = os.pipe()
+    send(given, PREPARE)
+    _, replies = os.pipe()
+    importing, begun = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.close(given)
+            monkeypatch.setattr(worker, "_ORDERS", orders)
+            monkeypatch.setattr(worker, "_import_early", lambda _: (os.write(begun, b"."), time.sleep(600)))
+            server = SimpleNamespace(close=lambda: None, machine=None)
+            monkeypatch.setattr(worker, "_start_fork_server", lambda _: server)
+            worker.main([str(replies), "1"])
+        finally:
+            os._exit(0)
+    assert os.read(importing, 1) == b"."
+    os.close(given)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 1  # not 0, after 600 s
+    for descriptor in (orders, replies, importing, begun):
+        os.close(descriptor)
 
 
 def test_a_signal_after_the_last_order_raises_nothing(worker_of):

@@ -312,6 +312,7 @@ def test_cores_are_shared_out(monkeypatch):
     assert [slot.cores for slot in slots_for(DeviceKind.CPU, None)] == [()]
     assert [slot.cores for slot in slots_for(DeviceKind.CPU, 3)] == [(0, 1), (2, 3), (4, 5)]
     assert len(slots_for(DeviceKind.EMULATED, None)) == 7
+    assert [slot.builds_at_once for slot in slots_for(DeviceKind.EMULATED, 3)] == [3, 3, 3]
     on_gpus = slots_for(DeviceKind.CUDA, 3, ["a", "b"])
     assert [(slot.gpu, slot.part) for slot in on_gpus[:2]] == [("a", Part.FINISH), ("b", Part.FINISH)]
     assert [slot.part for slot in on_gpus[2:]] == [Part.BEGIN] * 3

@@ -60,13 +60,17 @@ def test_the_job_fits_the_restricted_pod_security_standard():
         assert container["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
 
-def test_the_image_copies_what_the_installation_needs():
-    copied = [word for line in re.findall(r"^COPY (.*) \S+$", DOCKERFILE, re.MULTILINE) for word in line.split()]
+def test_the_image_holds_the_installation_alone():
+    copied = [
+        word for line in re.findall(r"^COPY (?!--from)(.*) \S+$", DOCKERFILE, re.MULTILINE) for word in line.split()
+    ]
     assert all((TOP / word).exists() for word in copied)
     let_in = re.findall(r"^!(.*)$", (DEPLOY / "Dockerfile.dockerignore").read_text(), re.MULTILINE)
     assert set(copied) == set(let_in)
     included = re.findall(r'^"(\w+)" = "evaluator/_data', (TOP / "pyproject.toml").read_text(), re.MULTILINE)
     assert {"evaluator", "warpgrade", *included} <= set(copied)
+    last_stage = DOCKERFILE.rpartition("\nFROM ")[2]
+    assert re.findall(r"^COPY (.*)$", last_stage, re.MULTILINE) == ["--from=installed /opt/venv /opt/venv"]
     assert f"\nUSER {USER}:{USER}\n" in DOCKERFILE
 
 

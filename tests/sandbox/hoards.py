@@ -49,6 +49,23 @@ def unmapped_files(sock, private):
     time.sleep(300)
 
 
+def mappings_of_many(sock, private):
+    """Map many single pages, and start processes that have them too: at their end, the kernel frees all of them."""
+    processes, mappings = question(sock)
+    raw = ctypes.CDLL(None)
+    raw.mmap.restype = ctypes.c_void_p
+    raw.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+    for number in range(mappings):
+        # Neighbours with the same rights would be one mapping.
+        right = mmap.PROT_READ if number % 2 else mmap.PROT_READ | mmap.PROT_WRITE
+        raw.mmap(None, mmap.PAGESIZE, right, mmap.MAP_ANONYMOUS | mmap.MAP_PRIVATE, -1, 0)
+    for _ in range(processes):
+        if os.fork() == 0:
+            time.sleep(300)
+    answer(sock, "held")
+    time.sleep(300)
+
+
 def dead_first_thread(sock, private):
     """Hold memory in a process whose first thread has ended: /proc says nothing of its memory."""
     size_bytes = question(sock)

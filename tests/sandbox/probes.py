@@ -160,6 +160,7 @@ def namespaces(sock, private):
         "clone user": system_call(clone, 0x10000000 | signal.SIGCHLD, 0, 0, 0, 0),
         "clone with SIGCONT": system_call(clone, int(signal.SIGCONT), 0, 0, 0, 0),
         "clone3": system_call(435, 0, 0),
+        "open_tree_attr": system_call(467, -1, 0, 0, 0, 0),
         "mount": outcome(_mount),
         "chroot": outcome(lambda: os.chroot("/")),
         "bpf": system_call(321 if x86 else 280, 0, 0, 0),

@@ -333,6 +333,22 @@ def test_without_a_sandbox_freezing_and_killing_still_work(bare, spawn, counters
     test_killing_leaves_nobody(bare, spawn)
 
 
+def test_a_starter_whose_judge_is_gone_does_not_finish_its_imports(tmp_path):
+    (tmp_path / "slow.py").write_text(
+        "import pathlib, time\npathlib.Path(__file__).with_suffix('.begun').touch()\ntime.sleep(600)"
+    )
+    starter = make_fork_server(preload=("slow",), extra_sys_path=[tmp_path])
+    try:
+        until = time.monotonic() + 120
+        while not (tmp_path / "slow.begun").exists():
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        starter._socket.close()
+        assert starter._process.wait(timeout=120) == 0
+    finally:
+        starter.close()
+
+
 def _machine(**what):
     nothing = {
         "namespaces": Namespaces.NONE,

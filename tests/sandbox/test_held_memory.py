@@ -9,7 +9,7 @@ import psutil
 import pytest
 from confinement import below_the_starter, hear, tell
 
-from evaluator.errors import JudgeFailed
+from evaluator.errors import JudgeFailed, OutlivesKill
 from evaluator.sandbox import Limits, confined_process
 from evaluator.sandbox.init.memory_meter import MemoryMeter
 
@@ -48,6 +48,31 @@ def test_a_runner_that_holds_too_much_is_killed(fork_server, spawn, load, device
     assert (ending.signal, ending.out_of_memory, ending.by_judge) == ("SIGKILL", True, False)
     runner.kill()
     assert runner.members() == frozenset()
+
+
+def test_a_runner_with_too_many_mappings_is_killed(fork_server, spawn):
+    """The kernel holds memory for each, and 210 processes with as many took 82 s to end."""
+    runner = spawn(fork_server, "hoards:mappings_of_many")
+    tell(runner, (24, 60_000))
+    ending = runner.wait_exit(300)
+    assert ending is not None
+    assert (ending.signal, ending.out_of_memory, ending.by_judge) == ("SIGKILL", True, False)
+    runner.kill()
+    assert runner.members() == frozenset()
+
+
+@pytest.mark.parametrize(("left", "is_the_submissions"), [(9, True), (2, False)])
+def test_many_processes_that_end_slowly_are_the_submissions_doing(full, spawn, monkeypatch, left, is_the_submissions):
+    runner = spawn(full, "sleeper")
+    with monkeypatch.context() as patch:
+        patch.setattr(confined_process.messages, "ready", lambda *_: False)
+        patch.setattr(runner, "members", lambda: frozenset(range(left)))
+        with pytest.raises(JudgeFailed) as raised:
+            runner.kill()
+        assert isinstance(raised.value, OutlivesKill) == is_the_submissions
+        if is_the_submissions:
+            runner.kill()  # It waits no more.
+            assert runner not in full._alive
 
 
 def test_memory_is_counted_once_however_many_share_it():

@@ -6,9 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from evaluator.batch.runs.inputs import Problems
+from evaluator.batch.runs.run_folder import manifest_for, opened
+from evaluator.errors import UsageError
+from evaluator.grade_options import GradeOptions
+from evaluator.records import DeviceKind, SizeName
 from evaluator.sandbox import ForkServer
 from evaluator.sandbox.filesystem import visible_files
 from evaluator.sandbox.filesystem.python_libraries import library_folders
+from evaluator.service.state import locked
 
 
 @pytest.fixture
@@ -40,6 +46,30 @@ def test_folders_with_packages_are_seen_and_others_stay_hidden(path, packages, t
     assert str(project) not in visible_files.readable_paths()
     monkeypatch.chdir(packages)
     assert library_folders().count(str(packages)) == 1
+
+
+@pytest.mark.parametrize("what", ["the state folder", "the run folder", "the problem folder", "the problem"])
+def test_no_folder_of_the_judge_is_where_submissions_read(what, path, packages, tmp_path):
+    path(packages)
+    place = packages / "kept"
+    acts = {
+        "the state folder": lambda: locked(place).__enter__(),
+        "the run folder": lambda: opened(place, manifest_for(GradeOptions(DeviceKind.CPU), "x")).__enter__(),
+        "the problem folder": lambda: Problems(place, SizeName.SMALL),
+        "the problem": lambda: visible_files.refuse_readable(place, "the problem"),
+    }
+    with pytest.raises(UsageError, match=f"{what} {place} is in a folder that submissions can read: {packages}"):
+        acts[what]()
+    assert not place.exists()
+
+
+def test_a_prefix_is_visible_by_its_libraries_alone(tmp_path, monkeypatch):
+    for name in ("bin", "lib", "x86_64-linux-gnu", "state", "problems"):
+        (tmp_path / "venv" / name).mkdir(parents=True)
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "venv"))
+    seen = {Path(each).name for each in visible_files.readable_paths() if Path(each).is_relative_to(tmp_path)}
+    assert seen == {"bin", "lib", "x86_64-linux-gnu"}
+    assert not {"/usr", "/opt", "/usr/local", "/"} & set(visible_files.readable_paths())
 
 
 def test_the_current_folder_is_none(path, packages, monkeypatch):

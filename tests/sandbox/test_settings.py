@@ -55,6 +55,7 @@ class Place(NamedTuple):
 
     setting: Setting
     home: Path
+    beside: Path
     targets: dict
 
     @property
@@ -123,6 +124,7 @@ def place(request):
     # Not in /tmp: a runner has a private /tmp in memory, so a file written to /tmp would prove nothing.
     with (
         tempfile.TemporaryDirectory(dir="/var/tmp", prefix="settings-") as name,
+        tempfile.TemporaryDirectory(dir=sys.prefix, prefix="settings-") as beside,
         socket.create_server(("127.0.0.1", 0)) as server,
     ):
         home = Path(name)
@@ -131,24 +133,26 @@ def place(request):
             (home / folder).mkdir()
         if setting is not Setting.USER:
             copy_own_libraries(home / "cache")
-        own, others = home / "own", home / "others"
-        for secret, mode in ((own, 0o600), (others, 0o644)):
+        own, others, state = home / "own", home / "others", Path(beside, "own")
+        state.parent.chmod(0o755)
+        for secret, mode in ((own, 0o600), (others, 0o644), (state, 0o600)):
             secret.write_text("the seeds")
             secret.chmod(mode)
         folders = [home, *(home / name for name in ("tmp", "cache", "cards"))]
         made = Place(
             setting,
             home,
+            state.parent,
             {
                 "name": f"left-{secrets.token_hex(4)}",
-                "secrets": [str(own), str(others), "/etc/shadow"],
+                "secrets": [str(own), str(others), str(state), "/etc/shadow"],
                 "folders": [str(folder) for folder in folders],
                 "own_folders": list(SHARED_FOLDERS),
                 "port": server.getsockname()[1],
                 "bystander": 0,
             },
         )
-        for path in (*folders, own):
+        for path in (*folders, own, state):
             os.chown(path, made.user, made.user if os.geteuid() == 0 else -1)
         with subprocess.Popen(made.command("/bin/sleep", "36000"), stderr=subprocess.PIPE, text=True) as bystander:
             made.targets["bystander"] = bystander.pid
@@ -202,6 +206,7 @@ def missing_in(setting):
 PROPERTIES = {
     "files of others are not read": ("read {home}/others",),
     "the judge's own files are not read": ("read {home}/own",),
+    "the judge's files beside its Python are not read": ("read {beside}/own",),
     "nothing is written outside": ("wrote {home}", "wrote {home}/tmp", "wrote {home}/cache", "wrote {home}/cards"),
     "there is no network": ("connected", "sent a datagram"),
     "other processes are not read": ("opened another's environ",),
@@ -244,7 +249,7 @@ def test_a_hostile_submission_that_is_right_is_correct(place, confined):
 def test_a_property_holds_only_in_the_sandbox(place, confined, unconfined, what):
     behind = msgspec.json.encode(confined[0].card.reason).decode()
     without = msgspec.json.encode(unconfined.card.reason).decode()
-    for probe in (probe.format(home=place.home) for probe in PROPERTIES[what]):
+    for probe in (probe.format(home=place.home, beside=place.beside) for probe in PROPERTIES[what]):
         assert probe not in behind
         assert probe in without
 

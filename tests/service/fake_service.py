@@ -20,7 +20,7 @@ from evaluator.api.grader import Grader
 from evaluator.api.scorecard import Scorecard
 from evaluator.errors import InfraError
 from evaluator.records import Status
-from evaluator.service import bodies, connections, events, server
+from evaluator.service import bodies, connections, events, gate, server
 from evaluator.service.server import Settings, address_of, serve
 from tests import cards
 
@@ -75,7 +75,7 @@ def main() -> None:
     named = dict(each.split("=") for each in sys.argv[3:])
     connections.HEAD_S = float(named.get("head_s", connections.HEAD_S))
     connections.STALL_S = float(named.get("stall_s", connections.STALL_S))
-    connections.MOST_CONNECTIONS = int(named.get("connections", connections.MOST_CONNECTIONS))
+    connections.MOST_CONNECTIONS = gate.MOST_CONNECTIONS = int(named.get("connections", gate.MOST_CONNECTIONS))
     bodies.BODY_S = float(named.get("body_s", bodies.BODY_S))
     bodies.LARGE_BYTES = int(named.get("large_bytes", bodies.LARGE_BYTES))
     events.BEAT_S = float(named.get("beat_s", events.BEAT_S))

@@ -14,13 +14,15 @@ from typing import NamedTuple, Self
 
 from evaluator.batch.runs.run_folder import RunFolder
 from evaluator.cards.consistency import inconsistencies
+from evaluator.cards.contradiction import Contradiction
 from evaluator.errors import CardError
 from evaluator.files.card_files import read_card
+from evaluator.files.file_names import card_place
 from evaluator.files.safe_open import kind
 from evaluator.records import Scorecard, Status
 from evaluator.report.layout.text import one_line
 
-_LAYOUT = 6
+_LAYOUT = 7
 _SAID = 200
 
 
@@ -252,7 +254,7 @@ def row_of(content: Scorecard, card: str, size_bytes: int, mtime_ns: int) -> Row
         speedup_high=timing.speedup_high if timing else None,
         wall_s=content.wall_s,
         graded_at=content.graded_at,
-        contradiction=_contradiction(content),
+        contradiction=_contradiction(content, card),
         signed=content.signature is not None,
         mode=content.mode.value,
         reference_calls=timing.reference_kind.value if timing else None,
@@ -262,9 +264,14 @@ def row_of(content: Scorecard, card: str, size_bytes: int, mtime_ns: int) -> Row
     )
 
 
-def _contradiction(content: Scorecard) -> str | None:
-    """Return the first inconsistency, and the number of further inconsistencies."""
+def _contradiction(content: Scorecard, card: str) -> str | None:
+    """Return the first inconsistency, and the number of further inconsistencies.
+
+    The place of a card follows from its names, which a signature covers: a copy at another place is inconsistent.
+    """
     found = inconsistencies(content, intervals=False)
+    if card != str(own := card_place(content.problem.name, content.submission.name)):
+        found.insert(0, Contradiction("submission.name", f"the card belongs to {own}"))
     if not found:
         return None
     more = f", and {len(found) - 1} more" if len(found) > 1 else ""

@@ -9,6 +9,7 @@ import os
 import re
 import shlex
 import stat
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
@@ -28,6 +29,7 @@ from evaluator.files.safe_open import kind, open_named
 from evaluator.grading.request import Unread
 from evaluator.records import Problem, SizeName
 from evaluator.report.layout.text import one_line
+from evaluator.sandbox.filesystem.visible_files import refuse_readable
 from evaluator.sizes.small_size import NO_SMALL, with_small_size
 from evaluator.submission.folder import is_submission_folder
 from evaluator.submission.read import MAX_ANSWER_BYTES, Submission, read_submission
@@ -37,6 +39,7 @@ _KERNELBENCH_FILE = re.compile(r"level_(?P<level>\d+)_problem_(?P<number>\d+)_sa
 # JSON escapes one byte of text as up to six bytes.
 _MAX_LINE_BYTES = 6 * MAX_ANSWER_BYTES + (1 << 16)
 _LONGEST_NAME = 200
+_CONTROL = "its name has control characters"
 
 Item = Task | Seen | Refused
 
@@ -59,8 +62,10 @@ class Problems:
 
         Raises:
             ProblemError: the folder does not exist.
-            UsageError: a pattern matches no problem.
+            UsageError: a pattern matches no problem, or submissions can read the folder.
         """
+        if folder is not None:
+            refuse_readable(folder, "the problem folder")
         self._size = size
         self._shipped = folder is None
         self._tried: dict[str, Problem] = {}
@@ -282,7 +287,14 @@ def _read_file(spelled: str, folder: Path, problems: Problems) -> Task | Refused
     problem = problems.find(meant.problem)
     if isinstance(problem, str):
         return _refused(_spelled(path), problem, meant, problems)
+    if _has_control(meant.name):
+        return _refused(_spelled(path), _CONTROL, meant, problems)
     return _from_file(path, folder, problem, meant.name)
+
+
+def _has_control(name: str) -> bool:
+    """Return whether a name has control characters, which no table and no log shows as part of the name."""
+    return any(unicodedata.category(character) == "Cc" for character in name)
 
 
 class _Meant(NamedTuple):
@@ -337,10 +349,11 @@ def read_lines(stream: BinaryIO, origin: str, problems: Problems) -> Iterator[It
         if not problems.wants(given.problem):
             continue
         name, problem = str(given.sample), problems.find(given.problem)
-        if isinstance(problem, str):
-            yield _refused(place, problem, _Meant(given.problem, name), problems, _sha256(line))
+        why = _CONTROL if _has_control(name) else problem
+        if isinstance(why, str):
+            yield _refused(place, why, _Meant(given.problem, name), problems, _sha256(line))
         else:
-            yield from_text(given.source, name, place, problem)
+            yield from_text(given.source, name, place, why)
 
 
 def _sha256(line: bytes) -> str:

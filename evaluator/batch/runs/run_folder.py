@@ -34,6 +34,7 @@ from evaluator.files.card_files import is_unfinished, write_whole
 from evaluator.files.safe_open import open_to_append, read_found
 from evaluator.grade_options import GradeOptions
 from evaluator.records import Record
+from evaluator.sandbox.filesystem.visible_files import refuse_readable
 from evaluator.submission.read import STDIN
 from evaluator.version import __version__
 
@@ -175,10 +176,12 @@ def opened(path: Path, wanted: RunManifest, *, fresh: bool = False) -> Iterator[
         fresh: remove the results of earlier sessions.
 
     Raises:
-        UsageError: another batch uses the folder, the folder holds other files, or the manifest differs.
+        UsageError: another batch uses the folder, the folder holds other files, submissions can read the folder, or
+            the manifest differs.
         InfraError: the disk is full or broken.
     """
     folder = RunFolder(path)
+    refuse_readable(path, "the run folder")
     try:
         _refuse_strangers(folder)
         folder.logs.mkdir(parents=True, exist_ok=True)

@@ -206,7 +206,7 @@ class _Actor:
         # Ray sets the variable to the actor's CPUs, as a hint to libraries. The judge chooses the number of threads.
         os.environ.pop("OMP_NUM_THREADS", None)
         self._part = Part(part)
-        self._worker = LocalWorker(Slot(), None)
+        self._worker = LocalWorker(Slot(builds_at_once=os.cpu_count() or 1), None)
 
     def version(self) -> str:
         """Return the version of Warpgrade on the actor's machine."""

@@ -1,5 +1,6 @@
 """Number of concurrent grades, and the cores and GPU of each."""
 
+import functools
 import os
 from collections.abc import Sequence
 
@@ -38,14 +39,17 @@ def slots_for(device: DeviceKind, jobs: int | None, gpus: Sequence[str] = ()) ->
             if wanted == 1:
                 return [Slot()]
             share = len(cores) // wanted
-            return [Slot(cores=tuple(cores[n * share : (n + 1) * share])) for n in range(wanted)]
+            parts = [tuple(cores[n * share : (n + 1) * share]) for n in range(wanted)]
+            return [Slot(cores=part, builds_at_once=wanted) for part in parts]
         case DeviceKind.EMULATED:
-            return [Slot()] * (jobs or len(cores))
+            count = jobs or len(cores)
+            return [Slot(builds_at_once=count)] * count
         case DeviceKind.CUDA:
             kept = _GPU_CORES * len(gpus) if len(cores) >= _CORES_TO_SHARE * len(gpus) else 0
             building, count = tuple(cores[kept:]) if kept else (), jobs or len(cores) - kept
-            builders = [Slot(building, gpus[n % len(gpus)], Part.BEGIN) for n in range(count)]
-            return [*(Slot(gpu=gpu, part=Part.FINISH) for gpu in gpus), *builders]
+            shared = functools.partial(Slot, builds_at_once=count)
+            builders = [shared(building, gpus[n % len(gpus)], Part.BEGIN) for n in range(count)]
+            return [*(shared(gpu=gpu, part=Part.FINISH) for gpu in gpus), *builders]
 
 
 def gpus_for(options: GradeOptions) -> list[str]:

@@ -35,10 +35,11 @@ from evaluator.batch.workers.messages import (
     receive_request,
     send,
 )
+from evaluator.compile.extension.build_memory import share_machine
 from evaluator.errors import InfraError, WarpgradeError
 from evaluator.grading import pipeline
 from evaluator.grading.request import Begun
-from evaluator.interrupts import blocked, held_back
+from evaluator.interrupts import blocked, has_hung_up, held_back, on_hang_up
 from evaluator.records import DeviceKind, Scorecard
 from evaluator.sandbox.kernel.syscalls import die_with_parent
 from evaluator.spans import metered
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
 
 _ORDERS = 0
 _GRACE_S = 5.0
+_ORPHAN_GRACE_S = 0.5
+"""Time limit for a judge whose batch was killed: a second batch may have begun. It removes abandoned folders."""
 _IN_ORDER_S = 180.0
 """Time limit for background work for later grades, as at the end of a single grade."""
 _LONGEST_STREAK = 500
@@ -98,8 +101,9 @@ def serve(replies: int) -> int:
     with contextlib.closing(_start_fork_server(request)) as fork_server:
         # The handler must not raise during the import of PyTorch, which may swallow the exception.
         signal.signal(signal.SIGTERM, functools.partial(_leave_at_once, fork_server))
-        _import_early(request)
-        fork_server.machine  # noqa: B018 - it is ready once, and is asked before the first fork
+        with on_hang_up(_ORDERS, functools.partial(signal.raise_signal, signal.SIGTERM)):
+            _import_early(request)
+            fork_server.machine  # noqa: B018 - it is ready once, and is asked before the first fork
         signal.signal(signal.SIGTERM, _terminate)
         return _serve_all(request, replies, fork_server)
 
@@ -236,7 +240,7 @@ def _dismiss(judge: _Judge) -> None:
     """End a judge, idle, grading or dead. An interrupted judge gets a grace period to remove temporary files."""
     if not _ends(judge, 0.0):
         signal.pidfd_send_signal(judge.ended, signal.SIGINT)
-        if not _ends(judge, _GRACE_S):
+        if not _ends(judge, _ORPHAN_GRACE_S if has_hung_up(_ORDERS) else _GRACE_S):
             signal.pidfd_send_signal(judge.ended, signal.SIGKILL)
     os.waitpid(judge.pid, 0)
     os.close(judge.done)
@@ -329,8 +333,9 @@ def _result(order: Order, context_pool: "ContextPool", teller: _Teller, replies:
 
 def main(arguments: list[str]) -> int:
     """Run the worker process and return its exit code."""
-    if len(arguments) > 1:
-        os.sched_setaffinity(0, {int(core) for core in arguments[1].split(",")})
+    share_machine(int(arguments[1]))
+    if len(arguments) > 2:
+        os.sched_setaffinity(0, {int(core) for core in arguments[2].split(",")})
     try:
         code = serve(int(arguments[0]))
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # The worker ends already; later the handler would only raise.

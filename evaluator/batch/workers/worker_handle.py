@@ -41,13 +41,14 @@ class Slot(NamedTuple):
     """Resources of a worker (cores, all if empty; a GPU) and the part of grades that the worker makes.
 
     Only the finishing slot of a GPU uses the GPU. Building slots need to know the GPU, or `facts` for a GPU of another
-    machine.
+    machine. `builds_at_once` is the number of slots of the machine that build.
     """
 
     cores: tuple[int, ...] = ()
     gpu: str | None = None
     part: Part = Part.ALL
     facts: GpuModel | None = None
+    builds_at_once: int = 1
 
 
 class NoWorker(Exception):
@@ -87,7 +88,7 @@ class LocalWorker:
         from evaluator.sandbox.filesystem.visible_files import source_root
 
         replies, its_replies = os.pipe()
-        arguments = [str(its_replies)]
+        arguments = [str(its_replies), str(slot.builds_at_once)]
         if slot.cores:
             arguments.append(",".join(map(str, slot.cores)))
         try:

@@ -14,8 +14,8 @@ _CUDA = 190
 """EM_CUDA, the ELF machine number of cubins."""
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
-_TEXT = ".text."
-_MAX_SECTIONS = 65536
+_TEXT = b".text."
+_MOST_NAME_BYTES = 8192
 EXIT = struct.pack("<QQ", 0x000000000000794D, 0x000FEA0003800000)
 """`EXIT` instruction without dependencies, from Volta to Hopper: the encoding that nvcc emits in an empty kernel."""
 
@@ -29,11 +29,21 @@ class KernelCode(NamedTuple):
 
 
 def kernel_code(library: bytes) -> list[KernelCode]:
-    """Find all kernels of a library. Compressed device code yields no kernels."""
+    """Find all kernels of a library. Compressed device code and forged cubins that share bytes yield no kernels.
+
+    Tables and names of a compiler's cubins never overlap, so all together are no larger than the library. The sum is
+    the limit of work: a submission can write a library with many headers in front of one large table.
+    """
     found: list[KernelCode] = []
+    unread_bytes = len(library)
     place = library.find(_ELF)
     while place >= 0:
-        found += _of_cubin(library, place)
+        for code, read_bytes in _of_cubin(library, place):
+            unread_bytes -= read_bytes
+            if unread_bytes < 0:
+                return []
+            if code is not None:
+                found.append(code)
         place = library.find(_ELF, place + 1)
     return found
 
@@ -49,24 +59,26 @@ def without(library: bytes, names: Collection[str] | None = None) -> bytes | Non
     return bytes(changed)
 
 
-def _of_cubin(library: bytes, place: int) -> Iterator[KernelCode]:
+def _of_cubin(library: bytes, place: int) -> Iterator[tuple[KernelCode | None, int]]:
+    """Yield for each section the kernel, if it is one, and the number of bytes of table and names that were read."""
     if place + _HEADER.size > len(library):
         return
     header = _HEADER.unpack_from(library, place)
     machine, table, size, count, names = header[2], header[6], header[11], header[12], header[13]
-    if machine != _CUDA or size != _SECTION.size or count > _MAX_SECTIONS or names >= count:
+    if machine != _CUDA or size != _SECTION.size or names >= count:
         return
     if place + table + count * size > len(library):
         return
-    sections = [_SECTION.unpack_from(library, place + table + number * size) for number in range(count)]
-    strings = place + sections[names][4]
-    for section in sections:
-        start, length = place + section[4], section[5]
-        name = _string(library, strings + section[0])
-        if name.startswith(_TEXT) and len(EXIT) <= length and start + length <= len(library):
-            yield KernelCode(name.removeprefix(_TEXT), start, length)
-
-
-def _string(library: bytes, start: int) -> str:
-    end = library.find(b"\0", start, start + 8192)
-    return library[start:end].decode(errors="replace") if end >= 0 else ""
+    strings = place + _SECTION.unpack_from(library, place + table + names * size)[4]
+    for number in range(count):
+        section = _SECTION.unpack_from(library, place + table + number * size)
+        start, length, named = place + section[4], section[5], strings + section[0]
+        if not library.startswith(_TEXT, named) or length < len(EXIT) or start + length > len(library):
+            yield None, size
+            continue
+        named += len(_TEXT)
+        end = library.find(b"\0", named, named + _MOST_NAME_BYTES)
+        if end < 0:
+            yield None, size + _MOST_NAME_BYTES
+        else:
+            yield KernelCode(library[named:end].decode(errors="replace"), start, length), size + end - named

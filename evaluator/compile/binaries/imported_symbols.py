@@ -80,7 +80,7 @@ def _undefined(library: bytes) -> set[bytes]:
         raise ValueError("no ELF file of 64 bits")
     header = _HEADER.unpack_from(library, 0)
     table, size, count = header[6], header[11], header[12]
-    if size != _SECTION.size or count > _MOST_SECTIONS:
+    if size != _SECTION.size or count > _MOST_SECTIONS or table + count * size > len(library):
         raise ValueError("no table of sections")
     sections = [_SECTION.unpack_from(library, table + number * size) for number in range(count)]
     (symbols,) = [section for section in sections if section[1] == _DYNAMIC_SYMBOLS]

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from evaluator.compile.cuda.precompiled import precompiled
 from evaluator.compile.cuda.split_build import DEVICE_LISTING, HOST_LISTING, SplitBuild, split_build
+from evaluator.compile.extension.build_memory import compilers_at_once
 from evaluator.compile.extension.builder import (
     MOST_BUILT_BYTES,
     SUBMISSION_LIMITS,
@@ -184,8 +185,7 @@ def _is_cuda(name: str) -> bool:
 
 def _ninja(run_tool: RunTool, work: Path, timeout_s: float, *targets: str) -> ToolResult:
     """Run the build file and continue after failures, so every compiler reports its errors."""
-    jobs = str(len(os.sched_getaffinity(0)))
-    argv = [host_compiler.ninja(), "-f", "build.ninja", "-k", "0", "-j", jobs, *targets]
+    argv = [host_compiler.ninja(), "-f", "build.ninja", "-k", "0", "-j", str(compilers_at_once()), *targets]
     return run_tool(argv, work=work, limits=SUBMISSION_LIMITS, timeout_s=max(timeout_s, 1.0))
 
 

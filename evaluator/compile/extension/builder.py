@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from evaluator.cache.build_cache import BuildCache
+from evaluator.compile.extension.build_memory import compilers_at_once
 from evaluator.compile.extension.build_result import BuildResult
 from evaluator.compile.extension.failed_builds import FailedBuilds
 from evaluator.cuda_source.source_files import all_files, source_files
@@ -86,7 +87,7 @@ class Builder:
             names = [file.name for file in files]
             text = host_compiler.ninja_text(request.name, names, _compile_words(request), words(request.extra_ldflags))
             (work / "build.ninja").write_text(text, encoding="utf-8")
-            argv = [host_compiler.ninja(), "-f", "build.ninja", "-j", str(len(os.sched_getaffinity(0)))]
+            argv = [host_compiler.ninja(), "-f", "build.ninja", "-j", str(compilers_at_once())]
             result = self._run_tool(argv, work=work, limits=SUBMISSION_LIMITS, timeout_s=self._timeout_s)
             library = (
                 None

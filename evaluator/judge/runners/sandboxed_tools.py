@@ -6,8 +6,11 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from evaluator.cache.location import cache_folder
 from evaluator.compile.cuda.precompiled import precompiled_folder
+from evaluator.compile.extension.build_memory import held_bytes
 from evaluator.deadline import Deadline
 from evaluator.emulator import headers
 from evaluator.errors import JudgeFailed
@@ -41,6 +44,7 @@ class SandboxedTools:
         timeout_s = deadline.within(timeout_s)
         cuda = [nvcc.cuda_home(), precompiled_folder(cache_folder())] if self._device is DeviceKind.CUDA else []
         known = [headers.INCLUDE, *readable, *cuda]
+        limits = replace(limits, held_bytes=min(limits.held_bytes, held_bytes()))
         result = run_tool(self._fork_server, argv, work=work, limits=limits, timeout_s=timeout_s, readable=known)
         deadline.check()
         if not result.ok and _NO_SPACE in result.output and shutil.disk_usage(work).free < _LITTLE_BYTES:

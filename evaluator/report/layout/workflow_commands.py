@@ -8,6 +8,8 @@ prints.
 import re
 from enum import StrEnum
 
+from evaluator.report.layout.text import printable
+
 _AT_START = re.compile(r"(^|[\r\n])(\s*):(?=:)")
 
 
@@ -40,8 +42,12 @@ def disarmed_json(document: bytes) -> bytes:
 def annotation(level: Level, message: str, *, title: str, file: str | None = None, line: int | None = None) -> str:
     r"""Return the command for an annotation, as one line. No text ends the command early or adds a property.
 
+    The log of a workflow is a terminal: texts have no control characters.
+
     >>> annotation(Level.ERROR, "100 %\n::warning::x", title="a,line=1::b", file="relu/b.py", line=3)
     '::error file=relu/b.py,line=3,title=a%2Cline=1%3A%3Ab::100 %25%0A: :warning::x'
+    >>> annotation(Level.ERROR, "x", title="t", file="\x1b]0;owned\x07\u202ered.py")
+    '::error file=red.py,title=t::x'
     """
     given = {"file": file, "line": None if line is None else str(line), "title": title}
     properties = ",".join(f"{name}={_property(value)}" for name, value in given.items() if value is not None)
@@ -49,7 +55,7 @@ def annotation(level: Level, message: str, *, title: str, file: str | None = Non
 
 
 def _data(text: str) -> str:
-    return disarmed(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return disarmed(printable(text)).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def _property(text: str) -> str:

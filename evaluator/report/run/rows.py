@@ -55,11 +55,13 @@ class SubmissionRow(NamedTuple):
 def no_formula(text: str) -> str:
     r"""Return text without control characters that a spreadsheet does not parse as a formula.
 
-    >>> no_formula("=1+1"), no_formula("relu"), no_formula(" -x"), no_formula("\x00=1")
-    ("'=1+1", 'relu', "' -x", "'=1")
+    A carriage return becomes a line feed: Python's csv quotes no carriage return, which begins a new row.
+
+    >>> no_formula("=1+1"), no_formula("relu"), no_formula(" -x"), no_formula("\x00=1"), no_formula("a\r=1")
+    ("'=1+1", 'relu', "' -x", "'=1", 'a\n=1')
     """
-    text = _CONTROL.sub("", text)
-    return f"'{text}" if text.lstrip().startswith(_FORMULA) or text[:1] in {"\t", "\r", "\n"} else text
+    text = _CONTROL.sub("", text).replace("\r", "\n")
+    return f"'{text}" if text.lstrip().startswith(_FORMULA) or text[:1] in {"\t", "\n"} else text
 
 
 def check_suffix(path: Path) -> None:

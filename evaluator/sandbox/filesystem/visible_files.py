@@ -1,6 +1,9 @@
 """Files visible to a runner: the system, Python with torch, its private folder; never Warpgrade's own sources."""
 
+import contextlib
+import functools
 import os
+import shutil
 import stat
 import sys
 from collections.abc import Iterator, Sequence
@@ -8,16 +11,15 @@ from pathlib import Path
 
 import msgspec
 
+from evaluator.errors import UsageError
 from evaluator.sandbox.filesystem.python_libraries import library_folders
 
 _SYSTEM = (
-    "/usr",
     "/bin",
     "/sbin",
     "/lib",
     "/lib32",
     "/lib64",
-    "/opt",
     "/etc/alternatives",
     "/etc/group",
     "/etc/ld.so.cache",
@@ -28,6 +30,17 @@ _SYSTEM = (
     "/etc/passwd",
     "/sys/devices/system",  # torch's cpuinfo reads processor data here
 )
+_PREFIXES = ("/usr", "/usr/local")
+_OF_PREFIX = (
+    *("bin", "sbin", "include", "lib", "lib32", "lib64", "libexec", "share", "ssl", "pyvenv.cfg"),
+    *("nvvm", "targets", "compiler_compat", "*-linux-gnu"),  # of CUDA, and of compilers in a Conda environment
+)
+"""Programs and libraries below an installation prefix. Anything else there may be a file of the judge's user.
+
+The runner of an ordinary user has the number of that user, so that mode 0600 protects nothing in a readable folder.
+"""
+_OF_USR_LOCAL = ("cuda*", "nvidia")
+_COMPILERS = ("c++", "g++", "nvcc")
 PLAIN_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 _OWN_PACKAGES = ("evaluator", "warpgrade")
 """Packages of Warpgrade in site-packages, beside packages available to submissions."""
@@ -50,9 +63,53 @@ class FileView(msgspec.Struct, frozen=True, kw_only=True):
 
 def readable_paths(extra: Sequence[Path] = ()) -> tuple[str, ...]:
     """Return the paths that every runner may read, plus `extra`: each path as spelled and as resolved."""
-    wanted = [*_SYSTEM, sys.base_prefix, sys.base_exec_prefix, sys.prefix, *library_folders(), *map(str, extra)]
-    there = [path for path in map(os.path.abspath, wanted) if Path(path).exists()]
-    return tuple(dict.fromkeys(spelling for path in there for spelling in (path, os.path.realpath(path))))
+    installed = _installed((*_PREFIXES, sys.base_prefix, sys.base_exec_prefix, sys.prefix))
+    return tuple(dict.fromkeys((*installed, *_existing([*library_folders(), *map(str, extra)]))))
+
+
+@functools.cache
+def _installed(prefixes: Sequence[str]) -> tuple[str, ...]:
+    """Return what is installed in the system and below `prefixes`. A look takes some milliseconds."""
+    folders = (Path(prefix) for prefix in dict.fromkeys((*prefixes, *_compiler_prefixes())))
+    found = (str(path) for folder in folders for path in _below(folder, _OF_PREFIX))
+    return _existing([*_SYSTEM, *found, *map(str, _below(Path("/usr/local"), _OF_USR_LOCAL)), *_linker_folders()])
+
+
+def _existing(paths: Sequence[str]) -> tuple[str, ...]:
+    there = [path for path in map(os.path.abspath, paths) if Path(path).exists()]
+    return tuple(spelling for path in there for spelling in (path, os.path.realpath(path)))
+
+
+def _below(folder: Path, patterns: Sequence[str]) -> Iterator[Path]:
+    for pattern in patterns:
+        yield from folder.glob(pattern)
+
+
+def _compiler_prefixes() -> Iterator[str]:
+    """Yield the prefixes of compilers in /opt (Red Hat's toolsets)."""
+    for found in filter(None, map(shutil.which, (*_COMPILERS, os.environ.get("CXX") or "c++"))):
+        path = os.path.realpath(found)
+        if path.startswith("/opt/"):
+            yield str(Path(path).parents[1])
+
+
+def _linker_folders() -> Iterator[str]:
+    """Yield the administrator's folders of libraries, from the dynamic linker's configuration."""
+    for file in (Path("/etc/ld.so.conf"), *Path("/etc/ld.so.conf.d").glob("*.conf")):
+        with contextlib.suppress(OSError):
+            lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+            yield from (line.strip() for line in lines if line.startswith("/"))
+
+
+def refuse_readable(path: Path, what: str) -> None:
+    """Raise UsageError if runners can read the path through their file view; `what` names the path in the message."""
+    real = path.resolve()
+    deciding = _decider(str(real), readable_paths(), hidden := hidden_paths())
+    if deciding is not None and deciding not in hidden:
+        raise UsageError(
+            f"{what} {path} is in a folder that submissions can read: {deciding}",
+            hint="move it to a folder of your own, such as one in your home",
+        )
 
 
 def source_root() -> Path:

@@ -6,6 +6,7 @@ the memory inherited by a runner contains only imported code.
 """
 
 import contextlib
+import functools
 import gc
 import importlib
 import os
@@ -13,6 +14,7 @@ import signal
 import socket
 import sys
 
+from evaluator.interrupts import on_hang_up
 from evaluator.sandbox.init import pid1
 from evaluator.sandbox.layers import layer_probe, messages
 
@@ -27,8 +29,9 @@ def main(descriptor: int) -> None:
     sys.path.extend(setup.extra_sys_path)
     # Imported modules are never freed; garbage collection during the imports would take a tenth of a second.
     gc.disable()
-    for module in setup.preload:
-        importlib.import_module(module)
+    with on_hang_up(descriptor, functools.partial(os._exit, 0)):
+        for module in setup.preload:
+            importlib.import_module(module)
     # Collections do not touch frozen objects, so their pages stay shared with the children.
     gc.freeze()
     gc.enable()

@@ -24,6 +24,10 @@ _MEMFD = "/memfd:"
 _ENDED = "FDSize:\t0\n"
 """Part of the status of a thread that has exited."""
 _LOOKS_AT_THREADS = 4
+_FEW_PROCESSES = 16
+_MOST_MAPPINGS = 1 << 20
+"""Limit of mappings of all processes. The kernel frees some 200,000 in a second at the end of the processes, and holds
+a quarter of a KiB for each. A few processes have fewer: see `_MAPS_BYTES_AT_MOST`."""
 _SHARED_ANONYMOUS = " /dev/zero (deleted)"
 _MAPS_BYTES_AT_MOST = 8 << 20
 """Read limit for a list of mappings: 100 000 entries, more than the kernel's default maximum of 65 530 per process."""
@@ -46,12 +50,16 @@ class MemoryMeter:
         self._buffer_bytes = _largest_buffer_bytes(proc)
 
     def exceeds(self, top: int, limit_bytes: int, *, memfds: bool) -> bool:
-        """Return whether the processes below `top` hold more than `limit_bytes`; `memfds` if they can create memfds.
+        """Return whether the processes below `top` hold more than `limit_bytes`, or too many mappings.
+
+        `memfds` says whether they can create memfds.
 
         A quick pass counts shared pages once for each process. Only if the quick sum is too large, a second pass counts
         each page once.
         """
         pids = list(self._below(top))
+        if len(pids) > _FEW_PROCESSES and self._has_many_mappings(pids):
+            return True
         files_bytes = self._memfd_bytes(pids) if memfds else 0
         # The machine's total bounds the runner's shared memory.
         most_bytes = _sizes(self._read("meminfo")).get("Shmem", 0) * _KIB
@@ -59,6 +67,15 @@ class MemoryMeter:
             return False
         hidden_bytes = self._shared_anonymous_bytes(pids)
         return _sum(map(self._exact_share, pids), files_bytes + hidden_bytes) > limit_bytes
+
+    def _has_many_mappings(self, pids: Iterable[int]) -> bool:
+        """Return whether all processes together have more than `_MOST_MAPPINGS`; the rest is not read then."""
+        left = _MOST_MAPPINGS
+        for pid in pids:
+            left -= self._read_of_process(pid, "maps", at_most=_MAPS_BYTES_AT_MOST).count("\n")
+            if left < 0:
+                return True
+        return False
 
     def _below(self, top: int) -> Iterator[int]:
         """Yield the ids of the processes below `top`."""

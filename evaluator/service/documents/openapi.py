@@ -49,7 +49,7 @@ def _paths() -> dict[str, Any]:
                 "responses": {
                     "202": _json("The new grade", "Grade"),
                     "200": _json("The grade of an earlier request with the same Idempotency-Key", "Grade"),
-                    **_refusals("400", "403", "408", "413", "422", "429", "503"),
+                    **_refusals("400", "403", "408", "411", "413", "422", "429", "503"),
                 },
             }
         },

@@ -64,6 +64,10 @@ def with_side(card, **changes):
     return with_times(card, submission=replace(card.timing.submission, **changes))
 
 
+def with_problem(**changes):
+    return cards.card(problem=replace(cards.card().problem, **changes))
+
+
 def reason(code):
     return finding(code, "said")
 
@@ -162,6 +166,19 @@ FORGED = {
         "l2",
     ),
     "built in error and timed": (lambda: cards.uncompiled_card(timing=cards.timing()), "timing"),
+    "a name with a path": (lambda: with_problem(name="../../gelu"), "problem.name"),
+    "a name with a line break": (
+        lambda: cards.card(submission=replace(cards.card().submission, name="a\r=1")),
+        "submission.name",
+    ),
+    "graded at no time": (lambda: cards.card(graded_at="soon"), "graded_at"),
+    "a negative duration": (lambda: cards.card(wall_s=-1.0), "wall_s"),
+    "a negative duration of a stage": (lambda: cards.card(stages_s={"build": -1.0}), "stages_s.build"),
+    "a negative error": (lambda: with_tensor(cards.card(), max_abs_error=-1.0), "checks[0].tensors[0].max_abs_error"),
+    "more mismatches than elements": (
+        lambda: with_tensor(cards.wrong_card(), ok=False, shape=[2], mismatches=17),
+        "checks[0].tensors[0].mismatches",
+    ),
     "another source": (
         lambda: cards.card(submission=replace(cards.card().submission, source="another")),
         "submission.sha256",
@@ -288,8 +305,10 @@ def test_a_report_counts_no_card_that_contradicts_itself(tmp_path, monkeypatch, 
 
     monkeypatch.chdir(tmp_path)
     with opened(Path("run"), manifest_for(GradeOptions(DeviceKind.CPU), "submissions")) as folder:
-        write_card(cards.card(), folder.cards / "relu" / "good.json")
-        write_card(replace(cards.wrong_card(), status="correct", reason=None), folder.cards / "relu" / "forged.json")
+        good, forged = (replace(cards.card().submission, name=name) for name in ("good", "forged"))
+        write_card(cards.card(submission=good), folder.cards / "relu" / "good.json")
+        wrong = cards.wrong_card(submission=forged)
+        write_card(replace(wrong, status="correct", reason=None), folder.cards / "relu" / "forged.json")
     for _ in range(2):  # from the cards, and from the index
         assert cli.run(["report", "run", "--json"]) == 3
         said = capsys.readouterr()

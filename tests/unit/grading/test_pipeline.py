@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from evaluator.catalog import find_problem
-from evaluator.errors import JudgeFailed, ProblemError, UsageError
+from evaluator.errors import JudgeFailed, OutlivesKill, ProblemError, UsageError
 from evaluator.files.card_files import card_bytes
 from evaluator.findings import ENTRIES, Code, finding
 from evaluator.grade_options import GradeOptions
@@ -130,6 +130,11 @@ def test_what_this_machine_lacks_is_told_without_a_traceback(grade, capsys, capl
     assert (card.status, card.reason.code) == (Status.INFRA_ERROR, code.value)
     assert (capsys.readouterr().err, caplog.records) == ("", [])
     assert card.reason.next_step == ENTRIES[code].next_step
+
+
+def test_processes_that_outlive_their_kill_are_the_submissions_doing(grade):
+    card = grade(OutlivesKill("210 processes of a runner were not gone 20 s after their kill"))
+    assert (card.status, card.reason.code) == (Status.RUNTIME_ERROR, Code.NOT_STOPPED.value)
 
 
 def test_a_failure_of_the_judge_keeps_the_remedy_of_its_error(grade):

@@ -1,8 +1,11 @@
 """What a built library imports, read from its own bytes."""
 
+import struct
 import subprocess
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from evaluator.compile.binaries.imported_symbols import ImportedSymbols, imported_symbols, together
 
@@ -76,6 +79,16 @@ def test_a_library_without_a_table_of_sections_is_not_readable(read, tmp_path):
     library[40:48] = bytes(8)  # e_shoff
     library[60:62] = bytes(2)  # e_shnum
     assert not imported_symbols(bytes(library)).readable
+
+
+@given(st.integers(0, 2**64 - 1), st.integers(0, 2**16 - 1), st.binary(max_size=400))
+@example(2**64 - 64, 3, b"")  # an offset that no index can have
+@example(64, 1, struct.pack("<IIQQQQIIQQ", 0, 11, 0, 0, 2**64 - 1, 24, 0, 0, 0, 0))
+@example(64, 1, struct.pack("<IIQQQQIIQQ", 0, 11, 0, 0, 64, 48, 0, 0, 0, 0))
+def test_any_library_is_read_or_not_readable(table, count, tail):
+    header = (b"\x7fELF\x02\x01", 3, 62, 1, 0, 0, table, 0, 64, 0, 0, 64, count, 0)
+    found = imported_symbols(struct.pack("<16sHHIQQQIHHHHHH", *header) + tail)
+    assert found.readable or found == ImportedSymbols(readable=False)
 
 
 def test_together_they_have_what_any_has():

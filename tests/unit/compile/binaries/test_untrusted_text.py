@@ -1,0 +1,23 @@
+"""Readers of text that a submission can shape, of compilers and profilers: none raises, whatever it reads."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evaluator.compile.binaries.kernel_resources import kernel_resources
+from evaluator.compile.binaries.sass import machine_code
+from evaluator.judge.profiling.ncu import read_page
+
+PIECES = (
+    *("Function : _Z4gemmPf\n", "/*0010*/  HMMA.1688.F32.TF32 R4, R4, R8, RZ ;\n", "Function : ", "F2F..", "HMMA"),
+    *("ptxas info    : Compiling entry function '_Z4reluPf' for 'sm_90a'\n", "ptxas info    : Used 32 registers\n"),
+    *("9" * 30, "16 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n", "bytes smem", "N" * 50, "_ZN"),
+    *('"ID","Kernel Name","gpu__time_duration.sum"\n', '"","","ns"\n', '"0","relu","1e999"\n', '"', ",", "nan", "inf"),
+    *("main.cpp:3:5: error: expected ';'\n", "main.cpp:", "99999999999999999999:1: error: x\n", "\x00", "\r", "\ud800"),
+)
+
+
+@pytest.mark.parametrize("read", [kernel_resources, machine_code, read_page])
+@given(st.lists(st.sampled_from(PIECES) | st.text(max_size=20), max_size=30).map("".join))
+def test_any_text_is_read(read, text):
+    read(text)
