@@ -393,14 +393,13 @@ def test_dripped_bytes_do_not_move_the_deadline(pair):
 
 
 def test_a_frame_that_a_deadline_cut_goes_on_with_the_next_wait(pair):
-    judge, runner = pair
-    body = msgspec.msgpack.encode(Loaded())
-    data = len(body).to_bytes(4, "big") + body
+    judge, theirs = pair
+    data = framed(encode(Loaded()))
     for piece in (data[:2], data[2:6]):
-        runner._socket.sendall(piece)
+        theirs.sendall(piece)
         with pytest.raises(DeadlinePassed):
             judge.receive(0.01)
-    runner._socket.sendall(data[6:] + data)
+    theirs.sendall(data[6:] + data)
     assert [judge.receive(60), judge.receive(60)] == [Loaded()] * 2
 
 
