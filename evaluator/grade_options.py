@@ -117,6 +117,7 @@ class GradeOptions(Terms, frozen=True):
         profile: torch or ncu: the profiler for one additional call of a correct submission; by default none.
         timeout_s: seconds for the import, and for each call of the submission; beyond, the status is `timeout`.
             By default 60 s for an import; for a call 20 times the reference's time, at least 10 s, 2 s on cuda.
+            CPU time except on cuda, with a wall limit of six times as much.
         build_timeout_s: seconds for the compilation of each extension, and for all builds of a grade; beyond, the
             status is `timeout`. 600 by default.
         deadline_s: seconds for the whole grade; beyond, the status is `timeout` if the submission took half of

@@ -268,7 +268,7 @@ def not_tried(lines: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _checked(trials: TrialRunner, seeds: SeedBook) -> Iterator[tuple[Trial, Fault | None]]:
     right: set[int] = set()
-    for index, seed in enumerate(seeds.checks(timed=True)):
+    for index, seed in enumerate(seeds.checks()):
         trial = trials.run(index, seed, timeout_s=_TIMEOUT_S)
         if trial.fault is not None and seed in right:
             yield trial, differing(trial.fault)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 
 from evaluator.errors import UsageError
-from evaluator.records import Record, Status
+from evaluator.records import Record, SizeName, Status
 from evaluator.report.card.feedback import CHARACTERS
 from evaluator.submission.read import MAX_ANSWER_BYTES
 
@@ -32,11 +32,25 @@ _Characters = Annotated[
 ]
 
 
+_Size = Annotated[
+    SizeName,
+    msgspec.Meta(description="Size of the problem; by default that of the server. `awkward` has odd extents."),
+]
+
+
 class GradeInput(Record, frozen=True):
-    """Input of `grade` and `profile`."""
+    """Input of `grade` and `profile`. Either `source` or `path` is given."""
 
     problem: _ProblemName
-    source: _Source
+    source: _Source | None = None
+    path: (
+        Annotated[
+            str,
+            msgspec.Meta(max_length=4000, description="Instead of `source`: a file below the folder of the server."),
+        ]
+        | None
+    ) = None
+    size: _Size | None = None
     characters: _Characters = CHARACTERS
 
 
@@ -46,6 +60,7 @@ class CompareInput(Record, frozen=True):
     problem: _ProblemName
     first: _Source
     second: _Source
+    size: _Size | None = None
     characters: _Characters = CHARACTERS
 
 
@@ -130,6 +145,31 @@ TOOLS: dict[ToolName, Tool] = {
 }
 
 
+class Terms(NamedTuple):
+    """What the terms of the user leave to the agent: files below a root, the size, and profiles."""
+
+    has_root: bool = False
+    has_sizes: bool = True
+    has_profiles: bool = True
+
+    @property
+    def tools(self) -> list[ToolName]:
+        """The tools that work."""
+        return [name for name in ToolName if self.has_profiles or name is not ToolName.PROFILE]
+
+    @property
+    def withheld(self) -> frozenset[str]:
+        """Names of arguments that no tool takes."""
+        return frozenset((*(() if self.has_root else ("path",)), *(() if self.has_sizes else ("size",))))
+
+    def input_schema(self, tool: ToolName) -> dict[str, Any]:
+        """Return the schema of a tool's arguments."""
+        schema = schema_of(TOOLS[tool].input)
+        properties = {name: each for name, each in schema["properties"].items() if name not in self.withheld}
+        required = [*schema.get("required", ()), *(["source"] if "source" in properties and not self.has_root else [])]
+        return {**schema, "properties": properties, "required": required}
+
+
 def schema_of(kind: type[Record]) -> dict[str, Any]:
     """Return the JSON Schema of a record, with `type: object` at its root, as the protocol demands."""
     _, components = msgspec.json.schema_components([kind], ref_template="#/$defs/{name}")
@@ -137,22 +177,26 @@ def schema_of(kind: type[Record]) -> dict[str, Any]:
     return {**root, "$defs": components} if components else root
 
 
-def read_input(name: str, arguments: Mapping[str, Any] | None) -> tuple[ToolName, Input]:
+def read_input(name: str, arguments: Mapping[str, Any] | None, terms: Terms) -> tuple[ToolName, Input]:
     """Return the tool and its checked input.
 
     Raises:
         UsageError: there is no such tool, or an argument is missing, unknown or invalid.
     """
-    try:
-        tool = ToolName(name)
-    except ValueError as error:
-        raise UsageError(f"there is no tool {name[:40]!r}", hint=f"the tools are {', '.join(ToolName)}") from error
-    kind = TOOLS[tool].input
+    if name not in terms.tools:
+        raise UsageError(f"there is no tool {name[:40]!r}", hint=f"the tools are {', '.join(terms.tools)}")
+    tool, given = ToolName(name), dict(arguments or {})
+    schema = terms.input_schema(tool)
+    fields = ", ".join(each + ("" if each in schema["required"] else " (optional)") for each in schema["properties"])
+    hint = f"the arguments are {fields}"
+    if unknown := terms.withheld & given.keys():
+        raise UsageError(f"{tool}: this server takes no {min(unknown)}", hint=hint)
     try:
         # Clients write numbers as text at times.
-        return tool, msgspec.convert(dict(arguments or {}), kind, strict=False)
+        read = msgspec.convert(given, TOOLS[tool].input, strict=False)
     except msgspec.ValidationError as error:
-        fields = ", ".join(
-            field.encode_name + ("" if field.required else " (optional)") for field in msgspec.structs.fields(kind)
-        )
-        raise UsageError(f"{tool}: {error}", hint=f"the arguments are {fields}") from error
+        raise UsageError(f"{tool}: {error}", hint=hint) from error
+    if isinstance(read, GradeInput) and (read.source is None) == (read.path is None):
+        wanted = "exactly one of source and path" if terms.has_root else "source"
+        raise UsageError(f"{tool}: {wanted} is needed", hint=hint)
+    return tool, read

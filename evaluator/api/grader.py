@@ -12,7 +12,7 @@ async with Grader() as grader:
 import atexit
 import queue
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextlib import ExitStack
 from pathlib import Path
@@ -29,7 +29,7 @@ from evaluator.batch.workers.cluster_places import cluster_places
 from evaluator.batch.workers.infra_card import infra_card
 from evaluator.batch.workers.messages import Graded
 from evaluator.batch.workers.worker_handle import Hire, Slot
-from evaluator.batch.workers.worker_pool import Drained, Ended, WorkerPool
+from evaluator.batch.workers.worker_pool import Began, Drained, Ended, WorkerPool
 from evaluator.catalog.kernelbench import read_text as read_problem_text
 from evaluator.errors import InfraError, UsageError
 from evaluator.grade_options import with_options
@@ -39,6 +39,7 @@ from evaluator.signatures.signing import signed
 class _Waiting(NamedTuple):
     task: Task
     future: Future[Scorecard]
+    on_stage: Callable[[str], object] | None
 
 
 class Grader(AnyGrader):
@@ -141,7 +142,12 @@ class Grader(AnyGrader):
         return self._problems.refusal_of(problem)
 
     def submit(
-        self, problem: str | ProblemText, source: str | Path | None, *, name: str = "candidate"
+        self,
+        problem: str | ProblemText,
+        source: str | Path | None,
+        *,
+        name: str = "candidate",
+        on_stage: Callable[[str], object] | None = None,
     ) -> Future[Scorecard]:
         """Submit Python text, or a model's answer with code. The future returns the scorecard.
 
@@ -151,6 +157,7 @@ class Grader(AnyGrader):
             problem: the name or the text of a problem.
             source: the submission, as text or as the `Path` of a file or folder; None counts as an empty answer.
             name: name of the submission on the card.
+            on_stage: called with the name of each stage of the grade, in a thread of the grader; it must not raise.
 
         Raises:
             TypeError: the source is neither text nor path.
@@ -158,7 +165,7 @@ class Grader(AnyGrader):
             UsageError: the problem has no such size, or the text is no problem.
             RuntimeError: the grader has not started, or is closed.
         """
-        return self._submitted(task_for(Candidate(problem, source, name), self._problems))
+        return self._submitted(task_for(Candidate(problem, source, name), self._problems), on_stage)
 
     def infra_card(
         self, problem: str | ProblemText, source: str | Path | None, *, name: str = "candidate", reason: str
@@ -182,8 +189,8 @@ class Grader(AnyGrader):
         tasks = [task_for(candidate, self._problems) for candidate in given]
         return cards_of(given, [self._submitted(task) for task in tasks], on_progress)
 
-    def _submitted(self, task: Task) -> Future[Scorecard]:
-        waiting = _Waiting(task, Future())
+    def _submitted(self, task: Task, on_stage: Callable[[str], object] | None = None) -> Future[Scorecard]:
+        waiting = _Waiting(task, Future(), on_stage)
         with self._changing:
             lost = self._lost
             if lost is None:
@@ -201,6 +208,10 @@ class Grader(AnyGrader):
             event = worker_pool.events.get()
             if isinstance(event, Ended):
                 self._give(event)
+            elif isinstance(event, Began):
+                waiting = self._waiting.get(id(event.task))
+                if waiting is not None and waiting.on_stage is not None:
+                    waiting.on_stage(event.stage)
             elif isinstance(event, Drained):
                 left -= 1
                 if event.error is not None:

@@ -1,5 +1,6 @@
 """The command mcp."""
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -9,13 +10,20 @@ from evaluator.commands.options import grading_options, taken_options
 
 
 @click.command(short_help="Serve tools for agents by the Model Context Protocol.")
+@click.option(
+    "--root",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Folder below which the agent may name files to grade.  [default: the agent sends text]",
+)
 @grading_options
-def mcp(**named: Any) -> None:
+def mcp(*, root: Path | None, **named: Any) -> None:
     """Serve the tools grade, explain, problems, profile and compare to an agent, until stdin closes.
 
-    The options hold for all grades. The agent chooses problem and submission only. Needs: pip install 'warpgrade[mcp]'
+    The options hold for all grades. The agent chooses problem, submission and, without --size, the size. Needs: pip
+    install 'warpgrade[mcp]'
     """
     from evaluator.agents.server import serve
 
     started = "serving the Model Context Protocol on stdin and stdout, for the client that started this command"
-    serve(taken_options(named), lambda: terminal.tell(started))
+    serve(taken_options(named), root, lambda: terminal.tell(started))

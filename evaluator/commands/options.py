@@ -217,6 +217,7 @@ _OTHER_OPTIONS = (
         callback=checked,
         metavar=SECONDS,
         help="Seconds for the import, and for each call of the submission; beyond, the verdict is timeout.  "
+        "Except on cuda, CPU time counts, and six times as much wall time.  "
         "[default: imports 60 s; calls 20 times the reference, at least 10 s, 2 s on cuda]",
     ),
     _option(

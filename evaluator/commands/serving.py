@@ -80,6 +80,12 @@ _OF_THE_JUDGE = frozenset({"idle_minutes", "asks_status", "asks_stop"})
     help="Time after which a finished grade and its card are deleted.",
 )
 @click.option(
+    "--most-waiting",
+    type=click.IntRange(1, 20_000),
+    metavar="N",
+    help="Number of grades that each client may have in the queue.  [default: 2000]",
+)
+@click.option(
     "--allow-problem-text",
     is_flag=True,
     help="Accept problems as text: every client with a token may then run any code as this user.",
@@ -105,19 +111,27 @@ def serve(ctx: click.Context, /, *, device: str, jobs: int | None, http: str | N
         _serve_http(http, {**named, "device": device}, jobs)
 
 
-@click.command(short_help="Create or revoke a client's token for `serve --http`.")
-@click.argument("client", metavar="CLIENT")
+@click.command(short_help="Create, revoke or list clients' tokens for `serve --http`.")
+@click.argument("client", metavar="CLIENT", required=False)
 @_tokens_option(help="File of the hashes.  [default: `tokens` in the default state folder of `serve --http`]")
 @click.option("--revoke", is_flag=True, help="Remove all tokens of the client; a running service notices at once.")
-def token(*, client: str, tokens: Path | None, revoke: bool) -> None:
+@click.option("--list", "lists", is_flag=True, help="Write each client and the number of its tokens to stdout.")
+def token(*, client: str | None, tokens: Path | None, revoke: bool, lists: bool) -> None:
     """Create a bearer token for CLIENT and write the token to stdout, once; the file stores only its hash.
 
     The name of the client decides who may fetch a card: two tokens of one client see the same grades.
     """
     from evaluator.service.state import default_state, default_tokens
-    from evaluator.service.tokens import add_token, revoke_tokens
+    from evaluator.service.tokens import add_token, revoke_tokens, tokens_by_client
 
     path = tokens or default_tokens(default_state())
+    if lists:
+        if client is not None or revoke:
+            raise UsageError("--list takes no client and no --revoke")
+        terminal.emit("".join(f"{name} {count}\n" for name, count in sorted(tokens_by_client(path).items())))
+        return
+    if client is None:
+        raise UsageError("no client is named", hint="warpgrade token CLIENT, or warpgrade token --list")
     if revoke:
         removed = revoke_tokens(path, client)
         terminal.tell(f"revoked {removed} token{'s' if removed > 1 else ''} of {client} in {path}")
@@ -165,6 +179,8 @@ def _serve_http(http: str, named: dict[str, Any], jobs: int | None) -> None:
         tokens=named["tokens"] or default_tokens(state),
         keep_days=named["keep_days"],
         allows_problem_text=named["allow_problem_text"],
+        problems=options.get("problems"),
+        most_waiting=named["most_waiting"],
     )
     with contextlib.redirect_stdout(sys.stderr):  # Ray prints messages about lost machines.
         # Workers of the service's own: a ready judge of the user may end at any time.

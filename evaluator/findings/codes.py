@@ -64,6 +64,7 @@ class Code(StrEnum):
     DEADLINE = "R317"
     WEIGHTS_ASSUMED = "R318"
     SET_TO_TRAINING = "R319"
+    FEWER_CALLS = "R320"
 
     WRONG_STRUCTURE = "C401"
     WRONG_SHAPE = "C402"

@@ -33,7 +33,9 @@ ENTRIES: dict[Code, Entry] = {
     ),
     Code.TIMED_OUT: Entry(
         "the submission timed out",
-        "The submission did not answer within the time limit of this stage.",
+        "The submission did not answer within the time limit of this stage. On emulated and cpu, the limit counts CPU "
+        "time, so other jobs on the machine decide nothing: the time of the busiest thread, or that of all threads "
+        "divided by the number of cores. Code that waits is stopped after six times the limit.",
         "Look for an endless loop, or raise --timeout for slow code or a slow compilation.",
     ),
     Code.OUT_OF_MEMORY: Entry(
@@ -132,5 +134,11 @@ ENTRIES: dict[Code, Entry] = {
         "constructed, ModelNew returns wrong values (see the message). After train() all answers are right, so all "
         "calls of the grade follow a train().",
         "Remove eval() from the constructor: the caller decides about the mode.",
+    ),
+    Code.FEWER_CALLS: Entry(
+        "fewer calls were checked, since the calls are slow",
+        "On emulated, 16 to 32 calls are checked. After 40 s of CPU time, only calls that are needed as evidence "
+        "follow: at least 8, each distribution of inputs, and two calls that prove each output.",
+        "No action needed. A smaller size has faster calls.",
     ),
 }

@@ -1,6 +1,8 @@
 """The checked calls of a runner, the first failure, and remarks on the weights."""
 
 import itertools
+import os
+import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -9,11 +11,13 @@ from evaluator.findings import Code, finding
 from evaluator.judge.context.grade_context import GradeContext
 from evaluator.judge.faults.emulator_faults import hard_coded_size
 from evaluator.judge.inputs.changing_weights import Sites
+from evaluator.judge.setup.seed_book import FEWEST_CALLS, UNTIMED_CALLS
 from evaluator.judge.trial.model_runner import ModelRunner
 from evaluator.judge.trial.retry import differing, retried
 from evaluator.judge.trial.trial_runner import TrialRunner
 from evaluator.protocol.frames import Constructed
 from evaluator.records import Check, DeviceKind, Fault, Finding, Schedule, SizeName, Status
+from evaluator.sandbox.time_limit import CpuTime
 from evaluator.submission.host_code import is_for_the_cpu
 
 _OF_WRONG_WEIGHTS = frozenset(
@@ -28,6 +32,8 @@ and an index from elsewhere points outside a tensor."""
 _OF_WRONG_MODE = frozenset(code.value for code in (Code.WRONG_VALUES, Code.NOT_FINITE, Code.WRONG_ON_OTHER_VALUES))
 """Faults of calls in the wrong mode. Fewer bits, races and written inputs are none: no mode excuses these."""
 _NAMED = 3
+_ENOUGH_S = 40.0
+"""Work of a submission's checked calls, in seconds, after which only calls that are needed as evidence follow."""
 
 
 class Called(NamedTuple):
@@ -82,8 +88,15 @@ def checked_calls(
     emulated = context.terms.device is DeviceKind.EMULATED
     schedules: Iterator[Schedule | None] = context.seeds.schedules() if emulated else itertools.repeat(None)
     right: set[int] = set()
-    seeds = context.seeds.checks(timed=context.terms.is_timed)
+    needed = context.seeds.checks()
+    seeds = needed if context.terms.is_timed else [*needed, *context.seeds.more_checks(len(needed))]
+    slow = _SlowCalls(model_runner.session.child.cpu_time, trial_runner, max(len(needed), FEWEST_CALLS))
+    fewer: list[Finding] = []
     for index, seed in enumerate(seeds):
+        if slow.are_enough(index):
+            message = f"{index} of {len(seeds)} calls were checked: these took {slow.work_s:.0f} s of CPU time"
+            fewer = [finding(Code.FEWER_CALLS, message)]
+            break
         trial = trial_runner.run(index, seed, schedule=next(schedules), timeout_s=context.call_timeout_s)
         checks += [trial.check] if trial.check is not None else []
         if trial.fault is None:
@@ -101,7 +114,28 @@ def checked_calls(
         return Called(trial_runner, checks, excused, remarks, sites, constructed.assumed, more_s, partly)
     unproven = trial_runner.unproven()
     told = sites if unproven is None else sites._replace(unmatched=False)  # The reason tells of the weights.
-    return Called(trial_runner, checks, unproven, _remarks(constructed, checks, told), sites, constructed.assumed)
+    remarks = [*fewer, *_remarks(constructed, checks, told)]
+    return Called(trial_runner, checks, unproven, remarks, sites, constructed.assumed)
+
+
+class _SlowCalls:
+    """Judges when the calls of a slow submission are enough. CPU time decides, since neighbours may take the cores."""
+
+    def __init__(self, cpu_time: Callable[[], CpuTime], trial_runner: TrialRunner, fewest: int) -> None:
+        self._cpu_time = cpu_time
+        self._trial_runner = trial_runner
+        self._fewest = fewest
+        self._started, self._first = time.monotonic(), cpu_time()
+        self.work_s = 0.0
+
+    def are_enough(self, count: int) -> bool:
+        """Return whether `count` calls were slow and are evidence: for each output, and for the precision check."""
+        if count < self._fewest or time.monotonic() - self._started < _ENOUGH_S or self._trial_runner.lacks_proof:
+            return False
+        if count < UNTIMED_CALLS and self._trial_runner.lacks_calls:
+            return False
+        self.work_s = self._cpu_time().work_s(self._first, len(os.sched_getaffinity(0)))
+        return self.work_s >= _ENOUGH_S
 
 
 def _frozen(sites: Sites) -> Finding:

@@ -17,6 +17,7 @@ from evaluator.records import RunnerOutput
 from evaluator.sandbox.captured_output import OutputDrain
 from evaluator.sandbox.filesystem.scratch_folders import Scratch
 from evaluator.sandbox.layers import messages
+from evaluator.sandbox.time_limit import CpuTime, cpu_time_below
 
 _ANSWER_S = 30.0
 """Limit on waiting for a trusted process: milliseconds, and seconds on a machine with far more work than cores."""
@@ -90,10 +91,19 @@ class ConfinedProcess:
         import psutil
 
         with self._lock, contextlib.suppress(psutil.Error, IndexError, ValueError, OSError, StopIteration):
-            facts = Path(f"/proc/self/fdinfo/{self._processes[0]}").read_text(encoding="ascii").splitlines()
-            supervisor = psutil.Process(int(next(line.split()[1] for line in facts if line.startswith("Pid:"))))
+            supervisor = psutil.Process(self._supervisor_id())
             return frozenset({supervisor.pid, *(process.pid for process in supervisor.children(recursive=True))})
         return frozenset()
+
+    def cpu_time(self) -> CpuTime:
+        """Return the CPU time of all processes of the runner until now, with that of the idle warden."""
+        with self._lock, contextlib.suppress(IndexError, ValueError, OSError, StopIteration):
+            return cpu_time_below(self._supervisor_id())
+        return CpuTime(0.0, {})
+
+    def _supervisor_id(self) -> int:
+        facts = Path(f"/proc/self/fdinfo/{self._processes[0]}").read_text(encoding="ascii").splitlines()
+        return int(next(line.split()[1] for line in facts if line.startswith("Pid:")))
 
     def freeze(self) -> bool:
         """Stop every process of the runner in one step. Return whether all threads of all processes have stopped.

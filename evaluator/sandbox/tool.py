@@ -11,6 +11,7 @@ from evaluator.sandbox.confined_process import ConfinedProcess, ExitInfo
 from evaluator.sandbox.filesystem.untrusted_folders import hand_over, taken_bytes
 from evaluator.sandbox.fork_server_client import ForkServer
 from evaluator.sandbox.layers.resource_limits import Limits
+from evaluator.sandbox.time_limit import TimeLimit
 
 
 class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,10 +47,12 @@ def run_tool(
     readable: Sequence[Path] = (),
     devices: Sequence[Path] = (),
     environment: Mapping[str, str] | None = None,
+    in_cpu_time: bool = True,
 ) -> ToolResult:
     """Run `argv` in `work`, the only folder whose content is kept; return after the death of all its processes.
 
-    `readable` and `devices` (device files) extend the view of all tools.
+    `timeout_s` limits the program's CPU time, or wall time without `in_cpu_time`: see `TimeLimit`. `readable` and
+    `devices` (device files) extend the view of all tools.
 
     `work` belongs to the runner's user meanwhile and to the caller afterwards. If the judge is root, the folders above
     must be accessible (x) to other users. Raises JudgeFailed if the program cannot be started.
@@ -59,8 +62,9 @@ def run_tool(
         process = fork_server.execute(
             argv, work=work, limits=limits, readable=readable, devices=devices, environment=environment
         )
+        limit = TimeLimit(timeout_s, process.cpu_time if in_cpu_time else None)
         try:
-            exited, over_disk = _watched(process, work, timeout_s, limits or Limits())
+            exited, over_disk = _watched(process, work, limit, limits or Limits())
         finally:
             process.kill()
     finally:
@@ -76,12 +80,12 @@ def run_tool(
     )
 
 
-def _watched(process: ConfinedProcess, work: Path, timeout_s: float, limits: Limits) -> tuple[ExitInfo | None, bool]:
-    """Wait for a program. Return its exit, or None after the timeout, and whether its folder exceeded the limit."""
-    deadline = time.monotonic() + timeout_s
+def _watched(process: ConfinedProcess, work: Path, limit: TimeLimit, limits: Limits) -> tuple[ExitInfo | None, bool]:
+    """Wait for a program. Return its exit, or None at the time limit, and whether its folder exceeded the limit."""
     while True:
-        left_s = deadline - time.monotonic()
-        exited = process.wait_exit(min(max(left_s, 0.0), _LOOK_S))
+        asked = time.monotonic()
+        exited = process.wait_exit(min(max(limit.wait_s, 0.0), _LOOK_S))
         over_disk = taken_bytes(work, limits.work_bytes) > limits.work_bytes
-        if exited is not None or over_disk or left_s <= 0:
+        limit.spend(time.monotonic() - asked)
+        if exited is not None or over_disk or limit.reached():
             return exited, over_disk

@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -13,16 +14,26 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from evaluator.errors import InfraError, ProblemNotFound, UsageError
+from evaluator.api.scorecard import Scorecard
+from evaluator.catalog import list_problems
+from evaluator.errors import InfraError, ProblemError, ProblemNotFound, UsageError
+from evaluator.records import Record
+from evaluator.report.card.feedback import CHARACTERS
 from evaluator.service import metrics
 from evaluator.service.bodies import Bodies
 from evaluator.service.dispatcher import Dispatcher, until
 from evaluator.service.documents import openapi
 from evaluator.service.documents.messages import (
+    LEAST_FEEDBACK,
+    MOST_FEEDBACK,
     MOST_KEY,
+    MOST_PAGE,
     MOST_WAIT_S,
     Grade,
     GradeOrder,
+    GradePage,
+    ListedProblem,
+    ProblemList,
     Refusal,
     Refused,
     TextProblem,
@@ -38,6 +49,7 @@ from evaluator.service.turns import PartsResponse, Turns
 
 _LATER = "submit again when some are graded"
 _orders = msgspec.json.Decoder(GradeOrder)
+_cards = msgspec.json.Decoder(Scorecard)
 
 
 class Parts(NamedTuple):
@@ -49,6 +61,7 @@ class Parts(NamedTuple):
     tokens: Tokens
     metrics: Metrics
     allows_problem_text: bool
+    problems: Path | None
 
 
 def app_of(parts: Parts) -> Gate:
@@ -61,14 +74,18 @@ class _Routes:
         self._parts = parts
         self._bodies = Bodies()
         self._cards = Turns()
+        self._listing = asyncio.Lock()
 
     def app(self) -> Starlette:
         app = Starlette(
             routes=[
                 Route("/v1/grades", self.submit, methods=["POST"]),
+                Route("/v1/grades", self.page, methods=["GET"]),
                 Route("/v1/grades/{grade}", self.show, methods=["GET"]),
                 Route("/v1/grades/{grade}", self.cancel, methods=["DELETE"]),
                 Route("/v1/grades/{grade}/card", self.card, methods=["GET"]),
+                Route("/v1/grades/{grade}/feedback", self.feedback, methods=["GET"]),
+                Route("/v1/problems", self.problems, methods=["GET"]),
                 Route("/v1/events", self.events, methods=["GET"]),
                 Route("/openapi.json", self.openapi, methods=["GET"]),
                 Route("/metrics", self.metrics, methods=["GET"]),
@@ -111,6 +128,26 @@ class _Routes:
             case QueueFull():
                 raise Refused(429, "too many or too large submissions of all clients wait", _LATER)
 
+    async def page(self, request: Request) -> Response:
+        """Return the client's grades, latest first, at most `limit` before the grade `before`."""
+        most = _number(request, "limit", 100, 1, MOST_PAGE)
+        before = request.query_params.get("before")
+        grades = await self._parts.journal.page(request.scope[CLIENT], before, most + 1)
+        if grades is None:
+            raise Refused(404, "no such grade as `before`", "begin again without `before`")
+        shown = [self._parts.dispatcher.at_present(grade) for grade in grades[:most]]
+        return _json(GradePage(shown, shown[-1].id if len(grades) > most else None), 200)
+
+    async def problems(self, _: Request) -> Response:
+        """Return the problems of the service. One request at a time reads the folder."""
+        async with self._listing:
+            try:
+                listing = await asyncio.to_thread(list_problems, self._parts.problems)
+            except ProblemError:  # Its message names a path of this machine.
+                raise Refused(503, "the service cannot read its problems", "tell the operator") from None
+        listed = [ListedProblem(each.name, each.title, each.level, each.sha256) for each in listing.problems]
+        return _json(ProblemList(listed), 200)
+
     async def show(self, request: Request) -> Response:
         """Return a grade; with `wait_s`, wait for the end first."""
         news = self._parts.dispatcher.news(request.scope[CLIENT])
@@ -131,14 +168,25 @@ class _Routes:
 
     async def card(self, request: Request) -> Response:
         """Return the card of a finished grade."""
-        grade = await self._found(request)
         async with AsyncExitStack() as held:
             await held.enter_async_context(self._cards.turn(request.scope[CLIENT]))
-            card = await self._parts.journal.card(request.scope[CLIENT], grade.id)
-            if card is None:
-                state = self._parts.dispatcher.at_present(grade).state.value
-                raise Refused(409, f"the grade has no card: it is {state}", "ask /v1/grades/ID?wait_s=60 first")
-            return PartsResponse(card, held.pop_all())
+            return PartsResponse(await self._stored_card(request), held.pop_all())
+
+    async def feedback(self, request: Request) -> Response:
+        """Return the text for a language model's next attempt."""
+        characters = _number(request, "characters", CHARACTERS, LEAST_FEEDBACK, MOST_FEEDBACK)
+        async with self._cards.turn(request.scope[CLIENT]):
+            card = await self._stored_card(request)
+            text = await asyncio.to_thread(lambda: _cards.decode(card).feedback(characters=characters))
+        return Response(text, media_type="text/plain")
+
+    async def _stored_card(self, request: Request) -> bytes:
+        grade = await self._found(request)
+        card = await self._parts.journal.card(request.scope[CLIENT], grade.id)
+        if card is None:
+            state = self._parts.dispatcher.at_present(grade).state.value
+            raise Refused(409, f"the grade has no card: it is {state}", "ask /v1/grades/ID?wait_s=60 first")
+        return card
 
     async def events(self, request: Request) -> Response:
         """Stream the client's final grades as server-sent events, from `Last-Event-ID` or from now on."""
@@ -212,7 +260,7 @@ class _Routes:
         return self._refusal(error.status_code, Refusal(error.detail, "/openapi.json lists all paths"))
 
 
-def _json(document: Grade | Refusal, status: int) -> Response:
+def _json(document: Record, status: int) -> Response:
     return Response(msgspec.json.encode(document), status, media_type="application/json")
 
 
@@ -221,6 +269,13 @@ def _key(request: Request) -> str | None:
     if key is not None and not (0 < len(key) <= MOST_KEY and key.isascii() and key.isprintable()):
         raise Refused(400, f"the Idempotency-Key is not 1 to {MOST_KEY} printable characters", "use a random UUID")
     return key
+
+
+def _number(request: Request, name: str, default: int, least: int, most: int) -> int:
+    text = request.query_params.get(name, str(default))
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and least <= int(text) <= most):
+        raise Refused(400, f"{name} is not a number from {least} to {most}")
+    return int(text)
 
 
 def _wait_s(request: Request) -> float:

@@ -42,13 +42,15 @@ class Address(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """Settings of the service."""
+    """Settings of the service. `problems` is the folder of problems; None for the shipped ones."""
 
     address: Address
     state: Path
     tokens: Path
     keep_days: float
     allows_problem_text: bool
+    problems: Path | None = None
+    most_waiting: int | None = None
 
 
 def address_of(text: str) -> Address:
@@ -88,7 +90,7 @@ def serve(
     with (
         locked(settings.state),
         _listening(settings.address) as listener,
-        contextlib.closing(Journal(settings.state, LIMITS)) as journal,
+        contextlib.closing(Journal(settings.state, _limits(settings))) as journal,
         make_grading() as grading,
     ):
         port = listener.getsockname()[1]
@@ -102,6 +104,10 @@ def serve(
     tell("the service has ended")
 
 
+def _limits(settings: Settings) -> Limits:
+    return LIMITS if settings.most_waiting is None else LIMITS._replace(of_a_client=settings.most_waiting)
+
+
 class _Service:
     """The parts of a running service."""
 
@@ -112,7 +118,9 @@ class _Service:
         self._tell = tell
         self._signals = 0
         self._dispatcher = Dispatcher(journal, grading, metrics, tell, keep_s=settings.keep_days * _DAY_S)
-        parts = Parts(journal, self._dispatcher, grading, tokens, metrics, settings.allows_problem_text)
+        parts = Parts(
+            journal, self._dispatcher, grading, tokens, metrics, settings.allows_problem_text, settings.problems
+        )
         logging.getLogger("uvicorn").setLevel(logging.ERROR)
         logging.getLogger("uvicorn.error").addFilter(_is_no_cancellation)
         self._server = _Uvicorn(

@@ -17,6 +17,7 @@ import secrets
 import stat
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -80,6 +81,11 @@ def revoke_tokens(path: Path, client: str) -> int:
     except OSError as error:
         raise UsageError(f"cannot write the token file {path}: {error.strerror}") from error
     return len(entries) - len(kept)
+
+
+def tokens_by_client(path: Path) -> Counter[str]:
+    """Return the number of tokens of each client. Raises UsageError if the file cannot be read."""
+    return Counter(entry.client for entry in _read(path)[1])
 
 
 class Tokens:

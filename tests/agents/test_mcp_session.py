@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ pytestmark = pytest.mark.filterwarnings("default")
 SOLUTION = Path(__file__).parents[2] / "solutions" / "relu" / "cuda_plain.py"
 RIGHT = SOLUTION.read_text()
 MISSPELT = RIGHT.replace("blockDim.x", "blockDimension.x")
+HELLO = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "0"}}
 WRONG = RIGHT.replace("value <= 0.0f ? 0.0f : value;", "value;")
 
 
@@ -41,7 +43,7 @@ def test_an_agent_writes_grades_and_mends_a_kernel(program):
         parameters = mcp.StdioServerParameters(command=program[0], args=program[1:], env=environment)
         async with mcp.Client(mcp.stdio_client(parameters)) as client:
             tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-            assert list(tools) == ["grade", "explain", "problems", "profile", "compare"]
+            assert list(tools) == ["grade", "explain", "problems", "compare"]
             assert "relu " in said(await client.call_tool("problems", {"containing": "relu"}))
             shown = said(await client.call_tool("problems", {"name": "relu"}))
             assert "class Model(nn.Module)" in shown
@@ -76,9 +78,14 @@ async def refusals(client):
     for tool, arguments, remedy in (
         ("grade", {"problem": "relux", "source": RIGHT}, "Next: did you mean relu"),
         ("grade", {"problem": "nothing", "source": RIGHT}, "Next: the tool `problems` without a name lists all"),
-        ("grade", {"problem": "relu"}, "Next: the arguments are problem, source, characters (optional)"),
+        (
+            "grade",
+            {"problem": "relu"},
+            "Next: the arguments are problem, source, size (optional), characters (optional)",
+        ),
+        ("grade", {"problem": "relu", "path": "relu.py"}, "this server takes no path"),
         ("grade", {"problem": "relu", "source": RIGHT, "characters": 1}, ">= 2400"),
-        ("profile", {"problem": "relu", "source": RIGHT}, "Next: a profile needs a server on cuda or cpu"),
+        ("profile", {"problem": "relu", "source": RIGHT}, "Next: the tools are grade, explain, problems, compare"),
         ("problems", {"name": "../relu"}, "Next: did you mean relu"),
         ("explain", {"code": "C4050"}, "Next: did you mean C405"),
         ("submit", {}, "Next: the tools are grade, explain"),
@@ -94,10 +101,9 @@ def test_no_process_is_left_when_the_session_ends_during_a_grade(program, killed
     pytest.importorskip("mcp", reason="pip install 'warpgrade[mcp]'")
     environment = {**os.environ, "WARPGRADE_READY": "0", "PYTHONPATH": str(Path(__file__).parents[2])}
     server = subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True)
-    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "0"}}
     grade = {"name": "grade", "arguments": {"problem": "relu", "source": "while True:\n    pass\n"}}
     try:
-        send(server, {"id": 1, "method": "initialize", "params": hello})
+        send(server, {"id": 1, "method": "initialize", "params": HELLO})
         assert json.loads(server.stdout.readline())["result"]["serverInfo"]["name"] == "warpgrade"
         send(server, {"method": "notifications/initialized"})
         send(server, {"id": 2, "method": "tools/call", "params": grade})
@@ -112,6 +118,48 @@ def test_no_process_is_left_when_the_session_ends_during_a_grade(program, killed
     assert server.returncode == (-signal.SIGKILL if killed else 0)
     _, alive = psutil.wait_procs(children, timeout=300)
     assert alive == []
+
+
+ODD = {
+    "a lone surrogate": r'{"jsonrpc":"2.0","id":ID,"method":"tools/call","params":{"name":"\ud800"}}',
+    "deep nesting": '{"jsonrpc":"2.0","id":ID,"method":"tools/call","params":{"a":' + "[" * 5000 + "]" * 5000 + "}}",
+    "a cut line": '{"jsonrpc":"2.0","id":ID,"method":"tools/call","params":{"name":"gra',
+    "no method": '{"jsonrpc":"2.0","id":ID}',
+    "params in a list": '{"jsonrpc":"2.0","id":ID,"method":"tools/call","params":[1]}',
+    "odd arguments": '{"jsonrpc":"2.0","id":ID,"method":"tools/call","params":{"name":"grade","arguments":[]}}',
+    "an unknown method": '{"jsonrpc":"2.0","id":ID,"method":"tools/cull"}',
+}
+
+
+@pytest.mark.slow
+def test_every_request_has_an_answer(program):
+    pytest.importorskip("mcp", reason="pip install 'warpgrade[mcp]'")
+    environment = {**os.environ, "WARPGRADE_READY": "0", "PYTHONPATH": str(Path(__file__).parents[2])}
+    server = subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True)
+    try:
+        send(server, {"id": 1, "method": "initialize", "params": HELLO})
+        server.stdout.readline()
+        send(server, {"method": "notifications/initialized"})
+        for number, (name, line) in enumerate(ODD.items(), start=10):
+            server.stdin.write(f"\n{line.replace('ID', str(number))}\n")
+            server.stdin.flush()
+            answer = json.loads(server.stdout.readline())
+            assert (answer["id"], "error" in answer) == (number, True), name
+        chance = random.Random(7)
+        request = json.dumps({"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": {"name": "explain"}})
+        for _ in range(200):
+            damaged = request[: chance.randrange(1, len(request))].replace(chance.choice(request), "")
+            server.stdin.write(f"{damaged}\n")
+            server.stdin.write(chance.choice(("[]\n", "5\n", "\x00\n", "{}\n")))
+            send(server, {"id": "alive", "method": "ping"})
+            while (answer := json.loads(server.stdout.readline()))["id"] != "alive":
+                assert answer["id"] in (5, None)
+                assert answer["error"]["code"] in (-32700, -32600)
+        server.stdin.close()
+        assert server.wait(60) == 0
+    finally:
+        server.kill()
+        server.stdout.close()
 
 
 def send(server, message):

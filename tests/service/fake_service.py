@@ -92,6 +92,7 @@ def main() -> None:
         tokens=state / "tokens",
         keep_days=1.0,
         allows_problem_text=named.get("problem_text") == "yes",
+        most_waiting=int(named["most_waiting"]) if "most_waiting" in named else None,
     )
     try:
         serve(settings, grading, lambda line: print(line, file=sys.stderr, flush=True))

@@ -18,6 +18,10 @@ ROUTES = [
     ("GET", "/v1/grades/{grade}"),
     ("DELETE", "/v1/grades/{grade}"),
     ("GET", "/v1/grades/{grade}/card"),
+    ("GET", "/v1/grades/{grade}/feedback"),
+    ("GET", "/v1/grades?before={grade}"),
+    ("GET", "/v1/grades"),
+    ("GET", "/v1/problems"),
     ("GET", "/v1/events"),
     ("GET", "/openapi.json"),
     ("GET", "/metrics"),
@@ -50,7 +54,7 @@ def test_health_needs_no_token_and_tells_nothing(shared):
 def test_a_client_sees_nothing_of_another_client(shared):
     grade = shared.submit(shared.alice, "# 0 private", Idempotency_Key="one")["id"]
     assert shared.wait(shared.alice, grade)["state"] == "finished"
-    for method, path in ROUTES[1:4]:
+    for method, path in ROUTES[1:6]:
         assert shared.ask(method, path.format(grade=grade), shared.bob)[0] == 404
         assert shared.ask(method, path.format(grade="0" * 32), shared.bob)[0] == 404
     status, _, card = shared.ask("GET", f"/v1/grades/{grade}/card", shared.alice)
@@ -304,7 +308,7 @@ def test_an_invalid_submission_is_refused_with_a_reason(shared, body, status):
         ("/v1/grades/x?wait_s=1e9", {}, 400),
         ("/v1/events", {"Last_Event_ID": "-1"}, 400),
         ("/v1/events", {"Last_Event_ID": "9" * 18}, 409),
-        ("/v1/grades", {}, 405),
+        ("/v1/grades?limit=0", {}, 400),
         ("/v2", {}, 404),
     ],
 )

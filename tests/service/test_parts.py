@@ -239,8 +239,13 @@ def test_documents_of_the_service_fit_their_description(shared):
     grade = shared.submit(shared.alice, "# 0 described")
     final = shared.wait(shared.alice, grade["id"])
     card = json.loads(shared.ask("GET", f"/v1/grades/{grade['id']}/card", shared.alice)[2])
-    refusal = json.loads(shared.ask("GET", "/v1/grades/x", shared.alice)[2])
-    for name, document in [("Grade", grade), ("Grade", final), ("Scorecard", card), ("Refusal", refusal)]:
+    refusal, page, problems = (
+        json.loads(shared.ask("GET", path, shared.alice)[2]) for path in ("/v1/grades/x", "/v1/grades", "/v1/problems")
+    )
+    for name, document in [
+        *(("Grade", grade), ("Grade", final), ("Scorecard", card), ("Refusal", refusal)),
+        *(("GradePage", page), ("ProblemList", problems)),
+    ]:
         wanted = {"$ref": f"#/components/schemas/{name}", "components": described["components"]}
         assert [each.message for each in Draft202012Validator(wanted).iter_errors(document)] == [], name
 
@@ -255,7 +260,13 @@ def test_a_token_of_the_command_line_is_for_the_default_service(tmp_path):
     path = tmp_path / "warpgrade" / "service" / "tokens"
     assert Tokens(path).client_of(made.stdout.strip()) == "alice"
     assert path.parent.stat().st_mode & 0o077 == 0
-    assert run("token", "alice", "--revoke", XDG_STATE_HOME=str(tmp_path)).exit_code == 0
+    run("token", "alice", XDG_STATE_HOME=str(tmp_path))
+    run("token", "bob", XDG_STATE_HOME=str(tmp_path))
+    assert run("token", "--list", XDG_STATE_HOME=str(tmp_path)).stdout == "alice 2\nbob 1\n"
+    with pytest.raises(UsageError, match="no client is named"):
+        raise run("token", XDG_STATE_HOME=str(tmp_path)).exception
+    for client in ("alice", "bob"):
+        assert run("token", client, "--revoke", XDG_STATE_HOME=str(tmp_path)).exit_code == 0
     assert path.read_text() == ""
 
 

@@ -7,7 +7,11 @@ import signal
 import socket
 import threading
 
-from tests.service.conftest import soon
+import msgspec
+import pytest
+
+from evaluator.api.scorecard import Scorecard
+from tests.service.conftest import TOP, soon
 
 
 def test_a_repeated_request_is_graded_once(shared):
@@ -52,7 +56,7 @@ def test_a_client_with_many_grades_does_not_delay_another(service):
 
 
 def test_a_full_queue_refuses_and_still_knows_earlier_requests(service):
-    served = service(at_once=1, of_a_client=3)
+    served = service(at_once=1, most_waiting=3)
     for number in range(3):
         served.submit(served.alice, f"# gated {number}", Idempotency_Key=str(number))
     body = {"problem": "relu", "source": "# 0 more"}
@@ -200,3 +204,48 @@ def test_problem_text_is_accepted_where_the_operator_allows_it(service):
     body = {"problem": {"name": "mine", "source": "print('no problem')"}, "source": "# 0 y"}
     assert served.ask("POST", "/v1/grades", served.alice, body)[0] == 422
     assert "any code" in served.said
+
+
+def listed(service, token, query=""):
+    status, _, body = service.ask("GET", f"/v1/grades{query}", token)
+    assert status == 200, body
+    return json.loads(body)
+
+
+def test_a_client_pages_through_its_own_grades(service):
+    served = service()
+    made = [served.submit(served.alice, f"# 0 number {number}")["id"] for number in range(5)]
+    other = served.submit(served.bob, "# 0 of bob")["id"]
+    first = listed(served, served.alice, "?limit=2")
+    assert [each["id"] for each in first["grades"]] == made[:2:-1]
+    second = listed(served, served.alice, f"?limit=2&before={first['next']}")
+    assert [each["id"] for each in second["grades"]] == made[2:0:-1]
+    last = listed(served, served.alice, f"?limit=2&before={second['next']}")
+    assert ([each["id"] for each in last["grades"]], last["next"]) == (made[:1], None)
+    assert [each["id"] for each in listed(served, served.alice)["grades"]] == made[::-1]
+    assert [each["id"] for each in listed(served, served.bob)["grades"]] == [other]
+    assert listed(served, served.alice, f"?before={made[0]}") == {"grades": [], "next": None}
+
+
+@pytest.mark.parametrize("query", ["limit=0", "limit=501", "limit=x", "limit=-1", "limit=1e2", "limit=" + "9" * 5000])
+def test_a_page_has_a_sensible_length(shared, query):
+    status, _, body = shared.ask("GET", f"/v1/grades?{query}", shared.alice)
+    assert (status, json.loads(body)["error"]) == (400, "limit is not a number from 1 to 500")
+
+
+def test_feedback_is_that_of_the_card(shared):
+    grade = shared.submit(shared.alice, "# 0 said")["id"]
+    shared.wait(shared.alice, grade)
+    card = msgspec.json.decode(shared.ask("GET", f"/v1/grades/{grade}/card", shared.alice)[2], type=Scorecard)
+    status, headers, body = shared.ask("GET", f"/v1/grades/{grade}/feedback?characters=700", shared.alice)
+    assert (status, headers["content-type"]) == (200, "text/plain; charset=utf-8")
+    assert body.decode() == card.feedback(characters=700)
+    assert shared.ask("GET", f"/v1/grades/{grade}/feedback?characters=9", shared.alice)[0] == 400
+
+
+def test_the_problems_are_listed_without_paths(shared):
+    status, _, body = shared.ask("GET", "/v1/problems", shared.alice)
+    found = {each["name"]: each for each in json.loads(body)["problems"]}
+    assert status == 200
+    assert found["relu"].keys() == {"name", "title", "level", "sha256"}
+    assert str(TOP) not in body.decode()

@@ -129,7 +129,9 @@ class Builder:
 def compile_failure(name: str, result: ToolResult, unit: BuildUnit, timeout_s: float) -> Finding:
     """Explain a failed compile by the first error, with the submission's line if known."""
     if result.timed_out:
-        return finding(Code.COMPILER_TIMED_OUT, f"the compiler of {name} was stopped after {timeout_s:g} s")
+        return finding(
+            Code.COMPILER_TIMED_OUT, f"the compiler of {name} was stopped: its limit is {timeout_s:g} s of CPU time"
+        )
     if (too_large := _too_large(name, result)) is not None:
         return too_large
     errors = [entry for entry in unit.diagnostics if entry.severity == "error"]

@@ -51,7 +51,7 @@ class RunnerFactory:
                 session = stack.enter_context(self.pool.take())
                 clock = stack.enter_context(backend.clock(session, memory))
             session.serve_from(build_service)
-            session.under(lambda: facts.deadline, own=own)
+            session.under(lambda: facts.deadline, own=own, in_cpu_time=facts.terms.gpu is None)
             try:
                 yield ModelRunner(
                     self._spec(),
@@ -86,7 +86,7 @@ class RunnerFactory:
             contextlib.closing(HostRegion(PAGE_BYTES)) as outputs,
             RunnerClient(self._fork_server.spawn(RUNNER), build_service) as session,
         ):
-            session.under(lambda: facts.deadline, own=True)
+            session.under(lambda: facts.deadline, own=True, in_cpu_time=False)
             memory = SharedMemory(inputs, outputs, PAGE_BYTES, None, 0)
             frame = load_frame(facts.terms, facts.source, memory, DeviceKind.CPU)
             try:
@@ -115,6 +115,7 @@ class RunnerFactory:
             readable=readable,
             devices=facts.terms.gpu.nodes,
             environment={"HOME": str(work), "TMPDIR": str(work)},
+            in_cpu_time=False,
         )
 
     def _spec(self) -> ModelSpec:

@@ -16,6 +16,7 @@ from evaluator.judge.faults.triton_faults import likely_cause, triton_fault
 from evaluator.protocol.frames import Failed, Frame
 from evaluator.records import DeviceKind, Fault, Finding, Status
 from evaluator.sandbox import ExitInfo
+from evaluator.sandbox.time_limit import TimeLimit
 from evaluator.submission.cut_off import is_cut_off
 from evaluator.submission.packages import missing_finding, missing_language, missing_package
 
@@ -148,9 +149,9 @@ def death(info: ExitInfo | None, stage: Stage, device: DeviceKind, source: str) 
     return Fault(Status.RUNTIME_ERROR, finding(Code.RUNNER_DIED, message, next_step=step, stage=stage.name, signal=by))
 
 
-def too_slow(stage: Stage, timeout_s: float) -> Fault:
-    """Return the fault for a stage that exceeded its time limit."""
-    message = f"{stage.value} took longer than {timeout_s:g} s"
+def too_slow(stage: Stage, limit: TimeLimit) -> Fault:
+    """Return the fault for a stage that reached its time limit."""
+    message = f"{stage.value} took {limit}"
     return Fault(Status.TIMEOUT, finding(Code.TIMED_OUT, message, stage=stage.name))
 
 

@@ -39,6 +39,7 @@ from evaluator.protocol.frames.bounds import most_bytes_from_runner
 from evaluator.protocol.frames.oversize import oversized_answer
 from evaluator.records import DeviceKind, Fault, Status
 from evaluator.sandbox import Child
+from evaluator.sandbox.time_limit import CpuTime, TimeLimit
 
 RUNNER = "evaluator.runner.main:run"
 """Entry point of runner processes, for a fork server."""
@@ -65,6 +66,7 @@ class RunnerClient:
         self._deadline: Callable[[], Deadline] = Deadline
         self._code: Work | None = None
         self._builds: Work | None = None
+        self._cpu_time: Callable[[], CpuTime] | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -100,9 +102,13 @@ class RunnerClient:
         """Answer build requests from `build_service`."""
         self._build_service = build_service
 
-    def under(self, deadline: Callable[[], Deadline], *, own: bool) -> None:
-        """Limit all waits by the grade's deadline; with `own`, charge the waiting time to the submission."""
+    def under(self, deadline: Callable[[], Deadline], *, own: bool, in_cpu_time: bool) -> None:
+        """Limit all waits by the grade's deadline; with `own`, charge the waiting time to the submission.
+
+        With `in_cpu_time`, the time limits of the runner count its CPU time: see `TimeLimit`.
+        """
         self._deadline = deadline
+        self._cpu_time = self.child.cpu_time if in_cpu_time else None
         self._code, self._builds = (Work.CODE, Work.BUILDS) if own else (None, None)
 
     def load(
@@ -189,13 +195,13 @@ class RunnerClient:
     def send(self, frame: Frame, stage: Stage, timeout_s: float, descriptors: tuple[int, ...] = ()) -> Fault | None:
         """Send a frame without waiting for the answer."""
         self._owes += 1
-        deadline = self._deadline()
+        deadline, limit = self._deadline(), TimeLimit(timeout_s, self._cpu_time)
         try:
             with deadline.used_by(self._code):
-                self._channel.send(frame, descriptors, deadline.within(timeout_s))
+                self._channel.send(frame, descriptors, deadline.within(limit.left_s))
         except DeadlinePassed:
             deadline.check()
-            return too_slow(stage, timeout_s)
+            return too_slow(stage, limit)
         except Closed:
             deadline.check()  # At the deadline, all processes are killed.
             return self._death(stage)
@@ -211,14 +217,10 @@ class RunnerClient:
 
     def answer(self, stage: Stage, timeout_s: float) -> Frame | Fault:
         """Wait for an answer and serve build requests meanwhile; a failure is returned as a fault."""
-        deadline = self._deadline()
+        deadline, limit = self._deadline(), TimeLimit(timeout_s, self._cpu_time)
         try:
-            left_s = timeout_s
             while True:
-                asked = time.monotonic()
-                with deadline.used_by(self._code):
-                    answer = self._channel.receive(deadline.within(left_s))
-                left_s -= time.monotonic() - asked
+                answer = self._received(limit, deadline)
                 if isinstance(answer, Done | WindowDone) and (beyond := _oversized(answer)) is not None:
                     return invalid_frame(beyond)
                 if not isinstance(answer, BuildRequest):
@@ -229,15 +231,30 @@ class RunnerClient:
                     message = f"the submission asked for more than {_MAX_BUILD_REQUESTS} builds"
                     return Fault(Status.REJECTED, finding(Code.TOO_MANY_BUILDS, message))
                 with deadline.used_by(self._builds):
-                    left_s -= self._serve(answer, left_s)
+                    limit.spend(self._serve(answer, limit.left_s))
         except DeadlinePassed:
             deadline.check()
-            return too_slow(stage, timeout_s)
+            return too_slow(stage, limit)
         except Closed:
             deadline.check()
             return self._death(stage)
         except FrameError as error:
             return invalid_frame(str(error))
+
+    def _received(self, limit: TimeLimit, deadline: Deadline) -> Frame:
+        """Wait for a frame. Raises DeadlinePassed at the limit, and after the grade's deadline."""
+        while True:
+            asked, wait_s = time.monotonic(), deadline.within(limit.wait_s)
+            try:
+                with deadline.used_by(self._code):
+                    frame = self._channel.receive(wait_s)
+            except DeadlinePassed:
+                limit.spend(wait_s)
+                if deadline.left_s <= 0 or limit.reached():
+                    raise
+            else:
+                limit.spend(time.monotonic() - asked)
+                return frame
 
     def _serve(self, request: BuildRequest, timeout_s: float) -> float:
         """Answer a build request. Return the time to send the reply: the runner reads the reply on its own time."""

@@ -21,10 +21,12 @@ _SCHEDULES = (
 )
 _FILLS = (Fill.NAN, Fill.LARGE, Fill.NEGATIVE, Fill.ORDINARY)
 """One fewer than the orders: twenty calls combine all orders with all fills, and any four in turn use every fill."""
-_UNTIMED_CALLS = 16
+UNTIMED_CALLS = 16
 _UNTIMED_MORE = 17
 """Without timing, 16 to 32 calls are checked, and a submission cannot know the number. On a GPU, checked and timed
 calls together are as many, and every timed call is verified."""
+FEWEST_CALLS = 8
+"""Checked calls of a slow submission at least: all orders of threads, and each fill of fresh memory twice."""
 
 
 def fresh_seed() -> int:
@@ -67,12 +69,11 @@ class SeedBook:
         seen = {check.profile for check in self._card.checks} if self._card is not None else set()
         return tuple(profile for profile in PROFILES if profile in seen)
 
-    def checks(self, *, timed: bool = True) -> list[int]:
-        """Return the seeds of the checked calls: the card's, and fresh seeds for missing calls.
+    def checks(self) -> list[int]:
+        """Return the seeds of the calls that are always checked: the card's, and fresh seeds for missing calls.
 
         Every distribution occurs. One call is repeated with the same inputs at a random later position: never the
-        first, which alone has no cancelling rows. Without `timed` calls, a random number of checks is added, with the
-        distribution mix of timed calls.
+        first, which alone has no cancelling rows.
         """
         known = [] if self._card is None else [int(check.seed, 16) for check in self._card.checks]
         there = Counter(self.distribution_mix.pick(seed) for seed in known)
@@ -85,9 +86,13 @@ class SeedBook:
         if len(fresh) > 1 and not known:
             first = 1 + secrets.randbelow(len(fresh) - 1)
             fresh.insert(first + 1 + secrets.randbelow(len(fresh) - first), fresh[first])
-        wanted = _UNTIMED_CALLS + (0 if known else secrets.randbelow(_UNTIMED_MORE))
-        more = 0 if timed else wanted - len(known) - len(fresh)
-        return [*known, *fresh, *(fresh_seed() for _ in range(more))]
+        return [*known, *fresh]
+
+    def more_checks(self, count: int) -> list[int]:
+        """Return the seeds of further calls where none is timed, after `count` calls. How many is random."""
+        known = self._card is not None and self._card.checks
+        wanted = UNTIMED_CALLS + (0 if known else secrets.randbelow(_UNTIMED_MORE))
+        return [fresh_seed() for _ in range(wanted - count)]
 
     def schedules(self) -> Iterator[Schedule]:
         """Yield emulator schedules: each order with one worker, then shuffled and ascending with two, repeatedly.

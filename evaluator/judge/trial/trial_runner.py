@@ -334,6 +334,11 @@ class TrialRunner:
         message = f"{problem.message}; {cause.clause}"
         return finding(Code.WRONG_VALUES, message, next_step=cause.next_step, path=path)
 
+    @property
+    def lacks_proof(self) -> bool:
+        """Whether more calls may prove an output right."""
+        return self._answers.rule is not ToleranceRule.KERNELBENCH and bool(self._answers.evidence.unproven)
+
     def unproven(self) -> Fault | None:
         """Return an inconclusive fault if all calls passed, and an output has no proof that it could have."""
         evidence = self._answers.evidence

@@ -42,6 +42,7 @@ class Channel:
         self._encoder = msgspec.msgpack.Encoder()
         self._decoder: msgspec.msgpack.Decoder[Frame] = msgspec.msgpack.Decoder(receives)
         self._descriptors: list[int] = []
+        self._begun = bytearray()
 
     @property
     def number(self) -> int:
@@ -73,14 +74,19 @@ class Channel:
         """Wait for one frame.
 
         Raises DeadlinePassed after `timeout_s`, Closed at the end of the stream, FrameError for invalid frames. The
-        deadline covers the whole frame, so a sender cannot extend the wait by sending single bytes.
+        deadline covers the whole frame, so a sender cannot extend the wait by sending single bytes. After
+        DeadlinePassed, the next call continues with the same frame.
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        length = int.from_bytes(self._read(_LENGTH_BYTES, deadline), "big")
-        body = self._read(min(length, HEAD_BYTES), deadline) if length <= MAX_FRAME_BYTES else bytearray()
-        if length > min(MAX_FRAME_BYTES, self._most_bytes(bytes(body))):
+        self._read(_LENGTH_BYTES, deadline)
+        length = int.from_bytes(self._begun[:_LENGTH_BYTES], "big")
+        if length <= MAX_FRAME_BYTES:
+            self._read(_LENGTH_BYTES + min(length, HEAD_BYTES), deadline)
+        head = self._begun[_LENGTH_BYTES : _LENGTH_BYTES + HEAD_BYTES]
+        if length > min(MAX_FRAME_BYTES, self._most_bytes(bytes(head))):
             raise FrameError(f"a frame of {length} bytes")
-        body += self._read(length - len(body), deadline)
+        self._read(_LENGTH_BYTES + length, deadline)
+        body, self._begun = memoryview(self._begun)[_LENGTH_BYTES:], bytearray()
         try:
             return self._decoder.decode(body)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
@@ -103,11 +109,10 @@ class Channel:
             os.close(descriptor)
         self._socket.close()
 
-    def _read(self, count: int, deadline: float | None) -> bytearray:
-        buffer = bytearray()
-        while len(buffer) < count:
-            buffer += self._read_some(min(count - len(buffer), 1 << 20), deadline)
-        return buffer
+    def _read(self, count: int, deadline: float | None) -> None:
+        """Read until `count` bytes of the current frame are there."""
+        while len(self._begun) < count:
+            self._begun += self._read_some(min(count - len(self._begun), 1 << 20), deadline)
 
     def _read_some(self, count: int, deadline: float | None) -> bytes:
         left_s = None if deadline is None else deadline - time.monotonic()

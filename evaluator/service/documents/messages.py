@@ -10,6 +10,10 @@ from evaluator.records import Record, Status
 MOST_BODY_BYTES = 8 << 20
 """Limit of a request's body: an answer of 4 MiB, escaped in JSON."""
 MOST_KEY = 200
+MOST_PAGE = 500
+"""Largest number of grades in a page of a list."""
+LEAST_FEEDBACK, MOST_FEEDBACK = 600, 20_000
+"""Shortest and longest limit of feedback, in characters."""
 MOST_WAIT_S = 60.0
 """Longest time that a client may ask the server to wait for the end of a grade."""
 
@@ -67,6 +71,28 @@ class Grade(Record, frozen=True):
     finished_at: str | None = None
     verdict: Status | None = None
     reason: str | None = None
+
+
+class GradePage(Record, frozen=True):
+    """Some grades of the client, latest first. The next page is that `before` the grade `next`; null after the last."""
+
+    grades: list[Grade]
+    next: str | None
+
+
+class ListedProblem(Record, frozen=True):
+    """A problem of the service. `sha256` changes with its content."""
+
+    name: str
+    title: str
+    level: int
+    sha256: str
+
+
+class ProblemList(Record, frozen=True):
+    """The problems of the service, by level and name."""
+
+    problems: list[ListedProblem]
 
 
 class Position(Record, frozen=True):

@@ -6,10 +6,24 @@ from typing import Any
 import msgspec
 
 from evaluator.records import Scorecard
-from evaluator.service.documents.messages import MOST_KEY, MOST_WAIT_S, Grade, GradeOrder, Position, Refusal
+from evaluator.report.card.feedback import CHARACTERS
+from evaluator.service.documents.messages import (
+    LEAST_FEEDBACK,
+    MOST_FEEDBACK,
+    MOST_KEY,
+    MOST_PAGE,
+    MOST_WAIT_S,
+    Grade,
+    GradeOrder,
+    GradePage,
+    Position,
+    ProblemList,
+    Refusal,
+)
 from evaluator.version import __version__
 
 _REF = "#/components/schemas/{name}"
+_DOCUMENTS = [Grade, GradeOrder, GradePage, Position, ProblemList, Refusal, Scorecard]
 _GRADE_ID = {"name": "grade", "in": "path", "required": True, "schema": {"type": "string"}}
 
 
@@ -25,7 +39,7 @@ def document() -> dict[str, Any]:
     >>> sorted(document()["paths"])[:2]
     ['/healthz', '/metrics']
     """
-    _, schemas = msgspec.json.schema_components([Grade, GradeOrder, Position, Refusal, Scorecard], ref_template=_REF)
+    _, schemas = msgspec.json.schema_components(_DOCUMENTS, ref_template=_REF)
     return {
         "openapi": "3.1.0",
         "info": {"title": "Warpgrade", "version": __version__},
@@ -51,19 +65,26 @@ def _paths() -> dict[str, Any]:
                     "200": _json("The grade of an earlier request with the same Idempotency-Key", "Grade"),
                     **_refusals("400", "403", "408", "411", "413", "422", "429", "503"),
                 },
-            }
+            },
+            "get": {
+                "summary": "The client's grades, latest first",
+                "parameters": [
+                    _query("limit", "Largest number of grades", _integer(1, MOST_PAGE, 100)),
+                    _query("before", "Only grades that arrived before the grade with this id", {"type": "string"}),
+                ],
+                "responses": {"200": _json("The grades", "GradePage"), **_refusals("400", "404")},
+            },
         },
         "/v1/grades/{grade}": {
             "get": {
                 "summary": "State of a grade",
                 "parameters": [
                     _GRADE_ID,
-                    {
-                        "name": "wait_s",
-                        "in": "query",
-                        "description": "Longest time to wait for the end of the grade, in seconds",
-                        "schema": {"type": "number", "minimum": 0, "maximum": MOST_WAIT_S, "default": 0},
-                    },
+                    _query(
+                        "wait_s",
+                        "Longest time to wait for the end of the grade, in seconds",
+                        {"type": "number", "minimum": 0, "maximum": MOST_WAIT_S, "default": 0},
+                    ),
                 ],
                 "responses": {**grade, **_refusals("400", "404")},
             },
@@ -78,6 +99,22 @@ def _paths() -> dict[str, Any]:
                 "summary": "Scorecard of a finished grade",
                 "parameters": [_GRADE_ID],
                 "responses": {"200": _json("The scorecard", "Scorecard"), **_refusals("404", "409")},
+            }
+        },
+        "/v1/grades/{grade}/feedback": {
+            "get": {
+                "summary": "Text about a finished grade for a language model's next attempt",
+                "parameters": [
+                    _GRADE_ID,
+                    _query("characters", "Longest text", _integer(LEAST_FEEDBACK, MOST_FEEDBACK, CHARACTERS)),
+                ],
+                "responses": {**_text("200"), **_refusals("400", "404", "409")},
+            }
+        },
+        "/v1/problems": {
+            "get": {
+                "summary": "Problems of the service",
+                "responses": {"200": _json("The problems", "ProblemList"), **_refusals("503")},
             }
         },
         "/v1/events": {
@@ -111,6 +148,14 @@ def _content(name: str) -> dict[str, Any]:
 
 def _text(*statuses: str) -> dict[str, Any]:
     return {status: {"description": "Text", "content": {"text/plain": {}}} for status in statuses}
+
+
+def _integer(least: int, most: int, default: int) -> dict[str, Any]:
+    return {"type": "integer", "minimum": least, "maximum": most, "default": default}
+
+
+def _query(name: str, described: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "in": "query", "required": False, "description": described, "schema": schema}
 
 
 def _header(name: str, schema: dict[str, Any]) -> dict[str, Any]:

@@ -26,6 +26,7 @@ CREATE TABLE IF NOT EXISTS grades (
     UNIQUE (client, key), UNIQUE (client, final_number)
 );
 CREATE INDEX IF NOT EXISTS queued ON grades (client, request_bytes) WHERE state = 'queued';
+CREATE INDEX IF NOT EXISTS owned ON grades (client, number);
 CREATE TABLE IF NOT EXISTS kept (client TEXT PRIMARY KEY, bytes INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TRIGGER IF NOT EXISTS became_final AFTER UPDATE OF final_number ON grades BEGIN
     INSERT INTO kept VALUES (new.client, {_ROW_BYTES} + ifnull(length(new.card), 0))
@@ -209,6 +210,24 @@ def find(connection: sqlite3.Connection, client: str, grade: str) -> Grade | Non
     query = f"SELECT {_COLUMNS} FROM grades WHERE id = ? AND client = ?"  # noqa: S608 - constant columns
     row = connection.execute(query, (grade, client)).fetchone()
     return None if row is None else _grade(row)
+
+
+def page(connection: sqlite3.Connection, client: str, before: str | None, most: int) -> list[Grade] | None:
+    """Return the client's grades that arrived before a grade of the client, latest first; None if there is none such.
+
+    Without `before`, the latest grades of all.
+    """
+    number = None
+    if before is not None:
+        row = connection.execute("SELECT number FROM grades WHERE id = ? AND client = ?", (before, client)).fetchone()
+        if row is None:
+            return None
+        number = row[0]
+    query = (
+        f"SELECT {_COLUMNS} FROM grades WHERE client = ? AND number < ifnull(?, 1 << 62) "  # noqa: S608 - constant columns
+        "ORDER BY number DESC LIMIT ?"
+    )
+    return [_grade(row) for row in connection.execute(query, (client, number, most))]
 
 
 def card(connection: sqlite3.Connection, client: str, grade: str) -> bytes | None:

@@ -106,6 +106,10 @@ class Journal:
         """Return a grade of the client; None for an unknown grade, and for a grade of another client."""
         return await self._do(lambda connection: table.find(connection, client, grade))
 
+    async def page(self, client: str, before: str | None, most: int) -> list[Grade] | None:
+        """Return at most `most` grades of the client, latest first; None if `before` is no grade of the client."""
+        return await self._do(lambda connection: table.page(connection, client, before, most))
+
     async def card(self, client: str, grade: str) -> bytes | None:
         """Return the card of a finished grade of the client."""
         return await self._do(lambda connection: table.card(connection, client, grade))

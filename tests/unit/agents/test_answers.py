@@ -1,13 +1,15 @@
 """Answers of the tools, from workers that grade in no time."""
 
 import asyncio
+import os
+from types import SimpleNamespace
 
 import jsonschema
 import msgspec
 import pytest
 
 from evaluator.agents import texts
-from evaluator.agents.server import answer
+from evaluator.agents.server import Stages, answer, with_progress
 from evaluator.agents.session import Session
 from evaluator.agents.tools import TOOLS, Compared, Graded, ToolName, read_input, schema_of
 from evaluator.api.scorecard import Scorecard
@@ -28,7 +30,7 @@ def session(worker):  # noqa: F811
 
 
 def ask(session, tool, /, **arguments):
-    return asyncio.run(answer(session, *read_input(tool, arguments)))
+    return asyncio.run(answer(session, *read_input(tool, arguments, session.terms), lambda _: None))
 
 
 def test_a_grade_has_feedback_and_a_verdict(session):
@@ -133,3 +135,103 @@ def test_a_comparison_names_the_kind_of_calls_of_each_grade():
     text = texts.comparison(first, second, 4000)
     assert "measured with both sides in windows of calls." in text
     assert "measured with the reference in single calls, the submission in windows of calls" in text
+
+
+@pytest.fixture
+def rooted(worker, tmp_path):  # noqa: F811
+    """A session that reads files below a folder, and the folder, beside a secret file."""
+    (root := tmp_path / "root").mkdir()
+    (tmp_path / "secret.py").write_text("# right")
+    opened = Session({"device": "emulated", "size": "small"}, root)
+    yield opened, root
+    opened.close()
+
+
+def test_a_file_below_the_root_is_graded_by_its_path(rooted):
+    session, root = rooted
+    (root / "kernels").mkdir()
+    (root / "kernels" / "mine.py").write_text("# wrong")
+    for path in ("kernels/mine.py", str(root / "kernels" / "mine.py")):
+        assert ask(session, "grade", problem="relu", path=path).structured.status is Status.WRONG_RESULT
+
+
+def test_no_path_leaves_the_root(rooted):
+    session, root = rooted
+    (root / "link.py").symlink_to(root.parent / "secret.py")
+    (root / "folder").symlink_to(root.parent)
+    (root / "inner").mkdir()
+    os.mkfifo(root / "pipe.py")
+    (root / "bytes.py").write_bytes(b"\xff\xfe")
+    for path in (
+        *(
+            "../secret.py",
+            str(root.parent / "secret.py"),
+            "inner/../../secret.py",
+            f"{root}/../secret.py",
+            "/etc/passwd",
+        ),
+        *("link.py", "folder/secret.py", "pipe.py", "inner", "missing.py", "", ".", "a\0b", "\ud800.py", "x" * 3000),
+        *("bytes.py", "./inner/./x.py", "~/secret.py", "/dev/stdin", "/proc/self/environ"),
+    ):
+        with pytest.raises(UsageError, match=r"cannot read|is no file") as refused:
+            ask(session, "grade", problem="relu", path=path)
+        assert "below the root" in refused.value.hint
+
+
+def test_tools_and_arguments_are_offered_only_where_these_work(session, rooted):
+    served, _ = rooted
+    assert ToolName.PROFILE in session.terms.tools
+    assert ToolName.PROFILE not in served.terms.tools
+    own, other = (each.terms.input_schema(ToolName.GRADE) for each in (served, session))
+    assert (own["required"], list(own["properties"])) == (["problem"], ["problem", "source", "path", "characters"])
+    assert (other["required"], list(other["properties"])) == (
+        ["problem", "source"],
+        ["problem", "source", "size", "characters"],
+    )
+    for opened, arguments, message in (
+        (session, {"path": "mine.py", "source": "# right"}, "takes no path"),
+        (served, {"size": "small", "source": "# right"}, "takes no size"),
+        (served, {"path": "mine.py", "source": "# right"}, "exactly one of source and path"),
+        (served, {}, "exactly one of source and path"),
+        (session, {}, "source is needed"),
+        (session, {"source": "# right", "size": "huge"}, "Invalid enum value"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            ask(opened, "grade", problem="relu", **arguments)
+    with pytest.raises(UsageError, match="no tool 'profile'"):
+        ask(served, "profile", problem="relu", source="# right")
+
+
+def test_the_size_of_a_grade_is_the_agents_where_the_user_chose_none(session):
+    assert ask(session, "grade", problem="relu", source="# right", size="awkward").structured.correct
+    assert ask(session, "compare", problem="relu", first="# right", second="# wrong", size="small").structured
+
+
+def test_each_stage_of_a_grade_is_told(session):
+    stages = []
+    given = read_input("grade", {"problem": "relu", "source": "# right"}, session.terms)
+    asyncio.run(answer(session, *given, stages.append))
+    assert stages
+    assert all(isinstance(stage, str) for stage in stages)
+
+
+def test_progress_names_the_stages():
+    reported = []
+
+    class Client:
+        async def report_progress(self, progress, total, message):
+            reported.append(message.split(",")[0])
+
+    async def work(stages):
+        for stage in ("build", "check"):
+            await asyncio.to_thread(stages.enter, stage)
+            while reported[-1:] != [stage]:
+                await asyncio.sleep(0.001)
+        return "done"
+
+    async def run():
+        stages = Stages()
+        return await with_progress(SimpleNamespace(session=Client()), stages, work(stages))
+
+    assert asyncio.run(asyncio.wait_for(run(), 60)) == "done"
+    assert reported == ["build", "check"]

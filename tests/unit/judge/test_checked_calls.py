@@ -1,18 +1,40 @@
 """The checked calls of a runner up to the first failure, and how long the calls after it would take."""
 
+import itertools
 from types import SimpleNamespace
 
 import pytest
 
 from evaluator.findings import Code, finding
+from evaluator.judge import checked_calls as checked
 from evaluator.judge.checked_calls import checked_calls
 from evaluator.judge.inputs.changing_weights import NO_SITES
 from evaluator.judge.trial.trial_runner import Trial
 from evaluator.protocol.frames import Constructed
 from evaluator.records import DeviceKind, Fault, Status
+from evaluator.sandbox.time_limit import CpuTime
 
 TIMED_OUT = Fault(Status.TIMEOUT, finding(Code.TIMED_OUT, "call 1 timed out"))
 SEEDS = [3, 4, 5, 6, 7]
+
+
+def _model_runner(trial_runner, cpu_time=lambda: CpuTime(0.0, {})):
+    return SimpleNamespace(
+        load=lambda **_: None,
+        construct=lambda: Constructed(difference=None, weights={}, assumed={}),
+        sites=lambda _: NO_SITES,
+        trial_runner=lambda _: trial_runner,
+        session=SimpleNamespace(child=SimpleNamespace(cpu_time=cpu_time)),
+    )
+
+
+def _context(*, is_timed):
+    more = lambda count: list(range(100, 100 + 24 - count))  # noqa: E731
+    return SimpleNamespace(
+        terms=SimpleNamespace(device=DeviceKind.CPU if is_timed else DeviceKind.EMULATED, is_timed=is_timed),
+        seeds=SimpleNamespace(checks=lambda: SEEDS, more_checks=more, schedules=lambda: itertools.repeat(None)),
+        call_timeout_s=1.0,
+    )
 
 
 @pytest.mark.parametrize(("failing", "more_s"), [(0, 8.0), (1, 6.0), (4, 0.0), (None, 0.0)])
@@ -24,18 +46,50 @@ def test_calls_that_a_failure_prevented_take_as_long_as_those_before(failing, mo
         return Trial(None, TIMED_OUT if index == failing else None, 1.0, copied=False)
 
     trial_runner = SimpleNamespace(run=run, pace_s=2.0, earlier_weights=[], unproven=lambda: None)
-    model_runner = SimpleNamespace(
-        load=lambda **_: None,
-        construct=lambda: Constructed(difference=None, weights={}, assumed={}),
-        sites=lambda _: NO_SITES,
-        trial_runner=lambda _: trial_runner,
-    )
-    context = SimpleNamespace(
-        terms=SimpleNamespace(device=DeviceKind.CPU, is_timed=True),
-        seeds=SimpleNamespace(checks=lambda *, timed: SEEDS),
-        call_timeout_s=1.0,
-    )
-    called = checked_calls(context, model_runner)
+    called = checked_calls(_context(is_timed=True), _model_runner(trial_runner))
     assert made == (SEEDS if failing is None else SEEDS[: failing + 1])
     assert called.fault is (None if failing is None else TIMED_OUT)
     assert called.more_s == more_s
+
+
+@pytest.mark.parametrize(
+    ("wall_s", "cpu_s", "proven_by", "lacks_calls", "made"),
+    [
+        (6.0, 6.0, 2, False, 8),
+        (6.0, 6.0, 12, False, 12),
+        (6.0, 6.0, 2, True, 16),
+        (3.0, 3.0, 2, False, 14),
+        (6.0, 0.5, 2, False, 24),
+        (0.5, 1.0, 2, False, 24),
+    ],
+    ids=["slow", "slow and unproven", "slow and too small for precision", "less slow", "starved or asleep", "fast"],
+)
+def test_a_slow_submission_has_fewer_checked_calls(monkeypatch, wall_s, cpu_s, proven_by, lacks_calls, made):
+    """89_cumsum: 24 calls of 6 s each. CPU time decides, and the calls that are evidence are always made."""
+    calls = []
+    monkeypatch.setattr(checked, "time", SimpleNamespace(monotonic=lambda: wall_s * len(calls)))
+
+    class TrialRunner:
+        pace_s, earlier_weights = 0.0, ()
+
+        def __init__(self):
+            self.lacks_calls = lacks_calls
+
+        @property
+        def lacks_proof(self):
+            return len(calls) < proven_by
+
+        def run(self, index, seed, **_):
+            calls.append(seed)
+            return Trial(None, None, 1.0, copied=False)
+
+        def unproven(self):
+            return None
+
+    now = lambda: CpuTime(cpu_s * len(calls), {1: cpu_s * len(calls)})  # noqa: E731
+    called = checked_calls(_context(is_timed=False), _model_runner(TrialRunner(), now))
+    assert calls[:5] == SEEDS
+    assert len(calls) == made
+    told = [each.message for each in called.remarks if each.code == Code.FEWER_CALLS.value]
+    about = f"{made} of 24 calls were checked: these took {made * cpu_s:.0f} s of CPU time"
+    assert told == ([] if made == 24 else [about])

@@ -392,6 +392,17 @@ def test_dripped_bytes_do_not_move_the_deadline(pair):
         dripping.join()
 
 
+def test_a_frame_that_a_deadline_cut_goes_on_with_the_next_wait(pair):
+    judge, theirs = pair
+    data = framed(encode(Loaded()))
+    for piece in (data[:2], data[2:6]):
+        theirs.sendall(piece)
+        with pytest.raises(DeadlinePassed):
+            judge.receive(0.01)
+    theirs.sendall(data[6:] + data)
+    assert [judge.receive(60), judge.receive(60)] == [Loaded()] * 2
+
+
 def test_a_frame_in_many_pieces_arrives(pair):
     judge, theirs = pair
     data = framed(encode(Failed(kind="ValueError", message="no")))

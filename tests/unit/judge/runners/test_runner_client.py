@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from evaluator.compile.extension.build_result import BuildResult
+from evaluator.deadline import Deadline
 from evaluator.findings import Code, finding
 from evaluator.judge.faults.runner_faults import Stage
 from evaluator.judge.runners import runner_client
@@ -30,6 +31,7 @@ from evaluator.protocol.frames import (
 )
 from evaluator.records import BuildUnit, Status
 from evaluator.sandbox.confined_process import ExitInfo
+from evaluator.sandbox.time_limit import CpuTime
 
 
 class Runner:
@@ -202,6 +204,39 @@ def test_answers_that_nobody_reads_are_on_the_runners_time(unread):
     fault, answered, took_s = unread(4.0)
     assert (fault.status, fault.finding.code) == (Status.TIMEOUT, Code.TIMED_OUT.value)
     assert (answered, took_s) == (3, 10.0)
+
+
+class Starved:
+    """A channel of a runner that computes for 6 s of CPU time, and gets `share` of the wall time of a clock."""
+
+    def __init__(self, clock, share):
+        self.clock, self.share = clock, share
+
+    def receive(self, timeout_s):
+        left_s = 6.0 / self.share - self.clock[0]
+        self.clock[0] += min(timeout_s, left_s)
+        if timeout_s < left_s:
+            raise DeadlinePassed
+        return Loaded()
+
+    def close(self):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("share", "in_cpu_time", "is_right"), [(1.0, False, True), (0.25, True, True), (0.25, False, False)]
+)
+def test_a_limit_in_cpu_time_does_not_depend_on_neighbours(monkeypatch, share, in_cpu_time, is_right):
+    """89_cumsum alone: 6 s a call. Beside another job it took longer than the limit of 10 s."""
+    clock = [0.0]
+    monkeypatch.setattr(runner_client, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    runner = Runner()
+    runner.cpu_time = lambda: CpuTime(clock[0] * share, {1: clock[0] * share})
+    with RunnerClient(runner, None) as talk:
+        talk.under(Deadline, own=True, in_cpu_time=in_cpu_time)
+        talk._channel = Starved(clock, share)
+        answer = talk.answer(Stage.CALL, 10.0)
+    assert isinstance(answer, Loaded) is is_right
 
 
 def test_answers_that_are_read_at_once_cost_nothing(unread):
