@@ -147,11 +147,13 @@ def test_what_is_not_correct_is_listed(run, tmp_path):
     (tmp_path / "run/cards/relu/a.json").unlink()
     codes = {name: read_card(tmp_path / f"run/cards/relu/{name}.json").reason.code for name in "bd"}
     run("report", "run")
-    listed = [line.split() for line in run.out.partition("Not correct")[2].splitlines()[1:]]
-    assert listed[0] == ["submission", "problem", "status", "code"]
-    assert listed[1:3] == [["b", "relu", "wrong_result", codes["b"]], ["d", "relu", "infra_error", codes["d"]]]
-    assert listed[-1] == ["a", "relu", "missing"]
-    assert len(listed) == 5
+    listed = run.out.partition("Not correct\n")[2].splitlines()
+    assert listed[0].startswith(f"✗ relu/b  wrong_result  {codes['b']} call 3: output differs")
+    assert listed[2].startswith(f"✗ relu/d  infra_error  {codes['d']} ")
+    assert " ".join(" ".join(listed).partition("✗ relu/a ")[2].split()) == (
+        "missing no scorecard; the same `warpgrade batch` grades the submission"
+    )
+    assert sum(line.startswith("✗") for line in listed) == 4
     run("report", "run", "--markdown")
     listed = run.out.partition("\n## Not correct\n\n")[2].splitlines()
     assert listed[:2] == ["| submission | problem | status | reason |", "|---|---|---|---|"]
@@ -175,7 +177,7 @@ def test_a_long_list_of_what_is_not_correct_is_cut(batch, hand_in, capsys):  # n
     for form in ([], ["--markdown"]):
         cli.run(["report", "run", *form])
         listed = capsys.readouterr().out.partition("Not correct")[2]
-        assert len(re.findall(r"(?m)^\W*\d\d\b.*wrong", listed)) == 20
+        assert len(re.findall(r"(?m)^\W*(?:relu/)?\d\d\b.*wrong", listed)) == 20
         assert listed.strip().endswith("and 3 more; --html FILE lists all")
 
 

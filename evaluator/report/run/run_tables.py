@@ -171,26 +171,35 @@ def render(sections: list[Section], console: "Console", failed: Sequence[Failed]
     if not sections:
         line("Nothing to report.")
     if failed:
-        _render_table(_failed(failed), console, names=2, numbers=False)
+        line("Not correct", "bold")
+        _render_failed(failed, console)
         for text in _beyond(failed):
             line(text)
 
 
-def _render_table(made: Made, console: "Console", *, names: int = 1, numbers: bool = True) -> None:
-    """Print a table. The first `names` columns may wrap; the others are right-aligned if `numbers`."""
+def _render_table(made: Made, console: "Console") -> None:
+    """Print a table. The first column may wrap; the others are right-aligned."""
     from rich.text import Text
 
     from evaluator.report.layout.table import table_lines
 
     console.print(Text(made.title, "bold"))
     rows = [[one_line(cell, _LONGEST, console.encoding) for cell in row] for row in made.rows]
-    for number, line in enumerate(table_lines(made.header, rows, console.width, names=names, right=numbers)):
+    for number, line in enumerate(table_lines(made.header, rows, console.width)):
         console.print(Text(line, "" if number else "bold"), soft_wrap=True)
 
 
-def _failed(failed: Sequence[Failed]) -> Made:
-    rows = [[each.name, each.problem, each.status, each.code] for each in failed[:MOST_FAILED]]
-    return Made("Not correct", ["submission", "problem", "status", "code"], rows)
+def _render_failed(failed: Sequence[Failed], console: "Console") -> None:
+    """Print a paragraph for each listed submission: name, status, code and message."""
+    from evaluator.report.layout.sheet import Sheet, styled
+
+    sheet = Sheet(console)
+    for each in failed[:MOST_FAILED]:
+        text = sheet.say(f"{each.problem}/{each.name}" if each.problem else each.name, 120)
+        text.append_text(styled(f"  {each.status}  ", "red"))
+        text.append_text(sheet.say(" ".join(filter(None, (each.code, each.reason))), _LONGEST))
+        sheet.paragraph(styled(sheet.symbols.wrong, "red"), text)
+    sheet.print()
 
 
 def _beyond(failed: Sequence[Failed]) -> list[str]:
@@ -285,7 +294,8 @@ def _tables(section: Section) -> Iterator[Made]:
         for name, summary in groups.items():
             shares = [summary.built, summary.correct, *(summary.fast[p] for p in shown)]
             rows.append([name, str(summary.samples), *map(_percent, shares), _times(summary.speedup)])
-        yield Made(title, ["", *header], rows)
+        if rows:  # refused inputs alone have neither level nor problem
+            yield Made(title, ["", *header], rows)
 
 
 def _facts(summary: Summary) -> Iterator[list[str]]:
