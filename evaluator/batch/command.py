@@ -158,15 +158,13 @@ def _gradable(items: Iterator[Item], arguments: BatchArguments) -> Iterator[Item
     Raises:
         UsageError: all inputs are refused, so the run has nothing to grade.
     """
-    items, seen = named_once(items), []
+    items, refused, causes = named_once(items), list[Refused](), RefusedByCause()
     for item in itertools.islice(items, min(arguments.limit or _LOOKED_AT, _LOOKED_AT)):
-        seen.append(item)
         if not isinstance(item, Refused):
-            return itertools.chain(seen, items)
-    if len(seen) == _LOOKED_AT or not seen:
-        return itertools.chain(seen, items)
-    causes = RefusedByCause()
-    for refused in seen:
-        causes.add(refused)
+            return itertools.chain(refused, [item], items)
+        refused.append(item)
+        causes.add(item)
+    if len(refused) == _LOOKED_AT or not refused:
+        return itertools.chain(refused, items)
     message = f"nothing in {arguments.submissions} can be graded, so no run begins\n  "
     raise UsageError(message + "\n  ".join(causes.lines))
