@@ -75,7 +75,7 @@ def run_batch(arguments: BatchArguments, named: Mapping[str, Any], stream: TextI
         is_new = arguments.fresh or not RunFolder(arguments.run).manifest.exists()
         begun = _gradable(_items(source, problems, {}), arguments) if is_new and shard is None else None
         slots, hire = _places(arguments, options, stack)
-        manifest = manifest_for(options, arguments.submissions)
+        manifest = manifest_for(options, arguments.submissions, problems.level_sizes)
         folder = stack.enter_context(opened(arguments.run, manifest, fresh=arguments.fresh))
         plan = stack.enter_context(Plan(folder))
         refusals = stack.enter_context(Refusals(folder, _is_read(source, problems, shard, arguments.limit)))

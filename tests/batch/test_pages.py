@@ -186,7 +186,7 @@ def test_a_long_list_of_what_is_not_correct_is_cut(batch, hand_in, capsys):  # n
     [
         (["report", "run", "--json", "--csv"], "choose one format"),
         (["report", "submissions"], "submissions is not a run folder: it has no manifest.json"),
-        (["report", "run", "run"], "two runs contain"),
+        (["report", "run", "run"], "a run is named twice"),
         (["report", "run", "--html", "no/such/folder.html"], "cannot write"),
         (["compare", "run", "run", "--fail-on", "speed"], "is not a rule for --fail-on"),
         (["compare", "run", "submissions"], "is not a run folder"),

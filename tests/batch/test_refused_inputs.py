@@ -400,8 +400,11 @@ def test_the_advised_command_grades_a_single_problems_folder(batch, hand_in, tmp
     assert [path.name for path in (tmp_path / "run/cards").glob("*/*")] == ["a.json"]
 
 
-def test_two_runs_with_the_same_submission_are_still_refused(batch, hand_in, tmp_path):  # noqa: F811
+def test_two_runs_with_the_same_submission_are_not_one_run(batch, hand_in, tmp_path):  # noqa: F811
     hand_in({"relu/a.py": "# right"})
     assert batch() == 0
+    shutil.copytree(tmp_path / "run", tmp_path / "copy")
     with pytest.raises(UsageError, match="two runs contain relu/a"):
-        read_runs([tmp_path / "run", tmp_path / "run"])
+        read_runs([tmp_path / "run", tmp_path / "copy"])
+    with pytest.raises(UsageError, match="a run is named twice"):
+        read_runs([tmp_path / "run", tmp_path / "copy" / ".." / "run"])

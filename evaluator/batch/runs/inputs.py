@@ -8,6 +8,7 @@ import io
 import os
 import shlex
 import stat
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
@@ -18,7 +19,7 @@ import msgspec
 
 from evaluator.batch.runs.problem_texts import ProblemText, RecentProblems
 from evaluator.batch.runs.tasks import Planned, Refused, Seen, Stamp, Task
-from evaluator.catalog import list_problems, names_of, nearest_names, not_found
+from evaluator.catalog import Origin, list_problems, names_of, nearest_names, not_found
 from evaluator.catalog.kernelbench import WHERE, looks_like_one
 from evaluator.catalog.kernelbench import read_text as read_problem_text
 from evaluator.catalog.text import did_you_mean
@@ -75,6 +76,12 @@ class Problems:
         for problem in listing.problems:
             for name in names_of(problem):
                 self._meant.setdefault(name, []).append(problem)
+
+    @property
+    def level_sizes(self) -> dict[int, int]:
+        """The number of KernelBench's files in each level."""
+        files = (problem for problem in self._exact.values() if problem.origin == Origin.KERNELBENCH)
+        return dict(sorted(Counter(problem.level for problem in files if problem.level).items()))
 
     @property
     def asked(self) -> str:

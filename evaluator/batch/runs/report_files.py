@@ -46,10 +46,8 @@ def failed(results: Results) -> list[Failed]:
 def _failed(entry: Entry, *, detailed: bool) -> Failed:
     card = entry.read_card() if detailed else None
     reason = card.reason.message if card is not None and card.reason is not None else ""
-    if entry.refused is not None:
-        reason = entry.refused.reason
-    elif entry.row is None:
-        reason = "no scorecard; the same `warpgrade batch` grades the submission"
+    if entry.row is None:
+        reason = entry.reason_text
     code = (entry.row and entry.row.reason) or ""
     return Failed(entry.sample.name, entry.sample.problem, entry.status_text, code, reason, _body(card))
 
