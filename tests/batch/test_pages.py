@@ -4,6 +4,7 @@ import base64
 import contextlib
 import csv
 import hashlib
+import html
 import html.parser
 import io
 import json
@@ -87,6 +88,32 @@ def test_every_submission_is_on_the_page_with_its_code(run, tmp_path):
     assert text.count("<summary>code, findings and samples</summary>") == 4
     for line in ("# right", "# wrong", "# lost 3", "hello, world"):
         assert line in text
+
+
+def test_the_result_comes_first_then_failures_then_submissions(run, tmp_path):
+    run("report", "run", "--html", "page.html")
+    text = (tmp_path / "page.html").read_text()
+    marks = ["4 submissions to 2 problems", "<h2>Not correct</h2>", 'id="submissions"', 'id="part-settings"']
+    places = [text.index(mark) for mark in marks]
+    assert places == sorted(places)
+    assert text.count("<h3>By problem</h3>") == 0
+    assert text.count('id="best"') == 1
+
+
+def test_a_row_of_the_page_has_the_message_of_its_failure(run, tmp_path):
+    message = read_card(tmp_path / "run/cards/relu/b.json").reason.message
+    run("report", "run", "--html", "page.html")
+    row = re.search(r'<tbody id="s/relu/b".*?</tr>', (tmp_path / "page.html").read_text(), re.DOTALL)[0]
+    assert f'<td class="reason">C405 {message}' in html.unescape(row)
+
+
+def test_samples_are_in_the_order_of_their_numbers(batch, hand_in, tmp_path):  # noqa: F811
+    hand_in({f"relu/sample_{number}.py": f"# right {number}" for number in (1, 2, 10, 11)})
+    batch()
+    assert cli.run(["report", "run", "--html", "page.html", "--submissions", "rows.csv"]) == 0
+    names = [f"sample_{number}" for number in (1, 2, 10, 11)]
+    assert re.findall(r'<tbody id="s/relu/(\w+)"', (tmp_path / "page.html").read_text()) == names
+    assert [row["name"] for row in csv.DictReader((tmp_path / "rows.csv").read_text().splitlines())] == names
 
 
 def test_details_beyond_the_limit_are_left_out_and_counted(run, tmp_path, monkeypatch):
