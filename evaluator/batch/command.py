@@ -11,8 +11,8 @@ from typing import Any, BinaryIO, NamedTuple, TextIO
 from evaluator.batch.progress_display import display_on
 from evaluator.batch.runs.inputs import Item, Problems, expected, named_once, open_lines, read_folder, read_lines
 from evaluator.batch.runs.refusals import Refusals
-from evaluator.batch.runs.run_folder import Plan, manifest_for, opened
-from evaluator.batch.runs.tasks import Refused, Shard
+from evaluator.batch.runs.run_folder import Plan, RunFolder, manifest_for, opened
+from evaluator.batch.runs.tasks import Planned, Refused, RefusedByCause, Shard
 from evaluator.batch.scheduler import Scheduler, Tally
 from evaluator.batch.workers.cluster_places import Places, cluster_places
 from evaluator.batch.workers.slots import gpus_for, slots_for
@@ -22,6 +22,8 @@ from evaluator.grading.resolved_request import options_for
 from evaluator.signatures.keys import signing_key
 from evaluator.submission.read import STDIN
 
+_LOOKED_AT = 10_000
+"""Refused inputs at the beginning of a run after which the run begins all the same: a stream may have no end."""
 _SHARD = re.compile(r"([1-9][0-9]{0,5})/([1-9][0-9]{0,5})")
 
 
@@ -70,12 +72,14 @@ def run_batch(arguments: BatchArguments, named: Mapping[str, Any], stream: TextI
         # Open the source before the run folder is created, or cleared by --fresh: the source may be refused.
         source = _source(arguments.submissions, problems, stack)
         total = _total(source, arguments.limit) if shard is None else None
+        is_new = arguments.fresh or not RunFolder(arguments.run).manifest.exists()
+        begun = _gradable(_items(source, problems, {}), arguments) if is_new and shard is None else None
         slots, hire = _places(arguments, options, stack)
-        manifest = manifest_for(options, arguments.submissions)
+        manifest = manifest_for(options, arguments.submissions, problems.level_sizes)
         folder = stack.enter_context(opened(arguments.run, manifest, fresh=arguments.fresh))
         plan = stack.enter_context(Plan(folder))
         refusals = stack.enter_context(Refusals(folder, _is_read(source, problems, shard, arguments.limit)))
-        items = named_once(_items(source, problems, plan))
+        items = begun or named_once(_items(source, problems, plan.by_origin()))
         if shard is not None:
             items = filter(shard.holds, items)
         display = stack.enter_context(display_on(stream, total, jsonl=jsonl))
@@ -142,7 +146,25 @@ def _is_read(source: Source, problems: Problems, shard: Shard | None, limit: int
     return lambda refused: (shard is None or shard.holds(refused)) and problems.wants(refused.problem)
 
 
-def _items(source: Source, problems: Problems, plan: Plan) -> Iterator[Item]:
+def _items(source: Source, problems: Problems, known: Mapping[str, Planned]) -> Iterator[Item]:
     if source.lines is None:
-        return read_folder(Path(source.origin), problems, plan.by_origin())
+        return read_folder(Path(source.origin), problems, known)
     return read_lines(source.lines, source.origin, problems)
+
+
+def _gradable(items: Iterator[Item], arguments: BatchArguments) -> Iterator[Item]:
+    """Return the items of a new run, after a look for the first one that is not refused.
+
+    Raises:
+        UsageError: all inputs are refused, so the run has nothing to grade.
+    """
+    items, refused, causes = named_once(items), list[Refused](), RefusedByCause()
+    for item in itertools.islice(items, min(arguments.limit or _LOOKED_AT, _LOOKED_AT)):
+        if not isinstance(item, Refused):
+            return itertools.chain(refused, [item], items)
+        refused.append(item)
+        causes.add(item)
+    if len(refused) == _LOOKED_AT or not refused:
+        return itertools.chain(refused, items)
+    message = f"nothing in {arguments.submissions} can be graded, so no run begins\n  "
+    raise UsageError(message + "\n  ".join(causes.lines))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import msgspec
 
-from evaluator.batch.runs.tasks import Refused
+from evaluator.batch.runs.tasks import Refused, RefusedByCause
 from evaluator.batch.scheduler import Display, Result
 from evaluator.batch.workers.worker_pool import Began
 from evaluator.records import GradeMode, Status
@@ -32,6 +32,7 @@ class Lines:
         self._stream = stream
         self._total = total
         self._done = self._kept = 0
+        self._refused = RefusedByCause()
 
     def began(self, event: Began) -> None:
         """Ignore the event: a line for each stage would bury the results."""
@@ -48,9 +49,15 @@ class Lines:
         self._write(f"[{self._done}{f'/{self._total}' if self._total else ''}] {summary(result)}")
 
     def refused(self, refused: Refused) -> None:
-        """Write the refused input and the reason."""
+        """Write the first refused input of each cause, and the reason."""
         self._done += 1
-        self._write(f"refused {refused.origin}: {refused.reason}")
+        if self._refused.add(refused):
+            self._write(f"refused {refused.origin}: {refused.reason}")
+
+    def end(self) -> None:
+        """Write how many more inputs were refused for each cause."""
+        for line in self._refused.further:
+            self._write(f"refused {line}")
 
     def _write(self, line: str) -> None:
         with contextlib.suppress(OSError):  # a closed reader must not end the batch
@@ -117,7 +124,8 @@ class Table:
         self._total = total
         self._counts: Counter[Status] = Counter()
         self._hows: Counter[str] = Counter()
-        self._refused = 0
+        self._refused = RefusedByCause()
+        self._refusals = 0
         self._slots: dict[int, tuple[Began, float]] = {}
         self._last: deque[str] = deque(maxlen=_LAST)
         self._began_s = time.monotonic()
@@ -146,10 +154,17 @@ class Table:
             self._leave(summary(result), _STYLES.get(status, "red"))
 
     def refused(self, refused: Refused) -> None:
-        """Count the refused input and show the reason permanently."""
+        """Count the refused input. Show the first input of each cause, and the reason, permanently."""
         with self._lock:
-            self._refused += 1
-        self._leave(f"refused {refused.origin}: {refused.reason}", "red")
+            self._refusals += 1
+            is_first = self._refused.add(refused)
+        if is_first:
+            self._leave(f"refused {refused.origin}: {refused.reason}", "red")
+
+    def end(self) -> None:
+        """Show how many more inputs were refused for each cause."""
+        for line in self._refused.further:
+            self._leave(f"refused {line}", "red")
 
     def _leave(self, text: str, style: str) -> None:
         """Write a permanent line above the table. The caller must not hold the lock: drawing takes the same lock."""
@@ -167,6 +182,8 @@ class Table:
             head = Text(f"{self._progress()}   ", style="bold")
             for status, count in self._counts.most_common():
                 head.append(f"{count} {status.value}   ", style=_STYLES.get(status, "red"))
+            if self._refusals:
+                head.append(f"{self._refusals} refused   ", style="red")
             working = Grid(box=None, padding=(0, 2), show_header=False)
             for slot, (event, since_s) in sorted(self._slots.items()):
                 # Leave out the seconds during timing: a redraw would disturb the measurement.
@@ -177,7 +194,7 @@ class Table:
             return Group(head, working, *last)
 
     def _progress(self) -> str:
-        done = sum(self._counts.values()) + self._refused
+        done = sum(self._counts.values()) + self._refusals
         graded, elapsed_s = self._hows["graded"] + self._hows["copied"], time.monotonic() - self._began_s
         text = f"{done}/{self._total}" if self._total else str(done)
         if graded and elapsed_s > 0:
@@ -195,8 +212,14 @@ def display_on(stream: TextIO, total: int | None, *, jsonl: TextIO | None = None
     console = Console(file=stream, highlight=False)
     if not stream.isatty() or console.is_dumb_terminal:
         lines = Lines(stream, total)
-        yield lines if jsonl is None else JsonLines(jsonl, lines)
+        try:
+            yield lines if jsonl is None else JsonLines(jsonl, lines)
+        finally:
+            lines.end()
         return
     table = Table(console, total)
     with table.live:
-        yield table if jsonl is None else JsonLines(jsonl, table)
+        try:
+            yield table if jsonl is None else JsonLines(jsonl, table)
+        finally:
+            table.end()

@@ -7,6 +7,7 @@ from evaluator.catalog.find import (
     find_problem,
     list_problems,
     names_of,
+    natural,
     nearest_names,
     not_found,
 )
@@ -21,6 +22,7 @@ __all__ = [
     "find_problem",
     "list_problems",
     "names_of",
+    "natural",
     "nearest_names",
     "not_found",
     "sized_source",

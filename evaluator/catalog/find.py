@@ -192,7 +192,7 @@ def _resembling(name: str, names: Iterable[tuple[str, str]]) -> list[str]:
     return list(dict.fromkeys(spelled[each] for each in near))
 
 
-def natural(name: str) -> list[tuple[int, int, str]]:
-    """Return a sort key that orders numbers in a name numerically: 2 before 19."""
-    parts = re.split(r"(\d+)", name.lower())
-    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts if part]
+def natural(name: str) -> tuple[list[tuple[int, int, str]], str]:
+    """Return a sort key that orders numbers in a name numerically: 2 before 19. Numbers may have any length."""
+    parts = [part.lstrip("0") if part.isdecimal() else part for part in re.split(r"(\d+)", name.lower())]
+    return [(1, 0, part) if number % 2 == 0 else (0, len(part), part) for number, part in enumerate(parts)], name

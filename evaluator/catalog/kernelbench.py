@@ -22,7 +22,10 @@ _NUMBERED_FILE = re.compile(r"[0-9]+_.*\.py")
 _NUMBERED_NAME = re.compile(r"(?:level[0-9]+/)[0-9]+\w*|[0-9]+_\w+")
 _NO_LEVEL = 0
 _LONGEST_NAME = 200
-WHERE = "problems of KernelBench are not shipped: add --problems DIR, the folder of a checkout of KernelBench"
+WHERE = (
+    "problems of KernelBench are not shipped: add --problems DIR, a checkout of KernelBench, or the folder that "
+    "`warpgrade problems get kernelbench` makes"
+)
 
 
 class SmallSize(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -10,6 +10,7 @@ from evaluator.errors import ExitCode, UsageError
 
 
 @click.command(short_help="Check this machine: usable devices, missing parts, and fixes.")
+@click.option("--deep", is_flag=True, help="Also grade a tiny submission on each device: proof that grades work.")
 @click.option(
     "--prepare", is_flag=True, help="Build in advance what a first grade needs: runtime, headers, allocators."
 )
@@ -17,14 +18,14 @@ from evaluator.errors import ExitCode, UsageError
     "--clocks", is_flag=True, help="Measure the clocks of the GPUs, and print the command that locks them (never run)."
 )
 @json_option
-def doctor(*, prepare: bool, clocks: bool, as_json: bool) -> ExitCode:
+def doctor(*, deep: bool, prepare: bool, clocks: bool, as_json: bool) -> ExitCode:
     """Check this machine: usable devices, missing parts, and fixes.
 
-    A device is ready after the grade of a tiny submission. The first such grade builds parts, once on this machine:
-    about half a minute for each device without other work.
+    With --deep a device is ready only after the grade of a tiny submission. The first such grade builds parts, once on
+    this machine: about half a minute for each device without other work.
     """
-    if prepare and clocks:
-        raise UsageError("--prepare and --clocks are two commands", hint="omit one of the two")
+    if deep + prepare + clocks > 1:
+        raise UsageError("--deep, --prepare and --clocks are separate commands", hint="give one of them")
     if clocks:
         return _clocks(as_json=as_json)
     from evaluator.doctor import diagnosis as doctor
@@ -43,7 +44,9 @@ def doctor(*, prepare: bool, clocks: bool, as_json: bool) -> ExitCode:
         return preparations.exit_code
     with progress_on(sys.stderr) as progress:
         progress.stage("look", "this machine")
-        diagnosis = sample_grade.tried(doctor.diagnose(), progress)
+        diagnosis = doctor.diagnose()
+        if deep:
+            diagnosis = sample_grade.tried(diagnosis, progress)
     if as_json:
         terminal.emit(terminal.json_text(diagnosis))
     else:

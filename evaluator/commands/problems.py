@@ -1,5 +1,6 @@
-"""Commands about problems: list, show, validate, and new."""
+"""Commands about problems: list, show, get, validate, and new."""
 
+import shlex
 from pathlib import Path
 
 import click
@@ -28,7 +29,7 @@ _device_option = click.option(
 
 @click.group()
 def problems() -> None:
-    """List, show and validate problems."""
+    """List, show, get and validate problems."""
 
 
 @problems.command("list")
@@ -64,6 +65,27 @@ def show(*, name: str, problems: Path | None, as_json: bool) -> None:
         terminal.emit(terminal.json_text(msgspec.to_builtins(problem) | {"work": work_document(work)}))
     else:
         terminal.emit(problem_text(problem, work_text(work)))
+
+
+@problems.command("get", short_help="Fetch the problems of KernelBench.")
+@click.argument("name", type=click.Choice(["kernelbench"]))
+@click.option(
+    "--from", "source", metavar="SOURCE", help="A clone, an archive or its address.  [default: the repository]"
+)
+@click.option(
+    "--output", type=FOLDER_PATH, default=Path("kernelbench"), show_default=True, metavar="DIR", help="Folder to fill."
+)
+def get(*, name: str, source: str | None, output: Path) -> None:
+    """Write KernelBench's 250 problems of levels 1 to 3 to a folder for --problems.
+
+    They come from the public repository at a fixed commit, and each file is checked by its hash. Without a network,
+    --from names a clone that was made elsewhere.
+    """
+    from evaluator.catalog.kernelbench_files import ARCHIVE, COMMIT, get_files
+
+    count = get_files(source or ARCHIVE, output)
+    terminal.emit(f"{output}: {count} problems of {name}, as at commit {COMMIT[:12]}\n")
+    terminal.emit(f"next: warpgrade batch runs/NAME --run NAME --problems {shlex.quote(str(output))}\n")
 
 
 @problems.command("validate", short_help="Find bad submissions that pass.")

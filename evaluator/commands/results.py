@@ -1,6 +1,7 @@
 """Commands about results: report, view, compare, regrade and show."""
 
 import contextlib
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,17 +25,21 @@ from evaluator.records import Scorecard
 from evaluator.report.layout.text import counted, one_line
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from evaluator.batch.runs.results import Results
     from evaluator.cards.contradiction import Contradiction
     from evaluator.cards.regrade import Change
     from evaluator.report.run.summary import Section
     from evaluator.signatures.trust import Trust
 
+_OF_SEVERAL = (OutputFormat.FULL, OutputFormat.JSON)
+"""Formats of a report of several runs."""
 _MOST_SAID = 5
 """Maximum number of printed contradictions per card."""
 
 
-@click.command(short_help="Summarise a run: how many submissions are built, correct, fast.")
+@click.command(short_help="Summarise runs: how many submissions are built, correct, fast.")
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=run_argument)
 @json_option
 @format_option
@@ -84,23 +89,26 @@ def report(
 ) -> ExitCode:
     """Summarise RUN: how many submissions are built, correct and fast, by level and problem.
 
-    Several RUNs are the shards of one batch. A submission without a card counts as not correct.
+    Several RUNs are put into one table. RUNs that are the shards of one batch are one run. A submission without a card
+    counts as not correct.
     """
     from evaluator.batch.runs import report_files
-    from evaluator.batch.runs.results import read_runs
+    from evaluator.batch.runs.results import are_shards, merged, read_each
     from evaluator.report.run import run_tables as said
     from evaluator.report.run.rows import check_suffix
-    from evaluator.report.run.summary import sections
     from evaluator.signatures.trust import signers
 
-    form = chosen_format(output_format, as_json=as_json)
-    if as_csv + as_markdown + (form is not OutputFormat.FULL) > 1:
-        message = "--json, --csv, --markdown and --output-format all write to stdout"
-        raise UsageError(message, hint="choose one format")
+    form = _form(output_format, as_json=as_json, as_csv=as_csv, as_markdown=as_markdown)
     if submissions is not None:
         check_suffix(submissions)
-    results = read_runs(runs, _trust_in(trusted))
-    summaries = sections(results.samples, results.asked)
+    each = read_each(runs, _trust_in(trusted))
+    if not are_shards(each):
+        forms: dict[str, object] = {"--csv": as_csv, f"--output-format {form}": form not in _OF_SEVERAL}
+        files = {"--submissions": submissions, "--junit": junit, "--timeline": timeline, "--kernelbench": kernelbench}
+        _refuse_options_of_one_run(forms | files)
+        return _report_of_several(each, as_json=form is OutputFormat.JSON, as_markdown=as_markdown, html=html)
+    results = merged(each)
+    summaries = results.sections
     _write_files(results, submissions=submissions, junit=junit, kernelbench=kernelbench)
     if html is not None or timeline is not None:
         _write_with_timeline(results, runs, html=html, timeline=timeline, problems=problems)
@@ -120,6 +128,49 @@ def report(
     if not in_workflow() and (step := report_files.next_step(results)) is not None:
         terminal.tell(f"next: {step}")
     return ExitCode.INFRASTRUCTURE if results.broken else ExitCode.CORRECT
+
+
+def _form(output_format: str | None, *, as_json: bool, as_csv: bool, as_markdown: bool) -> OutputFormat:
+    """Return the format of the report on stdout. Raises UsageError for several formats."""
+    form = chosen_format(output_format, as_json=as_json)
+    if as_csv + as_markdown + (form is not OutputFormat.FULL) > 1:
+        message = "--json, --csv, --markdown and --output-format all write to stdout"
+        raise UsageError(message, hint="choose one format")
+    return form
+
+
+def _refuse_options_of_one_run(given: "Mapping[str, object]") -> None:
+    """Raise UsageError for a given option that a table of several runs does not have."""
+    for option, value in given.items():
+        if value:
+            raise UsageError(f"{option} is for a single run or the shards of one", hint="name one RUN, or omit it")
+
+
+def _report_of_several(runs: "list[Results]", *, as_json: bool, as_markdown: bool, html: Path | None) -> ExitCode:
+    """Write the table of several runs."""
+    from evaluator.batch.runs.results import named_runs
+    from evaluator.report.run import run_columns as said
+    from evaluator.report.run.run_tables import render_tables
+
+    named = named_runs(runs)
+    if html is not None:
+        from evaluator.batch.runs.page_files import write_pieces
+        from evaluator.report.page.runs_page import runs_page
+
+        write_pieces(html, runs_page(named))
+    if as_json:
+        terminal.emit(terminal.json_text(said.runs_document(named)))
+    elif as_markdown:
+        terminal.emit(said.runs_markdown(named))
+    else:
+        terminal.emit(f"{said.heading(named)}\n")
+        terminal.show(lambda console: render_tables(said.runs_tables(named), console))
+    broken = [error for run in runs for error in run.broken]
+    for error in broken:
+        terminal.complain("broken", error)
+    first, second = (shlex.quote(str(run.folder)) for run in runs[:2])
+    terminal.tell(f"next: warpgrade compare {first} {second}, or warpgrade report {first}")
+    return ExitCode.INFRASTRUCTURE if broken else ExitCode.CORRECT
 
 
 @click.command(short_help="Show a run in the browser, live while its batch runs.")
@@ -254,22 +305,22 @@ def _write_kernelbench(results: "Results", folder: Path) -> None:
 @json_option
 def compare(*, before: Path, after: Path, fail_on: tuple[str, ...], html: Path | None, as_json: bool) -> ExitCode:
     """Compare the submissions of two runs: which broke, which were fixed, and how much faster RUN_B is."""
-    from evaluator.batch.runs.results import compare_results, read_run
+    from evaluator.batch.runs.results import compare_results, named_runs, read_run
     from evaluator.report.run.comparison_screen import comparison_document, render_comparison
     from evaluator.report.run.run_comparison import failures, parse_rule
 
     rules = [parse_rule(rule) for rule in fail_on]
     runs = read_run(before), read_run(after)
     comparison = compare_results(*runs)
-    failed = failures(comparison, rules)
+    failed, named = failures(comparison, rules), named_runs(runs)
     if html is not None:
         from evaluator.batch.runs.page_files import comparison_page_of, write_pieces
 
         write_pieces(html, comparison_page_of(*runs))
     if as_json:
-        terminal.emit(terminal.json_text(comparison_document(comparison, failed)))
+        terminal.emit(terminal.json_text(comparison_document(comparison, named, failed)))
     else:
-        terminal.show(lambda console: render_comparison(comparison, console))
+        terminal.show(lambda console: render_comparison(comparison, named, console))
     for why in failed:
         terminal.tell(f"failed: {why}")
     return ExitCode.NOT_CORRECT if failed else ExitCode.CORRECT

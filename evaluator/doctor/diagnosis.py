@@ -53,12 +53,16 @@ class Prepared(Record, frozen=True):
 
 
 class Diagnosis(Record, frozen=True):
-    """Results of all checks: usable devices, parts that a first grade must build, and installed kernel languages."""
+    """Results of all checks: usable devices, parts that a first grade must build, and installed kernel languages.
+
+    `untried` names the `ready` devices without a sample grade: all parts are there, and no grade has proven them.
+    """
 
     lines: list[Line]
     ready: list[DeviceKind]
     prepared: list[Prepared]
     languages: list[InstalledLanguage] = []
+    untried: list[DeviceKind] = []
 
     @property
     def exit_code(self) -> ExitCode:
@@ -99,7 +103,7 @@ def diagnose() -> Diagnosis:
         for device in (DeviceKind.CUDA, DeviceKind.EMULATED, DeviceKind.CPU)
         if all(line.ok for line in lines if device in line.needed_for)
     ]
-    return Diagnosis(lines=lines, ready=ready, prepared=_prepared(ready), languages=kernel_languages())
+    return Diagnosis(lines=lines, ready=ready, prepared=_prepared(ready), languages=kernel_languages(), untried=ready)
 
 
 def prepare(ready: Sequence[DeviceKind], progress: "Progress") -> "Preparations":

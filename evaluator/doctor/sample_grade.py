@@ -43,7 +43,7 @@ def tried(diagnosis: Diagnosis, progress: "Progress") -> Diagnosis:
         lines.append(_line(device))
     failed = {device for line in lines if not line.ok for device in line.needed_for}
     ready = [device for device in diagnosis.ready if device not in failed]
-    return replace(diagnosis, lines=[*diagnosis.lines, *lines], ready=ready)
+    return replace(diagnosis, lines=[*diagnosis.lines, *lines], ready=ready, untried=[])
 
 
 def _line(device: DeviceKind) -> Line:

@@ -22,7 +22,8 @@ def render_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
     sheet = Sheet(console)
     if diagnosis.ready:
         mark, style = sheet.symbols.right, "bold green"
-        verdict = f"this machine can grade on {' and '.join(device.value for device in diagnosis.ready)}"
+        verb = "has the parts to grade" if diagnosis.untried else "can grade"
+        verdict = f"this machine {verb} on {' and '.join(device.value for device in diagnosis.ready)}"
     else:
         mark, style = sheet.symbols.wrong, "bold red"
         verdict = "this machine cannot grade yet: install what is missing below"
@@ -34,6 +35,10 @@ def render_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
         _show_prepared(sheet, prepared, "" if number else "prepared")
     if not all(prepared.ok for prepared in diagnosis.prepared):
         sheet.row("", styled(f"{sheet.symbols.arrow} warpgrade doctor --prepare", "dim"))
+    if diagnosis.untried:
+        devices = " and ".join(device.value for device in diagnosis.untried)
+        sheet.row("not tried", sheet.say(f"a grade on {devices}"))
+        sheet.row("", styled(f"{sheet.symbols.arrow} warpgrade doctor --deep", "dim"))
     for number, language in enumerate(diagnosis.languages):
         _show_language(sheet, language, "" if number else "languages")
     sheet.print()

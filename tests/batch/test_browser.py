@@ -112,6 +112,36 @@ def test_a_phone_shows_the_page_without_scrolling_sideways(page):
     assert page.evaluate("[document.documentElement.scrollWidth, window.innerWidth]") == [390, 390]
 
 
+def test_a_phone_shows_every_number_of_every_table(page):
+    page.call("Emulation.setDeviceMetricsOverride", width=390, height=844, deviceScaleFactor=1, mobile=True)
+    page.evaluate("document.querySelectorAll('.part').forEach(part => { part.open = true })")
+    cells = (
+        "Array.from(document.querySelectorAll('td'), cell => [cell.textContent, cell.getBoundingClientRect().right])"
+    )
+    beyond = [text for text, right in page.evaluate(cells) if right > 390]
+    assert beyond == []
+
+
+def test_a_word_of_a_comparison_is_not_broken(page, tmp_path):
+    (tmp_path / "run").rename(tmp_path / "before")
+    cli.run(["batch", "submissions", "--run", "run", "--device", "cpu"])
+    assert cli.run(["compare", "before", "run", "--html", "compared.html"]) == 0
+    page.call("Emulation.setDeviceMetricsOverride", width=800, height=900, deviceScaleFactor=1, mobile=False)
+    page.open((tmp_path / "compared.html").as_uri())
+    texts = "Array.from(document.querySelectorAll('#submissions td.status'), cell => cell.firstChild)"
+    broken = f"{texts}.filter(text => {{ const range = document.createRange(); range.selectNode(text); "
+    assert page.evaluate(f"{broken} return range.getClientRects().length > 1 }}).length") == 0
+    colours = "['tr.same td.kind', 'summary'].map(each => getComputedStyle(document.querySelector(each)).color)"
+    same, soft = page.evaluate(colours)
+    assert same == soft
+
+
+def test_a_link_to_a_problem_opens_its_part(page):
+    page.evaluate("location.hash = 'p/relu'")
+    page.evaluate("new Promise(done => setTimeout(done, 200))")
+    assert page.evaluate("document.getElementById('part-problems').open") is True
+
+
 def test_a_chip_keeps_its_status_and_a_link_opens_its_submission(page):
     page.click("document.querySelector('#chips button[data-kind=wrong_result]')")
     assert page.evaluate(NAMES) == ["b"]
@@ -218,15 +248,17 @@ def test_a_live_page_takes_over_results_and_keeps_what_its_reader_chose(live, ha
     live.click(heading(2))
     live.evaluate("document.getElementById('s/relu/b').querySelector('details').open = true")
     live.evaluate("window.same = document.getElementById('s/relu/a')")
-    live.evaluate("scrollTo(0, document.body.scrollHeight)")
+    # Not at the end of the page: what becomes shorter there moves everything.
+    live.evaluate("scrollTo(0, document.body.scrollHeight - innerHeight - 100)")
     place = "document.getElementById('s/relu/b').getBoundingClientRect().top"
     before = live.evaluate(place)
     hand_in({"relu/_first.py": "# crashing 1", "relu/b.py": "# wrong again"})
     batch()
     its_text = "document.getElementById('s/relu/b').textContent"
     assert live.evaluate(UNTIL % f"document.getElementById('s/relu/_first') && {its_text}.includes('# wrong again')")
-    assert live.evaluate(NAMES) == ["_first", "a", "b", "c"]
-    assert live.evaluate("document.getElementById('shown').textContent") == f"4 of {len(FILES) + 1}"
+    # The message of a crash names relu too.
+    assert live.evaluate(NAMES) == ["_first", SCRIPT, "a", "b", "c"]
+    assert live.evaluate("document.getElementById('shown').textContent") == f"5 of {len(FILES) + 1}"
     assert live.evaluate("document.getElementById('filter').value") == "relu"
     assert live.evaluate("document.getElementById('s/relu/a') === window.same") is True
     assert live.evaluate("document.getElementById('s/relu/b').querySelector('details').open") is True

@@ -96,7 +96,7 @@ def test_a_share_falls_beyond_chance():
 
 def shown(before, after):
     drawn = io.StringIO()
-    render_comparison(compare(before, after), Console(file=drawn, width=80))
+    render_comparison(compare(before, after), [], Console(file=drawn, width=80))
     return drawn.getvalue().splitlines()
 
 

@@ -116,6 +116,23 @@ def test_a_run_folder_of_kernelbench(hand_in, tmp_path):
     assert awkward.startswith("level1/19_ReLU has no size awkward; ")
 
 
+def test_what_kernelbench_writes_beside_a_kernel_is_no_submission(hand_in, problems):
+    kernel = "level_1_problem_19_sample_0_kernel.py"
+    beside = [
+        "level_1_problem_19_sample_0_prompt.txt",
+        "prompt_level_1_problem_19.txt",
+        "eval_result_level_1_problem_19.txt",
+        "generation_config.yaml",
+        "eval_results.json",
+        "pass_at_k_results.json",
+    ]
+    top = hand_in(dict.fromkeys([kernel, *beside], ""))
+    assert expected(top, problems) == 1
+    assert [item.origin.rpartition("/")[2] for item in read_folder(top, problems)] == [kernel]
+    # Any other text is an answer.
+    assert expected(hand_in({"level_1_problem_19_sample_1.txt": "", "prompt.txt": ""}), problems) == 3
+
+
 @pytest.mark.parametrize("name", ["level1/19_ReLU", "19_ReLU", "level3/9"])
 def test_a_name_of_kernelbench_says_where_such_problems_come_from(name, tmp_path):
     assert "--problems DIR" in Problems(None, SizeName.FULL).find(name)

@@ -4,6 +4,7 @@ import base64
 import contextlib
 import csv
 import hashlib
+import html
 import html.parser
 import io
 import json
@@ -89,6 +90,32 @@ def test_every_submission_is_on_the_page_with_its_code(run, tmp_path):
         assert line in text
 
 
+def test_the_result_comes_first_then_failures_then_submissions(run, tmp_path):
+    run("report", "run", "--html", "page.html")
+    text = (tmp_path / "page.html").read_text()
+    marks = ["4 submissions to 2 problems", "<h2>Not correct</h2>", 'id="submissions"', 'id="part-settings"']
+    places = [text.index(mark) for mark in marks]
+    assert places == sorted(places)
+    assert text.count("<h3>By problem</h3>") == 0
+    assert text.count('id="best"') == 1
+
+
+def test_a_row_of_the_page_has_the_message_of_its_failure(run, tmp_path):
+    message = read_card(tmp_path / "run/cards/relu/b.json").reason.message
+    run("report", "run", "--html", "page.html")
+    row = re.search(r'<tbody id="s/relu/b".*?</tr>', (tmp_path / "page.html").read_text(), re.DOTALL)[0]
+    assert f'<td class="reason">C405 {message}' in html.unescape(row)
+
+
+def test_samples_are_in_the_order_of_their_numbers(batch, hand_in, tmp_path):  # noqa: F811
+    hand_in({f"relu/sample_{number}.py": f"# right {number}" for number in (1, 2, 10, 11)})
+    batch()
+    assert cli.run(["report", "run", "--html", "page.html", "--submissions", "rows.csv"]) == 0
+    names = [f"sample_{number}" for number in (1, 2, 10, 11)]
+    assert re.findall(r'<tbody id="s/relu/(\w+)"', (tmp_path / "page.html").read_text()) == names
+    assert [row["name"] for row in csv.DictReader((tmp_path / "rows.csv").read_text().splitlines())] == names
+
+
 def test_details_beyond_the_limit_are_left_out_and_counted(run, tmp_path, monkeypatch):
     monkeypatch.setattr("evaluator.report.page.writer.DETAILS_BYTES", 10)
     run("report", "run", "--html", "page.html")
@@ -147,11 +174,13 @@ def test_what_is_not_correct_is_listed(run, tmp_path):
     (tmp_path / "run/cards/relu/a.json").unlink()
     codes = {name: read_card(tmp_path / f"run/cards/relu/{name}.json").reason.code for name in "bd"}
     run("report", "run")
-    listed = [line.split() for line in run.out.partition("Not correct")[2].splitlines()[1:]]
-    assert listed[0] == ["submission", "problem", "status", "code"]
-    assert listed[1:3] == [["b", "relu", "wrong_result", codes["b"]], ["d", "relu", "infra_error", codes["d"]]]
-    assert listed[-1] == ["a", "relu", "missing"]
-    assert len(listed) == 5
+    listed = run.out.partition("Not correct\n")[2].splitlines()
+    assert listed[0].startswith(f"✗ relu/b  wrong_result  {codes['b']} call 3: output differs")
+    assert listed[2].startswith(f"✗ relu/d  infra_error  {codes['d']} ")
+    assert " ".join(" ".join(listed).partition("✗ relu/a ")[2].split()) == (
+        "missing no scorecard; the same `warpgrade batch` grades the submission"
+    )
+    assert sum(line.startswith("✗") for line in listed) == 4
     run("report", "run", "--markdown")
     listed = run.out.partition("\n## Not correct\n\n")[2].splitlines()
     assert listed[:2] == ["| submission | problem | status | reason |", "|---|---|---|---|"]
@@ -175,7 +204,7 @@ def test_a_long_list_of_what_is_not_correct_is_cut(batch, hand_in, capsys):  # n
     for form in ([], ["--markdown"]):
         cli.run(["report", "run", *form])
         listed = capsys.readouterr().out.partition("Not correct")[2]
-        assert len(re.findall(r"(?m)^\W*\d\d\b.*wrong", listed)) == 20
+        assert len(re.findall(r"(?m)^\W*(?:relu/)?\d\d\b.*wrong", listed)) == 20
         assert listed.strip().endswith("and 3 more; --html FILE lists all")
 
 
@@ -184,7 +213,7 @@ def test_a_long_list_of_what_is_not_correct_is_cut(batch, hand_in, capsys):  # n
     [
         (["report", "run", "--json", "--csv"], "choose one format"),
         (["report", "submissions"], "submissions is not a run folder: it has no manifest.json"),
-        (["report", "run", "run"], "two runs contain"),
+        (["report", "run", "run"], "a run is named twice"),
         (["report", "run", "--html", "no/such/folder.html"], "cannot write"),
         (["compare", "run", "run", "--fail-on", "speed"], "is not a rule for --fail-on"),
         (["compare", "run", "submissions"], "is not a run folder"),

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import shutil
 from xml.etree import ElementTree as Xml
 
 import msgspec
@@ -10,13 +11,15 @@ import pytest
 from msgspec.structs import replace
 
 from evaluator.batch.runs import results
+from evaluator.batch.runs.inputs import Problems, expected
 from evaluator.batch.runs.lines import filled_lines
 from evaluator.batch.runs.refusals import Refusals, read_refusals
 from evaluator.batch.runs.results import read_run, read_runs
 from evaluator.batch.runs.run_folder import RunFolder
-from evaluator.batch.runs.tasks import Refused
+from evaluator.batch.runs.tasks import Refused, RefusedByCause
 from evaluator.commands import main as cli
 from evaluator.errors import CardError, UsageError
+from evaluator.records import SizeName
 from evaluator.report.run.rows import no_formula
 from evaluator.report.run.summary import Device, Sample, sections, summarise
 from tests.batch.test_session import batch  # noqa: F401
@@ -109,6 +112,111 @@ def test_every_form_of_the_report_has_the_refused_inputs(mixed, tmp_path):
     said = [each["message"]["text"] for each in run["invocations"][0]["toolExecutionNotifications"]]
     assert len(said) == 3
     assert not run["invocations"][0]["executionSuccessful"]
+
+
+@pytest.fixture
+def refusals_alone(tmp_path, monkeypatch, capsys, batch, hand_in):  # noqa: F811
+    """Command of a run whose cards are gone, with three refused inputs of one cause and one of another."""
+    hand_in({"relu/a.py": "# right"})
+    assert batch() == 0
+    shutil.rmtree(tmp_path / "run/cards")
+    (tmp_path / "run/plan.jsonl").write_text("")
+    with Refusals(RunFolder(tmp_path / "run"), lambda _: False) as refusals:
+        for number in (19, 2, 3):
+            reason = f"there is no problem named 'level1/{number}'; add --problems DIR"
+            refusals.add(Refused(f"runs/{number}.py", reason, f"level1/{number}", "sample_0"))
+        refusals.add(Refused("runs/notes.txt", "it lies in no problem's folder", name="notes.txt"))
+
+    def command(*arguments):
+        code = cli.run(list(map(str, arguments)))
+        return code, capsys.readouterr()
+
+    return command
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        (),
+        ("--markdown",),
+        ("--csv",),
+        ("--json",),
+        ("--html", "page.html"),
+        ("--junit", "junit.xml"),
+        ("--submissions", "rows.csv"),
+        ("--output-format", "concise"),
+        ("--output-format", "sarif"),
+    ],
+)
+def test_a_run_of_refusals_alone_has_every_form_of_a_report(refusals_alone, form):
+    code, said = refusals_alone("report", "run", *form)
+    assert code == 0
+    assert "Traceback" not in said.err
+
+
+def test_equal_refusals_are_one_line_of_a_report(refusals_alone):
+    _, said = refusals_alone("report", "run")
+    lines = " ".join(said.out.partition("Not correct\n")[2].split()).split("✗ ")[1:]
+    assert [line.strip() for line in lines] == [
+        "level1/19/sample_0 refused there is no problem named 'level1/19'; add --problems DIR; 2 more inputs like this",
+        "notes.txt refused it lies in no problem's folder",
+    ]
+
+
+def test_equal_refusals_are_one_line_of_a_batch_and_a_count(batch, hand_in):  # noqa: F811
+    hand_in({"relu/a.py": "# right"} | {f"level1/{number}_X/a.py": "# right" for number in range(30)})
+    assert batch() == 2
+    (first, rest) = (line for line in batch.err.splitlines() if line.startswith("refused"))
+    assert first.startswith("refused submissions/level1/0_X/a.py: there is no problem named 'level1/0_X'; ")
+    assert rest == "refused 29 more like submissions/level1/0_X/a.py"
+    assert sum(line["type"] == "refused" for line in batch.lines) == 30
+
+
+def test_a_stream_of_causes_without_end_takes_limited_memory():
+    causes = RefusedByCause()
+    for number in range(5000):
+        causes.add(Refused(f"x:{number}", f"reason {number}"))
+    assert len(causes.lines) <= 101
+    assert causes.lines[-1].startswith("4900 inputs: ")
+
+
+def test_a_run_in_which_nothing_can_be_graded_does_not_begin(batch, hand_in, tmp_path):  # noqa: F811
+    hand_in({f"level_1_problem_{number}_sample_0_kernel.py": "# right" for number in range(1, 35)})
+    assert batch() == 2
+    (said,) = (line for line in batch.err.splitlines() if "no problem" in line)
+    assert said.strip().startswith("34 inputs: there is no problem named 'level1/10'; ")
+    assert "--problems DIR" in said
+    assert "warpgrade problems get kernelbench" in said
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("lines", [["junk"], ["junk", '{"problem": "rleu", "sample": 0, "source": ""}']])
+def test_a_stream_in_which_nothing_can_be_graded_begins_no_run(batch, tmp_path, monkeypatch, lines):  # noqa: F811
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("\n".join(lines).encode())))
+    assert batch(submissions="-") == 2
+    assert not (tmp_path / "run").exists()
+    assert "stdin:1: the line is not a submission" in batch.err
+
+
+def test_a_begun_run_keeps_its_cards_where_nothing_can_be_graded_any_more(batch, hand_in, tmp_path):  # noqa: F811
+    hand_in({"relu/a.py": "# right"})
+    assert batch() == 0
+    (tmp_path / "submissions/relu").rename(tmp_path / "submissions/rleu")
+    assert batch("--fresh") == 2
+    assert (tmp_path / "run/cards/relu/a.json").exists()
+
+
+def test_the_folder_of_two_runs_of_kernelbench_is_two_runs(batch, hand_in, tmp_path):  # noqa: F811
+    hand_in({f"{run}/level_1_problem_19_sample_0_kernel.py": f"# right {run}" for run in ("A", "B")})
+    assert batch() == 2
+    assert "several runs of KernelBench" in batch.err
+    assert "warpgrade batch submissions/A --run A, and warpgrade batch submissions/B --run B" in batch.err
+    assert not (tmp_path / "run").exists()
+
+
+def test_levels_of_one_run_in_folders_are_one_run(hand_in):
+    files = {f"level{level}/level_{level}_problem_1_sample_0_kernel.py": "" for level in (1, 2)}
+    assert expected(hand_in(files), Problems(None, SizeName.SMALL)) == 2
 
 
 def test_a_mended_input_is_not_refused_any_more(mixed, batch, tmp_path):  # noqa: F811
@@ -305,8 +413,11 @@ def test_the_advised_command_grades_a_single_problems_folder(batch, hand_in, tmp
     assert [path.name for path in (tmp_path / "run/cards").glob("*/*")] == ["a.json"]
 
 
-def test_two_runs_with_the_same_submission_are_still_refused(batch, hand_in, tmp_path):  # noqa: F811
+def test_two_runs_with_the_same_submission_are_not_one_run(batch, hand_in, tmp_path):  # noqa: F811
     hand_in({"relu/a.py": "# right"})
     assert batch() == 0
+    shutil.copytree(tmp_path / "run", tmp_path / "copy")
     with pytest.raises(UsageError, match="two runs contain relu/a"):
-        read_runs([tmp_path / "run", tmp_path / "run"])
+        read_runs([tmp_path / "run", tmp_path / "copy"])
+    with pytest.raises(UsageError, match="a run is named twice"):
+        read_runs([tmp_path / "run", tmp_path / "copy" / ".." / "run"])

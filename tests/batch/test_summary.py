@@ -1,6 +1,7 @@
 """The numbers of a report, against what one gets by counting."""
 
 import itertools
+import json
 import math
 import statistics
 
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from evaluator.records import Status
 from evaluator.report.run.intervals import geometric_mean, share, student_95
-from evaluator.report.run.run_tables import markdown
+from evaluator.report.run.run_tables import described, document, markdown
 from evaluator.report.run.summary import MISSING, THRESHOLDS, Device, Sample, pass_at_k, sections, summarise
 
 CPU = Device("cpu", "a processor", timed=True)
@@ -107,6 +108,49 @@ def test_devices_are_never_mixed_and_missing_ones_count_on_each(given_samples):
         assert section.total == summarise([*on[section.device], *missing], timed=section.device.timed)
         assert sum(each.samples for each in section.levels.values()) == section.total.samples
         assert sum(each.samples for each in section.problems.values()) == section.total.samples
+
+
+def kernelbench(number, *outcomes, speedup=2.0):
+    """Samples of a problem of level 1."""
+    return [
+        Sample(
+            *(f"level1/{number}_X", 1, f"sample_{sample}", CPU, Status.CORRECT if right else Status.WRONG_RESULT),
+            built=True,
+            speedup=speedup if right else None,
+        )
+        for sample, right in enumerate(outcomes)
+    ]
+
+
+def test_a_problem_of_a_level_without_a_sample_counts_as_not_correct():
+    found = [*kernelbench(1, True), *kernelbench(2, True, False), *kernelbench(3, False)]
+    (section,) = sections(found, CPU, {1: 100, 2: 100})
+    assert section.levels[1].correct.value == 2 / 4
+    (level,) = section.whole_levels.values()
+    assert (level.problems, level.tried) == (100, 3)
+    assert level.correct == share(1.5, 100)
+    assert (level.fast[1.0], level.fast[2.0].value) == (share(1.5, 100), 0.0)
+    (made,) = (made for made in described(section).tables if made.title.startswith("Of all problems"))
+    assert made.rows[0][:2] == ["level 1 (3 of 100 tried)", "1.5 %"]
+    assert json.loads(json.dumps(document([section])))["devices"][0]["whole_levels"]["1"]["correct"]["value"] == 0.015
+
+
+def test_a_level_with_a_sample_of_each_problem_is_not_shown_twice():
+    (section,) = sections([*kernelbench(1, True), *kernelbench(2, False)], CPU, {1: 2})
+    assert section.whole_levels[1].correct == section.levels[1].correct
+    assert not any(made.title.startswith("Of all problems") for made in described(section).tables)
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_level_has_at_least_the_problems_of_the_run(size):
+    """The manifest of a run folder may be anybody's."""
+    (section,) = sections([sample for number in range(5) for sample in kernelbench(number, True)], CPU, {1: size})
+    assert section.whole_levels[1].correct == share(5, 5)
+
+
+def test_problems_are_in_the_order_of_their_numbers():
+    (section,) = sections([sample for number in (10, 9, 1, 2) for sample in kernelbench(number, True)], CPU)
+    assert [name.partition("_")[0] for name in section.problems] == ["level1/1", "level1/2", "level1/9", "level1/10"]
 
 
 def test_each_remark_is_a_paragraph_of_markdown():

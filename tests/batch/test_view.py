@@ -97,7 +97,7 @@ def test_a_run_that_vanished_is_an_error_and_comes_back(run, tmp_path):
     ("arguments", "message"),
     [
         (["submissions"], "submissions is not a run folder"),
-        (["run", "run"], "two runs contain relu/a"),
+        (["run", "run"], "a run is named twice"),
         (["run", "--port", "70000"], "70000 is not in the range"),
     ],
 )

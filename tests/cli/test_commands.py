@@ -17,7 +17,7 @@ from evaluator.cache.build_cache import BuildCache
 from evaluator.commands import main as cli
 from evaluator.compile.warm_up import Part
 from evaluator.doctor.clocks import ClockReport
-from evaluator.doctor.diagnosis import Diagnosis
+from evaluator.doctor.diagnosis import Diagnosis, Line
 from evaluator.errors import CardNotWritten, JudgeFailed
 from evaluator.files.card_files import card_bytes, read_card, write_card
 from evaluator.findings import Code
@@ -535,10 +535,25 @@ def test_a_fault_of_our_own_is_never_a_verdict(run: Run, graded: FakeGrade, subm
     assert "this is a fault in Warpgrade" in run.err
 
 
-@pytest.fixture(autouse=True)
-def no_tiny_grades(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave out the doctor's own grades: tests/unit/doctor/test_doctor.py has them."""
-    monkeypatch.setattr("evaluator.doctor.sample_grade.tried", lambda diagnosis, _progress: diagnosis)
+def test_only_a_deep_doctor_grades_and_the_other_says_so(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    ready = Diagnosis(lines=[], ready=[DeviceKind.CPU], prepared=[], untried=[DeviceKind.CPU])
+    tried = []
+
+    def grade(device: DeviceKind) -> Line:
+        tried.append(device)
+        return Line(name="on cpu", ok=True, needed_for=[device], found="correct", fix="")
+
+    monkeypatch.setattr("evaluator.doctor.diagnosis.diagnose", lambda: ready)
+    monkeypatch.setattr("evaluator.doctor.sample_grade._line", grade)
+    assert run("doctor") == 0
+    assert tried == []
+    assert "this machine has the parts to grade on cpu\n" in run.out
+    assert "not tried      a grade on cpu\n                 → warpgrade doctor --deep\n" in run.out
+    assert run("doctor", "--deep") == 0
+    assert tried == [DeviceKind.CPU]
+    assert "this machine can grade on cpu\n" in run.out
+    assert "not tried" not in run.out
+    assert run("doctor", "--deep", "--clocks") == 2
 
 
 def test_the_doctor_sees_this_machine(run: Run) -> None:
@@ -637,7 +652,7 @@ def test_the_doctor_measures_clocks_and_prints_the_command(run: Run, monkeypatch
     assert run("doctor", "--clocks", "--json") == 0
     assert json.loads(run.out)[0]["command"] == report.command
     assert run("doctor", "--clocks", "--prepare") == 2
-    assert "omit one of the two" in run.err
+    assert "give one of them" in run.err
 
 
 def test_a_machine_that_cannot_grade_prepares_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -279,7 +279,7 @@ def test_strict_grades_or_names_the_missing_layers(place):
 
 @pytest.mark.long
 def test_the_doctor_can_grade_and_says_how_to_get_what_is_missing(place):
-    seen = place.warpgrade("doctor", "--json")
+    seen = place.warpgrade("doctor", "--deep", "--json")
     lines = {line["name"]: line for line in json.loads(seen.stdout)["lines"]}
     assert seen.returncode == 0
     assert lines["sandbox"]["ok"]

@@ -6,21 +6,21 @@ Submissions are read one at a time and not kept, so a batch may exceed the memor
 import hashlib
 import io
 import os
-import re
 import shlex
 import stat
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 import msgspec
 
 from evaluator.batch.runs.problem_texts import ProblemText, RecentProblems
 from evaluator.batch.runs.tasks import Planned, Refused, Seen, Stamp, Task
-from evaluator.catalog import list_problems, names_of, nearest_names, not_found
+from evaluator.catalog import Origin, list_problems, names_of, nearest_names, not_found
 from evaluator.catalog.kernelbench import WHERE, looks_like_one
 from evaluator.catalog.kernelbench import read_text as read_problem_text
 from evaluator.catalog.text import did_you_mean
@@ -31,11 +31,10 @@ from evaluator.records import Problem, SizeName
 from evaluator.report.layout.text import one_line
 from evaluator.sandbox.filesystem.visible_files import refuse_readable
 from evaluator.sizes.small_size import NO_SMALL, with_small_size
+from evaluator.submission.candidates import SUFFIXES, Meant, names_in, runs_of_kernelbench, spelled, submission_files
 from evaluator.submission.folder import is_submission_folder
 from evaluator.submission.read import MAX_ANSWER_BYTES, Submission, read_submission
 
-SUFFIXES = frozenset({".py", ".txt", ".md", ".markdown"})
-_KERNELBENCH_FILE = re.compile(r"level_(?P<level>\d+)_problem_(?P<number>\d+)_sample_(?P<sample>\d+)(?:_kernel)?")
 # JSON escapes one byte of text as up to six bytes.
 _MAX_LINE_BYTES = 6 * MAX_ANSWER_BYTES + (1 << 16)
 _LONGEST_NAME = 200
@@ -82,6 +81,12 @@ class Problems:
         for problem in listing.problems:
             for name in names_of(problem):
                 self._meant.setdefault(name, []).append(problem)
+
+    @property
+    def level_sizes(self) -> dict[int, int]:
+        """The number of KernelBench's files in each level."""
+        files = (problem for problem in self._exact.values() if problem.origin == Origin.KERNELBENCH)
+        return dict(sorted(Counter(problem.level for problem in files if problem.level).items()))
 
     @property
     def asked(self) -> str:
@@ -163,12 +168,12 @@ def read_folder(folder: Path, problems: Problems, known: Mapping[str, Planned] |
     """
     known = known or {}
     for path, mode in submission_files(folder):
-        origin = _spelled(path)
-        if problems.asked and not problems.wants(_meant(Path(path), folder).problem):
+        origin = spelled(path)
+        if problems.asked and not problems.wants(names_in(Path(path), folder).problem):
             continue
         if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
             reason = f"it is {kind(mode)}; what lies in a folder is read only where it is a regular file"
-            yield _refused(origin, reason, _meant(Path(path), folder), problems)
+            yield _refused(origin, reason, names_in(Path(path), folder), problems)
             continue
         before = known.get(origin)
         # The stamp of a folder says nothing about its files, so a folder is always read.
@@ -187,7 +192,7 @@ def expected(folder: Path, problems: Problems) -> int:
 
     Raises:
         UsageError: `folder` has no wanted submissions, cannot be listed, is a submission, or has the submissions of a
-            single problem without the problem's name.
+            single problem without the problem's name, or the submissions of several runs of KernelBench.
     """
     if is_submission_folder(folder):
         hint = f"grade the folder with `warpgrade grade PROBLEM {folder}`"
@@ -195,14 +200,27 @@ def expected(folder: Path, problems: Problems) -> int:
     found = submission_files(folder)
     if not found:
         raise UsageError(f"{folder} contains no submissions", hint="expected files are PROBLEM/NAME.py, .txt or .md")
-    if all(_meant(Path(path), folder).problem == "." for path, _ in found):
+    if several := runs_of_kernelbench(path for path, _ in found):
+        raise _several_runs(folder, several)
+    if all(names_in(Path(path), folder).problem == "." for path, _ in found):
         raise _problemless(folder, problems)
     count = (
-        sum(problems.wants(_meant(Path(path), folder).problem) for path, _ in found) if problems.asked else len(found)
+        sum(problems.wants(names_in(Path(path), folder).problem) for path, _ in found) if problems.asked else len(found)
     )
     if not count:
         raise UsageError(f"{folder} contains no submissions to {problems.asked}", hint="change --only")
     return count
+
+
+def _several_runs(folder: Path, several: list[Path]) -> UsageError:
+    """Return the error for a folder with two runs of KernelBench: their submissions have the same names."""
+    first, second = (shlex.quote(spelled(each)) for each in several)
+    names = [shlex.quote(spelled(each.name)) for each in several]
+    hint = (
+        f"one --run for each: warpgrade batch {first} --run {names[0]}, and warpgrade batch {second} --run {names[1]}; "
+        f"warpgrade report {' '.join(names)} puts both into one table"
+    )
+    return UsageError(f"{folder} contains several runs of KernelBench, with submissions of the same names", hint=hint)
 
 
 def _problemless(folder: Path, problems: Problems) -> UsageError:
@@ -212,7 +230,7 @@ def _problemless(folder: Path, problems: Problems) -> UsageError:
         name = whole.relative_to(above).as_posix()
         found = problems.named(name)
         if not isinstance(found, str):
-            only, top = shlex.quote(found.name), shlex.quote(_spelled(above))
+            only, top = shlex.quote(found.name), shlex.quote(spelled(above))
             hint = f"name the folder above: warpgrade batch {top} --only {only} --run RUN"
             message = f"{folder} contains submissions to the problem {found.name}, not folders of problems"
             return UsageError(message, hint=hint)
@@ -232,45 +250,6 @@ def open_lines(path: Path) -> BinaryIO:
         raise UsageError(f"cannot read {path}: {error.strerror}", hint=hint) from error
 
 
-def submission_files(folder: Path) -> list[tuple[str, int]]:
-    """List the candidate submissions of `read_folder`, grouped by problem, with their file modes.
-
-    Links to folders are included, because a link may stand for a folder of submissions; `read_folder` refuses links.
-
-    Raises:
-        UsageError: the folder does not exist or cannot be listed.
-    """
-    # Strings instead of Paths, also in `_stamp`: 100 000 Paths take seconds.
-    found: list[tuple[str, int]] = []
-    left = [str(folder)]
-    while left:
-        top = left.pop()
-        try:
-            with os.scandir(top) as listed:
-                entries = sorted((each for each in listed if not each.name.startswith(".")), key=lambda each: each.name)
-            folders = [each for each in entries if each.is_dir(follow_symlinks=False)]
-            others = [(each, _mode(each)) for each in entries if not each.is_dir(follow_symlinks=False)]
-        except OSError as error:
-            hint = "name a folder of submissions"
-            raise UsageError(f"cannot list {error.filename or top}: {error.strerror}", hint=hint) from error
-        several = [each for each in folders if is_submission_folder(each.path)]
-        found += [(f"{top}/{each.name}", stat.S_IFDIR) for each in several]
-        found += [(f"{top}/{each.name}", mode) for each, mode in others if _may_be_meant(each, mode)]
-        inner = [each for each in folders if each not in several and not each.name.startswith("__pycache__")]
-        left += [f"{top}/{each.name}" for each in reversed(inner)]
-    return found
-
-
-def _mode(entry: os.DirEntry[str]) -> int:
-    """Return the file mode, without a `stat` call if the directory entry names the type."""
-    return stat.S_IFREG if entry.is_file(follow_symlinks=False) else entry.stat(follow_symlinks=False).st_mode
-
-
-def _may_be_meant(entry: os.DirEntry[str], mode: int) -> bool:
-    named = entry.name[entry.name.rfind(".") :].lower() in SUFFIXES
-    return named or (stat.S_ISLNK(mode) and entry.is_dir())
-
-
 def _stamp(path: str) -> Stamp | None:
     try:
         facts = os.stat(path, follow_symlinks=False)  # noqa: PTH116 - as above
@@ -279,16 +258,16 @@ def _stamp(path: str) -> Stamp | None:
     return facts.st_size, facts.st_mtime_ns
 
 
-def _read_file(spelled: str, folder: Path, problems: Problems) -> Task | Refused:
-    path = Path(spelled)
-    meant = _meant(path, folder)
+def _read_file(found: str, folder: Path, problems: Problems) -> Task | Refused:
+    path = Path(found)
+    meant = names_in(path, folder)
     if meant.problem == ".":
-        return Refused(_spelled(path), "it lies in no problem's folder: PROBLEM/NAME.py", name=meant.name)
+        return Refused(spelled(path), "it lies in no problem's folder: PROBLEM/NAME.py", name=meant.name)
     problem = problems.find(meant.problem)
     if isinstance(problem, str):
-        return _refused(_spelled(path), problem, meant, problems)
+        return _refused(spelled(path), problem, meant, problems)
     if _has_control(meant.name):
-        return _refused(_spelled(path), _CONTROL, meant, problems)
+        return _refused(spelled(path), _CONTROL, meant, problems)
     return _from_file(path, folder, problem, meant.name)
 
 
@@ -297,12 +276,7 @@ def _has_control(name: str) -> bool:
     return any(unicodedata.category(character) == "Cc" for character in name)
 
 
-class _Meant(NamedTuple):
-    problem: str
-    name: str
-
-
-def _refused(origin: str, reason: str, meant: _Meant, problems: Problems, sha256: str | None = None) -> Refused:
+def _refused(origin: str, reason: str, meant: Meant, problems: Problems, sha256: str | None = None) -> Refused:
     """Refuse an input, for the problem with the meant name, if known."""
     found = problems.named(meant.problem)
     name = one_line(meant.name, _LONGEST_NAME)
@@ -312,23 +286,15 @@ def _refused(origin: str, reason: str, meant: _Meant, problems: Problems, sha256
     return Refused(origin, reason, found.name, name, found.level, sha256)
 
 
-def _meant(path: Path, folder: Path) -> _Meant:
-    """Return the names of problem and submission in a path below `folder`. `.` is no problem: no folder names one."""
-    if found := _KERNELBENCH_FILE.fullmatch(path.stem):
-        return _Meant(f"level{int(found['level'])}/{int(found['number'])}", f"sample_{int(found['sample'])}")
-    name = path.stem if path.suffix.lower() == ".py" and path.is_file() else path.name
-    return _Meant(_spelled(path.relative_to(folder).parent.as_posix()), _spelled(name))
-
-
 def _from_file(path: Path, folder: Path, problem: Problem, name: str) -> Task | Refused:
     stamp = _stamp(str(path))  # before the read: the next session reads a file that changed meanwhile again
     try:
         read = read_submission(path, found_in=folder)
     except SubmissionUnreadable as error:
-        return Refused(_spelled(path), error.message, problem.name, name, problem.level)
+        return Refused(spelled(path), error.message, problem.name, name, problem.level)
     if isinstance(read, Submission):
         return Task(problem, name, msgspec.structs.replace(read, name=name), stamp)
-    return Task(problem, name, Unread(name=name, origin=_spelled(path), finding=read), stamp)
+    return Task(problem, name, Unread(name=name, origin=spelled(path), finding=read), stamp)
 
 
 def read_lines(stream: BinaryIO, origin: str, problems: Problems) -> Iterator[Item]:
@@ -351,7 +317,7 @@ def read_lines(stream: BinaryIO, origin: str, problems: Problems) -> Iterator[It
         name, problem = str(given.sample), problems.find(given.problem)
         why = _CONTROL if _has_control(name) else problem
         if isinstance(why, str):
-            yield _refused(place, why, _Meant(given.problem, name), problems, _sha256(line))
+            yield _refused(place, why, Meant(given.problem, name), problems, _sha256(line))
         else:
             yield from_text(given.source, name, place, why)
 
@@ -407,7 +373,3 @@ def _handed_in_before(item: Task | Seen) -> Refused:
     )
     reason = f"{item.card.removesuffix('.json')} was handed in before, with other content"
     return Refused(item.origin, reason, problem, one_line(name, _LONGEST_NAME), level, item.submission_sha256)
-
-
-def _spelled(path: Path | str) -> str:
-    return os.fsencode(path).decode("utf-8", "replace")

@@ -1,13 +1,21 @@
 """Manifest of a run. The module imports records only, so that printing their schema is fast."""
 
+from typing import Annotated
+
+import msgspec
+
 from evaluator.grade_options import OPTION_OF, Terms
-from evaluator.records import Record
+from evaluator.records import LevelNumber, Record
 
 RUN_VERSION = 1
+LevelSize = Annotated[int, msgspec.Meta(ge=1, le=10**6)]
 
 
 class RunManifest(Record, frozen=True, kw_only=True):
-    """Terms, problems and submissions of a run, equal for every session on the same folder."""
+    """Terms, problems and submissions of a run, equal for every session on the same folder.
+
+    `level_sizes` has the number of KernelBench's problems in each level of the folder of problems.
+    """
 
     run_version: int = RUN_VERSION
     terms: Terms
@@ -18,6 +26,7 @@ class RunManifest(Record, frozen=True, kw_only=True):
     python: str
     torch: str
     host: str
+    level_sizes: dict[LevelNumber, LevelSize] = {}
 
 
 def command_of(manifest: RunManifest) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from evaluator.batch.runs.manifest import command_of
-from evaluator.batch.runs.results import Entry, Results, compare_results
+from evaluator.batch.runs.results import Entry, Results, compare_results, named_runs
 from evaluator.batch.runs.run_folder import RunFolder
 from evaluator.catalog import list_problems
 from evaluator.errors import ProblemError, UsageError
@@ -15,7 +15,7 @@ from evaluator.report.page.comparison_page import ComparedRun, comparison_page
 from evaluator.report.page.detail import Detail, detail_of
 from evaluator.report.page.entries import PageEntry
 from evaluator.report.page.run_page import RunPage, run_page
-from evaluator.report.run.summary import sections
+from evaluator.report.run.run_columns import rates
 from evaluator.report.timeline.page_section import timeline_section
 from evaluator.report.timeline.recording import SessionTimeline
 
@@ -30,7 +30,7 @@ def run_page_of(
     """
     page = RunPage(
         title=f"Run {_name(results)}",
-        sections=sections(results.samples, results.asked),
+        sections=results.sections,
         terms=_run_terms(results),
         references=references(results, problems),
         timeline=timeline_section(timelines),
@@ -50,7 +50,7 @@ def comparison_page_of(before: Results, after: Results) -> Iterator[bytes]:
         first, second = (entries.get((problem, name)) for entries in found)
         return first and _detail(first), second and _detail(second)
 
-    return comparison_page(comparison, runs[0], runs[1], evidence)
+    return comparison_page(comparison, runs[0], runs[1], rates(named_runs((before, after))), evidence)
 
 
 def write_pieces(path: Path, pieces: Iterable[bytes]) -> None:
@@ -114,20 +114,21 @@ def _run_terms(results: Results) -> list[tuple[str, str]]:
 
 
 def _page_entry(entry: Entry) -> PageEntry:
-    sample, row = entry.sample, entry.row
+    sample, row, card = entry.sample, entry.row, entry.read_card()
+    told = None if card is None else card.reason
     return PageEntry(
         problem=sample.problem,
         level=sample.level,
         name=sample.name,
         status=entry.status_text,
-        reason=entry.reason_text,
+        reason=f"{told.code} {told.message}" if told else entry.reason_text,
         speedup=sample.speedup,
         speedup_low=row.speedup_low if row else None,
         speedup_high=row.speedup_high if row else None,
         wall_s=row.wall_s if row else 0.0,
         made=f"{row.mtime_ns:x}" if row else "",
         mixes_kinds=sample.reference_calls != sample.submission_calls,
-        detail=_detail(entry),
+        detail=None if card is None else detail_of(card),
     )
 
 

@@ -2,6 +2,7 @@
 
 import functools
 import shlex
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -16,7 +17,7 @@ from evaluator.files.file_here import file_here
 from evaluator.records import Scorecard, Status
 from evaluator.report.card.feedback import feedback
 from evaluator.report.ci.verdicts import Verdict, verdict_of
-from evaluator.report.layout.text import one_line
+from evaluator.report.layout.text import counted, one_line
 from evaluator.report.run.junit import Case, junit
 from evaluator.report.run.kernelbench import Graded, documents
 from evaluator.report.run.rows import SubmissionRow, write_rows
@@ -28,17 +29,25 @@ _BODY = 2000
 
 
 def failed(results: Results) -> list[Failed]:
-    """Return all incorrect submissions; at the end the refused inputs, then the missing cards."""
+    """Return all incorrect submissions; at the end the refused inputs, one for each cause, then the missing cards."""
     found = [entry for entry in results.entries if not entry.sample.correct]
     found.sort(key=lambda entry: (entry.sample.status is None, entry.refused is None))
-    return [_failed(entry, detailed=number < MOST_FAILED) for number, entry in enumerate(found)]
+    alike = Counter(entry.refused.cause for entry in found if entry.refused is not None)
+    firsts: list[Failed] = []
+    for entry in found:
+        count = 1 if entry.refused is None else alike.pop(entry.refused.cause, 0)
+        if count:
+            first = _failed(entry, detailed=len(firsts) < MOST_FAILED)
+            more = f"; {counted(count - 1, 'more input')} like this" if count > 1 else ""
+            firsts.append(first._replace(reason=first.reason + more))
+    return firsts
 
 
 def _failed(entry: Entry, *, detailed: bool) -> Failed:
     card = entry.read_card() if detailed else None
     reason = card.reason.message if card is not None and card.reason is not None else ""
-    if entry.refused is not None:
-        reason = entry.refused.reason
+    if entry.row is None:
+        reason = entry.reason_text
     code = (entry.row and entry.row.reason) or ""
     return Failed(entry.sample.name, entry.sample.problem, entry.status_text, code, reason, _body(card))
 
@@ -52,7 +61,7 @@ def next_step(results: Results) -> str | None:
     graded = [entry for entry in results.entries if entry.row is not None]
     first = next((entry for entry in graded if not entry.sample.correct), next(iter(graded), None))
     if first is None or first.row is None:
-        return None
+        return None  # refused inputs alone: the list of failures has the reasons
     card, run = shlex.quote(str(first.cards / first.row.card)), shlex.quote(str(results.folder))
     return one_line(f"warpgrade show {card}, or warpgrade view {run}", _LONGEST_STEP)
 

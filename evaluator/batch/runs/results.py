@@ -13,17 +13,21 @@ from evaluator.batch.runs.index import Index, Row, row_of
 from evaluator.batch.runs.refusals import read_refusals
 from evaluator.batch.runs.run_folder import RunFolder
 from evaluator.batch.runs.tasks import Planned, Refused
+from evaluator.catalog import natural
 from evaluator.errors import CardError, UsageError
 from evaluator.files.card_files import card_of, read_bytes, read_card
 from evaluator.findings import ENTRIES, Code
 from evaluator.records import DeviceKind, GradeMode, L2Rule, Scorecard, Status, ValuesRule, WeightsRule
+from evaluator.report.layout.text import one_line
+from evaluator.report.run.run_columns import NamedRun
 from evaluator.report.run.run_comparison import Comparison, Timed, compare
-from evaluator.report.run.summary import Device, Sample
+from evaluator.report.run.summary import Device, Sample, Section, sections
 from evaluator.signatures.signing import Seen, State
 from evaluator.signatures.trust import Trust
 
 _CONTRADICTS = "it counts as missing; `warpgrade check-card` says all of it, and the same batch grades it again"
 _NOT_TAKEN = "it counts as missing"
+_LONGEST_NAME = 120
 _STATUSES = {status.value: status for status in Status}  # many times faster than Status(…)
 
 
@@ -66,10 +70,12 @@ class Entry(NamedTuple):
 
     @property
     def reason_text(self) -> str:
-        """Code and title of the deciding finding, or the reason of a refusal; may be empty."""
+        """Code and title of the deciding finding, or the reason of a refusal or of a missing card; may be empty."""
         if self.refused is not None:
             return self.refused.reason
-        code = self.row.reason if self.row else None
+        if self.row is None:
+            return "no scorecard; the same `warpgrade batch` grades the submission"
+        code = self.row.reason
         if code is None:
             return ""
         return f"{code} {ENTRIES[Code(code)].title}" if code in set(Code) else code
@@ -103,6 +109,7 @@ class Results(NamedTuple):
     """All results of a run.
 
     `broken` lists unreadable and rejected cards. `signatures` maps the path of each accepted card to its signature.
+    `submissions` is the place of the submissions.
     """
 
     folder: Path
@@ -114,6 +121,13 @@ class Results(NamedTuple):
     l2: L2Rule | None = None
     mode: GradeMode = GradeMode.FULL
     signatures: dict[str, Seen] = {}
+    level_sizes: dict[int, int] = {}
+    submissions: str = ""
+
+    @property
+    def sections(self) -> list[Section]:
+        """Statistics of each device."""
+        return sections(self.samples, self.asked, self.level_sizes)
 
     @property
     def samples(self) -> list[Sample]:
@@ -147,7 +161,7 @@ def read_run(path: Path, trust: Trust | None = None) -> Results:
         rows, broken = index.rows, index.broken
     entries, cards = [], folder.cards
     signatures: dict[str, Seen] = {}
-    for card in sorted({*planned, *rows}):
+    for card in sorted({*planned, *rows}, key=natural):
         plan, row = planned.get(card), rows.get(card)
         if plan is not None and row is not None and not _fits(row, plan):
             row = None
@@ -165,7 +179,8 @@ def read_run(path: Path, trust: Trust | None = None) -> Results:
     entries += _refused_entries(cards, entries, refusals)
     asked = device_of(manifest.terms.device.value, "", manifest.terms.mode.value)
     terms = manifest.terms
-    return Results(path, asked, entries, broken, terms.weights, terms.values, terms.l2, terms.mode, signatures)
+    rules = terms.weights, terms.values, terms.l2, terms.mode
+    return Results(path, asked, entries, broken, *rules, signatures, manifest.level_sizes, manifest.submissions)
 
 
 def _refused_entries(cards: Path, entries: Sequence[Entry], refusals: Sequence[Refused]) -> Iterator[Entry]:
@@ -194,18 +209,48 @@ def read_runs(paths: Sequence[Path], trust: Trust | None = None) -> Results:
         CardError: one of the paths is no run folder.
         UsageError: devices or rules of the runs differ, or two runs contain the same submission.
     """
+    return merged(read_each(paths, trust))
+
+
+def read_each(paths: Sequence[Path], trust: Trust | None = None) -> list[Results]:
+    """Read several runs of one device and of the same rules.
+
+    Raises:
+        CardError: one of the paths is no run folder.
+        UsageError: devices or rules of the runs differ, or a path is there twice.
+    """
+    if len({path.resolve() for path in paths}) < len(paths):
+        raise UsageError("a run is named twice", hint="name each run once")
     runs = [read_run(path, trust) for path in paths]
     kinds = {run.asked.kind for run in runs}
     if len(kinds) > 1:
         raise UsageError(f"the runs are from different devices: {' and '.join(sorted(kinds))}")
     _refuse_other_rules(runs)
-    if len(runs) == 1:
-        return runs[0]
+    return runs
+
+
+def are_shards(runs: Sequence[Results]) -> bool:
+    """Return whether all runs graded different submissions from one place: the shards of a batch."""
+    return len({run.submissions for run in runs}) == 1 and _in_two_of(runs) is None
+
+
+def _in_two_of(runs: Sequence[Results]) -> Sample | None:
+    """Return a submission of two runs, if any."""
     seen: set[tuple[str, str]] = set()
     for sample in (sample for run in runs for sample in run.samples if not sample.is_refused):
         if (sample.problem, sample.name) in seen:
-            raise UsageError(f"two runs contain {sample.problem}/{sample.name}", hint="use `warpgrade compare`")
+            return sample
         seen.add((sample.problem, sample.name))
+    return None
+
+
+def merged(runs: Sequence[Results]) -> Results:
+    """Return several runs as one. Raises UsageError for a submission in two runs."""
+    if len(runs) == 1:
+        return runs[0]
+    if (same := _in_two_of(runs)) is not None:
+        hint = "`warpgrade report` puts several runs into one table, `warpgrade compare` compares two"
+        raise UsageError(f"two runs contain {same.problem}/{same.name}", hint=hint)
     return Results(
         runs[0].folder,
         runs[0].asked,
@@ -216,18 +261,50 @@ def read_runs(paths: Sequence[Path], trust: Trust | None = None) -> Results:
         runs[0].l2,
         runs[0].mode,
         {f"{run.folder}/{card}": seen for run in runs for card, seen in run.signatures.items()},
+        {level: size for run in runs for level, size in run.level_sizes.items()},
+        runs[0].submissions,
     )
 
 
 def compare_results(before: Results, after: Results) -> Comparison:
     """Compare two runs. Raises UsageError if devices, or the rules of the grades, differ."""
     runs = (before, after)
-    devices = [{(sample.device.kind, sample.device.name) for sample in run.samples if sample.device} for run in runs]
-    if devices[0] and devices[1] and devices[0] != devices[1]:
-        first, second = (", ".join(f"{kind} ({name})" for kind, name in sorted(each)) for each in devices)
-        raise UsageError(f"the runs are from different devices: {first}; {second}")
+    _refuse_other_devices(runs)
     _refuse_other_rules(runs)
     return compare(*([entry.timed for entry in run.entries if entry.refused is None] for run in runs))
+
+
+def named_runs(runs: Sequence[Results]) -> list[NamedRun]:
+    """Return the statistics of each run and device, under the name of the run's folder; equal names have the path.
+
+    Raises:
+        UsageError: the runs are from different devices.
+    """
+    _refuse_other_devices(runs)
+    names = [one_line(run.folder.resolve().name, _LONGEST_NAME) for run in runs]
+    if len(set(names)) < len(names):
+        names = [one_line(str(run.folder), _LONGEST_NAME) for run in runs]
+    found = []
+    for name, run in zip(names, runs, strict=True):
+        several = run.sections
+        for section in several:
+            device = section.device
+            speedups = [
+                sample.speedup
+                for sample in run.samples
+                if sample.device == device and sample.correct and sample.speedup is not None
+            ]
+            found.append(NamedRun(name if len(several) == 1 else f"{name} ({device.name})", section, speedups))
+    return found
+
+
+def _refuse_other_devices(runs: Sequence[Results]) -> None:
+    """Raise UsageError for runs with cards of different devices."""
+    devices = [{(sample.device.kind, sample.device.name) for sample in run.samples if sample.device} for run in runs]
+    graded = [each for each in devices if each]
+    if other := next((each for each in graded if each != graded[0]), None):
+        first, second = (", ".join(f"{kind} ({name})" for kind, name in sorted(each)) for each in (graded[0], other))
+        raise UsageError(f"the runs are from different devices: {first}; {second}")
 
 
 def _refuse_other_rules(runs: Sequence[Results]) -> None:

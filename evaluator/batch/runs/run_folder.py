@@ -19,7 +19,7 @@ import importlib.metadata
 import os
 import platform
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Self
 
@@ -209,7 +209,7 @@ def opened(path: Path, wanted: RunManifest, *, fresh: bool = False) -> Iterator[
         lock.release()
 
 
-def manifest_for(options: GradeOptions, submissions: str) -> RunManifest:
+def manifest_for(options: GradeOptions, submissions: str, level_sizes: Mapping[int, int] | None = None) -> RunManifest:
     """Return the manifest of a run that starts now on this machine."""
     return RunManifest(
         terms=options.terms,
@@ -220,6 +220,7 @@ def manifest_for(options: GradeOptions, submissions: str) -> RunManifest:
         python=platform.python_version(),
         torch=importlib.metadata.version("torch"),
         host=platform.node(),
+        level_sizes=dict(level_sizes or {}),
     )
 
 

@@ -7,8 +7,11 @@ from typing import NamedTuple
 from evaluator.files.file_names import card_place
 from evaluator.grading.request import Unread
 from evaluator.records import LevelNumber, Problem, Record, Sha256
+from evaluator.report.layout.text import one_line
 from evaluator.submission.read import Submission
 
+_MOST_CAUSES = 100
+_OTHER_CAUSE = ""
 Stamp = tuple[int, int]
 """Size in bytes and modification time in nanoseconds of a file. While both stay, the content counts as unchanged."""
 
@@ -104,6 +107,42 @@ class Refused(Record, frozen=True):
     name: str = ""
     level: LevelNumber | None = None
     sha256: Sha256 | None = None
+
+    @property
+    def cause(self) -> str:
+        """The reason without the name of the input: equal for inputs that are refused for one cause."""
+        shown = repr(one_line(self.problem, 80))
+        own = next((each for each in (self.origin, f"{self.problem}/{self.name}", shown) if each in self.reason), None)
+        return self.reason if own is None else self.reason.replace(own, "…", 1)
+
+
+class RefusedByCause:
+    """Refused inputs by cause: the first of each cause, and the number of all."""
+
+    def __init__(self) -> None:
+        """Start without any input."""
+        self._causes: dict[str, tuple[Refused, int]] = {}
+
+    def add(self, refused: Refused) -> bool:
+        """Count an input. Return whether the input is the first of its cause."""
+        # A stream without end may have causes without end.
+        cause = refused.cause if len(self._causes) < _MOST_CAUSES else _OTHER_CAUSE
+        first, count = self._causes.get(cause, (refused, 0))
+        self._causes[cause] = first, count + 1
+        return count == 0
+
+    @property
+    def lines(self) -> list[str]:
+        """A line for each cause: the reason, the first input, and the number of inputs."""
+        return [
+            f"{first.origin}: {first.reason}" if count == 1 else f"{count} inputs: {first.reason} ({first.origin}, …)"
+            for first, count in self._causes.values()
+        ]
+
+    @property
+    def further(self) -> list[str]:
+        """A line for each cause with several inputs: how many more there are."""
+        return [f"{count - 1} more like {first.origin}" for first, count in self._causes.values() if count > 1]
 
 
 class Shard(NamedTuple):

@@ -10,12 +10,10 @@ _NARROWEST = 12
 """Minimum width of a wrapped name, in cells. A narrower terminal breaks the lines itself."""
 
 
-def table_lines(
-    header: Sequence[str], rows: Sequence[Sequence[str]], width: int, *, names: int = 1, right: bool = True
-) -> list[str]:
+def table_lines(header: Sequence[str], rows: Sequence[Sequence[str]], width: int, *, names: int = 1) -> list[str]:
     """Return the lines of header and rows, at most `width` cells wide if the numbers fit.
 
-    The first `names` columns may wrap; the others stay whole, and are right-aligned if `right`.
+    The first `names` columns may wrap; the others stay whole and are right-aligned.
     """
     columns = list(zip(header, *rows, strict=True))
     widths = [max(map(cell_len, column)) for column in columns]
@@ -27,9 +25,10 @@ def table_lines(
         excess -= 1
     lines: list[str] = []
     for row in (header, *rows):
-        cells = [chop_cells(cell, widths[at]) or [""] for at, cell in enumerate(row)]
+        # A column of empty cells has no width, and no text has a line without width.
+        cells = [chop_cells(cell, max(1, widths[at])) or [""] for at, cell in enumerate(row)]
         for pieces in zip_longest(*cells, fillvalue=""):
-            padded = (_padded(piece, widths[at], right=right and at >= names) for at, piece in enumerate(pieces))
+            padded = (_padded(piece, widths[at], right=at >= names) for at, piece in enumerate(pieces))
             lines.append(_GAP.join(padded).rstrip())
     return lines
 

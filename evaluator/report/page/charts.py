@@ -1,4 +1,4 @@
-"""Charts of a run's page: the curve of fast_p, and ratios with intervals on a logarithmic axis. Pure."""
+"""Charts of pages: the curves of fast_p, and ratios with intervals on a logarithmic axis. Pure."""
 
 import math
 from collections.abc import Sequence
@@ -16,6 +16,8 @@ _MOST_P = 5.0
 _NAMES, _VALUES, _ROW = 200, 64, 22
 _LONGEST_NAME = 26
 MOST_ROWS = 30
+CURVE_STYLES = 8
+"""Styles of curves in page.css."""
 
 
 class Ratio(NamedTuple):
@@ -27,9 +29,16 @@ class Ratio(NamedTuple):
     high: float | None
 
 
-def fast_curve(speedups: Sequence[float], submissions: int) -> Markup:
-    """Return fast_p over p from 0 to 5, with the 95 % band; empty without any speedup."""
-    if not speedups or not submissions:
+class Curve(NamedTuple):
+    """Speedups of correct submissions, and the number of all submissions."""
+
+    speedups: Sequence[float]
+    submissions: int
+
+
+def fast_curves(curves: Sequence[Curve]) -> Markup:
+    """Return fast_p over p from 0 to 5 for each run; a single run has the 95 % band. Empty without any speedup."""
+    if not any(each.speedups and each.submissions for each in curves):
         return Markup("")
     title = "Share of submissions that are correct and more than p times as fast as the reference"
     root = svg.picture(_WIDTH, _HEIGHT, title)
@@ -41,16 +50,18 @@ def fast_curve(speedups: Sequence[float], submissions: int) -> Markup:
         svg.text(root, _x(tick), _HEIGHT - 19, f"{tick}x", "middle")
     svg.text(root, (_LEFT + _WIDTH - _RIGHT) / 2, _HEIGHT - 4, "p: more than p times as fast", "middle")
     svg.line(root, (_x(1), _y(0), _x(1), _y(1)), "one")
-    middle, low, high = [], [], []
-    for step in range(101):
-        p = step * _MOST_P / 100
-        estimate = share(sum(value > p for value in speedups), submissions)
-        if estimate is not None:
-            middle.append((_x(p), _y(estimate.value)))
-            low.append((_x(p), _y(estimate.low or 0.0)))
-            high.append((_x(p), _y(estimate.high or 0.0)))
-    svg.area(root, [*high, *reversed(low)], "band")
-    svg.curve(root, middle, "curve")
+    for number, (speedups, submissions) in enumerate(curves):
+        middle, low, high = [], [], []
+        for step in range(101):
+            p = step * _MOST_P / 100
+            estimate = share(sum(value > p for value in speedups), submissions)
+            if estimate is not None:
+                middle.append((_x(p), _y(estimate.value)))
+                low.append((_x(p), _y(estimate.low or 0.0)))
+                high.append((_x(p), _y(estimate.high or 0.0)))
+        if len(curves) == 1:
+            svg.area(root, [*high, *reversed(low)], "band")
+        svg.curve(root, middle, "curve" if len(curves) == 1 else f"curve c{number % CURVE_STYLES}")
     return svg.markup(root)
 
 

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from evaluator.report.layout.text import ratio
@@ -13,9 +13,12 @@ from evaluator.report.page.writer import Room, page_pieces
 from evaluator.report.run.comparison_screen import summary_lines
 from evaluator.report.run.intervals import Estimate
 from evaluator.report.run.run_comparison import Comparison, Pair, Timed
+from evaluator.report.run.run_tables import Made
 from evaluator.report.run.summary import MISSING
 
 UNPAIRED = "unpaired"
+_VERDICT_COLUMNS = ("problem", "submission", "change", "first run", "second run")
+_SPEED_COLUMNS = ("first speedup", "second speedup", "second to first")
 
 Evidence = Callable[[str, str], tuple[Detail | None, Detail | None]]
 """Returns the details of both runs for a submission, by problem and name; None without a card."""
@@ -58,15 +61,20 @@ class PairRow(NamedTuple):
 
 
 def comparison_page(
-    comparison: Comparison, before: ComparedRun, after: ComparedRun, evidence: Evidence
+    comparison: Comparison, before: ComparedRun, after: ComparedRun, rates: Sequence[Made], evidence: Evidence
 ) -> Iterator[bytes]:
     """Yield the parts of the page. Details beyond about 32 MiB are omitted, with a note on the page."""
-    room = Room()
-    rows = [(row, _details(row, evidence, room)) for row in _rows(comparison)]
+    room, found = Room(), list(_rows(comparison))
+    timed = any(row.speedup_before is not None or row.speedup_after is not None for row in found)
+    columns = [*_VERDICT_COLUMNS, *(_SPEED_COLUMNS if timed else [])]
+    rows = [(row, _details(row, evidence, room, len(columns))) for row in found]
     return page_pieces(
         "comparison.html.j2",
         before=before,
         after=after,
+        rates=rates,
+        timed=timed,
+        columns=columns,
         said=summary_lines(comparison),
         terms=list(_different(before, after)),
         verdicts=_verdicts(comparison),
@@ -105,10 +113,10 @@ def _status(side: Timed) -> str:
     return side.status.value if side.status else MISSING
 
 
-def _details(row: PairRow, evidence: Evidence, room: Room) -> str:
+def _details(row: PairRow, evidence: Evidence, room: Room, columns: int) -> str:
     before, after = evidence(row.problem, row.name)
     size = sum(each.size for each in (before, after) if each is not None)
-    return room.details("pair", size, pair=row, before=before, after=after) if size else ""
+    return room.details("pair", size, pair=row, before=before, after=after, columns=columns) if size else ""
 
 
 def _different(before: ComparedRun, after: ComparedRun) -> Iterator[tuple[str, str, str]]:

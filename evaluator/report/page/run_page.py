@@ -5,16 +5,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from evaluator.report.layout.text import counted
-from evaluator.report.page.charts import Ratio, fast_curve, ratio_chart
+from evaluator.report.page.charts import Curve, Ratio, fast_curves, ratio_chart
 from evaluator.report.page.detail import Code, code_of
 from evaluator.report.page.entries import PageEntry, best_by_problem
 from evaluator.report.page.writer import Room, page_pieces
-from evaluator.report.run.run_tables import described
-from evaluator.report.run.summary import Section
+from evaluator.report.run.run_tables import MOST_FAILED, described
+from evaluator.report.run.summary import MISSING, REFUSED, Section
 from evaluator.report.timeline.page_section import TimelineSection
 
 _REFERENCES_CHARACTERS = 4 << 20
 _LONGEST_REFERENCE = 64 << 10
+_UNGRADED = frozenset({MISSING, REFUSED})
 
 
 class RunPage(NamedTuple):
@@ -38,6 +39,7 @@ def run_page(page: RunPage, entries: Iterable[PageEntry]) -> Iterator[bytes]:
     room = Room()
     rows = [_row(entry, room) for entry in entries]
     kept = [entry for entry, _ in rows]
+    failed = sorted((entry for entry in kept if not entry.is_correct), key=lambda entry: entry.status in _UNGRADED)
     # A chart never mixes devices.
     timed = kept if len(page.sections) == 1 else []
     speedups = [_ratio(entry) for entry in timed if entry.is_correct and entry.speedup is not None]
@@ -46,7 +48,9 @@ def run_page(page: RunPage, entries: Iterable[PageEntry]) -> Iterator[bytes]:
         "run.html.j2",
         is_live=bool(page.version),
         page=page,
-        curve=fast_curve([each.value for each in speedups], len(kept)),
+        curve=fast_curves([Curve([each.value for each in speedups], len(kept))]),
+        failed=failed[:MOST_FAILED],
+        failed_beyond=max(0, len(failed) - MOST_FAILED),
         speedups=ratio_chart(fastest, "Speedups of the fastest submissions with 95 % intervals", "1x: the reference"),
         kinds=Counter(entry.status for entry in kept).most_common(),
         sections=[described(section) for section in page.sections],

@@ -1,9 +1,12 @@
 """Comparison of two runs on screen and as a document."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from evaluator.report.layout.text import counted, one_line, significant
+from evaluator.report.run.run_columns import NamedRun, rates, totals_document
 from evaluator.report.run.run_comparison import Comparison, Pair
+from evaluator.report.run.run_tables import render_tables
 from evaluator.report.run.summary import MISSING
 
 if TYPE_CHECKING:
@@ -12,7 +15,7 @@ if TYPE_CHECKING:
 _MOST = 20
 
 
-def comparison_document(comparison: Comparison, failed: list[str]) -> dict[str, Any]:
+def comparison_document(comparison: Comparison, runs: Sequence[NamedRun], failed: list[str]) -> dict[str, Any]:
     """Return the document of `compare --json`."""
     faster = comparison.faster
     return {
@@ -28,6 +31,7 @@ def comparison_document(comparison: Comparison, failed: list[str]) -> dict[str, 
         "measured_differently": comparison.measured_differently,
         "submissions": [_names(pair) | _measured(pair) for pair in comparison.pairs],
         "failed": failed,
+        "runs": totals_document(runs),
     }
 
 
@@ -85,10 +89,11 @@ def summary_lines(comparison: Comparison) -> list[str]:
     return lines
 
 
-def render_comparison(comparison: Comparison, console: "Console") -> None:
-    """Print the summary, the changed verdicts, and the largest changes of speed."""
+def render_comparison(comparison: Comparison, runs: Sequence[NamedRun], console: "Console") -> None:
+    """Print the rates of both runs, the summary, the changed verdicts, and the largest changes of speed."""
     from rich.text import Text
 
+    render_tables(rates(runs), console)
     encoding = console.encoding
 
     def line(text: str, style: str = "") -> None:

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from evaluator.records import DeviceKind
@@ -10,18 +10,19 @@ from evaluator.report.layout.markup import code_span, folded
 from evaluator.report.layout.text import counted, one_line, significant
 from evaluator.report.run.intervals import Estimate
 from evaluator.report.run.rows import no_formula
-from evaluator.report.run.summary import REFUSED, THRESHOLDS, Measured, Section, Summary
+from evaluator.report.run.summary import REFUSED, THRESHOLDS, Device, Measured, Section, Summary, WholeLevel
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-_NOTHING = "-"
+NOTHING = "-"
 _LONGEST = 300
 """Upper bound on the length of a name or a remark."""
 MOST_FAILED = 20
 """Submissions listed as not correct."""
 _MOST_BODIES = 10
 _BY_PROBLEM = "By problem"
+OF_WHOLE_LEVELS = "Of all problems of a level, as KernelBench counts"
 _REASON = 160
 _IN_TABLES = (1.0, 1.5, 2.0)
 """Values of p in the table by problem, for lack of space; CSV and JSON have all."""
@@ -58,27 +59,35 @@ def document(sections: list[Section]) -> dict[str, Any]:
                 "device": section.device.kind,
                 "name": section.device.name,
                 "timed": section.device.timed,
-                "total": _numbers(section.total),
-                "levels": {str(level): _numbers(summary) for level, summary in section.levels.items()},
-                "problems": {name: _numbers(summary) for name, summary in section.problems.items()},
+                "total": numbers(section.total),
+                "levels": {str(level): numbers(summary) for level, summary in section.levels.items()},
+                "problems": {name: numbers(summary) for name, summary in section.problems.items()},
+                "whole_levels": {str(level): _whole(found) for level, found in section.whole_levels.items()},
             }
             for section in sections
         ],
     }
 
 
-def _numbers(summary: Summary) -> dict[str, Any]:
-    def spelled(value: Estimate | None) -> dict[str, float | None] | None:
-        return None if value is None else value._asdict()
+def _spelled(value: Estimate | None) -> dict[str, float | None] | None:
+    return None if value is None else value._asdict()
 
+
+def _whole(found: WholeLevel) -> dict[str, Any]:
+    fast = {f"{p:g}": _spelled(value) for p, value in found.fast.items()}
+    return found._asdict() | {"correct": _spelled(found.correct), "fast": fast}
+
+
+def numbers(summary: Summary) -> dict[str, Any]:
+    """Return the statistics of a group for JSON."""
     return summary._asdict() | {
-        "built": spelled(summary.built),
-        "correct": spelled(summary.correct),
-        "fast": {f"{p:g}": spelled(value) for p, value in summary.fast.items()},
-        "pass_at": {str(k): spelled(value) for k, value in summary.pass_at.items()},
+        "built": _spelled(summary.built),
+        "correct": _spelled(summary.correct),
+        "fast": {f"{p:g}": _spelled(value) for p, value in summary.fast.items()},
+        "pass_at": {str(k): _spelled(value) for k, value in summary.pass_at.items()},
         "pass_at_problems": {str(k): count for k, count in summary.pass_at_problems.items()},
-        "speedup": spelled(summary.speedup),
-        "speedup_or_1": spelled(summary.speedup_or_1),
+        "speedup": _spelled(summary.speedup),
+        "speedup_or_1": _spelled(summary.speedup_or_1),
         "measured": summary.measured._asdict(),
     }
 
@@ -135,11 +144,12 @@ def _markdown(section: Section) -> str:
     for title, header, rows in _tables(section):
         # The names of problems come from users.
         cells = [[code_span(row[0]) if title == _BY_PROBLEM else row[0], *row[1:]] for row in rows]
-        lines += [f"### {title}", "", *_markdown_table(header, cells)]
+        lines += [f"### {title}", "", *markdown_table(header, cells)]
     return "\n".join(lines)
 
 
-def _markdown_table(header: list[str], rows: list[list[str]]) -> list[str]:
+def markdown_table(header: list[str], rows: list[list[str]]) -> list[str]:
+    """Return the lines of a table in Markdown, and an empty line."""
     lines = [f"| {' | '.join(header)} |", f"|{'---|' * len(header)}"]
     return [*lines, *(f"| {' | '.join(row)} |" for row in rows), ""]
 
@@ -165,32 +175,43 @@ def render(sections: list[Section], console: "Console", failed: Sequence[Failed]
         line(_title(section), "bold")
         for remark in _remarks(section):
             line(remark)
-        for table in _tables(section):
-            _render_table(table, console)
-            console.print()
+        render_tables(_tables(section), console)
     if not sections:
         line("Nothing to report.")
     if failed:
-        _render_table(_failed(failed), console, names=2, numbers=False)
+        line("Not correct", "bold")
+        _render_failed(failed, console)
         for text in _beyond(failed):
             line(text)
 
 
-def _render_table(made: Made, console: "Console", *, names: int = 1, numbers: bool = True) -> None:
-    """Print a table. The first `names` columns may wrap; the others are right-aligned if `numbers`."""
+def render_tables(tables: Iterable[Made], console: "Console") -> None:
+    """Print tables. The first column may wrap; the others are right-aligned."""
     from rich.text import Text
 
     from evaluator.report.layout.table import table_lines
 
-    console.print(Text(made.title, "bold"))
-    rows = [[one_line(cell, _LONGEST, console.encoding) for cell in row] for row in made.rows]
-    for number, line in enumerate(table_lines(made.header, rows, console.width, names=names, right=numbers)):
-        console.print(Text(line, "" if number else "bold"), soft_wrap=True)
+    for made in tables:
+        console.print(Text(made.title, "bold"))
+        header, *rows = [
+            [one_line(cell, _LONGEST, console.encoding) for cell in row] for row in (made.header, *made.rows)
+        ]
+        for number, line in enumerate(table_lines(header, rows, console.width)):
+            console.print(Text(line, "" if number else "bold"), soft_wrap=True)
+        console.print()
 
 
-def _failed(failed: Sequence[Failed]) -> Made:
-    rows = [[each.name, each.problem, each.status, each.code] for each in failed[:MOST_FAILED]]
-    return Made("Not correct", ["submission", "problem", "status", "code"], rows)
+def _render_failed(failed: Sequence[Failed], console: "Console") -> None:
+    """Print a paragraph for each listed submission: name, status, code and message."""
+    from evaluator.report.layout.sheet import Sheet, styled
+
+    sheet = Sheet(console)
+    for each in failed[:MOST_FAILED]:
+        text = sheet.say(f"{each.problem}/{each.name}" if each.problem else each.name, 120)
+        text.append_text(styled(f"  {each.status}  ", "red"))
+        text.append_text(sheet.say(" ".join(filter(None, (each.code, each.reason))), _LONGEST))
+        sheet.paragraph(styled(sheet.symbols.wrong, "red"), text)
+    sheet.print()
 
 
 def _beyond(failed: Sequence[Failed]) -> list[str]:
@@ -208,20 +229,25 @@ class Described(NamedTuple):
 
 
 def described(section: Section) -> Described:
-    """Return a section as text, for a page."""
-    return Described(_title(section), _remarks(section), list(_tables(section)))
+    """Return a section as text, for a page, which has an own table of problems."""
+    tables = [made for made in _tables(section) if made.title != _BY_PROBLEM]
+    return Described(_title(section), _remarks(section), tables)
+
+
+def title_of(device: Device) -> str:
+    """Return kind and name of a device, and the mode if it measures no time."""
+    name = f" ({device.name})" if device.name else ""
+    return f"{device.kind}{name}{_mode(device)}"
 
 
 def _title(section: Section) -> str:
-    name = f" ({section.device.name})" if section.device.name else ""
     total = section.total
-    device = f"{section.device.kind}{name}{_mode(section)}"
-    return f"{device}: {counted(total.samples, 'submission')} to {counted(total.problems, 'problem')}"
+    return f"{title_of(section.device)}: {counted(total.samples, 'submission')} to {counted(total.problems, 'problem')}"
 
 
-def _mode(section: Section) -> str:
+def _mode(device: Device) -> str:
     """Return a note on mode `check`: the only reason why a device with a clock measures no time."""
-    is_check = not section.device.timed and section.device.kind != DeviceKind.EMULATED.value
+    is_check = not device.timed and device.kind != DeviceKind.EMULATED.value
     return ", mode check" if is_check else ""
 
 
@@ -243,7 +269,7 @@ def _remarks(section: Section) -> list[str]:
         )
     remarks += _measured(total.measured)
     if not section.device.timed:
-        remarks.append("Mode check measures no time." if _mode(section) else "emulated measures no time.")
+        remarks.append("Mode check measures no time." if _mode(section.device) else "emulated measures no time.")
     elif total.unquoted:
         remarks.append(
             f"{counted(total.unquoted, 'correct submission')} without a speedup: the interval is too wide (T303), or "
@@ -277,6 +303,16 @@ def _tables(section: Section) -> Iterator[Made]:
     yield Made("All", ["", "value", "95 % interval"], list(_facts(total)))
     shown = _IN_TABLES if section.device.timed else ()
     header = ["samples", "built", "correct", *(f"fast_{p:g}" for p in shown), "speedup"]
+    if any(level.tried < level.problems for level in section.whole_levels.values()):
+        rows = [
+            [
+                f"level {number} ({level.tried} of {level.problems} tried)",
+                *(percent(level.fast[p]) for p in (0.0, *shown)),
+                between(level.correct, percentage),
+            ]
+            for number, level in section.whole_levels.items()
+        ]
+        yield Made(OF_WHOLE_LEVELS, ["", "correct", *(f"fast_{p:g}" for p in shown), "95 % of correct"], rows)
     for title, groups in (
         ("By level", {f"level {level}": summary for level, summary in section.levels.items()}),
         (_BY_PROBLEM, section.problems),
@@ -284,27 +320,28 @@ def _tables(section: Section) -> Iterator[Made]:
         rows = []
         for name, summary in groups.items():
             shares = [summary.built, summary.correct, *(summary.fast[p] for p in shown)]
-            rows.append([name, str(summary.samples), *map(_percent, shares), _times(summary.speedup)])
-        yield Made(title, ["", *header], rows)
+            rows.append([name, str(summary.samples), *map(percent, shares), _times(summary.speedup)])
+        if rows:  # refused inputs alone have neither level nor problem
+            yield Made(title, ["", *header], rows)
 
 
 def _facts(summary: Summary) -> Iterator[list[str]]:
-    yield ["built", _percent(summary.built), _between(summary.built, _percentage)]
-    yield ["correct (fast_0)", _percent(summary.correct), _between(summary.correct, _percentage)]
+    yield ["built", percent(summary.built), between(summary.built, percentage)]
+    yield ["correct (fast_0)", percent(summary.correct), between(summary.correct, percentage)]
     for p, value in summary.fast.items():
         if p and value is not None:
-            yield [f"fast_{p:g}", _percent(value), _between(value, _percentage)]
+            yield [f"fast_{p:g}", percent(value), between(value, percentage)]
     for k, value in summary.pass_at.items():
         over = (
             ""
             if summary.pass_at_problems[k] == summary.problems
             else f" ({counted(summary.pass_at_problems[k], 'problem')})"
         )
-        yield [f"pass@{k}{over}", _percent(value), _between(value, _percentage)]
+        yield [f"pass@{k}{over}", percent(value), between(value, percentage)]
     if summary.speedup is not None:
-        yield ["speedup if correct", _times(summary.speedup), _between(summary.speedup, _factor)]
+        yield ["speedup if correct", _times(summary.speedup), between(summary.speedup, factor)]
     if summary.speedup_or_1 is not None:
-        yield ["speedup, failures as 1", _times(summary.speedup_or_1), _between(summary.speedup_or_1, _factor)]
+        yield ["speedup, failures as 1", _times(summary.speedup_or_1), between(summary.speedup_or_1, factor)]
 
 
 def _groups(section: Section) -> Iterator[tuple[str, str, Summary]]:
@@ -315,23 +352,27 @@ def _groups(section: Section) -> Iterator[tuple[str, str, Summary]]:
         yield "problem", name, summary
 
 
-def _percent(value: Estimate | None) -> str:
-    return _NOTHING if value is None else _percentage(value.value)
+def percent(value: Estimate | None) -> str:
+    """Format a share, or its absence."""
+    return NOTHING if value is None else percentage(value.value)
 
 
 def _times(value: Estimate | None) -> str:
-    return _NOTHING if value is None else _factor(value.value)
+    return NOTHING if value is None else factor(value.value)
 
 
-def _percentage(value: float) -> str:
+def percentage(value: float) -> str:
+    """Format a share as a percentage."""
     return f"{value * 100:.1f} %"
 
 
-def _factor(value: float) -> str:
+def factor(value: float) -> str:
+    """Format a ratio."""
     return f"{significant(value)}x"
 
 
-def _between(value: Estimate | None, spell: Any) -> str:
+def between(value: Estimate | None, spell: Any) -> str:
+    """Format an interval by `spell`; an unbounded interval as nothing."""
     if value is None or value.low is None or value.high is None:
-        return _NOTHING
+        return NOTHING
     return f"{spell(value.low)} to {spell(value.high)}"

@@ -9,9 +9,10 @@ are too narrow to generalise to other problems.
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from evaluator.catalog import natural
 from evaluator.findings import Code
 from evaluator.records import CallKind, L2Rule, Status
 from evaluator.report.run.intervals import Estimate, geometric_mean, share
@@ -122,13 +123,27 @@ def measured_as(samples: Sequence[Sample]) -> Measured:
     )
 
 
+class WholeLevel(NamedTuple):
+    """Shares of all `problems` of a KernelBench level; a problem without a sample counts as not correct.
+
+    `tried` problems have samples. A problem with several samples counts with the mean over the samples. `fast` is as in
+    `Summary`.
+    """
+
+    problems: int
+    tried: int
+    correct: Estimate | None
+    fast: dict[float, Estimate | None]
+
+
 class Section(NamedTuple):
-    """Statistics of one device: total, by level and by problem."""
+    """Statistics of one device: total, by level and by problem. `whole_levels` has the levels of known size."""
 
     device: Device
     total: Summary
     levels: dict[int, Summary]
     problems: dict[str, Summary]
+    whole_levels: dict[int, WholeLevel] = {}
 
 
 def pass_at_k(samples: int, correct: int, k: int) -> float:
@@ -182,11 +197,11 @@ def summarise(samples: Sequence[Sample], *, timed: bool) -> Summary:
     )
 
 
-def sections(samples: Iterable[Sample], asked: Device) -> list[Section]:
+def sections(samples: Iterable[Sample], asked: Device, level_sizes: Mapping[int, int] | None = None) -> list[Section]:
     """Return the statistics of each device.
 
     A submission without a card and a refused input count on every device, because the device is unknown. `asked` is
-    the device of a run without any card.
+    the device of a run without any card, and `level_sizes` the number of problems in each level, where known.
     """
     by_device: dict[Device, list[Sample]] = defaultdict(list)
     missing = []
@@ -197,10 +212,10 @@ def sections(samples: Iterable[Sample], asked: Device) -> list[Section]:
             by_device[sample.device].append(sample)
     if missing and not by_device:
         by_device[asked] = []
-    return [_section(device, [*found, *missing]) for device, found in sorted(by_device.items())]
+    return [_section(device, [*found, *missing], level_sizes or {}) for device, found in sorted(by_device.items())]
 
 
-def _section(device: Device, samples: list[Sample]) -> Section:
+def _section(device: Device, samples: list[Sample], level_sizes: Mapping[int, int]) -> Section:
     levels: dict[int, list[Sample]] = defaultdict(list)
     problems: dict[str, list[Sample]] = defaultdict(list)
     for sample in samples:
@@ -212,5 +227,28 @@ def _section(device: Device, samples: list[Sample]) -> Section:
         device=device,
         total=summarise(samples, timed=device.timed),
         levels={level: summarise(levels[level], timed=device.timed) for level in sorted(levels)},
-        problems={name: summarise(problems[name], timed=device.timed) for name in sorted(problems)},
+        problems={name: summarise(problems[name], timed=device.timed) for name in sorted(problems, key=natural)},
+        whole_levels={
+            level: _whole_level(level_sizes[level], samples, timed=device.timed)
+            for level, samples in sorted(levels.items())
+            if level in level_sizes
+        },
     )
+
+
+def _whole_level(problems: int, samples: Sequence[Sample], *, timed: bool) -> WholeLevel:
+    by_problem: dict[str, list[Sample]] = defaultdict(list)
+    for sample in samples:
+        by_problem[sample.problem].append(sample)
+    whole = max(problems, len(by_problem))  # the number comes from a run folder, which may be anybody's
+
+    def of_all(p: float) -> Estimate | None:
+        means = [sum(_is_fast(each, p) for each in found) / len(found) for found in by_problem.values()]
+        return share(math.fsum(means), whole)
+
+    fast = {p: of_all(p) if timed or p == 0 else None for p in THRESHOLDS}
+    return WholeLevel(whole, len(by_problem), fast[0.0], fast)
+
+
+def _is_fast(sample: Sample, p: float) -> bool:
+    return sample.correct and (p == 0 or (sample.speedup is not None and sample.speedup > p))

@@ -120,7 +120,9 @@ function follow() {
   const wanted = location.hash.slice(1);
   if (wanted.startsWith("f/")) return recall(wanted.slice(2));
   const body = document.getElementById(wanted);
-  if (!body || !bodies.includes(body)) return;
+  if (!body) return;
+  for (let part = body.closest("details"); part; part = part.parentElement.closest("details")) part.open = true;
+  if (!bodies.includes(body)) return body.scrollIntoView();
   body.hidden = false;
   const details = body.querySelector("details");
   if (details) details.open = true;
@@ -144,7 +146,7 @@ function take(fresh) {
   const seen = bodies.find((body) => !body.hidden && body.getBoundingClientRect().bottom > 0);
   const isAbove = table.getBoundingClientRect().top >= 0;
   const top = seen ? seen.getBoundingClientRect().top : 0;
-  for (const id of ["summary", "notes"]) swap(fresh, id);
+  for (const id of ["summary", "notes", "rest"]) swap(fresh, id);
   document.getElementById("chips").replaceChildren(...fresh.getElementById("chips").children);
   // The collection shrinks when a body moves to this page.
   bodies = Array.from(fresh.getElementById("submissions").tBodies).map((body) => {

@@ -77,6 +77,12 @@ def test_an_empty_table_is_its_header():
     assert table_lines(["name", "value"], [], 80) == ["name  value"]
 
 
+@pytest.mark.parametrize("width", [1, 60, 80, NO_WIDTH])
+def test_a_column_without_width_is_empty(width):
+    assert table_lines(["", "value"], [], width) == ["  value"]
+    assert table_lines(["", "value"], [["\u0301", "1"]], width)[0] == "  value"
+
+
 @pytest.mark.parametrize(
     ("wrong", "line"), [(0, ""), (1, "1 of the wrong results is"), (2, "2 of the wrong results are")]
 )

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pytest
 from msgspec.structs import replace
 
-from evaluator.report.page.charts import MOST_ROWS, Ratio, fast_curve, ratio_chart
+from evaluator.report.page.charts import MOST_ROWS, Curve, Ratio, fast_curves, ratio_chart
 from evaluator.report.page.samples_chart import samples_chart
 from tests import cards
 from tests.unit.report.page.reader import HOSTILE_NAMES, Reader
@@ -70,14 +70,14 @@ def test_a_chart_of_ten_thousand_submissions_has_the_size_of_one_of_thirty():
     many = [Ratio(f"relu/{number}" * 10, 1 + number / 100, 1.0, 200.0) for number in range(10_000)]
     assert ratios(many) == ratios(many[:MOST_ROWS])
     assert len(ratios(many)) < 16 * KILOBYTE
-    curve = fast_curve([each.value for each in many], 20_000)
+    curve = fast_curves([Curve([each.value for each in many], 20_000)])
     numbers(curve)
     assert len(curve) < 16 * KILOBYTE
 
 
 def test_the_curve_falls_from_the_correct_share():
-    assert fast_curve([], 10) == ""
-    root = numbers(fast_curve([0.5, 2.0, 9.0], 4))
+    assert fast_curves([Curve([], 10)]) == ""
+    root = numbers(fast_curves([Curve([0.5, 2.0, 9.0], 4)]))
     heights = [float(point.split(",")[1]) for point in root.find("polyline").get("points").split()]
     assert heights == sorted(heights)
     assert len(set(heights)) == 3  # three of four beyond 0, two beyond 0.5, one beyond 2
