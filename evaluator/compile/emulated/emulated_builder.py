@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+import re
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,6 +14,7 @@ from msgspec.structs import replace
 from evaluator.cache.build_cache import BuildCache
 from evaluator.compile.emulated.emulator_libraries import binding_support, precompiled_headers
 from evaluator.compile.emulated.nvcc_check import device_errors, nvcc_version
+from evaluator.compile.emulated.original_words import in_original_words
 from evaluator.compile.emulated.precompiled_headers import PRECOMPILED
 from evaluator.compile.extension.build_result import BuildResult
 from evaluator.compile.extension.builder import (
@@ -35,6 +37,7 @@ from evaluator.emulator import headers
 from evaluator.emulator.frontend.build_ladder import SUPPORT, Step, StepName, build_steps, separate_units_may_help
 from evaluator.emulator.frontend.front_end import FrontEnd
 from evaluator.emulator.frontend.unsupported_features import lacking
+from evaluator.emulator.headers import header_declaring
 from evaluator.findings import Code, finding
 from evaluator.protocol.frames import BuildRequest, SourceFile
 from evaluator.records import BuildUnit, Diagnostic, Finding
@@ -83,7 +86,7 @@ class EmulatedBuilder:
         if isinstance(front, str):
             refused = refused_build(request, key, finding(Code.NOT_EMULATED, front, construct="so much text"))
             return replace(refused, unit=replace(refused.unit, wall_s=time.monotonic() - started))
-        if (problem := self._lacking(front, files)) is not None:
+        if (problem := self._mistake(front, files) or self._lacking(front, files)) is not None:
             return refused_build(request, key, problem)
         if (entry := self._cache.get(key)) is not None:
             unit = _unit(request, key, entry.manifest.log, [], ok=True, cached=True, wall_s=0.0)
@@ -133,11 +136,12 @@ class EmulatedBuilder:
                 self._cache.put(key, library, log=result.output, wall_s=wall_s)
                 unit = _unit(request, key, result.output, [], ok=True, cached=False, wall_s=wall_s)
                 return BuildResult(unit=unit, library=library, finding=None, kernels=front.kernels)
-            errors = [entry for entry in parse(result.output, texts, self._submission) if entry.severity == "error"]
+            found = parse(result.output, texts, self._submission)
+            errors = [in_original_words(each, texts.get(each.file, "")) for each in found if each.severity == "error"]
             if not (result.timed_out or result.over_disk) and _is_tried_again(step, errors, request):
                 continue
             unit = _unit(request, key, result.output, errors, ok=False, cached=False, wall_s=wall_s)
-            why = _missing_name(errors) or compile_failure(request.name, result, unit, self._timeout_s)
+            why = _missing_include(request, errors) or _missing_name(errors) or compile_failure(request.name, result, unit, self._timeout_s)
             return BuildResult(unit=unit, library=None, finding=why)
         raise AssertionError("the last step is always final")
 
@@ -164,12 +168,22 @@ class EmulatedBuilder:
             )
             return result, read_library(work / step.library, MOST_BUILT_BYTES) if result.ok else None
 
+    def _mistake(self, front: FrontEnd, files: list[SourceFile]) -> Finding | None:
+        if (found := front.mistake) is None:
+            return None
+        line = self._line(found.file, found.line, files)
+        place = f" ({found.file}, line {found.line})" if line is None and found.file else ""
+        return finding(Code.COMPILE_FAILED, f"{found.message}{place}", line=line, next_step=found.next_step)
+
+    def _line(self, name: str, line: int, files: list[SourceFile]) -> int | None:
+        text = next((file.text for file in files if file.name == name), "")
+        return LineMap(text, self._submission, name).submission_line(line)
+
     def _lacking(self, front: FrontEnd, files: list[SourceFile]) -> Finding | None:
         if not front.lacking:
             return None
         first = front.lacking[0]
-        text = next((file.text for file in files if file.name == first.file), "")
-        line = LineMap(text, self._submission, first.file).submission_line(first.line)
+        line = self._line(first.file, first.line, files)
         return finding(Code.NOT_EMULATED, f"the emulator lacks {first.construct}", line=line, construct=first.construct)
 
 
@@ -178,6 +192,23 @@ def _is_tried_again(step: Step, errors: list[Diagnostic], request: BuildRequest)
     if step.name is StepName.FULL:
         return any(separate_units_may_help(error, source_files(request)) for error in errors)
     return step.name is not StepName.SPLIT
+
+
+def _missing_include(request: BuildRequest, errors: list[Diagnostic]) -> Finding | None:
+    """Return a finding for a name of `at::cuda` without any header of PyTorch's CUDA half: nvcc lacks the name too."""
+    if any(_CUDA_INCLUDE.search(file.text) for file in all_files(request)):
+        return None
+    for error in errors:
+        if (used := _OF_CUDA.search(error.source_line)) is not None and lacking(error.message) is not None:
+            if (header := header_declaring(used["name"])) is not None:
+                message = f"{request.name} does not compile: {error.message}"
+                step = f"Add to the CUDA source: #include <{header}>"
+                return finding(Code.COMPILE_FAILED, message, line=error.submission_line, next_step=step)
+    return None
+
+
+_OF_CUDA = re.compile(r"\b(?:at|c10)::cuda::(?P<name>\w+)")
+_CUDA_INCLUDE = re.compile(r"#\s*include\s*[<\"](?:ATen|c10|torch)/[\w/]*cuda")
 
 
 def _missing_name(errors: list[Diagnostic]) -> Finding | None:
