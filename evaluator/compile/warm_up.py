@@ -25,6 +25,9 @@ from evaluator.sandbox import ForkServer, Limits, ToolResult, run_tool
 from evaluator.toolchain import nvcc
 
 
+_HEADERS_OF = {StepName.LIGHT: " with pybind11", StepName.FULL: " of all of PyTorch"}
+
+
 class Outcome(StrEnum):
     """Result for one artefact."""
 
@@ -78,8 +81,8 @@ def parts(devices: Sequence[DeviceKind], cache: Path) -> list[Part]:
         needed.append(Part(DeviceKind.EMULATED, "support of bindings", functools.partial(_support, builds)))
         for step in PRECOMPILED:
             if precompilation(step) is not None:
-                name = "precompiled header" + (" with pybind11" if step is StepName.LIGHT else "")
-                needed.append(Part(DeviceKind.EMULATED, name, functools.partial(_header, builds, step)))
+                named = f"precompiled header{_HEADERS_OF.get(step, '')}"
+                needed.append(Part(DeviceKind.EMULATED, named, functools.partial(_header, builds, step)))
     if DeviceKind.CUDA in devices:
         needed.append(Part(DeviceKind.CUDA, "allocator", functools.partial(_device_allocator, builds)))
         for architecture in sorted({nvcc.architecture(*gpu.capability) for gpu in gpus()}):

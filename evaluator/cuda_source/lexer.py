@@ -68,7 +68,7 @@ class Function(NamedTuple):
 
 _SPLICE = r"\\\r?\n"
 _LINE_COMMENT = rf"//(?:{_SPLICE}|[^\n])*+"
-_PLAIN_STRING = r'"(?:\\[\s\S]|[^"\\\n])*+"'
+_PLAIN_STRING = r'"(?:\\(?:\r\n|[\s\S])|[^"\\\n])*+"'
 
 _TOKEN = re.compile(
     rf"""

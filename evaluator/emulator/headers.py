@@ -23,10 +23,22 @@ def has_header(name: str) -> bool:
     >>> has_header("no/such/header.cuh")
     False
     """
-    return name in _names()
+    return name in header_names()
 
 
 @functools.cache
-def _names() -> frozenset[str]:
+def header_names() -> frozenset[str]:
     """Return all header names. A call before entering the sandbox caches the names; inside, no files are visible."""
     return frozenset(path.relative_to(INCLUDE).as_posix() for path in INCLUDE.rglob("*") if path.is_file())
+
+
+def header_declaring(name: str) -> str | None:
+    """Return the header of PyTorch's CUDA half that declares `name` in the emulator; None without such a header.
+
+    >>> header_declaring("CUDAGuard")
+    'c10/cuda/CUDAGuard.h'
+    """
+    word = re.compile(rf"\b{re.escape(name)}\b")
+    paths = [each for each in header_names() if each.startswith(("ATen/cuda/", "c10/cuda/"))]
+    declaring = [each for each in paths if word.search((INCLUDE / each).read_text(encoding="utf-8"))]
+    return min(declaring, key=lambda each: (name not in each, len(each), each), default=None)

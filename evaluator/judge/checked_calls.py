@@ -108,8 +108,10 @@ def checked_calls(
         else:
             fault, again = retried(trial_runner, trial, index, seed, schedules, context.call_timeout_s)
         checks += [again] if again is not None else []
+        if fault is not None and trial.refused:
+            fault = model_runner.session.with_refused_launch(fault, trial.refused)
         excused = None if fault is None else _excused(_for_the_cpu(fault, context), context)
-        remarks, more_s = _remarks(constructed, checks, sites), (len(seeds) - index - 1) * trial_runner.pace_s
+        remarks, more_s = _remarks(constructed, checks, sites, refused=bool(trial.refused)), (len(seeds) - index - 1) * trial_runner.pace_s
         partly = constructed.partly_in_evaluation
         return Called(trial_runner, checks, excused, remarks, sites, constructed.assumed, more_s, partly)
     unproven = trial_runner.unproven()
@@ -193,7 +195,7 @@ def _excused(fault: Fault, context: GradeContext) -> Fault:
     return fault if excuse is None else Fault(Status.INCONCLUSIVE, excuse)
 
 
-def _remarks(constructed: Constructed, checks: list[Check], sites: Sites) -> list[Finding]:
+def _remarks(constructed: Constructed, checks: list[Check], sites: Sites, *, refused: bool = False) -> list[Finding]:
     remarks = []
     if constructed.difference is not None:
         remarks.append(finding(Code.WEIGHTS_NOT_COPIED, f"weights were seeded, not copied: {constructed.difference}"))
@@ -202,7 +204,7 @@ def _remarks(constructed: Constructed, checks: list[Check], sites: Sites) -> lis
         remarks.append(finding(Code.WEIGHTS_ASSUMED, message))
     if sites.unmatched:
         remarks.append(_frozen(sites))
-    if checks and all(each.launches == 0 for each in checks):
+    if checks and all(each.launches == 0 for each in checks) and not refused:
         remarks.append(finding(Code.NO_LAUNCH, "none of the checked calls launched a kernel"))
     if any(each.precision != "float64" for each in checks):
         remarks.append(finding(Code.NOT_FLOAT64, "the expected values are the reference's own outputs, not float64"))

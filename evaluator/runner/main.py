@@ -259,10 +259,10 @@ class Runner:
         if frame.empty:
             if frame.probes:
                 memory.arena.probe(forked=frame.forked)
-            result, launches = self._held[-1][0], None
+            result, launches, refused = self._held[-1][0], None, ""
         else:
             with self._op_counter or contextlib.nullcontext():
-                result, launches = self._run(*values, frame.schedule)
+                result, launches, refused = self._run(*values, frame.schedule)
             result = model_call.readable(result)
         outbox = Outbox(memory.arena)
         answer = Done(
@@ -271,6 +271,7 @@ class Runner:
             outputs=outbox.from_value(result.outputs),
             gradients=_gradient_views(result.gradients, outbox),
             launches=launches,
+            refused=refused,
         )
         return answer, result
 
@@ -282,9 +283,10 @@ class Runner:
 
     def _run(
         self, args: Any, kwargs: Any, gradients: Any, schedule: EmulatorSchedule | None
-    ) -> tuple[model_call.Result, int | None]:
+    ) -> tuple[model_call.Result, int | None, str]:
+        """Call the model. Return the result; and on `emulated`, the number of launches and the first refused launch."""
         if self._shared.emulation is None:
-            return model_call.run(self._model, args, kwargs, gradients), None
+            return model_call.run(self._model, args, kwargs, gradients), None, ""
         return self._shared.emulation.run(self._model, args, kwargs, gradients, schedule)
 
     def _counted(self) -> Counted:

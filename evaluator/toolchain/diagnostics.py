@@ -73,6 +73,7 @@ class LineMap:
         self.lines = text.split("\n", _MOST_LINES)[:_MOST_LINES]
         same = (part.lines_before for part in parts(submission) if (part.path, part.text) == (name, text))
         self._lines_before = next(same, None)
+        self._submission = submission
         self._places = _places(submission)
         self._votes: Counter[int] = Counter()
         for number, content in enumerate(self.lines, 1):
@@ -81,9 +82,21 @@ class LineMap:
                 self._votes.update(place - number for place in places)
 
     def submission_line(self, line: int) -> int | None:
-        """Return the submission's line for `line`; None if the submission lacks the line's text."""
+        """Return the submission's line for `line`; None if the submission lacks the line's text.
+
+        Python may have turned an escape (`\\n`) into characters: a line after a mapped line may be the beginning of the
+        submission's next line.
+        """
         if self._lines_before is not None:
             return line + self._lines_before if 1 <= line <= len(self.lines) else None
+        content = self.source_line(line).rstrip()
+        candidates = self._places.get(content, []) if content else []
+        if content and not candidates and (before := self._exact(line - 1)) is not None:
+            following = self._submission.split("\n", before + 1)[before:][:1]
+            return before + 1 if following and following[0].startswith(content) else None
+        return self._exact(line)
+
+    def _exact(self, line: int) -> int | None:
         content = self.source_line(line).rstrip()
         candidates = self._places.get(content, []) if content else []
         return max(candidates[:_MOST_CANDIDATES], key=lambda number: self._votes[number - line], default=None)

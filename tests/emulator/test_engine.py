@@ -457,19 +457,26 @@ class TestLaunches:
         assert run("launch_bounds", waits, *block, workers=workers) == answer
         assert emulator.warpgrade_emu_launches() - before == (block == (128, 1))
 
-    def test_a_launch_beyond_its_bounds_is_told_once(self, libraries):
-        program = (
-            "import ctypes, os, sys\n"
-            "ctypes.CDLL(sys.argv[1], mode=os.RTLD_GLOBAL)\n"
-            "cases = ctypes.CDLL(sys.argv[2])\n"
-            "for _ in range(3): cases.launch_bounds(ctypes.create_string_buffer(99), 99, 0, 64, 3)\n"
-        )
-        argv = [sys.executable, "-c", program, *map(str, libraries)]
-        answer = subprocess.run(argv, capture_output=True, text=True, check=True)
-        assert answer.stderr == (
-            "emulator: kernel bounded<128> was launched with 192 threads in a block; its __launch_bounds__ allow 128, "
-            "so the launch was refused\n"
-        )
+    def refusal(self, emulator):
+        text = ctypes.create_string_buffer(500)
+        emulator.warpgrade_emu_refusal(text, ctypes.c_uint64(500))
+        return text.value.decode().removeprefix("emulator[launch-refused]: ")
+
+    @pytest.mark.parametrize(
+        ("case", "numbers", "said"),
+        [
+            ("launch_bounds", (0, 64, 3), "kernel bounded<128>.* did not run: a block .64, 3, 1. has 192 threads, its "),
+            ("big_block", (16, 16, 5), "kernel .* did not run: a block .16, 16, 5. has 1280 threads, allowed are 1024"),
+            ("big_block", (1, 1, 65), "kernel .* did not run: block.z is 65, allowed are 1 to 64"),
+            ("opt_in", (), "kernel .* did not run: a block has .* bytes of dynamic shared memory, allowed are 49152"),
+        ],
+    )
+    def test_the_first_refused_launch_is_told_once(self, run, emulator, case, numbers, said):
+        self.refusal(emulator)
+        run(case, *numbers)
+        run("big_block", 1, 1, 66)
+        assert re.match(said, self.refusal(emulator))
+        assert self.refusal(emulator) == ""
 
     def test_more_dynamic_memory_after_opting_in(self, run):
         assert run("opt_in") == "cudaErrorInvalidValue 1 cudaSuccess"

@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+import re
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -12,8 +13,8 @@ from msgspec.structs import replace
 
 from evaluator.cache.build_cache import BuildCache
 from evaluator.compile.emulated.emulator_libraries import binding_support, precompiled_headers
-from evaluator.compile.emulated.header_names import final_by_names, header_names
 from evaluator.compile.emulated.nvcc_check import device_errors, nvcc_version
+from evaluator.compile.emulated.original_words import in_original_words
 from evaluator.compile.emulated.precompiled_headers import PRECOMPILED
 from evaluator.compile.extension.build_result import BuildResult
 from evaluator.compile.extension.builder import (
@@ -33,9 +34,10 @@ from evaluator.compile.extension.failed_builds import FailedBuilds
 from evaluator.cuda_source import lexer
 from evaluator.cuda_source.source_files import all_files, source_files
 from evaluator.emulator import headers
-from evaluator.emulator.frontend.build_ladder import SUPPORT, Step, StepName, build_steps, final_errors
+from evaluator.emulator.frontend.build_ladder import SUPPORT, Step, StepName, build_steps, separate_units_may_help
 from evaluator.emulator.frontend.front_end import FrontEnd
 from evaluator.emulator.frontend.unsupported_features import lacking
+from evaluator.emulator.headers import header_declaring
 from evaluator.findings import Code, finding
 from evaluator.protocol.frames import BuildRequest, SourceFile
 from evaluator.records import BuildUnit, Diagnostic, Finding
@@ -84,7 +86,7 @@ class EmulatedBuilder:
         if isinstance(front, str):
             refused = refused_build(request, key, finding(Code.NOT_EMULATED, front, construct="so much text"))
             return replace(refused, unit=replace(refused.unit, wall_s=time.monotonic() - started))
-        if (problem := self._lacking(front, files)) is not None:
+        if (problem := self._mistake(front, files) or self._lacking(front, files)) is not None:
             return refused_build(request, key, problem)
         if (entry := self._cache.get(key)) is not None:
             unit = _unit(request, key, entry.manifest.log, [], ok=True, cached=True, wall_s=0.0)
@@ -114,14 +116,12 @@ class EmulatedBuilder:
         key: str,
         device: Future[list[Diagnostic]],
     ) -> BuildResult:
-        """Run the steps in order. An error in two steps is final, like an error beyond the reach of headers.
+        """Run the steps in order. An error with light headers proves nothing; the first error with full headers is final.
 
-        Any other error without pybind11 proves nothing, and is forgotten. `device` resolves to nvcc's errors about the
-        kernels, empty without nvcc.
+        `device` resolves to nvcc's errors about the kernels, empty without nvcc.
         """
         texts = {file.name: file.text for file in files}
         steps = build_steps(request, front)
-        errors: list[Diagnostic] = []
         wall_s = 0.0
         for step in steps:
             if (compiled := self._compile(step)) is None:
@@ -137,25 +137,13 @@ class EmulatedBuilder:
                 unit = _unit(request, key, result.output, [], ok=True, cached=False, wall_s=wall_s)
                 return BuildResult(unit=unit, library=library, finding=None, kernels=front.kernels)
             found = parse(result.output, texts, self._submission)
-            final = self._final_by_names(found, request, files, step.name)
-            if step.name is StepName.BOUND and not (final or result.timed_out or result.over_disk):
+            errors = [in_original_words(each, texts.get(each.file, "")) for each in found if each.severity == "error"]
+            if not (result.timed_out or result.over_disk) and _is_tried_again(step, errors, request):
                 continue
-            final = final or final_errors(errors, found, last=step is steps[-1])
-            if final or step is steps[-1] or result.timed_out or result.over_disk:
-                # With PyTorch's own headers, every compiler message concerns the submission.
-                shown = final if step.name in (StepName.BOUND, StepName.LIGHT) else found
-                unit = _unit(request, key, result.output, shown, ok=False, cached=False, wall_s=wall_s)
-                why = _missing_name(shown) or compile_failure(request.name, result, unit, self._timeout_s)
-                return BuildResult(unit=unit, library=None, finding=why)
-            errors = found
-        raise AssertionError("a build has at least one step")
-
-    def _final_by_names(
-        self, found: list[Diagnostic], request: BuildRequest, files: list[SourceFile], step: StepName
-    ) -> list[Diagnostic]:
-        if step not in PRECOMPILED or not found or (names := header_names(self._run_tool, self._cache)) is None:
-            return []
-        return final_by_names(found, request, [file.text for file in files], names, step)
+            unit = _unit(request, key, result.output, errors, ok=False, cached=False, wall_s=wall_s)
+            why = _missing_include(request, errors) or _missing_name(errors) or compile_failure(request.name, result, unit, self._timeout_s)
+            return BuildResult(unit=unit, library=None, finding=why)
+        raise AssertionError("the last step is always final")
 
     def _compile(self, step: Step) -> tuple[ToolResult, bytes | None] | None:
         """Run a step; None if the support of bindings does not compile."""
@@ -164,8 +152,9 @@ class EmulatedBuilder:
             if (support := binding_support(self._run_tool, self._cache)) is None:
                 return None
             linked[SUPPORT] = support
-        if (header := precompiled_headers(self._run_tool, self._cache, step.name)) is not None:
-            linked[PRECOMPILED[step.name]] = header
+        headers_of = StepName.FULL if step.name is StepName.SPLIT else step.name
+        if (header := precompiled_headers(self._run_tool, self._cache, headers_of)) is not None:
+            linked[PRECOMPILED[headers_of]] = header
         with work_folder() as work:
             write_files(work, step.files)
             for name, target in linked.items():
@@ -179,13 +168,47 @@ class EmulatedBuilder:
             )
             return result, read_library(work / step.library, MOST_BUILT_BYTES) if result.ok else None
 
+    def _mistake(self, front: FrontEnd, files: list[SourceFile]) -> Finding | None:
+        if (found := front.mistake) is None:
+            return None
+        line = self._line(found.file, found.line, files)
+        place = f" ({found.file}, line {found.line})" if line is None and found.file else ""
+        return finding(Code.COMPILE_FAILED, f"{found.message}{place}", line=line, next_step=found.next_step)
+
+    def _line(self, name: str, line: int, files: list[SourceFile]) -> int | None:
+        text = next((file.text for file in files if file.name == name), "")
+        return LineMap(text, self._submission, name).submission_line(line)
+
     def _lacking(self, front: FrontEnd, files: list[SourceFile]) -> Finding | None:
         if not front.lacking:
             return None
         first = front.lacking[0]
-        text = next((file.text for file in files if file.name == first.file), "")
-        line = LineMap(text, self._submission, first.file).submission_line(first.line)
+        line = self._line(first.file, first.line, files)
         return finding(Code.NOT_EMULATED, f"the emulator lacks {first.construct}", line=line, construct=first.construct)
+
+
+def _is_tried_again(step: Step, errors: list[Diagnostic], request: BuildRequest) -> bool:
+    """Return whether a later step may compile what `step` does not."""
+    if step.name is StepName.FULL:
+        return any(separate_units_may_help(error, source_files(request)) for error in errors)
+    return step.name is not StepName.SPLIT
+
+
+def _missing_include(request: BuildRequest, errors: list[Diagnostic]) -> Finding | None:
+    """Return a finding for a name of `at::cuda` without any header of PyTorch's CUDA half: nvcc lacks the name too."""
+    if any(_CUDA_INCLUDE.search(file.text) for file in all_files(request)):
+        return None
+    for error in errors:
+        if (used := _OF_CUDA.search(error.source_line)) is not None and lacking(error.message) is not None:
+            if (header := header_declaring(used["name"])) is not None:
+                message = f"{request.name} does not compile: {error.message}"
+                step = f"Add to the CUDA source: #include <{header}>"
+                return finding(Code.COMPILE_FAILED, message, line=error.submission_line, next_step=step)
+    return None
+
+
+_OF_CUDA = re.compile(r"\b(?:at|c10)::cuda::(?P<name>\w+)")
+_CUDA_INCLUDE = re.compile(r"#\s*include\s*[<\"](?:ATen|c10|torch)/[\w/]*cuda")
 
 
 def _missing_name(errors: list[Diagnostic]) -> Finding | None:

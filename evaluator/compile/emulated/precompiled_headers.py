@@ -7,7 +7,7 @@ macro tested by the headers falls back to the text.
 
 from typing import NamedTuple
 
-from evaluator.emulator.frontend.build_ladder import UNIT, StepName, build_steps
+from evaluator.emulator.frontend.build_ladder import FULL_FOLDER, UNIT, StepName, build_steps
 from evaluator.emulator.frontend.front_end import front_end
 from evaluator.protocol.frames import BuildRequest
 from evaluator.toolchain import host_compiler
@@ -17,9 +17,12 @@ from evaluator.toolchain.light_headers import LIGHT_FOLDER
 _HEADERS = {
     StepName.BOUND: f"{BOUND_FOLDER}/torch/extension.h",
     StepName.LIGHT: f"{LIGHT_FOLDER}/torch/extension.h",
+    StepName.FULL: f"{FULL_FOLDER}/torch/extension.h",
 }
 PRECOMPILED = {step: f"{header}.gch" for step, header in _HEADERS.items()}
-"""Paths in the compiler's folder, by build step. About 280 MB without pybind11, 460 MB with pybind11."""
+"""Paths in the compiler's folder, by build step: about 280 MB without pybind11, 460 MB with pybind11, and 810 MB with
+PyTorch's own headers.
+"""
 
 # A macro defined during precompilation must have the same definition in every use.
 _OF_ONE_EXTENSION = ("-DTORCH_EXTENSION_NAME=", "-DWARPGRADE_EMU_MARKS_RETURNS")
@@ -35,7 +38,7 @@ class Precompilation(NamedTuple):
 def precompilation(step: StepName) -> Precompilation | None:
     """Return the precompilation of a step's headers, with the flags of all builds.
 
-    None without g++, and for steps with PyTorch's own headers.
+    None without g++. The step SPLIT has the headers of FULL.
     """
     if step not in _HEADERS or is_clang():
         return None
@@ -50,7 +53,8 @@ def is_clang() -> bool:
 
 def general_flags(step: StepName) -> tuple[list[str], dict[str, str]]:
     """Return compiler and flags common to all builds of a step, and the files needed by the flags."""
-    request = BuildRequest(name="unused", cpp_sources=[""], functions={}, with_cuda=True)
+    functions: dict[str, str] | None = {} if step is StepName.BOUND else None  # None: bindings by pybind11
+    request = BuildRequest(name="unused", cpp_sources=[""], functions=functions, with_cuda=True)
     (wanted,) = [each for each in build_steps(request, front_end(request)) if each.name is step]
     argv = [flag for flag in wanted.argv[: wanted.argv.index(UNIT)] if not flag.startswith(_OF_ONE_EXTENSION)]
     return argv, {name: text for name, text in wanted.files.items() if name != UNIT}

@@ -32,7 +32,7 @@ from evaluator.toolchain.flags import refused_compile_flags, refused_link_flags,
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,220}\Z")
 CPP_SUFFIXES = {".cpp", ".cc", ".cxx", ".c++"}
 _MAX_SOURCE_BYTES = 4 << 20
-_MAX_LIBRARY_BYTES = 512 << 20
+_MAX_LIBRARY_BYTES = 1 << 30
 MOST_BUILT_BYTES = 64 << 20
 """Limit for a submission's library. The judge holds two copies: the read file and the sealed memory for the runner."""
 _MAX_LOG = 64 << 10

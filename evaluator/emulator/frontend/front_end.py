@@ -13,13 +13,15 @@ import msgspec
 
 from evaluator.cuda_source.device_code import device_code
 from evaluator.cuda_source.kernel_names import kernels_in_text
+from evaluator.cuda_source.lexer import tokens
 from evaluator.cuda_source.source_files import all_files
+from evaluator.cuda_source.unfinished import second_module, unfinished
 from evaluator.emulator import headers
 from evaluator.emulator.frontend.nvcc_macros import as_nvcc
 from evaluator.emulator.frontend.rewriter import marks_returns, rewrite_host, rewrite_unit
 from evaluator.emulator.frontend.unsupported_features import unsupported
 from evaluator.protocol.frames import BuildRequest, Frame, SourceFile
-from evaluator.protocol.frames.bounds import Name
+from evaluator.protocol.frames.bounds import Name, ShortText
 from evaluator.protocol.submission_files import HEADER_SUFFIXES
 
 CUDA_SUFFIXES = frozenset((".cu", ".cuh"))
@@ -38,8 +40,17 @@ class Lacking(NamedTuple):
     line: int
 
 
+class Mistake(Frame, frozen=True):
+    """Mistake in a line of a file, which needs no compiler."""
+
+    message: ShortText
+    next_step: ShortText
+    file: Name
+    line: int
+
+
 class FrontEnd(Frame, frozen=True):
-    """Child: the rewritten sources, and facts about them.
+    """Child: the rewritten sources, and facts about them. A `mistake` ends the build.
 
     `device` holds the parts of CUDA files that nvcc can compile alone, `kernels` the names of defined kernels.
     """
@@ -50,6 +61,7 @@ class FrontEnd(Frame, frozen=True):
     kernels: Annotated[list[Name], msgspec.Meta(max_length=256)]
     marks_returns: bool
     vectors: bool
+    mistake: Mistake | None = None
 
 
 def front_end(request: BuildRequest) -> FrontEnd:
@@ -64,7 +76,19 @@ def front_end(request: BuildRequest) -> FrontEnd:
         kernels=[name[:1024] for name in kernels_in_text(files).names],
         marks_returns=marks_returns([file.text for file in new]),
         vectors=has_vectors(new),
+        mistake=certain_mistake(request),
     )
+
+
+def certain_mistake(request: BuildRequest) -> Mistake | None:
+    """Return the first mistake that needs no compiler. A second module has no line: `functions=` is as wrong."""
+    for file in all_files(request):
+        if (found := unfinished(tokens(file.text))) is not None:
+            return Mistake(found.message, found.next_step, file.name, found.line)
+    for text in [] if request.functions is None else [*request.cpp_sources, *request.cuda_sources]:
+        if (found := second_module(tokens(text), request.name)) is not None:
+            return Mistake(found.message, found.next_step, "", 0)
+    return None
 
 
 def lacking_constructs(request: BuildRequest) -> list[Lacking]:

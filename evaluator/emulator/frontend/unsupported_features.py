@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from evaluator.cuda_source.lexer import DEVICE, Code, Function, Kind, Token, includes, macros, tokens
+from evaluator.emulator.frontend.misspelt_names import is_misspelt, meant_header
 from evaluator.emulator.headers import CUDA_HEADER
 
 
@@ -84,7 +85,8 @@ def unsupported(text: str, has_header: Callable[[str], bool]) -> list[Unsupporte
 
 def _lacking_headers(source: Sequence[Token], has_header: Callable[[str], bool]) -> Iterator[Unsupported]:
     for include in includes(source):
-        if CUDA_HEADER.fullmatch(include.name) and not has_header(include.name):
+        known = has_header(include.name) or meant_header(include.name) is not None  # The compiler reports the misspelt.
+        if CUDA_HEADER.fullmatch(include.name) and not known:
             yield Unsupported(f"the header {include.name}", include.token.line)
 
 
@@ -146,8 +148,13 @@ def _assembly(code: Code, index: int) -> str | None:
 
 
 def _launches(code: Code, functions: Sequence[Function], line_offset: int) -> Iterator[Unsupported]:
-    """Find launches inside kernels, and launches that cannot be rewritten as a call."""
-    device = {i for function in functions if function.qualifiers & DEVICE for i in range(*function.body)}
+    """Find launches inside kernels, and launches that cannot be rewritten as a call.
+
+    A missing brace would put all later launches into a kernel; the compiler reports the brace.
+    """
+    balanced = all(index in code.partner for index, token in enumerate(code.tokens) if token.text in ("{", "}"))
+    in_kernels = (function for function in functions if balanced and function.qualifiers & DEVICE)
+    device = {index for function in in_kernels for index in range(*function.body)}
     for index, token in enumerate(code.tokens):
         if token.text != "<<<":
             continue
@@ -250,6 +257,8 @@ _CUDA_SPACE = re.compile(r"cub(?:::.*)?|(?:cooperative_groups|cg)(?:::.*)?|(?:at
 def lacking(message: str) -> str | None:
     """Return the CUDA name reported missing by a compiler error, which nvcc may know; None for other names.
 
+    A misspelling of a name or header of the emulator is none that nvcc knows.
+
     >>> lacking("'__dp4a' was not declared in this scope"), lacking("'rows' was not declared in this scope")
     ('__dp4a', None)
     """
@@ -259,11 +268,14 @@ def lacking(message: str) -> str | None:
     if match is None:
         return None
     if match["header"]:
-        return match["header"] if CUDA_HEADER.fullmatch(match["header"]) else None
+        is_cuda = CUDA_HEADER.fullmatch(match["header"]) and meant_header(match["header"]) is None
+        return match["header"] if is_cuda else None
     if match["owner"]:
         owner = match["owner"]
         is_cuda = _CUDA_SPACE.fullmatch(owner) or _CUDA_NAME.fullmatch(owner)
         return f"{owner}::{match['of']}" if is_cuda else None
     name = match["member"] or match["name"]
+    if is_misspelt(name, message):
+        return None
     space = match["space"] or (re.findall(r"is not a member of [\u2018']([\w:]+)[\u2019']", message) or [""])[0]
     return name if _CUDA_NAME.fullmatch(name) or _CUDA_SPACE.fullmatch(space) else None

@@ -83,4 +83,11 @@ EMU_API std::uint64_t warpgrade_emu_fault(char* text, std::uint64_t bytes) {
   return first.empty() ? 0 : 1;
 }
 
+// Describes the first refused launch since the last call; returns 0 without a refused launch.
+EMU_API std::uint64_t warpgrade_emu_refusal(char* text, std::uint64_t bytes) {
+  const std::string first = emu::take_refusal();
+  give(first, text, bytes);
+  return first.empty() ? 0 : 1;
+}
+
 }  // extern "C"

@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdio>
 #include <cstring>
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "cuda_runtime_api.h"
@@ -63,34 +63,54 @@ WorkerPool& worker_pool() {
   return *pool;
 }
 
-// Configuration check of the CUDA driver.
-cudaError_t check(const Config& config) {
-  const dim3& grid = config.grid;
-  const dim3& block = config.block;
-  for (unsigned extent : {grid.x, grid.y, grid.z, block.x, block.y, block.z}) {
-    if (extent == 0) return cudaErrorInvalidConfiguration;
-  }
-  if (grid.x > limits::kGridX || grid.y > limits::kGridYZ || grid.z > limits::kGridYZ) {
-    return cudaErrorInvalidConfiguration;
-  }
-  if (block.x > limits::kThreadsPerBlock || block.y > limits::kThreadsPerBlock || block.z > limits::kBlockZ) {
-    return cudaErrorInvalidConfiguration;
-  }
-  if (block.x * block.y * block.z > limits::kThreadsPerBlock) return cudaErrorInvalidConfiguration;
-  if (config.dynamic_bytes > dynamic_shared_limit.load()) return cudaErrorInvalidValue;
-  return cudaSuccess;
+std::mutex refusal_mutex;
+std::string& refusal = *new std::string;  // first refused launch since the last question
+
+std::string shape(const dim3& extent) {
+  return "(" + std::to_string(extent.x) + ", " + std::to_string(extent.y) + ", " + std::to_string(extent.z) + ")";
 }
 
-// A submission may ignore the error of a refused launch, so print the reason once: the output appears in the scorecard.
-// Every call launches the kernel again.
-void tell_refusal(const Kernel& kernel, const Config& config, long long bound) {
-  static std::atomic<bool> told{false};
-  if (told.exchange(true)) return;
+// Records why a launch was refused: a submission may ignore the error, and every write of the kernel is missing.
+cudaError_t refuse(const Kernel& kernel, cudaError_t error, const std::string& why) {
+  std::lock_guard lock(refusal_mutex);
+  if (refusal.empty()) {
+    const std::string line = kernel.line > 0 ? " (launched in line " + std::to_string(kernel.line) + ")" : "";
+    refusal = std::string("emulator[launch-refused]: kernel ") + kernel.name + line + " did not run: " + why;
+  }
+  return record_error(error);
+}
+
+// Configuration check of the CUDA driver. Returns the error, and describes the exceeded limit in `why`.
+cudaError_t check(const Config& config, std::string* why) {
+  const dim3& grid = config.grid;
   const dim3& block = config.block;
-  std::fprintf(stderr,
-               "emulator: kernel %s was launched with %u threads in a block; its __launch_bounds__ allow %lld, so the "
-               "launch was refused\n",
-               kernel.name, block.x * block.y * block.z, bound);
+  const struct {
+    const char* name;
+    unsigned extent;
+    unsigned most;
+  } extents[] = {
+      {"grid.x", grid.x, limits::kGridX},            {"grid.y", grid.y, limits::kGridYZ},
+      {"grid.z", grid.z, limits::kGridYZ},           {"block.x", block.x, limits::kThreadsPerBlock},
+      {"block.y", block.y, limits::kThreadsPerBlock}, {"block.z", block.z, limits::kBlockZ},
+  };
+  for (const auto& each : extents) {
+    if (each.extent == 0 || each.extent > each.most) {
+      *why = std::string(each.name) + " is " + std::to_string(each.extent) + ", allowed are 1 to " +
+             std::to_string(each.most);
+      return cudaErrorInvalidConfiguration;
+    }
+  }
+  if (const unsigned threads = block.x * block.y * block.z; threads > limits::kThreadsPerBlock) {
+    *why = "a block " + shape(block) + " has " + std::to_string(threads) + " threads, allowed are " +
+           std::to_string(limits::kThreadsPerBlock);
+    return cudaErrorInvalidConfiguration;
+  }
+  if (const std::size_t most = dynamic_shared_limit.load(); config.dynamic_bytes > most) {
+    *why = "a block has " + std::to_string(config.dynamic_bytes) + " bytes of dynamic shared memory, allowed are " +
+           std::to_string(most) + " without cudaFuncAttributeMaxDynamicSharedMemorySize";
+    return cudaErrorInvalidValue;
+  }
+  return cudaSuccess;
 }
 
 // One launch, shared by the workers that run its blocks.
@@ -193,7 +213,8 @@ void keep_fault(const std::string& message) {
 
 // Complete launch except for recording the fault.
 cudaError_t launch_blocks(const Kernel& kernel, const Config& config) {
-  if (const cudaError_t error = check(config); error != cudaSuccess) return record_error(error);
+  std::string why;
+  if (const cudaError_t error = check(config, &why); error != cudaSuccess) return refuse(kernel, error, why);
   const std::uint64_t number = launches.fetch_add(1);
   // The rewriter passes a line for every launch of the submission; library headers pass 0.
   const bool of_library = kernel.line == 0 && std::strncmp(kernel.name, "cublas", 6) == 0;
@@ -206,8 +227,10 @@ cudaError_t launch_blocks(const Kernel& kernel, const Config& config) {
   }
   if (const long long bound = Execution(kernel, config, schedule, number).run(); bound != 0) {
     launches.fetch_sub(1);
-    tell_refusal(kernel, config, bound);
-    return record_error(cudaErrorInvalidValue);
+    const dim3& block = config.block;
+    return refuse(kernel, cudaErrorInvalidValue,
+                  "a block " + shape(block) + " has " + std::to_string(block.x * block.y * block.z) +
+                      " threads, its __launch_bounds__ allow " + std::to_string(bound));
   }
   // Writes between a tensor's end and its guard page do not fault. Check the canaries now.
   if (std::string damage; heap_damage(&damage) != 0) fail_after(kernel, "illegal-access", damage);
@@ -231,6 +254,11 @@ cudaError_t run(const Kernel& kernel, const Config& config) {
 std::string first_fault() {
   std::lock_guard lock(fault_mutex);
   return fault;
+}
+
+std::string take_refusal() {
+  std::lock_guard lock(refusal_mutex);
+  return std::exchange(refusal, {});
 }
 
 void set_schedule(const Schedule& schedule) {

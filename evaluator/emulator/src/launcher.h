@@ -27,6 +27,9 @@ std::uint64_t library_launch_count();
 // not clear the message: a GPU context is unusable after a fault.
 std::string first_fault();
 
+// Describes the first refused launch since the last call, and forgets it; empty without a refused launch.
+std::string take_refusal();
+
 // Largest dynamic shared memory size requested by any kernel through cudaFuncSetAttribute. CUDA keeps one value per
 // kernel. Here all kernels share the value, because a launch does not know its kernel's address.
 void allow_dynamic_shared(std::size_t bytes);

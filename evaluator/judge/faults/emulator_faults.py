@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 
+from msgspec.structs import replace
+
 from evaluator.emulator.frontend.front_end import CUDA_SUFFIXES
 from evaluator.findings import Code, finding
 from evaluator.protocol.submission_files import place_of
@@ -28,6 +30,7 @@ _CODES = {
     "integer-division": Code.DEVICE_ASSERT,
     "misaligned-address": Code.ILLEGAL_ACCESS,
     "too-much-shared": Code.ILLEGAL_ACCESS,
+    "launch-refused": Code.FORWARD_FAILED,
     # Limits of the emulator, not faults of the submission.
     "unsupported": Code.NOT_EMULATED,
     "stack-overflow": Code.NOT_EMULATED,
@@ -91,6 +94,17 @@ class _Places:
         if name not in self._maps:
             self._maps[name] = LineMap(self._texts[name], self._submission, name)
         return self._maps[name]
+
+
+_CHECK_LAUNCHES = "Keep the launch within the limit, and check every launch: C10_CUDA_KERNEL_LAUNCH_CHECK();"
+
+
+def of_refused_launch(why: Finding, refused: str, texts: Mapping[str, str], submission: str) -> Finding:
+    """Return the finding `why` for a wrong output, explained by the `refused` launch; unchanged for another text."""
+    if (launch := kernel_fault(refused, texts, submission)) is None:
+        return why
+    message = f"{launch.message}; the error was not checked, and {why.message}"
+    return replace(why, message=message, line=launch.line, next_step=_CHECK_LAUNCHES)
 
 
 def hard_coded_size(numbers: Sequence[tuple[int, int]], why: Finding, submission: str) -> Finding | None:

@@ -10,6 +10,7 @@ from typing import Self
 from evaluator.deadline import Deadline, Work
 from evaluator.errors import JudgeFailed
 from evaluator.findings import Code, finding
+from evaluator.judge.faults.emulator_faults import of_refused_launch
 from evaluator.judge.faults.runner_faults import Stage, death, failure, invalid_frame, too_slow, unexpected_frame
 from evaluator.judge.runners.build_service import BuildService
 from evaluator.protocol.frames import (
@@ -269,6 +270,11 @@ class RunnerClient:
             if descriptor is not None:
                 os.close(descriptor)
         return time.monotonic() - sending
+
+    def with_refused_launch(self, fault: Fault, refused: str) -> Fault:
+        """Return the fault of a wrong output, explained by the runner's description of a `refused` launch."""
+        texts = {} if self._build_service is None else self._build_service.texts
+        return fault._replace(finding=of_refused_launch(fault.finding, refused, texts, self._source))
 
     def _failure(self, failed: Failed, stage: Stage) -> Fault:
         return failure(failed, stage, self._build_service, self._device, self._source)

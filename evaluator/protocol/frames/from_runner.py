@@ -86,8 +86,9 @@ class Done(Frame, frozen=True):
     """Runner: the call is over.
 
     Keys of `gradients` are `input x` or `parameter fc.weight`; a missing gradient is None. `launches` counts the kernel
-    launches of the call on `emulated`. The count is evidence only: a submission could forge a larger number. After a
-    preparation, `moved` names changing weights outside of the places in `Constructed`: the runner copies them.
+    launches of the call on `emulated`, and `refused` describes the first launch that a GPU would refuse. Both are
+    evidence only: a submission could forge a larger number, or another reason for a wrong output. After a preparation,
+    `moved` names changing weights outside of the places in `Constructed`: the runner copies them.
     """
 
     index: int
@@ -95,6 +96,7 @@ class Done(Frame, frozen=True):
     token: Token = 0
     gradients: Annotated[dict[Name, TensorView | None], msgspec.Meta(max_length=MOST_ITEMS)] | None = None
     launches: Dimension | None = None
+    refused: ShortText = ""
     moved: Annotated[list[Name], msgspec.Meta(max_length=MOST_ITEMS)] = []
 
 

@@ -21,10 +21,11 @@ _LEFT_OUT = {"kernels": 1, "library": 2}
 
 
 class Emulated(NamedTuple):
-    """Emulated call: the result, and the number of kernel launches."""
+    """Emulated call: the result, the number of kernel launches, and a description of the first refused launch."""
 
     result: model_call.Result
     launches: int
+    refused: str
 
 
 class Emulation:
@@ -39,6 +40,7 @@ class Emulation:
         self._library.warpgrade_emu_guard_damage.restype = ctypes.c_uint64
         self._library.warpgrade_emu_fault.restype = ctypes.c_uint64
         self._library.warpgrade_emu_schedules.restype = ctypes.c_uint64
+        self._library.warpgrade_emu_refusal.restype = ctypes.c_uint64
         self._schedules = 0
         self._library.warpgrade_emu_install()
         self._triton = InterpretedLaunches()
@@ -64,14 +66,20 @@ class Emulation:
         pairs: list[tuple[torch.Tensor, torch.Tensor]] = []
         self._triton.watch()
         before = self._launches()
-        result = model_call.run(model, _guarded(args, pairs), _guarded(kwargs, pairs), output_gradients)
+        self._refusal()
+        try:
+            result = model_call.run(model, _guarded(args, pairs), _guarded(kwargs, pairs), output_gradients)
+        except RuntimeError as error:
+            if refused := self._refusal():  # The cause of "CUDA error: invalid configuration argument".
+                error.args = (f"{error}\n{refused}",)
+            raise
         launches = self._launches() - before
         self._check_memory()
         self._check_schedule()
         with torch.no_grad():
             for shared, guarded in pairs:
                 shared.copy_(guarded)
-        return Emulated(result, launches)
+        return Emulated(result, launches, self._refusal())
 
     def launches(self) -> tuple[int, int]:
         """Return the number of kernel launches: the submission's own, and those of emulated libraries."""
@@ -85,6 +93,12 @@ class Emulation:
 
     def _launches(self) -> int:
         return int(self._library.warpgrade_emu_launches()) + self._triton.count
+
+    def _refusal(self) -> str:
+        """Return and forget the first refused launch; empty without a refused launch."""
+        text = ctypes.create_string_buffer(_MESSAGE_BYTES)
+        self._library.warpgrade_emu_refusal(text, ctypes.c_uint64(_MESSAGE_BYTES))
+        return text.value.decode("utf-8", "replace")
 
     def _check_memory(self) -> None:
         """Raise for a kernel fault, even a caught fault, and for writes around a tensor's data.

@@ -1,0 +1,69 @@
+"""Mistakes in C++ that no compiler is needed for: a comment or a string without an end, and a second Python module."""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from evaluator.cuda_source.lexer import Code, Kind, Token
+
+RAW_STRING = (
+    'Close the string in its line. If the string contains \\n, begin the Python string with r (r"""..."""): otherwise '
+    "Python turns \\n into a line break."
+)
+CLOSE_COMMENT = "Close the comment with */."
+_CONDITION = re.compile(r"#\s*(?P<word>if|endif)")
+_MODULE = "PYBIND11_MODULE"
+
+
+class Mistake(NamedTuple):
+    """Mistake in a line of a text, with the next step."""
+
+    message: str
+    next_step: str
+    line: int
+
+
+def unfinished(source: list[Token]) -> Mistake | None:
+    r"""Return the first comment or string without an end; None in parts that the preprocessor may leave out.
+
+    >>> from evaluator.cuda_source.lexer import tokens
+    >>> unfinished(tokens('int f() {\n  puts("a\n");\n}')).line
+    2
+    """
+    for token in _unconditional(source):
+        if token.kind is Kind.COMMENT and token.text.startswith("/*") and not _is_closed(token.text):
+            return Mistake("a comment has no end", CLOSE_COMMENT, token.line)
+        if token.kind is Kind.PUNCTUATOR and token.text == '"':
+            return Mistake("a string has no end in its line", RAW_STRING, token.line)
+    return None
+
+
+def second_module(source: list[Token], name: str) -> Mistake | None:
+    """Return the definition of a Python module called `name`, beside the module that `load_inline` generates."""
+    certain = list(_unconditional(source))
+    if any(token.kind is Kind.DIRECTIVE and _MODULE in token.text for token in certain):
+        return None
+    code = Code(certain)
+    for index, token in enumerate(code.tokens):
+        is_module = token.text == _MODULE and code.text(index + 1) == "("
+        if is_module and code.text(index + 2) in ("TORCH_EXTENSION_NAME", name):
+            step = "Remove one of the two: functions=, or the PYBIND11_MODULE."
+            message = f"functions=[...] generates a Python module, and the sources define another one: {_MODULE}"
+            return Mistake(message, step, token.line)
+    return None
+
+
+def _is_closed(comment: str) -> bool:
+    return len(comment) > len("/*/") and comment.endswith("*/")
+
+
+def _unconditional(source: list[Token]) -> Iterator[Token]:
+    """Yield the tokens outside of all conditional directives, up to the first token that hides the rest."""
+    depth = 0
+    for token in source:
+        if token.kind is Kind.DIRECTIVE and (match := _CONDITION.match(token.text)) is not None:
+            depth += 1 if match["word"] == "if" else -1
+        elif depth == 0:
+            yield token
+        elif token.text == '"' or (token.kind is Kind.COMMENT and "\n" in token.text):
+            return  # In a part that is left out, a quote or a comment may hide the end of the part.
