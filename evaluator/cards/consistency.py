@@ -49,7 +49,7 @@ _OWN_STATUS = {
 _REMARKS = frozenset(
     (
         *(
-            Code.SEVERAL_BLOCKS,
+            Code.LEFT_OUT,
             Code.INTERPRETED,
             Code.FIXED_INPUTS,
             Code.BUFFERS_DIFFER,

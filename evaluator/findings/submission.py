@@ -3,6 +3,14 @@
 from evaluator.findings.codes import Code, Entry
 
 REPLACE_CALL = "Replace the library call by your own kernel."
+ONE_BLOCK = "Put the whole submission, and nothing else, into one ```python block."
+COMPLETE_FILE = "Write the complete file, not the changes, into one ```python block."
+NO_JSON = "Write the code itself into one ```python block, not into JSON."
+WITH_PYTHON = (
+    "Add Python to the block: pass the C++ or CUDA as a string to load_inline, and define `class ModelNew(nn.Module)` "
+    "in the same ```python block."
+)
+RENAME = "Name the class ModelNew."
 
 ENTRIES: dict[Code, Entry] = {
     Code.NO_CODE: Entry(
@@ -21,10 +29,12 @@ ENTRIES: dict[Code, Entry] = {
         "The submission has bytes that are not UTF-8, or a NUL byte.",
         "Save the file as UTF-8 text.",
     ),
-    Code.SEVERAL_BLOCKS: Entry(
-        "several blocks define ModelNew",
-        "More than one fenced block of the answer defines ModelNew. The grade used the last one.",
-        "No action needed if the last block is the intended one; otherwise keep one block.",
+    Code.LEFT_OUT: Entry(
+        "a part of the answer was left out",
+        "The grade takes one fenced block: the last closed one that defines ModelNew, else Model. Other blocks are "
+        "left out, and so is all code inside the model's reasoning.",
+        "No action needed if the graded code is complete; otherwise put the whole submission into one block.",
+        (ONE_BLOCK,),
     ),
     Code.CUT_OFF: Entry(
         "the answer is cut off",
@@ -32,6 +42,18 @@ ENTRIES: dict[Code, Entry] = {
         "model leaves such an answer when the model reaches its token limit.",
         "Close the block, the bracket or the string. If a language model wrote the text, raise its token limit "
         "(max_tokens).",
+    ),
+    Code.WRONG_FORM: Entry(
+        "the answer's form is wrong",
+        "The answer has code in a form that Warpgrade does not grade: Python between lines of prose without a fence, a "
+        "diff, JSON, C++ or CUDA without Python, or a class of another name (see --entry).",
+        ONE_BLOCK,
+        (COMPLETE_FILE, NO_JSON, WITH_PYTHON, RENAME),
+    ),
+    Code.OTHER_ENTRY: Entry(
+        "the class Model was graded",
+        "The submission defines no ModelNew, and a class Model of its own. Some benchmarks use this name.",
+        "No action needed; name the class ModelNew to be clear.",
     ),
     Code.GRADED_ON_CPU: Entry(
         "graded on the CPU, because the submission is CPU code",
