@@ -225,6 +225,16 @@ def read_options(named: Mapping[str, Any]) -> GradeOptions:
     return options if other is None else replace(options, speedup_of=_other(other, options))
 
 
+def entry_given(named: Mapping[str, Any]) -> str | None:
+    """Return the name of the entry class among options by name, before the other options are read.
+
+    Raises:
+        UsageError: the value cannot name a class.
+    """
+    value = given(named).get("entry")
+    return None if value is None else str(_read("entry", value))
+
+
 def refuse_unknown(named: Mapping[str, Any]) -> None:
     """Raise TypeError for an unknown option, as Python does for an unknown keyword argument."""
     for name in named:

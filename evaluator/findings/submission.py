@@ -43,18 +43,6 @@ ENTRIES: dict[Code, Entry] = {
         "Close the block, the bracket or the string. If a language model wrote the text, raise its token limit "
         "(max_tokens).",
     ),
-    Code.WRONG_FORM: Entry(
-        "the answer's form is wrong",
-        "The answer has code in a form that Warpgrade does not grade: Python between lines of prose without a fence, a "
-        "diff, JSON, C++ or CUDA without Python, or a class of another name (see --entry).",
-        ONE_BLOCK,
-        (COMPLETE_FILE, NO_JSON, WITH_PYTHON, RENAME),
-    ),
-    Code.OTHER_ENTRY: Entry(
-        "the class Model was graded",
-        "The submission defines no ModelNew, and a class Model of its own. Some benchmarks use this name.",
-        "No action needed; name the class ModelNew to be clear.",
-    ),
     Code.GRADED_ON_CPU: Entry(
         "graded on the CPU, because the submission is CPU code",
         "The command names no device. The submission builds C++ that works on CPU memory, and has no GPU code, so "
@@ -144,5 +132,17 @@ ENTRIES: dict[Code, Entry] = {
         "The process that inspects the submission's text reached its limit of time, memory or depth. The grade "
         "continues without the remarks that are missing.",
         "No action needed for the grade; shorter expressions and less embedded data help.",
+    ),
+    Code.WRONG_FORM: Entry(
+        "the answer's form is wrong",
+        "The answer has code in a form that Warpgrade does not grade: Python between lines of prose without a fence, a "
+        "diff, JSON, C++ or CUDA without Python, or a class of another name (see --entry).",
+        ONE_BLOCK,
+        (COMPLETE_FILE, NO_JSON, WITH_PYTHON, RENAME),
+    ),
+    Code.OTHER_ENTRY: Entry(
+        "the class Model was graded",
+        "The submission defines no ModelNew, and a class Model of its own. Some benchmarks use this name.",
+        "No action needed; name the class ModelNew to be clear.",
     ),
 }

@@ -16,7 +16,7 @@ from evaluator.errors import CardError, ProblemNotFound, UsageError
 from evaluator.files.card_files import read_card
 from evaluator.files.file_names import card_place
 from evaluator.findings import Code, finding
-from evaluator.grade_options import GradeOptions, given, read_options
+from evaluator.grade_options import GradeOptions, entry_given, given, read_options
 from evaluator.grading.request import GradeRequest, Unread
 from evaluator.grading.resources import threads
 from evaluator.judge.setup.grade_terms import GradeTerms
@@ -62,8 +62,7 @@ def request_for(arguments: GradeArguments, named: Mapping[str, Any]) -> GradeReq
         raise _missing(arguments.problem)
     named = {**_options_of(card, given(named).get("device")), **given(named)}
     found = _problem(arguments, named.get("problems"), card)
-    entry = read_option("entry", named.get("entry"))
-    submission = _named(_submission(arguments.submission, card, entry), arguments.name)
+    submission = _named(_submission(arguments.submission, card, entry_given(named)), arguments.name)
     options, remarks = options_for(named, submission)
     found = with_small_size(found, options.actual_size)
     gpu = choose(options.gpu) if options.device is DeviceKind.CUDA else None

@@ -52,16 +52,18 @@ class Line(msgspec.Struct, frozen=True):
 class Problems:
     """Problems that submissions may name. A name from a stream of submissions is never used as a path."""
 
-    def __init__(self, folder: Path | None, size: SizeName, only: Sequence[str] = ()) -> None:
+    def __init__(self, folder: Path | None, size: SizeName, only: Sequence[str] = (), entry: str | None = None) -> None:
         """Read the problems in `folder`, or the shipped problems.
 
-        `only` has patterns of names, as for a shell: submissions to other problems are not wanted.
+        `only` has patterns of names, as for a shell: submissions to other problems are not wanted. `entry` names the
+        class that submissions define; None for ModelNew, else Model.
 
         Raises:
             ProblemError: the folder does not exist.
             UsageError: a pattern matches no problem.
         """
         self._size = size
+        self.entry = entry
         self._shipped = folder is None
         self._tried: dict[str, Problem] = {}
         self._texts = RecentProblems()
@@ -282,7 +284,7 @@ def _read_file(spelled: str, folder: Path, problems: Problems) -> Task | Refused
     problem = problems.find(meant.problem)
     if isinstance(problem, str):
         return _refused(_spelled(path), problem, meant, problems)
-    return _from_file(path, folder, problem, meant.name)
+    return _from_file(path, folder, problem, meant.name, problems.entry)
 
 
 class _Meant(NamedTuple):
@@ -308,10 +310,10 @@ def _meant(path: Path, folder: Path) -> _Meant:
     return _Meant(_spelled(path.relative_to(folder).parent.as_posix()), _spelled(name))
 
 
-def _from_file(path: Path, folder: Path, problem: Problem, name: str) -> Task | Refused:
+def _from_file(path: Path, folder: Path, problem: Problem, name: str, entry: str | None) -> Task | Refused:
     stamp = _stamp(str(path))  # before the read: the next session reads a file that changed meanwhile again
     try:
-        read = read_submission(path, found_in=folder)
+        read = read_submission(path, found_in=folder, entry=entry)
     except SubmissionUnreadable as error:
         return Refused(_spelled(path), error.message, problem.name, name, problem.level)
     if isinstance(read, Submission):
@@ -340,22 +342,22 @@ def read_lines(stream: BinaryIO, origin: str, problems: Problems) -> Iterator[It
         if isinstance(problem, str):
             yield _refused(place, problem, _Meant(given.problem, name), problems, _sha256(line))
         else:
-            yield from_text(given.source, name, place, problem)
+            yield from_text(given.source, name, place, problem, problems.entry)
 
 
 def _sha256(line: bytes) -> str:
     return hashlib.sha256(line).hexdigest()
 
 
-def from_text(source: str, name: str, origin: str, problem: Problem) -> Task:
+def from_text(source: str, name: str, origin: str, problem: Problem, entry: str | None = None) -> Task:
     """Return a task for Python text, or for a model's answer with Python text."""
-    return Task(problem, name, read_text(source, name, origin))
+    return Task(problem, name, read_text(source, name, origin, entry))
 
 
-def read_text(source: str, name: str, origin: str) -> Submission | Unread:
+def read_text(source: str, name: str, origin: str, entry: str | None = None) -> Submission | Unread:
     """Read a submission given as text, by the rules for standard input."""
     # A lone surrogate is invalid text: its bytes are refused, as in a file.
-    read = read_submission("-", io.BytesIO(source.encode("utf-8", "surrogatepass")))
+    read = read_submission("-", io.BytesIO(source.encode("utf-8", "surrogatepass")), entry=entry)
     if isinstance(read, Submission):
         return msgspec.structs.replace(read, name=name, origin=origin)
     return Unread(name=name, origin=origin, finding=read)

@@ -1,6 +1,7 @@
 """Odd answers of language models: what is the answer, what is reasoning, and the words that mend a wrong form."""
 
 import io
+import textwrap
 
 import pytest
 
@@ -156,7 +157,8 @@ RIGHT = {
     "usage after it": f"{FINAL}Run it:\n```bash\npython run.py\n```\n",
     "the reference is quoted first": f"The reference:\n```python\nclass Model(nn.Module): pass\n```\n{FINAL}",
     "the reference is quoted last": f"{FINAL}instead of\n```python\nclass Model(nn.Module): pass\n```\n",
-    "windows, tags and a list": f"<think>\n1. x\n</think>\n1. So:\n\n   ```python\n   {CODE.replace(chr(10), chr(10) + '   ')}\n   ```\n",
+    "a list": f"<think>\n1. x\n</think>\n1. So:\n\n   ```python\n{textwrap.indent(CODE, '   ')}\n   ```\n",
+    "windows": f"<think>\nhm\n</think>\n{FINAL}".replace("\n", "\r\n"),
 }
 
 
