@@ -38,6 +38,7 @@ class BatchArguments(NamedTuple):
     retry: str | None = None
     fresh: bool = False
     fail_fast: bool = False
+    allow_problem_text: bool = False
 
 
 class Source(NamedTuple):
@@ -75,7 +76,7 @@ def run_batch(arguments: BatchArguments, named: Mapping[str, Any], stream: TextI
         folder = stack.enter_context(opened(arguments.run, manifest, fresh=arguments.fresh))
         plan = stack.enter_context(Plan(folder))
         refusals = stack.enter_context(Refusals(folder, _is_read(source, problems, shard, arguments.limit)))
-        items = named_once(_items(source, problems, plan))
+        items = named_once(_items(source, problems, plan, allows_problem_text=arguments.allow_problem_text))
         if shard is not None:
             items = filter(shard.holds, items)
         display = stack.enter_context(display_on(stream, total, jsonl=jsonl))
@@ -142,7 +143,7 @@ def _is_read(source: Source, problems: Problems, shard: Shard | None, limit: int
     return lambda refused: (shard is None or shard.holds(refused)) and problems.wants(refused.problem)
 
 
-def _items(source: Source, problems: Problems, plan: Plan) -> Iterator[Item]:
+def _items(source: Source, problems: Problems, plan: Plan, *, allows_problem_text: bool) -> Iterator[Item]:
     if source.lines is None:
         return read_folder(Path(source.origin), problems, plan.by_origin())
-    return read_lines(source.lines, source.origin, problems)
+    return read_lines(source.lines, source.origin, problems, allows_problem_text=allows_problem_text)

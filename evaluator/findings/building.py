@@ -6,8 +6,8 @@ from evaluator.findings.submission import ONE_BLOCK
 ENTRIES: dict[Code, Entry] = {
     Code.NO_MODEL_NEW: Entry(
         "the submission defines no class ModelNew",
-        "The submission ran to its end without a class ModelNew, or of the name that --entry gives: the name is missing, "
-        "or is not a class. Without --entry, a class Model counts too, unless it is the reference's own.",
+        "The submission ran to its end without a class ModelNew, or of the name that --entry gives: the name is "
+        "missing, or is not a class. Without --entry, a class Model counts too, unless it is the reference's own.",
         "Define `class ModelNew(nn.Module)` at the top level of the file. If a language model's answer ends before the "
         "class, raise the model's token limit.",
     ),

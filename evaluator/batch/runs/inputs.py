@@ -22,7 +22,7 @@ from evaluator.batch.runs.tasks import Planned, Refused, Seen, Stamp, Task
 from evaluator.catalog import list_problems, names_of, nearest_names, not_found
 from evaluator.catalog.kernelbench import WHERE, looks_like_one
 from evaluator.catalog.kernelbench import read_text as read_problem_text
-from evaluator.catalog.text import did_you_mean
+from evaluator.catalog.text import MAX_FILE_BYTES, did_you_mean
 from evaluator.errors import SubmissionUnreadable, UsageError
 from evaluator.files.safe_open import kind, open_named
 from evaluator.grading.request import Unread
@@ -35,16 +35,23 @@ from evaluator.submission.read import MAX_ANSWER_BYTES, Submission, read_submiss
 SUFFIXES = frozenset({".py", ".txt", ".md", ".markdown"})
 _KERNELBENCH_FILE = re.compile(r"level_(?P<level>\d+)_problem_(?P<number>\d+)_sample_(?P<sample>\d+)(?:_kernel)?")
 # JSON escapes one byte of text as up to six bytes.
-_MAX_LINE_BYTES = 6 * MAX_ANSWER_BYTES + (1 << 16)
+_MAX_LINE_BYTES = 6 * (MAX_ANSWER_BYTES + MAX_FILE_BYTES) + (1 << 16)
 _LONGEST_NAME = 200
 
 Item = Task | Seen | Refused
 
 
-class Line(msgspec.Struct, frozen=True):
-    """One submission in a JSONL file. Other keys are ignored."""
+class LineProblem(msgspec.Struct, frozen=True):
+    """A problem as text in KernelBench's form. `name` names the problem on cards."""
 
-    problem: str
+    name: str
+    source: str
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One submission in a JSONL file, with the name or the text of its problem. Other keys are ignored."""
+
+    problem: str | LineProblem
     sample: str | int
     source: str
 
@@ -321,8 +328,14 @@ def _from_file(path: Path, folder: Path, problem: Problem, name: str, entry: str
     return Task(problem, name, Unread(name=name, origin=_spelled(path), finding=read), stamp)
 
 
-def read_lines(stream: BinaryIO, origin: str, problems: Problems) -> Iterator[Item]:
-    """Read `{"problem": …, "sample": …, "source": …}` from each line of `stream` as soon as the line arrives."""
+def read_lines(
+    stream: BinaryIO, origin: str, problems: Problems, *, allows_problem_text: bool = False
+) -> Iterator[Item]:
+    """Read `{"problem": …, "sample": …, "source": …}` from each line of `stream` as soon as the line arrives.
+
+    A problem is a name, or with `allows_problem_text` `{"name": …, "source": …}`: the judge runs the code of the text.
+    """
+    texts: dict[str, str] = {}
     decoder = msgspec.json.Decoder(Line)
     for number, line in enumerate(_lines(stream), start=1):
         place = f"{origin}:{number}"
@@ -336,13 +349,37 @@ def read_lines(stream: BinaryIO, origin: str, problems: Problems) -> Iterator[It
         except (ValueError, RecursionError) as error:
             yield Refused(place, f"the line is not a submission: {one_line(str(error), 120)}", sha256=_sha256(line))
             continue
-        if not problems.wants(given.problem):
+        meant, name = given.problem if isinstance(given.problem, str) else given.problem.name, str(given.sample)
+        if not problems.wants(meant):
             continue
-        name, problem = str(given.sample), problems.find(given.problem)
+        if isinstance(given.problem, str):
+            problem = problems.find(given.problem)
+        elif allows_problem_text:
+            problem = _of_text(given.problem, problems, texts)
+        else:
+            problem = "it has a problem as text, whose code the judge would run: --allow-problem-text accepts it"
         if isinstance(problem, str):
-            yield _refused(place, problem, _Meant(given.problem, name), problems, _sha256(line))
+            yield _refused(place, problem, _Meant(meant, name), problems, _sha256(line))
         else:
             yield from_text(given.source, name, place, problem, problems.entry)
+
+
+def _of_text(given: LineProblem, problems: Problems, texts: dict[str, str]) -> Problem | str:
+    """Return the problem of a text, or the reason why the text is refused. `texts` has the hashes by name.
+
+    A name stands for one problem: reports and cards name problems only.
+    """
+    try:
+        problem = problems.read(ProblemText(given.source, given.name))
+    except UsageError as error:
+        return error.message
+    if isinstance(problem, str):
+        return problem
+    listed = problems.named(given.name)
+    other = texts.setdefault(given.name, problem.sha256) if isinstance(listed, str) else listed.sha256
+    if other != problem.sha256:
+        return f"another problem is named {one_line(given.name, 80)!r}"
+    return problem
 
 
 def _sha256(line: bytes) -> str:

@@ -44,8 +44,8 @@ class RunnerFactory:
     ) -> Iterator[ModelRunner]:
         """Start a runner for `source`. At the exit of the context, all its processes are dead.
 
-        A `trusted` source is a form of the reference, and defines ModelNew in every grade. Time and output count for the
-        grade if `source` is the submission, the same object as `GradeFacts.source`.
+        A `trusted` source is a form of the reference, and defines ModelNew in every grade. Time and output count for
+        the grade if `source` is the submission, the same object as `GradeFacts.source`.
         """
         facts, backend = self._facts, self._facts.backend
         own = source is facts.source

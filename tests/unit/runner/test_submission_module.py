@@ -298,7 +298,7 @@ class TestEntryClass:
 
     @pytest.mark.parametrize("text", ["from model import Model\n", "from model import *\n"])
     def test_the_references_own_class_is_no_submission(self, read_in, text):
-        with pytest.raises(submission_module.NoModelNew, match="no class ModelNew or Model; it defines ModelNw$"):
+        with pytest.raises(submission_module.NoModelNew, match=r"no class ModelNew or Model; it defines ModelNw$"):
             read_in(f"{text}import torch\nclass ModelNw(torch.nn.Module): pass\n")
 
     def test_the_references_class_counts_under_the_preferred_name(self, read_in):
@@ -309,5 +309,5 @@ class TestEntryClass:
 
     def test_a_named_entry_is_the_only_one(self, read_in):
         assert read_in("class Kernel: kind = 1\nclass ModelNew: kind = 2\n", ["Kernel"]).kind == 1
-        with pytest.raises(submission_module.NoModelNew, match="no class Kernel$"):
+        with pytest.raises(submission_module.NoModelNew, match=r"no class Kernel$"):
             read_in("class ModelNew: kind = 2\n", ["Kernel"])

@@ -79,7 +79,7 @@ def test_the_judge_works_while_a_runner_loads():
         channel.send(Loaded(), timeout_s=60)
 
     sizes = {"input_bytes": 0, "output_bytes": 0, "copy_bytes": 0}
-    frame = Load(submission="x", model="", device="cpu", library=False, threads=1, **sizes)
+    frame = Load(submission="x", model="", entries=["ModelNew"], device="cpu", library=False, threads=1, **sizes)
     with RunnerClient(runner, None) as talk:
         assert talk.load(frame, (), timeout_s=60.0, meanwhile=meanwhile) is None
     assert done == ["x"]
@@ -314,7 +314,7 @@ def test_a_syntax_error_in_a_line_that_is_no_code_says_so(line, what):
     assert found.message.startswith(what)
 
 
-@pytest.mark.parametrize("line", ["class ModelNew(:", "const int i = 3;", "x = = 1", "    return x y", "f(a b c)"])
+@pytest.mark.parametrize("line", ["class ModelNew(:\n    1", "const int i = 3;", "x = = 1", "    return x y", "f(a b)"])
 def test_a_syntax_error_in_code_is_a_failed_import(line):
     found = failure(line, Failed(kind="SyntaxError", message="invalid syntax", lines=[(9, line)])).finding
     assert found.code == Code.IMPORT_FAILED
