@@ -29,6 +29,7 @@ from evaluator.records import (
     ValuesRule,
     WeightsRule,
 )
+from evaluator.submission.model_new import entries_of, entry_name
 from evaluator.submission.read import Submission, read_submission
 
 AUTO = "auto"
@@ -66,6 +67,7 @@ def _forms_of_the_reference(kinds: tuple[BaselineKind, ...]) -> None:
 
 Seconds = Annotated[float, seconds]
 Share = Annotated[float, share]
+EntryName = Annotated[str, entry_name]
 
 
 class Terms(Record, frozen=True):
@@ -88,6 +90,7 @@ class Terms(Record, frozen=True):
     values: ValuesRule = ValuesRule.ALL
     l2: L2Rule | None = None
     mode: GradeMode = GradeMode.FULL
+    entry: EntryName | None = None
 
 
 class GradeOptions(Terms, frozen=True):
@@ -108,6 +111,7 @@ class GradeOptions(Terms, frozen=True):
         l2: cold, the inputs of a timed call are not in the GPU's L2 cache, or warm, as far as they fit; by default as
             defined by each problem.
         mode: full (the default), or check: without times, so a card has no speedup.
+        entry: name of the class that a submission defines; by default ModelNew, else Model.
         sandbox: full (the default) or none, which is for trusted code only.
         strict: refuse to grade if a sandbox layer is missing.
         require_own_kernel: the least share of the work, above 0 and at most 1, required in own kernels of a submission;
@@ -141,6 +145,11 @@ class GradeOptions(Terms, frozen=True):
     def actual_size(self) -> SizeName:
         """The graded size."""
         return self.size or (SizeName.FULL if self.device is DeviceKind.CUDA else SizeName.SMALL)
+
+    @property
+    def entries(self) -> tuple[str, ...]:
+        """The names of the submission's class, the preferred name first."""
+        return entries_of(self.entry)
 
     @property
     def is_timed(self) -> bool:
@@ -217,6 +226,16 @@ def read_options(named: Mapping[str, Any]) -> GradeOptions:
     return options if other is None else replace(options, speedup_of=_other(other, options))
 
 
+def entry_given(named: Mapping[str, Any]) -> str | None:
+    """Return the name of the entry class among options by name, before the other options are read.
+
+    Raises:
+        UsageError: the value cannot name a class.
+    """
+    value = given(named).get("entry")
+    return None if value is None else str(_read("entry", value))
+
+
 def refuse_unknown(named: Mapping[str, Any]) -> None:
     """Raise TypeError for an unknown option, as Python does for an unknown keyword argument."""
     for name in named:
@@ -290,7 +309,7 @@ def _refuse_untimed(option: str, mode: GradeMode, device: DeviceKind) -> None:
 def _other(path: str | Path, options: GradeOptions) -> Submission:
     """Read the submission used as a baseline. Unlike the graded submission, it must be readable."""
     _refuse_untimed("--speedup-of", options.mode, options.device)
-    read = read_submission(Path(path))
+    read = read_submission(Path(path), entry=options.entry)
     if isinstance(read, Submission):
         return read
     raise UsageError(f"--speedup-of {path}: {read.message}", hint=read.next_step)

@@ -46,11 +46,11 @@ def task_for(candidate: Candidate, problems: Problems) -> Task:
     if isinstance(problem, str):
         missing = problems.refusal_of(wanted) if isinstance(wanted, str) else None
         raise missing or UsageError(problem)
-    return Task(problem, candidate.name, submission_of(candidate))
+    return Task(problem, candidate.name, submission_of(candidate, problems.entry))
 
 
-def submission_of(candidate: Candidate) -> Submission | Unread:
-    """Read the submission of a candidate.
+def submission_of(candidate: Candidate, entry: str | None = None) -> Submission | Unread:
+    """Read the submission of a candidate. `entry` is the name of its class; None for ModelNew, else Model.
 
     Raises:
         TypeError: the source is neither text nor path.
@@ -58,9 +58,9 @@ def submission_of(candidate: Candidate) -> Submission | Unread:
     """
     source, name = candidate.source, candidate.name
     if isinstance(source, Path):
-        read = read_submission(source)
+        read = read_submission(source, entry=entry)
         return replace(read, name=name) if isinstance(read, Submission) else Unread(name, str(source), read)
     text = "" if source is None else source
     if not isinstance(text, str):
         raise TypeError(f"a submission is text, not {type(text).__name__}: pass the content of the model's answer")
-    return read_text(text, name, name)
+    return read_text(text, name, name, entry)

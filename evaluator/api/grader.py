@@ -24,7 +24,7 @@ from evaluator.api.ready import places
 from evaluator.api.scorecard import Scorecard
 from evaluator.batch.grading_setup import setup_for
 from evaluator.batch.runs.problem_texts import ProblemText
-from evaluator.batch.runs.tasks import Task
+from evaluator.batch.runs.tasks import Task, renamed
 from evaluator.batch.workers.cluster_places import cluster_places
 from evaluator.batch.workers.infra_card import infra_card
 from evaluator.batch.workers.messages import Graded
@@ -177,7 +177,8 @@ class Grader(AnyGrader):
         """Grade candidates concurrently. Return the cards in the order of the candidates.
 
         Every candidate has a card, after a failure of the machine a card of status `infra_error`. All candidates are
-        read before the first grade: an unknown problem raises without any grade. Raises like `submit`.
+        read before the first grade: an unknown problem raises without any grade. Equal code for the same problem is
+        graded once. Raises like `submit`.
 
         Args:
             candidates: the submissions.
@@ -187,7 +188,35 @@ class Grader(AnyGrader):
         """
         given = list(candidates)
         tasks = [task_for(candidate, self._problems) for candidate in given]
-        return cards_of(given, [self._submitted(task) for task in tasks], on_progress)
+        graded: dict[str, Future[Scorecard]] = {}
+        futures = []
+        for task in tasks:
+            if task.key is None or (equal := graded.get(task.key)) is None:
+                future = self._submitted(task)
+                if task.key is not None:
+                    graded[task.key] = future
+            else:
+                future = self._copied(equal, task)
+            futures.append(future)
+        return cards_of(given, futures, on_progress)
+
+    def _copied(self, equal: Future[Scorecard], task: Task) -> Future[Scorecard]:
+        """Return the future of a task with the code of another task: a copy of its card, under the task's name."""
+        copy: Future[Scorecard] = Future()
+
+        def give(graded: Future[Scorecard]) -> None:
+            if graded.cancelled():
+                copy.cancel()
+            elif not copy.set_running_or_notify_cancel():
+                return
+            elif (error := graded.exception()) is not None:
+                copy.set_exception(error)
+            else:
+                card = renamed(graded.result(), task.name, task.origin)
+                copy.set_result(Scorecard.of(signed(card, self._key)))
+
+        equal.add_done_callback(give)
+        return copy
 
     def _submitted(self, task: Task, on_stage: Callable[[str], object] | None = None) -> Future[Scorecard]:
         waiting = _Waiting(task, Future(), on_stage)

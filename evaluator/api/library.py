@@ -24,7 +24,7 @@ from evaluator.batch.workers.infra_card import infra_card
 from evaluator.batch.workers.messages import Graded
 from evaluator.batch.workers.worker_handle import Hire
 from evaluator.batch.workers.worker_pool import Drained, Ended, WorkerPool
-from evaluator.grade_options import with_options
+from evaluator.grade_options import entry_given, with_options
 from evaluator.grading.resolved_request import remarked
 from evaluator.signatures.signing import signed
 
@@ -52,7 +52,7 @@ def grade(
         InfraError: the machine has no GPU.
     """
     candidate = Candidate(problem, source)
-    submission = submission_of(candidate) if isinstance(source, str | Path) else None
+    submission = submission_of(candidate, entry_given(options)) if isinstance(source, str | Path) else None
     setup = setup_for(options, jobs=1, submission=submission)
     slots, hire = places(setup.options, setup.slots, jobs=1, ready=ready)
     graded = _graded(iter([candidate]), setup._replace(slots=slots), hire)

@@ -40,6 +40,7 @@ class BatchArguments(NamedTuple):
     retry: str | None = None
     fresh: bool = False
     fail_fast: bool = False
+    allow_problem_text: bool = False
 
 
 class Source(NamedTuple):
@@ -67,19 +68,19 @@ def run_batch(arguments: BatchArguments, named: Mapping[str, Any], stream: TextI
     options = options_for(named).options
     key = signing_key(options.signing_key, sandboxed=options.is_sandboxed)
     shard = parse_shard(arguments.shard) if arguments.shard else None
-    problems = Problems(options.problems, options.actual_size, arguments.only)
+    problems = Problems(options.problems, options.actual_size, arguments.only, options.entry)
     with contextlib.ExitStack() as stack:
         # Open the source before the run folder is created, or cleared by --fresh: the source may be refused.
         source = _source(arguments.submissions, problems, stack)
         total = _total(source, arguments.limit) if shard is None else None
         is_new = arguments.fresh or not RunFolder(arguments.run).manifest.exists()
-        begun = _gradable(_items(source, problems, {}), arguments) if is_new and shard is None else None
+        begun = _gradable(_items(source, problems, {}, arguments), arguments) if is_new and shard is None else None
         slots, hire = _places(arguments, options, stack)
         manifest = manifest_for(options, arguments.submissions, problems.level_sizes)
         folder = stack.enter_context(opened(arguments.run, manifest, fresh=arguments.fresh))
         plan = stack.enter_context(Plan(folder))
         refusals = stack.enter_context(Refusals(folder, _is_read(source, problems, shard, arguments.limit)))
-        items = begun or named_once(_items(source, problems, plan.by_origin()))
+        items = begun or named_once(_items(source, problems, plan.by_origin(), arguments))
         if shard is not None:
             items = filter(shard.holds, items)
         display = stack.enter_context(display_on(stream, total, jsonl=jsonl))
@@ -146,10 +147,12 @@ def _is_read(source: Source, problems: Problems, shard: Shard | None, limit: int
     return lambda refused: (shard is None or shard.holds(refused)) and problems.wants(refused.problem)
 
 
-def _items(source: Source, problems: Problems, known: Mapping[str, Planned]) -> Iterator[Item]:
+def _items(
+    source: Source, problems: Problems, known: Mapping[str, Planned], arguments: BatchArguments
+) -> Iterator[Item]:
     if source.lines is None:
         return read_folder(Path(source.origin), problems, known)
-    return read_lines(source.lines, source.origin, problems)
+    return read_lines(source.lines, source.origin, problems, allows_problem_text=arguments.allow_problem_text)
 
 
 def _gradable(items: Iterator[Item], arguments: BatchArguments) -> Iterator[Item]:

@@ -9,13 +9,11 @@ from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from msgspec.structs import replace
-
 from evaluator.batch.runs.index import Index, Row
 from evaluator.batch.runs.inputs import Item
 from evaluator.batch.runs.refusals import Refusals
 from evaluator.batch.runs.run_folder import Plan, RunFolder, not_written
-from evaluator.batch.runs.tasks import Planned, Refused, Seen, Task
+from evaluator.batch.runs.tasks import Planned, Refused, Seen, Task, renamed
 from evaluator.batch.runs.timeline_file import TimelineWriter
 from evaluator.batch.workers.infra_card import infra_card
 from evaluator.batch.workers.messages import Graded, Part
@@ -288,7 +286,7 @@ class Scheduler:
 
     def _copy(self, copy: Copy, card: Scorecard) -> None:
         """Store a copy of the card of an equal submission under the copy's name."""
-        named = replace(card, submission=replace(card.submission, name=copy.name, origin=copy.origin))
+        named = renamed(card, copy.name, copy.origin)
         self._show(Result(self._write(copy.card, named), "copied"))
 
     def _may_be_copied(self, card: str) -> bool:

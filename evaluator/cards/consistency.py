@@ -52,7 +52,7 @@ _OWN_STATUS = {
 _REMARKS = frozenset(
     (
         *(
-            Code.SEVERAL_BLOCKS,
+            Code.LEFT_OUT,
             Code.INTERPRETED,
             Code.FIXED_INPUTS,
             Code.NOT_FLOAT64,

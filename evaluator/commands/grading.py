@@ -302,12 +302,18 @@ def _exit_code(card: Scorecard) -> ExitCode:
 @click.option(
     "--fail-fast", is_flag=True, help="Start no further grade after the first submission that is not correct."
 )
+@click.option(
+    "--allow-problem-text",
+    is_flag=True,
+    help="Accept lines with a problem as text: who writes the lines may then run any code as this user.",
+)
 @click.option("--jsonl", is_flag=True, help="Write one line of JSON per submission to stdout.")
 def batch(*, jsonl: bool, **named: Any) -> ExitCode:
     """Grade all SUBMISSIONS into the folder of a run; resumable.
 
     SUBMISSIONS is a folder of PROBLEM/NAME.py (.txt, .md: a model's answers; or folders), a KernelBench run folder,
-    or a file of lines {"problem": ..., "sample": ..., "source": ...}; - reads such lines from stdin.
+    or a file of lines {"problem": ..., "sample": ..., "source": ...}; - reads such lines from stdin. With
+    --allow-problem-text, a line may hold its problem: {"problem": {"name": ..., "source": ...}, ...}.
     """
     from evaluator.batch.command import BatchArguments, run_batch
 

@@ -169,6 +169,12 @@ _OTHER_OPTIONS = (
         f"[default: {default_of('mode').value}]",
     ),
     _option(
+        "--entry",
+        metavar="NAME",
+        callback=checked,
+        help="Name of the class that a submission defines.  [default: ModelNew, else Model]",
+    ),
+    _option(
         "--tolerance",
         type=click.Choice([rule.value for rule in ToleranceRule]),
         help=f"Rule for the allowed error of an output.  [default: {default_of('tolerance').value}]",

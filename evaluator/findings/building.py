@@ -1,11 +1,13 @@
 """B: findings about building a submission."""
 
 from evaluator.findings.codes import Code, Entry
+from evaluator.findings.submission import ONE_BLOCK
 
 ENTRIES: dict[Code, Entry] = {
     Code.NO_MODEL_NEW: Entry(
         "the submission defines no class ModelNew",
-        "The submission ran to its end without a class ModelNew: the name is missing, or is not a class.",
+        "The submission ran to its end without a class ModelNew, or of the name that --entry gives: the name is "
+        "missing, or is not a class. Without --entry, a class Model counts too, unless it is the reference's own.",
         "Define `class ModelNew(nn.Module)` at the top level of the file. If a language model's answer ends before the "
         "class, raise the model's token limit.",
     ),
@@ -14,6 +16,7 @@ ENTRIES: dict[Code, Entry] = {
         "Python raised an exception while importing the submission: a syntax error, a missing module, or an exception "
         "of the submission's own.",
         "Run the file with Python; the message names the line.",
+        (ONE_BLOCK,),
     ),
     Code.COMPILE_FAILED: Entry(
         "the extension does not compile",

@@ -10,7 +10,7 @@ class Code(StrEnum):
     NO_CODE = "S101"
     TOO_LARGE = "S102"
     NOT_TEXT = "S103"
-    SEVERAL_BLOCKS = "S104"
+    LEFT_OUT = "S104"
     CUT_OFF = "S105"
     GRADED_ON_CPU = "S106"
     SIZE_FOUND = "S107"
@@ -27,6 +27,8 @@ class Code(StrEnum):
     INTERNALS = "S119"
     ADDRESSED_TEXT = "S120"
     NOT_LOOKED_AT = "S121"
+    WRONG_FORM = "S122"
+    OTHER_ENTRY = "S123"
 
     NO_MODEL_NEW = "B201"
     IMPORT_FAILED = "B202"

@@ -3,6 +3,14 @@
 from evaluator.findings.codes import Code, Entry
 
 REPLACE_CALL = "Replace the library call by your own kernel."
+ONE_BLOCK = "Put the whole submission, and nothing else, into one ```python block."
+COMPLETE_FILE = "Write the complete file, not the changes, into one ```python block."
+NO_JSON = "Write the code itself into one ```python block, not into JSON."
+WITH_PYTHON = (
+    "Add Python to the block: pass the C++ or CUDA as a string to load_inline, and define `class ModelNew(nn.Module)` "
+    "in the same ```python block."
+)
+RENAME = "Name the class ModelNew."
 
 ENTRIES: dict[Code, Entry] = {
     Code.NO_CODE: Entry(
@@ -21,10 +29,12 @@ ENTRIES: dict[Code, Entry] = {
         "The submission has bytes that are not UTF-8, or a NUL byte.",
         "Save the file as UTF-8 text.",
     ),
-    Code.SEVERAL_BLOCKS: Entry(
-        "several blocks define ModelNew",
-        "More than one fenced block of the answer defines ModelNew. The grade used the last one.",
-        "No action needed if the last block is the intended one; otherwise keep one block.",
+    Code.LEFT_OUT: Entry(
+        "a part of the answer was left out",
+        "The grade takes one fenced block: the last closed one that defines ModelNew, else Model. Other blocks are "
+        "left out, and so is all code inside the model's reasoning.",
+        "No action needed if the graded code is complete; otherwise put the whole submission into one block.",
+        (ONE_BLOCK,),
     ),
     Code.CUT_OFF: Entry(
         "the answer is cut off",
@@ -122,5 +132,17 @@ ENTRIES: dict[Code, Entry] = {
         "The process that inspects the submission's text reached its limit of time, memory or depth. The grade "
         "continues without the remarks that are missing.",
         "No action needed for the grade; shorter expressions and less embedded data help.",
+    ),
+    Code.WRONG_FORM: Entry(
+        "the answer's form is wrong",
+        "The answer has code in a form that Warpgrade does not grade: Python between lines of prose without a fence, a "
+        "diff, JSON, C++ or CUDA without Python, or a class of another name (see --entry).",
+        ONE_BLOCK,
+        (COMPLETE_FILE, NO_JSON, WITH_PYTHON, RENAME),
+    ),
+    Code.OTHER_ENTRY: Entry(
+        "the class Model was graded",
+        "The submission defines no ModelNew, and a class Model of its own. Some benchmarks use this name.",
+        "No action needed; name the class ModelNew to be clear.",
     ),
 }

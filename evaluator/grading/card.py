@@ -30,6 +30,7 @@ def card_of(request: GradeRequest, outcome: Outcome, seeds: Seeds | None, stopwa
         timing=outcome.timing,
         l2=outcome.l2,
         mode=terms.options.mode,
+        entry=terms.options.entry,
         roofline=outcome.roofline,
         baselines=outcome.baselines,
         profiling=outcome.profiling,

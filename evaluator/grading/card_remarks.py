@@ -7,7 +7,7 @@ from evaluator.cache.location import cache_folder
 from evaluator.findings import ENTRIES, Code, finding
 from evaluator.findings.comparing import COMPUTE_IN_FP32, DRIFT, EXTRA_CLAMP, NEARLY_ALL, WEIGHTS_FIRST
 from evaluator.findings.running import LAUNCH_KERNEL
-from evaluator.findings.submission import REPLACE_CALL
+from evaluator.findings.submission import ONE_BLOCK, REPLACE_CALL
 from evaluator.records import Finding, Outcome, SandboxMode, Status
 
 _FLOOD_BYTES = 1 << 20
@@ -34,8 +34,17 @@ def with_steps_to_own_kernels(outcome: Outcome, required: float | None) -> list[
 
 
 def reason_of(outcome: Outcome) -> Finding | None:
-    """Return the reason of the verdict. Wrong values begin with the weights, if the weights were not copied."""
+    """Return the reason of the verdict, with a next step that other findings suggest.
+
+    Wrong values begin with the weights, if the weights were not copied. A missing name may be in a block that was left
+    out.
+    """
     reason = outcome.reason
+    if reason is not None and reason.code == Code.IMPORT_FAILED.value and reason.message.startswith("NameError"):
+        left_out = next((each for each in outcome.findings if each.code == Code.LEFT_OUT.value), None)
+        if left_out is None:
+            return reason
+        return replace(reason, message=f"{reason.message}; {left_out.message}", next_step=ONE_BLOCK)
     usual = (ENTRIES[Code.WRONG_VALUES].next_step, NEARLY_ALL, COMPUTE_IN_FP32, DRIFT, EXTRA_CLAMP)
     if reason is None or reason.code != Code.WRONG_VALUES.value or reason.next_step not in usual:
         return reason

@@ -29,7 +29,7 @@ from evaluator.judge.context.context_pool import ContextPool
 from evaluator.progress import Progress, Stopwatch
 from evaluator.records import Finding, Outcome, Scorecard, Seeds, Status
 from evaluator.report.layout.text import printable
-from evaluator.submission.model_new import can_define_model_new
+from evaluator.submission.model_new import can_define
 from evaluator.submission.read import Submission
 
 if TYPE_CHECKING:
@@ -141,9 +141,10 @@ def _outcome(
     match request.submission:
         case Unread(finding=reason):
             return Outcome().failed(_unread_status(reason), reason), None
-        case Submission(source=source) as submission if not can_define_model_new(source):
+        case Submission(source=source) as submission if not can_define(source, request.terms.options.entries):
             what = "the name does not occur in the text" if source.strip() else "the text is empty"
-            reason = finding(Code.NO_MODEL_NEW, f"the submission defines no class ModelNew: {what}")
+            names = " or ".join(request.terms.options.entries)
+            reason = finding(Code.NO_MODEL_NEW, f"the submission defines no class {names}: {what}")
             outcome = Outcome(findings=list(submission.findings))
             return outcome.failed(Status.BUILD_ERROR, reason), None
         case Submission(source=source) as submission:
@@ -213,5 +214,5 @@ def _staged(request: GradeRequest, source: str, stopwatch: Stopwatch, context_po
 
 
 def _unread_status(reason: Finding) -> Status:
-    """Status for an unread submission: build error without code or proper files; rejected if too large or no text."""
-    return Status.BUILD_ERROR if reason.code in (Code.NO_CODE, Code.CUT_OFF, Code.BAD_FILES) else Status.REJECTED
+    """Status for an unread submission: rejected if too large or no text; else build error."""
+    return Status.REJECTED if reason.code in (Code.TOO_LARGE, Code.NOT_TEXT) else Status.BUILD_ERROR

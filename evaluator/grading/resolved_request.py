@@ -16,7 +16,7 @@ from evaluator.errors import CardError, ProblemNotFound, UsageError
 from evaluator.files.card_files import read_card
 from evaluator.files.file_names import card_place
 from evaluator.findings import Code, finding
-from evaluator.grade_options import GradeOptions, given, read_options
+from evaluator.grade_options import GradeOptions, entry_given, given, read_options
 from evaluator.grading.request import GradeRequest, Unread
 from evaluator.grading.resources import threads
 from evaluator.judge.setup.grade_terms import GradeTerms
@@ -63,7 +63,7 @@ def request_for(arguments: GradeArguments, named: Mapping[str, Any]) -> GradeReq
         raise _missing(arguments.problem)
     named = {**_options_of(card, given(named).get("device")), **given(named)}
     found = _problem(arguments, named.get("problems"), card)
-    submission = _named(_submission(arguments.submission, card), arguments.name)
+    submission = _named(_submission(arguments.submission, card, entry_given(named)), arguments.name)
     options, remarks = options_for(named, submission)
     found = with_small_size(found, options.actual_size)
     gpu = choose(options.gpu) if options.device is DeviceKind.CUDA else None
@@ -113,6 +113,7 @@ def _options_of(card: Scorecard | None, device: str | None) -> dict[str, Any]:
         "tolerance": card.tolerance,
         "values": card.values,
         "mode": card.mode,
+        "entry": card.entry,
         "require_own_kernel": card.required_own_kernel,
         "weights": frozen if card.weights is None else card.weights.rule,
         "l2": card.l2.rule if card.l2 is not None and on_gpu else None,
@@ -178,12 +179,12 @@ def device_for(submission: Submission | Unread | None) -> Choice:
     return Choice(DeviceKind.CPU, (finding(Code.GRADED_ON_CPU, message),))
 
 
-def _submission(path: str | None, card: Scorecard | None) -> Submission | Unread:
+def _submission(path: str | None, card: Scorecard | None, entry: str | None) -> Submission | Unread:
     """Read the submission at `path`, or take the submission in the card."""
     if path is None:
         return _submission_of(card)
     place: Path | Literal["-"] = "-" if path == STDIN else Path(path)
-    read = read_submission(place)
+    read = read_submission(place, entry=entry)
     if isinstance(read, Submission):
         return read
     name = "stdin" if path == STDIN else os.fsencode(Path(path).stem).decode("utf-8", "replace")

@@ -79,6 +79,5 @@ def start_speculative_build(
             source,
         )
 
-    return own.enter_context(
-        SpeculativeBuild(fork_server, SandboxedTools(fork_server, terms.device, lambda: deadline), builder_of, source)
-    )
+    run_tool = SandboxedTools(fork_server, terms.device, lambda: deadline)
+    return own.enter_context(SpeculativeBuild(fork_server, run_tool, builder_of, source, terms.options.entries))

@@ -61,7 +61,7 @@ def _inherited(module: Module) -> Iterator[Remark]:
     if model is None or any(isinstance(node, ast.FunctionDef) and node.name == "forward" for node in model.body):
         return
     if (base := _foreign_base(model, module)) is not None:
-        yield Remark(Code.LIBRARY_IN_FORWARD, model.lineno, f"ModelNew inherits its forward from {base}")
+        yield Remark(Code.LIBRARY_IN_FORWARD, model.lineno, f"{shown(model.name)} inherits its forward from {base}")
 
 
 def _foreign_base(model: ast.ClassDef, module: Module) -> str | None:

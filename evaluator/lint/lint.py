@@ -2,6 +2,7 @@
 
 import socket
 import warnings
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 import msgspec
@@ -11,23 +12,24 @@ from evaluator.lint.embedded import file_pieces, pieces
 from evaluator.lint.languages import languages
 from evaluator.lint.messages import MAX_MESSAGE, Look, Looked, Remark, thinned
 from evaluator.lint.predicted_builds import predicted_builds
-from evaluator.lint.reachable import Module, in_forward, take_apart
+from evaluator.lint.reachable import Module, in_forward, other_entry, take_apart
 from evaluator.protocol.frames import BuildRequest, SourceFile
 from evaluator.protocol.frames.bounds import MAX_FRAME_BYTES
 from evaluator.protocol.frames.oversize import unsendable_request
 from evaluator.protocol.one_question import answer_one
 from evaluator.protocol.parsed_python import parsed_python
 from evaluator.protocol.submission_files import HEADER_SUFFIXES, Part, cpp_files, python_files
+from evaluator.submission.model_new import entries_of
 
 _MAX_BUILDS_BYTES = MAX_FRAME_BYTES // 2
 
 
 def run(sock: socket.socket, _: Path) -> None:
     """Answer one frame over `sock`, in a confined process. An error ends the process, and the judge sees the end."""
-    answer_one(sock, Look, lambda asked: look(asked.submission))
+    answer_one(sock, Look, lambda asked: look(asked.submission, asked.entries))
 
 
-def look(source: str) -> Looked:
+def look(source: str, entries: Sequence[str] = entries_of(None)) -> Looked:
     """Analyse `source` and list the remarks. Invalid Python is left to the build, which reports the position.
 
     Time, memory and recursion depth are unbounded. The caller sets limits and expects the process to die at them.
@@ -41,7 +43,7 @@ def look(source: str) -> Looked:
     except (RecursionError, MemoryError):
         return Looked([], f"it is nested too deeply for Python's parser, or too large: {len(source)} characters")
     try:
-        module = take_apart(parsed.tree)
+        module = take_apart(parsed.tree, entries)
         noticed = thinned(_remarks(source, module, parsed.invalid))
         toolchains = languages(module, source)
     except (RecursionError, MemoryError) as error:
@@ -70,6 +72,7 @@ def _remarks(source: str, module: Module, invalid: list[Part]) -> list[Remark]:
     bodies = in_forward(module)
     found = [*pieces(module.nodes, source), *file_pieces(source)]
     return [
+        *other_entry(module),
         *library.library_calls(module, bodies),
         *library.fallbacks(module, bodies),
         *side_effects.surroundings(module),

@@ -1,6 +1,6 @@
 """Judge side of the linter: run the analysis in a confined child and convert the answer to findings."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from evaluator.findings import Code, finding
@@ -25,7 +25,7 @@ class LookedAt(NamedTuple):
     toolchains: list[Toolchain] | None = None
 
 
-def look_at(source: str, spawn: Callable[[str, Limits], Child]) -> LookedAt:
+def look_at(source: str, entries: Sequence[str], spawn: Callable[[str, Limits], Child]) -> LookedAt:
     """Analyse a text in a confined child from `spawn`. A failing child results in a finding, never in a verdict.
 
     Raises:
@@ -33,7 +33,7 @@ def look_at(source: str, spawn: Callable[[str, Limits], Child]) -> LookedAt:
     """
     child = spawn(_ENTRY, _LIMITS)
     try:
-        answer = ask(child, Look(source), Looked, _LIMIT_S)
+        answer = ask(child, Look(source, list(entries)), Looked, _LIMIT_S)
     except DeadlinePassed:
         return _not_looked_at(f"the analysis took longer than {_LIMIT_S:g} s")
     except (Closed, FrameError):

@@ -6,7 +6,7 @@ import msgspec
 
 from evaluator.findings import Code
 from evaluator.protocol.frames import BuildRequest, Frame
-from evaluator.protocol.frames.bounds import Text
+from evaluator.protocol.frames.bounds import Name, Text
 from evaluator.records import Toolchain
 
 MAX_REMARKS = 64
@@ -25,9 +25,10 @@ class Remark(NamedTuple):
 
 
 class Look(Frame, frozen=True):
-    """Judge: analyse a submission."""
+    """Judge: analyse a submission. `entries` are the names of its class, the preferred name first."""
 
     submission: Text
+    entries: list[Name]
 
 
 class Noticed(Frame, frozen=True):

@@ -1,8 +1,11 @@
 """Approximation of the call graph below `ModelNew.forward`, by names only. Errs on the side of too many functions."""
 
 import ast
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from evaluator.findings import Code
+from evaluator.lint.messages import Remark, shown
 from evaluator.lint.names import Names
 
 Body = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
@@ -18,21 +21,25 @@ class Module(NamedTuple):
     functions: dict[str, list[Body]]
     classes: dict[str, ast.ClassDef]
     members: dict[str, list[ast.expr]]
+    entries: Sequence[str]
 
     def model(self) -> ast.ClassDef | None:
-        """Find the class ModelNew, or the class assigned to the name ModelNew."""
-        if "ModelNew" in self.classes:
-            return self.classes["ModelNew"]
+        """Find the entry class, or the class assigned to its name."""
+        return next((found for name in self.entries if (found := self._named(name)) is not None), None)
+
+    def _named(self, entry: str) -> ast.ClassDef | None:
+        if entry in self.classes:
+            return self.classes[entry]
         for node in self.tree.body:
             match node:
-                case ast.Assign(targets=[ast.Name(id="ModelNew")], value=ast.Name(id=name)):
+                case ast.Assign(targets=[ast.Name(id=target)], value=ast.Name(id=name)) if target == entry:
                     return self.classes.get(name)
                 case _:
                     continue
         return None
 
 
-def take_apart(tree: ast.Module) -> Module:
+def take_apart(tree: ast.Module, entries: Sequence[str]) -> Module:
     """Index a module's functions, classes and members by name."""
     functions: dict[str, list[Body]] = {}
     classes: dict[str, ast.ClassDef] = {}
@@ -52,7 +59,26 @@ def take_apart(tree: ast.Module) -> Module:
                         members.setdefault(target.attr, []).append(value)
             case _:
                 continue
-    return Module(tree, nodes, Names(nodes), functions, classes, members)
+    return Module(tree, nodes, Names(nodes), functions, classes, members, entries)
+
+
+def other_entry(module: Module) -> Iterator[Remark]:
+    """Remark on an entry class without the preferred name, unless the text names the preferred name in any way."""
+    preferred, model = module.entries[0], module.model()
+    if model is None or model.name == preferred:
+        return
+    if not any(preferred in text for node in module.nodes for text in _texts(node)):
+        yield Remark(Code.OTHER_ENTRY, model.lineno, f"no class {preferred}: the class {shown(model.name)} is graded")
+
+
+def _texts(node: ast.AST) -> list[str]:
+    match node:
+        case ast.Name(id=text) | ast.ClassDef(name=text) | ast.alias(name=text, asname=None) | ast.alias(asname=text):
+            return [text or ""]
+        case ast.Constant(value=str(text)):
+            return [text]
+        case _:
+            return []
 
 
 def in_forward(module: Module) -> list[Body]:

@@ -22,6 +22,7 @@ class LoneCall(msgspec.Struct, frozen=True, kw_only=True):
 
     submission: str
     model: str
+    entries: list[str]
     weight_seed: int
     seed: int
     mode: ModelMode

@@ -150,6 +150,7 @@ class Scorecard(Record, frozen=True, kw_only=True):
     values: ValuesRule = ValuesRule.ALL
     l2: L2Inputs | None = None
     mode: GradeMode = GradeMode.FULL
+    entry: str | None = None
     signature: Signature | None = None
 
     @property

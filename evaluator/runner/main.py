@@ -141,7 +141,7 @@ class Runner:
             NvrtcStandIn(self._extensions.load_file).install()
         use_folder(self._private, frame.kernel_cache)
         forget_import(frame.submission)
-        self._model_new = submission_module.read_in(self._private, frame.submission, frame.model)
+        self._model_new = submission_module.read_in(self._private, frame.submission, frame.model, frame.entries)
         return Loaded()
 
     def _construct(self, frame: Construct) -> Frame:

@@ -49,7 +49,7 @@ def run(
     torch.set_num_threads(call.threads)
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = call.tf32
     ExtensionLoader(libraries_in(folder), folder / "extensions").install()
-    model_new = submission_module.read_in(folder, call.submission, call.model)
+    model_new = submission_module.read_in(folder, call.submission, call.model, call.entries)
     problem = importlib.import_module(Path(submission_module.MODEL_FILE).stem)
 
     def constructed(model: type, mode: ModelMode) -> Any:

@@ -33,6 +33,7 @@ _MAX_MESSAGE = 8000
 _MAX_LINES = 16
 _MAX_NAME = 200
 _MAX_CAUSES = 16
+_MOST_NAMED = 4
 _lines_before: dict[str, int] = {}
 """Files of the submission, with the number of lines before the file in the submission's text."""
 _folders: list[str] = []
@@ -40,7 +41,7 @@ _folders: list[str] = []
 
 
 class NoModelNew(Exception):
-    """The imported submission defines no class ModelNew."""
+    """The imported submission defines no entry class."""
 
 
 class _Loader(SourceFileLoader):
@@ -57,8 +58,10 @@ class _Loader(SourceFileLoader):
         return self._text
 
 
-def read_in(folder: Path, submission: str, model: str) -> type:
-    """Import the submission from `folder`, with the reference importable as `model`, and return ModelNew.
+def read_in(folder: Path, submission: str, model: str, entries: Sequence[str]) -> type:
+    """Import the submission from `folder`, with the reference importable as `model`, and return the entry class.
+
+    The class has the first possible name of `entries`.
 
     Execution, tracebacks, `inspect`, TorchScript and Triton all use the text `submission`.
     """
@@ -81,10 +84,29 @@ def read_in(folder: Path, submission: str, model: str) -> type:
     module: ModuleType = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)
-    found = getattr(module, "ModelNew", None)
-    if not isinstance(found, type):
-        raise NoModelNew("the submission defines no class ModelNew")
-    return found
+    return _entry_class(module, entries, str(folder / MODEL_FILE))
+
+
+def _entry_class(module: ModuleType, entries: Sequence[str], model_path: str) -> type:
+    """Return the first class of a module with one of the names `entries`.
+
+    The reference's own class counts under the preferred name alone: a submission may import `Model` from the reference,
+    and misspell the name of its own class.
+    """
+    reference = sys.modules.get(Path(MODEL_FILE).stem)
+    of_reference = reference is not None and getattr(reference, "__file__", None) == model_path
+    for name in entries:
+        found = getattr(module, name, None)
+        is_borrowed = of_reference and name != entries[0] and found is getattr(reference, name, None)
+        if isinstance(found, type) and not is_borrowed:
+            return found
+    names = [name for name, value in vars(module).items() if _is_own_model(value, module)]
+    others = f"; it defines {', '.join(names[:_MOST_NAMED])}" if names else ""
+    raise NoModelNew(f"the submission defines no class {' or '.join(entries)}{others}"[:_MAX_MESSAGE])
+
+
+def _is_own_model(value: object, module: ModuleType) -> bool:
+    return isinstance(value, type) and issubclass(value, torch.nn.Module) and value.__module__ == module.__name__
 
 
 def _module_name(entry: Path) -> str:

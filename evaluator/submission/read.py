@@ -3,17 +3,20 @@
 The text is hostile: nothing is run or parsed, because text can crash Python's own parser. Every step takes time linear
 in the text.
 
-A `.py` file is Python. Any other text (a `.txt` or `.md` file, stdin, a string from a program) is an answer if a fenced
-block defines ModelNew. Text is Python if ModelNew is defined outside blocks, or if no blocks exist and the text looks
-like Python. Any remaining text contains no code. A text with the first line of several files is such a submission (see
-`evaluator/protocol/submission_files.py`), and a folder becomes such a text.
+A `.py` file is Python. Any other text (a `.txt` or `.md` file, stdin, a string from a program) is an answer, maybe
+after reasoning, which is left out. The code is the last closed fenced block that defines the entry class: ModelNew,
+unless the grade names another. The whole answer is Python if the class is defined outside blocks, or if no blocks exist
+and the text looks like Python. Without ModelNew, the same rules look for Model. Any remaining text contains no code.
+
+A text with the first line of several files is such a submission (see `evaluator/protocol/submission_files.py`), and a
+folder becomes such a text.
 """
 
 import hashlib
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, Literal, NamedTuple
 
@@ -24,7 +27,9 @@ from evaluator.protocol.submission_files import BadFiles, is_several, parts
 from evaluator.protocol.submission_manifest import checked
 from evaluator.records import Finding, Record, Sha256
 from evaluator.submission.folder import is_submission_folder, read_folder_text
-from evaluator.submission.model_new import looks_like_python
+from evaluator.submission.forms import Piece, is_diff, prose_before_code, without_code
+from evaluator.submission.model_new import entries_of, looks_like_python
+from evaluator.submission.reasoning import Answer, answer_in
 
 MAX_CODE_BYTES = 1024 * 1024
 """Larger than any honest kernel; small enough for a scorecard and for a build."""
@@ -35,12 +40,11 @@ STDIN = "-"
 _NAMING_DIGITS = 12
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
-_MARKER = re.compile(
-    r"^(?P<indent>[ \t]*)(?:(?P<fence>`{3,}|~{3,})(?P<info>[^\n]*)|</think(?:ing)?>[ \t\r]*)$", re.MULTILINE
-)
-"""A line that may open or close a fenced block, or end a model's reasoning."""
-_DEFINITION = re.compile(r"^(?P<indent>[ \t]*)(?:class[ \t]+ModelNew\b|ModelNew[ \t]*=(?!=))", re.MULTILINE)
+_MARKER = re.compile(r"^(?P<indent>[ \t]*)(?P<fence>`{3,}|~{3,})(?P<info>[^\n]*)$", re.MULTILINE)
+"""A line that may open or close a fenced block."""
 _BLANK_LINES = re.compile(r"(?:[ \t\r]*\n)*+(?P<indent>[ \t]*)")
+_LANGUAGE = re.compile(r"[ \t]*+(?P<name>[A-Za-z][\w+#]{0,15}+)[ \t\r]*+$")
+_MOST_LABELS = 3
 _FENCE_SLACK = 3
 """Allowed extra indentation of a closing fence (CommonMark); beyond, the line is content."""
 
@@ -64,13 +68,14 @@ class _Block(NamedTuple):
     """The content of a fenced block, as offsets into the answer; `closed` by its own fence or truncated.
 
     `indent` is the number of blanks at the start of each line that belong to the answer (such as a list), not to the
-    code.
+    code. `language` is the word after the fence, or empty.
     """
 
     start: int
     end: int
     indent: int
     closed: bool
+    language: str
 
 
 class _Code(NamedTuple):
@@ -83,7 +88,11 @@ class _Code(NamedTuple):
 
 
 def read_submission(
-    path: Path | Literal["-"], stdin: BinaryIO | None = None, *, found_in: Path | None = None
+    path: Path | Literal["-"],
+    stdin: BinaryIO | None = None,
+    *,
+    found_in: Path | None = None,
+    entry: str | None = None,
 ) -> Submission | Finding:
     """Read the submission at `path`, or from standard input for `-`.
 
@@ -92,6 +101,7 @@ def read_submission(
         stdin: the stream for `-`; None for the process's own standard input.
         found_in: the folder whose listing contained `path`, which must then be a regular file and not a link. None if
             the user named the path.
+        entry: name of the class to look for in an answer; None for ModelNew, else Model.
 
     Returns:
         The submission, or a finding with the reason for its absence: too large, not text, or an answer without code.
@@ -111,7 +121,7 @@ def read_submission(
     text = _decode(data)
     if isinstance(text, Finding):
         return text
-    code = _Code(text) if suffix == ".py" or is_several(text) else _code_in(text)
+    code = _Code(text) if suffix == ".py" or is_several(text) else _code_in(text, entries_of(entry))
     if isinstance(code, Finding):
         return code
     source_bytes = code.source.encode()
@@ -202,38 +212,101 @@ def _printable(path: Path | str) -> str:
     return os.fsencode(path).decode("utf-8", "replace")
 
 
-def _code_in(text: str) -> _Code | Finding:
-    """Return the last closed block that defines ModelNew, or the whole text if Python, otherwise a finding."""
-    all_blocks = list(_fenced_blocks(text))
-    blocks = [block for block in all_blocks if _defines_model_new(text, block)]
-    closed = [block for block in blocks if block.closed]
-    if closed:
-        return _extracted(text, closed[-1], blocks)
-    if blocks:
-        return _cut_off(
-            f"the block that defines ModelNew, from line {_line_of(text, blocks[-1])}, is never closed", text
-        )
-    if _defined_outside(text, all_blocks):
-        return _Code(text)
-    if all_blocks and not all_blocks[-1].closed and all_blocks[-1].end == len(text):
-        return _cut_off(f"the last block, from line {_line_of(text, all_blocks[-1])}, is never closed", text)
-    if not all_blocks and looks_like_python(text):
-        return _Code(text)
-    if _is_thinking_at_the_end(text):
-        return _cut_off("the model's reasoning never ends", text)
-    return finding(Code.NO_CODE, "no fenced block of the answer defines ModelNew")
+class _Text(NamedTuple):
+    """The answer behind `lines_before` lines of a text, and its fenced blocks. `is_part`: the text has more."""
+
+    answer: str
+    lines_before: int
+    blocks: list[_Block]
+    is_part: bool
+
+    def defining(self, name: str) -> list[_Block]:
+        """Return the blocks that define the class `name`."""
+        definition = _definition(name)
+        return [block for block in self.blocks if _defines(definition, self.answer, block)]
+
+    def line_of(self, block: _Block) -> int:
+        """Return the line of the text in which the content of a block begins, from 1."""
+        return self.lines_before + _line_in(self.answer, block.start)
+
+    def pieces(self) -> list[Piece]:
+        """Return the contents of all blocks, with their lines: counted once, since blocks may be many."""
+        line, place, pieces = self.lines_before + 1, 0, []
+        for block in self.blocks:
+            line, place = line + self.answer.count("\n", place, block.start), block.start
+            pieces.append(Piece(_content(self.answer, block), line))
+        return pieces
+
+    def label(self, block: _Block) -> str:
+        """Return a block's place, the language after its fence, and whether the block is closed."""
+        words = ", ".join(filter(None, [block.language, "" if block.closed else "never closed"]))
+        return f"line {self.line_of(block)}{f' ({words})' if words else ''}"
+
+
+def _code_in(text: str, entries: Sequence[str]) -> _Code | Finding:
+    """Return the last closed block that defines the first possible of `entries`, or the answer if Python.
+
+    Otherwise, return a finding.
+    """
+    place = answer_in(text)
+    answer = text[place.start : place.end]
+    blocks = list(_fenced_blocks(answer))
+    found = _Text(answer, text.count("\n", 0, place.start), blocks, is_part=len(answer) < len(text))
+    draft = _draft(text, place, entries[0])
+    for name in entries:
+        defining = found.defining(name)
+        if closed := [block for block in defining if block.closed]:
+            return _extracted(found, closed[-1], draft)
+        if defining:
+            where = found.line_of(defining[-1])
+            return _cut_off(f"the block that defines {name}, from line {where}, is never closed", text)
+        if _defined_outside(name, answer, blocks) and not is_diff(answer):
+            return _unfenced(found, draft)
+        if blocks and not blocks[-1].closed and blocks[-1].end == len(answer):
+            return _cut_off(f"the last block, from line {found.line_of(blocks[-1])}, is never closed", text)
+    if not blocks and looks_like_python(answer):
+        return _unfenced(found, draft)
+    if place.unended is not None:
+        line = _line_in(text, place.unended)
+        return _cut_off(f"the model's reasoning, from line {line}, never ends, so there is no answer", text)
+    left_out = "; code inside the model's reasoning does not count" if draft else ""
+    return without_code(Piece(answer, found.lines_before + 1), found.pieces(), entries, left_out)
 
 
 def _cut_off(what: str, text: str) -> Finding:
     line = text.rstrip().count("\n") + 1
-    return finding(Code.CUT_OFF, f"{what}: the answer ends at line {line}", line=line)
+    return finding(Code.CUT_OFF, f"{what}: the text ends at line {line}", line=line)
 
 
-def _defined_outside(text: str, blocks: list[_Block]) -> bool:
-    """Return whether a line outside all blocks, which are in order, defines ModelNew."""
+def _unfenced(found: _Text, draft: str) -> _Code | Finding:
+    """Return an answer that is Python as a whole; a finding if the answer begins with prose."""
+    first = found.lines_before + 1
+    if (prose := prose_before_code(Piece(found.answer, first))) is not None:
+        return prose
+    findings = (_left_out(f"the grade uses the text from line {first}", [draft], first),) if draft else ()
+    return _Code(found.answer, extracted=found.is_part, line_offset=found.lines_before, findings=findings)
+
+
+def _left_out(used: str, left_out: list[str], line: int) -> Finding:
+    return finding(Code.LEFT_OUT, f"{used}; left out: {', '.join(left_out)}", line=line)
+
+
+def _draft(text: str, place: Answer, name: str) -> str:
+    """Return the place of code that defines the class `name` outside of the answer; empty without such code."""
+    definition = _definition(name)
+    draft = definition.search(text, 0, place.start) or definition.search(text, place.end)
+    return "" if draft is None else f"reasoning or draft with code in line {_line_in(text, draft.end())}"
+
+
+def _line_in(text: str, offset: int) -> int:
+    return text.count("\n", 0, offset) + 1
+
+
+def _defined_outside(name: str, text: str, blocks: list[_Block]) -> bool:
+    """Return whether a line outside all blocks, which are in order, defines the class `name`."""
     left = iter(blocks)
     block = next(left, None)
-    for found in _DEFINITION.finditer(text):
+    for found in _definition(name).finditer(text):
         while block is not None and block.end <= found.start():
             block = next(left, None)
         if block is None or found.start() < block.start:
@@ -241,31 +314,22 @@ def _defined_outside(text: str, blocks: list[_Block]) -> bool:
     return False
 
 
-def _is_thinking_at_the_end(text: str) -> bool:
-    """Return whether the last reasoning tag is an opening one."""
-    return max(text.rfind("<think>"), text.rfind("<thinking>")) > max(text.rfind("</think>"), text.rfind("</thinking>"))
-
-
-def _extracted(text: str, chosen: _Block, defining: list[_Block]) -> _Code:
-    line = _line_of(text, chosen)
-    # Drafts inside the reasoning do not compete with the final answer.
-    thoughts_end = max((match.end() for match in _MARKER.finditer(text) if match["fence"] is None), default=0)
-    rivals = [block for block in defining if block != chosen and block.start >= min(thoughts_end, chosen.start)]
-    findings: list[Finding] = []
-    if rivals:
-        message = f"{len(rivals) + 1} blocks define ModelNew; the grade uses the last closed one, from line {line}"
-        cut_off = next((block for block in rivals if block.start > chosen.start), None)
-        if cut_off is not None:
-            message += f" (a later one, from line {_line_of(text, cut_off)}, is never closed)"
-        findings.append(finding(Code.SEVERAL_BLOCKS, message, line=line, blocks=len(rivals) + 1))
-    return _Code(_content(text, chosen), extracted=True, line_offset=line - 1, findings=tuple(findings))
+def _extracted(found: _Text, chosen: _Block, draft: str) -> _Code:
+    others = [block for block in found.blocks if block != chosen]
+    left_out = [f"the block from {found.label(block)}" for block in others[:_MOST_LABELS]]
+    if len(others) > _MOST_LABELS:
+        left_out.append(f"{len(others) - _MOST_LABELS} more")
+    left_out += [draft] if draft else []
+    line = found.line_of(chosen)
+    findings = (_left_out(f"the grade uses the block from {found.label(chosen)}", left_out, line),) if left_out else ()
+    return _Code(_content(found.answer, chosen), extracted=True, line_offset=line - 1, findings=findings)
 
 
 def _fenced_blocks(text: str) -> Iterator[_Block]:
     """Yield fenced blocks by CommonMark's rules, at any indentation (answers use lists).
 
-    An unclosed block, such as a model's abandoned draft, must not swallow the answer. Two lines end it: a fence that
-    can only open a block (it names a language), and the end of the reasoning.
+    An unclosed block, such as a model's abandoned draft, must not swallow the answer. A fence that names a language can
+    only open a block, and ends the block before.
     """
     opener: re.Match[str] | None = None
     for marker in _MARKER.finditer(text):
@@ -289,22 +353,19 @@ def _block(opener: re.Match[str], end: int, *, closed: bool) -> _Block:
         # Python's first line is at the left margin; if less indented than its fence, the whole code is.
         first = _BLANK_LINES.match(opener.string, start, end)
         indent = min(indent, len(first["indent"])) if first else 0
-    return _Block(start, end, indent, closed)
+    language = _LANGUAGE.match(opener["info"])
+    return _Block(start, end, indent, closed, "" if language is None else language["name"])
 
 
 def _can_open(marker: re.Match[str]) -> bool:
     fence = marker["fence"]
-    return fence is not None and not (fence.startswith("`") and "`" in marker["info"])
+    return not (fence.startswith("`") and "`" in marker["info"])
 
 
 def _could_belong(marker: re.Match[str], opener: re.Match[str]) -> bool:
     """Return whether a fence inside a block fits its opener: same character, not shorter, hardly more indented."""
     fence = marker["fence"]
-    return (
-        fence is not None
-        and fence.startswith(opener["fence"])
-        and len(marker["indent"]) <= len(opener["indent"]) + _FENCE_SLACK
-    )
+    return fence.startswith(opener["fence"]) and len(marker["indent"]) <= len(opener["indent"]) + _FENCE_SLACK
 
 
 def _closes(marker: re.Match[str], opener: re.Match[str]) -> bool:
@@ -312,15 +373,18 @@ def _closes(marker: re.Match[str], opener: re.Match[str]) -> bool:
 
 
 def _ends_unclosed(marker: re.Match[str], opener: re.Match[str]) -> bool:
-    if marker["fence"] is None:
-        return True
     names_language = len(marker["info"].split()) == 1
     return names_language and _can_open(marker) and _could_belong(marker, opener)
 
 
-def _defines_model_new(text: str, block: _Block) -> bool:
-    """Return whether a line of the block, without its indentation, begins with `class ModelNew` or `ModelNew =`."""
-    found = _DEFINITION.finditer(text, block.start, block.end)
+def _definition(name: str) -> re.Pattern[str]:
+    """Return the pattern of a line that begins with `class NAME` or `NAME =`."""
+    return re.compile(rf"^(?P<indent>[ \t]*)(?:class[ \t]+{name}\b|{name}[ \t]*=(?!=))", re.MULTILINE)
+
+
+def _defines(definition: re.Pattern[str], text: str, block: _Block) -> bool:
+    """Return whether a line of the block, without its indentation, is a definition."""
+    found = definition.finditer(text, block.start, block.end)
     return any(len(match["indent"]) <= block.indent for match in found)
 
 
@@ -331,8 +395,3 @@ def _content(text: str, block: _Block) -> str:
         return content
     lines = content.split("\n")
     return "\n".join(line[: block.indent].lstrip(" \t") + line[block.indent :] for line in lines)
-
-
-def _line_of(text: str, block: _Block) -> int:
-    """Return the line number of the block's first line of content, from 1."""
-    return text.count("\n", 0, block.start) + 1

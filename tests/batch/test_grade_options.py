@@ -59,6 +59,7 @@ SAMPLES = {
     "weights": Sample("--weights frozen", "frozen", WeightsRule.FROZEN),
     "values": Sample("--values own", "own", ValuesRule.OWN),
     "l2": Sample("--l2 warm", "warm", L2Rule.WARM),
+    "entry": Sample("--entry Kernel", "Kernel", "Kernel"),
     "mode": Sample("--mode check", "check", GradeMode.CHECK),
     "sandbox": Sample("--sandbox none", "none", "none"),
     "strict": Sample("--strict", True, True),

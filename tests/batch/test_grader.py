@@ -113,6 +113,36 @@ def test_a_list_has_its_cards_in_order(worker):
     assert grade_many([], device="emulated") == []
 
 
+def test_equal_code_of_a_list_is_graded_once(worker):
+    answers = ["# right", "# wrong", "<think>\nhm\n</think>\n```python\nclass ModelNew: 1\n```\n", None]
+    sources = [answers[n % 4] for n in range(16)] + ["Another text.\n```python\nclass ModelNew: 1\n```\n"]
+    given = [Candidate("relu", source, f"name {n}") for n, source in enumerate(sources)]
+    seen = []
+    graded = grade_many(given, device="emulated", jobs=3, on_progress=seen.append)
+    assert [card.submission.name for card in graded] == [f"name {n}" for n in range(17)]
+    assert [graded[n].status for n in range(0, 16, 4)] == [Status.CORRECT] * 4
+    assert [graded[n].status for n in range(1, 16, 4)] == [Status.WRONG_RESULT] * 4
+    del worker.graded["unread"]
+    assert sorted(worker.graded.values()) == [1, 1, 1]
+    assert sorted(progress.done for progress in seen) == list(range(1, 18))
+    assert {progress.card.submission.name for progress in seen} == {f"name {n}" for n in range(17)}
+
+
+def test_equal_code_for_problems_of_two_names_is_graded_twice(worker):
+    texts = [ProblemText(PROBLEM, name) for name in ("first", "second")]
+    grade_many([Candidate(text, "# right") for text in texts], device="emulated", size="full")
+    assert worker.graded["# right"] == 2
+
+
+def test_a_list_that_is_given_up_cancels_copies_too(worker):
+    def fail(progress):
+        raise KeyboardInterrupt
+
+    given = [Candidate("relu", each) for each in ("# right", "# hanging", "# hanging")]
+    with Grader(device="emulated", jobs=1) as grader, pytest.raises(KeyboardInterrupt):
+        grader.grade_many(given, on_progress=fail)
+
+
 def test_a_list_with_an_unknown_problem_grades_nothing(worker):
     with pytest.raises(UsageError, match="no problem named 'rleu'"):
         grade_many([Candidate("relu", "# right"), Candidate("rleu", "# right")], device="emulated")

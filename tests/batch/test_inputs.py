@@ -150,6 +150,47 @@ def test_lines_of_json(problems):
     assert (task.problem.name, task.name, task.submission.origin) == ("relu", "3", "stdin:1")
 
 
+LINE = {"problem": {"name": "mine", "source": KERNELBENCH}, "sample": 0, "source": "x = 1"}
+
+
+def test_a_line_with_the_text_of_its_problem_is_refused(problems, monkeypatch):
+    monkeypatch.setattr(problems, "read", lambda _: pytest.fail("no code of the text may run"))
+    (item,) = read_lines(lines(LINE), "f", problems)
+    assert (type(item), item.problem, item.name) == (Refused, "mine", "0")
+    assert "--allow-problem-text accepts it" in item.reason
+
+
+def test_a_line_may_have_the_text_of_its_problem_where_that_is_allowed():
+    problems = Problems(None, SizeName.FULL)
+    named = [
+        LINE,
+        LINE | {"sample": 1, "problem": {"name": "relu", "source": KERNELBENCH}},
+        LINE | {"sample": 2, "problem": {"name": "mine", "source": f"{KERNELBENCH}\n# other"}},
+        LINE | {"sample": 3, "problem": {"name": "other", "source": "x = 1"}},
+        LINE | {"sample": 4, "problem": {"name": "../other", "source": KERNELBENCH}},
+    ]
+    items = list(read_lines(lines(*named), "f", problems, allows_problem_text=True))
+    assert [type(item) for item in items] == [Task, Refused, Refused, Refused, Task]
+    assert (items[0].problem.name, items[0].problem.source, items[0].card) == ("mine", KERNELBENCH, "mine/0.json")
+    assert items[1].reason == "another problem is named 'relu'"
+    assert items[2].reason == "another problem is named 'mine'"
+    assert ".." not in items[4].card.split("/")
+
+
+def test_only_selects_problems_as_text_by_name():
+    found = read_lines(lines(LINE), "f", Problems(None, SizeName.FULL, ["relu"]), allows_problem_text=True)
+    assert list(found) == []
+
+
+def test_a_named_entry_is_looked_for_in_answers(hand_in):
+    answer = "```python\nclass ModelNew: 1\n```\n```python\nclass Kernel: 1\n```\n"
+    problems = Problems(None, SizeName.SMALL, entry="Kernel")
+    (task,) = read_lines(lines({"problem": "relu", "sample": 0, "source": answer}), "f", problems)
+    assert task.submission.source == "class Kernel: 1\n"
+    (task,) = read_folder(hand_in({"relu/a.md": answer}), problems)
+    assert task.submission.source == "class Kernel: 1\n"
+
+
 def test_a_bad_line_does_not_hide_the_next(problems, monkeypatch):
     monkeypatch.setattr(inputs, "_MAX_LINE_BYTES", 200)
     good = json.dumps({"problem": "relu", "sample": 1, "source": "x = 1"}).encode()

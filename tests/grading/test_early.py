@@ -88,7 +88,7 @@ def speculative_build(builder_of, run_tool=None, text=TEXT):
     with (
         light_fork_server_for(DeviceKind.CPU, SandboxMode.FULL) as fork_server,
         SpeculativeBuild(
-            fork_server, run_tool or SandboxedTools(fork_server, DeviceKind.CPU), builder_of, text
+            fork_server, run_tool or SandboxedTools(fork_server, DeviceKind.CPU), builder_of, text, ["ModelNew"]
         ) as begun,
     ):
         yield begun

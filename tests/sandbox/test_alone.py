@@ -87,6 +87,7 @@ REQUEST = BuildRequest(name="tiny", cpp_sources=["int marker();"], python_module
 def call(submission=SUBMISSION, *, backward=False):
     return LoneCall(
         submission=submission,
+        entries=["ModelNew"],
         model=MODEL,
         weight_seed=7,
         seed=11,

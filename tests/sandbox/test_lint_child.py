@@ -26,11 +26,11 @@ def fork_server():
 
 
 def codes(text, fork_server):
-    return [Code(found.code) for found in look_at(text, fork_server.spawn).findings]
+    return [Code(found.code) for found in look_at(text, ["ModelNew"], fork_server.spawn).findings]
 
 
 def test_a_text_is_looked_at(fork_server):
-    (found,) = look_at(SUBMISSION, fork_server.spawn).findings
+    (found,) = look_at(SUBMISSION, ["ModelNew"], fork_server.spawn).findings
     assert (found.code, found.line) == (Code.LIBRARY_IN_FORWARD.value, 7)
 
 

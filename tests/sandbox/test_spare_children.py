@@ -45,19 +45,19 @@ def spares(fork_server):
 
 
 def test_each_text_has_a_child_of_its_own_and_the_next_one_is_there_already(spares, started):
-    look_at(TEXT, spares.spawn)
+    look_at(TEXT, ["ModelNew"], spares.spawn)
     assert len(started) == 1
     spares.refill()
     spares.refill()
     assert len(started) == 2
     assert started[1].poll_exit() is None
-    assert look_at(TEXT, spares.spawn) == look_at(TEXT, spares.spawn)
+    assert look_at(TEXT, ["ModelNew"], spares.spawn) == look_at(TEXT, ["ModelNew"], spares.spawn)
     assert len(started) == 3
     assert all(child.poll_exit() is not None for child in started)
 
 
 def test_other_limits_are_another_kind(spares, started):
-    look_at(TEXT, spares.spawn)
+    look_at(TEXT, ["ModelNew"], spares.spawn)
     spares.refill()
     child = spares.spawn(lint_in_sandbox._ENTRY, OTHER)
     assert child is started[2]
@@ -66,7 +66,7 @@ def test_other_limits_are_another_kind(spares, started):
 
 @pytest.mark.parametrize("all_of_it", [False, True])
 def test_a_spare_that_has_died_is_replaced(spares, started, all_of_it):
-    look_at(TEXT, spares.spawn)
+    look_at(TEXT, ["ModelNew"], spares.spawn)
     spares.refill()
     members = started[1].members()
     parents = {psutil.Process(member).ppid() for member in members}
@@ -75,12 +75,12 @@ def test_a_spare_that_has_died_is_replaced(spares, started, all_of_it):
             os.kill(member, signal.SIGKILL)
     with contextlib.suppress(JudgeFailed):
         started[1].wait_exit(60)
-    assert look_at(TEXT, spares.spawn) == look_at(TEXT, spares.spawn)
+    assert look_at(TEXT, ["ModelNew"], spares.spawn) == look_at(TEXT, ["ModelNew"], spares.spawn)
     assert len(started) == 4
 
 
 def test_the_end_leaves_no_spare(fork_server, started):
     with contextlib.closing(SpareChildren(fork_server)) as spares:
-        look_at(TEXT, spares.spawn)
+        look_at(TEXT, ["ModelNew"], spares.spawn)
         spares.refill()
     assert started[1].poll_exit() is not None

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from evaluator.batch.runs.run_folder import RunFolder
+from evaluator.batch.runs.tasks import equality_key
 from evaluator.cards.consistency import inconsistencies
 from evaluator.cards.contradiction import Contradiction
 from evaluator.errors import CardError
@@ -62,7 +63,7 @@ class Row(NamedTuple):
     @property
     def key(self) -> str | None:
         """Same as `Task.key`."""
-        return f"{self.problem_sha256}:{self.submission_sha256}" if self.submission_sha256 else None
+        return equality_key(self.problem, self.problem_sha256, self.submission_sha256)
 
 
 _CREATED = """\

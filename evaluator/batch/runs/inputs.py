@@ -23,7 +23,7 @@ from evaluator.batch.runs.tasks import Planned, Refused, Seen, Stamp, Task
 from evaluator.catalog import Origin, list_problems, names_of, nearest_names, not_found
 from evaluator.catalog.kernelbench import WHERE, looks_like_one
 from evaluator.catalog.kernelbench import read_text as read_problem_text
-from evaluator.catalog.text import did_you_mean
+from evaluator.catalog.text import MAX_FILE_BYTES, did_you_mean
 from evaluator.errors import SubmissionUnreadable, UsageError
 from evaluator.files.safe_open import kind, open_named
 from evaluator.grading.request import Unread
@@ -36,17 +36,24 @@ from evaluator.submission.folder import is_submission_folder
 from evaluator.submission.read import MAX_ANSWER_BYTES, Submission, read_submission
 
 # JSON escapes one byte of text as up to six bytes.
-_MAX_LINE_BYTES = 6 * MAX_ANSWER_BYTES + (1 << 16)
+_MAX_LINE_BYTES = 6 * (MAX_ANSWER_BYTES + MAX_FILE_BYTES) + (1 << 16)
 _LONGEST_NAME = 200
 _CONTROL = "its name has control characters"
 
 Item = Task | Seen | Refused
 
 
-class Line(msgspec.Struct, frozen=True):
-    """One submission in a JSONL file. Other keys are ignored."""
+class LineProblem(msgspec.Struct, frozen=True):
+    """A problem as text in KernelBench's form. `name` names the problem on cards."""
 
-    problem: str
+    name: str
+    source: str
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One submission in a JSONL file, with the name or the text of its problem. Other keys are ignored."""
+
+    problem: str | LineProblem
     sample: str | int
     source: str
 
@@ -54,10 +61,11 @@ class Line(msgspec.Struct, frozen=True):
 class Problems:
     """Problems that submissions may name. A name from a stream of submissions is never used as a path."""
 
-    def __init__(self, folder: Path | None, size: SizeName, only: Sequence[str] = ()) -> None:
+    def __init__(self, folder: Path | None, size: SizeName, only: Sequence[str] = (), entry: str | None = None) -> None:
         """Read the problems in `folder`, or the shipped problems.
 
-        `only` has patterns of names, as for a shell: submissions to other problems are not wanted.
+        `only` has patterns of names, as for a shell: submissions to other problems are not wanted. `entry` names the
+        class that submissions define; None for ModelNew, else Model.
 
         Raises:
             ProblemError: the folder does not exist.
@@ -66,6 +74,7 @@ class Problems:
         if folder is not None:
             refuse_readable(folder, "the problem folder")
         self._size = size
+        self.entry = entry
         self._shipped = folder is None
         self._tried: dict[str, Problem] = {}
         self._texts = RecentProblems()
@@ -268,7 +277,7 @@ def _read_file(found: str, folder: Path, problems: Problems) -> Task | Refused:
         return _refused(spelled(path), problem, meant, problems)
     if _has_control(meant.name):
         return _refused(spelled(path), _CONTROL, meant, problems)
-    return _from_file(path, folder, problem, meant.name)
+    return _from_file(path, folder, problem, meant.name, problems.entry)
 
 
 def _has_control(name: str) -> bool:
@@ -286,10 +295,10 @@ def _refused(origin: str, reason: str, meant: Meant, problems: Problems, sha256:
     return Refused(origin, reason, found.name, name, found.level, sha256)
 
 
-def _from_file(path: Path, folder: Path, problem: Problem, name: str) -> Task | Refused:
+def _from_file(path: Path, folder: Path, problem: Problem, name: str, entry: str | None) -> Task | Refused:
     stamp = _stamp(str(path))  # before the read: the next session reads a file that changed meanwhile again
     try:
-        read = read_submission(path, found_in=folder)
+        read = read_submission(path, found_in=folder, entry=entry)
     except SubmissionUnreadable as error:
         return Refused(spelled(path), error.message, problem.name, name, problem.level)
     if isinstance(read, Submission):
@@ -297,8 +306,14 @@ def _from_file(path: Path, folder: Path, problem: Problem, name: str) -> Task | 
     return Task(problem, name, Unread(name=name, origin=spelled(path), finding=read), stamp)
 
 
-def read_lines(stream: BinaryIO, origin: str, problems: Problems) -> Iterator[Item]:
-    """Read `{"problem": …, "sample": …, "source": …}` from each line of `stream` as soon as the line arrives."""
+def read_lines(
+    stream: BinaryIO, origin: str, problems: Problems, *, allows_problem_text: bool = False
+) -> Iterator[Item]:
+    """Read `{"problem": …, "sample": …, "source": …}` from each line of `stream` as soon as the line arrives.
+
+    A problem is a name, or with `allows_problem_text` `{"name": …, "source": …}`: the judge runs the code of the text.
+    """
+    texts: dict[str, str] = {}
     decoder = msgspec.json.Decoder(Line)
     for number, line in enumerate(_lines(stream), start=1):
         place = f"{origin}:{number}"
@@ -312,29 +327,55 @@ def read_lines(stream: BinaryIO, origin: str, problems: Problems) -> Iterator[It
         except (ValueError, RecursionError) as error:
             yield Refused(place, f"the line is not a submission: {one_line(str(error), 120)}", sha256=_sha256(line))
             continue
-        if not problems.wants(given.problem):
+        meant, name = given.problem if isinstance(given.problem, str) else given.problem.name, str(given.sample)
+        if not problems.wants(meant):
             continue
-        name, problem = str(given.sample), problems.find(given.problem)
-        why = _CONTROL if _has_control(name) else problem
-        if isinstance(why, str):
-            yield _refused(place, why, Meant(given.problem, name), problems, _sha256(line))
+        problem: Problem | str
+        if _has_control(name):
+            problem = _CONTROL
+        elif isinstance(given.problem, str):
+            problem = problems.find(given.problem)
+        elif allows_problem_text:
+            problem = _of_text(given.problem, problems, texts)
         else:
-            yield from_text(given.source, name, place, why)
+            problem = "it has a problem as text, whose code the judge would run: --allow-problem-text accepts it"
+        if isinstance(problem, str):
+            yield _refused(place, problem, Meant(meant, name), problems, _sha256(line))
+        else:
+            yield from_text(given.source, name, place, problem, problems.entry)
+
+
+def _of_text(given: LineProblem, problems: Problems, texts: dict[str, str]) -> Problem | str:
+    """Return the problem of a text, or the reason why the text is refused. `texts` has the hashes by name.
+
+    A name stands for one problem: reports and cards name problems only.
+    """
+    try:
+        problem = problems.read(ProblemText(given.source, given.name))
+    except UsageError as error:
+        return error.message
+    if isinstance(problem, str):
+        return problem
+    listed = problems.named(given.name)
+    other = texts.setdefault(given.name, problem.sha256) if isinstance(listed, str) else listed.sha256
+    if other != problem.sha256:
+        return f"another problem is named {one_line(given.name, 80)!r}"
+    return problem
 
 
 def _sha256(line: bytes) -> str:
     return hashlib.sha256(line).hexdigest()
 
 
-def from_text(source: str, name: str, origin: str, problem: Problem) -> Task:
+def from_text(source: str, name: str, origin: str, problem: Problem, entry: str | None = None) -> Task:
     """Return a task for Python text, or for a model's answer with Python text."""
-    return Task(problem, name, read_text(source, name, origin))
+    return Task(problem, name, read_text(source, name, origin, entry))
 
 
-def read_text(source: str, name: str, origin: str) -> Submission | Unread:
+def read_text(source: str, name: str, origin: str, entry: str | None = None) -> Submission | Unread:
     """Read a submission given as text, by the rules for standard input."""
     # A lone surrogate is invalid text: its bytes are refused, as in a file.
-    read = read_submission("-", io.BytesIO(source.encode("utf-8", "surrogatepass")))
+    read = read_submission("-", io.BytesIO(source.encode("utf-8", "surrogatepass")), entry=entry)
     if isinstance(read, Submission):
         return msgspec.structs.replace(read, name=name, origin=origin)
     return Unread(name=name, origin=origin, finding=read)

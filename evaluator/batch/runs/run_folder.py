@@ -50,6 +50,7 @@ _UNSAID = {
     "require_own_kernel": "no required share of own kernels",
     "weights": "what each problem says of weights",
     "l2": "what each problem says of the L2 cache",
+    "entry": "the class ModelNew, else Model",
     "problems": "the shipped problems",
 }
 """Text for an option without a value; any other option reads `no NAME`."""

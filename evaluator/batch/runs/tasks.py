@@ -4,9 +4,11 @@ import hashlib
 from collections.abc import Callable
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from evaluator.files.file_names import card_place
 from evaluator.grading.request import Unread
-from evaluator.records import LevelNumber, Problem, Record, Sha256
+from evaluator.records import LevelNumber, Problem, Record, Scorecard, Sha256
 from evaluator.report.layout.text import one_line
 from evaluator.submission.read import Submission
 
@@ -34,7 +36,7 @@ class Task(NamedTuple):
         """Hash key of problem and code: tasks with equal keys are graded once. None without code."""
         match self.submission:
             case Submission(sha256=sha256):
-                return f"{self.problem.sha256}:{sha256}"
+                return equality_key(self.problem.name, self.problem.sha256, sha256)
             case Unread():
                 return None
 
@@ -47,6 +49,19 @@ class Task(NamedTuple):
     def submission_sha256(self) -> str | None:
         """Hash of the code; None without code."""
         return self.submission.sha256 if isinstance(self.submission, Submission) else None
+
+
+def equality_key(problem: str, problem_sha256: str, submission_sha256: str | None) -> str | None:
+    """Return the key of a problem and a submission's code; None without code.
+
+    The name of the problem is a part, because two problems of one content have different cards.
+    """
+    return f"{problem}:{problem_sha256}:{submission_sha256}" if submission_sha256 else None
+
+
+def renamed(card: Scorecard, name: str, origin: str) -> Scorecard:
+    """Return the card of a submission with equal code, under its own name. The signature no longer holds."""
+    return replace(card, submission=replace(card.submission, name=name, origin=origin))
 
 
 class Planned(Record, frozen=True):
@@ -64,7 +79,7 @@ class Planned(Record, frozen=True):
     @property
     def key(self) -> str | None:
         """Same as `Task.key`."""
-        return f"{self.problem_sha256}:{self.submission_sha256}" if self.submission_sha256 else None
+        return equality_key(self.problem, self.problem_sha256, self.submission_sha256)
 
 
 class Seen(NamedTuple):

@@ -146,7 +146,7 @@ class GradeContext(GradeFacts):
     def lint(self) -> LookedAt:
         """Lint the submission's text in a sandboxed process, without executing the text."""
         if self._speculative_build is None:
-            looked = look_at(self.source, self._spare_children.spawn)
+            looked = look_at(self.source, self.terms.options.entries, self._spare_children.spawn)
             self._predicted = looked.builds
             return looked
         return self._speculative_build.looked_at()

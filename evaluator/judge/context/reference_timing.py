@@ -87,7 +87,7 @@ class ReferenceTimer:
             return
         with section(Section.REFERENCE):
             for _ in range(_IN_TURN):
-                model_runner = self._kept.enter_context(self._context.runners.start(AS_REFERENCE))
+                model_runner = self._kept.enter_context(self._context.runners.start(AS_REFERENCE, trusted=True))
                 self._runners.append(model_runner.session.child)
                 if self._context.gpu_session is not None:
                     self._context.gpu_session.add_own(model_runner.session.child.members())
@@ -181,7 +181,7 @@ class ReferenceTimer:
             self._trial_runners.rotate()
             yield self._trial_runners[0]
         else:
-            with self._context.runners.start(AS_REFERENCE) as model_runner:
+            with self._context.runners.start(AS_REFERENCE, trusted=True) as model_runner:
                 if (fault := model_runner.begin()) is not None:
                     raise _failed(fault)
                 yield self._ready(model_runner)

@@ -17,6 +17,7 @@ from evaluator.judge.trial.model_runner import ModelRunner, ModelSpec, import_ti
 from evaluator.records import DeviceKind, Fault
 from evaluator.sandbox import ForkServer, ToolResult, run_tool
 from evaluator.spans import Operation, operation
+from evaluator.submission.model_new import NAME
 
 
 class RunnerFactory:
@@ -38,10 +39,13 @@ class RunnerFactory:
         )
 
     @contextlib.contextmanager
-    def start(self, source: str, build_service: BuildService | None = None) -> Iterator[ModelRunner]:
+    def start(
+        self, source: str, build_service: BuildService | None = None, *, trusted: bool = False
+    ) -> Iterator[ModelRunner]:
         """Start a runner for `source`. At the exit of the context, all its processes are dead.
 
-        Time and output count for the grade if `source` is the submission, the same object as `GradeFacts.source`.
+        A `trusted` source is a form of the reference, and defines ModelNew in every grade. Time and output count for
+        the grade if `source` is the submission, the same object as `GradeFacts.source`.
         """
         facts, backend = self._facts, self._facts.backend
         own = source is facts.source
@@ -62,6 +66,7 @@ class RunnerFactory:
                     kernel_cache=facts.kernel_cache if own else b"",
                     seeded_because=facts.seeded_because if own else None,
                     in_training=own and facts.in_training,
+                    entries=(NAME,) if trusted else facts.terms.options.entries,
                 )
             finally:
                 with operation(Operation.END):

@@ -18,6 +18,7 @@ from evaluator.records import DeviceKind, Fault, Finding, Status
 from evaluator.sandbox import ExitInfo
 from evaluator.sandbox.time_limit import TimeLimit
 from evaluator.submission.cut_off import is_cut_off
+from evaluator.submission.forms import about_syntax, not_python
 from evaluator.submission.packages import missing_finding, missing_language, missing_package
 
 _MOST_OF_A_LINE = 2000
@@ -127,6 +128,8 @@ def _python_error(failed: Failed, stage: Stage, texts: Mapping[str, str], device
         return Fault(Status.BUILD_ERROR, binding)
     code = _CODES[stage]
     if code is Code.IMPORT_FAILED and failed.kind in _SYNTAX_ERRORS:
+        if line is not None and (what := about_syntax(failed.lines[-1][1])) is not None:
+            return Fault(verdict, not_python(line, what, said))
         code = Code.CUT_OFF if is_cut_off(source, failed.message, line) else code
     return Fault(verdict, finding(code, said, line=line))
 

@@ -92,6 +92,7 @@ def _call(context: GradeContext) -> LoneCall:
     terms = context.terms
     return LoneCall(
         submission=context.source,
+        entries=list(terms.options.entries),
         model=sized_source(terms.problem, terms.size),
         weight_seed=context.seeds.weight,
         seed=fresh_seed(),

@@ -34,15 +34,23 @@ class SpeculativeBuild:
     """Lint and predicted builds of one submission. A context manager: the exit ends all builds."""
 
     def __init__(
-        self, fork_server: ForkServer, run_tool: RunTool, builder_of: Callable[[RunTool], ExtensionBuilder], source: str
+        self,
+        fork_server: ForkServer,
+        run_tool: RunTool,
+        builder_of: Callable[[RunTool], ExtensionBuilder],
+        source: str,
+        entries: Sequence[str],
     ) -> None:
-        """Start lint and builds in threads. `run_tool` runs programs in `fork_server`, used for no other processes."""
+        """Start lint and builds in threads. `entries` are the names of the class of `source`.
+
+        `run_tool` runs programs in `fork_server`, used for no other processes.
+        """
         self._fork_server = fork_server
         self._run_tool = run_tool
         self._ended = False
         self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="speculative-build")
         self._builds: list[tuple[BuildRequest, Future[BuildResult]]] = []
-        self._looked = self._threads.submit(self._look, source, builder_of)
+        self._looked = self._threads.submit(self._look, source, entries, builder_of)
 
     def __enter__(self) -> Self:
         return self
@@ -101,8 +109,8 @@ class SpeculativeBuild:
             return False
         return not wait([build for _, build in self._builds], timeout=_KILL_ROUND_S).not_done
 
-    def _look(self, source: str, builder_of: Callable[[RunTool], ExtensionBuilder]) -> LookedAt:
-        looked = look_at(source, self._fork_server.spawn)
+    def _look(self, source: str, entries: Sequence[str], builder_of: Callable[[RunTool], ExtensionBuilder]) -> LookedAt:
+        looked = look_at(source, entries, self._fork_server.spawn)
         builder = builder_of(self._run_unless_ended)
         self._builds = [(request, self._threads.submit(builder.build, request)) for request in looked.builds]
         return looked

@@ -22,6 +22,7 @@ from evaluator.protocol.frames import Construct, Constructed, Load, Table
 from evaluator.protocol.frames.model_mode import ModelMode
 from evaluator.records import DeviceKind, Fault, Mode, Precision, Problem, Tf32, WeightsRule
 from evaluator.spans import Operation, operation
+from evaluator.submission.model_new import NAME
 
 IMPORT_TIMEOUT_S = 60.0
 """Time limit for loading a submission, and for constructing the model. Builds have a separate limit."""
@@ -49,7 +50,7 @@ class ModelRunner(NamedTuple):
 
     `kernel_cache` holds the kernels that an earlier runner of the same submission compiled. `seeded_because` is the
     reason why the model keeps the seeded weights, unless all names and values are the reference's; None to copy
-    the reference's. `in_training`: `train()` follows the construction.
+    the reference's. `in_training`: `train()` follows the construction. `entries` are the names of the class to load.
     """
 
     spec: ModelSpec
@@ -60,6 +61,7 @@ class ModelRunner(NamedTuple):
     kernel_cache: bytes = b""
     seeded_because: str | None = None
     in_training: bool = False
+    entries: tuple[str, ...] = (NAME,)
 
     def load(self, tf32: Tf32 | None = None, meanwhile: Callable[[], object] | None = None) -> Fault | None:
         """Load the submission with the TF32 setting `tf32`; None means the problem's own setting.
@@ -92,7 +94,7 @@ class ModelRunner(NamedTuple):
 
     def _load(self, tf32: Tf32 | None) -> Load:
         frame = load_frame(self.spec.terms, self.source, self.memory, self.spec.terms.device, tf32)
-        return replace(frame, kernel_cache=self.kernel_cache)
+        return replace(frame, kernel_cache=self.kernel_cache, entries=list(self.entries))
 
     def sites(self, constructed: Constructed) -> Sites:
         """Return the locations of the changing weights in the runner."""
@@ -154,9 +156,10 @@ class ModelRunner(NamedTuple):
 def load_frame(
     terms: GradeTerms, source: str, memory: SharedMemory, device: DeviceKind, tf32: Tf32 | None = None
 ) -> Load:
-    """Return the request to load `source` beside the problem's own text."""
+    """Return the request to load the submission `source` beside the problem's own text."""
     return Load(
         submission=source,
+        entries=list(terms.options.entries),
         model=sized_source(terms.problem, terms.size),
         input_bytes=memory.inputs.size_bytes,
         output_bytes=memory.outputs.size_bytes,

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from evaluator.protocol.frames.bounds import ShortText, Text, Token
+from evaluator.protocol.frames.bounds import Name, ShortText, Text, Token
 from evaluator.protocol.frames.model_mode import ModelMode
 from evaluator.protocol.frames.values import Frame, Items, Node, Table, TensorView
 
@@ -23,11 +23,13 @@ class Load(Frame, frozen=True):
     emulator's runtime on `emulated`. The first `copy_bytes` of the output region are reserved for copies; the allocator
     owns the rest. `tf32` sets TF32 for fp32 matrix products on `cuda`; `default` keeps PyTorch's settings.
     `probe_bytes` is the traffic of an empty call on `cuda`: bytes read, and bytes written. `kernel_cache` holds kernels
-    that an earlier runner of the same submission compiled.
+    that an earlier runner of the same submission compiled. `entries` are the names of the submission's class, the
+    preferred name first.
     """
 
     submission: Text
     model: Text
+    entries: list[Name]
     input_bytes: int
     output_bytes: int
     copy_bytes: int

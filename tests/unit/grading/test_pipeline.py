@@ -159,7 +159,7 @@ class NoPool:
 
 
 @pytest.mark.parametrize("begin", [False, True])
-@pytest.mark.parametrize("source", ["", "\n", "import torch\nclass Model(torch.nn.Module): pass\n"])
+@pytest.mark.parametrize("source", ["", "\n", "import torch\nclass Net(torch.nn.Module): pass\n"])
 def test_a_text_that_cannot_define_modelnew_starts_nothing(source, begin):
     request = replace(REQUEST, submission=replace(SUBMISSION, source=source))
     card = pipeline.begin(request, Silent(), NoPool()) if begin else pipeline.grade(request, Silent(), NoPool())

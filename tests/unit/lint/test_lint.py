@@ -216,3 +216,25 @@ def test_it_needs_no_torch():
     program = "import sys; import evaluator.lint.lint; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], cwd=TOP, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize(
+    ("text", "entries", "remarked"),
+    [
+        ("class Model: pass", ["ModelNew", "Model"], True),
+        ("# ModelNew\nclass Model: pass", ["ModelNew", "Model"], True),
+        ("class Model: pass\nModelNew = Model", ["ModelNew", "Model"], False),
+        ("class Model: pass\nglobals()['ModelNew'] = Model", ["ModelNew", "Model"], False),
+        ("class Model: pass\nfrom fast import Fast as ModelNew", ["ModelNew", "Model"], False),
+        ("class Model: pass", ["Model"], False),
+        ("class Kernel: pass\nclass ModelNew: pass", ["Kernel"], False),
+    ],
+)
+def test_a_class_model_that_is_graded_is_named(text, entries, remarked):
+    assert (Code.OTHER_ENTRY in {noticed.code for noticed in look(text, entries).noticed}) is remarked
+
+
+def test_a_named_entry_is_where_library_calls_are_found():
+    text = "import torch\nclass Kernel(torch.nn.Module):\n    def forward(self, x): return torch.relu(x)\n"
+    assert Code.LIBRARY_IN_FORWARD in {noticed.code for noticed in look(text, ["Kernel"]).noticed}
+    assert Code.LIBRARY_IN_FORWARD not in {noticed.code for noticed in look(text).noticed}

@@ -86,7 +86,7 @@ def test_the_headers_of_a_folder_are_foreseen(included, monkeypatch, tmp_path):
     monkeypatch.setattr("torch.utils.cpp_extension.load_inline", loader.load_inline)
     monkeypatch.setattr("sys.path", [*sys.path])
     with pytest.raises(Asked) as caught:
-        read_in(tmp_path, text, "")
+        read_in(tmp_path, text, "", ["ModelNew"])
     request = caught.value.args[0]
     assert look(text).builds == [request]
     assert [header.name for header in request.headers] == ([] if included == "elsewhere.h" else list(headers))

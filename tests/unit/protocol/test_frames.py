@@ -138,6 +138,7 @@ def test_frames_arrive_as_they_were_sent_and_in_order(sent):
         Load(
             submission="é\U0001f600" * 1000,
             model="",
+            entries=["ModelNew", "Model"],
             input_bytes=1,
             output_bytes=2,
             copy_bytes=3,

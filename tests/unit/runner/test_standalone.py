@@ -50,6 +50,7 @@ def test_the_mode_is_the_submissions_and_in_evaluation_the_references(
 ):
     call = LoneCall(
         submission=SUBMISSION,
+        entries=["ModelNew"],
         model=MODEL.format(constructor=constructor),
         weight_seed=7,
         seed=11,

@@ -58,7 +58,7 @@ def read_in(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.delitem(sys.modules, "model", raising=False)
     monkeypatch.setattr(linecache, "cache", dict(linecache.cache))
-    yield lambda text: submission_module.read_in(tmp_path, text, MODEL)
+    yield lambda text, entries=("ModelNew", "Model"): submission_module.read_in(tmp_path, text, MODEL, entries)
     for name in ("submission", "model", "main", "helper", "own", "own.net", "own.parts"):
         sys.modules.pop(name, None)
 
@@ -219,11 +219,11 @@ def test_a_message_names_files_without_the_runners_folder(tmp_path, resolved):
     link = tmp_path / "link"
     link.symlink_to("real")
     with pytest.raises(ValueError, match="see /") as raised:
-        submission_module.read_in(link, 'raise ValueError(f"see {__file__}:21:9")\n', MODEL)
+        submission_module.read_in(link, 'raise ValueError(f"see {__file__}:21:9")\n', MODEL, ["ModelNew"])
     assert submission_module.describe(raised.value).message == "see submission.py:21:9"
     where = link.resolve() if resolved else link
     text = several(main_py="class ModelNew: pass\n", kernels__own_py="pass\n")
-    submission_module.read_in(link, text, MODEL)
+    submission_module.read_in(link, text, MODEL, ["ModelNew"])
     said = ValueError(f"--> {where}/files/kernels/own.py:1:1 and {where}/model.py")
     assert submission_module.describe(said).message == "--> kernels/own.py:1:1 and model.py"
 
@@ -287,3 +287,27 @@ def test_attributes_of_other_kinds_are_no_mode():
     named = torch.nn.Sequential(odd, torch.nn.Dropout().eval())
     named.modules = []
     assert submission_module.is_partly_in_evaluation(named)
+
+
+class TestEntryClass:
+    def test_a_class_model_counts_where_no_modelnew_is(self, read_in):
+        assert read_in("class Model: kind = 1\n").kind == 1
+
+    def test_modelnew_comes_first(self, read_in):
+        assert read_in("class Model: kind = 1\nclass ModelNew: kind = 2\n").kind == 2
+
+    @pytest.mark.parametrize("text", ["from model import Model\n", "from model import *\n"])
+    def test_the_references_own_class_is_no_submission(self, read_in, text):
+        with pytest.raises(submission_module.NoModelNew, match=r"no class ModelNew or Model; it defines ModelNw$"):
+            read_in(f"{text}import torch\nclass ModelNw(torch.nn.Module): pass\n")
+
+    def test_the_references_class_counts_under_the_preferred_name(self, read_in):
+        assert read_in("from model import Model as ModelNew\n").__name__ == "Model"
+
+    def test_a_copy_of_the_reference_is_judged(self, read_in):
+        assert read_in(MODEL).__module__ == "submission"
+
+    def test_a_named_entry_is_the_only_one(self, read_in):
+        assert read_in("class Kernel: kind = 1\nclass ModelNew: kind = 2\n", ["Kernel"]).kind == 1
+        with pytest.raises(submission_module.NoModelNew, match=r"no class Kernel$"):
+            read_in("class ModelNew: kind = 2\n", ["Kernel"])

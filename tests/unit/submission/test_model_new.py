@@ -2,7 +2,7 @@
 
 import pytest
 
-from evaluator.submission.model_new import can_define_model_new, looks_like_python
+from evaluator.submission.model_new import can_define, entry_name, looks_like_python
 
 
 @pytest.mark.parametrize(
@@ -17,7 +17,7 @@ from evaluator.submission.model_new import can_define_model_new, looks_like_pyth
     ],
 )
 def test_these_cannot(text):
-    assert not can_define_model_new(text)
+    assert not can_define(text, ["ModelNew"])
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_these_cannot(text):
     ],
 )
 def test_these_could(text):
-    assert can_define_model_new(text)
+    assert can_define(text, ["ModelNew"])
 
 
 def test_every_name_that_can_do_is_found_by_running_it_too():
@@ -69,3 +69,10 @@ def test_these_lines_are_python(line):
 )
 def test_these_lines_are_prose(line):
     assert not looks_like_python(f"\n{line}\n")
+
+
+@pytest.mark.parametrize("name", ["", "class", "a b", "Mod\u00e9le", "x" * 101, "A;B", "A.B", "1A"])
+def test_an_entry_is_the_name_of_a_class(name):
+    entry_name("Kernel_2")
+    with pytest.raises(ValueError, match="not the name of a Python class"):
+        entry_name(name)

@@ -11,6 +11,7 @@ import pytest
 from evaluator.compile.extension.build_result import BuildResult
 from evaluator.deadline import Deadline
 from evaluator.findings import Code, finding
+from evaluator.findings.submission import ONE_BLOCK
 from evaluator.judge.faults.runner_faults import Stage
 from evaluator.judge.runners import runner_client
 from evaluator.judge.runners.build_budget import BuildBudget
@@ -80,7 +81,7 @@ def test_the_judge_works_while_a_runner_loads():
         channel.send(Loaded(), timeout_s=60)
 
     sizes = {"input_bytes": 0, "output_bytes": 0, "copy_bytes": 0}
-    frame = Load(submission="x", model="", device="cpu", library=False, threads=1, **sizes)
+    frame = Load(submission="x", model="", entries=["ModelNew"], device="cpu", library=False, threads=1, **sizes)
     with RunnerClient(runner, None) as talk:
         assert talk.load(frame, (), timeout_s=60.0, meanwhile=meanwhile) is None
     assert done == ["x"]
@@ -331,3 +332,24 @@ def test_a_missing_kernel_language_behind_an_exception_is_no_verdict(monkeypatch
     fault = failure("", Failed(kind="RuntimeError", message="no tilelang", missing=module), Stage.CALL)
     assert (fault.status is Status.INCONCLUSIVE) == found
     assert (fault.finding.code == Code.LANGUAGE_MISSING) == found
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ("This kernel uses float4 loads.", "line 9 is prose, not Python: SyntaxError: invalid syntax"),
+        ("It's as fast as the memory allows", "line 9 is prose"),
+        ("```", "line 9 is the fence of a block"),
+        ("<think>", "line 9 is a tag"),
+    ],
+)
+def test_a_syntax_error_in_a_line_that_is_no_code_says_so(line, what):
+    found = failure(line, Failed(kind="SyntaxError", message="invalid syntax", lines=[(9, line)])).finding
+    assert (found.code, found.line, found.next_step) == (Code.WRONG_FORM, 9, ONE_BLOCK)
+    assert found.message.startswith(what)
+
+
+@pytest.mark.parametrize("line", ["class ModelNew(:\n    1", "const int i = 3;", "x = = 1", "    return x y", "f(a b)"])
+def test_a_syntax_error_in_code_is_a_failed_import(line):
+    found = failure(line, Failed(kind="SyntaxError", message="invalid syntax", lines=[(9, line)])).finding
+    assert found.code == Code.IMPORT_FAILED

@@ -1,0 +1,108 @@
+"""Forms of an answer that cannot be graded, in the words that mend the form. Text matching in linear time."""
+
+import itertools
+import re
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from evaluator.findings import Code, finding
+from evaluator.findings.submission import COMPLETE_FILE, NO_JSON, ONE_BLOCK, RENAME, WITH_PYTHON
+from evaluator.records import Finding
+from evaluator.submission.model_new import NAME
+
+_WORD = r"[A-Za-z`][\w'\u2019`-]{0,30}[,.!:]?"
+_CODE_WORDS = (
+    "import|from|class|def|if|elif|else|for|while|with|try|except|finally|assert|return|del|raise|async|await|lambda|not|"
+    "global|nonlocal|yield|pass|static|inline|const|constexpr|template|typename|unsigned|signed|extern|struct|enum|"
+    "union|using|namespace|typedef|void|int|long|short|float|double|char|bool|auto"
+)
+_PROSE = re.compile(rf"[\s>*#\d.-]{{0,12}}+(?!(?:{_CODE_WORDS})\b){_WORD}(?: +{_WORD}){{2}}")
+_CODE_SIGNS = re.compile(r"[;={}\\]|\w\(|\)\s*:?\s*$")
+_DIFF = re.compile(r"^(?:diff --git |--- \S|\*\*\* Begin Patch|@@ -\d)", re.MULTILINE)
+_JSON = re.compile(r"""\s*+[\[{]\s*+["{\[]""")
+_CPP = re.compile(r"__global__\b|^[ \t]*+#[ \t]*+include\b|\bPYBIND11_MODULE\b|\btorch::Tensor\b", re.MULTILINE)
+_CLASS = re.compile(r"^class[ \t]+(?P<name>[A-Za-z_]\w{0,80})[ \t]*(?:\([^\n)]*\)[ \t]*)?:[ \t\r]*$", re.MULTILINE)
+_MOST_NAMES = 3
+_READ = 400
+"""Characters of a line that decide whether the line is prose."""
+
+
+class Piece(NamedTuple):
+    """A block of the answer, or the whole answer. `line` is the first line of `text` in the submission, from 1."""
+
+    text: str
+    line: int
+
+
+def is_prose(line: str) -> bool:
+    """Return whether a line is a sentence, or a part of one, rather than code.
+
+    >>> is_prose("Here is the kernel:"), is_prose("import torch"), is_prose("static inline float f(")
+    (True, False, False)
+    """
+    line = line[:_READ]
+    return _PROSE.match(line) is not None and _CODE_SIGNS.search(line) is None
+
+
+def about_syntax(line: str) -> str | None:
+    """Return what is wrong with a line on which Python's parser failed, if the line is no code at all."""
+    stripped = line.strip()[:_READ]
+    if stripped.startswith(("```", "~~~")):
+        return "is the fence of a block"
+    if stripped.startswith("<") and stripped.endswith(">"):
+        return "is a tag"
+    return "is prose" if is_prose(line) else None
+
+
+def is_diff(text: str) -> bool:
+    """Return whether a text begins like a diff or patch."""
+    return _DIFF.match(text.lstrip()) is not None
+
+
+def prose_before_code(answer: Piece) -> Finding | None:
+    """Return the finding for an answer without blocks that begins with prose; None for any other answer."""
+    for number, line in enumerate(answer.text.split("\n"), start=answer.line):
+        if line.strip():
+            return not_python(number, "is prose") if is_prose(line) else None
+    return None
+
+
+def not_python(line: int, what: str, said: str = "") -> Finding:
+    """Return the finding for a line that is no Python."""
+    message = f"line {line} {what}, not Python{f': {said}' if said else ''}"
+    return finding(Code.WRONG_FORM, message, line=line, next_step=ONE_BLOCK)
+
+
+def without_code(answer: Piece, blocks: list[Piece], entries: Sequence[str], left_out: str) -> Finding:
+    """Return the finding for an answer that defines none of the classes `entries`.
+
+    `blocks` are the fenced blocks. `left_out` says what does not count, or is empty.
+    """
+    pieces, names = blocks or [answer], " or ".join(entries)
+    form = (
+        _other_classes(blocks, entries)
+        or _first(pieces, is_diff, "the answer is a diff", COMPLETE_FILE)
+        or _first(pieces, _JSON.match, "the answer is JSON", NO_JSON)
+        or _first(pieces, _CPP.search, "the answer has C++ or CUDA without Python", WITH_PYTHON)
+    )
+    if form is None:
+        return finding(Code.NO_CODE, f"no fenced block of the answer defines {names}{left_out}")
+    piece, what, step = form
+    message = f"{what}, and no class {names}{left_out}"
+    return finding(Code.WRONG_FORM, message, line=piece.line, next_step=step)
+
+
+def _first(
+    pieces: list[Piece], is_of_form: Callable[[str], object], what: str, step: str
+) -> tuple[Piece, str, str] | None:
+    return next(((piece, what, step) for piece in pieces if is_of_form(piece.text)), None)
+
+
+def _other_classes(blocks: list[Piece], entries: Sequence[str]) -> tuple[Piece, str, str] | None:
+    """Return the last block that defines classes of Python, with the classes."""
+    for block in reversed(blocks):
+        names = [each["name"] for each in itertools.islice(_CLASS.finditer(block.text), _MOST_NAMES)]
+        if names:
+            step = RENAME if entries[0] == NAME else f"Name the class {entries[0]}."
+            return block, f"the answer defines {', '.join(names)}", step
+    return None

@@ -1,0 +1,141 @@
+"""Separation of a language model's answer from its reasoning. Text matching in linear time: nothing is parsed or run.
+
+Only the text after the last finished thought is the answer, up to a thought that never ends. `<answer>` tags narrow the
+answer further. Tags inside a fenced block are text of the block. A closing tag may stand alone: if the prompt ends with
+the opening tag, the text begins inside a thought.
+"""
+
+import re
+from typing import NamedTuple
+
+from evaluator.submission.model_new import starts_like_python
+
+_NAMES = r"(?:\w{1,20}:)?(?:think(?:ing)?|thoughts?|reason(?:ing)?|analysis|reflection|scratchpad)"
+_OPENS = rf"(?:<{_NAMES}(?:[ \t][^<>\n]{{0,80}})?>|\[THINK\]|\u25c1think\u25b7)"
+_RESULTS = r"(?:(?:final_)?answer|solution|response)"
+_MARKER = re.compile(
+    r"^[ \t]*+(?P<fence>`{3,}|~{3,})[^\n]*+$"
+    rf"|(?P<opens>^[ \t]*+{_OPENS}|{_OPENS}(?=[ \t\r]*+$)|<\|begin_of_thought\|>|<\|START_THINKING\|>"
+    r"|<\|channel\|?> {0,9}(?:analysis|commentary|thought)\b|\A\s*+(?-i:analysis(?=[A-Z])))"
+    rf"|(?P<ends></{_NAMES}[ \t]{{0,9}}>|\[/THINK\]|\u25c1/think\u25b7|<\|end_of_thought\|>|<\|END_THINKING\|>"
+    r"|<channel\|>|<\|channel\|> {0,9}final\b[^<\n]{0,80}<\|message\|>|(?-i:assistantfinal))"
+    rf"|(?P<begins>^[ \t]*+<{_RESULTS}>)|(?P<finishes></{_RESULTS}>)",
+    re.MULTILINE | re.IGNORECASE,
+)
+"""Fences, and the tags of DeepSeek, Qwen, Mistral, Kimi, Seed, Cohere, Gemma and gpt-oss (also without its tokens)."""
+_HINTS = ("think", "thought", "reason", "analysis", "reflection", "scratchpad", "channel", "assistantfinal")
+_RESULT_HINTS = ("<answer>", "<final_answer>", "<solution>", "<response>")
+"""Every text with a tag has one of the hints, in lower case: other texts need no pass."""
+_FENCE = re.compile(r"^[ \t]*+(?:`{3}|~{3})", re.MULTILINE)
+_REST_OF_LINE = re.compile(r"[ \t\r]*+\n")
+_STOPS = (
+    *("<|return|>", "<|end|>", "<|im_end|>", "<|eot_id|>", "<|endoftext|>", "</s>"),
+    "<\uff5cend\u2581of\u2581sentence\uff5c>",
+)
+"""Tokens at the end of a turn, left in the text by some inference servers."""
+_MOST_STOPS = 4
+_MOST_BLANKS = 80
+_QUOTES = "'\"`"
+
+
+class Answer(NamedTuple):
+    """The answer inside of a model's text, as offsets. `unended` is the offset of a thought that never ends, or None.
+
+    `reasoned` is the end of the last finished thought; 0 without thoughts.
+    """
+
+    start: int
+    end: int
+    reasoned: int = 0
+    unended: int | None = None
+
+
+def answer_in(text: str) -> Answer:
+    r"""Return the place of the answer.
+
+    >>> text = "<think>\nfirst\n</think>\nlast"
+    >>> text[answer_in(text).start :]
+    '\nlast'
+    """
+    end = _without_stops(text)
+    lower = text.lower()
+    if starts_like_python(text) or not any(hint in lower for hint in (*_HINTS, *_RESULT_HINTS)):
+        return Answer(0, end)
+    return _Scan(text, end).answer()
+
+
+class _Scan:
+    """One pass over the markers of a text. `fence` is the fence of the open block."""
+
+    def __init__(self, text: str, end: int) -> None:
+        self._text, self._end = text, end
+        self._start, self._finish = 0, end
+        self._reasoned = 0
+        self._thought: int | None = None
+        self._fence: str | None = None
+        self._fences_left = sum(1 for _ in _FENCE.finditer(text, 0, end))
+
+    def answer(self) -> Answer:
+        """Return the place of the answer."""
+        for marker in _MARKER.finditer(self._text, 0, self._end):
+            match marker.lastgroup:
+                case "fence":
+                    self._fences_left -= 1
+                    self._at_fence(marker)
+                case "ends":
+                    self._at_end(marker)
+                case _ if self._thought is not None or self._fence is not None:
+                    continue
+                case "opens":
+                    self._thought = marker.start()
+                case "begins":
+                    self._start, self._finish = marker.end(), self._end
+                case _ if self._start > self._reasoned:
+                    self._finish = marker.start()
+        if (rest := _REST_OF_LINE.match(self._text, self._start)) is not None and self._start:
+            self._start = rest.end()
+        if self._thought is not None:
+            self._finish = min(self._finish, self._thought)
+        return Answer(self._start, max(self._start, self._finish), self._reasoned, self._thought)
+
+    def _at_fence(self, marker: re.Match[str]) -> None:
+        """Open or close a block of the answer. A fence that names a language opens a block, also inside a block."""
+        if self._thought is not None:
+            return
+        fence, line = marker["fence"], marker.group().strip()
+        if self._fence is None or (line != fence and " " not in line and fence.startswith(self._fence)):
+            self._fence = fence
+        elif line == fence and fence.startswith(self._fence):
+            self._fence = None
+
+    def _at_end(self, marker: re.Match[str]) -> None:
+        """End a thought, unless the tag is quoted, or is text of a block.
+
+        In a block outside of a known thought, the tag ends a thought that the prompt has opened, if the tag is alone on
+        its line, and the later fences pair up without the block's.
+        """
+        before, behind = self._text[marker.start() - 1 : marker.start()], self._text[marker.end() : marker.end() + 1]
+        if before and before in _QUOTES and before == behind:
+            return
+        if self._thought is None and self._fence is not None and (self._fences_left % 2 or not self._is_alone(marker)):
+            return
+        self._thought = self._fence = None
+        self._start = self._reasoned = marker.end()
+        self._finish = self._end
+
+    def _is_alone(self, marker: re.Match[str]) -> bool:
+        """Return whether a tag stands alone on its line."""
+        before = self._text[max(0, marker.start() - _MOST_BLANKS) : marker.start()].rpartition("\n")
+        behind = self._text[marker.end() : marker.end() + _MOST_BLANKS].partition("\n")
+        return not (before[2].strip() or behind[0].strip())
+
+
+def _without_stops(text: str) -> int:
+    """Return the end of the text without the tokens that end a turn."""
+    end = len(text.rstrip())
+    for count in range(_MOST_STOPS):
+        stop = next((stop for stop in _STOPS if text.endswith(stop, 0, end)), None)
+        if stop is None:
+            return end if count else len(text)
+        end -= len(stop)
+    return end
