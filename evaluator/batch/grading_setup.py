@@ -50,4 +50,4 @@ def setup_for(
     options, remarks = options_for(named, submission)
     slots = [] if on_cluster else slots_for(options.device, jobs, gpus_for(options))
     key = signing_key(options.signing_key, sandboxed=options.is_sandboxed)
-    return Setup(options, slots, Problems(options.problems, options.actual_size), key, remarks)
+    return Setup(options, slots, Problems(options.problems, options.sizes), key, remarks)
