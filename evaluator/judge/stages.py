@@ -132,13 +132,13 @@ def _together(before: CheckOutcome, further: CheckOutcome, context: GradeContext
     checks, fault, remarks = further.checks, further.fault, further.findings
     if fault is not None:
         code, message = Code(fault.finding.code), fault.finding.message
-        where = f"at size {size.value} ({changes(problem.sizes[context.right_at[0]], problem.sizes[size])})"
-        is_refusal = code in _REFUSALS and _OF_A_LAUNCH not in message and not any(each.ok for each in checks)
-        if is_refusal and problem.origin == Origin.KERNELBENCH:
-            checks, fault = [], None
-            remarks = [finding(Code.SIZE_REFUSED, f"{where}: {message}", line=further.fault.finding.line)]
+        told = f"at size {size.value} ({changes(problem.sizes[context.right_at[0]], problem.sizes[size])}): {message}"
+        refuses = code in _REFUSALS and _OF_A_LAUNCH not in message and not any(each.ok for each in checks)
+        if refuses and problem.origin == Origin.KERNELBENCH:
+            checks, remarks = [], [finding(Code.SIZE_REFUSED, told, line=fault.finding.line)]
+            fault = None
         else:
-            fault = fault._replace(finding=replace(fault.finding, message=f"{where}: {message}"))
+            fault = fault._replace(finding=replace(fault.finding, message=told))
     findings = [*before.findings, *(each for each in remarks if each not in before.findings)]
     return before._replace(build=further.build, checks=[*before.checks, *checks], fault=fault, findings=findings)
 

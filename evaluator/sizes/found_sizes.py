@@ -48,10 +48,9 @@ def with_sizes(problem: Problem, sizes: Sequence[SizeName]) -> Problem:
     from evaluator.problem_process import NoAnswer
 
     asked = Asked(problem.source, problem.sizes.get(SizeName.SMALL))
+    parts = ["sizes", _VERSION, problem.sha256, asked.small]
     try:
-        found = measured_once(
-            ["sizes", _VERSION, problem.sha256, asked.small], SizesFound, lambda: _search(problem, asked)
-        )
+        found = measured_once(parts, SizesFound, lambda: _search(problem, asked))
     except NoAnswer:
         return problem
     made = {SizeName.SMALL: found.small, SizeName.AWKWARD: found.awkward}
@@ -70,10 +69,9 @@ def about_sizes(problem: Problem, sizes: Sequence[SizeName]) -> list[str]:
         constants = problem.sizes.get(size)
         if constants is None:
             said.append(f"{problem.name} has no {size.value} size: the reference needs its extents")
-        elif size is SizeName.AWKWARD or (size is SizeName.SMALL and problem.sha256 not in shipped_small_sizes()):
-            said += [
-                f"{size.value} size of {problem.name}: {changed}" for changed in [changes(before, constants)] if changed
-            ]
+        elif size is SizeName.AWKWARD or problem.sha256 not in shipped_small_sizes():
+            changed = changes(before, constants)
+            said += [f"{size.value} size of {problem.name}: {changed}"] if changed else []
         before = constants or before
     return said
 

@@ -2,6 +2,7 @@
 
 import ast
 import math
+import symtable
 from collections.abc import Collection, Iterator, Mapping
 
 from evaluator.records import Constant
@@ -13,25 +14,34 @@ _LEAST_EXTENT = 5
 
 
 def names_of_the_operation(source: str) -> frozenset[str]:
-    """Return the names that the class Model uses, also by way of other definitions of the module.
+    r"""Return the module's names that the class Model uses, also by way of other definitions of the module.
 
     A submission gets inputs and constructor arguments alone, so such a constant is part of the operation.
 
-    >>> sorted(names_of_the_operation("n = 4\\nk = 2 * n\\nclass Model:\\n    width = k\\n"))
-    ['Model', 'k', 'n', 'width']
+    >>> sorted(names_of_the_operation("n = 4\nm = 8\nk = 2 * n\nclass Model:\n    def forward(self, m): return m * k\n"))
+    ['Model', 'k', 'n']
     """
     uses: dict[str, set[str]] = {}
+    for scope in symtable.symtable(source, "reference", "exec").get_children():
+        uses.setdefault(scope.get_name(), set()).update(_globals_of(scope))
     for node in ast.parse(source).body:
-        names = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
-        defined = {node.name} if isinstance(node, ast.ClassDef | ast.FunctionDef) else names
-        for name in defined:
-            uses.setdefault(name, set()).update(names)
+        if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
+            names = [each for each in ast.walk(node) if isinstance(each, ast.Name)]
+            for name in names:
+                if isinstance(name.ctx, ast.Store):
+                    uses.setdefault(name.id, set()).update(each.id for each in names)
     found, todo = {"Model"}, ["Model"]
     while todo:
         more = uses.get(todo.pop(), set()) - found
         found |= more
         todo += more
     return frozenset(found)
+
+
+def _globals_of(scope: symtable.SymbolTable) -> set[str]:
+    """Return the names that a scope takes from the module, parts included."""
+    names = {each.get_name() for each in scope.get_symbols() if each.is_global()}
+    return names.union(*map(_globals_of, scope.get_children()))
 
 
 def candidates(full: Mapping[str, Constant], kept: Collection[str] = ()) -> Iterator[dict[str, Constant]]:
@@ -72,16 +82,16 @@ def _capped(value: int, cap: int) -> int:
 
 
 def awkward_groups(constants: Mapping[str, Constant], kept: Collection[str]) -> list[list[str]]:
-    """Return the names of constants to change together: all extents, those of equal values, and each alone.
+    """Return the names of constants to change together: extents of equal values, and each alone.
 
-    >>> awkward_groups({"m": 64, "k": 64, "n": 32, "dim": 1}, kept=("n",))
-    [['m', 'k'], ['m'], ['k']]
+    >>> awkward_groups({"m": 64, "k": 64, "n": 32, "bins": 8, "dim": 1}, kept=("bins",))
+    [['m', 'k'], ['n'], ['m'], ['k']]
     """
     names = [name for name, value in constants.items() if name not in kept and _is_extent(value)]
     equal = [[other for other in names if constants[other] == constants[name]] for name in names]
     groups: list[list[str]] = []
-    for group in (names, *equal, *([name] for name in names)):
-        if group and group not in groups:
+    for group in (*equal, *([name] for name in names)):
+        if group not in groups:
             groups.append(group)
     return groups
 
@@ -105,7 +115,8 @@ def _is_extent(value: Constant) -> bool:
 def _awkward_integers(value: int) -> tuple[int, int, int]:
     if value < _LEAST_EXTENT:
         return value, value, value
-    prime = next(
-        each for each in range(value - 1, 1, -1) if all(each % factor for factor in range(2, math.isqrt(each) + 1))
-    )
-    return prime, value - 1, value + 1
+    return next(filter(_is_prime, range(value - 1, 1, -1))), value - 1, value + 1
+
+
+def _is_prime(value: int) -> bool:
+    return all(value % factor for factor in range(2, math.isqrt(value) + 1))

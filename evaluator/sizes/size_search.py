@@ -4,6 +4,7 @@ The judge trusts a problem's code like its author, but a forward of excessive si
 counted and not timed, so a busy machine finds the same sizes.
 """
 
+import itertools
 import socket
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -21,8 +22,8 @@ from evaluator.protocol import model_call
 from evaluator.records import Constant
 from evaluator.roofline.work_count import arguments, registered
 from evaluator.sizes.degenerate import FILE, Operation, Operations, TooLarge, by_place, made_one
-from evaluator.sizes.scaling import awkward_groups, awkward_values, candidates, names_of_the_operation
 from evaluator.sizes.found_sizes import Asked, SizesFound
+from evaluator.sizes.scaling import awkward_groups, awkward_values, candidates, names_of_the_operation
 
 
 class Most(NamedTuple):
@@ -73,8 +74,7 @@ def find(asked: Asked) -> SizesFound:
 def _small(source: str) -> dict[str, Constant] | None:
     """Return the largest constants at which the reference runs, is small, and keeps its branches and dimensions.
 
-    A file that is small already keeps its constants. Constants of the operation itself are changed only where nothing
-    else helps.
+    A file that is small already keeps its constants.
 
     Raises:
         ProblemError: the reference does not run at its own size.
@@ -87,11 +87,18 @@ def _small(source: str) -> dict[str, Constant] | None:
     else:
         return full
     at_full = _tried(source, "meta")
-    for kept in (names_of_the_operation(source), ()):
-        texts = [(each, with_constants(source, each, FILE)) for each in candidates(full, kept)]
-        found = _without_plan(texts) if at_full is None else _planned(texts, at_full)
-        if found is not None:
-            return found
+    # Constants of the operation are changed only where no other change makes the reference small enough.
+    texts = [
+        [(each, with_constants(source, each, FILE)) for each in candidates(full, kept)]
+        for kept in (names_of_the_operation(source), ())
+    ]
+    if at_full is None:
+        return next(filter(None, map(_without_plan, texts)), None)
+    planned = [_planned(each, at_full) for each in texts]
+    for most in MOST:
+        for constants, text, plan in itertools.chain(*planned):
+            if plan.is_within(most) and _computed(text, most) is not None:
+                return constants
     return None
 
 
@@ -104,15 +111,10 @@ def _without_plan(texts: _Texts) -> dict[str, Constant] | None:
     return next((each for each, made in fits if not made_one(made.operations, None)), None)
 
 
-def _planned(texts: _Texts, at_full: Traced) -> dict[str, Constant] | None:
-    """Return the largest small constants of a reference that runs on the meta device."""
-    traced = [(each, text, size) for each, text in texts if (size := _tried(text, "meta")) is not None]
-    planned = [row for row in traced if _is_alike(row[2], at_full)]
-    for most in MOST:
-        for constants, text, plan in planned:
-            if plan.is_within(most) and _computed(text, most) is not None:
-                return constants
-    return None
+def _planned(texts: _Texts, at_full: Traced) -> list[tuple[dict[str, Constant], str, Traced]]:
+    """Return the constants at which the reference, on the meta device, is like that at full size."""
+    traced = [(each, text, plan) for each, text in texts if (plan := _tried(text, "meta")) is not None]
+    return [row for row in traced if _is_alike(row[2], at_full)]
 
 
 def _is_alike(other: Traced, traced: Traced) -> bool:
@@ -126,10 +128,11 @@ def _awkward(source: str, small: dict[str, Constant]) -> dict[str, Constant] | N
 
     None if no extent of an input or output can be changed.
     """
-    before = _tried(with_constants(source, small, FILE), "cpu")
-    if before is None:
+    at_small = _tried(with_constants(source, small, FILE), "cpu")
+    if at_small is None:
         return None
-    most = Most(2 * before.size.given, 2 * before.size.made)
+    before = at_small
+    most = Most(2 * at_small.size.given, 2 * at_small.size.made)
     kept = names_of_the_operation(source)
     found, done = dict(small), set[str]()
     for group in awkward_groups(small, kept):
@@ -137,8 +140,8 @@ def _awkward(source: str, small: dict[str, Constant]) -> dict[str, Constant] | N
             continue
         for each in _with_awkward(found, group):
             made = _computed(with_constants(source, each, FILE), most)
-            if made is not None and _is_alike(made, before) and _shows(made, before, small, group):
-                found, done = each, done | set(group)
+            if made is not None and _is_alike(made, at_small) and _shows(made, before, small, group):
+                found, done, before = each, done | set(group), made
                 break
     return found if done else None
 

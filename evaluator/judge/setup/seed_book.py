@@ -107,8 +107,9 @@ class SeedBook:
         return [*known, *fresh, *(fresh_seed() for _ in range(more))]
 
     def schedules(self, size: SizeName | None = None) -> Iterator[Schedule]:
-        """Yield emulator schedules of the calls at a size: each order with one worker, then shuffled and ascending with two, repeatedly.
+        """Yield emulator schedules of the calls at a size.
 
+        Each order comes with one worker, then shuffled and ascending with two, repeatedly.
         The fill of fresh memory changes with every call.
         """
         known = [check.schedule for check in self._checks_at(size)]
