@@ -104,7 +104,7 @@ class GradeOptions(Terms, frozen=True):
             the CPU only is graded on cpu by default.
         gpu: one of several GPUs, by index or UUID; by default all GPUs, and the first for a single grade.
         problems: a folder of problems; by default the shipped problems.
-        size: full, small or awkward; by default full on cuda, else small.
+        size: full, small or awkward; by default full on cuda, small on cpu, and small and awkward on emulated.
         tolerance: measured (the default) or kernelbench.
         weights: changing, from call to call, or frozen; by default as defined by each problem.
         values: all (the default), so some calls have other input values than the problem draws, or own.
@@ -142,9 +142,9 @@ class GradeOptions(Terms, frozen=True):
         return Terms(**{name: getattr(self, name) for name in Terms.__struct_fields__})
 
     @property
-    def actual_size(self) -> SizeName:
-        """The graded size."""
-        return self.size or (SizeName.FULL if self.device is DeviceKind.CUDA else SizeName.SMALL)
+    def sizes(self) -> tuple[SizeName, ...]:
+        """The graded sizes. Every problem needs the first; the others count where a problem has them."""
+        return _SIZES[self.device] if self.size is None else (self.size,)
 
     @property
     def entries(self) -> tuple[str, ...]:
@@ -177,6 +177,11 @@ class GradeOptions(Terms, frozen=True):
         return replace(self, gpu=gpu, **paths)
 
 
+_SIZES = {
+    DeviceKind.CUDA: (SizeName.FULL,),
+    DeviceKind.CPU: (SizeName.SMALL,),
+    DeviceKind.EMULATED: (SizeName.SMALL, SizeName.AWKWARD),
+}
 _TYPES: dict[str, Any] = get_type_hints(GradeOptions, include_extras=True)
 
 

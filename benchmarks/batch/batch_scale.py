@@ -42,7 +42,7 @@ def make(top: Path, count: int) -> None:
         opened(top / "run", manifest_for(GradeOptions(DeviceKind.CPU), str(submissions))) as folder,
         Plan(folder) as plan,
     ):
-        for number, task in enumerate(named_once(read_folder(submissions, Problems(None, SizeName.SMALL)))):
+        for number, task in enumerate(named_once(read_folder(submissions, Problems(None, (SizeName.SMALL,))))):
             plan.add(task)
             _write(folder, number, task)
 

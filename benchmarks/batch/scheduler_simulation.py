@@ -152,7 +152,7 @@ def tasks(problems: int, samples: int, *, shuffled: bool) -> list[Task]:
 
 def task(problem: int, sample: int, kind: str, draw: random.Random) -> Task:
     """Return one submission, whose build takes a random time."""
-    relu = Problems(None, SizeName.SMALL).find("relu")
+    relu = Problems(None, (SizeName.SMALL,)).find("relu")
     named = msgspec.structs.replace(relu, name=f"problem_{problem:03}", sha256=f"{problem:064x}")
     source = f"# {kind} {draw.uniform(2 / 3, 4 / 3):.3f} {sample}"
     return from_text(source, f"sample_{sample}", "simulated", named)

@@ -29,6 +29,7 @@ from evaluator.errors import ProblemError
 from evaluator.judge.numerics.arithmetic_modes import Order, in_order
 from evaluator.judge.numerics.rounding_of_call import ORDERS
 from evaluator.judge.reference.call_plan import CallPlan
+from evaluator.judge.reference.dependence import depends_on_random_numbers
 from evaluator.judge.reference.reference import Reference, by_path
 from evaluator.judge.setup.distribution_mix import DistributionMix, decided, distribution_mix_for, distribution_mix_of
 from evaluator.records import Admission, ControlResult, Problem, Profile, RowSite, SizeName, ToleranceRule, WeightsRule
@@ -88,6 +89,11 @@ def admit(problem: Problem, size: SizeName, device: str = "cpu") -> Admission:
     distribution_mix = distribution_mix_of(locked)._replace(elementwise=of_grades.elementwise)
     sites = of_grades.row_sites
     stale = Reference(problem, size, _WEIGHT_SEED + 1, device)
+    if depends_on_random_numbers(reference, _SEED):
+        raise ProblemError(
+            f"{problem.name}: random numbers that forward draws decide about the reference's values",
+            hint="draw random numbers in get_inputs, and pass them to forward",
+        )
     if problem.weights is WeightsRule.FROZEN:
         reference.weights.leave("the problem asks for constant weights")
     reference.settle_weights(reference.draw(_SEED))

@@ -20,7 +20,7 @@ from evaluator.devices.gpu import Gpu
 from evaluator.errors import ProblemError, UsageError
 from evaluator.files.card_files import write_whole
 from evaluator.records import DeviceKind, FileDecision, Problem, SizeName
-from evaluator.sizes.small_size import with_small_size
+from evaluator.sizes.found_sizes import with_sizes
 
 _DEPENDS_ON_WEIGHTS = "the usable distributions depend on the weights: the first grade decides"
 
@@ -83,7 +83,7 @@ def _decided_on(
     from evaluator.judge.setup.memory_plan import refuse_what_does_not_fit
 
     if wanted is not None:
-        problem = with_small_size(problem, wanted)
+        problem = with_sizes(problem, (wanted,))
     try:
         size = size_of(problem, wanted)
         refuse_what_does_not_fit(problem, size, gpu)

@@ -50,5 +50,4 @@ def setup_for(
     options, remarks = options_for(named, submission)
     slots = [] if on_cluster else slots_for(options.device, jobs, gpus_for(options))
     key = signing_key(options.signing_key, sandboxed=options.is_sandboxed)
-    problems = Problems(options.problems, options.actual_size, entry=options.entry)
-    return Setup(options, slots, problems, key, remarks)
+    return Setup(options, slots, Problems(options.problems, options.sizes, entry=options.entry), key, remarks)

@@ -46,6 +46,7 @@ _OWN_STATUS = {
     Code.HARD_CODED_SIZE: Status.INCONCLUSIVE,
     Code.LANGUAGE_MISSING: Status.INCONCLUSIVE,
     Code.ROUNDING_DECIDES: Status.INCONCLUSIVE,
+    Code.RANDOM_REFERENCE: Status.INCONCLUSIVE,
     Code.KERNEL_REFUSED: Status.BUILD_ERROR,
 }
 """Codes with a single permitted status."""
@@ -60,7 +61,14 @@ _REMARKS = frozenset(
             Code.VALUES_UNTRIED,
             Code.ROUNDING_UNTRIED,
         ),
-        *(Code.OUTPUT_FLOOD, Code.WEIGHTS_NOT_COPIED, Code.SET_TO_TRAINING, Code.NO_LAUNCH, Code.FAILED_BUILD_IGNORED),
+        *(
+            Code.OUTPUT_FLOOD,
+            Code.WEIGHTS_NOT_COPIED,
+            Code.SET_TO_TRAINING,
+            Code.SIZE_REFUSED,
+            Code.NO_LAUNCH,
+            Code.FAILED_BUILD_IGNORED,
+        ),
         *(Code.REFERENCE_DRIFTED, Code.BELOW_RESOLUTION, Code.OUTPUT_COPIED, Code.OUTLIERS, Code.FIRST_CALL_SLOW),
         *(
             Code.HOST_BOUND,

@@ -159,7 +159,7 @@ _OTHER_OPTIONS = (
     _option(
         "--size",
         type=click.Choice([size.value for size in SizeName]),
-        help="Size of the problem.  [default: full on cuda, otherwise small]",
+        help="Size of the problem.  [default: full on cuda, small on cpu, small and awkward on emulated]",
     ),
     problems_option,
     _option(

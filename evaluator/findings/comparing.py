@@ -239,4 +239,11 @@ ENTRIES: dict[Code, Entry] = {
         "If the reference has no weights, only the problem's author can change the output.",
         (DECLARE_FLIPS,),
     ),
+    Code.RANDOM_REFERENCE: Entry(
+        "the reference's answer is random",
+        "The forward of the reference draws random numbers, and other numbers give other values. The answer was "
+        "compared with one of many right ones, so the difference says nothing about the submission. Only a submission "
+        "that draws the same numbers from PyTorch's seeded generator agrees.",
+        "The problem's author can draw the random numbers in get_inputs, and pass them to forward.",
+    ),
 }

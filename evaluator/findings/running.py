@@ -141,4 +141,11 @@ ENTRIES: dict[Code, Entry] = {
         "follow: at least 8, each distribution of inputs, and two calls that prove each output.",
         "No action needed. A smaller size has faster calls.",
     ),
+    Code.SIZE_REFUSED: Entry(
+        "ModelNew refuses an awkward size",
+        "The answers are right at the small size. At the awkward size, which Warpgrade derived from a KernelBench "
+        "file, ModelNew raises an exception in its first call. The file itself has one size, so the verdict is that of "
+        "the small size.",
+        "No action needed if the code is meant for its file's sizes alone; otherwise handle all extents.",
+    ),
 }

@@ -50,9 +50,11 @@ ENTRIES: dict[Code, Entry] = {
         "No action needed; --device selects another device.",
     ),
     Code.SIZE_FOUND: Entry(
-        "Warpgrade derived the small size by trial",
-        "The problem is a KernelBench file unknown to Warpgrade, with one size. Warpgrade reduced the file's constants "
-        "as long as the reference ran and no dimension became 1. The cache keeps the result by the file's content.",
+        "Warpgrade derived a size by trial",
+        "The problem is a KernelBench file, with one size. For a small size, Warpgrade reduced the file's constants as "
+        "long as the reference ran in the same branches and no dimension became 1; a file that is small keeps its "
+        "constants. For an awkward size, extents are multiples of no tile. Constants that Model uses by name stay. The "
+        "cache keeps the result by the file's content.",
         "No action needed; `warpgrade new problem` writes a problem with sizes of your choice.",
     ),
     Code.INTERPRETED: Entry(

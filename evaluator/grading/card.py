@@ -3,8 +3,9 @@
 from evaluator.environment import environment
 from evaluator.grading.card_remarks import reason_of, with_steps_to_own_kernels
 from evaluator.grading.request import GradeRequest, Unread
+from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.progress import Stopwatch
-from evaluator.records import DeviceFacts, Outcome, Problem, ProblemRef, Scorecard, Seeds, SizeName, SubmissionRef
+from evaluator.records import DeviceFacts, Outcome, ProblemRef, Scorecard, Seeds, SubmissionRef
 from evaluator.submission.read import Submission
 from evaluator.submission.toolchains import toolchains
 
@@ -15,7 +16,7 @@ def card_of(request: GradeRequest, outcome: Outcome, seeds: Seeds | None, stopwa
     return Scorecard(
         status=outcome.status,
         reason=reason_of(outcome),
-        problem=_problem_ref(terms.problem, terms.size),
+        problem=_problem_ref(terms),
         submission=_submission_ref(request.submission, outcome),
         device=DeviceFacts(
             kind=terms.device, name=machine.cpu if terms.gpu is None else terms.gpu.name, gpu=outcome.gpu
@@ -46,18 +47,20 @@ def card_of(request: GradeRequest, outcome: Outcome, seeds: Seeds | None, stopwa
     )
 
 
-def _problem_ref(problem: Problem, size: SizeName) -> ProblemRef:
+def _problem_ref(terms: GradeTerms) -> ProblemRef:
+    problem = terms.problem
     return ProblemRef(
         name=problem.name,
         title=problem.title,
         level=problem.level,
         origin=problem.origin,
         sha256=problem.sha256,
-        size=size,
-        constants=problem.sizes[size],
+        size=terms.size,
+        constants=problem.sizes[terms.size],
         precision=problem.precision,
         mode=problem.mode,
         backward=problem.backward,
+        further_sizes={size: problem.sizes[size] for size in terms.further_sizes},
     )
 
 

@@ -8,7 +8,9 @@ from evaluator.findings import ENTRIES, Code, finding
 from evaluator.findings.comparing import COMPUTE_IN_FP32, DRIFT, EXTRA_CLAMP, NEARLY_ALL, WEIGHTS_FIRST
 from evaluator.findings.running import LAUNCH_KERNEL
 from evaluator.findings.submission import ONE_BLOCK, REPLACE_CALL
+from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.records import Finding, Outcome, SandboxMode, Status
+from evaluator.sizes import found_sizes
 
 _FLOOD_BYTES = 1 << 20
 _OWN_STEPS = {Code.NO_LAUNCH.value: LAUNCH_KERNEL, Code.LIBRARY_IN_FORWARD.value: REPLACE_CALL}
@@ -24,6 +26,12 @@ def remarks_on(outcome: Outcome) -> list[Finding]:
     if outcome.output.total_bytes > _FLOOD_BYTES:
         remarks.append(finding(Code.OUTPUT_FLOOD, f"the submission printed {outcome.output.total_bytes} bytes"))
     return [*remarks, *_about_the_cache()]
+
+
+def about_sizes(terms: GradeTerms) -> list[Finding]:
+    """Return a finding for each size with constants that Warpgrade chose, and for an awkward size that is missing."""
+    said = found_sizes.about_sizes(terms.problem, terms.options.sizes)
+    return [finding(Code.SIZE_FOUND, each) for each in said]
 
 
 def with_steps_to_own_kernels(outcome: Outcome, required: float | None) -> list[Finding]:

@@ -20,7 +20,7 @@ from evaluator.errors import JudgeFailed, OutlivesKill, WarpgradeError
 from evaluator.findings import Code, finding
 from evaluator.grading import single_grade
 from evaluator.grading.card import card_of
-from evaluator.grading.card_remarks import remarks_on
+from evaluator.grading.card_remarks import about_sizes, remarks_on
 from evaluator.grading.request import Begun, GradeRequest, Unread
 from evaluator.grading.resources import keep_freed_memory, nothing_collected
 from evaluator.grading.run_until_deadline import LastResort, Worked, in_time
@@ -158,7 +158,7 @@ def _outcome(
                 _import_judge(request, context_pool, stopwatch, plans_memory=part.calls_reference)
                 outcome, seeds = _staged(request, source, stopwatch, context_pool, part)
             if outcome.is_final:  # The terminal shows only the first few findings.
-                findings = [*submission.findings, *remarks_on(outcome), *outcome.findings]
+                findings = [*submission.findings, *about_sizes(request.terms), *remarks_on(outcome), *outcome.findings]
                 outcome = replace(outcome, findings=findings)
             return outcome, seeds
 

@@ -20,10 +20,10 @@ from evaluator.grade_options import GradeOptions, entry_given, given, read_optio
 from evaluator.grading.request import GradeRequest, Unread
 from evaluator.grading.resources import threads
 from evaluator.judge.setup.grade_terms import GradeTerms
-from evaluator.records import DeviceKind, Finding, Problem, Scorecard, SizeName, WeightsRule
+from evaluator.records import DeviceKind, Finding, Problem, Scorecard, WeightsRule
 from evaluator.report.layout.text import one_line
 from evaluator.sandbox.filesystem.visible_files import refuse_readable
-from evaluator.sizes.small_size import found_small, with_small_size
+from evaluator.sizes.found_sizes import with_sizes
 from evaluator.submission.host_code import is_for_the_cpu
 from evaluator.submission.read import MAX_CODE_BYTES, STDIN, Submission, read_submission
 
@@ -65,10 +65,10 @@ def request_for(arguments: GradeArguments, named: Mapping[str, Any]) -> GradeReq
     found = _problem(arguments, named.get("problems"), card)
     submission = _named(_submission(arguments.submission, card, entry_given(named)), arguments.name)
     options, remarks = options_for(named, submission)
-    found = with_small_size(found, options.actual_size)
+    found = with_sizes(found, options.sizes)
     gpu = choose(options.gpu) if options.device is DeviceKind.CUDA else None
     return GradeRequest(
-        submission=remarked(submission, (*remarks, *about_size(found, options.actual_size))),
+        submission=remarked(submission, remarks),
         terms=GradeTerms(found, options, gpu, threads()),
         replay=card,
     )
@@ -109,7 +109,7 @@ def _options_of(card: Scorecard | None, device: str | None) -> dict[str, Any]:
     on_gpu = (device or card.device.kind) == DeviceKind.CUDA
     return {
         "device": card.device.kind,
-        "size": card.problem.size,
+        "size": None if card.problem.further_sizes else card.problem.size,
         "tolerance": card.tolerance,
         "values": card.values,
         "mode": card.mode,
@@ -118,12 +118,6 @@ def _options_of(card: Scorecard | None, device: str | None) -> dict[str, Any]:
         "weights": frozen if card.weights is None else card.weights.rule,
         "l2": card.l2.rule if card.l2 is not None and on_gpu else None,
     }
-
-
-def about_size(problem: Problem, size: SizeName) -> tuple[Finding, ...]:
-    """Return a finding with the constants of a small size, if the search chose the constants."""
-    said = found_small(problem, size)
-    return () if said is None else (finding(Code.SIZE_FOUND, f"small size of {problem.name}: {said}"),)
 
 
 def remarked(submission: Submission | Unread, remarks: tuple[Finding, ...]) -> Submission | Unread:

@@ -60,5 +60,5 @@ def remember(terms: GradeTerms, card: Scorecard, parts_before: frozenset[str]) -
 def _key(terms: GradeTerms) -> list[object]:
     options, gpu = terms.options, terms.gpu
     same = [terms.problem.sha256, terms.size.value, terms.device.value, None if gpu is None else gpu.uuid]
-    more = [bool(options.baselines), options.speedup_of is not None]
+    more = [*terms.further_sizes, bool(options.baselines), options.speedup_of is not None]
     return ["stage times", _VERSION, *same, *more, *stages_of(terms)]

@@ -11,7 +11,8 @@ from evaluator.findings import Code, finding
 from evaluator.judge.context.grade_context import GradeContext
 from evaluator.judge.faults.emulator_faults import hard_coded_size
 from evaluator.judge.inputs.changing_weights import Sites
-from evaluator.judge.setup.seed_book import FEWEST_CALLS, UNTIMED_CALLS
+from evaluator.judge.reference.dependence import depends_on_random_numbers
+from evaluator.judge.setup.seed_book import FEWEST_CALLS, UNTIMED_CALLS, fresh_seed
 from evaluator.judge.trial.model_runner import ModelRunner
 from evaluator.judge.trial.retry import differing, retried
 from evaluator.judge.trial.trial_runner import TrialRunner
@@ -31,6 +32,10 @@ _OF_WRONG_WEIGHTS = frozenset(
 and an index from elsewhere points outside a tensor."""
 _OF_WRONG_MODE = frozenset(code.value for code in (Code.WRONG_VALUES, Code.NOT_FINITE, Code.WRONG_ON_OTHER_VALUES))
 """Faults of calls in the wrong mode. Fewer bits, races and written inputs are none: no mode excuses these."""
+_OF_VALUES = frozenset(
+    code.value for code in (Code.WRONG_VALUES, Code.WRONG_ON_OTHER_VALUES, Code.DIFFERS, Code.LOWER_PRECISION)
+)
+"""Faults of calls whose right values are not known, if the reference draws other random numbers than the submission."""
 _NAMED = 3
 _ENOUGH_S = 40.0
 """Work of a submission's checked calls, in seconds, after which only calls that are needed as evidence follow."""
@@ -86,10 +91,13 @@ def checked_calls(
     sites = model_runner.sites(constructed)
     trial_runner = model_runner.trial_runner(sites)
     emulated = context.terms.device is DeviceKind.EMULATED
-    schedules: Iterator[Schedule | None] = context.seeds.schedules() if emulated else itertools.repeat(None)
+    schedules: Iterator[Schedule | None] = (
+        context.seeds.schedules(context.terms.size) if emulated else itertools.repeat(None)
+    )
     right: set[int] = set()
-    needed = context.seeds.checks()
-    seeds = needed if context.terms.is_timed else [*needed, *context.seeds.more_checks(len(needed))]
+    size = context.terms.size
+    needed = context.seeds.checks(size)
+    seeds = needed if context.terms.is_timed else [*needed, *context.seeds.more_checks(len(needed), size)]
     slow = _SlowCalls(model_runner.session.child.cpu_time, trial_runner, max(len(needed), FEWEST_CALLS))
     fewer: list[Finding] = []
     for index, seed in enumerate(seeds):
@@ -110,8 +118,9 @@ def checked_calls(
         checks += [again] if again is not None else []
         if fault is not None and trial.refused:
             fault = model_runner.session.with_refused_launch(fault, trial.refused)
-        excused = None if fault is None else _excused(_for_the_cpu(fault, context), context)
-        remarks, more_s = _remarks(constructed, checks, sites, refused=bool(trial.refused)), (len(seeds) - index - 1) * trial_runner.pace_s
+        excused = None if fault is None else _excused(_for_the_cpu(_of_random(fault, context), context), context)
+        remarks = _remarks(constructed, checks, sites, refused=bool(trial.refused))
+        more_s = (len(seeds) - index - 1) * trial_runner.pace_s
         partly = constructed.partly_in_evaluation
         return Called(trial_runner, checks, excused, remarks, sites, constructed.assumed, more_s, partly)
     unproven = trial_runner.unproven()
@@ -177,11 +186,23 @@ def _for_the_cpu(fault: Fault, context: GradeContext) -> Fault:
     return Fault(Status.INCONCLUSIVE, finding(Code.NOT_ON_THIS_DEVICE, message, line=fault.finding.line))
 
 
+def _of_random(fault: Fault, context: GradeContext) -> Fault:
+    """Return the fault, made inconclusive for values that depend on random numbers of the reference's forward."""
+    reference = context.reference
+    if fault.finding.code not in _OF_VALUES or not reference.draws_numbers:
+        return fault
+    if not depends_on_random_numbers(reference, fresh_seed()):
+        return fault
+    message = f"the reference draws random numbers, which decide about its values: {fault.finding.message}"
+    return Fault(Status.INCONCLUSIVE, finding(Code.RANDOM_REFERENCE, message))
+
+
 def _excused(fault: Fault, context: GradeContext) -> Fault:
     """Return the fault, made inconclusive for a kernel written for the full size that failed at a small size.
 
     Applies only to `emulated`, which cannot grade the full size, and only to typical consequences of a wrong size. On
-    other devices, a number in the text would be a way around a verdict.
+    other devices, a number in the text would be a way around a verdict. Right answers at a size disprove the numbers
+    that the size changes.
     """
     if (
         context.terms.device is not DeviceKind.EMULATED
@@ -190,7 +211,9 @@ def _excused(fault: Fault, context: GradeContext) -> Fault:
     ):
         return fault
     sizes, spawn = context.terms.problem.sizes, context.fork_server.spawn
-    numbers = full_size_numbers(context.source, sizes[SizeName.FULL], sizes[context.terms.size], spawn)
+    full = sizes[SizeName.FULL]
+    kept = {name: value for name, value in full.items() if all(sizes[size][name] == value for size in context.right_at)}
+    numbers = full_size_numbers(context.source, kept, sizes[context.terms.size], spawn)
     excuse = hard_coded_size(numbers, fault.finding, context.source)
     return fault if excuse is None else Fault(Status.INCONCLUSIVE, excuse)
 

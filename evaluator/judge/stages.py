@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from msgspec.structs import replace
 
+from evaluator.catalog.origin import Origin
 from evaluator.compile.binaries.imported_symbols import together
 from evaluator.errors import SandboxUnavailable
 from evaluator.findings import Code, finding
@@ -26,7 +27,7 @@ from evaluator.judge.own_kernels.ablation import (
 )
 from evaluator.judge.own_kernels.needed_work import needed_work
 from evaluator.judge.own_kernels.own_kernels import Evidence
-from evaluator.judge.reference.mode_dependence import depends_on_mode
+from evaluator.judge.reference.dependence import depends_on_mode
 from evaluator.judge.runners.build_service import BuildService
 from evaluator.judge.runners.jit_kernels import own_names, read_kernels
 from evaluator.judge.setup.seed_book import fresh_seed
@@ -48,6 +49,7 @@ from evaluator.records import (
     Toolchain,
     Weights,
 )
+from evaluator.sizes.found_sizes import changes
 from evaluator.spans import Operation, Section, operation, section
 from evaluator.submission.packages import importable
 from evaluator.submission.toolchains import uses_triton
@@ -110,6 +112,42 @@ def build(context: GradeContext) -> BuildOutcome:
 
 
 def check(context: GradeContext, timer: ReferenceTimer, built: Build) -> CheckOutcome:
+    """Compare the submission's answers with the expected outputs, at each size of the grade until a fault."""
+    checked = _check_at_size(context, timer, built)
+    for size in context.terms.further_sizes:
+        if checked.fault is None:
+            with context.at(size):
+                checked = _together(checked, _check_at_size(context, timer, checked.build), context)
+    return checked
+
+
+def _together(before: CheckOutcome, further: CheckOutcome, context: GradeContext) -> CheckOutcome:
+    """Return the outcome of right answers `before` and of the further size of `context`, which the reason names.
+
+    Nobody but the judge asks for a size that the judge made for a bare file: code that refuses the size in words, from
+    the first call on, is right at the sizes it was written for.
+    """
+    problem, size = context.terms.problem, context.terms.size
+    checks, fault, remarks = further.checks, further.fault, further.findings
+    if fault is not None:
+        code, message = Code(fault.finding.code), fault.finding.message
+        told = f"at size {size.value} ({changes(problem.sizes[context.right_at[0]], problem.sizes[size])}): {message}"
+        refuses = code in _REFUSALS and _OF_A_LAUNCH not in message and not any(each.ok for each in checks)
+        if refuses and problem.origin == Origin.KERNELBENCH:
+            checks, remarks = [], [finding(Code.SIZE_REFUSED, told, line=fault.finding.line)]
+            fault = None
+        else:
+            fault = fault._replace(finding=replace(fault.finding, message=told))
+    findings = [*before.findings, *(each for each in remarks if each not in before.findings)]
+    return before._replace(build=further.build, checks=[*before.checks, *checks], fault=fault, findings=findings)
+
+
+_REFUSALS = (Code.CONSTRUCTOR_FAILED, Code.FORWARD_FAILED)
+_OF_A_LAUNCH = "CUDA error"
+"""Part of the message for a launch that fails: an empty grid is a fault of the host code."""
+
+
+def _check_at_size(context: GradeContext, timer: ReferenceTimer, built: Build) -> CheckOutcome:
     """Compare the submission's answers to fresh inputs with the expected outputs.
 
     See `_tried_in_other_ways` for weights and the model's mode.
@@ -124,13 +162,16 @@ def check(context: GradeContext, timer: ReferenceTimer, built: Build) -> CheckOu
     units = [*built.units, *(unit for unit in build_service.units if unit.key not in known)]
     findings = [*_build_findings(build_service), *remarks, *_about_values(context, checks), *_interpreted(context)]
     needs, counted, needed = AblationResults(), None, None
-    if fault is None and context.terms.options.require_own_kernel is not None:
+    if fault is None and not context.right_at and context.terms.options.require_own_kernel is not None:
         with section(Section.ABLATION):
             needs, counted = _needs(context)
             needed = None if counted is None else needed_work(context.reference)
     build = replace(built, ok=built.ok and not build_service.failures, units=units)
     weights = None if sites is None else record(context.terms.weights, context.reference.weights, sites)
     evidence = _evidence(context, build_service, counted)._replace(needs=needs, needed=needed)
+    if fault is None:
+        context.right_at += (context.terms.size,)
+    checks = [replace(each, size=context.terms.size) for each in checks]
     return CheckOutcome(build, checks, fault, findings, evidence, weights)
 
 

@@ -26,7 +26,10 @@ from evaluator.records.timing import Baseline, L2Inputs, Timing
 
 
 class ProblemRef(Record, frozen=True):
-    """Reference to the graded problem, with a hash to detect changes."""
+    """Reference to the graded problem, with a hash to detect changes.
+
+    `constants` are those of `size`. `further_sizes` are graded after right answers at `size`, each with its constants.
+    """
 
     name: str
     title: str
@@ -38,6 +41,7 @@ class ProblemRef(Record, frozen=True):
     precision: Precision
     mode: Mode
     backward: bool
+    further_sizes: dict[SizeName, dict[str, Constant]] = {}
 
 
 class SubmissionRef(Record, frozen=True):

@@ -2,7 +2,7 @@
 
 from evaluator.records.base import Record, Seed
 from evaluator.records.finding import Finding
-from evaluator.records.names import Fill, Order, Profile
+from evaluator.records.names import Fill, Order, Profile, SizeName
 
 
 class Mismatch(Record, frozen=True):
@@ -50,8 +50,9 @@ class Schedule(Record, frozen=True):
 
 
 class Check(Record, frozen=True):
-    """A call on inputs unknown to the submission, and the result.
+    """A call on inputs unknown to the submission, and the result. `index` counts the calls of a size.
 
+    `size` is None on older cards, whose checks all have the card's size.
     On `emulated`, `schedule` is the order of threads, and `launches` the number of kernel launches.
     """
 
@@ -64,3 +65,4 @@ class Check(Record, frozen=True):
     precision: str
     tensors: list[TensorCheck]
     finding: Finding | None
+    size: SizeName | None = None

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import torch
 
 from evaluator.catalog import sized_source
+from evaluator.judge.tensors.author_tensors import CudaMeans
 from evaluator.protocol import model_call
 from evaluator.records import Mode, Problem, SizeName
 from evaluator.roofline.storages import Looks, covered_bytes
@@ -53,7 +54,7 @@ def count(problem: Problem, size: SizeName) -> Work | Uncountable:
     """
     source = sized_source(problem, size)
     try:
-        with contextlib.redirect_stdout(sys.stderr), registered() as module, _META:
+        with contextlib.redirect_stdout(sys.stderr), registered() as module, _META, CudaMeans(_META):
             exec(compile(source, problem.path, "exec"), module.__dict__)  # noqa: S102 - the author's own code
             return _counted(module.__dict__, problem)
     except Exception as error:  # noqa: BLE001 - any exception means that there is no count

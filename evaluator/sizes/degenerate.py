@@ -6,6 +6,7 @@ at full size count: a dimension of 1 at both sizes belongs to the problem.
 
 import contextlib
 import itertools
+import math
 import sys
 from collections.abc import Iterator, Sequence
 from types import FrameType
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 import torch
 
 from evaluator.catalog import sized_source
+from evaluator.judge.tensors.author_tensors import CudaMeans
 from evaluator.protocol import model_call
 from evaluator.protocol.op_mode import OperationMode
 from evaluator.records import Problem, SizeName
@@ -42,6 +44,10 @@ class Degenerate(NamedTuple):
         return f"line {self.line}, {self.operation}: tensor {self.tensor}, dimension {self.dimension} ({full})"
 
 
+class TooLarge(MemoryError):
+    """A run of a reference with more elements than permitted."""
+
+
 class Operation(NamedTuple):
     """An operation call: its line in the reference, and the shapes of all its inputs and outputs.
 
@@ -57,9 +63,10 @@ class Operation(NamedTuple):
 class Operations(OperationMode):
     """Recorder of all operations in a forward with their shapes, and of the total number of output elements."""
 
-    def __init__(self) -> None:
-        """Start without operations."""
+    def __init__(self, most: float = math.inf) -> None:
+        """Start without operations. An operation that brings the elements beyond `most` raises TooLarge."""
         super().__init__()  # type: ignore[no-untyped-call]
+        self._most = most
         self.found: list[Operation] = []
         self.elements = 0
 
@@ -70,9 +77,16 @@ class Operations(OperationMode):
         made = model_call.tensors_of(result)
         name = func.overloadpacket.__name__
         groups = (args[6], args[4] // args[6]) if name == "native_group_norm" else ()
-        self.found.append(Operation(_line(), name, tuple(tuple(each.shape) for each in (*given, *made)), groups))
+        self.found.append(Operation(_line(), name, tuple(map(_shape, (*given, *made))), groups))
         self.elements += sum(each.numel() for each in made)
+        if self.elements > self._most:
+            raise TooLarge
         return result
+
+
+def _shape(tensor: torch.Tensor) -> _Shape:
+    """Return the shape of a tensor; a nested tensor has none."""
+    return () if tensor.is_nested else tuple(tensor.shape)
 
 
 def degenerate(problem: Problem, size: SizeName = SizeName.SMALL) -> list[Degenerate]:
@@ -107,8 +121,8 @@ def _unmatched(small: Sequence[Operation]) -> Iterator[Degenerate]:
 
 
 def _matched(small: Sequence[Operation], full: Sequence[Operation]) -> Iterator[Degenerate]:
-    places = _by_place(full)
-    for place, ones in _by_place(small).items():
+    places = by_place(full)
+    for place, ones in by_place(small).items():
         if place not in places:
             yield from _unmatched(ones)
             continue
@@ -122,7 +136,8 @@ def _matched(small: Sequence[Operation], full: Sequence[Operation]) -> Iterator[
                         yield Degenerate(one.line, one.name, tensor, dimension, most)
 
 
-def _by_place(operations: Sequence[Operation]) -> dict[tuple[int, str], list[Operation]]:
+def by_place(operations: Sequence[Operation]) -> dict[tuple[int, str], list[Operation]]:
+    """Return the operations by line and name."""
     places: dict[tuple[int, str], list[Operation]] = {}
     for each in operations:
         places.setdefault((each.line, each.name), []).append(each)
@@ -153,7 +168,7 @@ def _operations(source: str, constructed_on: torch.device) -> list[Operation]:
         with constructed_on:
             init_args, init_kwargs = arguments(names["get_init_inputs"])
             model = names["Model"](*init_args, **init_kwargs).to("meta")
-        with torch.device("meta"):
+        with torch.device("meta"), CudaMeans(torch.device("meta")):
             args, kwargs = (on_meta(each) for each in arguments(names["get_inputs"]))
             seen = Operations()
             with seen:

@@ -1,15 +1,53 @@
-"""Smaller values for the constants of a reference: candidates and their order. Text and numbers only."""
+"""Other values for the constants of a reference: candidates and their order. Text and numbers only."""
 
-from collections.abc import Iterator, Mapping
+import ast
+import math
+import symtable
+from collections.abc import Collection, Iterator, Mapping
 
 from evaluator.records import Constant
 
-CAPS = (512, 256, 128, 96, 64, 48, 32, 24, 16, 12, 8, 6, 4)
+CAPS = (8192, 4096, 2048, 1024, 512, 256, 128, 96, 64, 48, 32, 24, 16, 12, 8, 6, 4)
 _LEAST = 2
+_LEAST_EXTENT = 5
+"""Constants below are seldom extents: numbers of dimensions, kernel sizes, strides."""
 
 
-def candidates(full: Mapping[str, Constant]) -> Iterator[dict[str, Constant]]:
+def names_of_the_operation(source: str) -> frozenset[str]:
+    r"""Return the module's names that the class Model uses, also by way of other definitions of the module.
+
+    A submission gets inputs and constructor arguments alone, so such a constant is part of the operation.
+
+    >>> sorted(names_of_the_operation("n = 4\nm = 8\nk = 2 * n\nclass Model:\n    def forward(self, m): return m * k\n"))
+    ['Model', 'k', 'n']
+    """
+    uses: dict[str, set[str]] = {}
+    for scope in symtable.symtable(source, "reference", "exec").get_children():
+        uses.setdefault(scope.get_name(), set()).update(_globals_of(scope))
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
+            names = [each for each in ast.walk(node) if isinstance(each, ast.Name)]
+            for name in names:
+                if isinstance(name.ctx, ast.Store):
+                    uses.setdefault(name.id, set()).update(each.id for each in names)
+    found, todo = {"Model"}, ["Model"]
+    while todo:
+        more = uses.get(todo.pop(), set()) - found
+        found |= more
+        todo += more
+    return frozenset(found)
+
+
+def _globals_of(scope: symtable.SymbolTable) -> set[str]:
+    """Return the names that a scope takes from the module, parts included."""
+    names = {each.get_name() for each in scope.get_symbols() if each.is_global()}
+    return names.union(*map(_globals_of, scope.get_children()))
+
+
+def candidates(full: Mapping[str, Constant], kept: Collection[str] = ()) -> Iterator[dict[str, Constant]]:
     """Yield the full constants, then with decreasing caps on all, then with a single constant unchanged.
+
+    The constants in `kept` are never changed.
 
     >>> [each["n"] for each in candidates({"n": 48})][:5]
     [48, 24, 16, 12, 8]
@@ -18,7 +56,9 @@ def candidates(full: Mapping[str, Constant]) -> Iterator[dict[str, Constant]]:
     spared: tuple[str | None, ...] = (None, *full)
     for spare in spared:
         for cap in (1 << 62, *CAPS):
-            made = {name: value if name == spare else capped(value, cap) for name, value in full.items()}
+            made = {
+                name: value if name == spare or name in kept else capped(value, cap) for name, value in full.items()
+            }
             if made not in seen:
                 seen.append(made)
                 yield made
@@ -39,3 +79,44 @@ def _capped(value: int, cap: int) -> int:
     if value <= max(cap, 2 * _LEAST):
         return value
     return next((each for each in range(cap, max(_LEAST, cap // 2) - 1, -1) if value % each == 0), cap)
+
+
+def awkward_groups(constants: Mapping[str, Constant], kept: Collection[str]) -> list[list[str]]:
+    """Return the names of constants to change together: extents of equal values, and each alone.
+
+    >>> awkward_groups({"m": 64, "k": 64, "n": 32, "bins": 8, "dim": 1}, kept=("bins",))
+    [['m', 'k'], ['n'], ['m'], ['k']]
+    """
+    names = [name for name, value in constants.items() if name not in kept and _is_extent(value)]
+    equal = [[other for other in names if constants[other] == constants[name]] for name in names]
+    groups: list[list[str]] = []
+    for group in (*equal, *([name] for name in names)):
+        if group not in groups:
+            groups.append(group)
+    return groups
+
+
+def awkward_values(value: Constant) -> list[Constant]:
+    """Return extents near `value` that are multiples of no tile: a smaller prime, one less, one more.
+
+    >>> awkward_values(64), awkward_values([64, 3])
+    ([61, 63, 65], [[61, 3], [63, 3], [65, 3]])
+    """
+    if isinstance(value, list):
+        return [list(each) for each in zip(*map(_awkward_integers, value), strict=True)]
+    return [*_awkward_integers(value)] if isinstance(value, int) else [value]
+
+
+def _is_extent(value: Constant) -> bool:
+    values = value if isinstance(value, list) else [value]
+    return any(isinstance(each, int) and not isinstance(each, bool) and each >= _LEAST_EXTENT for each in values)
+
+
+def _awkward_integers(value: int) -> tuple[int, int, int]:
+    if value < _LEAST_EXTENT:
+        return value, value, value
+    return next(filter(_is_prime, range(value - 1, 1, -1))), value - 1, value + 1
+
+
+def _is_prime(value: int) -> bool:
+    return all(value % factor for factor in range(2, math.isqrt(value) + 1))

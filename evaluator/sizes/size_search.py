@@ -1,24 +1,29 @@
-"""A separate process for the search of a problem's small size: the reference's source in, constants out.
+"""A separate process for the search of a problem's sizes: the reference's source in, constants out.
 
 The judge trusts a problem's code like its author, but a forward of excessive size must not kill the judge. Smallness is
-counted and not timed, so a busy machine finds the same size.
+counted and not timed, so a busy machine finds the same sizes.
 """
 
-import contextlib
-import json
+import itertools
 import socket
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import torch
 
 from evaluator.catalog.reference import read_reference, with_constants
+from evaluator.errors import ProblemError
+from evaluator.judge.reference.problem_code import author_code
+from evaluator.judge.tensors.author_tensors import CudaMeans, refuse_other_layouts
 from evaluator.problem_process import serve
 from evaluator.protocol import model_call
 from evaluator.records import Constant
 from evaluator.roofline.work_count import arguments, registered
-from evaluator.sizes.degenerate import FILE, Operation, Operations, made_one
-from evaluator.sizes.scaling import candidates
+from evaluator.sizes.degenerate import FILE, Operation, Operations, TooLarge, by_place, made_one
+from evaluator.sizes.found_sizes import Asked, SizesFound
+from evaluator.sizes.scaling import awkward_groups, awkward_values, candidates, names_of_the_operation
 
 
 class Most(NamedTuple):
@@ -30,73 +35,189 @@ class Most(NamedTuple):
 
 MOST = (Most(1 << 18, 1 << 22), Most(1 << 21, 1 << 24), Most(1 << 25, 1 << 27))
 """Two square matrices of 256 fit the first limit. A whole network has weights that no constant reduces."""
+_UNLIMITED = Most(1 << 62, 1 << 62)
+_DRAWN = 16
+"""Elements that get_inputs may make for each element of the inputs."""
 _SEED = 0
+_LEAST_HIDDEN = 16
+"""An extent of outputs alone. Smaller constants that leave the inputs as they are may be sizes of a window."""
+
+_Shapes = list[tuple[int, ...]]
 
 
 class Traced(NamedTuple):
-    """One forward: its operations, and the number of input and output elements."""
+    """One forward: operations, numbers of input and output elements, and shapes of inputs and outputs.
+
+    `has_nan`: an element of an output is not a number.
+    """
 
     operations: list[Operation]
     size: Most
+    inputs: _Shapes
+    outputs: _Shapes
+    has_nan: bool = False
 
     def is_within(self, most: Most) -> bool:
         """Return whether the forward is within the limits."""
         return self.size.given <= most.given and self.size.made <= most.made
 
 
-class NoAnswer(Exception):
-    """A forward without output, or without finite output."""
+def find(asked: Asked) -> SizesFound:
+    """Return the constants of a small size, unless the question has them, and those of an awkward size."""
+    try:
+        small = _small(asked.source) if asked.small is None else asked.small
+    except ProblemError as error:
+        return SizesFound(why_broken=error.message.removeprefix(FILE))
+    return SizesFound(small=small, awkward=None if small is None else _awkward(asked.source, small))
 
 
-def find(source: str) -> dict[str, Constant] | None:
-    """Return the largest constants at which the reference runs, is small, and keeps dimensions above 1, or None."""
+def _small(source: str) -> dict[str, Constant] | None:
+    """Return the largest constants at which the reference runs, is small, and keeps its branches and dimensions.
+
+    A file that is small already keeps its constants.
+
+    Raises:
+        ProblemError: the reference does not run at its own size.
+    """
     full = {name: literal.value for name, literal in read_reference(source, FILE).constants.items()}
-    texts = [(each, with_constants(source, each, FILE)) for each in candidates(full)]
-    # A reference may need values, which the meta device lacks: then run every size, smallest first.
+    try:
+        _traced(source, "cpu", MOST[0])
+    except (TooLarge, MemoryError):
+        pass
+    else:
+        return full
     at_full = _tried(source, "meta")
+    # Constants of the operation are changed only where no other change makes the reference small enough.
+    texts = [
+        [(each, with_constants(source, each, FILE)) for each in candidates(full, kept)]
+        for kept in (names_of_the_operation(source), ())
+    ]
     if at_full is None:
-        fits = ((each, made) for each, text in reversed(texts) if (made := _computed(text, MOST[0])) is not None)
-        return next((each for each, made in fits if not made_one(made.operations, None)), None)
-    planned = [(each, text, size) for each, text in texts if (size := _tried(text, "meta")) is not None]
-    planned = [row for row in planned if not made_one(row[2].operations, at_full.operations)]
+        return next(filter(None, map(_without_plan, texts)), None)
+    planned = [_planned(each, at_full) for each in texts]
     for most in MOST:
-        for constants, text, plan in planned:
+        for constants, text, plan in itertools.chain(*planned):
             if plan.is_within(most) and _computed(text, most) is not None:
                 return constants
     return None
 
 
+_Texts = list[tuple[dict[str, Constant], str]]
+
+
+def _without_plan(texts: _Texts) -> dict[str, Constant] | None:
+    """Return the largest small constants of a reference that needs values, which the meta device lacks."""
+    fits = ((each, made) for each, text in texts if (made := _computed(text, MOST[0])) is not None)
+    return next((each for each, made in fits if not made_one(made.operations, None)), None)
+
+
+def _planned(texts: _Texts, at_full: Traced) -> list[tuple[dict[str, Constant], str, Traced]]:
+    """Return the constants at which the reference, on the meta device, is like that at full size."""
+    traced = [(each, text, plan) for each, text in texts if (plan := _tried(text, "meta")) is not None]
+    return [row for row in traced if _is_alike(row[2], at_full)]
+
+
+def _is_alike(other: Traced, traced: Traced) -> bool:
+    """Return whether a size takes the same branches, and makes no dimension 1."""
+    same = by_place(other.operations).keys() == by_place(traced.operations).keys()
+    return same and not made_one(other.operations, traced.operations)
+
+
+def _awkward(source: str, small: dict[str, Constant]) -> dict[str, Constant] | None:
+    """Return constants near `small` with extents that are multiples of no tile, as many of them as possible.
+
+    None if no extent of an input or output can be changed.
+    """
+    at_small = _tried(with_constants(source, small, FILE), "cpu")
+    if at_small is None:
+        return None
+    before = at_small
+    most = Most(2 * at_small.size.given, 2 * at_small.size.made)
+    kept = names_of_the_operation(source)
+    found, done = dict(small), set[str]()
+    for group in awkward_groups(small, kept):
+        if not done.isdisjoint(group):
+            continue
+        for each in _with_awkward(found, group):
+            made = _computed(with_constants(source, each, FILE), most)
+            if made is not None and _is_alike(made, at_small) and _shows(made, before, small, group):
+                found, done, before = each, done | set(group), made
+                break
+    return found if done else None
+
+
+def _with_awkward(constants: dict[str, Constant], group: Collection[str]) -> Iterator[dict[str, Constant]]:
+    for values in zip(*(awkward_values(constants[name]) for name in group), strict=True):
+        yield {**constants, **dict(zip(group, values, strict=True))}
+
+
+def _shows(made: Traced, before: Traced, small: dict[str, Constant], group: Collection[str]) -> bool:
+    """Return whether the changed constants are extents: the shape of an input differs, or of an output."""
+    least = min(max(each) if isinstance(each := small[name], list) else int(each) for name in group)
+    return made.inputs != before.inputs or (least >= _LEAST_HIDDEN and made.outputs != before.outputs)
+
+
 def _computed(text: str, most: Most) -> Traced | None:
-    """Run a forward with values; return None if it fails or exceeds `most`."""
-    made = _tried(text, "cpu")
-    return made if made is not None and made.is_within(most) else None
+    """Run a forward with values; return None if it fails, exceeds `most`, or has values that are not numbers."""
+    made = _tried(text, "cpu", most)
+    return made if made is not None and not made.has_nan else None
 
 
-def _tried(text: str, device: str) -> Traced | None:
+def _tried(text: str, device: str, most: Most = _UNLIMITED) -> Traced | None:
     """Run a forward on `device`; return None if the problem's code raises: its constants are inconsistent."""
-    with contextlib.suppress(Exception):
-        return _traced(text, device)
-    return None
+    try:
+        return _traced(text, device, most)
+    except (ProblemError, MemoryError):
+        return None
 
 
-def _traced(text: str, device: str) -> Traced:
-    with registered() as module, torch.device(device), torch.no_grad():
+def _traced(text: str, device: str, most: Most) -> Traced:
+    """Run a forward on `device`.
+
+    Raises:
+        ProblemError: the problem's code raises, or its tensors cannot be judged.
+        MemoryError: the forward exceeds the memory, or `most` (TooLarge).
+    """
+    on = torch.device(device)
+    with registered() as module, on, CudaMeans(on), torch.no_grad():
         torch.manual_seed(_SEED)
-        exec(compile(text, FILE, "exec"), module.__dict__)  # noqa: S102 - the problem's own code
-        args, kwargs = arguments(module.__dict__["get_inputs"])
-        init_args, init_kwargs = arguments(module.__dict__["get_init_inputs"])
-        model = module.__dict__["Model"](*init_args, **init_kwargs)
-        with Operations() as trace:
+        with author_code(FILE, "reading it"):
+            exec(compile(text, FILE, "exec"), module.__dict__)  # noqa: S102 - the problem's own code
+        with author_code(FILE, "get_inputs()"), Operations(_DRAWN * most.given):
+            args, kwargs = arguments(module.__dict__["get_inputs"])
+        refuse_other_layouts(FILE, [args, kwargs], "get_inputs()")
+        with author_code(FILE, "get_init_inputs()"):
+            init_args, init_kwargs = arguments(module.__dict__["get_init_inputs"])
+        with author_code(FILE, "Model(...)"):
+            model = module.__dict__["Model"](*init_args, **init_kwargs)
+            weights = list(model.parameters())
+        inputs = model_call.tensors_of([args, kwargs])
+        size = max(sum(each.numel() for each in side) for side in (inputs, weights))
+        if size > most.given:
+            raise TooLarge
+        shapes = [tuple(each.shape) for each in inputs]  # Forward may change its inputs.
+        with author_code(FILE, "forward"), Operations(most.made) as trace:
             output = model(*args, **kwargs)
-    leaves = model_call.tensors_of(output)
-    if not leaves or not all(each.numel() for each in leaves):
-        raise NoAnswer
-    if device == "cpu" and not all(bool(each.isfinite().all()) for each in leaves if each.is_floating_point()):
-        raise NoAnswer
-    given = [model_call.tensors_of([args, kwargs]), list(model.parameters())]
-    return Traced(trace.found, Most(max(sum(each.numel() for each in side) for side in given), trace.elements))
+        refuse_other_layouts(FILE, output, "the reference's forward")
+        leaves = model_call.tensors_of(output)
+        _refuse_without_values(leaves, on)
+        has_nan = device == "cpu" and any(bool(each.isnan().any()) for each in leaves)
+    outputs = [tuple(each.shape) for each in leaves]
+    return Traced(trace.found, Most(size, trace.elements), shapes, outputs, has_nan)
+
+
+def _refuse_without_values(leaves: list[torch.Tensor], on: torch.device) -> None:
+    """Raise ProblemError for outputs that no grade can compare."""
+    if not leaves:
+        raise ProblemError(f"{FILE}: the reference's forward returns no tensor")
+    for each in leaves:
+        if not each.numel():
+            message = f"{FILE}: an output of the reference has shape {list(each.shape)}, with no element to compare"
+            raise ProblemError(message)
+        if on.type == "cpu" and not bool(each.isfinite().any()):
+            raise ProblemError(f"{FILE}: every element of an output of the reference is NaN or infinite")
 
 
 def run(sock: socket.socket, _: Path) -> None:
     """Serve one request over `sock`, in a confined process."""
-    serve(sock, lambda source: json.dumps(find(source.decode())).encode())
+    serve(sock, lambda asked: msgspec.json.encode(find(msgspec.json.decode(asked, type=Asked))))

@@ -16,7 +16,7 @@ from evaluator.records import SizeName
 from tests import cards
 from tests.batch.test_session import batch  # noqa: F401 - a fixture
 
-TASK = from_text("# \x1b[2J", "mine\x1b[2J", "mine.py", Problems(None, SizeName.SMALL).find("relu"))
+TASK = from_text("# \x1b[2J", "mine\x1b[2J", "mine.py", Problems(None, (SizeName.SMALL,)).find("relu"))
 
 
 def result(how="graded", make=cards.card, card="relu/mine-_.json"):

@@ -40,7 +40,7 @@ def get_init_inputs():
 
 @pytest.fixture
 def problems():
-    return Problems(None, SizeName.SMALL)
+    return Problems(None, (SizeName.SMALL,))
 
 
 def read(folder, problems):
@@ -60,14 +60,16 @@ def test_submissions_to_other_problems_are_neither_wanted_nor_read(hand_in, monk
     (top / "softmax" / "e.py").symlink_to(top / "relu" / "a.py")
     opened = []
     monkeypatch.setattr(inputs, "read_submission", lambda path, **_: opened.append(path.name) or read_submission(path))
-    found = list(read_folder(top, Problems(None, SizeName.SMALL, ["relu", "linear_*"])))
+    found = list(read_folder(top, Problems(None, (SizeName.SMALL,), ["relu", "linear_*"])))
     assert [item.origin.rpartition("/")[2] for item in found] == ["a.py"]
     assert opened == ["a.py"]
     monkeypatch.undo()
-    assert expected(top, Problems(None, SizeName.SMALL, ["relu", "linear_*"])) == 1
+    assert expected(top, Problems(None, (SizeName.SMALL,), ["relu", "linear_*"])) == 1
     lines = [{"problem": name, "sample": 0, "source": "x"} for name in ("relu", "softmax")]
     stream = io.BytesIO("".join(json.dumps(line) + "\n" for line in lines).encode())
-    assert [item.problem.name for item in read_lines(stream, "-", Problems(None, SizeName.SMALL, ["r*"]))] == ["relu"]
+    assert [item.problem.name for item in read_lines(stream, "-", Problems(None, (SizeName.SMALL,), ["r*"]))] == [
+        "relu"
+    ]
 
 
 def test_a_pattern_matches_the_real_name_of_a_kernelbench_file(hand_in, tmp_path):
@@ -75,14 +77,14 @@ def test_a_pattern_matches_the_real_name_of_a_kernelbench_file(hand_in, tmp_path
     (tmp_path / "bench" / "level1" / "19_ReLU.py").write_text(KERNELBENCH)
     top = hand_in({"level_1_problem_19_sample_0_kernel.py": "x = 1"})
     for pattern in ("level1/*", "level1/19_ReLU", "*ReLU"):
-        assert expected(top, Problems(tmp_path / "bench", SizeName.FULL, [pattern])) == 1
+        assert expected(top, Problems(tmp_path / "bench", (SizeName.FULL,), [pattern])) == 1
 
 
 def test_a_pattern_without_problems_or_submissions_is_refused(hand_in):
     with pytest.raises(UsageError, match="--only level9/\\* matches no problem"):
-        Problems(None, SizeName.SMALL, ["relu", "level9/*"])
+        Problems(None, (SizeName.SMALL,), ["relu", "level9/*"])
     with pytest.raises(UsageError, match="contains no submissions to softmax"):
-        expected(hand_in({"relu/a.py": "x = 1"}), Problems(None, SizeName.SMALL, ["softmax"]))
+        expected(hand_in({"relu/a.py": "x = 1"}), Problems(None, (SizeName.SMALL,), ["softmax"]))
 
 
 def test_answers_keep_their_suffix_and_stand_beside_files(hand_in, problems):
@@ -107,12 +109,12 @@ def test_a_run_folder_of_kernelbench(hand_in, tmp_path):
     file.parent.mkdir(parents=True)
     file.write_text(KERNELBENCH)
     top = hand_in({f"level_1_problem_19_sample_{n}_kernel.py": f"x = {n}" for n in (0, 12)})
-    found = read(top, Problems(tmp_path, SizeName.FULL))
+    found = read(top, Problems(tmp_path, (SizeName.FULL,)))
     assert list(found) == [("level1/19_ReLU", "sample_0"), ("level1/19_ReLU", "sample_12")]
     assert found["level1/19_ReLU", "sample_0"].card == "level1/19_ReLU/sample_0.json"
-    small = next(iter(read_folder(top, Problems(tmp_path, SizeName.SMALL))))
+    small = next(iter(read_folder(top, Problems(tmp_path, (SizeName.SMALL,)))))
     assert small.problem.sizes[SizeName.SMALL] == {"batch_size": 16}
-    (awkward,) = {item.reason for item in read_folder(top, Problems(tmp_path, SizeName.AWKWARD))}
+    (awkward,) = {item.reason for item in read_folder(top, Problems(tmp_path, (SizeName.AWKWARD,)))}
     assert awkward.startswith("level1/19_ReLU has no size awkward; ")
 
 
@@ -135,9 +137,9 @@ def test_what_kernelbench_writes_beside_a_kernel_is_no_submission(hand_in, probl
 
 @pytest.mark.parametrize("name", ["level1/19_ReLU", "19_ReLU", "level3/9"])
 def test_a_name_of_kernelbench_says_where_such_problems_come_from(name, tmp_path):
-    assert "--problems DIR" in Problems(None, SizeName.FULL).find(name)
-    assert "--problems" not in Problems(tmp_path, SizeName.FULL).find(name)
-    assert "--problems" not in Problems(None, SizeName.FULL).find("reluu")
+    assert "--problems DIR" in Problems(None, (SizeName.FULL,)).find(name)
+    assert "--problems" not in Problems(tmp_path, (SizeName.FULL,)).find(name)
+    assert "--problems" not in Problems(None, (SizeName.FULL,)).find("reluu")
 
 
 def lines(*documents):
@@ -256,7 +258,7 @@ TEXT = "class Model: ...\ndef get_inputs(): ...\ndef get_init_inputs(): ...\n"
 
 
 def test_an_endless_number_of_problem_texts_takes_limited_memory():
-    problems = Problems(None, SizeName.FULL)
+    problems = Problems(None, (SizeName.FULL,))
     first = ProblemText(f"{TEXT}# used all the time")
     kept = problems.read(first)
     for number in range(3 * MOST_TEXTS):
@@ -281,7 +283,7 @@ def test_the_length_of_stored_problem_texts_is_limited():
 
 
 def test_a_text_that_is_no_problem_is_not_stored():
-    problems = Problems(None, SizeName.FULL)
+    problems = Problems(None, (SizeName.FULL,))
     for _ in range(2):
         with pytest.raises(ProblemError):
             problems.read(ProblemText("print()"))

@@ -23,7 +23,7 @@ from evaluator.records import DeviceKind, Outcome, SizeName, Status
 from tests import cards
 from tests.batch.fakes import FakeWorker
 
-PROBLEMS = Problems(None, SizeName.SMALL)
+PROBLEMS = Problems(None, (SizeName.SMALL,))
 BEGUN = Begun(outcome=Outcome(), lap=Lap("2026-01-01T00:00:00.000+00:00", {"build": 2.0}, 2.0))
 
 

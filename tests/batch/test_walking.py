@@ -36,7 +36,7 @@ def test_a_linked_folder_is_refused_and_named(hand_in, tmp_path):
     (secret / "a.py").write_text("secret")
     top = hand_in({"softmax/b.py": "y = 2"})
     (top / "relu").symlink_to(secret)
-    items = list(read_folder(top, Problems(None, SizeName.SMALL)))
+    items = list(read_folder(top, Problems(None, (SizeName.SMALL,))))
     assert [type(item) for item in items] == [Refused, Task] or [type(item) for item in items] == [Task, Refused]
     (refused,) = [item for item in items if isinstance(item, Refused)]
     assert refused.origin.endswith("/relu")
@@ -48,7 +48,7 @@ def test_a_folder_that_becomes_a_link_after_it_was_listed_is_not_followed(hand_i
     secret.mkdir()
     (secret / "b.py").write_text("secret")
     top = hand_in({"relu/a.py": "x = 1", "softmax/b.py": "y = 2"})
-    items = read_folder(top, Problems(None, SizeName.SMALL))
+    items = read_folder(top, Problems(None, (SizeName.SMALL,)))
     assert isinstance(next(items), Task)
     (top / "softmax").rename(tmp_path / "was")
     (top / "softmax").symlink_to(secret)
@@ -60,7 +60,7 @@ def test_a_folder_that_becomes_a_link_after_it_was_listed_is_not_followed(hand_i
 def test_the_folder_itself_may_be_a_link(hand_in, tmp_path):
     hand_in({"relu/a.py": "x = 1"})
     (tmp_path / "linked").symlink_to(tmp_path / "submissions")
-    (task,) = read_folder(tmp_path / "linked", Problems(None, SizeName.SMALL))
+    (task,) = read_folder(tmp_path / "linked", Problems(None, (SizeName.SMALL,)))
     assert task.submission.source == "x = 1"
 
 
@@ -69,7 +69,7 @@ def test_other_files_and_links_beside_submissions_are_passed_over(hand_in, tmp_p
     (top / "relu" / "data.json").symlink_to("notes.json")
     (top / "relu" / ".git").symlink_to("/etc")
     os.mkfifo(top / "relu" / "pipe")
-    assert [type(item) for item in read_folder(top, Problems(None, SizeName.SMALL))] == [Task]
+    assert [type(item) for item in read_folder(top, Problems(None, (SizeName.SMALL,)))] == [Task]
 
 
 @pytest.fixture

@@ -24,13 +24,13 @@ from evaluator.catalog import Origin, list_problems, names_of, nearest_names, no
 from evaluator.catalog.kernelbench import WHERE, looks_like_one
 from evaluator.catalog.kernelbench import read_text as read_problem_text
 from evaluator.catalog.text import MAX_FILE_BYTES, did_you_mean
-from evaluator.errors import SubmissionUnreadable, UsageError
+from evaluator.errors import ProblemError, SubmissionUnreadable, UsageError
 from evaluator.files.safe_open import kind, open_named
 from evaluator.grading.request import Unread
 from evaluator.records import Problem, SizeName
 from evaluator.report.layout.text import one_line
 from evaluator.sandbox.filesystem.visible_files import refuse_readable
-from evaluator.sizes.small_size import NO_SMALL, with_small_size
+from evaluator.sizes.found_sizes import NO_SMALL, with_sizes
 from evaluator.submission.candidates import SUFFIXES, Meant, names_in, runs_of_kernelbench, spelled, submission_files
 from evaluator.submission.folder import is_submission_folder
 from evaluator.submission.read import MAX_ANSWER_BYTES, Submission, read_submission
@@ -61,7 +61,9 @@ class Line(msgspec.Struct, frozen=True):
 class Problems:
     """Problems that submissions may name. A name from a stream of submissions is never used as a path."""
 
-    def __init__(self, folder: Path | None, size: SizeName, only: Sequence[str] = (), entry: str | None = None) -> None:
+    def __init__(
+        self, folder: Path | None, sizes: Sequence[SizeName], only: Sequence[str] = (), entry: str | None = None
+    ) -> None:
         """Read the problems in `folder`, or the shipped problems.
 
         `only` has patterns of names, as for a shell: submissions to other problems are not wanted. `entry` names the
@@ -73,10 +75,10 @@ class Problems:
         """
         if folder is not None:
             refuse_readable(folder, "the problem folder")
-        self._size = size
+        self._sizes = sizes
         self.entry = entry
         self._shipped = folder is None
-        self._tried: dict[str, Problem] = {}
+        self._tried: dict[str, Problem | str] = {}
         self._texts = RecentProblems()
         listing = list_problems(folder)
         self._broken = [broken.message for broken in listing.broken]
@@ -113,7 +115,7 @@ class Problems:
     def has(self, name: str, sha256: str) -> bool:
         """Return whether a problem with exactly the given name, content and size exists."""
         problem = self._exact.get(name)
-        return problem is not None and problem.sha256 == sha256 and self._size in problem.sizes
+        return problem is not None and problem.sha256 == sha256 and self._sizes[0] in problem.sizes
 
     def find(self, name: str) -> Problem | str:
         """Return the problem with the given name, or the reason why none can be graded."""
@@ -147,22 +149,24 @@ class Problems:
         Raises:
             ProblemError: the text is no problem.
         """
-        return self._texts.get(
-            text, lambda: self._checked(with_small_size(read_problem_text(text.source, text.name), self._size))
-        )
+        return self._texts.get(text, lambda: self._checked(read_problem_text(text.source, text.name)))
 
     def _sized(self, problem: Problem) -> Problem | str:
-        """Return the problem with the graded size, or an error message. The search for a small size runs once."""
-        if self._size in problem.sizes:
-            return problem
+        """Return the problem with the graded sizes, or an error message. The search for sizes runs once."""
         if problem.name not in self._tried:
-            self._tried[problem.name] = self._exact[problem.name] = with_small_size(problem, self._size)
-        return self._checked(self._tried[problem.name])
+            self._tried[problem.name] = checked = self._checked(problem)
+            if isinstance(checked, Problem):
+                self._exact[problem.name] = checked
+        return self._tried[problem.name]
 
     def _checked(self, problem: Problem) -> Problem | str:
-        if self._size in problem.sizes:
-            return problem
-        return f"{problem.name} has no size {self._size.value}; {NO_SMALL}"
+        try:
+            sized = with_sizes(problem, self._sizes)
+        except ProblemError as error:
+            return error.message
+        if self._sizes[0] in sized.sizes:
+            return sized
+        return f"{problem.name} has no size {self._sizes[0].value}; {NO_SMALL}"
 
 
 def read_folder(folder: Path, problems: Problems, known: Mapping[str, Planned] | None = None) -> Iterator[Item]:

@@ -1,6 +1,7 @@
 """Context of a grade: facts, builders, runners and GPU session, shared by all stages."""
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from types import TracebackType
@@ -24,11 +25,11 @@ from evaluator.judge.runners.runner_pool import POOLED_RUNNERS, SpareChildren
 from evaluator.judge.runners.sandboxed_tools import SandboxedTools
 from evaluator.judge.runners.speculative_build import SpeculativeBuild
 from evaluator.judge.setup.grade_terms import GradeTerms
-from evaluator.judge.setup.problem_setup import keep_memory, set_up_problem
+from evaluator.judge.setup.problem_setup import ProblemSetup, keep_memory, set_up_problem
 from evaluator.judge.setup.seed_book import SeedBook
 from evaluator.lint.lint_in_sandbox import LookedAt, look_at
 from evaluator.protocol.frames import BuildRequest
-from evaluator.records import SandboxFacts
+from evaluator.records import SandboxFacts, SizeName
 from evaluator.sandbox import ForkServer
 from evaluator.spans import Operation, operation
 
@@ -60,6 +61,7 @@ class GradeContext(GradeFacts):
         super().__init__(terms, source, seeds, deadline)
         self._speculative_build = speculative_build
         self._predicted: Sequence[BuildRequest] = ()
+        self._further_setups: dict[SizeName, ProblemSetup] = {}
         if terms.gpu is not None:
             _keep_tf32_out()
         self._owns_fork_server = fork_server is None
@@ -195,6 +197,21 @@ class GradeContext(GradeFacts):
         with self.gpu_session.kept() as usable:
             if usable:
                 self._set_up()
+
+    @contextlib.contextmanager
+    def at(self, size: SizeName) -> Iterator[None]:
+        """Context in which the grade is at another size of the problem, with the same builds and distributions."""
+        terms, setup = self.terms, self.setup
+        self.terms = terms.at(size)
+        try:
+            if size not in self._further_setups:
+                self._further_setups[size] = set_up_problem(
+                    self.terms, self.seeds.weight, self._device_builders, setup.distribution_mix
+                )
+            self.setup = self._further_setups[size]
+            yield
+        finally:
+            self.terms, self.setup = terms, setup
 
     def _set_up(self) -> None:
         self.setup = set_up_problem(self.terms, self.seeds.weight, self._device_builders)

@@ -7,12 +7,11 @@ from collections.abc import Iterator
 
 from evaluator.devices.out_of_memory import ran_out
 from evaluator.errors import ProblemError
-from evaluator.records import Problem
 
 
 @contextlib.contextmanager
-def author_code(problem: Problem, doing: str) -> Iterator[None]:
-    """Context for the problem's code: an exception becomes a ProblemError with the line number.
+def author_code(path: str, doing: str) -> Iterator[None]:
+    """Context for the problem's code in the file `path`: an exception becomes a ProblemError with the line number.
 
     Exhausted memory becomes a MemoryError.
     """
@@ -24,9 +23,9 @@ def author_code(problem: Problem, doing: str) -> Iterator[None]:
     except BaseException as error:  # noqa: BLE001 - SystemExit too: every exception is the problem's
         if ran_out(error):
             raise MemoryError(str(error)) from None
-        lines = [e.lineno for e in traceback.extract_tb(error.__traceback__) if e.filename == problem.path]
+        lines = [e.lineno for e in traceback.extract_tb(error.__traceback__) if e.filename == path]
         where = f", line {lines[-1]}" if lines else ""
         raise ProblemError(
-            f"{problem.path}{where}: {doing} failed: {type(error).__name__}: {error}",
+            f"{path}{where}: {doing} failed: {type(error).__name__}: {error}",
             hint="the fault is in the problem, not in the submission: fix its reference.py",
         ) from None

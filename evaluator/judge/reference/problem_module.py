@@ -9,6 +9,7 @@ import torch
 from evaluator.catalog import sized_source
 from evaluator.errors import ProblemError
 from evaluator.judge.reference.problem_code import author_code
+from evaluator.judge.tensors.author_tensors import CudaMeans, refuse_other_layouts
 from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.protocol.model_call import mapped
 from evaluator.protocol.seeding import seed_torch
@@ -29,13 +30,13 @@ class ProblemModule:
         self.namespace = module.__dict__
         # dataclasses and torch.jit look up a class's module by name.
         sys.modules["model"] = module
-        with author_code(problem, "reading it"):
+        with author_code(problem.path, "reading it"):
             exec(compile(self.source, problem.path, "exec"), self.namespace)  # noqa: S102 - the author's own code
         self.init = self._arguments("get_init_inputs")
 
     def construct(self, weight_seed: int) -> torch.nn.Module:
         """Construct `Model` under `weight_seed` on the CPU, in the problem's mode."""
-        with author_code(self._problem, "Model(...)"):
+        with author_code(self._problem.path, "Model(...)"):
             seed_torch(weight_seed)
             model: torch.nn.Module = self.namespace["Model"](*self.init.args, **self.init.kwargs)
             if self._problem.mode is Mode.EVAL:
@@ -46,8 +47,11 @@ class ProblemModule:
         """Return the values of `get_inputs` under `seed` on `device`, detached from the graph of their construction."""
         seed_torch(seed)
         random.seed(seed)
-        with device:  # Without a device in the author's code, inputs are drawn on the device of use.
+        # The author's code names no device, or a GPU that the grade may not have.
+        with device, CudaMeans(device):
             inputs = self._arguments("get_inputs")
+
+        refuse_other_layouts(self._problem.name, [*inputs], "get_inputs()")
 
         def own(tensor: torch.Tensor) -> torch.Tensor:
             return tensor.detach().to(device)
@@ -55,7 +59,7 @@ class ProblemModule:
         return Arguments(mapped(inputs.args, own), mapped(inputs.kwargs, own))
 
     def _arguments(self, function: str) -> Arguments:
-        with author_code(self._problem, f"{function}()"):
+        with author_code(self._problem.path, f"{function}()"):
             value = self.namespace[function]()
         if isinstance(value, dict):
             return Arguments([], {str(key): item for key, item in value.items()})

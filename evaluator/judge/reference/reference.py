@@ -25,6 +25,7 @@ from evaluator.judge.reference.problem_code import author_code
 from evaluator.judge.reference.problem_module import ProblemModule
 from evaluator.judge.reference.row_blocks import begins_and_ends_with, cut, row_splits
 from evaluator.judge.reference.running_statistics import RunningStatistics, running_statistics
+from evaluator.judge.tensors.author_tensors import refuse_other_layouts
 from evaluator.judge.tensors.call_arguments import Arguments, are_equal, cloned, storages, versions, wide, widened
 from evaluator.judge.tensors.memory_overlap import Layouts, layouts
 from evaluator.judge.tensors.pytree import Value, is_number, leaves
@@ -364,6 +365,7 @@ class Reference:
         seed_torch(random_seed)
         before = None if self.draws_numbers else self._generators()
         outputs, found = model_call.readable(model_call.run(model, *inputs, gradients))
+        refuse_other_layouts(self.problem.name, outputs, "the reference's forward")
         self.draws_numbers = before is None or not all(map(torch.equal, before, self._generators()))
         return model_call.Result(mapped(outputs, torch.Tensor.detach), found)
 
@@ -394,7 +396,7 @@ class Reference:
         return wide
 
     def _author(self, doing: str) -> contextlib.AbstractContextManager[None]:
-        return author_code(self.problem, doing)
+        return author_code(self.problem.path, doing)
 
 
 _OTHER_SEED, _TRIED_WEIGHTS = 0, (1, 2, 3)

@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from evaluator.devices.gpu import Gpu
 from evaluator.grade_options import GradeOptions
 from evaluator.records import DeviceKind, L2Rule, Problem, SizeName, WeightsRule
@@ -22,8 +24,17 @@ class GradeTerms(NamedTuple):
 
     @property
     def size(self) -> SizeName:
-        """Graded size of the problem."""
-        return self.options.actual_size
+        """Graded size of the problem: the first, if there are several."""
+        return self.options.sizes[0]
+
+    @property
+    def further_sizes(self) -> tuple[SizeName, ...]:
+        """Sizes graded after right answers at `size`."""
+        return tuple(size for size in self.options.sizes[1:] if size in self.problem.sizes)
+
+    def at(self, size: SizeName) -> "GradeTerms":
+        """Return the terms with a single size."""
+        return self._replace(options=replace(self.options, size=size))
 
     @property
     def is_timed(self) -> bool:

@@ -10,6 +10,7 @@ from evaluator.cache.measurements import measured_once
 from evaluator.catalog import sized_source
 from evaluator.devices.gpu import Gpu
 from evaluator.errors import UsageError
+from evaluator.judge.tensors.author_tensors import CudaMeans
 from evaluator.judge.tensors.pytree import Value
 from evaluator.protocol.model_call import tensors_of
 from evaluator.records import Problem, Record, SizeName
@@ -101,7 +102,7 @@ def plan(problem: Problem, size: SizeName, *, from_bytes: int = 0) -> Plan | Non
 
 def _worked_out(source: str, path: str, from_bytes: int) -> Plan | None:
     space: dict[str, object] = {"__name__": "model"}
-    with torch.device("meta"), torch.no_grad():
+    with torch.device("meta"), CudaMeans(torch.device("meta")), torch.no_grad():
         exec(compile(source, path, "exec"), space)  # noqa: S102 - the author's code
         inputs, init = _call(space, "get_inputs"), _call(space, "get_init_inputs")
         model = space["Model"](*init[0], **init[1])  # type: ignore[operator]

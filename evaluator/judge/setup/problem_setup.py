@@ -43,15 +43,24 @@ class ProblemSetup(NamedTuple):
     judge_bytes: int = 0
 
 
-def set_up_problem(terms: GradeTerms, weight_seed: int, device_builders: DeviceBuilders) -> ProblemSetup:
-    """Run the problem's own code, and plan the memory. Raises ProblemError for a broken problem."""
+def set_up_problem(
+    terms: GradeTerms,
+    weight_seed: int,
+    device_builders: DeviceBuilders,
+    distribution_mix: DistributionMix | None = None,
+) -> ProblemSetup:
+    """Run the problem's own code, and plan the memory. Raises ProblemError for a broken problem.
+
+    `distribution_mix` is the decision about another size of the grade.
+    """
     with operation(Operation.MODEL):
         reference = Reference(terms.problem, terms.size, weight_seed, "cpu" if terms.gpu is None else "cuda")
     compare = comparison_on_gpu(device_builders) if terms.gpu is not None else begin
-    with section(Section.VALUES):
-        distribution_mix = distribution_mix_for(
-            reference, terms.size, terms.options.tolerance, terms.options.values, compare
-        )
+    if distribution_mix is None:
+        with section(Section.VALUES):
+            distribution_mix = distribution_mix_for(
+                reference, terms.size, terms.options.tolerance, terms.options.values, compare
+            )
     with section(Section.FIRST_CALL):
         sizes, reference_s = try_one_call(reference, on_gpu=terms.gpu is not None)
     if terms.gpu is None:

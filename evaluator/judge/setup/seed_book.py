@@ -10,7 +10,18 @@ from collections.abc import Iterator
 
 from evaluator.judge.inputs.input_distributions import PROFILES
 from evaluator.judge.setup.distribution_mix import AS_GIVEN_ALONE, DistributionMix
-from evaluator.records import CancellingRows, Fill, Order, Profile, Schedule, Scorecard, Seeds, seed_text
+from evaluator.records import (
+    CancellingRows,
+    Check,
+    Fill,
+    Order,
+    Profile,
+    Schedule,
+    Scorecard,
+    Seeds,
+    SizeName,
+    seed_text,
+)
 
 _SCHEDULES = (
     (Order.ASCENDING, 1),
@@ -69,13 +80,19 @@ class SeedBook:
         seen = {check.profile for check in self._card.checks} if self._card is not None else set()
         return tuple(profile for profile in PROFILES if profile in seen)
 
-    def checks(self) -> list[int]:
-        """Return the seeds of the calls that are always checked: the card's, and fresh seeds for missing calls.
+    def _checks_at(self, size: SizeName | None) -> list[Check]:
+        """Return the replayed card's checks at a size; None stands for the card's."""
+        if (card := self._card) is None:
+            return []
+        return [each for each in card.checks if (each.size or card.problem.size) is (size or card.problem.size)]
+
+    def checks(self, size: SizeName | None = None) -> list[int]:
+        """Return the seeds of the calls that are always checked at a size: the card's, and fresh seeds for others.
 
         Every distribution occurs. One call is repeated with the same inputs at a random later position: never the
         first, which alone has no cancelling rows.
         """
-        known = [] if self._card is None else [int(check.seed, 16) for check in self._card.checks]
+        known = [int(check.seed, 16) for check in self._checks_at(size)]
         there = Counter(self.distribution_mix.pick(seed) for seed in known)
         fresh = []
         for profile in self.distribution_mix.checks():
@@ -88,18 +105,19 @@ class SeedBook:
             fresh.insert(first + 1 + secrets.randbelow(len(fresh) - first), fresh[first])
         return [*known, *fresh]
 
-    def more_checks(self, count: int) -> list[int]:
+    def more_checks(self, count: int, size: SizeName | None = None) -> list[int]:
         """Return the seeds of further calls where none is timed, after `count` calls. How many is random."""
-        known = self._card is not None and self._card.checks
+        known = self._checks_at(size)
         wanted = UNTIMED_CALLS + (0 if known else secrets.randbelow(_UNTIMED_MORE))
         return [fresh_seed() for _ in range(wanted - count)]
 
-    def schedules(self) -> Iterator[Schedule]:
-        """Yield emulator schedules: each order with one worker, then shuffled and ascending with two, repeatedly.
+    def schedules(self, size: SizeName | None = None) -> Iterator[Schedule]:
+        """Yield emulator schedules of the calls at a size.
 
+        Each order comes with one worker, then shuffled and ascending with two, repeatedly.
         The fill of fresh memory changes with every call.
         """
-        known = [] if self._card is None else [check.schedule for check in self._card.checks]
+        known = [check.schedule for check in self._checks_at(size)]
         yield from (schedule for schedule in known if schedule is not None)
         for (order, workers), fill in zip(itertools.cycle(_SCHEDULES), itertools.cycle(_FILLS), strict=False):
             yield Schedule(order=order, seed=seed_text(fresh_seed()), workers=workers, fill=fill)

@@ -12,6 +12,7 @@ from typing import Any, Self
 
 import torch
 from torch.overrides import TorchFunctionMode
+from torch.utils._device import DeviceContext
 
 _CPU = torch.device("cpu")
 _GPU = torch.device("cuda", 0)
@@ -54,6 +55,9 @@ def _mapped(value: Any) -> Any:
 def install_fake_cuda() -> None:
     """Patch this process's torch. Irreversible."""
     _CudaIsCpu().__enter__()  # type: ignore[no-untyped-call]
+    # A default device is below every mode: `set_default_device`, and a device as a context.
+    plain = DeviceContext.__init__
+    DeviceContext.__init__ = lambda self, device: plain(self, _mapped(torch.device(device)))  # type: ignore[method-assign]
     torch.Tensor.is_cuda = property(lambda _: True)  # type: ignore[assignment]
     torch.Tensor.device = property(lambda _: _GPU)  # type: ignore[assignment]
     torch.Tensor.get_device = lambda _: _GPU.index  # type: ignore[method-assign, assignment]

@@ -111,7 +111,7 @@ def test_copies_have_texts_and_names_of_their_own(tmp_path):
 
 def test_a_batch_reads_what_is_written(tmp_path):
     out, _ = arranged(tmp_path)
-    problems = Problems(out / "problems", SizeName.FULL)
+    problems = Problems(out / "problems", (SizeName.FULL,))
     with (out / "submissions.jsonl").open("rb") as lines:
         tasks = list(read_lines(lines, "submissions.jsonl", problems))
     assert [(task.problem.name, task.name, task.submission.source) for task in tasks] == [

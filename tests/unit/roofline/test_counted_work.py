@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from evaluator.sizes.small_size import with_small_size
 from msgspec.structs import replace
 
 from evaluator.catalog import find_problem
@@ -16,7 +17,6 @@ from evaluator.roofline import counted_work, least_time
 from evaluator.roofline.count_process import counted
 from evaluator.roofline.counted_work import CallWork, work_of
 from evaluator.roofline.least_time import Roofs, roofs_of, stated
-from evaluator.sizes.small_size import with_small_size
 
 H100 = Gpu(0, "GPU-1", "NVIDIA H100", (9, 0), 80 << 30, "570", ())
 ROOFS = Roofs(H100, 4e12, 50_000_000, 60e12)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evaluator.judge.reference.mode_dependence import depends_on_mode
+from evaluator.judge.reference.dependence import depends_on_mode
 from tests.unit.references import reference
 
 NORM = "self.norm = nn.BatchNorm1d(64); self.norm.running_mean += 1"

@@ -1,4 +1,4 @@
-"""Dependence of the reference's outputs on its mode, training or evaluation."""
+"""Dependence of the reference's outputs on its mode, training or evaluation, and on random numbers."""
 
 import contextlib
 from collections.abc import Iterator
@@ -27,6 +27,23 @@ def depends_on_mode(reference: Reference, seed: int) -> bool:
     except (ProblemError, MemoryError):
         return False
     return any(_differ(value, evaluation.get(path)) for path, value in training.items())
+
+
+def depends_on_random_numbers(reference: Reference, seed: int) -> bool:
+    """Return whether random numbers of forward decide about values; False if a run is not possible.
+
+    Dropout with probability 0 draws numbers, too.
+    """
+    try:
+        with out_of_memory():
+            block = reference.blocks(reference.draw(seed))[0]
+            one, other = (
+                reference.values(reference.altered(block, random_seed, None, contextlib.nullcontext()))
+                for random_seed in (seed, seed + 1)
+            )
+    except (ProblemError, MemoryError):
+        return False
+    return any(_differ(value, other.get(path)) for path, value in one.items())
 
 
 @contextlib.contextmanager

@@ -1,0 +1,106 @@
+"""Sizes for a problem without them: a file in KernelBench's form has the constants in its text alone.
+
+The search reduces the constants while the reference still runs, for a small size, and makes extents odd for an awkward
+one (`size_search.py`), once per text; the result is stored in the cache folder.
+"""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from evaluator.catalog.origin import Origin
+from evaluator.errors import ProblemError
+from evaluator.records import Constant, Problem, Record, SizeName
+
+_LIMIT_S = 600.0
+"""A usual search takes the time of importing PyTorch plus a second."""
+_PROCESS = "evaluator.sizes.size_search"
+_VERSION = 2
+NO_SMALL = "no smaller constants were found: --size full, or `warpgrade new problem` for sizes of your own"
+_HINT = "the fault is in the problem, not in the submission: fix its file"
+
+
+class Asked(Record, frozen=True):
+    """Source of a reference, and the constants of its small size, if known."""
+
+    source: str
+    small: dict[str, Constant] | None
+
+
+class SizesFound(Record, frozen=True):
+    """The constants found; None if no constants work. `why_broken` says why the reference does not run."""
+
+    small: dict[str, Constant] | None = None
+    awkward: dict[str, Constant] | None = None
+    why_broken: str | None = None
+
+
+def with_sizes(problem: Problem, sizes: Sequence[SizeName]) -> Problem:
+    """Add a small and an awkward size to `problem` if requested and missing, and if the search finds constants.
+
+    Raises:
+        ProblemError: the reference does not run, or returns nothing that can be compared.
+    """
+    missing = {SizeName.SMALL, SizeName.AWKWARD}.intersection(sizes) - problem.sizes.keys()
+    if not missing or problem.origin != Origin.KERNELBENCH:
+        return problem
+    from evaluator.cache.measurements import measured_once
+    from evaluator.problem_process import NoAnswer
+
+    asked = Asked(problem.source, problem.sizes.get(SizeName.SMALL))
+    parts = ["sizes", _VERSION, problem.sha256, asked.small]
+    try:
+        found = measured_once(parts, SizesFound, lambda: _search(problem, asked))
+    except NoAnswer:
+        return problem
+    made = {SizeName.SMALL: found.small, SizeName.AWKWARD: found.awkward}
+    more = {name: each for name, each in made.items() if each is not None and name not in problem.sizes}
+    return replace(problem, sizes={**problem.sizes, **more})
+
+
+def about_sizes(problem: Problem, sizes: Sequence[SizeName]) -> list[str]:
+    """Return a sentence about each of `sizes` that Warpgrade chose, and one for an awkward size that is missing."""
+    if problem.origin != Origin.KERNELBENCH:
+        return []
+    from evaluator.catalog.kernelbench import shipped_small_sizes
+
+    said, before = [], problem.sizes[SizeName.FULL]
+    for size in sizes:
+        constants = problem.sizes.get(size)
+        if constants is None:
+            said.append(f"{problem.name} has no {size.value} size: the reference needs its extents")
+        elif size is SizeName.AWKWARD or problem.sha256 not in shipped_small_sizes():
+            changed = changes(before, constants)
+            said += [f"{size.value} size of {problem.name}: {changed}"] if changed else []
+        before = constants or before
+    return said
+
+
+def changes(before: dict[str, Constant], after: dict[str, Constant]) -> str:
+    """Return the changed constants.
+
+    >>> changes({"n": 64, "dim": 1}, {"n": 61, "dim": 1})
+    'n = 61, not 64'
+    """
+    return "; ".join(f"{name} = {value}, not {before[name]}" for name, value in after.items() if value != before[name])
+
+
+def _search(problem: Problem, asked: Asked) -> SizesFound:
+    """Run the search process. Failures are not cached.
+
+    Raises:
+        NoAnswer: the process ended without a result.
+        ProblemError: as for `with_sizes`.
+    """
+    import msgspec
+
+    from evaluator.problem_process import NoAnswer, answer_of
+
+    try:
+        answer = answer_of(_PROCESS, msgspec.json.encode(asked), _LIMIT_S)
+        found = msgspec.json.decode(answer, type=SizesFound)
+    except msgspec.DecodeError as error:
+        raise NoAnswer("the process gave no constants") from error
+    if found.why_broken is not None:
+        raise ProblemError(f"{problem.path}{found.why_broken}", hint=_HINT)
+    return found
