@@ -141,11 +141,7 @@ class EmulatedBuilder:
             if not (result.timed_out or result.over_disk) and _is_tried_again(step, errors, request):
                 continue
             unit = _unit(request, key, result.output, errors, ok=False, cached=False, wall_s=wall_s)
-            why = (
-                _missing_include(request, errors)
-                or _missing_name(errors)
-                or compile_failure(request.name, result, unit, self._timeout_s)
-            )
+            why = _missing_include(request, errors) or _missing_name(errors) or compile_failure(request.name, result, unit, self._timeout_s)
             return BuildResult(unit=unit, library=None, finding=why)
         raise AssertionError("the last step is always final")
 

@@ -155,26 +155,7 @@ _LEAKING = re.compile(r"^[ \t]*#[ \t]*(?:define|undef|pragma)|\busing\b", re.MUL
 _QUOTED = re.compile(r"[\u2018'][^\u2019']*[\u2019']")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _EVERYWHERE = frozenset(
-    [
-        "torch",
-        "at",
-        "c10",
-        "std",
-        "Tensor",
-        "void",
-        "bool",
-        "char",
-        "int",
-        "long",
-        "short",
-        "unsigned",
-        "signed",
-        "float",
-        "double",
-        "size_t",
-        "int64_t",
-        "const",
-    ]
+    "torch at c10 std Tensor void bool char int long short unsigned signed float double size_t int64_t const".split()
 )
 
 
