@@ -88,12 +88,14 @@ def checked_calls(
     emulated = context.terms.device is DeviceKind.EMULATED
     schedules: Iterator[Schedule | None] = context.seeds.schedules() if emulated else itertools.repeat(None)
     right: set[int] = set()
-    needed = context.seeds.checks()
-    seeds = needed if context.terms.is_timed else [*needed, *context.seeds.more_checks(len(needed))]
-    slow = _SlowCalls(model_runner.session.child.cpu_time, trial_runner, max(len(needed), FEWEST_CALLS))
+    needed = seeds = context.seeds.checks()
+    slow: _SlowCalls | None = None
+    if not context.terms.is_timed:
+        seeds = [*needed, *context.seeds.more_checks(len(needed))]
+        slow = _SlowCalls(model_runner.session.child.cpu_time, trial_runner, max(len(needed), FEWEST_CALLS))
     fewer: list[Finding] = []
     for index, seed in enumerate(seeds):
-        if slow.are_enough(index):
+        if slow is not None and slow.are_enough(index):
             message = f"{index} of {len(seeds)} calls were checked: these took {slow.work_s:.0f} s of CPU time"
             fewer = [finding(Code.FEWER_CALLS, message)]
             break
