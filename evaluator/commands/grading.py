@@ -18,6 +18,7 @@ from evaluator.commands.options import (
     format_option,
     grading_options,
     json_option,
+    one_of,
     ray_option,
     sign_option,
     taken_options,
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--profile",
-    type=click.Choice([kind.value for kind in ProfilerKind]),
+    type=one_of([kind.value for kind in ProfilerKind]),
     is_flag=False,
     flag_value=ProfilerKind.TORCH.value,
     help="Profile one additional, untimed call by kernel; on cuda, ncu adds bandwidth and occupancy. "
@@ -135,7 +136,9 @@ def _grade(form: OutputFormat, *, output: Path | None, ready: bool, quiet: bool,
         write_card(card, target, named=output is not None)
         _tell_replaced(before, card, target)
     except CardNotWritten as error:
-        not_written = error  # show the known grade before failing
+        # Show the known grade before failing.
+        hint = "print the scorecard with --json, or choose another file with --output"
+        not_written = CardNotWritten(error.message, hint=hint)
     _show(card, None if not_written else target, form)
     if request.replay is not None:
         _tell_replay(request.replay, card)
@@ -181,11 +184,17 @@ def _tell_file_options() -> None:
         terminal.tell(said)
 
 
+_MESSAGE = 300
+_OF_THIS_MACHINE = "IX"
+"""Findings that no line about a submission has: a missing layer of the sandbox, a cache that stores nothing."""
+
+
 def _show(card: Scorecard, written_to: Path | None, form: OutputFormat) -> None:
     """Write the card to stdout, and in a workflow also as annotation and summary."""
     from evaluator.files.card_files import card_bytes
     from evaluator.files.file_here import file_here
     from evaluator.report.ci.verdicts import verdict_of
+    from evaluator.report.layout.text import one_line
 
     verdicts = [verdict_of(card, file_here(card.submission.origin))]
     match form:
@@ -195,6 +204,9 @@ def _show(card: Scorecard, written_to: Path | None, form: OutputFormat) -> None:
             terminal.emit(card_bytes(card))
         case OutputFormat.CONCISE | OutputFormat.GITHUB | OutputFormat.SARIF:
             workflow.emit_verdicts(verdicts, form)
+            for each in card.findings:
+                if each.code[0] in _OF_THIS_MACHINE:
+                    terminal.tell(f"{each.code} {one_line(each.message, _MESSAGE)}")
     if streams.in_workflow():
         from evaluator.report.ci.step_summary import card_markdown
 
@@ -295,7 +307,7 @@ def _exit_code(card: Scorecard) -> ExitCode:
 @click.option("--shard", metavar="K/N", help="Grade only part K of N; equal submissions are in the same part.")
 @click.option(
     "--retry",
-    type=click.Choice(["infra", "failed"]),
+    type=one_of(["infra", "failed"]),
     help="Grade submissions again: infra after failures of the machine, failed for all that are not correct.",
 )
 @click.option("--fresh", is_flag=True, help="Start over: remove the run's cards.")

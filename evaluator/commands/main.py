@@ -73,8 +73,17 @@ class _Surprise(Exception):
         self.error = error
 
 
+_OPTIONS_AS_WORDS = {"help": "--help", "version": "--version"}
+
+
 class _Commands(click.Group):
     """The command group. `run` handles OSError, and Ctrl-C is reported even with a closed stderr."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the words before the command. `help` and `version` mean the options."""
+        if args and args[0] in _OPTIONS_AS_WORDS:
+            args = [*args[1:], _OPTIONS_AS_WORDS[args[0]]]
+        return super().parse_args(ctx, args)
 
     def make_context(self, *arguments: Any, **options: Any) -> click.Context:
         with _left_to_run():

@@ -61,6 +61,8 @@ def complete_problem(ctx: click.Context, _: click.Parameter, incomplete: str) ->
 
 FILE_PATH = click.Path(dir_okay=False, path_type=Path)
 """Type of an option that names a file, which may be absent."""
+one_of = partial(click.Choice, case_sensitive=False)
+"""Type of an option with a closed set of values."""
 FOLDER_PATH = click.Path(file_okay=False, path_type=Path)
 """Type of an option that names a folder, which may be absent."""
 
@@ -128,7 +130,7 @@ class OutputFormat(StrEnum):
 
 format_option = click.option(
     "--output-format",
-    type=click.Choice([each.value for each in OutputFormat]),
+    type=one_of([each.value for each in OutputFormat]),
     help="Form of the result on stdout: concise has one line per submission, github annotates a workflow's run.  "
     "[default: full]",
 )
@@ -145,7 +147,7 @@ _option = partial(click.option, show_envvar=True)
 
 _device_option = _option(
     "--device",
-    type=click.Choice([AUTO, *(kind.value for kind in DeviceKind)]),
+    type=one_of([AUTO, *(kind.value for kind in DeviceKind)]),
     default=AUTO,
     show_default=True,
     help="Device to grade on. auto: cuda with a GPU, otherwise emulated; cpu for a single submission of CPU C++.",
@@ -158,13 +160,13 @@ _OTHER_OPTIONS = (
     ),
     _option(
         "--size",
-        type=click.Choice([size.value for size in SizeName]),
+        type=one_of([size.value for size in SizeName]),
         help="Size of the problem.  [default: full on cuda, small on cpu, small and awkward on emulated]",
     ),
     problems_option,
     _option(
         "--mode",
-        type=click.Choice([mode.value for mode in GradeMode]),
+        type=one_of([mode.value for mode in GradeMode]),
         help=f"Extent of the grade; check measures no time, so there is no speedup.  "
         f"[default: {default_of('mode').value}]",
     ),
@@ -176,29 +178,29 @@ _OTHER_OPTIONS = (
     ),
     _option(
         "--tolerance",
-        type=click.Choice([rule.value for rule in ToleranceRule]),
+        type=one_of([rule.value for rule in ToleranceRule]),
         help=f"Rule for the allowed error of an output.  [default: {default_of('tolerance').value}]",
     ),
     _option(
         "--weights",
-        type=click.Choice([rule.value for rule in WeightsRule]),
+        type=one_of([rule.value for rule in WeightsRule]),
         help="Change the weights from call to call, or keep them.  [default: changing, or the problem's setting]",
     ),
     _option(
         "--values",
-        type=click.Choice([rule.value for rule in ValuesRule]),
+        type=one_of([rule.value for rule in ValuesRule]),
         help="Inputs: other values too in some calls, or only those that the problem's get_inputs draws.  "
         f"[default: {default_of('values').value}]",
     ),
     _option(
         "--l2",
-        type=click.Choice([rule.value for rule in L2Rule]),
+        type=one_of([rule.value for rule in L2Rule]),
         help="Inputs of a timed call: not in the GPU's L2 cache, or read just before.  [default: cold, or the "
         "problem's setting]",
     ),
     _option(
         "--sandbox",
-        type=click.Choice([mode.value for mode in SandboxMode]),
+        type=one_of([mode.value for mode in SandboxMode]),
         default=default_of("sandbox"),
         show_default=True,
         help="Isolation of the submission; use none for your own code only.",
@@ -214,7 +216,7 @@ _OTHER_OPTIONS = (
     _option(
         "--baseline",
         multiple=True,
-        type=click.Choice([kind.value for kind in BaselineKind if kind is not BaselineKind.SUBMISSION]),
+        type=one_of([kind.value for kind in BaselineKind if kind is not BaselineKind.SUBMISSION]),
         help="Also time this form of the reference, with PyTorch's TF32 default and with the problem's. Repeatable.",
     ),
     _option(
@@ -272,7 +274,7 @@ def _with_values(args: Sequence[str], found: Mapping[str, click.Option]) -> list
             return [*words, word, *left]
         if (option := found.get(word)) is not None:
             choices = option.type.choices if isinstance(option.type, click.Choice) else ()
-            word = f"{word}={left.pop(0) if left and left[0] in choices else option.flag_value}"
+            word = f"{word}={left.pop(0) if left and left[0].lower() in choices else option.flag_value}"
         words.append(word)
     return words
 

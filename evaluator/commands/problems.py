@@ -8,19 +8,19 @@ import msgspec
 
 from evaluator.catalog import OWN_PROBLEMS, find_problem, list_problems
 from evaluator.commands import terminal
-from evaluator.commands.options import FILE_PATH, FOLDER_PATH, complete_problem, json_option, problems_option
+from evaluator.commands.options import FILE_PATH, FOLDER_PATH, complete_problem, json_option, one_of, problems_option
 from evaluator.errors import ExitCode
 from evaluator.records import DeviceKind, SizeName
 from evaluator.report.problems import listing_document, listing_text, problem_text
 
 _size_option = click.option(
     "--size",
-    type=click.Choice([size.value for size in SizeName]),
+    type=one_of([size.value for size in SizeName]),
     help="Size of the problem.  [default: small, otherwise full]",
 )
 _device_option = click.option(
     "--device",
-    type=click.Choice([DeviceKind.CPU.value, DeviceKind.CUDA.value]),
+    type=one_of([DeviceKind.CPU.value, DeviceKind.CUDA.value]),
     default=DeviceKind.CPU.value,
     show_default=True,
     help="Device that computes the reference.",
@@ -178,7 +178,7 @@ def new_problem(*, name: str, problems: Path) -> None:
 @click.argument("problem", shell_complete=complete_problem)
 @problems_option
 @click.option(
-    "--language", type=click.Choice(["cuda", "cpp"]), default="cuda", show_default=True, help="Language of the kernel."
+    "--language", type=one_of(["cuda", "cpp"]), default="cuda", show_default=True, help="Language of the kernel."
 )
 @click.option(
     "--output",

@@ -14,6 +14,7 @@ from evaluator.commands import terminal
 from evaluator.commands.options import (
     FILE_PATH,
     FOLDER_PATH,
+    one_of,
     options_besides_device,
     ray_option,
     sign_option,
@@ -38,7 +39,7 @@ _OF_THE_JUDGE = frozenset({"idle_minutes", "asks_status", "asks_stop"})
 @click.command(epilog=_EPILOG, short_help="Keep a judge ready, so that grades start at once.")
 @click.option(
     "--device",
-    type=click.Choice([AUTO, *(kind.value for kind in DeviceKind)]),
+    type=one_of([AUTO, *(kind.value for kind in DeviceKind)]),
     default=AUTO,
     show_default=True,
     help="Device whose processes start at once; other devices' start with their first grade.",

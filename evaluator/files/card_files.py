@@ -76,9 +76,7 @@ def write_card(card: Scorecard, path: Path, *, named: bool = True) -> None:
         write_whole(path.resolve() if named else path, card_bytes(card))
     except (OSError, UnicodeError) as error:
         message = f"cannot write the scorecard to {path}: {_reason(error)}"
-        raise CardNotWritten(
-            message, hint="print the scorecard with --json, or choose another file with --output"
-        ) from error
+        raise CardNotWritten(message, hint="free disk space, then repeat the command") from error
 
 
 def write_whole(target: Path, content: bytes) -> None:

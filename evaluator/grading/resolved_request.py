@@ -52,6 +52,19 @@ class GradeArguments(NamedTuple):
     changed_problem: bool = False
 
 
+def _swapped(arguments: GradeArguments, folder: Path | None) -> UsageError | None:
+    """Return the error of a command whose second argument is a problem's name; None if it is none."""
+    problem, submission = arguments.problem, arguments.submission
+    if problem is None or submission is None:
+        return None
+    try:
+        find_listed(submission, folder)
+    except UsageError:
+        return None
+    hint = shlex.join(["warpgrade", "grade", submission, problem])
+    return UsageError(f"the problem comes first, and {submission!r} is one", hint=hint)
+
+
 def request_for(arguments: GradeArguments, named: Mapping[str, Any]) -> GradeRequest:
     """Read all files named by arguments and options; missing values come from the replayed card.
 
@@ -62,7 +75,10 @@ def request_for(arguments: GradeArguments, named: Mapping[str, Any]) -> GradeReq
     if card is None and (arguments.problem is None or arguments.submission is None):
         raise _missing(arguments.problem)
     named = {**_options_of(card, given(named).get("device")), **given(named)}
-    found = _problem(arguments, named.get("problems"), card)
+    try:
+        found = _problem(arguments, named.get("problems"), card)
+    except UsageError as error:
+        raise _swapped(arguments, named.get("problems")) or error from None
     submission = _named(_submission(arguments.submission, card, entry_given(named)), arguments.name)
     options, remarks = options_for(named, submission)
     found = with_sizes(found, options.sizes)

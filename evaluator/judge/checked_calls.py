@@ -96,12 +96,14 @@ def checked_calls(
     )
     right: set[int] = set()
     size = context.terms.size
-    needed = context.seeds.checks(size)
-    seeds = needed if context.terms.is_timed else [*needed, *context.seeds.more_checks(len(needed), size)]
-    slow = _SlowCalls(model_runner.session.child.cpu_time, trial_runner, max(len(needed), FEWEST_CALLS))
+    needed = seeds = context.seeds.checks(size)
+    slow: _SlowCalls | None = None
+    if not context.terms.is_timed:
+        seeds = [*needed, *context.seeds.more_checks(len(needed), size)]
+        slow = _SlowCalls(model_runner.session.child.cpu_time, trial_runner, max(len(needed), FEWEST_CALLS))
     fewer: list[Finding] = []
     for index, seed in enumerate(seeds):
-        if slow.are_enough(index):
+        if slow is not None and slow.are_enough(index):
             message = f"{index} of {len(seeds)} calls were checked: these took {slow.work_s:.0f} s of CPU time"
             fewer = [finding(Code.FEWER_CALLS, message)]
             break

@@ -4,6 +4,7 @@ Beside other jobs, a process takes longer and does not work more. The judge read
 which no confined process can write.
 """
 
+import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -14,6 +15,8 @@ PATIENCE = 6.0
 _LOOK_S = 0.5
 _LOOKS = 4
 """Looks before the limit at least, and so the part of a short limit that passes before the first look."""
+_MOST_PROCESSES = 2000
+"""More than a runner may have: processes that fork during a reading do not extend the reading without end."""
 _PROC = Path("/proc")
 _USER_TIME, _TIMES = 11, 4
 """Fields of /proc/PID/stat behind the name: utime, stime, cutime and cstime."""
@@ -42,7 +45,7 @@ class CpuTime(NamedTuple):
 def cpu_time_below(top: int) -> CpuTime:
     """Return the CPU time of all processes below the process `top`; 0.0 where /proc hides them."""
     total_s, threads_s = 0.0, {}
-    for process in _below(top):
+    for process in itertools.islice(_below(top), _MOST_PROCESSES):
         total_s += sum(_times_s(f"{process}/stat"))
         for thread in _listed(f"{process}/task"):
             threads_s[int(thread)] = sum(_times_s(f"{process}/task/{thread}/stat")[:2])

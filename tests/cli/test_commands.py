@@ -20,7 +20,7 @@ from evaluator.doctor.clocks import ClockReport
 from evaluator.doctor.diagnosis import Diagnosis, Line
 from evaluator.errors import CardNotWritten, JudgeFailed
 from evaluator.files.card_files import card_bytes, read_card, write_card
-from evaluator.findings import Code
+from evaluator.findings import Code, finding
 from evaluator.grading import pipeline, resolved_request
 from evaluator.grading.request import GradeRequest, Unread
 from evaluator.grading.resolved_request import GradeArguments, request_for
@@ -161,8 +161,26 @@ def test_what_follows_two_dashes_is_no_option(run: Run, graded: FakeGrade) -> No
 
 
 def test_the_version(run: Run) -> None:
-    assert run("--version") == 0
-    assert run.out == f"warpgrade {__version__}\n"
+    for words in (["--version"], ["version"]):
+        assert run(*words) == 0
+        assert run.out == f"warpgrade {__version__}\n"
+
+
+def test_help_is_a_word_too(run: Run) -> None:
+    for words, option in ((["help"], ["--help"]), (["help", "grade"], ["grade", "--help"])):
+        assert run(*words) == 0
+        said = run.out
+        assert run(*option) == 0
+        assert said == run.out
+
+
+@pytest.mark.usefixtures("submission")
+def test_a_line_about_a_submission_hides_no_fault_of_the_machine(run: Run, graded: FakeGrade) -> None:
+    unusable = finding(Code.CACHE_UNUSABLE, "the cache cannot store builds")
+    graded.card = cards.card(findings=[unusable])
+    assert run("grade", "relu", "mine.py", "--device", "cpu", "--output-format", "concise") == 0
+    assert run.out.count("\n") == 1
+    assert "I503 the cache cannot store builds" in run.err
 
 
 @pytest.mark.parametrize(
@@ -185,7 +203,10 @@ def test_the_version(run: Run) -> None:
         (["grade", "relu", "x.py", "--timeout", "soon"], "is not a valid float"),
         (["grade", "relu", "missing.py"], "cannot read missing.py"),
         (["grade", "rleu", "mine.py"], "hint: did you mean relu?"),
-        (["grade", "relu", "mine.py", "--device", "cpu", "--gpu", "0"], "--gpu has no effect on cpu"),
+        (["grade", "mine.py", "relu"], "hint: warpgrade grade relu mine.py"),
+        (["grade", "missing.py", "relu"], "error: the problem comes first, and 'relu' is one"),
+        (["grade", "missing.py", "rleu"], "there is no problem named 'missing.py'"),
+        (["grade", "relu", "mine.py", "--device", "CPU", "--gpu", "0"], "--gpu has no effect on cpu"),
         (["grade", "--replay", "missing.json"], "cannot read missing.json"),
         (["problems", "show"], "Missing argument 'NAME'"),
         (["problems", "show", "rleu"], "there is no problem named 'rleu'"),

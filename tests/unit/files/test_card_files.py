@@ -51,8 +51,9 @@ def test_a_full_disk_leaves_the_old_card_and_nothing_half_written(
     write_card(cards.card(), path)
     monkeypatch.setattr("os." + call, _fails_with(errno.ENOSPC))
     monkeypatch.setattr(Path, "replace", _fails_with(errno.ENOSPC))
-    with pytest.raises(CardNotWritten, match="No space left on device"):
+    with pytest.raises(CardNotWritten, match="No space left on device") as failed:
         write_card(cards.wrong_card(), path)
+    assert "--" not in failed.value.hint, "a batch has other options than a grade"
     assert read_card(path) == cards.card()
     assert _files(tmp_path) == ["card.json"]
 

@@ -137,7 +137,7 @@ def test_a_submission_for_a_gpu_is_imported_by_no_runner_of_the_pool(monkeypatch
         def load(self, frame, descriptors, *, timeout_s):
             read_by.append((self._spawned, frame, timeout_s))
 
-        def under(self, deadline, *, own):
+        def under(self, deadline, *, own, in_cpu_time):
             """It has a deadline, which ends nothing here."""
 
         def farewell(self):

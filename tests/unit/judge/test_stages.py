@@ -129,7 +129,7 @@ def ready_to_check(context, monkeypatch):
     right = Trial(cards.check(), None, 0.0, copied=False)
     context.trial_runner.run = lambda *_, **__: right
     context.place.construct = lambda: Constructed(difference=None)
-    context.seeds.checks = lambda **_: [1]
+    context.seeds.checks = lambda: [1]
     options = SimpleNamespace(require_own_kernel=None)
     context.terms = SimpleNamespace(
         device=DeviceKind.CPU, gpu=None, options=options, weights=WeightsRule.CHANGING, is_timed=True
