@@ -70,6 +70,9 @@ def test_whole_levels_of_each_run_are_shown():
     assert made.title.startswith("Of all problems of a level")
     assert [row[:3] for row in made.rows] == [[f"{name}: level 1", "1 of 100", "1.0 %"] for name in "AB"]
 
+    untimed = [run(name, EMULATED, {1: 100}, relu=[2.0]) for name in "AB"]
+    assert rates(untimed)[-1].header == ["", "tried", "correct", "95 % interval"]
+
 
 def test_a_long_name_of_a_run_leaves_room_for_the_others():
     long = "a-model-with-a-very-long-name-2026-11-29"

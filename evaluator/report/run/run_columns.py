@@ -63,15 +63,16 @@ def rates(runs: Sequence[NamedRun]) -> list[Made]:
     made = [
         Made("Correct", ["", "samples", "problems", "built", "correct", _INTERVAL], [_correct(run) for run in runs])
     ]
-    if any(run.section.device.timed for run in runs):
+    timed = any(run.section.device.timed for run in runs)
+    if timed:
         header = ["", *_FAST_NAMES, "95 % of fast_1", "speedup if correct", _INTERVAL]
         made.append(Made("Fast", header, [_speed(run) for run in runs]))
     levels = [
         (f"{run.name}: level {number}", level) for run in runs for number, level in run.section.whole_levels.items()
     ]
     if any(level.tried < level.problems for _, level in levels):
-        header = ["", "tried", "correct", _INTERVAL, *_FAST_NAMES]
-        made.append(Made(OF_WHOLE_LEVELS, header, [_whole(name, level) for name, level in levels]))
+        header = ["", "tried", "correct", _INTERVAL, *(_FAST_NAMES if timed else [])]
+        made.append(Made(OF_WHOLE_LEVELS, header, [_whole(name, level)[: len(header)] for name, level in levels]))
     return made
 
 
