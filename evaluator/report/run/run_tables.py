@@ -132,7 +132,7 @@ def _markdown_failed(failed: Sequence[Failed]) -> Iterator[str]:
     yield from ("| submission | problem | status | reason |", "|---|---|---|---|")
     for each in failed[:MOST_FAILED]:
         reason = " ".join(filter(None, (each.code, each.reason)))
-        cells = (code_span(each.name), code_span(each.problem), _cell(each.status), code_span(reason, _REASON))
+        cells = (code_span(each.name), code_span(each.problem), markdown_text(each.status), code_span(reason, _REASON))
         yield f"| {' | '.join(cells)} |"
     yield ""
     for each in failed[:_MOST_BODIES]:
@@ -141,7 +141,7 @@ def _markdown_failed(failed: Sequence[Failed]) -> Iterator[str]:
 
 
 def _markdown(section: Section) -> str:
-    lines = [f"## {_cell(_title(section))}", "", "\n\n".join(_remarks(section)), ""]
+    lines = [f"## {markdown_text(_title(section))}", "", "\n\n".join(_remarks(section)), ""]
     for title, header, rows in _tables(section):
         # The names of problems come from users.
         cells = [[code_span(row[0]) if title == _BY_PROBLEM else row[0], *row[1:]] for row in rows]
@@ -155,7 +155,7 @@ def markdown_table(header: list[str], rows: list[list[str]]) -> list[str]:
     return [*lines, *(f"| {' | '.join(row)} |" for row in rows), ""]
 
 
-def _cell(text: str) -> str:
+def markdown_text(text: str) -> str:
     """Escape Markdown in a name."""
     text = one_line(text, 200).replace("\\", "\\\\")
     for mark in "|<>&*_`[]":
