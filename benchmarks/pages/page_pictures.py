@@ -1,4 +1,4 @@
-"""Pictures of the HTML pages in docs/, taken by Chromium from two example runs.
+"""Pictures of the HTML pages in docs/, taken by Chromium from three example runs.
 
     python -m benchmarks.pages.page_pictures [FOLDER]    pictures in FOLDER, by default docs/
 
@@ -20,7 +20,7 @@ import msgspec
 from msgspec.structs import replace
 
 from evaluator.batch.runs.page_files import comparison_page_of, run_page_of, write_pieces
-from evaluator.batch.runs.results import read_run
+from evaluator.batch.runs.results import named_runs, read_run
 from evaluator.batch.runs.run_folder import Plan, RunFolder, manifest_for
 from evaluator.batch.runs.tasks import Task
 from evaluator.batch.runs.timeline_file import TimelineWriter
@@ -29,6 +29,7 @@ from evaluator.catalog import list_problems
 from evaluator.files.card_files import write_card, write_whole
 from evaluator.grade_options import GradeOptions
 from evaluator.records import ClockKind, DeviceFacts, DeviceKind, Problem, Samples, Scorecard, Timing
+from evaluator.report.page.runs_page import runs_page
 from evaluator.report.timeline.recording import Lane, LaneKind
 from evaluator.submission.read import Submission
 from evaluator.timing import stats
@@ -146,17 +147,20 @@ def turn(
 
 
 @contextlib.contextmanager
-def example_pages() -> Iterator[tuple[Path, Path]]:
-    """Make the page of a run, and the page of the run and a second one."""
+def example_pages() -> Iterator[tuple[Path, Path, Path]]:
+    """Make the page of a run, the page of the run and a second one, and the page of three runs."""
     with tempfile.TemporaryDirectory() as folder:
         first, second = Path(folder, "kernels-v1"), Path(folder, "kernels-v2")
         example_run(first, seed=1, changes=(1.0,))
         example_run(second, seed=2, changes=(1.0, 1.0, 1.0, 1.12, 1.3, 0.9, 0.0))
         runs = read_run(first), read_run(second)
         assert not runs[0].broken + runs[1].broken, runs[0].broken
-        pages = Path(folder, "run.html"), Path(folder, "compare.html")
+        third = Path(folder, "kernels-v3")
+        example_run(third, seed=3, changes=(1.4, 0.8, 1.2))
+        pages = Path(folder, "run.html"), Path(folder, "compare.html"), Path(folder, "runs.html")
         write_pieces(pages[0], run_page_of(runs[0], read_timelines([first]).sessions))
         write_pieces(pages[1], comparison_page_of(*runs))
+        write_pieces(pages[2], runs_page(named_runs([*runs, read_run(third)])))
         yield pages
 
 
@@ -178,13 +182,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("folder", nargs="?", type=Path, default=TOP / "docs")
     folder = parser.parse_args().folder
-    with example_pages() as (run, compared):
+    with example_pages() as (run, compared, several):
         pictures = {
             "page_run.png": picture(run, 1240, 1000),
             "page_submission.png": picture(run, 1240, 1000, script=OPENED),
-            "page_phone.png": picture(
-                run, 390, 844, dark=True, script="document.getElementById('filter').scrollIntoView()"
-            ),
+            "page_phone.png": picture(run, 390, 844, dark=True),
+            "page_runs.png": picture(several, 1240, 1000),
             "page_compare.png": picture(compared, 1240, 1000, dark=True),
         }
     for name, content in pictures.items():

@@ -169,5 +169,5 @@ def _gradable(items: Iterator[Item], arguments: BatchArguments) -> Iterator[Item
         causes.add(item)
     if len(refused) == _LOOKED_AT or not refused:
         return itertools.chain(refused, items)
-    message = f"nothing in {arguments.submissions} can be graded, so no run begins\n  "
-    raise UsageError(message + "\n  ".join(causes.lines))
+    message = f"nothing in {arguments.submissions} can be graded, so no run begins"
+    raise UsageError(message, hint="; ".join(causes.lines))

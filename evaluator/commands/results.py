@@ -150,7 +150,6 @@ def _report_of_several(runs: "list[Results]", *, as_json: bool, as_markdown: boo
     """Write the table of several runs."""
     from evaluator.batch.runs.results import named_runs
     from evaluator.report.run import run_columns as said
-    from evaluator.report.run.run_tables import render_tables
 
     named = named_runs(runs)
     if html is not None:
@@ -163,8 +162,7 @@ def _report_of_several(runs: "list[Results]", *, as_json: bool, as_markdown: boo
     elif as_markdown:
         terminal.emit(said.runs_markdown(named))
     else:
-        terminal.emit(f"{said.heading(named)}\n")
-        terminal.show(lambda console: render_tables(said.runs_tables(named), console))
+        terminal.show(lambda console: said.render_runs(named, console))
     broken = [error for run in runs for error in run.broken]
     for error in broken:
         terminal.complain("broken", error)

@@ -184,7 +184,7 @@ def test_a_run_in_which_nothing_can_be_graded_does_not_begin(batch, hand_in, tmp
     hand_in({f"level_1_problem_{number}_sample_0_kernel.py": "# right" for number in range(1, 35)})
     assert batch() == 2
     (said,) = (line for line in batch.err.splitlines() if "no problem" in line)
-    assert said.strip().startswith("34 inputs: there is no problem named 'level1/10'; ")
+    assert said.strip().startswith("hint: 34 inputs: there is no problem named 'level1/10'; ")
     assert "--problems DIR" in said
     assert "warpgrade problems get kernelbench" in said
     assert not (tmp_path / "run").exists()

@@ -1,16 +1,19 @@
 """Several runs in one table: rates, problems by runs, the page; and the shards of a batch, which are one run."""
 
+import io
 import json
 import re
 import shutil
 
 import pytest
+from rich.console import Console
 
 from evaluator.commands import main as cli
 from evaluator.records import Status
 from evaluator.report.page.runs_page import runs_page
-from evaluator.report.run.run_columns import NamedRun, by_problem, rates, runs_tables
+from evaluator.report.run.run_columns import NamedRun, by_problem, rates, render_runs, runs_markdown, runs_tables
 from evaluator.report.run.summary import Device, Sample, sections
+from tests.batch.test_inputs import KERNELBENCH
 from tests.batch.test_session import batch  # noqa: F401 - a fixture
 from tests.unit.report.page.reader import Reader
 
@@ -70,6 +73,9 @@ def test_whole_levels_of_each_run_are_shown():
     assert made.title.startswith("Of all problems of a level")
     assert [row[:3] for row in made.rows] == [[f"{name}: level 1", "1 of 100", "1.0 %"] for name in "AB"]
 
+    untimed = [run(name, EMULATED, {1: 100}, relu=[2.0]) for name in "AB"]
+    assert rates(untimed)[-1].header == ["", "tried", "correct", "95 % interval"]
+
 
 def test_a_long_name_of_a_run_leaves_room_for_the_others():
     long = "a-model-with-a-very-long-name-2026-11-29"
@@ -92,6 +98,17 @@ def test_a_hostile_name_is_text(name):
     assert [tag for tag, _ in reader.tags].count("script") == 1
     assert "img" not in {tag for tag, _ in reader.tags}
     assert "\x1b" not in page
+
+
+def test_a_hostile_device_is_text_on_a_terminal_and_in_markdown():
+    hostile = Device("cuda", "a\x1b[2J <img src=x> [b](http://c)", timed=True)
+    runs = [run(name, hostile, relu=[2.0]) for name in ("A", "B")]
+    drawn = io.StringIO()
+    render_runs(runs, Console(file=drawn, width=80))
+    assert "\x1b" not in drawn.getvalue()
+    title = runs_markdown(runs).partition("\n")[0]
+    assert "<img" not in title
+    assert "\\[b\\](" in title
 
 
 @pytest.fixture
@@ -152,6 +169,31 @@ def test_two_runs_of_one_name_are_told_apart_by_their_paths(two, tmp_path):
     shutil.move(tmp_path / "B", tmp_path / "other" / "A")
     assert two("report", "A", "other/A") == 0
     assert re.search(r"(?m)^other/A +2 ", two.out)
+
+
+def test_a_batch_counts_the_problems_of_kernelbenchs_levels(batch, hand_in, tmp_path, capsys):  # noqa: F811
+    for level, number in ((1, 1), (1, 2), (1, 3), (2, 1)):
+        path = tmp_path / f"kb/level{level}/{number}_X.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(KERNELBENCH)
+    hand_in({"level_1_problem_2_sample_0_kernel.py": "# right", "level_1_problem_2_sample_0_prompt.txt": "write"})
+    assert batch("--problems", "kb") == 0
+    assert json.loads((tmp_path / "run/manifest.json").read_text())["level_sizes"] == {"1": 3, "2": 1}
+    assert cli.run(["report", "run"]) == 0
+    said = capsys.readouterr().out
+    assert re.search(r"(?m)^level 1 \(1 of 3 tried\) +33.3 % ", said)
+    assert re.search(r"(?m)^level 1 +1 +100.0 % +100.0 % ", said)
+    assert cli.run(["regrade", "run", "--output", "again"]) == 0
+    assert "level_sizes" in (tmp_path / "again/manifest.json").read_text()
+
+
+def test_shipped_problems_are_no_levels_of_kernelbench(batch, hand_in, tmp_path, capsys):  # noqa: F811
+    hand_in({"relu/a.py": "# right"})
+    batch()
+    capsys.readouterr()
+    assert json.loads((tmp_path / "run/manifest.json").read_text())["level_sizes"] == {}
+    assert cli.run(["report", "run"]) == 0
+    assert "tried" not in capsys.readouterr().out
 
 
 def test_compare_has_the_rates_of_both_runs(two, tmp_path):

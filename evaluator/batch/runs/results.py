@@ -237,10 +237,12 @@ def are_shards(runs: Sequence[Results]) -> bool:
 def _in_two_of(runs: Sequence[Results]) -> Sample | None:
     """Return a submission of two runs, if any."""
     seen: set[tuple[str, str]] = set()
-    for sample in (sample for run in runs for sample in run.samples if not sample.is_refused):
-        if (sample.problem, sample.name) in seen:
-            return sample
-        seen.add((sample.problem, sample.name))
+    for run in runs:
+        samples = {(sample.problem, sample.name): sample for sample in run.samples if not sample.is_refused}
+        for key, sample in samples.items():
+            if key in seen:
+                return sample
+        seen |= samples.keys()
     return None
 
 

@@ -1,7 +1,7 @@
 """Several runs beside each other: the rates of each run, and a table of problems by runs. Pure."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from evaluator.catalog import natural
 from evaluator.report.layout.markup import code_span
@@ -14,14 +14,20 @@ from evaluator.report.run.run_tables import (
     document,
     factor,
     markdown_table,
+    markdown_text,
     numbers,
     percent,
     percentage,
+    render_tables,
     title_of,
 )
 from evaluator.report.run.summary import Section, Summary, WholeLevel
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
 _LONGEST_HEAD = 16
+_LONGEST_TITLE = 300
 _INTERVAL = "95 % interval"
 _FAST = (1.0, 2.0)
 _FAST_NAMES = [f"fast_{p:g}" for p in _FAST]
@@ -63,15 +69,16 @@ def rates(runs: Sequence[NamedRun]) -> list[Made]:
     made = [
         Made("Correct", ["", "samples", "problems", "built", "correct", _INTERVAL], [_correct(run) for run in runs])
     ]
-    if any(run.section.device.timed for run in runs):
+    timed = any(run.section.device.timed for run in runs)
+    if timed:
         header = ["", *_FAST_NAMES, "95 % of fast_1", "speedup if correct", _INTERVAL]
         made.append(Made("Fast", header, [_speed(run) for run in runs]))
     levels = [
         (f"{run.name}: level {number}", level) for run in runs for number, level in run.section.whole_levels.items()
     ]
     if any(level.tried < level.problems for _, level in levels):
-        header = ["", "tried", "correct", _INTERVAL, *_FAST_NAMES]
-        made.append(Made(OF_WHOLE_LEVELS, header, [_whole(name, level) for name, level in levels]))
+        header = ["", "tried", "correct", _INTERVAL, *(_FAST_NAMES if timed else [])]
+        made.append(Made(OF_WHOLE_LEVELS, header, [_whole(name, level)[: len(header)] for name, level in levels]))
     return made
 
 
@@ -86,13 +93,21 @@ def by_problem(runs: Sequence[NamedRun]) -> list[Agreement]:
 
 def runs_markdown(runs: Sequence[NamedRun]) -> str:
     """Return the text of `report --markdown` for several runs."""
-    lines = [f"## {heading(runs)}", ""]
+    lines = [f"## {markdown_text(heading(runs))}", ""]
     tables = [*rates(runs), _grid(runs)]
     for title, header, rows in tables:
         cells = [[code_span(row[0]), *row[1:]] for row in rows]
         names = [code_span(cell) if cell in {run.name for run in runs} else cell for cell in header]
         lines += [f"### {title}", "", *markdown_table(names, cells)]
     return "\n".join(lines)
+
+
+def render_runs(runs: Sequence[NamedRun], console: "Console") -> None:
+    """Print the report of several runs on a terminal."""
+    from rich.text import Text
+
+    console.print(Text(one_line(heading(runs), _LONGEST_TITLE, console.encoding), "bold"))
+    render_tables(runs_tables(runs), console)
 
 
 def runs_tables(runs: Sequence[NamedRun]) -> list[Made]:

@@ -24,6 +24,7 @@ _MOST_BODIES = 10
 _BY_PROBLEM = "By problem"
 OF_WHOLE_LEVELS = "Of all problems of a level, as KernelBench counts"
 _REASON = 160
+_HEADLINE = frozenset({"built", "correct (fast_0)", "fast_1", "fast_2", "speedup if correct"})
 _IN_TABLES = (1.0, 1.5, 2.0)
 """Values of p in the table by problem, for lack of space; CSV and JSON have all."""
 
@@ -131,7 +132,7 @@ def _markdown_failed(failed: Sequence[Failed]) -> Iterator[str]:
     yield from ("| submission | problem | status | reason |", "|---|---|---|---|")
     for each in failed[:MOST_FAILED]:
         reason = " ".join(filter(None, (each.code, each.reason)))
-        cells = (code_span(each.name), code_span(each.problem), _cell(each.status), code_span(reason, _REASON))
+        cells = (code_span(each.name), code_span(each.problem), markdown_text(each.status), code_span(reason, _REASON))
         yield f"| {' | '.join(cells)} |"
     yield ""
     for each in failed[:_MOST_BODIES]:
@@ -140,7 +141,7 @@ def _markdown_failed(failed: Sequence[Failed]) -> Iterator[str]:
 
 
 def _markdown(section: Section) -> str:
-    lines = [f"## {_cell(_title(section))}", "", "\n\n".join(_remarks(section)), ""]
+    lines = [f"## {markdown_text(_title(section))}", "", "\n\n".join(_remarks(section)), ""]
     for title, header, rows in _tables(section):
         # The names of problems come from users.
         cells = [[code_span(row[0]) if title == _BY_PROBLEM else row[0], *row[1:]] for row in rows]
@@ -154,7 +155,7 @@ def markdown_table(header: list[str], rows: list[list[str]]) -> list[str]:
     return [*lines, *(f"| {' | '.join(row)} |" for row in rows), ""]
 
 
-def _cell(text: str) -> str:
+def markdown_text(text: str) -> str:
     """Escape Markdown in a name."""
     text = one_line(text, 200).replace("\\", "\\\\")
     for mark in "|<>&*_`[]":
@@ -221,17 +222,25 @@ def _beyond(failed: Sequence[Failed]) -> list[str]:
 
 
 class Described(NamedTuple):
-    """One device's section as text: title, remarks, and tables."""
+    """One device's section as text: title, remarks, the most important rates with intervals, and tables.
+
+    A page shows the `tables` at once, and the `further` tables folded.
+    """
 
     title: str
     remarks: list[str]
+    headline: list[list[str]]
     tables: list[Made]
+    further: list[Made]
 
 
 def described(section: Section) -> Described:
     """Return a section as text, for a page, which has an own table of problems."""
     tables = [made for made in _tables(section) if made.title != _BY_PROBLEM]
-    return Described(_title(section), _remarks(section), tables)
+    headline = [fact for fact in _facts(section.total) if fact[0] in _HEADLINE]
+    shown = [made for made in tables if made.title == OF_WHOLE_LEVELS]
+    further = [made for made in tables if made.title != OF_WHOLE_LEVELS]
+    return Described(_title(section), _remarks(section), headline, shown, further)
 
 
 def title_of(device: Device) -> str:
@@ -302,7 +311,7 @@ def _tables(section: Section) -> Iterator[Made]:
     total = section.total
     yield Made("All", ["", "value", "95 % interval"], list(_facts(total)))
     shown = _IN_TABLES if section.device.timed else ()
-    header = ["samples", "built", "correct", *(f"fast_{p:g}" for p in shown), "speedup"]
+    header = ["samples", "built", "correct", *(f"fast_{p:g}" for p in shown), *(["speedup"] if shown else [])]
     if any(level.tried < level.problems for level in section.whole_levels.values()):
         rows = [
             [
@@ -320,7 +329,8 @@ def _tables(section: Section) -> Iterator[Made]:
         rows = []
         for name, summary in groups.items():
             shares = [summary.built, summary.correct, *(summary.fast[p] for p in shown)]
-            rows.append([name, str(summary.samples), *map(percent, shares), _times(summary.speedup)])
+            speedup = [_times(summary.speedup)] if shown else []
+            rows.append([name, str(summary.samples), *map(percent, shares), *speedup])
         if rows:  # refused inputs alone have neither level nor problem
             yield Made(title, ["", *header], rows)
 
