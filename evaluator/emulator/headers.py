@@ -38,7 +38,16 @@ def header_declaring(name: str) -> str | None:
     >>> header_declaring("CUDAGuard")
     'c10/cuda/CUDAGuard.h'
     """
-    word = re.compile(rf"\b{re.escape(name)}\b")
+    declaring = [header for header, words in _words_of_pytorch().items() if name in words]
+    return min(declaring, key=lambda header: (name not in header, len(header), header), default=None)
+
+
+def names_of_pytorch() -> frozenset[str]:
+    """Return the words of the emulator's headers of PyTorch's CUDA half."""
+    return frozenset().union(*_words_of_pytorch().values())
+
+
+@functools.cache
+def _words_of_pytorch() -> dict[str, frozenset[str]]:
     paths = [each for each in header_names() if each.startswith(("ATen/cuda/", "c10/cuda/"))]
-    declaring = [each for each in paths if word.search((INCLUDE / each).read_text(encoding="utf-8"))]
-    return min(declaring, key=lambda each: (name not in each, len(each), each), default=None)
+    return {each: frozenset(re.findall(r"\w+", (INCLUDE / each).read_text(encoding="utf-8"))) for each in paths}

@@ -96,7 +96,7 @@ class EmulatedBuilder:
         with ThreadPoolExecutor(max_workers=1) as beside:
             own = request.extra_cuda_cflags
             parts = {part.name: part.text for part in front.device}
-            device = beside.submit(device_errors, files, parts, own, self._run_tool, self._submission)
+            device = beside.submit(device_errors, files, parts, own, self._run_tool, self._submission, self._timeout_s)
             return self._failures.note(key, self._climb(request, front, files, key, device))
 
     def _front(self, request: BuildRequest, key: str) -> FrontEnd | str:
@@ -124,7 +124,7 @@ class EmulatedBuilder:
         steps = build_steps(request, front)
         wall_s = 0.0
         for step in steps:
-            if (compiled := self._compile(step)) is None:
+            if (compiled := self._compile(step, max(self._timeout_s - wall_s, 1.0))) is None:
                 continue
             result, library = compiled
             wall_s += result.wall_s
@@ -145,7 +145,7 @@ class EmulatedBuilder:
             return BuildResult(unit=unit, library=None, finding=why)
         raise AssertionError("the last step is always final")
 
-    def _compile(self, step: Step) -> tuple[ToolResult, bytes | None] | None:
+    def _compile(self, step: Step, timeout_s: float) -> tuple[ToolResult, bytes | None] | None:
         """Run a step; None if the support of bindings does not compile."""
         linked: dict[str, Path] = {}
         if step.name is StepName.BOUND:
@@ -163,7 +163,7 @@ class EmulatedBuilder:
                 step.argv,
                 work=work,
                 limits=SUBMISSION_LIMITS,
-                timeout_s=self._timeout_s,
+                timeout_s=timeout_s,
                 readable=[target.parent for target in linked.values()],
             )
             return result, read_library(work / step.library, MOST_BUILT_BYTES) if result.ok else None

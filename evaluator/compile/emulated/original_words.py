@@ -4,6 +4,7 @@ import re
 
 from msgspec.structs import replace
 
+from evaluator.emulator.frontend.unsupported_features import suggestion
 from evaluator.records import Diagnostic
 
 _QUOTED = r"(?<=[\u2018'])%s(?=[\u2019'])"
@@ -15,7 +16,7 @@ _DEVICE_NAMES = {"is_cpu": ("is_cuda",), "kCPU": ("kCUDA",), "CPU": ("CUDA",), "
 
 
 def in_original_words(error: Diagnostic, text: str) -> Diagnostic:
-    """Return an error in the file `text`, without words that only the rewritten text has."""
+    """Return an error in the file `text`, without words that only the rewritten text has, and with the name meant."""
     message = error.message
     if (config := _CONFIG.search(message)) is not None:
         message = f"no launch <<<grid, block, bytes, stream>>> takes arguments of the types ({config['types']})"
@@ -27,4 +28,6 @@ def in_original_words(error: Diagnostic, text: str) -> Diagnostic:
         original = next((each for each in originals if each in error.source_line), None)
         if original is not None and not re.search(rf"\b{word}\b", error.source_line):
             message = re.sub(_QUOTED % word, original, message)
+    if (meant := suggestion(message)) is not None:
+        message = f"{message}; did you mean \u2018{meant}\u2019?"
     return error if message == error.message else replace(error, message=message)

@@ -8,7 +8,7 @@ import difflib
 import posixpath
 import re
 
-from evaluator.emulator.headers import header_names
+from evaluator.emulator.headers import header_names, names_of_pytorch
 
 _CLOSE = 0.88
 _SPELLED = re.compile(r"__[a-z]\w+|cuda[A-Z]\w*")
@@ -51,16 +51,21 @@ vector_functions.hpp
 )
 
 
-def is_misspelt(name: str, message: str) -> bool:
-    """Return whether the unknown `name` of a compiler's `message` is a misspelling of the name suggested there.
+def meant_name(name: str, message: str) -> str | None:
+    """Return the emulator's name that a compiler's `message` about the unknown `name` means; None for names of CUDA.
 
-    >>> is_misspelt("__syncthread", "'__syncthread' was not declared in this scope; did you mean '__syncthreads'?")
-    True
+    >>> meant_name("__syncthread", "'__syncthread' was not declared in this scope; did you mean '__syncthreads'?")
+    '__syncthreads'
     """
-    meant = _MEANT.search(message)
-    if meant is None or name in _NAMES or not (_SPELLED.fullmatch(name) or _MEMBER.search(message)):
-        return False
-    return difflib.SequenceMatcher(None, name, meant["meant"]).ratio() >= _CLOSE
+    if name in _NAMES:
+        return None
+    if _MEMBER.search(message):
+        return next(iter(difflib.get_close_matches(name, names_of_pytorch(), 1, _CLOSE)), None)
+    suggested = _MEANT.search(message)
+    if suggested is None or _SPELLED.fullmatch(name) is None:
+        return None
+    is_close = difflib.SequenceMatcher(None, name, suggested["meant"]).ratio() >= _CLOSE
+    return suggested["meant"] if is_close else None
 
 
 def meant_header(name: str) -> str | None:

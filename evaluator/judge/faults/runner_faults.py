@@ -26,6 +26,8 @@ _MOST_OF_ANOTHER = 200
 _NEEDS_CUDA = re.compile(
     r"module 'torch\._C' has no attribute '(?P<name>_cuda_\w{1,100})'"
     r"|Tried to instantiate dummy base class (?P<base>\w{1,100})"
+    r"|Could not run '(?P<operation>[\w:.]{1,100})' with arguments from the 'CPU' backend"
+    r"|(?P<all>Torch not compiled with CUDA) enabled"
 )
 _BY_BUILD = "Error building extension"
 """Part of PyTorch's exception for a failed build, also raised by `evaluator/runner/extensions.py`."""
@@ -73,7 +75,7 @@ def failure(failed: Failed, stage: Stage, builds: Builds | None, device: DeviceK
     if (fault := _language_fault(failed, device, source, line)) is not None:
         return fault
     if device is DeviceKind.EMULATED and (lacking := _NEEDS_CUDA.search(failed.message)) is not None:
-        name = lacking["name"] or lacking["base"]
+        name = next(filter(None, lacking.groups()))
         message = f"a PyTorch without CUDA lacks {name}: {_first_lines(said, 1)}"
         return Fault(Status.INCONCLUSIVE, finding(Code.NOT_EMULATED, message, line=line, construct=name))
     texts = {} if builds is None else builds.texts
