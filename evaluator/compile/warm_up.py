@@ -24,7 +24,6 @@ from evaluator.records import DeviceKind, Record
 from evaluator.sandbox import ForkServer, Limits, ToolResult, run_tool
 from evaluator.toolchain import nvcc
 
-
 _HEADERS_OF = {StepName.LIGHT: " with pybind11", StepName.FULL: " of all of PyTorch"}
 
 

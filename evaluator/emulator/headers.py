@@ -1,8 +1,9 @@
 """Names of the emulator's own headers in `include/`, and name patterns of CUDA and PyTorch headers."""
 
+import difflib
 import functools
 import re
-from pathlib import Path
+from pathlib import Path, PurePath
 
 INCLUDE = Path(__file__).parent / "include"
 
@@ -33,13 +34,19 @@ def header_names() -> frozenset[str]:
 
 
 def header_declaring(name: str) -> str | None:
-    """Return the header of PyTorch's CUDA half that declares `name` in the emulator; None without such a header.
+    """Return the header of PyTorch's CUDA half with `name` in the emulator; of several, the one with the closest name.
 
     >>> header_declaring("CUDAGuard")
     'c10/cuda/CUDAGuard.h'
     """
     declaring = [header for header, words in _words_of_pytorch().items() if name in words]
-    return min(declaring, key=lambda header: (name not in header, len(header), header), default=None)
+    close = difflib.SequenceMatcher(None, "", name)
+
+    def closeness(header: str) -> float:
+        close.set_seq1(PurePath(header).stem)
+        return close.ratio()
+
+    return max(sorted(declaring), key=closeness, default=None)
 
 
 def names_of_pytorch() -> frozenset[str]:

@@ -98,7 +98,10 @@ def checked_calls(
         if fault is not None and trial.refused:
             fault = model_runner.session.with_refused_launch(fault, trial.refused)
         excused = None if fault is None else _excused(_for_the_cpu(fault, context), context)
-        remarks, more_s = _remarks(constructed, checks, sites, refused=bool(trial.refused)), (len(seeds) - index - 1) * trial_runner.pace_s
+        remarks, more_s = (
+            _remarks(constructed, checks, sites, refused=bool(trial.refused)),
+            (len(seeds) - index - 1) * trial_runner.pace_s,
+        )
         partly = constructed.partly_in_evaluation
         return Called(trial_runner, checks, excused, remarks, sites, constructed.assumed, more_s, partly)
     unproven = trial_runner.unproven()

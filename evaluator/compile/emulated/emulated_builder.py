@@ -116,7 +116,7 @@ class EmulatedBuilder:
         key: str,
         device: Future[list[Diagnostic]],
     ) -> BuildResult:
-        """Run the steps in order. An error with light headers proves nothing; the first error with full headers is final.
+        """Run the steps in order. An error with light headers proves nothing; an error with full headers is final.
 
         `device` resolves to nvcc's errors about the kernels, empty without nvcc.
         """
@@ -141,7 +141,11 @@ class EmulatedBuilder:
             if not (result.timed_out or result.over_disk) and _is_tried_again(step, errors, request):
                 continue
             unit = _unit(request, key, result.output, errors, ok=False, cached=False, wall_s=wall_s)
-            why = _missing_include(request, errors) or _missing_name(errors) or compile_failure(request.name, result, unit, self._timeout_s)
+            why = (
+                _missing_include(request, errors)
+                or _missing_name(errors)
+                or compile_failure(request.name, result, unit, self._timeout_s)
+            )
             return BuildResult(unit=unit, library=None, finding=why)
         raise AssertionError("the last step is always final")
 
@@ -199,11 +203,12 @@ def _missing_include(request: BuildRequest, errors: list[Diagnostic]) -> Finding
     if any(_CUDA_INCLUDE.search(file.text) for file in all_files(request)):
         return None
     for error in errors:
-        if (used := _OF_CUDA.search(error.source_line)) is not None and lacking(error.message) is not None:
-            if (header := header_declaring(used["name"])) is not None:
-                message = f"{request.name} does not compile: {error.message}"
-                step = f"Add to the CUDA source: #include <{header}>"
-                return finding(Code.COMPILE_FAILED, message, line=error.submission_line, next_step=step)
+        used = _OF_CUDA.search(error.source_line) if lacking(error.message) is not None else None
+        header = None if used is None else header_declaring(used["name"])
+        if header is not None:
+            message = f"{request.name} does not compile: {error.message}"
+            step = f"Add to the CUDA source: #include <{header}>"
+            return finding(Code.COMPILE_FAILED, message, line=error.submission_line, next_step=step)
     return None
 
 

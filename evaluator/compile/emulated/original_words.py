@@ -8,7 +8,7 @@ from evaluator.emulator.frontend.unsupported_features import suggestion
 from evaluator.records import Diagnostic
 
 _QUOTED = r"(?<=[\u2018'])%s(?=[\u2019'])"
-_LAUNCH = re.compile(r"(?P<kernel>[A-Za-z_]\w*)(?:::\w+|<[^<>;{}]{0,200}>)*\s*<<<")
+_LAUNCH = re.compile(r"(?P<first>[A-Za-z_]\w*)(?:::\w+|<[^<>;{}]{0,200}>)*\s*<<<")
 _MOST_LINES = 20
 _CONFIG = re.compile(r"[\u2018']emu::Config::Config\((?P<types>.*)\)[\u2019']")
 _DEVICE_NAMES = {"is_cpu": ("is_cuda",), "kCPU": ("kCUDA",), "CPU": ("CUDA",), "is_meta": ("is_cpu", "get_device")}
@@ -23,7 +23,7 @@ def in_original_words(error: Diagnostic, text: str) -> Diagnostic:
     if re.search(_QUOTED % "emu", message) is not None:
         following = "\n".join(text.split("\n")[max(error.line - 1, 0) :][:_MOST_LINES])
         launch = _LAUNCH.search(following)
-        message = re.sub(_QUOTED % "emu", "<<<" if launch is None else launch["kernel"], message)
+        message = re.sub(_QUOTED % "emu", "<<<" if launch is None else launch["first"], message)
     for word, originals in _DEVICE_NAMES.items():
         original = next((each for each in originals if each in error.source_line), None)
         if original is not None and not re.search(rf"\b{word}\b", error.source_line):

@@ -15,8 +15,7 @@ _SPELLED = re.compile(r"__[a-z]\w+|cuda[A-Z]\w*")
 """Names whose close neighbours are listed below."""
 _MEANT = re.compile(r"did you mean [\u2018'](?:\w+::)*(?P<meant>\w+)[\u2019']")
 _MEMBER = re.compile(r"is not a member of [\u2018'](?:at|c10)::cuda[\u2019']")
-_NAMES = frozenset(
-    """
+_NAMES = """
 __address __assert2 __assertfail __builtin_alt_va_start __dadd_rd __dadd_ru __dadd_rz __ddiv_rd __ddiv_ru __ddiv_rz
 __device __dmul_rd __dmul_ru __dmul_rz __drcp_rd __drcp_ru __drcp_rz __dsqrt_rd __dsqrt_ru __dsqrt_rz __dsub_rd
 __dsub_ru __dsub_rz __fadd2_rd __fadd2_rn __fadd2_ru __fadd2_rz __ffma2_rn __fmaf_rd __fmaf_ru __fmaf_rz __fmul2_rd
@@ -41,14 +40,12 @@ cudaMemAdviseUnsetPreferredLocation cudaMemAdviseUnsetReadMostly cudaMemcpy3D cu
 cudaMemcpyFlagDefault cudaMemcpyFromSymbolAsync cudaMemcpyPeerAsync cudaMemset2DAsync cudaMemset3D
 cudaMemset3DAsync cudaOccDeviceProp cudaOccError_enum cudaOccFuncAttributes cudaStream
 getCurrentCUDABlasLtHandle getCurrentCUDASparseHandle getCurrentCUDASolverDnHandle
-""".split()
-)
-_HEADERS = frozenset(
-    """
+"""
+
+_HEADERS = """
 c10/cuda/CUDAMiscFunctions.h cuda_bf16.hpp cuda_fp16.hpp cuda_fp4.h cuda_fp6.h cuda_fp8.hpp nvtx3/nvToolsExtMem.h
 vector_functions.hpp
-""".split()
-)
+"""
 
 
 def meant_name(name: str, message: str) -> str | None:
@@ -57,10 +54,12 @@ def meant_name(name: str, message: str) -> str | None:
     >>> meant_name("__syncthread", "'__syncthread' was not declared in this scope; did you mean '__syncthreads'?")
     '__syncthreads'
     """
-    if name in _NAMES:
+    if name in _NAMES.split():
         return None
     if _MEMBER.search(message):
-        return next(iter(difflib.get_close_matches(name, names_of_pytorch(), 1, _CLOSE)), None)
+        names = names_of_pytorch()
+        near = [] if name in names else difflib.get_close_matches(name, names, 1, _CLOSE)
+        return near[0] if near else None
     suggested = _MEANT.search(message)
     if suggested is None or _SPELLED.fullmatch(name) is None:
         return None
@@ -74,7 +73,7 @@ def meant_header(name: str) -> str | None:
     >>> meant_header("ATen/cuda/CUDAContex.h"), meant_header("cuda_fp6.h")
     ('ATen/cuda/CUDAContext.h', None)
     """
-    if name in _HEADERS:
+    if name in _HEADERS.split():
         return None
     folder, last = posixpath.split(name)
     beside = [posixpath.basename(each) for each in header_names() if posixpath.dirname(each) == folder]

@@ -278,8 +278,8 @@ def lacking(message: str) -> str | None:
     if match is None:
         return None
     if match["header"]:
-        is_cuda = CUDA_HEADER.fullmatch(match["header"]) and meant_header(match["header"]) is None
-        return match["header"] if is_cuda else None
+        misspelt = meant_header(match["header"]) is not None
+        return match["header"] if CUDA_HEADER.fullmatch(match["header"]) and not misspelt else None
     if match["owner"]:
         owner = match["owner"]
         is_cuda = _CUDA_SPACE.fullmatch(owner) or _CUDA_NAME.fullmatch(owner)

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from evaluator.compile.extension.binding_errors import explained_load
 from evaluator.findings import Code, finding
-from evaluator.findings.running import HOST_READS_GPU, NAME_PLACE
+from evaluator.findings.running import HOST_CODE, HOST_READS_GPU, NAME_PLACE
 from evaluator.judge.faults.emulator_faults import kernel_fault
 from evaluator.judge.faults.language_faults import refused_by_compiler, unavailable_language
 from evaluator.judge.faults.triton_faults import likely_cause, triton_fault
@@ -146,7 +146,7 @@ def death(info: ExitInfo | None, stage: Stage, device: DeviceKind, source: str) 
         return Fault(Status.RUNTIME_ERROR, ran_out)
     by = info.signal if info is not None else None
     message += likely_cause(by, device, source)
-    step = HOST_READS_GPU if device is DeviceKind.CUDA and by == "SIGSEGV" else None
+    step = {DeviceKind.CUDA: HOST_READS_GPU, DeviceKind.EMULATED: HOST_CODE}.get(device) if by == "SIGSEGV" else None
     return Fault(Status.RUNTIME_ERROR, finding(Code.RUNNER_DIED, message, next_step=step, stage=stage.name, signal=by))
 
 

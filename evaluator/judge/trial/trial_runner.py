@@ -246,7 +246,9 @@ class TrialRunner:
         copied = any(view.copied for view in views(answer.done.outputs))
         some = b"" if problem is None else some_bits(judged.snapshots)
         elapsed_ms, host_ms, prepared_ms, lag_ms = answer.elapsed_ms, answer.host_ms, answer.prepared_ms, answer.lag_ms
-        return Trial(check, fault, elapsed_ms, copied, host_ms, prepared_ms, lag_ms, plan.profile, some, answer.done.refused)
+        return Trial(
+            check, fault, elapsed_ms, copied, host_ms, prepared_ms, lag_ms, plan.profile, some, answer.done.refused
+        )
 
     @property
     def window_calls(self) -> int:
