@@ -35,7 +35,7 @@ from evaluator.cuda_source import lexer
 from evaluator.cuda_source.source_files import all_files, source_files
 from evaluator.emulator import headers
 from evaluator.emulator.frontend.build_ladder import SUPPORT, Step, StepName, build_steps, separate_units_may_help
-from evaluator.emulator.frontend.front_end import FrontEnd
+from evaluator.emulator.frontend.front_end import FrontEnd, Mistake
 from evaluator.emulator.frontend.unsupported_features import lacking
 from evaluator.emulator.headers import header_declaring
 from evaluator.findings import Code, finding
@@ -86,7 +86,9 @@ class EmulatedBuilder:
         if isinstance(front, str):
             refused = refused_build(request, key, finding(Code.NOT_EMULATED, front, construct="so much text"))
             return replace(refused, unit=replace(refused.unit, wall_s=time.monotonic() - started))
-        if (problem := self._mistake(front, files) or self._lacking(front, files)) is not None:
+        if front.mistake is not None:
+            return self._mistaken(request, key, front.mistake, files)
+        if (problem := self._lacking(front, files)) is not None:
             return refused_build(request, key, problem)
         if (entry := self._cache.get(key)) is not None:
             unit = _unit(request, key, entry.manifest.log, [], ok=True, cached=True, wall_s=0.0)
@@ -172,22 +174,30 @@ class EmulatedBuilder:
             )
             return result, read_library(work / step.library, MOST_BUILT_BYTES) if result.ok else None
 
-    def _mistake(self, front: FrontEnd, files: list[SourceFile]) -> Finding | None:
-        if (found := front.mistake) is None:
-            return None
-        line = self._line(found.file, found.line, files)
-        place = f" ({found.file}, line {found.line})" if line is None and found.file else ""
-        return finding(Code.COMPILE_FAILED, f"{found.message}{place}", line=line, next_step=found.next_step)
-
-    def _line(self, name: str, line: int, files: list[SourceFile]) -> int | None:
-        text = next((file.text for file in files if file.name == name), "")
-        return LineMap(text, self._submission, name).submission_line(line)
+    def _mistaken(self, request: BuildRequest, key: str, found: Mistake, files: list[SourceFile]) -> BuildResult:
+        """Return the failure for a mistake that needs no compiler."""
+        text = next((file.text for file in files if file.name == found.file), "")
+        lines = LineMap(text, self._submission, found.file)
+        error = Diagnostic(
+            severity="error",
+            message=found.message,
+            file=found.file,
+            line=found.line,
+            column=0,
+            submission_line=lines.submission_line(found.line),
+            source_line=lines.source_line(found.line)[:500],
+        )
+        message = f"{request.name} does not compile: {found.message}"
+        why = finding(Code.COMPILE_FAILED, message, line=error.submission_line, next_step=found.next_step)
+        refused = refused_build(request, key, why)
+        return replace(refused, unit=replace(refused.unit, diagnostics=[error] if found.file else []))
 
     def _lacking(self, front: FrontEnd, files: list[SourceFile]) -> Finding | None:
         if not front.lacking:
             return None
         first = front.lacking[0]
-        line = self._line(first.file, first.line, files)
+        text = next((file.text for file in files if file.name == first.file), "")
+        line = LineMap(text, self._submission, first.file).submission_line(first.line)
         return finding(Code.NOT_EMULATED, f"the emulator lacks {first.construct}", line=line, construct=first.construct)
 
 

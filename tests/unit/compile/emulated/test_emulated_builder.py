@@ -247,7 +247,7 @@ def test_some_mistakes_need_no_compiler(builder_with, change, said):
     tool = Tool()
     found = builder_with(tool).build(replace(REQUEST, **change)).finding
     assert found.code == Code.COMPILE_FAILED.value
-    assert found.message.startswith(said)
+    assert found.message.startswith(f"ext does not compile: {said}")
     assert tool.steps == []
 
 
