@@ -187,7 +187,9 @@ def main() -> None:
     for name, request in wanted:
         rows.append(measured(name, request))
         row = rows[-1]
-        print(f"{row.seconds:6.1f} s  {row.name:40} {row.code} {row.message}  [load {os.getloadavg()[0]:.1f}]", flush=True)
+        print(
+            f"{row.seconds:6.1f} s  {row.name:40} {row.code} {row.message}  [load {os.getloadavg()[0]:.1f}]", flush=True
+        )
     right = [row for row in rows if not row.code]
     wrong = [row for row in rows if row.code]
     for title, some in (("built", right), ("failed", wrong)):

@@ -1,8 +1,9 @@
 """Names of the emulator's own headers in `include/`, and name patterns of CUDA and PyTorch headers."""
 
+import difflib
 import functools
 import re
-from pathlib import Path
+from pathlib import Path, PurePath
 
 INCLUDE = Path(__file__).parent / "include"
 
@@ -33,12 +34,27 @@ def header_names() -> frozenset[str]:
 
 
 def header_declaring(name: str) -> str | None:
-    """Return the header of PyTorch's CUDA half that declares `name` in the emulator; None without such a header.
+    """Return the header of PyTorch's CUDA half with `name` in the emulator; of several, the one with the closest name.
 
     >>> header_declaring("CUDAGuard")
     'c10/cuda/CUDAGuard.h'
     """
-    word = re.compile(rf"\b{re.escape(name)}\b")
+    declaring = [header for header, words in _words_of_pytorch().items() if name in words]
+    close = difflib.SequenceMatcher(None, "", name)
+
+    def closeness(header: str) -> float:
+        close.set_seq1(PurePath(header).stem)
+        return close.ratio()
+
+    return max(sorted(declaring), key=closeness, default=None)
+
+
+def names_of_pytorch() -> frozenset[str]:
+    """Return the words of the emulator's headers of PyTorch's CUDA half."""
+    return frozenset().union(*_words_of_pytorch().values())
+
+
+@functools.cache
+def _words_of_pytorch() -> dict[str, frozenset[str]]:
     paths = [each for each in header_names() if each.startswith(("ATen/cuda/", "c10/cuda/"))]
-    declaring = [each for each in paths if word.search((INCLUDE / each).read_text(encoding="utf-8"))]
-    return min(declaring, key=lambda each: (name not in each, len(each), each), default=None)
+    return {each: frozenset(re.findall(r"\w+", (INCLUDE / each).read_text(encoding="utf-8"))) for each in paths}

@@ -10,6 +10,10 @@ HOST_READS_GPU = (
     "Look for host code that reads GPU memory, such as data_ptr<float>()[0]: pass the pointer to a kernel, or call "
     ".item(). Or for an index out of bounds on the host."
 )
+HOST_CODE = (
+    "Look in the host code: a C++ function without its return statement, an index out of bounds, endless recursion. An "
+    "access of a kernel out of bounds would be told with its line."
+)
 FREE_TEMPORARIES = "Allocate outputs with torch, before temporaries, and free temporaries that forward no longer needs."
 LAUNCH_KERNEL = "Launch the kernel in forward."
 
@@ -29,7 +33,7 @@ ENTRIES: dict[Code, Entry] = {
         "The process ended before its answer: by a signal (segmentation fault, abort), or by a call of exit. An exit "
         "code proves nothing, so this is never a pass.",
         "Look for an out-of-bounds access; `--device emulated` names its line.",
-        (HOST_READS_GPU,),
+        (HOST_READS_GPU, HOST_CODE),
     ),
     Code.TIMED_OUT: Entry(
         "the submission timed out",

@@ -84,7 +84,7 @@ class LineMap:
     def submission_line(self, line: int) -> int | None:
         """Return the submission's line for `line`; None if the submission lacks the line's text.
 
-        Python may have turned an escape (`\\n`) into characters: a line after a mapped line may be the beginning of the
+        Python may have turned an escape into a line break: a line after a mapped line may be the beginning of the
         submission's next line.
         """
         if self._lines_before is not None:

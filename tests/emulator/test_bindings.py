@@ -79,9 +79,9 @@ def answers(folder, step):
 def test_arguments_results_and_exceptions_are_the_same(tmp_path):
     functions = {name: name for name in FUNCTIONS.split()}
     request = BuildRequest(name="ext", cpp_sources=[SOURCE], functions=functions)
-    bound, light = build_steps(request, front_end(request))[:2]
-    assert (bound.name, light.name) == (StepName.BOUND, StepName.LIGHT)
+    bound, full = build_steps(request, front_end(request))[:2]
+    assert (bound.name, full.name) == (StepName.BOUND, StepName.FULL)
     found = answers(tmp_path / "bound", bound)
-    assert found == answers(tmp_path / "light", light)
+    assert found == answers(tmp_path / "full", full)
     kinds = {answer.split(":")[0] for answer in found.values()}
     assert {"TypeError", "RuntimeError", "IndexError", "tensor([1., 2.])", "None"} <= kinds

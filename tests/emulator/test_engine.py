@@ -465,7 +465,11 @@ class TestLaunches:
     @pytest.mark.parametrize(
         ("case", "numbers", "said"),
         [
-            ("launch_bounds", (0, 64, 3), "kernel bounded<128>.* did not run: a block .64, 3, 1. has 192 threads, its "),
+            (
+                "launch_bounds",
+                (0, 64, 3),
+                "kernel bounded<128>.* did not run: a block .64, 3, 1. has 192 threads, ",
+            ),
             ("big_block", (16, 16, 5), "kernel .* did not run: a block .16, 16, 5. has 1280 threads, allowed are 1024"),
             ("big_block", (1, 1, 65), "kernel .* did not run: block.z is 65, allowed are 1 to 64"),
             ("opt_in", (), "kernel .* did not run: a block has .* bytes of dynamic shared memory, allowed are 49152"),

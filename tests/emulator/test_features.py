@@ -152,3 +152,13 @@ def test_other_volatile_code(text):
 )  # fmt: skip
 def test_errors_about_names_of_cuda(message, name):
     assert lacking(message) == name
+
+
+def test_a_missing_brace_puts_no_launch_into_a_kernel():
+    assert found("__global__ void k() { if (x) {\n}\nvoid f() { k<<<1, 1>>>(); }") == []
+    assert found("__global__ void k() { k<<<1, 1>>>(); }") == [("a launch inside of a kernel", 1)]
+
+
+@pytest.mark.parametrize(("name", "lacks"), [("cuda_fp61.h", False), ("cuda_fp6.h", True), ("cuda_pipeline.h", True)])
+def test_a_misspelt_header_is_left_to_the_compiler(name, lacks):
+    assert bool(found(f"#include <{name}>")) is lacks

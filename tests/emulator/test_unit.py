@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from evaluator.cuda_source.source_files import source_files
 from evaluator.emulator import headers
-from evaluator.emulator.frontend.build_ladder import UNIT, StepName, build_steps, final_errors
+from evaluator.emulator.frontend.build_ladder import UNIT, StepName, build_steps, separate_units_may_help
 from evaluator.emulator.frontend.front_end import Lacking, front_end, lacking_constructs
 from evaluator.protocol.frames import BuildRequest, SourceFile
 from evaluator.protocol.submission_files import bad_path
@@ -50,11 +50,19 @@ def lines_by_file(text):
     return placed
 
 
+OWN_MODULE = replace(INLINE, functions=None)
+
+
 def test_the_steps_go_from_quick_to_faithful():
-    assert [step.name for step in steps_of(INLINE)] == list(StepName)
+    assert [step.name for step in steps_of(INLINE)] == [StepName.BOUND, StepName.FULL, StepName.SPLIT]
+    assert [step.name for step in steps_of(OWN_MODULE)] == [StepName.LIGHT, StepName.FULL, StepName.SPLIT]
 
 
-@pytest.mark.parametrize("name", [StepName.LIGHT, StepName.FULL, StepName.SPLIT])
+def test_every_compiler_stops_at_the_first_error():
+    assert all("-Wfatal-errors" in step.argv for step in [*steps_of(INLINE), *steps_of(OWN_MODULE)])
+
+
+@pytest.mark.parametrize("name", [StepName.FULL, StepName.SPLIT])
 def test_every_line_is_the_line_of_the_file_that_is_reported(name):
     files = step_of(INLINE, name).files
     placed = {}
@@ -69,7 +77,7 @@ def test_every_line_is_the_line_of_the_file_that_is_reported(name):
 
 
 def test_one_unit_declares_binds_and_then_defines():
-    text = step_of(INLINE, StepName.LIGHT).files[UNIT]
+    text = step_of(INLINE, StepName.FULL).files[UNIT]
     places = [text.index(part) for part in ("run(torch::Tensor x);", "PYBIND11_MODULE", "cuda_runtime.h", "__global__")]
     assert places == sorted(places)
 
@@ -118,7 +126,7 @@ def test_other_bindings_keep_pybind11(change):
 
 
 def test_only_the_light_step_has_light_headers():
-    light, full, split = steps_of(INLINE)[1:]
+    light, full, split = steps_of(OWN_MODULE)
     assert ".light/torch/extension.h" in light.files
     assert light.argv.index("-I.light") < light.argv.index(f"-isystem{headers.INCLUDE}")
     for step in (full, split):
@@ -128,7 +136,7 @@ def test_only_the_light_step_has_light_headers():
 
 def test_two_files_are_two_units():
     split = step_of(INLINE, StepName.SPLIT)
-    assert sorted(split.files) == [".0.cpp", ".1.cpp", "cuda.cu", "main.cpp"]
+    assert sorted(split.files) == [".0.cpp", ".1.cpp", ".full/torch/extension.h", "cuda.cu", "main.cpp"]
     assert {".0.cpp", ".1.cpp"} <= set(split.argv)
     assert split.argv[split.argv.index("-o") + 1] == split.library == "ext.so"
 
@@ -185,7 +193,8 @@ def test_files_of_load_keep_their_names_and_headers_stay_files():
     assert light.files[UNIT].index("bind.cpp") < light.files[UNIT].index("kernel.cu")
     assert 'emu::launch<true>("k", 2,' in light.files[UNIT]
     assert "emu::shared<int>(0)" in light.files["k.cuh"] == split.files["k.cuh"]
-    assert sorted(split.files) == [".0.cpp", ".1.cpp", "bind.cpp", "k.cuh", "kernel.cu"]
+    own = [".0.cpp", ".1.cpp", ".full/torch/extension.h", "bind.cpp", "k.cuh", "kernel.cu"]
+    assert sorted(split.files) == own
 
 
 IN_FOLDERS = BuildRequest(
@@ -249,24 +258,27 @@ def error(message, line=3, severity="error"):
     )
 
 
-def test_an_error_counts_when_two_steps_agree_on_it():
-    earlier = [error("\u2018x\u2019 was not declared"), error("only light")]
-    later = [error("'x' was not declared"), error("only full"), error("only light", line=9)]
-    assert final_errors(earlier, later, last=False) == [later[0]]
-
-
-def test_the_last_step_is_believed():
-    last = [error("undefined"), error("unused", severity="warning")]
-    assert final_errors([], last, last=True) == last[:1]
+SOURCES = [SourceFile("main.cpp", "torch::Tensor run(torch::Tensor a, float eps);"), SourceFile("cuda.cu", KERNEL)]
 
 
 @pytest.mark.parametrize(
-    "message",
-    ["redefinition of 'int f()'", "default argument given for parameter 1", "call of overloaded 'f(int)' is ambiguous"],
+    ("message", "helps"),
+    [
+        ("redefinition of 'at::Tensor run(at::Tensor, float)'", True),
+        ("call of overloaded 'run(int)' is ambiguous", True),
+        ("redeclaration of 'float acc'", False),  # no other file has the name
+        ("'run' was not declared in this scope", False),  # more files declare more
+    ],
 )
-def test_a_clash_of_two_files_in_one_unit_does_not_count_yet(message):
-    assert final_errors([error(message)], [error(message)], last=False) == []
-    assert final_errors([error(message)], [error(message)], last=True) == [error(message)]
+def test_only_a_clash_with_an_earlier_file_may_be_of_the_single_unit(message, helps):
+    assert separate_units_may_help(error(message), SOURCES) is helps
+    assert not separate_units_may_help(error(message), SOURCES[1:])
+
+
+@pytest.mark.parametrize("line", ["#define N 32", "# undef N", "using namespace at;"])
+def test_what_an_earlier_file_leaks_may_break_a_later_one(line):
+    leaking = [SourceFile("main.cpp", f"{SOURCES[0].text}\n{line}"), SOURCES[1]]
+    assert separate_units_may_help(error("expected unqualified-id before numeric constant"), leaking)
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ from evaluator.cuda_source import lexer
 from evaluator.cuda_source.source_files import all_files, source_files
 from evaluator.emulator import headers
 from evaluator.emulator.frontend.build_ladder import SUPPORT, Step, StepName, build_steps, separate_units_may_help
-from evaluator.emulator.frontend.front_end import FrontEnd
+from evaluator.emulator.frontend.front_end import FrontEnd, Mistake
 from evaluator.emulator.frontend.unsupported_features import lacking
 from evaluator.emulator.headers import header_declaring
 from evaluator.findings import Code, finding
@@ -86,7 +86,9 @@ class EmulatedBuilder:
         if isinstance(front, str):
             refused = refused_build(request, key, finding(Code.NOT_EMULATED, front, construct="so much text"))
             return replace(refused, unit=replace(refused.unit, wall_s=time.monotonic() - started))
-        if (problem := self._mistake(front, files) or self._lacking(front, files)) is not None:
+        if front.mistake is not None:
+            return self._mistaken(request, key, front.mistake, files)
+        if (problem := self._lacking(front, files)) is not None:
             return refused_build(request, key, problem)
         if (entry := self._cache.get(key)) is not None:
             unit = _unit(request, key, entry.manifest.log, [], ok=True, cached=True, wall_s=0.0)
@@ -96,7 +98,7 @@ class EmulatedBuilder:
         with ThreadPoolExecutor(max_workers=1) as beside:
             own = request.extra_cuda_cflags
             parts = {part.name: part.text for part in front.device}
-            device = beside.submit(device_errors, files, parts, own, self._run_tool, self._submission)
+            device = beside.submit(device_errors, files, parts, own, self._run_tool, self._submission, self._timeout_s)
             return self._failures.note(key, self._climb(request, front, files, key, device))
 
     def _front(self, request: BuildRequest, key: str) -> FrontEnd | str:
@@ -116,7 +118,7 @@ class EmulatedBuilder:
         key: str,
         device: Future[list[Diagnostic]],
     ) -> BuildResult:
-        """Run the steps in order. An error with light headers proves nothing; the first error with full headers is final.
+        """Run the steps in order. An error with light headers proves nothing; an error with full headers is final.
 
         `device` resolves to nvcc's errors about the kernels, empty without nvcc.
         """
@@ -124,7 +126,7 @@ class EmulatedBuilder:
         steps = build_steps(request, front)
         wall_s = 0.0
         for step in steps:
-            if (compiled := self._compile(step)) is None:
+            if (compiled := self._compile(step, max(self._timeout_s - wall_s, 1.0))) is None:
                 continue
             result, library = compiled
             wall_s += result.wall_s
@@ -141,11 +143,15 @@ class EmulatedBuilder:
             if not (result.timed_out or result.over_disk) and _is_tried_again(step, errors, request):
                 continue
             unit = _unit(request, key, result.output, errors, ok=False, cached=False, wall_s=wall_s)
-            why = _missing_include(request, errors) or _missing_name(errors) or compile_failure(request.name, result, unit, self._timeout_s)
+            why = (
+                _missing_include(request, errors)
+                or _missing_name(errors)
+                or compile_failure(request.name, result, unit, self._timeout_s)
+            )
             return BuildResult(unit=unit, library=None, finding=why)
         raise AssertionError("the last step is always final")
 
-    def _compile(self, step: Step) -> tuple[ToolResult, bytes | None] | None:
+    def _compile(self, step: Step, timeout_s: float) -> tuple[ToolResult, bytes | None] | None:
         """Run a step; None if the support of bindings does not compile."""
         linked: dict[str, Path] = {}
         if step.name is StepName.BOUND:
@@ -163,27 +169,35 @@ class EmulatedBuilder:
                 step.argv,
                 work=work,
                 limits=SUBMISSION_LIMITS,
-                timeout_s=self._timeout_s,
+                timeout_s=timeout_s,
                 readable=[target.parent for target in linked.values()],
             )
             return result, read_library(work / step.library, MOST_BUILT_BYTES) if result.ok else None
 
-    def _mistake(self, front: FrontEnd, files: list[SourceFile]) -> Finding | None:
-        if (found := front.mistake) is None:
-            return None
-        line = self._line(found.file, found.line, files)
-        place = f" ({found.file}, line {found.line})" if line is None and found.file else ""
-        return finding(Code.COMPILE_FAILED, f"{found.message}{place}", line=line, next_step=found.next_step)
-
-    def _line(self, name: str, line: int, files: list[SourceFile]) -> int | None:
-        text = next((file.text for file in files if file.name == name), "")
-        return LineMap(text, self._submission, name).submission_line(line)
+    def _mistaken(self, request: BuildRequest, key: str, found: Mistake, files: list[SourceFile]) -> BuildResult:
+        """Return the failure for a mistake that needs no compiler."""
+        text = next((file.text for file in files if file.name == found.file), "")
+        lines = LineMap(text, self._submission, found.file)
+        error = Diagnostic(
+            severity="error",
+            message=found.message,
+            file=found.file,
+            line=found.line,
+            column=0,
+            submission_line=lines.submission_line(found.line),
+            source_line=lines.source_line(found.line)[:500],
+        )
+        message = f"{request.name} does not compile: {found.message}"
+        why = finding(Code.COMPILE_FAILED, message, line=error.submission_line, next_step=found.next_step)
+        refused = refused_build(request, key, why)
+        return replace(refused, unit=replace(refused.unit, diagnostics=[error] if found.file else []))
 
     def _lacking(self, front: FrontEnd, files: list[SourceFile]) -> Finding | None:
         if not front.lacking:
             return None
         first = front.lacking[0]
-        line = self._line(first.file, first.line, files)
+        text = next((file.text for file in files if file.name == first.file), "")
+        line = LineMap(text, self._submission, first.file).submission_line(first.line)
         return finding(Code.NOT_EMULATED, f"the emulator lacks {first.construct}", line=line, construct=first.construct)
 
 
@@ -199,11 +213,12 @@ def _missing_include(request: BuildRequest, errors: list[Diagnostic]) -> Finding
     if any(_CUDA_INCLUDE.search(file.text) for file in all_files(request)):
         return None
     for error in errors:
-        if (used := _OF_CUDA.search(error.source_line)) is not None and lacking(error.message) is not None:
-            if (header := header_declaring(used["name"])) is not None:
-                message = f"{request.name} does not compile: {error.message}"
-                step = f"Add to the CUDA source: #include <{header}>"
-                return finding(Code.COMPILE_FAILED, message, line=error.submission_line, next_step=step)
+        used = _OF_CUDA.search(error.source_line) if lacking(error.message) is not None else None
+        header = None if used is None else header_declaring(used["name"])
+        if header is not None:
+            message = f"{request.name} does not compile: {error.message}"
+            step = f"Add to the CUDA source: #include <{header}>"
+            return finding(Code.COMPILE_FAILED, message, line=error.submission_line, next_step=step)
     return None
 
 

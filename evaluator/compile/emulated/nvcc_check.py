@@ -47,11 +47,12 @@ def device_errors(
     flags: Sequence[str],
     run_tool: RunTool,
     submission: str,
+    timeout_s: float = _TIMEOUT_S,
 ) -> list[Diagnostic]:
     """Return nvcc's errors about the kernels in `files`; empty without nvcc, or in doubtful cases.
 
     `kernels` maps file names to the device parts that compile without PyTorch (`cuda_source/device_code.py`).
-    `flags` are the submission's nvcc flags; only macros and language extensions are used.
+    `flags` are the submission's nvcc flags; only macros and language extensions are used. `timeout_s` limits each file.
     """
     texts = {file.name: file.text for file in files}
     if not kernels or nvcc_version() is None:
@@ -62,7 +63,7 @@ def device_errors(
             others = {other: texts[other] for other in texts.keys() - kernels.keys()}
             write_files(work, {**others, name: f'{_PRELUDE}#line 1 "{name}"\n{text}'})
             argv = [nvcc.nvcc().path, *_flags(words(flags)), name, "-o", "kernels.ptx"]
-            result = run_tool(argv, work=work, limits=SUBMISSION_LIMITS, timeout_s=_TIMEOUT_S)
+            result = run_tool(argv, work=work, limits=SUBMISSION_LIMITS, timeout_s=min(timeout_s, _TIMEOUT_S))
         if result.exit_code is not None and not result.ok:
             errors = [entry for entry in parse(result.output, texts, submission) if entry.severity == "error"]
             # One error from omitted code makes all errors doubtful.

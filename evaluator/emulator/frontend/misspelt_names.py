@@ -8,15 +8,14 @@ import difflib
 import posixpath
 import re
 
-from evaluator.emulator.headers import header_names
+from evaluator.emulator.headers import header_names, names_of_pytorch
 
 _CLOSE = 0.88
 _SPELLED = re.compile(r"__[a-z]\w+|cuda[A-Z]\w*")
 """Names whose close neighbours are listed below."""
 _MEANT = re.compile(r"did you mean [\u2018'](?:\w+::)*(?P<meant>\w+)[\u2019']")
 _MEMBER = re.compile(r"is not a member of [\u2018'](?:at|c10)::cuda[\u2019']")
-_NAMES = frozenset(
-    """
+_NAMES = """
 __address __assert2 __assertfail __builtin_alt_va_start __dadd_rd __dadd_ru __dadd_rz __ddiv_rd __ddiv_ru __ddiv_rz
 __device __dmul_rd __dmul_ru __dmul_rz __drcp_rd __drcp_ru __drcp_rz __dsqrt_rd __dsqrt_ru __dsqrt_rz __dsub_rd
 __dsub_ru __dsub_rz __fadd2_rd __fadd2_rn __fadd2_ru __fadd2_rz __ffma2_rn __fmaf_rd __fmaf_ru __fmaf_rz __fmul2_rd
@@ -41,26 +40,31 @@ cudaMemAdviseUnsetPreferredLocation cudaMemAdviseUnsetReadMostly cudaMemcpy3D cu
 cudaMemcpyFlagDefault cudaMemcpyFromSymbolAsync cudaMemcpyPeerAsync cudaMemset2DAsync cudaMemset3D
 cudaMemset3DAsync cudaOccDeviceProp cudaOccError_enum cudaOccFuncAttributes cudaStream
 getCurrentCUDABlasLtHandle getCurrentCUDASparseHandle getCurrentCUDASolverDnHandle
-""".split()
-)
-_HEADERS = frozenset(
-    """
+"""
+
+_HEADERS = """
 c10/cuda/CUDAMiscFunctions.h cuda_bf16.hpp cuda_fp16.hpp cuda_fp4.h cuda_fp6.h cuda_fp8.hpp nvtx3/nvToolsExtMem.h
 vector_functions.hpp
-""".split()
-)
+"""
 
 
-def is_misspelt(name: str, message: str) -> bool:
-    """Return whether the unknown `name` of a compiler's `message` is a misspelling of the name suggested there.
+def meant_name(name: str, message: str) -> str | None:
+    """Return the emulator's name that a compiler's `message` about the unknown `name` means; None for names of CUDA.
 
-    >>> is_misspelt("__syncthread", "'__syncthread' was not declared in this scope; did you mean '__syncthreads'?")
-    True
+    >>> meant_name("__syncthread", "'__syncthread' was not declared in this scope; did you mean '__syncthreads'?")
+    '__syncthreads'
     """
-    meant = _MEANT.search(message)
-    if meant is None or name in _NAMES or not (_SPELLED.fullmatch(name) or _MEMBER.search(message)):
-        return False
-    return difflib.SequenceMatcher(None, name, meant["meant"]).ratio() >= _CLOSE
+    if name in _NAMES.split():
+        return None
+    if _MEMBER.search(message):
+        names = names_of_pytorch()
+        near = [] if name in names else difflib.get_close_matches(name, names, 1, _CLOSE)
+        return near[0] if near else None
+    suggested = _MEANT.search(message)
+    if suggested is None or _SPELLED.fullmatch(name) is None:
+        return None
+    is_close = difflib.SequenceMatcher(None, name, suggested["meant"]).ratio() >= _CLOSE
+    return suggested["meant"] if is_close else None
 
 
 def meant_header(name: str) -> str | None:
@@ -69,7 +73,7 @@ def meant_header(name: str) -> str | None:
     >>> meant_header("ATen/cuda/CUDAContex.h"), meant_header("cuda_fp6.h")
     ('ATen/cuda/CUDAContext.h', None)
     """
-    if name in _HEADERS:
+    if name in _HEADERS.split():
         return None
     folder, last = posixpath.split(name)
     beside = [posixpath.basename(each) for each in header_names() if posixpath.dirname(each) == folder]

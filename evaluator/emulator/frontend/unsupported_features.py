@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from evaluator.cuda_source.lexer import DEVICE, Code, Function, Kind, Token, includes, macros, tokens
-from evaluator.emulator.frontend.misspelt_names import is_misspelt, meant_header
+from evaluator.emulator.frontend.misspelt_names import meant_header, meant_name
 from evaluator.emulator.headers import CUDA_HEADER
 
 
@@ -254,6 +254,16 @@ _CUDA_NAME = re.compile(
 _CUDA_SPACE = re.compile(r"cub(?:::.*)?|(?:cooperative_groups|cg)(?:::.*)?|(?:at|c10)::cuda(?:::.*)?|cuda(?:::.*)?")
 
 
+def suggestion(message: str) -> str | None:
+    """Return the emulator's name or header that a compiler error misspells, unless the error suggests the name."""
+    match = _UNDECLARED.search(message)
+    if match is None or "did you mean" in message:
+        return None
+    if match["header"]:
+        return meant_header(match["header"])
+    return meant_name(match["name"], message) if match["name"] else None
+
+
 def lacking(message: str) -> str | None:
     """Return the CUDA name reported missing by a compiler error, which nvcc may know; None for other names.
 
@@ -268,14 +278,14 @@ def lacking(message: str) -> str | None:
     if match is None:
         return None
     if match["header"]:
-        is_cuda = CUDA_HEADER.fullmatch(match["header"]) and meant_header(match["header"]) is None
-        return match["header"] if is_cuda else None
+        misspelt = meant_header(match["header"]) is not None
+        return match["header"] if CUDA_HEADER.fullmatch(match["header"]) and not misspelt else None
     if match["owner"]:
         owner = match["owner"]
         is_cuda = _CUDA_SPACE.fullmatch(owner) or _CUDA_NAME.fullmatch(owner)
         return f"{owner}::{match['of']}" if is_cuda else None
     name = match["member"] or match["name"]
-    if is_misspelt(name, message):
+    if meant_name(name, message) is not None:
         return None
     space = match["space"] or (re.findall(r"is not a member of [\u2018']([\w:]+)[\u2019']", message) or [""])[0]
     return name if _CUDA_NAME.fullmatch(name) or _CUDA_SPACE.fullmatch(space) else None

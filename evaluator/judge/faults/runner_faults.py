@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from evaluator.compile.extension.binding_errors import explained_load
 from evaluator.findings import Code, finding
-from evaluator.findings.running import HOST_READS_GPU, NAME_PLACE
+from evaluator.findings.running import HOST_CODE, HOST_READS_GPU, NAME_PLACE
 from evaluator.judge.faults.emulator_faults import kernel_fault
 from evaluator.judge.faults.language_faults import refused_by_compiler, unavailable_language
 from evaluator.judge.faults.triton_faults import likely_cause, triton_fault
@@ -28,6 +28,8 @@ _MOST_OF_ANOTHER = 200
 _NEEDS_CUDA = re.compile(
     r"module 'torch\._C' has no attribute '(?P<name>_cuda_\w{1,100})'"
     r"|Tried to instantiate dummy base class (?P<base>\w{1,100})"
+    r"|Could not run '(?P<operation>[\w:.]{1,100})' with arguments from the 'CPU' backend"
+    r"|(?P<all>Torch not compiled with CUDA) enabled"
 )
 _BY_BUILD = "Error building extension"
 """Part of PyTorch's exception for a failed build, also raised by `evaluator/runner/extensions.py`."""
@@ -75,7 +77,7 @@ def failure(failed: Failed, stage: Stage, builds: Builds | None, device: DeviceK
     if (fault := _language_fault(failed, device, source, line)) is not None:
         return fault
     if device is DeviceKind.EMULATED and (lacking := _NEEDS_CUDA.search(failed.message)) is not None:
-        name = lacking["name"] or lacking["base"]
+        name = next(filter(None, lacking.groups()))
         message = f"a PyTorch without CUDA lacks {name}: {_first_lines(said, 1)}"
         return Fault(Status.INCONCLUSIVE, finding(Code.NOT_EMULATED, message, line=line, construct=name))
     texts = {} if builds is None else builds.texts
@@ -148,7 +150,7 @@ def death(info: ExitInfo | None, stage: Stage, device: DeviceKind, source: str) 
         return Fault(Status.RUNTIME_ERROR, ran_out)
     by = info.signal if info is not None else None
     message += likely_cause(by, device, source)
-    step = HOST_READS_GPU if device is DeviceKind.CUDA and by == "SIGSEGV" else None
+    step = {DeviceKind.CUDA: HOST_READS_GPU, DeviceKind.EMULATED: HOST_CODE}.get(device) if by == "SIGSEGV" else None
     return Fault(Status.RUNTIME_ERROR, finding(Code.RUNNER_DIED, message, next_step=step, stage=stage.name, signal=by))
 
 

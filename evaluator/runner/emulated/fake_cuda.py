@@ -12,6 +12,7 @@ from typing import Any, Self
 
 import torch
 from torch.overrides import TorchFunctionMode
+from torch.utils import cpp_extension
 from torch.utils._device import DeviceContext
 
 _CPU = torch.device("cpu")
@@ -61,6 +62,8 @@ def install_fake_cuda() -> None:
     torch.Tensor.is_cuda = property(lambda _: True)  # type: ignore[assignment]
     torch.Tensor.device = property(lambda _: _GPU)  # type: ignore[assignment]
     torch.Tensor.get_device = lambda _: _GPU.index  # type: ignore[method-assign, assignment]
+    torch.Tensor.record_stream = lambda self, stream: None  # type: ignore[method-assign, assignment]  # noqa: ARG005
+    cpp_extension.CUDA_HOME = "/usr/local/cuda"  # builds go to the judge; submissions only test for None
     torch.nn.Module.cuda = lambda self, device=None: self  # type: ignore[method-assign]  # noqa: ARG005
     for name, answer in _ANSWERS.items():
         setattr(torch.cuda, name, answer)

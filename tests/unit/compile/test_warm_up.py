@@ -18,7 +18,10 @@ from evaluator.toolchain import host_compiler, nvcc
 
 EVERY = [DeviceKind.CUDA, DeviceKind.EMULATED, DeviceKind.CPU]
 RUNTIME_FILES = ("runtime.so", *PRECOMPILED.values(), SUPPORT, "native.so")
-OF_THE_EMULATOR = ("runtime", "support of bindings", "precompiled header", "precompiled header with pybind11")
+OF_THE_EMULATOR = (
+    *("runtime", "support of bindings", "precompiled header", "precompiled header with pybind11"),
+    "precompiled header of all of PyTorch",
+)
 
 
 class Tool:

@@ -263,3 +263,9 @@ def test_a_hostile_submission_full_of_equal_lines_costs_little():
     start = time.thread_time()
     assert len(parse(log, {"main.cpp": text}, submission)) == 50
     assert time.thread_time() - start < 5
+
+
+def test_a_line_that_an_escape_has_cut_is_found_behind_the_line_before():
+    submission = 'CUDA = """\nlong n = 3;\nputs("a\\n");\nlong m = 4;\n"""\n'
+    text = submission.split('"""')[1].replace("\\n", "\n")
+    assert [LineMap(text, submission).submission_line(number) for number in (2, 3, 4, 5)] == [2, 3, None, 4]

@@ -76,7 +76,9 @@ struct Bound {
   }
 };
 
-template <bool kWaits, class Call, class... Args>
+// `Result` makes the compiler check the arguments of the kernel where the launch stands, before all templates of the
+// unit.
+template <bool kWaits, class Call, class... Args, class Result = std::invoke_result_t<Call&, Args&...>>
 cudaError_t launch(const char* name, int line, const Config& config, Call call, Args... args) {
   Bound<Call, Args...> bound{call, std::tuple<Args...>(args...)};
   return run(Kernel{name, line, kWaits, kMarksReturns, &bound, &Bound<Call, Args...>::run}, config);

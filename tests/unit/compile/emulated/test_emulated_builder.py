@@ -29,13 +29,12 @@ ERROR = "cuda.cu:4:37: error: 'y' was not declared in this scope"
 class Tool:
     """Stands in for the sandbox: ninja makes parts of ours, and g++ compiles in some steps or reports an error."""
 
-    def __init__(self, *succeeds: StepName, parts=OWN_PARTS, errors=None, names=None):
+    def __init__(self, *succeeds: StepName, parts=OWN_PARTS, errors=None):
         self.steps = []
         self.linked = []
         self._succeeds = succeeds
         self._parts = parts
         self._errors = errors or {}
-        self._names = names
 
     def __call__(self, argv, *, work, timeout_s, limits, readable=()):
         if argv[0].endswith("ninja"):
@@ -43,11 +42,6 @@ class Tool:
             for name in self._parts:
                 if f"build {name}:" in text:
                     (work / name).write_bytes(b"made")
-            return result(0, "")
-        if "-E" in argv:  # the names in the headers
-            if self._names is None:
-                return result(1, "")
-            (work / ".names.i").write_text(self._names(argv))
             return result(0, "")
         step = step_of(argv)
         self.steps.append(step)
@@ -90,19 +84,28 @@ def test_a_usual_extension_is_compiled_once_and_without_pybind11(builder_with):
     assert tool.linked == [{SUPPORT, PRECOMPILED[StepName.BOUND]}]
 
 
-def test_what_needs_pybind11_is_compiled_with_it(builder_with):
-    tool = Tool(StepName.LIGHT)
+FAILING = [StepName.BOUND, StepName.FULL]
+
+
+def test_what_the_light_headers_lack_is_compiled_with_all_headers(builder_with):
+    tool = Tool(StepName.FULL)
     built = builder_with(tool).build(REQUEST)
     assert built.library == b"library"
     assert built.finding is None
-    assert tool.steps == [StepName.BOUND, StepName.LIGHT]
-    assert tool.linked[1] == {PRECOMPILED[StepName.LIGHT]}
+    assert tool.steps == FAILING
+    assert tool.linked[1] == {PRECOMPILED[StepName.FULL]}
 
 
-def test_an_error_without_pybind11_confirms_no_other_error(builder_with):
+def test_an_own_module_is_compiled_with_pybind11(builder_with):
+    tool = Tool(StepName.LIGHT)
+    assert builder_with(tool).build(replace(REQUEST, functions=None)).library == b"library"
+    assert tool.linked == [{PRECOMPILED[StepName.LIGHT]}]
+
+
+def test_an_error_with_all_headers_is_final(builder_with):
     tool = Tool()
     built = builder_with(tool).build(REQUEST)
-    assert tool.steps == [StepName.BOUND, StepName.LIGHT, StepName.FULL]
+    assert tool.steps == FAILING
     assert built.finding.code == Code.COMPILE_FAILED.value
     assert "'y' was not declared" in built.finding.message
 
@@ -111,6 +114,14 @@ def test_an_error_without_pybind11_is_not_shown(builder_with):
     of_its_own = "main.cpp:3:1: error: no converter for py::object"
     built = builder_with(Tool(errors={StepName.BOUND: of_its_own})).build(REQUEST)
     assert [entry.message for entry in built.unit.diagnostics] == ["'y' was not declared in this scope"]
+
+
+def test_names_that_both_files_declare_are_tried_in_separate_units(builder_with):
+    clash = "cuda.cu:4:5: error: redefinition of 'at::Tensor f(at::Tensor)'"
+    tool = Tool(StepName.SPLIT, errors={StepName.FULL: clash})
+    assert builder_with(tool).build(REQUEST).library == b"library"
+    assert tool.steps == [*FAILING, StepName.SPLIT]
+    assert tool.linked[2] == {PRECOMPILED[StepName.FULL]}
 
 
 def test_a_compiler_that_is_stopped_without_pybind11_is_stopped(builder_with):
@@ -127,7 +138,22 @@ def test_a_compiler_that_is_stopped_without_pybind11_is_stopped(builder_with):
 def test_without_the_support_every_build_has_pybind11(builder_with):
     tool = Tool(*StepName, parts=())
     assert builder_with(tool).build(REQUEST).library == b"library"
-    assert tool.steps == [StepName.LIGHT]
+    assert tool.steps == [StepName.FULL]
+
+
+def test_all_steps_share_the_time_of_the_build(builder_with):
+    left = []
+
+    class Slow(Tool):
+        def __call__(self, argv, *, timeout_s, **how):
+            done = super().__call__(argv, timeout_s=timeout_s, **how)
+            if argv[0].endswith("ninja"):
+                return done
+            left.append(timeout_s)
+            return replace(done, wall_s=50.0)
+
+    builder_with(Slow()).build(REQUEST)
+    assert left == [60.0, 10.0]
 
 
 def test_the_runners_of_a_submission_share_the_front_ends_work(builder_with):
@@ -149,85 +175,95 @@ def test_what_the_front_end_cannot_read_is_not_remembered(builder_with):
     assert len(read) == 2
 
 
-def headers(argv):
-    """Stands in for the preprocessor: the names in the headers of a step."""
-    return "float relu Tensor" if step_of(argv) in PRECOMPILED else "float relu Tensor forward nn"
+def error_of(message, cuda=CUDA):
+    """Return what a build tells for g++'s `message` about the fourth line of cuda.cu, the first of `cuda`."""
+    found = f"cuda.cu:4:37: error: {message}"
 
+    def told(builder_with):
+        tool = Tool(errors=dict.fromkeys(StepName, found))
+        return builder_with(tool).build(replace(REQUEST, cuda_sources=[cuda])).finding
 
-FULL_SILENCE = [StepName.BOUND, StepName.LIGHT, StepName.FULL]
-
-
-@pytest.mark.parametrize(
-    ("message", "steps"),
-    [
-        ("'y' was not declared in this scope; did you mean 'x'?", FULL_SILENCE[:1]),
-        ("'class Box' has no member named 'y'", FULL_SILENCE[:1]),
-        ("expected ';' before '}' token", FULL_SILENCE[:1]),
-        ("could not convert 'y' from 'float*' to 'Tensor'", FULL_SILENCE[:1]),
-        ("'nn' was not declared in this scope", FULL_SILENCE),  # all of PyTorch's headers declare it
-        ("no matching function for call to 'k(float)'", FULL_SILENCE),  # the headers may have another overload
-        ("cannot convert 'forward' to 'float'", FULL_SILENCE),
-    ],
-)
-def test_an_error_that_no_header_could_mend_ends_the_build(builder_with, message, steps):
-    tool = Tool(errors=dict.fromkeys(StepName, f"cuda.cu:4:37: error: {message}"), names=headers)
-    built = builder_with(tool).build(REQUEST)
-    assert tool.steps == steps
-    assert [(entry.message, entry.submission_line) for entry in built.unit.diagnostics] == [(message, 1)]
-
-
-def test_a_declaration_that_only_all_headers_have_is_found(builder_with):
-    error = "cuda.cu:4:37: error: 'nn' was not declared in this scope"
-    tool = Tool(StepName.FULL, errors=dict.fromkeys(StepName, error), names=headers)
-    assert builder_with(tool).build(REQUEST).unit.ok
-    assert tool.steps == FULL_SILENCE
+    return told
 
 
 @pytest.mark.parametrize(
-    ("line", "change", "step"),
+    ("cuda", "message", "said"),
     [
-        (5, {"cuda_sources": ["#ifdef anything\n" + CUDA]}, StepName.BOUND),
-        (5, {"cuda_sources": ["#ifdef forward\n" + CUDA]}, StepName.FULL),  # maybe another part with all headers
-        (5, {"cuda_sources": ["#if __has_include(<x>)\n" + CUDA]}, StepName.FULL),
-        (4, {"extra_cuda_cflags": ["-DMORE"]}, StepName.FULL),
+        ("x = 1 k<<<1, 2>>>(x);", "expected ';' before 'emu'", "expected ';' before 'k'"),
+        ("x = 1\n own::k<T><<<1, 2>>>(x);", "expected ';' before 'emu'", "expected ';' before 'own'"),
+        ("y.is_cuda();", "'class Y' has no member named 'is_cpu'", "'class Y' has no member named 'is_cuda'"),
+        ("y.is_cpu;", "'class Y' has no member named 'is_cpu'", "'class Y' has no member named 'is_cpu'"),
+        (
+            "__syncthread();",
+            "'__syncthread' was not declared in this scope; did you mean '__syncthreads'?",
+            "'__syncthread' was not declared in this scope; did you mean '__syncthreads'?",
+        ),
+        (
+            "#include <ATen/cuda/CUDAContex.h>",
+            "ATen/cuda/CUDAContex.h: No such file or directory",
+            "No such file or directory; did you mean \u2018ATen/cuda/CUDAContext.h\u2019?",
+        ),
     ],
 )
-def test_conditions_on_headers_leave_the_error_to_all_headers(builder_with, line, change, step):
-    error = f"cuda.cu:{line}:37: error: 'y' was not declared in this scope"
-    tool = Tool(errors=dict.fromkeys(StepName, error), names=headers)
-    assert not builder_with(tool).build(replace(REQUEST, **change)).unit.ok
-    assert tool.steps[-1] is step
+def test_a_typing_mistake_is_a_build_error_in_the_words_of_the_submission(builder_with, cuda, message, said):
+    found = error_of(message, cuda=cuda)(builder_with)
+    assert found.code == Code.COMPILE_FAILED.value
+    assert found.message.endswith(said)
 
 
-def test_all_errors_are_shown_beside_a_certain_one(builder_with):
-    errors = [
-        "cuda.cu:4:37: error: 'y' was not declared in this scope",
-        "cuda.cu:4:40: error: expected ';' before '}' token",
-    ]
-    tool = Tool(errors=dict.fromkeys(StepName, "\n".join(errors)), names=headers)
-    built = builder_with(tool).build(REQUEST)
-    assert tool.steps == FULL_SILENCE[:1]
-    assert [entry.column for entry in built.unit.diagnostics] == [37, 40]
+@pytest.mark.parametrize("name", ["__ffma2_rn", "cudaMalloc3D"])
+def test_a_name_that_cuda_has_is_a_gap_of_the_emulator(builder_with, name):
+    message = f"'{name}' was not declared in this scope; did you mean '{name[:-1]}'?"
+    assert error_of(message)(builder_with).code == Code.NOT_EMULATED.value
+
+
+STREAM = "void g() { at::cuda::getCurrentCUDAStream(); }"
+OF_STREAM = "'getCurrentCUDAStream' is not a member of 'at::cuda'"
+
+
+def test_a_missing_include_is_named(builder_with):
+    found = error_of(OF_STREAM, cuda=STREAM)(builder_with)
+    assert found.code == Code.COMPILE_FAILED.value
+    assert found.next_step == "Add to the CUDA source: #include <c10/cuda/CUDAStream.h>"
+
+
+def test_another_header_of_pytorch_may_include_the_missing_one(builder_with):
+    includes = f"{STREAM}\n#include <c10/cuda/CUDAGuard.h>"
+    assert error_of(OF_STREAM, cuda=includes)(builder_with).code == Code.NOT_EMULATED.value
 
 
 @pytest.mark.parametrize(
-    "root",
+    ("change", "said"),
     [
-        "'nn' has not been declared",
-        "'nn' is not a member of 'torch'",
-        "no matching function for call to 'relu(int)'",
-        "void",
+        ({"cuda_sources": ['void f() { puts("a\n"); }']}, "a string has no end in its line"),
+        ({"cuda_sources": ["/* void f() {}"]}, "a comment has no end"),
+        (
+            {"cuda_sources": ["PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {}"]},
+            "functions=[...] generates a Python module",
+        ),
     ],
 )
-def test_a_name_declared_by_a_missing_type_is_no_error_of_the_submission(builder_with, root):
-    """`torch::nn::Linear y` without the headers of nn: the unknown type leaves `y` unknown."""
-    errors = f"cuda.cu:4:30: error: {root}\ncuda.cu:4:37: error: 'y' was not declared in this scope"
-    tool = Tool(StepName.FULL, errors=dict.fromkeys(StepName, errors), names=headers)
-    assert builder_with(tool).build(REQUEST).unit.ok
-    assert tool.steps == FULL_SILENCE
+def test_some_mistakes_need_no_compiler(builder_with, change, said):
+    tool = Tool()
+    found = builder_with(tool).build(replace(REQUEST, **change)).finding
+    assert found.code == Code.COMPILE_FAILED.value
+    assert found.message.startswith(f"ext does not compile: {said}")
+    assert tool.steps == []
 
 
-def test_an_error_in_generated_lines_of_the_first_step_is_no_evidence(builder_with):
-    error = "warpgrade_bind.h:9:2: error: 'y' was not declared in this scope"
-    tool = Tool(StepName.LIGHT, errors={StepName.BOUND: error}, names=headers)
-    assert builder_with(tool).build(REQUEST).unit.ok
+@pytest.mark.parametrize(
+    "text",
+    [
+        "#if 0\n don't \" /*\n#endif",
+        'auto s = R"(a\n"b)";',
+        "char c = '\"'; // \"",
+        'auto s = "a\\\n b";',
+        'auto s = "a\\\r\n b";',
+        "#ifdef OWN\nPYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {}\n#endif",
+        "PYBIND11_MODULE(other, m) {}",
+        "// PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {}",
+    ],
+)
+def test_what_only_looks_like_such_a_mistake_is_compiled(builder_with, text):
+    tool = Tool(*StepName)
+    assert builder_with(tool).build(replace(REQUEST, cuda_sources=[text])).library == b"library"

@@ -59,9 +59,8 @@ def test_the_headers_of_a_later_step_are_built_when_the_step_is_reached(cache):
     assert tool.asked == [{LATER_HEADER}]
 
 
-@pytest.mark.parametrize("step", [StepName.FULL, StepName.SPLIT])
-def test_the_headers_of_pytorch_are_not_precompiled(cache, step):
-    assert emulator_libraries.precompiled_headers(Tool(), cache, step) is None
+def test_separate_units_have_no_headers_of_their_own(cache):
+    assert emulator_libraries.precompiled_headers(Tool(), cache, StepName.SPLIT) is None
 
 
 def test_later_uses_build_nothing(cache):

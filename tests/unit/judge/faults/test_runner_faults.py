@@ -3,7 +3,7 @@
 import pytest
 
 from evaluator.findings import ENTRIES, Code, finding
-from evaluator.findings.running import HOST_READS_GPU
+from evaluator.findings.running import HOST_CODE, HOST_READS_GPU
 from evaluator.judge.faults.runner_faults import Stage, death, failure
 from evaluator.protocol.frames import Failed
 from evaluator.records import DeviceKind, Status
@@ -17,7 +17,7 @@ USUAL = ENTRIES[Code.RUNNER_DIED].next_step
     [
         ("SIGSEGV", DeviceKind.CUDA, HOST_READS_GPU),
         ("SIGABRT", DeviceKind.CUDA, USUAL),
-        ("SIGSEGV", DeviceKind.EMULATED, USUAL),
+        ("SIGSEGV", DeviceKind.EMULATED, HOST_CODE),
         ("SIGSEGV", DeviceKind.CPU, USUAL),
         (None, DeviceKind.CUDA, USUAL),
     ],
@@ -74,3 +74,16 @@ def test_what_needs_a_pytorch_with_cuda_is_no_fault_on_the_emulator(message, nam
     assert "more" not in fault.finding.message.replace("[1 more lines]", "")
     elsewhere = failure(failed, Stage.CALL, None, DeviceKind.CUDA, "")
     assert (elsewhere.status, elsewhere.finding.code) == (Status.RUNTIME_ERROR, Code.FORWARD_FAILED.value)
+
+
+@pytest.mark.parametrize(
+    ("message", "construct"),
+    [
+        ("Could not run 'aten::record_stream' with arguments from the 'CPU' backend.", "aten::record_stream"),
+        ("Torch not compiled with CUDA enabled", "Torch not compiled with CUDA"),
+    ],
+)
+def test_what_a_pytorch_without_cuda_lacks_is_no_fault_of_the_submission(message, construct):
+    fault = failure(Failed(kind="NotImplementedError", message=message), Stage.CALL, None, DeviceKind.EMULATED, "")
+    assert fault.status is Status.INCONCLUSIVE
+    assert fault.finding.details["construct"] == construct
