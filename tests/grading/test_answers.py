@@ -8,9 +8,7 @@ from tests.grading.harness import module
 
 RIGHT = module(forward=["return torch.relu(x)"])
 HELPER = "import torch\ndef helper(x): return torch.relu(x)\n"
-REFERENCE = (
-    "from torch import nn\nimport torch\nclass Model(nn.Module):\n    def forward(self, x): return torch.relu(x)\n"
-)
+REFERENCE = "import torch\nclass Model(torch.nn.Module):\n    def forward(self, x): return torch.relu(x)\n"
 
 
 def fenced(code):
