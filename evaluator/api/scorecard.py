@@ -42,6 +42,7 @@ class Scorecard(records.Scorecard, frozen=True, kw_only=True):
         own_kernels: share of the work in own kernels.
         machine_code: instructions of reduced precision in the compiled kernels.
         required_own_kernel: the required share.
+        entry: name of the class that the grade asked for; None for ModelNew, else Model.
         profiling: kernels of a profiled call.
         output: text printed by the submission.
         graded_at: start of the grade.

@@ -1,6 +1,7 @@
 """R: findings about running a submission."""
 
 from evaluator.findings.codes import Code, Entry
+from evaluator.findings.submission import ONE_BLOCK
 
 NAME_PLACE = (
     "Check the index against the number of elements before the access, and the address of a vector access. "
@@ -22,11 +23,13 @@ ENTRIES: dict[Code, Entry] = {
         "the constructor of ModelNew raised an exception",
         "ModelNew(...) raised an exception. Its arguments are exactly the values of the problem's get_init_inputs().",
         "Give __init__ the same parameters as the reference Model.",
+        (ONE_BLOCK,),
     ),
     Code.FORWARD_FAILED: Entry(
         "forward raised an exception",
         "ModelNew.forward raised an exception, or its backward did in a problem that grades gradients.",
         "Read the message. The line is the submission's innermost line on the stack.",
+        (ONE_BLOCK,),
     ),
     Code.RUNNER_DIED: Entry(
         "the submission's process ended",

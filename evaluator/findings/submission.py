@@ -10,7 +10,7 @@ WITH_PYTHON = (
     "Add Python to the block: pass the C++ or CUDA as a string to load_inline, and define `class ModelNew(nn.Module)` "
     "in the same ```python block."
 )
-RENAME = "Name the class ModelNew."
+RENAME = "Give the class the missing name."
 
 ENTRIES: dict[Code, Entry] = {
     Code.NO_CODE: Entry(

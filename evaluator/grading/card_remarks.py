@@ -14,6 +14,7 @@ from evaluator.sizes import found_sizes
 
 _FLOOD_BYTES = 1 << 20
 _OWN_STEPS = {Code.NO_LAUNCH.value: LAUNCH_KERNEL, Code.LIBRARY_IN_FORWARD.value: REPLACE_CALL}
+_OF_PYTHON = frozenset((Code.IMPORT_FAILED.value, Code.CONSTRUCTOR_FAILED.value, Code.FORWARD_FAILED.value))
 
 
 def remarks_on(outcome: Outcome) -> list[Finding]:
@@ -48,7 +49,7 @@ def reason_of(outcome: Outcome) -> Finding | None:
     out.
     """
     reason = outcome.reason
-    if reason is not None and reason.code == Code.IMPORT_FAILED.value and reason.message.startswith("NameError"):
+    if reason is not None and reason.code in _OF_PYTHON and reason.message.startswith("NameError"):
         left_out = next((each for each in outcome.findings if each.code == Code.LEFT_OUT.value), None)
         if left_out is None:
             return reason

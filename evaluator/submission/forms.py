@@ -8,7 +8,6 @@ from typing import NamedTuple
 from evaluator.findings import Code, finding
 from evaluator.findings.submission import COMPLETE_FILE, NO_JSON, ONE_BLOCK, RENAME, WITH_PYTHON
 from evaluator.records import Finding
-from evaluator.submission.model_new import NAME
 
 _WORD = r"[A-Za-z`][\w'\u2019`-]{0,30}[,.!:]?"
 _CODE_WORDS = (
@@ -80,7 +79,7 @@ def without_code(answer: Piece, blocks: list[Piece], entries: Sequence[str], lef
     """
     pieces, names = blocks or [answer], " or ".join(entries)
     form = (
-        _other_classes(blocks, entries)
+        _other_classes(blocks)
         or _first(pieces, is_diff, "the answer is a diff", COMPLETE_FILE)
         or _first(pieces, _JSON.match, "the answer is JSON", NO_JSON)
         or _first(pieces, _CPP.search, "the answer has C++ or CUDA without Python", WITH_PYTHON)
@@ -98,11 +97,10 @@ def _first(
     return next(((piece, what, step) for piece in pieces if is_of_form(piece.text)), None)
 
 
-def _other_classes(blocks: list[Piece], entries: Sequence[str]) -> tuple[Piece, str, str] | None:
+def _other_classes(blocks: list[Piece]) -> tuple[Piece, str, str] | None:
     """Return the last block that defines classes of Python, with the classes."""
     for block in reversed(blocks):
         names = [each["name"] for each in itertools.islice(_CLASS.finditer(block.text), _MOST_NAMES)]
         if names:
-            step = RENAME if entries[0] == NAME else f"Name the class {entries[0]}."
-            return block, f"the answer defines {', '.join(names)}", step
+            return block, f"the answer defines {', '.join(names)}", RENAME
     return None

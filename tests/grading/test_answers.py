@@ -1,82 +1,76 @@
-"""Answers of language models, stdin, and replays."""
-
-import os
-from pathlib import Path
+"""Answers of language models through the whole grade: what is graded, and what the model is told."""
 
 import pytest
 
 from evaluator.findings import Code
-from evaluator.records import GradeMode, Status
-from tests.grading.harness import TOP, module
+from evaluator.records import Status
+from tests.grading.harness import module
 
-ANSWERS = TOP / "tests" / "data" / "answers"
-VERDICTS = {
-    "linear_relu_divide.md": ("linear_relu_divide", Status.INCONCLUSIVE, Code.NOT_ON_THIS_DEVICE),
-    "relu_autograd.md": ("relu_backward", Status.INCONCLUSIVE, Code.NOT_ON_THIS_DEVICE),
-    "relu_float4_wrong_index.txt": ("relu", Status.INCONCLUSIVE, Code.NOT_ON_THIS_DEVICE),
-    "relu_forward.txt": ("relu", Status.INCONCLUSIVE, Code.NOT_ON_THIS_DEVICE),
-    "relu_torch_library.md": ("relu", Status.INCONCLUSIVE, Code.NOT_ON_THIS_DEVICE),
-}
+RIGHT = module(forward=["return torch.relu(x)"])
+HELPER = "import torch\ndef helper(x): return torch.relu(x)\n"
+REFERENCE = "import torch\nclass Model(torch.nn.Module):\n    def forward(self, x): return torch.relu(x)\n"
 
 
-def test_every_answer_has_a_verdict():
-    assert {path.name for path in ANSWERS.iterdir()} == set(VERDICTS)
+def fenced(code):
+    return f"```python\n{code}```\n"
 
 
-@pytest.mark.parametrize(("name", "expected"), VERDICTS.items())
-def test_inline_cuda_in_an_answer_is_no_verdict_on_the_cpu(grader, tmp_path, name, expected):
-    problem, status, code = expected
-    card = grader(tmp_path, None, ANSWERS / name, problem=problem).assert_verdict(status, code)
-    assert card.submission.extracted_from_answer
+def test_the_answer_after_reasoning_is_graded(grade):
+    text = f"<think>\n{fenced(module(forward=['return x']))}</think>\n{fenced(RIGHT)}"
+    run = grade(text, name="mine.md")
+    run.assert_verdict(Status.CORRECT)
+    assert Code.LEFT_OUT in run.findings
 
 
-def test_mode_check_decides_without_a_clock(grader, tmp_path):
-    run = grader(tmp_path, module(), "--mode", "check")
-    card = run.assert_verdict(Status.CORRECT)
-    assert (card.mode, card.timing, card.baselines) == (GradeMode.CHECK, None, [])
-    assert len(card.checks) >= 16  # As many as on a device without a clock.
-    assert Code.NOT_TIMED in run.findings
-    assert "no time was measured (mode check)" in run.out
-    assert "Speedup" not in run.out
-    assert "time" not in card.stages_s
-    (tmp_path / "card.json").rename(tmp_path / "first.json")
-    again = grader.run(tmp_path, "--replay", tmp_path / "first.json")
-    assert again.card.mode is GradeMode.CHECK
-    assert "same result" in again.err
+def test_a_draft_in_reasoning_that_never_ends_is_not_graded(grade):
+    grade(f"<think>\n{fenced(RIGHT)}Wait,", name="mine.md").assert_verdict(Status.BUILD_ERROR, Code.CUT_OFF)
 
 
-SEEDS = os.environ.get("WARPGRADE_SEEDS")
+def test_code_in_two_blocks_is_told_to_be_put_into_one(grade):
+    card = grade(fenced(HELPER) + fenced(module(forward=["return helper(x)"])), name="mine.md")
+    card = card.assert_verdict(Status.RUNTIME_ERROR, Code.FORWARD_FAILED)
+    assert "left out: the block from line 2 (python)" in card.reason.message
 
 
-@pytest.mark.skipif(SEEDS is None, reason="WARPGRADE_SEEDS names no folder of seeds")
-def test_the_seeds_are_inline_cuda(grader, tmp_path):
-    paths = sorted(Path(SEEDS or "").glob("00[0-4]_*.txt"))
-    assert paths
-    for path in paths:
-        card = grader(tmp_path, None, path).assert_verdict(Status.INCONCLUSIVE, Code.NOT_ON_THIS_DEVICE)
-        assert card.submission.extracted_from_answer
-        (tmp_path / "card.json").unlink()
+def test_a_name_of_another_block_that_is_missing_in_the_import_is_explained(grade):
+    card = grade(fenced("SOURCE = 1\n") + fenced(f"print(SOURCE)\n{RIGHT}"), name="mine.md")
+    card = card.assert_verdict(Status.BUILD_ERROR, Code.IMPORT_FAILED)
+    assert "NameError: name 'SOURCE' is not defined" in card.reason.message
+    assert "left out: the block from line 2 (python)" in card.reason.message
+    assert card.reason.next_step == "Put the whole submission, and nothing else, into one ```python block."
 
 
-def test_stdin_is_read_for_a_dash(grade):
-    answer = f"Here it is:\n\n```python\n{module()}```\n"
-    card = grade(None, "--json", stdin=answer.encode()).assert_verdict(Status.CORRECT)
-    assert card.submission.name == f"stdin-{card.submission.sha256[:12]}"
-    assert card.submission.extracted_from_answer
+def test_prose_behind_unfenced_code_is_named(grade):
+    text = f"{RIGHT}\nThis kernel is fast because it fuses.\n"
+    card = grade(text, name="mine.md").assert_verdict(Status.BUILD_ERROR, Code.WRONG_FORM)
+    assert card.reason.message.startswith(f"line {text.count(chr(10))} is prose, not Python")
 
 
-@pytest.mark.parametrize(
-    ("source", "status"),
-    [(module(), Status.CORRECT), (module(forward=["return torch.clamp(x, min=0.01)"]), Status.WRONG_RESULT)],
-    ids=["correct", "wrong"],
-)
-def test_a_replay_comes_out_the_same(grader, tmp_path, source, status):
-    first = grader(tmp_path, source).card
-    kept = (tmp_path / "card.json").rename(tmp_path / "first.json")
-    again = grader.run(tmp_path, "--replay", kept)
-    assert "same result" in again.err
-    assert first.status is again.card.status is status
-    assert again.card.checks == first.checks
-    assert again.card.seeds.weight == first.seeds.weight
-    assert again.card.seeds.replayed_from == first.graded_at
-    assert again.card.submission.sha256 == first.submission.sha256
+def test_a_class_model_is_graded_with_a_finding(grade):
+    run = grade(RIGHT.replace("ModelNew", "Model"))
+    run.assert_verdict(Status.CORRECT)
+    assert Code.OTHER_ENTRY in run.findings
+
+
+def test_a_copy_of_the_reference_is_judged_as_any_submission(grade):
+    run = grade(REFERENCE, "--require-own-kernel", "0.5")
+    run.assert_verdict(Status.REJECTED, Code.TOO_LITTLE_OWN)
+
+
+@pytest.mark.parametrize("text", ["from model import Model\n", "from model import *\nclass ModelNw(Model): pass\n"])
+def test_the_references_own_class_is_no_submission(grade, text):
+    grade(text).assert_verdict(Status.BUILD_ERROR, Code.NO_MODEL_NEW)
+
+
+def test_an_option_names_the_class(grade):
+    text = f"{fenced(RIGHT.replace('ModelNew', 'Kernel'))}{fenced(module(forward=['return x']))}"
+    run = grade(text, "--entry", "Kernel", name="mine.md")
+    assert run.assert_verdict(Status.CORRECT).entry == "Kernel"
+    replayed = grade(None, "--replay", run.folder / "card.json", problem="relu")
+    assert replayed.assert_verdict(Status.CORRECT).entry == "Kernel"
+    assert Code.OTHER_ENTRY not in run.findings
+
+
+def test_modelnew_does_not_count_where_an_option_names_another_class(grade):
+    card = grade(RIGHT, "--entry", "Kernel").assert_verdict(Status.BUILD_ERROR, Code.NO_MODEL_NEW)
+    assert card.reason.message == "the submission defines no class Kernel: the name does not occur in the text"

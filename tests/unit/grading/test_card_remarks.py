@@ -4,6 +4,7 @@ import pytest
 
 from evaluator.findings import ENTRIES, Code, finding
 from evaluator.findings.comparing import COMPUTE_IN_FP32, CONSTANT, NEARLY_ALL, WEIGHTS_FIRST
+from evaluator.findings.submission import ONE_BLOCK
 from evaluator.grading.card_remarks import reason_of, with_steps_to_own_kernels
 from evaluator.records import Outcome, Status
 
@@ -56,3 +57,14 @@ def test_wrong_values_with_other_weights_begin_with_the_weights(
 
 def test_a_card_without_a_reason_stays_without() -> None:
     assert reason_of(Outcome(status=Status.CORRECT, reason=None, findings=[])) is None
+
+
+@pytest.mark.parametrize("code", [Code.IMPORT_FAILED, Code.CONSTRUCTOR_FAILED, Code.FORWARD_FAILED])
+def test_a_missing_name_names_the_code_that_was_left_out(code: Code) -> None:
+    left_out = finding(Code.LEFT_OUT, "left out: the block from line 2")
+    failed = finding(code, "NameError: name 'source' is not defined", line=9)
+    reason = reason_of(Outcome(status=Status.BUILD_ERROR, reason=failed, findings=[left_out]))
+    assert reason is not None
+    assert reason.message == "NameError: name 'source' is not defined; left out: the block from line 2"
+    assert (reason.next_step, reason.line) == (ONE_BLOCK, 9)
+    assert reason_of(Outcome(status=Status.BUILD_ERROR, reason=failed)) == failed

@@ -185,4 +185,4 @@ class TestEntry:
         finding = read(FINAL, entry="Kernel")
         assert isinstance(finding, Finding)
         assert finding.message == "the answer defines ModelNew, and no class Kernel"
-        assert finding.next_step == "Name the class Kernel."
+        assert finding.next_step == RENAME
