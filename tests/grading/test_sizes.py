@@ -83,7 +83,16 @@ def test_a_right_kernel_is_checked_at_both_sizes_and_built_once(graded, grader, 
     (found,) = (each for each in card.findings if each.code == Code.SIZE_FOUND)
     assert found.message == "awkward size of bare: rows = 61, not 64; cols = 89, not 96"
     (tmp_path / "card.json").rename(tmp_path / "before.json")
-    again = grader.run(tmp_path, str(tmp_path / "bare.py"), "--replay", tmp_path / "before.json", "--timeout", "60")
+    again = grader.run(
+        tmp_path,
+        str(tmp_path / "bare.py"),
+        "--replay",
+        tmp_path / "before.json",
+        "--device",
+        "emulated",
+        "--timeout",
+        "60",
+    )
     assert again.card.reason is None, again.card.reason
     assert [each.seed for each in again.card.checks] == [each.seed for each in card.checks]
     assert "same result" in again.err
@@ -154,7 +163,9 @@ class ModelNew(torch.nn.Module):
 """
 
 
-@pytest.mark.parametrize(("step", "status", "code"), [("blockDim.x", Status.CORRECT, None), ("n", Status.WRONG_RESULT, Code.WRONG_VALUES)])
+@pytest.mark.parametrize(
+    ("step", "status", "code"), [("blockDim.x", Status.CORRECT, None), ("n", Status.WRONG_RESULT, Code.WRONG_VALUES)]
+)
 def test_a_histogram_of_the_first_block_alone_is_wrong(graded, step, status, code):
     forward, inputs = "torch.bincount(x, minlength=bins)", "torch.randint(0, bins, (count,))"
     problem = PROBLEM.format(more="count = 8192\nbins = 64", forward=forward, inputs=inputs)
