@@ -2,6 +2,7 @@
 
 from evaluator.catalog.find import (
     OWN_PROBLEMS,
+    WHAT_COUNTS,
     Listing,
     find_listed,
     find_problem,
@@ -16,6 +17,7 @@ from evaluator.catalog.reference import sized_source
 
 __all__ = [
     "OWN_PROBLEMS",
+    "WHAT_COUNTS",
     "Listing",
     "Origin",
     "find_listed",

@@ -12,6 +12,10 @@ from evaluator.errors import ProblemError, ProblemNotFound
 from evaluator.paths import data_dir
 from evaluator.records import Problem
 
+WHAT_COUNTS = (
+    f"a problem is a folder NAME/ with {PROBLEM_FILE} and {REFERENCE_FILE}, a file NAME.py with Model, get_inputs and "
+    "get_init_inputs, or KernelBench's levelN/NUMBER_Name.py"
+)
 OWN_PROBLEMS = Path("problems")
 """Folder for problems of `warpgrade new problem`, below the current folder."""
 

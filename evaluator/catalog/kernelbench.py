@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from evaluator.catalog.origin import Origin
-from evaluator.catalog.reference import Reference, read_reference
+from evaluator.catalog.reference import REQUIRED_NAMES, Reference, read_reference
 from evaluator.catalog.text import MAX_FILE_BYTES, decode, read_bytes
 from evaluator.errors import ProblemError
 from evaluator.records import Constant, Mode, Precision, Problem, Sha256, SizeName, ToleranceOverride
@@ -51,13 +51,28 @@ def level_of(folder: Path) -> int | None:
 
 
 def problem_files(tree: Path) -> list[Path]:
-    """Return the numbered files of a tree: a level's folder, a folder of levels, or a checkout of KernelBench."""
+    """Return the files of a tree that are problems.
+
+    Of a level's folder, a folder of levels, or a checkout of KernelBench: the numbered files. Of any other folder: all
+    files directly inside that have the names of a reference.
+    """
     if level_of(tree) is not None:
-        folders = [tree]
+        folders, own = [tree], []
     else:
         folders = [each for top in (tree, tree / "KernelBench") for each in top.glob("level*")]
         folders = [each for each in folders if level_of(each) is not None]
-    return [file for folder in folders for file in folder.glob("*.py") if _NUMBERED_FILE.fullmatch(file.name)]
+        own = [file for file in tree.glob("*.py") if _is_a_reference(file)]
+    numbered = [file for folder in folders for file in folder.glob("*.py") if _NUMBERED_FILE.fullmatch(file.name)]
+    return [*own, *numbered]
+
+
+def _is_a_reference(file: Path) -> bool:
+    """Return whether a file without a number has the names of a reference: other programs may lie beside problems."""
+    try:
+        data = read_bytes(file, file.parent)
+    except ProblemError:
+        return False
+    return all(name.encode() in data for name in REQUIRED_NAMES)
 
 
 def problem_name(file: Path) -> str:

@@ -30,9 +30,9 @@ def remarks_on(outcome: Outcome) -> list[Finding]:
 
 
 def about_sizes(terms: GradeTerms) -> list[Finding]:
-    """Return a finding for each size with constants that Warpgrade chose, and for an awkward size that is missing."""
+    """Return a finding about sizes with constants that Warpgrade chose, and about an awkward size that is missing."""
     said = found_sizes.about_sizes(terms.problem, terms.options.sizes)
-    return [finding(Code.SIZE_FOUND, each) for each in said]
+    return [finding(Code.SIZE_FOUND, "; ".join(said))] if said else []
 
 
 def with_steps_to_own_kernels(outcome: Outcome, required: float | None) -> list[Finding]:

@@ -122,17 +122,17 @@ def _options_of(card: Scorecard | None, device: str | None) -> dict[str, Any]:
     if card is None:
         return {}
     frozen = WeightsRule.FROZEN if card.checks else None
-    on_gpu = (device or card.device.kind) == DeviceKind.CUDA
+    on = device or card.device.kind
     return {
         "device": card.device.kind,
-        "size": None if card.problem.further_sizes else card.problem.size,
+        "size": None if card.problem.further_sizes and on == DeviceKind.EMULATED else card.problem.size,
         "tolerance": card.tolerance,
         "values": card.values,
         "mode": card.mode,
         "entry": card.entry,
         "require_own_kernel": card.required_own_kernel,
         "weights": frozen if card.weights is None else card.weights.rule,
-        "l2": card.l2.rule if card.l2 is not None and on_gpu else None,
+        "l2": card.l2.rule if card.l2 is not None and on == DeviceKind.CUDA else None,
     }
 
 

@@ -125,7 +125,7 @@ def checked_calls(
         more_s = (len(seeds) - index - 1) * trial_runner.pace_s
         partly = constructed.partly_in_evaluation
         return Called(trial_runner, checks, excused, remarks, sites, constructed.assumed, more_s, partly)
-    unproven = trial_runner.unproven()
+    unproven = None if context.right_at else trial_runner.unproven()  # The answers at another size are evidence.
     told = sites if unproven is None else sites._replace(unmatched=False)  # The reason tells of the weights.
     remarks = [*fewer, *_remarks(constructed, checks, told)]
     return Called(trial_runner, checks, unproven, remarks, sites, constructed.assumed)

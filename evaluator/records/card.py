@@ -158,6 +158,11 @@ class Scorecard(Record, frozen=True, kw_only=True):
     signature: Signature | None = None
 
     @property
+    def sizes(self) -> tuple[SizeName, ...]:
+        """The checked sizes, the card's first."""
+        return tuple(dict.fromkeys([self.problem.size, *(each.size for each in self.checks if each.size is not None)]))
+
+    @property
     def has_like_weights(self) -> bool:
         """Whether both sides computed with weights of the same kind. True for older cards without this field."""
         return self.weights is None or not self.weights.unmatched

@@ -2,7 +2,7 @@
 
 import textwrap
 
-from evaluator.catalog import Listing
+from evaluator.catalog import WHAT_COUNTS, Listing
 from evaluator.records import Formats, Problem
 from evaluator.report.layout.text import one_line, printable
 
@@ -12,7 +12,7 @@ _WIDTH = 80
 def listing_text(listing: Listing) -> str:
     """Return one line for each readable problem, by level."""
     if not listing.problems:
-        return "no problems here\n"
+        return f"no problems here: {WHAT_COUNTS}\n"
     width = max(len(problem.name) for problem in listing.problems)
     lines = [f"{each.level:<5}  {each.name:<{width}}  {one_line(each.title, 60)}" for each in listing.problems]
     return "\n".join([f"level  {'name':<{width}}  title", *lines]) + "\n"

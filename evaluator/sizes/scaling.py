@@ -18,7 +18,8 @@ def names_of_the_operation(source: str) -> frozenset[str]:
 
     A submission gets inputs and constructor arguments alone, so such a constant is part of the operation.
 
-    >>> sorted(names_of_the_operation("n = 4\nm = 8\nk = 2 * n\nclass Model:\n    def forward(self, m): return m * k\n"))
+    >>> source = "n = 4\nm = 8\nk = 2 * n\nclass Model:\n    def forward(self, m): return m * k\n"
+    >>> sorted(names_of_the_operation(source))
     ['Model', 'k', 'n']
     """
     uses: dict[str, set[str]] = {}

@@ -114,8 +114,16 @@ def test_a_run_folder_of_kernelbench(hand_in, tmp_path):
     assert found["level1/19_ReLU", "sample_0"].card == "level1/19_ReLU/sample_0.json"
     small = next(iter(read_folder(top, Problems(tmp_path, (SizeName.SMALL,)))))
     assert small.problem.sizes[SizeName.SMALL] == {"batch_size": 16}
-    (awkward,) = {item.reason for item in read_folder(top, Problems(tmp_path, (SizeName.AWKWARD,)))}
-    assert awkward.startswith("level1/19_ReLU has no size awkward; ")
+    awkward = next(iter(read_folder(top, Problems(tmp_path, (SizeName.SMALL, SizeName.AWKWARD)))))
+    assert awkward.problem.sizes[SizeName.AWKWARD] == {"batch_size": 13}
+
+
+def test_a_reference_that_does_not_run_is_the_reason_of_a_refusal(hand_in, tmp_path):
+    (tmp_path / "bad.py").write_text(KERNELBENCH.replace("torch.relu", "torch.rleu"))
+    top = hand_in({"bad/a.py": "x = 1", "bad/b.py": "x = 2"})
+    reasons = [item.reason for item in read_folder(top, Problems(tmp_path, (SizeName.SMALL,)))]
+    assert len(reasons) == 2
+    assert all("bad.py, line 6: forward failed: AttributeError" in reason for reason in reasons)
 
 
 def test_what_kernelbench_writes_beside_a_kernel_is_no_submission(hand_in, problems):

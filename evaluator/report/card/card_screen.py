@@ -155,7 +155,7 @@ def _end_of_log(sheet: Sheet, log: str) -> None:
 
 def _subject(sheet: Sheet, card: Scorecard) -> None:
     subject = sheet.say(card.submission.name, 80).append(" for ").append_text(sheet.say(card.problem.name, 80))
-    subject.append(f", size {card.problem.size.value}, on {card.device.kind.value}")
+    subject.append(f", size {' and '.join(card.sizes)}, on {card.device.kind.value}")
     if card.mode is not GradeMode.FULL:
         subject.append(f", mode {card.mode.value}")
     name = Text("(").append_text(sheet.say(card.device.name, 60)).append(")")

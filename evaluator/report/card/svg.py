@@ -53,7 +53,7 @@ def svg_bytes(card: Scorecard, timing: Timing) -> bytes:
     ElementTree.SubElement(root, "title").text = f"Samples of {name}"
     ElementTree.SubElement(root, "rect", {"width": "100%", "height": "100%", "fill": "#ffffff"})
     _text(root, _LEFT, 28, name, size=17)
-    device = f"size {card.problem.size.value}, {card.device.kind.value}, {one_line(card.device.name, 60)}"
+    device = f"size {' and '.join(card.sizes)}, {card.device.kind.value}, {one_line(card.device.name, 60)}"
     _text(root, _LEFT, 50, f"{card.status.value.replace('_', ' ')}; {device}; {_speedup(timing)}")
     for number, line in enumerate(lines):
         _text(root, _LEFT, 70 + number * _LINE, line, size=12)

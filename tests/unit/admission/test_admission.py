@@ -5,6 +5,7 @@ import pytest
 from evaluator.admission import admission
 from evaluator.admission.admission import admit
 from evaluator.admission.judged_calls import JudgedCall
+from evaluator.errors import ProblemError
 from evaluator.judge.setup.call_limits import CallLimits
 from evaluator.records import Precision, Profile, RowSite, SizeName, WeightsRule
 from tests.unit.references import problem
@@ -106,6 +107,12 @@ def test_further_calls_have_the_secret_rows_of_a_grade(monkeypatch):
     monkeypatch.setattr(admission, "_see_further_calls", lambda *arguments: given.append(arguments[-1]))
     admitted("torch.softmax(x, 1)", given="torch.rand(16, 64)")
     assert given == [(RowSite(0, 0, {"output": 0}), RowSite(0, 1, {"output": 1}))]
+
+
+def test_a_random_reference_is_refused():
+    with pytest.raises(ProblemError, match="random numbers that forward draws decide about the reference's values"):
+        admitted("torch.multinomial(x, 1)", given="torch.rand(16, 64)")
+    admitted("torch.dropout(x, 0.0, True)", given="torch.randn(16, 64)")
 
 
 def test_weights_stay_constant_where_calls_of_a_grade_have_no_others():

@@ -316,6 +316,14 @@ class TestKernelBench:
         assert [problem.name for problem in list_problems(tree.parent).problems] == names
         assert [problem.name for problem in list_problems(tree / "level1").problems] == names[:3]
 
+    def test_files_of_a_flat_folder_are_problems_and_other_programs_are_not(self, tmp_path):
+        for name, text in {"foo": KERNELBENCH_FILE, "7_bar": KERNELBENCH_FILE, "helper": "import torch\n"}.items():
+            (tmp_path / f"{name}.py").write_text(text)
+        (tmp_path / "link.py").symlink_to(tmp_path / "foo.py")
+        listing = list_problems(tmp_path)
+        assert ([problem.name for problem in listing.problems], listing.broken) == (["7_bar", "foo"], [])
+        assert find_problem("foo", tmp_path).origin == Origin.KERNELBENCH
+
     @pytest.mark.parametrize("name", ["level1/19_ReLU_", "19_ReLU_", "level1/19", "level1/19_ReLU_.py", "19_ReLU_.py"])
     def test_the_names_that_mean_one_file(self, tree, name):
         assert find_problem(name, tree).name == "level1/19_ReLU_"

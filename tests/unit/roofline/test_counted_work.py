@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from evaluator.sizes.small_size import with_small_size
 from msgspec.structs import replace
 
 from evaluator.catalog import find_problem
@@ -17,6 +16,7 @@ from evaluator.roofline import counted_work, least_time
 from evaluator.roofline.count_process import counted
 from evaluator.roofline.counted_work import CallWork, work_of
 from evaluator.roofline.least_time import Roofs, roofs_of, stated
+from evaluator.sizes.found_sizes import with_sizes
 
 H100 = Gpu(0, "GPU-1", "NVIDIA H100", (9, 0), 80 << 30, "570", ())
 ROOFS = Roofs(H100, 4e12, 50_000_000, 60e12)
@@ -81,7 +81,7 @@ def test_no_module_of_the_current_folder_is_imported(tmp_path, monkeypatch):
     relu = find_problem("relu", None)
     assert work_of(relu).unknown == {}
     bare = replace(relu, origin="kernelbench", sizes={SizeName.FULL: relu.sizes[SizeName.FULL]}, sha256="0" * 64)
-    assert SizeName.SMALL in with_small_size(bare, SizeName.SMALL).sizes
+    assert SizeName.SMALL in with_sizes(bare, (SizeName.SMALL,)).sizes
     assert not (tmp_path / "imported").exists()
 
 

@@ -13,6 +13,7 @@ from tests.unit.references import problem
 STATES = {
     "a hidden state": "self.__dict__.update(h=torch.tanh(x + getattr(self, 'h', 0.5))) or self.h * 2",
     "a counter": "x * (self.__dict__.setdefault('n', []).append(0) or len(self.n))",
+    "indices of NumPy's random numbers": "torch.from_numpy(__import__('numpy').random.randint(0, 99, (8, 3)))",
     "random numbers of NumPy": "x * torch.from_numpy(__import__('numpy').random.rand(8, 3)).float()",
 }
 NONE = {

@@ -10,7 +10,7 @@ from evaluator.judge.inputs.input_distributions import PROFILES
 from evaluator.judge.setup import seed_book as seeds_module
 from evaluator.judge.setup.distribution_mix import DistributionMix
 from evaluator.judge.setup.seed_book import SeedBook
-from evaluator.records import CancellingRows, Fill, Profile, RowSite, Seeds, seed_text
+from evaluator.records import CancellingRows, Fill, Profile, RowSite, Seeds, SizeName, seed_text
 from tests import cards
 
 SIDES = ["reference_before", "submission", "reference_after"]
@@ -65,6 +65,13 @@ def test_a_replay_of_a_card_that_names_no_values_has_those_of_its_checks():
     book = replayed(checks=checks, seeds=Seeds(weight=seed_text(1), replayed_from=None, profiles=[]))
     book.settle(DistributionMix(PROFILES))
     assert book.distribution_mix.use == (Profile.SIGNED_NORMAL, Profile.LARGE)
+
+
+def test_a_replay_has_the_seeds_of_each_size():
+    checks = [replace(cards.check(n), size=size) for n, size in enumerate([None, SizeName.AWKWARD, SizeName.SMALL])]
+    seeds = replayed(checks=checks)
+    assert first(2, seeds.checks(SizeName.SMALL)) == [1000, 1002]
+    assert first(1, seeds.checks(SizeName.AWKWARD)) == [1001]
 
 
 def test_a_replay_says_so():
