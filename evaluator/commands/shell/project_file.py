@@ -20,7 +20,7 @@ from evaluator.report.layout.text import one_line
 NAME = "pyproject.toml"
 KEYS = ("device", "gpu", "strict", "require-own-kernel", "baseline", "timeout", "build-timeout", "deadline", "jobs")
 """Accepted options, without dashes in front."""
-RULES = ("size", "mode", "tolerance", "weights", "values", "l2")
+RULES = ("size", "mode", "tolerance", "weights", "values", "l2", "entry")
 """Options with the rules of a verdict and of its times."""
 REFUSED = {
     **{

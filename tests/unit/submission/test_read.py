@@ -325,6 +325,9 @@ class TestLimits:
             "```\nclass ModelNew\n```\n",
             "`` `",
             "```\nModelNew",
+            "<think>\n",
+            "```\n<answer>\n</think>\n",
+            "```\nclass Net:\n```\n",
         ],
     )
     @pytest.mark.slow
