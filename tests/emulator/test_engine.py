@@ -472,7 +472,6 @@ class TestLaunches:
             ),
             ("big_block", (16, 16, 5), "kernel .* did not run: a block .16, 16, 5. has 1280 threads, allowed are 1024"),
             ("big_block", (1, 1, 65), "kernel .* did not run: block.z is 65, allowed are 1 to 64"),
-            ("opt_in", (), "kernel .* did not run: a block has .* bytes of dynamic shared memory, allowed are 49152"),
         ],
     )
     def test_the_first_refused_launch_is_told_once(self, run, emulator, case, numbers, said):

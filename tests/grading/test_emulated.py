@@ -120,7 +120,36 @@ def test_a_launch_within_its_bounds(bent):
 
 def test_a_launch_beyond_its_bounds_computes_nothing(bent):
     card = bent(bounds="__launch_bounds__(128)").assert_verdict(Status.WRONG_RESULT, Code.NOT_FINITE)
-    assert "launched with 256 threads in a block; its __launch_bounds__ allow 128, so the" in card.output.text
+    assert " did not run: a block (256, 1, 1) has 256 threads, its __launch_bounds__ allow 128;" in card.reason.message
+
+
+@pytest.mark.parametrize(
+    ("launch", "limit"),
+    [
+        ("<<<dim3(1, 65536), 256>>>", "grid.y is 65536, allowed are 1 to 65535"),
+        ("<<<1, dim3(64, 32)>>>", "a block (64, 32, 1) has 2048 threads, allowed are 1024"),
+        ("<<<1, 256, 49153>>>", "a block has 49153 bytes of dynamic shared memory, allowed are 49152 without "),
+    ],
+)
+def test_a_launch_beyond_a_limit_is_named_by_kernel_line_and_limit(bent, launch, limit):
+    card = bent(
+        other="__global__ void spoil(float* out) { out[0] = 1; }",
+        last=f"out = torch::empty_like(x); spoil{launch}(out.data_ptr<float>());",
+    ).assert_verdict(Status.WRONG_RESULT, Code.NOT_FINITE)
+    assert card.reason.message.startswith(f"kernel spoil (launched in line {card.reason.line}) did not run: {limit}")
+    assert "spoil<<<" in card.submission.source.splitlines()[card.reason.line - 1]
+
+
+def test_a_refused_launch_that_is_checked_is_named_too(bent):
+    checked = "relu_kernel<<<1, 2048>>>(nullptr, nullptr, 0); C10_CUDA_KERNEL_LAUNCH_CHECK();"
+    card = bent(other="#include <c10/cuda/CUDAException.h>", last=checked).assert_verdict(
+        Status.RUNTIME_ERROR, Code.FORWARD_FAILED
+    )
+    assert "block.x is 2048, allowed are 1 to 1024" in card.reason.message
+
+
+def test_a_refused_launch_without_an_effect_is_no_fault(bent):
+    bent(last="relu_kernel<<<0, 256>>>(nullptr, nullptr, 0); cudaGetLastError();").assert_verdict(Status.CORRECT)
 
 
 @pytest.mark.parametrize(
