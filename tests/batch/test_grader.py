@@ -215,8 +215,6 @@ def test_a_problem_may_be_text(worker, tmp_path, monkeypatch):
         # A text is never a name, and a name never a text or a path.
         with pytest.raises(UsageError, match="no problem named"):
             grader.submit("tanh", "# right")
-    with pytest.raises(UsageError, match="tanh has no size awkward"):
-        grade(text, "# right", device="cpu", size="awkward")
 
 
 def test_what_is_asked_wrongly_is_told(worker):

@@ -171,7 +171,7 @@ def test_a_line_with_the_text_of_its_problem_is_refused(problems, monkeypatch):
 
 
 def test_a_line_may_have_the_text_of_its_problem_where_that_is_allowed():
-    problems = Problems(None, SizeName.FULL)
+    problems = Problems(None, (SizeName.FULL,))
     named = [
         LINE,
         LINE | {"sample": 1, "problem": {"name": "relu", "source": KERNELBENCH}},
@@ -188,13 +188,13 @@ def test_a_line_may_have_the_text_of_its_problem_where_that_is_allowed():
 
 
 def test_only_selects_problems_as_text_by_name():
-    found = read_lines(lines(LINE), "f", Problems(None, SizeName.FULL, ["relu"]), allows_problem_text=True)
+    found = read_lines(lines(LINE), "f", Problems(None, (SizeName.FULL,), ["relu"]), allows_problem_text=True)
     assert list(found) == []
 
 
 def test_a_named_entry_is_looked_for_in_answers(hand_in):
     answer = "```python\nclass ModelNew: 1\n```\n```python\nclass Kernel: 1\n```\n"
-    problems = Problems(None, SizeName.SMALL, entry="Kernel")
+    problems = Problems(None, (SizeName.SMALL,), entry="Kernel")
     (task,) = read_lines(lines({"problem": "relu", "sample": 0, "source": answer}), "f", problems)
     assert task.submission.source == "class Kernel: 1\n"
     (task,) = read_folder(hand_in({"relu/a.md": answer}), problems)

@@ -216,7 +216,7 @@ def test_the_folder_of_two_runs_of_kernelbench_is_two_runs(batch, hand_in, tmp_p
 
 def test_levels_of_one_run_in_folders_are_one_run(hand_in):
     files = {f"level{level}/level_{level}_problem_1_sample_0_kernel.py": "" for level in (1, 2)}
-    assert expected(hand_in(files), Problems(None, SizeName.SMALL)) == 2
+    assert expected(hand_in(files), Problems(None, (SizeName.SMALL,))) == 2
 
 
 def test_a_mended_input_is_not_refused_any_more(mixed, batch, tmp_path):  # noqa: F811

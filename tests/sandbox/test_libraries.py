@@ -55,7 +55,7 @@ def test_no_folder_of_the_judge_is_where_submissions_read(what, path, packages, 
     acts = {
         "the state folder": lambda: locked(place).__enter__(),
         "the run folder": lambda: opened(place, manifest_for(GradeOptions(DeviceKind.CPU), "x")).__enter__(),
-        "the problem folder": lambda: Problems(place, SizeName.SMALL),
+        "the problem folder": lambda: Problems(place, (SizeName.SMALL,)),
         "the problem": lambda: visible_files.refuse_readable(place, "the problem"),
     }
     with pytest.raises(UsageError, match=f"{what} {place} is in a folder that submissions can read: {packages}"):

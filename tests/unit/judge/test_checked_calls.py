@@ -11,7 +11,7 @@ from evaluator.judge.checked_calls import checked_calls
 from evaluator.judge.inputs.changing_weights import NO_SITES
 from evaluator.judge.trial.trial_runner import Trial
 from evaluator.protocol.frames import Constructed
-from evaluator.records import DeviceKind, Fault, Status
+from evaluator.records import DeviceKind, Fault, SizeName, Status
 from evaluator.sandbox.time_limit import CpuTime
 
 TIMED_OUT = Fault(Status.TIMEOUT, finding(Code.TIMED_OUT, "call 1 timed out"))
@@ -29,11 +29,15 @@ def _model_runner(trial_runner, cpu_time=lambda: CpuTime(0.0, {})):
 
 
 def _context(*, is_timed):
-    more = lambda count: list(range(100, 100 + 24 - count))  # noqa: E731
+    more = lambda count, _: list(range(100, 100 + 24 - count))  # noqa: E731
     return SimpleNamespace(
-        terms=SimpleNamespace(device=DeviceKind.CPU if is_timed else DeviceKind.EMULATED, is_timed=is_timed),
-        seeds=SimpleNamespace(checks=lambda: SEEDS, more_checks=more, schedules=lambda: itertools.repeat(None)),
+        terms=SimpleNamespace(
+            device=DeviceKind.CPU if is_timed else DeviceKind.EMULATED, is_timed=is_timed, size=SizeName.SMALL
+        ),
+        seeds=SimpleNamespace(checks=lambda _: SEEDS, more_checks=more, schedules=lambda _: itertools.repeat(None)),
         call_timeout_s=1.0,
+        right_at=(),
+        reference=None,
     )
 
 

@@ -41,6 +41,7 @@ def context():
 
     return SimpleNamespace(
         source="",
+        right_at=(),
         build_services=SimpleNamespace(for_submission=lambda: None),
         runners=SimpleNamespace(start=start, pool=SimpleNamespace(refill=lambda: None)),
         started=started,
@@ -129,10 +130,16 @@ def ready_to_check(context, monkeypatch):
     right = Trial(cards.check(), None, 0.0, copied=False)
     context.trial_runner.run = lambda *_, **__: right
     context.place.construct = lambda: Constructed(difference=None)
-    context.seeds.checks = lambda: [1]
+    context.seeds.checks = lambda _: [1]
     options = SimpleNamespace(require_own_kernel=None)
     context.terms = SimpleNamespace(
-        device=DeviceKind.CPU, gpu=None, options=options, weights=WeightsRule.CHANGING, is_timed=True
+        device=DeviceKind.CPU,
+        gpu=None,
+        options=options,
+        weights=WeightsRule.CHANGING,
+        is_timed=True,
+        size=SizeName.FULL,
+        further_sizes=(),
     )
     context.reference = SimpleNamespace(weights=SimpleNamespace(exist=False), model=torch.nn.Identity())
     served = SimpleNamespace(units=[], failures=[], built_from="", device_code=[], imports=[])
