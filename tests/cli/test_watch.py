@@ -56,11 +56,11 @@ class Watching:
         self._reader.join(_LIMIT_S)
 
     def said(self, words):
-        """Wait for a line with `words`; give all lines up to it."""
+        """Wait for a line with `words`; give the words of all lines up to it."""
         lines = []
         while not lines or words not in lines[-1]:
             lines.append(self._lines.get(timeout=_LIMIT_S))
-        return "".join(lines)
+        return " ".join("".join(lines).split())
 
 
 @contextlib.contextmanager
