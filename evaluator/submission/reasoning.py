@@ -55,7 +55,7 @@ def answer_in(text: str) -> Answer:
 
     >>> text = "<think>\nfirst\n</think>\nlast"
     >>> text[answer_in(text).start :]
-    '\nlast'
+    'last'
     """
     end = _without_stops(text)
     lower = text.lower()

@@ -154,6 +154,7 @@ def context(fork_server):
             threads=1,
             device=DeviceKind.CUDA,
             gpu=SimpleNamespace(nodes=()),
+            options=SimpleNamespace(entries=("ModelNew",)),
         ),
     )
     made.runners = RunnerFactory(made, fork_server, None)
