@@ -61,6 +61,7 @@ WEIGHT_LEFT_OUT = (
     "Look for a weight that is left out or applied in another place: norms are constructed with weights of 1 and "
     "biases of 0."
 )
+CHECK_LAUNCHES = "Keep the launch within the limit, and check every launch: C10_CUDA_KERNEL_LAUNCH_CHECK();"
 OF_FORMS = (REFERENCE_PART, BATCH_STATISTICS, CONTIGUOUS)
 """Next steps of answers that are a known form of the reference."""
 _OF_WEIGHTS = (WEIGHTS_IN_EACH_CALL, WEIGHT_LEFT_OUT)
@@ -94,13 +95,14 @@ ENTRIES: dict[Code, Entry] = {
         "Look at the element of the first mismatch: a missing tail, a wrong index, a missing __syncthreads().",
         (
             *(NEARLY_ALL, WEIGHTS_FIRST, *OF_FORMS, CONSTANT, NOT_WRITTEN, TRANSPOSED, EXTRA_CLAMP, DRIFT),
-            *(COMPUTE_IN_FP32, *_OF_WEIGHTS, *OF_ROUNDING),
+            *(COMPUTE_IN_FP32, CHECK_LAUNCHES, *_OF_WEIGHTS, *OF_ROUNDING),
         ),
     ),
     Code.NOT_FINITE: Entry(
         "an output is NaN or infinite",
         "An output is NaN or infinite at an element where the reference is finite, or the other way round.",
         "Look for an unwritten element, a missing __syncthreads(), a division by zero, or an overflow.",
+        (CHECK_LAUNCHES,),
     ),
     Code.NO_GRADIENT: Entry(
         "a gradient is missing",
@@ -212,7 +214,7 @@ ENTRIES: dict[Code, Entry] = {
         "reference's function agrees for all of them.",
         "Look for an overflow, a missing sign, a case that get_inputs never draws, or arithmetic below fp32, whose "
         "errors average out in sums of positive terms. To grade by get_inputs alone: --values own.",
-        (OVERFLOW, CANCELLATION, *OF_FORMS, *_OF_WEIGHTS, *OF_ROUNDING),
+        (OVERFLOW, CANCELLATION, CHECK_LAUNCHES, *OF_FORMS, *_OF_WEIGHTS, *OF_ROUNDING),
     ),
     Code.FIXED_INPUTS: Entry(
         "the problem's inputs are the same in every call",

@@ -181,7 +181,7 @@ def test_no_stream_is_a_right_answer(reference, memory, stream):
 def test_no_stream_upsets_what_comes_before_a_call(memory, stream):
     """Loading and constructing: what is not the one frame that belongs there is a failure."""
     with RunnerClient(Hostile(stream, prepares=False), None) as session:
-        load = Load("", "", 1 << 20, 1 << 20, 1 << 16, "cpu", library=False, threads=1)
+        load = Load("", "", ["ModelNew"], 1 << 20, 1 << 20, 1 << 16, "cpu", library=False, threads=1)
         loaded = session.ask(load, Stage.IMPORT, 60.0)
         assert not isinstance(loaded, Fault) or loaded.status in FAILURES
         nothing = Items(is_tuple=False, items=[])

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from evaluator.emulator.frontend.front_end import CUDA_SUFFIXES
 from evaluator.findings import Code, finding
+from evaluator.findings.comparing import CHECK_LAUNCHES
 from evaluator.protocol.submission_files import place_of
 from evaluator.records import Finding
 from evaluator.toolchain.diagnostics import LineMap
@@ -96,15 +97,12 @@ class _Places:
         return self._maps[name]
 
 
-_CHECK_LAUNCHES = "Keep the launch within the limit, and check every launch: C10_CUDA_KERNEL_LAUNCH_CHECK();"
-
-
 def of_refused_launch(why: Finding, refused: str, texts: Mapping[str, str], submission: str) -> Finding:
     """Return the finding `why` for a wrong output, explained by the `refused` launch; unchanged for another text."""
     if (launch := kernel_fault(refused, texts, submission)) is None:
         return why
     message = f"{launch.message}; the error was not checked, and {why.message}"
-    return replace(why, message=message, line=launch.line, next_step=_CHECK_LAUNCHES)
+    return replace(why, message=message, line=launch.line, next_step=CHECK_LAUNCHES)
 
 
 def hard_coded_size(numbers: Sequence[tuple[int, int]], why: Finding, submission: str) -> Finding | None:
