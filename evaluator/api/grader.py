@@ -142,12 +142,7 @@ class Grader(AnyGrader):
         return self._problems.refusal_of(problem)
 
     def submit(
-        self,
-        problem: str | ProblemText,
-        source: str | Path | None,
-        *,
-        name: str = "candidate",
-        on_stage: Callable[[str], object] | None = None,
+        self, problem: str | ProblemText, source: str | Path | None, *, name: str = "candidate"
     ) -> Future[Scorecard]:
         """Submit Python text, or a model's answer with code. The future returns the scorecard.
 
@@ -157,7 +152,6 @@ class Grader(AnyGrader):
             problem: the name or the text of a problem.
             source: the submission, as text or as the `Path` of a file or folder; None counts as an empty answer.
             name: name of the submission on the card.
-            on_stage: called with the name of each stage of the grade, in a thread of the grader; it must not raise.
 
         Raises:
             TypeError: the source is neither text nor path.
@@ -165,7 +159,14 @@ class Grader(AnyGrader):
             UsageError: the problem has no such size, or the text is no problem.
             RuntimeError: the grader has not started, or is closed.
         """
-        return self._submitted(task_for(Candidate(problem, source, name), self._problems), on_stage)
+        return self._submitted(task_for(Candidate(problem, source, name), self._problems))
+
+    def submit_watched(self, problem: str, source: str, on_stage: Callable[[str], object]) -> Future[Scorecard]:
+        """Submit a text like `submit`.
+
+        `on_stage` is called with the name of each stage, in a thread of the grader, and must not raise.
+        """
+        return self._submitted(task_for(Candidate(problem, source), self._problems), on_stage)
 
     def infra_card(
         self, problem: str | ProblemText, source: str | Path | None, *, name: str = "candidate", reason: str

@@ -108,7 +108,7 @@ def test_the_machines_of_a_cluster_grade_for_the_service(started):
 
 def test_the_service_ends_with_the_last_machine_and_keeps_the_grade(started):
     served = started(ClusterService)
-    served.submit(served.alice, "# all power cuts")
+    served.submit(served.alice, "x = 1  # all power cuts")
     assert served.process.wait(300) == 3
     assert "no machine is left" in served.said
     assert served.stored == [("queued", 0)]
