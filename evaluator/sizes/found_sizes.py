@@ -15,8 +15,9 @@ from evaluator.records import Constant, Problem, Record, SizeName
 _LIMIT_S = 600.0
 """A usual search takes the time of importing PyTorch plus a second."""
 _PROCESS = "evaluator.sizes.size_search"
-_VERSION = 2
+_VERSION = 3
 NO_SMALL = "no smaller constants were found: --size full, or `warpgrade new problem` for sizes of your own"
+_NO_CONSTANTS = "its extents are numbers; named at the top of the file, as in `rows = 512`, they can be changed"
 _HINT = "the fault is in the problem, not in the submission: fix its file"
 
 
@@ -68,7 +69,8 @@ def about_sizes(problem: Problem, sizes: Sequence[SizeName]) -> list[str]:
     for size in sizes:
         constants = problem.sizes.get(size)
         if constants is None:
-            said.append(f"{problem.name} has no {size.value} size: the reference needs its extents")
+            why = "the reference needs its extents" if problem.sizes[SizeName.FULL] else _NO_CONSTANTS
+            said.append(f"{problem.name} has no {size.value} size: {why}")
         elif size is SizeName.AWKWARD or problem.sha256 not in shipped_small_sizes():
             changed = changes(before, constants)
             said += [f"{size.value} size of {problem.name}: {changed}"] if changed else []

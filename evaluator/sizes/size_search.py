@@ -86,6 +86,22 @@ def _small(source: str) -> dict[str, Constant] | None:
         pass
     else:
         return full
+    return _smaller(source, full) or _as_it_is(source, full)
+
+
+def _as_it_is(source: str, full: dict[str, Constant]) -> dict[str, Constant] | None:
+    """Return the constants of a file without a smaller size, if the file is of medium size.
+
+    Raises:
+        ProblemError: the reference does not run at its own size.
+    """
+    try:
+        return full if _traced(source, "cpu", MOST[-1]).is_within(MOST[1]) else None
+    except (TooLarge, MemoryError):
+        return None
+
+
+def _smaller(source: str, full: dict[str, Constant]) -> dict[str, Constant] | None:
     at_full = _tried(source, "meta")
     # Constants of the operation are changed only where no other change makes the reference small enough.
     texts = [

@@ -1,5 +1,6 @@
 """Sizes for files in KernelBench's form that the shipped table does not know; the files are our own."""
 
+import msgspec
 import pytest
 
 from evaluator.catalog.kernelbench import read_file
@@ -190,7 +191,7 @@ def test_a_group_norm_keeps_more_than_one_channel_in_a_group():
 def test_a_reference_that_needs_values_gets_no_dimension_of_one():
     needs = "x.flatten()[: int(x.sum()) * 0 + x.numel()].view(x.shape)"
     assert find(text(needs, "n = 4096", "torch.rand(n, n)"))["n"] > 1
-    assert find(text(needs, "n = 1048576", "torch.rand(n, 1)")) is None
+    assert find(text(needs, "n = 1048576", "torch.rand(n, 1)")) == {"n": 1048576}  # as it is
 
 
 def test_candidates_become_smaller_and_then_spare_one():
@@ -238,6 +239,17 @@ def test_a_search_that_was_ended_is_not_kept(bare, monkeypatch):
     sized = with_sizes(bare, BOTH)
     assert sized.sizes[SizeName.SMALL]["rows"] == 4
     assert about_sizes(sized, BOTH)[1] == "old_sum has no awkward size: the reference needs its extents"
+
+
+def test_a_file_of_numbers_alone_is_graded_as_it_is_or_says_why_not(tmp_path):
+    source = text("x.relu()", "", "torch.rand(512, 1000)")
+    assert find(source) == {}
+    assert "NameError" in search(Asked(source.replace("x.relu()", "missing(x)"), None)).why_broken
+    assert find(source.replace("512", "65536")) is None
+    (tmp_path / "numbers.py").write_text(source)
+    problem = read_file(tmp_path / "numbers.py")
+    sized = msgspec.structs.replace(problem, sizes={**problem.sizes, SizeName.SMALL: {}})
+    assert "its extents are numbers" in about_sizes(sized, BOTH)[0]
 
 
 def test_a_broken_reference_is_named_and_searched_again(tmp_path, monkeypatch):
