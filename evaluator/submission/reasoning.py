@@ -10,20 +10,27 @@ from typing import NamedTuple
 
 from evaluator.submission.model_new import starts_like_python
 
-_NAMES = r"(?:\w{1,20}:)?(?:think(?:ing)?|thoughts?|reason(?:ing)?|analysis|reflection|scratchpad)"
-_OPENS = rf"(?:<{_NAMES}(?:[ \t][^<>\n]{{0,80}})?>|\[THINK\]|\u25c1think\u25b7)"
+_NAMES = (
+    r"(?:\w{1,20}:)?(?:think(?:ing)?|thoughts?|thought_process|reason(?:ing)?(?:_content)?|analysis|reflection|"
+    r"scratchpad|chain_of_thought|inner_monologue)"
+)
+_OPENS = rf"(?:<\|?{_NAMES}(?:[ \t][^<>\n]{{0,80}})?\|?>|\[THINK\]|\u25c1think\u25b7|<unused94>|<\|inner_prefix\|>)"
 _RESULTS = r"(?:(?:final_)?answer|solution|response)"
 _MARKER = re.compile(
-    r"^[ \t]*+(?P<fence>`{3,}|~{3,})[^\n]*+$"
-    rf"|(?P<opens>^[ \t]*+{_OPENS}|{_OPENS}(?=[ \t\r]*+$)|<\|begin_of_thought\|>|<\|START_THINKING\|>"
+    r"(?:^|(?<=>))[ \t]*+(?P<fence>`{3,}|~{3,})[^\n]*+$"
+    rf"|(?P<opens>{_OPENS}|<\|begin_of_thought\|>|<\|START_THINKING\|>"
     r"|<\|channel\|?> {0,9}(?:analysis|commentary|thought)\b|\A\s*+(?-i:analysis(?=[A-Z])))"
-    rf"|(?P<ends></{_NAMES}[ \t]{{0,9}}>|\[/THINK\]|\u25c1/think\u25b7|<\|end_of_thought\|>|<\|END_THINKING\|>"
+    rf"|(?P<ends><(?:/|\|/|/\|){_NAMES}[ \t]{{0,9}}\|?>|<unused95>|<\|inner_suffix\|>"
+    r"|\[/THINK\]|\u25c1/think\u25b7|<\|end_of_thought\|>|<\|END_THINKING\|>"
     r"|<channel\|>|<\|channel\|> {0,9}final\b[^<\n]{0,80}<\|message\|>|(?-i:assistantfinal))"
     rf"|(?P<begins>^[ \t]*+<{_RESULTS}>)|(?P<finishes></{_RESULTS}>)",
     re.MULTILINE | re.IGNORECASE,
 )
 """Fences, and the tags of DeepSeek, Qwen, Mistral, Kimi, Seed, Cohere, Gemma and gpt-oss (also without its tokens)."""
-_HINTS = ("think", "thought", "reason", "analysis", "reflection", "scratchpad", "channel", "assistantfinal")
+_HINTS = (
+    *("think", "thought", "reason", "analysis", "reflection", "scratchpad", "channel", "assistantfinal", "unused9"),
+    *("inner_",),
+)
 _RESULT_HINTS = ("<answer>", "<final_answer>", "<solution>", "<response>")
 """Every text with a tag has one of the hints, in lower case: other texts need no pass."""
 _FENCE = re.compile(r"^[ \t]*+(?:`{3}|~{3})", re.MULTILINE)
@@ -87,7 +94,7 @@ class _Scan:
                 case _ if self._thought is not None or self._fence is not None:
                     continue
                 case "opens":
-                    self._thought = marker.start()
+                    self._thought = None if self._is_quoted(marker) else marker.start()
                 case "begins":
                     self._start, self._finish = marker.end(), self._end
                 case _ if self._start > self._reasoned:
@@ -114,14 +121,18 @@ class _Scan:
         In a block outside of a known thought, the tag ends a thought that the prompt has opened, if the tag is alone on
         its line, and the later fences pair up without the block's.
         """
-        before, behind = self._text[marker.start() - 1 : marker.start()], self._text[marker.end() : marker.end() + 1]
-        if before and before in _QUOTES and before == behind:
+        if self._is_quoted(marker):
             return
         if self._thought is None and self._fence is not None and (self._fences_left % 2 or not self._is_alone(marker)):
             return
         self._thought = self._fence = None
         self._start = self._reasoned = marker.end()
         self._finish = self._end
+
+    def _is_quoted(self, marker: re.Match[str]) -> bool:
+        """Return whether a tag stands in quotes, as where an answer speaks of the tag."""
+        before, behind = self._text[marker.start() - 1 : marker.start()], self._text[marker.end() : marker.end() + 1]
+        return bool(before) and before in _QUOTES and before == behind
 
     def _is_alone(self, marker: re.Match[str]) -> bool:
         """Return whether a tag stands alone on its line."""

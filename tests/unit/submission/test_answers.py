@@ -88,6 +88,31 @@ def test_reasoning_that_never_ends_is_no_answer(opening, draft):
     assert "never ends, so there is no answer" in finding.message
 
 
+@pytest.mark.parametrize(
+    "opening",
+    [
+        *(
+            "Sure! <think> Let me draft\n",
+            "**<think>**\n",
+            "<|think|>\n",
+            "<chain_of_thought>\n",
+            "<inner_monologue>\n",
+        ),
+        *("<reasoning_content>\n", "<|inner_prefix|>", "<unused94>thought\n"),
+    ],
+)
+def test_reasoning_begins_at_any_tag_that_is_not_quoted(opening):
+    assert refused(f"{opening}{DRAFT}Wait, should I vectorise?").code == Code.CUT_OFF
+
+
+def test_a_fence_may_follow_a_closing_tag_on_its_line():
+    assert accepted(f"<unused94>thought\n{DRAFT}Hm.<unused95>{FINAL.lstrip()}").source == CODE
+
+
+def test_a_quoted_tag_is_no_reasoning():
+    assert accepted(f"The model's `<think>` tags are left out.\n{FINAL}").source == CODE
+
+
 @pytest.mark.parametrize("closing", [closing for _, closing in TAGS.values()], ids=TAGS)
 def test_a_closing_tag_alone_ends_reasoning(closing):
     assert accepted(f"So:\n{DRAFT}Hm.{closing}\n{FINAL}").source == CODE
