@@ -88,6 +88,23 @@ def test_launches_put_together_by_macros(text):
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "void f() { k<<<1, 2>>(p); }",
+        "constexpr int THREADS = 2;\nvoid f() { k<<<1, THREADS>>(p); }",
+        "void f() { k<<<1, threads(p); }",
+        "void f() { k<<<1, 2>>>; }",
+    ],
+)
+def test_a_mistyped_launch_is_left_to_the_compiler(text):
+    assert found(text) == []
+
+
+def test_a_name_in_capitals_may_be_a_macro_of_a_header():
+    assert found("void f() { k<<<1, 2 END(p); }") == [("a launch put together by macros", 1)]
+
+
+@pytest.mark.parametrize(
     "name",
     ["mma.h", "cuda/barrier", "cuda_pipeline.h", "cub/device/x.cuh", "thrust/sort.h", "cutlass/a.h", "cudnn.h"],
 )  # fmt: skip

@@ -71,15 +71,16 @@ def unsupported(text: str, has_header: Callable[[str], bool]) -> list[Unsupporte
     source = tokens(text)
     code = Code(source)
     functions = code.outermost()
-    found = [*_lacking_headers(source, has_header), *_constructs(code, 0), *_launches(code, functions, 0)]
+    defined = list(macros(source))
+    names = frozenset(macro.name for macro, _ in defined)
+    found = [*_lacking_headers(source, has_header), *_constructs(code, 0), *_launches(code, functions, 0, names)]
     found += _grid_barriers(code)
     found += [item for function in functions if (item := _warp_synchronous(code, function)) is not None]
-    defined = list(macros(source))
     used = set(code.words(0, len(code))).union(*(macro.words for macro, _ in defined))
     for macro, token in defined:
         if macro.name in used:
             body, line_offset = Code(tokens(macro.body, is_body=True)), token.line - 1 + macro.header.count("\n")
-            found += [*_constructs(body, line_offset), *_launches(body, [], line_offset)]
+            found += [*_constructs(body, line_offset), *_launches(body, [], line_offset, None)]
     return sorted(set(found), key=lambda item: (item.line, item.construct))
 
 
@@ -147,10 +148,14 @@ def _assembly(code: Code, index: int) -> str | None:
     return None if code.text(index) != "(" or code.text(index + 1) == '""' else "inline PTX (asm)"
 
 
-def _launches(code: Code, functions: Sequence[Function], line_offset: int) -> Iterator[Unsupported]:
+def _launches(
+    code: Code, functions: Sequence[Function], line_offset: int, macros_of_text: frozenset[str] | None
+) -> Iterator[Unsupported]:
     """Find launches inside kernels, and launches that cannot be rewritten as a call.
 
-    A missing brace would put all later launches into a kernel; the compiler reports the brace.
+    A missing brace would put all later launches into a kernel; the compiler reports the brace. The compiler also
+    reports a mistyped launch: without a macro of `macros_of_text`, or a name in capitals, no macro can complete the
+    launch. None stands for the body of a macro.
     """
     balanced = all(index in code.partner for index, token in enumerate(code.tokens) if token.text in ("{", "}"))
     in_kernels = (function for function in functions if balanced and function.qualifiers & DEVICE)
@@ -162,9 +167,32 @@ def _launches(code: Code, functions: Sequence[Function], line_offset: int) -> It
         if index in device:
             yield Unsupported("a launch inside of a kernel", token.line + line_offset)
         elif end is None or not _is_operand_end(code, index - 1):
-            yield Unsupported("a launch put together by macros", token.line + line_offset)
+            if macros_of_text is None or _has_macro(code, index, macros_of_text):
+                yield Unsupported("a launch put together by macros", token.line + line_offset)
         elif any(code.text(start) == "{" for start, _ in code.split(end + 4, code.partner.get(end + 3, end))):
             yield Unsupported("a braced list as an argument of a kernel", token.line + line_offset)
+
+
+def _has_macro(code: Code, launch: int, names: frozenset[str]) -> bool:
+    """Return whether the statement of a launch has a macro of the text, or a name that may be one of a header."""
+    start = end = launch
+    while start > 0 and code.text(start - 1) not in (";", "{", "}"):
+        start -= 1
+    while end < len(code) and code.text(end) not in (";", "{", "}"):
+        end += 1
+    words = set(code.words(start, end))
+    return not words.isdisjoint(names) or any(word.isupper() and not _is_declared(code, word) for word in words)
+
+
+def _is_declared(code: Code, name: str) -> bool:
+    """Return whether the text declares a variable or a template's parameter of the name."""
+    return any(
+        token.text == name
+        and code.kind(index - 1) is Kind.WORD
+        and code.text(index + 1) in ("=", "{", "[", ",", ">", ")")
+        for index, token in enumerate(code.tokens)
+        if index
+    )
 
 
 def _launch_end(code: Code, launch: int) -> int | None:
