@@ -11,6 +11,7 @@ WITH_PYTHON = (
     "in the same ```python block."
 )
 RENAME = "Give the class the missing name."
+ADD_CLASS = "Define `class ModelNew(nn.Module)`, whose forward calls the kernel, in the same ```python block."
 
 ENTRIES: dict[Code, Entry] = {
     Code.NO_CODE: Entry(
@@ -140,7 +141,7 @@ ENTRIES: dict[Code, Entry] = {
         "The answer has code in a form that Warpgrade does not grade: Python between lines of prose without a fence, a "
         "diff, JSON, C++ or CUDA without Python, or a class of another name (see --entry).",
         ONE_BLOCK,
-        (COMPLETE_FILE, NO_JSON, WITH_PYTHON, RENAME),
+        (COMPLETE_FILE, NO_JSON, WITH_PYTHON, RENAME, ADD_CLASS),
     ),
     Code.OTHER_ENTRY: Entry(
         "the class Model was graded",

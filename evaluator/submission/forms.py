@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from evaluator.findings import Code, finding
-from evaluator.findings.submission import COMPLETE_FILE, NO_JSON, ONE_BLOCK, RENAME, WITH_PYTHON
+from evaluator.findings.submission import ADD_CLASS, COMPLETE_FILE, NO_JSON, ONE_BLOCK, RENAME, WITH_PYTHON
 from evaluator.records import Finding
+from evaluator.submission.model_new import looks_like_python
 
 _WORD = r"[A-Za-z`][\w'\u2019`-]{0,30}[,.!:]?"
 _CODE_WORDS = (
@@ -17,7 +18,7 @@ _CODE_WORDS = (
 )
 _PROSE = re.compile(rf"[\s>*#\d.-]{{0,12}}+(?!(?:{_CODE_WORDS})\b){_WORD}(?: +{_WORD}){{2}}")
 _CODE_SIGNS = re.compile(r"[;={}\\]|\w\(|\)\s*:?\s*$")
-_DIFF = re.compile(r"^(?:diff --git |--- \S|\*\*\* Begin Patch|@@ -\d)", re.MULTILINE)
+_DIFF = re.compile(r"^(?:diff --git |--- \S|\*\*\* Begin Patch|@@ -\d|<{5,7} ?(?:SEARCH|ORIGINAL|HEAD))", re.MULTILINE)
 _JSON = re.compile(r"""\s*+[\[{]\s*+["{\[]""")
 _CPP = re.compile(r"__global__\b|^[ \t]*+#[ \t]*+include\b|\bPYBIND11_MODULE\b|\btorch::Tensor\b", re.MULTILINE)
 _CLASS = re.compile(r"^class[ \t]+(?P<name>[A-Za-z_]\w{0,80})[ \t]*(?:\([^\n)]*\)[ \t]*)?:[ \t\r]*$", re.MULTILINE)
@@ -82,6 +83,7 @@ def without_code(answer: Piece, blocks: list[Piece], entries: Sequence[str], lef
         _other_classes(blocks)
         or _first(pieces, is_diff, "the answer is a diff", COMPLETE_FILE)
         or _first(pieces, _JSON.match, "the answer is JSON", NO_JSON)
+        or _first(pieces, _is_python_with_cpp, "the answer has Python with C++ or CUDA", ADD_CLASS)
         or _first(pieces, _CPP.search, "the answer has C++ or CUDA without Python", WITH_PYTHON)
     )
     if form is None:
@@ -89,6 +91,10 @@ def without_code(answer: Piece, blocks: list[Piece], entries: Sequence[str], lef
     piece, what, step = form
     message = f"{what}, and no class {names}{left_out}"
     return finding(Code.WRONG_FORM, message, line=piece.line, next_step=step)
+
+
+def _is_python_with_cpp(text: str) -> bool:
+    return _CPP.search(text) is not None and looks_like_python(text)
 
 
 def _first(

@@ -6,7 +6,7 @@ import textwrap
 import pytest
 
 from evaluator.findings import Code
-from evaluator.findings.submission import COMPLETE_FILE, NO_JSON, ONE_BLOCK, RENAME, WITH_PYTHON
+from evaluator.findings.submission import ADD_CLASS, COMPLETE_FILE, NO_JSON, ONE_BLOCK, RENAME, WITH_PYTHON
 from evaluator.records import Finding
 from evaluator.submission.read import Submission, read_submission
 
@@ -107,6 +107,17 @@ def test_reasoning_begins_at_any_tag_that_is_not_quoted(opening):
 
 def test_a_fence_may_follow_a_closing_tag_on_its_line():
     assert accepted(f"<unused94>thought\n{DRAFT}Hm.<unused95>{FINAL.lstrip()}").source == CODE
+
+
+def test_python_with_a_kernel_and_no_class_is_told_to_add_the_class():
+    code = "import torch\nfrom torch.utils.cpp_extension import load_inline\nsrc = '''\n__global__ void k() {}\n'''\n"
+    finding = refused(f"```python\n{code}```\n")
+    assert finding.message.startswith("the answer has Python with C++ or CUDA, and no class ModelNew")
+    assert finding.next_step == ADD_CLASS
+
+
+def test_search_and_replace_is_a_diff():
+    assert "is a diff" in refused("```\n<<<<<<< SEARCH\nx = 1\n=======\nx = 2\n>>>>>>> REPLACE\n```\n").message
 
 
 def test_a_quoted_tag_is_no_reasoning():
