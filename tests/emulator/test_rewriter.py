@@ -109,7 +109,8 @@ def test_null_pointers_keep_their_type():
     "text",
     [
         '"k<<<1, 2>>>(x)"', "'\"'; // k<<<1, 2>>>(x)", "/* __shared__ float x; */", 'R"(is_cuda kCUDA k<<<1>>>(x))"',
-        "std::operator<<<char>(out, c);", "A<B<C<int>>> x(y);", "out << a; x >>= 1;", "#include <is_cuda.h>",
+        "std::operator<<<char>(out, c);", "A<B<C<int>>> x(y);", "out << a; x >>= 1;", "bool is_cuda = true;",
+        "#include <is_cuda.h>",
         "#if kCUDA",
     ],
 )  # fmt: skip
@@ -166,6 +167,7 @@ def shared(declaration):
     [
         ("__shared__ float x;", "float (&x) = emu::shared<float>(0);"),
         ("__shared__ float x[N][M + 1];", "float (&x)[N][M + 1] = emu::shared<float[N][M+1]>(0);"),
+        ("__shared__ float x[N > 4 ? N : 4];", "float (&x)[N > 4 ? N : 4] = emu::shared<float[(N>4?N:4)]>(0);"),
         ("__shared__ T a[N], b;", "T (&a)[N] = emu::shared<T[N]>(0), (&b) = emu::shared<T>(1);"),
         ("static __shared__ int x[4];", "int (&x)[4] = emu::shared<int[4]>(0);"),
         ("__shared__ static int x[4];", "int (&x)[4] = emu::shared<int[4]>(0);"),

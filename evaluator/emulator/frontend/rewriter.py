@@ -138,7 +138,7 @@ class _DeviceNames:
     def _member(self, index: int) -> str | None:
         """Return the replacement of a tensor or device method."""
         text, after = self._code.text(index), [self._code.text(index + n) for n in (1, 2, 3, 4)]
-        if text == "is_cuda":
+        if text == "is_cuda" and self._code.text(index - 1) in (".", "->", "::"):
             return "is_cpu"
         if text == "type" and after == ["(", ")", ".", "is_cuda"]:
             return "device"  # Tensor.type() has no is_cpu().

@@ -1,6 +1,7 @@
 """Rewriting of `__shared__` declarations into references to memory of the emulator."""
 
 import itertools
+import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ _KEYWORDS = frozenset(("return", "else", "do"))
 _ALIGNMENT = frozenset(("__align__", "alignas", "__attribute__"))
 _DROPPED = frozenset(("__shared__", "static", "extern"))
 _CV = frozenset(("const", "volatile", "__restrict__", "__restrict"))
+_GREATER = re.compile(r"\[([^][]*>[^][]*)\]")
 _NO_INITIALIZER = 'static_assert(sizeof(int) == 0, "an initializer is not allowed for a __shared__ variable"); (void)'
 
 
@@ -95,7 +97,7 @@ class SharedDeclarations:
     def _without_name(self, type_name: str, declarator: _Declarator) -> str:
         code = self._code
         run = code.tokens[declarator.start : declarator.name] + code.tokens[declarator.name + 1 : declarator.suffix_end]
-        return flat(tokens(f"{type_name} ")[:-1] + run)
+        return _as_argument(flat(tokens(f"{type_name} ")[:-1] + run))
 
     def _dynamic(self, type_name: str, declarator: _Declarator, start: int) -> None:
         """Replace `extern __shared__ T s[];` by a pointer to the block's dynamic shared memory.
@@ -107,8 +109,12 @@ class SharedDeclarations:
         name = declarator.name
         whole = flat(code.tokens[declarator.start : declarator.suffix_end])
         first = code.partner.get(name + 1, name) if code.text(name + 1) == "[" else name
-        element = flat(
-            tokens(type_name) + code.tokens[declarator.start : name] + code.tokens[first + 1 : declarator.suffix_end]
+        element = _as_argument(
+            flat(
+                tokens(type_name)
+                + code.tokens[declarator.start : name]
+                + code.tokens[first + 1 : declarator.suffix_end]
+            )
         )
         self._edits.insert_before(start, f"{{ extern {type_name} {whole}; }} ")
         if first == name:
@@ -264,3 +270,12 @@ def declarators(code: Code, start: int, end: int) -> list[_Declarator]:
                 suffix = code.after(suffix)
             found.append(_Declarator(first, name, suffix, stop))
     return found
+
+
+def _as_argument(type_name: str) -> str:
+    """Return a type as a template's argument, which a `>` in an extent would end outside of parentheses.
+
+    >>> _as_argument("float[a > b ? a : b][4]")
+    'float[(a > b ? a : b)][4]'
+    """
+    return _GREATER.sub(r"[(\1)]", type_name)
