@@ -217,6 +217,12 @@ def test_a_problem_may_be_text(worker, tmp_path, monkeypatch):
             grader.submit("tanh", "# right")
 
 
+def test_a_text_in_place_of_a_name_is_told_the_type_of_texts(worker):
+    with Grader(device="cpu", jobs=1) as grader, pytest.raises(UsageError, match="text is no name") as refused:
+        grader.submit(PROBLEM, "# right")
+    assert "ProblemText(source, name)" in refused.value.hint
+
+
 def test_what_is_asked_wrongly_is_told(worker):
     with pytest.raises(UsageError, match=r"device cannot be 'tpu': allowed: auto, cuda, emulated, cpu$"):
         Grader(device="tpu")

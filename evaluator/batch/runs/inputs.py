@@ -138,6 +138,8 @@ class Problems:
 
     def refusal_of(self, name: str) -> UsageError | None:
         """Return the error of a name that means no problem, or several; None for any other name."""
+        if "\n" in name:
+            return UsageError("a problem's text is no name", hint="hand in ProblemText(source, name)")
         named, shown = self.named(name), one_line(name, 80)
         if not isinstance(named, str) or self._broken or self._meant.get(name):
             return UsageError(named) if isinstance(named, str) else None
