@@ -202,7 +202,7 @@ def _show(card: Scorecard, written_to: Path | None, form: OutputFormat) -> None:
             terminal.show_card(card, written_to)
         case OutputFormat.JSON:
             terminal.emit(card_bytes(card))
-        case OutputFormat.CONCISE | OutputFormat.GITHUB | OutputFormat.SARIF:
+        case OutputFormat.CONCISE | OutputFormat.GITHUB:
             workflow.emit_verdicts(verdicts, form)
             for each in card.findings:
                 if each.code[0] in _OF_THIS_MACHINE:

@@ -125,7 +125,6 @@ class OutputFormat(StrEnum):
     CONCISE = "concise"
     GITHUB = "github"
     JSON = "json"
-    SARIF = "sarif"
 
 
 format_option = click.option(

@@ -262,7 +262,7 @@ def _emit_report(results: "Results", summaries: "list[Section]", form: OutputFor
         case OutputFormat.JSON:
             signatures = {card: seen.document() for card, seen in results.signatures.items()}
             terminal.emit(terminal.json_text(said.document(summaries) | {"signatures": signatures}))
-        case OutputFormat.CONCISE | OutputFormat.GITHUB | OutputFormat.SARIF:
+        case OutputFormat.CONCISE | OutputFormat.GITHUB:
             workflow.emit_verdicts(report_files.verdicts(results), form)
 
 

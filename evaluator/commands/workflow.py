@@ -15,19 +15,13 @@ _MOST_BYTES = 900_000
 """GitHub drops a summary above 1 MiB."""
 
 
-def emit_verdicts(
-    verdicts: Iterable[Verdict], form: Literal[OutputFormat.CONCISE, OutputFormat.GITHUB, OutputFormat.SARIF]
-) -> None:
+def emit_verdicts(verdicts: Iterable[Verdict], form: Literal[OutputFormat.CONCISE, OutputFormat.GITHUB]) -> None:
     """Write verdicts to stdout."""
     match form:
         case OutputFormat.CONCISE:
             terminal.emit(concise(verdicts))
         case OutputFormat.GITHUB:
             terminal.emit(annotations(verdicts), commands=True)
-        case OutputFormat.SARIF:
-            from evaluator.report.ci.sarif import sarif
-
-            terminal.emit(terminal.json_text(sarif(verdicts)))
 
 
 def publish(verdicts: Iterable[Verdict], markdown: str, *, annotated: bool) -> None:

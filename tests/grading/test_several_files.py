@@ -1,6 +1,5 @@
 """Grades of submissions of several files: builds, messages, replays."""
 
-import json
 import shutil
 
 import pytest
@@ -101,9 +100,6 @@ def test_kernels_of_a_folder_run_on_the_emulated_device_in_a_batch(command, tmp_
         f"{file}:{FAULT_LINE}: runtime_error R309".encode()
         in command("report", "run", "--output-format", "concise").stdout
     )
-    (result,) = json.loads(command("report", "run", "--output-format", "sarif").stdout)["runs"][0]["results"]
-    physical = result["locations"][0]["physicalLocation"]
-    assert physical == {"artifactLocation": {"uri": file}, "region": {"startLine": FAULT_LINE}}
 
 
 @pytest.mark.long

@@ -1,1 +1,1 @@
-"""Verdicts for continuous integration: a line for each verdict, annotations of GitHub, SARIF."""
+"""Verdicts for continuous integration: a line for each verdict, annotations of GitHub."""

@@ -7,7 +7,6 @@ import pytest
 
 from evaluator.findings import Code, finding
 from evaluator.records import Status
-from evaluator.report.ci.sarif import sarif
 from evaluator.report.ci.step_summary import card_markdown
 from evaluator.report.ci.verdicts import Location, Verdict, annotations, concise, verdict_of
 from evaluator.report.layout.markup import folded
@@ -91,11 +90,6 @@ def test_of_several_files_each_form_names_file_and_line():
     found = verdict_of(cards.several_card(), "my subs/relu/submission.toml")
     assert concise([found]) == "my subs/relu/csrc/relu.cpp:3: build_error B203 the extension 'relu' does not compile\n"
     assert annotations([found]).startswith("::error file=my subs/relu/csrc/relu.cpp,line=3,title=")
-    places = [each["locations"][0]["physicalLocation"] for each in sarif([found])["runs"][0]["results"]]
-    assert places == [
-        {"artifactLocation": {"uri": "my%20subs/relu/csrc/relu.cpp"}, "region": {"startLine": 3}},
-        {"artifactLocation": {"uri": "my%20subs/relu/csrc/size.h"}, "region": {"startLine": 1}},
-    ]
 
 
 def test_of_several_files_a_reason_without_a_line_is_at_the_manifest():
@@ -108,30 +102,7 @@ def test_a_path_in_a_card_of_others_names_no_file_outside(path):
     card = cards.several_card(source=cards.SEVERAL.replace("csrc/relu.cpp", path))
     found = verdict_of(card, "relu/submission.toml")
     assert found.location == Location("relu/submission.toml", None)
-    assert "passwd" not in concise([found]) + annotations([found]) + str(sarif([found]))
-
-
-def test_sarif_has_verdicts_as_results_and_faults_as_notifications():
-    failed = cards.card(status=Status.INFRA_ERROR, reason=finding(Code.JUDGE_FAILED, "full"), timing=None)
-    remark = finding(Code.ADDRESSED_TEXT, "addresses a reader", line=2)
-    wrong = cards.uncompiled_card(findings=[remark])
-    document = sarif([verdict_of(wrong, "my sub/b.py"), verdict_of(failed, "c.py"), Verdict("relu", "gone", None)])
-    (run,) = document["runs"]
-    assert [(each["ruleId"], each["level"]) for each in run["results"]] == [("B203", "error"), ("S120", "note")]
-    places = [each["locations"][0]["physicalLocation"] for each in run["results"]]
-    assert places[0] == {"artifactLocation": {"uri": "my%20sub/b.py"}, "region": {"startLine": 9}}
-    assert {rule["id"] for rule in run["tool"]["driver"]["rules"]} == {"B203", "S120"}
-    (invocation,) = run["invocations"]
-    assert invocation["executionSuccessful"] is False
-    assert len(invocation["toolExecutionNotifications"]) == 2
-    assert sarif([verdict_of(cards.card(), None)])["runs"][0]["invocations"][0]["executionSuccessful"] is True
-
-
-def test_sarif_shows_no_link_and_no_placeholder_of_a_submission():
-    text = sarif([verdict_of(hostile(), None)])["runs"][0]["results"][0]["message"]["text"]
-    assert not re.search(r"(?<!\\)[\[\]]", text)
-    assert "{{0}}" in text
-    assert "\n" not in text
+    assert "passwd" not in concise([found]) + annotations([found])
 
 
 def test_a_card_in_markdown_holds_foreign_text_in_code_alone():
