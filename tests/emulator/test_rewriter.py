@@ -258,6 +258,7 @@ void host() { int s; }
         ("x.device().type() != c10::DeviceType::CUDA", "x.device().type() != c10::DeviceType::CPU"),
         ("x.device() == at::kCPU", "x.device() == at::kMeta"),
         ("torch::kCPU == x.device()", "torch::kMeta == x.device()"),
+        ("case at::kCUDA: case at::kCPU:", "case at::kCPU: case at::kMeta:"),
         ("x.device().type() == torch::DeviceType::CPU", "x.device().type() == torch::DeviceType::Meta"),
         ("x.to(torch::kCPU)", "x.to(torch::kCPU)"),
         ('torch::Device("cuda:0")', 'torch::Device("cpu")'),

@@ -182,4 +182,4 @@ class _DeviceNames:
         start = index
         while self._code.text(start - 1) == "::":
             start -= 2
-        return self._code.text(index + 1) in ("==", "!=") or self._code.text(start - 1) in ("==", "!=")
+        return self._code.text(index + 1) in ("==", "!=") or self._code.text(start - 1) in ("==", "!=", "case")
