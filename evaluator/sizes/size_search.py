@@ -86,19 +86,21 @@ def _small(source: str) -> dict[str, Constant] | None:
         pass
     else:
         return full
-    return _smaller(source, full) or _as_it_is(source, full)
+    smaller = _smaller(source, full)
+    return _as_it_is(source, full) if smaller is None else smaller
 
 
 def _as_it_is(source: str, full: dict[str, Constant]) -> dict[str, Constant] | None:
-    """Return the constants of a file without a smaller size, if the file is of medium size.
+    """Return the constants of a file without a smaller size, unless the file is too large.
 
     Raises:
         ProblemError: the reference does not run at its own size.
     """
     try:
-        return full if _traced(source, "cpu", MOST[-1]).is_within(MOST[1]) else None
+        _traced(source, "cpu", MOST[-1])
     except (TooLarge, MemoryError):
         return None
+    return full
 
 
 def _smaller(source: str, full: dict[str, Constant]) -> dict[str, Constant] | None:

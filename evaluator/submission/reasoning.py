@@ -33,7 +33,7 @@ _HINTS = (
 )
 _RESULT_HINTS = ("<answer>", "<final_answer>", "<solution>", "<response>")
 """Every text with a tag has one of the hints, in lower case: other texts need no pass."""
-_FENCE = re.compile(r"^[ \t]*+(?:`{3}|~{3})", re.MULTILINE)
+_FENCE = re.compile(r"(?:^|(?<=>))[ \t]*+(?:`{3}|~{3})", re.MULTILINE)
 _REST_OF_LINE = re.compile(r"[ \t\r]*+\n")
 _STOPS = (
     *("<|return|>", "<|end|>", "<|im_end|>", "<|eot_id|>", "<|endoftext|>", "</s>"),

@@ -215,8 +215,9 @@ def with_results(to: Format) -> Iterator[None]:
 def with_operands(to: Format, draw: int = 0) -> Iterator[None]:
     """Context with operands of matrix products and convolutions rounded to a format, as for tensor cores.
 
-    Later draws divide each row of an inexact operand by a random number from 1 to 2 while it is rounded:
-    FlashAttention rounds weights before it divides them by their sum.
+    Draws from 1 on divide each row of an inexact operand by a random number from 1 to 2 while the row is rounded:
+    FlashAttention rounds weights before the division by their sum. They leave an operand that the format cannot hold:
+    an honest kernel does not overflow.
     """
     generator = generators(draw)
 
@@ -224,6 +225,8 @@ def with_operands(to: Format, draw: int = 0) -> Iterator[None]:
         low = rounded(operand, to)
         if not draw or torch.equal(low, operand):
             return low
+        if not bool(low.isfinite().all()):
+            return operand
         factor = torch.empty_like(operand[..., :1]).uniform_(1.0, 2.0, generator=generator(operand.device))
         return rounded(operand / factor, to) * factor
 

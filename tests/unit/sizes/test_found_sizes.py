@@ -245,6 +245,7 @@ def test_a_file_of_numbers_alone_is_graded_as_it_is_or_says_why_not(tmp_path):
     source = text("x.relu()", "", "torch.rand(512, 1000)")
     assert find(source) == {}
     assert "NameError" in search(Asked(source.replace("x.relu()", "missing(x)"), None)).why_broken
+    assert find(source.replace("512", "8192")) == {}
     assert find(source.replace("512", "65536")) is None
     (tmp_path / "numbers.py").write_text(source)
     problem = read_file(tmp_path / "numbers.py")

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from evaluator.compile.binaries.kernel_resources import kernel_resources
 from evaluator.compile.binaries.sass import machine_code
 from evaluator.judge.profiling.ncu import read_page
+from evaluator.records import MachineCode
 
 PIECES = (
     *("Function : _Z4gemmPf\n", "/*0010*/  HMMA.1688.F32.TF32 R4, R4, R8, RZ ;\n", "Function : ", "F2F..", "HMMA"),
@@ -17,7 +18,7 @@ PIECES = (
 )
 
 
-@pytest.mark.parametrize("read", [kernel_resources, machine_code, read_page])
+@pytest.mark.parametrize(("read", "kind"), [(kernel_resources, list), (machine_code, MachineCode), (read_page, list)])
 @given(st.lists(st.sampled_from(PIECES) | st.text(max_size=20), max_size=30).map("".join))
-def test_any_text_is_read(read, text):
-    read(text)
+def test_any_text_is_read(read, kind, text):
+    assert isinstance(read(text), kind)

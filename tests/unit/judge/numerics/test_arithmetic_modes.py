@@ -106,6 +106,14 @@ def test_each_draw_of_rounded_operands_has_other_roundings_of_inexact_operands_a
     assert float(torch.corrcoef(errors).fill_diagonal_(0).abs().max()) < 0.25
 
 
+def test_a_draw_leaves_operands_that_the_format_cannot_hold():
+    large = torch.tensor([[1e5, 3.0]])
+    with with_operands(Format.FP16, 1):
+        assert torch.equal(large @ torch.eye(2), large)
+    with with_operands(Format.FP16):
+        assert not (large @ torch.eye(2)).isfinite().all()
+
+
 CHOICES = {
     "index": lambda x: x[torch.tensor([2, 0])],
     "index_select": lambda x: x.index_select(0, torch.tensor([2, 0])),
