@@ -317,7 +317,7 @@ def _exit_code(card: Scorecard) -> ExitCode:
 @click.option(
     "--allow-problem-text",
     is_flag=True,
-    help="Accept lines with a problem as text: who writes the lines may then run any code as this user.",
+    help="Accept lines that hold the code of a problem. That code runs outside the sandbox, as the present user.",
 )
 @click.option("--jsonl", is_flag=True, help="Write one line of JSON per submission to stdout.")
 def batch(*, jsonl: bool, **named: Any) -> ExitCode:
