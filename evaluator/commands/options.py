@@ -11,7 +11,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from evaluator.catalog import list_problems
-from evaluator.commands.shell.configured import SECONDS, Configured
+from evaluator.commands.shell.project_file import WithProjectFile
 from evaluator.errors import UsageError, WarpgradeError
 from evaluator.grade_options import AUTO, OPTION_OF, GradeOptions, check, default_of
 from evaluator.records import (
@@ -222,7 +222,7 @@ _OTHER_OPTIONS = (
         "--timeout",
         type=float,
         callback=checked,
-        metavar=SECONDS,
+        metavar="SECONDS",
         help="Seconds for the import, and for each call of the submission; beyond, the verdict is timeout.  "
         "Except on cuda, CPU time counts, and six times as much wall time.  "
         "[default: imports 60 s; calls 20 times the reference, at least 10 s, 2 s on cuda]",
@@ -231,7 +231,7 @@ _OTHER_OPTIONS = (
         "--build-timeout",
         type=float,
         callback=checked,
-        metavar=SECONDS,
+        metavar="SECONDS",
         default=default_of("build_timeout_s"),
         help="Seconds for the compilation of each extension, and for all builds of a grade; beyond, the compiler "
         f"is stopped, and the verdict is timeout.  [default: {default_of('build_timeout_s'):.0f} s]",
@@ -240,14 +240,14 @@ _OTHER_OPTIONS = (
         "--deadline",
         type=float,
         callback=checked,
-        metavar=SECONDS,
+        metavar="SECONDS",
         help="Seconds for the whole grade; beyond, all its processes are killed. The verdict is timeout if the "
         "submission took half of the time, otherwise infra_error.  [default: --build-timeout plus 20 minutes]",
     ),
 )
 
 
-class ValueMayFollow(Configured):
+class ValueMayFollow(WithProjectFile):
     """Command with optional values of options: the next word is a value only if among the choices.
 
     click would take any word: in `grade --profile relu mine.py`, the problem's name.

@@ -1,18 +1,24 @@
-"""Options in `[tool.warpgrade]` of the nearest pyproject.toml: defaults of `grade` and `batch`.
+"""Defaults of `grade` and `batch` from `[tool.warpgrade]` in the nearest pyproject.toml.
 
 A submission's author may be able to write into the current folder. Therefore no file can choose the rules of a
 verdict or of its times, name code to trust, weaken the sandbox or sign cards. Each command reports the options from the
 file on stderr.
 """
 
+import contextlib
+import json
 import os
 import stat
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
+
+import click
+from click.core import ParameterSource
 
 from evaluator.catalog.text import did_you_mean, one_of
+from evaluator.commands import terminal
 from evaluator.errors import UsageError
 from evaluator.files.safe_open import read_named_regular
 from evaluator.report.layout.text import one_line
@@ -37,27 +43,39 @@ _MOST_BYTES = 1 << 20
 _TABLE = b"warpgrade"
 
 
-class ProjectFile(NamedTuple):
-    """A pyproject.toml with a table for Warpgrade: options by name."""
+class WithProjectFile(click.Command):
+    """Command with defaults from the nearest pyproject.toml.
 
-    path: Path
-    options: Mapping[str, Any]
+    A replay has the options of the card instead, and no file can break --help.
+    """
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Parse the arguments, with the file's options as defaults, and report the options in force."""
+        without = {"--replay", "--help", "-h"} & {word.partition("=")[0] for word in args}
+        no_config = parent is not None and parent.find_root().params.get("no_config")
+        path, table = (None, {}) if without or no_config or extra.get("resilient_parsing") else _nearest()
+        defaults = {} if path is None else _defaults(self, path, table)
+        ctx = super().make_context(info_name, args, parent, **extra, default_map=defaults)
+        used = [name for name in defaults if ctx.get_parameter_source(name) is ParameterSource.DEFAULT_MAP]
+        if used:
+            options = ", ".join(f"{name.replace('_', '-')} = {json.dumps(defaults[name])}" for name in used)
+            terminal.tell(one_line(f"options of {path}: {options}", 400))
+        return ctx
 
 
-def nearest(start: Path) -> ProjectFile | None:
-    """Return the nearest pyproject.toml with `[tool.warpgrade]`, in `start` or a folder above, or None.
+def _nearest() -> tuple[Path | None, Mapping[str, Any]]:
+    """Return path and table of the nearest pyproject.toml with `[tool.warpgrade]`, in this folder or above.
 
     A file of another user is ignored, because /tmp and other shared folders are above many projects.
-
-    Raises:
-        UsageError: the file cannot be read, or has an unknown or refused option.
     """
-    for folder in (start, *start.parents):
-        path = folder / NAME
-        if _is_ours(path) and (options := _table(path)) is not None:
-            _refuse_unaccepted(path, options)
-            return ProjectFile(path, options)
-    return None
+    with contextlib.suppress(FileNotFoundError):  # The current folder has been deleted.
+        start = Path.cwd()
+        for path in (folder / NAME for folder in (start, *start.parents)):
+            if _is_ours(path) and (table := _table(path)) is not None:
+                return path, table
+    return None, {}
 
 
 def _is_ours(path: Path) -> bool:
@@ -87,10 +105,37 @@ def _table(path: Path) -> dict[str, Any] | None:
     return table
 
 
-def _refuse_unaccepted(path: Path, options: Mapping[str, Any]) -> None:
-    for key in options:
-        shown = one_line(key, 60)
+def _defaults(command: click.Command, path: Path, table: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of `command` in a table, by parameter.
+
+    Raises:
+        UsageError: an option is unknown or refused, or has an invalid value.
+    """
+    options = {param.name: param for param in command.params if isinstance(param, click.Option)}
+    defaults = {}
+    for key, value in table.items():
         if key in REFUSED:
-            raise UsageError(f"{path}: {shown} cannot be set in a file", hint=REFUSED[key])
+            raise UsageError(f"{path}: {key} cannot be set in a file", hint=REFUSED[key])
         if key not in KEYS:
-            raise UsageError(f"{path}: unknown option {shown}", hint=did_you_mean(key, KEYS) or one_of(KEYS))
+            hint = did_you_mean(key, KEYS) or one_of(KEYS)
+            raise UsageError(f"{path}: unknown option {one_line(key, 60)}", hint=hint)
+        name = key.replace("-", "_")
+        if (option := options.get(name)) is None:
+            continue
+        if (form := _other_form(option, value)) is not None:
+            raise UsageError(f"{path}: {key} is not {form}")
+        try:
+            option.process_value(click.Context(command), value)
+        except click.BadParameter as error:
+            raise UsageError(f"{path}: {key}: {one_line(error.message, 200)}") from error
+        defaults[name] = value
+    return defaults
+
+
+def _other_form(option: click.Option, value: Any) -> str | None:
+    """Return the expected form of a value of another form; click would convert true to 1.0."""
+    if option.multiple:
+        return None if isinstance(value, list) else f'a list: {option.name} = ["…"]'
+    if option.is_flag:
+        return None if isinstance(value, bool) else "true or false"
+    return None if isinstance(value, str | int | float) and not isinstance(value, bool) else "a number or a text"
