@@ -13,6 +13,7 @@ from evaluator.commands.options import (
     FOLDER_PATH,
     OutputFormat,
     ValueMayFollow,
+    WithProjectFile,
     chosen_format,
     complete_problem,
     format_option,
@@ -23,7 +24,6 @@ from evaluator.commands.options import (
     sign_option,
     taken_options,
 )
-from evaluator.commands.shell.project_file import WithProjectFile
 from evaluator.errors import CardError, CardNotWritten, ExitCode
 from evaluator.records import ProfilerKind, Scorecard, Status
 

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from evaluator.catalog import list_problems
-from evaluator.commands.shell.project_file import WithProjectFile
+from evaluator.commands import terminal
+from evaluator.commands.shell import project_file
 from evaluator.errors import UsageError, WarpgradeError
 from evaluator.grade_options import AUTO, OPTION_OF, GradeOptions, check, default_of
 from evaluator.records import (
@@ -245,6 +247,31 @@ _OTHER_OPTIONS = (
         "submission took half of the time, otherwise infra_error.  [default: --build-timeout plus 20 minutes]",
     ),
 )
+
+
+class WithProjectFile(click.Command):
+    """Command with defaults from the nearest pyproject.toml.
+
+    A replay has the options of the card instead, and no file can break --help.
+    """
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Parse the arguments, with the file's options as defaults, and report the options in force."""
+        without = {"--replay", "--help", "-h"} & {word.partition("=")[0] for word in args}
+        no_config = parent is not None and parent.find_root().params.get("no_config")
+        path, table = (None, {}) if without or no_config or extra.get("resilient_parsing") else project_file.nearest()
+        defaults = {} if path is None else project_file.defaults(self, path, table)
+        ctx = super().make_context(info_name, args, parent, **extra, default_map=defaults)
+        used = {
+            name: value
+            for name, value in defaults.items()
+            if ctx.get_parameter_source(name) is ParameterSource.DEFAULT_MAP
+        }
+        if path is not None and used:
+            terminal.tell(project_file.report_on(path, used))
+        return ctx
 
 
 class ValueMayFollow(WithProjectFile):

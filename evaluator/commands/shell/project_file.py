@@ -15,10 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
 from evaluator.catalog.text import did_you_mean, one_of
-from evaluator.commands import terminal
 from evaluator.errors import UsageError
 from evaluator.files.safe_open import read_named_regular
 from evaluator.report.layout.text import one_line
@@ -43,29 +41,7 @@ _MOST_BYTES = 1 << 20
 _TABLE = b"warpgrade"
 
 
-class WithProjectFile(click.Command):
-    """Command with defaults from the nearest pyproject.toml.
-
-    A replay has the options of the card instead, and no file can break --help.
-    """
-
-    def make_context(
-        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
-    ) -> click.Context:
-        """Parse the arguments, with the file's options as defaults, and report the options in force."""
-        without = {"--replay", "--help", "-h"} & {word.partition("=")[0] for word in args}
-        no_config = parent is not None and parent.find_root().params.get("no_config")
-        path, table = (None, {}) if without or no_config or extra.get("resilient_parsing") else _nearest()
-        defaults = {} if path is None else _defaults(self, path, table)
-        ctx = super().make_context(info_name, args, parent, **extra, default_map=defaults)
-        used = [name for name in defaults if ctx.get_parameter_source(name) is ParameterSource.DEFAULT_MAP]
-        if used:
-            options = ", ".join(f"{name.replace('_', '-')} = {json.dumps(defaults[name])}" for name in used)
-            terminal.tell(one_line(f"options of {path}: {options}", 400))
-        return ctx
-
-
-def _nearest() -> tuple[Path | None, Mapping[str, Any]]:
+def nearest() -> tuple[Path | None, Mapping[str, Any]]:
     """Return path and table of the nearest pyproject.toml with `[tool.warpgrade]`, in this folder or above.
 
     A file of another user is ignored, because /tmp and other shared folders are above many projects.
@@ -105,14 +81,14 @@ def _table(path: Path) -> dict[str, Any] | None:
     return table
 
 
-def _defaults(command: click.Command, path: Path, table: Mapping[str, Any]) -> dict[str, Any]:
+def defaults(command: click.Command, path: Path, table: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of `command` in a table, by parameter.
 
     Raises:
         UsageError: an option is unknown or refused, or has an invalid value.
     """
-    options = {param.name: param for param in command.params if isinstance(param, click.Option)}
-    defaults = {}
+    parameters = {param.name: param for param in command.params if isinstance(param, click.Option)}
+    options: dict[str, Any] = {}
     for key, value in table.items():
         if key in REFUSED:
             raise UsageError(f"{path}: {key} cannot be set in a file", hint=REFUSED[key])
@@ -120,7 +96,7 @@ def _defaults(command: click.Command, path: Path, table: Mapping[str, Any]) -> d
             hint = did_you_mean(key, KEYS) or one_of(KEYS)
             raise UsageError(f"{path}: unknown option {one_line(key, 60)}", hint=hint)
         name = key.replace("-", "_")
-        if (option := options.get(name)) is None:
+        if (option := parameters.get(name)) is None:
             continue
         if (form := _other_form(option, value)) is not None:
             raise UsageError(f"{path}: {key} is not {form}")
@@ -128,8 +104,14 @@ def _defaults(command: click.Command, path: Path, table: Mapping[str, Any]) -> d
             option.process_value(click.Context(command), value)
         except click.BadParameter as error:
             raise UsageError(f"{path}: {key}: {one_line(error.message, 200)}") from error
-        defaults[name] = value
-    return defaults
+        options[name] = value
+    return options
+
+
+def report_on(path: Path, options: Mapping[str, Any]) -> str:
+    """Return a line about options from a file, in the form of the file."""
+    listed = ", ".join(f"{name.replace('_', '-')} = {json.dumps(value)}" for name, value in options.items())
+    return one_line(f"options of {path}: {listed}", 400)
 
 
 def _other_form(option: click.Option, value: Any) -> str | None:
