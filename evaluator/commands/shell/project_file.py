@@ -6,7 +6,6 @@ file on stderr.
 """
 
 import contextlib
-import json
 import os
 import stat
 import tomllib
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
 from evaluator.catalog.text import did_you_mean, one_of
 from evaluator.errors import UsageError
@@ -110,7 +110,9 @@ def defaults(command: click.Command, path: Path, table: Mapping[str, Any]) -> di
 
 def report_on(path: Path, options: Mapping[str, Any]) -> str:
     """Return a line about options from a file, in the form of the file."""
-    listed = ", ".join(f"{name.replace('_', '-')} = {json.dumps(value)}" for name, value in options.items())
+    listed = ", ".join(
+        f"{name.replace('_', '-')} = {msgspec.json.encode(value).decode()}" for name, value in options.items()
+    )
     return one_line(f"options of {path}: {listed}", 400)
 
 
