@@ -161,7 +161,7 @@ def _table(chosen: list[Entry], lines: dict[int, tuple[str, str]]) -> str:
     if waiting := [f"`{entry.name}`" for entry in chosen if _control_of(lines[entry.expected.row][0]) == _NEEDS_GPU]:
         holes.append(f"- {', '.join(waiting)}: the naive grader on a GPU.")
     at_the_judge = [
-        f"| {name} | {each.attack} | {each.now} | {', '.join(f'`{test}`' for test in each.tests)} |"
+        f"| {name} | {each.attack} | {each.now} | {', '.join(_files(each.tests))} |"
         for name, each in attacks().items()
     ]
     parts = [
@@ -176,6 +176,11 @@ def _table(chosen: list[Entry], lines: dict[int, tuple[str, str]]) -> str:
         "\n".join(rules) + "\n",
     ]
     return "\n".join(parts)
+
+
+def _files(tests: list[str]) -> list[str]:
+    """Return the files of tests, each once, in code spans."""
+    return [f"`{file}`" for file in dict.fromkeys(test.partition("::")[0] for test in tests)]
 
 
 def _control_of(line: str) -> str:
