@@ -32,7 +32,7 @@ the cheat works. `make zoo` writes this page; `WARPGRADE_ZOO=all pytest tests/zo
 | state | meaning |
 |---|---|
 | rejected for its reason | not `correct`, with one of the codes that the row names and no other |
-| gains nothing | the result is correct, and only a claim is false: the quoted time, or the text that the trick prints, shows no gain |
+| gains nothing | the result is correct, only a claim is false: the quoted time or the printed text shows no gain |
 | problem refused | the problem requires no work; `warpgrade problems validate` reports such a problem |
 | not yet | a hole, or a row that was not graded; "Cells that are missing" names the cause |
 
@@ -161,8 +161,7 @@ def _table(chosen: list[Entry], lines: dict[int, tuple[str, str]]) -> str:
     if waiting := [f"`{entry.name}`" for entry in chosen if _control_of(lines[entry.expected.row][0]) == _NEEDS_GPU]:
         holes.append(f"- {', '.join(waiting)}: the naive grader on a GPU.")
     at_the_judge = [
-        f"| {name} | {each.attack} | {each.now} | {', '.join(_files(each.tests))} |"
-        for name, each in attacks().items()
+        f"| {name} | {each.attack} | {each.now} | {', '.join(_files(each.tests))} |" for name, each in attacks().items()
     ]
     parts = [
         _HEAD,
