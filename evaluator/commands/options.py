@@ -259,9 +259,12 @@ class WithProjectFile(click.Command):
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
         """Parse the arguments, with the file's options as defaults, and report the options in force."""
-        without = {"--replay", "--help", "-h"} & {word.partition("=")[0] for word in args}
-        no_config = parent is not None and parent.find_root().params.get("no_config")
-        path, table = (None, {}) if without or no_config or extra.get("resilient_parsing") else project_file.nearest()
+        is_ignored = (
+            not {word.partition("=")[0] for word in args}.isdisjoint(("--replay", "--help", "-h"))
+            or extra.get("resilient_parsing")
+            or (parent is not None and parent.find_root().params.get("no_config"))
+        )
+        path, table = (None, {}) if is_ignored else project_file.nearest()
         defaults = {} if path is None else project_file.defaults(self, path, table)
         ctx = super().make_context(info_name, args, parent, **extra, default_map=defaults)
         used = {

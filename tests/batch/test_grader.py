@@ -1,9 +1,11 @@
 """A program's own grader, with workers that grade in no time."""
 
 import asyncio
+import contextlib
 import hashlib
 import queue
 import threading
+from concurrent.futures import CancelledError
 
 import pytest
 
@@ -377,6 +379,26 @@ def test_candidates_may_wait_for_earlier_cards(worker, is_async):
         for _, card in grade_stream(iter(answers.get, None), device="emulated", jobs=2):
             follow_up(answers, card)
     assert statuses == [Status.WRONG_RESULT, Status.CORRECT]
+
+
+def test_a_stream_reads_two_candidates_for_each_worker_ahead(worker):
+    read = []
+
+    def endless():
+        while True:
+            read.append(len(read))
+            yield Candidate("relu", "# hanging")
+
+    def take_one():
+        with contextlib.suppress(CancelledError):
+            next(grader.grade_stream(endless()))
+
+    with Grader(device="emulated", jobs=2) as grader:
+        program = threading.Thread(target=take_one)
+        program.start()
+        soon(lambda: len(read) >= grader.at_once)
+    program.join(120)
+    assert len(read) == grader.at_once == 4
 
 
 def test_a_program_that_loses_interest_ends_the_workers(worker):

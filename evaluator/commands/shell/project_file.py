@@ -45,6 +45,9 @@ def nearest() -> tuple[Path | None, Mapping[str, Any]]:
     """Return path and table of the nearest pyproject.toml with `[tool.warpgrade]`, in this folder or above.
 
     A file of another user is ignored, because /tmp and other shared folders are above many projects.
+
+    Raises:
+        UsageError: the file cannot be read, or is no TOML.
     """
     with contextlib.suppress(FileNotFoundError):  # The current folder has been deleted.
         start = Path.cwd()
