@@ -64,7 +64,7 @@ _MOST_SAID = 5
     "--timeline",
     type=FILE_PATH,
     metavar="FILE",
-    help="Write who had which worker and GPU, when, to FILE, for https://ui.perfetto.dev. The HTML page has a chart.",
+    help="Write who had which worker and GPU, when, to FILE, for https://ui.perfetto.dev.",
 )
 @click.option(
     "--kernelbench",
@@ -110,8 +110,7 @@ def report(
     results = merged(each)
     summaries = results.sections
     _write_files(results, submissions=submissions, junit=junit, kernelbench=kernelbench)
-    if html is not None or timeline is not None:
-        _write_with_timeline(results, runs, html=html, timeline=timeline, problems=problems)
+    _write_files_of_runs(results, runs, html=html, timeline=timeline, problems=problems)
     if as_csv:
         terminal.emit(said.csv_text(summaries))
     elif as_markdown:
@@ -228,28 +227,20 @@ def _write_files(results: "Results", *, submissions: Path | None, junit: Path | 
         _write_kernelbench(results, kernelbench)
 
 
-def _write_with_timeline(
+def _write_files_of_runs(
     results: "Results", runs: tuple[Path, ...], *, html: Path | None, timeline: Path | None, problems: Path | None
 ) -> None:
-    """Write the page, which has the timelines of the runs, and the timelines' own file."""
-    from evaluator.batch.runs import page_files
-    from evaluator.batch.runs.timeline_report import read_timelines, write_trace
-    from evaluator.report.timeline.division import division_lines
-    from evaluator.report.timeline.page_section import use_lines
+    from evaluator.batch.runs import page_files, timeline_file
 
-    recorded = read_timelines(runs)
-    if recorded.is_cut:
-        terminal.tell("a run's timeline.jsonl is longer than 64 MiB: only its beginning was read")
     if html is not None:
-        page_files.write_pieces(html, page_files.run_page_of(results, recorded.sessions, problems=problems))
+        page_files.write_pieces(html, page_files.run_page_of(results, problems=problems))
         _tell_of_references(runs, problems)
-    if timeline is None:
-        return
-    write_trace(recorded, timeline)
-    terminal.tell(f"wrote {timeline}: {counted(len(recorded.sessions), 'session')}")
-    longest = max(recorded.sessions, key=lambda each: each.ended_s)
-    for line in (*use_lines(longest), *division_lines(longest)):
-        terminal.tell(line)
+    if timeline is not None:
+        recorded = timeline_file.read_timelines(runs)
+        if recorded.is_cut:
+            terminal.tell("a run's timeline.jsonl is longer than 64 MiB: only its beginning was read")
+        timeline_file.write_trace(recorded, timeline)
+        terminal.tell(f"wrote {timeline}: {counted(len(recorded.sessions), 'session')}")
 
 
 def _emit_report(results: "Results", summaries: "list[Section]", form: OutputFormat) -> None:

@@ -11,7 +11,6 @@ from evaluator.report.page.entries import PageEntry, best_by_problem
 from evaluator.report.page.writer import Room, page_pieces
 from evaluator.report.run.run_tables import MOST_FAILED, described
 from evaluator.report.run.summary import MISSING, REFUSED, Section
-from evaluator.report.timeline.page_section import TimelineSection
 
 _REFERENCES_CHARACTERS = 4 << 20
 _LONGEST_REFERENCE = 64 << 10
@@ -29,7 +28,6 @@ class RunPage(NamedTuple):
     sections: Sequence[Section]
     terms: Sequence[tuple[str, str]] = ()
     references: Mapping[str, str] = {}
-    timeline: TimelineSection | None = None
     broken: int = 0
     version: str = ""
 
