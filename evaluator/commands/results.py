@@ -21,7 +21,6 @@ from evaluator.commands.options import (
 )
 from evaluator.commands.streams import in_workflow
 from evaluator.errors import ExitCode, UsageError
-from evaluator.records import Scorecard
 from evaluator.report.layout.text import counted, one_line
 
 if TYPE_CHECKING:
@@ -371,30 +370,8 @@ def _changed(change: "Change") -> str:
 
 @click.command("show", short_help="Show a scorecard and the distribution of its samples.")
 @click.argument("file", metavar="CARD", type=click.Path(path_type=Path))
-@click.option(
-    "--svg",
-    type=FILE_PATH,
-    metavar="FILE",
-    help="Also draw both sides' samples to FILE.",
-)
-def show_card(*, file: Path, svg: Path | None) -> None:
+def show_card(*, file: Path) -> None:
     """Show the scorecard CARD, and the distribution of both sides' samples."""
     from evaluator.files.card_files import read_card
 
-    card = read_card(file)
-    if svg is not None:
-        _draw(card, svg)
-    terminal.show_card(card, file, with_samples=True)
-    if svg is not None:
-        terminal.tell(f"wrote {svg}")
-
-
-def _draw(card: Scorecard, path: Path) -> None:
-    from evaluator.report.card.svg import svg_bytes
-
-    if card.timing is None:
-        raise UsageError("the card has no times to draw", hint="omit --svg")
-    try:
-        path.write_bytes(svg_bytes(card, card.timing))
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}") from error
+    terminal.show_card(read_card(file), file, with_samples=True)

@@ -315,19 +315,6 @@ def test_a_wrong_card_is_shown_and_is_no_failure_of_the_command(run: Run, tmp_pa
     assert "Samples" not in run.out
 
 
-def test_a_picture_is_written_where_there_are_samples(run: Run, tmp_path: Path) -> None:
-    write_card(cards.card(), tmp_path / "card.json")
-    write_card(cards.wrong_card(), tmp_path / "wrong.json")
-    assert run("show", "card.json", "--svg", "card.svg") == 0
-    assert run.err == "wrote card.svg\n"
-    assert (tmp_path / "card.svg").read_bytes().startswith(b"<?xml")
-    assert run("show", "wrong.json", "--svg", "wrong.svg") == 2
-    assert "no times to draw" in run.err
-    assert not (tmp_path / "wrong.svg").exists()
-    assert run("show", "card.json", "--svg", "nowhere/card.svg") == 2
-    assert "cannot write nowhere/card.svg: No such file or directory" in run.err
-
-
 def test_a_new_problem_and_solution_lead_on_to_a_grade(run: Run, graded: FakeGrade) -> None:
     assert run("new", "problem", "mine") == 0
     assert "the example is a linear layer, ReLU and a division: put your own Model into" in run.out
