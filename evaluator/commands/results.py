@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from evaluator.batch.runs.results import Results
-    from evaluator.cards.contradiction import Contradiction
     from evaluator.cards.regrade import Change
+    from evaluator.cards.time_consistency import Contradiction
     from evaluator.report.run.summary import Section
     from evaluator.signatures.trust import Trust
 
@@ -152,7 +152,7 @@ def _report_of_several(runs: "list[Results]", *, as_json: bool, as_markdown: boo
     named = named_runs(runs)
     if html is not None:
         from evaluator.batch.runs.page_files import write_pieces
-        from evaluator.report.page.runs_page import runs_page
+        from evaluator.report.page.run_page import runs_page
 
         write_pieces(html, runs_page(named))
     if as_json:

@@ -1,6 +1,6 @@
 """Bytes and FLOP of a problem's call for each size, from a separate process with PyTorch, counted once and cached.
 
-The process runs the reference's own code on the meta device (`count_process.py`). The caller needs no PyTorch.
+The process runs the reference's own code on the meta device (`work_count.py`). The caller needs no PyTorch.
 """
 
 import msgspec
@@ -12,7 +12,7 @@ from evaluator.toolchain.host_compiler import torch_version
 
 _LIMIT_S = 300.0
 """A usual count takes the time of importing PyTorch plus a second."""
-_PROCESS = "evaluator.roofline.count_process"
+_PROCESS = "evaluator.roofline.work_count"
 _VERSION = 1
 
 

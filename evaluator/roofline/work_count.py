@@ -5,17 +5,22 @@ memory, so the count takes the time of the Python code, for a problem of any siz
 """
 
 import contextlib
+import socket
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
+import msgspec
 import torch
 
 from evaluator.catalog import sized_source
 from evaluator.judge.tensors.author_tensors import CudaMeans
+from evaluator.problem_process import serve
 from evaluator.protocol import model_call
 from evaluator.records import Mode, Problem, SizeName
+from evaluator.roofline.counted_work import CallWork, WorkBySize
 from evaluator.roofline.storages import Looks, covered_bytes
 
 _META = torch.device("meta")
@@ -118,3 +123,21 @@ def registered() -> Iterator[ModuleType]:
         yield module
     finally:
         del sys.modules[_MODULE]
+
+
+def counted(problem: Problem) -> WorkBySize:
+    """Return the work of a call for each size."""
+    known: dict[SizeName, CallWork] = {}
+    unknown: dict[SizeName, str] = {}
+    for size in problem.sizes:
+        match count(problem, size):
+            case Uncountable(reason=reason):
+                unknown[size] = reason
+            case found:
+                known[size] = CallWork(found.read_bytes, found.written_bytes, found.flop)
+    return WorkBySize(known, unknown)
+
+
+def run(sock: socket.socket, _: Path) -> None:
+    """Serve one request over `sock`, in a confined process."""
+    serve(sock, lambda problem: msgspec.json.encode(counted(msgspec.json.decode(problem, type=Problem))))

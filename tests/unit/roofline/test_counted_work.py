@@ -13,9 +13,9 @@ from evaluator.problem_process import NoAnswer, TookTooLong
 from evaluator.records import Mode, Precision, RooflineOverride, SizeName
 from evaluator.report.problem_work import ProblemWork, work_document, work_text
 from evaluator.roofline import counted_work, least_time
-from evaluator.roofline.count_process import counted
 from evaluator.roofline.counted_work import CallWork, work_of
 from evaluator.roofline.least_time import Roofs, roofs_of, stated
+from evaluator.roofline.work_count import counted
 from evaluator.sizes.found_sizes import with_sizes
 
 H100 = Gpu(0, "GPU-1", "NVIDIA H100", (9, 0), 80 << 30, "570", ())

@@ -12,7 +12,7 @@ from evaluator.findings import ENTRIES, Code, finding
 from evaluator.progress import Silent
 from evaluator.records import ClockKind, Diagnostic, L2Inputs, L2Rule, MachineCode, RunnerOutput, Scorecard, Status
 from evaluator.report.card.card_screen import render_card
-from evaluator.report.card.source_excerpt import caret_cell
+from evaluator.report.card.excerpts import caret_cell
 from evaluator.report.layout.text import one_line, printable
 from evaluator.report.progress_line import Lines, MovingLine, progress_on
 from evaluator.timing.quote import quote
