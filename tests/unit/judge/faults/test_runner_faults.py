@@ -33,9 +33,6 @@ class OneFailedBuild:
     texts = {}
     failures = (finding(Code.BINDING, "functions=[...] names the kernel k, which Python cannot call"),)
 
-    def failed_with(self, code):
-        return None
-
 
 @pytest.mark.parametrize(
     ("message", "lines", "said"),
