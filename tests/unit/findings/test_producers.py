@@ -8,6 +8,7 @@ from pathlib import Path
 from evaluator.findings import ENTRIES, Code
 from evaluator.findings.entry import Trait
 from evaluator.records import Status
+from tests.zoo.entries import entries
 
 TOP = Path(__file__).parents[3]
 MODULES = {
@@ -82,6 +83,13 @@ def test_each_verdict_of_the_judge_has_a_status_of_its_code():
     # The status of a missing package depends on the stage: `Fault(INCONCLUSIVE if … else verdict, missing)`.
     unfit = [each for each in found if each[1] not in ENTRIES[each[2]].statuses and each[2] != Code.PACKAGE_MISSING]
     assert unfit == []
+
+
+def test_the_expected_verdicts_of_the_zoo_have_statuses_of_their_codes():
+    rows = [entry.expected for folder in ("", "half/") for entry in entries(folder)]
+    expected = [({row.status, row.or_status}, code) for row in rows if row.status for code in row.codes]
+    assert len({code for _, code in expected}) >= 15
+    assert [each for each in expected if each[0].isdisjoint(ENTRIES[Code(each[1])].statuses)] == []
 
 
 def test_what_the_lint_notices_is_a_remark():
