@@ -90,8 +90,9 @@ def _failed_build(builds: Builds | None) -> Fault | None:
     """Return the fault of a failed build, as the cause of the submission's failure; None without a failed build."""
     if builds is None or not builds.failures:
         return None
+    by_code = sorted(builds.failures, key=lambda each: each.code)  # Another device comes before a missing language.
     for status in (Status.INCONCLUSIVE, Status.TIMEOUT):
-        for failed in builds.failures:
+        for failed in by_code:
             if status in entry_of(failed).statuses:
                 return Fault(status, failed)
     return Fault(Status.BUILD_ERROR, builds.failures[0])
