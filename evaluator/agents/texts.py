@@ -38,10 +38,10 @@ def bounded(text: str, characters: int, more: str) -> str:
 
 
 def explanation(code: str) -> str:
-    """Return meaning and next step of a finding's code. Raises UsageError for an unknown code."""
+    """Return statuses, meaning and next step of a finding's code. Raises UsageError for an unknown code."""
     known = code_named(code.strip(), listing="problems with a code come from the tool `grade`")
     entry = ENTRIES[known]
-    return f"{known.value}: {entry.title}\n\n{entry.meaning}\n\nNext: {entry.next_step}"
+    return f"{known.value}: {entry.title}\n\n{entry.explanation}\n\nNext: {entry.next_step}"
 
 
 def problem_list(listing: Listing, containing: str, characters: int) -> str:

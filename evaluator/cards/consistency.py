@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Iterator
 
 from evaluator.cards.time_consistency import SAME, Contradiction, contradictions_of_times
-from evaluator.findings import Code
+from evaluator.findings import Code, entry_of
 from evaluator.records import (
     Check,
     DeviceKind,
@@ -21,67 +21,6 @@ from evaluator.records import (
     TensorCheck,
 )
 
-_FAMILIES = {
-    Status.CORRECT: "",
-    Status.WRONG_RESULT: "C",
-    Status.BUILD_ERROR: "BS",
-    Status.RUNTIME_ERROR: "RB",
-    Status.TIMEOUT: "RB",
-    Status.REJECTED: "SBRTI",
-    Status.INCONCLUSIVE: "BRTX",
-    Status.INFRA_ERROR: "X",
-}
-"""Families of the permitted reason codes of each status, for codes that several statuses may have."""
-_OWN_STATUS = {
-    Code.TIMED_OUT: Status.TIMEOUT,
-    Code.MALFORMED_FRAME: Status.REJECTED,
-    Code.TOO_MANY_BUILDS: Status.REJECTED,
-    Code.TOO_LITTLE_OWN: Status.REJECTED,
-    Code.IMPOSSIBLE: Status.REJECTED,
-    Code.NOT_QUIET: Status.REJECTED,
-    Code.WORK_AFTER_DONE: Status.REJECTED,
-    Code.OWN_SHARE_UNKNOWN: Status.INCONCLUSIVE,
-    Code.NOT_EMULATED: Status.INCONCLUSIVE,
-    Code.HARD_CODED_SIZE: Status.INCONCLUSIVE,
-    Code.LANGUAGE_MISSING: Status.INCONCLUSIVE,
-    Code.ROUNDING_DECIDES: Status.INCONCLUSIVE,
-    Code.RANDOM_REFERENCE: Status.INCONCLUSIVE,
-    Code.KERNEL_REFUSED: Status.BUILD_ERROR,
-}
-"""Codes with a single permitted status."""
-_REMARKS = frozenset(
-    (
-        *(
-            Code.LEFT_OUT,
-            Code.INTERPRETED,
-            Code.FIXED_INPUTS,
-            Code.NOT_FLOAT64,
-            Code.WIDE_TOLERANCE,
-            Code.VALUES_UNTRIED,
-            Code.ROUNDING_UNTRIED,
-        ),
-        *(
-            Code.OUTPUT_FLOOD,
-            Code.WEIGHTS_NOT_COPIED,
-            Code.SET_TO_TRAINING,
-            Code.SIZE_REFUSED,
-            Code.NO_LAUNCH,
-            Code.FAILED_BUILD_IGNORED,
-        ),
-        *(Code.REFERENCE_DRIFTED, Code.BELOW_RESOLUTION, Code.OUTPUT_COPIED, Code.OUTLIERS, Code.FIRST_CALL_SLOW),
-        *(
-            Code.HOST_BOUND,
-            Code.SHARED_WORK,
-            Code.BEATS_TARGET,
-            Code.TIME_UNEARNED,
-            Code.NOT_TIMED,
-            Code.FLOOR_DOUBTED,
-            Code.NO_ROOFLINE,
-            Code.BASELINE_FAILED,
-        ),
-    )
-)
-"""Codes of remarks, never the reason of a verdict."""
 _MOST_PACKED = 8
 """Numbers of the fewest bits in an element of a packed format."""
 
@@ -112,13 +51,8 @@ def _reason(card: Scorecard) -> Iterator[Contradiction]:
     if reason.code not in set(Code):
         yield Contradiction("reason.code", f"unknown finding {reason.code[:20]}")
         return
-    code = Code(reason.code)
-    own = _OWN_STATUS.get(code)
-    if (status, code) == (Status.INFRA_ERROR, Code.DEADLINE):
-        return  # The grade exceeded its deadline without the submission's fault.
-    is_permitted = code.value[0] in _FAMILIES[status] if own is None else own == status
-    if code in _REMARKS or not is_permitted:
-        yield Contradiction("reason.code", f"{code.value} is no reason for {status.value}")
+    if status not in entry_of(reason).statuses:
+        yield Contradiction("reason.code", f"{reason.code} is no reason for {status.value}")
 
 
 def _names(card: Scorecard) -> Iterator[Contradiction]:

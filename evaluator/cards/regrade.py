@@ -10,23 +10,9 @@ from msgspec.structs import replace
 
 from evaluator.cards.consistency import wrong
 from evaluator.cards.time_consistency import requoted, requoted_baselines
-from evaluator.findings import Code, finding
+from evaluator.findings import Code, Trait, finding, has_trait
 from evaluator.records import SCHEMA_VERSION, Check, Finding, Samples, Scorecard, Status, Timing
 
-_OF_THE_SAMPLES = frozenset(
-    code.value
-    for code in (
-        Code.REFERENCE_DRIFTED,
-        Code.BELOW_RESOLUTION,
-        Code.OUTPUT_COPIED,
-        Code.NOT_QUIET,
-        Code.OUTLIERS,
-        Code.FIRST_CALL_SLOW,
-        Code.HOST_BOUND,
-        Code.SHARED_WORK,
-    )
-)
-"""Findings derived from samples alone, recomputed with the statistics."""
 _NUMBERS = (
     "speedup",
     "speedup_low",
@@ -119,7 +105,7 @@ def _with_new_statistics(card: Scorecard) -> Scorecard:
 
 def _of_the_samples(remark: Finding) -> bool:
     """Whether the finding follows from samples alone. Samples do not show repeated timing."""
-    return remark.code in _OF_THE_SAMPLES and "attempt" not in remark.details
+    return has_trait(remark, Trait.FROM_SAMPLES) and "attempt" not in remark.details
 
 
 def _looked_at(check: Check) -> Check:

@@ -29,7 +29,7 @@ def explain(*, code: str | None) -> None:
         return
     wanted = code_named(code, listing="`warpgrade explain` lists all codes")
     entry = ENTRIES[wanted]
-    paragraphs = [f"{wanted.value}: {entry.title}", entry.meaning, f"Next: {entry.next_step}"]
+    paragraphs = [f"{wanted.value}: {entry.title}", entry.explanation, f"Next: {entry.next_step}"]
     terminal.emit("\n\n".join(click.wrap_text(paragraph, width=80) for paragraph in paragraphs) + "\n")
 
 

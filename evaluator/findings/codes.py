@@ -1,7 +1,6 @@
-"""Codes of findings and the type of their entries. A code's letter selects the module of its entry."""
+"""Codes of findings. A code's letter selects the module of its entry."""
 
 from enum import StrEnum
-from typing import NamedTuple
 
 
 class Code(StrEnum):
@@ -129,15 +128,3 @@ class Code(StrEnum):
     GPU_ECC = "X606"
     GPU_MIG = "X607"
     OWN_FAULT = "X608"
-
-
-class Entry(NamedTuple):
-    """Text of a code: title, explanation, next step.
-
-    `other_steps` are next steps for some of the code's messages.
-    """
-
-    title: str
-    meaning: str
-    next_step: str
-    other_steps: tuple[str, ...] = ()

@@ -1,7 +1,8 @@
-"""The table of all findings, composed of its families, and the constructor of findings."""
+"""The table of all findings, composed of its families; constructor, entry and traits of a finding."""
 
 from evaluator.findings import building, comparing, isolation, machine, running, submission, timing
-from evaluator.findings.codes import Code, Entry
+from evaluator.findings.codes import Code
+from evaluator.findings.entry import Entry, Trait
 from evaluator.records import Finding
 
 FAMILIES: dict[str, dict[Code, Entry]] = {
@@ -33,6 +34,16 @@ def finding(
     """
     step = ENTRIES[code].next_step if next_step is None else _short(next_step)
     return Finding(code=code.value, message=_short(message), next_step=step, line=line, details=details)
+
+
+def entry_of(found: Finding) -> Entry:
+    """Return the entry of a finding. Raises ValueError for an unknown code."""
+    return ENTRIES[Code(found.code)]
+
+
+def has_trait(found: Finding, trait: Trait) -> bool:
+    """Return whether the finding has `trait`; False for an unknown code."""
+    return found.code in ENTRIES and trait in entry_of(found).traits
 
 
 def _short(message: str) -> str:

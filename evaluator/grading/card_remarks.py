@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from evaluator.cache import fallback_folder
 from evaluator.cache.location import cache_folder
-from evaluator.findings import ENTRIES, Code, finding
+from evaluator.findings import ENTRIES, Code, entry_of, finding
 from evaluator.findings.comparing import COMPUTE_IN_FP32, DRIFT, EXTRA_CLAMP, NEARLY_ALL, WEIGHTS_FIRST
 from evaluator.findings.running import LAUNCH_KERNEL
 from evaluator.findings.submission import ONE_BLOCK, REPLACE_CALL
@@ -14,7 +14,6 @@ from evaluator.sizes import found_sizes
 
 _FLOOD_BYTES = 1 << 20
 _OWN_STEPS = {Code.NO_LAUNCH.value: LAUNCH_KERNEL, Code.LIBRARY_IN_FORWARD.value: REPLACE_CALL}
-_OF_PYTHON = frozenset((Code.IMPORT_FAILED.value, Code.CONSTRUCTOR_FAILED.value, Code.FORWARD_FAILED.value))
 
 
 def remarks_on(outcome: Outcome) -> list[Finding]:
@@ -49,7 +48,7 @@ def reason_of(outcome: Outcome) -> Finding | None:
     out.
     """
     reason = outcome.reason
-    if reason is not None and reason.code in _OF_PYTHON and reason.message.startswith("NameError"):
+    if reason is not None and reason.message.startswith("NameError") and ONE_BLOCK in entry_of(reason).other_steps:
         left_out = next((each for each in outcome.findings if each.code == Code.LEFT_OUT.value), None)
         if left_out is None:
             return reason

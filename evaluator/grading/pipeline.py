@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from evaluator.catalog import sized_source
 from evaluator.deadline import Deadline, Guard
 from evaluator.errors import JudgeFailed, OutlivesKill, WarpgradeError
-from evaluator.findings import Code, finding
+from evaluator.findings import Code, entry_of, finding
 from evaluator.grading import single_grade
 from evaluator.grading.card import card_of
 from evaluator.grading.card_remarks import about_sizes, remarks_on
@@ -27,7 +27,7 @@ from evaluator.grading.run_until_deadline import LastResort, Worked, in_time
 from evaluator.interrupts import held_back
 from evaluator.judge.context.context_pool import ContextPool
 from evaluator.progress import Progress, Stopwatch
-from evaluator.records import Finding, Outcome, Scorecard, Seeds, Status
+from evaluator.records import Outcome, Scorecard, Seeds, Status
 from evaluator.report.layout.text import printable
 from evaluator.submission.model_new import can_define
 from evaluator.submission.read import Submission
@@ -140,7 +140,7 @@ def _outcome(
     sized_source(request.terms.problem, request.terms.size)  # Report a missing size before any other failure.
     match request.submission:
         case Unread(finding=reason):
-            return Outcome().failed(_unread_status(reason), reason), None
+            return Outcome().failed(entry_of(reason).status, reason), None
         case Submission(source=source) as submission if not can_define(source, request.terms.options.entries):
             what = "the name does not occur in the text" if source.strip() else "the text is empty"
             names = " or ".join(request.terms.options.entries)
@@ -211,8 +211,3 @@ def _staged(request: GradeRequest, source: str, stopwatch: Stopwatch, context_po
         message = printable(f"{type(error).__name__}: {error}")
         reason = finding(Code.OWN_FAULT, message[:_FAULT_CHARACTERS])
     return Outcome().failed(Status.INFRA_ERROR, reason), seeds
-
-
-def _unread_status(reason: Finding) -> Status:
-    """Status for an unread submission: rejected if too large or no text; else build error."""
-    return Status.REJECTED if reason.code in (Code.TOO_LARGE, Code.NOT_TEXT) else Status.BUILD_ERROR

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from evaluator.emulator.parsing.parse_in_sandbox import full_size_numbers
-from evaluator.findings import Code, finding
+from evaluator.findings import Code, Trait, finding, has_trait
 from evaluator.judge.context.grade_context import GradeContext
 from evaluator.judge.faults.emulator_faults import hard_coded_size
 from evaluator.judge.inputs.changing_weights import Sites
@@ -21,21 +21,6 @@ from evaluator.records import Check, DeviceKind, Fault, Finding, Schedule, SizeN
 from evaluator.sandbox.time_limit import CpuTime
 from evaluator.submission.host_code import is_for_the_cpu
 
-_OF_WRONG_WEIGHTS = frozenset(
-    code.value
-    for code in (
-        *(Code.WRONG_VALUES, Code.NOT_FINITE, Code.WRONG_ON_OTHER_VALUES, Code.STALE_WEIGHTS),
-        *(Code.FORWARD_FAILED, Code.RUNNER_DIED, Code.ILLEGAL_ACCESS, Code.DEVICE_ASSERT, Code.KERNEL_REFUSED),
-    )
-)
-"""Faults of calls that another value in a tensor may cause: a kernel for a norm without effect refuses other values,
-and an index from elsewhere points outside a tensor."""
-_OF_WRONG_MODE = frozenset(code.value for code in (Code.WRONG_VALUES, Code.NOT_FINITE, Code.WRONG_ON_OTHER_VALUES))
-"""Faults of calls in the wrong mode. Fewer bits, races and written inputs are none: no mode excuses these."""
-_OF_VALUES = frozenset(
-    code.value for code in (Code.WRONG_VALUES, Code.WRONG_ON_OTHER_VALUES, Code.DIFFERS, Code.LOWER_PRECISION)
-)
-"""Faults of calls whose right values are not known, if the reference draws other random numbers than the submission."""
 _NAMED = 3
 _ENOUGH_S = 40.0
 """Work of a submission's checked calls, in seconds, after which only calls that are needed as evidence follow."""
@@ -61,7 +46,8 @@ class Called(NamedTuple):
     @property
     def may_need_training(self) -> bool:
         """Whether wrong values may come from an `eval()` of ModelNew's constructor, in a problem in training mode."""
-        return self.partly_in_evaluation and self.fault is not None and self.fault.finding.code in _OF_WRONG_MODE
+        is_wrong = self.fault is not None and has_trait(self.fault.finding, Trait.WRONG_VALUES)
+        return self.partly_in_evaluation and is_wrong
 
     @property
     def reason_to_seed(self) -> str | None:
@@ -69,7 +55,7 @@ class Called(NamedTuple):
 
         The reason is part of a finding, if the answers are right then.
         """
-        if not self.assumed or self.fault is None or self.fault.finding.code not in _OF_WRONG_WEIGHTS:
+        if not self.assumed or self.fault is None or not has_trait(self.fault.finding, Trait.FROM_WEIGHTS):
             return None
         code, pairs = self.fault.finding.code, _listed(self.assumed)
         return f"answers are right for ModelNew's own values, and not with the reference's ({code}): {pairs}"
@@ -156,22 +142,6 @@ def _frozen(sites: Sites) -> Finding:
     return finding(Code.WEIGHTS_NOT_CHANGED, message)
 
 
-_EXCUSABLE = frozenset(
-    code.value
-    for code in (
-        *(Code.WRONG_SHAPE, Code.WRONG_VALUES, Code.NOT_FINITE, Code.WRONG_ON_OTHER_VALUES),
-        *(Code.FORWARD_FAILED, Code.ILLEGAL_ACCESS, Code.KERNEL_REFUSED),
-    )
-)
-"""Faults that a number written for another size may cause. Triton's interpreter refuses a kernel while it computes."""
-
-
-_REFUSALS = frozenset(
-    code.value
-    for code in (Code.CONSTRUCTOR_FAILED, Code.FORWARD_FAILED, Code.RUNNER_DIED, Code.ILLEGAL_ACCESS, Code.WRONG_DEVICE)
-)
-
-
 def _for_the_cpu(fault: Fault, context: GradeContext) -> Fault:
     """Return the fault, made inconclusive for C++ written for the CPU on another device.
 
@@ -179,7 +149,7 @@ def _for_the_cpu(fault: Fault, context: GradeContext) -> Fault:
     """
     if (
         context.terms.device is DeviceKind.CPU
-        or fault.finding.code not in _REFUSALS
+        or not has_trait(fault.finding, Trait.FROM_CPU_CODE)
         or not is_for_the_cpu(context.source)
     ):
         return fault
@@ -191,7 +161,7 @@ def _for_the_cpu(fault: Fault, context: GradeContext) -> Fault:
 def _of_random(fault: Fault, context: GradeContext) -> Fault:
     """Return the fault, made inconclusive for values that depend on random numbers of the reference's forward."""
     reference = context.reference
-    if fault.finding.code not in _OF_VALUES or not reference.draws_numbers:
+    if not has_trait(fault.finding, Trait.FROM_RANDOM_REFERENCE) or not reference.draws_numbers:
         return fault
     if not depends_on_random_numbers(reference, fresh_seed()):
         return fault
@@ -209,7 +179,7 @@ def _excused(fault: Fault, context: GradeContext) -> Fault:
     if (
         context.terms.device is not DeviceKind.EMULATED
         or context.terms.size is SizeName.FULL
-        or Code(fault.finding.code) not in _EXCUSABLE
+        or not has_trait(fault.finding, Trait.FROM_FIXED_SIZE)
     ):
         return fault
     sizes, spawn = context.terms.problem.sizes, context.fork_server.spawn

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from evaluator.catalog.origin import Origin
 from evaluator.compile.binaries.imported_symbols import together
 from evaluator.errors import SandboxUnavailable
-from evaluator.findings import Code, finding
+from evaluator.findings import Code, Trait, finding, has_trait
 from evaluator.judge.baselines import other_baselines
 from evaluator.judge.checked_calls import Called, checked_calls
 from evaluator.judge.compare.tolerance import bounds
@@ -328,7 +328,7 @@ def _timed_submission(
         if side.samples is not None and failed is None:
             return max(tried, key=lambda each: each.median_ms), [*remarks, *untried], sites
         fault = None if failed is None else failed.fault
-        if fault is None or fault.finding.code not in timing_loop.DISTURBED or number == timing_loop.TRIES:
+        if fault is None or not has_trait(fault.finding, Trait.DISTURBED_CLOCK) or number == timing_loop.TRIES:
             return TimeOutcome(None, failed.check if failed else None, fault, []), [], sites
         message = f"timed again, and the slowest time is quoted: {fault.finding.message}"
         remarks.append(finding(Code(fault.finding.code), message, attempt=number))

@@ -23,7 +23,7 @@ def page() -> str:
     True
     """
     entries = [
-        f"### {code.value}\n\n**{entry.title}.** {entry.meaning}\n\n{entry.next_step}\n"
+        f"### {code.value}\n\n**{entry.title}.** {entry.explanation}\n\n{entry.next_step}\n"
         for code, entry in ENTRIES.items()
     ]
     return "\n".join([_HEAD, *entries])

@@ -188,7 +188,7 @@ def test_every_mutation_replaces_functions_that_are_there():
 
 
 @pytest.mark.parametrize(
-    "name", ["no_such_function", "TimeOutcome", "_EXCUSABLE"], ids=["gone", "a class", "a constant"]
+    "name", ["no_such_function", "TimeOutcome", "_OF_A_LAUNCH"], ids=["gone", "a class", "a constant"]
 )
 @pytest.mark.parametrize("patch", [Survey(), Switched(pytest.MonkeyPatch())], ids=["survey", "switched"])
 def test_a_switch_without_its_function_is_an_error(patch, name):

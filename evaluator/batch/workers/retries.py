@@ -26,5 +26,4 @@ def may_be_the_machines(result: Result) -> bool:
     reason = result.card.reason if isinstance(result, Graded) else None
     if reason is None:
         return False
-    killed = reason.code in (Code.RUNNER_DIED, Code.OUT_OF_MEMORY) and reason.details.get("signal") == "SIGKILL"
-    return killed or (reason.code == Code.COMPILE_FAILED and reason.details.get("killed") is True)
+    return reason.details.get("signal") == "SIGKILL" or reason.details.get("killed") is True

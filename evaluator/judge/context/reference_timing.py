@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from evaluator.devices.gpu import GpuState
 from evaluator.errors import JudgeFailed
+from evaluator.findings import Trait, has_trait
 from evaluator.judge.backend.clock_watch import NO_WATCH, ClockWatch
 from evaluator.judge.context.grade_context import GradeContext
 from evaluator.judge.trial import timing_loop
@@ -149,7 +150,7 @@ class ReferenceTimer:
                     return replace(side.samples, first_call_ms=first_call_ms)
             fault = side.failed.fault if side.failed is not None else None
             message = fault.finding.message if fault is not None else "no samples"
-            if fault is None or fault.finding.code not in timing_loop.DISTURBED:
+            if fault is None or not has_trait(fault.finding, Trait.DISTURBED_CLOCK):
                 raise JudgeFailed(
                     f"the reference fails its own check: {message}",
                     hint="the output may depend on more than inputs and weights; see `warpgrade problems show`",

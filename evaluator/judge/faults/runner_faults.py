@@ -8,7 +8,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from evaluator.compile.extension.binding_errors import explained_load
-from evaluator.findings import Code, finding
+from evaluator.findings import Code, entry_of, finding
 from evaluator.findings.running import HOST_CODE, HOST_READS_GPU, NAME_PLACE
 from evaluator.judge.faults.emulator_faults import kernel_fault
 from evaluator.judge.faults.language_faults import refused_by_compiler, unavailable_language
@@ -60,8 +60,6 @@ class Builds(Protocol):
     @property
     def failures(self) -> Sequence[Finding]: ...  # noqa: D102
 
-    def failed_with(self, code: Code) -> Finding | None: ...  # noqa: D102
-
 
 def failure(failed: Failed, stage: Stage, builds: Builds | None, device: DeviceKind, source: str) -> Fault:
     """Return the fault for an exception of the submission `source`, or of the runner's code around it."""
@@ -82,8 +80,7 @@ def failure(failed: Failed, stage: Stage, builds: Builds | None, device: DeviceK
         return Fault(Status.INCONCLUSIVE, finding(Code.NOT_EMULATED, message, line=line, construct=name))
     texts = {} if builds is None else builds.texts
     if (why := kernel_fault(failed.message, texts, source)) is not None:
-        verdict = Status.INCONCLUSIVE if why.code == Code.NOT_EMULATED.value else Status.RUNTIME_ERROR
-        return Fault(verdict, why)
+        return Fault(entry_of(why).status, why)
     if (why := _gpu_fault(failed.message, line)) is not None:
         return Fault(Status.RUNTIME_ERROR, why)
     return refused_by_compiler(failed, source, line) or _python_error(failed, stage, texts, device, source)
@@ -93,11 +90,11 @@ def _failed_build(builds: Builds | None) -> Fault | None:
     """Return the fault of a failed build, as the cause of the submission's failure; None without a failed build."""
     if builds is None or not builds.failures:
         return None
-    for code in (Code.NOT_ON_THIS_DEVICE, Code.NOT_EMULATED, Code.LANGUAGE_MISSING):
-        if (elsewhere := builds.failed_with(code)) is not None:
-            return Fault(Status.INCONCLUSIVE, elsewhere)
-    if (slow := builds.failed_with(Code.COMPILER_TIMED_OUT)) is not None:
-        return Fault(Status.TIMEOUT, slow)
+    by_code = sorted(builds.failures, key=lambda each: each.code)  # Another device comes before a missing language.
+    for status in (Status.INCONCLUSIVE, Status.TIMEOUT):
+        for failed in by_code:
+            if status in entry_of(failed).statuses:
+                return Fault(status, failed)
     return Fault(Status.BUILD_ERROR, builds.failures[0])
 
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from evaluator.cuda_source.kernel_names import plain_name
 from evaluator.cuda_source.symbols import qualified
-from evaluator.findings import Code
+from evaluator.findings import Trait, has_trait
 from evaluator.judge.context.grade_context import GradeContext
 from evaluator.judge.faults.runner_faults import Stage
 from evaluator.judge.own_kernels.op_count import count_ops
@@ -26,8 +26,6 @@ from evaluator.submission.toolchains import jit_kernels
 
 _SECONDS = 60.0
 """Replacing about two thousand operations takes one or two seconds."""
-_UNTOLD = frozenset((Code.TIMED_OUT.value, Code.RUNNER_DIED.value, Code.OUT_OF_MEMORY.value, Code.NOT_STOPPED.value))
-"""Failures that say nothing about the ablated side."""
 
 
 class AblationResult(Enum):
@@ -121,7 +119,7 @@ def _ablated(
 
 def _result(fault: Fault | None, build_service: EmptyKernelService | None, frames: "_Frames | None") -> AblationResult:
     """Return the meaning of the call with one side left out."""
-    if fault is not None and fault.finding.code in _UNTOLD:
+    if fault is not None and has_trait(fault.finding, Trait.NO_ANSWER):
         return _failed(build_service, frames)
     if build_service is not None and not build_service.left_out and frames is None:
         return AblationResult.UNTRIED

@@ -60,7 +60,7 @@ class BuildService:
     def serve(self, request: BuildRequest) -> tuple[BuildReply, int | None]:
         """Build an extension. Return the reply and a descriptor of the library, to be closed by the caller."""
         if (why := self._build_budget.admit(text_bytes(request))) is not None:
-            if self.failed_with(Code(why.code)) is None:
+            if why.code not in {failure.code for failure in self.failures}:
                 self.failures.append(why)
             return BuildReply(ok=False, log=why.message), None
         if (beyond := oversized_request(request)) is not None:
@@ -112,10 +112,6 @@ class BuildService:
         self._log_left = max(self._log_left - len(unit.log), 0)
         self._diagnostics_left = max(self._diagnostics_left - len(unit.diagnostics), 0)
         return unit
-
-    def failed_with(self, code: Code) -> Finding | None:
-        """Return the first failure with the given code."""
-        return next((failure for failure in self.failures if failure.code == code.value), None)
 
 
 def _kernels(built: BuildResult, library: bytes) -> Kernels:

@@ -1,6 +1,6 @@
 """Findings about answers that are wrong for other input values than the problem's own."""
 
-from evaluator.findings import Code, finding
+from evaluator.findings import Code, Trait, finding, has_trait
 from evaluator.findings.comparing import CANCELLATION, HARDLY_BEYOND, OF_FORMS, OF_ROUNDING, OVERFLOW
 from evaluator.judge.numerics.rounding_of_call import is_near
 from evaluator.records import Finding, Profile, TensorCheck
@@ -11,8 +11,7 @@ def of_other_values(problem: Finding | None, values: str | None, checks: list[Te
 
     The first checked call has the problem's own inputs, so a call with other inputs follows correct answers.
     """
-    codes = (Code.WRONG_VALUES.value, Code.NOT_FINITE.value)
-    if problem is None or values is None or problem.code not in codes:
+    if problem is None or values is None or not has_trait(problem, Trait.WRONG_VALUES):
         return problem
     message = f"{wrong_for(values)}{problem.message}"
     step = problem.next_step if problem.next_step in (*OF_FORMS, *OF_ROUNDING) else None

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from evaluator.findings import ENTRIES, Code, finding
+from evaluator.findings import Code, Trait, entry_of, finding, has_trait
 from evaluator.findings.comparing import HARDLY_BEYOND, NEARLY_ALL, WEIGHT_LEFT_OUT, WEIGHTS_IN_EACH_CALL
 from evaluator.judge.inputs.changing_weights import Worn
 from evaluator.judge.trial.other_values import wrong_for
@@ -19,7 +19,6 @@ from evaluator.judge.trial.trial_runner import Trial, TrialRunner, WornTrial
 from evaluator.records import Check, Fault, Fill, Finding, Schedule, Status
 
 _TIMES = 3
-_TELLING = frozenset({Code.WRONG_VALUES.value, Code.NOT_FINITE.value, Code.WRONG_ON_OTHER_VALUES.value})
 
 
 def retried(
@@ -35,7 +34,7 @@ def retried(
     Return the fault to report, and the check of the deciding answer, if other than the wrong one. A wrong answer for
     other input values is confirmed by a call with the problem's own values.
     """
-    if wrong.fault is None or wrong.fault.finding.code not in _TELLING:
+    if wrong.fault is None or not has_trait(wrong.fault.finding, Trait.WRONG_VALUES):
         return wrong.fault, None
     before = None if wrong.check is None else wrong.check.schedule
     if before is not None:
@@ -47,7 +46,7 @@ def retried(
         again = trial_runner.run(index, seed, schedule=next(schedules), timeout_s=timeout_s, explain=False)
         if again.fault is None:
             return differing(wrong.fault), again.check
-        if again.fault.finding.code not in _TELLING:
+        if not has_trait(again.fault.finding, Trait.WRONG_VALUES):
             break
     told = _of_weights(trial_runner, wrong, index, seed, schedules, timeout_s)
     if told is not None and (told.finding.code == Code.STALE_WEIGHTS or wrong.fault.finding.code == Code.WRONG_VALUES):
@@ -55,7 +54,7 @@ def retried(
     if wrong.fault.finding.code == Code.WRONG_ON_OTHER_VALUES:
         fresh = trial_runner.own_values_seed()
         own = trial_runner.run(index, fresh, schedule=next(schedules), timeout_s=timeout_s, own_values=True)
-        if own.fault is not None and own.fault.finding.code in _TELLING:
+        if own.fault is not None and has_trait(own.fault.finding, Trait.WRONG_VALUES):
             # Wrong for the problem's own values too, after a correct call. Other values may hide the weights: after
             # constant rows, a batch norm leaves nothing of a linear layer's weights but signs.
             found = _of_weights(trial_runner, own, index, fresh, schedules, timeout_s, own_values=True)
@@ -131,14 +130,14 @@ def _of_weights(
 def _with(fault: Fault, clause: str, next_step: str) -> Fault:
     """Return a fault with a clause, and with the next step unless the fault has a step from a cause."""
     found = fault.finding
-    is_usual = found.next_step in (ENTRIES[Code(found.code)].next_step, NEARLY_ALL, HARDLY_BEYOND)
+    is_usual = found.next_step in (entry_of(found).next_step, NEARLY_ALL, HARDLY_BEYOND)
     step = next_step if is_usual else found.next_step
     return fault._replace(finding=replace(found, message=f"{found.message}; {clause}", next_step=step))
 
 
 def differing(fault: Fault) -> Fault:
     """Return the fault for a wrong answer after a correct answer to an equal call."""
-    if fault.finding.code not in _TELLING:
+    if not has_trait(fault.finding, Trait.WRONG_VALUES):
         return fault
     message = f"identical calls differ: one answer is correct, another is not: {fault.finding.message}"
     return Fault(Status.WRONG_RESULT, finding(Code.DIFFERS, message))

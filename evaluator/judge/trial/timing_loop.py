@@ -47,9 +47,8 @@ _QUIET_PART = 0.10
 _QUIET_MS = 0.020
 """Additional time for a quiet GPU to write the inputs: a tenth of the usual time, and the variation of event times."""
 
-DISTURBED = frozenset((Code.NOT_QUIET.value, Code.WORK_AFTER_DONE.value))
-"""Findings also caused by another user of the GPU: a submission is refused only after the same in `TRIES` tries."""
 TRIES = 3
+"""Tries with a disturbed clock (`Trait.DISTURBED_CLOCK`) after which a submission is refused."""
 
 
 class Overhead(NamedTuple):

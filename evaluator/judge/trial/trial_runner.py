@@ -12,7 +12,7 @@ import torch
 from evaluator.devices.memory import SharedMemory
 from evaluator.devices.out_of_memory import out_of_memory
 from evaluator.errors import ProblemError
-from evaluator.findings import Code, finding
+from evaluator.findings import Code, entry_of, finding
 from evaluator.judge.clock.clock import Clock, ClockedCall
 from evaluator.judge.compare.tensor_comparison import Comparison, begin
 from evaluator.judge.diagnosis.cause import cause_of
@@ -240,7 +240,7 @@ class TrialRunner:
         )
         if problem is None and plan.profile is Profile.AS_GIVEN and counts:
             self._precision.draw_lots(plan.seed, check)
-        fault = None if problem is None else Fault(_status(problem), problem)
+        fault = None if problem is None else Fault(entry_of(problem).status, problem)
         copied = any(view.copied for view in views(answer.done.outputs))
         some = b"" if problem is None else some_bits(judged.snapshots)
         elapsed_ms, host_ms, prepared_ms, lag_ms = answer.elapsed_ms, answer.host_ms, answer.prepared_ms, answer.lag_ms
@@ -384,14 +384,3 @@ class TrialRunner:
     def _reference_call(self, drawn: Drawn) -> ReferenceCall:
         self._reference.wear(self._weights_of(drawn.seed))
         return drawn.sample.call(CallPlan(self._reference, drawn.seed, row_sites=self._row_sites(drawn.check.index)))
-
-
-def _status(problem: Finding) -> Status:
-    return _STATUSES.get(Code(problem.code), Status.WRONG_RESULT)
-
-
-_STATUSES = {
-    Code.MALFORMED_FRAME: Status.REJECTED,
-    Code.OUT_OF_MEMORY: Status.RUNTIME_ERROR,
-    Code.ROUNDING_DECIDES: Status.INCONCLUSIVE,
-}

@@ -261,19 +261,25 @@ def test_check_card_refuses_it(name, tmp_path, capsys):
     assert "is not a valid scorecard" in said.err
 
 
-def test_a_reason_fits_the_statuses_that_the_judge_gives_it():
-    for status, code in (
-        (Status.TIMEOUT, Code.COMPILER_TIMED_OUT),
-        (Status.TIMEOUT, Code.DEADLINE),
-        (Status.INFRA_ERROR, Code.DEADLINE),
-        (Status.INFRA_ERROR, Code.OWN_FAULT),
-        (Status.BUILD_ERROR, Code.CUT_OFF),
-        (Status.REJECTED, Code.TOO_LARGE),
-        (Status.RUNTIME_ERROR, Code.NOT_STOPPED),
-        (Status.INCONCLUSIVE, Code.NOT_ON_THIS_DEVICE),
-        (Status.REJECTED, Code.IMPOSSIBLE),
-    ):
-        assert inconsistencies(cards.crashed_card(status=status, reason=reason(code))) == []
+@pytest.mark.parametrize(
+    ("status", "reasons", "others"),
+    [
+        ("wrong_result", ["C405", "C412", "C413", "C414"], ["C410", "C416", "C421", "C425", "C426", "T306", "X608"]),
+        ("build_error", ["S101", "S105", "S122", "B202", "B211", "B214", "B215"], ["S102", "S104", "B205", "B207"]),
+        ("runtime_error", ["R302", "R305", "R310", "R316", "B214"], ["B202", "B203", "R304", "R307", "R318", "R320"]),
+        ("timeout", ["B207", "R304", "R317"], ["R303", "R316", "R314"]),
+        ("rejected", ["S102", "S103", "B211", "R308", "R314", "T302", "T306"], ["S107", "S116", "T315", "I501"]),
+        ("inconclusive", ["B206", "B209", "B210", "B216", "R315", "C426", "C427"], ["C405", "T303", "X602", "X603"]),
+        ("infra_error", ["R317", "X601", "X602", "X608"], ["R302", "X603", "X606", "I502"]),
+    ],
+)
+def test_a_reason_fits_the_statuses_of_its_code(status, reasons, others):
+    def places(code):
+        card = cards.wrong_card(status=Status(status), reason=reason(Code(code)))
+        return [each.place for each in inconsistencies(card)]
+
+    assert {code: places(code) for code in reasons} == {code: [] for code in reasons}
+    assert {code: places(code) for code in others} == {code: ["reason.code"] for code in others}
 
 
 @pytest.mark.parametrize("name", FORGED)

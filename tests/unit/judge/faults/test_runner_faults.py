@@ -1,5 +1,7 @@
 """Deaths of a runner: the next step fits the signal and the device."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from evaluator.findings import ENTRIES, Code, finding
@@ -33,9 +35,6 @@ class OneFailedBuild:
     texts = {}
     failures = (finding(Code.BINDING, "functions=[...] names the kernel k, which Python cannot call"),)
 
-    def failed_with(self, code):
-        return None
-
 
 @pytest.mark.parametrize(
     ("message", "lines", "said"),
@@ -52,6 +51,22 @@ def test_an_exception_after_an_ignored_failure_of_a_build_is_told(message, lines
     fault = failure(failed, Stage.CALL, OneFailedBuild(), DeviceKind.CUDA, "")
     assert (fault.status, fault.finding.code) == (Status.BUILD_ERROR, Code.BINDING.value)
     assert fault.finding.message == OneFailedBuild.failures[0].message + said.format(f"RuntimeError: {message}")
+
+
+@pytest.mark.parametrize(
+    ("codes", "status", "told"),
+    [
+        ("B203 B207 B216 B206", Status.INCONCLUSIVE, "B206"),
+        ("B203 B216 B209", Status.INCONCLUSIVE, "B209"),
+        ("B203 B207", Status.TIMEOUT, "B207"),
+        ("B212 B203", Status.BUILD_ERROR, "B212"),
+        ("B211", Status.BUILD_ERROR, "B211"),
+    ],
+)
+def test_of_several_failed_builds_the_one_without_a_verdict_is_told(codes, status, told):
+    builds = SimpleNamespace(texts={}, failures=[finding(Code(code), code) for code in codes.split()])
+    fault = failure(Failed(kind="", message=""), Stage.IMPORT, builds, DeviceKind.CUDA, "")
+    assert (fault.status, fault.finding.code) == (status, told)
 
 
 def test_an_exception_without_a_name_and_a_text_adds_nothing():
