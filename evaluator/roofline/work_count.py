@@ -16,28 +16,11 @@ from evaluator.catalog import sized_source
 from evaluator.judge.tensors.author_tensors import CudaMeans
 from evaluator.protocol import model_call
 from evaluator.records import Mode, Problem, SizeName
+from evaluator.roofline.counted_work import COUNT, CallWork, WorkBySize
 from evaluator.roofline.storages import Looks, covered_bytes
 
 _META = torch.device("meta")
 _MODULE = "roofline_model"
-
-
-class Work(NamedTuple):
-    """Bytes and operations of a call, with each byte moved once.
-
-    `read_bytes` covers the storages of inputs, parameters and buffers (and of output gradients, where gradients are
-    graded) with values used by any operation. Each byte counts once, however many tensors share the byte.
-    `written_bytes` covers outputs and gradients in new storages. `flop` counts matrix products, convolutions and
-    attention, forward and backward: a multiplication plus an addition are two. Other arithmetic is not counted.
-
-    Neither number is a lower bound for every program. A reference that gathers or slices an input does not read the
-    whole input. A reference that multiplies by a diagonal matrix computes more than necessary. A verdict based on these
-    numbers requires proof that every byte matters.
-    """
-
-    read_bytes: int
-    written_bytes: int
-    flop: int
 
 
 class Uncountable(NamedTuple):
@@ -46,7 +29,23 @@ class Uncountable(NamedTuple):
     reason: str
 
 
-def count(problem: Problem, size: SizeName) -> Work | Uncountable:
+def count_all(problem: Problem) -> WorkBySize:
+    """Return the work of a call for each size."""
+    known: dict[SizeName, CallWork] = {}
+    unknown: dict[SizeName, str] = {}
+    for size in problem.sizes:
+        match count(problem, size):
+            case Uncountable(reason=reason):
+                unknown[size] = reason
+            case work:
+                known[size] = work
+    return WorkBySize(known, unknown)
+
+
+run = COUNT.answered_by(count_all)
+
+
+def count(problem: Problem, size: SizeName) -> CallWork | Uncountable:
     """Count one call of `problem` at `size`: forward, and backward if the problem grades gradients.
 
     Raises:
@@ -61,7 +60,7 @@ def count(problem: Problem, size: SizeName) -> Work | Uncountable:
         return Uncountable(f"{type(error).__name__}: {error}")
 
 
-def _counted(names: dict[str, Any], problem: Problem) -> Work | Uncountable:
+def _counted(names: dict[str, Any], problem: Problem) -> CallWork | Uncountable:
     init_args, init_kwargs = arguments(names["get_init_inputs"])
     model = names["Model"](*init_args, **init_kwargs).to(_META)
     if problem.mode is Mode.EVAL:
@@ -76,7 +75,7 @@ def _counted(names: dict[str, Any], problem: Problem) -> Work | Uncountable:
     made = covered_bytes(
         [*model_call.tensors_of(outputs), *(each for each in (found or {}).values() if each is not None)]
     )
-    return Work(
+    return CallWork(
         read_bytes=sum(size_bytes for key, size_bytes in given.items() if key in looks.storages),
         written_bytes=sum(size_bytes for key, size_bytes in made.items() if key not in given),
         flop=looks.flop,
