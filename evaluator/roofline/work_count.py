@@ -15,6 +15,7 @@ import torch
 from evaluator.catalog import sized_source
 from evaluator.judge.tensors.author_tensors import CudaMeans
 from evaluator.protocol import model_call
+from evaluator.protocol.pytree import mapped, tensors_of
 from evaluator.records import Mode, Problem, SizeName
 from evaluator.roofline.counted_work import COUNT, CallWork, WorkBySize
 from evaluator.roofline.storages import Looks, covered_bytes
@@ -67,14 +68,12 @@ def _counted(names: dict[str, Any], problem: Problem) -> CallWork | Uncountable:
         model.eval()
     args, kwargs = arguments(names["get_inputs"])
     args, kwargs = on_meta(args), on_meta(kwargs)
-    inputs = model_call.tensors_of([args, kwargs])
+    inputs = tensors_of([args, kwargs])
     gradients = _output_gradients(model, args, kwargs) if problem.backward else None
     given = covered_bytes([*inputs, *model.parameters(), *model.buffers(), *(gradients or [])])
     with Looks() as looks:
         outputs, found = model_call.run(model, args, kwargs, gradients)
-    made = covered_bytes(
-        [*model_call.tensors_of(outputs), *(each for each in (found or {}).values() if each is not None)]
-    )
+    made = covered_bytes([*tensors_of(outputs), *(each for each in (found or {}).values() if each is not None)])
     return CallWork(
         read_bytes=sum(size_bytes for key, size_bytes in given.items() if key in looks.storages),
         written_bytes=sum(size_bytes for key, size_bytes in made.items() if key not in given),
@@ -92,13 +91,7 @@ def on_meta(value: Any) -> Any:
 
     Tensors keep a shared storage only if created on the meta device.
     """
-    if isinstance(value, torch.Tensor):
-        return value.detach().to(_META)
-    if isinstance(value, dict):
-        return {key: on_meta(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(on_meta(item) for item in value)
-    return value
+    return mapped(value, lambda tensor: tensor.detach().to(_META))
 
 
 def arguments(function: Callable[[], Any]) -> tuple[list[Any], dict[str, Any]]:

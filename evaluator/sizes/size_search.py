@@ -14,7 +14,7 @@ from evaluator.catalog.reference import read_reference, with_constants
 from evaluator.errors import ProblemError
 from evaluator.judge.reference.problem_code import author_code
 from evaluator.judge.tensors.author_tensors import CudaMeans, refuse_other_layouts
-from evaluator.protocol import model_call
+from evaluator.protocol.pytree import tensors_of
 from evaluator.records import Constant
 from evaluator.roofline.work_count import arguments, registered
 from evaluator.sizes.degenerate import FILE, Operation, Operations, TooLarge, by_place, made_one
@@ -205,7 +205,7 @@ def _traced(text: str, device: str, most: Most) -> Traced:
         with author_code(FILE, "Model(...)"):
             model = module.__dict__["Model"](*init_args, **init_kwargs)
             weights = list(model.parameters())
-        inputs = model_call.tensors_of([args, kwargs])
+        inputs = tensors_of([args, kwargs])
         size = max(sum(each.numel() for each in side) for side in (inputs, weights))
         if size > most.given:
             raise TooLarge
@@ -213,7 +213,7 @@ def _traced(text: str, device: str, most: Most) -> Traced:
         with author_code(FILE, "forward"), Operations(most.made) as trace:
             output = model(*args, **kwargs)
         refuse_other_layouts(FILE, output, "the reference's forward")
-        leaves = model_call.tensors_of(output)
+        leaves = tensors_of(output)
         _refuse_without_values(leaves, on)
         has_nan = device == "cpu" and any(bool(each.isnan().any()) for each in leaves)
     outputs = [tuple(each.shape) for each in leaves]

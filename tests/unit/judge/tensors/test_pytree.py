@@ -15,11 +15,11 @@ from msgspec.structs import replace
 from evaluator.devices.memory import HostRegion
 from evaluator.errors import JudgeFailed, ProblemError
 from evaluator.findings import Code
-from evaluator.judge.tensors.pytree import lay_out, leaves, pair_up, unravelled
+from evaluator.judge.tensors.pytree import lay_out, pair_up, unravelled
 from evaluator.protocol.frames import Items, Opaque, Scalar, Table, TensorView
-from evaluator.protocol.model_call import mapped, tensors_of
+from evaluator.protocol.pytree import leaves, mapped, tensors_of
 from evaluator.records import Finding
-from evaluator.runner.pytree import to_value
+from evaluator.runner.shared_values import to_value
 
 SIZE = 1 << 20
 DTYPES = [
