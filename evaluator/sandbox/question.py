@@ -5,6 +5,7 @@ the child's time and memory, and the bytes of the answer, and decodes the answer
 value with a reason. Every process of a child is dead once its question has returned; printed text is dropped.
 """
 
+import contextlib
 import socket
 import time
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from typing import Generic, NamedTuple, TypeVar, cast
 
 import msgspec
 
-from evaluator.errors import InfraError, SandboxUnavailable
+from evaluator.errors import InfraError, JudgeFailed, SandboxUnavailable
 from evaluator.protocol.frames import MAX_FRAME_BYTES, Channel, Closed, DeadlinePassed, FrameError
 from evaluator.records import SandboxMode
 from evaluator.sandbox.confined_process import Child
@@ -109,7 +110,9 @@ class Question(NamedTuple, Generic[Q, A]):
 
 
 def _end(child: Child, deadline_s: float) -> str:
-    ended = child.wait_exit(min(_EXIT_S, max(deadline_s - time.monotonic(), 0.0)))
+    ended = None
+    with contextlib.suppress(JudgeFailed):  # The child's init process is dead, too: what killed both is unknown.
+        ended = child.wait_exit(min(_EXIT_S, max(deadline_s - time.monotonic(), 0.0)))
     if ended is None:
         return "a closed socket"
     return f"status {ended.exit_code}" if ended.signal is None else ended.signal
