@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator
 from typing import Protocol
 
-from evaluator import spans
 from evaluator.deadline import Deadline
 from evaluator.records import Record
 
@@ -66,7 +65,6 @@ class Stopwatch:
         self._progress.stage(name, detail)
         started_s = time.monotonic()
         try:
-            with spans.stage(name):
-                yield
+            yield
         finally:
             self.stages_s[name] = self.stages_s.get(name, 0.0) + time.monotonic() - started_s

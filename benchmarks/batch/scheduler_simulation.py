@@ -44,7 +44,7 @@ from evaluator.grade_options import GradeOptions
 from evaluator.grading.request import Begun
 from evaluator.progress import Lap
 from evaluator.records import DeviceFacts, DeviceKind, Outcome, Scorecard, SizeName
-from evaluator.report.timeline.recording import Activity, LaneKind, SessionTimeline, waits
+from evaluator.report.timeline import LaneKind, SessionTimeline, waits
 from tests import cards
 
 START_S = 10.0
@@ -173,18 +173,18 @@ def figures(timeline: SessionTimeline, speed: float) -> dict[str, float]:
     gpus = sum(lane.kind is LaneKind.GPU for lane in timeline.session.lanes)
     begin_s = min(turn.began_s for turn in on_gpu)
     end_s = max(wait.ended_s for wait in waits(timeline))
-    spans = [span for turn in on_gpu for span in turn.spans]
 
-    def share(wanted: Collection[Activity]) -> float:
-        covered = sum(max(0.0, min(each.ended_s, end_s) - each.began_s) for each in spans if each.activity in wanted)
+    def share(stages: Collection[str]) -> float:
+        spans = [span for turn in on_gpu for span in turn.spans if not stages or span.stage in stages]
+        covered = sum(max(0.0, min(span.ended_s, end_s) - span.began_s) for span in spans)
         return round(covered / (gpus * (end_s - begin_s)), 3)
 
     return {
         "wall_s": round(timeline.ended_s * speed, 1),
         "first_gpu_turn_s": round(begin_s * speed, 1),
         "per_minute": round(len(_graded(timeline)) / (timeline.ended_s * speed) * 60, 1),
-        "busy": share(Activity),
-        "judging": share((Activity.CHECK, Activity.TIME)),
+        "busy": share(()),
+        "judging": share(("check", "time")),
         "setups": sum(_setups(timeline)),
     }
 

@@ -59,7 +59,6 @@ FLOORS = (
         "judge/compare",
         "judge/tensors",
         "report/card",
-        "report/timeline",
         "runner/emulated",
         "runner/instrumentation",
         "sandbox/layers",
@@ -79,7 +78,7 @@ FLOORS = (
         "sandbox/filesystem",
         "toolchain",
     ),
-    ("protocol", "spans"),
+    ("protocol",),
     ("errors", "interrupts", "protocol/frames", "records", "report/layout", "sandbox/kernel", "version"),
 )
 """The rooms from top to bottom; those of one floor import nothing of each other."""

@@ -23,14 +23,11 @@ from evaluator.batch.runs.page_files import comparison_page_of, run_page_of, wri
 from evaluator.batch.runs.results import named_runs, read_run
 from evaluator.batch.runs.run_folder import Plan, RunFolder, manifest_for
 from evaluator.batch.runs.tasks import Task
-from evaluator.batch.runs.timeline_file import TimelineWriter
-from evaluator.batch.runs.timeline_report import read_timelines
 from evaluator.catalog import list_problems
 from evaluator.files.card_files import write_card, write_whole
 from evaluator.grade_options import GradeOptions
 from evaluator.records import ClockKind, DeviceFacts, DeviceKind, Problem, Samples, Scorecard, Timing
-from evaluator.report.page.runs_page import runs_page
-from evaluator.report.timeline.recording import Lane, LaneKind
+from evaluator.report.page.run_page import runs_page
 from evaluator.submission.read import Submission
 from evaluator.timing import stats
 from evaluator.timing.quote import quote
@@ -99,9 +96,7 @@ def example_run(path: Path, seed: int, changes: Sequence[float]) -> None:
     manifest = manifest_for(GradeOptions(device=DeviceKind.CUDA), "submissions")
     write_whole(folder.manifest, msgspec.json.encode(replace(manifest, host="example")))
     problems = {problem.name: problem for problem in list_problems().problems}
-    lanes = [Lane(LaneKind.GPU), Lane(LaneKind.BUILD), Lane(LaneKind.BUILD)]
-    with Plan(folder) as plan, contextlib.closing(TimelineWriter(folder, lanes, 0.0)) as timeline:
-        free_s = [0.0, 0.0, 0.0]
+    with Plan(folder) as plan:
         for name in PROBLEMS:
             sources = sorted((TOP / "solutions" / name).glob("cuda_*.py"))
             for number in range(SAMPLES):
@@ -119,31 +114,6 @@ def example_run(path: Path, seed: int, changes: Sequence[float]) -> None:
                 task = Task(problems[name], made.submission.name, submission)
                 plan.add(task)
                 write_card(made, folder.cards / task.card, named=False)
-                turn(timeline, free_s, (name, made.submission.name), chance, is_timed=made.timing is not None)
-
-
-def turn(
-    timeline: TimelineWriter,
-    free_s: list[float],
-    submission: tuple[str, str],
-    chance: random.Random,
-    *,
-    is_timed: bool,
-) -> None:
-    """Record an invented build, and then a check on the GPU."""
-    lane = min((1, 2), key=lambda each: free_s[each])
-    at_s = free_s[lane]
-    for stage in ("read", "lint", "build"):
-        timeline.stage(lane, submission, stage, at_s)
-        at_s += chance.uniform(0.5, 2.0) if stage != "build" else chance.uniform(4, 9)
-    timeline.stage(lane, submission, "built", at_s)
-    free_s[lane] = at_s
-    at_s = max(at_s, free_s[0])
-    for stage in ("device", "check", *(["time"] if is_timed else [])):
-        timeline.stage(0, submission, stage, at_s)
-        at_s += chance.uniform(0.5, 1.5)
-    timeline.end(0, at_s)
-    free_s[0] = at_s
 
 
 @contextlib.contextmanager
@@ -158,7 +128,7 @@ def example_pages() -> Iterator[tuple[Path, Path, Path]]:
         third = Path(folder, "kernels-v3")
         example_run(third, seed=3, changes=(1.4, 0.8, 1.2))
         pages = Path(folder, "run.html"), Path(folder, "compare.html"), Path(folder, "runs.html")
-        write_pieces(pages[0], run_page_of(runs[0], read_timelines([first]).sessions))
+        write_pieces(pages[0], run_page_of(runs[0]))
         write_pieces(pages[1], comparison_page_of(*runs))
         write_pieces(pages[2], runs_page(named_runs([*runs, read_run(third)])))
         yield pages

@@ -25,9 +25,9 @@ from evaluator.api.scorecard import Scorecard
 from evaluator.batch.grading_setup import setup_for
 from evaluator.batch.runs.problem_texts import ProblemText
 from evaluator.batch.runs.tasks import Task, renamed
-from evaluator.batch.workers.cluster_places import cluster_places
 from evaluator.batch.workers.infra_card import infra_card
 from evaluator.batch.workers.messages import Graded
+from evaluator.batch.workers.ray_cluster import cluster_places
 from evaluator.batch.workers.worker_handle import Hire, Slot
 from evaluator.batch.workers.worker_pool import Began, Drained, Ended, WorkerPool
 from evaluator.catalog.kernelbench import read_text as read_problem_text

@@ -14,7 +14,7 @@ from evaluator.batch.runs.refusals import Refusals
 from evaluator.batch.runs.run_folder import Plan, RunFolder, manifest_for, opened
 from evaluator.batch.runs.tasks import Planned, Refused, RefusedByCause, Shard
 from evaluator.batch.scheduler import Scheduler, Tally
-from evaluator.batch.workers.cluster_places import Places, cluster_places
+from evaluator.batch.workers.ray_cluster import Places, cluster_places
 from evaluator.batch.workers.slots import gpus_for, slots_for
 from evaluator.errors import UsageError
 from evaluator.grade_options import GradeOptions

@@ -25,7 +25,7 @@ from evaluator.files.safe_open import open_to_append
 from evaluator.grade_options import GradeOptions
 from evaluator.records import Scorecard, Status
 from evaluator.report.layout.text import one_line
-from evaluator.report.timeline.recording import Lane, LaneKind
+from evaluator.report.timeline import Lane, LaneKind
 from evaluator.signatures.keys import SigningKey
 from evaluator.signatures.signing import State, signature_of, signed
 
@@ -187,8 +187,8 @@ class Scheduler:
                 case Began(slot=slot, task=task, stage=stage, at_s=at_s):
                     self._timeline.stage(slot, (task.problem.name, task.name), stage, at_s)
                     self._display.began(event)
-                case Ended(slot=slot, at_s=at_s, result=result):
-                    self._timeline.end(slot, at_s, sums=result.sums if isinstance(result, Graded) else ())
+                case Ended(slot=slot, at_s=at_s):
+                    self._timeline.end(slot, at_s)
                     self._ended(event)
                 case Drained(error=error):
                     left -= 1

@@ -10,8 +10,7 @@ import math
 import unicodedata
 from collections.abc import Iterator
 
-from evaluator.cards.contradiction import Contradiction
-from evaluator.cards.time_consistency import SAME, contradictions_of_times
+from evaluator.cards.time_consistency import SAME, Contradiction, contradictions_of_times
 from evaluator.findings import Code
 from evaluator.records import (
     Check,

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from evaluator.cards.consistency import wrong
-from evaluator.cards.requoting import requoted, requoted_baselines
+from evaluator.cards.time_consistency import requoted, requoted_baselines
 from evaluator.findings import Code, finding
 from evaluator.records import SCHEMA_VERSION, Check, Finding, Samples, Scorecard, Status, Timing
 

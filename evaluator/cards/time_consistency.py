@@ -1,4 +1,4 @@
-"""Detection of contradictions between the samples of a card and the card's medians, speedups and intervals. Pure.
+"""Contradictions between the samples of a card and the card's medians, speedups and intervals. Pure.
 
 Medians, speedups and the order of an interval's ends are checked in cards of every version. Intervals are recomputed
 only in cards of the current version: earlier versions followed other rules.
@@ -6,10 +6,12 @@ only in cards of the current version: earlier versions followed other rules.
 
 import math
 from collections.abc import Iterator
+from typing import NamedTuple
 
-from evaluator.cards.contradiction import Contradiction
-from evaluator.cards.requoting import requoted, requoted_baselines
+from msgspec.structs import replace
+
 from evaluator.records import SCHEMA_VERSION, Baseline, BaselineKind, Samples, Scorecard, Timing, Windows
+from evaluator.timing.quote import Quote, over_baseline, quote, unquoted
 from evaluator.timing.stats import median
 
 SAME = 1e-6
@@ -19,6 +21,16 @@ _MOST_BASELINES = 2 * len(BaselineKind)
 """Each program is timed at most with PyTorch's default for TF32 and with the problem's own setting."""
 _SPEEDUPS = ("speedup_low", "speedup_high")
 _INTERVALS = ("reference_low_ms", "reference_high_ms", "submission_low_ms", "submission_high_ms", *_SPEEDUPS)
+
+
+class Contradiction(NamedTuple):
+    """A contradiction: the field of the card, and the explanation."""
+
+    place: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.message}"
 
 
 def contradictions_of_times(card: Scorecard, *, intervals: bool) -> Iterator[Contradiction]:
@@ -172,3 +184,22 @@ def _differs(place: str, said: float | None, again: float | None) -> Iterator[Co
 
 def _spelled(value: float | None) -> str:
     return "none" if value is None else f"{value:.6g}"
+
+
+def requoted(card: Scorecard, timing: Timing) -> Quote:
+    """Return the statistics of the card's samples. Sides with weights of different kinds have no speedup (C421)."""
+    said = quote(timing.clock, timing.reference_before, timing.submission, timing.reference_after)
+    return said if card.has_like_weights else said._replace(timing=unquoted(said.timing))
+
+
+def requoted_baselines(card: Scorecard, timing: Timing) -> list[Baseline]:
+    """Return the card's baselines with the submission's speedup over each."""
+    if not card.has_like_weights:
+        nothing = {"speedup": None, "speedup_low": None, "speedup_high": None, "significant": None}
+        return [replace(each, **nothing) for each in card.baselines]
+    return [
+        over_baseline(each, timing.submission, timing.clock)
+        if each.samples is None or each.samples.samples_ms
+        else each
+        for each in card.baselines
+    ]

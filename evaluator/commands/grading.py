@@ -209,15 +209,10 @@ def _show(card: Scorecard, written_to: Path | None, form: OutputFormat) -> None:
 def _graded_here(request: "GradeRequest", stuck: "LastResort", *, quiet: bool) -> Scorecard:
     from evaluator.grading import pipeline
     from evaluator.grading.stage_plan import stages_of
-    from evaluator.grading.usual_times import parts_built, remember, usual_s
     from evaluator.report.progress_line import progress_on
-    from evaluator.report.stage_track import StageTrack
 
-    track, before = StageTrack(stages_of(request.terms), usual_s(request.terms)), parts_built()
-    with progress_on(streams.harmless(sys.stderr), quiet=quiet, track=track) as progress:
-        card = pipeline.grade(request, progress, last_resort=stuck)
-    remember(request.terms, card, before)
-    return card
+    with progress_on(streams.harmless(sys.stderr), quiet=quiet, stages=stages_of(request.terms)) as progress:
+        return pipeline.grade(request, progress, last_resort=stuck)
 
 
 def _signed(card: Scorecard, key: "SigningKey | None") -> Scorecard:

@@ -14,20 +14,15 @@ from evaluator.errors import ExitCode, UsageError
 @click.option(
     "--prepare", is_flag=True, help="Build in advance what a first grade needs: runtime, headers, allocators."
 )
-@click.option(
-    "--clocks", is_flag=True, help="Measure the clocks of the GPUs, and print the command that locks them (never run)."
-)
 @json_option
-def doctor(*, deep: bool, prepare: bool, clocks: bool, as_json: bool) -> ExitCode:
+def doctor(*, deep: bool, prepare: bool, as_json: bool) -> ExitCode:
     """Check this machine: usable devices, missing parts, and fixes.
 
     With --deep a device is ready only after the grade of a tiny submission. The first such grade builds parts, once on
     this machine: about half a minute for each device without other work.
     """
-    if deep + prepare + clocks > 1:
-        raise UsageError("--deep, --prepare and --clocks are separate commands", hint="give one of them")
-    if clocks:
-        return _clocks(as_json=as_json)
+    if deep and prepare:
+        raise UsageError("--deep and --prepare are separate commands", hint="give one of them")
     from evaluator.doctor import diagnosis as doctor
     from evaluator.doctor import sample_grade
     from evaluator.report import doctor_screen
@@ -52,21 +47,6 @@ def doctor(*, deep: bool, prepare: bool, clocks: bool, as_json: bool) -> ExitCod
     else:
         terminal.show(lambda console: doctor_screen.render_diagnosis(diagnosis, console))
     return diagnosis.exit_code
-
-
-def _clocks(*, as_json: bool) -> ExitCode:
-    from evaluator.doctor.clocks import clock_reports
-    from evaluator.report import doctor_screen
-    from evaluator.report.progress_line import progress_on
-
-    with progress_on(sys.stderr) as progress:
-        progress.stage("clocks", "a short kernel on each GPU")
-        reports = clock_reports()
-    if as_json:
-        terminal.emit(terminal.json_text(reports))
-    else:
-        terminal.show(lambda console: doctor_screen.render_clocks(reports, console))
-    return ExitCode.CORRECT
 
 
 _CACHE_EPILOG = """\b

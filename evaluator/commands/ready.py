@@ -11,7 +11,6 @@ from evaluator.grading.request import GradeRequest
 from evaluator.grading.stage_plan import stages_of
 from evaluator.records import Scorecard
 from evaluator.report.progress_line import progress_on
-from evaluator.report.stage_track import StageTrack
 from evaluator.serve import client
 from evaluator.serve.client import Unready
 from evaluator.submission.read import Submission
@@ -24,9 +23,7 @@ def graded_ready(request: GradeRequest, *, quiet: bool, meanwhile: Callable[[], 
     """
     reason = _reason_against(request)
     if reason is None:
-        # Without an estimate: a ready judge needs seconds, and the usual times would delay every question.
-        track = StageTrack(stages_of(request.terms))
-        with progress_on(sys.stderr, quiet=quiet, track=track) as progress:
+        with progress_on(sys.stderr, quiet=quiet, stages=stages_of(request.terms)) as progress:
 
             def on_stage(stage: Stage) -> None:
                 progress.stage(stage.name, stage.detail)

@@ -21,15 +21,14 @@ from evaluator.commands.options import (
 )
 from evaluator.commands.streams import in_workflow
 from evaluator.errors import ExitCode, UsageError
-from evaluator.records import Scorecard
 from evaluator.report.layout.text import counted, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from evaluator.batch.runs.results import Results
-    from evaluator.cards.contradiction import Contradiction
     from evaluator.cards.regrade import Change
+    from evaluator.cards.time_consistency import Contradiction
     from evaluator.report.run.summary import Section
     from evaluator.signatures.trust import Trust
 
@@ -64,7 +63,7 @@ _MOST_SAID = 5
     "--timeline",
     type=FILE_PATH,
     metavar="FILE",
-    help="Write who had which worker and GPU, when, to FILE, for https://ui.perfetto.dev. The HTML page has a chart.",
+    help="Write who had which worker and GPU, when, to FILE, for https://ui.perfetto.dev.",
 )
 @click.option(
     "--kernelbench",
@@ -110,8 +109,7 @@ def report(
     results = merged(each)
     summaries = results.sections
     _write_files(results, submissions=submissions, junit=junit, kernelbench=kernelbench)
-    if html is not None or timeline is not None:
-        _write_with_timeline(results, runs, html=html, timeline=timeline, problems=problems)
+    _write_files_of_runs(results, runs, html=html, timeline=timeline, problems=problems)
     if as_csv:
         terminal.emit(said.csv_text(summaries))
     elif as_markdown:
@@ -154,7 +152,7 @@ def _report_of_several(runs: "list[Results]", *, as_json: bool, as_markdown: boo
     named = named_runs(runs)
     if html is not None:
         from evaluator.batch.runs.page_files import write_pieces
-        from evaluator.report.page.runs_page import runs_page
+        from evaluator.report.page.run_page import runs_page
 
         write_pieces(html, runs_page(named))
     if as_json:
@@ -228,28 +226,20 @@ def _write_files(results: "Results", *, submissions: Path | None, junit: Path | 
         _write_kernelbench(results, kernelbench)
 
 
-def _write_with_timeline(
+def _write_files_of_runs(
     results: "Results", runs: tuple[Path, ...], *, html: Path | None, timeline: Path | None, problems: Path | None
 ) -> None:
-    """Write the page, which has the timelines of the runs, and the timelines' own file."""
-    from evaluator.batch.runs import page_files
-    from evaluator.batch.runs.timeline_report import read_timelines, write_trace
-    from evaluator.report.timeline.division import division_lines
-    from evaluator.report.timeline.page_section import use_lines
+    from evaluator.batch.runs import page_files, timeline_file
 
-    recorded = read_timelines(runs)
-    if recorded.is_cut:
-        terminal.tell("a run's timeline.jsonl is longer than 64 MiB: only its beginning was read")
     if html is not None:
-        page_files.write_pieces(html, page_files.run_page_of(results, recorded.sessions, problems=problems))
+        page_files.write_pieces(html, page_files.run_page_of(results, problems=problems))
         _tell_of_references(runs, problems)
-    if timeline is None:
-        return
-    write_trace(recorded, timeline)
-    terminal.tell(f"wrote {timeline}: {counted(len(recorded.sessions), 'session')}")
-    longest = max(recorded.sessions, key=lambda each: each.ended_s)
-    for line in (*use_lines(longest), *division_lines(longest)):
-        terminal.tell(line)
+    if timeline is not None:
+        recorded = timeline_file.read_timelines(runs)
+        if recorded.is_cut:
+            terminal.tell("a run's timeline.jsonl is longer than 64 MiB: only its beginning was read")
+        timeline_file.write_trace(recorded, timeline)
+        terminal.tell(f"wrote {timeline}: {counted(len(recorded.sessions), 'session')}")
 
 
 def _emit_report(results: "Results", summaries: "list[Section]", form: OutputFormat) -> None:
@@ -380,30 +370,8 @@ def _changed(change: "Change") -> str:
 
 @click.command("show", short_help="Show a scorecard and the distribution of its samples.")
 @click.argument("file", metavar="CARD", type=click.Path(path_type=Path))
-@click.option(
-    "--svg",
-    type=FILE_PATH,
-    metavar="FILE",
-    help="Also draw both sides' samples to FILE.",
-)
-def show_card(*, file: Path, svg: Path | None) -> None:
+def show_card(*, file: Path) -> None:
     """Show the scorecard CARD, and the distribution of both sides' samples."""
     from evaluator.files.card_files import read_card
 
-    card = read_card(file)
-    if svg is not None:
-        _draw(card, svg)
-    terminal.show_card(card, file, with_samples=True)
-    if svg is not None:
-        terminal.tell(f"wrote {svg}")
-
-
-def _draw(card: Scorecard, path: Path) -> None:
-    from evaluator.report.card.svg import svg_bytes
-
-    if card.timing is None:
-        raise UsageError("the card has no times to draw", hint="omit --svg")
-    try:
-        path.write_bytes(svg_bytes(card, card.timing))
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}") from error
+    terminal.show_card(read_card(file), file, with_samples=True)

@@ -174,15 +174,6 @@ def look_at_clock(gpu: Gpu) -> ClockLook | None:
         return None
 
 
-def max_sm_mhz(gpu: Gpu) -> int | None:
-    """Return the highest clock of a GPU's multiprocessors; None without an answer of the driver."""
-    try:
-        nvml, handle = _open(gpu.uuid)
-        return int(nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM))
-    except Exception:  # noqa: BLE001 - as above
-        return None
-
-
 @functools.cache
 def _open(uuid: str) -> tuple[Any, Any]:
     """Open NVML until the end of the process. Raises InfraError without a driver."""

@@ -31,8 +31,7 @@ ENTRIES: dict[Code, Entry] = {
     Code.GPU_CLOCK_MOVED: Entry(
         "the GPU's clock frequency changed",
         "The median clock of the multiprocessors differs between the sides by more than 5 %, or the memory clock does.",
-        "Grade again. If the finding remains, ask an administrator to lock the clocks: `warpgrade doctor --clocks` has "
-        "the command.",
+        "Grade again. If the finding remains, ask an administrator to lock the clocks (nvidia-smi -lgc).",
     ),
     Code.GPU_ECC: Entry(
         "the GPU's memory had uncorrectable errors",

@@ -50,7 +50,6 @@ from evaluator.records import (
     Weights,
 )
 from evaluator.sizes.found_sizes import changes
-from evaluator.spans import Operation, Section, operation, section
 from evaluator.submission.packages import importable
 from evaluator.submission.toolchains import uses_triton
 from evaluator.timing.quote import quote, unquoted
@@ -163,9 +162,8 @@ def _check_at_size(context: GradeContext, timer: ReferenceTimer, built: Build) -
     findings = [*_build_findings(build_service), *remarks, *_about_values(context, checks), *_interpreted(context)]
     needs, counted, needed = AblationResults(), None, None
     if fault is None and not context.right_at and context.terms.options.require_own_kernel is not None:
-        with section(Section.ABLATION):
-            needs, counted = _needs(context)
-            needed = None if counted is None else needed_work(context.reference)
+        needs, counted = _needs(context)
+        needed = None if counted is None else needed_work(context.reference)
     build = replace(built, ok=built.ok and not build_service.failures, units=units)
     weights = None if sites is None else record(context.terms.weights, context.reference.weights, sites)
     evidence = _evidence(context, build_service, counted)._replace(needs=needs, needed=needed)
@@ -227,8 +225,7 @@ def _tried(context: GradeContext, timer: ReferenceTimer) -> _Tried:
         # Processes start beside the submission's load, and contexts of the GPU come into being beside the checks. After
         # the reference's runners are taken: otherwise the next grade's check would find an empty pool.
         refill = None if context.gpu_session is None else context.runners.pool.refill
-        with section(Section.CALLS):
-            called = checked_calls(context, model_runner, refill)
+        called = checked_calls(context, model_runner, refill)
         if called.fault is not None:
             return _Tried(called, build_service)
         if context.terms.gpu is not None and uses_triton(context.source):
@@ -268,8 +265,7 @@ def _looked_closely(trial_runner: TrialRunner, which: str) -> tuple[Trial | None
     The runner must have ended, so that its GPU memory use cannot decide.
     """
     try:
-        with section(Section.PRECISION):
-            return trial_runner.look_closely(), []
+        return trial_runner.look_closely(), []
     except MemoryError as error:
         return None, [
             finding(Code.ROUNDING_UNTRIED, f"reduced precision was not checked for the {which} calls: {error}")
@@ -284,16 +280,13 @@ def _with(checks: list[Check], instead: Check | None) -> list[Check]:
 def measure_both(context: GradeContext, timer: ReferenceTimer) -> TimeOutcome:
     """Time the reference, then the submission, then the reference again, each in a separate runner."""
     before = timer.before()
-    with section(Section.BASELINES):
-        others = other_baselines.measured(context, before)
-    with section(Section.SUBMISSION):
-        timed, remarks, sites = _timed_submission(context, before.overhead)
+    others = other_baselines.measured(context, before)
+    timed, remarks, sites = _timed_submission(context, before.overhead)
     if isinstance(timed, TimeOutcome):
         return timed
     after = timer.after()
     clock = ClockKind.HOST if context.terms.gpu is None else ClockKind.SEALED
-    with operation(Operation.INTERVAL):
-        said = quote(clock, before.samples, timed, after)
+    said = quote(clock, before.samples, timed, after)
     weights = record(context.terms.weights, context.reference.weights, sites)
     if sites.unmatched:
         return TimeOutcome(unquoted(said.timing), None, None, [*said.findings, *remarks], others, weights)
@@ -329,8 +322,7 @@ def _timed_submission(
                 watch=context.begin_side(),
             )
             if context.gpu_session is not None:
-                with operation(Operation.GPU_STATE):
-                    context.gpu_session.monitor.sample()
+                context.gpu_session.monitor.sample()
         failed, untried = (side.failed, []) if side.failed is not None else _looked_closely(trial_runner, "timed")
         tried += [side.samples] if side.samples is not None else []
         if side.samples is not None and failed is None:

@@ -16,7 +16,6 @@ from evaluator.judge.profiling.kernel_profile import profiling
 from evaluator.judge.roofline.roofline_check import check_roofline
 from evaluator.progress import Stopwatch
 from evaluator.records import Build, DeviceKind, Fault, GradeMode, Outcome, Status
-from evaluator.spans import Operation, operation
 from evaluator.timing.quote import unquoted
 
 _MEASURING = frozenset(("time", "roofline", "profile"))
@@ -126,8 +125,7 @@ class _Finish:
         """Compare the submission's answers with the expected outputs."""
         with self._stage("check"):
             checked = stages.check(self._context, self._timer, build)
-            with operation(Operation.MACHINE_CODE):
-                self._context.build_services.machine_code()  # No disassembler may run beside the timing.
+            self._context.build_services.machine_code()  # No disassembler may run beside the timing.
         self._evidence = checked.evidence
         self.outcome = Outcome(
             build=checked.build,

@@ -1,12 +1,9 @@
 """Screens of `doctor`: capabilities of the machine, and parts built in advance."""
 
-from collections.abc import Sequence
-
 from rich.console import Console
 from rich.text import Text
 
 from evaluator.compile.warm_up import Outcome, PartReport, Preparations
-from evaluator.doctor.clocks import ClockReport
 from evaluator.doctor.diagnosis import Diagnosis, Line, Prepared
 from evaluator.doctor.kernel_languages import InstalledLanguage
 from evaluator.report.layout.sheet import Sheet, styled
@@ -53,33 +50,6 @@ def render_preparations(preparations: Preparations, console: Console) -> None:
         device = part.device
     sheet.row("folder", sheet.say(preparations.folder))
     sheet.print()
-
-
-def render_clocks(reports: Sequence[ClockReport], console: Console) -> None:
-    """Print the clocks of each GPU, what locking would change, and the command that locks them."""
-    sheet = Sheet(console)
-    for number, report in enumerate(reports):
-        if number:
-            sheet.blank()
-        sheet.row("GPU", sheet.say(report.gpu, 120))
-        at_most = "" if report.max_mhz is None else f", {report.max_mhz} MHz at most"
-        now = "unknown" if report.sm_mhz is None else f"{report.sm_mhz} MHz now"
-        throttled = f"; throttled: {', '.join(report.throttled)}" if report.throttled else ""
-        sheet.row("Clock", Text(f"{now}{at_most}{throttled}"))
-        sheet.row("Measured", _spread(sheet, report))
-        sheet.row("Locking", sheet.say(report.gain, 240))
-        if report.command:
-            sheet.row("", Text(report.command))
-            sheet.row("", styled(f"{report.undo} unlocks the clocks", "dim"))
-    sheet.print()
-
-
-def _spread(sheet: Sheet, report: ClockReport) -> Text:
-    if (spread := report.spread) is None:
-        return sheet.say(report.why_not, 240)
-    times = f"{spread.low_us:.4g} to {spread.high_us:.4g} {sheet.symbols.micro}s"
-    clocks = f"{spread.low_mhz} to {spread.high_mhz} MHz"
-    return Text(f"a product of 1024 x 1024: {times}, at {clocks} (the middle 90 % of {spread.samples} samples)")
 
 
 def _show(sheet: Sheet, line: Line) -> None:

@@ -3,13 +3,12 @@
 import contextlib
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TextIO
 
 from evaluator.progress import Progress, Silent
 from evaluator.report.layout.text import one_line
-from evaluator.report.stage_track import StageTrack
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -20,39 +19,52 @@ STILL = frozenset({"time"})
 """Stages without updates of the line: drawing would disturb the clock."""
 
 
+class _StagePlaces:
+    """Places of the begun stages among the planned stages of a grade."""
+
+    def __init__(self, planned: Sequence[str]) -> None:
+        self._planned = tuple(planned)
+        self._begun: set[str] = set()
+
+    def begin(self, name: str) -> str:
+        """Begin a stage. Return the place, `3 of 6`; empty for an unplanned stage. A repeated stage has the highest."""
+        if name not in self._planned:
+            return ""
+        self._begun.add(name)
+        return f"{len(self._begun)} of {len(self._planned)}"
+
+
 class Lines:
     """Progress as one line per stage, for logs and pipes."""
 
-    def __init__(self, stream: TextIO, track: StageTrack | None = None) -> None:
-        """Write to `stream`, with places and estimates of `track`."""
+    def __init__(self, stream: TextIO, stages: Sequence[str] = ()) -> None:
+        """Write to `stream`, with the places of the planned `stages`."""
         self._stream = stream
-        self._track = track or StageTrack()
+        self._places = _StagePlaces(stages)
 
     def stage(self, name: str, detail: str = "") -> None:
-        """Write `name (3 of 6): detail, about 9 s left`."""
-        self._track.begin(name)
-        place, estimate = self._track.place(name), self._track.estimate(name, 0.0)
-        about = ", ".join(filter(None, (detail, estimate)))
-        line = name + (f" ({place})" if place else "") + (f": {about}" if about else "")
+        """Write `name (3 of 6): detail`."""
+        place = self._places.begin(name)
+        line = name + (f" ({place})" if place else "") + (f": {detail}" if detail else "")
         with contextlib.suppress(OSError):  # a closed reader stops no grade
             self._stream.write(one_line(line, 200, getattr(self._stream, "encoding", None) or "ascii") + "\n")
             self._stream.flush()
 
 
 class MovingLine:
-    """Progress as one live line on a terminal: a spinner, the stage with place, seconds, and estimate.
+    """Progress as one live line on a terminal: a spinner, the stage with place and seconds.
 
     A thread updates the line during the grade. The line disappears at the end.
     """
 
-    def __init__(self, console: "Console", track: StageTrack | None = None) -> None:
-        """Draw on the terminal `console`, with places and estimates of `track`."""
+    def __init__(self, console: "Console", stages: Sequence[str] = ()) -> None:
+        """Draw on the terminal `console`, with the places of the planned `stages`."""
         from rich.live import Live
         from rich.spinner import Spinner
 
         self._encoding = console.encoding
-        self._track = track or StageTrack()
-        self._stage, self._detail, self._since = "", "", time.monotonic()
+        self._places = _StagePlaces(stages)
+        self._stage, self._place, self._detail, self._since = "", "", "", time.monotonic()
         self._spinner = Spinner("dots" if _has_dots(self._encoding) else "line", style="cyan")
         self._live = Live(get_renderable=self._line, console=console, transient=True, auto_refresh=False)
         self._ended = threading.Event()
@@ -62,8 +74,7 @@ class MovingLine:
         """Show the stage `name` with its elapsed seconds, and `detail`."""
         if name != self._stage:
             self._since = time.monotonic()
-        self._track.begin(name)
-        self._stage, self._detail = name, detail
+        self._stage, self._place, self._detail = name, self._places.begin(name), detail
         self._live.refresh()
 
     def __enter__(self) -> Self:
@@ -88,14 +99,11 @@ class MovingLine:
 
         if not self._stage:
             return Text()
-        elapsed_s = time.monotonic() - self._since
         line = Text().append(one_line(self._stage, 20, self._encoding), "bold")
-        if place := self._track.place(self._stage):
-            line.append(f"  {place}", style="dim")
+        if self._place:
+            line.append(f"  {self._place}", style="dim")
         if self._stage not in STILL:
-            line.append(f"  {elapsed_s:.0f} s", style="cyan")
-        if estimate := self._track.estimate(self._stage, elapsed_s):
-            line.append(f"  {estimate}", style="cyan dim")
+            line.append(f"  {time.monotonic() - self._since:.0f} s", style="cyan")
         line.append(f"  {one_line(self._detail, _DETAIL, self._encoding)}", style="dim")
         line.no_wrap, line.overflow = True, "crop"
         self._spinner.update(text=line)
@@ -111,18 +119,18 @@ def _has_dots(encoding: str) -> bool:
 
 
 @contextlib.contextmanager
-def progress_on(stream: TextIO, *, quiet: bool = False, track: StageTrack | None = None) -> Iterator[Progress]:
-    """Select the progress display for `stream`, and clean up at the end. `track` has the planned stages."""
+def progress_on(stream: TextIO, *, quiet: bool = False, stages: Sequence[str] = ()) -> Iterator[Progress]:
+    """Select the progress display for `stream`, and clean up at the end. `stages` are the planned stages."""
     if quiet:
         yield Silent()
     elif not stream.isatty():
-        yield Lines(stream, track)
+        yield Lines(stream, stages)
     else:
         from rich.console import Console
 
         console = Console(file=stream, highlight=False)
         if console.is_dumb_terminal:
-            yield Lines(stream, track)
+            yield Lines(stream, stages)
             return
-        with MovingLine(console, track) as line:
+        with MovingLine(console, stages) as line:
             yield line

@@ -7,8 +7,8 @@ from evaluator.catalog.formula import evaluate
 from evaluator.catalog.reference import read_reference
 from evaluator.devices.gpu import Gpu, gpus
 from evaluator.records import Problem, SizeName
+from evaluator.roofline.attained import floor_ms
 from evaluator.roofline.counted_work import CallWork
-from evaluator.roofline.floor import floor_ms
 from evaluator.roofline.peaks import known_bandwidth, known_peak, peak_of
 
 

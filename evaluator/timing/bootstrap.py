@@ -9,7 +9,7 @@ Each of `DRAWS` draws simulates another grade of the same two programs:
   costs two random numbers instead of n, and is exact.
 - A draw adds the clock's error to each side: uniform within that side's resolution (a rectangular distribution, which
   JCGM 101 prescribes for a limit of error).
-- A draw adds a normal error to each side for the choice of the process (`process_spread.py`). The reference's error is
+- A draw adds a normal error to each side for the choice of the process (`time_errors.py`). The reference's error is
   that of a mean over its processes.
 
 The sorted samples, as multiples of their median, seed the random numbers. The same samples give the same interval, in

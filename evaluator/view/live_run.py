@@ -10,7 +10,6 @@ from evaluator.batch.runs.index import card_files
 from evaluator.batch.runs.page_files import run_page_of
 from evaluator.batch.runs.results import read_runs
 from evaluator.batch.runs.run_folder import RunFolder
-from evaluator.batch.runs.timeline_report import read_timelines
 from evaluator.signatures.trust import Trust
 
 _LEAST_S = 1.0
@@ -56,8 +55,7 @@ class LiveRun:
             if newest != self._version:
                 began_s = self._clock()
                 results = read_runs(self._runs, self._trust)
-                timelines = read_timelines(self._runs).sessions
-                self._content = b"".join(run_page_of(results, timelines, newest, self._problems))
+                self._content = b"".join(run_page_of(results, newest, self._problems))
                 self._version = newest
                 ended_s = self._clock()
                 self._rests_until_s = ended_s + max(_LEAST_S, _REST * (ended_s - began_s))

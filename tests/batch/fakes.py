@@ -8,7 +8,6 @@ import msgspec
 from evaluator.batch.workers.messages import Graded, NotGraded, Stage
 from evaluator.findings import Code, finding
 from evaluator.records import DeviceFacts, Status
-from evaluator.spans import Operation, Section, SpanSum
 from tests import cards
 
 MADE = {
@@ -18,14 +17,13 @@ MADE = {
     "crashing": cards.crashed_card,
     "unread": cards.unread_card,
 }
-SUMS = [SpanSum("build", (Section.CALLS,), Operation.PLAIN, 2.5, 7)]
 
 
 class FakeWorker:
     """Stands in for `crew.Worker`. A source `# right`, `# wrong` … is graded so; `# lost 2` is lost twice, then right;
     `# killed 1` is killed once.
 
-    `# hanging` waits for an interrupt, `# divided` has sums of its stages.
+    `# hanging` waits for an interrupt.
     """
 
     graded: Counter[str]
@@ -60,7 +58,7 @@ class FakeWorker:
         if what == "killed" and attempt <= int(rest):
             died = finding(Code.RUNNER_DIED, "it was ended by SIGKILL", signal="SIGKILL")
             return Graded(self._card(order, cards.crashed_card(reason=died)))
-        return Graded(self._card(order, MADE.get(what, cards.card)()), SUMS if what == "divided" else [])
+        return Graded(self._card(order, MADE.get(what, cards.card)()))
 
     def _card(self, order, made):
         problem = msgspec.structs.replace(

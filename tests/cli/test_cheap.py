@@ -60,7 +60,7 @@ def test_a_cheap_command_loads_nothing_heavy(command: str, tmp_path: Path) -> No
 
 def test_showing_a_card_loads_rich_and_nothing_else(tmp_path: Path) -> None:
     write_card(cards.card(), tmp_path / "card.json")
-    assert loaded_by(["show", "card.json", "--svg", "card.svg"], tmp_path) == ["rich"]
+    assert loaded_by(["show", "card.json"], tmp_path) == ["rich"]
 
 
 def test_checking_a_card_loads_jsonschema_and_nothing_else(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from typing import NamedTuple, Self
 from evaluator.batch.runs.run_folder import RunFolder
 from evaluator.batch.runs.tasks import equality_key
 from evaluator.cards.consistency import inconsistencies
-from evaluator.cards.contradiction import Contradiction
+from evaluator.cards.time_consistency import Contradiction
 from evaluator.errors import CardError
 from evaluator.files.card_files import read_card
 from evaluator.files.file_names import card_place

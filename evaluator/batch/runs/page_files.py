@@ -1,6 +1,6 @@
 """HTML pages of runs: the page of a run, and the page of a comparison."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -16,13 +16,9 @@ from evaluator.report.page.detail import Detail, detail_of
 from evaluator.report.page.entries import PageEntry
 from evaluator.report.page.run_page import RunPage, run_page
 from evaluator.report.run.run_columns import rates
-from evaluator.report.timeline.page_section import timeline_section
-from evaluator.report.timeline.recording import SessionTimeline
 
 
-def run_page_of(
-    results: Results, timelines: Sequence[SessionTimeline], version: str = "", problems: Path | None = None
-) -> Iterator[bytes]:
+def run_page_of(results: Results, version: str = "", problems: Path | None = None) -> Iterator[bytes]:
     """Yield the parts of a run's page. A live page has a `version`. `problems` is as for `references`.
 
     Raises:
@@ -33,7 +29,6 @@ def run_page_of(
         sections=results.sections,
         terms=_run_terms(results),
         references=references(results, problems),
-        timeline=timeline_section(timelines),
         broken=len(results.broken),
         version=version,
     )

@@ -10,8 +10,8 @@ from evaluator.batch.runs.index import Index
 from evaluator.batch.runs.refusals import read_refusals
 from evaluator.batch.runs.run_folder import RunFolder, opened
 from evaluator.cards.consistency import inconsistencies
-from evaluator.cards.contradiction import Contradiction
 from evaluator.cards.regrade import Change, changes, regraded
+from evaluator.cards.time_consistency import Contradiction
 from evaluator.errors import CardError
 from evaluator.files.card_files import read_card, write_card, write_whole
 

@@ -1,29 +1,26 @@
 """Timeline of a run, RUN/timeline.jsonl: a line for each session, and for each turn of a submission on a lane.
 
-A turn is about 250 bytes, or 3 to 5 kB with the sums of its stages. A line cut by a crash is ignored, like turns on
-lanes unknown to the session.
+A turn is about 250 bytes. A line cut by a crash is ignored, like turns on lanes unknown to the session.
 """
 
 import datetime
 import platform
 from collections.abc import Sequence
+from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 import msgspec
 
 from evaluator.batch.runs.lines import filled_lines
 from evaluator.batch.runs.run_folder import RunFolder
-from evaluator.errors import CardError
+from evaluator.errors import CardError, UsageError
+from evaluator.files.card_files import write_whole
 from evaluator.files.safe_open import open_to_append, read_found
 from evaluator.report.layout.text import one_line
-from evaluator.report.timeline.recording import MOST_STAGES, Lane, Session, SessionTimeline, Turn
-from evaluator.spans import SpanSum
+from evaluator.report.timeline import MOST_STAGES, Lane, Session, SessionTimeline, Turn, trace_bytes
 
 _MAX_BYTES = 64 << 20
-"""Maximum number of bytes read: the divided turns of four sessions, or some 170 000 turns behind those of one."""
-_MOST_DIVIDED = 4096
-"""Turns of a session with sums, at most 20 MB. The sums of more turns would hide the end of a large run, and say little
-more about where the time goes."""
+"""Maximum number of bytes read: some 260 000 turns."""
 _BUILT = "built"
 _NAME = 200
 
@@ -42,7 +39,6 @@ class TimelineWriter:
         """Start a session at `began_s` of the monotonic clock. Raises OSError if the file cannot be written."""
         self._began_s = began_s
         self._open: dict[int, Turn] = {}
-        self._divided = 0
         self._file: BinaryIO = open_to_append(folder.path, folder.timeline.name)
         self._file.write(b"\n")  # ends a line cut by a crash or a full disk
         self._write(Session(datetime.datetime.now(datetime.UTC), platform.node(), list(lanes)))
@@ -69,13 +65,11 @@ class TimelineWriter:
         if not same and len(turn.stages) < MOST_STAGES:
             turn.stages.append((stage, self._since(at_s)))
 
-    def end(self, lane: int, at_s: float, *, is_built: bool = False, sums: Sequence[SpanSum] = ()) -> None:
-        """Write the lane's turn, if any, as ended; with the sums of the stages, if few turns have sums yet."""
+    def end(self, lane: int, at_s: float, *, is_built: bool = False) -> None:
+        """Write the lane's turn, if any, as ended."""
         turn = self._open.pop(lane, None)
         if turn is not None:
-            kept = list(sums) if self._divided < _MOST_DIVIDED else []
-            self._divided += bool(kept)
-            self._write(msgspec.structs.replace(turn, ended_s=self._since(at_s), is_built=is_built, sums=kept))
+            self._write(msgspec.structs.replace(turn, ended_s=self._since(at_s), is_built=is_built))
 
     def _since(self, at_s: float) -> float:
         return round(max(0.0, at_s - self._began_s), 4)
@@ -112,3 +106,24 @@ def read_timeline(folder: RunFolder) -> RecordedRun:
                 continue
     found = [SessionTimeline(session, turns) for session, turns in sessions if turns]
     return RecordedRun(found, is_cut=len(content) > _MAX_BYTES)
+
+
+def read_timelines(runs: Sequence[Path]) -> RecordedRun:
+    """Read the sessions of all runs. Raises CardError if a file cannot be read."""
+    read = [read_timeline(RunFolder(run)) for run in runs]
+    return RecordedRun([each for run in read for each in run.sessions], is_cut=any(run.is_cut for run in read))
+
+
+def write_trace(recorded: RecordedRun, path: Path) -> None:
+    """Write the sessions in Chrome's trace format. The file is replaced as a whole.
+
+    Raises:
+        UsageError: there is no session, or the file cannot be written.
+    """
+    if not recorded.sessions:
+        hint = "`warpgrade batch` writes RUN/timeline.jsonl while it grades; runs of earlier versions have no such file"
+        raise UsageError("no timeline is recorded", hint=hint)
+    try:
+        write_whole(path, trace_bytes(recorded.sessions))
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror or error}") from error

@@ -16,7 +16,6 @@ from evaluator.grading.request import Begun, GradeRequest, Unread
 from evaluator.grading.resources import threads
 from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.records import DeviceKind, Problem, Record, Scorecard
-from evaluator.spans import SpanSums
 from evaluator.submission.read import Submission
 
 
@@ -103,10 +102,9 @@ class Built(Record, frozen=True, tag=True):
 
 
 class Graded(Record, frozen=True, tag=True):
-    """Worker's reply: the grade is finished. `sums` divide the judge's time in the grade's stages."""
+    """Worker's reply: the grade is finished."""
 
     card: Scorecard
-    sums: SpanSums = []
 
 
 class NotGraded(Record, frozen=True, tag=True):

@@ -12,6 +12,7 @@ import queue
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -19,11 +20,12 @@ import msgspec
 from msgspec.structs import replace
 
 from evaluator.batch.workers.messages import Built, GpuModel, NotGraded, Order, Part, Prepare, Reply, Result, Stage
-from evaluator.batch.workers.worker_handle import LocalWorker, NoWorker, Slot
+from evaluator.batch.workers.worker_handle import Hire, LocalWorker, NoWorker, Slot
 from evaluator.cache.build_cache import BuildCache
 from evaluator.cache.location import cache_folder
 from evaluator.devices.gpu import choose
 from evaluator.errors import InfraError, UsageError
+from evaluator.grade_options import GradeOptions
 from evaluator.grading.request import Library
 from evaluator.records import DeviceKind, Outcome
 from evaluator.sandbox.filesystem.visible_files import source_root
@@ -263,3 +265,26 @@ def _own_gpu_id() -> str:
     import ray
 
     return str(ray.get_gpu_ids()[0])
+
+
+class Places(NamedTuple):
+    """Slots of grades, and the factory of their workers; None starts local processes."""
+
+    slots: list[Slot]
+    hire: Hire | None
+
+
+def cluster_places(address: str, options: GradeOptions, jobs: int | None, stack: ExitStack) -> Places:
+    """Connect to a cluster until the exit of `stack`, and return the cluster's slots.
+
+    Raises:
+        UsageError: Ray is not installed, or an option has no effect on a cluster.
+        InfraError: no cluster answers, or the cluster lacks the resources to grade.
+    """
+    if options.gpu is not None:
+        raise UsageError("--gpu has no effect with --ray: Ray assigns the GPUs")
+    with ExitStack() as opened:
+        cluster = opened.enter_context(RayCluster(address))
+        places = Places(cluster.slots(options.device, jobs), cluster.hire(options.device))
+        stack.enter_context(opened.pop_all())
+    return places

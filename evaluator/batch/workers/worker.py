@@ -42,7 +42,6 @@ from evaluator.grading.request import Begun
 from evaluator.interrupts import blocked, has_hung_up, held_back, on_hang_up
 from evaluator.records import DeviceKind, Scorecard
 from evaluator.sandbox.kernel.syscalls import die_with_parent
-from evaluator.spans import metered
 
 if TYPE_CHECKING:
     from evaluator.judge.context.context_pool import ContextPool
@@ -322,9 +321,7 @@ def _result(order: Order, context_pool: "ContextPool", teller: _Teller, replies:
     try:
         request = order.request()
         if order.part is not Part.BEGIN:
-            with metered() as meter:
-                card = pipeline.grade(request, teller, context_pool, order.begun, stuck)
-            return Graded(card=card, sums=meter.sums())
+            return Graded(card=pipeline.grade(request, teller, context_pool, order.begun, stuck))
         begun = pipeline.begin(request, teller, context_pool, stuck)
         return Built(begun=begun) if isinstance(begun, Begun) else Graded(card=begun)
     except WarpgradeError as error:

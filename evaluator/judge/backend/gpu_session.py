@@ -19,7 +19,6 @@ from evaluator.judge.runners.runner_client import RUNNER, RunnerClient
 from evaluator.judge.runners.runner_pool import RunnerPool
 from evaluator.records import DeviceKind
 from evaluator.sandbox import ForkServer, Limits
-from evaluator.spans import Operation, operation
 
 RUNNER_LIMITS = Limits(memory_bytes=1 << 46, held_bytes=32 << 30)
 """CUDA reserves addresses for all memory of every GPU: a tighter limit of address space is impossible."""
@@ -91,8 +90,7 @@ class GpuSession:
 
     def start_monitor(self) -> None:
         """Start the monitor, before the grade runs anything on the GPU."""
-        with operation(Operation.GPU_STATE):
-            self._monitor = GpuMonitor(self._gpu, self._own_processes)
+        self._monitor = GpuMonitor(self._gpu, self._own_processes)
 
     def add_own(self, processes: frozenset[int]) -> None:
         """Add processes that stay on the GPU between submissions to the judge's own."""

@@ -42,7 +42,6 @@ from evaluator.judge.faults.runner_faults import Stage, unexpected_frame
 from evaluator.judge.runners.runner_client import RunnerClient, answers
 from evaluator.protocol.frames import Call, Done, Frame, Masked, Prepare, Queued, Window
 from evaluator.records import Fault, Status
-from evaluator.spans import Operation, operation
 from evaluator.timing.stats import median
 
 _HOLD_S = 0.030
@@ -203,8 +202,7 @@ class SealedClock:
         self._stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self._stream):
             write()
-        with operation(Operation.GPU_WORK):
-            self._stream.synchronize()
+        self._stream.synchronize()
         answer = self._spot_check.run([replace(frame, ticket=ticket) for frame in frames], masked, timeout_s)
         if isinstance(answer, Fault):
             self._abandon()
@@ -217,8 +215,7 @@ class SealedClock:
         positions = sampling.positions()
         slots = torch.full((len(positions), SLOT_BYTES), 0xA5, dtype=torch.uint8, device="cuda")
         driver.reset_persisting_l2()
-        with operation(Operation.GPU_WORK):
-            torch.cuda.synchronize()
+        torch.cuda.synchronize()
         return sampling, positions, slots
 
     def _never_ended(self) -> Fault:

@@ -31,7 +31,6 @@ from evaluator.lint.lint_in_sandbox import LookedAt, look_at
 from evaluator.protocol.frames import BuildRequest
 from evaluator.records import SandboxFacts, SizeName
 from evaluator.sandbox import ForkServer
-from evaluator.spans import Operation, operation
 
 
 class GradeContext(GradeFacts):
@@ -161,14 +160,12 @@ class GradeContext(GradeFacts):
         """Take the device for the rest of the grade. Wait for a GPU leased by another grade."""
         if self.gpu_session is None:
             return
-        with operation(Operation.LEASE):
-            self.gpu_session.settle()
+        self.gpu_session.settle()
         if self._setup is None:
             self._set_up()
         elif self._speculative_build is None:  # A setup kept from an earlier submission: the monitor must start anew.
             self.gpu_session.start_monitor()
-        with operation(Operation.MEMORY):
-            keep_memory(self.setup.judge_bytes)  # An earlier grade may have released some memory.
+        keep_memory(self.setup.judge_bytes)  # An earlier grade may have released some memory.
 
     def settle(self) -> None:
         """End speculative builds, and wait for starting runners: nothing of the grade may run beside a timing."""
@@ -177,8 +174,7 @@ class GradeContext(GradeFacts):
 
     def begin_side(self) -> ClockWatch:
         """Return a watch of the GPU's clock for a side that begins now, after a pause if the GPU is hotter."""
-        with operation(Operation.GPU_STATE):
-            return NO_WATCH if self.gpu_session is None else self.gpu_session.monitor.begin_side()
+        return NO_WATCH if self.gpu_session is None else self.gpu_session.monitor.begin_side()
 
     def may_set_up_early(self) -> bool:
         """Return whether the problem can be set up on the GPU before the submission is imported.

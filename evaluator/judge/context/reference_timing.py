@@ -25,7 +25,6 @@ from evaluator.judge.trial.model_runner import ModelRunner
 from evaluator.judge.trial.trial_runner import TrialRunner
 from evaluator.records import DeviceKind, Fault, Samples
 from evaluator.sandbox import ConfinedProcess
-from evaluator.spans import Section, section
 
 AS_REFERENCE = "from model import Model as ModelNew\n"
 """The reference in the form of a submission: timed by the same code in the same kind of runner."""
@@ -41,7 +40,6 @@ _REST_S = 1.0
 
 _IN_TURN = 2
 _BEFORE, _AFTER = "reference_before", "reference_after"
-_SECTIONS = {_BEFORE: Section.REFERENCE_BEFORE, _AFTER: Section.REFERENCE_AFTER}
 
 
 class Reading(NamedTuple):
@@ -85,21 +83,19 @@ class ReferenceTimer:
         wanted = self._lasting or self._context.terms.device is DeviceKind.CUDA
         if not wanted or self._trial_runners or self._starting or not self._context.backend.room_for(_IN_TURN):
             return
-        with section(Section.REFERENCE):
-            for _ in range(_IN_TURN):
-                model_runner = self._kept.enter_context(self._context.runners.start(AS_REFERENCE, trusted=True))
-                self._runners.append(model_runner.session.child)
-                if self._context.gpu_session is not None:
-                    self._context.gpu_session.add_own(model_runner.session.child.members())
-                if (fault := model_runner.begin()) is not None:
-                    raise _failed(fault)
-                self._starting.append(model_runner)
+        for _ in range(_IN_TURN):
+            model_runner = self._kept.enter_context(self._context.runners.start(AS_REFERENCE, trusted=True))
+            self._runners.append(model_runner.session.child)
+            if self._context.gpu_session is not None:
+                self._context.gpu_session.add_own(model_runner.session.child.members())
+            if (fault := model_runner.begin()) is not None:
+                raise _failed(fault)
+            self._starting.append(model_runner)
 
     def settle(self) -> None:
         """Wait for the runners of `begin`: none may still be starting while a call is timed."""
-        with section(Section.REFERENCE):
-            while self._starting:
-                self._trial_runners.appendleft(self._ready(self._starting.popleft()))
+        while self._starting:
+            self._trial_runners.appendleft(self._ready(self._starting.popleft()))
 
     def before(self) -> Reading:
         """Return the side before a submission. No runner may hold the submission yet."""
@@ -120,7 +116,7 @@ class ReferenceTimer:
         return reading.samples
 
     def _measured(self, name: str) -> Reading:
-        with section(_SECTIONS[name]), self._runner() as trial_runner:
+        with self._runner() as trial_runner:
             overhead = self._known_overhead(trial_runner)
             samples = self._undisturbed(name, trial_runner, overhead, self._context.begin_side())
             gpu_session = self._context.gpu_session
@@ -166,8 +162,7 @@ class ReferenceTimer:
     def _known_overhead(self, trial_runner: TrialRunner) -> timing_loop.Overhead:
         """Return the call overhead: the recent value, or a new measurement in `trial_runner`."""
         if self._overhead is None or time.monotonic() - self._overhead_s > OVERHEAD_GOOD_S:
-            with section(Section.EMPTY_CALLS):
-                measured = timing_loop.overhead(trial_runner, self._context.call_timeout_s)
+            measured = timing_loop.overhead(trial_runner, self._context.call_timeout_s)
             if isinstance(measured, Fault):
                 raise _failed(measured)
             self._overhead, self._overhead_s = measured, time.monotonic()

@@ -16,7 +16,6 @@ from evaluator.judge.runners.runner_pool import RunnerPool
 from evaluator.judge.trial.model_runner import ModelRunner, ModelSpec, import_timeout_s, load_frame
 from evaluator.records import DeviceKind, Fault
 from evaluator.sandbox import ForkServer, ToolResult, run_tool
-from evaluator.spans import Operation, operation
 from evaluator.submission.model_new import NAME
 
 
@@ -50,10 +49,9 @@ class RunnerFactory:
         facts, backend = self._facts, self._facts.backend
         own = source is facts.source
         with contextlib.ExitStack() as stack:
-            with operation(Operation.START):
-                memory = stack.enter_context(backend.memory())
-                session = stack.enter_context(self.pool.take())
-                clock = stack.enter_context(backend.clock(session, memory))
+            memory = stack.enter_context(backend.memory())
+            session = stack.enter_context(self.pool.take())
+            clock = stack.enter_context(backend.clock(session, memory))
             session.serve_from(build_service)
             session.under(lambda: facts.deadline, own=own, in_cpu_time=facts.terms.gpu is None)
             try:
@@ -69,13 +67,12 @@ class RunnerFactory:
                     entries=(NAME,) if trusted else facts.terms.options.entries,
                 )
             finally:
-                with operation(Operation.END):
-                    if own:
-                        session.farewell()
-                    session.child.kill()
-                    if own:
-                        facts.output = session.child.output()
-                    stack.close()
+                if own:
+                    session.farewell()
+                session.child.kill()
+                if own:
+                    facts.output = session.child.output()
+                stack.close()
 
     def import_submission(self, build_service: BuildService) -> Fault | None:
         """Import the submission in a runner, then end the runner. Builds for a GPU need no GPU memory.

@@ -11,7 +11,6 @@ from evaluator.judge.reference.reference import Expected, Honest, Reference
 from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.protocol import model_call
 from evaluator.records import Profile, RowSite
-from evaluator.spans import Operation, operation
 
 
 class CallPlan:
@@ -38,9 +37,8 @@ class CallPlan:
         self.seed = seed
         self.profile = profile
         self.random_seed = derived(seed, b"in forward") if random_seed is None else random_seed
-        with operation(Operation.INPUTS):
-            self.inputs: Arguments = reference.draw(seed, profile, decoy)
-            self.slices = self._write_rows(row_sites)
+        self.inputs: Arguments = reference.draw(seed, profile, decoy)
+        self.slices = self._write_rows(row_sites)
         self.gradients = self._output_gradients()
         self.blocks = reference.blocks(self.inputs) if self.gradients is None else [self.inputs]
 
@@ -57,8 +55,7 @@ class CallPlan:
         if not self.reference.problem.backward:
             return None
         outputs = self.reference.forward(self.inputs, self.random_seed)
-        with operation(Operation.INPUTS):
-            return self.reference.output_gradients(outputs, derived(self.seed, b"gradients"))
+        return self.reference.output_gradients(outputs, derived(self.seed, b"gradients"))
 
     @functools.cached_property
     def whole(self) -> Honest | None:

@@ -33,7 +33,6 @@ from evaluator.protocol import model_call
 from evaluator.protocol.pytree import leaves, mapped, tensors_of
 from evaluator.protocol.seeding import seed_torch
 from evaluator.records import Formats, Problem, Profile, SizeName
-from evaluator.spans import Operation, operation
 
 
 class Honest(NamedTuple):
@@ -108,14 +107,13 @@ class Reference:
         problem's own distribution, values of `decoy` are drawn and discarded: the time before a call must not reveal
         the distribution to a submission.
         """
-        with operation(Operation.INPUTS):
-            given = self._file.draw(seed, self._device)
-            values_seed, forms = derived(seed, b"values"), input_forms(self.problem, self.model, given)
-            if profile is Profile.AS_GIVEN:
-                rehearse(decoy, [given.args, given.kwargs], values_seed, self._device, forms)
-                return given
-            own = self.writable(given)
-            return Arguments(*change(profile, self.problem.layouts, [*own], values_seed, self._device, forms))
+        given = self._file.draw(seed, self._device)
+        values_seed, forms = derived(seed, b"values"), input_forms(self.problem, self.model, given)
+        if profile is Profile.AS_GIVEN:
+            rehearse(decoy, [given.args, given.kwargs], values_seed, self._device, forms)
+            return given
+        own = self.writable(given)
+        return Arguments(*change(profile, self.problem.layouts, [*own], values_seed, self._device, forms))
 
     def writable(self, inputs: Arguments) -> Arguments:
         """Return drawn inputs, or copies if `get_inputs` returns the same tensors in every call."""
@@ -210,8 +208,7 @@ class Reference:
         """Switch to the weights of the call with `seed`, or to the constructed weights if None."""
         if seed != self._worn:
             self._worn = seed
-            with operation(Operation.WEIGHTS):
-                self.weights.put(seed, [model for model in (self.model, self.exact_model) if model is not None])
+            self.weights.put(seed, [model for model in (self.model, self.exact_model) if model is not None])
 
     def parameters(self) -> dict[str, torch.Tensor]:
         """Return the current values of the parameters that change from call to call."""
@@ -272,7 +269,7 @@ class Reference:
 
     def forward(self, inputs: Arguments, random_seed: int) -> Value:
         """Return the outputs of the plain reference."""
-        with operation(Operation.PLAIN), self._author("forward"):
+        with self._author("forward"):
             return self._run(self.model, cloned(inputs), random_seed, None).outputs
 
     def altered(
@@ -288,9 +285,9 @@ class Reference:
         model = self.exact_model if in_float64 else self.model
         if model is None:
             raise TypeError("this reference has no float64")
-        own, kind = (widened(inputs), Operation.FLOAT64) if in_float64 else (cloned(inputs), Operation.PLAIN)
+        own = widened(inputs) if in_float64 else cloned(inputs)
         wide_mode = float64_mode(model if in_float64 else None, widens_casts=self._widens_casts)
-        with operation(kind), self._author("forward"), wide_mode, mode:
+        with self._author("forward"), wide_mode, mode:
             return self._run(model, own, random_seed, wide(gradients) if in_float64 else gradients)
 
     def expected_of_blocks(self, blocks: list[Arguments], random_seed: int) -> Iterator[Expected]:
@@ -329,7 +326,7 @@ class Reference:
         """
         own = cloned(inputs) if self._writes_inputs or gradients is not None else inputs
         before = versions(own)
-        with operation(Operation.PLAIN), self._author("forward"):
+        with self._author("forward"):
             result = self._run(self.model, own, random_seed, gradients)
         if own is inputs and versions(own) != before:
             raise ProblemError(f"{self.problem.name}: forward changes its inputs in some calls only")
@@ -343,7 +340,7 @@ class Reference:
                 raise MemoryError("float64 does not fit")
             return None
         try:
-            with operation(Operation.FLOAT64), contextlib.redirect_stdout(sys.stderr):
+            with contextlib.redirect_stdout(sys.stderr):
                 with float64_mode(self.exact_model, widens_casts=self._widens_casts):
                     result = self._run(self.exact_model, widened(inputs), random_seed, wide(gradients))
                 if self._widens_casts or not any(leaf.dtype in NARROW for leaf in tensors_of(result.outputs)):

@@ -9,7 +9,6 @@ from evaluator.errors import JudgeFailed
 from evaluator.judge.runners.runner_client import RunnerClient
 from evaluator.records import DeviceKind
 from evaluator.sandbox import Child, ForkServer, Limits
-from evaluator.spans import Operation, operation
 
 POOLED_RUNNERS = 2
 """One runner to time the submission being checked, and one to check the next submission."""
@@ -46,15 +45,14 @@ class RunnerPool:
 
         All processes start first, then comes a call of `before_warming`, then the warm-ups.
         """
-        with operation(Operation.START):
-            started: list[RunnerClient] = []
-            while len(self._ready) + len(self._warming) < max(self._count, at_least):
-                started.append(self._spawn())
-                self._warming.append(started[-1])
-            if before_warming is not None:
-                before_warming()
-            for session in started:
-                session.warm(self._device)
+        started: list[RunnerClient] = []
+        while len(self._ready) + len(self._warming) < max(self._count, at_least):
+            started.append(self._spawn())
+            self._warming.append(started[-1])
+        if before_warming is not None:
+            before_warming()
+        for session in started:
+            session.warm(self._device)
 
     def settle(self) -> None:
         """Wait until all runners are ready. Raises JudgeFailed if a warm-up fails twice."""

@@ -27,7 +27,6 @@ from evaluator.judge.setup.seed_book import fresh_seed
 from evaluator.judge.tensors.pytree import extent_bytes
 from evaluator.protocol.pytree import leaves, tensors_of
 from evaluator.records import Layout
-from evaluator.spans import Operation, Section, operation, section
 
 
 class ProblemSetup(NamedTuple):
@@ -53,16 +52,13 @@ def set_up_problem(
 
     `distribution_mix` is the decision about another size of the grade.
     """
-    with operation(Operation.MODEL):
-        reference = Reference(terms.problem, terms.size, weight_seed, "cpu" if terms.gpu is None else "cuda")
+    reference = Reference(terms.problem, terms.size, weight_seed, "cpu" if terms.gpu is None else "cuda")
     compare = comparison_on_gpu(device_builders) if terms.gpu is not None else begin
     if distribution_mix is None:
-        with section(Section.VALUES):
-            distribution_mix = distribution_mix_for(
-                reference, terms.size, terms.options.tolerance, terms.options.values, compare
-            )
-    with section(Section.FIRST_CALL):
-        sizes, reference_s = try_one_call(reference, on_gpu=terms.gpu is not None)
+        distribution_mix = distribution_mix_for(
+            reference, terms.size, terms.options.tolerance, terms.options.values, compare
+        )
+    sizes, reference_s = try_one_call(reference, on_gpu=terms.gpu is not None)
     if terms.gpu is None:
         host = HostBackend(sizes, device_builders)
         return ProblemSetup(reference, distribution_mix, host, reference_s)

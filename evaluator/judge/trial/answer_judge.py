@@ -44,7 +44,6 @@ from evaluator.judge.ties.equal_values import Choice, choosing, has_choice
 from evaluator.judge.trial.evidence import Evidence
 from evaluator.protocol import model_call
 from evaluator.records import Finding, Profile, TensorCheck, ToleranceRule
-from evaluator.spans import Operation, operation
 
 _MOST_OF_ROW = 1 << 22
 """Longer rows are compared in parts: each block has a long part, and copies of expected values take 96 MiB in fp32."""
@@ -371,8 +370,7 @@ class AnswerJudge:
 
     def _changed_input(self, placed: LaidOut) -> Finding | None:
         """Find an input overwritten by the submission."""
-        with operation(Operation.INPUTS_KEPT):
-            return changed_input(placed, self._reference.written)
+        return changed_input(placed, self._reference.written)
 
     def _reused(self, snapshots: list[OutputViews], exempt: frozenset[str]) -> Finding | None:
         """Find an output in memory of the last call's outputs, still held by the runner."""

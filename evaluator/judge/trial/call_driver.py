@@ -20,7 +20,6 @@ from evaluator.protocol import model_call
 from evaluator.protocol.answer_spans import answer_spans
 from evaluator.protocol.frames import Call, Done, EmulatorSchedule, Items, Masked, Prepare, Table
 from evaluator.records import Fault, Fill, Order, Schedule
-from evaluator.spans import Operation, operation
 
 _ORDERS: dict[Order, Literal[0, 1, 2]] = {Order.ASCENDING: 0, Order.DESCENDING: 1, Order.SHUFFLED: 2}
 _FILLS: dict[Fill, Literal[0, 1, 2, 3]] = {Fill.NAN: 0, Fill.LARGE: 1, Fill.NEGATIVE: 2, Fill.ORDINARY: 3}
@@ -80,15 +79,14 @@ class CallDriver:
         self.wanted = wanted if wanted is not None else self.wanted
         longest_s, self._first_call_s = max(timeout_s, self._first_call_s), 0.0
         outline = outlined(self.wanted)
-        with operation(Operation.CALL):
-            return placed, self._clock.call(
-                frame,
-                placed.write,
-                outline,
-                timeout_s=longest_s,
-                queued_timeout_s=timeout_s,
-                asks_late=self._reference.draws_numbers,
-            )
+        return placed, self._clock.call(
+            frame,
+            placed.write,
+            outline,
+            timeout_s=longest_s,
+            queued_timeout_s=timeout_s,
+            asks_late=self._reference.draws_numbers,
+        )
 
     @property
     def window_calls(self) -> int:
@@ -110,13 +108,11 @@ class CallDriver:
             return LaidOut([], []), fault
         placed, frames = self._laid_out(plans, self._shared_weights())
         frames = [replace(frame, index=index, empty=empty, probes=not empty) for frame in frames]
-        with operation(Operation.CALL):
-            return placed, self._windows.window(frames, placed.write, outlined(self.wanted), timeout_s=timeout_s)
+        return placed, self._windows.window(frames, placed.write, outlined(self.wanted), timeout_s=timeout_s)
 
     def staged_weights(self) -> dict[str, torch.Tensor]:
         """Return a copy of the reference's current weights for `ask_spot_check`; empty if weights do not change."""
-        with operation(Operation.WEIGHTS):
-            return self._sites.staged(self._reference.parameters()) if self._sites.change else {}
+        return self._sites.staged(self._reference.parameters()) if self._sites.change else {}
 
     def ask_spot_check(
         self,
@@ -136,8 +132,7 @@ class CallDriver:
         placed, frames = self._laid_out(plans, [Laid([], each) for each in weights])
         frames = [replace(frame, index=index, empty=empty, probes=False) for frame in frames]
         masked = [_extent(frame, self._inputs.size_bytes) for frame in frames]
-        with operation(Operation.CALL):
-            return placed, self._windows.spot_check(frames, placed.write, masked, timeout_s=timeout_s)
+        return placed, self._windows.spot_check(frames, placed.write, masked, timeout_s=timeout_s)
 
     @property
     def _windows(self) -> WindowClock:
@@ -152,16 +147,15 @@ class CallDriver:
         small. Windows of different lengths would exhaust the arena.
         """
         poison = drawn_byte() if self._precomputed_output is None else self._precomputed_output.drawn_poison()
-        with operation(Operation.PREPARATION):
-            answer = self._clock.prepare(
-                Prepare(index=index, token=_token(), poison=poison, ahead_bytes=calls * self._poison_bytes),
-                timeout_s=timeout_s,
-            )
-            if isinstance(answer, Fault):
-                return answer
-            self._sites.note_moved(answer.moved)
-            if self._precomputed_output is not None:
-                self._precomputed_output.look(poison)
+        answer = self._clock.prepare(
+            Prepare(index=index, token=_token(), poison=poison, ahead_bytes=calls * self._poison_bytes),
+            timeout_s=timeout_s,
+        )
+        if isinstance(answer, Fault):
+            return answer
+        self._sites.note_moved(answer.moved)
+        if self._precomputed_output is not None:
+            self._precomputed_output.look(poison)
         return None
 
     def _shared_weights(self) -> list[Laid]:
@@ -173,8 +167,7 @@ class CallDriver:
 
         `weights` are those of each call, or of the first.
         """
-        with operation(Operation.LAYOUT):
-            return self._places(plans, weights)
+        return self._places(plans, weights)
 
     def _places(self, plans: Sequence[CallPlan], weights: Sequence[Laid]) -> tuple[LaidOut, list[Call]]:
         values: list[tuple[str, Value]] = []

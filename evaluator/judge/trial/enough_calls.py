@@ -4,8 +4,8 @@ import math
 from collections.abc import Sequence
 
 from evaluator.records import ClockKind
-from evaluator.timing.clock_error import CLOCK_ERROR_MS
 from evaluator.timing.stats import median_interval
+from evaluator.timing.time_errors import CLOCK_ERROR_MS
 
 MIN_CALLS, MAX_CALLS = 20, 100
 REFERENCE_CALLS = MIN_CALLS // 2

@@ -21,7 +21,6 @@ from evaluator.judge.trial.trial_runner import TrialRunner
 from evaluator.protocol.frames import Construct, Constructed, Load, Table
 from evaluator.protocol.frames.model_mode import ModelMode
 from evaluator.records import DeviceKind, Fault, Mode, Precision, Problem, Tf32, WeightsRule
-from evaluator.spans import Operation, operation
 from evaluator.submission.model_new import NAME
 
 IMPORT_TIMEOUT_S = 60.0
@@ -68,25 +67,21 @@ class ModelRunner(NamedTuple):
 
         The judge calls `meanwhile` while the runner loads.
         """
-        with operation(Operation.LOAD):
-            frame, descriptors = self._load(tf32), self.memory.descriptors
-            return self.session.load(frame, descriptors, timeout_s=self._timeout_s, meanwhile=meanwhile)
+        frame, descriptors = self._load(tf32), self.memory.descriptors
+        return self.session.load(frame, descriptors, timeout_s=self._timeout_s, meanwhile=meanwhile)
 
     def construct(self) -> Constructed | Fault:
         """Construct ModelNew like the reference, and copy the reference's weights."""
-        with operation(Operation.CONSTRUCTION):
-            return self.session.construct(self._construct(), timeout_s=self._timeout_s)
+        return self.session.construct(self._construct(), timeout_s=self._timeout_s)
 
     def begin(self) -> Fault | None:
         """Send the requests of `load` and `construct` without waiting; `begun` waits for both answers."""
-        with operation(Operation.CONSTRUCTION):
-            load, construct = self._load(None), self._construct()
-            return self.session.begin(load, construct, self.memory.descriptors, timeout_s=self._timeout_s)
+        load, construct = self._load(None), self._construct()
+        return self.session.begin(load, construct, self.memory.descriptors, timeout_s=self._timeout_s)
 
     def begun(self) -> Constructed | Fault:
         """Wait for the answers to `begin`."""
-        with operation(Operation.CONSTRUCTION):
-            return self.session.begun(self._timeout_s)
+        return self.session.begun(self._timeout_s)
 
     @property
     def _timeout_s(self) -> float:

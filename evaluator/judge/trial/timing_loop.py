@@ -28,7 +28,6 @@ from evaluator.judge.trial.window_loop import (
 )
 from evaluator.judge.trial.window_runner import WindowRunner
 from evaluator.records import ClockKind, Fault, Profile, Samples, Status, Windows, seed_text
-from evaluator.spans import Section, section
 from evaluator.timing.stats import interquartile_range, lower_quartile, median, outliers
 
 _NEVER_QUIET_S = 20.0
@@ -217,36 +216,35 @@ def side(
     first_ms: float | None = None
     started = time.monotonic()
     lacking = False
-    with section(Section.CALLS):
-        while not enough(
-            _times_ms(good := _of_a_kind(quiet, waited)),
-            at_least,
-            time.monotonic() - started,
-            clock=ClockKind.HOST if empty.quiet_ms is None else ClockKind.SEALED,
-            spread_ms=empty.spread_ms,
-            lacking=lacking,
-        ):
-            seed = next(seeds)
-            trial = trial_runner.run(len(used), seed, timeout_s=timeout_s, quick=not lacking)
-            lacking = closely and trial_runner.lacks_calls
-            if trial.fault is not None:
-                fault, _ = retried(trial_runner, trial, len(used), seed, itertools.repeat(None), timeout_s)
-                return Side(None, trial._replace(fault=fault))
-            used.append(seed)
-            watch.look_at(len(used))
-            if first_ms is None:
-                started = time.monotonic()  # The first call may compile.
-                first_ms = max(trial.elapsed_ms - empty.taken_off_ms, 0.0)
-            elif trial.profile is not Profile.AS_GIVEN:
-                others += 1
-            elif not _longer(trial, empty.quiet_ms):
-                quiet.append(trial)
-            elif not _longer(trial, empty.forked_ms):
-                waited.append(trial)
-            else:
-                void += 1
-            if void > MAX_CALLS or (void > MIN_CALLS and time.monotonic() - started > _NEVER_QUIET_S):
-                return Side(None, _never_quiet(trial, name, void + len(waited), len(quiet)))
+    while not enough(
+        _times_ms(good := _of_a_kind(quiet, waited)),
+        at_least,
+        time.monotonic() - started,
+        clock=ClockKind.HOST if empty.quiet_ms is None else ClockKind.SEALED,
+        spread_ms=empty.spread_ms,
+        lacking=lacking,
+    ):
+        seed = next(seeds)
+        trial = trial_runner.run(len(used), seed, timeout_s=timeout_s, quick=not lacking)
+        lacking = closely and trial_runner.lacks_calls
+        if trial.fault is not None:
+            fault, _ = retried(trial_runner, trial, len(used), seed, itertools.repeat(None), timeout_s)
+            return Side(None, trial._replace(fault=fault))
+        used.append(seed)
+        watch.look_at(len(used))
+        if first_ms is None:
+            started = time.monotonic()  # The first call may compile.
+            first_ms = max(trial.elapsed_ms - empty.taken_off_ms, 0.0)
+        elif trial.profile is not Profile.AS_GIVEN:
+            others += 1
+        elif not _longer(trial, empty.quiet_ms):
+            quiet.append(trial)
+        elif not _longer(trial, empty.forked_ms):
+            waited.append(trial)
+        else:
+            void += 1
+        if void > MAX_CALLS or (void > MIN_CALLS and time.monotonic() - started > _NEVER_QUIET_S):
+            return Side(None, _never_quiet(trial, name, void + len(waited), len(quiet)))
     void += len(quiet) + len(waited) - len(good)
     times_ms = [max(trial.elapsed_ms - empty.taken_off_ms, 0.0) for trial in good]
     hosts_ms = [trial.host_ms for trial in good if trial.host_ms is not None]
@@ -254,19 +252,18 @@ def side(
     waits = _waits_for_gpu(good)
     windows: Windows | None = None
     if late is None and not waits and not any(trial.copied for trial in good):
-        with section(Section.WINDOWS):
-            in_windows = _in_windows(
-                trial_runner,
-                seeds,
-                len(used),
-                good,
-                empty,
-                timeout_s,
-                trusted=trusted,
-                half=at_least < MIN_CALLS,
-                spot_checks=spot_checks,
-                watch=watch,
-            )
+        in_windows = _in_windows(
+            trial_runner,
+            seeds,
+            len(used),
+            good,
+            empty,
+            timeout_s,
+            trusted=trusted,
+            half=at_least < MIN_CALLS,
+            spot_checks=spot_checks,
+            watch=watch,
+        )
         if in_windows.failed is not None:
             return Side(None, in_windows.failed)
         windows = in_windows.windows

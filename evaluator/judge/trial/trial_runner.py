@@ -49,7 +49,6 @@ from evaluator.records import (
     ToleranceRule,
     seed_text,
 )
-from evaluator.spans import Operation, operation
 
 _AUTHORS_ALONE = "Rounding decides under all weights of these calls: only the problem's author can change the output."
 
@@ -223,8 +222,7 @@ class TrialRunner:
     ) -> Trial:
         """Compare the outputs of a call. A correct call with the problem's own values `counts` for its precision."""
         honest = plan.honest() if quick else None
-        with operation(Operation.COMPARISON):
-            judged = self._answers.judge(answer, wanted, plan, placed, honest, samples=counts)
+        judged = self._answers.judge(answer, wanted, plan, placed, honest, samples=counts)
         problem = judged.problem
         if explain and problem is not None and problem.code == Code.WRONG_VALUES.value:
             problem = self._with_cause(problem, plan, judged)

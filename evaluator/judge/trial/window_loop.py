@@ -23,7 +23,6 @@ from evaluator.judge.trial.enough_calls import NARROW_WINDOWS
 from evaluator.judge.trial.trial_runner import Trial, TrialRunner
 from evaluator.judge.trial.window_runner import WindowRunner
 from evaluator.records import Fault, Windows
-from evaluator.spans import Section, section
 from evaluator.timing.agreement import disagreement, excess_ms, raised, usual_ms
 from evaluator.timing.stats import lower_quartile, median, median_error
 
@@ -143,8 +142,7 @@ def windows_of(
     )
     if spot is None:
         return WindowSide(windows, None, used)
-    with section(Section.SPOT_CHECKS):
-        return _spot_checked(trial_runner, seeds, index + len(used), windows, used, timeout_s, spot, trusted=trusted)
+    return _spot_checked(trial_runner, seeds, index + len(used), windows, used, timeout_s, spot, trusted=trusted)
 
 
 def _spot_checked(

@@ -29,12 +29,11 @@ from evaluator.records import (
     WeightsGraded,
 )
 from evaluator.report.card.baselines import baseline_rows
+from evaluator.report.card.excerpts import lines_of, printed_rows, show_diagnostic, show_line
 from evaluator.report.card.measurement import calls_line, clocks_line, host_line, inputs_line, samples_of
-from evaluator.report.card.printed_output import printed_rows
 from evaluator.report.card.profile import profiling_rows
 from evaluator.report.card.roofline import roofline_row, show_roofline
 from evaluator.report.card.samples import show_samples
-from evaluator.report.card.source_excerpt import lines_of, show_diagnostic, show_line
 from evaluator.report.layout.sheet import MARGIN_AND_LABEL, Sheet, styled
 from evaluator.report.layout.text import counted, duration, printable, ratio, side_by_side, significant
 

@@ -1,4 +1,4 @@
-"""A run as a single HTML file: no network, no other file, and only escaped text of submissions."""
+"""A run, or several runs, as a single HTML file: no network, no other file, and only escaped text of submissions."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -7,11 +7,11 @@ from typing import NamedTuple
 from evaluator.report.layout.text import counted
 from evaluator.report.page.charts import Curve, Ratio, fast_curves, ratio_chart
 from evaluator.report.page.detail import Code, code_of
-from evaluator.report.page.entries import PageEntry, best_by_problem
+from evaluator.report.page.entries import PageEntry, best_by_problem, fragment
 from evaluator.report.page.writer import Room, page_pieces
+from evaluator.report.run.run_columns import Agreement, NamedRun, by_problem, heading, rates
 from evaluator.report.run.run_tables import MOST_FAILED, described
 from evaluator.report.run.summary import MISSING, REFUSED, Section
-from evaluator.report.timeline.page_section import TimelineSection
 
 _REFERENCES_CHARACTERS = 4 << 20
 _LONGEST_REFERENCE = 64 << 10
@@ -29,7 +29,6 @@ class RunPage(NamedTuple):
     sections: Sequence[Section]
     terms: Sequence[tuple[str, str]] = ()
     references: Mapping[str, str] = {}
-    timeline: TimelineSection | None = None
     broken: int = 0
     version: str = ""
 
@@ -85,3 +84,29 @@ def _within(references: Mapping[str, str]) -> dict[str, Code]:
         if left >= 0:
             kept[problem] = code
     return kept
+
+
+class ProblemRow(Agreement):
+    """Row of a problem on the page."""
+
+    @property
+    def fragment(self) -> str:
+        """Fragment of a link to the problem."""
+        return fragment("p", self.problem)
+
+
+def runs_page(runs: Sequence[NamedRun]) -> Iterator[bytes]:
+    """Yield the parts of the page."""
+    timed = [run for run in runs if run.section.device.timed]
+    rows = [ProblemRow(*each) for each in by_problem(runs)]
+    return page_pieces(
+        "runs.html.j2",
+        title=heading(runs),
+        tables=rates(runs),
+        curves=fast_curves([Curve(run.speedups, run.section.total.samples) for run in timed]),
+        names=[run.name for run in timed],
+        columns=[run.name for run in runs],
+        kinds=Counter(row.kind for row in rows).most_common(),
+        rows=rows,
+        left_out=0,
+    )

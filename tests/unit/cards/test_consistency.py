@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from evaluator.cards.consistency import inconsistencies
 from evaluator.cards.regrade import regraded
-from evaluator.cards.requoting import requoted_baselines
+from evaluator.cards.time_consistency import requoted_baselines
 from evaluator.commands import main as cli
 from evaluator.files.card_files import write_card
 from evaluator.findings import Code, finding

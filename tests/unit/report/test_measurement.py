@@ -1,7 +1,6 @@
 """How a time was measured stands where the time is quoted: windows or single calls, L2, host, clocks."""
 
 import io
-from xml.etree import ElementTree
 
 import pytest
 from msgspec.structs import replace
@@ -12,7 +11,6 @@ from evaluator.report.card.card_screen import render_card
 from evaluator.report.card.feedback import feedback
 from evaluator.report.card.measurement import clocks_line, host_line, measurement, samples_of
 from evaluator.report.card.notebook import html
-from evaluator.report.card.svg import svg_bytes
 from evaluator.report.ci.step_summary import card_markdown
 from evaluator.report.ci.verdicts import concise, verdict_of
 from evaluator.report.page.detail import detail_of
@@ -42,17 +40,11 @@ def screen(card: Scorecard) -> str:
     return " ".join(console.file.getvalue().split())  # type: ignore[attr-defined]
 
 
-def picture(card: Scorecard) -> str:
-    assert card.timing is not None
-    return " ".join(ElementTree.fromstring(svg_bytes(card, card.timing)).itertext())
-
-
 FORMS = {
     "screen": screen,
     "feedback": feedback,
     "markdown": card_markdown,
     "page": lambda card: detail_of(card).times,
-    "picture": picture,
     "notebook": lambda card: " ".join(html(card).replace("&#x27;", "'").split()),
 }
 

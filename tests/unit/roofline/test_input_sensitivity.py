@@ -15,9 +15,8 @@ from evaluator.judge.reference.reference import Reference
 from evaluator.judge.roofline import required_traffic
 from evaluator.judge.roofline.required_traffic import TrafficUnknown, distinct_bytes, worked_out
 from evaluator.records import Flips, RooflineOverride, SizeName
-from evaluator.roofline.attained import Needs, Roof, attained, impossible, is_impossible, remarks, traffic
+from evaluator.roofline.attained import Needs, Roof, attained, impossible, is_impossible, least_part, remarks, traffic
 from evaluator.roofline.input_sensitivity import Undetermined, sample
-from evaluator.roofline.proportion import least_part
 from tests import cards
 
 N = 96

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from evaluator.catalog import find_problem, list_problems
 from evaluator.records import ElementFormat, Formats, Precision, SizeName
-from evaluator.roofline.floor import floor_ms
+from evaluator.roofline.attained import floor_ms
 from evaluator.roofline.least_time import CallWork, stated
 from evaluator.roofline.peaks import peak_of
 from evaluator.roofline.work_count import Uncountable, count

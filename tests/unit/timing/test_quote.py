@@ -14,10 +14,9 @@ from msgspec.structs import replace
 from evaluator.findings import ENTRIES, Code
 from evaluator.findings.timing import CLOCK_TOO_COARSE, CLOSE_PROGRAMS, GRADE_AGAIN, LARGER_SIZE
 from evaluator.records import ClockKind
-from evaluator.timing.clock_error import CLOCK_ERROR_MS
-from evaluator.timing.process_spread import process_spread_ms
 from evaluator.timing.quote import WIDEST, WIDEST_IN_WINDOWS, quote
 from evaluator.timing.stats import median
+from evaluator.timing.time_errors import CLOCK_ERROR_MS, process_spread_ms
 from tests.cards import in_windows, samples
 
 times = st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=30)

@@ -12,10 +12,9 @@ from evaluator.findings import ENTRIES, Code, finding
 from evaluator.progress import Silent
 from evaluator.records import ClockKind, Diagnostic, L2Inputs, L2Rule, MachineCode, RunnerOutput, Scorecard, Status
 from evaluator.report.card.card_screen import render_card
-from evaluator.report.card.source_excerpt import caret_cell
+from evaluator.report.card.excerpts import caret_cell
 from evaluator.report.layout.text import one_line, printable
 from evaluator.report.progress_line import Lines, MovingLine, progress_on
-from evaluator.report.stage_track import StageTrack
 from evaluator.timing.quote import quote
 from tests import cards
 from tests.unit.compile.binaries.test_sass import recorded
@@ -359,35 +358,28 @@ def test_progress_in_a_pipe_is_plain_lines() -> None:
     assert stream.getvalue() == "build: relu [red]\ncheck\n"
 
 
-def test_progress_has_places_and_an_estimate_where_one_is_known() -> None:
+def test_progress_has_the_places_of_planned_stages() -> None:
     stream = io.StringIO()
-    with progress_on(stream, track=StageTrack(["read", "build", "check"], {"build": 20.0, "check": 4.2})) as progress:
+    with progress_on(stream, stages=["read", "build", "check"]) as progress:
         for name in ("read", "build", "look", "check", "build"):
             progress.stage(name, "relu" if name == "read" else "")
     assert stream.getvalue().splitlines() == [
-        "read (1 of 3): relu",  # Nothing is known about this stage, so there is no estimate.
-        "build (2 of 3): about 24 s left",
+        "read (1 of 3): relu",
+        "build (2 of 3)",
         "look",
-        "check (3 of 3): about 4 s left",
-        "build (3 of 3): about 20 s left",
+        "check (3 of 3)",
+        "build (3 of 3)",
     ]
 
 
 def test_the_moving_line_fits_80_columns() -> None:
     stream = io.StringIO()
     console = Console(file=stream, force_terminal=True, width=80, legacy_windows=False)
-    with MovingLine(console, StageTrack(["build", "check"], {"build": 20.0, "check": 4.2})) as line:
+    with MovingLine(console, ["build", "check"]) as line:
         line.stage("build", "a detail " * 20)
     first = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", stream.getvalue()).split("\n")[0].split("\r")[0]
-    assert "build  1 of 2  0 s  about 24 s left  a detail" in first
+    assert "build  1 of 2  0 s  a detail" in first
     assert len(first) <= 80
-
-
-def test_a_stage_that_takes_longer_than_usual_has_no_estimate() -> None:
-    track = StageTrack(["build", "check"], {"build": 20.0, "check": 4.0})
-    track.begin("build")
-    assert track.estimate("build", 19.0) == "about 5 s left"
-    assert track.estimate("build", 20.5) == "longer than usual"
 
 
 def test_quiet_progress_is_nothing() -> None:

@@ -1,8 +1,7 @@
-"""The samples of a card, drawn in the terminal and as a picture."""
+"""The samples of a card, drawn in the terminal."""
 
 import io
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given
@@ -12,12 +11,10 @@ from rich.console import Console
 
 from evaluator.records import Flips, Roofline, Scorecard, Timing
 from evaluator.report.card.card_screen import render_card
-from evaluator.report.card.histogram import Axis, heights, own_axis
-from evaluator.report.card.svg import svg_bytes
+from evaluator.report.card.samples import Axis, heights, own_axis
 from tests import cards
 
 HOSTILE = "</text><script>alert(1)</script>&\x1b[2J\x00\u202e\ufffe[red]"
-SVG = "{http://www.w3.org/2000/svg}"
 finite = st.floats(allow_nan=False, allow_infinity=False)
 
 
@@ -39,10 +36,6 @@ def screen(card: Scorecard, width: int = 80, encoding: str = "utf-8") -> str:
     render_card(card, Console(file=stream, width=width), with_samples=True)
     stream.flush()
     return buffer.getvalue().decode(encoding)
-
-
-def drawn(timing: Timing, **changes: Any) -> ElementTree.Element:
-    return ElementTree.fromstring(svg_bytes(cards.card(timing=timing, **changes), timing))
 
 
 TWO_PEAKS = sampled([1.0, 2.0, 1.0, 2.0], [1.0, 1.0, 1.0, 1.5, 2.0])
@@ -96,47 +89,6 @@ def test_hostile_samples_are_shown_as_text() -> None:
     assert not set(screen(cards.card(timing=timing))) & set("\x1b\x00\u202e")
 
 
-def test_the_picture_is_a_tree_of_its_own_elements_whatever_the_card_says() -> None:
-    card = cards.card()
-    submission, problem = replace(card.submission, name=HOSTILE), replace(card.problem, name=HOSTILE)
-    root = drawn(TWO_PEAKS, submission=submission, problem=problem, device=replace(card.device, name=HOSTILE))
-    assert {each.tag.removeprefix(SVG) for each in root.iter()} == {"svg", "title", "rect", "text", "line"}
-    assert all(not each.startswith("on") for element in root.iter() for each in element.attrib)
-    texts = [each.text or "" for each in root.iter(f"{SVG}text")]
-    assert texts[0] == "</text><script>alert(1)</script>&[red] for </text><script>alert(1)</script>&[red]"
-    assert not set("".join(texts)) & set("\x1b\x00\u202e\ufffe")
-
-
-def test_the_picture_has_both_sides_with_their_medians_and_the_speedup() -> None:
-    root = drawn(cards.timing())
-    said = " | ".join(each.text or "" for each in root.iter(f"{SVG}text"))
-    assert "speedup 2.98 (2.96 to 3.01, 95 % sure)" in said
-    assert "reference: 100 verified calls, median 1.85 ms (1.85 ms to 1.86 ms, 95 % sure)" in said
-    assert "submission: 50 verified calls, median 621 µs (617 µs to 626 µs, 95 % sure)" in said
-    assert len(root.findall(f"{SVG}line")) == 2
-
-
-def test_a_card_from_before_there_were_intervals_has_a_picture() -> None:
-    names = ("reference_low_ms", "reference_high_ms", "submission_low_ms", "submission_high_ms", "speedup_low")
-    root = drawn(replace(cards.timing(), **dict.fromkeys(names)))
-    assert "speedup 2.98" in " ".join(each.text or "" for each in root.iter(f"{SVG}text"))
-
-
-@given(
-    reference=st.lists(finite, max_size=20), submission=st.lists(finite, max_size=20), ends=st.tuples(finite, finite)
-)
-@pytest.mark.slow
-def test_nothing_is_drawn_outside(reference: list[float], submission: list[float], ends: tuple[float, float]) -> None:
-    changes = {"submission_low_ms": ends[0], "submission_high_ms": ends[1], "reference_median_ms": ends[0]}
-    root = drawn(sampled(reference, submission, **changes))
-    for box in root.iter(f"{SVG}rect"):
-        if box.get("x") is None:
-            continue
-        left, top, width, height = (float(box.get(name, "")) for name in ("x", "y", "width", "height"))
-        assert 30 <= left <= left + width <= 730.02
-        assert 0 <= top <= top + height <= 650.02
-
-
 ROOFLINE = Roofline(
     read_bytes=302_000_000,
     written_bytes=33_500_000,
@@ -178,17 +130,9 @@ def test_both_sides_stand_under_each_roof() -> None:
     assert "products" not in without
 
 
-def test_the_picture_has_the_roofs() -> None:
-    root = drawn(COMPUTING, roofline=ROOFLINE)
-    said = [each.text or "" for each in root.iter(f"{SVG}text")]
-    assert "memory: 4.39 TB/s, measured" in said
-    assert "submission 96 %, 47.4 TFLOP/s" in said
-    assert float(root.get("height")) == 650 + 2 * 90
-
-
 @given(values=st.lists(finite, min_size=7, max_size=7), sizes=st.lists(st.integers(-(2**63), 2**63), min_size=3))
 @pytest.mark.slow
-def test_any_roofline_fits_the_screen_and_the_picture(values: list[float], sizes: list[int]) -> None:
+def test_any_roofline_fits_the_screen(values: list[float], sizes: list[int]) -> None:
     names = ("bandwidth_bytes_per_s", "peak_flop_per_s", "floor_ms", "target_ms", "of_floor", "bytes_per_s")
     roofline = replace(
         ROOFLINE,
@@ -198,9 +142,6 @@ def test_any_roofline_fits_the_screen_and_the_picture(values: list[float], sizes
     timing = replace(COMPUTING, submission_median_ms=values[6])
     card = cards.card(timing=timing, roofline=roofline)
     assert max(len(line) for line in screen(card).splitlines()) <= 80 or max(map(abs, values)) > 1e20
-    for box in drawn(timing, roofline=roofline).iter(f"{SVG}rect"):
-        if box.get("x") is not None:
-            assert 30 <= float(box.get("x")) <= float(box.get("x")) + float(box.get("width")) <= 730.02
 
 
 @given(values=st.lists(finite, min_size=1, max_size=50), cells=st.integers(1, 70))

@@ -1,4 +1,4 @@
-"""Records of a run's timeline, and the use of lanes computed from the records. Pure.
+"""Records of a run's timeline, and the file in Chrome's trace format, for https://ui.perfetto.dev. Pure.
 
 A *lane* is a slot of the batch: one GPU, or one place for a build or a whole grade. A *turn* is one submission's time
 on a lane. All times of a session are seconds since its start, on one monotonic clock.
@@ -8,15 +8,16 @@ import datetime
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
 from evaluator.records import Record
-from evaluator.spans import SpanSums
+from evaluator.report.layout.text import one_line
 
 _Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e8)]
 _Text = Annotated[str, msgspec.Meta(max_length=4096)]
+_MICROSECONDS = 1e6
 
 MOST_STAGES = 64
 """Stages kept of one turn; a repeated grade has about 30. The last kept stage lasts to the end of the turn."""
@@ -29,40 +30,6 @@ class LaneKind(StrEnum):
     GPU = "gpu"
     GRADE = "grade"
     BUILD = "build"
-
-
-class Activity(StrEnum):
-    """Group of stages, with one colour on the page."""
-
-    START = "start"
-    READ = "read"
-    BUILD = "build"
-    DEVICE = "device"
-    CHECK = "check"
-    TIME = "time"
-    OTHER = "other"
-
-
-MEANINGS = {
-    Activity.START: "worker starts, or pauses before another attempt",
-    Activity.READ: "judge reads and prepares the problem",
-    Activity.BUILD: "lint and build",
-    Activity.DEVICE: "waits for the GPU's lease, sets the problem up",
-    Activity.CHECK: "checked calls and their comparisons",
-    Activity.TIME: "timed calls and their comparisons",
-    Activity.OTHER: "roofline and profile",
-}
-_ACTIVITIES = {
-    "start": Activity.START,
-    "again": Activity.START,
-    "read": Activity.READ,
-    "prepare": Activity.READ,
-    "lint": Activity.BUILD,
-    "build": Activity.BUILD,
-    "device": Activity.DEVICE,
-    "check": Activity.CHECK,
-    "time": Activity.TIME,
-}
 
 
 class Lane(Record, frozen=True):
@@ -80,11 +47,11 @@ class Session(Record, frozen=True, tag="session"):
     lanes: Annotated[list[Lane], msgspec.Meta(max_length=MOST_LANES)]
 
 
-class Turn(Record, frozen=True, tag="turn"):
+class Turn(Record, frozen=True, tag="turn", forbid_unknown_fields=False):
     """One submission's time on the lane number `lane`. `stages` are names with the times of their starts.
 
-    `is_built` marks the end of a build whose submission then waits for a GPU. `sums` divide the stages of the turn's
-    last attempt; runs of earlier versions have none.
+    `is_built` marks the end of a build whose submission then waits for a GPU. Other fields, of earlier versions, are
+    ignored.
     """
 
     lane: Annotated[int, msgspec.Meta(ge=0, lt=MOST_LANES)]
@@ -93,7 +60,6 @@ class Turn(Record, frozen=True, tag="turn"):
     stages: Annotated[list[tuple[_Text, _Seconds]], msgspec.Meta(min_length=1, max_length=MOST_STAGES)]
     ended_s: _Seconds
     is_built: bool = False
-    sums: SpanSums = []
 
     @property
     def began_s(self) -> float:
@@ -102,24 +68,18 @@ class Turn(Record, frozen=True, tag="turn"):
 
     @property
     def spans(self) -> Iterator["Span"]:
-        """Stages with their activities. No span has a negative length, even for a damaged record."""
+        """Stages of the turn. No span has a negative length, even for a damaged record."""
         ends = [start for _, start in self.stages[1:]] + [self.ended_s]
         for (name, start), end in zip(self.stages, ends, strict=True):
-            yield Span(name, _ACTIVITIES.get(name, Activity.OTHER), start, max(start, end))
+            yield Span(name, start, max(start, end))
 
 
 class Span(NamedTuple):
     """One stage of a turn."""
 
     stage: str
-    activity: Activity
     began_s: float
     ended_s: float
-
-    @property
-    def seconds(self) -> float:
-        """Length of the span."""
-        return self.ended_s - self.began_s
 
 
 class SessionTimeline(NamedTuple):
@@ -132,40 +92,6 @@ class SessionTimeline(NamedTuple):
     def ended_s(self) -> float:
         """End of the last turn."""
         return max((turn.ended_s for turn in self.turns), default=0.0)
-
-
-class Use(NamedTuple):
-    """Use of all lanes of a kind: their number, the seconds of each activity, and the length of the session."""
-
-    kind: LaneKind
-    lanes: int
-    seconds: dict[Activity, float]
-    session_s: float
-
-    @property
-    def busy(self) -> float:
-        """Share of the lanes' time that belongs to a submission."""
-        return self._share(sum(self.seconds.values()))
-
-    @property
-    def judging(self) -> float:
-        """Share of the lanes' time in checks and timings."""
-        return self._share(self.seconds[Activity.CHECK] + self.seconds[Activity.TIME])
-
-    def _share(self, seconds: float) -> float:
-        whole = self.lanes * self.session_s
-        return seconds / whole if whole else 0.0
-
-
-def uses(timeline: SessionTimeline) -> list[Use]:
-    """Return how the lanes of each kind were used, GPUs first."""
-    lanes = timeline.session.lanes
-    seconds: dict[LaneKind, dict[Activity, float]] = {kind: dict.fromkeys(Activity, 0.0) for kind in LaneKind}
-    for turn in timeline.turns:
-        for span in turn.spans:
-            seconds[lanes[turn.lane].kind][span.activity] += span.seconds
-    counts = Counter(lane.kind for lane in lanes)
-    return [Use(kind, counts[kind], seconds[kind], timeline.ended_s) for kind in LaneKind if counts[kind]]
 
 
 class Wait(NamedTuple):
@@ -188,7 +114,7 @@ def waits(timeline: SessionTimeline) -> list[Wait]:
     return found
 
 
-def lane_names(session: Session) -> list[str]:
+def _lane_names(session: Session) -> list[str]:
     """Return the name of each lane: `GPU 0`, `build 3`."""
     numbers: Counter[LaneKind] = Counter()
     names = []
@@ -197,3 +123,50 @@ def lane_names(session: Session) -> list[str]:
         names.append(f"{label} {numbers[lane.kind]}")
         numbers[lane.kind] += 1
     return names
+
+
+def trace_bytes(timelines: Sequence[SessionTimeline]) -> bytes:
+    """Return the trace: one process for each session, one thread for each lane, one slice for each stage.
+
+    A counter shows how many built submissions wait for a GPU. Sessions are placed by the host's clock.
+    """
+    first = min((each.session.started_at for each in timelines), default=None)
+    encoder = msgspec.json.Encoder()
+    events = [
+        encoder.encode(event)
+        for number, each in enumerate(timelines, start=1)
+        for event in _events(number, each, 0.0 if first is None else (each.session.started_at - first).total_seconds())
+    ]
+    return b'{"displayTimeUnit":"ms","traceEvents":[\n' + b",\n".join(events) + b"\n]}\n"
+
+
+def _events(process: int, timeline: SessionTimeline, after_s: float) -> Iterator[dict[str, Any]]:
+    session = timeline.session
+    name = f"{one_line(session.host, 60)}, {session.started_at.isoformat(timespec='seconds')}"
+    yield {"ph": "M", "name": "process_name", "pid": process, "args": {"name": name}}
+    for lane, lane_name in enumerate(_lane_names(session)):
+        place = {"ph": "M", "pid": process, "tid": lane}
+        yield place | {"name": "thread_name", "args": {"name": lane_name}}
+        yield place | {"name": "thread_sort_index", "args": {"sort_index": lane}}
+    for turn in timeline.turns:
+        place = {"ph": "X", "pid": process, "tid": turn.lane}
+        submission = one_line(f"{turn.problem}/{turn.name}", 120)
+        yield place | {"name": submission} | _when(turn.began_s, turn.ended_s, after_s)
+        for span in turn.spans:
+            yield place | {"name": one_line(span.stage, 60)} | _when(span.began_s, span.ended_s, after_s)
+    changes = [change for each in waits(timeline) for change in ((each.began_s, 1), (each.ended_s, -1))]
+    waiting = 0
+    for at_s, change in sorted(changes):
+        waiting += change
+        yield {
+            "ph": "C",
+            "name": "built, waiting for a GPU",
+            "pid": process,
+            "ts": round((after_s + at_s) * _MICROSECONDS),
+            "args": {"submissions": waiting},
+        }
+
+
+def _when(began_s: float, ended_s: float, after_s: float) -> dict[str, int]:
+    began_us = round((after_s + began_s) * _MICROSECONDS)
+    return {"ts": began_us, "dur": max(0, round((after_s + ended_s) * _MICROSECONDS) - began_us)}

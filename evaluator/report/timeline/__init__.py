@@ -1,1 +1,0 @@
-"""Timeline of a batch session: submissions and their stages on workers and GPUs."""
