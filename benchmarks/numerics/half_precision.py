@@ -25,7 +25,7 @@ from evaluator.judge.numerics.composites import COMPOSITES
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.reference import by_path
 from evaluator.protocol import model_call
-from evaluator.protocol.model_call import mapped
+from evaluator.protocol.pytree import mapped, tensors_of
 from evaluator.records import Precision, Profile, SizeName
 
 _CHUNK = 16
@@ -97,7 +97,7 @@ def _stored(plan: CallPlan, store: Callable[[torch.Tensor, torch.dtype], torch.T
     if reference.exact_model is None:
         raise ProblemError("this reference has no float64")
     wide = reference.altered(plan.inputs, plan.random_seed, plan.gradients, contextlib.nullcontext(), in_float64=True)
-    dtypes = iter([tensor.dtype for tensor in model_call.tensors_of(reference.outline)])
+    dtypes = iter([tensor.dtype for tensor in tensors_of(reference.outline)])
 
     def stored(tensor: torch.Tensor) -> torch.Tensor:
         dtype = next(dtypes)

@@ -35,14 +35,14 @@ from evaluator.judge.setup.distribution_mix import AS_GIVEN_ALONE, DistributionM
 from evaluator.judge.setup.problem_setup import planned, try_one_call
 from evaluator.judge.setup.seed_book import SeedBook
 from evaluator.judge.tensors.call_arguments import Arguments
-from evaluator.judge.tensors.pytree import LaidOut, Value, dtype_name, plain
+from evaluator.judge.tensors.pytree import LaidOut, Value
 from evaluator.judge.trial.enough_calls import MIN_CALLS
 from evaluator.judge.trial.model_runner import FROZEN_BY_RULE
 from evaluator.judge.trial.retry import differing, retried
 from evaluator.judge.trial.trial_runner import Trial, TrialRunner
 from evaluator.protocol import model_call
 from evaluator.protocol.frames import Done, Items, Node, Scalar, Table, TensorView
-from evaluator.protocol.model_call import tensors_of
+from evaluator.protocol.pytree import dtype_name, plain, tensors_of
 from evaluator.records import Fault, Problem, Profile, SizeName, ToleranceRule, WeightsRule
 from evaluator.sandbox import ToolResult
 from evaluator.toolchain.nvcc import architecture

@@ -35,7 +35,7 @@ FLOORS = (
     ("doctor", "judge/runners"),
     ("compile", "sizes"),
     ("compile/cuda", "compile/emulated", "judge/faults", "judge/numerics", "roofline"),
-    ("compile/extension", "emulator/parsing", "judge/reference", "lint", "problem_process", "report/page"),
+    ("compile/extension", "emulator/parsing", "judge/reference", "lint", "report/page"),
     (
         "cards",
         "emulator/frontend",

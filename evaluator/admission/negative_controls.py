@@ -22,8 +22,8 @@ from evaluator.judge.numerics.rounded_reference import rounded_weights
 from evaluator.judge.reference.declared_formats import input_forms
 from evaluator.judge.reference.reference import Reference, by_path
 from evaluator.judge.tensors.call_arguments import Arguments
-from evaluator.judge.tensors.pytree import Value, leaves
-from evaluator.protocol.model_call import mapped
+from evaluator.judge.tensors.pytree import Value
+from evaluator.protocol.pytree import leaves, mapped
 from evaluator.records import Precision
 
 _TAIL = 16

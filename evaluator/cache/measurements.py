@@ -13,10 +13,11 @@ from evaluator.cache.location import cache_folder
 from evaluator.records import Record
 
 R = TypeVar("R", bound=Record)
+N = TypeVar("N")
 
 
-def measured_once(parts: Sequence[object], form: type[R], make: Callable[[], R]) -> R:
-    """Return the cached record for `parts`, or make and store the record. Errors of `make` are not cached.
+def measured_once(parts: Sequence[object], form: type[R], make: Callable[[], R | N]) -> R | N:
+    """Return the cached record for `parts`, or make and store the record. Only a `form` is stored, no other result.
 
     `parts` must name all inputs of the measurement. The schema of `form` is part of the key, so a changed record class
     invalidates old entries. Only the judge writes to the cache.
@@ -25,8 +26,9 @@ def measured_once(parts: Sequence[object], form: type[R], make: Callable[[], R])
         return found
     started = time.monotonic()
     made = make()
-    # No effect if another process stored a record first; both are valid.
-    _cache().put(_key(parts, form), msgspec.json.encode(made), log="", wall_s=time.monotonic() - started)
+    if isinstance(made, form):
+        # No effect if another process stored a record first; both are valid.
+        _cache().put(_key(parts, form), msgspec.json.encode(made), log="", wall_s=time.monotonic() - started)
     return made
 
 

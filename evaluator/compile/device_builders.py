@@ -17,9 +17,10 @@ from evaluator.compile.extension.builder import Builder, RunTool
 from evaluator.compile.own_libraries import build_allocator, build_device_allocator, build_kernels
 from evaluator.devices.gpu import Gpu
 from evaluator.devices.memory import sealed_file
-from evaluator.emulator.parsing.parse_in_sandbox import Spawn, read_for_emulator, too_much_to_split
+from evaluator.emulator.parsing.parse_in_sandbox import read_for_emulator, too_much_to_split
 from evaluator.protocol.frames import BuildRequest
 from evaluator.records import DeviceKind
+from evaluator.sandbox.question import Spawn
 from evaluator.toolchain import nvcc
 
 

@@ -1,32 +1,25 @@
 """Analysis of one submission: findings about Python and embedded C++, languages, and predicted builds."""
 
-import socket
 import warnings
 from collections.abc import Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 import msgspec
 
 from evaluator.lint import cpp_calls, launches, library, prompt_injection, side_effects
 from evaluator.lint.embedded import file_pieces, pieces
 from evaluator.lint.languages import languages
-from evaluator.lint.messages import MAX_MESSAGE, Look, Looked, Remark, thinned
+from evaluator.lint.messages import ANALYSIS, MAX_MESSAGE, Look, Looked, Remark, thinned
 from evaluator.lint.predicted_builds import predicted_builds
 from evaluator.lint.reachable import Module, in_forward, other_entry, take_apart
 from evaluator.protocol.frames import BuildRequest, SourceFile
 from evaluator.protocol.frames.bounds import MAX_FRAME_BYTES
 from evaluator.protocol.frames.oversize import unsendable_request
-from evaluator.protocol.one_question import answer_one
 from evaluator.protocol.parsed_python import parsed_python
 from evaluator.protocol.submission_files import HEADER_SUFFIXES, Part, cpp_files, python_files
 from evaluator.submission.model_new import entries_of
 
 _MAX_BUILDS_BYTES = MAX_FRAME_BYTES // 2
-
-
-def run(sock: socket.socket, _: Path) -> None:
-    """Answer one frame over `sock`, in a confined process. An error ends the process, and the judge sees the end."""
-    answer_one(sock, Look, lambda asked: look(asked.submission, asked.entries))
 
 
 def look(source: str, entries: Sequence[str] = entries_of(None)) -> Looked:
@@ -49,6 +42,13 @@ def look(source: str, entries: Sequence[str] = entries_of(None)) -> Looked:
     except (RecursionError, MemoryError) as error:
         return Looked([], f"{type(error).__name__} while looking at it"[:MAX_MESSAGE])
     return Looked(noticed, builds=_builds(module, source), toolchains=toolchains)
+
+
+def _answer(question: Look) -> Looked:
+    return look(question.submission, question.entries)
+
+
+run = ANALYSIS.answered_by(_answer)
 
 
 def _builds(module: Module, source: str) -> list[BuildRequest]:

@@ -1,4 +1,4 @@
-"""Remarks of the linter, and the two frames between judge and child."""
+"""Remarks of the linter, and the question between judge and child."""
 
 from typing import Annotated, NamedTuple
 
@@ -8,6 +8,7 @@ from evaluator.findings import Code
 from evaluator.protocol.frames import BuildRequest, Frame
 from evaluator.protocol.frames.bounds import Name, Text
 from evaluator.records import Toolchain
+from evaluator.sandbox.question import Question
 
 MAX_REMARKS = 64
 MAX_BUILDS = 4
@@ -49,6 +50,10 @@ class Looked(Frame, frozen=True):
     incomplete: Annotated[str, msgspec.Meta(max_length=MAX_MESSAGE)] = ""
     builds: Annotated[list[BuildRequest], msgspec.Meta(max_length=MAX_BUILDS)] = []
     toolchains: Annotated[list[Toolchain], msgspec.Meta(max_length=len(Toolchain))] | None = None
+
+
+ANALYSIS = Question("evaluator.lint.lint:run", Look, Looked, limit_s=10.0)
+"""A real submission takes about 20 ms."""
 
 
 def shown(name: str) -> str:

@@ -5,6 +5,8 @@ from typing import Any, NamedTuple
 
 import torch
 
+from evaluator.protocol.pytree import mapped, tensors_of
+
 
 class Result(NamedTuple):
     """Outputs and gradients of a call. `gradients` is None after a forward-only call; a missing gradient is None."""
@@ -67,29 +69,6 @@ def differentiable(outputs: Any) -> list[torch.Tensor]:
     if isinstance(outputs, list | tuple):
         return [leaf for item in outputs for leaf in differentiable(item)]
     return [leaf for leaf in tensors_of(outputs) if leaf.is_floating_point()]
-
-
-def tensors_of(value: Any) -> list[torch.Tensor]:
-    """Return the tensors of a nested value, in order."""
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, list | tuple):
-        return [leaf for item in value for leaf in tensors_of(item)]
-    if isinstance(value, Mapping):
-        return [leaf for item in value.values() for leaf in tensors_of(item)]
-    return []
-
-
-def mapped(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    """Return a nested value of the same structure with `change` applied to each tensor."""
-    if isinstance(value, torch.Tensor):
-        return change(value)
-    if isinstance(value, Mapping):
-        return {key: mapped(item, change) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        items = [mapped(item, change) for item in value]
-        return tuple(items) if isinstance(value, tuple) else items
-    return value
 
 
 def readable(result: Result) -> Result:

@@ -16,8 +16,8 @@ _STEPS = 60
 class Needs(Record, frozen=True):
     """Needs of one call, as counted and sampled. All sizes in bytes.
 
-    `read_bytes`, `written_bytes` and `flop` are those of `work_count.Work`. `input_bytes` and `state_bytes` are the
-    parts of the read bytes that flips could change: floats and booleans of inputs (and output gradients), and of
+    `read_bytes`, `written_bytes` and `flop` are those of `CallWork`. `input_bytes` and `state_bytes` are the parts
+    of the read bytes that flips could change: floats and booleans of inputs (and output gradients), and of
     weights. Flips are None without sampling; all bytes then count as needed. `distinct_bytes` excludes outputs that
     could be expanded views, which no program has to write. `distinct_input_bytes` does the same for inputs, and
     excludes half of a symmetric input.

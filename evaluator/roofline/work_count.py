@@ -5,44 +5,23 @@ memory, so the count takes the time of the Python code, for a problem of any siz
 """
 
 import contextlib
-import socket
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-import msgspec
 import torch
 
 from evaluator.catalog import sized_source
 from evaluator.judge.tensors.author_tensors import CudaMeans
-from evaluator.problem_process import serve
 from evaluator.protocol import model_call
+from evaluator.protocol.pytree import mapped, tensors_of
 from evaluator.records import Mode, Problem, SizeName
-from evaluator.roofline.counted_work import CallWork, WorkBySize
+from evaluator.roofline.counted_work import COUNT, CallWork, WorkBySize
 from evaluator.roofline.storages import Looks, covered_bytes
 
 _META = torch.device("meta")
 _MODULE = "roofline_model"
-
-
-class Work(NamedTuple):
-    """Bytes and operations of a call, with each byte moved once.
-
-    `read_bytes` covers the storages of inputs, parameters and buffers (and of output gradients, where gradients are
-    graded) with values used by any operation. Each byte counts once, however many tensors share the byte.
-    `written_bytes` covers outputs and gradients in new storages. `flop` counts matrix products, convolutions and
-    attention, forward and backward: a multiplication plus an addition are two. Other arithmetic is not counted.
-
-    Neither number is a lower bound for every program. A reference that gathers or slices an input does not read the
-    whole input. A reference that multiplies by a diagonal matrix computes more than necessary. A verdict based on these
-    numbers requires proof that every byte matters.
-    """
-
-    read_bytes: int
-    written_bytes: int
-    flop: int
 
 
 class Uncountable(NamedTuple):
@@ -51,7 +30,23 @@ class Uncountable(NamedTuple):
     reason: str
 
 
-def count(problem: Problem, size: SizeName) -> Work | Uncountable:
+def count_all(problem: Problem) -> WorkBySize:
+    """Return the work of a call for each size."""
+    known: dict[SizeName, CallWork] = {}
+    unknown: dict[SizeName, str] = {}
+    for size in problem.sizes:
+        match count(problem, size):
+            case Uncountable(reason=reason):
+                unknown[size] = reason
+            case work:
+                known[size] = work
+    return WorkBySize(known, unknown)
+
+
+run = COUNT.answered_by(count_all)
+
+
+def count(problem: Problem, size: SizeName) -> CallWork | Uncountable:
     """Count one call of `problem` at `size`: forward, and backward if the problem grades gradients.
 
     Raises:
@@ -66,22 +61,20 @@ def count(problem: Problem, size: SizeName) -> Work | Uncountable:
         return Uncountable(f"{type(error).__name__}: {error}")
 
 
-def _counted(names: dict[str, Any], problem: Problem) -> Work | Uncountable:
+def _counted(names: dict[str, Any], problem: Problem) -> CallWork | Uncountable:
     init_args, init_kwargs = arguments(names["get_init_inputs"])
     model = names["Model"](*init_args, **init_kwargs).to(_META)
     if problem.mode is Mode.EVAL:
         model.eval()
     args, kwargs = arguments(names["get_inputs"])
     args, kwargs = on_meta(args), on_meta(kwargs)
-    inputs = model_call.tensors_of([args, kwargs])
+    inputs = tensors_of([args, kwargs])
     gradients = _output_gradients(model, args, kwargs) if problem.backward else None
     given = covered_bytes([*inputs, *model.parameters(), *model.buffers(), *(gradients or [])])
     with Looks() as looks:
         outputs, found = model_call.run(model, args, kwargs, gradients)
-    made = covered_bytes(
-        [*model_call.tensors_of(outputs), *(each for each in (found or {}).values() if each is not None)]
-    )
-    return Work(
+    made = covered_bytes([*tensors_of(outputs), *(each for each in (found or {}).values() if each is not None)])
+    return CallWork(
         read_bytes=sum(size_bytes for key, size_bytes in given.items() if key in looks.storages),
         written_bytes=sum(size_bytes for key, size_bytes in made.items() if key not in given),
         flop=looks.flop,
@@ -98,13 +91,7 @@ def on_meta(value: Any) -> Any:
 
     Tensors keep a shared storage only if created on the meta device.
     """
-    if isinstance(value, torch.Tensor):
-        return value.detach().to(_META)
-    if isinstance(value, dict):
-        return {key: on_meta(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(on_meta(item) for item in value)
-    return value
+    return mapped(value, lambda tensor: tensor.detach().to(_META))
 
 
 def arguments(function: Callable[[], Any]) -> tuple[list[Any], dict[str, Any]]:
@@ -123,21 +110,3 @@ def registered() -> Iterator[ModuleType]:
         yield module
     finally:
         del sys.modules[_MODULE]
-
-
-def counted(problem: Problem) -> WorkBySize:
-    """Return the work of a call for each size."""
-    known: dict[SizeName, CallWork] = {}
-    unknown: dict[SizeName, str] = {}
-    for size in problem.sizes:
-        match count(problem, size):
-            case Uncountable(reason=reason):
-                unknown[size] = reason
-            case found:
-                known[size] = CallWork(found.read_bytes, found.written_bytes, found.flop)
-    return WorkBySize(known, unknown)
-
-
-def run(sock: socket.socket, _: Path) -> None:
-    """Serve one request over `sock`, in a confined process."""
-    serve(sock, lambda problem: msgspec.json.encode(counted(msgspec.json.decode(problem, type=Problem))))

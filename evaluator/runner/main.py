@@ -38,6 +38,7 @@ from evaluator.protocol.frames import (
     WindowDone,
 )
 from evaluator.protocol.frames.bounds import MOST_ASSUMED
+from evaluator.protocol.pytree import mapped
 from evaluator.protocol.seeding import seed_torch
 from evaluator.runner import submission_module
 from evaluator.runner.device_arena import Gate, answer_places, warm_up
@@ -49,8 +50,8 @@ from evaluator.runner.instrumentation.op_counter import OpCounter
 from evaluator.runner.instrumentation.profiler import profiled
 from evaluator.runner.parameters import ChangingParameters, take_over_state
 from evaluator.runner.printed_output import Printing
-from evaluator.runner.pytree import Outbox, to_tensor, to_value
 from evaluator.runner.shared_memory import Shared, take_over
+from evaluator.runner.shared_values import Outbox, to_tensor, to_value
 from evaluator.runner.triton.kernel_cache import compiled_kernels, forget_import, use_folder
 from evaluator.runner.triton.launches import leave_out_compiled
 
@@ -355,4 +356,4 @@ def _cloned(value: Any) -> Any:
 
     As for the reference, the model is constructed on the CPU and then moved to the device.
     """
-    return model_call.mapped(value, lambda tensor: tensor.to("cpu", copy=True))
+    return mapped(value, lambda tensor: tensor.to("cpu", copy=True))

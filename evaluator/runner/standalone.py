@@ -16,6 +16,7 @@ import torch
 
 from evaluator.protocol import model_call
 from evaluator.protocol.frames.model_mode import ModelMode
+from evaluator.protocol.pytree import mapped, tensors_of
 from evaluator.protocol.seeding import seed_torch
 from evaluator.protocol.standalone_call import FAILED, LoneCall, libraries_in, read_back
 from evaluator.runner import submission_module
@@ -62,7 +63,7 @@ def run(
     gradients = None
     if call.backward:
         outputs = model_call.forward(reference, *_inputs(problem, call.seed, device)).outputs
-        gradients = [torch.randn_like(leaf) for leaf in model_call.tensors_of(outputs) if leaf.is_floating_point()]
+        gradients = [torch.randn_like(leaf) for leaf in tensors_of(outputs) if leaf.is_floating_point()]
         del outputs
     del reference
     _called(model, _inputs(problem, call.seed, device), gradients, device, contextlib.nullcontext())
@@ -99,7 +100,7 @@ def _inputs(problem: Any, seed: int, device: torch.device) -> tuple[list[Any], d
     def moved(tensor: torch.Tensor) -> torch.Tensor:
         return tensor.detach().to(device)
 
-    return model_call.mapped(args, moved), model_call.mapped(kwargs, moved)
+    return mapped(args, moved), mapped(kwargs, moved)
 
 
 def _arguments(value: Any) -> tuple[list[Any], dict[str, Any]]:

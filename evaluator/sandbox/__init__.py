@@ -1,7 +1,7 @@
 """Sandbox for untrusted code: fork server, confined runners and tools, resource limits, freeze and kill.
 
 The judge uses the names exported below. Each sandbox layer has a module: view, landlock, seccomp, cage, privileges,
-limits. The package does not depend on the protocol between judge and runner.
+limits. Only `question.py` depends on the protocol's frames.
 """
 
 from evaluator.sandbox.confined_process import Child, ConfinedProcess, ExitInfo

@@ -18,6 +18,7 @@ from evaluator.catalog import sized_source
 from evaluator.judge.tensors.author_tensors import CudaMeans
 from evaluator.protocol import model_call
 from evaluator.protocol.op_mode import OperationMode
+from evaluator.protocol.pytree import tensors_of
 from evaluator.records import Problem, SizeName
 from evaluator.roofline.work_count import arguments, on_meta, registered
 
@@ -73,8 +74,8 @@ class Operations(OperationMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run and record an operation."""
         result = func(*args, **(kwargs or {}))
-        given = model_call.tensors_of([list(args), dict(kwargs or {})])
-        made = model_call.tensors_of(result)
+        given = tensors_of([list(args), dict(kwargs or {})])
+        made = tensors_of(result)
         name = func.overloadpacket.__name__
         groups = (args[6], args[4] // args[6]) if name == "native_group_norm" else ()
         self.found.append(Operation(_line(), name, tuple(map(_shape, (*given, *made))), groups))

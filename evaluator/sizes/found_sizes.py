@@ -5,6 +5,7 @@ one (`size_search.py`), once per text; the result is stored in the cache folder.
 """
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -12,9 +13,11 @@ from evaluator.catalog.origin import Origin
 from evaluator.errors import ProblemError
 from evaluator.records import Constant, Problem, Record, SizeName
 
+if TYPE_CHECKING:
+    from evaluator.sandbox.question import NoAnswer, Question
+
 _LIMIT_S = 600.0
 """A usual search takes the time of importing PyTorch plus a second."""
-_PROCESS = "evaluator.sizes.size_search"
 _VERSION = 3
 NO_SMALL = "no smaller constants were found: --size full, or `warpgrade new problem` for sizes of your own"
 _NO_CONSTANTS = "its extents are numbers; named at the top of the file, as in `rows = 512`, they can be changed"
@@ -46,13 +49,11 @@ def with_sizes(problem: Problem, sizes: Sequence[SizeName]) -> Problem:
     if not missing or problem.origin != Origin.KERNELBENCH:
         return problem
     from evaluator.cache.measurements import measured_once
-    from evaluator.problem_process import NoAnswer
 
     asked = Asked(problem.source, problem.sizes.get(SizeName.SMALL))
     parts = ["sizes", _VERSION, problem.sha256, asked.small]
-    try:
-        found = measured_once(parts, SizesFound, lambda: _search(problem, asked))
-    except NoAnswer:
+    found = measured_once(parts, SizesFound, lambda: _search(problem, asked))
+    if not isinstance(found, SizesFound):
         return problem
     made = {SizeName.SMALL: found.small, SizeName.AWKWARD: found.awkward}
     more = {name: each for name, each in made.items() if each is not None and name not in problem.sizes}
@@ -87,22 +88,21 @@ def changes(before: dict[str, Constant], after: dict[str, Constant]) -> str:
     return "; ".join(f"{name} = {value}, not {before[name]}" for name, value in after.items() if value != before[name])
 
 
-def _search(problem: Problem, asked: Asked) -> SizesFound:
-    """Run the search process. Failures are not cached.
+def search_question() -> "Question[Asked, SizesFound]":
+    """Return the question of the search. A command that searches nothing does not import the sandbox."""
+    from evaluator.sandbox.question import PROBLEM_ANSWER_BYTES, PROBLEM_LIMITS, Question
+
+    entry = "evaluator.sizes.size_search:run"
+    return Question(entry, Asked, SizesFound, _LIMIT_S, PROBLEM_LIMITS, PROBLEM_ANSWER_BYTES)
+
+
+def _search(problem: Problem, asked: Asked) -> "SizesFound | NoAnswer":
+    """Run the search process.
 
     Raises:
-        NoAnswer: the process ended without a result.
-        ProblemError: as for `with_sizes`.
+        ProblemError: as for `with_sizes`; not cached.
     """
-    import msgspec
-
-    from evaluator.problem_process import NoAnswer, answer_of
-
-    try:
-        answer = answer_of(_PROCESS, msgspec.json.encode(asked), _LIMIT_S)
-        found = msgspec.json.decode(answer, type=SizesFound)
-    except msgspec.DecodeError as error:
-        raise NoAnswer("the process gave no constants") from error
-    if found.why_broken is not None:
-        raise ProblemError(f"{problem.path}{found.why_broken}", hint=_HINT)
-    return found
+    answer = search_question().ask_in_new_sandbox(asked)
+    if isinstance(answer, SizesFound) and answer.why_broken is not None:
+        raise ProblemError(f"{problem.path}{answer.why_broken}", hint=_HINT)
+    return answer

@@ -5,24 +5,20 @@ counted and not timed, so a busy machine finds the same sizes.
 """
 
 import itertools
-import socket
 from collections.abc import Collection, Iterator
-from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
 import torch
 
 from evaluator.catalog.reference import read_reference, with_constants
 from evaluator.errors import ProblemError
 from evaluator.judge.reference.problem_code import author_code
 from evaluator.judge.tensors.author_tensors import CudaMeans, refuse_other_layouts
-from evaluator.problem_process import serve
-from evaluator.protocol import model_call
+from evaluator.protocol.pytree import tensors_of
 from evaluator.records import Constant
 from evaluator.roofline.work_count import arguments, registered
 from evaluator.sizes.degenerate import FILE, Operation, Operations, TooLarge, by_place, made_one
-from evaluator.sizes.found_sizes import Asked, SizesFound
+from evaluator.sizes.found_sizes import Asked, SizesFound, search_question
 from evaluator.sizes.scaling import awkward_groups, awkward_values, candidates, names_of_the_operation
 
 
@@ -209,7 +205,7 @@ def _traced(text: str, device: str, most: Most) -> Traced:
         with author_code(FILE, "Model(...)"):
             model = module.__dict__["Model"](*init_args, **init_kwargs)
             weights = list(model.parameters())
-        inputs = model_call.tensors_of([args, kwargs])
+        inputs = tensors_of([args, kwargs])
         size = max(sum(each.numel() for each in side) for side in (inputs, weights))
         if size > most.given:
             raise TooLarge
@@ -217,7 +213,7 @@ def _traced(text: str, device: str, most: Most) -> Traced:
         with author_code(FILE, "forward"), Operations(most.made) as trace:
             output = model(*args, **kwargs)
         refuse_other_layouts(FILE, output, "the reference's forward")
-        leaves = model_call.tensors_of(output)
+        leaves = tensors_of(output)
         _refuse_without_values(leaves, on)
         has_nan = device == "cpu" and any(bool(each.isnan().any()) for each in leaves)
     outputs = [tuple(each.shape) for each in leaves]
@@ -236,6 +232,4 @@ def _refuse_without_values(leaves: list[torch.Tensor], on: torch.device) -> None
             raise ProblemError(f"{FILE}: every element of an output of the reference is NaN or infinite")
 
 
-def run(sock: socket.socket, _: Path) -> None:
-    """Serve one request over `sock`, in a confined process."""
-    serve(sock, lambda asked: msgspec.json.encode(find(msgspec.json.decode(asked, type=Asked))))
+run = search_question().answered_by(find)

@@ -6,8 +6,7 @@ import threading
 import pytest
 
 from evaluator.emulator.parsing import parse_in_sandbox
-from evaluator.emulator.parsing.parse_in_sandbox import full_size_numbers
-from evaluator.emulator.parsing.sandboxed_parser import find_sizes
+from evaluator.emulator.parsing.parse_in_sandbox import full_size_numbers, run_sizes
 
 
 class Child:
@@ -18,6 +17,9 @@ class Child:
         self._theirs = theirs
         self.killed = False
         act(theirs)
+
+    def wait_exit(self, timeout_s):
+        return None
 
     def kill(self):
         self.killed = True
@@ -43,12 +45,12 @@ def asked(act):
     ],
 )
 def test_who_brings_the_child_down_has_no_excuse(act, monkeypatch):
-    monkeypatch.setattr(parse_in_sandbox, "_LIMIT_S", 0.2)
+    monkeypatch.setattr(parse_in_sandbox, "SIZES", parse_in_sandbox.SIZES._replace(limit_s=0.2))
     assert asked(act) == []
 
 
 def test_one_that_answers_is_heard():
     def act(theirs):
-        threading.Thread(target=find_sizes, args=(theirs, None), daemon=True).start()
+        threading.Thread(target=run_sizes, args=(theirs, None), daemon=True).start()
 
     assert asked(act) == [(4096, 1)]

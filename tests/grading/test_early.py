@@ -203,7 +203,7 @@ def test_what_nobody_asked_for_is_ended(tmp_path):
 
 def test_what_is_noticed_of_a_text_is_not_lost_where_builds_are_ended(monkeypatch):
     """Where nothing is known of a problem yet they are ended first of all; the look may still be under way."""
-    monkeypatch.setattr(lint_in_sandbox, "_LIMIT_S", 240.0)
+    monkeypatch.setattr(lint_in_sandbox, "ANALYSIS", lint_in_sandbox.ANALYSIS._replace(limit_s=240.0))
     long = "x = 1\n" * 30_000 + "import torch\nclass ModelNew(torch.nn.Module):\n"
     with speculative_build(lambda _: Noting(), text=long + FORWARD) as begun:
         begun.end()

@@ -3,7 +3,7 @@
 import pytest
 
 from evaluator.emulator.frontend.front_end import FrontEnd, front_end
-from evaluator.emulator.parsing import REHEARSING, parse_in_sandbox
+from evaluator.emulator.parsing import PARSER, parse_in_sandbox
 from evaluator.emulator.parsing.parse_in_sandbox import read_for_emulator, too_much_to_split
 from evaluator.protocol.frames import BuildRequest
 from evaluator.sandbox import ForkServer, Limits
@@ -13,8 +13,13 @@ KERNEL = "__global__ void k(float* x, int n) { if (threadIdx.x < n) x[threadIdx.
 
 @pytest.fixture(scope="module")
 def spawn():
-    with ForkServer(preload=(REHEARSING,)) as fork_server:
+    with ForkServer(preload=(PARSER,)) as fork_server:
         yield fork_server.spawn
+
+
+def limited(monkeypatch, **limits):
+    for name in ("FRONT_END", "SPLIT"):
+        monkeypatch.setattr(parse_in_sandbox, name, getattr(parse_in_sandbox, name)._replace(**limits))
 
 
 def request(text):
@@ -39,20 +44,20 @@ def test_a_text_that_cannot_be_split_is_not_too_much(spawn):
 
 
 def test_a_text_that_takes_too_long_is_told(spawn, monkeypatch):
-    monkeypatch.setattr(parse_in_sandbox, "_LIMIT_S", 0.5)
+    limited(monkeypatch, limit_s=0.5)
     assert (
         read_for_emulator(request(KERNEL * 40_000), spawn) == "the emulator needs more than 0.5 s to read the sources"
     )
 
 
 def test_a_text_that_takes_too_much_memory_is_told(spawn, monkeypatch):
-    monkeypatch.setattr(parse_in_sandbox, "_LIMITS", Limits(memory_bytes=64 << 20, processes=16))
+    limited(monkeypatch, limits=Limits(memory_bytes=64 << 20, processes=16))
     # Python may go round and round where it has no memory left for its own exception; then time ends it.
     assert "read the sources" in read_for_emulator(request(KERNEL * 10_000), spawn)
 
 
 def test_so_is_one_that_takes_too_long_to_split(spawn, monkeypatch):
-    monkeypatch.setattr(parse_in_sandbox, "_LIMIT_S", 0.1)
+    limited(monkeypatch, limit_s=0.1)
     said = too_much_to_split(request(KERNEL * 40_000), spawn)
     assert said == "the split needs more than 0.1 s to read the sources"
 

@@ -9,8 +9,8 @@ import pytest
 
 from evaluator.errors import JudgeFailed
 from evaluator.judge.runners.runner_pool import SpareChildren
-from evaluator.lint import lint_in_sandbox
 from evaluator.lint.lint_in_sandbox import look_at
+from evaluator.lint.messages import ANALYSIS
 from evaluator.sandbox import ForkServer, Limits
 
 pytestmark = pytest.mark.slow
@@ -59,7 +59,7 @@ def test_each_text_has_a_child_of_its_own_and_the_next_one_is_there_already(spar
 def test_other_limits_are_another_kind(spares, started):
     look_at(TEXT, ["ModelNew"], spares.spawn)
     spares.refill()
-    child = spares.spawn(lint_in_sandbox._ENTRY, OTHER)
+    child = spares.spawn(ANALYSIS.entry, OTHER)
     assert child is started[2]
     child.kill()
 

@@ -1,4 +1,4 @@
 """CUDA C++ of a submission, parsed in a sandboxed process."""
 
-REHEARSING = f"{__name__}.sandboxed_parser"
+PARSER = f"{__name__}.parse_in_sandbox"
 """Module of the sandboxed process. By name, so that a fork server starts before the judge imports the parser."""

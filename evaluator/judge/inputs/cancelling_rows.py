@@ -16,7 +16,7 @@ import torch
 
 from evaluator.judge.formats.elements import format_of
 from evaluator.judge.tensors.call_arguments import Arguments
-from evaluator.protocol.model_call import tensors_of
+from evaluator.protocol.pytree import tensors_of
 from evaluator.records import RowSite
 
 ROWS_NAME = "secret rows of a call with random signs or few large elements"

@@ -26,8 +26,8 @@ from evaluator.judge.formats.elements import format_of
 from evaluator.judge.inputs.derived_seeds import derived
 from evaluator.judge.inputs.weight_factors import Change, Group, changed, changed_group, draw, groups_of
 from evaluator.judge.tensors.memory_overlap import Layouts, layout, near
-from evaluator.judge.tensors.pytree import dtype_name
 from evaluator.protocol.frames import TensorView
+from evaluator.protocol.pytree import dtype_name
 from evaluator.records import Weights, WeightsGraded, WeightsRule
 
 _OF_EACH_SIGN = 1 / 16

@@ -17,7 +17,7 @@ import torch
 from evaluator.judge.formats.elements import elements, format_of, nearest, typical, wide
 from evaluator.judge.inputs.cancelling_rows import has_shared_elements
 from evaluator.judge.tensors.pytree import Value, unravelled
-from evaluator.protocol.model_call import mapped, tensors_of
+from evaluator.protocol.pytree import mapped, tensors_of
 from evaluator.records import ElementFormat, Layout, Profile
 
 PROFILES = tuple(profile for profile in Profile if profile is not Profile.AS_GIVEN)

@@ -23,7 +23,8 @@ from evaluator.judge.numerics.arithmetic_modes import generators, product_handle
 from evaluator.judge.numerics.summation_orders import changed_by, error_of
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.tensors.call_arguments import Arguments
-from evaluator.protocol.model_call import Result, tensors_of
+from evaluator.protocol.model_call import Result
+from evaluator.protocol.pytree import tensors_of
 
 _DEVIATION = 2e-4
 _FP8 = (torch.float8_e4m3fn, torch.float8_e5m2)

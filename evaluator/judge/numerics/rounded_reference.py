@@ -12,7 +12,7 @@ from evaluator.judge.numerics.arithmetic_modes import Format, rounded, with_oper
 from evaluator.judge.reference.reference import Reference, by_path
 from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.judge.tensors.pytree import Value
-from evaluator.protocol.model_call import mapped
+from evaluator.protocol.pytree import mapped
 
 
 class Errors(NamedTuple):

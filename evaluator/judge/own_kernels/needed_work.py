@@ -8,7 +8,7 @@ from evaluator.judge.reference.reference import Reference
 from evaluator.judge.setup.seed_book import fresh_seed
 from evaluator.protocol.flop_count import moved_bytes_of
 from evaluator.protocol.frames import Counted
-from evaluator.protocol.model_call import tensors_of
+from evaluator.protocol.pytree import tensors_of
 
 _FEW = 1 / 16
 """A smaller part of the inputs and outputs, for instance a list of lengths, cannot hold the work of a call."""

@@ -9,8 +9,8 @@ from evaluator.errors import ProblemError
 from evaluator.judge.formats.blocks import block_elements, scale_format
 from evaluator.judge.formats.elements import dtype_of, is_packed
 from evaluator.judge.tensors.call_arguments import Arguments
-from evaluator.judge.tensors.pytree import Value, leaves
-from evaluator.protocol.model_call import tensors_of
+from evaluator.judge.tensors.pytree import Value
+from evaluator.protocol.pytree import leaves, tensors_of
 from evaluator.records import ElementFormat, Problem
 
 _E8M0 = (torch.uint8, torch.float8_e8m0fnu)

@@ -4,7 +4,7 @@ import torch
 
 from evaluator.judge.formats.elements import wide
 from evaluator.judge.tensors.pytree import Value
-from evaluator.protocol.model_call import tensors_of
+from evaluator.protocol.pytree import tensors_of
 
 
 def finite_parts(value: Value) -> list[torch.Tensor]:

@@ -28,9 +28,9 @@ from evaluator.judge.reference.running_statistics import RunningStatistics, runn
 from evaluator.judge.tensors.author_tensors import refuse_other_layouts
 from evaluator.judge.tensors.call_arguments import Arguments, are_equal, cloned, storages, versions, wide, widened
 from evaluator.judge.tensors.memory_overlap import Layouts, layouts
-from evaluator.judge.tensors.pytree import Value, is_number, leaves
+from evaluator.judge.tensors.pytree import Value
 from evaluator.protocol import model_call
-from evaluator.protocol.model_call import mapped, tensors_of
+from evaluator.protocol.pytree import leaves, mapped, tensors_of
 from evaluator.protocol.seeding import seed_torch
 from evaluator.records import Formats, Problem, Profile, SizeName
 
@@ -251,7 +251,9 @@ class Reference:
 
     def values(self, result: model_call.Result) -> dict[str, Value]:
         """Return the values of a result by path, as compared: a Python float becomes a tensor of one element."""
-        return {path: self.number(value) if is_number(value) else value for path, value in by_path(result).items()}
+        return {
+            path: self.number(value) if isinstance(value, float) else value for path, value in by_path(result).items()
+        }
 
     def number(self, value: float) -> torch.Tensor:
         """Return a float as a tensor, in the dtype of the problem's arithmetic."""

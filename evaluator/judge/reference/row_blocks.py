@@ -7,8 +7,8 @@ import torch
 
 from evaluator.judge.reference.float64_agreement import near
 from evaluator.judge.tensors.call_arguments import Arguments
-from evaluator.judge.tensors.pytree import Value, leaves
-from evaluator.protocol.model_call import tensors_of
+from evaluator.judge.tensors.pytree import Value
+from evaluator.protocol.pytree import leaves, tensors_of
 
 _BLOCK_BYTES = 192 << 20
 

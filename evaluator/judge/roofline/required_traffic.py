@@ -13,7 +13,7 @@ from evaluator.judge.reference.reference import Reference
 from evaluator.judge.setup.seed_book import fresh_seed
 from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.protocol import model_call
-from evaluator.protocol.model_call import mapped, tensors_of
+from evaluator.protocol.pytree import mapped, tensors_of
 from evaluator.protocol.seeding import seed_torch
 from evaluator.records import Flips, Problem, SizeName
 from evaluator.roofline.attained import Needs

@@ -1,7 +1,7 @@
 """Fork servers of runners, with the environment variables of the runners."""
 
 from evaluator.devices.gpu import show_only
-from evaluator.emulator.parsing import REHEARSING
+from evaluator.emulator.parsing import PARSER
 from evaluator.records import DeviceKind, SandboxMode
 from evaluator.sandbox import DEFAULT_PRELOAD, ForkServer
 
@@ -14,7 +14,7 @@ def fork_server_for(device: DeviceKind, gpu: str | None, sandbox: SandboxMode, t
     Both sides of a comparison get the same variables. Idle OpenMP threads sleep: with spinning threads, two busy cores
     slow a parallel loop by a factor of six (measured), and every call's time depends on the machine's load.
     """
-    own = [_LINT, *([] if device is DeviceKind.CPU else [REHEARSING])]
+    own = [_LINT, *([] if device is DeviceKind.CPU else [PARSER])]
     return ForkServer(mode=sandbox, environment=_environment(device, gpu, threads), preload=(*DEFAULT_PRELOAD, *own))
 
 
@@ -23,7 +23,7 @@ def light_fork_server_for(device: DeviceKind, sandbox: SandboxMode) -> ForkServe
 
     Compilers and the judge's own analysis of a submission's text run here. Start-up takes a fifth of the time.
     """
-    return ForkServer(mode=sandbox, preload=(_LINT, *([] if device is DeviceKind.CPU else [REHEARSING])))
+    return ForkServer(mode=sandbox, preload=(_LINT, *([] if device is DeviceKind.CPU else [PARSER])))
 
 
 def _environment(device: DeviceKind, gpu: str | None, threads: int) -> dict[str, str]:

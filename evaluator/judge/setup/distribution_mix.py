@@ -31,7 +31,7 @@ from evaluator.judge.setup.wrong_answers import PROOF, distances_of
 from evaluator.judge.tensors.call_arguments import Arguments, are_equal
 from evaluator.judge.tensors.pytree import Value
 from evaluator.judge.ties.equal_values import changed_by_choice, has_ambiguity
-from evaluator.protocol.model_call import tensors_of
+from evaluator.protocol.pytree import tensors_of
 from evaluator.records import Precision, Problem, Profile, RowSite, SizeName, ToleranceRule, ValuesRule, WeightsRule
 
 _ONE_IN = 5

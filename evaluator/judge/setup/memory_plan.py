@@ -12,7 +12,7 @@ from evaluator.devices.gpu import Gpu
 from evaluator.errors import UsageError
 from evaluator.judge.tensors.author_tensors import CudaMeans
 from evaluator.judge.tensors.pytree import Value
-from evaluator.protocol.model_call import tensors_of
+from evaluator.protocol.pytree import tensors_of
 from evaluator.records import Problem, Record, SizeName
 
 

@@ -24,8 +24,8 @@ from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.judge.setup.memory_plan import judge_bytes
 from evaluator.judge.setup.repeated_call import refuse_state
 from evaluator.judge.setup.seed_book import fresh_seed
-from evaluator.judge.tensors.pytree import extent_bytes, leaves
-from evaluator.protocol.model_call import tensors_of
+from evaluator.judge.tensors.pytree import extent_bytes
+from evaluator.protocol.pytree import leaves, tensors_of
 from evaluator.records import Layout
 
 

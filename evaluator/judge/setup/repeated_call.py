@@ -4,7 +4,7 @@ import torch
 
 from evaluator.errors import ProblemError
 from evaluator.judge.tensors.pytree import Value
-from evaluator.protocol.model_call import tensors_of
+from evaluator.protocol.pytree import tensors_of
 from evaluator.records import Problem
 
 _MOST = 0.01

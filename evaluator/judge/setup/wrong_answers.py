@@ -34,7 +34,7 @@ from evaluator.judge.numerics.rounding_of_call import is_far, results_of_roundin
 from evaluator.judge.numerics.summation_orders import limits_of
 from evaluator.judge.reference.reference import Expected, Reference
 from evaluator.judge.tensors.call_arguments import Arguments
-from evaluator.protocol.model_call import mapped
+from evaluator.protocol.pytree import mapped
 
 PROOF = 8.0
 """Tolerances between an expected and a wrong value, in most elements, that make a call evidence."""

@@ -7,7 +7,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from evaluator.errors import ProblemError
-from evaluator.protocol.model_call import tensors_of
+from evaluator.protocol.pytree import tensors_of
 
 
 class CudaMeans(TorchFunctionMode):

@@ -7,7 +7,7 @@ import torch
 from evaluator.judge.formats.elements import are_equal as same_values
 from evaluator.judge.formats.elements import format_of
 from evaluator.judge.tensors.pytree import Value
-from evaluator.protocol.model_call import mapped, tensors_of
+from evaluator.protocol.pytree import mapped, tensors_of
 
 
 class Arguments(NamedTuple):

@@ -9,8 +9,9 @@ import torch
 from evaluator.devices.memory import Region, strided
 from evaluator.findings import Code, finding
 from evaluator.findings.running import FREE_TEMPORARIES
-from evaluator.judge.tensors.pytree import Pair, Value, dtype_name, is_number, plain, unravelled
+from evaluator.judge.tensors.pytree import Pair, Value, unravelled
 from evaluator.protocol.frames import Node, Opaque, Scalar, TensorView
+from evaluator.protocol.pytree import dtype_name, plain
 from evaluator.records import Finding
 
 _SAMPLED = 4096
@@ -102,7 +103,7 @@ def _as_number(expected: Value, answer: Node, number: Callable[[float], torch.Te
     A conversion that overflows or vanishes, of the answered or of the expected float, also returns None.
     """
     match answer:
-        case Scalar(value=float(value)) if is_number(expected):
+        case Scalar(value=float(value)) if isinstance(expected, float):
             pairs = [(each, number(each)) for each in (value, float(expected))]
             kept = all(
                 bool(tensor.isfinite()) is math.isfinite(each) and bool(tensor == 0) is (each == 0)

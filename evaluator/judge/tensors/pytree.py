@@ -1,43 +1,20 @@
-"""Trees of values in the judge: inputs in shared memory, and the structure of answers."""
+"""Inputs of a runner in shared memory, and the structure of its answers."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
+from msgspec.structs import replace
 
 from evaluator.devices.memory import ALIGNMENT_BYTES, Region, places, strided
 from evaluator.errors import ProblemError
 from evaluator.findings import Code, finding
 from evaluator.protocol.frames import Items, Node, Opaque, Scalar, Table, TensorView
-from evaluator.protocol.model_call import tensors_of
+from evaluator.protocol.pytree import node_of, tensors_of, view_of
 from evaluator.records import Finding
 
 Value = Any
 """A tensor, a plain Python value, or a list, tuple or dict of values."""
-
-
-def leaves(value: Value, path: str = "") -> Iterator[tuple[str, Value]]:
-    """Yield each leaf of a value with a path, for example `[0].mask`."""
-    if isinstance(value, torch.Tensor):  # The test for a Mapping takes ten times as long.
-        yield path, value
-    elif isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from leaves(item, f"{path}.{key}")
-    elif isinstance(value, list | tuple):
-        for index, item in enumerate(value):
-            yield from leaves(item, f"{path}[{index}]")
-    else:
-        yield path, value
-
-
-def plain(value: Value) -> Value:
-    """Return a plain value in Python's own type: float for `numpy.float64`, int for an IntEnum.
-
-    >>> plain(True), plain(None)
-    (True, None)
-    """
-    kind = next((kind for kind in (bool, int, float, str) if isinstance(value, kind)), None)
-    return value if kind is None else kind(value)
 
 
 def unravelled(places: torch.Tensor, shape: Sequence[int]) -> tuple[torch.Tensor, ...]:
@@ -50,15 +27,6 @@ def unravelled(places: torch.Tensor, shape: Sequence[int]) -> tuple[torch.Tensor
         found.append(places % size)
         places = places // size
     return tuple(reversed(found))
-
-
-def is_number(value: Value) -> bool:
-    """Return whether rounding may change a plain value: whether the value is a float.
-
-    >>> is_number(0.5), is_number(3), is_number(True)
-    (True, False, False)
-    """
-    return isinstance(value, float)
 
 
 class LaidOut(NamedTuple):
@@ -87,8 +55,24 @@ def lay_out(values: list[tuple[str, Value]], region: Region) -> LaidOut:
     """
     found = [_writable(leaf, path) for path, value in values for leaf in tensors_of(value)]
     offsets = places([_lead_bytes(leaf) + extent_bytes(leaf) for leaf in found], region.size_bytes)
-    layout = _Layout(region, offsets)
-    return LaidOut([layout.node(value, path) for path, value in values], layout.pairs)
+    pairs: list[tuple[str, torch.Tensor, torch.Tensor]] = []
+
+    def place(tensor: torch.Tensor, path: str) -> TensorView:
+        value = _writable(tensor, path)
+        offset_bytes = next(offsets) + _lead_bytes(value)
+        view = replace(view_of(value), offset_bytes=offset_bytes)
+        shared = strided(region.flat, value.dtype, view.shape, view.strides, offset_bytes)
+        pairs.append((path, value, shared))
+        return view
+
+    return LaidOut([node_of(value, place, _refuse, path) for path, value in values], pairs)
+
+
+def _refuse(value: Value, path: str) -> Node:
+    raise ProblemError(
+        f"{path} is a {type(value).__name__}, which a runner cannot receive",
+        hint="inputs are tensors, numbers, strings, None, and lists, tuples and dicts of them",
+    )
 
 
 def named_views(node: Node) -> dict[str, TensorView]:
@@ -97,45 +81,6 @@ def named_views(node: Node) -> dict[str, TensorView]:
         raise TypeError("what has names is a table")
     found = zip(node.keys, node.items, strict=True)
     return {str(name): item for name, item in found if isinstance(item, TensorView)}
-
-
-class _Layout:
-    """Builder of nodes and pairs in a region.
-
-    A recursive closure instead of a class would keep tensors alive in a reference cycle.
-    """
-
-    def __init__(self, region: Region, offsets: Iterator[int]) -> None:
-        self._region = region
-        self._offsets = offsets
-        self.pairs: list[tuple[str, torch.Tensor, torch.Tensor]] = []
-
-    def node(self, value: Value, path: str) -> Node:
-        if isinstance(value, torch.Tensor):
-            return self._tensor(_writable(value, path), path)
-        if isinstance(value, Mapping):
-            items = [self.node(item, f"{path}.{key}") for key, item in value.items()]
-            return Table(keys=list(value), items=items)
-        if isinstance(value, list | tuple):
-            items = [self.node(item, f"{path}[{index}]") for index, item in enumerate(value)]
-            return Items(is_tuple=isinstance(value, tuple), items=items)
-        if value is None or isinstance(value, bool | int | float | str):
-            return Scalar(value=plain(value))
-        raise ProblemError(
-            f"{path} is a {type(value).__name__}, which a runner cannot receive",
-            hint="inputs are tensors, numbers, strings, None, and lists, tuples and dicts of them",
-        )
-
-    def _tensor(self, value: torch.Tensor, path: str) -> TensorView:
-        view = TensorView(
-            dtype=dtype_name(value.dtype),
-            shape=tuple(value.shape),
-            strides=tuple(value.stride()),
-            offset_bytes=next(self._offsets) + _lead_bytes(value),
-        )
-        shared = strided(self._region.flat, value.dtype, view.shape, view.strides, view.offset_bytes or 0)
-        self.pairs.append((path, value, shared))
-        return view
 
 
 class Pair(NamedTuple):
@@ -174,15 +119,6 @@ def pair_up(expected: Value, answer: Node, path: str = "output") -> list[Pair] |
             return below
         pairs += below
     return pairs
-
-
-def dtype_name(dtype: torch.dtype) -> str:
-    """Return the name of a dtype in frames and cards.
-
-    >>> dtype_name(torch.float32)
-    'float32'
-    """
-    return str(dtype).removeprefix("torch.")
 
 
 def _writable(tensor: torch.Tensor, path: str) -> torch.Tensor:

@@ -49,7 +49,7 @@ class Channel:
         """Descriptor of the socket."""
         return self._socket.fileno()
 
-    def send(self, frame: Frame, descriptors: Sequence[int] = (), timeout_s: float | None = None) -> None:
+    def send(self, frame: msgspec.Struct, descriptors: Sequence[int] = (), timeout_s: float | None = None) -> None:
         """Send one frame.
 
         Raises Closed when the peer is gone, DeadlinePassed when the peer does not read within `timeout_s`.

@@ -5,6 +5,7 @@ CPU, and the emulator's allocator places a guard page behind each tensor.
 """
 
 import ctypes
+import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
@@ -13,6 +14,7 @@ import torch
 
 from evaluator.protocol import model_call
 from evaluator.protocol.frames import EmulatorSchedule
+from evaluator.protocol.pytree import mapped
 from evaluator.runner.emulated.fake_cuda import install_fake_cuda
 from evaluator.runner.triton.launches import InterpretedLaunches
 
@@ -68,7 +70,8 @@ class Emulation:
         before = self._launches()
         self._refusal()
         try:
-            result = model_call.run(model, _guarded(args, pairs), _guarded(kwargs, pairs), output_gradients)
+            guard = functools.partial(_guarded, pairs)
+            result = model_call.run(model, mapped(args, guard), mapped(kwargs, guard), output_gradients)
         except RuntimeError as error:
             if refused := self._refusal():  # The cause of "CUDA error: invalid configuration argument".
                 error.args = (f"{error}\n{refused}",)
@@ -116,14 +119,8 @@ class Emulation:
             raise RuntimeError("the submission set the order of threads, which is the judge's to set")
 
 
-def _guarded(value: Any, pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> Any:
-    if isinstance(value, torch.Tensor):
-        guarded = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype)
-        guarded.copy_(value)
-        pairs.append((value, guarded))
-        return guarded
-    if isinstance(value, list | tuple):
-        return type(value)(_guarded(item, pairs) for item in value)
-    if isinstance(value, Mapping):
-        return {key: _guarded(item, pairs) for key, item in value.items()}
-    return value
+def _guarded(pairs: list[tuple[torch.Tensor, torch.Tensor]], tensor: torch.Tensor) -> torch.Tensor:
+    guarded = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
+    guarded.copy_(tensor)
+    pairs.append((tensor, guarded))
+    return guarded

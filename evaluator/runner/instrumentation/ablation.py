@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 
-from evaluator.protocol import model_call
 from evaluator.protocol.operations import LIBRARY, NO_WORK, operator_of
+from evaluator.protocol.pytree import mapped, tensors_of
 from evaluator.runner.instrumentation.op_counter import OpCounter
 
 LEFT_OUT = "operations of PyTorch's that compute are left out of this call"
@@ -111,7 +111,7 @@ class OwnFunctions:
             if not self._are_left_out:
                 with contextlib.nullcontext() if self.op_counter is None else self.op_counter.own_call():
                     return function(*args, **kwargs)
-            given = model_call.tensors_of([args, kwargs])
+            given = tensors_of([args, kwargs])
             if not given:
                 return None  # A call with raw addresses cannot be undone, so skip the call.
             with torch.no_grad():
@@ -136,7 +136,7 @@ def _other(value: Any, given: Iterable[int]) -> Any:
     if isinstance(value, int) and not isinstance(value, bool):
         return -1 - value
     known = set(given)
-    return model_call.mapped(value, lambda tensor: tensor if id(tensor) in known else _other_tensor(tensor))
+    return mapped(value, lambda tensor: tensor if id(tensor) in known else _other_tensor(tensor))
 
 
 def _other_tensor(tensor: torch.Tensor) -> torch.Tensor:

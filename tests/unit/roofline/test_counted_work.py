@@ -9,13 +9,13 @@ from msgspec.structs import replace
 from evaluator.catalog import find_problem
 from evaluator.devices.gpu import Gpu
 from evaluator.judge.roofline import gpu_peaks
-from evaluator.problem_process import NoAnswer, TookTooLong
 from evaluator.records import Mode, Precision, RooflineOverride, SizeName
 from evaluator.report.problem_work import ProblemWork, work_document, work_text
 from evaluator.roofline import counted_work, least_time
 from evaluator.roofline.counted_work import CallWork, work_of
 from evaluator.roofline.least_time import Roofs, roofs_of, stated
-from evaluator.roofline.work_count import counted
+from evaluator.roofline.work_count import count_all
+from evaluator.sandbox.question import NoAnswer, Question
 from evaluator.sizes.found_sizes import with_sizes
 
 H100 = Gpu(0, "GPU-1", "NVIDIA H100", (9, 0), 80 << 30, "570", ())
@@ -34,8 +34,8 @@ def text(*works, roofs=None, unknown=None):
     return work_text(ProblemWork(dict(zip(SizeName, works, strict=False)), unknown or {}, roofs, Precision.FP32))
 
 
-def test_every_size_is_counted():
-    found = counted(find_problem("matmul", None))
+def test_every_size_is_count_all():
+    found = count_all(find_problem("matmul", None))
     constants = find_problem("matmul", None).sizes[SizeName.AWKWARD]
     work = found.known[SizeName.AWKWARD]
     m, k, n = (constants[name] for name in ("rows", "inner", "columns"))
@@ -45,11 +45,11 @@ def test_every_size_is_counted():
 
 
 @pytest.mark.parametrize(("mode", "has_product"), [(Mode.TRAIN, True), (Mode.EVAL, False)])
-def test_the_problems_mode_is_counted(mode, has_product):
+def test_the_problems_mode_is_count_all(mode, has_product):
     problem = find_problem("matmul", None)
     in_training = problem.source.replace("return a @ b", "return a @ b if self.training else a + 1")
     assert in_training != problem.source
-    found = counted(replace(problem, source=in_training, mode=mode)).known[SizeName.SMALL]
+    found = count_all(replace(problem, source=in_training, mode=mode)).known[SizeName.SMALL]
     assert (found.flop > 0) is has_product
 
 
@@ -57,7 +57,7 @@ def test_a_reference_that_needs_values_is_a_reason():
     problem = find_problem("relu", None)
     needs_values = problem.source.replace("torch.relu(x)", "torch.relu(x) if x.sum().item() else x")
     assert needs_values != problem.source
-    found = counted(replace(problem, source=needs_values))
+    found = count_all(replace(problem, source=needs_values))
     assert found.known == {}
     assert "meta" in found.unknown[SizeName.FULL]
     assert "full: not counted: " in text(unknown=found.unknown)
@@ -68,7 +68,7 @@ def test_a_process_counts_once(monkeypatch):
     relu = find_problem("relu", None)
     first = work_of(relu)
     assert first.known[SizeName.SMALL] == CallWork(1 << 20, 1 << 20, 0)
-    monkeypatch.setattr(counted_work, "answer_of", lambda *_: pytest.fail("counted again"))
+    monkeypatch.setattr(Question, "ask_in_new_sandbox", lambda *_: pytest.fail("counted again"))
     assert work_of(relu) == first
 
 
@@ -85,32 +85,15 @@ def test_no_module_of_the_current_folder_is_imported(tmp_path, monkeypatch):
     assert not (tmp_path / "imported").exists()
 
 
-@pytest.mark.parametrize(
-    ("failure", "why"),
-    [
-        (TookTooLong("the process took longer than 300 s"), "took longer than 300 s"),
-        (NoAnswer("the process ended with status -9"), "the process ended with status -9"),
-        (None, "the process gave no count"),
-    ],
-)
-def test_a_failed_process_is_a_reason_and_is_tried_again(monkeypatch, failure, why):
-    tried = []
-
-    def fail(*_, **__):
-        tried.append(1)
-        if failure is None:
-            return b"no JSON"
-        raise failure
-
-    monkeypatch.setattr(counted_work, "answer_of", fail)
-    for _ in range(2):
-        found = work_of(find_problem("relu", None))
-        assert found.known == {}
-        assert why in found.unknown[SizeName.FULL]
-    assert len(tried) == 2
+def test_a_failed_process_is_a_reason_and_is_tried_again(monkeypatch):
+    for reason in ("the process took longer than 300 s", "the process ended with SIGKILL"):
+        monkeypatch.setattr(Question, "ask_in_new_sandbox", lambda *_, reason=reason: NoAnswer(reason))
+        work = work_of(find_problem("relu", None))
+        assert work.known == {}
+        assert work.unknown[SizeName.FULL] == f"the count failed: {reason}"
 
 
-def test_what_the_author_states_replaces_what_was_counted():
+def test_what_the_author_states_replaces_what_was_count_all():
     relu = find_problem("relu", None)
     said = replace(relu, roofline=RooflineOverride(reason="half", read_bytes="2 * batch_size * dim", flop="batch_size"))
     assert stated(said, SizeName.SMALL, CallWork(1 << 20, 1 << 20, 0)) == CallWork(2 * 64 * 4096, 1 << 20, 64)

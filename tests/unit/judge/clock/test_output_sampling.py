@@ -14,9 +14,9 @@ from evaluator.judge.clock.output_sampling import SAMPLES, SLOT_BYTES, Sampling,
 from evaluator.judge.integrity.output_checks import late
 from evaluator.judge.reference.reference import by_path
 from evaluator.judge.tensors.output_views import OutputViews
-from evaluator.judge.tensors.pytree import dtype_name, leaves
 from evaluator.protocol.frames import Items, Table, TensorView
-from evaluator.protocol.model_call import Result, mapped
+from evaluator.protocol.model_call import Result
+from evaluator.protocol.pytree import dtype_name, leaves, mapped
 from evaluator.runner.device_arena import places
 
 REGION_BYTES = 1 << 22

@@ -8,7 +8,7 @@ import torch
 from evaluator.judge.formats.elements import are_equal, elements, typical
 from evaluator.judge.inputs import input_distributions as profiles_module
 from evaluator.judge.inputs.input_distributions import PROFILES, change, rehearse
-from evaluator.protocol.model_call import mapped
+from evaluator.protocol.pytree import mapped
 from evaluator.records import ElementFormat, Layout, Profile
 
 CPU = torch.device("cpu")

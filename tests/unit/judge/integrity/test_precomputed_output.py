@@ -11,8 +11,9 @@ from evaluator.judge.clock import memory_samples as places
 from evaluator.judge.clock.memory_samples import MemorySamples
 from evaluator.judge.integrity import precomputed_output
 from evaluator.judge.integrity.precomputed_output import PrecomputedOutputCheck
-from evaluator.judge.tensors.pytree import Pair, dtype_name
+from evaluator.judge.tensors.pytree import Pair
 from evaluator.protocol.frames import TensorView
+from evaluator.protocol.pytree import dtype_name
 
 SIZE = 1 << 21
 START = 1 << 18

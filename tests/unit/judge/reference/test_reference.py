@@ -13,7 +13,7 @@ from evaluator.judge.setup import problem_setup
 from evaluator.judge.setup.memory_plan import Plan, judge_bytes, plan
 from evaluator.judge.setup.problem_setup import try_one_call
 from evaluator.judge.tensors.call_arguments import Arguments
-from evaluator.judge.tensors.pytree import leaves
+from evaluator.protocol.pytree import leaves
 from evaluator.records import Mode, Precision, Problem, Profile, SizeName, ToleranceOverride
 from tests.unit import references
 

@@ -15,11 +15,11 @@ from msgspec.structs import replace
 from evaluator.devices.memory import HostRegion
 from evaluator.errors import JudgeFailed, ProblemError
 from evaluator.findings import Code
-from evaluator.judge.tensors.pytree import lay_out, leaves, pair_up, unravelled
+from evaluator.judge.tensors.pytree import lay_out, pair_up, unravelled
 from evaluator.protocol.frames import Items, Opaque, Scalar, Table, TensorView
-from evaluator.protocol.model_call import mapped, tensors_of
+from evaluator.protocol.pytree import leaves, mapped, tensors_of
 from evaluator.records import Finding
-from evaluator.runner.pytree import to_value
+from evaluator.runner.shared_values import to_value
 
 SIZE = 1 << 20
 DTYPES = [
@@ -137,7 +137,7 @@ def test_subclasses_of_plain_types_arrive_as_the_plain_types(region):
     assert equal(sent(OrderedDict(a=Point(1, 2)), region), {"a": (1, 2)})
 
 
-@pytest.mark.parametrize("value", [object(), {1, 2}, 1j, b"bytes", np.ones(2), len])
+@pytest.mark.parametrize("value", [object(), {1, 2}, 1j, b"bytes", np.ones(2), len, 1 << 63, "x" * 65_537])
 def test_what_cannot_be_sent_is_the_problems_mistake_and_is_named(region, value):
     with pytest.raises(ProblemError, match=r"input mask\[1\]\.k is a"):
         placed_in([("input mask", [1, {"k": value}])], region)

@@ -23,9 +23,9 @@ from evaluator.judge.setup.seed_book import fresh_seed
 from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.judge.tensors.pytree import lay_out
 from evaluator.judge.trial.trial_runner import TrialRunner
-from evaluator.protocol import model_call
 from evaluator.protocol.frames import Call, Construct, Done, Items, Prepare, Scalar, Table, TensorView
 from evaluator.protocol.frames.model_mode import ModelMode
+from evaluator.protocol.pytree import tensors_of
 from evaluator.protocol.seeding import seed_torch
 from evaluator.records import (
     ElementFormat,
@@ -42,8 +42,8 @@ from evaluator.records import (
 from evaluator.runner import main, submission_module
 from evaluator.runner.host_arena import HostArena
 from evaluator.runner.main import Runner
-from evaluator.runner.pytree import Outbox, to_tensor
 from evaluator.runner.shared_memory import Shared
+from evaluator.runner.shared_values import Outbox, to_tensor
 
 REFERENCE = """
 import torch
@@ -219,7 +219,7 @@ def test_an_output_with_a_lazy_bit_is_right_and_kept_as_it_is_read(
     for trial in trials(made, 4):
         assert trial.fault is None
         (held,) = made._clock._runner._held[-1]
-        kept = [*model_call.tensors_of(held.outputs), *(held.gradients or {}).values()]
+        kept = [*tensors_of(held.outputs), *(held.gradients or {}).values()]
         assert [tensor.data_ptr() for tensor in kept if tensor is not None] == read[-len(kept) :]
 
 

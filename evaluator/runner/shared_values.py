@@ -1,6 +1,5 @@
-"""Conversion between frame value trees and tensors in shared memory, on the runner's side."""
+"""Values of frames, with tensors in shared memory, on the runner's side."""
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -8,13 +7,12 @@ from msgspec.structs import replace
 
 from evaluator.devices.memory import strided
 from evaluator.protocol.frames import Items, Node, Opaque, Scalar, Table, TensorView
-from evaluator.protocol.frames.bounds import MOST_DEPTH
+from evaluator.protocol.pytree import node_of, view_of
 from evaluator.runner.emulated.fake_cuda import real_device
 
 if TYPE_CHECKING:
     from evaluator.runner.shared_memory import Arena
 
-_MAX_TEXT = 4096
 _MAX_NAME = 1024
 
 
@@ -51,25 +49,9 @@ class Outbox:
         """Copy into `arena`."""
         self._arena = arena
 
-    def from_value(self, value: Any, depth: int = 0) -> Node:
+    def from_value(self, value: Any) -> Node:
         """Describe an output, copying its tensors if necessary."""
-        if isinstance(value, torch.Tensor):
-            return self.from_tensor(value)
-        if value is None or isinstance(value, bool):
-            return Scalar(value=value)
-        if isinstance(value, float):
-            return Scalar(value=float(value))  # Converts numpy.float64, which no frame can hold.
-        if isinstance(value, int) and abs(value) < 2**63:
-            return Scalar(value=int(value))
-        if isinstance(value, str) and len(value) <= _MAX_TEXT:
-            return Scalar(value=str(value))
-        if depth < MOST_DEPTH and isinstance(value, list | tuple):
-            items = [self.from_value(item, depth + 1) for item in value]
-            return Items(is_tuple=isinstance(value, tuple), items=items)
-        if depth < MOST_DEPTH and isinstance(value, Mapping):
-            keys = [key if isinstance(key, int) and abs(key) < 2**63 else str(key)[:_MAX_NAME] for key in value]
-            return Table(keys=keys, items=[self.from_value(item, depth + 1) for item in value.values()])
-        return Opaque(type_name=type(value).__name__[:_MAX_NAME])
+        return node_of(value, lambda tensor, _: self.from_tensor(tensor), lambda other, _: _opaque(other))
 
     def place_of(self, tensor: torch.Tensor) -> TensorView:
         """Describe a tensor in place, without copying."""
@@ -83,7 +65,7 @@ class Outbox:
         So are tensors of a subclass that stays one in `readable`: each question of the memory may have another answer.
         """
         if type(tensor) is not torch.Tensor:
-            return Opaque(type_name=type(tensor).__name__[:_MAX_NAME])
+            return _opaque(tensor)
         tensor = tensor.detach()
         if tensor.layout is not torch.strided or tensor.is_quantized:
             return Opaque(type_name=f"{tensor.layout} tensor")
@@ -97,14 +79,12 @@ class Outbox:
         return replace(view, strides=_contiguous(view.shape), offset_bytes=self._arena.copy(tensor), copied=True)
 
 
+def _opaque(value: Any) -> Opaque:
+    return Opaque(type_name=type(value).__name__[:_MAX_NAME])
+
+
 def _view_of(tensor: torch.Tensor) -> TensorView:
-    return TensorView(
-        dtype=str(tensor.dtype).removeprefix("torch."),
-        shape=tuple(tensor.shape),
-        strides=tuple(tensor.stride()),
-        offset_bytes=None,
-        device=real_device(tensor).type,
-    )
+    return replace(view_of(tensor), device=real_device(tensor).type)
 
 
 def _contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:

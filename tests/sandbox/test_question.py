@@ -1,4 +1,4 @@
-"""A problem's code hangs, floods, forks and daemonizes: every process of the code ends with the answer."""
+"""A child hangs, floods, forks, daemonizes and lies: every process of the child ends with the question."""
 
 import functools
 import os
@@ -9,32 +9,50 @@ import time
 import uuid
 from pathlib import Path
 
+import msgspec
 import psutil
 import pytest
 
-from evaluator import problem_process
 from evaluator.errors import SandboxUnavailable
-from evaluator.problem_process import ANSWER_BYTES, NoAnswer, TookTooLong, answer_of
-from evaluator.sandbox import ForkServer, fork_server_client
+from evaluator.protocol.frames import Scalar
+from evaluator.records import SandboxMode
+from evaluator.sandbox import ForkServer, fork_server_client, question
+from evaluator.sandbox.question import PROBLEM_ANSWER_BYTES, PROBLEM_LIMITS, NoAnswer, Question
 
 _RUN = """\
-from evaluator.problem_process import serve
+import msgspec
+from evaluator.sandbox.question import Question
 
 
-def answer(question):
+class Content(msgspec.Struct):
+    content: bytes
+
+
+def answer(asked):
+    question = asked.content
     exec({source!r}, {{"question": question}})
-    return ANSWERED
+    return Content(ANSWERED)
 
 
-def run(sock, _):
-    serve(sock, answer)
+run = Question("", Content, Content, 0.0).answered_by(answer)
 """
+
+
+class Content(msgspec.Struct):
+    content: bytes
+
+
+def answer_of(module, content, limit_s):
+    """Ask `run` in `module`, as `problems show` asks the count."""
+    asked = Question(f"{module}:run", Content, Content, limit_s, PROBLEM_LIMITS, PROBLEM_ANSWER_BYTES)
+    answer = asked.ask_in_new_sandbox(Content(content))
+    return answer if isinstance(answer, NoAnswer) else answer.content
 
 
 @pytest.fixture
 def module(tmp_path, monkeypatch):
     """Writes a module that stands for a count: `module("source")` returns the name for `answer_of`."""
-    monkeypatch.setattr(problem_process, "ForkServer", functools.partial(ForkServer, extra_sys_path=[tmp_path]))
+    monkeypatch.setattr(question, "ForkServer", functools.partial(ForkServer, extra_sys_path=[tmp_path]))
 
     def write(source, answered="question"):
         (tmp_path / "counts.py").write_text(_RUN.format(source=source).replace("ANSWERED", answered))
@@ -96,7 +114,7 @@ def test_a_daemon_ends_with_the_answer(module, mark):
 
 def test_where_no_layer_is_permitted_a_daemon_ends_too(module, mark, monkeypatch):
     def refused(mode, machine):
-        if mode is not problem_process.SandboxMode.NONE:
+        if mode is not SandboxMode.NONE:
             raise SandboxUnavailable("neither a private mount namespace nor Landlock")
         return choose(mode, machine)
 
@@ -107,8 +125,8 @@ def test_where_no_layer_is_permitted_a_daemon_ends_too(module, mark, monkeypatch
 
 
 def test_a_process_that_hangs_ends_with_its_daemon(module, mark):
-    with pytest.raises(TookTooLong, match="longer than 5 s"):
-        answer_of(module(f"{daemon(mark)}time.sleep(600)"), b"question", 5.0)
+    hangs = module(f"{daemon(mark)}time.sleep(600)")
+    assert answer_of(hangs, b"question", 5.0) == NoAnswer("the process took longer than 5 s", timed_out=True)
     assert alive(mark) == []
 
 
@@ -120,8 +138,17 @@ def test_the_code_runs_in_the_sandbox(module, tmp_path):
 
 
 def test_a_flood_is_cut(module):
-    with pytest.raises(NoAnswer, match="no answer of at most 1 MiB"):
-        answer_of(module("", f"bytes({ANSWER_BYTES + 1})"), b"", 300.0)
+    flood = module("", f"bytes({PROBLEM_ANSWER_BYTES})")
+    assert answer_of(flood, b"", 300.0) == NoAnswer("the process gave no valid answer of at most 1 MiB")
+
+
+def test_an_answer_of_another_type_is_none(module):
+    assert answer_of(module("", "'text'"), b"", 300.0) == NoAnswer("the process gave no valid answer of at most 1 MiB")
+
+
+def test_a_number_of_more_than_64_bits_is_not_sent(module):
+    asked = Question(f"{module('')}:run", Scalar, Content, 300.0)
+    assert "64 bits" in asked.ask_in_new_sandbox(Scalar(1 << 64)).reason
 
 
 def test_printed_text_is_dropped(module):
@@ -137,8 +164,7 @@ def test_printed_text_is_dropped(module):
     [("raise SystemExit(3)", "status 3"), ("import os; os.kill(os.getpid(), 9)", "SIGKILL"), ("1 / 0", "status 1")],
 )
 def test_a_failure_is_no_answer(module, source, end):
-    with pytest.raises(NoAnswer, match=f"the process ended with {end}"):
-        answer_of(module(source), b"q" * (1 << 20), 600.0)
+    assert answer_of(module(source), b"q" * (1 << 20), 600.0) == NoAnswer(f"the process ended with {end}")
 
 
 @pytest.mark.slow
