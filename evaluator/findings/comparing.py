@@ -46,8 +46,8 @@ IN_FP32_OR_A_STEP = (
     "arithmetic, look for a step that other values hide, such as a factor before a norm."
 )
 DECLARE_FLIPS = (
-    "Only the problem's author can let a few values flip: [formats.outputs] output = { flips = 1e-5 } in problem.toml, "
-    "or a declared format."
+    "Look for elements left out, such as the last of a row. If none is, only the problem's author can let a few values "
+    "flip: [formats.outputs] output = { flips = 1e-5 } in problem.toml, or a declared format."
 )
 NEARLY_ALL = (
     "Nearly all values are wrong. Look for a step that is left out or changed, a wrong index, a missing "

@@ -7,6 +7,7 @@ answer. A few integers, booleans or steps that rounding may have moved make a gr
 """
 
 import contextlib
+import math
 from collections.abc import Sequence
 
 import torch
@@ -108,8 +109,11 @@ class CallLimits:
             )
         if not may_step:
             return None
-        path, count = next(iter(wrong)), sum(check.mismatches for check in wrong.values())
-        message = f"{path}: {count} values may be on the other side of a step, and rounding decides so few"
+        path, check = next(iter(wrong.items()))
+        message = (
+            f"{path}: {check.mismatches} of {math.prod(check.shape)} values differ, and may be on the other side of a "
+            "step: rounding decides so few"
+        )
         return finding(Code.ROUNDING_DECIDES, message, next_step=DECLARE_FLIPS, path=path)
 
     def _value(self, plan: CallPlan, path: str) -> object:
