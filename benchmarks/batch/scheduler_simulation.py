@@ -10,7 +10,7 @@ The figures come from the run's own timeline. `--shuffled` hands the submissions
 - *judging*: share of that time in checks and timings.
 - *setups*: turns on a GPU whose problem is not the one before; a worker then sets up a problem anew.
 
-Times in seconds, of the batch with an empty cache in docs/evidence/batch.md, and where they come from:
+Times in seconds, of the batch with an empty cache in docs/measured.md, and where they come from:
 
 - start of a worker 10: its first card came after 23.6 s, of which the stages take 13.4.
 - read 1.16, lint 0.11, build 6.92: medians of a builder. Build times scatter by a factor of two (seeded).

@@ -1,7 +1,7 @@
 """Kernels that others published with their problems, read from clones of their repositories.
 
-None of these kernels is kept here: most of the repositories have no licence. A clone of any commit serves; the pages in
-docs/evidence name the commits of their figures.
+None of these kernels is kept here: most of the repositories have no licence. A clone of any commit serves;
+docs/measured.md names the commits of its figures.
 """
 
 import json

@@ -234,14 +234,6 @@ def table(lines: list[Line]) -> str:
         ours.update({_kind(each.control) for each in admission.controls if each.gets_away})
     for kind in sorted(kernelbench | ours, key=lambda kind: (-kernelbench[kind], kind)):
         text.append(f"| {kind} | {kernelbench[kind]} | {ours[kind]} |")
-    text += ["", "## By problem", "", "Those that let at least one pass under either rule.", ""]
-    text += ["| problem | KernelBench lets pass | Warpgrade lets pass |", "|---|---|---|"]
-    for admission in done:
-        theirs = _brief([each.control for each in admission.controls if each.passes_kernelbench])
-        away = _brief([each.control for each in admission.controls if each.gets_away])
-        away += [f"*refuses* {failure}" for failure in admission.honest_failures]
-        if theirs or away:
-            text.append(f"| {admission.problem} | {_listed(theirs)} | {_listed(away)} |")
     failed = [line for line in lines if line.admission is None]
     if failed:
         text += ["", "## Not looked at", "", *(f"- {line.problem}: {line.failure}" for line in failed)]

@@ -20,45 +20,35 @@ from tests.grading.harness import passable_folder
 from tests.zoo.attacks import attacks
 from tests.zoo.entries import Entry, entries
 from tests.zoo.grading import Accepted, Judge, control
-from tests.zoo.mutations import BITES, MUTATIONS
+from tests.zoo.mutations import BITES
 
 _HEAD = """\
 # The zoo
 
 Known ways to fool a grader, and Warpgrade's verdict on each. A row is a folder of `tests/zoo` with the cheat, its
-honest twin (the same submission without the cheat), the expected verdict, and a naive grader. The naive grader accepts
-the cheat, which proves that the cheat works. `benchmarks/verdicts/zoo_table.py` writes this page; `WARPGRADE_ZOO=all
-pytest tests/zoo` asserts every cell.
+honest twin (the same submission without the cheat), the expected verdict, and a naive grader, which accepts the cheat:
+the cheat works. `make zoo` writes this page; `WARPGRADE_ZOO=all pytest tests/zoo` asserts every cell.
 
-- **rejected for its reason**: not `correct`, with one of the codes that the row names and no other.
-- **gains nothing**: the result is correct and only a claim is false (a patched clock, a cache without hits). The
-  verdict is `correct`. The test checks that the quoted time, or the text that the trick prints, shows no gain.
-- **problem refused**: the result is correct, because the problem requires no work. `warpgrade problems validate`
-  reports such a problem.
-- **not yet**: a hole, or a row that was not graded here. The section "Cells that are missing" names the cause.
+| state | meaning |
+|---|---|
+| rejected for its reason | not `correct`, with one of the codes that the row names and no other |
+| gains nothing | the result is correct, only a claim is false: the quoted time or the printed text shows no gain |
+| problem refused | the problem requires no work; `warpgrade problems validate` reports such a problem |
+| not yet | a hole, or a row that was not graded; "Cells that are missing" names the cause |
 
-Ten rows also have a form in Triton (`tests/zoo/triton/`), which `tests/zoo/test_triton_forms.py` grades. Five have one
-in half precision (`tests/zoo/half/`, `tests/zoo/test_half_forms.py`).
+- *Mutation*: the cheat must pass when the invariant of its row is switched off (`tests/zoo/mutations.py`, `make long`).
+  Invariants of the architecture have no switch (*structure*): separate processes, bytes instead of objects, the
+  sandbox. The naive grader then serves as the judge without the invariant.
+- *None* in the column of naive graders: these run on a GPU and have no windows, so the mutation alone proves that the
+  check is needed.
+- Rows without own kernels are graded with `--require-own-kernel 0.5`; without this option they are `correct`, with
+  findings.
+- A row of windows gains nothing if its quoted time is at most 0.5 µs and 3 % below its twin's, or if T318 quotes no
+  speedup.
+- Ten rows also have a form in Triton (`tests/zoo/triton/`), five one in half precision (`tests/zoo/half/`).
 
-Rows without own kernels are graded with `--require-own-kernel 0.5`; without this option they are `correct`, with
-findings.
-
-*Mutation*: the cheat must pass when the invariant of its row is switched off, with all checks that stand for it
-(`tests/zoo/mutations.py`, `make long`). Some invariants are part of the architecture and have no switch: separate
-processes, bytes instead of objects, the sandbox. The naive grader then serves as the judge without the invariant, and
-the column says *structure*.
-
-Two cheats would pass only on a weaker emulator. `emulator-told-by-macros` needs an emulator without nvcc's macros;
-`uninitialised-shared-memory` needs one that fills fresh memory with a single pattern. Naive graders run on a GPU, so
-the column *naive grader accepts* says *none*. Naive graders have no windows either, so most rows `window-…` say *none*.
-For these rows, the mutation alone proves that the check is needed.
-
-A row of windows gains nothing if its quoted time is at most 0.5 µs and 3 % below its twin's, or if the judge finds that
-the windows disagree with other measurements (T318) and quotes no speedup.
-
-Cells that need a GPU (rows of `cuda`, and some controls) are from an H200 (torch 2.11, nvcc 13.0); rows 61
-to 68 are from tests on an H100, which accept the verdicts listed here. The other cells were
-graded on 2 cores without a GPU.
+Cells that need a GPU are from an H200 (torch 2.11, nvcc 13.0); rows 61 to 68 are from tests on an H100, which accept
+the verdicts listed here. The other cells were graded on 2 cores without a GPU.
 """
 
 _NOT_GRADED = "not graded"
@@ -163,14 +153,15 @@ def _table(chosen: list[Entry], lines: dict[int, tuple[str, str]]) -> str:
     summary = ", ".join(f"{count} {state}" for state, count in counts.most_common())
     rows = [lines[entry.expected.row][0] for entry in chosen]
     head = [f"| {' | '.join(_TITLES)} |", "|---" * len(_TITLES) + "|"]
-    rules = [f"- `{entry.name}`: {entry.expected.rule}." for entry in chosen]
-    switched = [f"- {mutation.invariant}: {', '.join(f'`{row}`' for row in mutation.rows)}." for mutation in MUTATIONS]
+    rows_of_rule: dict[str, list[str]] = {}
+    for entry in chosen:
+        rows_of_rule.setdefault(entry.expected.rule, []).append(f"`{entry.name}`")
+    rules = [f"- {rule}: {', '.join(names)}." for rule, names in rows_of_rule.items()]
     holes = [f"- `{entry.name}`: {why}." for entry in chosen if (why := _missing(entry, lines[entry.expected.row][1]))]
     if waiting := [f"`{entry.name}`" for entry in chosen if _control_of(lines[entry.expected.row][0]) == _NEEDS_GPU]:
         holes.append(f"- {', '.join(waiting)}: the naive grader on a GPU.")
     at_the_judge = [
-        f"| {name} | {each.attack} | {each.before} | {each.now} | {', '.join(f'`{test}`' for test in each.tests)} |"
-        for name, each in attacks().items()
+        f"| {name} | {each.attack} | {each.now} | {', '.join(_files(each.tests))} |" for name, each in attacks().items()
     ]
     parts = [
         _HEAD,
@@ -179,13 +170,16 @@ def _table(chosen: list[Entry], lines: dict[int, tuple[str, str]]) -> str:
         *(["## Cells that are missing\n", "\n".join(holes) + "\n"] if holes else []),
         "## Attacks on the judge\n",
         "Hostile cards, folders, frames and builds: attacks that are no wrong result of a submission.\n",
-        "\n".join(["| | attack | before | now | shown by |", "|---|---|---|---|---|", *at_the_judge]) + "\n",
+        "\n".join(["| | attack | answer | shown by |", "|---|---|---|---|", *at_the_judge]) + "\n",
         "## Rule that stops each row\n",
         "\n".join(rules) + "\n",
-        "## Invariants switched off by the mutations\n",
-        "\n".join(switched) + "\n",
     ]
     return "\n".join(parts)
+
+
+def _files(tests: list[str]) -> list[str]:
+    """Return the files of tests, each once, in code spans."""
+    return [f"`{file}`" for file in dict.fromkeys(test.partition("::")[0] for test in tests)]
 
 
 def _control_of(line: str) -> str:

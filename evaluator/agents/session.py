@@ -99,7 +99,7 @@ class Session:
         def submitted() -> Any:
             # A problem's first grade may search for a small size, and a worker takes seconds to start.
             try:
-                return self._grader(_Kind(size, profiled)).submit_watched(problem, source, on_stage)
+                return self._grader(_Kind(size, profiled)).submit_with(problem, source, on_stage=on_stage)
             except ProblemNotFound as error:  # Its hint names commands, which the agent may lack.
                 raise ProblemNotFound(problem[:80], error.nearest, _LISTED) from error
 

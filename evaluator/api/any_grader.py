@@ -1,14 +1,16 @@
 """Methods that a grader of this machine and a grader of another machine share."""
 
 import asyncio
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, as_completed
 from pathlib import Path
+from queue import SimpleQueue
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
-from evaluator.api.candidate import Candidate
+from evaluator.api.candidate import Candidate, require_candidate
 from evaluator.api.scorecard import Scorecard
 from evaluator.batch.runs.problem_texts import ProblemText
 
@@ -24,11 +26,21 @@ class AnyGrader(ABC):
     def close(self) -> None:
         """Cancel unfinished grades. A second call has no effect."""
 
+    @property
+    @abstractmethod
+    def at_once(self) -> int:
+        """Number of submissions to hand in ahead."""
+
     @abstractmethod
     def submit(
         self, problem: str | ProblemText, source: str | Path | None, *, name: str = "candidate"
     ) -> Future[Scorecard]:
         """Submit Python text, or a model's answer with code. The future returns the scorecard."""
+
+    def submit_candidate(self, candidate: Candidate) -> Future[Scorecard]:
+        """Submit the submission of a candidate. Raises like `submit`, and TypeError for any other object."""
+        require_candidate(candidate)
+        return self.submit(candidate.problem, candidate.source, name=candidate.name)
 
     def __enter__(self) -> Self:
         return self.start()
@@ -59,6 +71,53 @@ class AnyGrader(ABC):
     ) -> Scorecard:
         """Grade a submission without blocking the event loop. Raises like `grade`."""
         return await asyncio.wrap_future(self.submit(problem, source, name=name))
+
+    def grade_stream(self, candidates: Iterable[Candidate]) -> Generator[tuple[Candidate, Scorecard], None, None]:
+        """Grade candidates concurrently. Yield each candidate with the card, in order of completion.
+
+        Other threads read the candidates, at most `at_once` ahead of the cards. The iterable may be endless, and may
+        wait for the cards. Closing the iterator cancels unfinished grades. Raises like `grade`.
+        """
+        coming, room = iter(candidates), threading.Semaphore(self.at_once)
+        completed: SimpleQueue[Future[Any]] = SimpleQueue()
+        # The future of the next candidate has no candidate yet.
+        running: dict[Future[Any], Candidate | None] = {}
+
+        def add(future: Future[Any], candidate: Candidate | None) -> None:
+            running[future] = candidate
+            future.add_done_callback(completed.put)
+
+        add(_next_of(coming, room), None)
+        try:
+            while running:
+                future = completed.get()
+                candidate = running.pop(future)
+                if candidate is not None:
+                    room.release()
+                    yield candidate, future.result()
+                elif (candidate := future.result()) is not None:
+                    add(self.submit_candidate(candidate), candidate)
+                    add(_next_of(coming, room), None)
+        finally:
+            for future in running:
+                future.cancel()
+            room.release()
+
+
+def _next_of(candidates: Iterator[Candidate], room: threading.Semaphore) -> Future[Candidate | None]:
+    """Wait for room and read the next candidate, in a thread that ends with the program; None at the end."""
+    reading: Future[Candidate | None] = Future()
+
+    def read() -> None:
+        room.acquire()
+        if reading.set_running_or_notify_cancel():
+            try:
+                reading.set_result(next(candidates, None))
+            except BaseException as error:  # noqa: BLE001 - the reader of the future raises the error
+                reading.set_exception(error)
+
+    threading.Thread(target=read, name="candidates", daemon=True).start()
+    return reading
 
 
 class Progress(NamedTuple):

@@ -37,8 +37,7 @@ def task_for(candidate: Candidate, problems: Problems) -> Task:
         ProblemNotFound: no problem has the name.
         UsageError: the problem has no such size, or the text is no problem.
     """
-    if not isinstance(candidate, Candidate):
-        raise TypeError(f"expected a Candidate, not {type(candidate).__name__}: Candidate(problem, source)")
+    require_candidate(candidate)
     if not isinstance(candidate.problem, str | ProblemText):
         raise TypeError(f"a problem is a name or a ProblemText, not {type(candidate.problem).__name__}")
     wanted = candidate.problem
@@ -47,6 +46,12 @@ def task_for(candidate: Candidate, problems: Problems) -> Task:
         missing = problems.refusal_of(wanted) if isinstance(wanted, str) else None
         raise missing or UsageError(problem)
     return Task(problem, candidate.name, submission_of(candidate, problems.entry))
+
+
+def require_candidate(candidate: object) -> None:
+    """Raise TypeError unless `candidate` is a `Candidate`."""
+    if not isinstance(candidate, Candidate):
+        raise TypeError(f"expected a Candidate, not {type(candidate).__name__}: Candidate(problem, source)")
 
 
 def submission_of(candidate: Candidate, entry: str | None = None) -> Submission | Unread:

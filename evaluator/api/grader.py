@@ -33,6 +33,8 @@ from evaluator.batch.workers.worker_pool import Began, Drained, Ended, WorkerPoo
 from evaluator.catalog.kernelbench import read_text as read_problem_text
 from evaluator.errors import InfraError, UsageError
 from evaluator.grade_options import with_options
+from evaluator.grading.resolved_request import remarked
+from evaluator.records import Finding
 from evaluator.signatures.signing import signed
 
 
@@ -71,7 +73,7 @@ class Grader(AnyGrader):
         if ray is not None and ready:
             raise UsageError("a Ray cluster and the ready judge exclude each other", hint="omit ready=True")
         setup = setup_for(options, jobs, on_cluster=ray is not None)
-        self._options, self._slots, self._problems, self._key, _ = setup
+        self._options, self._slots, self._problems, self._key = setup
         self._jobs, self._ray = jobs, ray
         self._hire: Hire | None = None
         self._cluster = ExitStack()
@@ -159,14 +161,23 @@ class Grader(AnyGrader):
             UsageError: the problem has no such size, or the text is no problem.
             RuntimeError: the grader has not started, or is closed.
         """
-        return self._submitted(task_for(Candidate(problem, source, name), self._problems))
+        return self.submit_with(problem, source, name=name)
 
-    def submit_watched(self, problem: str, source: str, on_stage: Callable[[str], object]) -> Future[Scorecard]:
-        """Submit a text like `submit`.
+    def submit_with(
+        self,
+        problem: str | ProblemText,
+        source: str | Path | None,
+        *,
+        name: str = "candidate",
+        on_stage: Callable[[str], object] | None = None,
+        remarks: tuple[Finding, ...] = (),
+    ) -> Future[Scorecard]:
+        """Submit like `submit`, with further findings for the card.
 
         `on_stage` is called with the name of each stage, in a thread of the grader, and must not raise.
         """
-        return self._submitted(task_for(Candidate(problem, source), self._problems), on_stage)
+        task = task_for(Candidate(problem, source, name), self._problems)
+        return self._submitted(task._replace(submission=remarked(task.submission, remarks)), on_stage)
 
     def infra_card(
         self, problem: str | ProblemText, source: str | Path | None, *, name: str = "candidate", reason: str

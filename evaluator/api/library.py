@@ -7,26 +7,17 @@ paid = [rewards.speedup(card) for card in cards]    # None after a failure of th
 """
 
 import asyncio
-import contextlib
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Generator, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Generator, Iterable
 from pathlib import Path
 from typing import Any
 
 from evaluator.api.any_grader import OnProgress
-from evaluator.api.candidate import Candidate, submission_of, task_for
+from evaluator.api.candidate import Candidate, submission_of
 from evaluator.api.grader import Grader
-from evaluator.api.ready import places
 from evaluator.api.scorecard import Scorecard
-from evaluator.batch.grading_setup import Setup, setup_for
 from evaluator.batch.runs.problem_texts import ProblemText
-from evaluator.batch.runs.tasks import Task
-from evaluator.batch.workers.infra_card import infra_card
-from evaluator.batch.workers.messages import Graded
-from evaluator.batch.workers.worker_handle import Hire
-from evaluator.batch.workers.worker_pool import Drained, Ended, WorkerPool
 from evaluator.grade_options import entry_given, with_options
-from evaluator.grading.resolved_request import remarked
-from evaluator.signatures.signing import signed
+from evaluator.grading.resolved_request import options_for
 
 
 @with_options
@@ -51,13 +42,10 @@ def grade(
         UsageError: the value of an option is invalid.
         InfraError: the machine has no GPU.
     """
-    candidate = Candidate(problem, source)
-    submission = submission_of(candidate, entry_given(options)) if isinstance(source, str | Path) else None
-    setup = setup_for(options, jobs=1, submission=submission)
-    slots, hire = places(setup.options, setup.slots, jobs=1, ready=ready)
-    graded = _graded(iter([candidate]), setup._replace(slots=slots), hire)
-    with contextlib.closing(graded):
-        return next(graded)[1]
+    submission = submission_of(Candidate(problem, source), entry_given(options))
+    chosen, remarks = options_for(options, submission)
+    with Grader(jobs=1, ready=ready, **{**options, "device": chosen.device}) as grader:
+        return grader.submit_with(problem, source, remarks=remarks).result()
 
 
 @with_options
@@ -84,47 +72,16 @@ def grade_stream(
 ) -> Generator[tuple[Candidate, Scorecard], None, None]:
     """Grade candidates concurrently. Yield each candidate with the card, in order of completion.
 
-    Another thread takes a candidate from the iterable whenever a worker becomes free. Every candidate is graded,
-    even a duplicate; builds are cached. Closing the iterator ends all workers at once. `jobs` is the number of
-    concurrent grades; None takes the limit of the device. `ready` is as for `Grader`. Options and errors are the same
-    as for `grade`.
+    Candidates are read as by `Grader.grade_stream`. Every candidate is graded, even a duplicate; builds are cached.
+    Closing the iterator ends all workers at once. `jobs` is the number of concurrent grades; None takes the limit of
+    the device. `ready` is as for `Grader`. Options and errors are the same as for `grade`.
     """
-    setup = setup_for(options, jobs)
-    slots, hire = places(setup.options, setup.slots, jobs=jobs, ready=ready)
-    return _graded(iter(candidates), setup._replace(slots=slots), hire)
+    return _streamed(candidates, Grader(jobs=jobs, ready=ready, **options))
 
 
-def _graded(
-    candidates: Iterator[Candidate], setup: Setup, hire: Hire | None
-) -> Generator[tuple[Candidate, Scorecard], None, None]:
-    options, slots, problems, key, remarks = setup
-    # By identity, because two tasks may be equal.
-    candidate_of: dict[int, Candidate] = {}
-
-    def next_task() -> Task | None:
-        candidate = next(candidates, None)
-        if candidate is None:
-            return None
-        task = task_for(candidate, problems)
-        task = task._replace(submission=remarked(task.submission, remarks))
-        candidate_of[id(task)] = candidate
-        return task
-
-    with WorkerPool(slots, options, next_task, hire=hire) as worker_pool:
-        left = len(slots)
-        while left:
-            event = worker_pool.events.get()
-            if isinstance(event, Ended):
-                result = event.result
-                if isinstance(result, Graded):
-                    card = result.card
-                else:
-                    card = infra_card(event.task, options, result.reason, slots[event.slot], result.hint)
-                yield candidate_of.pop(id(event.task)), Scorecard.of(signed(card, key))
-            elif isinstance(event, Drained):
-                left -= 1
-                if event.error is not None:
-                    raise event.error
+def _streamed(candidates: Iterable[Candidate], grader: Grader) -> Generator[tuple[Candidate, Scorecard], None, None]:
+    with grader:
+        yield from grader.grade_stream(candidates)
 
 
 @with_options
@@ -137,7 +94,8 @@ def grade_stream_async(
 ) -> AsyncGenerator[tuple[Candidate, Scorecard], None]:
     """Grade candidates like `grade_stream`, as an asynchronous iterator.
 
-    Candidates may come from an asynchronous iterable; reading stays a few candidates ahead of the running grades.
+    Candidates may come from an asynchronous iterable. An ordinary iterable is read in the event loop's thread, and must
+    not wait for the cards.
     """
     return _graded_async(candidates, Grader(jobs=jobs, ready=ready, **options))
 
@@ -146,21 +104,27 @@ async def _graded_async(
     candidates: Iterable[Candidate] | AsyncIterable[Candidate], grader: Grader
 ) -> AsyncGenerator[tuple[Candidate, Scorecard], None]:
     async with grader:
-        coming = _each(candidates)
-        waiting: dict[asyncio.Future[Scorecard], Candidate] = {}
-        more = True
-        while more or waiting:
-            while more and len(waiting) < grader.at_once:
-                candidate = await anext(coming, None)
-                if candidate is None:
-                    more = False
-                else:
-                    future = grader.submit(candidate.problem, candidate.source, name=candidate.name)
-                    waiting[asyncio.wrap_future(future)] = candidate
-            if waiting:
-                done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-                for each in done:
-                    yield waiting.pop(each), each.result()
+        coming, room = _each(candidates), asyncio.Semaphore(grader.at_once)
+
+        async def next_candidate() -> Candidate | None:
+            await room.acquire()
+            return await anext(coming, None)
+
+        # The future of the next candidate has no candidate yet.
+        running: dict[asyncio.Future[Any], Candidate | None] = {asyncio.ensure_future(next_candidate()): None}
+        try:
+            while running:
+                for future in (await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED))[0]:
+                    candidate = running.pop(future)
+                    if candidate is not None:
+                        room.release()
+                        yield candidate, future.result()
+                    elif (candidate := future.result()) is not None:
+                        running[asyncio.wrap_future(grader.submit_candidate(candidate))] = candidate
+                        running[asyncio.ensure_future(next_candidate())] = None
+        finally:
+            for future in running:
+                future.cancel()
 
 
 async def _each(candidates: Iterable[Candidate] | AsyncIterable[Candidate]) -> AsyncIterator[Candidate]:

@@ -7,39 +7,25 @@ from evaluator.batch.runs.inputs import Problems
 from evaluator.batch.workers.slots import gpus_for, slots_for
 from evaluator.batch.workers.worker_handle import Slot
 from evaluator.grade_options import GradeOptions
-from evaluator.grading.request import Unread
 from evaluator.grading.resolved_request import options_for
-from evaluator.records import Finding
 from evaluator.signatures.keys import SigningKey, signing_key
-from evaluator.submission.read import Submission
 
 
 class Setup(NamedTuple):
-    """Options, slots of this machine, problems and, if configured, the key that signs cards.
-
-    `remarks` are the findings about the choice of the device.
-    """
+    """Options, slots of this machine, problems and, if configured, the key that signs cards."""
 
     options: GradeOptions
     slots: list[Slot]
     problems: Problems
     key: SigningKey | None
-    remarks: tuple[Finding, ...] = ()
 
 
-def setup_for(
-    named: Mapping[str, Any],
-    jobs: int | None,
-    submission: Submission | Unread | None = None,
-    *,
-    on_cluster: bool = False,
-) -> Setup:
+def setup_for(named: Mapping[str, Any], jobs: int | None, *, on_cluster: bool = False) -> Setup:
     """Parse options by name.
 
     Args:
         named: the options.
         jobs: number of concurrent grades; None takes the limit of the device.
-        submission: the only submission; None if the program may grade several.
         on_cluster: whether other machines grade: this machine then has no slots, and may lack a GPU.
 
     Raises:
@@ -47,7 +33,7 @@ def setup_for(
         UsageError: the value of an option is unknown.
         InfraError: this machine has no GPU.
     """
-    options, remarks = options_for(named, submission)
+    options = options_for(named).options
     slots = [] if on_cluster else slots_for(options.device, jobs, gpus_for(options))
     key = signing_key(options.signing_key, sandboxed=options.is_sandboxed)
-    return Setup(options, slots, Problems(options.problems, options.sizes, entry=options.entry), key, remarks)
+    return Setup(options, slots, Problems(options.problems, options.sizes, entry=options.entry), key)

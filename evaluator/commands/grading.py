@@ -13,6 +13,7 @@ from evaluator.commands.options import (
     FOLDER_PATH,
     OutputFormat,
     ValueMayFollow,
+    WithProjectFile,
     chosen_format,
     complete_problem,
     format_option,
@@ -23,7 +24,6 @@ from evaluator.commands.options import (
     sign_option,
     taken_options,
 )
-from evaluator.commands.shell.configured import Configured, file_options
 from evaluator.errors import CardError, CardNotWritten, ExitCode
 from evaluator.records import ProfilerKind, Scorecard, Status
 
@@ -100,7 +100,6 @@ def grade(
     With --replay CARD both arguments are optional: the card contains the submission, and the card's problem name is
     looked up among the shipped problems or in --problems. A card never causes another file to be read or run.
     """
-    _tell_file_options()
     form = chosen_format(output_format, as_json=as_json)
     if watch:
         return _watched(named, form)
@@ -176,12 +175,6 @@ def _watched(named: dict[str, Any], form: OutputFormat) -> int:
     if code == ExitCode.INTERRUPTED:
         terminal.tell("no longer watching")
     return code
-
-
-def _tell_file_options() -> None:
-    """Report options from a pyproject.toml: the author of a submission may have written the file."""
-    if (said := file_options(click.get_current_context())) is not None:
-        terminal.tell(said)
 
 
 _MESSAGE = 300
@@ -276,7 +269,7 @@ def _exit_code(card: Scorecard) -> ExitCode:
             return ExitCode.NOT_CORRECT
 
 
-@click.command(cls=Configured)
+@click.command(cls=WithProjectFile)
 @click.argument("submissions", type=click.Path(allow_dash=True))
 @click.option(
     "--run",
@@ -317,7 +310,7 @@ def _exit_code(card: Scorecard) -> ExitCode:
 @click.option(
     "--allow-problem-text",
     is_flag=True,
-    help="Accept lines with a problem as text: who writes the lines may then run any code as this user.",
+    help="Accept lines that hold the code of a problem. That code runs outside the sandbox, as the present user.",
 )
 @click.option("--jsonl", is_flag=True, help="Write one line of JSON per submission to stdout.")
 def batch(*, jsonl: bool, **named: Any) -> ExitCode:
@@ -329,7 +322,6 @@ def batch(*, jsonl: bool, **named: Any) -> ExitCode:
     """
     from evaluator.batch.command import BatchArguments, run_batch
 
-    _tell_file_options()
     options = taken_options(named)
     arguments = BatchArguments(**named)
     try:

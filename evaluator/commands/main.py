@@ -32,7 +32,7 @@ _MODULES = {
     "signatures": ("check-card", "keygen"),
     "problems": ("problems", "new"),
     "machine": ("doctor", "cache"),
-    "reference": ("explain", "schema", "config", "completion"),
+    "reference": ("explain", "schema", "completion"),
 }
 """Commands of each module of this folder. A module is imported when a command of the module is used, or listed."""
 

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from evaluator.catalog import list_problems
-from evaluator.commands.shell.configured import SECONDS, Configured
+from evaluator.commands import terminal
+from evaluator.commands.shell import project_file
 from evaluator.errors import UsageError, WarpgradeError
 from evaluator.grade_options import AUTO, OPTION_OF, GradeOptions, check, default_of
 from evaluator.records import (
@@ -222,7 +224,7 @@ _OTHER_OPTIONS = (
         "--timeout",
         type=float,
         callback=checked,
-        metavar=SECONDS,
+        metavar="SECONDS",
         help="Seconds for the import, and for each call of the submission; beyond, the verdict is timeout.  "
         "Except on cuda, CPU time counts, and six times as much wall time.  "
         "[default: imports 60 s; calls 20 times the reference, at least 10 s, 2 s on cuda]",
@@ -231,7 +233,7 @@ _OTHER_OPTIONS = (
         "--build-timeout",
         type=float,
         callback=checked,
-        metavar=SECONDS,
+        metavar="SECONDS",
         default=default_of("build_timeout_s"),
         help="Seconds for the compilation of each extension, and for all builds of a grade; beyond, the compiler "
         f"is stopped, and the verdict is timeout.  [default: {default_of('build_timeout_s'):.0f} s]",
@@ -240,14 +242,42 @@ _OTHER_OPTIONS = (
         "--deadline",
         type=float,
         callback=checked,
-        metavar=SECONDS,
+        metavar="SECONDS",
         help="Seconds for the whole grade; beyond, all its processes are killed. The verdict is timeout if the "
         "submission took half of the time, otherwise infra_error.  [default: --build-timeout plus 20 minutes]",
     ),
 )
 
 
-class ValueMayFollow(Configured):
+class WithProjectFile(click.Command):
+    """Command with defaults from the nearest pyproject.toml.
+
+    A replay has the options of the card instead, and no file can break --help.
+    """
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Parse the arguments, with the file's options as defaults, and report the options in force."""
+        is_ignored = (
+            not {word.partition("=")[0] for word in args}.isdisjoint(("--replay", "--help", "-h"))
+            or extra.get("resilient_parsing")
+            or (parent is not None and parent.find_root().params.get("no_config"))
+        )
+        path, table = (None, {}) if is_ignored else project_file.nearest()
+        defaults = {} if path is None else project_file.defaults(self, path, table)
+        ctx = super().make_context(info_name, args, parent, **extra, default_map=defaults)
+        used = {
+            name: value
+            for name, value in defaults.items()
+            if ctx.get_parameter_source(name) is ParameterSource.DEFAULT_MAP
+        }
+        if path is not None and used:
+            terminal.tell(project_file.report_on(path, used))
+        return ctx
+
+
+class ValueMayFollow(WithProjectFile):
     """Command with optional values of options: the next word is a value only if among the choices.
 
     click would take any word: in `grade --profile relu mine.py`, the problem's name.

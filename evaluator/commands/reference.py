@@ -1,17 +1,11 @@
-"""Commands that print reference text: findings by code, schemas by name, options in force, completion scripts."""
-
-import shutil
-import sys
-import textwrap
+"""Commands that print reference text: findings by code, schemas by name, completion scripts."""
 
 import click
 
 from evaluator.commands import terminal
-from evaluator.commands.options import complete_code, json_option
-from evaluator.commands.shell.configured import Setting, file_for, settings
+from evaluator.commands.options import complete_code
 from evaluator.findings import ENTRIES
 from evaluator.findings.lookup import code_named
-from evaluator.report.layout.text import NO_WIDTH, printable
 
 SCHEMAS = ["scorecard", "problem", "run"]
 """Values of evaluator.schema.SchemaName, without importing the module for a help text; a test compares the two."""
@@ -37,54 +31,6 @@ def explain(*, code: str | None) -> None:
     entry = ENTRIES[wanted]
     paragraphs = [f"{wanted.value}: {entry.title}", entry.meaning, f"Next: {entry.next_step}"]
     terminal.emit("\n\n".join(click.wrap_text(paragraph, width=80) for paragraph in paragraphs) + "\n")
-
-
-_BEYOND_LIMITS = """\
-Beyond timeout or build-timeout, the verdict is timeout. Beyond deadline, all
-processes of the grade are killed: timeout, or infra_error if the submission
-took less than half of the time.
-"""
-
-
-@click.group()
-def config() -> None:
-    """Show options and their sources."""
-
-
-@config.command("show", short_help="Show options and their sources.")
-@json_option
-@click.pass_context
-def show_config(ctx: click.Context, *, as_json: bool) -> None:
-    """Show the options of `grade` and `batch` with their values and sources.
-
-    A value on the command line takes precedence over a variable, a variable over [tool.warpgrade] in the nearest
-    pyproject.toml, and the file over the default.
-    """
-    root = ctx.find_root()
-    commands = root.command.commands if isinstance(root.command, click.Group) else {}
-    file = file_for(root)
-    found = {name: list(settings(commands[name], root, file)) for name in ("grade", "batch")}
-    if as_json:
-        document = {
-            name: [{"option": each.option, "source": each.source, "value": each.value} for each in settings]
-            for name, settings in found.items()
-        }
-        terminal.emit(terminal.json_text({"file": None if file is None else str(file.path)} | document))
-        return
-    where = "no pyproject.toml with [tool.warpgrade] here or above" if file is None else printable(str(file.path))
-    tables = [_settings_text(name, each) for name, each in found.items()]
-    terminal.emit("\n".join([f"{where}\n", *tables, _BEYOND_LIMITS]))
-
-
-def _settings_text(command: str, found: list[Setting]) -> str:
-    widths = [max(len(row[column]) for row in found) for column in (0, 1)]
-    indent = sum(widths) + 6
-    room = max(shutil.get_terminal_size().columns - indent, 20) if sys.stdout.isatty() else NO_WIDTH
-    lines = []
-    for each in found:
-        value = textwrap.fill(printable(each.text), room).replace("\n", "\n" + " " * indent)
-        lines.append(f"  {each.option:<{widths[0]}}  {each.source:<{widths[1]}}  {value}\n")
-    return f"{command}\n{''.join(lines)}"
 
 
 _COMPLETION_EPILOG = """\b

@@ -89,7 +89,7 @@ _OF_THE_JUDGE = frozenset({"idle_minutes", "asks_status", "asks_stop"})
 @click.option(
     "--allow-problem-text",
     is_flag=True,
-    help="Accept problems as text: every client with a token may then run any code as this user.",
+    help="Accept the code of problems from clients. That code runs outside the sandbox, as the present user.",
 )
 @sign_option
 @options_besides_device

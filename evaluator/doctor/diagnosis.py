@@ -165,8 +165,7 @@ def _packages() -> Line:
 def _bytecode() -> Line:
     """Check for Python's bytecode files. A container image built without them compiles the sources at each start.
 
-    `import torch` takes 1.1 s on an H200 machine with bytecode, and 2.5 to 4 s without
-    (docs/evidence/grade_speed_h200.md).
+    `import torch` takes 1.1 s on an H200 machine with bytecode, and 2.5 to 4 s without (docs/measured.md).
     """
     specs = [importlib.util.find_spec(name) for name in _LARGE_PACKAGES]
     files = {spec.name: Path(spec.origin) for spec in specs if spec is not None and spec.origin is not None}

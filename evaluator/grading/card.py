@@ -1,5 +1,7 @@
 """Assembly of a grade's card from request and outcome."""
 
+from msgspec.structs import replace
+
 from evaluator.environment import environment
 from evaluator.grading.card_remarks import reason_of, with_steps_to_own_kernels
 from evaluator.grading.request import GradeRequest, Unread
@@ -9,38 +11,29 @@ from evaluator.records import DeviceFacts, Outcome, ProblemRef, Scorecard, Seeds
 from evaluator.submission.read import Submission
 from evaluator.submission.toolchains import toolchains
 
+_COMMON = frozenset(Outcome.__struct_fields__).intersection(Scorecard.__struct_fields__)
+"""Fields that a card takes from the outcome unchanged. Inheritance would change the order of the fields in files."""
+
 
 def card_of(request: GradeRequest, outcome: Outcome, seeds: Seeds | None, stopwatch: Stopwatch) -> Scorecard:
     """Return the card of a grade with the given outcome."""
     terms, machine = request.terms, environment(request.terms.threads)
+    required = terms.options.require_own_kernel
+    outcome = replace(outcome, reason=reason_of(outcome), findings=with_steps_to_own_kernels(outcome, required))
     return Scorecard(
-        status=outcome.status,
-        reason=reason_of(outcome),
+        **{name: getattr(outcome, name) for name in _COMMON},
         problem=_problem_ref(terms),
         submission=_submission_ref(request.submission, outcome),
         device=DeviceFacts(
             kind=terms.device, name=machine.cpu if terms.gpu is None else terms.gpu.name, gpu=outcome.gpu
         ),
         environment=machine,
-        sandbox=outcome.sandbox,
         tolerance=terms.options.tolerance,
         values=terms.options.values,
         seeds=seeds,
-        build=outcome.build,
-        checks=outcome.checks,
-        timing=outcome.timing,
-        l2=outcome.l2,
         mode=terms.options.mode,
         entry=terms.options.entry,
-        roofline=outcome.roofline,
-        baselines=outcome.baselines,
-        profiling=outcome.profiling,
-        own_kernels=outcome.own_kernels,
-        machine_code=outcome.machine_code,
-        weights=outcome.weights,
-        required_own_kernel=terms.options.require_own_kernel,
-        findings=with_steps_to_own_kernels(outcome, terms.options.require_own_kernel),
-        output=outcome.output,
+        required_own_kernel=required,
         graded_at=stopwatch.started_at,
         stages_s=stopwatch.stages_s,
         wall_s=stopwatch.wall_s,

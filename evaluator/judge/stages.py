@@ -122,10 +122,10 @@ def check(context: GradeContext, timer: ReferenceTimer, built: Build) -> CheckOu
 
 
 def _together(before: CheckOutcome, further: CheckOutcome, context: GradeContext) -> CheckOutcome:
-    """Return the outcome of right answers `before` and of the further size of `context`, which the reason names.
+    """Merge the outcome `further`, at the present size of `context`, into `before`, whose answers are all right.
 
-    Nobody but the judge asks for a size that the judge made for a bare file: code that refuses the size in words, from
-    the first call on, is right at the sizes it was written for.
+    The reason of a fault names the size. The judge itself chose the further size of a bare file. A submission whose
+    constructor or first call raises a Python exception at such a size keeps its verdict, with finding R321.
     """
     problem, size = context.terms.problem, context.terms.size
     checks, fault, remarks = further.checks, further.fault, further.findings

@@ -12,8 +12,7 @@ class OperationMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Dispatch mode that does not import PyTorch's compiler, and excludes itself from a loaded compiler.
 
     PyTorch wraps `__torch_dispatch__` of every mode to exclude the method from compilation. The wrapper imports the
-    compiler: 0.7 s of a grade on two cores (docs/evidence/grade_speed_h200.md). Without a loaded compiler, no code can
-    be compiled.
+    compiler: 0.7 s of a grade on two cores (docs/measured.md). Without a loaded compiler, no code can be compiled.
     """
 
     @classmethod

@@ -45,7 +45,7 @@ def is_prose(line: str) -> bool:
 
 
 def about_syntax(line: str) -> str | None:
-    """Return what is wrong with a line on which Python's parser failed, if the line is no code at all."""
+    """Return why `line`, at which Python's parser failed, is no code (fence, tag, prose); None for code."""
     stripped = line.strip()[:_READ]
     if stripped.startswith(("```", "~~~")):
         return "is the fence of a block"

@@ -19,7 +19,7 @@ _MOST_EXCESS_MS, _LEAST_EXCESS_MS = 0.001, -0.001
 _MOST_EXCESS = 0.05
 """Limits of the reference's own difference: a reference of many kernels must not cover a submission of one, and gains
 more from warm inputs. On an H200, the references of 57 published kernels below 12 us differ by -1.3 to 1.5 us, and one
-of several kernels by -4.4 us (docs/evidence/windows.md)."""
+of several kernels by -4.4 us (docs/measured.md)."""
 _FASTEST_SPOT, _FASTEST_SPOT_MS = 0.75, -0.002
 """Least time of an honest call in a spot check, as a part of its time in windows, and a constant. Warm inputs save up
 to a fifth of 44 us (cumsum on an H200), 4.4 us of a call below 12 us, and a third of 2.3 us."""

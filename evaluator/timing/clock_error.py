@@ -6,7 +6,7 @@ CLOCK_ERROR_MS = {ClockKind.HOST: 0.0, ClockKind.SEALED: 0.015}
 """Error of a clock beyond the spread of its empty calls.
 
 A context switch empties the GPU's address translation and instruction caches, and adds up to 15 us to a kernel's time,
-more to some kernels than to others (docs/evidence/gpu_experiments.md). The host's clock has no comparable known error.
+more to some kernels than to others (docs/measured.md). The host's clock has no comparable known error.
 """
 
 

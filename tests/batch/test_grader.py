@@ -1,8 +1,11 @@
 """A program's own grader, with workers that grade in no time."""
 
 import asyncio
+import contextlib
 import hashlib
+import queue
 import threading
+from concurrent.futures import CancelledError
 
 import pytest
 
@@ -160,6 +163,8 @@ def test_a_machine_without_workers_gives_a_card_to_everybody(worker, monkeypatch
     assert {card.status for card in graded} == {Status.INFRA_ERROR}
     assert len(graded) == 6
     assert "the machine is gone" in graded[0].reason.message
+    assert grade("relu", "# right", device="emulated").status is Status.INFRA_ERROR
+    assert [card.status for _, card in grade_stream(given, device="emulated")] == [Status.INFRA_ERROR] * 5
 
 
 def test_no_answer_is_an_empty_answer(worker):
@@ -172,8 +177,9 @@ def test_no_answer_is_an_empty_answer(worker):
         grade("relu", 5, device="emulated")
     with pytest.raises(TypeError, match="a ProblemText, not NoneType"):
         grade(None, "# right", device="emulated")
-    with pytest.raises(TypeError, match="expected a Candidate, not str"):
-        grade_many(["# right"], device="emulated")
+    for graded in (grade_many, lambda *given, **options: list(grade_stream(*given, **options))):
+        with pytest.raises(TypeError, match="expected a Candidate, not str"):
+            graded(["# right"], device="emulated")
 
 
 PROBLEM = """\
@@ -304,7 +310,7 @@ def test_every_option_arrives(tmp_path):
         "build_timeout_s": 4.0,
         "problems": tmp_path,
     }
-    options, slots, problems, key, _ = setup_for(named, jobs=3)
+    options, slots, problems, key = setup_for(named, jobs=3)
     assert key is None
     assert options == GradeOptions(
         device=DeviceKind.EMULATED,
@@ -344,6 +350,55 @@ def test_many_are_graded_as_they_come(worker, how):
         }
 
     assert asyncio.run(program()) == {str(number): Status.CORRECT for number in range(25)}
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_candidates_may_wait_for_earlier_cards(worker, is_async):
+    statuses = []
+
+    def follow_up(answers, card):
+        statuses.append(card.status)
+        answers.put_nowait(None if card.correct else Candidate("relu", "# right"))
+
+    async def program():
+        answers = asyncio.Queue()
+        answers.put_nowait(Candidate("relu", "# wrong"))
+
+        async def coming():
+            while (candidate := await answers.get()) is not None:
+                yield candidate
+
+        async for _, card in grade_stream_async(coming(), device="emulated", jobs=2):
+            follow_up(answers, card)
+
+    if is_async:
+        asyncio.run(program())
+    else:
+        answers = queue.Queue()
+        answers.put(Candidate("relu", "# wrong"))
+        for _, card in grade_stream(iter(answers.get, None), device="emulated", jobs=2):
+            follow_up(answers, card)
+    assert statuses == [Status.WRONG_RESULT, Status.CORRECT]
+
+
+def test_a_stream_reads_two_candidates_for_each_worker_ahead(worker):
+    read = []
+
+    def endless():
+        while True:
+            read.append(len(read))
+            yield Candidate("relu", "# hanging")
+
+    def take_one():
+        with contextlib.suppress(CancelledError):
+            next(grader.grade_stream(endless()))
+
+    with Grader(device="emulated", jobs=2) as grader:
+        program = threading.Thread(target=take_one)
+        program.start()
+        soon(lambda: len(read) >= grader.at_once)
+    program.join(120)
+    assert len(read) == grader.at_once == 4
 
 
 def test_a_program_that_loses_interest_ends_the_workers(worker):

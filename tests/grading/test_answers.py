@@ -1,4 +1,4 @@
-"""Answers of language models through the whole grade: what is graded, and what the model is told."""
+"""Answers of language models through the whole grade: the graded block and the feedback text."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Sizes of a grade: a small and an awkward one on the emulator, where nobody names a size; and bare problem files."""
+"""Default sizes of a grade on the emulator (small and awkward), and sizes of bare problem files."""
 
 import pytest
 

@@ -50,20 +50,31 @@ def wait_for(condition, timeout_s=60.0):
         time.sleep(0.01)
 
 
-def test_freezing_stops_threads_and_runaway_grandchildren(fork_server, spawn, counters):
+def counts_while_frozen(server, spawn, counters):
+    """Freeze a counting runner with a runaway grandchild three times: (counts at once, counts 0.1 s later) each."""
     descriptor, counts = counters
-    child = spawn(fork_server, "burdens:counting_grandchild")
+    child = spawn(server, "burdens:counting_grandchild")
     socket.send_fds(child.socket, [b"x"], [descriptor])
     assert hear(child) == "counting"
     wait_for(lambda: all(counts[:3]))
+    pairs = []
     for _ in range(3):
         stop(child)
         time.sleep(0.001)
-        frozen = list(counts[:3])
+        first = list(counts[:3])
         time.sleep(0.1)
-        assert list(counts[:3]) == frozen
+        pairs.append((first, list(counts[:3])))
         child.thaw()
-        wait_for(lambda frozen=frozen: all(now > then for now, then in zip(counts[:3], frozen, strict=True)))
+        wait_for(lambda first=first: all(now > then for now, then in zip(counts[:3], first, strict=True)))
+    return pairs
+
+
+def test_freezing_stops_threads_and_runaway_grandchildren(fork_server, spawn, counters):
+    assert all(first == later for first, later in counts_while_frozen(fork_server, spawn, counters))
+
+
+def test_freezing_works_without_a_sandbox(bare, spawn, counters):
+    assert all(first == later for first, later in counts_while_frozen(bare, spawn, counters))
 
 
 def test_a_slow_death_does_not_wake_a_frozen_group(fork_server, spawn, counters):
@@ -86,15 +97,24 @@ def test_a_frozen_runner_can_be_killed(fork_server, spawn):
     assert child.kill().by_judge
 
 
-def test_killing_leaves_nobody(fork_server, spawn):
-    before = set(below(fork_server._process.pid))
-    child = spawn(fork_server, "burdens:daemon")
+def survivors_of_a_kill(server, spawn):
+    """Kill a runner that left three daemons behind: the daemons that still live."""
+    before = set(below(server._process.pid))
+    child = spawn(server, "burdens:daemon")
     assert hear(child) == "left"
     assert child.wait_exit(60).exit_code == 0
-    wait_for(lambda: len(set(below(fork_server._process.pid)) - before) == 3)
-    left = set(below(fork_server._process.pid)) - before
+    wait_for(lambda: len(set(below(server._process.pid)) - before) == 3)
+    daemons = set(below(server._process.pid)) - before
     child.kill()
-    assert not [process for process in left if alive(process.pid)]
+    return [process for process in daemons if alive(process.pid)]
+
+
+def test_killing_leaves_nobody(fork_server, spawn):
+    assert survivors_of_a_kill(fork_server, spawn) == []
+
+
+def test_killing_leaves_nobody_without_a_sandbox(bare, spawn):
+    assert survivors_of_a_kill(bare, spawn) == []
 
 
 def test_killing_again_changes_nothing(fork_server, spawn):
@@ -326,11 +346,6 @@ def test_mode_none_has_no_layers_and_is_recorded(bare, spawn):
     child = spawn(bare, "read_files")
     tell(child, [str(CHECKOUT / "pyproject.toml")])
     assert hear(child) == {str(CHECKOUT / "pyproject.toml"): "allowed"}
-
-
-def test_without_a_sandbox_freezing_and_killing_still_work(bare, spawn, counters):
-    test_freezing_stops_threads_and_runaway_grandchildren(bare, spawn, counters)
-    test_killing_leaves_nobody(bare, spawn)
 
 
 def test_a_starter_whose_judge_is_gone_does_not_finish_its_imports(tmp_path):

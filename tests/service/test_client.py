@@ -15,7 +15,17 @@ from warpgrade import Candidate, Grader, InfraError, ProblemText, RemoteGrader, 
 
 
 def test_the_methods_are_those_of_a_grader():
-    for name in ("start", "close", "submit", "grade", "grade_many", "grade_async", "__enter__", "__aexit__"):
+    for name in (
+        "start",
+        "close",
+        "submit",
+        "grade",
+        "grade_many",
+        "grade_stream",
+        "grade_async",
+        "__enter__",
+        "__aexit__",
+    ):
         own, other = (inspect.signature(getattr(kind, name)) for kind in (RemoteGrader, Grader))
         assert str(own) == str(other), name
 

@@ -11,10 +11,9 @@ _TOP = Path(__file__).parents[2]
 
 
 class Attack(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A file of `judge/`: the attack in a sentence, what was seen before its mend, what is seen now, and its tests."""
+    """A file of `judge/`: the attack in a sentence, the judge's answer, and the tests of both."""
 
     attack: str
-    before: str
     now: str
     tests: list[str]
 

@@ -12,7 +12,7 @@ def test_an_attack_names_tests_that_are_there(name):
     attack = ATTACKS[name]
     assert attack.tests
     assert [test for test in attack.tests if not is_defined(test)] == []
-    assert all(text.strip() for text in (attack.attack, attack.before, attack.now))
+    assert all(text.strip() for text in (attack.attack, attack.now))
 
 
 @pytest.mark.parametrize("test", ["tests/zoo/test_attacks.py::test_gone", "tests/no_such.py::test_x", ""])

@@ -24,7 +24,7 @@ def slots_for(device: DeviceKind, jobs: int | None, gpus: Sequence[str] = ()) ->
     On `cpu` the host's clock measures: concurrent grades get disjoint cores, and the default is a single grade. On
     `cuda` there is a slot for each of the `gpus` (UUIDs), to check and time, and a building slot for each core (or
     `jobs`). Two cores for each GPU remain free of builds: beside builds on all cores, a check took almost twice as long
-    (`docs/evidence/batch.md`).
+    (`docs/measured.md`).
 
     Raises:
         UsageError: `jobs` exceeds the number of cores on `cpu`.

@@ -1,16 +1,20 @@
-"""Options in `[tool.warpgrade]` of the nearest pyproject.toml: defaults of `grade` and `batch`.
+"""Defaults of `grade` and `batch` from `[tool.warpgrade]` in the nearest pyproject.toml.
 
 A submission's author may be able to write into the current folder. Therefore no file can choose the rules of a
 verdict or of its times, name code to trust, weaken the sandbox or sign cards. Each command reports the options from the
 file on stderr.
 """
 
+import contextlib
 import os
 import stat
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
+
+import click
+import msgspec
 
 from evaluator.catalog.text import did_you_mean, one_of
 from evaluator.errors import UsageError
@@ -37,27 +41,20 @@ _MOST_BYTES = 1 << 20
 _TABLE = b"warpgrade"
 
 
-class ProjectFile(NamedTuple):
-    """A pyproject.toml with a table for Warpgrade: options by name."""
-
-    path: Path
-    options: Mapping[str, Any]
-
-
-def nearest(start: Path) -> ProjectFile | None:
-    """Return the nearest pyproject.toml with `[tool.warpgrade]`, in `start` or a folder above, or None.
+def nearest() -> tuple[Path | None, Mapping[str, Any]]:
+    """Return path and table of the nearest pyproject.toml with `[tool.warpgrade]`, in this folder or above.
 
     A file of another user is ignored, because /tmp and other shared folders are above many projects.
 
     Raises:
-        UsageError: the file cannot be read, or has an unknown or refused option.
+        UsageError: the file cannot be read, or is no TOML.
     """
-    for folder in (start, *start.parents):
-        path = folder / NAME
-        if _is_ours(path) and (options := _table(path)) is not None:
-            _refuse_unaccepted(path, options)
-            return ProjectFile(path, options)
-    return None
+    with contextlib.suppress(FileNotFoundError):  # The current folder has been deleted.
+        start = Path.cwd()
+        for path in (folder / NAME for folder in (start, *start.parents)):
+            if _is_ours(path) and (table := _table(path)) is not None:
+                return path, table
+    return None, {}
 
 
 def _is_ours(path: Path) -> bool:
@@ -87,10 +84,45 @@ def _table(path: Path) -> dict[str, Any] | None:
     return table
 
 
-def _refuse_unaccepted(path: Path, options: Mapping[str, Any]) -> None:
-    for key in options:
-        shown = one_line(key, 60)
+def defaults(command: click.Command, path: Path, table: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of `command` in a table, by parameter.
+
+    Raises:
+        UsageError: an option is unknown or refused, or has an invalid value.
+    """
+    parameters = {param.name: param for param in command.params if isinstance(param, click.Option)}
+    options: dict[str, Any] = {}
+    for key, value in table.items():
         if key in REFUSED:
-            raise UsageError(f"{path}: {shown} cannot be set in a file", hint=REFUSED[key])
+            raise UsageError(f"{path}: {key} cannot be set in a file", hint=REFUSED[key])
         if key not in KEYS:
-            raise UsageError(f"{path}: unknown option {shown}", hint=did_you_mean(key, KEYS) or one_of(KEYS))
+            hint = did_you_mean(key, KEYS) or one_of(KEYS)
+            raise UsageError(f"{path}: unknown option {one_line(key, 60)}", hint=hint)
+        name = key.replace("-", "_")
+        if (option := parameters.get(name)) is None:
+            continue
+        if (form := _other_form(option, value)) is not None:
+            raise UsageError(f"{path}: {key} is not {form}")
+        try:
+            option.process_value(click.Context(command), value)
+        except click.BadParameter as error:
+            raise UsageError(f"{path}: {key}: {one_line(error.message, 200)}") from error
+        options[name] = value
+    return options
+
+
+def report_on(path: Path, options: Mapping[str, Any]) -> str:
+    """Return a line about options from a file, in the form of the file."""
+    listed = ", ".join(
+        f"{name.replace('_', '-')} = {msgspec.json.encode(value).decode()}" for name, value in options.items()
+    )
+    return one_line(f"options of {path}: {listed}", 400)
+
+
+def _other_form(option: click.Option, value: Any) -> str | None:
+    """Return the expected form of a value of another form; click would convert true to 1.0."""
+    if option.multiple:
+        return None if isinstance(value, list) else f'a list: {option.name} = ["…"]'
+    if option.is_flag:
+        return None if isinstance(value, bool) else "true or false"
+    return None if isinstance(value, str | int | float) and not isinstance(value, bool) else "a number or a text"

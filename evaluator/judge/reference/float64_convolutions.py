@@ -1,6 +1,6 @@
 """Transposed convolutions in float64 on a GPU, as matrix products.
 
-On an H200, cuDNN takes 0.9 to 7 times as long (docs/evidence/gpu_experiments.md). An element (k1, ..., kd) of the
+On an H200, cuDNN takes 0.9 to 7 times as long (docs/measured.md). An element (k1, ..., kd) of the
 kernel adds the product of its matrix and the input to the output, from offset k * dilation - padding on, in steps of
 the stride. The order of the additions differs from cuDNN's, by roundings of float64.
 """

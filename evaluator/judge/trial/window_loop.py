@@ -29,7 +29,7 @@ from evaluator.timing.stats import lower_quartile, median, median_error
 
 _WINDOWS, _HALFS_WINDOWS = 6, 5
 """Windows of a side, and of a half of the reference. Both halves are quoted together. Intervals from the first five
-windows of each half are as wide as from six to twelve; intervals from four are wider (docs/evidence/windows.md)."""
+windows of each half are as wide as from six to twelve; intervals from four are wider (docs/measured.md)."""
 _SPREAD = 4
 """Windows have between three quarters of the largest number of calls and all; of three or four calls, a call may be
 missing."""

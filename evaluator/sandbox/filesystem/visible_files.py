@@ -69,7 +69,7 @@ def readable_paths(extra: Sequence[Path] = ()) -> tuple[str, ...]:
 
 @functools.cache
 def _installed(prefixes: Sequence[str]) -> tuple[str, ...]:
-    """Return what is installed in the system and below `prefixes`. A look takes some milliseconds."""
+    """Return folders of programs and libraries, of the system and of `prefixes`. The search takes milliseconds."""
     folders = (Path(prefix) for prefix in dict.fromkeys((*prefixes, *_compiler_prefixes())))
     found = (str(path) for folder in folders for path in _below(folder, _OF_PREFIX))
     return _existing([*_SYSTEM, *found, *map(str, _below(Path("/usr/local"), _OF_USR_LOCAL)), *_linker_folders()])

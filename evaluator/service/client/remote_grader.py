@@ -9,8 +9,8 @@ import atexit
 import threading
 import time
 import uuid
-from collections.abc import Generator, Iterable
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -154,30 +154,8 @@ class RemoteGrader(AnyGrader):
         `on_progress` is called with a `Progress` after each grade, as by `Grader.grade_many`.
         """
         given = list(candidates)
-        futures = [self.submit(each.problem, each.source, name=each.name) for each in given]
+        futures = [self.submit_candidate(each) for each in given]
         return cards_of(given, futures, on_progress)
-
-    def grade_stream(self, candidates: Iterable[Candidate]) -> Generator[tuple[Candidate, Scorecard], None, None]:
-        """Grade candidates concurrently. Yield each candidate with the card, in order of completion.
-
-        Reading stays `at_once` candidates ahead of the cards. Raises like `grade`.
-        """
-        coming = iter(candidates)
-        running: dict[Future[Scorecard], Candidate] = {}
-        more = True
-        try:
-            while more or running:
-                while more and len(running) < self._at_once:
-                    candidate = next(coming, None)
-                    if candidate is None:
-                        more = False
-                    else:
-                        running[self.submit(candidate.problem, candidate.source, name=candidate.name)] = candidate
-                for done in wait(running, return_when=FIRST_COMPLETED).done if running else ():
-                    yield running.pop(done), done.result()
-        finally:
-            for future in running:
-                future.cancel()
 
     def _hand_in(self, waiting: _Waiting) -> None:
         if waiting.future.cancelled():

@@ -1,4 +1,4 @@
-"""The id of a request that may be no JSON: whatever a line holds, reading ends, and names no other id."""
+"""Ids of MCP requests, read from lines that may be no JSON: reading ends, and never returns another id."""
 
 import json
 import random

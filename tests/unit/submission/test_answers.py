@@ -1,4 +1,4 @@
-"""Odd answers of language models: what is the answer, what is reasoning, and the words that mend a wrong form."""
+"""Answers of language models: the graded block, reasoning that is left out, and errors for a wrong form."""
 
 import io
 import textwrap

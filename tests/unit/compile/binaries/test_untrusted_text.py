@@ -1,4 +1,4 @@
-"""Readers of text that a submission can shape, of compilers and profilers: none raises, whatever it reads."""
+"""Readers of compiler and profiler output, which a submission can shape: no reader raises on any text."""
 
 import pytest
 from hypothesis import given
