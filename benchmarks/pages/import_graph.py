@@ -30,7 +30,7 @@ FLOORS = (
     ("judge/context",),
     ("admission", "judge/trial"),
     ("judge/diagnosis", "judge/setup"),
-    ("judge/backend", "judge/integrity", "judge/ties"),
+    ("judge/backend", "judge/integrity"),
     ("judge/clock", "report"),
     ("doctor", "judge/runners"),
     ("compile", "sizes"),

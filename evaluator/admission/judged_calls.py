@@ -5,7 +5,7 @@ import functools
 import torch
 
 from evaluator.admission.negative_controls import Answer, Case
-from evaluator.judge.compare.limits import limit_of, with_scales
+from evaluator.judge.compare.limits import limit_of, with_flips, with_scales
 from evaluator.judge.compare.tensor_comparison import Limit, Sides, begin
 from evaluator.judge.formats.elements import wide
 from evaluator.judge.reference.call_plan import CallPlan
@@ -37,12 +37,14 @@ class JudgedCall:
 
     def accepts(self, found: Answer) -> bool:
         """Return whether a grade accepts an answer. An answer near the tolerance is compared again, as in a grade."""
-        checks = self._checks(found, self._known)
+        problem = self._plan.reference.problem
+        checks = [with_flips(check, problem) for check in self._checks(found, self._known)]
         if all(check.ok for check in checks):
             return True
         if not self._limits.measure(self._plan, checks):
             return False
-        return all(check.ok or check.path in self._limits.void for check in self._checks(found, self._closer))
+        checks = [with_flips(check, problem) for check in self._checks(found, self._closer)]
+        return all(check.ok or check.path in self._limits.void for check in checks)
 
     def kernelbench_accepts(self, found: Answer) -> bool:
         """Return whether KernelBench's rule accepts an answer. The rule uses the plain reference alone."""

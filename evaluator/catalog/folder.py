@@ -47,7 +47,6 @@ class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class _Tolerance(_Table, frozen=True, kw_only=True):
     multiple: Positive | None = None
     floor: Positive | None = None
-    flips: Positive | None = None
 
 
 class _Roofline(_Table, frozen=True, kw_only=True):
@@ -150,7 +149,7 @@ def read_folder(folder: Path, origin: Origin, found_in: Path | None = None) -> P
         precision=header.precision,
         mode=header.mode,
         backward=header.backward,
-        tolerance=ToleranceOverride(header.tolerance.multiple, header.tolerance.floor, header.tolerance.flips),
+        tolerance=ToleranceOverride(header.tolerance.multiple, header.tolerance.floor),
         split=_checked_split(header.split, reference, toml_path),
         roofline=_checked_roofline(header.roofline, sizes, reference, toml_path),
         profiles=_checked_profiles(header.profiles, toml_path),

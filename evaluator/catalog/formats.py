@@ -14,13 +14,15 @@ _BLOCKS = (ElementFormat.MXFP4, ElementFormat.NVFP4)
 _PATH = re.compile(r"output(\[\d+\]|\.\w+)*")
 _INPUTS = [form.value for form in ElementFormat if form is not ElementFormat.E8M0]
 _OUTPUTS = [form.value for form in ElementFormat if form not in _BLOCKS]
+_MOST_FLIPS = 1 / 16
 
 
 def checked_formats(inputs: Mapping[str, Any], outputs: Mapping[str, Any], reference: Reference, path: Path) -> Formats:
     """Return the declared formats.
 
     Raises:
-        ProblemError: a name or a format is unknown, or a block format lacks the path of its scales.
+        ProblemError: a name or a format is unknown, a block format lacks the path of its scales, or too many elements
+            may flip.
     """
     for name, value in inputs.items():
         where = f"{path}: formats.inputs.{name}"
@@ -45,9 +47,13 @@ def _output(where: str, name: str, value: Any) -> OutputFormat:
         case {"format": form, "scales": scales, **rest} if form in _BLOCKS and not rest:
             if _is_path(scales) and scales != name:
                 return OutputFormat(ElementFormat(form), scales)
-    blocks = " or ".join(_BLOCKS)
-    message = f"{where}: got {value!r}; {one_of(_OUTPUTS)}, or for {blocks} a table with the path of the scales"
-    raise ProblemError(message, hint='for example { format = "mxfp4", scales = "output[1]" }')
+        case {"flips": float(flips), **rest} if 0 < flips <= _MOST_FLIPS and not rest:
+            return OutputFormat(flips=flips)
+    message = (
+        f"{where}: got {value!r}; {one_of(_OUTPUTS)}, for {' or '.join(_BLOCKS)} a table with the path of the scales, "
+        "or the share of elements that may flip, at most 1/16"
+    )
+    raise ProblemError(message, hint='for example { format = "mxfp4", scales = "output[1]" } or { flips = 1e-5 }')
 
 
 def _is_path(value: Any) -> bool:

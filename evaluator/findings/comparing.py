@@ -47,8 +47,8 @@ IN_FP32_OR_A_STEP = (
     "arithmetic, look for a step that other values hide, such as a factor before a norm."
 )
 DECLARE_FLIPS = (
-    "Only the problem's author can let a few values flip: [tolerance] flips = 1e-5 in problem.toml, or a declared "
-    "format."
+    "Look for elements left out, such as the last of a row. If none is, only the problem's author can let a few values "
+    "flip: [formats.outputs] output = { flips = 1e-5 } in problem.toml, or a declared format."
 )
 NEARLY_ALL = (
     "Nearly all values are wrong. Look for a step that is left out or changed, a wrong index, a missing "
@@ -244,8 +244,8 @@ ENTRIES: dict[Code, Entry] = {
         "no call could tell a right answer from a wrong one",
         "A right answer is evidence only if the tolerance would have refused surely wrong ones by far: the output of "
         "other inputs, or its means. In no call would it, or other orders of summation move the output altogether. An "
-        "example is the mean of a group norm with weights of 1 and biases of 0: it is 0, apart from rounding. Or a few "
-        "values are on the other side of a step, where rounding decides.",
+        "example is the mean of a group norm with weights of 1 and biases of 0: it is 0, apart from rounding. Or at "
+        "most 1/16 of an output's integers, booleans or steps differ, and nothing else: rounding may decide so few.",
         "Keep the reference's parameter names and shapes, and grade without --weights frozen: the weights then change. "
         "If the reference has no weights, only the problem's author can change the output.",
         (DECLARE_FLIPS,),

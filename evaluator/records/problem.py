@@ -9,14 +9,10 @@ from evaluator.records.names import ElementFormat, L2Rule, Layout, Mode, Precisi
 
 
 class ToleranceOverride(Record, frozen=True):
-    """Author's parameters of the measured tolerance rule; `None` keeps the default.
-
-    `flips` is the part of an output's elements that may be on the other side of a step, as of a quantiser.
-    """
+    """Author's parameters of the measured tolerance rule; `None` keeps the default."""
 
     multiple: float | None = None
     floor: float | None = None
-    flips: float | None = None
 
 
 Constant = bool | int | float | str | list[int]
@@ -36,14 +32,19 @@ class RooflineOverride(Record, frozen=True):
 
 
 class OutputFormat(Record, frozen=True):
-    """Format of an output. `scales` is the path of the output that holds the scales of its blocks."""
+    """Declaration of an output: a format of few bits, or `flips`.
 
-    format: ElementFormat
+    `scales` is the path of the output that holds the scales of the format's blocks. `flips` is the share of elements
+    that may be on the other side of a step, as of a comparison: from 0 to 1/16.
+    """
+
+    format: ElementFormat | None = None
     scales: str | None = None
+    flips: float = 0.0
 
 
 class Formats(Record, frozen=True):
-    """Formats of few bits: of inputs, by parameter of forward, and of outputs, by path (`output`, `output[0]`)."""
+    """Declared inputs, by parameter of forward, and outputs, by path (`output`, `output[0]`)."""
 
     inputs: dict[str, ElementFormat] = {}
     outputs: dict[str, OutputFormat] = {}

@@ -48,6 +48,9 @@ def _formats_text(formats: Formats) -> str:
     """Return the declared formats of inputs and outputs; empty without any."""
     named = [f"  {name:<10} {form.value}" for name, form in formats.inputs.items()]
     for path, output in formats.outputs.items():
+        if output.format is None:
+            named.append(f"  {path:<10} {output.flips:g} of the elements may be on the other side of a step")
+            continue
         scales = "" if output.scales is None else f", scales of its blocks in {output.scales}"
         named.append(f"  {path:<10} {output.format.value}{scales}; right within a step of the format")
     return "\n".join(["formats", *named]) if named else ""

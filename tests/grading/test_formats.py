@@ -75,8 +75,18 @@ def test_values_cut_off_are_wrong(grade_own):
     assert check.mismatches >= 16
 
 
-def test_integers_without_a_declaration_are_equal(grade_own):
-    grade_own(A_STEP_OFF, declared="").assert_verdict(Status.WRONG_RESULT, Code.WRONG_VALUES)
+@pytest.mark.parametrize(
+    ("declared", "verdict"),
+    [
+        ("", (Status.INCONCLUSIVE, Code.ROUNDING_DECIDES)),
+        ('[formats.outputs]\n"output[0]" = { flips = 0.005 }\n', (Status.INCONCLUSIVE, Code.ROUNDING_DECIDES)),
+        ('[formats.outputs]\n"output[0]" = { flips = 0.01 }\n', (Status.CORRECT,)),
+    ],
+    ids=["nothing", "too few", "enough"],
+)
+def test_a_step_in_integers_needs_a_declaration(grade_own, declared, verdict):
+    """One code of 128 is a step off."""
+    grade_own(A_STEP_OFF, declared).assert_verdict(*verdict)
 
 
 def test_fp8_is_read_and_returned(grade_own):

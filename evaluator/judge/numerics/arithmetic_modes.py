@@ -205,9 +205,9 @@ def _mode(order: Order | products.PartialProduct, draw: int) -> OperationMode:
 
 
 @contextlib.contextmanager
-def with_results(to: Format) -> Iterator[None]:
-    """Context with every result rounded to a format, as in a model that computes throughout in this format."""
-    with sdpa_kernel(SDPBackend.MATH), _EachResult(lambda tensor: rounded(tensor, to)):
+def with_results(change: Callable[[torch.Tensor], torch.Tensor]) -> Iterator[None]:
+    """Context with a `change` of every floating-point result that is not exact: `rounded`, to compute in fewer bits."""
+    with sdpa_kernel(SDPBackend.MATH), _EachResult(change):
         yield
 
 

@@ -81,7 +81,7 @@ def about_machine_code(code: MachineCode | None, precision: Precision, formats: 
     """
     if code is None:
         return []
-    declared = [*formats.inputs.values(), *(each.format for each in formats.outputs.values())]
+    declared = [*formats.inputs.values(), *(each.format for each in formats.outputs.values() if each.format)]
     reduced = _REDUCED[precision].difference(*(_DECLARED[form] for form in declared))
     kernels = [kernel for kernel in (_reduced(each, reduced) for each in code.reduced) if kernel.instructions]
     names = [name for name in code.library_kernels if name_format(name) in reduced]

@@ -64,7 +64,7 @@ def with_rounded_inputs(
 
 @contextlib.contextmanager
 def _everywhere(call: ReferenceCall, to: Format) -> Iterator[None]:
-    with _rounded_weights(call, to), with_results(to):
+    with _rounded_weights(call, to), with_results(lambda tensor: rounded(tensor, to)):
         yield
 
 

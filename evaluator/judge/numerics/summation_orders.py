@@ -12,7 +12,14 @@ from evaluator.judge.compare.limits import limit_of, with_scales
 from evaluator.judge.compare.steps import Steps
 from evaluator.judge.compare.tensor_comparison import Comparison, Limit, Sides, begin
 from evaluator.judge.compare.tolerance import Bounds
-from evaluator.judge.numerics.arithmetic_modes import Format, Order, in_order, with_handlers, with_operands
+from evaluator.judge.numerics.arithmetic_modes import (
+    Format,
+    Order,
+    in_order,
+    with_handlers,
+    with_operands,
+    with_results,
+)
 from evaluator.judge.numerics.products import PartialProduct
 from evaluator.judge.reference.reference import Expected, Reference
 from evaluator.judge.tensors.call_arguments import Arguments
@@ -51,6 +58,20 @@ def uses(reference: Reference, inputs: Arguments, operations: Collection[Any]) -
         return func(*args, **options)
 
     with with_handlers(dict.fromkeys(operations, noted)):
+        reference.forward(inputs, 0)
+    return found
+
+
+def rounds(reference: Reference, inputs: Arguments) -> bool:
+    """Return whether a call of the reference rounds a number: else rounding decides no integer of the output."""
+    found = False
+
+    def noted(result: torch.Tensor) -> torch.Tensor:
+        nonlocal found
+        found = True
+        return result
+
+    with with_results(noted):
         reference.forward(inputs, 0)
     return found
 

@@ -40,12 +40,13 @@ def check_formats(problem: Problem, model: torch.nn.Module, inputs: Arguments, o
         for tensor in found:
             _check(f"{problem.name}: formats.inputs.{name}", tensor, form)
     returned = dict(leaves(outputs, "output"))
-    for path, (form, scales) in ((path, (each.format, each.scales)) for path, each in problem.formats.outputs.items()):
+    for path, declared in problem.formats.outputs.items():
         where = f"{problem.name}: formats.outputs.{path!r}"
         codes = _tensor(where, path, returned)
-        _check(where, codes, form)
-        if scales is not None:
-            _check_scales(where, codes, _tensor(where, scales, returned), form)
+        if declared.format is not None:
+            _check(where, codes, declared.format)
+            if declared.scales is not None:
+                _check_scales(where, codes, _tensor(where, declared.scales, returned), declared.format)
 
 
 def _named(model: torch.nn.Module, inputs: Arguments) -> Iterator[tuple[str, Value]]:

@@ -3,23 +3,29 @@
 For the problem's own values, no tolerance is wide enough to let everything pass. For other distributions, the tolerance
 follows the rounding, and a wide tolerance makes the call no evidence (`TensorCheck.power`). Where other orders of
 summation change an output altogether, the output of the call is void: a void output neither refutes nor proves an
-answer.
+answer. A few integers, booleans or steps that rounding may have moved make a grade inconclusive.
 """
 
+import contextlib
+import math
 from collections.abc import Sequence
 
 import torch
 
+from evaluator.devices.out_of_memory import out_of_memory
+from evaluator.errors import ProblemError
+from evaluator.findings import Code, finding
+from evaluator.findings.comparing import DECLARE_FLIPS
 from evaluator.judge.compare.fill_values import fill_from
 from evaluator.judge.compare.limits import limit_of
 from evaluator.judge.compare.tensor_comparison import Limit
 from evaluator.judge.compare.tolerance import Bounds, without_sums
-from evaluator.judge.numerics.rounding_of_call import may_be_rounding, results_in_call, rounding_of_call
-from evaluator.judge.numerics.summation_orders import decides
+from evaluator.judge.numerics.rounding_of_call import are_few, may_be_rounding, results_in_call, rounding_of_call
+from evaluator.judge.numerics.summation_orders import decides, rounds
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.setup.distribution_mix import DistributionMix
-from evaluator.records import Profile, TensorCheck, ToleranceRule
+from evaluator.records import Finding, Profile, TensorCheck, ToleranceRule
 
 _LARGEST = 1 / 16
 """Least rounding, relative to an element and the element's row, that leaves nothing of an output."""
@@ -83,6 +89,32 @@ class CallLimits:
             else:
                 (self.stepped if is_own else self.void).add(path)
         return any(self._of_call.values()) or bool(self.void)
+
+    def few_at_steps(self, plan: CallPlan, checks: Sequence[TensorCheck]) -> Finding | None:
+        """Return the finding that rounding may decide all wrong elements of a call, which are few; else None.
+
+        Floating-point elements count where other orders moved the reference (`stepped`). Integers and booleans count
+        where the reference rounds at all: an order that moves one of a thousand integers is rarely among a few draws.
+        """
+        wrong = {check.path: check for check in checks if not check.ok}
+        if not wrong or self._rule is ToleranceRule.KERNELBENCH or not all(map(are_few, wrong.values())):
+            return None
+        limits = {path: limit_of(self._reference.problem, path, self._value(plan, path)) for path in wrong}
+        may_step = False
+        # Neither an operation without support for the mode nor a submission that holds free memory decides.
+        with contextlib.suppress(ProblemError, MemoryError), out_of_memory():
+            may_step = all(
+                path in self.stepped or (limit is None and rounds(self._reference, plan.blocks[0]))
+                for path, limit in limits.items()
+            )
+        if not may_step:
+            return None
+        path, check = next(iter(wrong.items()))
+        message = (
+            f"{path}: {check.mismatches} of {math.prod(check.shape)} values differ, and may be on the other side of a "
+            "step: rounding decides so few"
+        )
+        return finding(Code.ROUNDING_DECIDES, message, next_step=DECLARE_FLIPS, path=path)
 
     def _value(self, plan: CallPlan, path: str) -> object:
         return self._reference.values(next(plan.honest()).result).get(path)

@@ -24,13 +24,13 @@ from evaluator.judge.inputs.input_distributions import PROFILES, RULES
 from evaluator.judge.reference.operation_cost import cost_of
 from evaluator.judge.reference.reference import Expected, Reference
 from evaluator.judge.setup.elementwise import elementwise_outputs
+from evaluator.judge.setup.equal_values import changed_by_choice, has_ambiguity
 from evaluator.judge.setup.output_changes import newly_nonfinite
 from evaluator.judge.setup.product_range import beyond_range, multiplies
 from evaluator.judge.setup.row_sites import row_sites_for
 from evaluator.judge.setup.wrong_answers import PROOF, distances_of
 from evaluator.judge.tensors.call_arguments import Arguments, are_equal
 from evaluator.judge.tensors.pytree import Value
-from evaluator.judge.ties.equal_values import changed_by_choice, has_ambiguity
 from evaluator.protocol.pytree import tensors_of
 from evaluator.records import Precision, Problem, Profile, RowSite, SizeName, ToleranceRule, ValuesRule, WeightsRule
 

@@ -11,10 +11,8 @@ from msgspec.structs import replace
 from evaluator.devices.memory import SharedMemory
 from evaluator.devices.out_of_memory import out_of_memory
 from evaluator.errors import ProblemError
-from evaluator.findings import Code, finding
-from evaluator.findings.comparing import DECLARE_FLIPS
 from evaluator.judge.clock.clock import Clock, ClockedCall
-from evaluator.judge.compare.limits import limit_of, with_scales
+from evaluator.judge.compare.limits import limit_of, with_flips, with_scales
 from evaluator.judge.compare.tensor_comparison import Comparison, Limit, Reading, Sides, joined, rows_from
 from evaluator.judge.compare.tolerance import Bounds
 from evaluator.judge.inputs.cancelling_rows import ROWS_NAME, Slices
@@ -31,16 +29,16 @@ from evaluator.judge.integrity.output_checks import (
 )
 from evaluator.judge.integrity.precomputed_output import PrecomputedOutputCheck
 from evaluator.judge.numerics.precision_sampler import PrecisionWatch
-from evaluator.judge.numerics.rounding_of_call import are_few, results_in_call
+from evaluator.judge.numerics.rounding_of_call import results_in_call
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.reference import Expected, Honest, Reference, by_path
 from evaluator.judge.setup.call_limits import CallLimits
 from evaluator.judge.setup.distribution_mix import DistributionMix
+from evaluator.judge.setup.equal_values import Choice, choosing, has_choice
 from evaluator.judge.setup.wrong_answers import means_distance, power_of
 from evaluator.judge.tensors.memory_overlap import layouts, lent_weights, shared_elements, views_laid_out
 from evaluator.judge.tensors.output_views import OutputViews, output_views
 from evaluator.judge.tensors.pytree import LaidOut, Pair, Value, pair_up
-from evaluator.judge.ties.equal_values import Choice, choosing, has_choice
 from evaluator.judge.trial.evidence import Evidence
 from evaluator.protocol import model_call
 from evaluator.records import Finding, Profile, TensorCheck, ToleranceRule
@@ -147,7 +145,7 @@ class AnswerJudge:
             problem = shared or self._changed_input(placed) or earlier
             return Judged(in_float64=False, problem=problem)
         checks, borrowed, in_float64 = self._compared_by_own_rounding(plan, snapshots, samples=samples)
-        problem = self._at_steps(checks) or _first_wrong(checks)
+        problem = self._limits.few_at_steps(plan, checks) or _first_wrong(checks)
         if problem is None and samples:
             checks = self._with_power(plan, checks, snapshots, in_float64=in_float64)
             problem = self._fault_in_half()
@@ -203,18 +201,6 @@ class AnswerJudge:
                     break
         plan.forget()
         return found
-
-    def _at_steps(self, checks: list[TensorCheck]) -> Finding | None:
-        """Return the finding that rounding decides all wrong elements of a call, which are few; else None."""
-        wrong = [check for check in checks if not check.ok]
-        if not wrong or not all(check.path in self._limits.stepped and are_few(check) for check in wrong):
-            return None
-        count, path = sum(check.mismatches for check in wrong), wrong[0].path
-        message = (
-            f"{path}: {count} values are on the other side of a step, and another order of summation moves values of "
-            "the reference too"
-        )
-        return finding(Code.ROUNDING_DECIDES, message, next_step=DECLARE_FLIPS, path=path)
 
     def _fault_in_half(self) -> Finding | None:
         """Return the fault of half-precision errors within the tolerance; KernelBench's rule allows any of them."""
@@ -279,16 +265,10 @@ class AnswerJudge:
             if path in pieces:
                 exact, honest = (torch.cat(side) for side in zip(*pieces[path], strict=True))
                 parts[path].append(self._compare(path, {path: Sides(tensor, exact, honest)}))
-        checks = [self._with_flips(joined([read() for read in readings])) for readings in parts.values()]
+        checks = [joined([read() for read in readings]) for readings in parts.values()]
+        if self.rule is not ToleranceRule.KERNELBENCH:
+            checks = [with_flips(check, self._reference.problem) for check in checks]
         return _Compared(checks, borrowed, in_float64)
-
-    def _with_flips(self, check: TensorCheck) -> TensorCheck:
-        """Return a comparison as right if no more elements are wrong than the author lets flip at a step."""
-        flips = self._reference.problem.tolerance.flips or 0.0
-        elements = math.prod(check.shape)
-        if check.ok or check.nonfinite or check.mismatches > flips * elements or self.rule is ToleranceRule.KERNELBENCH:
-            return check
-        return replace(check, ok=True, error_ratio=1.0, mismatches=0, first_mismatch=None)
 
     def other_values(self, judged: Judged) -> str | None:
         """Return what the wrong values of a call come from, if other values than the problem's own."""

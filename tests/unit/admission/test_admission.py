@@ -7,7 +7,7 @@ from evaluator.admission.admission import admit
 from evaluator.admission.judged_calls import JudgedCall
 from evaluator.errors import ProblemError
 from evaluator.judge.setup.call_limits import CallLimits
-from evaluator.records import Precision, Profile, RowSite, SizeName, WeightsRule
+from evaluator.records import Formats, OutputFormat, Precision, Profile, RowSite, SizeName, WeightsRule
 from tests.unit.references import problem
 
 pytestmark = pytest.mark.slow
@@ -73,6 +73,14 @@ def test_an_honest_order_that_moves_the_problems_own_outputs_altogether_is_told(
     """Rounding is 1 % of the spread; no tolerance may be as wide for the problem's own values."""
     failures = admitted(given="1 + 3e-5 * torch.rand(16, 2048)", **NEARLY_EQUAL)[1]
     assert set(failures) == {"another order (sequential) on as_given"}
+
+
+def test_an_honest_order_moves_whole_numbers_that_the_author_lets_flip():
+    whole = {"output": "(x * 1000).floor().int()", "given": "torch.rand(16, 2048)", "profiles": NO_PROFILES}
+    assert admitted(**whole)[1] == ["another order (rounded) on as_given"]
+    controls, failures = admitted(**whole, formats=Formats(outputs={"output": OutputFormat(flips=1e-3)}))
+    assert failures == []
+    assert not any(control.gets_away for control in controls.values())
 
 
 def test_half_precision_has_the_honest_orders_of_a_grade_alone():

@@ -35,6 +35,7 @@ def test_formats_are_read(read):
     assert read(text) == Formats(inputs={"codes": ElementFormat.INT4}, outputs=outputs)
     text = '[formats.outputs]\n"output[0]" = { format = "nvfp4", scales = "output[1]" }\n'
     assert read(text).outputs == {"output[0]": OutputFormat(ElementFormat.NVFP4, "output[1]")}
+    assert read("[formats.outputs]\noutput = { flips = 1e-5 }\n").outputs == {"output": OutputFormat(flips=1e-5)}
     assert read("") == Formats()
 
 
@@ -57,6 +58,9 @@ BROKEN = {
         '[formats.outputs]\noutput = { format = "mxfp4", scales = "output[1]", block = 16 }',
         "path of the scales",
     ),
+    "more flips than a sixteenth": ("[formats.outputs]\noutput = { flips = 0.1 }", "at most 1/16"),
+    "no flips": ("[formats.outputs]\noutput = { flips = 0.0 }", "at most 1/16"),
+    "flips of codes": ('[formats.outputs]\noutput = { format = "int8", flips = 1e-5 }', "at most 1/16"),
     "a list in the table": ('[formats.outputs]\noutput = { format = ["mxfp4"], scales = "x" }', "path of the scales"),
 }
 

@@ -10,6 +10,7 @@ from evaluator.report.problems import problem_text
 def test_declared_formats_are_listed():
     problem = find_problem("relu")
     assert "\nformats\n" not in problem_text(problem)
-    outputs = {"output[0]": OutputFormat(ElementFormat.MXFP4, "output[1]")}
+    outputs = {"output[0]": OutputFormat(ElementFormat.MXFP4, "output[1]"), "output[2]": OutputFormat(flips=1e-5)}
     text = problem_text(replace(problem, formats=Formats(inputs={"x": ElementFormat.INT8}, outputs=outputs)))
     assert "formats\n  x          int8\n  output[0]  mxfp4, scales of its blocks in output[1]" in text
+    assert "\n  output[2]  1e-05 of the elements may be on the other side of a step\n" in text

@@ -102,6 +102,15 @@ def test_many_far_errors_of_the_problems_own_values_are_no_rounding():
     assert found.stepped == {"output"}
 
 
+@pytest.mark.parametrize("profile", [OWN, OTHER])
+def test_few_whole_numbers_are_at_a_step_where_the_reference_rounds(profile):
+    for output, is_at_step in (("(x.sum(1) > 0).int()", True), ("(x[:, 0] > 0).int()", False), ("x.sum(1)", False)):
+        found, plan, _ = limits_of_call(profile, output=output, given=GIVEN)
+        assert (found.few_at_steps(plan, [FEW_FAR]) is not None) is is_at_step
+        assert found.few_at_steps(plan, [structs.replace(FEW_FAR, ok=True)]) is None
+        assert found.few_at_steps(plan, [structs.replace(FEW_FAR, mismatches=5)]) is None
+
+
 def test_exact_arithmetic_widens_nothing():
     for profile in (OWN, OTHER):
         found, plan, honest = limits_of_call(profile, output="x * 2", given=GIVEN)

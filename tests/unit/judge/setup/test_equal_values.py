@@ -6,7 +6,7 @@ import torch
 from benchmarks.numerics.judged_answers import AnswerTrials, set_up
 from evaluator.findings import Code
 from evaluator.judge.reference.call_plan import CallPlan
-from evaluator.judge.ties.equal_values import Choice, choosing, has_choice
+from evaluator.judge.setup.equal_values import Choice, choosing, has_choice
 from evaluator.protocol import model_call
 from evaluator.records import Profile, SizeName, ToleranceRule
 from tests.unit.references import problem, reference

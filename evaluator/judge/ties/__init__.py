@@ -1,1 +1,0 @@
-"""Integers and booleans at ties."""
