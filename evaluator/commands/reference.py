@@ -11,7 +11,7 @@ from evaluator.commands.options import complete_code, json_option
 from evaluator.commands.shell.configured import Setting, file_for, settings
 from evaluator.findings import ENTRIES
 from evaluator.findings.lookup import code_named
-from evaluator.report.layout.text import NO_WIDTH, printable
+from evaluator.text import NO_WIDTH, printable
 
 SCHEMAS = ["scorecard", "problem", "run"]
 """Values of evaluator.schema.SchemaName, without importing the module for a help text; a test compares the two."""

@@ -22,7 +22,7 @@ from evaluator.commands.options import (
 from evaluator.commands.streams import in_workflow
 from evaluator.errors import ExitCode, UsageError
 from evaluator.records import Scorecard
-from evaluator.report.layout.text import counted, one_line
+from evaluator.text import counted, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

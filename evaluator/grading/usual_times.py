@@ -4,10 +4,10 @@ import contextlib
 from statistics import median
 
 from evaluator.cache.eviction import CacheNamespace
-from evaluator.cache.location import cache_folder
 from evaluator.cache.measurements import forget, look_up, measured_once
 from evaluator.grading.stage_plan import stages_of
 from evaluator.judge.setup.grade_terms import GradeTerms
+from evaluator.paths import cache_folder
 from evaluator.records import Record, Scorecard, Status
 
 _VERSION = 1

@@ -10,7 +10,7 @@ from evaluator.doctor.clocks import ClockReport
 from evaluator.doctor.diagnosis import Diagnosis, Line, Prepared
 from evaluator.doctor.kernel_languages import InstalledLanguage
 from evaluator.report.layout.sheet import Sheet, styled
-from evaluator.report.layout.text import duration
+from evaluator.text import duration
 
 _WORD = 9  # width of the word before a row's text
 _SHOWN_S = 0.1

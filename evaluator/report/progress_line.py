@@ -8,8 +8,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self, TextIO
 
 from evaluator.progress import Progress, Silent
-from evaluator.report.layout.text import one_line
 from evaluator.report.stage_track import StageTrack
+from evaluator.text import one_line
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

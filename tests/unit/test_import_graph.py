@@ -12,6 +12,7 @@ from benchmarks.pages.import_graph import (
     PAGE,
     TOP,
     circle_in,
+    folder_graph,
     module_files,
     module_graph,
     reached,
@@ -87,6 +88,15 @@ def test_a_folder_has_few_modules(package):
 def test_every_import_goes_down():
     assert not upward(room_graph())
     assert not circle_in(module_graph())
+
+
+def test_no_circle_joins_folders():
+    """A circle of folders needs no circle of rooms: `files` and `text` below."""
+    crossing = {"files": {"text/lines"}, "text": {"files"}, "text/lines": set()}
+    rooms = {room: frozenset(imported) for room, imported in crossing.items()}
+    assert not circle_in(rooms)
+    assert set(circle_in(folder_graph(rooms))) == {"files", "text"}
+    assert not circle_in(folder_graph(room_graph()))
 
 
 def test_an_import_for_a_type_checker_closes_a_circle_too(tmp_path):

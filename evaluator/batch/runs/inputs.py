@@ -28,12 +28,12 @@ from evaluator.errors import ProblemError, SubmissionUnreadable, UsageError
 from evaluator.files.safe_open import kind, open_named
 from evaluator.grading.request import Unread
 from evaluator.records import Problem, SizeName
-from evaluator.report.layout.text import one_line
 from evaluator.sandbox.filesystem.visible_files import refuse_readable
 from evaluator.sizes.found_sizes import NO_SMALL, with_sizes
 from evaluator.submission.candidates import SUFFIXES, Meant, names_in, runs_of_kernelbench, spelled, submission_files
 from evaluator.submission.folder import is_submission_folder
 from evaluator.submission.read import MAX_ANSWER_BYTES, Submission, read_submission
+from evaluator.text import one_line
 
 # JSON escapes one byte of text as up to six bytes.
 _MAX_LINE_BYTES = 6 * (MAX_ANSWER_BYTES + MAX_FILE_BYTES) + (1 << 16)

@@ -15,9 +15,9 @@ from evaluator.batch.runs.lines import filled_lines
 from evaluator.batch.runs.run_folder import RunFolder
 from evaluator.errors import CardError
 from evaluator.files.safe_open import open_to_append, read_found
-from evaluator.report.layout.text import one_line
 from evaluator.report.timeline.recording import MOST_STAGES, Lane, Session, SessionTimeline, Turn
 from evaluator.spans import SpanSum
+from evaluator.text import one_line
 
 _MAX_BYTES = 64 << 20
 """Maximum number of bytes read: the divided turns of four sessions, or some 170 000 turns behind those of one."""

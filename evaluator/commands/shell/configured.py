@@ -9,7 +9,7 @@ from click.core import ParameterSource
 
 from evaluator.commands.shell.project_file import KEYS, NAME, ProjectFile, nearest
 from evaluator.errors import UsageError
-from evaluator.report.layout.text import one_line
+from evaluator.text import one_line
 
 NO_CONFIG = "no_config"
 """Parameter of the command line's group: read no pyproject.toml."""

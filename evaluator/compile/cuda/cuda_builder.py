@@ -15,7 +15,6 @@ import msgspec
 from msgspec.structs import replace
 
 from evaluator.cache.build_cache import BuildCache
-from evaluator.cache.location import cache_folder
 from evaluator.compile.cuda.build_steps import CUDA_SUFFIXES, Attempt, Step, steps
 from evaluator.compile.cuda.kernel_headers import KernelHeaders, kernel_headers, missing_library
 from evaluator.compile.extension.build_result import BuildResult
@@ -25,6 +24,7 @@ from evaluator.compile.extension.failed_builds import FailedBuilds
 from evaluator.cuda_source import lexer
 from evaluator.cuda_source.source_files import all_files, source_files
 from evaluator.findings import Code, finding
+from evaluator.paths import cache_folder
 from evaluator.protocol.frames import BuildRequest, SourceFile
 from evaluator.records import BuildUnit, Diagnostic, Finding
 from evaluator.toolchain import nvcc

@@ -21,14 +21,13 @@ from evaluator.judge.reference.declared_formats import check_formats, input_form
 from evaluator.judge.reference.finite_values import finite_parts, still_finite
 from evaluator.judge.reference.float64_agreement import same_function
 from evaluator.judge.reference.float64_convolutions import NARROW, float64_mode
-from evaluator.judge.reference.problem_code import author_code
 from evaluator.judge.reference.problem_module import ProblemModule
 from evaluator.judge.reference.row_blocks import begins_and_ends_with, cut, row_splits
 from evaluator.judge.reference.running_statistics import RunningStatistics, running_statistics
-from evaluator.judge.tensors.author_tensors import refuse_other_layouts
 from evaluator.judge.tensors.call_arguments import Arguments, are_equal, cloned, storages, versions, wide, widened
 from evaluator.judge.tensors.memory_overlap import Layouts, layouts
 from evaluator.judge.tensors.pytree import Value, is_number, leaves
+from evaluator.problem_code import author_code, refuse_other_layouts
 from evaluator.protocol import model_call
 from evaluator.protocol.model_call import mapped, tensors_of
 from evaluator.protocol.seeding import seed_torch

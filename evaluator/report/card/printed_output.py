@@ -4,7 +4,7 @@ from rich.text import Text
 
 from evaluator.records import RunnerOutput
 from evaluator.report.layout.sheet import Sheet, styled
-from evaluator.report.layout.text import counted, one_line, printable
+from evaluator.text import counted, one_line, printable
 
 _LONGEST_LINE = 200
 _LONGEST_TEXT = 1 << 20

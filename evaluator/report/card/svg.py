@@ -12,7 +12,7 @@ from evaluator.records import Scorecard, Timing
 from evaluator.report.card.histogram import Axis, own_axis
 from evaluator.report.card.measurement import measurement, samples_of
 from evaluator.report.card.roofline import RoofPlace, roofs, share
-from evaluator.report.layout.text import amount, duration, one_line, ratio
+from evaluator.text import amount, duration, one_line, ratio
 
 _WIDTH, _LEFT, _INNER = 760, 30, 700
 _PANEL, _TOP, _LINE = 190, 65, 15

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-from evaluator.report.layout.text import counted, duration
 from evaluator.report.timeline.recording import Activity, LaneKind, SessionTimeline, Span, lane_names, waits
+from evaluator.text import counted, duration
 
 _WIDTH, _LEFT, _RIGHT, _TOP = 1100, 76, 8, 6
 _COLUMNS = 500

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from evaluator.report.layout.table import table_lines
-from evaluator.report.layout.text import one_line
 from evaluator.report.timeline.recording import LaneKind, SessionTimeline, Turn
 from evaluator.spans import SpanSum
+from evaluator.text import one_line
 
 UNDIVIDED = "not divided"
 _LEAST_SHARE = 0.01

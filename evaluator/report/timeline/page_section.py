@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from evaluator.report.layout.text import counted, duration, one_line
 from evaluator.report.timeline.chart import chart
 from evaluator.report.timeline.recording import MEANINGS, Activity, LaneKind, SessionTimeline, Use, uses, waits
+from evaluator.text import counted, duration, one_line
 
 _MOST_CHARTS = 2
 _KINDS = {LaneKind.GPU: "GPU", LaneKind.GRADE: "grade", LaneKind.BUILD: "build"}

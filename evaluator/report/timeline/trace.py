@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from evaluator.report.layout.text import one_line
 from evaluator.report.timeline.recording import SessionTimeline, lane_names, waits
 from evaluator.spans import SpanSum
+from evaluator.text import one_line
 
 _MICROSECONDS = 1e6
 
