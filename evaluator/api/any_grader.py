@@ -10,7 +10,7 @@ from typing import NamedTuple, Self
 
 from evaluator.api.candidate import Candidate
 from evaluator.api.scorecard import Scorecard
-from evaluator.batch.runs.problem_texts import ProblemText
+from evaluator.batch.runs.problems import ProblemText
 
 
 class AnyGrader(ABC):

@@ -18,7 +18,7 @@ from evaluator.api.grader import Grader
 from evaluator.api.ready import places
 from evaluator.api.scorecard import Scorecard
 from evaluator.batch.grading_setup import Setup, setup_for
-from evaluator.batch.runs.problem_texts import ProblemText
+from evaluator.batch.runs.problems import ProblemText
 from evaluator.batch.runs.tasks import Task
 from evaluator.batch.workers.infra_card import infra_card
 from evaluator.batch.workers.messages import Graded

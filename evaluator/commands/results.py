@@ -343,18 +343,7 @@ def regrade(*, run: Path, output: Path | None, as_json: bool) -> ExitCode:
 
     found = again(run, output)
     if as_json:
-        terminal.emit(
-            terminal.json_text(
-                {
-                    "version": 1,
-                    "cards": found.cards,
-                    "changes": [each._asdict() for each in found.changes],
-                    "contradictions": {
-                        card: [each._asdict() for each in untrue] for card, untrue in found.contradicting.items()
-                    },
-                }
-            )
-        )
+        terminal.emit(terminal.json_text(found.document()))
     else:
         terminal.emit("".join(f"{each.problem}/{each.name}  {_changed(each)}\n" for each in found.changes))
         terminal.emit("".join(map(_contradicting, found.contradicting.items())))
