@@ -1,5 +1,6 @@
-"""Locations of shipped data: beside the code in an installed wheel, at the top of a checkout."""
+"""Locations: shipped data, beside the code in a wheel or at the top of a checkout, and the user's cache."""
 
+import os
 from pathlib import Path
 from typing import Literal
 
@@ -29,3 +30,10 @@ def data_dir(name: DataName, *, package: Path = _PACKAGE) -> Path:
         return top / name
     message = f"Warpgrade's own {name} are missing from {installed} and from a checkout around {package}"
     raise InfraError(message, hint="install Warpgrade again: `pip install --force-reinstall warpgrade`")
+
+
+def cache_folder() -> Path:
+    """Return the cache folder: `$WARPGRADE_CACHE`, else `warpgrade` in the user's cache folder."""
+    if chosen := os.environ.get("WARPGRADE_CACHE"):
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "warpgrade"

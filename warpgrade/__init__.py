@@ -14,7 +14,7 @@ from evaluator.api.candidate import Candidate
 from evaluator.api.grader import Grader
 from evaluator.api.library import grade, grade_many, grade_stream, grade_stream_async
 from evaluator.api.scorecard import Scorecard, read_card
-from evaluator.batch.runs.problem_texts import ProblemText
+from evaluator.batch.runs.problems import ProblemText
 from evaluator.errors import CardError, InfraError, ProblemError, ProblemNotFound, UsageError, WarpgradeError
 from evaluator.grade_options import GradeOptions
 from evaluator.records import Build, Check, Finding, Status, Timing

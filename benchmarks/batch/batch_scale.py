@@ -17,7 +17,8 @@ from pathlib import Path
 
 import msgspec
 
-from evaluator.batch.runs.inputs import Problems, named_once, read_folder
+from evaluator.batch.runs.inputs import named_once, read_folder
+from evaluator.batch.runs.problems import Problems
 from evaluator.batch.runs.run_folder import Plan, RunFolder, manifest_for, opened
 from evaluator.catalog import list_problems
 from evaluator.grade_options import GradeOptions

@@ -32,7 +32,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from evaluator.batch.runs.inputs import Problems, from_text
+from evaluator.batch.runs.inputs import from_text
+from evaluator.batch.runs.problems import Problems
 from evaluator.batch.runs.refusals import Refusals
 from evaluator.batch.runs.run_folder import Plan, RunFolder, manifest_for, opened
 from evaluator.batch.runs.tasks import Task

@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 import torch
 
 from evaluator.cache.build_cache import BuildCache
-from evaluator.cache.location import cache_folder
 from evaluator.compile.own_libraries import build_kernels
 from evaluator.devices.memory import SharedMemory
 from evaluator.errors import ToolchainMissing
@@ -40,6 +39,7 @@ from evaluator.judge.trial.enough_calls import MIN_CALLS
 from evaluator.judge.trial.model_runner import FROZEN_BY_RULE
 from evaluator.judge.trial.retry import differing, retried
 from evaluator.judge.trial.trial_runner import Trial, TrialRunner
+from evaluator.paths import cache_folder
 from evaluator.protocol import model_call
 from evaluator.protocol.frames import Done, Items, Node, Scalar, Table, TensorView
 from evaluator.protocol.pytree import dtype_name, plain, tensors_of

@@ -58,6 +58,7 @@ FLOORS = (
         "environment",
         "judge/compare",
         "judge/tensors",
+        "problem_code",
         "report/card",
         "runner/emulated",
         "runner/instrumentation",
@@ -78,8 +79,8 @@ FLOORS = (
         "sandbox/filesystem",
         "toolchain",
     ),
-    ("protocol",),
-    ("errors", "interrupts", "protocol/frames", "records", "report/layout", "sandbox/kernel", "version"),
+    ("protocol", "report/layout"),
+    ("errors", "interrupts", "protocol/frames", "records", "sandbox/kernel", "text", "version"),
 )
 """The rooms from top to bottom; those of one floor import nothing of each other."""
 _BEGIN = "<!-- rooms: made by `python -m benchmarks.pages.import_graph --write` -->\n"
@@ -149,6 +150,15 @@ def room_graph(top: Path = TOP) -> Graph:
     return {room: frozenset(others) for room, others in found.items() if room != PACKAGE or others}
 
 
+def folder_graph(rooms: Graph) -> Graph:
+    """Return which folders each folder imports. A folder holds all rooms with the same first part of the path."""
+    folders: dict[str, set[str]] = {}
+    for room, imported in rooms.items():
+        folder = room.partition("/")[0]
+        folders.setdefault(folder, set()).update(other.partition("/")[0] for other in imported)
+    return {folder: frozenset(imported - {folder}) for folder, imported in folders.items()}
+
+
 def circle_in(graph: Graph) -> list[str]:
     """Return the members of one circle, each imported by the next; empty where there is none."""
     try:
@@ -193,7 +203,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true", help="make the picture in docs/architecture.md again")
     modules, rooms = module_graph(), room_graph()
-    for name, graph in (("modules", modules), ("rooms", rooms)):
+    for name, graph in (("modules", modules), ("rooms", rooms), ("folders", folder_graph(rooms))):
         arrows = sum(len(imported) for imported in graph.values())
         print(f"{name}: {len(graph)}, arrows: {arrows}, a circle: {' <- '.join(circle_in(graph)) or 'none'}")
     print(f"floors: {len(FLOORS)}, upward arrows: {len(upward(rooms))}")

@@ -21,10 +21,10 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from evaluator.cache.build_cache import BuildCache
-from evaluator.cache.location import cache_folder
 from evaluator.compile.emulated.emulated_builder import EmulatedBuilder
 from evaluator.compile.extension.binding_errors import explained
 from evaluator.emulator.frontend.front_end import front_end
+from evaluator.paths import cache_folder
 from evaluator.protocol.frames import BuildRequest
 from tests.cuda_builds import local_tool, requests_of
 

@@ -38,7 +38,7 @@ from benchmarks.numerics.generated_problems import DTYPES, in_precision
 from evaluator.catalog import list_problems
 from evaluator.errors import WarpgradeError
 from evaluator.records import Admission, Precision, Problem, Record, SizeName
-from evaluator.report.layout.text import counted
+from evaluator.text import counted
 
 _TIMEOUT_S = 600.0
 _MOST_WEIGHTS = 3

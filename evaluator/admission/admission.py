@@ -28,6 +28,7 @@ from evaluator.admission.rounding_visibility import rounding_shows
 from evaluator.errors import ProblemError
 from evaluator.judge.numerics.arithmetic_modes import Order, in_order
 from evaluator.judge.numerics.rounding_of_call import ORDERS
+from evaluator.judge.reference.accepted_weights import settle_weights
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.dependence import depends_on_random_numbers
 from evaluator.judge.reference.reference import Reference, by_path
@@ -96,7 +97,7 @@ def admit(problem: Problem, size: SizeName, device: str = "cpu") -> Admission:
         )
     if problem.weights is WeightsRule.FROZEN:
         reference.weights.leave("the problem asks for constant weights")
-    reference.settle_weights(reference.draw(_SEED))
+    settle_weights(reference, reference.draw(_SEED))
     # Distributions of a grade come first: the problem's own values reveal most controls.
     order = sorted(Profile, key=lambda profile: not _is_used(profile, distribution_mix))
     failures: list[str] = []

@@ -11,8 +11,8 @@ from evaluator.findings.lookup import code_named
 from evaluator.records import KernelResources, KernelUse, Problem, Profiling
 from evaluator.report.card.measurement import calls_line
 from evaluator.report.layout.quotation import MARK, plain, quoted
-from evaluator.report.layout.text import counted, duration, one_line, ratio
 from evaluator.report.problems import listing_text, problem_text
+from evaluator.text import counted, duration, one_line, ratio
 
 _MOST_KERNELS = 5
 _NAME = 60

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self
 
 from evaluator.api.candidate import Candidate, require_candidate
 from evaluator.api.scorecard import Scorecard
-from evaluator.batch.runs.problem_texts import ProblemText
+from evaluator.batch.runs.problems import ProblemText
 
 
 class AnyGrader(ABC):

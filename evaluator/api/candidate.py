@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from evaluator.batch.runs.inputs import Problems, read_text
-from evaluator.batch.runs.problem_texts import ProblemText
+from evaluator.batch.runs.inputs import read_text
+from evaluator.batch.runs.problems import Problems, ProblemText
 from evaluator.batch.runs.tasks import Task
 from evaluator.errors import UsageError
 from evaluator.grading.request import Unread

@@ -23,7 +23,7 @@ from evaluator.api.candidate import Candidate, task_for
 from evaluator.api.ready import places
 from evaluator.api.scorecard import Scorecard
 from evaluator.batch.grading_setup import setup_for
-from evaluator.batch.runs.problem_texts import ProblemText
+from evaluator.batch.runs.problems import ProblemText
 from evaluator.batch.runs.tasks import Task, renamed
 from evaluator.batch.workers.infra_card import infra_card
 from evaluator.batch.workers.messages import Graded

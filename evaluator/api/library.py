@@ -15,7 +15,7 @@ from evaluator.api.any_grader import OnProgress
 from evaluator.api.candidate import Candidate, submission_of
 from evaluator.api.grader import Grader
 from evaluator.api.scorecard import Scorecard
-from evaluator.batch.runs.problem_texts import ProblemText
+from evaluator.batch.runs.problems import ProblemText
 from evaluator.grade_options import entry_given, with_options
 from evaluator.grading.resolved_request import options_for
 

@@ -21,7 +21,7 @@ import pytest
 if TYPE_CHECKING:
     from evaluator.api.grader import Grader
     from evaluator.api.scorecard import Scorecard
-    from evaluator.batch.runs.problem_texts import ProblemText
+    from evaluator.batch.runs.problems import ProblemText
 
 
 class KernelGrade(Protocol):

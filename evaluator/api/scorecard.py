@@ -9,8 +9,8 @@ from evaluator.records import GradeMode, Status
 from evaluator.report.card.feedback import CHARACTERS, feedback
 from evaluator.report.card.notebook import html
 from evaluator.report.layout.quotation import plain
-from evaluator.report.layout.text import ratio
 from evaluator.signatures.signing import as_it_is_written
+from evaluator.text import ratio
 
 _NAME = 60
 _REASON = 120

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TextIO
 
 from evaluator.batch.progress_display import display_on
-from evaluator.batch.runs.inputs import Item, Problems, expected, named_once, open_lines, read_folder, read_lines
+from evaluator.batch.runs.inputs import Item, expected, named_once, open_lines, read_folder, read_lines
+from evaluator.batch.runs.problems import Problems
 from evaluator.batch.runs.refusals import Refusals
 from evaluator.batch.runs.run_folder import Plan, RunFolder, manifest_for, opened
 from evaluator.batch.runs.tasks import Planned, Refused, RefusedByCause, Shard

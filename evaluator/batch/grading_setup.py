@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from evaluator.batch.runs.inputs import Problems
+from evaluator.batch.runs.problems import Problems
 from evaluator.batch.workers.slots import gpus_for, slots_for
 from evaluator.batch.workers.worker_handle import Slot
 from evaluator.grade_options import GradeOptions

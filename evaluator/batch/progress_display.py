@@ -13,8 +13,8 @@ from evaluator.batch.runs.tasks import Refused, RefusedByCause
 from evaluator.batch.scheduler import Display, Result
 from evaluator.batch.workers.worker_pool import Began
 from evaluator.records import GradeMode, Status
-from evaluator.report.layout.text import duration, one_line, significant
 from evaluator.report.progress_line import STILL
+from evaluator.text import duration, one_line, significant
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

@@ -24,10 +24,10 @@ from evaluator.files.card_files import read_bytes, read_card, write_card
 from evaluator.files.safe_open import open_to_append
 from evaluator.grade_options import GradeOptions
 from evaluator.records import Scorecard, Status
-from evaluator.report.layout.text import one_line
 from evaluator.report.timeline import Lane, LaneKind
 from evaluator.signatures.keys import SigningKey
 from evaluator.signatures.signing import State, signature_of, signed
+from evaluator.text import one_line
 
 RETRIED = {
     None: frozenset[Status](),

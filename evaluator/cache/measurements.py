@@ -9,7 +9,7 @@ import msgspec
 
 from evaluator.cache.build_cache import BuildCache
 from evaluator.cache.eviction import CacheNamespace
-from evaluator.cache.location import cache_folder
+from evaluator.paths import cache_folder
 from evaluator.records import Record
 
 R = TypeVar("R", bound=Record)

@@ -187,7 +187,7 @@ def _show(card: Scorecard, written_to: Path | None, form: OutputFormat) -> None:
     from evaluator.files.card_files import card_bytes
     from evaluator.files.file_here import file_here
     from evaluator.report.ci.verdicts import verdict_of
-    from evaluator.report.layout.text import one_line
+    from evaluator.text import one_line
 
     verdicts = [verdict_of(card, file_here(card.submission.origin))]
     match form:

@@ -69,7 +69,7 @@ def cache() -> None:
 def cache_info(*, as_json: bool) -> None:
     """Show the cache's folder, size and contents."""
     from evaluator.cache.eviction import cache_limit_bytes, usage
-    from evaluator.cache.location import cache_folder
+    from evaluator.paths import cache_folder
     from evaluator.report.cache import usage_text
 
     found = usage(cache_folder(), cache_limit_bytes())
@@ -81,7 +81,7 @@ def cache_info(*, as_json: bool) -> None:
 def cache_clear(*, as_json: bool) -> None:
     """Remove all entries, except those that a running grade uses."""
     from evaluator.cache.eviction import clear
-    from evaluator.cache.location import cache_folder
+    from evaluator.paths import cache_folder
     from evaluator.report.cache import cleared_text
 
     cleared = clear(cache_folder())

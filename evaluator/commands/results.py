@@ -21,7 +21,7 @@ from evaluator.commands.options import (
 )
 from evaluator.commands.streams import in_workflow
 from evaluator.errors import ExitCode, UsageError
-from evaluator.report.layout.text import counted, one_line
+from evaluator.text import counted, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -333,18 +333,7 @@ def regrade(*, run: Path, output: Path | None, as_json: bool) -> ExitCode:
 
     found = again(run, output)
     if as_json:
-        terminal.emit(
-            terminal.json_text(
-                {
-                    "version": 1,
-                    "cards": found.cards,
-                    "changes": [each._asdict() for each in found.changes],
-                    "contradictions": {
-                        card: [each._asdict() for each in untrue] for card, untrue in found.contradicting.items()
-                    },
-                }
-            )
-        )
+        terminal.emit(terminal.json_text(found.document()))
     else:
         terminal.emit("".join(f"{each.problem}/{each.name}  {_changed(each)}\n" for each in found.changes))
         terminal.emit("".join(map(_contradicting, found.contradicting.items())))

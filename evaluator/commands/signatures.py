@@ -8,7 +8,7 @@ import click
 from evaluator.commands import terminal
 from evaluator.commands.options import FILE_PATH, trusted_option
 from evaluator.errors import CardError, ExitCode
-from evaluator.report.layout.text import counted, one_line
+from evaluator.text import counted, one_line
 
 if TYPE_CHECKING:
     from evaluator.signatures.trust import Trust

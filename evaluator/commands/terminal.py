@@ -15,8 +15,8 @@ import msgspec
 from evaluator.commands.streams import coloured, in_workflow, is_forced, lose
 from evaluator.errors import InfraError, WarpgradeError
 from evaluator.records import Scorecard
-from evaluator.report.layout.text import NO_WIDTH, printable
 from evaluator.report.layout.workflow_commands import disarmed, disarmed_json
+from evaluator.text import NO_WIDTH, printable
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from evaluator.cache.build_cache import BuildCache
-from evaluator.cache.location import cache_folder
 from evaluator.compile.cuda.background_precompile import BackgroundPrecompile
 from evaluator.compile.cuda.cuda_builder import CudaBuilder
 from evaluator.compile.cuda.precompiled import worth_trying
@@ -18,6 +17,7 @@ from evaluator.compile.own_libraries import build_allocator, build_device_alloca
 from evaluator.devices.gpu import Gpu
 from evaluator.devices.memory import sealed_file
 from evaluator.emulator.parsing.parse_in_sandbox import read_for_emulator, too_much_to_split
+from evaluator.paths import cache_folder
 from evaluator.protocol.frames import BuildRequest
 from evaluator.records import DeviceKind
 from evaluator.sandbox.question import Spawn

@@ -108,8 +108,8 @@ def diagnose() -> Diagnosis:
 
 def prepare(ready: Sequence[DeviceKind], progress: "Progress") -> "Preparations":
     """Build in advance the parts that grades on the `ready` devices need. Raises InfraError if no device is ready."""
-    from evaluator.cache.location import cache_folder
     from evaluator.compile import warm_up
+    from evaluator.paths import cache_folder
 
     if not ready:
         raise InfraError("this machine cannot grade yet", hint="`warpgrade doctor` lists what is missing")
@@ -119,8 +119,8 @@ def prepare(ready: Sequence[DeviceKind], progress: "Progress") -> "Preparations"
 def _prepared(ready: Sequence[DeviceKind]) -> list[Prepared]:
     if not ready:  # PyTorch may be broken and must not be imported.
         return []
-    from evaluator.cache.location import cache_folder
     from evaluator.compile import warm_up
+    from evaluator.paths import cache_folder
 
     missing: dict[DeviceKind, list[str]] = {}
     for part in warm_up.parts(ready, cache_folder()):
@@ -255,7 +255,7 @@ def _disk() -> Line:
 
 def cache_line() -> Line:
     """Check whether builds can be cached. Without a cache, every grade builds everything again."""
-    from evaluator.cache.location import cache_folder
+    from evaluator.paths import cache_folder
 
     folder = cache_folder()
     fix = "every grade builds again: free space there, or set WARPGRADE_CACHE to a writable folder"

@@ -1,7 +1,8 @@
 """Installed kernel languages of the machine."""
 
 from evaluator.languages.language import Language
-from evaluator.languages.registry import LANGUAGES, found_installation, install_command
+from evaluator.languages.registry import found_installation, install_command
+from evaluator.languages.table import LANGUAGES
 from evaluator.records import DeviceKind, Record, Toolchain
 
 

@@ -4,7 +4,7 @@ import difflib
 
 from evaluator.errors import UsageError
 from evaluator.findings.codes import Code
-from evaluator.report.layout.text import one_line
+from evaluator.text import one_line
 
 
 def code_named(text: str, *, listing: str) -> Code:

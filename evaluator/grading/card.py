@@ -6,10 +6,11 @@ from evaluator.environment import environment
 from evaluator.grading.card_remarks import reason_of, with_steps_to_own_kernels
 from evaluator.grading.request import GradeRequest, Unread
 from evaluator.judge.setup.grade_terms import GradeTerms
+from evaluator.languages.by_text import mentions_in_text
+from evaluator.languages.registry import recognized
 from evaluator.progress import Stopwatch
 from evaluator.records import DeviceFacts, Outcome, ProblemRef, Scorecard, Seeds, SubmissionRef
 from evaluator.submission.read import Submission
-from evaluator.submission.toolchains import toolchains
 
 _COMMON = frozenset(Outcome.__struct_fields__).intersection(Scorecard.__struct_fields__)
 """Fields that a card takes from the outcome unchanged. Inheritance would change the order of the fields in files."""
@@ -60,13 +61,16 @@ def _problem_ref(terms: GradeTerms) -> ProblemRef:
 def _submission_ref(submission: Submission | Unread, outcome: Outcome) -> SubmissionRef:
     match submission:
         case Submission():
+            languages = outcome.toolchains
+            if languages is None:
+                languages = recognized(mentions_in_text(submission.source))
             return SubmissionRef(
                 name=submission.name,
                 origin=submission.origin,
                 sha256=submission.sha256,
                 source=submission.source,
                 extracted_from_answer=submission.extracted_from_answer,
-                toolchains=toolchains(submission.source) if outcome.toolchains is None else outcome.toolchains,
+                toolchains=languages,
             )
         case Unread(name=name, origin=origin):
             return SubmissionRef(name=name, origin=origin, sha256=None, source="", extracted_from_answer=False)

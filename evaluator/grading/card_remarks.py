@@ -3,12 +3,12 @@
 from msgspec.structs import replace
 
 from evaluator.cache import fallback_folder
-from evaluator.cache.location import cache_folder
 from evaluator.findings import ENTRIES, Code, entry_of, finding
 from evaluator.findings.comparing import COMPUTE_IN_FP32, DRIFT, EXTRA_CLAMP, NEARLY_ALL, WEIGHTS_FIRST
 from evaluator.findings.running import LAUNCH_KERNEL
 from evaluator.findings.submission import ONE_BLOCK, REPLACE_CALL
 from evaluator.judge.setup.grade_terms import GradeTerms
+from evaluator.paths import cache_folder
 from evaluator.records import Finding, Outcome, SandboxMode, Status
 from evaluator.sizes import found_sizes
 

@@ -28,9 +28,9 @@ from evaluator.interrupts import held_back
 from evaluator.judge.context.context_pool import ContextPool
 from evaluator.progress import Progress, Stopwatch
 from evaluator.records import Outcome, Scorecard, Seeds, Status
-from evaluator.report.layout.text import printable
 from evaluator.submission.model_new import can_define
 from evaluator.submission.read import Submission
+from evaluator.text import printable
 
 if TYPE_CHECKING:
     from evaluator.judge.context.grade_context import GradeContext

@@ -22,10 +22,10 @@ from evaluator.grading.resources import threads
 from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.paths import data_dir
 from evaluator.records import DeviceKind, Finding, Problem, Scorecard, WeightsRule
-from evaluator.report.layout.text import one_line
 from evaluator.sizes.found_sizes import with_sizes
 from evaluator.submission.host_code import is_for_the_cpu
 from evaluator.submission.read import MAX_CODE_BYTES, STDIN, Submission, read_submission
+from evaluator.text import one_line
 
 
 class Choice(NamedTuple):

@@ -59,10 +59,10 @@ def start_speculative_build(
 ) -> "SpeculativeBuild":
     """Start speculative builds in a separate fork server; `own` ends both."""
     from evaluator.cache.build_cache import BuildCache
-    from evaluator.cache.location import cache_folder
     from evaluator.compile.device_builders import builder
     from evaluator.judge.runners.sandboxed_tools import SandboxedTools
     from evaluator.judge.runners.speculative_build import SpeculativeBuild
+    from evaluator.paths import cache_folder
 
     cache = BuildCache(cache_folder())
     fork_server = own.enter_context(light_fork_server_for(terms.device, terms.options.sandbox_mode))

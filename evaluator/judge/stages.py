@@ -16,6 +16,7 @@ from evaluator.judge.checked_calls import Called, checked_calls
 from evaluator.judge.compare.tolerance import bounds
 from evaluator.judge.context.grade_context import GradeContext
 from evaluator.judge.context.reference_timing import ReferenceTimer
+from evaluator.judge.faults.triton_faults import interpreter_remarks
 from evaluator.judge.inputs.changing_weights import NO_SITES, Sites, record
 from evaluator.judge.inputs.input_distributions import PROFILES
 from evaluator.judge.own_kernels.ablation import (
@@ -39,19 +40,15 @@ from evaluator.records import (
     Build,
     Check,
     ClockKind,
-    DeviceKind,
     Fault,
     Finding,
     Mode,
     Profile,
     Samples,
     Timing,
-    Toolchain,
     Weights,
 )
 from evaluator.sizes.found_sizes import changes
-from evaluator.submission.packages import importable
-from evaluator.submission.toolchains import uses_triton
 from evaluator.timing.quote import quote, unquoted
 
 
@@ -159,7 +156,8 @@ def _check_at_size(context: GradeContext, timer: ReferenceTimer, built: Build) -
             fault, checks = lowered.fault, _with(checks, lowered.check)
     known = {unit.key for unit in built.units}
     units = [*built.units, *(unit for unit in build_service.units if unit.key not in known)]
-    findings = [*_build_findings(build_service), *remarks, *_about_values(context, checks), *_interpreted(context)]
+    findings = [*_build_findings(build_service), *remarks, *_about_values(context, checks)]
+    findings += interpreter_remarks(context.source, context.terms.device)
     needs, counted, needed = AblationResults(), None, None
     if fault is None and not context.right_at and context.terms.options.require_own_kernel is not None:
         needs, counted = _needs(context)
@@ -228,8 +226,8 @@ def _tried(context: GradeContext, timer: ReferenceTimer) -> _Tried:
         called = checked_calls(context, model_runner, refill)
         if called.fault is not None:
             return _Tried(called, build_service)
-        if context.terms.gpu is not None and uses_triton(context.source):
-            compiled = read_kernels(model_runner.session)
+        if context.terms.gpu is not None:
+            compiled = read_kernels(model_runner.session, context.source)
             context.kernel_cache = b"" if compiled is None else compiled.cache
     return _Tried(called, build_service)
 
@@ -333,16 +331,6 @@ def _timed_submission(
         message = f"timed again, and the slowest time is quoted: {fault.finding.message}"
         remarks.append(finding(Code(fault.finding.code), message, attempt=number))
     raise AssertionError("one of these tries is the last")
-
-
-def _interpreted(context: GradeContext) -> list[Finding]:
-    """Return the remark that Triton's interpreter, not the emulator, ran the kernels."""
-    if context.terms.device is not DeviceKind.EMULATED or not uses_triton(context.source):
-        return []
-    if Toolchain.TRITON.value not in importable():
-        return []
-    message = "Triton's interpreter (NumPy) ran the kernels, not the emulator: no races, no out-of-bounds detection"
-    return [finding(Code.INTERPRETED, message)]
 
 
 def _build_findings(build_service: BuildService) -> list[Finding]:

@@ -1,1 +1,1 @@
-"""Languages of kernels: a module per language, with the interface `Language`; `registry.py` lists the languages."""
+"""Languages of kernels: `table.py` lists the languages, each with the interface `Language`."""

@@ -39,6 +39,10 @@ class Language(NamedTuple):
     `is_in` recognizes the language in a submission. `installation` is None for the languages of the C++ and CUDA
     compilers. `packages` are the root packages in imports. `code` are all functions of the language, as prefixes of
     `module.function`; `compiler` and `launcher` those for compiling and launching a kernel.
+
+    Languages with `marks` compile kernels in the runner, at the first call. A text names such a language by a match of
+    one of these regular expressions. `decorators` are the full names of decorators of kernels. `kernels` returns the
+    names of the kernels in a text, for a language whose launches a runner can leave out.
     """
 
     toolchain: Toolchain
@@ -50,6 +54,9 @@ class Language(NamedTuple):
     code: tuple[str, ...] = ()
     compiler: tuple[str, ...] = ()
     launcher: tuple[str, ...] = ()
+    marks: tuple[str, ...] = ()
+    decorators: tuple[str, ...] = ()
+    kernels: Callable[[str], list[str]] | None = None
 
 
 def names(*prefixes: str) -> Callable[[Mentions], bool]:

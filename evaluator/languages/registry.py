@@ -1,22 +1,16 @@
-"""List of all languages, and searches."""
+"""Searches among all languages."""
 
 from collections.abc import Sequence
 
-from evaluator.languages.cuda_python import CUDA_PYTHON
-from evaluator.languages.cupy import CUPY
-from evaluator.languages.cute_dsl import CUTE_DSL
-from evaluator.languages.cutlass import CUTLASS
-from evaluator.languages.extensions import CPP, CUDA_INLINE
+from evaluator.languages.by_text import MOST_KERNELS
 from evaluator.languages.language import Found, Language, Mentions, begins_with
-from evaluator.languages.nvrtc import NVRTC
-from evaluator.languages.thunderkittens import THUNDERKITTENS
-from evaluator.languages.tilelang import TILELANG
-from evaluator.languages.triton import TRITON
+from evaluator.languages.table import LANGUAGES
 from evaluator.records import Toolchain
 
-HEADER_LIBRARIES = (CUTLASS, THUNDERKITTENS)
-"""Languages of C++ headers, for builds by nvcc."""
-LANGUAGES = (TRITON, NVRTC, CUTE_DSL, TILELANG, CUPY, CUDA_PYTHON, *HEADER_LIBRARIES, CUDA_INLINE, CPP)
+MARKS = "|".join(mark for language in LANGUAGES for mark in language.marks)
+"""Regular expression for the names of all languages with kernels compiled in the runner, at the first call."""
+PACKAGES = tuple(package for language in LANGUAGES for package in language.packages)
+DECORATORS = frozenset(decorator for language in LANGUAGES for decorator in language.decorators)
 
 
 def recognized(mentions: Mentions) -> list[Toolchain]:
@@ -26,6 +20,12 @@ def recognized(mentions: Mentions) -> list[Toolchain]:
     [<Toolchain.TRITON: 'triton'>]
     """
     return [language.toolchain for language in LANGUAGES if language.is_in(mentions)]
+
+
+def jit_kernels(source: str) -> list[str]:
+    """Return the names of the kernels in the text that a runner compiles and can leave out (Triton, NVRTC)."""
+    readers = (language.kernels for language in LANGUAGES if language.kernels is not None)
+    return sorted({name for kernels in readers for name in kernels(source)})[:MOST_KERNELS]
 
 
 def language_of_package(package: str) -> Language | None:
@@ -55,7 +55,7 @@ def failed_language(frames: Sequence[str]) -> Language | None:
 def failed_at_import(language: Language, frames: Sequence[str]) -> bool:
     """Return whether the submission imported the language, and the import itself failed.
 
-    >>> from evaluator.languages.tilelang import TILELANG
+    >>> from evaluator.languages.table import TILELANG
     >>> failed_at_import(TILELANG, ["submission.<module>", "tilelang.<module>", "z3.z3core.<module>"])
     True
     >>> failed_at_import(TILELANG, ["submission.<module>", "tilelang.jit.jit", "tilelang.engine.<module>"])

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from evaluator.cuda_source.lexer import Code, Function, Kind, macros
 from evaluator.findings import Code as Finding
+from evaluator.languages.registry import DECORATORS
 from evaluator.lint.embedded import Piece, calls, texts
 from evaluator.lint.messages import Remark, shown
 from evaluator.lint.names import Names
@@ -17,7 +18,6 @@ _MACRO_FUNCTIONS = frozenset(
 _BUILD_ARGUMENTS = ("functions", "name", "cpp_sources", "cuda_sources")
 _BOUND = re.compile(r'(?:u8|[uUL])?R?"(?:\w*\()?(?:\w+::)?(\w+)')
 _MAX_NAME = 200
-_TRITON_DECORATORS = frozenset(("triton.jit", "triton.runtime.jit.jit"))
 
 
 def never_launched(nodes: Sequence[ast.AST], found: list[Piece]) -> Iterator[Remark]:
@@ -39,9 +39,9 @@ def never_launched(nodes: Sequence[ast.AST], found: list[Piece]) -> Iterator[Rem
             yield Remark(Finding.KERNEL_NOT_LAUNCHED, piece.line(token), what)
 
 
-def triton_never_launched(nodes: Sequence[ast.AST], names: Names) -> Iterator[Remark]:
-    """Find Triton kernels that no other code names: neither a launch, nor another kernel, nor a dictionary."""
-    kernels = [node for node in nodes if isinstance(node, ast.FunctionDef) and _is_triton(node, names)]
+def decorated_never_launched(nodes: Sequence[ast.AST], names: Names) -> Iterator[Remark]:
+    """Find kernels in Python that no other code names: neither a launch, nor another kernel, nor a dictionary."""
+    kernels = [node for node in nodes if isinstance(node, ast.FunctionDef) and _is_kernel(node, names)]
     if not kernels:
         return
     used = _python_names(nodes)
@@ -51,9 +51,9 @@ def triton_never_launched(nodes: Sequence[ast.AST], names: Names) -> Iterator[Re
             yield Remark(Finding.KERNEL_NOT_LAUNCHED, kernel.lineno, what)
 
 
-def _is_triton(function: ast.FunctionDef, names: Names) -> bool:
+def _is_kernel(function: ast.FunctionDef, names: Names) -> bool:
     decorators = (each.func if isinstance(each, ast.Call) else each for each in function.decorator_list)
-    return any(names.dotted(each) in _TRITON_DECORATORS for each in decorators)
+    return any(names.dotted(each) in DECORATORS for each in decorators)
 
 
 class _Mentions:

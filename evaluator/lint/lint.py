@@ -79,6 +79,6 @@ def _remarks(source: str, module: Module, invalid: list[Part]) -> list[Remark]:
         *side_effects.patches(module, bodies),
         *cpp_calls.cpp_rules(found),
         *launches.never_launched(module.nodes, found),
-        *launches.triton_never_launched(module.nodes, module.names),
+        *launches.decorated_never_launched(module.nodes, module.names),
         *prompt_injection.prompt_injection(source, module.nodes, found, invalid),
     ]

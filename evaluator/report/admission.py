@@ -1,7 +1,7 @@
 """Results of `problems validate`, the bad submissions that a problem passes, and of `problems decide`."""
 
 from evaluator.records import Admission, ControlResult, FileDecision
-from evaluator.report.layout.text import counted
+from evaluator.text import counted
 
 _NAME_WIDTH = 22
 _MOST_WEIGHTS = 3

@@ -7,7 +7,7 @@ from evaluator.compile.warm_up import Outcome, PartReport, Preparations
 from evaluator.doctor.diagnosis import Diagnosis, Line, Prepared
 from evaluator.doctor.kernel_languages import InstalledLanguage
 from evaluator.report.layout.sheet import Sheet, styled
-from evaluator.report.layout.text import duration
+from evaluator.text import duration
 
 _WORD = 9  # width of the word before a row's text
 _SHOWN_S = 0.1

@@ -3,9 +3,9 @@
 from typing import Any, NamedTuple
 
 from evaluator.records import Precision, SizeName
-from evaluator.report.layout.text import amount, duration, one_line
 from evaluator.roofline.counted_work import CallWork
 from evaluator.roofline.least_time import LeastTime, Roofs, least_time
+from evaluator.text import amount, duration, one_line
 
 _NOTE = "FLOP are those of matrix products, convolutions and attention."
 

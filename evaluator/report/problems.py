@@ -4,7 +4,7 @@ import textwrap
 
 from evaluator.catalog import WHAT_COUNTS, Listing
 from evaluator.records import Formats, Problem
-from evaluator.report.layout.text import one_line, printable
+from evaluator.text import one_line, printable
 
 _WIDTH = 80
 

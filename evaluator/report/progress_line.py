@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self, TextIO
 
 from evaluator.progress import Progress, Silent
-from evaluator.report.layout.text import one_line
+from evaluator.text import one_line
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

@@ -13,7 +13,7 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 
 from evaluator.records import Record
-from evaluator.report.layout.text import one_line
+from evaluator.text import one_line
 
 _Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e8)]
 _Text = Annotated[str, msgspec.Meta(max_length=4096)]

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 
 from evaluator.catalog import sized_source
-from evaluator.judge.tensors.author_tensors import CudaMeans
+from evaluator.problem_code import CudaMeans
 from evaluator.protocol import model_call
 from evaluator.protocol.pytree import mapped, tensors_of
 from evaluator.records import Mode, Problem, SizeName

@@ -11,8 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import NoReturn, Self
 
-from evaluator.cache.location import cache_folder
 from evaluator.errors import JudgeFailed
+from evaluator.paths import cache_folder
 from evaluator.records import SandboxFacts, SandboxMode
 from evaluator.sandbox.captured_output import OutputDrain
 from evaluator.sandbox.confined_process import Child, ConfinedProcess

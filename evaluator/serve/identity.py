@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from evaluator.cache.location import cache_folder
+from evaluator.paths import cache_folder
 from evaluator.records import Record
 from evaluator.version import __version__
 

@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterator
 from evaluator.batch.workers.messages import Graded, NotGraded, Order
 from evaluator.errors import InfraError, UsageError
 from evaluator.records import DeviceKind
-from evaluator.report.layout.text import one_line
 from evaluator.serve import socket_folder
 from evaluator.serve.call import Call
 from evaluator.serve.connection import Connection
 from evaluator.serve.grades import Grades
 from evaluator.serve.identity import identity
 from evaluator.serve.status import ServerStatus, tree_bytes
+from evaluator.text import one_line
 from evaluator.version import __version__
 
 MOST_CLIENTS = 200

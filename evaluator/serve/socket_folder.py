@@ -12,8 +12,8 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from evaluator.cache.location import cache_folder
 from evaluator.errors import InfraError
+from evaluator.paths import cache_folder
 
 SOCKET = "judge.sock"
 LOCK = "judge.lock"

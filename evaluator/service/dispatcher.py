@@ -10,13 +10,13 @@ import msgspec
 
 from evaluator.api.scorecard import Scorecard
 from evaluator.errors import InfraError, UsageError
-from evaluator.report.layout.text import one_line
 from evaluator.service.documents.messages import Grade, GradeOrder, GradeState
 from evaluator.service.fair_queue import FairQueue
 from evaluator.service.grading import Grading, problem_of
 from evaluator.service.metrics import Metrics
 from evaluator.service.store.grades_table import Added, Arrival, Begun, Final, OtherRequest, QueueFull
 from evaluator.service.store.journal import Journal
+from evaluator.text import one_line
 
 MOST_ATTEMPTS = 3
 """Limit of attempts without a result because the server ended; then the card is of status `infra_error`."""

@@ -4,7 +4,7 @@ from concurrent.futures import Future
 from typing import Protocol
 
 from evaluator.api.scorecard import Scorecard
-from evaluator.batch.runs.problem_texts import ProblemText
+from evaluator.batch.runs.problems import ProblemText
 from evaluator.errors import UsageError
 from evaluator.service.documents.messages import GradeOrder, TextProblem
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from evaluator.errors import UsageError
 from evaluator.files.safe_open import read_named_regular
-from evaluator.report.layout.text import one_line
+from evaluator.text import one_line
 
 VARIABLE = "WARPGRADE_SIGNING_KEY"
 """Environment variable with a private key or the path of a key file."""

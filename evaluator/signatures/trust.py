@@ -7,9 +7,9 @@ from typing import NamedTuple
 import msgspec
 
 from evaluator.errors import CardError
-from evaluator.report.layout.text import counted
 from evaluator.signatures.keys import PublicKey
 from evaluator.signatures.signing import Seen, State, signature_of
+from evaluator.text import counted
 
 
 class Looked(NamedTuple):

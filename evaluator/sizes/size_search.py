@@ -12,8 +12,7 @@ import torch
 
 from evaluator.catalog.reference import read_reference, with_constants
 from evaluator.errors import ProblemError
-from evaluator.judge.reference.problem_code import author_code
-from evaluator.judge.tensors.author_tensors import CudaMeans, refuse_other_layouts
+from evaluator.problem_code import CudaMeans, author_code, refuse_other_layouts
 from evaluator.protocol.pytree import tensors_of
 from evaluator.records import Constant
 from evaluator.roofline.work_count import arguments, registered

@@ -6,11 +6,13 @@ operations runs on any device, like Python.
 
 import re
 
+from evaluator.languages.registry import MARKS
+
 _EXTENSION = re.compile(r"\b(?:load_inline|cpp_extension)\b|^\[extension\]", re.MULTILINE)
 _HOST = re.compile(r"\bdata_ptr\b|\baccessor<|\bis_cpu\b|\bkCPU\b|\bparallel_for\b|#pragma omp\b|immintrin\.h")
 _GPU = re.compile(
     r"__global__|<<<|\bkCUDA\b|torch\.cuda\b|['\"]cuda\b|\.cuda\(|\.cuh?['\">]|<cu(?:da|blas|dnn|fft|rand|sparse)"
-    r"|(?:ATen|c10)/(?:cuda|hip)/|\btriton\b|\bcupy\b|\bnumba\b|\bcutlass\b|\bthrust::|\bnvrtc|\btilelang\b"
+    rf"|(?:ATen|c10)/(?:cuda|hip)/|\bnumba\b|\bthrust::|\b(?:{MARKS})\b"
 )
 _CUDA_SOURCES = re.compile(r"\bcuda_sources?\s*=\s*+(?!None\b|\[\s*\]|\(\s*\)|(?:''|\"\")(?!['\"]))")
 _ON_A_GPU = re.compile(r"\bis_cuda\b")

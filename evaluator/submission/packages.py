@@ -5,10 +5,10 @@ import re
 
 from evaluator.findings import Code, finding
 from evaluator.languages.installations import is_importable
-from evaluator.languages.registry import install_command, language_of_package
+from evaluator.languages.registry import PACKAGES, install_command, language_of_package
 from evaluator.records import DeviceKind, Finding
 
-OF_THE_FIELD = ("numpy", "triton", "scipy", "einops", "numba", "cupy", "cutlass", "tilelang", "transformers")
+OF_THE_FIELD = ("numpy", *PACKAGES, "scipy", "einops", "numba", "transformers")
 """Packages used by submissions beside PyTorch; the installed packages are listed."""
 _MISSING = re.compile(r"No module named '(?P<name>[A-Za-z_]\w{0,60})(?:\.[\w.]{1,100})?'")
 

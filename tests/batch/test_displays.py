@@ -7,7 +7,8 @@ from rich.console import Console
 
 from evaluator.batch.progress_display import Lines, Table, display_on
 from evaluator.batch.runs.index import row_of
-from evaluator.batch.runs.inputs import Problems, from_text
+from evaluator.batch.runs.inputs import from_text
+from evaluator.batch.runs.problems import Problems
 from evaluator.batch.runs.tasks import Refused
 from evaluator.batch.scheduler import Result
 from evaluator.batch.workers.worker_pool import Began

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evaluator.batch.runs import inputs
-from evaluator.batch.runs.inputs import Problems, expected, named_once, read_folder, read_lines
-from evaluator.batch.runs.problem_texts import MOST_CHARACTERS, MOST_TEXTS, ProblemText, RecentProblems
+from evaluator.batch.runs.inputs import expected, named_once, read_folder, read_lines
+from evaluator.batch.runs.problems import MOST_CHARACTERS, MOST_TEXTS, Problems, ProblemText, RecentProblems
 from evaluator.batch.runs.tasks import Refused, Shard, Task
 from evaluator.errors import ProblemError, UsageError
 from evaluator.files.file_names import file_name

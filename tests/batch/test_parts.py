@@ -9,7 +9,8 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from evaluator.batch.runs.inputs import Problems, from_text
+from evaluator.batch.runs.inputs import from_text
+from evaluator.batch.runs.problems import Problems
 from evaluator.batch.workers import ray_cluster, worker_pool
 from evaluator.batch.workers.gpu_queue import GpuQueue, Waiting
 from evaluator.batch.workers.messages import Built, GpuModel, Graded, NotGraded, Order, Part, Prepare, Stage

@@ -11,8 +11,9 @@ import pytest
 from msgspec.structs import replace
 
 from evaluator.batch.runs import results
-from evaluator.batch.runs.inputs import Problems, expected
+from evaluator.batch.runs.inputs import expected
 from evaluator.batch.runs.lines import filled_lines
+from evaluator.batch.runs.problems import Problems
 from evaluator.batch.runs.refusals import Refusals, read_refusals
 from evaluator.batch.runs.results import read_run, read_runs
 from evaluator.batch.runs.run_folder import RunFolder

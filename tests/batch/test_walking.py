@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.batch.runs.inputs import Problems, read_folder
+from evaluator.batch.runs.inputs import read_folder
+from evaluator.batch.runs.problems import Problems
 from evaluator.batch.runs.tasks import Refused, Task
 from evaluator.catalog import find_problem
 from evaluator.commands import main as cli

@@ -7,10 +7,10 @@ import sys
 import pytest
 
 from evaluator.cache.build_cache import BuildCache
-from evaluator.cache.location import cache_folder
 from evaluator.compile.emulated.emulator_libraries import binding_support
 from evaluator.emulator.frontend.build_ladder import SUPPORT, StepName, build_steps
 from evaluator.emulator.frontend.front_end import front_end
+from evaluator.paths import cache_folder
 from evaluator.protocol.frames import BuildRequest
 from tests.emulator.test_precompiled import run_tool
 

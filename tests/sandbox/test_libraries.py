@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.batch.runs.inputs import Problems
+from evaluator.batch.runs.problems import Problems
 from evaluator.batch.runs.run_folder import manifest_for, opened
 from evaluator.errors import UsageError
 from evaluator.grade_options import GradeOptions

@@ -12,6 +12,7 @@ from benchmarks.pages.import_graph import (
     PAGE,
     TOP,
     circle_in,
+    folder_graph,
     module_files,
     module_graph,
     reached,
@@ -20,7 +21,7 @@ from benchmarks.pages.import_graph import (
     upward,
     with_picture,
 )
-from evaluator.compile.cuda.cuda_builder import builder_sources
+from evaluator.compile.extension.builder_sources import builder_sources
 from evaluator.judge.profiling.hardware_counters import own_parts
 from evaluator.sandbox import DEFAULT_PRELOAD
 
@@ -36,6 +37,20 @@ OF_A_RUNNER = {
     "evaluator",
 }
 """The rooms that a submission's process may have in memory."""
+NOT_IN_A_KEY = {
+    "cache",
+    "errors",
+    "evaluator",
+    "findings",
+    "interrupts",
+    "languages",
+    "paths",
+    "protocol",
+    "records",
+    "sandbox",
+    "version",
+}
+"""Folders of messages, records, the cache and the sandbox. Keys hold the include folders found by `languages`."""
 RUNNER = "evaluator.runner.main"
 STANDALONE = "evaluator.runner.standalone"
 MOST_IN_A_FOLDER = 15
@@ -89,6 +104,15 @@ def test_every_import_goes_down():
     assert not circle_in(module_graph())
 
 
+def test_no_circle_joins_folders():
+    """A circle of folders needs no circle of rooms: `files` and `text` below."""
+    crossing = {"files": {"text/lines"}, "text": {"files"}, "text/lines": set()}
+    rooms = {room: frozenset(imported) for room, imported in crossing.items()}
+    assert not circle_in(rooms)
+    assert set(circle_in(folder_graph(rooms))) == {"files", "text"}
+    assert not circle_in(folder_graph(room_graph()))
+
+
 def test_an_import_for_a_type_checker_closes_a_circle_too(tmp_path):
     room = tmp_path / "evaluator" / "room"
     room.mkdir(parents=True)
@@ -112,13 +136,12 @@ def test_the_picture_of_the_rooms_is_of_today():
     assert "```mermaid" in page
 
 
-def test_a_key_of_a_build_holds_all_that_decides_what_is_built():
-    """A module that is missing there changes what is built, and the cache goes on serving what was built before."""
-    hashed, files = builder_sources(), module_files()
-    deciding = [
-        name
-        for name in reached(module_graph(), "evaluator.compile.cuda.cuda_builder")
-        if room_of(name) in ("build", "cuda_source", "toolchain")
-    ]
-    assert {files[name] for name in deciding} <= set(hashed)
-    assert {"warpgrade_host.h", "warpgrade_bind.h", "support.cpp"} <= {path.name for path in hashed}
+@pytest.mark.parametrize("builder", ["extension.builder", "cuda.cuda_builder", "emulated.emulated_builder"])
+def test_a_key_of_a_build_holds_all_that_decides_what_is_built(builder):
+    """The cache would go on serving libraries of an earlier version of a module that no key holds."""
+    hashed, files, start = set(builder_sources()), module_files(), f"evaluator.compile.{builder}"
+    unhashed = {name for name in reached(module_graph(), start) | {start} if files[name] not in hashed}
+    assert {name for name in unhashed if room_of(name).partition("/")[0] not in NOT_IN_A_KEY} == set()
+    assert {"warpgrade_host.h", "warpgrade_bind.h", "support.cpp", "front_ends.sh", "cuda_runtime.h"} <= {
+        path.name for path in hashed
+    }

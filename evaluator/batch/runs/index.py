@@ -21,7 +21,7 @@ from evaluator.files.card_files import read_card
 from evaluator.files.file_names import card_place
 from evaluator.files.safe_open import kind
 from evaluator.records import Scorecard, Status
-from evaluator.report.layout.text import one_line
+from evaluator.text import one_line
 
 _LAYOUT = 7
 _SAID = 200

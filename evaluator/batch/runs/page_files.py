@@ -10,12 +10,12 @@ from evaluator.batch.runs.results import Entry, Results, compare_results, named_
 from evaluator.batch.runs.run_folder import RunFolder
 from evaluator.catalog import list_problems
 from evaluator.errors import ProblemError, UsageError
-from evaluator.report.layout.text import one_line
 from evaluator.report.page.comparison_page import ComparedRun, comparison_page
 from evaluator.report.page.detail import Detail, detail_of
 from evaluator.report.page.entries import PageEntry
 from evaluator.report.page.run_page import RunPage, run_page
 from evaluator.report.run.run_columns import rates
+from evaluator.text import one_line
 
 
 def run_page_of(results: Results, version: str = "", problems: Path | None = None) -> Iterator[bytes]:

@@ -27,6 +27,12 @@ class Regraded(NamedTuple):
     broken: list[CardError]
     contradicting: dict[str, list[Contradiction]]
 
+    def document(self) -> dict[str, object]:
+        """Return the result for JSON, without the unreadable cards."""
+        contradictions = {card: [each._asdict() for each in untrue] for card, untrue in self.contradicting.items()}
+        changes = [each._asdict() for each in self.changes]
+        return {"version": 1, "cards": self.cards, "changes": changes, "contradictions": contradictions}
+
 
 def regrade(run: Path, output: Path | None) -> Regraded:
     """Recompute the verdicts of all cards.

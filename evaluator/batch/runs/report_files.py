@@ -17,11 +17,11 @@ from evaluator.files.file_here import file_here
 from evaluator.records import Scorecard, Status
 from evaluator.report.card.feedback import feedback
 from evaluator.report.ci.verdicts import Verdict, verdict_of
-from evaluator.report.layout.text import counted, one_line
 from evaluator.report.run.junit import Case, junit
 from evaluator.report.run.kernelbench import Graded, documents
 from evaluator.report.run.rows import SubmissionRow, write_rows
 from evaluator.report.run.run_tables import MOST_FAILED, Failed
+from evaluator.text import counted, one_line
 
 _LONGEST_STEP = 1000
 _BODY = 2000

@@ -18,12 +18,12 @@ from evaluator.errors import CardError, UsageError
 from evaluator.files.card_files import card_of, read_bytes, read_card
 from evaluator.findings import ENTRIES, Code
 from evaluator.records import DeviceKind, GradeMode, L2Rule, Scorecard, Status, ValuesRule, WeightsRule
-from evaluator.report.layout.text import one_line
 from evaluator.report.run.run_columns import NamedRun
 from evaluator.report.run.run_comparison import Comparison, Timed, compare
 from evaluator.report.run.summary import Device, Sample, Section, sections
 from evaluator.signatures.signing import Seen, State
 from evaluator.signatures.trust import Trust
+from evaluator.text import one_line
 
 _CONTRADICTS = "it counts as missing; `warpgrade check-card` says all of it, and the same batch grades it again"
 _NOT_TAKEN = "it counts as missing"

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from evaluator.files.file_names import card_place
 from evaluator.grading.request import Unread
 from evaluator.records import LevelNumber, Problem, Record, Scorecard, Sha256
-from evaluator.report.layout.text import one_line
 from evaluator.submission.read import Submission
+from evaluator.text import one_line
 
 _MOST_CAUSES = 100
 _OTHER_CAUSE = ""

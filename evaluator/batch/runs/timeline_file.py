@@ -16,8 +16,8 @@ from evaluator.batch.runs.run_folder import RunFolder
 from evaluator.errors import CardError, UsageError
 from evaluator.files.card_files import write_whole
 from evaluator.files.safe_open import open_to_append, read_found
-from evaluator.report.layout.text import one_line
 from evaluator.report.timeline import MOST_STAGES, Lane, Session, SessionTimeline, Turn, trace_bytes
+from evaluator.text import one_line
 
 _MAX_BYTES = 64 << 20
 """Maximum number of bytes read: some 260 000 turns."""

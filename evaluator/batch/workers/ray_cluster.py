@@ -22,11 +22,11 @@ from msgspec.structs import replace
 from evaluator.batch.workers.messages import Built, GpuModel, NotGraded, Order, Part, Prepare, Reply, Result, Stage
 from evaluator.batch.workers.worker_handle import Hire, LocalWorker, NoWorker, Slot
 from evaluator.cache.build_cache import BuildCache
-from evaluator.cache.location import cache_folder
 from evaluator.devices.gpu import choose
 from evaluator.errors import InfraError, UsageError
 from evaluator.grade_options import GradeOptions
 from evaluator.grading.request import Library
+from evaluator.paths import cache_folder
 from evaluator.records import DeviceKind, Outcome
 from evaluator.sandbox.filesystem.visible_files import source_root
 from evaluator.version import __version__

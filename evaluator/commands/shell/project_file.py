@@ -19,7 +19,7 @@ import msgspec
 from evaluator.catalog.text import did_you_mean, one_of
 from evaluator.errors import UsageError
 from evaluator.files.safe_open import read_named_regular
-from evaluator.report.layout.text import one_line
+from evaluator.text import one_line
 
 NAME = "pyproject.toml"
 KEYS = ("device", "gpu", "strict", "require-own-kernel", "baseline", "timeout", "build-timeout", "deadline", "jobs")

@@ -8,9 +8,9 @@ from evaluator.catalog import find_problem
 from evaluator.catalog.folder import PROBLEM_FILE, REFERENCE_FILE
 from evaluator.catalog.lock import LOCK_FILE
 from evaluator.errors import UsageError
-from evaluator.report.layout.text import one_line
 from evaluator.submission.folder import possible_files
 from evaluator.submission.read import STDIN
+from evaluator.text import one_line
 
 
 class WatchedFiles(NamedTuple):

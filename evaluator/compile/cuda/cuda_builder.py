@@ -15,20 +15,19 @@ import msgspec
 from msgspec.structs import replace
 
 from evaluator.cache.build_cache import BuildCache
-from evaluator.cache.location import cache_folder
 from evaluator.compile.cuda.build_steps import CUDA_SUFFIXES, Attempt, Step, steps
 from evaluator.compile.cuda.kernel_headers import KernelHeaders, kernel_headers, missing_library
 from evaluator.compile.extension.build_result import BuildResult
 from evaluator.compile.extension.builder import CPP_SUFFIXES, RunTool, compile_failure, misnamed, refusal, refused_build
+from evaluator.compile.extension.builder_sources import builder_sha256
 from evaluator.compile.extension.error_agreement import agreed, undeclared
 from evaluator.compile.extension.failed_builds import FailedBuilds
-from evaluator.cuda_source import lexer
 from evaluator.cuda_source.source_files import all_files, source_files
 from evaluator.findings import Code, finding
+from evaluator.paths import cache_folder
 from evaluator.protocol.frames import BuildRequest, SourceFile
 from evaluator.records import BuildUnit, Diagnostic, Finding
 from evaluator.toolchain import nvcc
-from evaluator.toolchain.bound_headers import BINDING_HEADER, BINDING_SUPPORT
 from evaluator.toolchain.diagnostics import parse
 from evaluator.toolchain.nvcc_flags import NvccFlags, nvcc_flags
 
@@ -145,22 +144,5 @@ def _key(request: BuildRequest, files: list[SourceFile], architecture: str, libr
     """Hash everything that determines the library's contents: the request, the tools, the split procedure."""
     parts = ["cuda", architecture, [(file.name, file.text) for file in files], request, *libraries.states]
     return hashlib.sha256(
-        msgspec.json.encode([*parts, sorted(nvcc.fingerprint().items()), _builder_sha256()])
+        msgspec.json.encode([*parts, sorted(nvcc.fingerprint().items()), builder_sha256()])
     ).hexdigest()
-
-
-@functools.cache
-def _builder_sha256() -> str:
-    """Hash this package, its headers and its C++ lexer: another version may build another library."""
-    digest = hashlib.sha256()
-    for path in builder_sources():
-        digest.update(path.name.encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()
-
-
-def builder_sources() -> list[Path]:
-    """List the source files that determine the result of a GPU build."""
-    own, read, tools = (Path(file).parent for file in (__file__, lexer.__file__, nvcc.__file__))
-    native = [*(own / "host_half").iterdir(), BINDING_HEADER, BINDING_SUPPORT, nvcc.FRONT_ENDS]
-    found = [*own.parent.rglob("*.py"), *native, *read.glob("*.py"), *tools.glob("*.py")]
-    return sorted(path for path in found if path.is_file())

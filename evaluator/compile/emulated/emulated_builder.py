@@ -1,6 +1,5 @@
 """Build of inline CUDA for the emulator: steps of the front end, each compiled by g++ in the sandbox."""
 
-import functools
 import hashlib
 import re
 import time
@@ -30,10 +29,9 @@ from evaluator.compile.extension.builder import (
     work_folder,
     write_files,
 )
+from evaluator.compile.extension.builder_sources import builder_sha256
 from evaluator.compile.extension.failed_builds import FailedBuilds
-from evaluator.cuda_source import lexer
 from evaluator.cuda_source.source_files import all_files, source_files
-from evaluator.emulator import headers
 from evaluator.emulator.frontend.build_ladder import SUPPORT, Step, StepName, build_steps, separate_units_may_help
 from evaluator.emulator.frontend.front_end import FrontEnd, Mistake
 from evaluator.emulator.frontend.unsupported_features import lacking
@@ -42,8 +40,7 @@ from evaluator.findings import Code, finding
 from evaluator.protocol.frames import BuildRequest, SourceFile
 from evaluator.records import BuildUnit, Diagnostic, Finding
 from evaluator.sandbox import ToolResult
-from evaluator.toolchain import bound_headers, host_compiler, light_headers
-from evaluator.toolchain.bound_headers import BINDING_HEADER, BINDING_SUPPORT
+from evaluator.toolchain import host_compiler
 from evaluator.toolchain.diagnostics import LineMap, parse
 
 _MOST_FRONTS = 8
@@ -249,25 +246,5 @@ def _unit(
 
 def _key(request: BuildRequest, files: list[SourceFile]) -> str:
     """Hash everything that determines the library's contents: the request, the tools, the emulator."""
-    parts = [
-        "emulated",
-        [(file.name, file.text) for file in files],
-        request,
-        sorted(host_compiler.fingerprint().items()),
-    ]
-    parts.append(nvcc_version())
-    return hashlib.sha256(msgspec.json.encode([*parts, _emulator_sha256()])).hexdigest()
-
-
-@functools.cache
-def _emulator_sha256() -> str:
-    """Hash the emulator's headers, the light headers, the support of bindings, and the front end."""
-    digest = hashlib.sha256()
-    package = Path(headers.__file__).parent
-    read = Path(lexer.__file__).parent
-    front = [*headers.INCLUDE.rglob("*"), *package.rglob("*.py"), *read.glob("*.py")]
-    front += [Path(light_headers.__file__), Path(bound_headers.__file__), BINDING_HEADER, BINDING_SUPPORT]
-    for path in sorted(front):
-        if path.is_file():
-            digest.update(path.relative_to(package.parent).as_posix().encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()
+    parts = ["emulated", [(file.name, file.text) for file in files], request, nvcc_version(), builder_sha256()]
+    return hashlib.sha256(msgspec.json.encode([*parts, sorted(host_compiler.fingerprint().items())])).hexdigest()

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from evaluator.cache.build_cache import BuildCache
 from evaluator.compile.extension.build_memory import compilers_at_once
 from evaluator.compile.extension.build_result import BuildResult
+from evaluator.compile.extension.builder_sources import builder_sha256
 from evaluator.compile.extension.failed_builds import FailedBuilds
 from evaluator.cuda_source.source_files import all_files, source_files
 from evaluator.errors import JudgeFailed
@@ -210,6 +211,7 @@ def _key(request: BuildRequest, files: list[SourceFile]) -> str:
         host_compiler.ninja_text(
             request.name, [file.name for file in files], request.extra_cflags, request.extra_ldflags
         ),
+        builder_sha256(),
     ]
     return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
 

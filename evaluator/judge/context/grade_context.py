@@ -11,7 +11,6 @@ import torch
 from msgspec.structs import replace
 
 from evaluator.cache.build_cache import BuildCache
-from evaluator.cache.location import cache_folder
 from evaluator.compile.cuda.disassembly import read_machine_code
 from evaluator.compile.device_builders import device_builders
 from evaluator.deadline import Deadline
@@ -28,6 +27,7 @@ from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.judge.setup.problem_setup import ProblemSetup, keep_memory, set_up_problem
 from evaluator.judge.setup.seed_book import SeedBook
 from evaluator.lint.lint_in_sandbox import LookedAt, look_at
+from evaluator.paths import cache_folder
 from evaluator.protocol.frames import BuildRequest
 from evaluator.records import SandboxFacts, SizeName
 from evaluator.sandbox import ForkServer

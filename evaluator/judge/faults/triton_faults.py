@@ -3,9 +3,10 @@
 import re
 
 from evaluator.findings import Code, finding
+from evaluator.languages.by_text import uses_triton
+from evaluator.languages.installations import is_importable
 from evaluator.protocol.frames import Failed, RefusedKernel
 from evaluator.records import DeviceKind, Fault, Finding, Status
-from evaluator.submission.toolchains import uses_triton
 
 _MOST_REASON, _MOST_LINES, _MOST_NAME = 2000, 12, 100
 _NOT_INTERPRETED = re.compile(r"(?P<what>\w{1,60}) not supported in interpreter mode")
@@ -44,6 +45,14 @@ def likely_cause(signal: str | None, device: DeviceKind, source: str) -> str:
     if signal != "SIGSEGV" or device is not DeviceKind.EMULATED or not uses_triton(source):
         return ""
     return "; in Triton's interpreter probably a tl.load or tl.store past the end of a tensor, without a mask"
+
+
+def interpreter_remarks(source: str, device: DeviceKind) -> list[Finding]:
+    """Return the remark that Triton's interpreter, not the emulator, ran the kernels; empty without Triton."""
+    if device is not DeviceKind.EMULATED or not uses_triton(source) or not is_importable("triton", with_code=False):
+        return []
+    message = "Triton's interpreter (NumPy) ran the kernels, not the emulator: no races, no out-of-bounds detection"
+    return [finding(Code.INTERPRETED, message)]
 
 
 def _refusal(refused: RefusedKernel, source: str, device: DeviceKind) -> Finding:

@@ -20,9 +20,9 @@ from evaluator.judge.faults.runner_faults import Stage
 from evaluator.judge.own_kernels.op_count import count_ops
 from evaluator.judge.runners.empty_kernel_service import EmptyKernelService
 from evaluator.judge.trial.model_runner import ModelRunner
+from evaluator.languages.registry import jit_kernels
 from evaluator.protocol.frames import Counted, LeaveOut, LeftOut
 from evaluator.records import DeviceKind, Fault, Profile, Profiling
-from evaluator.submission.toolchains import jit_kernels
 
 _SECONDS = 60.0
 """Replacing about two thousand operations takes one or two seconds."""

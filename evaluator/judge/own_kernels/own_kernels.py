@@ -24,10 +24,11 @@ from evaluator.cuda_source.kernel_names import Kernels
 from evaluator.findings import Code, finding
 from evaluator.judge.own_kernels.ablation import AblationResult, AblationResults
 from evaluator.judge.own_kernels.needed_work import NeededWork
+from evaluator.languages.registry import MARKS
 from evaluator.protocol.frames import Counted
 from evaluator.records import DeviceKind, Fault, OwnKernels, Profiling, ShareBasis, Status
 
-_OTHER_COMPILERS = re.compile(r"triton|nvrtc|cupy|numba|pycuda|RawKernel|_compile_kernel|cuModuleLoad|cutlass|tilelang")
+_OTHER_COMPILERS = re.compile(rf"{MARKS}|numba|pycuda|cuModuleLoad")
 _OTHER_CALLERS = re.compile(r"ctypes|cffi|CDLL")
 """Ways for Python to call a library's functions without the loaded module."""
 _MAX_KERNELS = 32

@@ -22,7 +22,6 @@ from evaluator.judge.tensors.pytree import lay_out
 from evaluator.judge.trial.model_runner import ModelRunner
 from evaluator.protocol.frames import Items, Profiled, ProfiledCall, Table
 from evaluator.records import Fault, KernelResources, KernelUse, ProfilerKind, Profiling
-from evaluator.submission.toolchains import uses_triton
 
 _SHOWN = 32
 
@@ -56,9 +55,9 @@ def _watched(context: GradeContext, build_service: ResourceUsageService) -> Prof
 
 def _claimed(context: GradeContext, runner: ModelRunner) -> list[KernelResources]:
     """Return the resources of kernels that the runner's process compiled, as that process reports them."""
-    if context.terms.gpu is None or not uses_triton(context.source):
+    if context.terms.gpu is None:
         return []
-    found = read_kernels(runner.session)
+    found = read_kernels(runner.session, context.source)
     return [] if found is None else claimed_resources(found)
 
 

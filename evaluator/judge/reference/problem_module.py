@@ -8,9 +8,8 @@ import torch
 
 from evaluator.catalog import sized_source
 from evaluator.errors import ProblemError
-from evaluator.judge.reference.problem_code import author_code
-from evaluator.judge.tensors.author_tensors import CudaMeans, refuse_other_layouts
 from evaluator.judge.tensors.call_arguments import Arguments
+from evaluator.problem_code import CudaMeans, author_code, refuse_other_layouts
 from evaluator.protocol.pytree import mapped
 from evaluator.protocol.seeding import seed_torch
 from evaluator.records import Mode, Problem, SizeName

@@ -18,17 +18,15 @@ from evaluator.judge.inputs.changing_weights import ChangingWeights
 from evaluator.judge.inputs.derived_seeds import derived
 from evaluator.judge.inputs.input_distributions import change, rehearse
 from evaluator.judge.reference.declared_formats import check_formats, input_forms
-from evaluator.judge.reference.finite_values import finite_parts, still_finite
 from evaluator.judge.reference.float64_agreement import same_function
 from evaluator.judge.reference.float64_convolutions import NARROW, float64_mode
-from evaluator.judge.reference.problem_code import author_code
 from evaluator.judge.reference.problem_module import ProblemModule
 from evaluator.judge.reference.row_blocks import begins_and_ends_with, cut, row_splits
 from evaluator.judge.reference.running_statistics import RunningStatistics, running_statistics
-from evaluator.judge.tensors.author_tensors import refuse_other_layouts
 from evaluator.judge.tensors.call_arguments import Arguments, are_equal, cloned, storages, versions, wide, widened
 from evaluator.judge.tensors.memory_overlap import Layouts, layouts
 from evaluator.judge.tensors.pytree import Value
+from evaluator.problem_code import author_code, refuse_other_layouts
 from evaluator.protocol import model_call
 from evaluator.protocol.pytree import leaves, mapped, tensors_of
 from evaluator.protocol.seeding import seed_torch
@@ -215,34 +213,6 @@ class Reference:
         known = dict(self.model.named_parameters(remove_duplicate=False))
         return {name: known[name].detach() for name in self.weights.names}
 
-    def settle_weights(self, inputs: Arguments) -> None:
-        """Learn whether the reference accepts other weights. Without finite outputs, the weights stay fixed.
-
-        If the reference accepts other magnitudes but no other signs, only the signs stay fixed. A reference whose
-        output does not depend on the weights accepts any weights.
-        """
-        if not self.weights.names:
-            return
-        first = finite_parts(self.forward(inputs, 0))
-        why_not = self._refusal_of_weights(inputs, first)
-        if why_not is not None and self.weights.keep_signs():
-            why_not = self._refusal_of_weights(inputs, first)
-        if why_not is not None:
-            self.weights.leave(why_not)
-
-    def _refusal_of_weights(self, inputs: Arguments, first: list[torch.Tensor]) -> str | None:
-        """Return the reason why the reference accepts no other weights; None if accepted."""
-        try:
-            for seed in _TRIED_WEIGHTS:
-                self.wear(seed)
-                if not still_finite(first, self.forward(inputs, 0)):
-                    return "the reference gives no finite numbers with other weights"
-        except ProblemError as refusal:
-            return f"the reference refuses other weights: {refusal.message}"[:200]
-        finally:
-            self.wear(None)
-        return None
-
     def state(self) -> dict[str, torch.Tensor]:
         """Switch to the constructed weights, and return these weights for a submission's model."""
         self.wear(None)
@@ -398,7 +368,7 @@ class Reference:
         return author_code(self.problem.path, doing)
 
 
-_OTHER_SEED, _TRIED_WEIGHTS = 0, (1, 2, 3)
+_OTHER_SEED = 0
 
 
 def by_path(result: model_call.Result) -> dict[str, Value]:

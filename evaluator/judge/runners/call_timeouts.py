@@ -3,6 +3,7 @@
 import re
 from typing import NamedTuple
 
+from evaluator.languages.registry import MARKS
 from evaluator.records import DeviceKind
 
 _REFERENCES = 20.0
@@ -11,7 +12,7 @@ _CALL_S = {DeviceKind.CUDA: 2.0, DeviceKind.EMULATED: 10.0, DeviceKind.CPU: 10.0
 _FIRST_CALL_S = 10.0
 """A first call loads modules, creates library handles, and may autotune."""
 _COMPILING_FIRST_CALL_S = 120.0
-_COMPILES = re.compile(r"\btriton\b|\bcompile\b|_compile_kernel\b|\btilelang\b|\bcutlass\b|\bcupy\b|\bnvrtc\b")
+_COMPILES = re.compile(rf"\b(?:compile|{MARKS})\b")
 
 
 class CallTimeouts(NamedTuple):

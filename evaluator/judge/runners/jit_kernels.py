@@ -4,18 +4,21 @@ from evaluator.cuda_source.kernel_names import Kernels, joined
 from evaluator.judge.faults.runner_faults import Stage
 from evaluator.judge.runners.build_service import BuildService
 from evaluator.judge.runners.runner_client import RunnerClient
+from evaluator.languages.by_text import uses_triton
+from evaluator.languages.registry import jit_kernels
 from evaluator.protocol.frames import CompiledKernels, ReadKernels
 from evaluator.records import KernelResources
-from evaluator.submission.toolchains import jit_kernels
 
 _SECONDS = 10.0
 
 
-def read_kernels(session: RunnerClient) -> CompiledKernels | None:
-    """Ask a runner for the kernels compiled in the process; None if the runner fails.
+def read_kernels(session: RunnerClient, source: str) -> CompiledKernels | None:
+    """Ask a runner for the kernels compiled in the process; None if the runner fails, or `source` uses no Triton.
 
     The process of the submission reports all of it: resources are a claim, and the cache is for the submission alone.
     """
+    if not uses_triton(source):
+        return None
     session.let_go()  # A runner is stopped between calls.
     answer = session.ask(ReadKernels(), Stage.CALL, _SECONDS)
     return answer if isinstance(answer, CompiledKernels) else None

@@ -1,9 +1,9 @@
 """Import of a submission's language in a lasting fork server, before the runners start."""
 
+from evaluator.languages.by_text import uses_triton
 from evaluator.protocol.triton_variables import names_variables
 from evaluator.records import DeviceKind
 from evaluator.sandbox import ForkServer
-from evaluator.submission.toolchains import uses_triton
 
 _TRITON = "evaluator.runner.triton.preloaded"
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from evaluator.cache.location import cache_folder
 from evaluator.compile.cuda.precompiled import precompiled_folder
 from evaluator.compile.extension.build_memory import held_bytes
 from evaluator.deadline import Deadline
 from evaluator.emulator import headers
 from evaluator.errors import JudgeFailed
+from evaluator.paths import cache_folder
 from evaluator.records import DeviceKind
 from evaluator.sandbox import ForkServer, Limits, ToolResult, run_tool
 from evaluator.toolchain import nvcc

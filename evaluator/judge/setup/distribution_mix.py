@@ -21,6 +21,7 @@ from evaluator.devices.out_of_memory import out_of_memory
 from evaluator.errors import ProblemError
 from evaluator.judge.compare.tensor_comparison import Comparison, begin
 from evaluator.judge.inputs.input_distributions import PROFILES, RULES
+from evaluator.judge.reference.accepted_weights import settle_weights
 from evaluator.judge.reference.operation_cost import cost_of
 from evaluator.judge.reference.reference import Expected, Reference
 from evaluator.judge.setup.elementwise import elementwise_outputs
@@ -256,7 +257,7 @@ def _is_usual_with_other_weights(scratch: Reference, compare: Comparison) -> boo
     """
     if scratch.problem.weights is WeightsRule.FROZEN:
         return False
-    scratch.settle_weights(scratch.draw(LOCK_SEED))
+    settle_weights(scratch, scratch.draw(LOCK_SEED))
     return bool(scratch.weights.names) and _with_other_weights(scratch, Profile.AS_GIVEN, None, compare).why_not is None
 
 

@@ -10,8 +10,8 @@ from evaluator.cache.measurements import measured_once
 from evaluator.catalog import sized_source
 from evaluator.devices.gpu import Gpu
 from evaluator.errors import UsageError
-from evaluator.judge.tensors.author_tensors import CudaMeans
 from evaluator.judge.tensors.pytree import Value
+from evaluator.problem_code import CudaMeans
 from evaluator.protocol.pytree import tensors_of
 from evaluator.records import Problem, Record, SizeName
 

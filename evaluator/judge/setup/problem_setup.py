@@ -18,6 +18,7 @@ from evaluator.judge.backend.device_backend import (
     comparison_on_gpu,
 )
 from evaluator.judge.compare.tensor_comparison import begin
+from evaluator.judge.reference.accepted_weights import settle_weights
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.setup.distribution_mix import DistributionMix, distribution_mix_for
 from evaluator.judge.setup.grade_terms import GradeTerms
@@ -125,7 +126,7 @@ def try_one_call(reference: Reference, *, on_gpu: bool) -> tuple[CallSizes, floa
     copies_bytes = sum(leaf.numel() * leaf.element_size() for leaf in given)  # The call ran on copies, without gaps.
     peak_bytes = max(peak.size_bytes - copies_bytes, 0)
     refuse_state(problem, outputs, reference.settle(inputs, outputs))
-    reference.settle_weights(inputs)
+    settle_weights(reference, inputs)
     with _peak_of_gpu(on_gpu=on_gpu) as exact:
         reference.settle_float64(inputs, gradients)
     exact_bytes = 0 if reference.exact_model is None else exact.size_bytes

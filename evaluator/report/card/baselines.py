@@ -4,7 +4,7 @@ from rich.text import Text
 
 from evaluator.records import Baseline, BaselineKind, CallKind, Samples, Tf32
 from evaluator.report.layout.sheet import Sheet
-from evaluator.report.layout.text import duration, ratio, significant
+from evaluator.text import duration, ratio, significant
 
 _NAMES = {
     BaselineKind.EAGER: "eager",

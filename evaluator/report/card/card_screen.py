@@ -35,7 +35,7 @@ from evaluator.report.card.profile import profiling_rows
 from evaluator.report.card.roofline import roofline_row, show_roofline
 from evaluator.report.card.samples import show_samples
 from evaluator.report.layout.sheet import MARGIN_AND_LABEL, Sheet, styled
-from evaluator.report.layout.text import counted, duration, printable, ratio, side_by_side, significant
+from evaluator.text import counted, duration, printable, ratio, side_by_side, significant
 
 _MOST_FINDINGS = 3
 _MOST_ERRORS = 3

@@ -6,7 +6,7 @@ from rich.text import Text
 from evaluator.protocol.submission_files import LONGEST_LABEL, place_of
 from evaluator.records import Diagnostic, RunnerOutput
 from evaluator.report.layout.sheet import Sheet, styled
-from evaluator.report.layout.text import counted, one_line, printable
+from evaluator.text import counted, one_line, printable
 
 _BEFORE = 2
 _AFTER = 1

@@ -10,7 +10,7 @@ from evaluator.protocol.submission_files import place_of
 from evaluator.records import Check, Diagnostic, Finding, GradeMode, Scorecard, Status, Timing
 from evaluator.report.card.measurement import measured
 from evaluator.report.layout.quotation import MARK, plain, quoted, quoted_line
-from evaluator.report.layout.text import counted, ratio, side_by_side, significant
+from evaluator.text import counted, ratio, side_by_side, significant
 
 CHARACTERS = 6000
 """Default length: about 1500 to 2000 tokens."""

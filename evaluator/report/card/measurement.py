@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from statistics import median_low
 
 from evaluator.records import CallKind, Clocks, L2Inputs, Samples, Scorecard, Timing
-from evaluator.report.layout.text import counted, duration
+from evaluator.text import counted, duration
 
 _MIB = 1 << 20
 _MOST = 1 << 50

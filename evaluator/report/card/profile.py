@@ -5,7 +5,7 @@ from rich.text import Text
 from evaluator.records import Counters, KernelCounters, KernelResources, KernelUse, Profiling
 from evaluator.report.card.roofline import share
 from evaluator.report.layout.sheet import Sheet, styled
-from evaluator.report.layout.text import amount, counted, duration
+from evaluator.text import amount, counted, duration
 
 _MOST_KERNELS = 5
 _MOST_RESOURCES = 4

@@ -6,7 +6,7 @@ from rich.text import Text
 
 from evaluator.records import Roofline, Timing
 from evaluator.report.layout.sheet import MARGIN_AND_LABEL, Sheet, styled
-from evaluator.report.layout.text import amount, counted, duration
+from evaluator.text import amount, counted, duration
 
 _BAR, _SHORTEST = 40, 4
 _BESIDE = 32

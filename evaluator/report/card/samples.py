@@ -12,7 +12,7 @@ from rich.text import Text
 from evaluator.records import Samples, Timing
 from evaluator.report.card.measurement import samples_of
 from evaluator.report.layout.sheet import MARGIN_AND_LABEL, Sheet, styled
-from evaluator.report.layout.text import counted, duration, side_by_side
+from evaluator.text import counted, duration, side_by_side
 
 _NAMES = ("reference", "submission")
 _STYLES = ("cyan", "green")

@@ -5,7 +5,7 @@ from evaluator.report.card.feedback import feedback
 from evaluator.report.card.measurement import measured
 from evaluator.report.ci.verdicts import verdict_of
 from evaluator.report.layout.markup import code_span, folded
-from evaluator.report.layout.text import duration
+from evaluator.text import duration
 
 _BODY = 4000
 

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from evaluator.protocol.submission_files import MANIFEST, Place, bad_path, place_of
 from evaluator.records import Finding, GradeMode, Scorecard, Status
-from evaluator.report.layout.text import one_line, ratio
 from evaluator.report.layout.workflow_commands import Level, annotation
+from evaluator.text import one_line, ratio
 
 MISSING = "missing"
 REFUSED = "refused"

@@ -3,7 +3,7 @@
 import re
 from html import escape
 
-from evaluator.report.layout.text import one_line, printable
+from evaluator.text import one_line, printable
 
 _TICKS = re.compile(r"`+")
 

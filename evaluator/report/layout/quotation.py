@@ -7,7 +7,7 @@ many tokenizers recognise within any text.
 
 import re
 
-from evaluator.report.layout.text import one_line, printable
+from evaluator.text import one_line, printable
 
 MARK = "> "
 """Beginning of each quoted line. No quoted text can end the quotation, because the mark is on every line."""

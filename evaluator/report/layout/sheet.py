@@ -3,7 +3,7 @@
 from rich.console import Console
 from rich.text import Text
 
-from evaluator.report.layout.text import NO_WIDTH, Symbols, one_line, symbols_for
+from evaluator.text import NO_WIDTH, Symbols, one_line, symbols_for
 
 _WIDEST = 100  # longer lines are hard to read
 _USUAL = 80  # width of drawings without a terminal

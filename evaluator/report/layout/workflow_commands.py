@@ -8,7 +8,7 @@ prints.
 import re
 from enum import StrEnum
 
-from evaluator.report.layout.text import printable
+from evaluator.text import printable
 
 _AT_START = re.compile(r"(^|[\r\n])(\s*):(?=:)")
 

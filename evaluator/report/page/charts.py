@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from evaluator.report.layout.text import one_line, ratio
 from evaluator.report.page import svg
 from evaluator.report.run.intervals import share
+from evaluator.text import one_line, ratio
 
 _WIDTH, _HEIGHT = 560, 250
 _LEFT, _RIGHT, _TOP, _BOTTOM = 44, 16, 14, 36

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from evaluator.report.layout.text import ratio
 from evaluator.report.page.charts import MOST_ROWS, Ratio, ratio_chart
 from evaluator.report.page.detail import Detail
 from evaluator.report.page.entries import fragment
@@ -15,6 +14,7 @@ from evaluator.report.run.intervals import Estimate
 from evaluator.report.run.run_comparison import Comparison, Pair, Timed
 from evaluator.report.run.run_tables import Made
 from evaluator.report.run.summary import MISSING
+from evaluator.text import ratio
 
 UNPAIRED = "unpaired"
 _VERDICT_COLUMNS = ("problem", "submission", "change", "first run", "second run")

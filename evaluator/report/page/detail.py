@@ -9,8 +9,8 @@ from markupsafe import Markup
 from evaluator.protocol.submission_files import LONGEST_LABEL, parts, place_of
 from evaluator.records import Finding, Scorecard, Timing
 from evaluator.report.card.measurement import measured
-from evaluator.report.layout.text import counted, duration, one_line, printable, ratio
 from evaluator.report.page.samples_chart import samples_chart
+from evaluator.text import counted, duration, one_line, printable, ratio
 
 _MOST_FRAMES = 8
 _MOST_FINDINGS = 20

@@ -6,8 +6,8 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from evaluator.records import Status
-from evaluator.report.layout.text import one_line, ratio, significant
 from evaluator.report.page.detail import Detail
+from evaluator.text import one_line, ratio, significant
 
 LONGEST_NAME = 200
 _LONGEST_FRAGMENT = 300

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from evaluator.report.layout.text import counted
 from evaluator.report.page.charts import Curve, Ratio, fast_curves, ratio_chart
 from evaluator.report.page.detail import Code, code_of
 from evaluator.report.page.entries import PageEntry, best_by_problem, fragment
@@ -12,6 +11,7 @@ from evaluator.report.page.writer import Room, page_pieces
 from evaluator.report.run.run_columns import Agreement, NamedRun, by_problem, heading, rates
 from evaluator.report.run.run_tables import MOST_FAILED, described
 from evaluator.report.run.summary import MISSING, REFUSED, Section
+from evaluator.text import counted
 
 _REFERENCES_CHARACTERS = 4 << 20
 _LONGEST_REFERENCE = 64 << 10

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from evaluator.records import CallKind, Timing
-from evaluator.report.layout.text import counted, duration
 from evaluator.report.page import svg
+from evaluator.text import counted, duration
 
 _WIDTH, _HEIGHT = 720, 150
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 8, 18, 24

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 from markupsafe import Markup
 
-from evaluator.report.layout.text import one_line
+from evaluator.text import one_line
 
 Picture = ElementTree.Element
 _LONGEST = 200

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup, escape
 
-from evaluator.report.layout.text import counted, printable
 from evaluator.report.page.code_colours import coloured
 from evaluator.report.page.entries import shown_name, times
+from evaluator.text import counted, printable
 
 if TYPE_CHECKING:
     from jinja2 import Environment

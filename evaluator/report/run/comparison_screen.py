@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from evaluator.report.layout.text import counted, one_line, significant
 from evaluator.report.run.run_columns import NamedRun, rates, totals_document
 from evaluator.report.run.run_comparison import Comparison, Pair
 from evaluator.report.run.run_tables import render_tables
 from evaluator.report.run.summary import MISSING
+from evaluator.text import counted, one_line, significant
 
 if TYPE_CHECKING:
     from rich.console import Console

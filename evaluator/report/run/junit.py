@@ -7,7 +7,7 @@ from typing import NamedTuple
 from xml.etree import ElementTree as Xml
 
 from evaluator.records import Status
-from evaluator.report.layout.text import one_line
+from evaluator.text import one_line
 
 # Characters that XML 1.0 forbids, even escaped.
 _FORBIDDEN = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from evaluator.catalog import natural
 from evaluator.report.layout.markup import code_span
-from evaluator.report.layout.text import counted, one_line
 from evaluator.report.run.run_tables import (
     NOTHING,
     OF_WHOLE_LEVELS,
@@ -22,6 +21,7 @@ from evaluator.report.run.run_tables import (
     title_of,
 )
 from evaluator.report.run.summary import Section, Summary, WholeLevel
+from evaluator.text import counted, one_line
 
 if TYPE_CHECKING:
     from rich.console import Console

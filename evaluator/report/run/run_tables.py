@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from evaluator.records import DeviceKind
 from evaluator.report.layout.markup import code_span, folded
-from evaluator.report.layout.text import counted, one_line, significant
 from evaluator.report.run.intervals import Estimate
 from evaluator.report.run.rows import no_formula
 from evaluator.report.run.summary import REFUSED, THRESHOLDS, Device, Measured, Section, Summary, WholeLevel
+from evaluator.text import counted, one_line, significant
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -19,7 +19,7 @@ import msgspec
 from evaluator.api.any_grader import AnyGrader, OnProgress, cards_of
 from evaluator.api.candidate import Candidate, submission_of
 from evaluator.api.scorecard import Scorecard
-from evaluator.batch.runs.problem_texts import ProblemText
+from evaluator.batch.runs.problems import ProblemText
 from evaluator.errors import UsageError
 from evaluator.grading.request import Unread
 from evaluator.service.client.event_reader import EventReader

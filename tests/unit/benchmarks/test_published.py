@@ -10,7 +10,8 @@ from benchmarks.published.arrange import main
 from benchmarks.published.kernel_collections import Collection, kernels_of
 from benchmarks.published.verdicts import differences, table
 from benchmarks.published.verdicts import kernels_of as grades_of
-from evaluator.batch.runs.inputs import Problems, read_lines
+from evaluator.batch.runs.inputs import read_lines
+from evaluator.batch.runs.problems import Problems
 from evaluator.findings import Code, finding
 from evaluator.records import SizeName
 from tests import cards

@@ -9,9 +9,9 @@ import pytest
 
 from evaluator.cache import fallback_folder
 from evaluator.cache.build_cache import BuildCache
-from evaluator.cache.location import cache_folder
 from evaluator.findings import Code
 from evaluator.grading.card_remarks import remarks_on
+from evaluator.paths import cache_folder
 from evaluator.records import Outcome
 
 KEY = hashlib.sha256(b"a").hexdigest()

@@ -1,5 +1,6 @@
 """Languages: how each is recognised in a submission, found on a machine, and described in the documentation."""
 
+import ast
 import re
 import time
 from pathlib import Path
@@ -7,25 +8,22 @@ from pathlib import Path
 import pytest
 
 from evaluator.doctor.kernel_languages import kernel_languages
-from evaluator.languages.by_text import mentions_in_text
-from evaluator.languages.cupy import CUPY
-from evaluator.languages.cute_dsl import CUTE_DSL
-from evaluator.languages.cutlass import CUTLASS
+from evaluator.languages.by_text import mentions_in_text, nvrtc_kernels
 from evaluator.languages.installations import distribution
 from evaluator.languages.registry import (
-    LANGUAGES,
+    MARKS,
+    PACKAGES,
     failed_in_compiler,
     failed_language,
     found_installation,
+    jit_kernels,
     language_of_package,
     recognized,
 )
-from evaluator.languages.thunderkittens import THUNDERKITTENS
-from evaluator.languages.tilelang import TILELANG
+from evaluator.languages.table import CUPY, CUTE_DSL, CUTLASS, LANGUAGES, THUNDERKITTENS, TILELANG
 from evaluator.lint.lint import look
 from evaluator.records import DeviceKind, Toolchain
 from evaluator.submission.packages import missing_package
-from evaluator.submission.toolchains import jit_kernels, nvrtc_kernels
 
 DOCS = Path(__file__).parents[3] / "docs"
 INLINE = "from torch.utils.cpp_extension import load_inline\n"
@@ -143,6 +141,54 @@ def test_a_distribution_whose_package_cannot_be_imported_is_not_installed(tmp_pa
     (tmp_path / "half_a_package" / "part").mkdir(parents=True)
     monkeypatch.syspath_prepend(tmp_path)
     assert distribution("click", package="half_a_package")() is None
+
+
+WORDS = re.compile("|".join({MARKS, *PACKAGES, *Toolchain} - {"cuda", "cuda_inline", "cpp"}), re.IGNORECASE)
+ELSEWHERE = {
+    "names on the card": ("records/names.py",),
+    "a runner sees no file of the judge": ("runner/", "protocol/triton_variables.py"),
+    "Triton has an interpreter, and is ready in fork servers": (
+        "judge/faults/runner_faults.py",
+        "judge/faults/triton_faults.py",
+        "judge/runners/fork_servers.py",
+        "judge/runners/jit_kernels.py",
+        "judge/runners/language_preload.py",
+    ),
+    "environment variables": ("judge/baselines/other_baselines.py", "serve/identity.py"),
+    "headers, namespaces and kernels of C++ libraries": (
+        "cuda_source/kernel_names.py",
+        "cuda_source/split.py",
+        "emulator/frontend/unsupported_features.py",
+        "emulator/headers.py",
+        "judge/own_kernels/ablation.py",
+    ),
+    "explanations for users": ("findings/",),
+}
+"""Modules and folders that may name a language, by reason. All other facts about languages are in `languages/`."""
+
+
+def words_of_code(path):
+    """Yield the names and texts of a module, without its docstrings and its import lines."""
+    tree = ast.parse(path.read_bytes())
+    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.alias) and id(node) not in docstrings:
+            values = (getattr(node, field, None) for field in ("id", "attr", "name", "arg", "value"))
+            yield from (value for value in values if isinstance(value, str))
+
+
+def test_no_other_module_names_a_language():
+    package = DOCS.parent / "evaluator"
+    paths = [path for path in package.rglob("*.py") if path.parent.name != "languages"]
+    naming = [path.relative_to(package).as_posix() for path in paths if any(map(WORDS.search, words_of_code(path)))]
+    allowed = tuple(prefix for prefixes in ELSEWHERE.values() for prefix in prefixes)
+    assert [name for name in naming if not name.startswith(allowed)] == []
+    assert [prefix for prefix in allowed if not any(name.startswith(prefix) for name in naming)] == []
+
+
+def test_a_language_compiled_in_the_runner_has_marks():
+    """Without marks, the first call has the time limit of a call that compiles nothing."""
+    assert [each.title for each in LANGUAGES if bool(each.marks) != bool(each.packages or each.compiler)] == []
 
 
 FRAMES = ["torch.nn.modules.module.Module._call_impl", "submission.ModelNew.forward"]

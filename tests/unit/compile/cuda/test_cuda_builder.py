@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from evaluator.cache.build_cache import BuildCache
 from evaluator.cache.eviction import clear
 from evaluator.compile.cuda import precompiled
-from evaluator.compile.cuda.cuda_builder import CudaBuilder, builder_sources
+from evaluator.compile.cuda.cuda_builder import CudaBuilder
 from evaluator.compile.cuda.precompiled import precompile, precompiled_folder, why_not_precompiled, worth_trying
 from evaluator.findings import Code
 from evaluator.protocol.frames import BuildRequest, SourceFile
@@ -317,7 +317,3 @@ def test_a_link_in_the_place_of_what_was_made_is_not_followed(tmp_path):
             return answer
 
     assert precompile(Linker(), tmp_path) is None
-
-
-def test_the_script_for_nvcc_is_part_of_every_key():
-    assert nvcc.FRONT_ENDS in builder_sources()

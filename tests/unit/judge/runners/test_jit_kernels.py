@@ -23,13 +23,19 @@ def session(answer):
 def test_a_runner_is_let_go_before_it_is_asked():
     found = CompiledKernels(cache=b"x", kernels=[])
     runner = session(found)
-    assert read_kernels(runner) is found
+    assert read_kernels(runner, "import triton") is found
     assert runner.done == ["let go", ReadKernels()]
+
+
+def test_a_text_without_triton_needs_no_answer():
+    runner = session(CompiledKernels(cache=b"x", kernels=[]))
+    assert read_kernels(runner, "import torch") is None
+    assert runner.done == []
 
 
 @pytest.mark.parametrize("answer", [DIED, LeftOut()])
 def test_a_runner_that_answers_something_else_has_no_kernels(answer):
-    assert read_kernels(session(answer)) is None
+    assert read_kernels(session(answer), "import triton") is None
 
 
 def test_the_text_adds_its_kernels_to_those_of_libraries():

@@ -11,6 +11,7 @@ from evaluator.findings import Code
 from evaluator.findings.comparing import WEIGHT_LEFT_OUT, WEIGHTS_IN_EACH_CALL
 from evaluator.judge.clock.clock import ClockedCall, ClockedSpotCheck
 from evaluator.judge.inputs.changing_weights import Worn, sites_of
+from evaluator.judge.reference.accepted_weights import settle_weights
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.setup.distribution_mix import AS_GIVEN_ALONE, DistributionMix
 from evaluator.judge.tensors.pytree import lay_out
@@ -97,7 +98,7 @@ def trial_runner(tmp_path):
             reference = Reference(made, SizeName.FULL, 1)
             once = reference.draw(0)
             reference.settle(once, reference.forward(once, 0))
-            reference.settle_weights(once)
+            settle_weights(reference, once)
             runner = Runner(None, tmp_path)
             runner._memory = Shared(inputs.flat, HostArena(outputs.flat, ROOM), None, None)
             space = {}
@@ -384,7 +385,7 @@ def test_signs_that_the_reference_cannot_bear_stay_and_weights_change(trial_runn
         return bool((reference.parameters()["layer.weight"].sign() == first).all())
 
     reference.forward = lambda inputs, seed: forward(inputs, seed) * (1.0 if same() else float("nan"))
-    reference.settle_weights(reference.draw(0))
+    settle_weights(reference, reference.draw(0))
     assert reference.weights.why_not is None
     before = reference.parameters()["layer.weight"].clone()
     reference.wear(5)
@@ -396,7 +397,7 @@ def test_weights_that_the_reference_cannot_bear_stay(trial_runner):
     reference = trial_runner("torch.nn.Linear(6, 6)")._reference
     forward = reference.forward
     reference.forward = lambda inputs, seed: forward(inputs, seed) * (float("nan") if reference._worn else 1.0)
-    reference.settle_weights(reference.draw(0))
+    settle_weights(reference, reference.draw(0))
     assert "no finite numbers" in reference.weights.why_not
     assert reference.parameters() == {}
     assert reference._worn is None

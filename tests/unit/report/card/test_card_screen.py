@@ -13,8 +13,8 @@ from evaluator.progress import Silent
 from evaluator.records import ClockKind, Diagnostic, L2Inputs, L2Rule, MachineCode, RunnerOutput, Scorecard, Status
 from evaluator.report.card.card_screen import render_card
 from evaluator.report.card.excerpts import caret_cell
-from evaluator.report.layout.text import one_line, printable
 from evaluator.report.progress_line import Lines, MovingLine, progress_on
+from evaluator.text import one_line, printable
 from evaluator.timing.quote import quote
 from tests import cards
 from tests.unit.compile.binaries.test_sass import recorded

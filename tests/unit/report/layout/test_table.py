@@ -8,9 +8,9 @@ from rich.console import Console
 
 from evaluator.records import Status
 from evaluator.report.layout.table import table_lines
-from evaluator.report.layout.text import NO_WIDTH
 from evaluator.report.run.run_tables import Failed, render
 from evaluator.report.run.summary import Device, Sample, sections
+from evaluator.text import NO_WIDTH
 
 NAMES = (
     "level2/98_Matmul_AvgPool_GELU_Scale_Max",
