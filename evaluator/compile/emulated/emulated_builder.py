@@ -265,7 +265,8 @@ def _emulator_sha256() -> str:
     digest = hashlib.sha256()
     package = Path(headers.__file__).parent
     read = Path(lexer.__file__).parent
-    front = [*headers.INCLUDE.rglob("*"), *package.rglob("*.py"), *read.glob("*.py")]
+    front = [*headers.INCLUDE.rglob("*"), *package.rglob("*.py"), *package.rglob("*.txt")]
+    front += read.glob("*.py")
     front += [Path(light_headers.__file__), Path(bound_headers.__file__), BINDING_HEADER, BINDING_SUPPORT]
     for path in sorted(front):
         if path.is_file():
