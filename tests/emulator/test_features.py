@@ -44,7 +44,7 @@ def found(text):
         ("nvrtcCompileProgram(p, 0, nullptr);", "code compiled or loaded at run time"),
         ("cudaGraphLaunch(g, s);", "CUDA graphs"),
         ("inner<<<1, 32>>>(p);", "a launch inside of a kernel"),
-        ("} void host() { k<<<1, 32>>>(p, {1, 2});", "a braced list as an argument of a kernel"),
+        ("} void host() { other<<<1, 32>>>(p, {1, 2});", "a braced list as an argument of a kernel"),
     ],
 )
 def test_constructs_that_are_lacking(statement, construct):
@@ -64,6 +64,7 @@ def test_constructs_that_are_lacking(statement, construct):
         "at::cuda::getCurrentCUDAStream();",
         "auto g = cg::this_grid(); auto b = cg::this_thread_block(); i = g.thread_rank(); b.sync(); cg::sync(b);",
         "auto t = cg::tiled_partition<32>(b); cg::thread_block_tile<kSize> u = t;",
+        "__global__ void k(int2 n) {} void host() { k<<<1, 2>>>({1, 2}); t<int2><<<1, 2>>>({1, 2}); }",
         "cub::BlockLoad<float, 128, 4> l; cub::WarpReduce<float> w;",
     ],
 )  # fmt: skip

@@ -4,11 +4,13 @@ import re
 
 from msgspec.structs import replace
 
+from evaluator.emulator.frontend.rewriter import OWN_EMU
 from evaluator.emulator.frontend.unsupported_features import suggestion
 from evaluator.records import Diagnostic
 
 _QUOTED = r"(?<=[\u2018'])%s(?=[\u2019'])"
 _LAUNCH = re.compile(r"(?P<first>[A-Za-z_]\w*)(?:::\w+|<[^<>;{}]{0,200}>)*\s*<<<")
+_SUGGESTION = re.compile(r"; did you mean .*")
 _MOST_LINES = 20
 _CONFIG = re.compile(r"[\u2018']emu::Config::Config\((?P<types>.*)\)[\u2019']")
 _DEVICE_NAMES = {"is_cpu": ("is_cuda",), "kCPU": ("kCUDA",), "CPU": ("CUDA",), "is_meta": ("is_cpu", "get_device")}
@@ -17,7 +19,7 @@ _DEVICE_NAMES = {"is_cpu": ("is_cuda",), "kCPU": ("kCUDA",), "CPU": ("CUDA",), "
 
 def in_original_words(error: Diagnostic, text: str) -> Diagnostic:
     """Return an error in the file `text`, without words that only the rewritten text has, and with the name meant."""
-    message = error.message
+    message = error.message.replace(OWN_EMU, "emu")
     if (config := _CONFIG.search(message)) is not None:
         message = f"no launch <<<grid, block, bytes, stream>>> takes arguments of the types ({config['types']})"
     if re.search(_QUOTED % "emu", message) is not None:
@@ -29,5 +31,5 @@ def in_original_words(error: Diagnostic, text: str) -> Diagnostic:
         if original is not None and not re.search(rf"\b{word}\b", error.source_line):
             message = re.sub(_QUOTED % word, original, message)
     if (meant := suggestion(message)) is not None:
-        message = f"{message}; did you mean \u2018{meant}\u2019?"
+        message = f"{_SUGGESTION.sub('', message)}; did you mean \u2018{meant}\u2019?"
     return error if message == error.message else replace(error, message=message)

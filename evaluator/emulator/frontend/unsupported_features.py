@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from evaluator.cuda_source.launch_syntax import has_braced_argument, knows_parameters
 from evaluator.cuda_source.lexer import DEVICE, Code, Function, Kind, Token, includes, macros, tokens
 from evaluator.emulator.frontend.cuda_names import CUDA_NAMES, meant_header, meant_name, pytorch_declares
 from evaluator.emulator.headers import CUDA_HEADER
@@ -168,7 +169,7 @@ def _launches(
         elif end is None or not _is_operand_end(code, index - 1):
             if macros_of_text is None or _has_macro(code, index, macros_of_text):
                 yield Unsupported("a launch put together by macros", token.line + line_offset)
-        elif any(code.text(start) == "{" for start, _ in code.split(end + 4, code.partner.get(end + 3, end))):
+        elif has_braced_argument(code, end) and not knows_parameters(code, functions, index):
             yield Unsupported("a braced list as an argument of a kernel", token.line + line_offset)
 
 
@@ -284,9 +285,9 @@ _TOOLKIT_HEADER = re.compile(r"cuda\w*\.h(?:pp)?")
 
 
 def suggestion(message: str) -> str | None:
-    """Return the name or header that a compiler error misspells, unless the error suggests the name."""
+    """Return the name or header that a compiler error misspells."""
     match = _UNDECLARED.search(message)
-    if match is None or "did you mean" in message:
+    if match is None:
         return None
     if match["header"]:
         return meant_header(match["header"])

@@ -195,8 +195,8 @@ def error_of(message, cuda=CUDA):
         ("y.is_cpu;", "'class Y' has no member named 'is_cpu'", "'class Y' has no member named 'is_cpu'"),
         (
             "__syncthread();",
-            "'__syncthread' was not declared in this scope; did you mean '__syncthreads'?",
-            "'__syncthread' was not declared in this scope; did you mean '__syncthreads'?",
+            "'__syncthread' was not declared in this scope; did you mean '__syncthreads_or'?",
+            "'__syncthread' was not declared in this scope; did you mean \u2018__syncthreads\u2019?",
         ),
         (
             "#include <ATen/cuda/CUDAContex.h>",
