@@ -97,7 +97,7 @@ def test_a_dict_of_outputs_is_compared_by_key(graded):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ("torch.randn(0, 64)", "no elements"),
+        ("torch.randn(0, 64)", "no element to compare"),
         ("torch.eye(64).to_sparse_csr()", "sparse"),
         ("torch.nested.nested_tensor([torch.randn(5, 8), torch.randn(9, 8)])", "nested"),
     ],
