@@ -86,6 +86,7 @@ def test_the_host_calls_its_own_form_of_a_function_of_both_sides(tmp_path):
         BOTH.replace("twice(1)", "std::threads(1)"),
         BOTH.replace("twice(1)", "apply(threads)"),
         BOTH + "void threads(float x) {}",
+        "template <class T> __host__ __device__ T threads(T n = 1);\n" + BOTH,
         BOTH.replace("__host__ ", ""),
     ],
 )

@@ -7,6 +7,7 @@ directives preserve line numbers.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from evaluator.cuda_source.lexer import DEVICE, Code, Function, Token, includes, tokens
@@ -76,7 +77,8 @@ def _of_both_sides(code: Code, source: list[Token]) -> list[Function]:
     asking = {each.name for each in both if _asks(code, source, each)}
     while more := {each.name for each in both if asking & set(code.words(*each.body))} - asking:
         asking |= more
-    called = {each for each in asking & alone if _is_only_called(code, each)}
+    definitions = Counter(each.name for each in both)
+    called = {each for each in asking & alone if _is_only_called(code, each, definitions[each])}
     return [each for each in both if each.name in called]
 
 
@@ -90,10 +92,11 @@ def _asks(code: Code, source: list[Token], function: Function) -> bool:
     return any(_ASKS.search(token.text) for token in source[first:last])
 
 
-def _is_only_called(code: Code, name: str) -> bool:
+def _is_only_called(code: Code, name: str, definitions: int) -> bool:
+    """Return whether a name has its definitions and calls in functions: no prototype, no use as a value."""
     spaces = {code.text(index + 1) for index, token in enumerate(code.tokens) if token.text == "namespace"}
     places = [index for index, token in enumerate(code.tokens) if token.text == name]
-    return all(
+    return sum(not code.in_function(at) for at in places) == definitions and all(
         code.text(at + 1) in ("(", "<")
         and code.text(at - 1) not in (".", "->")
         and (code.text(at - 1) != "::" or code.text(at - 2) in spaces)
