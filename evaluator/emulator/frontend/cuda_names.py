@@ -10,7 +10,7 @@ import posixpath
 import re
 from pathlib import Path
 
-from evaluator.emulator.headers import INCLUDE, header_names
+from evaluator.emulator.headers import header_names
 from evaluator.toolchain import host_compiler
 
 LIST = Path(__file__).with_suffix(".txt")
@@ -19,12 +19,12 @@ CUDA_NAMES = frozenset(LIST.read_text(encoding="utf-8").split())
 _CLOSE_NAME, _CLOSE_HEADER = 0.75, 0.88
 _SPELLED = re.compile(r"(?P<start>__[a-z]|cuda[A-Z]|atomic)\w+")
 """Names that a submission hardly defines itself, and whose close neighbours are suggested."""
-_REPLACED = dict.fromkeys(("cudaSynchronize", "cudaThreadSynchronize"), "cudaDeviceSynchronize")
-"""Names without a close neighbour. A removed warp function has a replacement with `_sync` at its end."""
+_REPLACED = dict.fromkeys(("cudaSynchronize", "cudaDeviceSync", "cudaThreadSynchronize"), "cudaDeviceSynchronize")
+"""Names that mean another than the closest. A removed warp function has a replacement with `_sync` at its end."""
 
 
 def meant_name(name: str, *, of_pytorch: bool) -> str | None:
-    """Return the emulator's name of CUDA, or of `at::cuda`, closest to an undeclared name; None without a close name.
+    """Return the name of CUDA, or of `at::cuda`, closest to an undeclared name; None without a close name.
 
     >>> meant_name("__shfl_down", of_pytorch=False), meant_name("cudaSynchronize", of_pytorch=False)
     ('__shfl_down_sync', 'cudaDeviceSynchronize')
@@ -34,7 +34,7 @@ def meant_name(name: str, *, of_pytorch: bool) -> str | None:
     spelled = _SPELLED.fullmatch(name)
     start = "" if spelled is None else spelled["start"][:-1]
     names = _words_of_pytorch() if of_pytorch else CUDA_NAMES if start else frozenset[str]()
-    near = [each for each in names & _words_of_emulator() if each.startswith(start)]
+    near = [each for each in names if each.startswith(start) and each.isidentifier()]
     return next(iter(difflib.get_close_matches(name, near, 1, _CLOSE_NAME)), None)
 
 
@@ -61,10 +61,4 @@ def pytorch_declares(name: str) -> bool:
 def _words_of_pytorch() -> frozenset[str]:
     """Return the words of PyTorch's CUDA headers."""
     headers = Path(host_compiler.include_paths()[0]).glob("[Ac]*/cuda/*.h")
-    return frozenset().union(*(re.findall(r"\w+", path.read_text(encoding="utf-8")) for path in headers))
-
-
-@functools.cache
-def _words_of_emulator() -> frozenset[str]:
-    headers = (INCLUDE / name for name in header_names())
     return frozenset().union(*(re.findall(r"\w+", path.read_text(encoding="utf-8")) for path in headers))
