@@ -41,9 +41,8 @@ _NAMING_DIGITS = 12
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 _MARKER = re.compile(
-    r"^(?P<indent>[ \t]*)(?P<fence>`{3,}|~{3,})(?P<info>[^\n]*)$"
-    r"|(?<=[.:!?] )(?P<behind>`{3,})(?P<language>[A-Za-z][\w+#]{0,15})[ \t\r]*$",
-    re.MULTILINE,
+    r"(?m)^(?P<indent>[ \t]*)(?P<fence>`{3,}|~{3,})(?P<info>[^\n]*)$"
+    r"|(?<=[.:!?] )(?P<behind>`{3,})(?P<language>[A-Za-z][\w+#]{0,15})[ \t\r]*$"
 )
 """A line that may open or close a fenced block, or the end of a line of prose that opens a block with a language."""
 _BLANK_LINES = re.compile(r"(?:[ \t\r]*\n)*+(?P<indent>[ \t]*)")
@@ -339,8 +338,6 @@ def _fenced_blocks(text: str) -> Iterator[_Block]:
     opener: re.Match[str] | None = None
     for marker in _MARKER.finditer(text):
         if opener is not None:
-            if marker["behind"]:
-                continue
             if _closes(marker, opener):
                 yield _block(opener, marker.start(), closed=True)
                 opener = None
@@ -365,15 +362,14 @@ def _block(opener: re.Match[str], end: int, *, closed: bool) -> _Block:
 
 
 def _can_open(marker: re.Match[str]) -> bool:
-    fence = marker["fence"] or marker["behind"]
-    return not (fence.startswith("`") and "`" in (marker["info"] or ""))
+    return not ((marker["fence"] or "").startswith("`") and "`" in marker["info"])
 
 
 def _could_belong(marker: re.Match[str], opener: re.Match[str]) -> bool:
     """Return whether a fence inside a block fits its opener: same character, not shorter, hardly more indented."""
-    fence = marker["fence"]
-    opened_by, indent = opener["fence"] or opener["behind"], len(opener["indent"] or "")
-    return fence.startswith(opened_by) and len(marker["indent"]) <= indent + _FENCE_SLACK
+    fence = marker["fence"] or ""  # Behind prose, a fence only opens.
+    deepest = len(opener["indent"] or "") + _FENCE_SLACK
+    return fence.startswith(opener["fence"] or opener["behind"]) and len(marker["indent"]) <= deepest
 
 
 def _closes(marker: re.Match[str], opener: re.Match[str]) -> bool:
@@ -381,8 +377,7 @@ def _closes(marker: re.Match[str], opener: re.Match[str]) -> bool:
 
 
 def _ends_unclosed(marker: re.Match[str], opener: re.Match[str]) -> bool:
-    names_language = len(marker["info"].split()) == 1
-    return names_language and _can_open(marker) and _could_belong(marker, opener)
+    return _could_belong(marker, opener) and _can_open(marker) and len(marker["info"].split()) == 1
 
 
 def _definition(name: str) -> re.Pattern[str]:
@@ -392,8 +387,7 @@ def _definition(name: str) -> re.Pattern[str]:
 
 def _defines(definition: re.Pattern[str], text: str, block: _Block) -> bool:
     """Return whether a line of the block, without its indentation, is a definition."""
-    found = definition.finditer(text, block.start, block.end)
-    return any(len(match["indent"]) <= block.indent for match in found)
+    return any(len(match["indent"]) <= block.indent for match in definition.finditer(text, block.start, block.end))
 
 
 def _content(text: str, block: _Block) -> str:
