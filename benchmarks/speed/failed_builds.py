@@ -1,10 +1,10 @@
-"""How long emulated builds of frequent mistakes take, beside the correct builds, and what each mistake is told.
+"""CPU time of emulated builds of frequent mistakes, beside the correct builds, and what each mistake is told.
 
     python -m benchmarks.speed.failed_builds [--kernels FOLDER] [--only NAME ...] [--json FILE]
 
 Each slip is one edit of a correct extension. `--kernels` names a folder of published kernels (`*.py`), none of which
-is kept here: each is built as it is, and with one semicolon missing. The shared headers are built before the clock
-starts. Compilers run without a sandbox; the load of the machine is printed.
+is kept here: each is built as it is, and with one semicolon missing. The shared headers are built before the first
+row. Compilers run without a sandbox. CPU time depends little on other work; the load of the machine is printed.
 """
 
 import argparse
@@ -13,7 +13,6 @@ import os
 import re
 import statistics
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -78,6 +77,9 @@ SLIPS = {
     "misspelt local": ("fmaxf(acc,", "fmaxf(accum,"),
     "misspelt row": ("if (row < n", "if (rows < n"),
     "misspelt barrier": ("__syncthreads();\n        for", "__syncthread();\n        for"),
+    "removed intrinsic": ("fmaxf(acc,", "fmaxf(__shfl_down(acc, 1),"),
+    "invented call": ("    return c;", "    cudaSynchronize();\n    return c;"),
+    "invented function": ("c[row * m + col] = fmaxf", "atomicAddFloat(c, 1); c[row * m + col] = fmaxf"),
     "misspelt index": ("blockIdx.y * TILE", "blockIDx.y * TILE"),
     "misspelt intrinsic": ("__half2float(", "__half2flot("),
     "misspelt tensor method": ("a.options()", "a.option()"),
@@ -90,6 +92,8 @@ SLIPS = {
     "no closing brace of the loop": ("        __syncthreads();\n    }\n", "        __syncthreads();\n"),
     "no closing brace of the kernel": ("(1.0f));\n}\n", "(1.0f));\n"),
     "no closing parenthesis": ("dim3 block(TILE, TILE);", "dim3 block(TILE, TILE;"),
+    "no closing parenthesis of the launch": ("a.size(1), b.size(1));\n    return", "a.size(1), b.size(1);\n    return"),
+    "extent that is no constant": ("float left[TILE][TILE]", "float left[n][TILE]"),
     "redeclared local": ("float acc = 0.0f;", "float acc = 0.0f; float acc = 1.0f;"),
     "assigned const": ("acc += left", "a[0] = acc; acc += left"),
     "wrong type": ("int row = blockIdx.y", "int* row = blockIdx.y"),
@@ -102,12 +106,13 @@ SLIPS = {
 }
 CPP_SLIPS = {
     "bound function without a declaration": "",
+    "declaration without a semicolon": CPP[:-1],
     "bound function without a definition": CPP + " torch::Tensor other(torch::Tensor a);",
 }
 
 
 class Row(NamedTuple):
-    """One build: seconds, and the message, empty for a success."""
+    """One build: CPU seconds, and the message, empty for a success."""
 
     name: str
     seconds: float
@@ -154,9 +159,9 @@ def measured(name: str, request: BuildRequest) -> Row:
         builds, text = BuildCache(Path(own)), "\n".join([*request.cpp_sources, *request.cuda_sources])
         (Path(own) / "parts").symlink_to(cache_folder() / "parts")
         builder = EmulatedBuilder(local_tool({}), builds, text, TIMEOUT_S, front_end)
-        started = time.monotonic()
+        before = sum(os.times()[:4])
         built = builder.build(request)
-        seconds = time.monotonic() - started
+        seconds = sum(os.times()[:4]) - before
     if built.finding is None:
         return Row(name, seconds, "", "")
     why = explained(built.finding, request, built.unit.diagnostics, text)
@@ -165,7 +170,7 @@ def measured(name: str, request: BuildRequest) -> Row:
 
 
 def summary(title: str, rows: list[Row]) -> str:
-    """Return median and maximum of some builds."""
+    """Return median and maximum of some builds, in CPU seconds."""
     seconds = [row.seconds for row in rows]
     return f"{title}: {len(rows)}, median {statistics.median(seconds):.1f} s, worst {max(seconds):.1f} s"
 

@@ -17,9 +17,10 @@ from evaluator.batch.runs.tasks import Planned, Refused, RefusedByCause, Shard
 from evaluator.batch.scheduler import Scheduler, Tally
 from evaluator.batch.workers.ray_cluster import Places, cluster_places
 from evaluator.batch.workers.slots import gpus_for, slots_for
-from evaluator.errors import UsageError
+from evaluator.errors import ToolchainMissing, UsageError
 from evaluator.grade_options import GradeOptions
 from evaluator.grading.resolved_request import options_for
+from evaluator.records import DeviceKind
 from evaluator.signatures.keys import signing_key
 from evaluator.submission.read import STDIN
 
@@ -84,6 +85,7 @@ def run_batch(arguments: BatchArguments, named: Mapping[str, Any], stream: TextI
         items = begun or named_once(_items(source, problems, plan.by_origin(), arguments))
         if shard is not None:
             items = filter(shard.holds, items)
+        _announce(options.device, stream)
         display = stack.enter_context(display_on(stream, total, jsonl=jsonl))
         return Scheduler(
             folder,
@@ -98,6 +100,16 @@ def run_batch(arguments: BatchArguments, named: Mapping[str, Any], stream: TextI
             hire=hire,
             key=key,
         ).run()
+
+
+def _announce(device: DeviceKind, stream: TextIO) -> None:
+    """Print what the first build error of the run waits for: no stage of a grade names the build."""
+    if device is DeviceKind.EMULATED:
+        from evaluator.compile.device_builders import to_build_on_error
+
+        with contextlib.suppress(ToolchainMissing):  # Each grade names the missing compiler.
+            if said := to_build_on_error(device):
+                print(said, file=stream)
 
 
 def _places(arguments: BatchArguments, options: GradeOptions, stack: contextlib.ExitStack) -> Places:

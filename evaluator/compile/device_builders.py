@@ -10,7 +10,7 @@ from evaluator.compile.cuda.background_precompile import BackgroundPrecompile
 from evaluator.compile.cuda.cuda_builder import CudaBuilder
 from evaluator.compile.cuda.precompiled import worth_trying
 from evaluator.compile.emulated.emulated_builder import EmulatedBuilder
-from evaluator.compile.emulated.emulator_libraries import build_runtime, runtime_is_built
+from evaluator.compile.emulated.emulator_libraries import build_runtime, full_headers_are_built, runtime_is_built
 from evaluator.compile.extension.build_result import BuildResult
 from evaluator.compile.extension.builder import Builder, RunTool
 from evaluator.compile.own_libraries import build_allocator, build_device_allocator, build_kernels
@@ -61,6 +61,13 @@ def to_build(device: DeviceKind) -> str:
     """Return a message if `device_builders` will start a long build; else an empty string."""
     if device is DeviceKind.EMULATED and not runtime_is_built(BuildCache(cache_folder())):
         return "building the emulator, once for this installation: about half a minute"
+    return ""
+
+
+def to_build_on_error(device: DeviceKind) -> str:
+    """Return a message if the first build error will start a long build; else an empty string."""
+    if device is DeviceKind.EMULATED and not full_headers_are_built(BuildCache(cache_folder())):
+        return "the first build error precompiles PyTorch's headers, once for this installation: 810 MB in the cache"
     return ""
 
 

@@ -1,6 +1,8 @@
 """The parts of a launch `kernel<<<config>>>(arguments)`, found among the tokens around its `<<<`."""
 
-from evaluator.cuda_source.lexer import Code, Kind
+from collections.abc import Sequence
+
+from evaluator.cuda_source.lexer import Code, Function, Kind
 
 KEYWORDS = frozenset(("return", "else", "do"))
 
@@ -84,3 +86,17 @@ def without_parentheses(code: Code, start: int, end: int) -> tuple[int, int]:
     while code.text(start) == "(" and code.partner.get(start) == end - 1:
         start, end = start + 1, end - 1
     return start, end
+
+
+def has_braced_argument(code: Code, close: int) -> bool:
+    """Return whether an argument behind the `>>>` at `close` is a list in braces without a type."""
+    arguments = code.split(close + 4, code.partner.get(close + 3, close))
+    return any(code.text(start) == "{" for start, _ in arguments)
+
+
+def knows_parameters(code: Code, functions: Sequence[Function], launch: int) -> bool:
+    """Return whether the kernel before the `<<<` at `launch` has template arguments, or is one plain function."""
+    name = kernel_name(code, launch - 1, launch)
+    same = [function for function in functions if function.name == name]
+    plain = len(same) == 1 and "template" not in same[0].qualifiers
+    return code.text(launch - 1) == ">" or plain

@@ -1,4 +1,4 @@
-"""Mistakes in C++ that no compiler is needed for: a comment or a string without an end, and a second Python module."""
+"""Mistakes in C++ that no compiler is needed for: comments, strings and launches without an end, a second module."""
 
 import re
 from collections.abc import Iterator
@@ -11,6 +11,7 @@ RAW_STRING = (
     "Python turns \\n into a line break."
 )
 CLOSE_COMMENT = "Close the comment with */."
+CLOSE_LAUNCH = "Close the parenthesis: kernel<<<blocks, threads>>>(arguments);"
 _CONDITION = re.compile(r"#\s*(?P<word>if|endif)")
 _MODULE = "PYBIND11_MODULE"
 
@@ -24,7 +25,7 @@ class Mistake(NamedTuple):
 
 
 def unfinished(source: list[Token]) -> Mistake | None:
-    r"""Return the first comment or string without an end; None in parts that the preprocessor may leave out.
+    r"""Return the first comment, string or launch without an end; None in parts that the preprocessor may leave out.
 
     >>> from evaluator.cuda_source.lexer import tokens
     >>> unfinished(tokens('int f() {\n  puts("a\n");\n}')).line
@@ -35,6 +36,18 @@ def unfinished(source: list[Token]) -> Mistake | None:
             return Mistake("a comment has no end", CLOSE_COMMENT, token.line)
         if token.kind is Kind.PUNCTUATOR and token.text == '"':
             return Mistake("a string has no end in its line", RAW_STRING, token.line)
+    return _open_launch(Code(_unconditional(source)))
+
+
+def _open_launch(code: Code) -> Mistake | None:
+    """Return a launch with a `(` that the statement does not close; None for statements with lambdas or lists."""
+    for launch in [index for index, token in enumerate(code.tokens) if token.text == "<<<"]:
+        end, depth = launch, 0
+        while end < len(code) and code.text(end) not in (";", "{", "}"):
+            depth += {"(": 1, ")": -1}.get(code.text(end), 0)
+            end += 1
+        if code.text(end) == ";" and depth > 0:
+            return Mistake("a launch has a ( without its )", CLOSE_LAUNCH, code.tokens[launch].line)
     return None
 
 

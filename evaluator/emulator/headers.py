@@ -49,11 +49,6 @@ def header_declaring(name: str) -> str | None:
     return max(sorted(declaring), key=closeness, default=None)
 
 
-def names_of_pytorch() -> frozenset[str]:
-    """Return the words of the emulator's headers of PyTorch's CUDA half."""
-    return frozenset().union(*_words_of_pytorch().values())
-
-
 @functools.cache
 def _words_of_pytorch() -> dict[str, frozenset[str]]:
     paths = [each for each in header_names() if each.startswith(("ATen/cuda/", "c10/cuda/"))]

@@ -17,6 +17,7 @@ HOST_CODE = (
     "Look in the host code: a C++ function without its return statement, an index out of bounds, endless recursion. An "
     "access of a kernel out of bounds would be told with its line."
 )
+ADD_RETURN = "Return the value at the end of the C++ function, on every path."
 FREE_TEMPORARIES = "Allocate outputs with torch, before temporaries, and free temporaries that forward no longer needs."
 LAUNCH_KERNEL = "Launch the kernel in forward."
 
@@ -40,7 +41,7 @@ ENTRIES: dict[Code, Entry] = {
         "The process ended before its answer: by a signal (segmentation fault, abort), or by a call of exit. An exit "
         "code proves nothing, so this is never a pass.",
         "Look for an out-of-bounds access; `--device emulated` names its line.",
-        (HOST_READS_GPU, HOST_CODE),
+        (HOST_READS_GPU, HOST_CODE, ADD_RETURN),
         traits=Trait.FROM_WEIGHTS | Trait.FROM_CPU_CODE | Trait.NO_ANSWER,
     ),
     Code.TIMED_OUT: timeout(

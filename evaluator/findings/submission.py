@@ -42,8 +42,8 @@ ENTRIES: dict[Code, Entry] = {
         "the answer is cut off",
         "The text ends in the middle of its code: a fenced block, a string or a bracket is still open. A language "
         "model leaves such an answer when the model reaches its token limit.",
-        "Close the block, the bracket or the string. If a language model wrote the text, raise its token limit "
-        "(max_tokens).",
+        "Close the block (```, in a line of its own), the bracket or the string. If a language model stopped at its "
+        "token limit, raise the limit (max_tokens).",
     ),
     Code.GRADED_ON_CPU: remark(
         "graded on the CPU, because the submission is CPU code",

@@ -19,7 +19,7 @@ _CODE_WORDS = (
 _PROSE = re.compile(rf"[\s>*#\d.-]{{0,12}}+(?!(?:{_CODE_WORDS})\b){_WORD}(?: +{_WORD}){{2}}")
 _CODE_SIGNS = re.compile(r"[;={}\\]|\w\(|\)\s*:?\s*$")
 _DIFF = re.compile(r"^(?:diff --git |--- \S|\*\*\* Begin Patch|@@ -\d|<{5,7} ?(?:SEARCH|ORIGINAL|HEAD))", re.MULTILINE)
-_JSON = re.compile(r"""\s*+[\[{]\s*+["{\[]""")
+_JSON = re.compile(r"""\s*+[\[{]\s*+["'{\[]""")
 _CPP = re.compile(r"__global__\b|^[ \t]*+#[ \t]*+include\b|\bPYBIND11_MODULE\b|\btorch::Tensor\b", re.MULTILINE)
 _CLASS = re.compile(r"^class[ \t]+(?P<name>[A-Za-z_]\w{0,80})[ \t]*(?:\([^\n)]*\)[ \t]*)?:[ \t\r]*$", re.MULTILINE)
 _MOST_NAMES = 3
@@ -59,6 +59,11 @@ def is_diff(text: str) -> bool:
     return _DIFF.match(text.lstrip()) is not None
 
 
+def is_json(text: str) -> bool:
+    """Return whether a text begins like JSON, or like a dict or list of Python with strings."""
+    return _JSON.match(text) is not None
+
+
 def prose_before_code(answer: Piece) -> Finding | None:
     """Return the finding for an answer without blocks that begins with prose; None for any other answer."""
     for number, line in enumerate(answer.text.split("\n"), start=answer.line):
@@ -82,7 +87,7 @@ def without_code(answer: Piece, blocks: list[Piece], entries: Sequence[str], lef
     form = (
         _other_classes(blocks)
         or _first(pieces, is_diff, "the answer is a diff", COMPLETE_FILE)
-        or _first(pieces, _JSON.match, "the answer is JSON", NO_JSON)
+        or _first(pieces, is_json, "the answer is JSON", NO_JSON)
         or _first(pieces, _is_python_with_cpp, "the answer has Python with C++ or CUDA", ADD_CLASS)
         or _first(pieces, _CPP.search, "the answer has C++ or CUDA without Python", WITH_PYTHON)
     )

@@ -27,7 +27,7 @@ from evaluator.protocol.submission_files import BadFiles, is_several, parts
 from evaluator.protocol.submission_manifest import checked
 from evaluator.records import Finding, Record, Sha256
 from evaluator.submission.folder import is_submission_folder, read_folder_text
-from evaluator.submission.forms import Piece, is_diff, prose_before_code, without_code
+from evaluator.submission.forms import Piece, is_diff, is_json, prose_before_code, without_code
 from evaluator.submission.model_new import entries_of, looks_like_python
 from evaluator.submission.reasoning import Answer, answer_in
 
@@ -40,8 +40,11 @@ STDIN = "-"
 _NAMING_DIGITS = 12
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
-_MARKER = re.compile(r"^(?P<indent>[ \t]*)(?P<fence>`{3,}|~{3,})(?P<info>[^\n]*)$", re.MULTILINE)
-"""A line that may open or close a fenced block."""
+_MARKER = re.compile(
+    r"(?m)^(?P<indent>[ \t]*)(?P<fence>`{3,}|~{3,})(?P<info>[^\n]*)$"
+    r"|(?<=[.:!?] )(?P<behind>`{3,})(?P<language>[A-Za-z][\w+#]{0,15})[ \t\r]*$"
+)
+"""A line that may open or close a fenced block, or the end of a line of prose that opens a block with a language."""
 _BLANK_LINES = re.compile(r"(?:[ \t\r]*\n)*+(?P<indent>[ \t]*)")
 _LANGUAGE = re.compile(r"[ \t]*+(?P<name>[A-Za-z][\w+#]{0,15}+)[ \t\r]*+$")
 _MOST_LABELS = 3
@@ -253,6 +256,7 @@ def _code_in(text: str, entries: Sequence[str]) -> _Code | Finding:
     blocks = list(_fenced_blocks(answer))
     found = _Text(answer, text.count("\n", 0, place.start), blocks, is_part=len(answer) < len(text))
     draft = _draft(text, place, entries[0])
+    may_be_file = not is_diff(answer) and not is_json(answer)
     for name in entries:
         defining = found.defining(name)
         if closed := [block for block in defining if block.closed]:
@@ -260,11 +264,11 @@ def _code_in(text: str, entries: Sequence[str]) -> _Code | Finding:
         if defining:
             where = found.line_of(defining[-1])
             return _cut_off(f"the block that defines {name}, from line {where}, is never closed", text)
-        if _defined_outside(name, answer, blocks) and not is_diff(answer):
+        if may_be_file and _defined_outside(name, answer, blocks):
             return _unfenced(found, draft)
         if blocks and not blocks[-1].closed and blocks[-1].end == len(answer):
             return _cut_off(f"the last block, from line {found.line_of(blocks[-1])}, is never closed", text)
-    if not blocks and looks_like_python(answer):
+    if may_be_file and not blocks and looks_like_python(answer):
         return _unfenced(found, draft)
     if place.unended is not None:
         line = _line_in(text, place.unended)
@@ -348,24 +352,24 @@ def _fenced_blocks(text: str) -> Iterator[_Block]:
 
 def _block(opener: re.Match[str], end: int, *, closed: bool) -> _Block:
     start = min(opener.end() + 1, end)
-    indent = len(opener["indent"])
+    indent = len(opener["indent"] or "")
     if indent:
         # Python's first line is at the left margin; if less indented than its fence, the whole code is.
         first = _BLANK_LINES.match(opener.string, start, end)
         indent = min(indent, len(first["indent"])) if first else 0
-    language = _LANGUAGE.match(opener["info"])
+    language = _LANGUAGE.match(opener["info"] or opener["language"] or "")
     return _Block(start, end, indent, closed, "" if language is None else language["name"])
 
 
 def _can_open(marker: re.Match[str]) -> bool:
-    fence = marker["fence"]
-    return not (fence.startswith("`") and "`" in marker["info"])
+    return not ((marker["fence"] or "").startswith("`") and "`" in marker["info"])
 
 
 def _could_belong(marker: re.Match[str], opener: re.Match[str]) -> bool:
     """Return whether a fence inside a block fits its opener: same character, not shorter, hardly more indented."""
-    fence = marker["fence"]
-    return fence.startswith(opener["fence"]) and len(marker["indent"]) <= len(opener["indent"]) + _FENCE_SLACK
+    fence = marker["fence"] or ""  # Behind prose, a fence only opens.
+    deepest = len(opener["indent"] or "") + _FENCE_SLACK
+    return fence.startswith(opener["fence"] or opener["behind"]) and len(marker["indent"]) <= deepest
 
 
 def _closes(marker: re.Match[str], opener: re.Match[str]) -> bool:
@@ -373,8 +377,7 @@ def _closes(marker: re.Match[str], opener: re.Match[str]) -> bool:
 
 
 def _ends_unclosed(marker: re.Match[str], opener: re.Match[str]) -> bool:
-    names_language = len(marker["info"].split()) == 1
-    return names_language and _can_open(marker) and _could_belong(marker, opener)
+    return _could_belong(marker, opener) and _can_open(marker) and len(marker["info"].split()) == 1
 
 
 def _definition(name: str) -> re.Pattern[str]:
@@ -384,8 +387,7 @@ def _definition(name: str) -> re.Pattern[str]:
 
 def _defines(definition: re.Pattern[str], text: str, block: _Block) -> bool:
     """Return whether a line of the block, without its indentation, is a definition."""
-    found = definition.finditer(text, block.start, block.end)
-    return any(len(match["indent"]) <= block.indent for match in found)
+    return any(len(match["indent"]) <= block.indent for match in definition.finditer(text, block.start, block.end))
 
 
 def _content(text: str, block: _Block) -> str:

@@ -25,6 +25,7 @@ _CUDA_TOOL = re.compile(
     r"(?P<severity>error|fatal|warning) *: (?P<text>.*)$"
 )
 _LINKER = re.compile(r"^\S.*?: (?P<text>(?:undefined reference to|multiple definition of|cannot find -l).*)$")
+_NO_RETURN = re.compile(r"\[-Wreturn-type\]|missing return statement at end of non-void function")
 _MAX_DIAGNOSTICS = 50
 _MAX_LINE = 4000
 _MAX_PLACES = 8
@@ -45,6 +46,12 @@ def parse(log: str, files: Mapping[str, str], submission: str) -> list[Diagnosti
     ordered = sorted((wrapped.entry for wrapped in unique), key=lambda entry: "error" not in entry.severity)
     maps: dict[str, LineMap] = {}
     return [_located(entry, files, submission, maps) for entry in ordered[:_MAX_DIAGNOSTICS]]
+
+
+def missing_return(log: str, files: Mapping[str, str], submission: str) -> Diagnostic | None:
+    """Return the first warning of g++ or nvcc in `log` about a function that may end without its value."""
+    warnings = parse(log, files, submission) if _NO_RETURN.search(log) else []
+    return next((each for each in warnings if each.submission_line and _NO_RETURN.search(each.message)), None)
 
 
 def _plain_path(path: str, known: Mapping[str, str]) -> str:

@@ -253,8 +253,9 @@ def test_runs_of_different_rules_are_not_one(before, after, told):
         results.Results(Path("run"), results.device_of("cuda", "", "full"), [], [], **rules)
         for rules in (before, after)
     ]
-    with contextlib.nullcontext() if told is None else pytest.raises(UsageError, match=told):
+    with contextlib.nullcontext() if told is None else pytest.raises(UsageError, match=told) as raised:
         results._refuse_other_rules(runs)
+    assert told is None or "--fresh" in raised.value.hint
 
 
 def test_a_page_has_the_references_of_graded_problems_alone(run, tmp_path):

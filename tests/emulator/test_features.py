@@ -2,7 +2,7 @@
 
 import pytest
 
-from evaluator.emulator.frontend.unsupported_features import lacking, unsupported
+from evaluator.emulator.frontend.unsupported_features import lacking, suggestion, unsupported
 
 
 def found(text):
@@ -44,7 +44,7 @@ def found(text):
         ("nvrtcCompileProgram(p, 0, nullptr);", "code compiled or loaded at run time"),
         ("cudaGraphLaunch(g, s);", "CUDA graphs"),
         ("inner<<<1, 32>>>(p);", "a launch inside of a kernel"),
-        ("} void host() { k<<<1, 32>>>(p, {1, 2});", "a braced list as an argument of a kernel"),
+        ("} void host() { other<<<1, 32>>>(p, {1, 2});", "a braced list as an argument of a kernel"),
     ],
 )
 def test_constructs_that_are_lacking(statement, construct):
@@ -64,6 +64,7 @@ def test_constructs_that_are_lacking(statement, construct):
         "at::cuda::getCurrentCUDAStream();",
         "auto g = cg::this_grid(); auto b = cg::this_thread_block(); i = g.thread_rank(); b.sync(); cg::sync(b);",
         "auto t = cg::tiled_partition<32>(b); cg::thread_block_tile<kSize> u = t;",
+        "__global__ void k(int2 n) {} void host() { k<<<1, 2>>>({1, 2}); t<int2><<<1, 2>>>({1, 2}); }",
         "cub::BlockLoad<float, 128, 4> l; cub::WarpReduce<float> w;",
     ],
 )  # fmt: skip
@@ -162,6 +163,14 @@ def test_other_volatile_code(text):
         ("'struct Rows' has no member named 'count'", None),
         ("no matching function for call to 'atomicMax(float*&, float)'", None),
         ("'rows' was not declared in this scope", None),
+        ("'__ffma2_rn' was not declared in this scope", "__ffma2_rn"),
+        ("'normcdff' was not declared in this scope", "normcdff"),
+        ("'CUdeviceptr' does not name a type", "CUdeviceptr"),
+        ("'getCurrentCUDABlasLtHandle' is not a member of 'at::cuda'", "getCurrentCUDABlasLtHandle"),
+        ("cuda_fp6.h: No such file or directory", "cuda_fp6.h"),
+        ("'struct cudaDeviceProp' has no member named 'cores'", None),
+        ("cuda_helpers.h: No such file or directory", None),
+        ("'__warp_sum' was not declared in this scope", None),
         ("mine.h: No such file or directory", None),
         ("expected ';' before '}' token", None),
         ("'foo' is not a member of 'torch'", None),
@@ -169,6 +178,26 @@ def test_other_volatile_code(text):
 )  # fmt: skip
 def test_errors_about_names_of_cuda(message, name):
     assert lacking(message) == name
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("__shfl_down", "__shfl_down_sync"),
+        ("__any", "__any_sync"),
+        ("cudaSynchronize", "cudaDeviceSynchronize"),
+        ("cudaDeviceSync", "cudaDeviceSynchronize"),
+        ("__syncthread", "__syncthreads"),
+        ("atomicAddFloat", "atomicAdd"),
+        ("cudaBindTexture", None),
+        ("cudaMallocAsync", None),
+        ("rows", None),
+    ],
+)
+def test_a_removed_or_invented_name_has_a_suggestion(name, meant):
+    message = f"'{name}' was not declared in this scope"
+    assert suggestion(message) == meant
+    assert meant is None or lacking(message) is None
 
 
 def test_a_missing_brace_puts_no_launch_into_a_kernel():

@@ -51,6 +51,49 @@ def test_the_architecture_is_for_what_a_gpu_runs(tmp_path):
     assert seen(preprocessed(tmp_path, HOST + DEVICE)) == ["seen_by_the_gpu"]
 
 
+BOTH = """\
+template <class T>
+__host__ __device__ T threads(T n) {
+#ifdef __CUDA_ARCH__
+  return seen_by_the_gpu;
+#else
+  return seen_by_the_host + __LINE__;
+#endif
+}
+__host__ __device__ int twice(int n) { return threads(n) * 2; }
+__global__ void k() { twice(1); }
+void f() { k(); twice(threads(1)); }
+namespace own { void g() {} }
+int line = __LINE__;
+"""
+
+
+def test_the_host_calls_its_own_form_of_a_function_of_both_sides(tmp_path):
+    lines = [line.strip() for line in preprocessed(tmp_path, BOTH).splitlines()]
+    assert "return seen_by_the_gpu;" in lines
+    assert "return seen_by_the_host + 6;" in lines
+    assert "int twice(int n) { return threads(n) * 2; }" in lines
+    assert "int emu_host_twice(int n) { return emu_host_threads(n) * 2; }" in lines
+    assert "void k() { twice(1); }" in lines
+    assert "k(); emu_host_twice(emu_host_threads(1));" in lines
+    assert "int line = 13;" in lines
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        BOTH.replace("twice(1)", "x.threads(1)"),
+        BOTH.replace("twice(1)", "std::threads(1)"),
+        BOTH.replace("twice(1)", "apply(threads)"),
+        BOTH + "void threads(float x) {}",
+        "template <class T> __host__ __device__ T threads(T n = 1);\n" + BOTH,
+        BOTH.replace("__host__ ", ""),
+    ],
+)
+def test_a_name_with_other_uses_has_no_copy(tmp_path, text):
+    assert "emu_host_threads" not in preprocessed(tmp_path, text)
+
+
 def test_every_line_keeps_its_number(tmp_path):
     text = f"#include <torch/types.h>\nint a = __LINE__;\n{HOST}int b = __LINE__;\n{DEVICE}int c = __LINE__;\n"
     numbers = re.findall(r"int ([abc]) = (\d+);", preprocessed(tmp_path, text))

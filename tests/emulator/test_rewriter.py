@@ -99,6 +99,11 @@ def test_a_macro_that_begins_with_an_operator_is_no_directive():
     assert rewritten(nested) == nested
 
 
+def test_a_list_in_braces_gets_the_type_of_its_parameter():
+    launch = "void f() { k<<<1, 2>>>(p, {1, 2}); }"
+    assert rest(launch, PLAIN).endswith(", p, emu::Parameter<1, decltype(&k)>{1, 2}); }")
+
+
 def test_null_pointers_keep_their_type():
     prefix = "__global__ void k(const float* a, int b, float* c) {} "
     assert rest("k<<<1, 1>>>(0, 0, NULL);", prefix).endswith(f"{call('k')}, nullptr, 0, nullptr);")
@@ -253,7 +258,10 @@ void host() { int s; }
         ("cudaSetDevice(x.device().index())", "cudaSetDevice(x.device().is_meta())"),
         ("get_device(); x.index(); device.index()", "get_device(); x.index(); device.index()"),
         ("x.cuda()", "x.cpu()"),
-        ("torch::Device(torch::kCUDA, i)", "torch::Device(torch::kCPU, i)"),
+        ("torch::Device(torch::kCUDA, i)", "torch::Device(torch::kCPU )"),
+        ("c10::Device d{c10::DeviceType::CUDA, f(1, 2)};", "c10::Device d{c10::DeviceType::CPU  };"),
+        ("f(torch::kCUDA, i)", "f(torch::kCPU, i)"),
+        ("x.device().str()", 'x.device().str().replace(0, 3, "cuda:0").substr()'),
         ("x.device().type() == at::kCUDA", "x.device().type() == at::kCPU"),
         ("x.device().type() != c10::DeviceType::CUDA", "x.device().type() != c10::DeviceType::CPU"),
         ("x.device() == at::kCPU", "x.device() == at::kMeta"),

@@ -195,6 +195,14 @@ def test_an_honest_sampler_is_not_blamed_for_a_random_reference(graded):
     graded(sampler.replace("BODY", "x"), problem=problem).assert_verdict(Status.WRONG_RESULT, Code.WRONG_SHAPE)
 
 
+def test_weights_by_numpy_are_those_of_the_reference(graded):
+    scale = "        self.scale = torch.tensor(np.random.rand(96), dtype=torch.float32)\n\n"
+    init = f"    def __init__(self):\n        super().__init__()\n{scale}    def forward"
+    given = {"more": "import numpy as np\nrows = 64", "forward": "x * self.scale", "inputs": "torch.randn(rows, 96)"}
+    problem = PROBLEM.format(**given).replace("    def forward", init)
+    graded(problem.replace("Model", "ModelNew"), problem=problem).assert_verdict(Status.CORRECT)
+
+
 def test_defaults_that_a_submission_changes_are_its_own(graded):
     changed = """\
 import torch

@@ -317,7 +317,8 @@ def _refuse_other_rules(runs: Sequence[Results]) -> None:
     modes = {run.mode.value for run in runs}
     for option, rules in (("--weights", weights), ("--values", values), ("--l2", l2), ("--mode", modes)):
         if len(rules) > 1:
-            raise UsageError(f"the runs used different {option}: {' and '.join(sorted(rules))}")
+            hint = f"report each run alone, or grade one again with the other's {option} and --fresh"
+            raise UsageError(f"the runs used different {option}: {' and '.join(sorted(rules))}", hint=hint)
 
 
 def _signature(path: Path, cards: Path, row: Row, trust: Trust) -> tuple[Seen, CardError | None]:

@@ -42,6 +42,12 @@ def runtime_is_built(cache: BuildCache) -> bool:
     return cache.parts.folder(_runtime_part().key) is not None
 
 
+def full_headers_are_built(cache: BuildCache) -> bool:
+    """Return whether no build error has to precompile PyTorch's own headers. Raises ToolchainMissing."""
+    part = _header_part(StepName.FULL)
+    return part is None or cache.parts.folder(part.key) is not None
+
+
 def build_runtime(run_tool: RunTool, cache: BuildCache) -> bytes:
     """Return the emulator's runtime, built if necessary. Raises ToolchainMissing without a compiler."""
     cache = cache.parts

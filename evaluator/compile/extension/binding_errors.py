@@ -26,6 +26,11 @@ _NO_TORCH = re.compile(
     r"\W(?:torch|at|c10)\W? (?:has not been declared|does not name a type)|\"torch\" is undefined"
     r"|name must be a namespace name"
 )
+_UNENDED = re.compile(
+    r"^[ \t]*(?P<declaration>(?:torch|at|std|void|int|float|double|bool)\b[^;(){}#/\"]{1,200}"
+    r"\([^;(){}#\"]{0,2000}\))\s*(?:\Z|\n\s*(?=(?:torch|at|std|void)\b))",
+    re.MULTILINE,
+)
 _BOUND = re.compile(r"\bfunctions\s{0,20}=")
 _UNDEFINED_SYMBOL = re.compile(r"undefined symbol: _Z(?:N\d+\w+?)?(?P<length>\d{1,3})(?P<rest>[A-Za-z_]\w*)")
 _NO_INIT = re.compile(r"does not define module export function \(PyInit_")
@@ -42,6 +47,7 @@ def explained(failure: Finding, request: BuildRequest, found: Sequence[Diagnosti
     errors = [entry.message for entry in found if entry.severity == "error"]
     return (
         _two_modules(request, submission)
+        or _no_semicolon(request, submission)
         or _not_declared(request, submission)
         or _defined_twice(request, errors, submission)
         or _no_header(request, errors, found)
@@ -88,6 +94,15 @@ def _two_modules(request: BuildRequest, submission: str) -> Finding | None:
     return _finding(
         message, "Remove one of the two: functions=, or the PYBIND11_MODULE.", submission, "PYBIND11_MODULE"
     )
+
+
+def _no_semicolon(request: BuildRequest, submission: str) -> Finding | None:
+    for text in request.cpp_sources if request.functions is not None else []:
+        if (found := _UNENDED.search(text)) is not None:
+            declaration = " ".join(found["declaration"].split())
+            message, step = "a declaration in cpp_sources has no ; at its end", f"Write in cpp_sources: {declaration};"
+            return _finding(message, step, submission)
+    return None
 
 
 def _not_declared(request: BuildRequest, submission: str) -> Finding | None:

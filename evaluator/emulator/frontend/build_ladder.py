@@ -38,7 +38,6 @@ KERNEL_FLAGS = [
     "-g1",  # Fault lines; without -g1 only the launch line is known.
     "-fno-tree-ter",  # Keeps each load in its source line; otherwise a load executes and faults at its first use.
     "-fstack-clash-protection",  # A large local array must not skip the guard page of a fiber's stack.
-    "-w",
     "-fno-strict-aliasing",
     "-ffp-contract=off",
     "-fvisibility=hidden",

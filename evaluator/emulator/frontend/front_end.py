@@ -18,7 +18,7 @@ from evaluator.cuda_source.source_files import all_files
 from evaluator.cuda_source.unfinished import second_module, unfinished
 from evaluator.emulator import headers
 from evaluator.emulator.frontend.nvcc_macros import as_nvcc
-from evaluator.emulator.frontend.rewriter import marks_returns, rewrite_host, rewrite_unit
+from evaluator.emulator.frontend.rewriter import marks_returns, rewrite_host, rewrite_unit, without_own_emu
 from evaluator.emulator.frontend.unsupported_features import unsupported
 from evaluator.protocol.frames import BuildRequest, Frame, SourceFile
 from evaluator.protocol.frames.bounds import Name, ShortText
@@ -104,6 +104,7 @@ def lacking_constructs(request: BuildRequest) -> list[Lacking]:
 
 def rewritten(files: Sequence[SourceFile]) -> list[SourceFile]:
     """Rewrite all files, CUDA files together. With any .cu source, headers count as CUDA: they may contain kernels."""
+    files = [SourceFile(file.name, without_own_emu(file.text)) for file in files]
     cuda = [file for file in files if _is_cuda(file.name, files)]
     new = [as_nvcc(text) for text in rewrite_unit([file.text for file in cuda])]
     texts = dict(zip((file.name for file in cuda), new, strict=True))

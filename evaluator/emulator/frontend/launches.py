@@ -50,7 +50,7 @@ class Launches:
         self._edits.blank(start, index + 1)
         self._edits.insert_before(start, head)
         self._edits.blank(close, close + 4)
-        separator = self._arguments(name, opener + 1, code.partner[opener])
+        separator = self._arguments(name, flat(kernel), opener + 1, code.partner[opener])
         self._edits.insert_after(close, f"), [&](auto&&... emu_a) {{ {flat(kernel)}(emu_a...); }}{separator}")
 
     def _quoted(self, kernel: Sequence[Token]) -> str:
@@ -62,14 +62,16 @@ class Launches:
     def _line(self, index: int) -> str:
         return str(self._code.tokens[index].line) if self._macro is None else "__LINE__"
 
-    def _arguments(self, kernel: str | None, start: int, end: int) -> str:
-        """Return the separator between kernel and arguments, and replace null pointer arguments by `nullptr`."""
+    def _arguments(self, kernel: str | None, expression: str, start: int, end: int) -> str:
+        """Return the separator between kernel and arguments. Type null pointers and lists in braces."""
         parts = self._code.split(start, end)
         pointers = self._pointer_parameters(kernel)
         for number, (begin, stop) in enumerate(parts):
             text = self._code.text(begin)
             if stop - begin == 1 and (text == "NULL" or (text == "0" and number in pointers)):
                 self._edits.replace(self._code.tokens[begin], "nullptr")
+            if text == "{":
+                self._edits.insert_before(begin, f"emu::Parameter<{number}, decltype(&{expression})>")
         if self._code.text(start) == "__VA_ARGS__":
             return " __VA_OPT__(,) "
         return ", " if parts else ""

@@ -5,6 +5,7 @@ translation. Macros and functions in `include/` cover all other CUDA extensions.
 """
 
 import itertools
+import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from evaluator.cuda_source.edits import Edits
@@ -12,6 +13,9 @@ from evaluator.cuda_source.lexer import Code, Function, Kind, macros, tokens
 from evaluator.emulator.frontend.callgraph import CallGraph
 from evaluator.emulator.frontend.launches import Launches
 from evaluator.emulator.frontend.shared_memory import SharedDeclarations
+
+_EMU = re.compile(r"\bemu\b(?![./])")
+OWN_EMU = "emu_own"
 
 
 def rewrite_unit(texts: Sequence[str]) -> list[str]:
@@ -42,6 +46,18 @@ def rewrite_host(text: str) -> str:
     'TORCH_CHECK(x.is_cpu()); auto y = x.to(torch::kCPU);'
     """
     return _Rewriter(text, None, itertools.count()).result()
+
+
+def without_own_emu(text: str) -> str:
+    """Rename a submission's own `emu`, which is the emulator's namespace.
+
+    >>> without_own_emu('namespace emu { const char* s = "emu"; }')
+    'namespace emu_own { const char* s = "emu"; }'
+    """
+    if _EMU.search(text) is None:
+        return text
+    named = (Kind.WORD, Kind.DIRECTIVE)
+    return "".join(_EMU.sub(OWN_EMU, token.text) if token.kind in named else token.text for token in tokens(text))
 
 
 class _Rewriter:
@@ -117,6 +133,10 @@ class _Returns:
             self._edits.insert_before(end, " emu::early_return()" if end == index + 1 else ", emu::early_return()")
 
 
+_TEXT_OF_DEVICE = '.replace(0, 3, "cuda:0").substr()'
+"""`substr` makes a value of the reference that `replace` returns."""
+
+
 class _DeviceNames:
     """Device names such as `is_cuda()`: tensors of an emulated submission live in host memory."""
 
@@ -129,6 +149,10 @@ class _DeviceNames:
         for index, token in enumerate(self._code.tokens):
             if token.kind in (Kind.WORD, Kind.STRING) and (text := self._replacement(index)) is not None:
                 self._edits.replace(token, text)
+            if token.text in ("kCUDA", "CUDA"):
+                self._drop_index(index)
+            elif self._is_text_of_device(index):
+                self._edits.insert_after(self._code.partner[index + 1], _TEXT_OF_DEVICE)
 
     def _replacement(self, index: int) -> str | None:
         if self._code.kind(index) is Kind.STRING:
@@ -177,6 +201,23 @@ class _DeviceNames:
         is_cuda = self._code.text(index) in ('"cuda"', '"cuda:0"')
         is_device = self._code.text(index - 1) == "(" and self._code.text(index - 2) in ("Device", "device")
         return '"cpu"' if is_cuda and is_device else None
+
+    def _drop_index(self, index: int) -> None:
+        """Drop the index of `Device(kCUDA, i)`: the CPU has none, and the only GPU has index 0."""
+        start = index
+        while self._code.text(start - 1) == "::":
+            start -= 2
+        opener = start - 1
+        made = {self._code.text(opener - 1), self._code.text(opener - 2)}
+        if self._code.text(opener) in ("(", "{") and self._code.text(index + 1) == "," and made & {"Device", "device"}:
+            self._edits.blank(index + 1, self._code.partner.get(opener, index + 1))
+
+    def _is_text_of_device(self, index: int) -> bool:
+        """Return whether the token is `str` in `device().str()`."""
+        before = [self._code.text(index - n) for n in (4, 3, 2, 1)]
+        return (
+            self._code.text(index) == "str" and before == ["device", "(", ")", "."] and index + 1 in self._code.partner
+        )
 
     def _compared(self, index: int) -> bool:
         start = index

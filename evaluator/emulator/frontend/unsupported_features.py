@@ -4,8 +4,9 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from evaluator.cuda_source.launch_syntax import has_braced_argument, knows_parameters
 from evaluator.cuda_source.lexer import DEVICE, Code, Function, Kind, Token, includes, macros, tokens
-from evaluator.emulator.frontend.misspelt_names import meant_header, meant_name
+from evaluator.emulator.frontend.cuda_names import CUDA_NAMES, meant_header, meant_name, pytorch_declares
 from evaluator.emulator.headers import CUDA_HEADER
 
 
@@ -86,8 +87,7 @@ def unsupported(text: str, has_header: Callable[[str], bool]) -> list[Unsupporte
 
 def _lacking_headers(source: Sequence[Token], has_header: Callable[[str], bool]) -> Iterator[Unsupported]:
     for include in includes(source):
-        known = has_header(include.name) or meant_header(include.name) is not None  # The compiler reports the misspelt.
-        if CUDA_HEADER.fullmatch(include.name) and not known:
+        if _is_cuda_header(include.name) and not has_header(include.name):  # The compiler reports the misspelt.
             yield Unsupported(f"the header {include.name}", include.token.line)
 
 
@@ -169,7 +169,7 @@ def _launches(
         elif end is None or not _is_operand_end(code, index - 1):
             if macros_of_text is None or _has_macro(code, index, macros_of_text):
                 yield Unsupported("a launch put together by macros", token.line + line_offset)
-        elif any(code.text(start) == "{" for start, _ in code.split(end + 4, code.partner.get(end + 3, end))):
+        elif has_braced_argument(code, end) and not knows_parameters(code, functions, index):
             yield Unsupported("a braced list as an argument of a kernel", token.line + line_offset)
 
 
@@ -270,34 +270,35 @@ def _loop_around(code: Code, index: int, function: Function) -> range | None:
 _UNDECLARED = re.compile(
     r"[\u2018'](?P<name>[\w:]+)[\u2019'] "
     r"(?:was not declared|has not been declared|does not name a type|is not a member of)"
-    r"|[\u2018'](?P<member>\w+)[\u2019'] in namespace [\u2018'](?P<space>[\w:]+)[\u2019'] does not name"
+    r"|[\u2018'](?P<member>\w+)[\u2019'] in namespace [\u2018'][\w:]+[\u2019'] does not name"
     r"|[\u2018'](?:using \w+ = )?(?:const )?(?:class |struct )?(?P<owner>[\w:]+)[^\u2018\u2019']*[\u2019']"
     r"(?: \{aka [^}]*\})? has no member named [\u2018'](?P<of>\w+)[\u2019']"
     r"|(?P<header>[\w/.+-]+): No such file or directory"
 )
 _OWN_LIMIT = re.compile(r"static assertion failed: the emulator (?:has|lacks) (?P<what>.*)")
-_CUDA_NAME = re.compile(
-    r"cuda(?:[A-Z]\w*)?|CUDA\w+|cu[A-Z]\w+|CU_?[A-Z]\w+|cublas\w+|CUBLAS\w+|curand\w*|CURAND\w+|__[a-z]\w+|cub|cg"
-)
-_CUDA_SPACE = re.compile(r"cub(?:::.*)?|(?:cooperative_groups|cg)(?:::.*)?|(?:at|c10)::cuda(?:::.*)?|cuda(?:::.*)?")
+_LIBRARY_NAME = re.compile(r"cublas\w+|CUBLAS\w+|curand\w*|CURAND\w+|cuda|cub|cg")
+"""Names that the list of CUDA's names leaves out."""
+_PYTORCH_SPACE = re.compile(r"(?:at|c10)::cuda(?:::.*)?")
+_LIBRARY_SPACE = re.compile(r"cub(?:::.*)?|(?:cooperative_groups|cg)(?:::.*)?|cuda(?:::.*)?")
+_SPACE = re.compile(r"(?:is not a member of|in namespace) [\u2018'](?P<space>[\w:]+)[\u2019']")
+_TOOLKIT_HEADER = re.compile(r"cuda\w*\.h(?:pp)?")
 
 
 def suggestion(message: str) -> str | None:
-    """Return the emulator's name or header that a compiler error misspells, unless the error suggests the name."""
+    """Return the name or header that a compiler error misspells."""
     match = _UNDECLARED.search(message)
-    if match is None or "did you mean" in message:
+    if match is None:
         return None
     if match["header"]:
         return meant_header(match["header"])
-    return meant_name(match["name"], message) if match["name"] else None
+    is_unknown = match["name"] and lacking(message) is None
+    return meant_name(match["name"], of_pytorch=_is_of_pytorch(message)) if is_unknown else None
 
 
 def lacking(message: str) -> str | None:
-    """Return the CUDA name reported missing by a compiler error, which nvcc may know; None for other names.
+    """Return the CUDA name reported missing by a compiler error, which nvcc knows; None for other names.
 
-    A misspelling of a name or header of the emulator is none that nvcc knows.
-
-    >>> lacking("'__dp4a' was not declared in this scope"), lacking("'rows' was not declared in this scope")
+    >>> lacking("'__dp4a' was not declared in this scope"), lacking("'__shfl_down' was not declared in this scope")
     ('__dp4a', None)
     """
     if (limit := _OWN_LIMIT.match(message)) is not None:
@@ -306,14 +307,31 @@ def lacking(message: str) -> str | None:
     if match is None:
         return None
     if match["header"]:
-        misspelt = meant_header(match["header"]) is not None
-        return match["header"] if CUDA_HEADER.fullmatch(match["header"]) and not misspelt else None
+        return match["header"] if _is_cuda_header(match["header"]) else None
     if match["owner"]:
-        owner = match["owner"]
-        is_cuda = _CUDA_SPACE.fullmatch(owner) or _CUDA_NAME.fullmatch(owner)
-        return f"{owner}::{match['of']}" if is_cuda else None
+        member = f"{match['owner']}::{match['of']}"
+        return member if member in CUDA_NAMES or _LIBRARY_SPACE.fullmatch(match["owner"]) else None
     name = match["member"] or match["name"]
-    if meant_name(name, message) is not None:
-        return None
-    space = match["space"] or (re.findall(r"is not a member of [\u2018']([\w:]+)[\u2019']", message) or [""])[0]
-    return name if _CUDA_NAME.fullmatch(name) or _CUDA_SPACE.fullmatch(space) else None
+    if _is_of_pytorch(message):
+        return name if pytorch_declares(name) else None
+    return (
+        name
+        if name in CUDA_NAMES or _LIBRARY_NAME.fullmatch(name) or _LIBRARY_SPACE.fullmatch(_space(message))
+        else None
+    )
+
+
+def _is_of_pytorch(message: str) -> bool:
+    return _PYTORCH_SPACE.fullmatch(_space(message)) is not None
+
+
+def _space(message: str) -> str:
+    """Return the namespace that a compiler error names; empty without a namespace."""
+    match = _SPACE.search(message)
+    return match["space"] if match is not None else ""
+
+
+def _is_cuda_header(name: str) -> bool:
+    """Return whether nvcc may find a header. The list has all headers of CUDA's own, but not of the libraries."""
+    invented = _TOOLKIT_HEADER.fullmatch(name) is not None and name not in CUDA_NAMES
+    return CUDA_HEADER.fullmatch(name) is not None and meant_header(name) is None and not invented

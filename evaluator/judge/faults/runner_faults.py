@@ -9,12 +9,12 @@ from msgspec.structs import replace
 
 from evaluator.compile.extension.binding_errors import explained_load
 from evaluator.findings import Code, entry_of, finding
-from evaluator.findings.running import HOST_CODE, HOST_READS_GPU, NAME_PLACE
+from evaluator.findings.running import ADD_RETURN, HOST_CODE, HOST_READS_GPU, NAME_PLACE
 from evaluator.judge.faults.emulator_faults import kernel_fault
 from evaluator.judge.faults.language_faults import refused_by_compiler, unavailable_language
 from evaluator.judge.faults.triton_faults import likely_cause, triton_fault
 from evaluator.protocol.frames import Failed, Frame
-from evaluator.records import DeviceKind, Fault, Finding, Status
+from evaluator.records import DeviceKind, Diagnostic, Fault, Finding, Status
 from evaluator.sandbox import ExitInfo
 from evaluator.sandbox.time_limit import TimeLimit
 from evaluator.submission.cut_off import is_cut_off
@@ -52,13 +52,16 @@ _CODES = {
 
 
 class Builds(Protocol):
-    """Builds of a runner: the compiled sources by file name, and the failures."""
+    """Builds of a runner: the compiled sources by file name, the failures, and a warning about a missing return."""
 
     @property
     def texts(self) -> Mapping[str, str]: ...  # noqa: D102
 
     @property
     def failures(self) -> Sequence[Finding]: ...  # noqa: D102
+
+    @property
+    def missing_return(self) -> Diagnostic | None: ...  # noqa: D102
 
 
 def failure(failed: Failed, stage: Stage, builds: Builds | None, device: DeviceKind, source: str) -> Fault:
@@ -133,7 +136,7 @@ def _python_error(failed: Failed, stage: Stage, texts: Mapping[str, str], device
     return Fault(verdict, finding(code, said, line=line))
 
 
-def death(info: ExitInfo | None, stage: Stage, device: DeviceKind, source: str) -> Fault:
+def death(info: ExitInfo | None, stage: Stage, device: DeviceKind, source: str, builds: Builds | None = None) -> Fault:
     """Return the fault for the end of the runner's process; None stands for a process that closed its socket."""
     if info is None:
         how = "closed its socket"
@@ -148,7 +151,12 @@ def death(info: ExitInfo | None, stage: Stage, device: DeviceKind, source: str) 
     by = info.signal if info is not None else None
     message += likely_cause(by, device, source)
     step = {DeviceKind.CUDA: HOST_READS_GPU, DeviceKind.EMULATED: HOST_CODE}.get(device) if by == "SIGSEGV" else None
-    return Fault(Status.RUNTIME_ERROR, finding(Code.RUNNER_DIED, message, next_step=step, stage=stage.name, signal=by))
+    line = None
+    if by is not None and builds is not None and (warning := builds.missing_return) is not None:
+        message, line = f"{message}; the compiler warned: {warning.message}", warning.submission_line
+        step = ADD_RETURN
+    why = finding(Code.RUNNER_DIED, message, line=line, next_step=step, stage=stage.name, signal=by)
+    return Fault(Status.RUNTIME_ERROR, why)
 
 
 def too_slow(stage: Stage, limit: TimeLimit) -> Fault:

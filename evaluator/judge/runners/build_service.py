@@ -16,7 +16,8 @@ from evaluator.findings import Code, finding
 from evaluator.judge.runners.build_budget import BuildBudget
 from evaluator.protocol.frames import BuildReply, BuildRequest, SourceFile
 from evaluator.protocol.frames.oversize import oversized_request, text_bytes
-from evaluator.records import BuildUnit, Finding
+from evaluator.records import BuildUnit, Diagnostic, Finding
+from evaluator.toolchain.diagnostics import missing_return
 
 _MOST_KEPT_BYTES = 16 << 20
 """Limit on the sources kept for line numbers in messages. A submission has 1 MiB."""
@@ -39,7 +40,8 @@ class BuildService:
         """Start with nothing built. `build_budget` is shared by all builds of the grade.
 
         Records: `texts` maps file names to compiled sources, `built_from` lists the source files, `device_code` the
-        kernels and `imports` the imported functions of each library. `waited_s` is the runner's waiting time. Failures
+        kernels and `imports` the imported functions of each library, `missing_return` the compiler's first warning
+        about a function that may end without its value. `waited_s` is the runner's waiting time. Failures
         name lines of `submission`. `on_library` receives each library.
         """
         self._builder = builder
@@ -55,6 +57,7 @@ class BuildService:
         self.built_from: list[SourceFile] = []
         self.device_code: list[Kernels] = []
         self.imports: list[ImportedSymbols] = []
+        self.missing_return: Diagnostic | None = None
         self.waited_s = 0.0
 
     def serve(self, request: BuildRequest) -> tuple[BuildReply, int | None]:
@@ -81,6 +84,7 @@ class BuildService:
                 message = why.message
             return BuildReply(ok=False, log=f"{message}\n{built.unit.log}"), None
         self._keep(all_files(request))
+        self.missing_return = self.missing_return or missing_return(built.unit.log, self.texts, self._submission)
         self.device_code.append(_kernels(built, built.library))
         self.imports.append(imported_symbols(built.library))
         if self._on_library is not None:

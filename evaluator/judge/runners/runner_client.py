@@ -280,7 +280,7 @@ class RunnerClient:
         return failure(failed, stage, self._build_service, self._device, self._source)
 
     def _death(self, stage: Stage) -> Fault:
-        return death(self.child.wait_exit(_EXIT_WAIT_S), stage, self._device, self._source)
+        return death(self.child.wait_exit(_EXIT_WAIT_S), stage, self._device, self._source, self._build_service)
 
 
 def answers(done: Done, frame: Prepare | Call) -> bool:

@@ -22,6 +22,8 @@ _HEAD = (
 _MOST_ERRORS = 4
 _MOST_FINDINGS = 6
 _MOST_LINES = 12
+_OF_THE_GRADE = frozenset((Code.SIZE_FOUND.value,))
+"""Findings without a use for the next attempt: nothing in the submission caused these."""
 _READ = 1 << 16
 """Characters read of a text by the submission. Longer texts are cut before any work."""
 _AROUND = 2
@@ -217,7 +219,7 @@ def _speedup(timing: Timing) -> str:
 
 
 def _other_findings(card: Scorecard) -> Part:
-    others = [each for each in card.findings if each != card.reason]
+    others = [each for each in card.findings if each != card.reason and each.code not in _OF_THE_GRADE]
     lines = ["Further findings:"] if others else []
     for each in others[:_MOST_FINDINGS]:
         lines += _finding(each, card.submission.source)

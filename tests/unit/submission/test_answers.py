@@ -109,6 +109,25 @@ def test_a_fence_may_follow_a_closing_tag_on_its_line():
     assert accepted(f"<unused94>thought\n{DRAFT}Hm.<unused95>{FINAL.lstrip()}").source == CODE
 
 
+def test_a_fence_may_end_a_line_of_prose():
+    block = FINAL.lstrip()
+    assert accepted(f"Here is the kernel: {block}").source == CODE
+    assert accepted(f"Use `x`. Then ```text stays in prose\n{FINAL}").source == CODE
+
+
+def test_a_fence_in_a_line_of_code_ends_no_block():
+    code = CODE.replace("\n", "\n# As Markdown: ```python\n", 1)
+    assert accepted(f"```python\n{code}```\n").source == code
+
+
+@pytest.mark.parametrize("opening", ["{'code': TEXT", '{"code": TEXT', "[{'code': TEXT"])
+def test_code_in_a_string_of_a_dict_is_no_file(opening):
+    finding = refused(opening.replace("TEXT", f'"""\n{CODE}"""'))
+    assert finding.code == Code.WRONG_FORM
+    assert "is JSON" in finding.message
+    assert finding.next_step == NO_JSON
+
+
 def test_python_with_a_kernel_and_no_class_is_told_to_add_the_class():
     code = "import torch\nfrom torch.utils.cpp_extension import load_inline\nsrc = '''\n__global__ void k() {}\n'''\n"
     finding = refused(f"```python\n{code}```\n")

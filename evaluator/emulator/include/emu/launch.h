@@ -76,6 +76,16 @@ struct Bound {
   }
 };
 
+// Type of a kernel's parameter, for an argument that is a list in braces.
+template <std::size_t kNumber, class Pointer>
+struct ParameterOf;
+template <std::size_t kNumber, class... Params>
+struct ParameterOf<kNumber, void (*)(Params...)> {
+  using type = std::tuple_element_t<kNumber, std::tuple<Params...>>;
+};
+template <std::size_t kNumber, class Pointer>
+using Parameter = typename ParameterOf<kNumber, Pointer>::type;
+
 // `Result` makes the compiler check the arguments of the kernel where the launch stands, before all templates of the
 // unit.
 template <bool kWaits, class Call, class... Args, class Result = std::invoke_result_t<Call&, Args&...>>

@@ -195,9 +195,15 @@ def error_of(message, cuda=CUDA):
         ("y.is_cpu;", "'class Y' has no member named 'is_cpu'", "'class Y' has no member named 'is_cpu'"),
         (
             "__syncthread();",
-            "'__syncthread' was not declared in this scope; did you mean '__syncthreads'?",
-            "'__syncthread' was not declared in this scope; did you mean '__syncthreads'?",
+            "'__syncthread' was not declared in this scope; did you mean '__syncthreads_or'?",
+            "'__syncthread' was not declared in this scope; did you mean \u2018__syncthreads\u2019?",
         ),
+        (
+            "__shared__ float s[n];",
+            "no matching function for call to \u2018shared<float [n]>(int)\u2019",
+            "extern __shared__ float name[]; and pass the bytes as third argument of <<<>>>",
+        ),
+        ("emu_own::k(1);", "'k' is not a member of 'emu_own'", "'k' is not a member of 'emu'"),
         (
             "#include <ATen/cuda/CUDAContex.h>",
             "ATen/cuda/CUDAContex.h: No such file or directory",
@@ -237,6 +243,8 @@ def test_another_header_of_pytorch_may_include_the_missing_one(builder_with):
     [
         ({"cuda_sources": ['void f() { puts("a\n"); }']}, "a string has no end in its line"),
         ({"cuda_sources": ["/* void f() {}"]}, "a comment has no end"),
+        ({"cuda_sources": ["void f() { k<<<(n + 255) / 256, 256>>>(p, n; }"]}, "a launch has a ( without its )"),
+        ({"cuda_sources": ["void f() { k<<<g, (n + 1 >>>(p); }"]}, "a launch has a ( without its )"),
         (
             {"cuda_sources": ["PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {}"]},
             "functions=[...] generates a Python module",
@@ -261,6 +269,7 @@ def test_some_mistakes_need_no_compiler(builder_with, change, said):
         'auto s = "a\\\r\n b";',
         "#ifdef OWN\nPYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {}\n#endif",
         "PYBIND11_MODULE(other, m) {}",
+        "void f() { k<<<1, 2>>>(p, [=](int i) { return (i; }); }",
         "// PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {}",
     ],
 )

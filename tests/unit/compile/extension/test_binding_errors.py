@@ -50,6 +50,18 @@ def test_a_function_that_is_not_declared_is_given_its_declaration():
     assert why.next_step == f"Add to cpp_sources: {DECLARATION}"
 
 
+@pytest.mark.parametrize("after", ["", "\ntorch::Tensor other(torch::Tensor x);"])
+def test_a_declaration_without_its_semicolon_is_named(after):
+    why = explained(FAILED, asked(cpp_sources=[DECLARATION[:-1] + after]), [], SUBMISSION)
+    assert why.message == "a declaration in cpp_sources has no ; at its end"
+    assert why.next_step == f"Write in cpp_sources: {DECLARATION}"
+
+
+def test_a_definition_needs_no_semicolon():
+    defined = f"{DECLARATION[:-1]}\n{{ return x; }}"
+    assert explained(FAILED, asked(cpp_sources=[defined], cuda_sources=[""]), [], SUBMISSION) == FAILED
+
+
 def test_a_function_that_nothing_defines_is_held_against_those_that_are():
     why = explained(FAILED, asked(functions=["relu_cud"]), [], SUBMISSION)
     assert "no source defines it" in why.message

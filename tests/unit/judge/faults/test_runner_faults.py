@@ -5,10 +5,10 @@ from types import SimpleNamespace
 import pytest
 
 from evaluator.findings import ENTRIES, Code, finding
-from evaluator.findings.running import HOST_CODE, HOST_READS_GPU
+from evaluator.findings.running import ADD_RETURN, HOST_CODE, HOST_READS_GPU
 from evaluator.judge.faults.runner_faults import Stage, death, failure
 from evaluator.protocol.frames import Failed
-from evaluator.records import DeviceKind, Status
+from evaluator.records import DeviceKind, Diagnostic, Status
 from evaluator.sandbox import ExitInfo
 
 USUAL = ENTRIES[Code.RUNNER_DIED].next_step
@@ -33,7 +33,20 @@ def test_a_segmentation_fault_on_a_gpu_is_of_host_code(signal, device, step):
 
 class OneFailedBuild:
     texts = {}
+    missing_return = None
     failures = (finding(Code.BINDING, "functions=[...] names the kernel k, which Python cannot call"),)
+
+
+class WithoutReturn(OneFailedBuild):
+    missing_return = Diagnostic("warning", "no return statement", "a.cu", 3, 1, submission_line=7, source_line="}")
+
+
+@pytest.mark.parametrize(("signal", "line", "step"), [("SIGSEGV", 7, ADD_RETURN), (None, None, USUAL)])
+def test_a_warning_about_a_missing_return_explains_a_crash(signal, line, step):
+    info = ExitInfo(exit_code=None if signal else 1, signal=signal, out_of_memory=False, by_judge=False)
+    found = death(info, Stage.CALL, DeviceKind.CPU, "", WithoutReturn()).finding
+    assert (found.line, found.next_step) == (line, step)
+    assert found.message.endswith("the compiler warned: no return statement") is (signal is not None)
 
 
 @pytest.mark.parametrize(

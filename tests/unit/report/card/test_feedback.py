@@ -163,3 +163,9 @@ def test_a_speedup_withheld_for_the_weights_is_not_called_uncertain():
     text = feedback(cards.card(weights=weights, timing=unquoted(cards.timing())))
     assert "only the reference's weights changed from call to call" in text
     assert "too uncertain" not in text
+
+
+def test_a_size_that_warpgrade_chose_is_not_told_to_a_model():
+    card = cards.card(findings=[finding(Code.SIZE_FOUND, "rows = 64"), finding(Code.FILES, "two files")])
+    assert "S107" not in feedback(card)
+    assert Code.FILES.value in feedback(card)
