@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 import torch
+from torch.utils.flop_counter import flop_registry
 
 from evaluator.catalog.reference import read_reference, with_constants
 from evaluator.errors import ProblemError
@@ -30,6 +31,8 @@ class Most(NamedTuple):
 
 MOST = (Most(1 << 18, 1 << 22), Most(1 << 21, 1 << 24), Most(1 << 25, 1 << 27))
 """Two square matrices of 256 fit the first limit. A whole network has weights that no constant reduces."""
+_AS_IT_IS = Most(1 << 20, 1 << 22)
+"""Limits of a file without products of matrices that keeps its constants: a call of its kernels takes milliseconds."""
 _UNLIMITED = Most(1 << 62, 1 << 62)
 _DRAWN = 16
 """Elements that get_inputs may make for each element of the inputs."""
@@ -56,6 +59,15 @@ class Traced(NamedTuple):
         """Return whether the forward is within the limits."""
         return self.size.given <= most.given and self.size.made <= most.made
 
+    @property
+    def has_products(self) -> bool:
+        """Whether an operation multiplies matrices or convolves, so that its cost exceeds its elements by far."""
+        return not _PRODUCTS.isdisjoint(operation.name for operation in self.operations)
+
+
+_PRODUCTS = frozenset(packet.__name__ for packet in flop_registry)
+"""Names of the operations whose floating-point operations PyTorch counts: products, convolutions, attention."""
+
 
 def find(asked: Asked) -> SizesFound:
     """Return the constants of a small size, unless the question has them, and those of an awkward size."""
@@ -76,11 +88,12 @@ def _small(source: str) -> dict[str, Constant] | None:
     """
     full = {name: literal.value for name, literal in read_reference(source, FILE).constants.items()}
     try:
-        _traced(source, "cpu", MOST[0])
+        at_full = _traced(source, "cpu", _AS_IT_IS)
     except (TooLarge, MemoryError):
         pass
     else:
-        return full
+        if at_full.is_within(MOST[0]) or not at_full.has_products:
+            return full
     smaller = _smaller(source, full)
     return _as_it_is(source, full) if smaller is None else smaller
 

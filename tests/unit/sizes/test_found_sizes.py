@@ -90,6 +90,13 @@ def test_a_file_that_is_small_already_keeps_its_constants():
     assert find(text("torch.relu(x)", "", "torch.rand(64, 64)")) == {}
 
 
+def test_rows_beyond_the_shared_memory_of_a_block_keep_their_length():
+    """56 KB of a row in shared memory need cudaFuncSetAttribute; a shorter row would hide the missing call."""
+    constants = "rows = 24\ncols = 14000"
+    assert find(text("torch.softmax(x, -1)", constants, "torch.rand(rows, cols)")) == {"rows": 24, "cols": 14000}
+    assert find(text("x @ x.T", constants, "torch.rand(rows, cols)"))["cols"] < 14000
+
+
 HISTOGRAM = text("torch.bincount(x, minlength=bins)", "count = 8192\nbins = 64", "torch.randint(0, bins, (count,))")
 MASK = text("x.masked_fill(x > 0.5, -float('inf'))", "n = 64", "torch.rand(n, n)")
 
