@@ -96,7 +96,7 @@ CUDA_PYTHON = Language(
     packages=("cuda",),
     code=("cuda.bindings", "cuda.core"),
     compiler=("cuda.core._program", "cuda.core.experimental._program"),
-    marks=(r"nvrtc\w*",),
+    marks=(r"nvrtc\w*", r"cuda\.core"),
 )
 CUTLASS = Language(
     toolchain=Toolchain.CUTLASS,

@@ -21,6 +21,7 @@ def test_without_a_gpu_ten_seconds_at_least(device):
     [
         ("import torch", 10.0),
         ("import triton.language as tl", 120.0),
+        ("from cuda.core import Program", 120.0),
         ("self.f = torch.compile(f)", 120.0),
         ("recompiled = 1", 10.0),
     ],
