@@ -41,7 +41,7 @@ check: lint
 		tests/unit tests/packaging evaluator
 
 test: lint
-	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal -m "not long"
+	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal -m "not long" --durations=20 --durations-min=10
 
 # Only files with such tests are read: each of the processes would spend 12 s on all others.
 long: $(VENV)/installed
