@@ -6,7 +6,6 @@ The program draws the problem's inputs, makes one warm-up call and one profiled 
 import contextlib
 import importlib
 import os
-import random
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,7 +16,7 @@ import torch
 from evaluator.protocol import model_call
 from evaluator.protocol.frames.model_mode import ModelMode
 from evaluator.protocol.pytree import mapped, tensors_of
-from evaluator.protocol.seeding import seed_torch
+from evaluator.protocol.seeding import seed_all
 from evaluator.protocol.standalone_call import FAILED, LoneCall, libraries_in, read_back
 from evaluator.runner import submission_module
 from evaluator.runner.extensions import ExtensionLoader
@@ -92,8 +91,7 @@ def _wait(device: torch.device) -> None:
 
 def _inputs(problem: Any, seed: int, device: torch.device) -> tuple[list[Any], dict[str, Any]]:
     """Draw a call's inputs as the judge does, on `device` unless the problem's code names another device."""
-    seed_torch(seed)
-    random.seed(seed)
+    seed_all(seed)
     with device:
         args, kwargs = _arguments(problem.get_inputs())
 

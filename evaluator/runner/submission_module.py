@@ -20,7 +20,7 @@ from torch.utils import cpp_extension
 from evaluator.protocol.frames import Failed, RefusedKernel
 from evaluator.protocol.frames.bounds import MOST_FUNCTIONS
 from evaluator.protocol.frames.model_mode import ModelMode
-from evaluator.protocol.seeding import seed_torch
+from evaluator.protocol.seeding import seed_all
 from evaluator.protocol.submission_files import SINGLE_FILE, Part, parts
 from evaluator.protocol.submission_manifest import checked, extension_sources
 from evaluator.runner.extensions import FILES_FOLDER
@@ -158,7 +158,7 @@ def construct(
     model_new: type, args: Sequence[Any], kwargs: dict[str, Any], *, weight_seed: int, mode: ModelMode, device: str
 ) -> Any:
     """Construct a model under a seed, put the model into `mode`, and move the model to `device`."""
-    seed_torch(weight_seed)
+    seed_all(weight_seed)
     model = model_new(*args, **kwargs)
     if isinstance(model, torch.nn.Module):
         _set_mode(model, mode)

@@ -1,6 +1,5 @@
 """The author's file, executed at a size: it constructs the model and draws inputs."""
 
-import random
 import sys
 from types import ModuleType
 
@@ -11,7 +10,7 @@ from evaluator.errors import ProblemError
 from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.problem_code import CudaMeans, author_code, refuse_other_layouts
 from evaluator.protocol.pytree import mapped
-from evaluator.protocol.seeding import seed_torch
+from evaluator.protocol.seeding import seed_all
 from evaluator.records import Mode, Problem, SizeName
 
 
@@ -36,7 +35,7 @@ class ProblemModule:
     def construct(self, weight_seed: int) -> torch.nn.Module:
         """Construct `Model` under `weight_seed` on the CPU, in the problem's mode."""
         with author_code(self._problem.path, "Model(...)"):
-            seed_torch(weight_seed)
+            seed_all(weight_seed)
             model: torch.nn.Module = self.namespace["Model"](*self.init.args, **self.init.kwargs)
             if self._problem.mode is Mode.EVAL:
                 model.eval()  # The result may be None: an own train() may return nothing.
@@ -44,8 +43,7 @@ class ProblemModule:
 
     def draw(self, seed: int, device: torch.device) -> Arguments:
         """Return the values of `get_inputs` under `seed` on `device`, detached from the graph of their construction."""
-        seed_torch(seed)
-        random.seed(seed)
+        seed_all(seed)
         # The author's code names no device, or a GPU that the grade may not have.
         with device, CudaMeans(device):
             inputs = self._arguments("get_inputs")
