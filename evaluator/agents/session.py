@@ -55,10 +55,10 @@ class Session:
         Raises:
             ProblemNotFound: no problem has the name.
         """
-        problems = {each.name: each for each in self.listing().problems}
+        problems = {problem.name: problem for problem in self.listing().problems}
         if name not in problems:
-            near = difflib.get_close_matches(name, problems, n=3)
-            raise ProblemNotFound(name[:80], near, _LISTED)
+            similar = difflib.get_close_matches(name, problems, n=3)
+            raise ProblemNotFound(name[:80], similar, _LISTED)
         return problems[name]
 
     def source_at(self, path: str) -> str:

@@ -198,8 +198,8 @@ class Grader(AnyGrader):
                 exception of the callback cancels the unfinished grades, and is raised. Without a callback, nothing is
                 reported or printed.
         """
-        given = list(candidates)
-        tasks = [task_for(candidate, self._problems) for candidate in given]
+        candidates = list(candidates)
+        tasks = [task_for(candidate, self._problems) for candidate in candidates]
         graded: dict[str, Future[Scorecard]] = {}
         futures = []
         for task in tasks:
@@ -210,7 +210,7 @@ class Grader(AnyGrader):
             else:
                 future = self._copied(equal, task)
             futures.append(future)
-        return cards_of(given, futures, on_progress)
+        return cards_of(candidates, futures, on_progress)
 
     def _copied(self, equal: Future[Scorecard], task: Task) -> Future[Scorecard]:
         """Return the future of a task with the code of another task: a copy of its card, under the task's name."""
@@ -233,19 +233,19 @@ class Grader(AnyGrader):
     def _submitted(self, task: Task, on_stage: Callable[[str], object] | None = None) -> Future[Scorecard]:
         waiting = _Waiting(task, Future(), on_stage)
         with self._changing:
-            lost = self._lost
-            if lost is None:
+            failure = self._lost
+            if failure is None:
                 if self._closed:
                     raise RuntimeError("a Grader grades between start() and close(), or in the block of `with`")
                 self._waiting[id(task)] = waiting
                 self._tasks.put(task)
-        if lost is not None:
-            self._give_infra(waiting, str(lost))
+        if failure is not None:
+            self._give_infra(waiting, str(failure))
         return waiting.future
 
     def _read(self, worker_pool: WorkerPool) -> None:
-        left = len(self._slots)
-        while left:
+        open_slots = len(self._slots)
+        while open_slots:
             event = worker_pool.events.get()
             if isinstance(event, Ended):
                 self._give(event)
@@ -254,7 +254,7 @@ class Grader(AnyGrader):
                 if waiting is not None and waiting.on_stage is not None:
                     waiting.on_stage(event.stage)
             elif isinstance(event, Drained):
-                left -= 1
+                open_slots -= 1
                 if event.error is not None:
                     self._fail(event.error, worker_pool)
         self._cancel(worker_pool)

@@ -76,13 +76,13 @@ def run_batch(arguments: BatchArguments, named: Mapping[str, Any], stream: TextI
         source = _source(arguments.submissions, problems, stack)
         total = _total(source, arguments.limit) if shard is None else None
         is_new = arguments.fresh or not RunFolder(arguments.run).manifest.exists()
-        begun = _gradable(_items(source, problems, {}, arguments), arguments) if is_new and shard is None else None
+        new_items = _gradable(_items(source, problems, {}, arguments), arguments) if is_new and shard is None else None
         slots, hire = _places(arguments, options, stack)
         manifest = manifest_for(options, arguments.submissions, problems.level_sizes)
         folder = stack.enter_context(opened(arguments.run, manifest, fresh=arguments.fresh))
         plan = stack.enter_context(Plan(folder))
         refusals = stack.enter_context(Refusals(folder, _is_read(source, problems, shard, arguments.limit)))
-        items = begun or named_once(_items(source, problems, plan.by_origin(), arguments))
+        items = new_items or named_once(_items(source, problems, plan.by_origin(), arguments))
         if shard is not None:
             items = filter(shard.holds, items)
         _announce(options.device, stream)
@@ -108,8 +108,8 @@ def _announce(device: DeviceKind, stream: TextIO) -> None:
         from evaluator.compile.device_builders import to_build_on_error
 
         with contextlib.suppress(ToolchainMissing):  # Each grade names the missing compiler.
-            if said := to_build_on_error(device):
-                print(said, file=stream)
+            if text := to_build_on_error(device):
+                print(text, file=stream)
 
 
 def _places(arguments: BatchArguments, options: GradeOptions, stack: contextlib.ExitStack) -> Places:
@@ -129,10 +129,10 @@ def parse_shard(text: str) -> Shard:
     Raises:
         UsageError: the text is no shard.
     """
-    found = _SHARD.fullmatch(text)
-    if found is None or int(found[1]) > int(found[2]):
+    match = _SHARD.fullmatch(text)
+    if match is None or int(match[1]) > int(match[2]):
         raise UsageError(f"{text!r} is not a shard K/N", hint="--shard 1/4 is the first of four shards")
-    return Shard(number=int(found[1]), of=int(found[2]))
+    return Shard(number=int(match[1]), of=int(match[2]))
 
 
 def _source(submissions: str, problems: Problems, stack: contextlib.ExitStack) -> Source:
@@ -161,10 +161,10 @@ def _is_read(source: Source, problems: Problems, shard: Shard | None, limit: int
 
 
 def _items(
-    source: Source, problems: Problems, known: Mapping[str, Planned], arguments: BatchArguments
+    source: Source, problems: Problems, planned: Mapping[str, Planned], arguments: BatchArguments
 ) -> Iterator[Item]:
     if source.lines is None:
-        return read_folder(Path(source.origin), problems, known)
+        return read_folder(Path(source.origin), problems, planned)
     return read_lines(source.lines, source.origin, problems, allows_problem_text=arguments.allow_problem_text)
 
 

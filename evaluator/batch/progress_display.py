@@ -83,14 +83,14 @@ def summary(result: Result) -> str:
 class JsonLines:
     """Display that writes a JSON object for each result, kept cards included, beside another display."""
 
-    def __init__(self, stream: TextIO, beside: Display) -> None:
-        """Write to `stream` and forward all events to `beside`."""
+    def __init__(self, stream: TextIO, display: Display) -> None:
+        """Write to `stream` and forward all events to `display`."""
         self._stream = stream
-        self._beside = beside
+        self._display = display
 
     def began(self, event: Began) -> None:
         """Forward the event."""
-        self._beside.began(event)
+        self._display.began(event)
 
     def result(self, result: Result) -> None:
         """Write the result as JSON and forward the event."""
@@ -100,12 +100,12 @@ class JsonLines:
             *("reference_calls", "submission_calls", "l2", "device", "mode", "wall_s", "card"),
         )
         self._write({"type": "result", "how": result.how} | {field: getattr(row, field) for field in fields})
-        self._beside.result(result)
+        self._display.result(result)
 
     def refused(self, refused: Refused) -> None:
         """Write the refused input and the reason as JSON, and forward the event."""
         self._write({"type": "refused", "origin": refused.origin, "reason": refused.reason})
-        self._beside.refused(refused)
+        self._display.refused(refused)
 
     def _write(self, document: dict[str, Any]) -> None:
         with contextlib.suppress(OSError):
@@ -194,13 +194,13 @@ class Table:
             return Group(head, working, *last)
 
     def _progress(self) -> str:
-        done = sum(self._counts.values()) + self._refusals
+        finished = sum(self._counts.values()) + self._refusals
         graded, elapsed_s = self._hows["graded"] + self._hows["copied"], time.monotonic() - self._began_s
-        text = f"{done}/{self._total}" if self._total else str(done)
+        text = f"{finished}/{self._total}" if self._total else str(finished)
         if graded and elapsed_s > 0:
             text += f"   {graded / elapsed_s * 60:.1f} a minute"
-            if self._total and self._total > done:
-                text += f"   {(self._total - done) * elapsed_s / graded / 60:.0f} min left"
+            if self._total and self._total > finished:
+                text += f"   {(self._total - finished) * elapsed_s / graded / 60:.0f} min left"
         return text
 
 

@@ -179,8 +179,8 @@ class Scheduler:
         return self._tally
 
     def _listen(self, worker_pool: WorkerPool) -> None:
-        left = len(self._slots)
-        while left:
+        open_slots = len(self._slots)
+        while open_slots:
             event = worker_pool.events.get()
             self._tell_asides()
             match event:
@@ -191,7 +191,7 @@ class Scheduler:
                     self._timeline.end(slot, at_s)
                     self._ended(event)
                 case Drained(error=error):
-                    left -= 1
+                    open_slots -= 1
                     if error is not None:
                         raise error
         self._tell_asides()
@@ -200,10 +200,10 @@ class Scheduler:
 
     def _next(self) -> Task | None:
         """Return the next submission to grade. Put kept, copied and refused submissions aside for the other thread."""
-        for given in self._items:
-            if isinstance(given, Seen) and self._is_kept(given.planned):
+        for entry in self._items:
+            if isinstance(entry, Seen) and self._is_kept(entry.planned):
                 continue
-            item = given.read() if isinstance(given, Seen) else given
+            item = entry.read() if isinstance(entry, Seen) else entry
             if isinstance(item, Refused):
                 self._refusals.add(item)
                 self._asides.append(item)
@@ -275,9 +275,9 @@ class Scheduler:
                     self._tally.refused += 1
                     self._note("refused", f"{refused.origin}: {refused.reason}")
                     self._display.refused(refused)
-                case Result() as kept:
-                    self._tally.add(kept)
-                    self._display.result(kept)
+                case Result() as result:
+                    self._tally.add(result)
+                    self._display.result(result)
                 case copy, card:
                     cards = self._folder.cards
                     if not self._may_be_copied(card):
@@ -286,24 +286,28 @@ class Scheduler:
 
     def _copy(self, copy: Copy, card: Scorecard) -> None:
         """Store a copy of the card of an equal submission under the copy's name."""
-        named = renamed(card, copy.name, copy.origin)
-        self._show(Result(self._write(copy.card, named), "copied"))
+        copied_card = renamed(card, copy.name, copy.origin)
+        self._show(Result(self._write(copy.card, copied_card), "copied"))
 
     def _may_be_copied(self, card: str) -> bool:
         """Return whether a card of the run may be copied. With a signing key, only cards with its signature may."""
         if self._key is None:
             return True
         try:
-            seen = signature_of(read_bytes(self._folder.cards / card, self._folder.cards))
+            signature = signature_of(read_bytes(self._folder.cards / card, self._folder.cards))
         except (CardError, ValueError):
             return False
-        return seen.state is State.INTACT and seen.signer is not None and seen.signer.raw == self._key.public.raw
+        return (
+            signature.state is State.INTACT
+            and signature.signer is not None
+            and signature.signer.raw == self._key.public.raw
+        )
 
-    def _write(self, place: str, card: Scorecard) -> Row:
+    def _write(self, path: str, card: Scorecard) -> Row:
         card = signed(card, self._key)
-        write_card(card, self._folder.cards / place, named=False)
+        write_card(card, self._folder.cards / path, named=False)
         with self._lock:
-            return self._index.add(place, card)
+            return self._index.add(path, card)
 
     def _show(self, result: Result) -> None:
         self._tally.add(result)
@@ -311,9 +315,9 @@ class Scheduler:
         self._note(result.how, f"{row.card} {row.status} {row.wall_s:.1f} s, attempt {result.attempts}")
         self._display.result(result)
 
-    def _note(self, what: str, text: str) -> None:
-        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
-        self._log.write(f"{now} {what} {one_line(text, 300)}\n")
+    def _note(self, event: str, text: str) -> None:
+        timestamp = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
+        self._log.write(f"{timestamp} {event} {one_line(text, 300)}\n")
         self._log.flush()
 
 

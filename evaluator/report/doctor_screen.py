@@ -69,9 +69,9 @@ def _show_prepared(sheet: Sheet, prepared: Prepared, label: str) -> None:
 
 def _show_language(sheet: Sheet, language: InstalledLanguage, label: str) -> None:
     word = _word("ok" if language.ok else "no", "green" if language.ok else "")
-    where = ", ".join(device.value for device in language.runs_on)
-    found = f"{language.title}: {language.found} ({where})"
-    sheet.row(label, word.append_text(sheet.say(found, 200)))
+    devices = ", ".join(device.value for device in language.runs_on)
+    text = f"{language.title}: {language.found} ({devices})"
+    sheet.row(label, word.append_text(sheet.say(text, 200)))
     if language.fix:
         sheet.row("", styled(f"{sheet.symbols.arrow} ", "dim").append_text(sheet.say(language.fix, 320, "dim")))
 

@@ -44,8 +44,8 @@ class Lines:
 
     def stage(self, name: str, detail: str = "") -> None:
         """Write `name (3 of 6): detail`."""
-        place = self._places.begin(name)
-        line = name + (f" ({place})" if place else "") + (f": {detail}" if detail else "")
+        position = self._places.begin(name)
+        line = name + (f" ({position})" if position else "") + (f": {detail}" if detail else "")
         with contextlib.suppress(OSError):  # a closed reader stops no grade
             self._stream.write(one_line(line, 200, getattr(self._stream, "encoding", None) or "ascii") + "\n")
             self._stream.flush()

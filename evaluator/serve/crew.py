@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from evaluator.batch.workers.messages import Order, Part
 from evaluator.serve.call import Call
-from evaluator.serve.place import Place, kept_key
+from evaluator.serve.place import Place, context_key_of
 
 READY_PLACES = 2
 """Workers of a part to keep ready, apart from a worker for each GPU."""
@@ -19,16 +19,16 @@ _LOOK_S = 0.25
 _END_S = 30.0
 
 
-class Ended(Exception):
+class GradeAbandoned(Exception):
     """The grade was abandoned, or the server ends, before a place was free."""
 
 
-class _Wish:
+class _WaitingGrade:
     """A waiting grade, without a place."""
 
     def __init__(self, part: Part, order: Order) -> None:
         self.part = part
-        self.key = kept_key(order)
+        self.context_key = context_key_of(order)
         self.gpu = order.options.gpu if part is Part.FINISH else None
         self.place: Place | None = None
 
@@ -43,35 +43,37 @@ class Crew:
         """Manage `places`, all free."""
         self.places = tuple(places)
         self._changed = threading.Condition()
-        self._wishes: list[_Wish] = []
+        self._waiting: list[_WaitingGrade] = []
         self._closed = False
 
     @property
     def parts(self) -> tuple[Part, ...]:
         """Parts of a grade, in the order of execution."""
-        return (Part.BEGIN, Part.FINISH) if any(each.slot.part is Part.FINISH for each in self.places) else (Part.ALL,)
+        return (
+            (Part.BEGIN, Part.FINISH) if any(place.slot.part is Part.FINISH for place in self.places) else (Part.ALL,)
+        )
 
     @contextlib.contextmanager
     def place_for(self, part: Part, order: Order, call: Call, on_wait: Callable[[], None]) -> Iterator[Place]:
         """Wait for a place, and keep the place inside the context. Call `on_wait` first if no place is free.
 
-        Raises Ended if the client abandons the grade, or the crew is closed.
+        Raises GradeAbandoned if the client abandons the grade, or the crew is closed.
         """
-        wish = _Wish(part, order)
+        waiting = _WaitingGrade(part, order)
         with self._changed:
-            self._wishes.append(wish)
+            self._waiting.append(waiting)
             self._assign()
-            waits = wish.place is None
+            waits = waiting.place is None
         try:
             if waits:
                 on_wait()
-            yield self._awaited(wish, call)
+            yield self._awaited(waiting, call)
         finally:
             with self._changed:
-                if wish.place is not None:
-                    wish.place.busy = False
+                if waiting.place is not None:
+                    waiting.place.busy = False
                 else:
-                    self._wishes.remove(wish)
+                    self._waiting.remove(waiting)
                 self._assign()
 
     def prepare_spares(self) -> None:
@@ -90,7 +92,9 @@ class Crew:
         """End the workers without a grade for `idle_s`."""
         now_s = time.monotonic()
         with self._changed:
-            idle = [each for each in self.places if not each.busy and each.has_worker and now_s - each.used_s > idle_s]
+            idle = [
+                place for place in self.places if not place.busy and place.has_worker and now_s - place.used_s > idle_s
+            ]
             for place in idle:
                 place.busy = True
         for place in idle:  # interrupt all before waiting for any
@@ -108,29 +112,29 @@ class Crew:
             while True:
                 for place in self.places:  # Again and again: a busy place may just be starting its worker.
                     place.interrupt()
-                if time.monotonic() > until_s or not any(each.busy for each in self.places):
+                if time.monotonic() > until_s or not any(place.busy for place in self.places):
                     break
                 self._changed.wait(_LOOK_S)
         for place in self.places:
             place.dismiss()
 
-    def _awaited(self, wish: _Wish, call: Call) -> Place:
+    def _awaited(self, waiting: _WaitingGrade, call: Call) -> Place:
         with self._changed:
-            while wish.place is None and not (self._closed or call.is_abandoned):
+            while waiting.place is None and not (self._closed or call.is_abandoned):
                 self._changed.wait(_LOOK_S)
-            if wish.place is None or self._closed:
-                raise Ended
-            return wish.place
+            if waiting.place is None or self._closed:
+                raise GradeAbandoned
+            return waiting.place
 
     def _taken_spare(self) -> Place | None:
         with self._changed:
             if self._closed:
                 return None
             for part in self.parts:
-                free = [each for each in self.places if each.slot.part is part and not each.busy]
-                empty = [each for each in free if not each.has_worker]
-                wanted = len(self.places) if part is Part.FINISH else READY_PLACES
-                if empty and len(free) - len(empty) < wanted:
+                free = [place for place in self.places if place.slot.part is part and not place.busy]
+                empty = [place for place in free if not place.has_worker]
+                ready_count = len(self.places) if part is Part.FINISH else READY_PLACES
+                if empty and len(free) - len(empty) < ready_count:
                     empty[0].busy = True
                     return empty[0]
         return None
@@ -142,19 +146,21 @@ class Crew:
 
     def _assign(self) -> None:
         """Give free places to waiting grades. The caller holds the lock."""
-        for kept in (True, False):
-            for wish in list(self._wishes):
-                free = [each for each in self.places if not each.busy and wish.fits(each)]
-                fitting = [each for each in free if each.kept == wish.key] if kept else free
+        for reuses_context in (True, False):
+            for waiting in list(self._waiting):
+                free = [place for place in self.places if not place.busy and waiting.fits(place)]
+                fitting = (
+                    [place for place in free if place.context_key == waiting.context_key] if reuses_context else free
+                )
                 if fitting and not self._closed:
-                    self._give(wish, min(fitting, key=_rank))
+                    self._give(waiting, min(fitting, key=_rank))
         self._changed.notify_all()
 
-    def _give(self, wish: _Wish, place: Place) -> None:
-        wish.place, place.busy = place, True
-        self._wishes.remove(wish)
+    def _give(self, waiting: _WaitingGrade, place: Place) -> None:
+        waiting.place, place.busy = place, True
+        self._waiting.remove(waiting)
 
 
 def _rank(place: Place) -> tuple[bool, bool, float]:
     """Order of places for a grade: a ready worker first, preferably without a context, else the longest unused."""
-    return not place.has_worker, place.kept is not None, place.used_s
+    return not place.has_worker, place.context_key is not None, place.used_s

@@ -12,7 +12,7 @@ from evaluator.errors import WarpgradeError
 from evaluator.grade_options import GradeOptions
 from evaluator.records import DeviceKind
 from evaluator.serve.call import Call
-from evaluator.serve.crew import Crew, Ended
+from evaluator.serve.crew import Crew, GradeAbandoned
 from evaluator.serve.place import Hire, Place
 from evaluator.serve.status import WorkerStatus
 
@@ -48,7 +48,7 @@ class Grades:
             return self._through(crew, order, call, on_stage)
         except WarpgradeError as error:
             return NotGraded(reason=error.message, again=False, hint=error.hint)
-        except Ended:
+        except GradeAbandoned:
             return NotGraded(reason="the ready judge ended before the grade", again=True)
 
     def prepare(self, device: DeviceKind) -> None:
@@ -74,8 +74,8 @@ class Grades:
     @property
     def workers(self) -> list[WorkerStatus]:
         """Status of all workers."""
-        found = [place.status for crew in self._all() for place in crew.places]
-        return [each for each in found if each is not None]
+        statuses = [place.status for crew in self._all() for place in crew.places]
+        return [status for status in statuses if status is not None]
 
     def _through(self, crew: Crew, order: Order, call: Call, on_stage: Callable[[Stage], None]) -> Graded | NotGraded:
         def on_wait() -> None:

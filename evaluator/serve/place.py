@@ -27,8 +27,8 @@ class Place:
         self.slot = slot
         self.busy = False
         self.used_s = 0.0
-        self.kept: str | None = None
-        """Key (`kept_key`) of the grades with the context in the worker."""
+        self.context_key: str | None = None
+        """Key (`context_key_of`) of the grades with the context in the worker."""
         self._hire = hire
         self._worker: LocalWorker | None = None
         self._grades = 0
@@ -54,10 +54,10 @@ class Place:
         After a failure of the machine in a worker from before the grade, a new worker repeats the grade: the old worker
         may have died in the meantime, or the worker's GPU context may have failed.
         """
-        own = replace(order, options=order.options.for_worker(self.slot.gpu), part=self.slot.part)
+        worker_order = replace(order, options=order.options.for_worker(self.slot.gpu), part=self.slot.part)
         while True:
             was_there = self.has_worker
-            result = self._attempt(own, call, on_stage)
+            result = self._attempt(worker_order, call, on_stage)
             if call.is_abandoned or worth_another(result):
                 self.dismiss()
             if call.is_abandoned or not (was_there and worth_another(result)):
@@ -68,7 +68,7 @@ class Place:
     def dismiss(self) -> None:
         """End the worker, and forget the worker's context."""
         worker, self._worker = self._worker, None
-        self._grades, self.kept, self._problem = 0, None, None
+        self._grades, self.context_key, self._problem = 0, None, None
         if worker is not None:
             worker.close()
 
@@ -99,7 +99,7 @@ class Place:
             self._worker = self._worker or self._hire(self.slot, None)
         except OSError as error:
             return NotGraded(reason=f"no worker process could start: {error.strerror}", again=True)
-        self.kept, self._problem = kept_key(order), order.problem.name
+        self.context_key, self._problem = context_key_of(order), order.problem.name
         try:
             with call.made_by(self._worker):
                 result = self._worker.grade(order, on_stage)
@@ -110,6 +110,6 @@ class Place:
         return result
 
 
-def kept_key(order: Order) -> str:
+def context_key_of(order: Order) -> str:
     """Return the key of grades with a common context, independent of the GPU and the part."""
     return f"{order.problem.sha256} {order.options.for_worker(None)}"

@@ -95,7 +95,7 @@ class Server:
     def status(self) -> ServerStatus:
         """Return the server's status."""
         with self._changing:
-            running, made = len(self._calls), self._made
+            running, grades = len(self._calls), self._made
         return ServerStatus(
             pid=os.getpid(),
             version=__version__,
@@ -103,7 +103,7 @@ class Server:
             started_at=self._started_at,
             idle_minutes=self._idle_minutes,
             devices=self.grades.devices,
-            grades=made,
+            grades=grades,
             running=running,
             ending=self.is_ending,
             memory_bytes=tree_bytes(os.getpid()),

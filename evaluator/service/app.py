@@ -135,8 +135,8 @@ class _Routes:
         grades = await self._parts.journal.page(request.scope[CLIENT], before, most + 1)
         if grades is None:
             raise Refused(404, "no such grade as `before`", "begin again without `before`")
-        shown = [self._parts.dispatcher.at_present(grade) for grade in grades[:most]]
-        return _json(GradePage(shown, shown[-1].id if len(grades) > most else None), 200)
+        grades_now = [self._parts.dispatcher.at_present(grade) for grade in grades[:most]]
+        return _json(GradePage(grades_now, grades_now[-1].id if len(grades) > most else None), 200)
 
     async def problems(self, _: Request) -> Response:
         """Return the problems of the service. One request at a time reads the folder."""
@@ -145,7 +145,9 @@ class _Routes:
                 listing = await asyncio.to_thread(list_problems, self._parts.problems)
             except ProblemError:  # Its message names a path of this machine.
                 raise Refused(503, "the service cannot read its problems", "tell the operator") from None
-        listed = [ListedProblem(each.name, each.title, each.level, each.sha256) for each in listing.problems]
+        listed = [
+            ListedProblem(problem.name, problem.title, problem.level, problem.sha256) for problem in listing.problems
+        ]
         return _json(ProblemList(listed), 200)
 
     async def show(self, request: Request) -> Response:
@@ -168,9 +170,9 @@ class _Routes:
 
     async def card(self, request: Request) -> Response:
         """Return the card of a finished grade."""
-        async with AsyncExitStack() as held:
-            await held.enter_async_context(self._cards.turn(request.scope[CLIENT]))
-            return PartsResponse(await self._stored_card(request), held.pop_all())
+        async with AsyncExitStack() as turn_stack:
+            await turn_stack.enter_async_context(self._cards.turn(request.scope[CLIENT]))
+            return PartsResponse(await self._stored_card(request), turn_stack.pop_all())
 
     async def feedback(self, request: Request) -> Response:
         """Return the text for a language model's next attempt."""

@@ -82,8 +82,8 @@ class LimitedConnection(H11Protocol):
 
     def _make_room(self) -> None:
         """Close the oldest connection without a client's request; this connection, if all have one."""
-        others = [each for each in self.connections if isinstance(each, LimitedConnection) and each.is_idle]
-        min(others, key=lambda each: each.made_s, default=self).transport.abort()
+        idle = [peer for peer in self.connections if isinstance(peer, LimitedConnection) and peer.is_idle]
+        min(idle, key=lambda peer: peer.made_s, default=self).transport.abort()
 
     @property
     def is_idle(self) -> bool:

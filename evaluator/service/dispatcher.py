@@ -151,7 +151,7 @@ class Dispatcher:
         self._at_work.add(grade)
         task = asyncio.create_task(self._graded(client, grade))
         self._tasks.add(task)
-        task.add_done_callback(lambda ended: self._ended(ended, grade))
+        task.add_done_callback(lambda finished_task: self._ended(finished_task, grade))
 
     def _ended(self, task: asyncio.Task[None], grade: str) -> None:
         self._tasks.discard(task)
@@ -163,15 +163,15 @@ class Dispatcher:
 
     async def _graded(self, client: str, grade: str) -> None:
         try:
-            begun = await self._journal.begin(grade)
+            attempt = await self._journal.begin(grade)
         except asyncio.CancelledError:  # The journal counts the attempt all the same.
             self._interrupted.append(grade)
             raise
-        if begun is None:
+        if attempt is None:
             return
         started_s = time.monotonic()
         try:
-            final = await self._result(client, grade, begun)
+            final = await self._result(client, grade, attempt)
             await self._finish(client, grade, final)
         except (asyncio.CancelledError, InfraError):
             # A signal, the workers or the disk ended the grade: no evidence against the submission.
@@ -179,18 +179,18 @@ class Dispatcher:
             raise
         wall_s = time.monotonic() - started_s
         self._metrics.graded(final, wall_s)
-        told = final.verdict.value.replace("_", " ") if final.verdict is not None else final.state.value
-        self._tell(f"{client} {grade}: {told}, {wall_s:.2f} s")
+        outcome = final.verdict.value.replace("_", " ") if final.verdict is not None else final.state.value
+        self._tell(f"{client} {grade}: {outcome}, {wall_s:.2f} s")
 
-    async def _result(self, client: str, grade: str, begun: Begun) -> Final:
+    async def _result(self, client: str, grade: str, attempt: Begun) -> Final:
         """Grade a request. After too many attempts, make the card of the failure; after a failed card, a reason."""
-        if begun.attempt > MOST_ATTEMPTS + 1:
+        if attempt.attempt > MOST_ATTEMPTS + 1:
             return Final(GradeState.FAILED, reason=_TOO_MANY)
-        order = msgspec.json.decode(begun.request, type=GradeOrder)
+        order = msgspec.json.decode(attempt.request, type=GradeOrder)
         # Threads apart from the threads of requests: the search for a problem's small size may take long.
         loop = asyncio.get_running_loop()
         try:
-            if begun.attempt > MOST_ATTEMPTS:
+            if attempt.attempt > MOST_ATTEMPTS:
                 card = await loop.run_in_executor(self._handing_in, self._infra_card, order)
             else:
                 card = await asyncio.wrap_future(await loop.run_in_executor(self._handing_in, self._submitted, order))
@@ -231,8 +231,8 @@ class Dispatcher:
 async def until(news: "asyncio.Future[None]", timeout_s: float) -> bool:
     """Wait for news. Return false after the time."""
     # `wait_for` would cancel the future of all other waiting clients.
-    done, _ = await asyncio.wait([news], timeout=timeout_s)
-    return bool(done)
+    arrived, _ = await asyncio.wait([news], timeout=timeout_s)
+    return bool(arrived)
 
 
 def _done() -> "asyncio.Future[None]":

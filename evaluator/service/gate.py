@@ -95,10 +95,10 @@ class Gate:
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-def _single(headers: _Headers, wanted: bytes) -> bytes:
+def _single(headers: _Headers, header_name: bytes) -> bytes:
     """Return the value of a header; empty for no header and for two: a proxy may have checked the other value."""
-    found = [value for name, value in headers if name == wanted]
-    return found[0] if len(found) == 1 else b""
+    values = [value for name, value in headers if name == header_name]
+    return values[0] if len(values) == 1 else b""
 
 
 def _declared_bytes(headers: _Headers) -> int:

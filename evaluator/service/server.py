@@ -176,7 +176,7 @@ class _Uvicorn(uvicorn.Server):
 @contextlib.contextmanager
 def _listening(address: Address) -> Iterator[socket.socket]:
     try:
-        family, kind, protocol, _, place = socket.getaddrinfo(
+        family, kind, protocol, _, socket_address = socket.getaddrinfo(
             *address, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         # asyncio sends small parts at once (TCP_NODELAY) only for sockets with the protocol's number.
@@ -186,7 +186,7 @@ def _listening(address: Address) -> Iterator[socket.socket]:
     with listener:
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(place)
+            listener.bind(socket_address)
             listener.listen(socket.SOMAXCONN)
         except OSError as error:
             hint = "choose another port, or end the program that listens there"

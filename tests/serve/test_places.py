@@ -10,7 +10,7 @@ from evaluator.batch.workers.worker_handle import Slot
 from evaluator.errors import InfraError
 from evaluator.records import DeviceKind, Status
 from evaluator.serve.call import Call
-from evaluator.serve.crew import Crew, Ended
+from evaluator.serve.crew import Crew, GradeAbandoned
 from evaluator.serve.grades import Grades
 from evaluator.serve.place import Place
 from tests.serve.conftest import order, soon
@@ -102,7 +102,7 @@ def test_an_abandoned_grade_waits_no_longer(worker):
     crew, call = Crew([place(worker)]), Call()
     with taken(crew, order("# right")):
         call.abandon()
-        with pytest.raises(Ended), crew.place_for(Part.ALL, order("# right"), call, silent):
+        with pytest.raises(GradeAbandoned), crew.place_for(Part.ALL, order("# right"), call, silent):
             pass
     assert crew._wishes == []
 

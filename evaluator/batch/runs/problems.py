@@ -117,9 +117,9 @@ class Problems:
         """Return whether a pattern matches the problem with the given name. An unknown name counts as it stands."""
         if not self._only:
             return True
-        found = self.named(name)
-        real = name if isinstance(found, str) else found.name
-        return any(fnmatchcase(real, pattern) for pattern in self._only)
+        problem = self.named(name)
+        full_name = name if isinstance(problem, str) else problem.name
+        return any(fnmatchcase(full_name, pattern) for pattern in self._only)
 
     def has(self, name: str, sha256: str) -> bool:
         """Return whether a problem with exactly the given name, content and size exists."""
@@ -128,19 +128,19 @@ class Problems:
 
     def find(self, name: str) -> Problem | str:
         """Return the problem with the given name, or the reason why none can be graded."""
-        named = self.named(name)
-        return named if isinstance(named, str) else self._sized(named)
+        problem = self.named(name)
+        return problem if isinstance(problem, str) else self._sized(problem)
 
     def named(self, name: str) -> Problem | str:
         """Return the problem with the given name, maybe without the graded size, or the reason why none has the name.
 
         No code of a problem runs.
         """
-        meant = [self._exact[name]] if name in self._exact else self._meant.get(name, [])
-        if len(meant) == 1:
-            return meant[0]
-        if meant:
-            return f"{one_line(name, 80)!r} may mean {' or '.join(problem.name for problem in meant[:3])}"
+        matches = [self._exact[name]] if name in self._exact else self._meant.get(name, [])
+        if len(matches) == 1:
+            return matches[0]
+        if matches:
+            return f"{one_line(name, 80)!r} may mean {' or '.join(problem.name for problem in matches[:3])}"
         elsewhere = f"; {WHERE}" if self._shipped and looks_like_one(name) else ""
         broken = f"; {len(self._broken)} are broken, as `warpgrade problems list` says" if self._broken else ""
         return f"there is no problem named {one_line(name, 80)!r}{elsewhere or broken}"
@@ -149,10 +149,10 @@ class Problems:
         """Return the error of a name that means no problem, or several; None for any other name."""
         if "\n" in name:
             return UsageError("a problem's text is no name", hint="hand in ProblemText(source, name)")
-        named, shown = self.named(name), one_line(name, 80)
-        if not isinstance(named, str) or self._broken or self._meant.get(name):
-            return UsageError(named) if isinstance(named, str) else None
-        return not_found(shown, nearest_names(shown, self._exact.values()), shipped=self._shipped)
+        problem, shown_name = self.named(name), one_line(name, 80)
+        if not isinstance(problem, str) or self._broken or self._meant.get(name):
+            return UsageError(problem) if isinstance(problem, str) else None
+        return not_found(shown_name, nearest_names(shown_name, self._exact.values()), shipped=self._shipped)
 
     def read(self, text: ProblemText) -> Problem | str:
         """Return the problem of a text, or the reason why the text cannot be graded at the size of the grades.

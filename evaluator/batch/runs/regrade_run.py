@@ -29,8 +29,8 @@ class Regraded(NamedTuple):
 
     def document(self) -> dict[str, object]:
         """Return the result for JSON, without the unreadable cards."""
-        contradictions = {card: [each._asdict() for each in untrue] for card, untrue in self.contradicting.items()}
-        changes = [each._asdict() for each in self.changes]
+        contradictions = {card: [fault._asdict() for fault in faults] for card, faults in self.contradicting.items()}
+        changes = [change._asdict() for change in self.changes]
         return {"version": 1, "cards": self.cards, "changes": changes, "contradictions": contradictions}
 
 
@@ -47,7 +47,7 @@ def regrade(run: Path, output: Path | None) -> Regraded:
     """
     folder = RunFolder(run)
     manifest = folder.read_manifest()
-    found: list[Change] = []
+    differences: list[Change] = []
     contradicting: dict[str, list[Contradiction]] = {}
     count = 0
     with contextlib.ExitStack() as stack:
@@ -56,20 +56,20 @@ def regrade(run: Path, output: Path | None) -> Regraded:
         if target is not None:
             lines = (msgspec.json.encode(planned) + b"\n" for planned in folder.read_plan().values())
             write_whole(target.plan, b"".join(lines))
-            refused = (msgspec.json.encode(each) + b"\n" for each in read_refusals(folder))
+            refused = (msgspec.json.encode(refusal) + b"\n" for refusal in read_refusals(folder))
             write_whole(target.refused, b"".join(refused))
         broken = list(index.broken)
-        for place in sorted(index.rows):
+        for card in sorted(index.rows):
             try:
-                before = read_card(folder.cards / place, folder.cards)
+                before = read_card(folder.cards / card, folder.cards)
             except CardError as error:  # in a part of the card that the index did not read
                 broken.append(error)
                 continue
             after = regraded(before)
             count += 1
-            found += changes(before, after)
-            if untrue := inconsistencies(before, intervals=False):
-                contradicting[place] = untrue
+            differences += changes(before, after)
+            if contradictions := inconsistencies(before, intervals=False):
+                contradicting[card] = contradictions
             if target is not None:
-                write_card(after, target.cards / place, named=False)
-        return Regraded(count, found, broken, contradicting)
+                write_card(after, target.cards / card, named=False)
+        return Regraded(count, differences, broken, contradicting)

@@ -30,17 +30,17 @@ _BODY = 2000
 
 def failed(results: Results) -> list[Failed]:
     """Return all incorrect submissions; at the end the refused inputs, one for each cause, then the missing cards."""
-    found = [entry for entry in results.entries if not entry.sample.correct]
-    found.sort(key=lambda entry: (entry.sample.status is None, entry.refused is None))
-    alike = Counter(entry.refused.cause for entry in found if entry.refused is not None)
-    firsts: list[Failed] = []
-    for entry in found:
-        count = 1 if entry.refused is None else alike.pop(entry.refused.cause, 0)
+    incorrect = [entry for entry in results.entries if not entry.sample.correct]
+    incorrect.sort(key=lambda entry: (entry.sample.status is None, entry.refused is None))
+    counts_by_cause = Counter(entry.refused.cause for entry in incorrect if entry.refused is not None)
+    failures: list[Failed] = []
+    for entry in incorrect:
+        count = 1 if entry.refused is None else counts_by_cause.pop(entry.refused.cause, 0)
         if count:
-            first = _failed(entry, detailed=len(firsts) < MOST_FAILED)
+            first = _failed(entry, detailed=len(failures) < MOST_FAILED)
             more = f"; {counted(count - 1, 'more input')} like this" if count > 1 else ""
-            firsts.append(first._replace(reason=first.reason + more))
-    return firsts
+            failures.append(first._replace(reason=first.reason + more))
+    return failures
 
 
 def _failed(entry: Entry, *, detailed: bool) -> Failed:
@@ -133,23 +133,23 @@ def write_kernelbench(results: Results, folder: Path) -> Written:
     Raises:
         UsageError: no problem comes from KernelBench, or a file cannot be written.
     """
-    made = documents(
+    export = documents(
         Graded(entry.sample.problem, entry.sample.name, entry.read_card())
         for entry in results.entries
         if entry.sample.level is not None
     )
-    written: dict[Path, object] = {
-        folder / f"level{level}" / "eval_results.json": document for level, document in made.results.items()
+    contents: dict[Path, object] = {
+        folder / f"level{level}" / "eval_results.json": document for level, document in export.results.items()
     }
     baseline = folder / "baseline.json"
-    if made.baseline is None:
+    if export.baseline is None:
         _written(baseline, functools.partial(baseline.unlink, missing_ok=True))
     else:
-        written[baseline] = made.baseline
-    for path, document in written.items():
+        contents[baseline] = export.baseline
+    for path, document in contents.items():
         content = msgspec.json.format(msgspec.json.encode(document), indent=4) + b"\n"
         _written(path, functools.partial(write_whole, path, content))
-    return Written(list(written), made.left_out, made.unquoted)
+    return Written(list(contents), export.left_out, export.unquoted)
 
 
 def _written(path: Path, write: Callable[[], object]) -> None:
@@ -172,13 +172,13 @@ def _properties(row: Row) -> list[tuple[str, str]]:
     """Return the speedup with interval and circumstances; nothing for an untimed submission."""
     if row.submission_calls is None:
         return []
-    found = {
+    values = {
         **{name: getattr(row, name) for name in ("speedup", "speedup_low", "speedup_high")},
         **{name: getattr(row, name) for name in ("reference_calls", "submission_calls", "l2")},
         "host_bound": str(bool(row.host_bound)).lower(),
     }
     return [
         (name, f"{value:.6g}" if isinstance(value, float) else str(value))
-        for name, value in found.items()
+        for name, value in values.items()
         if value is not None
     ]

@@ -65,8 +65,8 @@ class Entry(NamedTuple):
     @property
     def origin(self) -> str | None:
         """Where the submission was read; None if unknown."""
-        known = self.planned or self.refused
-        return None if known is None else known.origin
+        source = self.planned or self.refused
+        return None if source is None else source.origin
 
     @property
     def reason_text(self) -> str:
@@ -83,8 +83,8 @@ class Entry(NamedTuple):
     @property
     def problem_sha256(self) -> str:
         """Hash of the problem."""
-        known = self.row or self.planned
-        return "" if known is None else known.problem_sha256
+        source = self.row or self.planned
+        return "" if source is None else source.problem_sha256
 
     def read_card(self) -> Scorecard | None:
         """Read the full card; None if the card is missing or unreadable."""
@@ -169,9 +169,9 @@ def read_run(path: Path, trust: Trust | None = None) -> Results:
             broken.append(CardError(f"{cards / card} contradicts itself: {row.contradiction}", hint=_CONTRADICTS))
             plan, row = plan or _as_planned(row), None
         if row is not None:
-            seen, error = _signature(cards / card, cards, row, trust)
+            signature, error = _signature(cards / card, cards, row, trust)
             if error is None:
-                signatures[card] = seen
+                signatures[card] = signature
             else:
                 broken.append(error)
                 plan, row = plan or _as_planned(row), None
@@ -189,17 +189,17 @@ def _refused_entries(cards: Path, entries: Sequence[Entry], refusals: Sequence[R
     A file counts once, as a submission of the plan: an interrupted session may have left an earlier refusal.
     """
     accepted = {entry.planned.origin for entry in entries if entry.planned is not None and entry.planned.stamp}
-    taken = {(entry.sample.problem, entry.sample.name) for entry in entries}
+    used_names = {(entry.sample.problem, entry.sample.name) for entry in entries}
     numbers: defaultdict[tuple[str, str], Iterator[int]] = defaultdict(lambda: itertools.count(1))
     for refused in refusals:
         if refused.origin in accepted:
             continue
-        named, unused = refused, numbers[refused.problem, refused.origin]
-        while not named.name or (named.problem, named.name) in taken:
+        unique, unused = refused, numbers[refused.problem, refused.origin]
+        while not unique.name or (unique.problem, unique.name) in used_names:
             number = next(unused)  # tried once for all refusals of a place: a stream may have thousands of one line
-            named = replace(refused, name=refused.origin if number == 1 else f"{refused.origin} ({number})")
-        taken.add((named.problem, named.name))
-        yield Entry(cards, None, None, named)
+            unique = replace(refused, name=refused.origin if number == 1 else f"{refused.origin} ({number})")
+        used_names.add((unique.problem, unique.name))
+        yield Entry(cards, None, None, unique)
 
 
 def read_runs(paths: Sequence[Path], trust: Trust | None = None) -> Results:
@@ -236,13 +236,13 @@ def are_shards(runs: Sequence[Results]) -> bool:
 
 def _in_two_of(runs: Sequence[Results]) -> Sample | None:
     """Return a submission of two runs, if any."""
-    seen: set[tuple[str, str]] = set()
+    used_names: set[tuple[str, str]] = set()
     for run in runs:
         samples = {(sample.problem, sample.name): sample for sample in run.samples if not sample.is_refused}
         for key, sample in samples.items():
-            if key in seen:
+            if key in used_names:
                 return sample
-        seen |= samples.keys()
+        used_names |= samples.keys()
     return None
 
 
@@ -262,7 +262,7 @@ def merged(runs: Sequence[Results]) -> Results:
         runs[0].values,
         runs[0].l2,
         runs[0].mode,
-        {f"{run.folder}/{card}": seen for run in runs for card, seen in run.signatures.items()},
+        {f"{run.folder}/{card}": signature for run in runs for card, signature in run.signatures.items()},
         {level: size for run in runs for level, size in run.level_sizes.items()},
         runs[0].submissions,
     )
@@ -286,26 +286,26 @@ def named_runs(runs: Sequence[Results]) -> list[NamedRun]:
     names = [one_line(run.folder.resolve().name, _LONGEST_NAME) for run in runs]
     if len(set(names)) < len(names):
         names = [one_line(str(run.folder), _LONGEST_NAME) for run in runs]
-    found = []
+    statistics = []
     for name, run in zip(names, runs, strict=True):
-        several = run.sections
-        for section in several:
+        sections = run.sections
+        for section in sections:
             device = section.device
             speedups = [
                 sample.speedup
                 for sample in run.samples
                 if sample.device == device and sample.correct and sample.speedup is not None
             ]
-            found.append(NamedRun(name if len(several) == 1 else f"{name} ({device.name})", section, speedups))
-    return found
+            statistics.append(NamedRun(name if len(sections) == 1 else f"{name} ({device.name})", section, speedups))
+    return statistics
 
 
 def _refuse_other_devices(runs: Sequence[Results]) -> None:
     """Raise UsageError for runs with cards of different devices."""
     devices = [{(sample.device.kind, sample.device.name) for sample in run.samples if sample.device} for run in runs]
-    graded = [each for each in devices if each]
-    if other := next((each for each in graded if each != graded[0]), None):
-        first, second = (", ".join(f"{kind} ({name})" for kind, name in sorted(each)) for each in (graded[0], other))
+    graded = [names for names in devices if names]
+    if other := next((names for names in graded if names != graded[0]), None):
+        first, second = (", ".join(f"{kind} ({name})" for kind, name in sorted(names)) for names in (graded[0], other))
         raise UsageError(f"the runs are from different devices: {first}; {second}")
 
 

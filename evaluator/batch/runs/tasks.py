@@ -126,9 +126,11 @@ class Refused(Record, frozen=True):
     @property
     def cause(self) -> str:
         """The reason without the name of the input: equal for inputs that are refused for one cause."""
-        shown = repr(one_line(self.problem, 80))
-        own = next((each for each in (self.origin, f"{self.problem}/{self.name}", shown) if each in self.reason), None)
-        return self.reason if own is None else self.reason.replace(own, "…", 1)
+        problem_text = repr(one_line(self.problem, 80))
+        input_name = next(
+            (name for name in (self.origin, f"{self.problem}/{self.name}", problem_text) if name in self.reason), None
+        )
+        return self.reason if input_name is None else self.reason.replace(input_name, "…", 1)
 
 
 class RefusedByCause:

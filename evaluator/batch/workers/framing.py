@@ -16,9 +16,9 @@ _PART_BYTES = 1 << 20
 
 def write_message(descriptor: int, body: bytes) -> None:
     """Write one message. Raises OSError if the other end is closed."""
-    left = memoryview(_LENGTH.pack(len(body)) + body)
-    while left:
-        left = left[os.write(descriptor, left) :]
+    unsent = memoryview(_LENGTH.pack(len(body)) + body)
+    while unsent:
+        unsent = unsent[os.write(descriptor, unsent) :]
 
 
 def read_message(descriptor: int, most_bytes: int = MOST_BYTES, within_s: float | None = None) -> bytes:
@@ -37,15 +37,15 @@ def read_message(descriptor: int, most_bytes: int = MOST_BYTES, within_s: float 
 
 
 def _exactly(descriptor: int, size: int, until_s: float | None) -> bytes:
-    parts, left = [], size
-    while left:
+    parts, missing_bytes = [], size
+    while missing_bytes:
         if until_s is not None:
             _await(descriptor, until_s)
-        part = os.read(descriptor, min(left, _PART_BYTES))
+        part = os.read(descriptor, min(missing_bytes, _PART_BYTES))
         if not part:
             raise EOFError
         parts.append(part)
-        left -= len(part)
+        missing_bytes -= len(part)
     return b"".join(parts)
 
 

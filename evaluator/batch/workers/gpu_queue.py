@@ -81,14 +81,14 @@ class GpuQueue:
             self._changed.wait_for(lambda: self._waiting or self.over, timeout_s)
             if self._closed or not self._waiting:
                 return None
-            counts = Counter(each.task.problem.sha256 for each in self._waiting)
-            wanted = problem_sha256
-            if wanted is None or wanted not in counts:
-                wanted = max(counts, key=lambda each: counts[each] / (1 + self._slots_on[each]))
+            counts = Counter(waiting.task.problem.sha256 for waiting in self._waiting)
+            chosen_sha256 = problem_sha256
+            if chosen_sha256 is None or chosen_sha256 not in counts:
+                chosen_sha256 = max(counts, key=lambda waiting: counts[waiting] / (1 + self._slots_on[waiting]))
             if problem_sha256 is not None:
                 self._slots_on[problem_sha256] -= 1
-            self._slots_on[wanted] += 1
-            chosen = next(each for each in self._waiting if each.task.problem.sha256 == wanted)
+            self._slots_on[chosen_sha256] += 1
+            chosen = next(waiting for waiting in self._waiting if waiting.task.problem.sha256 == chosen_sha256)
             self._waiting.remove(chosen)
             self._at_work += 1
             self._changed.notify_all()

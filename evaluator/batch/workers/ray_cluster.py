@@ -250,9 +250,9 @@ def _libraries(outcome: Outcome) -> Iterator[Library]:
 def _take_in(libraries: list[Library]) -> None:
     """Store libraries from another machine in the local cache. Otherwise the GPU would wait for a second build."""
     cache = BuildCache(cache_folder())
-    for each in libraries:
-        if cache.get(each.key) is None:
-            cache.put(each.key, each.content, log=each.log, wall_s=each.wall_s)
+    for library in libraries:
+        if cache.get(library.key) is None:
+            cache.put(library.key, library.content, log=library.log, wall_s=library.wall_s)
 
 
 def _own_gpu() -> bytes:

@@ -108,18 +108,18 @@ def serve(replies: int) -> int:
 
 
 def _serve_all(request: Request | None, replies: int, fork_server: "ForkServer") -> int:
-    made = 0
+    grades = 0
     with contextlib.closing(_CurrentJudge(replies, fork_server)) as current:
         while request is not None:
             if isinstance(request, Prepare):
                 send(replies, Prepared())
             else:
-                judge = current.judge_for(request, renew=made % _LONGEST_STREAK == 0)
+                judge = current.judge_for(request, renew=grades % _LONGEST_STREAK == 0)
                 while (end := _made(request, judge)) is _End.GAVE_WAY:
                     judge = current.judge_for(request, renew=True)
                 if end is _End.DIED:
                     return 1
-                made += 1
+                grades += 1
             request = receive_request(_ORDERS)
     return 0
 
@@ -205,8 +205,8 @@ def _terminate(_number: int, _frame: object) -> NoReturn:
 
 
 def _fork(streak: str, replies: int, fork_server: "ForkServer") -> _Judge:
-    its_orders, orders = os.pipe()
-    done, its_done = os.pipe()
+    judge_orders, orders = os.pipe()
+    ends, judge_ends = os.pipe()
     worker = os.getpid()
     # The judge starts with the worker's handlers, and these would drop SIGINT. `_judge` unblocks SIGINT later.
     with blocked(signal.SIGINT):
@@ -216,11 +216,11 @@ def _fork(streak: str, replies: int, fork_server: "ForkServer") -> _Judge:
             pid = os.fork()
         if pid == 0:
             os.close(orders)
-            os.close(done)
-            _judge(its_orders, its_done, replies, worker, fork_server)
-    os.close(its_orders)
-    os.close(its_done)
-    return _Judge(streak, pid, os.pidfd_open(pid), io.FileIO(orders, "w"), done)
+            os.close(ends)
+            _judge(judge_orders, judge_ends, replies, worker, fork_server)
+    os.close(judge_orders)
+    os.close(judge_ends)
+    return _Judge(streak, pid, os.pidfd_open(pid), io.FileIO(orders, "w"), ends)
 
 
 def _made(order: Order, judge: _Judge) -> _End:
@@ -250,7 +250,7 @@ def _ends(judge: _Judge, within_s: float) -> bool:
     return bool(select.select([judge.ended], [], [], within_s)[0])
 
 
-def _judge(orders: int, done: int, replies: int, worker: int, fork_server: "ForkServer") -> NoReturn:
+def _judge(orders: int, ends: int, replies: int, worker: int, fork_server: "ForkServer") -> NoReturn:
     """Grade until the orders end, then exit the process."""
     code = 1
     try:
@@ -260,16 +260,16 @@ def _judge(orders: int, done: int, replies: int, worker: int, fork_server: "Fork
         signal.signal(signal.SIGINT, signal.default_int_handler)  # the shell may have ignored SIGINT
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         die_with_parent(worker, signal.SIGKILL)
-        nothing = os.open(os.devnull, os.O_RDONLY)
-        os.dup2(nothing, _ORDERS)
+        devnull = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(devnull, _ORDERS)
         with ContextPool(fork_server, lasting=True) as context_pool:
             patience = _Patience(context_pool)
             while (order := _next_order(orders, context_pool, patience)) is not None:
                 send(replies, _result(order, context_pool, _Teller(replies), replies))
-                os.write(done, _End.MADE.value)
+                os.write(ends, _End.MADE.value)
         code = 0
     except _GaveWay:
-        os.write(done, _End.GAVE_WAY.value)
+        os.write(ends, _End.GAVE_WAY.value)
         code = 0
     except (KeyboardInterrupt, BrokenPipeError):  # the worker ends the judge, or the batch is gone
         pass

@@ -155,8 +155,8 @@ class WorkerPool:
                 self._finish_all(number, slot)
             else:
                 self._begin_all(number, slot)
-        except NoWorker as lost:
-            error = self._left(slot, lost)
+        except NoWorker as no_worker:
+            error = self._left(slot, no_worker)
         except BaseException as raised:  # noqa: BLE001 - the reader of the events raises it again
             error = raised
         finally:
@@ -171,19 +171,19 @@ class WorkerPool:
         while (task := self._next()) is not None:
             since_s = time.monotonic()
             try:
-                tried = self._tried(number, slot, task, None)
+                outcome = self._tried(number, slot, task, None)
             except NoWorker:
                 self._give_back(task)
                 raise
             finally:
                 self._count_busy(-1)
-            if tried is None:
+            if outcome is None:
                 return
-            if isinstance(tried.result, Built):
+            if isinstance(outcome.result, Built):
                 self._began(number, task, "built")
-                self._ready.put(Waiting(task, tried.result.begun, tried.attempts, since_s))
+                self._ready.put(Waiting(task, outcome.result.begun, outcome.attempts, since_s))
             else:
-                self._end(number, task, tried.result, tried.attempts, since_s)
+                self._end(number, task, outcome.result, outcome.attempts, since_s)
 
     def _next(self) -> Task | None:
         """Take a task returned by a lost slot, or a new task. A busy slot may still return its task."""
@@ -206,11 +206,11 @@ class WorkerPool:
         with self._counting:
             self._busy += change
 
-    def _left(self, slot: Slot, lost: NoWorker) -> BaseException | None:
+    def _left(self, slot: Slot, no_worker: NoWorker) -> BaseException | None:
         """Return the error of a slot that lost its machine: None while another slot makes the same part."""
         with self._counting:
             self._places[slot.part] -= 1
-            return None if self._places[slot.part] else InfraError(f"no machine is left to grade on: {lost}")
+            return None if self._places[slot.part] else InfraError(f"no machine is left to grade on: {no_worker}")
 
     def _finish_all(self, number: int, slot: Slot) -> None:
         """Finish built tasks until all are done. A slot that is idle after a grade releases the GPU."""
@@ -224,17 +224,17 @@ class WorkerPool:
                 continue
             problem_sha256 = waiting.task.problem.sha256
             try:
-                tried = self._tried(number, slot, waiting.task, waiting.begun)
+                outcome = self._tried(number, slot, waiting.task, waiting.begun)
             except NoWorker:
                 self._ready.put_back(waiting)
                 raise
             finally:
                 self._ready.done()
-            if tried is None:
+            if outcome is None:
                 return
-            if isinstance(tried.result, Built):
+            if isinstance(outcome.result, Built):
                 raise TypeError("what is finished is graded")
-            self._end(number, waiting.task, tried.result, waiting.attempts + tried.attempts - 1, waiting.since_s)
+            self._end(number, waiting.task, outcome.result, waiting.attempts + outcome.attempts - 1, waiting.since_s)
 
     def _prepare(self, number: int, slot: Slot) -> None:
         """Start the slot's worker beside the first builds: its imports would keep the first built task waiting."""
@@ -267,27 +267,27 @@ class WorkerPool:
         )
         self._began(number, task, "start")
         for attempt, pause_s in enumerate((*BACKOFF_S, None), start=1):
-            with self._start(number, slot) as started:
+            with self._start(number, slot) as report_start:
                 worker = self._worker(number, slot)
                 if worker is None:
                     return None
-                result = worker.grade(order, lambda stage: self._entered(number, task, stage, started))
+                result = worker.grade(order, lambda stage: self._entered(number, task, stage, report_start))
             if self._stopping.is_set():
                 return None
-            again = worth_another(result)
-            if again:
+            repeats = worth_another(result)
+            if repeats:
                 self._dismiss(number)
-            again = again or (attempt == 1 and may_be_the_machines(result))
-            if not again or pause_s is None:
+            repeats = repeats or (attempt == 1 and may_be_the_machines(result))
+            if not repeats or pause_s is None:
                 return _Tried(result, attempt)
             self._began(number, task, "again")
             if self._stopping.wait(pause_s):
                 return None
         raise AssertionError("the last attempt ends it")
 
-    def _entered(self, number: int, task: Task, stage: Stage, started: Callable[[], None]) -> None:
+    def _entered(self, number: int, task: Task, stage: Stage, report_start: Callable[[], None]) -> None:
         """Report the stage of a grade, which proves the start of the worker."""
-        started()
+        report_start()
         self._began(number, task, stage.name)
 
     @contextlib.contextmanager

@@ -20,13 +20,13 @@ def profiling_rows(sheet: Sheet, profiling: Profiling) -> None:
         _summary(sheet, profiling)
         for use in profiling.kernels[:_MOST_KERNELS]:
             sheet.row("", _use(sheet, use, profiling.time_us))
-        rest = max(len(profiling.kernels) - _MOST_KERNELS, 0) + profiling.other_kernels
-        if rest:
-            sheet.row("", styled(f"and {counted(rest, 'other')}", "dim"))
+        omitted = max(len(profiling.kernels) - _MOST_KERNELS, 0) + profiling.other_kernels
+        if omitted:
+            sheet.row("", styled(f"and {counted(omitted, 'other')}", "dim"))
     if profiling.counters is not None:
         _counters(sheet, profiling.counters)
-    for number, each in enumerate(profiling.resources[:_MOST_RESOURCES]):
-        sheet.row("" if number else "Compiled", _resources(sheet, each))
+    for number, resources in enumerate(profiling.resources[:_MOST_RESOURCES]):
+        sheet.row("" if number else "Compiled", _resources(sheet, resources))
 
 
 def _summary(sheet: Sheet, profiling: Profiling) -> None:
@@ -57,9 +57,9 @@ def _counters(sheet: Sheet, counters: Counters) -> None:
     for kernel in counters.kernels[:_MOST_KERNELS]:
         sheet.row("", _name(sheet, kernel))
         sheet.row("", Text(f"  {_counted(kernel)}"))
-    rest = max(len(counters.kernels) - _MOST_KERNELS, 0) + counters.other_kernels
-    if rest:
-        sheet.row("", styled(f"and {counted(rest, 'other')}", "dim"))
+    omitted = max(len(counters.kernels) - _MOST_KERNELS, 0) + counters.other_kernels
+    if omitted:
+        sheet.row("", styled(f"and {counted(omitted, 'other')}", "dim"))
 
 
 def _name(sheet: Sheet, kernel: KernelCounters) -> Text:

@@ -90,8 +90,8 @@ def _said(sheet: Sheet, name: str, runs: Sequence[Samples], values_ms: Sequence[
         return Text(f"{name}: none")
     low, high = side_by_side(min(values_ms), max(values_ms), sheet.symbols.micro)
     text = Text(f"{name}: {samples_of(runs)}, {low} to {high}")
-    if far := sum(run.outliers or 0 for run in runs):
-        text.append(f", {counted(far, 'outlier')}")
+    if outliers := sum(run.outliers or 0 for run in runs):
+        text.append(f", {counted(outliers, 'outlier')}")
     # For the reference, the second run's: see `Samples`.
     text.append(f"; first {duration(runs[-1].first_call_ms, sheet.symbols.micro)}", "dim")
     if void := sum(run.void_calls for run in runs):

@@ -87,14 +87,14 @@ def _piece(kind: str, text: str) -> str:
 
 def _tokens(source: str, scanner: re.Pattern[str], keywords: frozenset[str]) -> Iterator[tuple[str, str]]:
     """Yield classes of colours, empty for none, with the texts. A name followed by `(` has the colour of a function."""
-    at = 0
-    for found in scanner.finditer(source):
-        kind = found.lastgroup or ""
+    end = 0
+    for token in scanner.finditer(source):
+        kind = token.lastgroup or ""
         if kind == "word":
-            called = source.startswith("(", found.end())
-            kind = "k" if found[0] in keywords else "f" if called else ""
+            called = source.startswith("(", token.end())
+            kind = "k" if token[0] in keywords else "f" if called else ""
         if kind:
-            yield "", source[at : found.start()]
-            yield kind, found[0]
-            at = found.end()
-    yield "", source[at:]
+            yield "", source[end : token.start()]
+            yield kind, token[0]
+            end = token.end()
+    yield "", source[end:]

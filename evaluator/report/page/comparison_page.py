@@ -64,10 +64,10 @@ def comparison_page(
     comparison: Comparison, before: ComparedRun, after: ComparedRun, rates: Sequence[Made], evidence: Evidence
 ) -> Iterator[bytes]:
     """Yield the parts of the page. Details beyond about 32 MiB are omitted, with a note on the page."""
-    room, found = Room(), list(_rows(comparison))
-    timed = any(row.speedup_before is not None or row.speedup_after is not None for row in found)
+    room, pair_rows = Room(), list(_rows(comparison))
+    timed = any(row.speedup_before is not None or row.speedup_after is not None for row in pair_rows)
     columns = [*_VERDICT_COLUMNS, *(_SPEED_COLUMNS if timed else [])]
-    rows = [(row, _details(row, evidence, room, len(columns))) for row in found]
+    rows = [(row, _details(row, evidence, room, len(columns))) for row in pair_rows]
     return page_pieces(
         "comparison.html.j2",
         before=before,
@@ -88,10 +88,10 @@ def comparison_page(
 def _rows(comparison: Comparison) -> Iterator[PairRow]:
     for pair in comparison.pairs:
         yield _row(pair, pair.change.value, pair.faster)
-    for each in comparison.only_before:
-        yield _row(Pair(each, each), UNPAIRED, None)._replace(after="", speedup_after=None)
-    for each in comparison.only_after:
-        yield _row(Pair(each, each), UNPAIRED, None)._replace(before="", speedup_before=None)
+    for unpaired in comparison.only_before:
+        yield _row(Pair(unpaired, unpaired), UNPAIRED, None)._replace(after="", speedup_after=None)
+    for unpaired in comparison.only_after:
+        yield _row(Pair(unpaired, unpaired), UNPAIRED, None)._replace(before="", speedup_before=None)
 
 
 def _row(pair: Pair, change: str, faster: Estimate | None) -> PairRow:
@@ -115,7 +115,7 @@ def _status(side: Timed) -> str:
 
 def _details(row: PairRow, evidence: Evidence, room: Room, columns: int) -> str:
     before, after = evidence(row.problem, row.name)
-    size = sum(each.size for each in (before, after) if each is not None)
+    size = sum(detail.size for detail in (before, after) if detail is not None)
     return room.details("pair", size, pair=row, before=before, after=after, columns=columns) if size else ""
 
 
@@ -137,9 +137,9 @@ def _largest(comparison: Comparison) -> list[Ratio]:
     """Return the largest changes of speed, the fastest first."""
     estimates = [(pair, pair.faster) for pair in comparison.pairs]
     changed = [
-        Ratio(f"{pair.before.problem}/{pair.before.name}", each.value, each.low, each.high)
-        for pair, each in estimates
-        if each is not None
+        Ratio(f"{pair.before.problem}/{pair.before.name}", faster.value, faster.low, faster.high)
+        for pair, faster in estimates
+        if faster is not None
     ]
-    changed.sort(key=lambda each: -abs(math.log(each.value)))
-    return sorted(changed[:MOST_ROWS], key=lambda each: -each.value)
+    changed.sort(key=lambda row: -abs(math.log(row.value)))
+    return sorted(changed[:MOST_ROWS], key=lambda row: -row.value)

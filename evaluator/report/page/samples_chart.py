@@ -41,9 +41,9 @@ def samples_chart(timing: Timing) -> Markup:
     for number, (side, run, median_ms) in enumerate(parts):
         values_ms, noun = run.samples_ms, _NOUNS[run.kind]
         left = _LEFT + number * (width + _GAP)
-        over = sum(value > top_ms for value in values_ms)
-        said = f"{side}, {counted(len(values_ms), noun)}" + (f", {over} above the axis" if over else "")
-        svg.text(root, left + width / 2, _HEIGHT - 6, said, "middle")
+        above = sum(value > top_ms for value in values_ms)
+        label = f"{side}, {counted(len(values_ms), noun)}" + (f", {above} above the axis" if above else "")
+        svg.text(root, left + width / 2, _HEIGHT - 6, label, "middle")
         median = _y(_part(median_ms, top_ms))
         svg.line(root, (left, median, left + width, median), "one")
         svg.path(root, _columns([_part(value, top_ms) for value in values_ms], left, width), f"samples {side}")
@@ -62,9 +62,9 @@ def _columns(parts: Sequence[float], left: float, width: float) -> str:
     columns = min(len(parts), _COLUMNS)
     strokes = []
     for column in range(columns):
-        held = parts[column * len(parts) // columns : (column + 1) * len(parts) // columns]
+        column_parts = parts[column * len(parts) // columns : (column + 1) * len(parts) // columns]
         x = left + (column + 0.5) / columns * width
-        strokes.append(f"M{x:.1f} {_y(min(held)):.1f}V{_y(max(held)):.1f}")
+        strokes.append(f"M{x:.1f} {_y(min(column_parts)):.1f}V{_y(max(column_parts)):.1f}")
     return "".join(strokes)
 
 

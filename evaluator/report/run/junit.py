@@ -40,11 +40,11 @@ def junit(cases: Iterable[Case], name: str) -> bytes:
     suites: dict[str, list[Case]] = defaultdict(list)
     for case in cases:
         suites[case.problem].append(case)
-    everything = [case for held in suites.values() for case in held]
+    everything = [case for suite_cases in suites.values() for case in suite_cases]
     top = Xml.Element("testsuites", {"name": _clean(name)} | _counts(everything))
-    for problem, held in sorted(suites.items()):
-        suite = Xml.SubElement(top, "testsuite", {"name": _clean(problem)} | _counts(held))
-        for case in held:
+    for problem, suite_cases in sorted(suites.items()):
+        suite = Xml.SubElement(top, "testsuite", {"name": _clean(problem)} | _counts(suite_cases))
+        for case in suite_cases:
             element = Xml.SubElement(
                 suite, "testcase", classname=_clean(problem), name=_clean(case.name), time=f"{case.wall_s:.3f}"
             )
@@ -57,8 +57,8 @@ def junit(cases: Iterable[Case], name: str) -> bytes:
                 message = _clean(one_line(case.reason or case.status_text, _MESSAGE))
                 Xml.SubElement(element, tag, type=case.status_text, message=message).text = _clean(case.body) or None
     Xml.indent(top)
-    written: bytes = Xml.tostring(top, encoding="utf-8", xml_declaration=True)
-    return written + b"\n"
+    document: bytes = Xml.tostring(top, encoding="utf-8", xml_declaration=True)
+    return document + b"\n"
 
 
 def _tag(case: Case) -> str | None:

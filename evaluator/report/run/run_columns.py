@@ -66,20 +66,20 @@ def rates(runs: Sequence[NamedRun]) -> list[Made]:
     """Return tables with a row for each run: shares of all samples, and on a device with a clock the speed."""
     if not runs:
         return []
-    made = [
+    tables = [
         Made("Correct", ["", "samples", "problems", "built", "correct", _INTERVAL], [_correct(run) for run in runs])
     ]
     timed = any(run.section.device.timed for run in runs)
     if timed:
         header = ["", *_FAST_NAMES, "95 % of fast_1", "speedup if correct", _INTERVAL]
-        made.append(Made("Fast", header, [_speed(run) for run in runs]))
+        tables.append(Made("Fast", header, [_speed(run) for run in runs]))
     levels = [
         (f"{run.name}: level {number}", level) for run in runs for number, level in run.section.whole_levels.items()
     ]
     if any(level.tried < level.problems for _, level in levels):
         header = ["", "tried", "correct", _INTERVAL, *(_FAST_NAMES if timed else [])]
-        made.append(Made(OF_WHOLE_LEVELS, header, [_whole(name, level)[: len(header)] for name, level in levels]))
-    return made
+        tables.append(Made(OF_WHOLE_LEVELS, header, [_whole(name, level)[: len(header)] for name, level in levels]))
+    return tables
 
 
 def by_problem(runs: Sequence[NamedRun]) -> list[Agreement]:
@@ -124,14 +124,14 @@ def heading(runs: Sequence[NamedRun]) -> str:
 
 def _grid(runs: Sequence[NamedRun]) -> Made:
     header = ["", *(run.name for run in runs)]
-    return Made("By problem", header, [[each.problem, *each.results] for each in by_problem(runs)])
+    return Made("By problem", header, [[row.problem, *row.results] for row in by_problem(runs)])
 
 
-def _agreement(problem: str, found: Sequence[Summary | None]) -> Agreement:
-    shares = {0.0 if each is None or each.correct is None else each.correct.value for each in found}
-    known = {1.0: "all correct", 0.0: "none correct"}
-    kind = known.get(shares.pop(), "same") if len(shares) == 1 else "differs"
-    return Agreement(problem, [NOTHING if each is None else _result(each) for each in found], kind)
+def _agreement(problem: str, summaries: Sequence[Summary | None]) -> Agreement:
+    shares = {0.0 if summary is None or summary.correct is None else summary.correct.value for summary in summaries}
+    kinds = {1.0: "all correct", 0.0: "none correct"}
+    kind = kinds.get(shares.pop(), "same") if len(shares) == 1 else "differs"
+    return Agreement(problem, [NOTHING if summary is None else _result(summary) for summary in summaries], kind)
 
 
 def _result(summary: Summary) -> str:
@@ -156,5 +156,5 @@ def _speed(run: NamedRun) -> list[str]:
 
 
 def _whole(name: str, level: WholeLevel) -> list[str]:
-    tried, fast = f"{level.tried} of {level.problems}", (percent(level.fast[p]) for p in _FAST)
-    return [name, tried, percent(level.correct), between(level.correct, percentage), *fast]
+    tried_text, fast = f"{level.tried} of {level.problems}", (percent(level.fast[p]) for p in _FAST)
+    return [name, tried_text, percent(level.correct), between(level.correct, percentage), *fast]

@@ -130,25 +130,25 @@ def parse_rule(text: str) -> Rule:
     """
     if text == "status":
         return Rule("status", None)
-    found = _RULE.fullmatch(text)
-    if found is None or float(found["percent"]) >= 100:
+    match = _RULE.fullmatch(text)
+    if match is None or float(match["percent"]) >= 100:
         hint = "use speedup:-5%, correct:-2%, or status (any submission correct in RUN_A and not in RUN_B)"
         raise UsageError(f"{text!r} is not a rule for --fail-on", hint=hint)
-    return Rule(found["metric"], float(found["percent"]))
+    return Rule(match["metric"], float(match["percent"]))
 
 
 def compare(before: Iterable[Timed], after: Iterable[Timed]) -> Comparison:
     """Pair the submissions of two runs by problem and name. Unpaired submissions are listed, not compared."""
-    first = {(each.problem, each.name): each for each in before}
-    second = {(each.problem, each.name): each for each in after}
-    pairs = [Pair(first[key], second[key]) for key in sorted(first.keys() & second.keys())]
+    by_key_before = {(submission.problem, submission.name): submission for submission in before}
+    by_key_after = {(submission.problem, submission.name): submission for submission in after}
+    pairs = [Pair(by_key_before[key], by_key_after[key]) for key in sorted(by_key_before.keys() & by_key_after.keys())]
     broken = [pair for pair in pairs if pair.before.correct and not pair.after.correct]
     mended = [pair for pair in pairs if pair.after.correct and not pair.before.correct]
     timed = [pair for pair in pairs if pair.ratio is not None]
     return Comparison(
         pairs=pairs,
-        only_before=[first[key] for key in sorted(first.keys() - second.keys())],
-        only_after=[second[key] for key in sorted(second.keys() - first.keys())],
+        only_before=[by_key_before[key] for key in sorted(by_key_before.keys() - by_key_after.keys())],
+        only_after=[by_key_after[key] for key in sorted(by_key_after.keys() - by_key_before.keys())],
         broken=broken,
         mended=mended,
         timed=len(timed),
@@ -160,7 +160,7 @@ def compare(before: Iterable[Timed], after: Iterable[Timed]) -> Comparison:
 
 def failures(comparison: Comparison, rules: Sequence[Rule]) -> list[str]:
     """Return the failed rules with reasons. A fall counts only if significant: its interval excludes no change."""
-    return [why for rule in rules for why in _failure(comparison, rule)]
+    return [reason for rule in rules for reason in _failure(comparison, rule)]
 
 
 def _failure(comparison: Comparison, rule: Rule) -> list[str]:

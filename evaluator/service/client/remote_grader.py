@@ -110,7 +110,7 @@ class RemoteGrader(AnyGrader):
         self._transport.end_repetitions()
         for pool in pools:
             pool.shutdown(wait=False, cancel_futures=True)
-        self._cancel_there([ids[each.key] for each in unfinished if each.key in ids])
+        self._cancel_there([ids[waiting.key] for waiting in unfinished if waiting.key in ids])
         pools.hand_in.shutdown(wait=True)  # The thread of a submission on its way cancels the grade.
         self._transport.close()
         pools.fetch.shutdown(wait=True)
@@ -138,12 +138,12 @@ class RemoteGrader(AnyGrader):
         with self._changing:
             if self._pools is None:
                 raise RuntimeError("a RemoteGrader grades between start() and close(), or in the block of `with`")
-            lost = self._lost
-            if lost is None:
+            failure = self._lost
+            if failure is None:
                 self._waiting[key] = waiting
                 self._pools.hand_in.submit(self._hand_in, waiting)
-        if lost is not None:
-            waiting.future.set_exception(lost)
+        if failure is not None:
+            waiting.future.set_exception(failure)
         else:
             waiting.future.add_done_callback(lambda future: self._on_done(key, future))
         return waiting.future
@@ -153,9 +153,9 @@ class RemoteGrader(AnyGrader):
 
         `on_progress` is called with a `Progress` after each grade, as by `Grader.grade_many`.
         """
-        given = list(candidates)
-        futures = [self.submit_candidate(each) for each in given]
-        return cards_of(given, futures, on_progress)
+        candidates = list(candidates)
+        futures = [self.submit_candidate(candidate) for candidate in candidates]
+        return cards_of(candidates, futures, on_progress)
 
     def _hand_in(self, waiting: _Waiting) -> None:
         if waiting.future.cancelled():
@@ -246,9 +246,11 @@ def _encoded(candidate: Candidate) -> bytes:
         source = read.source
     if not isinstance(source, str | None):
         raise TypeError(f"a submission is text, not {type(source).__name__}: pass the content of the model's answer")
-    sent = TextProblem(name=problem.name, source=problem.source) if isinstance(problem, ProblemText) else problem
+    problem_field = (
+        TextProblem(name=problem.name, source=problem.source) if isinstance(problem, ProblemText) else problem
+    )
     try:
-        encoded = msgspec.json.encode(GradeOrder(problem=sent, source=source, name=candidate.name))
+        encoded = msgspec.json.encode(GradeOrder(problem=problem_field, source=source, name=candidate.name))
         msgspec.json.decode(encoded, type=GradeOrder)  # A record checks its fields only when decoded.
     except (msgspec.ValidationError, UnicodeEncodeError) as error:
         raise UsageError(f"not a valid submission: {error}") from None

@@ -121,9 +121,9 @@ def add(connection: sqlite3.Connection, arrival: Arrival, limits: Limits) -> Add
     """Insert a row, unless the idempotency key is known or the queue is full."""
     if arrival.key is not None:
         query = f"SELECT request_sha256, {_COLUMNS} FROM grades WHERE client = ? AND key = ?"  # noqa: S608 - constant columns
-        known = connection.execute(query, (arrival.client, arrival.key)).fetchone()
-        if known is not None:
-            return Added(_grade(known[1:]), is_new=False) if known[0] == arrival.request_sha256 else OtherRequest()
+        earlier = connection.execute(query, (arrival.client, arrival.key)).fetchone()
+        if earlier is not None:
+            return Added(_grade(earlier[1:]), is_new=False) if earlier[0] == arrival.request_sha256 else OtherRequest()
     size_bytes = len(arrival.request)
     queued = "SELECT count(*), ifnull(sum(request_bytes), 0) FROM grades WHERE state = 'queued'"
     number, used_bytes = connection.execute(f"{queued} AND client = ?", (arrival.client,)).fetchone()
@@ -184,10 +184,10 @@ def finish(connection: sqlite3.Connection, grade: str, final: Final, *, at_s: fl
         ),
     )
     while _kept_bytes(connection, client) > kept_bytes:
-        found = numbers(connection, client)
-        if found.first == found.last:
+        stored = numbers(connection, client)
+        if stored.first == stored.last:
             return
-        connection.execute("DELETE FROM grades WHERE client = ? AND final_number = ?", (client, found.first))
+        connection.execute("DELETE FROM grades WHERE client = ? AND final_number = ?", (client, stored.first))
 
 
 def forget(connection: sqlite3.Connection, before_s: float) -> int:

@@ -145,10 +145,10 @@ class Journal:
     async def _do(self, run: Callable[[sqlite3.Connection], _Result]) -> _Result:
         """Run an operation in the thread, and return the result after the commit."""
         loop = asyncio.get_running_loop()
-        done: asyncio.Future[_Result] = loop.create_future()
-        self._operations.put(_Operation(run, loop, done))
+        result: asyncio.Future[_Result] = loop.create_future()
+        self._operations.put(_Operation(run, loop, result))
         # Shielded: a lost client must not cancel an operation before the commit.
-        return await asyncio.shield(done)
+        return await asyncio.shield(result)
 
     def _work(self) -> None:
         while (first := self._operations.get()) is not None:
@@ -164,26 +164,26 @@ class Journal:
                 together.append(further)
             self._commit(together)
 
-    def _commit(self, together: list[_Operation]) -> None:
+    def _commit(self, operations: list[_Operation]) -> None:
         """Run operations in a transaction. After a failure, each operation has a separate transaction.
 
         On a nearly full disk, only operations without space fail: a large request must not take a card along.
         """
         try:
             self._connection.execute("BEGIN IMMEDIATE")
-            results = [each.run(self._connection) for each in together]
+            results = [operation.run(self._connection) for operation in operations]
             self._connection.execute("COMMIT")
         except Exception as error:  # noqa: BLE001 - the caller gets the error
             self._roll_back()
-            if len(together) > 1:
-                for each in together:
-                    self._commit([each])
+            if len(operations) > 1:
+                for operation in operations:
+                    self._commit([operation])
             else:
                 hint = "free space on its disk"
-                _tell(together[0], None, InfraError(f"cannot write the journal {self._path}: {error}", hint=hint))
+                _tell(operations[0], None, InfraError(f"cannot write the journal {self._path}: {error}", hint=hint))
             return
-        for each, result in zip(together, results, strict=True):
-            _tell(each, result, None)
+        for operation, result in zip(operations, results, strict=True):
+            _tell(operation, result, None)
 
     def _roll_back(self) -> None:
         # A failed rollback must not end the thread: the next BEGIN fails, and the server ends.
