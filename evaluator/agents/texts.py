@@ -18,7 +18,7 @@ _MOST_KERNELS = 5
 _NAME = 60
 
 
-class Interval(NamedTuple):
+class SpeedupInterval(NamedTuple):
     """A 95 % interval."""
 
     low: float
@@ -149,14 +149,14 @@ def _speed(card: Scorecard) -> str:
     return f", with {times}, measured with {calls_line(card.timing)}"
 
 
-def _ratio(first: Scorecard, second: Scorecard) -> Interval | None:
+def _ratio(first: Scorecard, second: Scorecard) -> SpeedupInterval | None:
     """Return the quotient of two speedups over one reference, by the far ends of both intervals."""
     base, new = _interval(first), _interval(second)
-    return None if base is None or new is None else Interval(new.low / base.high, new.high / base.low)
+    return None if base is None or new is None else SpeedupInterval(new.low / base.high, new.high / base.low)
 
 
-def _interval(card: Scorecard) -> Interval | None:
+def _interval(card: Scorecard) -> SpeedupInterval | None:
     timing = card.timing
     if not card.correct or timing is None or timing.speedup_low is None or timing.speedup_high is None:
         return None
-    return Interval(timing.speedup_low, timing.speedup_high) if timing.speedup_low > 0 else None
+    return SpeedupInterval(timing.speedup_low, timing.speedup_high) if timing.speedup_low > 0 else None

@@ -145,7 +145,7 @@ TOOLS: dict[ToolName, Tool] = {
 }
 
 
-class Terms(NamedTuple):
+class ToolTerms(NamedTuple):
     """What the terms of the user leave to the agent: files below a root, the size, and profiles."""
 
     has_root: bool = False
@@ -177,7 +177,7 @@ def schema_of(kind: type[Record]) -> dict[str, Any]:
     return {**root, "$defs": components} if components else root
 
 
-def read_input(name: str, arguments: Mapping[str, Any] | None, terms: Terms) -> tuple[ToolName, Input]:
+def read_input(name: str, arguments: Mapping[str, Any] | None, terms: ToolTerms) -> tuple[ToolName, Input]:
     """Return the tool and its checked input.
 
     Raises:

@@ -29,7 +29,7 @@ from evaluator.batch.workers.infra_card import infra_card
 from evaluator.batch.workers.messages import Graded
 from evaluator.batch.workers.ray_cluster import cluster_places
 from evaluator.batch.workers.worker_handle import Hire, Slot
-from evaluator.batch.workers.worker_pool import Began, Drained, Ended, WorkerPool
+from evaluator.batch.workers.worker_pool import SlotDrained, TaskBegan, TaskEnded, WorkerPool
 from evaluator.catalog.kernelbench import read_text as read_problem_text
 from evaluator.errors import InfraError, UsageError
 from evaluator.grade_options import with_options
@@ -38,7 +38,7 @@ from evaluator.records import Finding
 from evaluator.signatures.signing import signed
 
 
-class _Waiting(NamedTuple):
+class _PendingGrade(NamedTuple):
     task: Task
     future: Future[Scorecard]
     on_stage: Callable[[str], object] | None
@@ -80,7 +80,7 @@ class Grader(AnyGrader):
         if ray is None:
             self._slots, self._hire = places(self._options, self._slots, jobs=jobs, ready=ready)
         self._tasks: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
-        self._waiting: dict[int, _Waiting] = {}
+        self._waiting: dict[int, _PendingGrade] = {}
         self._changing = threading.Lock()
         self._closed = True
         self._lost: InfraError | None = None
@@ -231,7 +231,7 @@ class Grader(AnyGrader):
         return copy
 
     def _submitted(self, task: Task, on_stage: Callable[[str], object] | None = None) -> Future[Scorecard]:
-        waiting = _Waiting(task, Future(), on_stage)
+        waiting = _PendingGrade(task, Future(), on_stage)
         with self._changing:
             failure = self._lost
             if failure is None:
@@ -247,19 +247,19 @@ class Grader(AnyGrader):
         open_slots = len(self._slots)
         while open_slots:
             event = worker_pool.events.get()
-            if isinstance(event, Ended):
+            if isinstance(event, TaskEnded):
                 self._give(event)
-            elif isinstance(event, Began):
+            elif isinstance(event, TaskBegan):
                 waiting = self._waiting.get(id(event.task))
                 if waiting is not None and waiting.on_stage is not None:
                     waiting.on_stage(event.stage)
-            elif isinstance(event, Drained):
+            elif isinstance(event, SlotDrained):
                 open_slots -= 1
                 if event.error is not None:
                     self._fail(event.error, worker_pool)
         self._cancel(worker_pool)
 
-    def _give(self, event: Ended) -> None:
+    def _give(self, event: TaskEnded) -> None:
         with self._changing:
             waiting = self._waiting.pop(id(event.task), None)
         if waiting is None:
@@ -269,7 +269,7 @@ class Grader(AnyGrader):
         elif waiting.future.set_running_or_notify_cancel():
             waiting.future.set_result(Scorecard.of(signed(event.result.card, self._key)))
 
-    def _give_infra(self, waiting: _Waiting, reason: str, slot: int = 0, hint: str = "") -> None:
+    def _give_infra(self, waiting: _PendingGrade, reason: str, slot: int = 0, hint: str = "") -> None:
         if not waiting.future.set_running_or_notify_cancel():
             return
         try:

@@ -12,9 +12,9 @@ from evaluator.batch.progress_display import display_on
 from evaluator.batch.runs.inputs import Item, expected, named_once, open_lines, read_folder, read_lines
 from evaluator.batch.runs.problems import Problems
 from evaluator.batch.runs.refusals import Refusals
-from evaluator.batch.runs.run_folder import Plan, RunFolder, manifest_for, opened
+from evaluator.batch.runs.run_folder import PlanFile, RunFolder, manifest_for, opened
 from evaluator.batch.runs.tasks import Planned, Refused, RefusedByCause, Shard
-from evaluator.batch.scheduler import Scheduler, Tally
+from evaluator.batch.scheduler import RunTally, Scheduler
 from evaluator.batch.workers.ray_cluster import Places, cluster_places
 from evaluator.batch.workers.slots import gpus_for, slots_for
 from evaluator.errors import ToolchainMissing, UsageError
@@ -45,7 +45,7 @@ class BatchArguments(NamedTuple):
     allow_problem_text: bool = False
 
 
-class Source(NamedTuple):
+class SubmissionSource(NamedTuple):
     """Source of submissions: an open stream of `lines`, or a folder with `total` submissions.
 
     `is_kept`: the source holds all submissions of the run; a run may have several streams.
@@ -57,7 +57,7 @@ class Source(NamedTuple):
     is_kept: bool
 
 
-def run_batch(arguments: BatchArguments, named: Mapping[str, Any], stream: TextIO, jsonl: TextIO | None) -> Tally:
+def run_batch(arguments: BatchArguments, named: Mapping[str, Any], stream: TextIO, jsonl: TextIO | None) -> RunTally:
     """Grade every submission without a card, with the named options.
 
     Progress goes to `stream`, JSON lines to `jsonl`.
@@ -80,7 +80,7 @@ def run_batch(arguments: BatchArguments, named: Mapping[str, Any], stream: TextI
         slots, hire = _places(arguments, options, stack)
         manifest = manifest_for(options, arguments.submissions, problems.level_sizes)
         folder = stack.enter_context(opened(arguments.run, manifest, fresh=arguments.fresh))
-        plan = stack.enter_context(Plan(folder))
+        plan = stack.enter_context(PlanFile(folder))
         refusals = stack.enter_context(Refusals(folder, _is_read(source, problems, shard, arguments.limit)))
         items = new_items or named_once(_items(source, problems, plan.by_origin(), arguments))
         if shard is not None:
@@ -135,22 +135,24 @@ def parse_shard(text: str) -> Shard:
     return Shard(number=int(match[1]), of=int(match[2]))
 
 
-def _source(submissions: str, problems: Problems, stack: contextlib.ExitStack) -> Source:
+def _source(submissions: str, problems: Problems, stack: contextlib.ExitStack) -> SubmissionSource:
     """Return the source of submissions. `stack` closes an opened file."""
     if submissions == STDIN:
-        return Source("stdin", sys.stdin.buffer, None, is_kept=False)
+        return SubmissionSource("stdin", sys.stdin.buffer, None, is_kept=False)
     path = Path(submissions)
     if path.is_dir():
-        return Source(submissions, None, expected(path, problems), is_kept=True)
-    return Source(submissions, stack.enter_context(open_lines(path)), None, is_kept=path.is_file())
+        return SubmissionSource(submissions, None, expected(path, problems), is_kept=True)
+    return SubmissionSource(submissions, stack.enter_context(open_lines(path)), None, is_kept=path.is_file())
 
 
-def _total(source: Source, limit: int | None) -> int | None:
+def _total(source: SubmissionSource, limit: int | None) -> int | None:
     """Return the number of submissions, or None for a stream or a shard."""
     return source.total if source.total is None or limit is None else min(source.total, limit)
 
 
-def _is_read(source: Source, problems: Problems, shard: Shard | None, limit: int | None) -> Callable[[Refused], bool]:
+def _is_read(
+    source: SubmissionSource, problems: Problems, shard: Shard | None, limit: int | None
+) -> Callable[[Refused], bool]:
     """Return whether a complete session comes across an earlier refused input again, unless the input is gone.
 
     A stream may continue an earlier stream, and a limited session leaves inputs unread.
@@ -161,7 +163,7 @@ def _is_read(source: Source, problems: Problems, shard: Shard | None, limit: int
 
 
 def _items(
-    source: Source, problems: Problems, planned: Mapping[str, Planned], arguments: BatchArguments
+    source: SubmissionSource, problems: Problems, planned: Mapping[str, Planned], arguments: BatchArguments
 ) -> Iterator[Item]:
     if source.lines is None:
         return read_folder(Path(source.origin), problems, planned)

@@ -12,13 +12,13 @@ from typing import NamedTuple, Protocol
 from evaluator.batch.runs.index import Index, Row
 from evaluator.batch.runs.inputs import Item
 from evaluator.batch.runs.refusals import Refusals
-from evaluator.batch.runs.run_folder import Plan, RunFolder, not_written
-from evaluator.batch.runs.tasks import Planned, Refused, Seen, Task, renamed
+from evaluator.batch.runs.run_folder import PlanFile, RunFolder, not_written
+from evaluator.batch.runs.tasks import Planned, Refused, Task, UnchangedFile, renamed
 from evaluator.batch.runs.timeline_file import TimelineWriter
 from evaluator.batch.workers.infra_card import infra_card
-from evaluator.batch.workers.messages import Graded, Part
+from evaluator.batch.workers.messages import Graded, GradePart
 from evaluator.batch.workers.worker_handle import Hire, Slot
-from evaluator.batch.workers.worker_pool import Began, Drained, Ended, WorkerPool
+from evaluator.batch.workers.worker_pool import SlotDrained, TaskBegan, TaskEnded, WorkerPool
 from evaluator.errors import CardError, ExitCode, InfraError
 from evaluator.files.card_files import read_bytes, read_card, write_card
 from evaluator.files.safe_open import open_to_append
@@ -45,7 +45,7 @@ class Copy(NamedTuple):
     origin: str
 
 
-class Result(NamedTuple):
+class CardResult(NamedTuple):
     """Submission with a card. `how` is graded, copied (from an equal submission) or kept (from an earlier session)."""
 
     row: Row
@@ -56,17 +56,17 @@ class Result(NamedTuple):
 class Display(Protocol):
     """Receiver of batch events."""
 
-    def began(self, event: Began) -> None:
+    def began(self, event: TaskBegan) -> None:
         """Show a slot at a stage of a task."""
 
-    def result(self, result: Result) -> None:
+    def result(self, result: CardResult) -> None:
         """Show the result of a submission."""
 
     def refused(self, refused: Refused) -> None:
         """Show a refused input."""
 
 
-class Tally:
+class RunTally:
     """Counts of all results of a batch."""
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class Tally:
         self.hows: Counter[str] = Counter()
         self.refused = 0
 
-    def add(self, result: Result) -> None:
+    def add(self, result: CardResult) -> None:
         """Count a result."""
         self.statuses[Status(result.row.status)] += 1
         self.hows[result.how] += 1
@@ -105,7 +105,7 @@ class Scheduler:
     def __init__(
         self,
         folder: RunFolder,
-        plan: Plan,
+        plan: PlanFile,
         refusals: Refusals,
         items: Iterator[Item],
         options: GradeOptions,
@@ -129,13 +129,15 @@ class Scheduler:
         self._display = display
         self._retried = RETRIED[retry]
         self._fail_fast = fail_fast
-        self._tally = Tally()
+        self._tally = RunTally()
         self._lock = threading.Lock()
         self._waiting: dict[str, list[Copy]] = {}
         self._graded: dict[str, str] = {}
-        self._asides: deque[Result | Refused | tuple[Copy, str]] = deque()  # from pool threads to the thread of `run`
+        self._asides: deque[CardResult | Refused | tuple[Copy, str]] = (
+            deque()
+        )  # from pool threads to the thread of `run`
 
-    def run(self) -> Tally:
+    def run(self) -> RunTally:
         """Grade all items.
 
         Raises:
@@ -147,7 +149,7 @@ class Scheduler:
         except OSError as error:
             raise not_written(self._folder.path, error) from error
 
-    def _run(self) -> Tally:
+    def _run(self) -> RunTally:
         with (
             Index(self._folder) as index,
             io.TextIOWrapper(open_to_append(self._folder.logs, "batch.log"), "utf-8", write_through=True) as log,
@@ -184,13 +186,13 @@ class Scheduler:
             event = worker_pool.events.get()
             self._tell_asides()
             match event:
-                case Began(slot=slot, task=task, stage=stage, at_s=at_s):
+                case TaskBegan(slot=slot, task=task, stage=stage, at_s=at_s):
                     self._timeline.stage(slot, (task.problem.name, task.name), stage, at_s)
                     self._display.began(event)
-                case Ended(slot=slot, at_s=at_s):
+                case TaskEnded(slot=slot, at_s=at_s):
                     self._timeline.end(slot, at_s)
                     self._ended(event)
-                case Drained(error=error):
+                case SlotDrained(error=error):
                     open_slots -= 1
                     if error is not None:
                         raise error
@@ -201,9 +203,9 @@ class Scheduler:
     def _next(self) -> Task | None:
         """Return the next submission to grade. Put kept, copied and refused submissions aside for the other thread."""
         for entry in self._items:
-            if isinstance(entry, Seen) and self._is_kept(entry.planned):
+            if isinstance(entry, UnchangedFile) and self._is_kept(entry.planned):
                 continue
-            item = entry.read() if isinstance(entry, Seen) else entry
+            item = entry.read() if isinstance(entry, UnchangedFile) else entry
             if isinstance(item, Refused):
                 self._refusals.add(item)
                 self._asides.append(item)
@@ -245,7 +247,7 @@ class Scheduler:
             return False
         if row.contradiction is not None or not self._counts(row):
             return False
-        self._asides.append(Result(row, "kept"))
+        self._asides.append(CardResult(row, "kept"))
         return True
 
     def _counts(self, row: Row) -> bool:
@@ -253,7 +255,7 @@ class Scheduler:
 
     # Below: called by the thread of `run`.
 
-    def _ended(self, event: Ended) -> None:
+    def _ended(self, event: TaskEnded) -> None:
         task = event.task
         if isinstance(event.result, Graded):
             card = event.result.card
@@ -264,7 +266,7 @@ class Scheduler:
             copies = self._waiting.pop(task.key, []) if task.key else []
             if task.key:
                 self._graded[task.key] = task.card
-        self._show(Result(row, "graded", event.attempts))
+        self._show(CardResult(row, "graded", event.attempts))
         for copy in copies:
             self._copy(copy, card)
 
@@ -275,7 +277,7 @@ class Scheduler:
                     self._tally.refused += 1
                     self._note("refused", f"{refused.origin}: {refused.reason}")
                     self._display.refused(refused)
-                case Result() as result:
+                case CardResult() as result:
                     self._tally.add(result)
                     self._display.result(result)
                 case copy, card:
@@ -287,7 +289,7 @@ class Scheduler:
     def _copy(self, copy: Copy, card: Scorecard) -> None:
         """Store a copy of the card of an equal submission under the copy's name."""
         copied_card = renamed(card, copy.name, copy.origin)
-        self._show(Result(self._write(copy.card, copied_card), "copied"))
+        self._show(CardResult(self._write(copy.card, copied_card), "copied"))
 
     def _may_be_copied(self, card: str) -> bool:
         """Return whether a card of the run may be copied. With a signing key, only cards with its signature may."""
@@ -309,7 +311,7 @@ class Scheduler:
         with self._lock:
             return self._index.add(path, card)
 
-    def _show(self, result: Result) -> None:
+    def _show(self, result: CardResult) -> None:
         self._tally.add(result)
         row = result.row
         self._note(result.how, f"{row.card} {row.status} {row.wall_s:.1f} s, attempt {result.attempts}")
@@ -324,9 +326,9 @@ class Scheduler:
 def _lane(slot: Slot) -> Lane:
     """Return the slot as a lane of the timeline."""
     match slot.part:
-        case Part.FINISH:
+        case GradePart.FINISH:
             return Lane(LaneKind.GPU, slot.gpu)
-        case Part.BEGIN:
+        case GradePart.BEGIN:
             return Lane(LaneKind.BUILD)
-        case Part.ALL:
+        case GradePart.ALL:
             return Lane(LaneKind.GRADE)

@@ -24,7 +24,7 @@ _NUMBERS = (
 )
 
 
-class Change(NamedTuple):
+class CardChange(NamedTuple):
     """A changed conclusion. `field` is the name of the card's field."""
 
     problem: str
@@ -71,7 +71,7 @@ def _no_verdict(card: Scorecard, cause: str) -> Scorecard:
     return replace(card, status=Status.INFRA_ERROR, reason=reason)
 
 
-def changes(before: Scorecard, after: Scorecard) -> list[Change]:
+def changes(before: Scorecard, after: Scorecard) -> list[CardChange]:
     """Return the differences between a card and its recomputed form."""
     values: list[tuple[str, Any, Any]] = [("status", before.status.value, after.status.value)]
     old, new = (card.reason.code if card.reason else "none" for card in (before, after))
@@ -82,7 +82,7 @@ def changes(before: Scorecard, after: Scorecard) -> list[Change]:
         values.append((f"baselines[{number}].speedup", old_baseline.speedup, new_baseline.speedup))
     values.append(("findings", _codes(before), _codes(after)))
     problem, name = before.problem.name, before.submission.name
-    return [Change(problem, name, field, old, new) for field, old, new in values if old != new]
+    return [CardChange(problem, name, field, old, new) for field, old, new in values if old != new]
 
 
 def _sides(timing: Timing) -> tuple[Samples, ...]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from evaluator.batch.runs.results import Results
-    from evaluator.cards.regrade import Change
+    from evaluator.cards.regrade import CardChange
     from evaluator.cards.time_consistency import Contradiction
     from evaluator.report.run.summary import Section
     from evaluator.signatures.trust import Trust
@@ -355,7 +355,7 @@ def _contradicting(card: "tuple[str, list[Contradiction]]") -> str:
     )
 
 
-def _changed(change: "Change") -> str:
+def _changed(change: "CardChange") -> str:
     before, after = (
         f"{value:.4g}" if isinstance(value, float) else str(value) for value in (change.before, change.after)
     )

@@ -36,12 +36,12 @@ def import_card_screen() -> None:
 
 def show(render: "Callable[[Console], None]") -> None:
     """Draw on stdout. The drawing is buffered in memory, so a closed pipe cannot truncate it."""
-    buffer = _Drawn()
+    buffer = _OutputBuffer()
     render(_console(buffer))
     emit(buffer.getvalue())
 
 
-class _Drawn(io.StringIO):
+class _OutputBuffer(io.StringIO):
     """Buffer of a drawing, with stdout's encoding."""
 
     @property
@@ -49,7 +49,7 @@ class _Drawn(io.StringIO):
         return sys.stdout.encoding or "ascii"
 
 
-def _console(buffer: _Drawn) -> "Console":
+def _console(buffer: _OutputBuffer) -> "Console":
     """Return a console with stdout's properties. A pipe has no width, unless COLUMNS sets one."""
     from rich.console import Console
 

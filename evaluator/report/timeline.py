@@ -67,14 +67,14 @@ class Turn(Record, frozen=True, tag="turn", forbid_unknown_fields=False):
         return self.stages[0][1]
 
     @property
-    def spans(self) -> Iterator["Span"]:
+    def spans(self) -> Iterator["StageSpan"]:
         """Stages of the turn. No span has a negative length, even for a damaged record."""
         ends = [start for _, start in self.stages[1:]] + [self.ended_s]
         for (name, start), end in zip(self.stages, ends, strict=True):
-            yield Span(name, start, max(start, end))
+            yield StageSpan(name, start, max(start, end))
 
 
-class Span(NamedTuple):
+class StageSpan(NamedTuple):
     """One stage of a turn."""
 
     stage: str

@@ -9,9 +9,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from evaluator.batch.workers.messages import Order, Part
-from evaluator.serve.call import Call
-from evaluator.serve.place import Place, context_key_of
+from evaluator.batch.workers.messages import GradePart, Order
+from evaluator.serve.call import ClientCall
+from evaluator.serve.place import WorkerPlace, context_key_of
 
 READY_PLACES = 2
 """Workers of a part to keep ready, apart from a worker for each GPU."""
@@ -26,20 +26,20 @@ class GradeAbandoned(Exception):
 class _WaitingGrade:
     """A waiting grade, without a place."""
 
-    def __init__(self, part: Part, order: Order) -> None:
+    def __init__(self, part: GradePart, order: Order) -> None:
         self.part = part
         self.context_key = context_key_of(order)
-        self.gpu = order.options.gpu if part is Part.FINISH else None
-        self.place: Place | None = None
+        self.gpu = order.options.gpu if part is GradePart.FINISH else None
+        self.place: WorkerPlace | None = None
 
-    def fits(self, place: Place) -> bool:
+    def fits(self, place: WorkerPlace) -> bool:
         return place.slot.part is self.part and self.gpu in (None, place.slot.gpu)
 
 
 class Crew:
     """Places of a device. Thread-safe."""
 
-    def __init__(self, places: Sequence[Place]) -> None:
+    def __init__(self, places: Sequence[WorkerPlace]) -> None:
         """Manage `places`, all free."""
         self.places = tuple(places)
         self._changed = threading.Condition()
@@ -47,14 +47,18 @@ class Crew:
         self._closed = False
 
     @property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[GradePart, ...]:
         """Parts of a grade, in the order of execution."""
         return (
-            (Part.BEGIN, Part.FINISH) if any(place.slot.part is Part.FINISH for place in self.places) else (Part.ALL,)
+            (GradePart.BEGIN, GradePart.FINISH)
+            if any(place.slot.part is GradePart.FINISH for place in self.places)
+            else (GradePart.ALL,)
         )
 
     @contextlib.contextmanager
-    def place_for(self, part: Part, order: Order, call: Call, on_wait: Callable[[], None]) -> Iterator[Place]:
+    def place_for(
+        self, part: GradePart, order: Order, call: ClientCall, on_wait: Callable[[], None]
+    ) -> Iterator[WorkerPlace]:
         """Wait for a place, and keep the place inside the context. Call `on_wait` first if no place is free.
 
         Raises GradeAbandoned if the client abandons the grade, or the crew is closed.
@@ -118,7 +122,7 @@ class Crew:
         for place in self.places:
             place.dismiss()
 
-    def _awaited(self, waiting: _WaitingGrade, call: Call) -> Place:
+    def _awaited(self, waiting: _WaitingGrade, call: ClientCall) -> WorkerPlace:
         with self._changed:
             while waiting.place is None and not (self._closed or call.is_abandoned):
                 self._changed.wait(_LOOK_S)
@@ -126,20 +130,20 @@ class Crew:
                 raise GradeAbandoned
             return waiting.place
 
-    def _taken_spare(self) -> Place | None:
+    def _taken_spare(self) -> WorkerPlace | None:
         with self._changed:
             if self._closed:
                 return None
             for part in self.parts:
                 free = [place for place in self.places if place.slot.part is part and not place.busy]
                 empty = [place for place in free if not place.has_worker]
-                ready_count = len(self.places) if part is Part.FINISH else READY_PLACES
+                ready_count = len(self.places) if part is GradePart.FINISH else READY_PLACES
                 if empty and len(free) - len(empty) < ready_count:
                     empty[0].busy = True
                     return empty[0]
         return None
 
-    def _free(self, place: Place) -> None:
+    def _free(self, place: WorkerPlace) -> None:
         with self._changed:
             place.busy = False
             self._assign()
@@ -156,11 +160,11 @@ class Crew:
                     self._give(waiting, min(fitting, key=_rank))
         self._changed.notify_all()
 
-    def _give(self, waiting: _WaitingGrade, place: Place) -> None:
+    def _give(self, waiting: _WaitingGrade, place: WorkerPlace) -> None:
         waiting.place, place.busy = place, True
         self._waiting.remove(waiting)
 
 
-def _rank(place: Place) -> tuple[bool, bool, float]:
+def _rank(place: WorkerPlace) -> tuple[bool, bool, float]:
     """Order of places for a grade: a ready worker first, preferably without a context, else the longest unused."""
     return not place.has_worker, place.context_key is not None, place.used_s

@@ -11,9 +11,9 @@ from evaluator.batch.workers.worker_handle import LocalWorker
 from evaluator.errors import WarpgradeError
 from evaluator.grade_options import GradeOptions
 from evaluator.records import DeviceKind
-from evaluator.serve.call import Call
+from evaluator.serve.call import ClientCall
 from evaluator.serve.crew import Crew, GradeAbandoned
-from evaluator.serve.place import Hire, Place
+from evaluator.serve.place import Hire, WorkerPlace
 from evaluator.serve.status import WorkerStatus
 
 
@@ -34,14 +34,14 @@ class Grades:
                 gpus = gpus_for(GradeOptions(device=device))
                 # On cpu a single grade has all cores, as without a server: the card is the same.
                 slots = slots_for(device, None if device is DeviceKind.CPU else self._jobs, gpus)
-                self._crews[device] = Crew([Place(device, slot, self._hire) for slot in slots])
+                self._crews[device] = Crew([WorkerPlace(device, slot, self._hire) for slot in slots])
             return self._crews[device]
 
     def at_once(self, device: DeviceKind) -> int:
         """Return the number of concurrent grades on a device."""
         return len(self.crew(device).places)
 
-    def make(self, order: Order, call: Call, on_stage: Callable[[Stage], None]) -> Graded | NotGraded:
+    def make(self, order: Order, call: ClientCall, on_stage: Callable[[Stage], None]) -> Graded | NotGraded:
         """Grade. Waits for a place of the device."""
         try:
             crew = self.crew(order.options.device)
@@ -77,7 +77,9 @@ class Grades:
         statuses = [place.status for crew in self._all() for place in crew.places]
         return [status for status in statuses if status is not None]
 
-    def _through(self, crew: Crew, order: Order, call: Call, on_stage: Callable[[Stage], None]) -> Graded | NotGraded:
+    def _through(
+        self, crew: Crew, order: Order, call: ClientCall, on_stage: Callable[[Stage], None]
+    ) -> Graded | NotGraded:
         def on_wait() -> None:
             on_stage(Stage(name="wait", detail="other grades of the ready judge"))
 

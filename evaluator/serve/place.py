@@ -11,14 +11,14 @@ from evaluator.batch.workers.retries import worth_another
 from evaluator.batch.workers.worker_handle import LocalWorker, Slot
 from evaluator.grade_options import GradeOptions
 from evaluator.records import DeviceKind
-from evaluator.serve.call import Call
+from evaluator.serve.call import ClientCall
 from evaluator.serve.status import WorkerStatus, tree_bytes
 
 Hire = Callable[[Slot, Path | None], LocalWorker]
 """Factory of a slot's worker, with the file for the worker's output."""
 
 
-class Place:
+class WorkerPlace:
     """A slot and the slot's worker. A single thread at a time uses a place; `busy` belongs to the crew."""
 
     def __init__(self, device: DeviceKind, slot: Slot, hire: Hire = LocalWorker) -> None:
@@ -48,7 +48,7 @@ class Place:
         self.used_s = time.monotonic()
         return ready
 
-    def grade(self, order: Order, call: Call, on_stage: Callable[[Stage], None]) -> Result:
+    def grade(self, order: Order, call: ClientCall, on_stage: Callable[[Stage], None]) -> Result:
         """Make the place's part of a grade.
 
         After a failure of the machine in a worker from before the grade, a new worker repeats the grade: the old worker
@@ -94,7 +94,7 @@ class Place:
             memory_bytes=tree_bytes(worker.pid),
         )
 
-    def _attempt(self, order: Order, call: Call, on_stage: Callable[[Stage], None]) -> Result:
+    def _attempt(self, order: Order, call: ClientCall, on_stage: Callable[[Stage], None]) -> Result:
         try:
             self._worker = self._worker or self._hire(self.slot, None)
         except OSError as error:

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 from starlette.requests import ClientDisconnect, Request
 
-from evaluator.service.documents.messages import MOST_BODY_BYTES, Refused, too_large
+from evaluator.service.documents.messages import MOST_BODY_BYTES, RequestRefused, too_large
 from evaluator.service.turns import Turns
 
 BODY_S = 60.0
@@ -29,7 +29,7 @@ class Bodies:
         """Return the body of a request. The body counts as memory until the exit of the context.
 
         Raises:
-            Refused: the body is too large or too slow, the memory is full, or the client has left.
+            RequestRefused: the body is too large or too slow, the memory is full, or the client has left.
         """
         async with self._turns.turn(client):
             body = bytearray()
@@ -49,11 +49,11 @@ class Bodies:
                     body += part
                     self._counted_bytes += _counted(body) - before
                     if self._counted_bytes > LARGE_BYTES:
-                        raise Refused(429, "the service receives too many large bodies", "submit again later")
+                        raise RequestRefused(429, "the service receives too many large bodies", "submit again later")
         except TimeoutError:
-            raise Refused(408, f"the body was not complete after {BODY_S:.0f} s") from None
+            raise RequestRefused(408, f"the body was not complete after {BODY_S:.0f} s") from None
         except ClientDisconnect:
-            raise Refused(400, "the client left before the end of the body") from None
+            raise RequestRefused(400, "the client left before the end of the body") from None
 
 
 def _counted(body: bytearray) -> int:

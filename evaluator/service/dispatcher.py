@@ -14,7 +14,7 @@ from evaluator.service.documents.messages import Grade, GradeOrder, GradeState
 from evaluator.service.fair_queue import FairQueue
 from evaluator.service.grading import Grading, problem_of
 from evaluator.service.metrics import Metrics
-from evaluator.service.store.grades_table import Added, Arrival, Begun, Final, OtherRequest, QueueFull
+from evaluator.service.store.grades_table import Added, Arrival, Final, GradeAttempt, OtherRequest, QueueFull
 from evaluator.service.store.journal import Journal
 from evaluator.text import one_line
 
@@ -182,7 +182,7 @@ class Dispatcher:
         outcome = final.verdict.value.replace("_", " ") if final.verdict is not None else final.state.value
         self._tell(f"{client} {grade}: {outcome}, {wall_s:.2f} s")
 
-    async def _result(self, client: str, grade: str, attempt: Begun) -> Final:
+    async def _result(self, client: str, grade: str, attempt: GradeAttempt) -> Final:
         """Grade a request. After too many attempts, make the card of the failure; after a failed card, a reason."""
         if attempt.attempt > MOST_ATTEMPTS + 1:
             return Final(GradeState.FAILED, reason=_TOO_MANY)

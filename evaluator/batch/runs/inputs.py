@@ -17,13 +17,20 @@ from typing import BinaryIO
 import msgspec
 
 from evaluator.batch.runs.problems import Problems, ProblemText
-from evaluator.batch.runs.tasks import Planned, Refused, Seen, Stamp, Task
+from evaluator.batch.runs.tasks import Planned, Refused, Stamp, Task, UnchangedFile
 from evaluator.catalog.text import MAX_FILE_BYTES
 from evaluator.errors import SubmissionUnreadable, UsageError
 from evaluator.files.safe_open import kind, open_named
 from evaluator.grading.request import Unread
 from evaluator.records import Problem
-from evaluator.submission.candidates import SUFFIXES, Meant, names_in, runs_of_kernelbench, spelled, submission_files
+from evaluator.submission.candidates import (
+    SUFFIXES,
+    SubmissionNames,
+    names_in,
+    runs_of_kernelbench,
+    spelled,
+    submission_files,
+)
 from evaluator.submission.folder import is_submission_folder
 from evaluator.submission.read import MAX_ANSWER_BYTES, Submission, read_submission
 from evaluator.text import one_line
@@ -33,7 +40,7 @@ _MAX_LINE_BYTES = 6 * (MAX_ANSWER_BYTES + MAX_FILE_BYTES) + (1 << 16)
 _LONGEST_NAME = 200
 _CONTROL = "its name has control characters"
 
-Item = Task | Seen | Refused
+Item = Task | UnchangedFile | Refused
 
 
 class LineProblem(msgspec.Struct, frozen=True):
@@ -43,7 +50,7 @@ class LineProblem(msgspec.Struct, frozen=True):
     source: str
 
 
-class Line(msgspec.Struct, frozen=True):
+class SubmissionLine(msgspec.Struct, frozen=True):
     """One submission in a JSONL file, with the name or the text of its problem. Other keys are ignored."""
 
     problem: str | LineProblem
@@ -73,7 +80,7 @@ def read_folder(folder: Path, problems: Problems, known: Mapping[str, Planned] |
         before = known.get(origin)
         # The stamp of a folder says nothing about its files, so a folder is always read.
         if before is not None and stat.S_ISREG(mode) and _is_unchanged(before, path, problems):
-            yield Seen(before, partial(_read_file, path, folder, problems))
+            yield UnchangedFile(before, partial(_read_file, path, folder, problems))
         else:
             yield _read_file(path, folder, problems)
 
@@ -171,7 +178,9 @@ def _has_control(name: str) -> bool:
     return any(unicodedata.category(character) == "Cc" for character in name)
 
 
-def _refused(origin: str, reason: str, names: Meant, problems: Problems, sha256: str | None = None) -> Refused:
+def _refused(
+    origin: str, reason: str, names: SubmissionNames, problems: Problems, sha256: str | None = None
+) -> Refused:
     """Refuse an input, for the problem with the meant name, if known."""
     problem = problems.named(names.problem)
     name = one_line(names.name, _LONGEST_NAME)
@@ -200,7 +209,7 @@ def read_lines(
     A problem is a name, or with `allows_problem_text` `{"name": …, "source": …}`: the judge runs the code of the text.
     """
     texts: dict[str, str] = {}
-    decoder = msgspec.json.Decoder(Line)
+    decoder = msgspec.json.Decoder(SubmissionLine)
     for number, line in enumerate(_lines(stream), start=1):
         line_origin = f"{origin}:{number}"
         if not line.strip():
@@ -229,7 +238,7 @@ def read_lines(
         else:
             problem = "it has a problem as text, whose code the judge would run: --allow-problem-text accepts it"
         if isinstance(problem, str):
-            yield _refused(line_origin, problem, Meant(problem_name, name), problems, _sha256(line))
+            yield _refused(line_origin, problem, SubmissionNames(problem_name, name), problems, _sha256(line))
         else:
             yield from_text(submission.source, name, line_origin, problem, problems.entry)
 
@@ -295,7 +304,7 @@ def named_once(items: Iterable[Item]) -> Iterator[Item]:
             yield _handed_in_before(item)
 
 
-def _handed_in_before(item: Task | Seen) -> Refused:
+def _handed_in_before(item: Task | UnchangedFile) -> Refused:
     problem, level, name = (
         (item.problem.name, item.problem.level, item.name)
         if isinstance(item, Task)

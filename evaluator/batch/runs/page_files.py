@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from evaluator.batch.runs.manifest import command_of
-from evaluator.batch.runs.results import Entry, Results, compare_results, named_runs
+from evaluator.batch.runs.results import Results, RunEntry, compare_results, named_runs
 from evaluator.batch.runs.run_folder import RunFolder
 from evaluator.catalog import list_problems
 from evaluator.errors import ProblemError, UsageError
@@ -108,7 +108,7 @@ def _run_terms(results: Results) -> list[tuple[str, str]]:
     return [(name, one_line(value, 500)) for name, value in facts]
 
 
-def _page_entry(entry: Entry) -> PageEntry:
+def _page_entry(entry: RunEntry) -> PageEntry:
     sample, row, card = entry.sample, entry.row, entry.read_card()
     reason = None if card is None else card.reason
     return PageEntry(
@@ -127,6 +127,6 @@ def _page_entry(entry: Entry) -> PageEntry:
     )
 
 
-def _detail(entry: Entry) -> Detail | None:
+def _detail(entry: RunEntry) -> Detail | None:
     card = entry.read_card()
     return None if card is None else detail_of(card)

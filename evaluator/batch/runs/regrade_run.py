@@ -10,7 +10,7 @@ from evaluator.batch.runs.index import Index
 from evaluator.batch.runs.refusals import read_refusals
 from evaluator.batch.runs.run_folder import RunFolder, opened
 from evaluator.cards.consistency import inconsistencies
-from evaluator.cards.regrade import Change, changes, regraded
+from evaluator.cards.regrade import CardChange, changes, regraded
 from evaluator.cards.time_consistency import Contradiction
 from evaluator.errors import CardError
 from evaluator.files.card_files import read_card, write_card, write_whole
@@ -23,7 +23,7 @@ class Regraded(NamedTuple):
     """
 
     cards: int
-    changes: list[Change]
+    changes: list[CardChange]
     broken: list[CardError]
     contradicting: dict[str, list[Contradiction]]
 
@@ -47,7 +47,7 @@ def regrade(run: Path, output: Path | None) -> Regraded:
     """
     folder = RunFolder(run)
     manifest = folder.read_manifest()
-    differences: list[Change] = []
+    differences: list[CardChange] = []
     contradicting: dict[str, list[Contradiction]] = {}
     count = 0
     with contextlib.ExitStack() as stack:

@@ -10,17 +10,17 @@ from typing import NamedTuple
 import msgspec
 
 from evaluator.batch.runs.index import Row
-from evaluator.batch.runs.results import Entry, Results
+from evaluator.batch.runs.results import Results, RunEntry
 from evaluator.errors import UsageError
 from evaluator.files.card_files import write_whole
 from evaluator.files.file_here import file_here
 from evaluator.records import Scorecard, Status
 from evaluator.report.card.feedback import feedback
 from evaluator.report.ci.verdicts import Verdict, verdict_of
-from evaluator.report.run.junit import Case, junit
-from evaluator.report.run.kernelbench import Graded, documents
+from evaluator.report.run.junit import JUnitCase, junit
+from evaluator.report.run.kernelbench import GradedSample, documents
 from evaluator.report.run.rows import SubmissionRow, write_rows
-from evaluator.report.run.run_tables import MOST_FAILED, Failed
+from evaluator.report.run.run_tables import MOST_FAILED, FailedSubmission
 from evaluator.text import counted, one_line
 
 _LONGEST_STEP = 1000
@@ -28,12 +28,12 @@ _BODY = 2000
 """Maximum length of the feedback in a report, in characters."""
 
 
-def failed(results: Results) -> list[Failed]:
+def failed(results: Results) -> list[FailedSubmission]:
     """Return all incorrect submissions; at the end the refused inputs, one for each cause, then the missing cards."""
     incorrect = [entry for entry in results.entries if not entry.sample.correct]
     incorrect.sort(key=lambda entry: (entry.sample.status is None, entry.refused is None))
     counts_by_cause = Counter(entry.refused.cause for entry in incorrect if entry.refused is not None)
-    failures: list[Failed] = []
+    failures: list[FailedSubmission] = []
     for entry in incorrect:
         count = 1 if entry.refused is None else counts_by_cause.pop(entry.refused.cause, 0)
         if count:
@@ -43,13 +43,13 @@ def failed(results: Results) -> list[Failed]:
     return failures
 
 
-def _failed(entry: Entry, *, detailed: bool) -> Failed:
+def _failed(entry: RunEntry, *, detailed: bool) -> FailedSubmission:
     card = entry.read_card() if detailed else None
     reason = card.reason.message if card is not None and card.reason is not None else ""
     if entry.row is None:
         reason = entry.reason_text
     code = (entry.row and entry.row.reason) or ""
-    return Failed(entry.sample.name, entry.sample.problem, entry.status_text, code, reason, _body(card))
+    return FailedSubmission(entry.sample.name, entry.sample.problem, entry.status_text, code, reason, _body(card))
 
 
 def _body(card: Scorecard | None) -> str:
@@ -84,7 +84,7 @@ def write_submissions(results: Results, path: Path) -> None:
     _written(path, lambda: write_rows(path, map(_submission_row, results.entries)))
 
 
-def _submission_row(entry: Entry) -> SubmissionRow:
+def _submission_row(entry: RunEntry) -> SubmissionRow:
     sample, row, planned = entry.sample, entry.row, entry.planned
     return SubmissionRow(
         problem=sample.problem,
@@ -134,7 +134,7 @@ def write_kernelbench(results: Results, folder: Path) -> Written:
         UsageError: no problem comes from KernelBench, or a file cannot be written.
     """
     export = documents(
-        Graded(entry.sample.problem, entry.sample.name, entry.read_card())
+        GradedSample(entry.sample.problem, entry.sample.name, entry.read_card())
         for entry in results.entries
         if entry.sample.level is not None
     )
@@ -159,13 +159,15 @@ def _written(path: Path, write: Callable[[], object]) -> None:
         raise UsageError(f"cannot write {path}: {error.strerror}") from error
 
 
-def _case(entry: Entry) -> Case:
+def _case(entry: RunEntry) -> JUnitCase:
     sample, row = entry.sample, entry.row
     body = "" if sample.correct else _body(entry.read_card())
     wall_s = row.wall_s if row else 0.0
     problem = sample.problem or sample.status_text  # a refused input may have no problem
     properties = [] if row is None else _properties(row)
-    return Case(problem, sample.name, sample.status, entry.reason_text, wall_s, body, properties, sample.status_text)
+    return JUnitCase(
+        problem, sample.name, sample.status, entry.reason_text, wall_s, body, properties, sample.status_text
+    )
 
 
 def _properties(row: Row) -> list[tuple[str, str]]:

@@ -19,8 +19,8 @@ from evaluator.files.card_files import card_of, read_bytes, read_card
 from evaluator.findings import ENTRIES, Code
 from evaluator.records import DeviceKind, GradeMode, L2Rule, Scorecard, Status, ValuesRule, WeightsRule
 from evaluator.report.run.run_columns import NamedRun
-from evaluator.report.run.run_comparison import Comparison, Timed, compare
-from evaluator.report.run.summary import Device, Sample, Section, sections
+from evaluator.report.run.run_comparison import ComparedSubmission, Comparison, compare
+from evaluator.report.run.summary import Device, RunSample, Section, sections
 from evaluator.signatures.signing import Seen, State
 from evaluator.signatures.trust import Trust
 from evaluator.text import one_line
@@ -31,7 +31,7 @@ _LONGEST_NAME = 120
 _STATUSES = {status.value: status for status in Status}  # many times faster than Status(…)
 
 
-class Entry(NamedTuple):
+class RunEntry(NamedTuple):
     """One submission of a run. `cards` is the folder with all cards of the run.
 
     `planned` is None if the plan lost the line, `row` is None without a valid card. A refused input has neither, and
@@ -44,18 +44,18 @@ class Entry(NamedTuple):
     refused: Refused | None = None
 
     @property
-    def sample(self) -> Sample:
+    def sample(self) -> RunSample:
         """Sample for the statistics of a run."""
         row = self.row
         if row is not None:
             device = device_of(row.device, row.device_name, row.mode)
             status = _STATUSES[row.status]
             built, calls = bool(row.built), (row.reference_calls, row.submission_calls, row.l2, bool(row.host_bound))
-            return Sample(row.problem, row.level, row.name, device, status, built, row.speedup, row.reason, *calls)
+            return RunSample(row.problem, row.level, row.name, device, status, built, row.speedup, row.reason, *calls)
         if self.refused is not None:
-            return Sample(self.refused.problem, self.refused.level, self.refused.name, None, None, is_refused=True)
+            return RunSample(self.refused.problem, self.refused.level, self.refused.name, None, None, is_refused=True)
         assert self.planned is not None  # noqa: S101 - for the type checker: an entry has one of them
-        return Sample(self.planned.problem, self.planned.level, self.planned.name, None, None)
+        return RunSample(self.planned.problem, self.planned.level, self.planned.name, None, None)
 
     @property
     def status_text(self) -> str:
@@ -96,13 +96,13 @@ class Entry(NamedTuple):
             return None
 
     @property
-    def timed(self) -> Timed:
+    def timed(self) -> ComparedSubmission:
         """Sample for the comparison of two runs."""
         sample, row = self.sample, self.row
         low, high = (row.speedup_low, row.speedup_high) if row is not None else (None, None)
         calls = sample.reference_calls, sample.submission_calls, sample.l2
         measured = calls if sample.submission_calls is not None else None
-        return Timed(sample.problem, sample.name, sample.status, sample.speedup, low, high, measured)
+        return ComparedSubmission(sample.problem, sample.name, sample.status, sample.speedup, low, high, measured)
 
 
 class Results(NamedTuple):
@@ -114,7 +114,7 @@ class Results(NamedTuple):
 
     folder: Path
     asked: Device
-    entries: list[Entry]
+    entries: list[RunEntry]
     broken: list[CardError]
     weights: WeightsRule | None = None
     values: ValuesRule = ValuesRule.ALL
@@ -130,7 +130,7 @@ class Results(NamedTuple):
         return sections(self.samples, self.asked, self.level_sizes)
 
     @property
-    def samples(self) -> list[Sample]:
+    def samples(self) -> list[RunSample]:
         """Samples of all entries."""
         return [entry.sample for entry in self.entries]
 
@@ -175,7 +175,7 @@ def read_run(path: Path, trust: Trust | None = None) -> Results:
             else:
                 broken.append(error)
                 plan, row = plan or _as_planned(row), None
-        entries.append(Entry(cards, plan, row))
+        entries.append(RunEntry(cards, plan, row))
     entries += _refused_entries(cards, entries, refusals)
     asked = device_of(manifest.terms.device.value, "", manifest.terms.mode.value)
     terms = manifest.terms
@@ -183,7 +183,7 @@ def read_run(path: Path, trust: Trust | None = None) -> Results:
     return Results(path, asked, entries, broken, *rules, signatures, manifest.level_sizes, manifest.submissions)
 
 
-def _refused_entries(cards: Path, entries: Sequence[Entry], refusals: Sequence[Refused]) -> Iterator[Entry]:
+def _refused_entries(cards: Path, entries: Sequence[RunEntry], refusals: Sequence[Refused]) -> Iterator[RunEntry]:
     """Yield the entries of refused inputs, each with an own name.
 
     A file counts once, as a submission of the plan: an interrupted session may have left an earlier refusal.
@@ -199,7 +199,7 @@ def _refused_entries(cards: Path, entries: Sequence[Entry], refusals: Sequence[R
             number = next(unused)  # tried once for all refusals of a place: a stream may have thousands of one line
             unique = replace(refused, name=refused.origin if number == 1 else f"{refused.origin} ({number})")
         used_names.add((unique.problem, unique.name))
-        yield Entry(cards, None, None, unique)
+        yield RunEntry(cards, None, None, unique)
 
 
 def read_runs(paths: Sequence[Path], trust: Trust | None = None) -> Results:
@@ -234,7 +234,7 @@ def are_shards(runs: Sequence[Results]) -> bool:
     return len({run.submissions for run in runs}) == 1 and _in_two_of(runs) is None
 
 
-def _in_two_of(runs: Sequence[Results]) -> Sample | None:
+def _in_two_of(runs: Sequence[Results]) -> RunSample | None:
     """Return a submission of two runs, if any."""
     used_names: set[tuple[str, str]] = set()
     for run in runs:

@@ -118,7 +118,7 @@ class RunFolder(Record, frozen=True):
         return {planned.card: planned for planned in lines}
 
 
-class Plan:
+class PlanFile:
     """The plan of a run, open for writing. A context manager."""
 
     def __init__(self, folder: RunFolder) -> None:

@@ -82,7 +82,7 @@ class Planned(Record, frozen=True):
         return equality_key(self.problem, self.problem_sha256, self.submission_sha256)
 
 
-class Seen(NamedTuple):
+class UnchangedFile(NamedTuple):
     """A file that was read in an earlier session and is unchanged. `read` reads the file again, if needed."""
 
     planned: Planned
@@ -168,7 +168,7 @@ class Shard(NamedTuple):
     number: int
     of: int
 
-    def holds(self, item: Task | Seen | Refused) -> bool:
+    def holds(self, item: Task | UnchangedFile | Refused) -> bool:
         """Return whether `item` belongs to the part. Equal submissions belong to the same part."""
         identity = item.origin if isinstance(item, Refused) else item.key or item.card
         digest = hashlib.sha256(identity.encode("utf-8", "surrogatepass")).digest()

@@ -8,7 +8,7 @@ from evaluator.batch.runs.tasks import Task
 from evaluator.grading.request import Begun
 
 
-class Waiting(NamedTuple):
+class BuiltTask(NamedTuple):
     """Task with a built submission: build result, number of attempts, start of the grade (monotonic clock, s)."""
 
     task: Task
@@ -29,20 +29,20 @@ class GpuQueue:
         """Create a queue for `builders` building slots. `put` blocks while the queue holds `room` tasks."""
         self._builders = builders
         self._room = room
-        self._waiting: list[Waiting] = []
+        self._waiting: list[BuiltTask] = []
         self._changed = threading.Condition()
         self._closed = False
         self._at_work = 0
         self._slots_on: Counter[str] = Counter()
 
-    def put(self, waiting: Waiting) -> None:
+    def put(self, waiting: BuiltTask) -> None:
         """Append a task."""
         with self._changed:
             self._changed.wait_for(lambda: len(self._waiting) < self._room or self._closed)
             self._waiting.append(waiting)
             self._changed.notify_all()
 
-    def put_back(self, waiting: Waiting) -> None:
+    def put_back(self, waiting: BuiltTask) -> None:
         """Return a taken task to the queue, because the GPU slot cannot finish the task."""
         with self._changed:
             self._waiting.insert(0, waiting)
@@ -72,7 +72,7 @@ class GpuQueue:
         with self._changed:
             return self._closed or not (self._waiting or self._builders or self._at_work)
 
-    def take(self, problem_sha256: str | None, timeout_s: float) -> Waiting | None:
+    def take(self, problem_sha256: str | None, timeout_s: float) -> BuiltTask | None:
         """Take a task, preferably of the given problem, which is the slot's last.
 
         None after `timeout_s` without a task, or at the end.

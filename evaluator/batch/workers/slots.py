@@ -4,7 +4,7 @@ import functools
 import os
 from collections.abc import Sequence
 
-from evaluator.batch.workers.messages import Part
+from evaluator.batch.workers.messages import GradePart
 from evaluator.batch.workers.worker_handle import Slot
 from evaluator.devices.gpu import choose, gpus
 from evaluator.errors import UsageError
@@ -48,8 +48,8 @@ def slots_for(device: DeviceKind, jobs: int | None, gpus: Sequence[str] = ()) ->
             reserved = _GPU_CORES * len(gpus) if len(cores) >= _CORES_TO_SHARE * len(gpus) else 0
             building, count = tuple(cores[reserved:]) if reserved else (), jobs or len(cores) - reserved
             shared = functools.partial(Slot, builds_at_once=count)
-            builders = [shared(building, gpus[n % len(gpus)], Part.BEGIN) for n in range(count)]
-            return [*(shared(gpu=gpu, part=Part.FINISH) for gpu in gpus), *builders]
+            builders = [shared(building, gpus[n % len(gpus)], GradePart.BEGIN) for n in range(count)]
+            return [*(shared(gpu=gpu, part=GradePart.FINISH) for gpu in gpus), *builders]
 
 
 def gpus_for(options: GradeOptions) -> list[str]:

@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 from evaluator.batch.workers.messages import (
     Built,
     Graded,
+    GradePart,
     NotGraded,
     Order,
-    Part,
     Prepare,
     Prepared,
     Request,
@@ -175,7 +175,7 @@ def _import_early(request: Request) -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     import evaluator.judge.verdict  # noqa: F401
 
-    only_builds = isinstance(request, Order) and request.part is Part.BEGIN
+    only_builds = isinstance(request, Order) and request.part is GradePart.BEGIN
     if request.options.device is DeviceKind.CUDA and not only_builds:
         # The meta device, on which a reference's traffic is counted, imports the compiler: seconds of each problem's
         # first grade, with the GPU held. Forked judges could not use CUDA after a call of CUDA in this process.
@@ -320,7 +320,7 @@ def _result(order: Order, context_pool: "ContextPool", teller: _Teller, replies:
 
     try:
         request = order.request()
-        if order.part is not Part.BEGIN:
+        if order.part is not GradePart.BEGIN:
             return Graded(card=pipeline.grade(request, teller, context_pool, order.begun, stuck))
         begun = pipeline.begin(request, teller, context_pool, stuck)
         return Built(begun=begun) if isinstance(begun, Begun) else Graded(card=begun)

@@ -11,8 +11,8 @@ from evaluator.report.page.entries import fragment
 from evaluator.report.page.writer import Room, page_pieces
 from evaluator.report.run.comparison_screen import summary_lines
 from evaluator.report.run.intervals import Estimate
-from evaluator.report.run.run_comparison import Comparison, Pair, Timed
-from evaluator.report.run.run_tables import Made
+from evaluator.report.run.run_comparison import ComparedSubmission, Comparison, SubmissionPair
+from evaluator.report.run.run_tables import TextTable
 from evaluator.report.run.summary import MISSING
 from evaluator.text import ratio
 
@@ -61,7 +61,7 @@ class PairRow(NamedTuple):
 
 
 def comparison_page(
-    comparison: Comparison, before: ComparedRun, after: ComparedRun, rates: Sequence[Made], evidence: Evidence
+    comparison: Comparison, before: ComparedRun, after: ComparedRun, rates: Sequence[TextTable], evidence: Evidence
 ) -> Iterator[bytes]:
     """Yield the parts of the page. Details beyond about 32 MiB are omitted, with a note on the page."""
     room, pair_rows = Room(), list(_rows(comparison))
@@ -89,12 +89,12 @@ def _rows(comparison: Comparison) -> Iterator[PairRow]:
     for pair in comparison.pairs:
         yield _row(pair, pair.change.value, pair.faster)
     for unpaired in comparison.only_before:
-        yield _row(Pair(unpaired, unpaired), UNPAIRED, None)._replace(after="", speedup_after=None)
+        yield _row(SubmissionPair(unpaired, unpaired), UNPAIRED, None)._replace(after="", speedup_after=None)
     for unpaired in comparison.only_after:
-        yield _row(Pair(unpaired, unpaired), UNPAIRED, None)._replace(before="", speedup_before=None)
+        yield _row(SubmissionPair(unpaired, unpaired), UNPAIRED, None)._replace(before="", speedup_before=None)
 
 
-def _row(pair: Pair, change: str, faster: Estimate | None) -> PairRow:
+def _row(pair: SubmissionPair, change: str, faster: Estimate | None) -> PairRow:
     before, after = pair
     return PairRow(
         before.problem,
@@ -109,7 +109,7 @@ def _row(pair: Pair, change: str, faster: Estimate | None) -> PairRow:
     )
 
 
-def _status(side: Timed) -> str:
+def _status(side: ComparedSubmission) -> str:
     return side.status.value if side.status else MISSING
 
 

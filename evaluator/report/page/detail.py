@@ -19,7 +19,7 @@ _LONGEST_TEXT = 2000
 _LONGEST_OUTPUT = 20_000
 
 
-class Code(NamedTuple):
+class PageCode(NamedTuple):
     """Source text for a page, and the number of characters beyond the limit."""
 
     text: str
@@ -45,7 +45,7 @@ class Note(NamedTuple):
     next_step: str
 
 
-class Frame(NamedTuple):
+class CompilerError(NamedTuple):
     """An error of the compiler: place, message, and line of code."""
 
     place: str
@@ -56,9 +56,9 @@ class Frame(NamedTuple):
 class Detail(NamedTuple):
     """Collapsed details below a submission's row. `drawn` is the chart of the samples, if any."""
 
-    code: Code
+    code: PageCode
     notes: list[Note]
-    frames: list[Frame] = []
+    frames: list[CompilerError] = []
     machine_code: str = ""
     times: str = ""
     drawn: Markup = Markup("")
@@ -71,9 +71,9 @@ class Detail(NamedTuple):
         return sum(map(len, (self.code.text, self.machine_code, self.drawn, self.output, *texts)))
 
 
-def code_of(source: str, longest: int = _LONGEST_CODE) -> Code:
+def code_of(source: str, longest: int = _LONGEST_CODE) -> PageCode:
     """Return a source with at most `longest` characters."""
-    return Code(printable(source[:longest]), max(0, len(source) - longest))
+    return PageCode(printable(source[:longest]), max(0, len(source) - longest))
 
 
 def detail_of(card: Scorecard) -> Detail:
@@ -112,7 +112,7 @@ def _text(text: str) -> str:
     return printable(text[:_LONGEST_TEXT])
 
 
-def _frames(card: Scorecard) -> Iterator[Frame]:
+def _frames(card: Scorecard) -> Iterator[CompilerError]:
     """Yield the first errors of the compiler."""
     units = [] if card.build is None else [unit for unit in card.build.units if not unit.ok]
     errors = [error for unit in units for error in unit.diagnostics if "error" in error.severity]
@@ -120,7 +120,7 @@ def _frames(card: Scorecard) -> Iterator[Frame]:
         line = error.submission_line
         submission_location = None if line is None else _place(card.submission.source, line)
         location = submission_location or f"{one_line(error.file, 80)}, line {error.line}"
-        yield Frame(location, _text(error.message), one_line(error.source_line[:_LONGEST_TEXT], 240))
+        yield CompilerError(location, _text(error.message), one_line(error.source_line[:_LONGEST_TEXT], 240))
 
 
 def _times(card: Scorecard, timing: Timing) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from evaluator.report.page.charts import Curve, Ratio, fast_curves, ratio_chart
-from evaluator.report.page.detail import Code, code_of
+from evaluator.report.page.detail import PageCode, code_of
 from evaluator.report.page.entries import PageEntry, best_by_problem, fragment
 from evaluator.report.page.writer import Room, page_pieces
 from evaluator.report.run.run_columns import Agreement, NamedRun, by_problem, heading, rates
@@ -76,7 +76,7 @@ def _ratio(entry: PageEntry) -> Ratio:
     return Ratio(f"{entry.problem}/{entry.name}", entry.speedup or 0.0, entry.speedup_low, entry.speedup_high)
 
 
-def _within(references: Mapping[str, str]) -> dict[str, Code]:
+def _within(references: Mapping[str, str]) -> dict[str, PageCode]:
     remaining, codes = _REFERENCES_CHARACTERS, {}
     for problem, source in references.items():
         code = code_of(source, _LONGEST_REFERENCE)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from evaluator.report.run.run_columns import NamedRun, rates, totals_document
-from evaluator.report.run.run_comparison import Comparison, Pair
+from evaluator.report.run.run_comparison import Comparison, SubmissionPair
 from evaluator.report.run.run_tables import render_tables
 from evaluator.report.run.summary import MISSING
 from evaluator.text import counted, one_line, significant
@@ -35,7 +35,7 @@ def comparison_document(comparison: Comparison, runs: Sequence[NamedRun], failed
     }
 
 
-def _names(pair: Pair) -> dict[str, Any]:
+def _names(pair: SubmissionPair) -> dict[str, Any]:
     before, after = pair
     return {
         "problem": before.problem,
@@ -45,7 +45,7 @@ def _names(pair: Pair) -> dict[str, Any]:
     }
 
 
-def _measured(pair: Pair) -> dict[str, Any]:
+def _measured(pair: SubmissionPair) -> dict[str, Any]:
     """Return the ratio of speedups, and how each speedup was measured."""
     sides = {"measured_before": pair.before.measured, "measured_after": pair.after.measured}
     names = ("reference_calls", "submission_calls", "l2")
@@ -55,7 +55,7 @@ def _measured(pair: Pair) -> dict[str, Any]:
     }
 
 
-def _same(pair: Pair) -> bool:
+def _same(pair: SubmissionPair) -> bool:
     """Whether both runs have the same verdict. A missing card is no verdict."""
     return pair.before.status is not None and pair.before.status is pair.after.status
 

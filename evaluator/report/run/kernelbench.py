@@ -33,7 +33,7 @@ _WORD = 300
 Document = dict[str, Any]
 
 
-class Graded(NamedTuple):
+class GradedSample(NamedTuple):
     """One submission of a run; `card` is None without a card."""
 
     problem: str
@@ -62,7 +62,7 @@ class _SampleEntry(NamedTuple):
     correct: bool
 
 
-def documents(submissions: Iterable[Graded]) -> Documents:
+def documents(submissions: Iterable[GradedSample]) -> Documents:
     """Return the documents of all levels and of the reference times.
 
     Raises:

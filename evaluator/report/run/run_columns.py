@@ -8,7 +8,7 @@ from evaluator.report.layout.markup import code_span
 from evaluator.report.run.run_tables import (
     NOTHING,
     OF_WHOLE_LEVELS,
-    Made,
+    TextTable,
     between,
     document,
     factor,
@@ -62,23 +62,27 @@ def totals_document(runs: Sequence[NamedRun]) -> list[dict[str, Any]]:
     return [{"name": run.name, "total": numbers(run.section.total)} for run in runs]
 
 
-def rates(runs: Sequence[NamedRun]) -> list[Made]:
+def rates(runs: Sequence[NamedRun]) -> list[TextTable]:
     """Return tables with a row for each run: shares of all samples, and on a device with a clock the speed."""
     if not runs:
         return []
     tables = [
-        Made("Correct", ["", "samples", "problems", "built", "correct", _INTERVAL], [_correct(run) for run in runs])
+        TextTable(
+            "Correct", ["", "samples", "problems", "built", "correct", _INTERVAL], [_correct(run) for run in runs]
+        )
     ]
     timed = any(run.section.device.timed for run in runs)
     if timed:
         header = ["", *_FAST_NAMES, "95 % of fast_1", "speedup if correct", _INTERVAL]
-        tables.append(Made("Fast", header, [_speed(run) for run in runs]))
+        tables.append(TextTable("Fast", header, [_speed(run) for run in runs]))
     levels = [
         (f"{run.name}: level {number}", level) for run in runs for number, level in run.section.whole_levels.items()
     ]
     if any(level.tried < level.problems for _, level in levels):
         header = ["", "tried", "correct", _INTERVAL, *(_FAST_NAMES if timed else [])]
-        tables.append(Made(OF_WHOLE_LEVELS, header, [_whole(name, level)[: len(header)] for name, level in levels]))
+        tables.append(
+            TextTable(OF_WHOLE_LEVELS, header, [_whole(name, level)[: len(header)] for name, level in levels])
+        )
     return tables
 
 
@@ -110,7 +114,7 @@ def render_runs(runs: Sequence[NamedRun], console: "Console") -> None:
     render_tables(runs_tables(runs), console)
 
 
-def runs_tables(runs: Sequence[NamedRun]) -> list[Made]:
+def runs_tables(runs: Sequence[NamedRun]) -> list[TextTable]:
     """Return all tables of `report` for several runs on a terminal."""
     grid = _grid(runs)
     return [*rates(runs), grid._replace(header=[one_line(cell, _LONGEST_HEAD) for cell in grid.header])]
@@ -122,9 +126,9 @@ def heading(runs: Sequence[NamedRun]) -> str:
     return f"{' and '.join(devices)}: {counted(len(runs), 'run')}"
 
 
-def _grid(runs: Sequence[NamedRun]) -> Made:
+def _grid(runs: Sequence[NamedRun]) -> TextTable:
     header = ["", *(run.name for run in runs)]
-    return Made("By problem", header, [[row.problem, *row.results] for row in by_problem(runs)])
+    return TextTable("By problem", header, [[row.problem, *row.results] for row in by_problem(runs)])
 
 
 def _agreement(problem: str, summaries: Sequence[Summary | None]) -> Agreement:

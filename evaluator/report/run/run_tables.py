@@ -29,7 +29,7 @@ _IN_TABLES = (1.0, 1.5, 2.0)
 """Values of p in the table by problem, for lack of space; CSV and JSON have all."""
 
 
-class Made(NamedTuple):
+class TextTable(NamedTuple):
     """A table as text."""
 
     title: str
@@ -37,7 +37,7 @@ class Made(NamedTuple):
     rows: list[list[str]]
 
 
-class Failed(NamedTuple):
+class FailedSubmission(NamedTuple):
     """One submission that is not correct; `code` is the code of its reason, or empty.
 
     `reason` is the message and `body` the feedback; both are empty beyond the listed submissions.
@@ -116,7 +116,7 @@ def csv_text(sections: list[Section]) -> str:
     return buffer.getvalue()
 
 
-def markdown(sections: list[Section], failed: Sequence[Failed] = ()) -> str:
+def markdown(sections: list[Section], failed: Sequence[FailedSubmission] = ()) -> str:
     """Return the text of `--markdown`."""
     parts = list(map(_markdown, sections)) or ["Nothing to report.\n"]
     if failed:
@@ -124,7 +124,7 @@ def markdown(sections: list[Section], failed: Sequence[Failed] = ()) -> str:
     return "\n".join(parts)
 
 
-def _markdown_failed(failed: Sequence[Failed]) -> Iterator[str]:
+def _markdown_failed(failed: Sequence[FailedSubmission]) -> Iterator[str]:
     """Yield a table of the submissions that are not correct, and the feedback on the first ones, folded.
 
     Text of submissions stands in code, where a host links no mention and no address.
@@ -163,7 +163,7 @@ def markdown_text(text: str) -> str:
     return text
 
 
-def render(sections: list[Section], console: "Console", failed: Sequence[Failed] = ()) -> None:
+def render(sections: list[Section], console: "Console", failed: Sequence[FailedSubmission] = ()) -> None:
     """Print the report on a terminal."""
     from rich.text import Text
 
@@ -186,7 +186,7 @@ def render(sections: list[Section], console: "Console", failed: Sequence[Failed]
             line(text)
 
 
-def render_tables(tables: Iterable[Made], console: "Console") -> None:
+def render_tables(tables: Iterable[TextTable], console: "Console") -> None:
     """Print tables. The first column may wrap; the others are right-aligned."""
     from rich.text import Text
 
@@ -202,7 +202,7 @@ def render_tables(tables: Iterable[Made], console: "Console") -> None:
         console.print()
 
 
-def _render_failed(failed: Sequence[Failed], console: "Console") -> None:
+def _render_failed(failed: Sequence[FailedSubmission], console: "Console") -> None:
     """Print a paragraph for each listed submission: name, status, code and message."""
     from evaluator.report.layout.sheet import Sheet, styled
 
@@ -215,13 +215,13 @@ def _render_failed(failed: Sequence[Failed], console: "Console") -> None:
     sheet.print()
 
 
-def _beyond(failed: Sequence[Failed]) -> list[str]:
+def _beyond(failed: Sequence[FailedSubmission]) -> list[str]:
     """Return a line with the number of omitted submissions, if any."""
     omitted = len(failed) - MOST_FAILED
     return [f"and {omitted} more; --html FILE lists all"] if omitted > 0 else []
 
 
-class Described(NamedTuple):
+class SectionText(NamedTuple):
     """One device's section as text: title, remarks, the most important rates with intervals, and tables.
 
     A page shows the `tables` at once, and the `further` tables folded.
@@ -230,17 +230,17 @@ class Described(NamedTuple):
     title: str
     remarks: list[str]
     headline: list[list[str]]
-    tables: list[Made]
-    further: list[Made]
+    tables: list[TextTable]
+    further: list[TextTable]
 
 
-def described(section: Section) -> Described:
+def described(section: Section) -> SectionText:
     """Return a section as text, for a page, which has an own table of problems."""
     tables = [table for table in _tables(section) if table.title != _BY_PROBLEM]
     headline = [fact for fact in _facts(section.total) if fact[0] in _HEADLINE]
     whole_level_tables = [table for table in tables if table.title == OF_WHOLE_LEVELS]
     further = [table for table in tables if table.title != OF_WHOLE_LEVELS]
-    return Described(_title(section), _remarks(section), headline, whole_level_tables, further)
+    return SectionText(_title(section), _remarks(section), headline, whole_level_tables, further)
 
 
 def title_of(device: Device) -> str:
@@ -307,9 +307,9 @@ def _measured(measured: Measured) -> Iterator[str]:
         yield f"{counted(measured.host_bound, 'speedup')} with a host-bound side: its calls wait for the host."
 
 
-def _tables(section: Section) -> Iterator[Made]:
+def _tables(section: Section) -> Iterator[TextTable]:
     total = section.total
-    yield Made("All", ["", "value", "95 % interval"], list(_facts(total)))
+    yield TextTable("All", ["", "value", "95 % interval"], list(_facts(total)))
     thresholds = _IN_TABLES if section.device.timed else ()
     header = ["samples", "built", "correct", *(f"fast_{p:g}" for p in thresholds), *(["speedup"] if thresholds else [])]
     if any(level.tried < level.problems for level in section.whole_levels.values()):
@@ -321,7 +321,7 @@ def _tables(section: Section) -> Iterator[Made]:
             ]
             for number, level in section.whole_levels.items()
         ]
-        yield Made(OF_WHOLE_LEVELS, ["", "correct", *(f"fast_{p:g}" for p in thresholds), "95 % of correct"], rows)
+        yield TextTable(OF_WHOLE_LEVELS, ["", "correct", *(f"fast_{p:g}" for p in thresholds), "95 % of correct"], rows)
     for title, groups in (
         ("By level", {f"level {level}": summary for level, summary in section.levels.items()}),
         (_BY_PROBLEM, section.problems),
@@ -332,7 +332,7 @@ def _tables(section: Section) -> Iterator[Made]:
             speedup = [_times(summary.speedup)] if thresholds else []
             rows.append([name, str(summary.samples), *map(percent, shares), *speedup])
         if rows:  # refused inputs alone have neither level nor problem
-            yield Made(title, ["", *header], rows)
+            yield TextTable(title, ["", *header], rows)
 
 
 def _facts(summary: Summary) -> Iterator[list[str]]:

@@ -31,7 +31,7 @@ class Device(NamedTuple):
     timed: bool
 
 
-class Sample(NamedTuple):
+class RunSample(NamedTuple):
     """One submission of a run. `status` and `device` are None without a card; `reason` is a finding's code, if any.
 
     `reference_calls`, `submission_calls` and `l2` are circumstances of the speedup, as in the index. A refused
@@ -106,7 +106,7 @@ class Measured(NamedTuple):
     host_bound: int
 
 
-def measured_as(samples: Sequence[Sample]) -> Measured:
+def measured_as(samples: Sequence[RunSample]) -> Measured:
     """Count the correct samples with a speedup."""
     quoted = [sample for sample in samples if sample.correct and sample.speedup is not None]
     calls = Counter((sample.reference_calls, sample.submission_calls) for sample in quoted)
@@ -163,7 +163,7 @@ def pass_at_k(samples: int, correct: int, k: int) -> float:
     return 1 - math.comb(samples - correct, k) / math.comb(samples, k)
 
 
-def summarise(samples: Sequence[Sample], *, timed: bool) -> Summary:
+def summarise(samples: Sequence[RunSample], *, timed: bool) -> Summary:
     """Return the statistics of one device's samples. `timed`: the device has a clock."""
     by_problem: dict[str, list[bool]] = defaultdict(list)
     for sample in samples:
@@ -199,13 +199,15 @@ def summarise(samples: Sequence[Sample], *, timed: bool) -> Summary:
     )
 
 
-def sections(samples: Iterable[Sample], asked: Device, level_sizes: Mapping[int, int] | None = None) -> list[Section]:
+def sections(
+    samples: Iterable[RunSample], asked: Device, level_sizes: Mapping[int, int] | None = None
+) -> list[Section]:
     """Return the statistics of each device.
 
     A submission without a card and a refused input count on every device, because the device is unknown. `asked` is
     the device of a run without any card, and `level_sizes` the number of problems in each level, where known.
     """
-    by_device: dict[Device, list[Sample]] = defaultdict(list)
+    by_device: dict[Device, list[RunSample]] = defaultdict(list)
     missing = []
     for sample in samples:
         if sample.device is None:
@@ -217,9 +219,9 @@ def sections(samples: Iterable[Sample], asked: Device, level_sizes: Mapping[int,
     return [_section(device, [*group, *missing], level_sizes or {}) for device, group in sorted(by_device.items())]
 
 
-def _section(device: Device, samples: list[Sample], level_sizes: Mapping[int, int]) -> Section:
-    levels: dict[int, list[Sample]] = defaultdict(list)
-    problems: dict[str, list[Sample]] = defaultdict(list)
+def _section(device: Device, samples: list[RunSample], level_sizes: Mapping[int, int]) -> Section:
+    levels: dict[int, list[RunSample]] = defaultdict(list)
+    problems: dict[str, list[RunSample]] = defaultdict(list)
     for sample in samples:
         if sample.level is None:
             continue
@@ -238,8 +240,8 @@ def _section(device: Device, samples: list[Sample], level_sizes: Mapping[int, in
     )
 
 
-def _whole_level(problems: int, samples: Sequence[Sample], *, timed: bool) -> WholeLevel:
-    by_problem: dict[str, list[Sample]] = defaultdict(list)
+def _whole_level(problems: int, samples: Sequence[RunSample], *, timed: bool) -> WholeLevel:
+    by_problem: dict[str, list[RunSample]] = defaultdict(list)
     for sample in samples:
         by_problem[sample.problem].append(sample)
     problem_count = max(problems, len(by_problem))  # the number comes from a run folder, which may be anybody's
@@ -252,5 +254,5 @@ def _whole_level(problems: int, samples: Sequence[Sample], *, timed: bool) -> Wh
     return WholeLevel(problem_count, len(by_problem), fast[0.0], fast)
 
 
-def _is_fast(sample: Sample, p: float) -> bool:
+def _is_fast(sample: RunSample, p: float) -> bool:
     return sample.correct and (p == 0 or (sample.speedup is not None and sample.speedup > p))

@@ -31,7 +31,7 @@ _THREADS = 8
 _CANCEL_S = 5.0
 
 
-class _Waiting(NamedTuple):
+class _PendingRequest(NamedTuple):
     key: str
     order: bytes
     future: Future[Scorecard]
@@ -65,7 +65,7 @@ class RemoteGrader(AnyGrader):
         """
         self._transport = Transport(url, token, patience_s)
         self._at_once = at_once
-        self._waiting: dict[str, _Waiting] = {}
+        self._waiting: dict[str, _PendingRequest] = {}
         self._ids: dict[str, str] = {}
         self._changing = threading.Lock()
         self._pools: _Pools | None = None
@@ -134,7 +134,7 @@ class RemoteGrader(AnyGrader):
             RuntimeError: the grader has not started, or is closed.
         """
         key = str(uuid.uuid4())
-        waiting = _Waiting(key, _encoded(Candidate(problem, source, name)), Future())
+        waiting = _PendingRequest(key, _encoded(Candidate(problem, source, name)), Future())
         with self._changing:
             if self._pools is None:
                 raise RuntimeError("a RemoteGrader grades between start() and close(), or in the block of `with`")
@@ -157,7 +157,7 @@ class RemoteGrader(AnyGrader):
         futures = [self.submit_candidate(candidate) for candidate in candidates]
         return cards_of(candidates, futures, on_progress)
 
-    def _hand_in(self, waiting: _Waiting) -> None:
+    def _hand_in(self, waiting: _PendingRequest) -> None:
         if waiting.future.cancelled():
             return
         try:
@@ -221,7 +221,7 @@ class RemoteGrader(AnyGrader):
         if waiting is not None and waiting.future.set_running_or_notify_cancel():
             waiting.future.set_exception(error)
 
-    def _forget(self, key: str) -> _Waiting | None:
+    def _forget(self, key: str) -> _PendingRequest | None:
         with self._changing:
             self._ids.pop(key, None)
             return self._waiting.pop(key, None)

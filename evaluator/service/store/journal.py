@@ -22,14 +22,14 @@ from evaluator.service.store import grades_table as table
 from evaluator.service.store.grades_table import (
     Added,
     Arrival,
-    Begun,
     Final,
-    Limits,
+    GradeAttempt,
     Numbered,
     Numbers,
     OtherRequest,
+    QueuedGrade,
     QueueFull,
-    Waiting,
+    QueueLimits,
 )
 
 MOST_TOGETHER = 200
@@ -48,7 +48,7 @@ class _Operation(NamedTuple):
 class Journal:
     """Journal in `folder`. The methods may be called from an event loop; a failed disk raises InfraError."""
 
-    def __init__(self, folder: Path, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, folder: Path, limits: QueueLimits, clock: Callable[[], float] = time.monotonic) -> None:
         """Open or create the file.
 
         Args:
@@ -87,7 +87,7 @@ class Journal:
         """Store an arrival, unless the idempotency key is known or the queue is full."""
         return await self._do(lambda connection: table.add(connection, arrival, self._limits))
 
-    async def begin(self, grade: str) -> Begun | None:
+    async def begin(self, grade: str) -> GradeAttempt | None:
         """Count an attempt of a waiting grade, and return the request; None for a final grade."""
         return await self._do(lambda connection: table.begin(connection, grade))
 
@@ -122,7 +122,7 @@ class Journal:
         """Return the numbers of the client's first and last stored final grade."""
         return await self._do(lambda connection: table.numbers(connection, client))
 
-    async def waiting(self) -> list[Waiting]:
+    async def waiting(self) -> list[QueuedGrade]:
         """Return all grades without a result, in the order of arrival."""
         return await self._do(table.waiting)
 
