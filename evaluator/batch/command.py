@@ -15,7 +15,7 @@ from evaluator.batch.runs.refusals import Refusals
 from evaluator.batch.runs.run_folder import PlanFile, RunFolder, manifest_for, opened
 from evaluator.batch.runs.tasks import Planned, Refused, RefusedByCause, Shard
 from evaluator.batch.scheduler import RunTally, Scheduler
-from evaluator.batch.workers.ray_cluster import Places, cluster_places
+from evaluator.batch.workers.ray_cluster import WorkerSlots, cluster_places
 from evaluator.batch.workers.slots import gpus_for, slots_for
 from evaluator.errors import ToolchainMissing, UsageError
 from evaluator.grade_options import GradeOptions
@@ -77,7 +77,7 @@ def run_batch(arguments: BatchArguments, named: Mapping[str, Any], stream: TextI
         total = _total(source, arguments.limit) if shard is None else None
         is_new = arguments.fresh or not RunFolder(arguments.run).manifest.exists()
         new_items = _gradable(_items(source, problems, {}, arguments), arguments) if is_new and shard is None else None
-        slots, hire = _places(arguments, options, stack)
+        slots, hire = _worker_slots(arguments, options, stack)
         manifest = manifest_for(options, arguments.submissions, problems.level_sizes)
         folder = stack.enter_context(opened(arguments.run, manifest, fresh=arguments.fresh))
         plan = stack.enter_context(PlanFile(folder))
@@ -112,9 +112,9 @@ def _announce(device: DeviceKind, stream: TextIO) -> None:
                 print(text, file=stream)
 
 
-def _places(arguments: BatchArguments, options: GradeOptions, stack: contextlib.ExitStack) -> Places:
+def _worker_slots(arguments: BatchArguments, options: GradeOptions, stack: contextlib.ExitStack) -> WorkerSlots:
     if arguments.ray is None:
-        return Places(slots_for(options.device, arguments.jobs, gpus_for(options)), None)
+        return WorkerSlots(slots_for(options.device, arguments.jobs, gpus_for(options)), None)
     # Ray prints messages about lost machines. Writers to stdout already hold the stream.
     stack.enter_context(contextlib.redirect_stdout(sys.stderr))
     return cluster_places(arguments.ray, options, arguments.jobs, stack)

@@ -43,7 +43,7 @@ def regraded(card: Scorecard) -> Scorecard:
     again = replace(card, schema_version=SCHEMA_VERSION)
     if again.timing is not None and all(side.samples_ms for side in _sides(again.timing)):
         again = _with_new_statistics(again)
-    again = _with_new_verdict(replace(again, checks=[_looked_at(check) for check in again.checks]))
+    again = _with_new_verdict(replace(again, checks=[_rechecked(check) for check in again.checks]))
     return card if again == card else replace(again, signature=None)
 
 
@@ -51,7 +51,7 @@ def _with_new_verdict(card: Scorecard) -> Scorecard:
     failed = next((check for check in card.checks if not check.ok), None)
     match card.status:
         case Status.CORRECT if failed is not None:
-            return replace(card, status=Status.WRONG_RESULT, reason=_why(failed))
+            return replace(card, status=Status.WRONG_RESULT, reason=_failed_check_finding(failed))
         case Status.CORRECT if (missing := _missing(card)) is not None:
             return _no_verdict(card, f"holds no {missing}")
         case Status.CORRECT:
@@ -59,7 +59,7 @@ def _with_new_verdict(card: Scorecard) -> Scorecard:
         case Status.WRONG_RESULT if failed is None:
             return _no_verdict(card, "holds no check that failed")
         case Status.WRONG_RESULT if card.reason is None and failed is not None:
-            return replace(card, reason=_why(failed))
+            return replace(card, reason=_failed_check_finding(failed))
         case _ if card.reason is None:
             return _no_verdict(card, "gives no reason")
         case _:
@@ -110,14 +110,14 @@ def _of_the_samples(remark: Finding) -> bool:
     return has_trait(remark, Trait.FROM_SAMPLES) and "attempt" not in remark.details
 
 
-def _looked_at(check: Check) -> Check:
+def _rechecked(check: Check) -> Check:
     """Return the check as failed if a comparison shows a failure."""
     tensors = [replace(tensor, ok=tensor.ok and wrong(tensor) is None) for tensor in check.tensors]
     ok = check.ok and check.finding is None and all(tensor.ok for tensor in tensors)
     return check if ok is check.ok and tensors == check.tensors else replace(check, ok=ok, tensors=tensors)
 
 
-def _why(check: Check) -> Finding:
+def _failed_check_finding(check: Check) -> Finding:
     """Return the evidence that a check failed."""
     if check.finding is not None:
         return check.finding

@@ -179,10 +179,10 @@ def _differs(field: str, recorded: float | None, recomputed: float | None) -> It
     if recorded is None and recomputed is None:
         return
     if recorded is None or recomputed is None or not math.isclose(recorded, recomputed, rel_tol=SAME, abs_tol=1e-12):
-        yield Contradiction(field, f"is {_spelled(recorded)}, but the samples give {_spelled(recomputed)}")
+        yield Contradiction(field, f"is {_number_text(recorded)}, but the samples give {_number_text(recomputed)}")
 
 
-def _spelled(value: float | None) -> str:
+def _number_text(value: float | None) -> str:
     return "none" if value is None else f"{value:.6g}"
 
 

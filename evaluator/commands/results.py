@@ -269,7 +269,7 @@ def _write_kernelbench(results: "Results", folder: Path) -> None:
             f"{counted(export.unquoted, 'correct submission')} without a speedup (T303, C421): both runtimes are -1, "
             "which KernelBench's analysis reads as a speedup of 1"
         )
-    if not results.asked.timed:
+    if not results.run_device.timed:
         terminal.tell(
             "the run measured no time: every runtime is -1, so ignore fast_p and speedups in KernelBench's analysis"
         )
@@ -335,8 +335,10 @@ def regrade(*, run: Path, output: Path | None, as_json: bool) -> ExitCode:
     if as_json:
         terminal.emit(terminal.json_text(regraded.document()))
     else:
-        terminal.emit("".join(f"{change.problem}/{change.name}  {_changed(change)}\n" for change in regraded.changes))
-        terminal.emit("".join(map(_contradicting, regraded.contradicting.items())))
+        terminal.emit(
+            "".join(f"{change.problem}/{change.name}  {_change_text(change)}\n" for change in regraded.changes)
+        )
+        terminal.emit("".join(map(_contradiction_lines, regraded.contradicting.items())))
         terminal.emit(f"{counted(regraded.cards, 'card')}, {counted(len(regraded.changes), 'difference')}\n")
     for broken in regraded.broken:
         terminal.complain("broken", broken)
@@ -346,7 +348,7 @@ def regrade(*, run: Path, output: Path | None, as_json: bool) -> ExitCode:
     return ExitCode.NOT_CORRECT if differs else ExitCode.CORRECT
 
 
-def _contradicting(card: "tuple[str, list[Contradiction]]") -> str:
+def _contradiction_lines(card: "tuple[str, list[Contradiction]]") -> str:
     path, contradictions = card
     name = one_line(path.removesuffix(".json"), 200)
     return "".join(
@@ -355,7 +357,7 @@ def _contradicting(card: "tuple[str, list[Contradiction]]") -> str:
     )
 
 
-def _changed(change: "CardChange") -> str:
+def _change_text(change: "CardChange") -> str:
     before, after = (
         f"{value:.4g}" if isinstance(value, float) else str(value) for value in (change.before, change.after)
     )

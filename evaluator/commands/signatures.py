@@ -66,7 +66,7 @@ def _refusal(file: Path, trust: "Trust") -> CardError | None:
         inspected = trust.look(content)
     except CardError as error:
         return error
-    if (expected := _own_place(file, content)) is not None:
+    if (expected := _misplaced_from(file, content)) is not None:
         return CardError(f"{file} is at the place of another submission's card; its own place in the run is {expected}")
     if inspected.refused is not None:
         return CardError(f"{file} {inspected.refused}")
@@ -77,7 +77,7 @@ def _refusal(file: Path, trust: "Trust") -> CardError | None:
     return None
 
 
-def _own_place(file: Path, content: bytes) -> PurePosixPath | None:
+def _misplaced_from(file: Path, content: bytes) -> PurePosixPath | None:
     """Return the place of a card in its run, if the card is at another place of a run."""
     from evaluator.files.card_files import card_of
     from evaluator.files.file_names import card_place

@@ -16,7 +16,7 @@ def admission_text(admission: Admission) -> str:
     accepted = [control for control in admission.controls if control.gets_away]
     faults = [f"{len(accepted)} of {len(admission.controls)} bad submissions pass"] if accepted else []
     faults += ["honest variants fail"] if admission.honest_failures else []
-    listed, omitted = _few(accepted)
+    listed, omitted = _without_most_weights(accepted)
     lines = [
         f"{line}weak  {', '.join(faults)}, with {profile_count}",
         *(part for control in listed for part in _lines(control)),
@@ -30,7 +30,9 @@ def admission_text(admission: Admission) -> str:
 
 def details_text(admission: Admission) -> str:
     """Return the bad submissions that only other profiles catch, and the unused profiles with reasons."""
-    lines = [f"  {control.control}: {profiles}" for control in admission.controls if (profiles := _shown(control))]
+    lines = [
+        f"  {control.control}: {profiles}" for control in admission.controls if (profiles := _catching_profile(control))
+    ]
     lines += [f"  not {profile.value}: {reason}" for profile, reason in admission.left_out.items()]
     return "".join(f"{line}\n" for line in lines)
 
@@ -45,13 +47,13 @@ def decision_text(decision: FileDecision) -> str:
     return f"{line}{counted(len(decision.profiles), 'profile')}, {counted(decision.row_sites, 'row site')}{remark}\n"
 
 
-def _shown(result: ControlResult) -> str:
+def _catching_profile(result: ControlResult) -> str:
     if result.caught_by_rounding:
         return "within the tolerance, but its rounding errors reveal it"
     return f"passes on as_given, fails on {result.caught_on.value}" if result.caught_on and result.passes_on else ""
 
 
-def _few(accepted: list[ControlResult]) -> tuple[list[ControlResult], int]:
+def _without_most_weights(accepted: list[ControlResult]) -> tuple[list[ControlResult], int]:
     """Keep the first few of the weights: a network has hundreds, all with the same advice."""
     weights = [control for control in accepted if control.control.startswith("ignores weight ")]
     others = [control for control in accepted if control not in weights]

@@ -153,9 +153,9 @@ def _events(process: int, timeline: SessionTimeline, after_s: float) -> Iterator
     for turn in timeline.turns:
         common = {"ph": "X", "pid": process, "tid": turn.lane}
         submission = one_line(f"{turn.problem}/{turn.name}", 120)
-        yield common | {"name": submission} | _when(turn.began_s, turn.ended_s, after_s)
+        yield common | {"name": submission} | _slice_times(turn.began_s, turn.ended_s, after_s)
         for span in turn.spans:
-            yield common | {"name": one_line(span.stage, 60)} | _when(span.began_s, span.ended_s, after_s)
+            yield common | {"name": one_line(span.stage, 60)} | _slice_times(span.began_s, span.ended_s, after_s)
     changes = [change for wait in waits(timeline) for change in ((wait.began_s, 1), (wait.ended_s, -1))]
     waiting = 0
     for at_s, change in sorted(changes):
@@ -169,6 +169,6 @@ def _events(process: int, timeline: SessionTimeline, after_s: float) -> Iterator
         }
 
 
-def _when(began_s: float, ended_s: float, after_s: float) -> dict[str, int]:
+def _slice_times(began_s: float, ended_s: float, after_s: float) -> dict[str, int]:
     began_us = round((after_s + began_s) * _MICROSECONDS)
     return {"ts": began_us, "dur": max(0, round((after_s + ended_s) * _MICROSECONDS) - began_us)}

@@ -82,7 +82,7 @@ class Crew:
 
     def prepare_spares(self) -> None:
         """Start workers, in sequence, until enough free places have a worker."""
-        while (place := self._taken_spare()) is not None:
+        while (place := self._reserve_spare()) is not None:
             try:
                 ready = place.prepare()
             except OSError:
@@ -130,7 +130,7 @@ class Crew:
                 raise GradeAbandoned
             return waiting.place
 
-    def _taken_spare(self) -> WorkerPlace | None:
+    def _reserve_spare(self) -> WorkerPlace | None:
         with self._changed:
             if self._closed:
                 return None

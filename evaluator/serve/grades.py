@@ -45,7 +45,7 @@ class Grades:
         """Grade. Waits for a place of the device."""
         try:
             crew = self.crew(order.options.device)
-            return self._through(crew, order, call, on_stage)
+            return self._grade_parts(crew, order, call, on_stage)
         except WarpgradeError as error:
             return NotGraded(reason=error.message, again=False, hint=error.hint)
         except GradeAbandoned:
@@ -77,7 +77,7 @@ class Grades:
         statuses = [place.status for crew in self._all() for place in crew.places]
         return [status for status in statuses if status is not None]
 
-    def _through(
+    def _grade_parts(
         self, crew: Crew, order: Order, call: ClientCall, on_stage: Callable[[Stage], None]
     ) -> Graded | NotGraded:
         def on_wait() -> None:

@@ -37,7 +37,7 @@ class Bodies:
                 await self._receive(request, body)
                 yield body
             finally:
-                self._counted_bytes -= _counted(body)
+                self._counted_bytes -= _counted_bytes(body)
 
     async def _receive(self, request: Request, body: bytearray) -> None:
         try:
@@ -45,9 +45,9 @@ class Bodies:
                 async for part in request.stream():
                     if len(body) + len(part) > MOST_BODY_BYTES:
                         raise too_large()
-                    before = _counted(body)
+                    before = _counted_bytes(body)
                     body += part
-                    self._counted_bytes += _counted(body) - before
+                    self._counted_bytes += _counted_bytes(body) - before
                     if self._counted_bytes > LARGE_BYTES:
                         raise RequestRefused(429, "the service receives too many large bodies", "submit again later")
         except TimeoutError:
@@ -56,5 +56,5 @@ class Bodies:
             raise RequestRefused(400, "the client left before the end of the body") from None
 
 
-def _counted(body: bytearray) -> int:
+def _counted_bytes(body: bytearray) -> int:
     return max(0, len(body) - _SMALL_BYTES)

@@ -43,7 +43,7 @@ class Dispatcher:
         self._changed = asyncio.Event()
         self._stopping = False
         self._tasks: set[asyncio.Task[None]] = set()
-        self._at_work: set[str] = set()
+        self._in_progress: set[str] = set()
         self._suspects: set[str] = set()
         self._interrupted: list[str] = []
         self._news: dict[str, asyncio.Future[None]] = {}
@@ -68,7 +68,7 @@ class Dispatcher:
         try:
             while not self._stopping:
                 self._changed.clear()
-                self._begin_some()
+                self._begin_waiting()
                 self._show()
                 await self._changed.wait()
             while self._tasks and self._fault is None:
@@ -118,7 +118,7 @@ class Dispatcher:
 
     def at_present(self, grade: Grade) -> Grade:
         """Return the grade with the present state: the journal does not store the state `grading`."""
-        if grade.id in self._at_work and not grade.state.is_final:
+        if grade.id in self._in_progress and not grade.state.is_final:
             return msgspec.structs.replace(grade, state=GradeState.GRADING)
         return grade
 
@@ -128,7 +128,7 @@ class Dispatcher:
         A caller asks for the future before reading the journal: otherwise a grade may fall between.
         """
         if self._stopping:
-            return _done()
+            return _finished_future()
         return self._news.setdefault(client, asyncio.get_running_loop().create_future())
 
     def _end_waiting(self) -> None:
@@ -137,25 +137,25 @@ class Dispatcher:
             if not news.done():
                 news.set_result(None)
 
-    def _begin_some(self) -> None:
+    def _begin_waiting(self) -> None:
         while len(self._queue) and self._has_room():
             self._begin(*self._queue.take())
 
     def _has_room(self) -> bool:
         """Return whether the first grade of the queue may begin. A suspect runs without other grades."""
-        if self._queue.first in self._suspects or self._at_work & self._suspects:
+        if self._queue.first in self._suspects or self._in_progress & self._suspects:
             return not self._tasks
         return len(self._tasks) < self._grading.at_once
 
     def _begin(self, client: str, grade: str) -> None:
-        self._at_work.add(grade)
+        self._in_progress.add(grade)
         task = asyncio.create_task(self._graded(client, grade))
         self._tasks.add(task)
-        task.add_done_callback(lambda finished_task: self._ended(finished_task, grade))
+        task.add_done_callback(lambda finished_task: self._on_task_end(finished_task, grade))
 
-    def _ended(self, task: asyncio.Task[None], grade: str) -> None:
+    def _on_task_end(self, task: asyncio.Task[None], grade: str) -> None:
         self._tasks.discard(task)
-        self._at_work.discard(grade)
+        self._in_progress.discard(grade)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._fault = self._fault or error
             self.stop()
@@ -225,7 +225,7 @@ class Dispatcher:
             await asyncio.sleep(_ROUND_S)
 
     def _show(self) -> None:
-        self._metrics.show(waiting=len(self._queue), grading=len(self._at_work))
+        self._metrics.show(waiting=len(self._queue), grading=len(self._in_progress))
 
 
 async def until(news: "asyncio.Future[None]", timeout_s: float) -> bool:
@@ -235,7 +235,7 @@ async def until(news: "asyncio.Future[None]", timeout_s: float) -> bool:
     return bool(arrived)
 
 
-def _done() -> "asyncio.Future[None]":
+def _finished_future() -> "asyncio.Future[None]":
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     future.set_result(None)
     return future

@@ -47,7 +47,7 @@ class AccessControl:
         if scope["path"] == HEALTH:
             await self._inner(scope, receive, send)
             return
-        authorization = _single(scope["headers"], b"authorization")
+        authorization = _only_value(scope["headers"], b"authorization")
         client = self._client(authorization)
         if client is None:
             extra = [(b"www-authenticate", b"Bearer")]
@@ -99,7 +99,7 @@ class AccessControl:
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-def _single(headers: _Headers, header_name: bytes) -> bytes:
+def _only_value(headers: _Headers, header_name: bytes) -> bytes:
     """Return the value of a header; empty for no header and for two: a proxy may have checked the other value."""
     values = [value for name, value in headers if name == header_name]
     return values[0] if len(values) == 1 else b""
@@ -107,7 +107,7 @@ def _single(headers: _Headers, header_name: bytes) -> bytes:
 
 def _declared_bytes(headers: _Headers) -> int:
     """Return the declared length of the body. A body without a length is counted during reading."""
-    declared = _single(headers, b"content-length")
+    declared = _only_value(headers, b"content-length")
     return int(declared) if declared.isdigit() else 0
 
 

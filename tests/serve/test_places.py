@@ -92,7 +92,7 @@ def test_a_free_place_prefers_its_own_problem(worker):
         threads = [threading.Thread(target=wait, args=each) for each in ((softmax, "softmax"), (relu, "relu"))]
         for number, thread in enumerate(threads, 1):
             thread.start()
-            soon(lambda number=number: len(crew._wishes) == number)
+            soon(lambda number=number: len(crew._waiting) == number)
     for thread in threads:
         thread.join(60)
     assert came == ["relu", "softmax"]
@@ -104,7 +104,7 @@ def test_an_abandoned_grade_waits_no_longer(worker):
         call.abandon()
         with pytest.raises(GradeAbandoned), crew.place_for(GradePart.ALL, order("# right"), call, silent):
             pass
-    assert crew._wishes == []
+    assert crew._waiting == []
 
 
 def test_a_gpu_that_was_asked_for_finishes_the_grade(worker):

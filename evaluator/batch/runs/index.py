@@ -157,7 +157,7 @@ def _connect(path: Path) -> sqlite3.Connection:
     for _ in range(2):
         connection = None
         try:
-            if not _is_ours(path):
+            if not _may_hold_index(path):
                 break
             connection = sqlite3.connect(path, timeout=5.0)
             # An untrusted file may contain triggers and views: restrict their functions.
@@ -167,7 +167,7 @@ def _connect(path: Path) -> sqlite3.Connection:
             (layout,) = connection.execute("PRAGMA user_version").fetchone()
             if layout not in (0, _LAYOUT) or not _is_plain(connection):
                 raise sqlite3.DatabaseError("of another layout")  # noqa: TRY301
-            _lay_out(connection)
+            _create_table(connection)
         except sqlite3.DatabaseError as error:
             if connection is not None:
                 connection.close()
@@ -182,11 +182,11 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 def _in_memory() -> sqlite3.Connection:
     connection = sqlite3.connect(":memory:")
-    _lay_out(connection)
+    _create_table(connection)
     return connection
 
 
-def _is_ours(path: Path) -> bool:
+def _may_hold_index(path: Path) -> bool:
     """Return whether the path may hold an index. A link, pipe or device is left alone."""
     try:
         return stat.S_ISREG(path.lstat().st_mode)
@@ -202,7 +202,7 @@ def _is_plain(connection: sqlite3.Connection) -> bool:
     return all((entry[0], entry[1], entry[2]) == ("table", "cards", _CREATED) for entry in entries.fetchmany(2))
 
 
-def _lay_out(connection: sqlite3.Connection) -> None:
+def _create_table(connection: sqlite3.Connection) -> None:
     with connection:
         connection.execute(_TABLE)
         connection.execute(f"PRAGMA user_version = {_LAYOUT}")

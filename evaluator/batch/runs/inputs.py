@@ -71,7 +71,7 @@ def read_folder(folder: Path, problems: Problems, known: Mapping[str, Planned] |
     known = known or {}
     for path, mode in submission_files(folder):
         origin = spelled(path)
-        if problems.asked and not problems.wants(names_in(Path(path), folder).problem):
+        if problems.patterns and not problems.wants(names_in(Path(path), folder).problem):
             continue
         if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
             reason = f"it is {kind(mode)}; what lies in a folder is read only where it is a regular file"
@@ -107,10 +107,12 @@ def expected(folder: Path, problems: Problems) -> int:
     if all(names_in(Path(path), folder).problem == "." for path, _ in files):
         raise _problemless(folder, problems)
     count = (
-        sum(problems.wants(names_in(Path(path), folder).problem) for path, _ in files) if problems.asked else len(files)
+        sum(problems.wants(names_in(Path(path), folder).problem) for path, _ in files)
+        if problems.patterns
+        else len(files)
     )
     if not count:
-        raise UsageError(f"{folder} contains no submissions to {problems.asked}", hint="change --only")
+        raise UsageError(f"{folder} contains no submissions to {problems.patterns}", hint="change --only")
     return count
 
 
@@ -301,10 +303,10 @@ def named_once(items: Iterable[Item]) -> Iterator[Item]:
             sha256_by_card[card] = sha256
             yield item
         elif sha256_by_card[card] != sha256:
-            yield _handed_in_before(item)
+            yield _duplicate_name(item)
 
 
-def _handed_in_before(item: Task | UnchangedFile) -> Refused:
+def _duplicate_name(item: Task | UnchangedFile) -> Refused:
     problem, level, name = (
         (item.problem.name, item.problem.level, item.name)
         if isinstance(item, Task)

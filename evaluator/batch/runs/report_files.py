@@ -81,7 +81,7 @@ def verdicts(results: Results) -> Iterator[Verdict]:
 
 def write_submissions(results: Results, path: Path) -> None:
     """Write one row for each submission. Raises UsageError if the file cannot be written."""
-    _written(path, lambda: write_rows(path, map(_submission_row, results.entries)))
+    _checked_write(path, lambda: write_rows(path, map(_submission_row, results.entries)))
 
 
 def _submission_row(entry: RunEntry) -> SubmissionRow:
@@ -114,7 +114,7 @@ def _submission_row(entry: RunEntry) -> SubmissionRow:
 
 def write_junit(results: Results, path: Path) -> None:
     """Write JUnit XML. Raises UsageError if the file cannot be written."""
-    _written(path, lambda: path.write_bytes(junit(map(_case, results.entries), str(results.folder))))
+    _checked_write(path, lambda: path.write_bytes(junit(map(_case, results.entries), str(results.folder))))
 
 
 class Written(NamedTuple):
@@ -143,16 +143,16 @@ def write_kernelbench(results: Results, folder: Path) -> Written:
     }
     baseline = folder / "baseline.json"
     if export.baseline is None:
-        _written(baseline, functools.partial(baseline.unlink, missing_ok=True))
+        _checked_write(baseline, functools.partial(baseline.unlink, missing_ok=True))
     else:
         contents[baseline] = export.baseline
     for path, document in contents.items():
         content = msgspec.json.format(msgspec.json.encode(document), indent=4) + b"\n"
-        _written(path, functools.partial(write_whole, path, content))
+        _checked_write(path, functools.partial(write_whole, path, content))
     return Written(list(contents), export.left_out, export.unquoted)
 
 
-def _written(path: Path, write: Callable[[], object]) -> None:
+def _checked_write(path: Path, write: Callable[[], object]) -> None:
     try:
         write()
     except OSError as error:

@@ -113,7 +113,7 @@ class Results(NamedTuple):
     """
 
     folder: Path
-    asked: Device
+    run_device: Device
     entries: list[RunEntry]
     broken: list[CardError]
     weights: WeightsRule | None = None
@@ -127,7 +127,7 @@ class Results(NamedTuple):
     @property
     def sections(self) -> list[Section]:
         """Statistics of each device."""
-        return sections(self.samples, self.asked, self.level_sizes)
+        return sections(self.samples, self.run_device, self.level_sizes)
 
     @property
     def samples(self) -> list[RunSample]:
@@ -167,20 +167,20 @@ def read_run(path: Path, trust: Trust | None = None) -> Results:
             row = None
         if row is not None and row.contradiction is not None:
             broken.append(CardError(f"{cards / card} contradicts itself: {row.contradiction}", hint=_CONTRADICTS))
-            plan, row = plan or _as_planned(row), None
+            plan, row = plan or _planned_of(row), None
         if row is not None:
             signature, error = _signature(cards / card, cards, row, trust)
             if error is None:
                 signatures[card] = signature
             else:
                 broken.append(error)
-                plan, row = plan or _as_planned(row), None
+                plan, row = plan or _planned_of(row), None
         entries.append(RunEntry(cards, plan, row))
     entries += _refused_entries(cards, entries, refusals)
-    asked = device_of(manifest.terms.device.value, "", manifest.terms.mode.value)
+    run_device = device_of(manifest.terms.device.value, "", manifest.terms.mode.value)
     terms = manifest.terms
     rules = terms.weights, terms.values, terms.l2, terms.mode
-    return Results(path, asked, entries, broken, *rules, signatures, manifest.level_sizes, manifest.submissions)
+    return Results(path, run_device, entries, broken, *rules, signatures, manifest.level_sizes, manifest.submissions)
 
 
 def _refused_entries(cards: Path, entries: Sequence[RunEntry], refusals: Sequence[Refused]) -> Iterator[RunEntry]:
@@ -222,7 +222,7 @@ def read_each(paths: Sequence[Path], trust: Trust | None = None) -> list[Results
     if len({path.resolve() for path in paths}) < len(paths):
         raise UsageError("a run is named twice", hint="name each run once")
     runs = [read_run(path, trust) for path in paths]
-    kinds = {run.asked.kind for run in runs}
+    kinds = {run.run_device.kind for run in runs}
     if len(kinds) > 1:
         raise UsageError(f"the runs are from different devices: {' and '.join(sorted(kinds))}")
     _refuse_other_rules(runs)
@@ -255,7 +255,7 @@ def merged(runs: Sequence[Results]) -> Results:
         raise UsageError(f"two runs contain {same.problem}/{same.name}", hint=hint)
     return Results(
         runs[0].folder,
-        runs[0].asked,
+        runs[0].run_device,
         [entry for run in runs for entry in run.entries],
         [error for run in runs for error in run.broken],
         runs[0].weights,
@@ -336,7 +336,7 @@ def _signature(path: Path, cards: Path, row: Row, trust: Trust) -> tuple[Seen, C
     return looked.seen, refused
 
 
-def _as_planned(row: Row) -> Planned:
+def _planned_of(row: Row) -> Planned:
     """Return the plan's line for a rejected card, from the card's row."""
     return Planned(
         card=row.card,

@@ -215,7 +215,7 @@ def manifest_for(options: GradeOptions, submissions: str, level_sizes: Mapping[i
     return RunManifest(
         terms=options.terms,
         problems=str(options.problems.resolve()) if options.problems is not None else None,
-        submissions=_place(submissions),
+        submissions=_canonical_path(submissions),
         started_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         warpgrade=__version__,
         python=platform.python_version(),
@@ -234,7 +234,7 @@ def _refuse_strangers(folder: RunFolder) -> None:
         raise UsageError(f"{folder.path} contains files that are not a run's", hint="name a new folder with --run")
 
 
-def _place(submissions: str) -> str:
+def _canonical_path(submissions: str) -> str:
     """Return the canonical path of the submissions; the text itself for a pipe or a missing path."""
     path = Path(submissions)
     lasts = submissions != STDIN and (path.is_dir() or path.is_file())
@@ -242,21 +242,21 @@ def _place(submissions: str) -> str:
 
 
 def _compare(existing: RunManifest, requested: RunManifest, path: Path) -> None:
-    old, new = _asked(existing), _asked(requested)
+    old, new = _fixed_values(existing), _fixed_values(requested)
     changed = [f"{old[name]}, not {new[name]}" for name in new if old[name] != new[name]]
     if changed:
         hint = "name another folder with --run, or start over with --fresh, which removes the cards"
         raise UsageError(f"{path} was started with {'; '.join(changed)}", hint=hint)
 
 
-def _asked(manifest: RunManifest) -> dict[str, str]:
+def _fixed_values(manifest: RunManifest) -> dict[str, str]:
     """Return the texts of all values that must be the same in every session of a run."""
     terms = msgspec.to_builtins(manifest.terms)
-    places = {"problems": manifest.problems, "submissions": _place(manifest.submissions)}
-    return {name: _in_words(name, value) for name, value in (terms | places).items()}
+    places = {"problems": manifest.problems, "submissions": _canonical_path(manifest.submissions)}
+    return {name: _value_text(name, value) for name, value in (terms | places).items()}
 
 
-def _in_words(name: str, value: object) -> str:
+def _value_text(name: str, value: object) -> str:
     match value:
         case None | []:
             return _UNSAID.get(name, f"no {name}")

@@ -30,13 +30,13 @@ def read_message(descriptor: int, most_bytes: int = MOST_BYTES, within_s: float 
         TimeoutError: the message is not complete in time.
     """
     until_s = None if within_s is None else time.monotonic() + within_s
-    (length,) = _LENGTH.unpack(_exactly(descriptor, _LENGTH.size, until_s))
+    (length,) = _LENGTH.unpack(_read_exactly(descriptor, _LENGTH.size, until_s))
     if length > most_bytes:
         raise ValueError(f"a message of {length} bytes, where {most_bytes} are allowed")
-    return _exactly(descriptor, length, until_s)
+    return _read_exactly(descriptor, length, until_s)
 
 
-def _exactly(descriptor: int, size: int, until_s: float | None) -> bytes:
+def _read_exactly(descriptor: int, size: int, until_s: float | None) -> bytes:
     parts, missing_bytes = [], size
     while missing_bytes:
         if until_s is not None:

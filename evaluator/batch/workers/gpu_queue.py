@@ -32,7 +32,7 @@ class GpuQueue:
         self._waiting: list[BuiltTask] = []
         self._changed = threading.Condition()
         self._closed = False
-        self._at_work = 0
+        self._in_progress = 0
         self._slots_on: Counter[str] = Counter()
 
     def put(self, waiting: BuiltTask) -> None:
@@ -51,7 +51,7 @@ class GpuQueue:
     def done(self) -> None:
         """Count a taken task as finished or returned."""
         with self._changed:
-            self._at_work -= 1
+            self._in_progress -= 1
             self._changed.notify_all()
 
     def builder_left(self) -> None:
@@ -70,7 +70,7 @@ class GpuQueue:
     def over(self) -> bool:
         """Whether no further task can come. A taken task may still be put back."""
         with self._changed:
-            return self._closed or not (self._waiting or self._builders or self._at_work)
+            return self._closed or not (self._waiting or self._builders or self._in_progress)
 
     def take(self, problem_sha256: str | None, timeout_s: float) -> BuiltTask | None:
         """Take a task, preferably of the given problem, which is the slot's last.
@@ -90,6 +90,6 @@ class GpuQueue:
             self._slots_on[chosen_sha256] += 1
             chosen = next(waiting for waiting in self._waiting if waiting.task.problem.sha256 == chosen_sha256)
             self._waiting.remove(chosen)
-            self._at_work += 1
+            self._in_progress += 1
             self._changed.notify_all()
             return chosen

@@ -225,7 +225,7 @@ class _Actor:
         """Yield the stages of a grade, then the result."""
         order = msgspec.json.decode(encoded, type=Order)
         if order.begun is not None:
-            _take_in(order.begun.libraries)
+            _cache_libraries(order.begun.libraries)
             order = replace(order, begun=replace(order.begun, libraries=[]))
         if self._part is GradePart.FINISH:
             order = order.on_gpu(choose(_own_gpu_id()).uuid)
@@ -247,7 +247,7 @@ def _libraries(outcome: Outcome) -> Iterator[Library]:
             yield Library(key=unit.key, content=entry.library, log=entry.manifest.log, wall_s=entry.manifest.wall_s)
 
 
-def _take_in(libraries: list[Library]) -> None:
+def _cache_libraries(libraries: list[Library]) -> None:
     """Store libraries from another machine in the local cache. Otherwise the GPU would wait for a second build."""
     cache = BuildCache(cache_folder())
     for library in libraries:
@@ -267,14 +267,14 @@ def _own_gpu_id() -> str:
     return str(ray.get_gpu_ids()[0])
 
 
-class Places(NamedTuple):
+class WorkerSlots(NamedTuple):
     """Slots of grades, and the factory of their workers; None starts local processes."""
 
     slots: list[Slot]
     hire: Hire | None
 
 
-def cluster_places(address: str, options: GradeOptions, jobs: int | None, stack: ExitStack) -> Places:
+def cluster_places(address: str, options: GradeOptions, jobs: int | None, stack: ExitStack) -> WorkerSlots:
     """Connect to a cluster until the exit of `stack`, and return the cluster's slots.
 
     Raises:
@@ -285,6 +285,6 @@ def cluster_places(address: str, options: GradeOptions, jobs: int | None, stack:
         raise UsageError("--gpu has no effect with --ray: Ray assigns the GPUs")
     with ExitStack() as opened:
         cluster = opened.enter_context(RayCluster(address))
-        places = Places(cluster.slots(options.device, jobs), cluster.hire(options.device))
+        places = WorkerSlots(cluster.slots(options.device, jobs), cluster.hire(options.device))
         stack.enter_context(opened.pop_all())
     return places

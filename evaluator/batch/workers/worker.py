@@ -83,13 +83,13 @@ class _End(Enum):
 
 
 class _Judge(NamedTuple):
-    """Judge process: reads orders, and writes one byte of `_End` to `done` after each grade."""
+    """Judge process: reads orders, and writes one byte of `_End` to `ends` after each grade."""
 
     streak: str
     pid: int
-    ended: int
+    pidfd: int
     orders: io.FileIO
-    done: int
+    ends: int
 
 
 def serve(replies: int) -> int:
@@ -115,7 +115,7 @@ def _serve_all(request: Request | None, replies: int, fork_server: "ForkServer")
                 send(replies, Prepared())
             else:
                 judge = current.judge_for(request, renew=grades % _LONGEST_STREAK == 0)
-                while (end := _made(request, judge)) is _End.GAVE_WAY:
+                while (end := _await_grade(request, judge)) is _End.GAVE_WAY:
                     judge = current.judge_for(request, renew=True)
                 if end is _End.DIED:
                     return 1
@@ -135,7 +135,7 @@ class _CurrentJudge:
     def judge_for(self, order: Order, *, renew: bool) -> _Judge:
         """Return the judge of the order's streak: the present judge, or a new one."""
         judge = self._judge
-        if judge is not None and judge.streak == order.streak and not renew and not _ends(judge, 0.0):
+        if judge is not None and judge.streak == order.streak and not renew and not _has_ended(judge, 0.0):
             return judge
         self.close(wait_s=_IN_ORDER_S)
         # A signal right after the fork would leave the judge to the kernel, without removal of temporary files.
@@ -153,7 +153,7 @@ class _CurrentJudge:
             return
         try:
             self._judge.orders.close()
-            _ends(self._judge, wait_s)
+            _has_ended(self._judge, wait_s)
         finally:
             # A signal amid the end would leave the judge to the kernel, as after the fork.
             with held_back(signal.SIGINT, signal.SIGTERM):
@@ -223,31 +223,31 @@ def _fork(streak: str, replies: int, fork_server: "ForkServer") -> _Judge:
     return _Judge(streak, pid, os.pidfd_open(pid), io.FileIO(orders, "w"), ends)
 
 
-def _made(order: Order, judge: _Judge) -> _End:
+def _await_grade(order: Order, judge: _Judge) -> _End:
     """Send an order to the judge and wait. A judge counts as dead too if the batch is gone."""
     poll = select.poll()
-    poll.register(judge.done, select.POLLIN)
+    poll.register(judge.ends, select.POLLIN)
     poll.register(_ORDERS, 0)  # only the hang-up matters
     with contextlib.suppress(OSError):  # a judge that has left says why
         send(judge.orders.fileno(), order)
-    if dict(poll.poll()).get(judge.done, 0) & select.POLLIN == 0:
+    if dict(poll.poll()).get(judge.ends, 0) & select.POLLIN == 0:
         return _End.DIED
-    return _End(os.read(judge.done, 1))
+    return _End(os.read(judge.ends, 1))
 
 
 def _dismiss(judge: _Judge) -> None:
     """End a judge, idle, grading or dead. An interrupted judge gets a grace period to remove temporary files."""
-    if not _ends(judge, 0.0):
-        signal.pidfd_send_signal(judge.ended, signal.SIGINT)
-        if not _ends(judge, _ORPHAN_GRACE_S if has_hung_up(_ORDERS) else _GRACE_S):
-            signal.pidfd_send_signal(judge.ended, signal.SIGKILL)
+    if not _has_ended(judge, 0.0):
+        signal.pidfd_send_signal(judge.pidfd, signal.SIGINT)
+        if not _has_ended(judge, _ORPHAN_GRACE_S if has_hung_up(_ORDERS) else _GRACE_S):
+            signal.pidfd_send_signal(judge.pidfd, signal.SIGKILL)
     os.waitpid(judge.pid, 0)
-    os.close(judge.done)
-    os.close(judge.ended)
+    os.close(judge.ends)
+    os.close(judge.pidfd)
 
 
-def _ends(judge: _Judge, within_s: float) -> bool:
-    return bool(select.select([judge.ended], [], [], within_s)[0])
+def _has_ended(judge: _Judge, within_s: float) -> bool:
+    return bool(select.select([judge.pidfd], [], [], within_s)[0])
 
 
 def _judge(orders: int, ends: int, replies: int, worker: int, fork_server: "ForkServer") -> NoReturn:

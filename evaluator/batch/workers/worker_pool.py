@@ -156,7 +156,7 @@ class WorkerPool:
             else:
                 self._begin_all(number, slot)
         except NoWorker as no_worker:
-            error = self._left(slot, no_worker)
+            error = self._error_without_machine(slot, no_worker)
         except BaseException as raised:  # noqa: BLE001 - the reader of the events raises it again
             error = raised
         finally:
@@ -171,7 +171,7 @@ class WorkerPool:
         while (task := self._next()) is not None:
             since_s = time.monotonic()
             try:
-                outcome = self._tried(number, slot, task, None)
+                outcome = self._attempt(number, slot, task, None)
             except NoWorker:
                 self._give_back(task)
                 raise
@@ -206,7 +206,7 @@ class WorkerPool:
         with self._counting:
             self._busy += change
 
-    def _left(self, slot: Slot, no_worker: NoWorker) -> BaseException | None:
+    def _error_without_machine(self, slot: Slot, no_worker: NoWorker) -> BaseException | None:
         """Return the error of a slot that lost its machine: None while another slot makes the same part."""
         with self._counting:
             self._places[slot.part] -= 1
@@ -224,7 +224,7 @@ class WorkerPool:
                 continue
             problem_sha256 = waiting.task.problem.sha256
             try:
-                outcome = self._tried(number, slot, waiting.task, waiting.begun)
+                outcome = self._attempt(number, slot, waiting.task, waiting.begun)
             except NoWorker:
                 self._ready.put_back(waiting)
                 raise
@@ -254,7 +254,7 @@ class WorkerPool:
     def _began(self, number: int, task: Task, stage: str) -> None:
         self.events.put(TaskBegan(number, task, stage, time.monotonic()))
 
-    def _tried(self, number: int, slot: Slot, task: Task, begun: Begun | None) -> "_AttemptedGrade | None":
+    def _attempt(self, number: int, slot: Slot, task: Task, begun: Begun | None) -> "_AttemptedGrade | None":
         """Make the slot's part of a grade, with retries after failures of the machine. None if the pool is stopping."""
         order = Order(
             problem=task.problem,
@@ -271,7 +271,7 @@ class WorkerPool:
                 worker = self._worker(number, slot)
                 if worker is None:
                     return None
-                result = worker.grade(order, lambda stage: self._entered(number, task, stage, report_start))
+                result = worker.grade(order, lambda stage: self._on_stage(number, task, stage, report_start))
             if self._stopping.is_set():
                 return None
             repeats = worth_another(result)
@@ -285,7 +285,7 @@ class WorkerPool:
                 return None
         raise AssertionError("the last attempt ends it")
 
-    def _entered(self, number: int, task: Task, stage: Stage, report_start: Callable[[], None]) -> None:
+    def _on_stage(self, number: int, task: Task, stage: Stage, report_start: Callable[[], None]) -> None:
         """Report the stage of a grade, which proves the start of the worker."""
         report_start()
         self._began(number, task, stage.name)

@@ -54,7 +54,7 @@ def render_card(
     """Print `card` on `console`, with its file; `with_samples` adds the distribution of the samples."""
     sheet = Sheet(console)
     _verdict(sheet, card)
-    _place(sheet, card)
+    _failing_line(sheet, card)
     sheet.blank()
     _subject(sheet, card)
     _correctness(sheet, card)
@@ -104,7 +104,7 @@ def _reason(sheet: Sheet, card: Scorecard) -> Text:
     return sheet.say("the scorecard gives no reason")
 
 
-def _place(sheet: Sheet, card: Scorecard) -> None:
+def _failing_line(sheet: Sheet, card: Scorecard) -> None:
     """Show the failing line of the submission, if known."""
     if card.status is Status.BUILD_ERROR and not _names_its_line(card) and _compiler_messages(sheet, card):
         return

@@ -74,7 +74,7 @@ def _bytes(line: str) -> int:
 def _details(card: Scorecard) -> Iterator[Part]:
     """Yield the parts below the verdict. Empty parts take no room."""
     yield _compiler(card)
-    yield _own_line(card)
+    yield _source_excerpt(card)
     yield _mismatch(card.checks)
     yield _times(card)
     yield _other_findings(card)
@@ -105,7 +105,7 @@ def _finding(finding: Finding, source: str) -> Part:
     location = ""
     path: Part = []
     if finding.line is not None:
-        words, path = _place(source, finding.line)
+        words, path = _line_location(source, finding.line)
         location = f", {words}"
     title = "A finding" if entry is None else f"{finding.code} ({entry.title})"
     message = [*path, *quoted(finding.message[:_READ], _MOST_LINES)]
@@ -114,7 +114,7 @@ def _finding(finding: Finding, source: str) -> Part:
     return [f"{title}{location}:", *message, "Next step:", *quoted(finding.next_step[:_READ], _MOST_LINES)]
 
 
-def _place(source: str, line: int) -> tuple[str, Part]:
+def _line_location(source: str, line: int) -> tuple[str, Part]:
     """Return the place of a line in words, and the quoted path of the file: the submission chose the path."""
     location = place_of(source, line)
     if location.path is None:
@@ -137,7 +137,9 @@ def _compiler(card: Scorecard) -> Part:
 
 def _diagnostic(diagnostic: Diagnostic, source: str) -> Part:
     line = diagnostic.submission_line
-    location, path = (f"line {diagnostic.line} of a generated file", []) if line is None else _place(source, line)
+    location, path = (
+        (f"line {diagnostic.line} of a generated file", []) if line is None else _line_location(source, line)
+    )
     text = diagnostic.source_line[:_READ].strip("\n")
     excerpt = quoted(text, 1)
     if excerpt == [MARK + text.rstrip()] and 1 <= diagnostic.column <= len(text) + 1:
@@ -145,7 +147,7 @@ def _diagnostic(diagnostic: Diagnostic, source: str) -> Part:
     return [f"At {location}:", *path, *quoted(diagnostic.message[:_READ], _MOST_LINES), *excerpt]
 
 
-def _own_line(card: Scorecard) -> Part:
+def _source_excerpt(card: Scorecard) -> Part:
     """Return the line that the reason names, with its neighbours. Compiler errors show their own lines."""
     line = card.reason.line if card.reason is not None else None
     if line is None or card.status is Status.BUILD_ERROR:

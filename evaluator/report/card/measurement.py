@@ -33,14 +33,14 @@ def measured(card: Scorecard, micro: str = "µ") -> str:
 def calls_line(timing: Timing) -> str:
     """Return the kind of calls of each side."""
     if not timing.mixes_kinds:
-        return f"both sides in {_kind(timing.submission.kind)}"
+        return f"both sides in {_calls(timing.submission.kind)}"
     return (
-        f"the reference in {_kind(timing.reference_kind)}, the submission in {_kind(timing.submission.kind)}; the "
+        f"the reference in {_calls(timing.reference_kind)}, the submission in {_calls(timing.submission.kind)}; the "
         "interval includes the larger error of single calls"
     )
 
 
-def _kind(kind: CallKind) -> str:
+def _calls(kind: CallKind) -> str:
     return "windows of calls" if kind is CallKind.WINDOWS else "single calls"
 
 

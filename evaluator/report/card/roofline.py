@@ -34,17 +34,17 @@ def roofline_row(sheet: Sheet, roofline: Roofline) -> None:
     if roofline.peak_flop_per_s is not None and roofline.target_ms > floor_ms > 0:
         of_target = roofline.of_floor * roofline.target_ms / floor_ms
         products = f"{amount(roofline.flop, 'FLOP')} at {amount(roofline.peak_flop_per_s, 'FLOP/s')}"
-        _reached(
+        _share_row(
             sheet, label, f"{share(of_target)} of the target", f"{duration(roofline.target_ms, micro)}: {products}"
         )
         label = ""
-    _reached(
+    _share_row(
         sheet, label, f"{share(roofline.of_floor)} of the memory floor", f"{duration(floor_ms, micro)}: {memory_time}"
     )
     sheet.row("", styled(f"reached {', '.join(rates)}", "dim"))
 
 
-def _reached(sheet: Sheet, label: str, share_text: str, derivation: str) -> None:
+def _share_row(sheet: Sheet, label: str, share_text: str, derivation: str) -> None:
     sheet.row(label, Text(share_text).append(f"  ({derivation})", "dim"))
 
 

@@ -100,7 +100,9 @@ def verdict_of(card: Scorecard, path: str | None) -> Verdict:
         reason=card.reason,
         findings=tuple(finding for finding in card.findings if finding != card.reason),
         speedup=None if timing is None else timing.speedup,
-        inside={} if path is None else _inside(path, card.submission.source, {finding.line for finding in findings}),
+        inside={}
+        if path is None
+        else _locations_in_files(path, card.submission.source, {finding.line for finding in findings}),
         mode=card.mode,
         speedup_low=None if timing is None else timing.speedup_low,
         speedup_high=None if timing is None else timing.speedup_high,
@@ -108,7 +110,7 @@ def verdict_of(card: Scorecard, path: str | None) -> Verdict:
     )
 
 
-def _inside(path: str, source: str, lines: Iterable[int | None]) -> dict[int, Location]:
+def _locations_in_files(path: str, source: str, lines: Iterable[int | None]) -> dict[int, Location]:
     """Return the locations of lines in the files beside the manifest at `path`."""
     if PurePosixPath(path).name != MANIFEST:
         return {}
@@ -124,17 +126,17 @@ def _located(manifest: str, place: Place) -> Location:
 
 def concise(verdicts: Iterable[Verdict]) -> str:
     """Return a line for each submission: file with line, verdict, reason."""
-    return "".join(f"{_place(verdict)}: {_said(verdict)}\n" for verdict in verdicts)
+    return "".join(f"{_location_text(verdict)}: {_outcome_text(verdict)}\n" for verdict in verdicts)
 
 
-def _place(verdict: Verdict) -> str:
+def _location_text(verdict: Verdict) -> str:
     if (location := verdict.location) is None:
         return verdict.label
     path = one_line(location.path, 400)
     return path if location.line is None else f"{path}:{location.line}"
 
 
-def _said(verdict: Verdict) -> str:
+def _outcome_text(verdict: Verdict) -> str:
     if verdict.status is Status.CORRECT and verdict.mode is GradeMode.CHECK:
         return "correct, not timed (mode check)"
     if verdict.status is Status.CORRECT:

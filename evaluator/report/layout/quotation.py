@@ -35,7 +35,7 @@ def plain(text: str, limit: int = _LONGEST_LINE) -> str:
     'a < |im_end| > vector<float> [ INST]< /s>'
     """
     # Each match adds one character, and a cut within a token leaves no token.
-    return one_line(_SPECIAL.sub(_broken, one_line(text[: 4 * limit], limit)), limit)
+    return one_line(_SPECIAL.sub(_split_token, one_line(text[: 4 * limit], limit)), limit)
 
 
 def quoted(text: str, most: int, *, last: bool = False) -> list[str]:
@@ -58,5 +58,5 @@ def quoted_line(line: str, lead: str = "") -> str:
     return f"{MARK}{lead}{' ' * indent}{plain(line, _LONGEST_LINE - indent)}"
 
 
-def _broken(match: re.Match[str]) -> str:
+def _split_token(match: re.Match[str]) -> str:
     return " >" if match[0] == ">" else f"{match[0]} "

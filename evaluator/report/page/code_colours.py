@@ -58,15 +58,15 @@ def coloured(source: str) -> Markup:
     >>> str(coloured("def f(): '<'"))
     '<span class="k">def</span> <span class="f">f</span>(): <span class="s">&#39;&lt;&#39;</span>'
     """
-    return Markup("".join(_pieces(source)))  # noqa: S704 - every piece is escaped
+    return Markup("".join(_html_spans(source)))  # noqa: S704 - every piece is escaped
 
 
-def _pieces(source: str) -> Iterator[str]:
+def _html_spans(source: str) -> Iterator[str]:
     for kind, text in _tokens(source, _PYTHON, _PYTHON_WORDS):
         if kind == "s" and any(mark in text for mark in _NATIVE):
-            yield from (_piece(*token) for token in _native(text))
+            yield from (_html_span(*token) for token in _native(text))
         else:
-            yield _piece(kind, text)
+            yield _html_span(kind, text)
 
 
 def _native(literal: str) -> Iterator[tuple[str, str]]:
@@ -81,7 +81,7 @@ def _native(literal: str) -> Iterator[tuple[str, str]]:
     yield "s", literal[end:]
 
 
-def _piece(kind: str, text: str) -> str:
+def _html_span(kind: str, text: str) -> str:
     return f'<span class="{kind}">{escape(text)}</span>' if kind and text else str(escape(text))
 
 

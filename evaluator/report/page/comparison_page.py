@@ -75,10 +75,10 @@ def comparison_page(
         rates=rates,
         timed=timed,
         columns=columns,
-        said=summary_lines(comparison),
-        terms=list(_different(before, after)),
+        summary_lines=summary_lines(comparison),
+        terms=list(_different_terms(before, after)),
         verdicts=_verdicts(comparison),
-        drawn=ratio_chart(_largest(comparison), "Largest changes of speed with 95 % intervals", "1x: no change"),
+        ratio_chart=ratio_chart(_largest(comparison), "Largest changes of speed with 95 % intervals", "1x: no change"),
         kinds=Counter(row.change for row, _ in rows).most_common(),
         rows=rows,
         left_out=room.left_out,
@@ -119,7 +119,7 @@ def _details(row: PairRow, evidence: Evidence, room: Room, columns: int) -> str:
     return room.details("pair", size, pair=row, before=before, after=after, columns=columns) if size else ""
 
 
-def _different(before: ComparedRun, after: ComparedRun) -> Iterator[tuple[str, str, str]]:
+def _different_terms(before: ComparedRun, after: ComparedRun) -> Iterator[tuple[str, str, str]]:
     """Yield the terms with different values in the runs."""
     first, second = dict(before.terms), dict(after.terms)
     for name in dict.fromkeys([*first, *second]):

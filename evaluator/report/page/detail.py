@@ -37,38 +37,38 @@ class PageCode(NamedTuple):
 
 
 class Note(NamedTuple):
-    """A finding. `place` is empty for a finding without a line."""
+    """A finding. `location` is empty for a finding without a line."""
 
     code: str
-    place: str
+    location: str
     message: str
     next_step: str
 
 
 class CompilerError(NamedTuple):
-    """An error of the compiler: place, message, and line of code."""
+    """An error of the compiler: location, message, and line of code."""
 
-    place: str
+    location: str
     message: str
     line: str
 
 
 class Detail(NamedTuple):
-    """Collapsed details below a submission's row. `drawn` is the chart of the samples, if any."""
+    """Collapsed details below a submission's row. `samples_chart` is the chart of the samples, if any."""
 
     code: PageCode
     notes: list[Note]
     frames: list[CompilerError] = []
     machine_code: str = ""
     times: str = ""
-    drawn: Markup = Markup("")
+    samples_chart: Markup = Markup("")
     output: str = ""
 
     @property
     def size(self) -> int:
         """Length in characters before escaping."""
         texts = [text for note in self.notes for text in note[2:]] + [text for frame in self.frames for text in frame]
-        return sum(map(len, (self.code.text, self.machine_code, self.drawn, self.output, *texts)))
+        return sum(map(len, (self.code.text, self.machine_code, self.samples_chart, self.output, *texts)))
 
 
 def code_of(source: str, longest: int = _LONGEST_CODE) -> PageCode:
@@ -86,17 +86,17 @@ def detail_of(card: Scorecard) -> Detail:
         frames=list(_frames(card)),
         machine_code="" if card.machine_code is None else _text(card.machine_code.text),
         times="" if card.timing is None else _times(card, card.timing),
-        drawn=Markup("") if card.timing is None else samples_chart(card.timing),
+        samples_chart=Markup("") if card.timing is None else samples_chart(card.timing),
         output=printable(card.output.text[:_LONGEST_OUTPUT]),
     )
 
 
 def _note(source: str, finding: Finding) -> Note:
-    location = "" if finding.line is None else _place(source, finding.line)
+    location = "" if finding.line is None else _line_label(source, finding.line)
     return Note(one_line(finding.code, 20), location, _text(finding.message), _text(finding.next_step))
 
 
-def _place(source: str, line: int) -> str:
+def _line_label(source: str, line: int) -> str:
     return one_line(place_of(source, line).label, LONGEST_LABEL)
 
 
@@ -118,7 +118,7 @@ def _frames(card: Scorecard) -> Iterator[CompilerError]:
     errors = [error for unit in units for error in unit.diagnostics if "error" in error.severity]
     for error in errors[:_MOST_FRAMES]:
         line = error.submission_line
-        submission_location = None if line is None else _place(card.submission.source, line)
+        submission_location = None if line is None else _line_label(card.submission.source, line)
         location = submission_location or f"{one_line(error.file, 80)}, line {error.line}"
         yield CompilerError(location, _text(error.message), one_line(error.source_line[:_LONGEST_TEXT], 240))
 

@@ -54,7 +54,7 @@ def run_page(page: RunPage, entries: Iterable[PageEntry]) -> Iterator[bytes]:
         kinds=Counter(entry.status for entry in graded).most_common(),
         sections=[described(section) for section in page.sections],
         best=best_by_problem(graded),
-        references=_within(page.references),
+        references=_codes_within_limit(page.references),
         rows=rows,
         coloured=room.coloured,
         broken=f"{counted(page.broken, 'card')} could not be read or was rejected, and counts as missing."
@@ -76,7 +76,7 @@ def _ratio(entry: PageEntry) -> Ratio:
     return Ratio(f"{entry.problem}/{entry.name}", entry.speedup or 0.0, entry.speedup_low, entry.speedup_high)
 
 
-def _within(references: Mapping[str, str]) -> dict[str, PageCode]:
+def _codes_within_limit(references: Mapping[str, str]) -> dict[str, PageCode]:
     remaining, codes = _REFERENCES_CHARACTERS, {}
     for problem, source in references.items():
         code = code_of(source, _LONGEST_REFERENCE)

@@ -44,9 +44,9 @@ def samples_chart(timing: Timing) -> Markup:
         above = sum(value > top_ms for value in values_ms)
         label = f"{side}, {counted(len(values_ms), noun)}" + (f", {above} above the axis" if above else "")
         svg.text(root, left + width / 2, _HEIGHT - 6, label, "middle")
-        median = _y(_part(median_ms, top_ms))
+        median = _y(_fraction(median_ms, top_ms))
         svg.line(root, (left, median, left + width, median), "one")
-        svg.path(root, _columns([_part(value, top_ms) for value in values_ms], left, width), f"samples {side}")
+        svg.path(root, _columns([_fraction(value, top_ms) for value in values_ms], left, width), f"samples {side}")
     return svg.markup(root)
 
 
@@ -68,7 +68,7 @@ def _columns(parts: Sequence[float], left: float, width: float) -> str:
     return "".join(strokes)
 
 
-def _part(value_ms: float, top_ms: float) -> float:
+def _fraction(value_ms: float, top_ms: float) -> float:
     return min(max(value_ms / top_ms, 0.0), 1.0)
 
 

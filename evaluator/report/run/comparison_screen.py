@@ -55,7 +55,7 @@ def _measured(pair: SubmissionPair) -> dict[str, Any]:
     }
 
 
-def _same(pair: SubmissionPair) -> bool:
+def _is_same_verdict(pair: SubmissionPair) -> bool:
     """Whether both runs have the same verdict. A missing card is no verdict."""
     return pair.before.status is not None and pair.before.status is pair.after.status
 
@@ -80,7 +80,7 @@ def summary_lines(comparison: Comparison) -> list[str]:
         if unpaired:
             lines.append(f"{len(unpaired)} only in the {name} run, not compared")
     if comparison.pairs:
-        lines.append(f"same verdict: {sum(map(_same, comparison.pairs))} of {len(comparison.pairs)}")
+        lines.append(f"same verdict: {sum(map(_is_same_verdict, comparison.pairs))} of {len(comparison.pairs)}")
     lines.append(_speed(comparison))
     if comparison.measured_differently:
         lines.append(

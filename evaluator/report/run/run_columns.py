@@ -81,7 +81,7 @@ def rates(runs: Sequence[NamedRun]) -> list[TextTable]:
     if any(level.tried < level.problems for _, level in levels):
         header = ["", "tried", "correct", _INTERVAL, *(_FAST_NAMES if timed else [])]
         tables.append(
-            TextTable(OF_WHOLE_LEVELS, header, [_whole(name, level)[: len(header)] for name, level in levels])
+            TextTable(OF_WHOLE_LEVELS, header, [_whole_level_row(name, level)[: len(header)] for name, level in levels])
         )
     return tables
 
@@ -159,6 +159,6 @@ def _speed(run: NamedRun) -> list[str]:
     return [run.name, *fast, between(total.fast[1.0], percentage), speedup, between(total.speedup, factor)]
 
 
-def _whole(name: str, level: WholeLevel) -> list[str]:
+def _whole_level_row(name: str, level: WholeLevel) -> list[str]:
     tried_text, fast = f"{level.tried} of {level.problems}", (percent(level.fast[p]) for p in _FAST)
     return [name, tried_text, percent(level.correct), between(level.correct, percentage), *fast]

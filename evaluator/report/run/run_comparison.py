@@ -156,7 +156,7 @@ def compare(before: Iterable[ComparedSubmission], after: Iterable[ComparedSubmis
         mended=mended,
         timed=len(timed),
         faster=_faster(timed),
-        p_broken=_at_least(len(broken), len(broken) + len(mended)),
+        p_broken=_sign_test(len(broken), len(broken) + len(mended)),
         measured_differently=sum(pair.measured_differently for pair in timed),
     )
 
@@ -208,7 +208,7 @@ def _uncertainty(timed: Sequence[SubmissionPair]) -> float | None:
     return NORMAL_95 * math.sqrt(math.fsum(variances)) / len(timed)
 
 
-def _at_least(count: int, tosses: int) -> float:
+def _sign_test(count: int, tosses: int) -> float:
     """Return the probability of at least `count` heads."""
     at_least = sum(math.comb(tosses, heads) for heads in range(count, tosses + 1))
     return float(at_least / 2**tosses)

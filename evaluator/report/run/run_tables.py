@@ -63,32 +63,34 @@ def document(sections: list[Section]) -> dict[str, Any]:
                 "total": numbers(section.total),
                 "levels": {str(level): numbers(summary) for level, summary in section.levels.items()},
                 "problems": {name: numbers(summary) for name, summary in section.problems.items()},
-                "whole_levels": {str(number): _whole(level) for number, level in section.whole_levels.items()},
+                "whole_levels": {
+                    str(number): _whole_level_document(level) for number, level in section.whole_levels.items()
+                },
             }
             for section in sections
         ],
     }
 
 
-def _spelled(value: Estimate | None) -> dict[str, float | None] | None:
+def _estimate_document(value: Estimate | None) -> dict[str, float | None] | None:
     return None if value is None else value._asdict()
 
 
-def _whole(level: WholeLevel) -> dict[str, Any]:
-    fast = {f"{p:g}": _spelled(value) for p, value in level.fast.items()}
-    return level._asdict() | {"correct": _spelled(level.correct), "fast": fast}
+def _whole_level_document(level: WholeLevel) -> dict[str, Any]:
+    fast = {f"{p:g}": _estimate_document(value) for p, value in level.fast.items()}
+    return level._asdict() | {"correct": _estimate_document(level.correct), "fast": fast}
 
 
 def numbers(summary: Summary) -> dict[str, Any]:
     """Return the statistics of a group for JSON."""
     return summary._asdict() | {
-        "built": _spelled(summary.built),
-        "correct": _spelled(summary.correct),
-        "fast": {f"{p:g}": _spelled(value) for p, value in summary.fast.items()},
-        "pass_at": {str(k): _spelled(value) for k, value in summary.pass_at.items()},
+        "built": _estimate_document(summary.built),
+        "correct": _estimate_document(summary.correct),
+        "fast": {f"{p:g}": _estimate_document(value) for p, value in summary.fast.items()},
+        "pass_at": {str(k): _estimate_document(value) for k, value in summary.pass_at.items()},
         "pass_at_problems": {str(k): count for k, count in summary.pass_at_problems.items()},
-        "speedup": _spelled(summary.speedup),
-        "speedup_or_1": _spelled(summary.speedup_or_1),
+        "speedup": _estimate_document(summary.speedup),
+        "speedup_or_1": _estimate_document(summary.speedup_or_1),
         "measured": summary.measured._asdict(),
     }
 
@@ -120,7 +122,7 @@ def markdown(sections: list[Section], failed: Sequence[FailedSubmission] = ()) -
     """Return the text of `--markdown`."""
     parts = list(map(_markdown, sections)) or ["Nothing to report.\n"]
     if failed:
-        parts.append("\n".join(["## Not correct", "", *_markdown_failed(failed), *_beyond(failed), ""]))
+        parts.append("\n".join(["## Not correct", "", *_markdown_failed(failed), *_omitted_line(failed), ""]))
     return "\n".join(parts)
 
 
@@ -182,7 +184,7 @@ def render(sections: list[Section], console: "Console", failed: Sequence[FailedS
     if failed:
         line("Not correct", "bold")
         _render_failed(failed, console)
-        for text in _beyond(failed):
+        for text in _omitted_line(failed):
             line(text)
 
 
@@ -215,7 +217,7 @@ def _render_failed(failed: Sequence[FailedSubmission], console: "Console") -> No
     sheet.print()
 
 
-def _beyond(failed: Sequence[FailedSubmission]) -> list[str]:
+def _omitted_line(failed: Sequence[FailedSubmission]) -> list[str]:
     """Return a line with the number of omitted submissions, if any."""
     omitted = len(failed) - MOST_FAILED
     return [f"and {omitted} more; --html FILE lists all"] if omitted > 0 else []

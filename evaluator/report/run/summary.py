@@ -200,11 +200,11 @@ def summarise(samples: Sequence[RunSample], *, timed: bool) -> Summary:
 
 
 def sections(
-    samples: Iterable[RunSample], asked: Device, level_sizes: Mapping[int, int] | None = None
+    samples: Iterable[RunSample], run_device: Device, level_sizes: Mapping[int, int] | None = None
 ) -> list[Section]:
     """Return the statistics of each device.
 
-    A submission without a card and a refused input count on every device, because the device is unknown. `asked` is
+    A submission without a card and a refused input count on every device: the device is unknown. `run_device` is
     the device of a run without any card, and `level_sizes` the number of problems in each level, where known.
     """
     by_device: dict[Device, list[RunSample]] = defaultdict(list)
@@ -215,7 +215,7 @@ def sections(
         else:
             by_device[sample.device].append(sample)
     if missing and not by_device:
-        by_device[asked] = []
+        by_device[run_device] = []
     return [_section(device, [*group, *missing], level_sizes or {}) for device, group in sorted(by_device.items())]
 
 

@@ -2,7 +2,7 @@
 
 A grade is acknowledged only after the row is on the disk, and reported as finished only after the card is. After any
 end of the process, rows without a result are the queue. A single thread runs all operations and commits waiting
-operations together: a hundred clients share a flush of the disk.
+operations operations: a hundred clients share a flush of the disk.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ _Result = TypeVar("_Result")
 class _Operation(NamedTuple):
     run: Callable[[sqlite3.Connection], Any]
     loop: asyncio.AbstractEventLoop
-    done: "asyncio.Future[Any]"
+    future: "asyncio.Future[Any]"
 
 
 class Journal:
@@ -64,15 +64,15 @@ class Journal:
         self._clock = clock
         self._operations: queue.SimpleQueue[_Operation | None] = queue.SimpleQueue()
         try:
-            # SQLite gives further files the mode of the first.
+            # SQLite gives operation files the mode of the first.
             os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
             self._connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
-            self._lay_out()
+            self._create_tables()
             self._start_s = table.read_clock(self._connection) - clock()
         except (OSError, sqlite3.Error) as error:
             hint = "free space, or choose another folder with --state"
             raise InfraError(f"cannot use the journal {self._path}: {error}", hint=hint) from error
-        self._thread = threading.Thread(target=self._work, name="journal", daemon=True)
+        self._thread = threading.Thread(target=self._run_operations, name="journal", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
@@ -150,19 +150,19 @@ class Journal:
         # Shielded: a lost client must not cancel an operation before the commit.
         return await asyncio.shield(result)
 
-    def _work(self) -> None:
+    def _run_operations(self) -> None:
         while (first := self._operations.get()) is not None:
-            together = [first]
-            while len(together) < MOST_TOGETHER:
+            operations = [first]
+            while len(operations) < MOST_TOGETHER:
                 try:
-                    further = self._operations.get_nowait()
+                    operation = self._operations.get_nowait()
                 except queue.Empty:
                     break
-                if further is None:
+                if operation is None:
                     self._operations.put(None)
                     break
-                together.append(further)
-            self._commit(together)
+                operations.append(operation)
+            self._commit(operations)
 
     def _commit(self, operations: list[_Operation]) -> None:
         """Run operations in a transaction. After a failure, each operation has a separate transaction.
@@ -191,7 +191,7 @@ class Journal:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
 
-    def _lay_out(self) -> None:
+    def _create_tables(self) -> None:
         self._connection.execute("PRAGMA trusted_schema = OFF")
         self._connection.execute("PRAGMA journal_mode = WAL")
         self._connection.execute(f"PRAGMA journal_size_limit = {_LOG_BYTES}")
@@ -206,12 +206,12 @@ class Journal:
 
 def _tell(operation: _Operation, result: Any, fault: InfraError | None) -> None:
     def tell() -> None:
-        if operation.done.done():
+        if operation.future.done():
             return
         if fault is None:
-            operation.done.set_result(result)
+            operation.future.set_result(result)
         else:
-            operation.done.set_exception(fault)
+            operation.future.set_exception(fault)
 
     try:
         operation.loop.call_soon_threadsafe(tell)
