@@ -1,4 +1,4 @@
-"""Grades of the ready judge: the crews of all devices, and the way of one order through them."""
+"""Grades of the ready judge: the crews of all devices, and the parts of one grade."""
 
 import threading
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from evaluator.grade_options import GradeOptions
 from evaluator.records import DeviceKind
 from evaluator.serve.call import ClientCall
 from evaluator.serve.crew import Crew, GradeAbandoned
-from evaluator.serve.place import Hire, WorkerPlace
+from evaluator.serve.slot_worker import Hire, SlotWorker
 from evaluator.serve.status import WorkerStatus
 
 
@@ -34,15 +34,15 @@ class Grades:
                 gpus = gpus_for(GradeOptions(device=device))
                 # On cpu a single grade has all cores, as without a server: the card is the same.
                 slots = slots_for(device, None if device is DeviceKind.CPU else self._jobs, gpus)
-                self._crews[device] = Crew([WorkerPlace(device, slot, self._hire) for slot in slots])
+                self._crews[device] = Crew([SlotWorker(device, slot, self._hire) for slot in slots])
             return self._crews[device]
 
     def at_once(self, device: DeviceKind) -> int:
         """Return the number of concurrent grades on a device."""
-        return len(self.crew(device).places)
+        return len(self.crew(device).workers)
 
     def make(self, order: Order, call: ClientCall, on_stage: Callable[[Stage], None]) -> Graded | NotGraded:
-        """Grade. Waits for a place of the device."""
+        """Grade. Waits for a worker of the device."""
         try:
             crew = self.crew(order.options.device)
             return self._grade_parts(crew, order, call, on_stage)
@@ -74,7 +74,7 @@ class Grades:
     @property
     def workers(self) -> list[WorkerStatus]:
         """Status of all workers."""
-        statuses = [place.status for crew in self._all() for place in crew.places]
+        statuses = [worker.status for crew in self._all() for worker in crew.workers]
         return [status for status in statuses if status is not None]
 
     def _grade_parts(
@@ -84,8 +84,8 @@ class Grades:
             on_stage(Stage(name="wait", detail="other grades of the ready judge"))
 
         for part in crew.parts:
-            with crew.place_for(part, order, call, on_wait) as place:
-                result = place.grade(order, call, on_stage)
+            with crew.worker_for(part, order, call, on_wait) as worker:
+                result = worker.grade(order, call, on_stage)
             if not isinstance(result, Built):
                 return result
             order = replace(order, begun=result.begun)

@@ -1,4 +1,4 @@
-"""Routes of the service, behind the gate."""
+"""Routes of the service, behind `AccessControl`."""
 
 import asyncio
 import hashlib

@@ -1,4 +1,4 @@
-"""Gate in front of all routes: token, size and number of requests. Nothing of a body is read before the gate.
+"""Access control of all routes: token, size and number of requests, before any part of a body is read.
 
 Without a valid token every path has the same response, except `/healthz` with the state of the server.
 """

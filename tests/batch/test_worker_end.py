@@ -268,5 +268,5 @@ def test_a_batch_that_is_gone_is_no_fault_of_the_worker(worker_of):
     reading, replies = os.pipe()
     os.close(reading)
     assert worker_of([PREPARE], replies) == 1
-    worker._Teller(replies).stage("build")
+    worker._StageSender(replies).stage("build")
     os.close(replies)

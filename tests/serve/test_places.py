@@ -12,7 +12,7 @@ from evaluator.records import DeviceKind, Status
 from evaluator.serve.call import ClientCall
 from evaluator.serve.crew import Crew, GradeAbandoned
 from evaluator.serve.grades import Grades
-from evaluator.serve.place import WorkerPlace
+from evaluator.serve.slot_worker import SlotWorker
 from tests.serve.conftest import order, soon
 
 
@@ -21,11 +21,11 @@ def silent(*_):
 
 
 def place(worker, slot=None):
-    return WorkerPlace(DeviceKind.EMULATED, slot or Slot(), worker)
+    return SlotWorker(DeviceKind.EMULATED, slot or Slot(), worker)
 
 
 def taken(crew, wanted, part=GradePart.ALL):
-    return crew.place_for(part, wanted, ClientCall(), silent)
+    return crew.worker_for(part, wanted, ClientCall(), silent)
 
 
 def used(crew, wanted):
@@ -66,7 +66,7 @@ def test_who_waits_is_told_and_gets_the_next_free_place(worker):
     told, got = threading.Event(), threading.Event()
 
     def wait():
-        with crew.place_for(GradePart.ALL, order("# right"), ClientCall(), told.set):
+        with crew.worker_for(GradePart.ALL, order("# right"), ClientCall(), told.set):
             got.set()
 
     with taken(crew, order("# right")):
@@ -102,7 +102,7 @@ def test_an_abandoned_grade_waits_no_longer(worker):
     crew, call = Crew([place(worker)]), ClientCall()
     with taken(crew, order("# right")):
         call.abandon()
-        with pytest.raises(GradeAbandoned), crew.place_for(GradePart.ALL, order("# right"), call, silent):
+        with pytest.raises(GradeAbandoned), crew.worker_for(GradePart.ALL, order("# right"), call, silent):
             pass
     assert crew._waiting == []
 
@@ -113,13 +113,13 @@ def test_a_gpu_that_was_asked_for_finishes_the_grade(worker):
         Slot(gpu="GPU-b", part=GradePart.FINISH),
         Slot(part=GradePart.BEGIN),
     ]
-    crew = Crew([WorkerPlace(DeviceKind.CUDA, slot, worker) for slot in slots])
+    crew = Crew([SlotWorker(DeviceKind.CUDA, slot, worker) for slot in slots])
     assert crew.parts == (GradePart.BEGIN, GradePart.FINISH)
     wanted = order("# right", device=DeviceKind.CUDA, gpu="GPU-b")
     with taken(crew, wanted, GradePart.FINISH) as found:
         assert found.slot.gpu == "GPU-b"
     crew.prepare_spares()
-    assert all(each.has_worker for each in crew.places)
+    assert all(each.is_running for each in crew.workers)
 
 
 def test_idle_workers_end_and_busy_ones_stay(worker):
@@ -127,11 +127,11 @@ def test_idle_workers_end_and_busy_ones_stay(worker):
     crew.prepare_spares()
     with taken(crew, order("# right")) as busy:
         crew.release_idle(-1.0)
-        assert [each.has_worker for each in crew.places] == [each is busy for each in crew.places]
+        assert [each.is_running for each in crew.workers] == [each is busy for each in crew.workers]
     crew.release_idle(3600.0)
-    assert busy.has_worker
+    assert busy.is_running
     crew.release_idle(-1.0)
-    assert not any(each.has_worker for each in crew.places)
+    assert not any(each.is_running for each in crew.workers)
     assert all(each.closed for each in worker.started)
 
 
@@ -155,7 +155,7 @@ def test_a_failure_of_a_new_worker_is_the_result(worker, source):
     failed = result.card.status is Status.INFRA_ERROR if isinstance(result, Graded) else result.again
     assert failed
     assert worker.graded == {source: 1}
-    assert not own.has_worker
+    assert not own.is_running
 
 
 def test_an_abandoned_grade_ends_its_worker_at_once(worker):
@@ -167,7 +167,7 @@ def test_an_abandoned_grade_ends_its_worker_at_once(worker):
     thread.join(60)
     assert isinstance(results[0], NotGraded)
     assert worker.graded == {"# hanging": 1}
-    assert not own.has_worker
+    assert not own.is_running
 
 
 def test_a_worker_that_cannot_start_is_a_result():
@@ -205,7 +205,7 @@ def test_the_end_ends_grades_and_workers(worker):
 
 def test_a_worker_that_is_starting_at_the_end_is_ended_too(worker, monkeypatch):
     """The end must not wait until the worker is ready, which takes as long as the import of PyTorch."""
-    starting, ending, ended, interrupt = threading.Event(), threading.Event(), [], WorkerPlace.interrupt
+    starting, ending, ended, interrupt = threading.Event(), threading.Event(), [], SlotWorker.interrupt
 
     class Starting(worker):
         def __init__(self, *given):
@@ -221,7 +221,7 @@ def test_a_worker_that_is_starting_at_the_end_is_ended_too(worker, monkeypatch):
         interrupt(self)
         ending.set()
 
-    monkeypatch.setattr(WorkerPlace, "interrupt", interrupt_nobody_at_first)
+    monkeypatch.setattr(SlotWorker, "interrupt", interrupt_nobody_at_first)
     crew = Crew([place(Starting)])
     thread = threading.Thread(target=crew.prepare_spares)
     thread.start()
@@ -232,6 +232,6 @@ def test_a_worker_that_is_starting_at_the_end_is_ended_too(worker, monkeypatch):
 
 
 def test_one_job_on_cpu_has_all_cores(worker):
-    assert [each.slot for each in Grades(4, worker).crew(DeviceKind.CPU).places] == [Slot()]
+    assert [each.slot for each in Grades(4, worker).crew(DeviceKind.CPU).workers] == [Slot()]
     with contextlib.closing(Grades(3, worker)) as grades:
         assert grades.at_once(DeviceKind.EMULATED) == 3

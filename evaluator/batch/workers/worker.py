@@ -63,7 +63,7 @@ _LOOK_ROUND_S = 0.5
 """Period at which an idle judge with a GPU looks whether another grade waits for the GPU."""
 
 
-class _Teller:
+class _StageSender:
     """Forwards the progress of a grade to the batch."""
 
     def __init__(self, replies: int) -> None:
@@ -74,8 +74,8 @@ class _Teller:
             send(self._replies, Stage(name=name, detail=detail))
 
 
-class _End(Enum):
-    """What became of an order: the judge made the grade, had already left for another grade's sake, or died."""
+class _OrderOutcome(Enum):
+    """Outcome of an order: the judge made the grade, had left the GPU to another grade, or died."""
 
     MADE = b"."
     GAVE_WAY = b"-"
@@ -83,7 +83,7 @@ class _End(Enum):
 
 
 class _Judge(NamedTuple):
-    """Judge process: reads orders, and writes one byte of `_End` to `ends` after each grade."""
+    """Judge process: reads orders, and writes one byte of `_OrderOutcome` to `ends` after each grade."""
 
     streak: str
     pid: int
@@ -115,9 +115,9 @@ def _serve_all(request: Request | None, replies: int, fork_server: "ForkServer")
                 send(replies, Prepared())
             else:
                 judge = current.judge_for(request, renew=grades % _LONGEST_STREAK == 0)
-                while (end := _await_grade(request, judge)) is _End.GAVE_WAY:
+                while (end := _await_grade(request, judge)) is _OrderOutcome.GAVE_WAY:
                     judge = current.judge_for(request, renew=True)
-                if end is _End.DIED:
+                if end is _OrderOutcome.DIED:
                     return 1
                 grades += 1
             request = receive_request(_ORDERS)
@@ -223,7 +223,7 @@ def _fork(streak: str, replies: int, fork_server: "ForkServer") -> _Judge:
     return _Judge(streak, pid, os.pidfd_open(pid), io.FileIO(orders, "w"), ends)
 
 
-def _await_grade(order: Order, judge: _Judge) -> _End:
+def _await_grade(order: Order, judge: _Judge) -> _OrderOutcome:
     """Send an order to the judge and wait. A judge counts as dead too if the batch is gone."""
     poll = select.poll()
     poll.register(judge.ends, select.POLLIN)
@@ -231,8 +231,8 @@ def _await_grade(order: Order, judge: _Judge) -> _End:
     with contextlib.suppress(OSError):  # a judge that has left says why
         send(judge.orders.fileno(), order)
     if dict(poll.poll()).get(judge.ends, 0) & select.POLLIN == 0:
-        return _End.DIED
-    return _End(os.read(judge.ends, 1))
+        return _OrderOutcome.DIED
+    return _OrderOutcome(os.read(judge.ends, 1))
 
 
 def _dismiss(judge: _Judge) -> None:
@@ -263,13 +263,13 @@ def _judge(orders: int, ends: int, replies: int, worker: int, fork_server: "Fork
         devnull = os.open(os.devnull, os.O_RDONLY)
         os.dup2(devnull, _ORDERS)
         with ContextPool(fork_server, lasting=True) as context_pool:
-            patience = _Patience(context_pool)
-            while (order := _next_order(orders, context_pool, patience)) is not None:
-                send(replies, _result(order, context_pool, _Teller(replies), replies))
-                os.write(ends, _End.MADE.value)
+            fairness = _GpuFairness(context_pool)
+            while (order := _next_order(orders, context_pool, fairness)) is not None:
+                send(replies, _result(order, context_pool, _StageSender(replies), replies))
+                os.write(ends, _OrderOutcome.MADE.value)
         code = 0
     except _GaveWay:
-        os.write(ends, _End.GAVE_WAY.value)
+        os.write(ends, _OrderOutcome.GAVE_WAY.value)
         code = 0
     except (KeyboardInterrupt, BrokenPipeError):  # the worker ends the judge, or the batch is gone
         pass
@@ -279,8 +279,8 @@ def _judge(orders: int, ends: int, replies: int, worker: int, fork_server: "Fork
         os._exit(code)
 
 
-class _Patience:
-    """Watch for grades that wait for the GPU of a judge that is never idle."""
+class _GpuFairness:
+    """Limits how long a judge that is never idle keeps the GPU from waiting grades."""
 
     def __init__(self, context_pool: "ContextPool") -> None:
         self._context_pool = context_pool
@@ -297,13 +297,13 @@ class _Patience:
             raise _GaveWay
 
 
-def _next_order(orders: int, context_pool: "ContextPool", patience: _Patience) -> Order | None:
+def _next_order(orders: int, context_pool: "ContextPool", fairness: _GpuFairness) -> Order | None:
     """Wait for the next order; None at the end of the orders. Raises _GaveWay if another grade waits for the GPU.
 
     A judge that gives way ends: a process cannot release its own GPU context otherwise. An idle judge starts processes
     for the next grade, for which no client waits yet.
     """
-    patience.look()
+    fairness.look()
     if not select.select([orders], [], [], _IDLE_S)[0]:
         context_pool.refill()
     while not select.select([orders], [], [], _LOOK_ROUND_S)[0]:
@@ -313,7 +313,7 @@ def _next_order(orders: int, context_pool: "ContextPool", patience: _Patience) -
     return request if isinstance(request, Order) else None
 
 
-def _result(order: Order, context_pool: "ContextPool", teller: _Teller, replies: int) -> Result:
+def _result(order: Order, context_pool: "ContextPool", stage_sender: _StageSender, replies: int) -> Result:
     def stuck(card: Scorecard) -> NoReturn:
         send(replies, Graded(card=card))
         os._exit(1)
@@ -321,8 +321,8 @@ def _result(order: Order, context_pool: "ContextPool", teller: _Teller, replies:
     try:
         request = order.request()
         if order.part is not GradePart.BEGIN:
-            return Graded(card=pipeline.grade(request, teller, context_pool, order.begun, stuck))
-        begun = pipeline.begin(request, teller, context_pool, stuck)
+            return Graded(card=pipeline.grade(request, stage_sender, context_pool, order.begun, stuck))
+        begun = pipeline.begin(request, stage_sender, context_pool, stuck)
         return Built(begun=begun) if isinstance(begun, Begun) else Graded(card=begun)
     except WarpgradeError as error:
         return NotGraded(reason=error.message, again=isinstance(error, InfraError), hint=error.hint)
