@@ -133,9 +133,8 @@ class Scheduler:
         self._lock = threading.Lock()
         self._waiting: dict[str, list[Copy]] = {}
         self._graded: dict[str, str] = {}
-        self._asides: deque[CardResult | Refused | tuple[Copy, str]] = (
-            deque()
-        )  # from pool threads to the thread of `run`
+        # From pool threads to the thread of `run`.
+        self._asides: deque[CardResult | Refused | tuple[Copy, str]] = deque()
 
     def run(self) -> RunTally:
         """Grade all items.

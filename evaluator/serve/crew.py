@@ -49,11 +49,8 @@ class Crew:
     @property
     def parts(self) -> tuple[GradePart, ...]:
         """Parts of a grade, in the order of execution."""
-        return (
-            (GradePart.BEGIN, GradePart.FINISH)
-            if any(worker.slot.part is GradePart.FINISH for worker in self.workers)
-            else (GradePart.ALL,)
-        )
+        has_gpus = any(worker.slot.part is GradePart.FINISH for worker in self.workers)
+        return (GradePart.BEGIN, GradePart.FINISH) if has_gpus else (GradePart.ALL,)
 
     @contextlib.contextmanager
     def worker_for(

@@ -23,14 +23,7 @@ from evaluator.errors import SubmissionUnreadable, UsageError
 from evaluator.files.safe_open import kind, open_named
 from evaluator.grading.request import Unread
 from evaluator.records import Problem
-from evaluator.submission.candidates import (
-    SUFFIXES,
-    SubmissionNames,
-    names_in,
-    runs_of_kernelbench,
-    spelled,
-    submission_files,
-)
+from evaluator.submission.candidates import SUFFIXES, Names, names_in, runs_of_kernelbench, spelled, submission_files
 from evaluator.submission.folder import is_submission_folder
 from evaluator.submission.read import MAX_ANSWER_BYTES, Submission, read_submission
 from evaluator.text import one_line
@@ -180,10 +173,8 @@ def _has_control(name: str) -> bool:
     return any(unicodedata.category(character) == "Cc" for character in name)
 
 
-def _refused(
-    origin: str, reason: str, names: SubmissionNames, problems: Problems, sha256: str | None = None
-) -> Refused:
-    """Refuse an input, for the problem with the meant name, if known."""
+def _refused(origin: str, reason: str, names: Names, problems: Problems, sha256: str | None = None) -> Refused:
+    """Refuse an input, under the problem of `names` if known."""
     problem = problems.named(names.problem)
     name = one_line(names.name, _LONGEST_NAME)
     if isinstance(problem, str):
@@ -213,18 +204,16 @@ def read_lines(
     texts: dict[str, str] = {}
     decoder = msgspec.json.Decoder(SubmissionLine)
     for number, line in enumerate(_lines(stream), start=1):
-        line_origin = f"{origin}:{number}"
+        line_name = f"{origin}:{number}"
         if not line.strip():
             continue
         if len(line) > _MAX_LINE_BYTES:
-            yield Refused(line_origin, f"the line is longer than {_MAX_LINE_BYTES >> 20} MiB", sha256=_sha256(line))
+            yield Refused(line_name, f"the line is longer than {_MAX_LINE_BYTES >> 20} MiB", sha256=_sha256(line))
             continue
         try:
             submission = decoder.decode(line)
         except (ValueError, RecursionError) as error:
-            yield Refused(
-                line_origin, f"the line is not a submission: {one_line(str(error), 120)}", sha256=_sha256(line)
-            )
+            yield Refused(line_name, f"the line is not a submission: {one_line(str(error), 120)}", sha256=_sha256(line))
             continue
         problem_name = submission.problem if isinstance(submission.problem, str) else submission.problem.name
         name = str(submission.sample)
@@ -240,9 +229,9 @@ def read_lines(
         else:
             problem = "it has a problem as text, whose code the judge would run: --allow-problem-text accepts it"
         if isinstance(problem, str):
-            yield _refused(line_origin, problem, SubmissionNames(problem_name, name), problems, _sha256(line))
+            yield _refused(line_name, problem, Names(problem_name, name), problems, _sha256(line))
         else:
-            yield from_text(submission.source, name, line_origin, problem, problems.entry)
+            yield from_text(submission.source, name, line_name, problem, problems.entry)
 
 
 def _of_text(line_problem: LineProblem, problems: Problems, texts: dict[str, str]) -> Problem | str:

@@ -110,11 +110,9 @@ def read_timeline(folder: RunFolder) -> RecordedRun:
 
 def read_timelines(runs: Sequence[Path]) -> RecordedRun:
     """Read the sessions of all runs. Raises CardError if a file cannot be read."""
-    recorded_runs = [read_timeline(RunFolder(recorded_run)) for recorded_run in runs]
-    return RecordedRun(
-        [session for recorded_run in recorded_runs for session in recorded_run.sessions],
-        is_cut=any(recorded_run.is_cut for recorded_run in recorded_runs),
-    )
+    recorded = [read_timeline(RunFolder(run)) for run in runs]
+    sessions = [session for run in recorded for session in run.sessions]
+    return RecordedRun(sessions, is_cut=any(run.is_cut for run in recorded))
 
 
 def write_trace(recorded: RecordedRun, path: Path) -> None:
