@@ -19,7 +19,7 @@ import msgspec
 
 from evaluator.batch.runs.inputs import named_once, read_folder
 from evaluator.batch.runs.problems import Problems
-from evaluator.batch.runs.run_folder import Plan, RunFolder, manifest_for, opened
+from evaluator.batch.runs.run_folder import PlanFile, RunFolder, manifest_for, opened
 from evaluator.catalog import list_problems
 from evaluator.grade_options import GradeOptions
 from evaluator.records import DeviceKind, SizeName, Status
@@ -41,7 +41,7 @@ def make(top: Path, count: int) -> None:
         path.write_text(f"{cards.SOURCE}# {number}\n", encoding="utf-8")
     with (
         opened(top / "run", manifest_for(GradeOptions(DeviceKind.CPU), str(submissions))) as folder,
-        Plan(folder) as plan,
+        PlanFile(folder) as plan,
     ):
         for number, task in enumerate(named_once(read_folder(submissions, Problems(None, (SizeName.SMALL,))))):
             plan.add(task)

@@ -35,11 +35,11 @@ import msgspec
 from evaluator.batch.runs.inputs import from_text
 from evaluator.batch.runs.problems import Problems
 from evaluator.batch.runs.refusals import Refusals
-from evaluator.batch.runs.run_folder import Plan, RunFolder, manifest_for, opened
+from evaluator.batch.runs.run_folder import PlanFile, RunFolder, manifest_for, opened
 from evaluator.batch.runs.tasks import Task
 from evaluator.batch.runs.timeline_file import read_timeline
-from evaluator.batch.scheduler import Result, Scheduler
-from evaluator.batch.workers.messages import Built, Graded, NotGraded, Order, Part, Prepare, Stage
+from evaluator.batch.scheduler import CardResult, Scheduler
+from evaluator.batch.workers.messages import Built, Graded, GradePart, NotGraded, Order, Prepare, Stage
 from evaluator.batch.workers.worker_handle import Slot
 from evaluator.grade_options import GradeOptions
 from evaluator.grading.request import Begun
@@ -90,7 +90,7 @@ class WaitingWorker:
         """Wait through the stages of the slot's part."""
         self.prepare(Prepare(order.options))
         kind, factor = order.submission.source.split()[1:3]
-        if order.part is Part.BEGIN:
+        if order.part is GradePart.BEGIN:
             for stage, seconds in BUILDER_S.items():
                 on_stage(Stage(stage, ""))
                 self._wait(seconds * (float(factor) if stage == "build" else 1.0))
@@ -131,7 +131,7 @@ class Quiet:
     def began(self, event: object) -> None:
         """Do nothing."""
 
-    def result(self, result: Result) -> None:
+    def result(self, result: CardResult) -> None:
         """Do nothing."""
 
     def refused(self, refused: object) -> None:
@@ -161,9 +161,9 @@ def task(problem: int, sample: int, kind: str, draw: random.Random) -> Task:
 
 def simulate(folder: RunFolder, given: list[Task], gpus: int, cores: int) -> None:
     """Grade the submissions with the real scheduler."""
-    slots = [Slot(gpu=f"GPU-{number}", part=Part.FINISH) for number in range(gpus)]
-    slots += [Slot(gpu=f"GPU-{number % gpus}", part=Part.BEGIN) for number in range(cores)]
-    with Plan(folder) as plan, Refusals(folder, lambda _: False) as refusals:
+    slots = [Slot(gpu=f"GPU-{number}", part=GradePart.FINISH) for number in range(gpus)]
+    slots += [Slot(gpu=f"GPU-{number % gpus}", part=GradePart.BEGIN) for number in range(cores)]
+    with PlanFile(folder) as plan, Refusals(folder, lambda _: False) as refusals:
         options = GradeOptions(DeviceKind.CUDA)
         Scheduler(folder, plan, refusals, iter(given), options, slots, Quiet(), hire=WaitingWorker).run()
 

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from evaluator.batch.runs.page_files import comparison_page_of, run_page_of, write_pieces
 from evaluator.batch.runs.results import named_runs, read_run
-from evaluator.batch.runs.run_folder import Plan, RunFolder, manifest_for
+from evaluator.batch.runs.run_folder import PlanFile, RunFolder, manifest_for
 from evaluator.batch.runs.tasks import Task
 from evaluator.catalog import list_problems
 from evaluator.files.card_files import write_card, write_whole
@@ -96,7 +96,7 @@ def example_run(path: Path, seed: int, changes: Sequence[float]) -> None:
     manifest = manifest_for(GradeOptions(device=DeviceKind.CUDA), "submissions")
     write_whole(folder.manifest, msgspec.json.encode(replace(manifest, host="example")))
     problems = {problem.name: problem for problem in list_problems().problems}
-    with Plan(folder) as plan:
+    with PlanFile(folder) as plan:
         for name in PROBLEMS:
             sources = sorted((TOP / "solutions" / name).glob("cuda_*.py"))
             for number in range(SAMPLES):

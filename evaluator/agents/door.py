@@ -25,7 +25,7 @@ def id_in(line: str) -> str | int | None:
     >>> id_in('{"id": 7, "method": "tools/call", "params": {"id": 8, "source": "\\ud800 {"}}')
     7
     """
-    depth, found, is_request = 0, None, False
+    depth, request_id, is_request = 0, None, False
     before, name = "", ""
     for match in _TOKEN.finditer(line):
         piece = match.group()
@@ -33,13 +33,13 @@ def id_in(line: str) -> str | int | None:
             depth += 1
         elif piece in "}]":
             depth -= 1
-        elif depth == 1 and before == ":" and name == '"id"' and found is None:
-            found = _id(piece)
+        elif depth == 1 and before == ":" and name == '"id"' and request_id is None:
+            request_id = _id(piece)
         elif depth == 1 and piece == ":":
             name = before
             is_request = is_request or name == '"method"'
         before = piece
-    return found if is_request else None
+    return request_id if is_request else None
 
 
 def id_of(message: Mapping[str, object]) -> str | int | None:
@@ -54,14 +54,14 @@ def _id(text: str) -> str | int | None:
         return None
 
 
-def _valid(found: object) -> str | int | None:
-    match found:
+def _valid(value: object) -> str | int | None:
+    match value:
         case bool():
             return None
-        case int() if abs(found) < _LARGEST:
-            return found
-        case str() if found.isascii():
-            return found
+        case int() if abs(value) < _LARGEST:
+            return value
+        case str() if value.isascii():
+            return value
         case _:
             return None
 
@@ -93,15 +93,15 @@ def _refusal(error: Exception) -> Any:
     from mcp.shared.message import SessionMessage
 
     details = error.errors() if hasattr(error, "errors") else []
-    line = next((each["input"] for each in details if each["type"] == "json_invalid"), None)
+    line = next((detail["input"] for detail in details if detail["type"] == "json_invalid"), None)
     if line is not None and not line.strip():
         return None
     if line is not None:
-        code, request, said = PARSE_ERROR, id_in(line), f"the message is no JSON: {details[0]['msg']}"
+        code, request, cause = PARSE_ERROR, id_in(line), f"the message is no JSON: {details[0]['msg']}"
     else:
-        whole: dict[str, object] = next((each["input"] for each in details if each["type"] == "missing"), {})
-        code, request, said = INVALID_REQUEST, id_of(whole), "the message is no JSON-RPC request"
-    message = f"{said[:_MOST_MESSAGE]}. Send one JSON-RPC request a line, in UTF-8 and without lone surrogates."
+        body: dict[str, object] = next((detail["input"] for detail in details if detail["type"] == "missing"), {})
+        code, request, cause = INVALID_REQUEST, id_of(body), "the message is no JSON-RPC request"
+    message = f"{cause[:_MOST_MESSAGE]}. Send one JSON-RPC request a line, in UTF-8 and without lone surrogates."
     return SessionMessage(
         types.JSONRPCError(jsonrpc="2.0", id=request, error=types.ErrorData(code=code, message=message))
     )

@@ -12,7 +12,7 @@ import msgspec
 
 from evaluator.agents import texts
 from evaluator.agents.door import Door
-from evaluator.agents.session import Session
+from evaluator.agents.session import AgentSession
 from evaluator.agents.tools import (
     TOOLS,
     CompareInput,
@@ -20,8 +20,8 @@ from evaluator.agents.tools import (
     GradeInput,
     Input,
     ProblemsInput,
-    Terms,
     ToolName,
+    ToolTerms,
     read_input,
     schema_of,
 )
@@ -39,42 +39,42 @@ _PROGRESS_S = 5.0
 _T = TypeVar("_T")
 
 
-class Answer(NamedTuple):
+class ToolAnswer(NamedTuple):
     """Text for the model, and the same for programs."""
 
     text: str
     structured: Record | None = None
 
 
-async def answer(session: Session, tool: ToolName, given: Input, on_stage: Callable[[str], object]) -> Answer:
+async def answer(session: AgentSession, tool: ToolName, inputs: Input, on_stage: Callable[[str], object]) -> ToolAnswer:
     """Return the answer of a tool. `on_stage` is called with each stage of its grades, in another thread.
 
     Raises:
         WarpgradeError: the request names something unknown, or this machine cannot grade.
     """
-    match given:
+    match inputs:
         case GradeInput():
             profiled = tool is ToolName.PROFILE
-            source = given.source if given.path is None else await asyncio.to_thread(session.source_at, given.path)
-            card = await session.grade(given.problem, source or "", on_stage, size=given.size, profiled=profiled)
-            text = texts.profiled(card, given.characters) if profiled else card.feedback(characters=given.characters)
-            return Answer(text, texts.verdict(card))
+            source = inputs.source if inputs.path is None else await asyncio.to_thread(session.source_at, inputs.path)
+            card = await session.grade(inputs.problem, source or "", on_stage, size=inputs.size, profiled=profiled)
+            text = texts.profiled(card, inputs.characters) if profiled else card.feedback(characters=inputs.characters)
+            return ToolAnswer(text, texts.verdict(card))
         case CompareInput():
             first, second = await asyncio.gather(
                 *(
-                    session.grade(given.problem, source, on_stage, size=given.size)
-                    for source in (given.first, given.second)
+                    session.grade(inputs.problem, source, on_stage, size=inputs.size)
+                    for source in (inputs.first, inputs.second)
                 )
             )
-            return Answer(texts.comparison(first, second, given.characters), texts.compared(first, second))
+            return ToolAnswer(texts.comparison(first, second, inputs.characters), texts.compared(first, second))
         case ExplainInput():
-            return Answer(texts.explanation(given.code))
+            return ToolAnswer(texts.explanation(inputs.code))
         case ProblemsInput():
-            if given.name is None:
-                return Answer(texts.problem_list(session.listing(), given.containing, given.characters))
-            return Answer(texts.one_problem(session.problem(given.name), given.characters))
-        case other:
-            assert_never(other)
+            if inputs.name is None:
+                return ToolAnswer(texts.problem_list(session.listing(), inputs.containing, inputs.characters))
+            return ToolAnswer(texts.one_problem(session.problem(inputs.name), inputs.characters))
+        case unreachable:
+            assert_never(unreachable)
 
 
 def serve(options: Mapping[str, Any], root: Path | None, on_start: Callable[[], object]) -> None:
@@ -94,23 +94,23 @@ def serve(options: Mapping[str, Any], root: Path | None, on_start: Callable[[], 
         raise UsageError(message, hint="pip install 'warpgrade[mcp]'") from error
     from mcp import types
 
-    session = Session(options, root)
+    session = AgentSession(options, root)
 
     async def list_tools(_context: Any, _params: Any) -> Any:
         return types.ListToolsResult(tools=[_described(types, name, session.terms) for name in session.terms.tools])
 
     async def call_tool(context: Any, params: Any) -> Any:
         try:
-            tool, given = read_input(params.name, params.arguments, session.terms)
+            tool, inputs = read_input(params.name, params.arguments, session.terms)
             stages = Stages()
-            said = await with_progress(context, stages, answer(session, tool, given, stages.enter))
+            reply = await with_progress(context, stages, answer(session, tool, inputs, stages.enter))
         except WarpgradeError as error:
             return types.CallToolResult(
                 content=[types.TextContent(type="text", text=texts.failed(error))], is_error=True
             )
-        structured = None if said.structured is None else msgspec.to_builtins(said.structured)
+        structured = None if reply.structured is None else msgspec.to_builtins(reply.structured)
         return types.CallToolResult(
-            content=[types.TextContent(type="text", text=said.text)], structured_content=structured
+            content=[types.TextContent(type="text", text=reply.text)], structured_content=structured
         )
 
     async def run() -> None:
@@ -132,7 +132,7 @@ def serve(options: Mapping[str, Any], root: Path | None, on_start: Callable[[], 
         session.close()
 
 
-def _described(types: Any, name: ToolName, terms: Terms) -> Any:
+def _described(types: Any, name: ToolName, terms: ToolTerms) -> Any:
     tool = TOOLS[name]
     return types.Tool(
         name=name.value,

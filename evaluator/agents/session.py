@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from evaluator.agents.tools import Terms
+from evaluator.agents.tools import ToolTerms
 from evaluator.api.grader import Grader
 from evaluator.api.scorecard import Scorecard
 from evaluator.catalog import Listing, list_problems
@@ -19,14 +19,14 @@ from evaluator.submission.read import MAX_ANSWER_BYTES
 _LISTED = "the tool `problems` without a name lists all"
 
 
-class _Kind(NamedTuple):
+class _GraderKind(NamedTuple):
     """What distinguishes the workers of two grades of a session."""
 
     size: SizeName | None = None
     profiled: bool = False
 
 
-class Session:
+class AgentSession:
     """Problems and grades under the terms that the user chose. An agent chooses problem and submission only."""
 
     def __init__(self, options: Mapping[str, Any], root: Path | None = None) -> None:
@@ -41,9 +41,9 @@ class Session:
         self._starting = threading.Lock()
         self._closed = False
         self._root = None if root is None else root.absolute()
-        self._graders: dict[_Kind, Grader] = {_Kind(): Grader(**self._options)}
-        self._started: set[_Kind] = set()
-        self.terms = Terms(root is not None, options.get("size") is None, self._has_profiler())
+        self._graders: dict[_GraderKind, Grader] = {_GraderKind(): Grader(**self._options)}
+        self._started: set[_GraderKind] = set()
+        self.terms = ToolTerms(root is not None, options.get("size") is None, self._has_profiler())
 
     def listing(self) -> Listing:
         """Return all problems. Raises ProblemError if the folder does not exist."""
@@ -55,10 +55,10 @@ class Session:
         Raises:
             ProblemNotFound: no problem has the name.
         """
-        problems = {each.name: each for each in self.listing().problems}
+        problems = {problem.name: problem for problem in self.listing().problems}
         if name not in problems:
-            near = difflib.get_close_matches(name, problems, n=3)
-            raise ProblemNotFound(name[:80], near, _LISTED)
+            similar = difflib.get_close_matches(name, problems, n=3)
+            raise ProblemNotFound(name[:80], similar, _LISTED)
         return problems[name]
 
     def source_at(self, path: str) -> str:
@@ -99,7 +99,7 @@ class Session:
         def submitted() -> Any:
             # A problem's first grade may search for a small size, and a worker takes seconds to start.
             try:
-                return self._grader(_Kind(size, profiled)).submit_with(problem, source, on_stage=on_stage)
+                return self._grader(_GraderKind(size, profiled)).submit_with(problem, source, on_stage=on_stage)
             except ProblemNotFound as error:  # Its hint names commands, which the agent may lack.
                 raise ProblemNotFound(problem[:80], error.nearest, _LISTED) from error
 
@@ -113,7 +113,7 @@ class Session:
                 self._graders[kind].close()
             self._started.clear()
 
-    def _grader(self, kind: _Kind) -> Grader:
+    def _grader(self, kind: _GraderKind) -> Grader:
         with self._starting:
             if self._closed:
                 raise UsageError("the session has ended", hint="start `warpgrade mcp` again")
@@ -124,13 +124,13 @@ class Session:
                 self._started.add(kind)
             return self._graders[kind]
 
-    def _options_of(self, kind: _Kind) -> dict[str, Any]:
+    def _options_of(self, kind: _GraderKind) -> dict[str, Any]:
         size = {} if kind.size is None else {"size": kind.size}
         return {**self._options, **size, **({"profile": ProfilerKind.TORCH} if kind.profiled else {})}
 
     def _has_profiler(self) -> bool:
         try:
-            Grader(**self._options_of(_Kind(profiled=True)))
+            Grader(**self._options_of(_GraderKind(profiled=True)))
         except UsageError:  # the device has none
             return False
         return True

@@ -18,7 +18,7 @@ _MOST_KERNELS = 5
 _NAME = 60
 
 
-class Interval(NamedTuple):
+class SpeedupInterval(NamedTuple):
     """A 95 % interval."""
 
     low: float
@@ -33,20 +33,20 @@ def bounded(text: str, characters: int, more: str) -> str:
     """
     if len(text) <= characters:
         return text
-    kept = text[: max(0, characters - len(more) - 1)]
-    return f"{kept[: kept.rfind(chr(10))] if chr(10) in kept else kept}\n{more}"
+    start = text[: max(0, characters - len(more) - 1)]
+    return f"{start[: start.rfind(chr(10))] if chr(10) in start else start}\n{more}"
 
 
 def explanation(code: str) -> str:
     """Return statuses, meaning and next step of a finding's code. Raises UsageError for an unknown code."""
-    known = code_named(code.strip(), listing="problems with a code come from the tool `grade`")
-    entry = ENTRIES[known]
-    return f"{known.value}: {entry.title}\n\n{entry.explanation}\n\nNext: {entry.next_step}"
+    known_code = code_named(code.strip(), listing="problems with a code come from the tool `grade`")
+    entry = ENTRIES[known_code]
+    return f"{known_code.value}: {entry.title}\n\n{entry.explanation}\n\nNext: {entry.next_step}"
 
 
 def problem_list(listing: Listing, containing: str, characters: int) -> str:
     """Return the names of problems that contain a text."""
-    chosen = [each for each in listing.problems if containing.lower() in each.name.lower()]
+    chosen = [problem for problem in listing.problems if containing.lower() in problem.name.lower()]
     if not chosen and containing:
         return f"No name contains {one_line(containing, 60)!r}; {counted(len(listing.problems), 'problem')} in all."
     more = "(there are more problems: ask with `containing`, or with more `characters`)"
@@ -83,9 +83,9 @@ def _profile(profiling: Profiling) -> list[str]:
         return ["There is no profile:", *quoted(profiling.finding.message[:600], 3)]
     head = f"Profile of one call, {duration(profiling.time_us / 1e3, 'u')} in all; the submission's process reports it:"
     lines = [head, *(_use(use, profiling.time_us) for use in profiling.kernels[:_MOST_KERNELS])]
-    rest = max(len(profiling.kernels) - _MOST_KERNELS, 0) + profiling.other_kernels
-    if rest:
-        lines.append(f"({counted(rest, 'shorter one')})")
+    omitted = max(len(profiling.kernels) - _MOST_KERNELS, 0) + profiling.other_kernels
+    if omitted:
+        lines.append(f"({counted(omitted, 'shorter one')})")
     if profiling.resources:
         lines += ["Compiled kernels:", *map(_resources, profiling.resources[:_MOST_KERNELS])]
     return lines
@@ -93,8 +93,8 @@ def _profile(profiling: Profiling) -> list[str]:
 
 def _use(use: KernelUse, whole_us: float) -> str:
     part = use.time_us / whole_us if whole_us > 0 else 0.0
-    own = ", own kernel" if use.own else ""
-    return f"{MARK}{part:.0%} {plain(use.name, _NAME)}: {duration(use.time_us / 1e3, 'u')}, {use.launches} x{own}"
+    own_text = ", own kernel" if use.own else ""
+    return f"{MARK}{part:.0%} {plain(use.name, _NAME)}: {duration(use.time_us / 1e3, 'u')}, {use.launches} x{own_text}"
 
 
 def _resources(kernel: KernelResources) -> str:
@@ -107,8 +107,8 @@ def _resources(kernel: KernelResources) -> str:
 
 def compared(first: Scorecard, second: Scorecard) -> Compared:
     """Return the verdicts of two grades, and how their speeds compare."""
-    found = _ratio(first, second)
-    low, high = (None, None) if found is None else found
+    interval = _ratio(first, second)
+    low, high = (None, None) if interval is None else interval
     return Compared(first=verdict(first), second=verdict(second), ratio_low=low, ratio_high=high)
 
 
@@ -127,36 +127,36 @@ def comparison(first: Scorecard, second: Scorecard, characters: int) -> str:
 def _conclusion(first: Scorecard, second: Scorecard) -> str:
     if not (first.correct and second.correct):
         return "Only two correct submissions have comparable speeds."
-    found = _ratio(first, second)
-    if found is None:
+    interval = _ratio(first, second)
+    if interval is None:
         reason = "a measurement is too uncertain" if first.is_timed else "the grade measured no time"
         if not (first.has_like_weights and second.has_like_weights):
             reason = "weights could not change (C421)"
         return f"Both are correct. Their speeds are unknown: {reason}."
-    measured = f"{ratio(found.low)} to {ratio(found.high)} times the speed of the first (95 % intervals)"
-    if found.low > 1:
+    measured = f"{ratio(interval.low)} to {ratio(interval.high)} times the speed of the first (95 % intervals)"
+    if interval.low > 1:
         return f"The second is certainly faster: {measured}."
-    if found.high < 1:
+    if interval.high < 1:
         return f"The second is certainly slower: {measured}."
     return f"No certain difference: the second has {measured}."
 
 
 def _speed(card: Scorecard) -> str:
-    found = _interval(card)
-    if found is None or card.timing is None:
+    interval = _interval(card)
+    if interval is None or card.timing is None:
         return ""
-    times = f"{ratio(found.low)} to {ratio(found.high)} times the reference's speed"
+    times = f"{ratio(interval.low)} to {ratio(interval.high)} times the reference's speed"
     return f", with {times}, measured with {calls_line(card.timing)}"
 
 
-def _ratio(first: Scorecard, second: Scorecard) -> Interval | None:
+def _ratio(first: Scorecard, second: Scorecard) -> SpeedupInterval | None:
     """Return the quotient of two speedups over one reference, by the far ends of both intervals."""
-    one, other = _interval(first), _interval(second)
-    return None if one is None or other is None else Interval(other.low / one.high, other.high / one.low)
+    base, new = _interval(first), _interval(second)
+    return None if base is None or new is None else SpeedupInterval(new.low / base.high, new.high / base.low)
 
 
-def _interval(card: Scorecard) -> Interval | None:
+def _interval(card: Scorecard) -> SpeedupInterval | None:
     timing = card.timing
     if not card.correct or timing is None or timing.speedup_low is None or timing.speedup_high is None:
         return None
-    return Interval(timing.speedup_low, timing.speedup_high) if timing.speedup_low > 0 else None
+    return SpeedupInterval(timing.speedup_low, timing.speedup_high) if timing.speedup_low > 0 else None

@@ -145,7 +145,7 @@ TOOLS: dict[ToolName, Tool] = {
 }
 
 
-class Terms(NamedTuple):
+class ToolTerms(NamedTuple):
     """What the terms of the user leave to the agent: files below a root, the size, and profiles."""
 
     has_root: bool = False
@@ -165,7 +165,7 @@ class Terms(NamedTuple):
     def input_schema(self, tool: ToolName) -> dict[str, Any]:
         """Return the schema of a tool's arguments."""
         schema = schema_of(TOOLS[tool].input)
-        properties = {name: each for name, each in schema["properties"].items() if name not in self.withheld}
+        properties = {name: spec for name, spec in schema["properties"].items() if name not in self.withheld}
         required = [*schema.get("required", ()), *(["source"] if "source" in properties and not self.has_root else [])]
         return {**schema, "properties": properties, "required": required}
 
@@ -177,7 +177,7 @@ def schema_of(kind: type[Record]) -> dict[str, Any]:
     return {**root, "$defs": components} if components else root
 
 
-def read_input(name: str, arguments: Mapping[str, Any] | None, terms: Terms) -> tuple[ToolName, Input]:
+def read_input(name: str, arguments: Mapping[str, Any] | None, terms: ToolTerms) -> tuple[ToolName, Input]:
     """Return the tool and its checked input.
 
     Raises:
@@ -185,18 +185,18 @@ def read_input(name: str, arguments: Mapping[str, Any] | None, terms: Terms) -> 
     """
     if name not in terms.tools:
         raise UsageError(f"there is no tool {name[:40]!r}", hint=f"the tools are {', '.join(terms.tools)}")
-    tool, given = ToolName(name), dict(arguments or {})
+    tool, values = ToolName(name), dict(arguments or {})
     schema = terms.input_schema(tool)
-    fields = ", ".join(each + ("" if each in schema["required"] else " (optional)") for each in schema["properties"])
+    fields = ", ".join(field + ("" if field in schema["required"] else " (optional)") for field in schema["properties"])
     hint = f"the arguments are {fields}"
-    if unknown := terms.withheld & given.keys():
+    if unknown := terms.withheld & values.keys():
         raise UsageError(f"{tool}: this server takes no {min(unknown)}", hint=hint)
     try:
         # Clients write numbers as text at times.
-        read = msgspec.convert(given, TOOLS[tool].input, strict=False)
+        tool_input = msgspec.convert(values, TOOLS[tool].input, strict=False)
     except msgspec.ValidationError as error:
         raise UsageError(f"{tool}: {error}", hint=hint) from error
-    if isinstance(read, GradeInput) and (read.source is None) == (read.path is None):
-        wanted = "exactly one of source and path" if terms.has_root else "source"
-        raise UsageError(f"{tool}: {wanted} is needed", hint=hint)
-    return tool, read
+    if isinstance(tool_input, GradeInput) and (tool_input.source is None) == (tool_input.path is None):
+        needed = "exactly one of source and path" if terms.has_root else "source"
+        raise UsageError(f"{tool}: {needed} is needed", hint=hint)
+    return tool, tool_input

@@ -40,10 +40,10 @@ def task_for(candidate: Candidate, problems: Problems) -> Task:
     require_candidate(candidate)
     if not isinstance(candidate.problem, str | ProblemText):
         raise TypeError(f"a problem is a name or a ProblemText, not {type(candidate.problem).__name__}")
-    wanted = candidate.problem
-    problem = problems.read(wanted) if isinstance(wanted, ProblemText) else problems.find(wanted)
+    name_or_text = candidate.problem
+    problem = problems.read(name_or_text) if isinstance(name_or_text, ProblemText) else problems.find(name_or_text)
     if isinstance(problem, str):
-        missing = problems.refusal_of(wanted) if isinstance(wanted, str) else None
+        missing = problems.refusal_of(name_or_text) if isinstance(name_or_text, str) else None
         raise missing or UsageError(problem)
     return Task(problem, candidate.name, submission_of(candidate, problems.entry))
 

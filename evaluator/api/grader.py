@@ -29,7 +29,7 @@ from evaluator.batch.workers.infra_card import infra_card
 from evaluator.batch.workers.messages import Graded
 from evaluator.batch.workers.ray_cluster import cluster_places
 from evaluator.batch.workers.worker_handle import Hire, Slot
-from evaluator.batch.workers.worker_pool import Began, Drained, Ended, WorkerPool
+from evaluator.batch.workers.worker_pool import SlotDrained, TaskBegan, TaskEnded, WorkerPool
 from evaluator.catalog.kernelbench import read_text as read_problem_text
 from evaluator.errors import InfraError, UsageError
 from evaluator.grade_options import with_options
@@ -38,7 +38,7 @@ from evaluator.records import Finding
 from evaluator.signatures.signing import signed
 
 
-class _Waiting(NamedTuple):
+class _PendingGrade(NamedTuple):
     task: Task
     future: Future[Scorecard]
     on_stage: Callable[[str], object] | None
@@ -80,7 +80,7 @@ class Grader(AnyGrader):
         if ray is None:
             self._slots, self._hire = places(self._options, self._slots, jobs=jobs, ready=ready)
         self._tasks: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
-        self._waiting: dict[int, _Waiting] = {}
+        self._waiting: dict[int, _PendingGrade] = {}
         self._changing = threading.Lock()
         self._closed = True
         self._lost: InfraError | None = None
@@ -198,8 +198,8 @@ class Grader(AnyGrader):
                 exception of the callback cancels the unfinished grades, and is raised. Without a callback, nothing is
                 reported or printed.
         """
-        given = list(candidates)
-        tasks = [task_for(candidate, self._problems) for candidate in given]
+        candidates = list(candidates)
+        tasks = [task_for(candidate, self._problems) for candidate in candidates]
         graded: dict[str, Future[Scorecard]] = {}
         futures = []
         for task in tasks:
@@ -210,7 +210,7 @@ class Grader(AnyGrader):
             else:
                 future = self._copied(equal, task)
             futures.append(future)
-        return cards_of(given, futures, on_progress)
+        return cards_of(candidates, futures, on_progress)
 
     def _copied(self, equal: Future[Scorecard], task: Task) -> Future[Scorecard]:
         """Return the future of a task with the code of another task: a copy of its card, under the task's name."""
@@ -231,35 +231,35 @@ class Grader(AnyGrader):
         return copy
 
     def _submitted(self, task: Task, on_stage: Callable[[str], object] | None = None) -> Future[Scorecard]:
-        waiting = _Waiting(task, Future(), on_stage)
+        waiting = _PendingGrade(task, Future(), on_stage)
         with self._changing:
-            lost = self._lost
-            if lost is None:
+            failure = self._lost
+            if failure is None:
                 if self._closed:
                     raise RuntimeError("a Grader grades between start() and close(), or in the block of `with`")
                 self._waiting[id(task)] = waiting
                 self._tasks.put(task)
-        if lost is not None:
-            self._give_infra(waiting, str(lost))
+        if failure is not None:
+            self._give_infra(waiting, str(failure))
         return waiting.future
 
     def _read(self, worker_pool: WorkerPool) -> None:
-        left = len(self._slots)
-        while left:
+        open_slots = len(self._slots)
+        while open_slots:
             event = worker_pool.events.get()
-            if isinstance(event, Ended):
+            if isinstance(event, TaskEnded):
                 self._give(event)
-            elif isinstance(event, Began):
+            elif isinstance(event, TaskBegan):
                 waiting = self._waiting.get(id(event.task))
                 if waiting is not None and waiting.on_stage is not None:
                     waiting.on_stage(event.stage)
-            elif isinstance(event, Drained):
-                left -= 1
+            elif isinstance(event, SlotDrained):
+                open_slots -= 1
                 if event.error is not None:
                     self._fail(event.error, worker_pool)
         self._cancel(worker_pool)
 
-    def _give(self, event: Ended) -> None:
+    def _give(self, event: TaskEnded) -> None:
         with self._changing:
             waiting = self._waiting.pop(id(event.task), None)
         if waiting is None:
@@ -269,7 +269,7 @@ class Grader(AnyGrader):
         elif waiting.future.set_running_or_notify_cancel():
             waiting.future.set_result(Scorecard.of(signed(event.result.card, self._key)))
 
-    def _give_infra(self, waiting: _Waiting, reason: str, slot: int = 0, hint: str = "") -> None:
+    def _give_infra(self, waiting: _PendingGrade, reason: str, slot: int = 0, hint: str = "") -> None:
         if not waiting.future.set_running_or_notify_cancel():
             return
         try:

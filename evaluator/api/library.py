@@ -104,7 +104,7 @@ async def _graded_async(
     candidates: Iterable[Candidate] | AsyncIterable[Candidate], grader: Grader
 ) -> AsyncGenerator[tuple[Candidate, Scorecard], None]:
     async with grader:
-        coming, room = _each(candidates), asyncio.Semaphore(grader.at_once)
+        coming, room = _as_async(candidates), asyncio.Semaphore(grader.at_once)
 
         async def next_candidate() -> Candidate | None:
             await room.acquire()
@@ -127,7 +127,7 @@ async def _graded_async(
                 future.cancel()
 
 
-async def _each(candidates: Iterable[Candidate] | AsyncIterable[Candidate]) -> AsyncIterator[Candidate]:
+async def _as_async(candidates: Iterable[Candidate] | AsyncIterable[Candidate]) -> AsyncIterator[Candidate]:
     if isinstance(candidates, AsyncIterable):
         async for candidate in candidates:
             yield candidate

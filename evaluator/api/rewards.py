@@ -52,8 +52,8 @@ def speedup(card: Scorecard, *, correct: float = 0.3, most: float = 10.0) -> flo
         UsageError: the grade did not require own kernels, or had mode `check`.
     """
     _require_times(card)
-    found = correctness(card)
-    return found if not found else correct + min(_certain_speedup(card), most)
+    reward = correctness(card)
+    return reward if not reward else correct + min(_certain_speedup(card), most)
 
 
 def _require_times(card: Scorecard) -> None:

@@ -12,10 +12,10 @@ from evaluator.batch.progress_display import display_on
 from evaluator.batch.runs.inputs import Item, expected, named_once, open_lines, read_folder, read_lines
 from evaluator.batch.runs.problems import Problems
 from evaluator.batch.runs.refusals import Refusals
-from evaluator.batch.runs.run_folder import Plan, RunFolder, manifest_for, opened
+from evaluator.batch.runs.run_folder import PlanFile, RunFolder, manifest_for, opened
 from evaluator.batch.runs.tasks import Planned, Refused, RefusedByCause, Shard
-from evaluator.batch.scheduler import Scheduler, Tally
-from evaluator.batch.workers.ray_cluster import Places, cluster_places
+from evaluator.batch.scheduler import RunTally, Scheduler
+from evaluator.batch.workers.ray_cluster import WorkerSlots, cluster_places
 from evaluator.batch.workers.slots import gpus_for, slots_for
 from evaluator.errors import ToolchainMissing, UsageError
 from evaluator.grade_options import GradeOptions
@@ -45,7 +45,7 @@ class BatchArguments(NamedTuple):
     allow_problem_text: bool = False
 
 
-class Source(NamedTuple):
+class SubmissionSource(NamedTuple):
     """Source of submissions: an open stream of `lines`, or a folder with `total` submissions.
 
     `is_kept`: the source holds all submissions of the run; a run may have several streams.
@@ -57,7 +57,7 @@ class Source(NamedTuple):
     is_kept: bool
 
 
-def run_batch(arguments: BatchArguments, named: Mapping[str, Any], stream: TextIO, jsonl: TextIO | None) -> Tally:
+def run_batch(arguments: BatchArguments, named: Mapping[str, Any], stream: TextIO, jsonl: TextIO | None) -> RunTally:
     """Grade every submission without a card, with the named options.
 
     Progress goes to `stream`, JSON lines to `jsonl`.
@@ -76,13 +76,13 @@ def run_batch(arguments: BatchArguments, named: Mapping[str, Any], stream: TextI
         source = _source(arguments.submissions, problems, stack)
         total = _total(source, arguments.limit) if shard is None else None
         is_new = arguments.fresh or not RunFolder(arguments.run).manifest.exists()
-        begun = _gradable(_items(source, problems, {}, arguments), arguments) if is_new and shard is None else None
-        slots, hire = _places(arguments, options, stack)
+        new_items = _gradable(_items(source, problems, {}, arguments), arguments) if is_new and shard is None else None
+        slots, hire = _worker_slots(arguments, options, stack)
         manifest = manifest_for(options, arguments.submissions, problems.level_sizes)
         folder = stack.enter_context(opened(arguments.run, manifest, fresh=arguments.fresh))
-        plan = stack.enter_context(Plan(folder))
+        plan = stack.enter_context(PlanFile(folder))
         refusals = stack.enter_context(Refusals(folder, _is_read(source, problems, shard, arguments.limit)))
-        items = begun or named_once(_items(source, problems, plan.by_origin(), arguments))
+        items = new_items or named_once(_items(source, problems, plan.by_origin(), arguments))
         if shard is not None:
             items = filter(shard.holds, items)
         _announce(options.device, stream)
@@ -108,13 +108,13 @@ def _announce(device: DeviceKind, stream: TextIO) -> None:
         from evaluator.compile.device_builders import to_build_on_error
 
         with contextlib.suppress(ToolchainMissing):  # Each grade names the missing compiler.
-            if said := to_build_on_error(device):
-                print(said, file=stream)
+            if text := to_build_on_error(device):
+                print(text, file=stream)
 
 
-def _places(arguments: BatchArguments, options: GradeOptions, stack: contextlib.ExitStack) -> Places:
+def _worker_slots(arguments: BatchArguments, options: GradeOptions, stack: contextlib.ExitStack) -> WorkerSlots:
     if arguments.ray is None:
-        return Places(slots_for(options.device, arguments.jobs, gpus_for(options)), None)
+        return WorkerSlots(slots_for(options.device, arguments.jobs, gpus_for(options)), None)
     # Ray prints messages about lost machines. Writers to stdout already hold the stream.
     stack.enter_context(contextlib.redirect_stdout(sys.stderr))
     return cluster_places(arguments.ray, options, arguments.jobs, stack)
@@ -129,28 +129,30 @@ def parse_shard(text: str) -> Shard:
     Raises:
         UsageError: the text is no shard.
     """
-    found = _SHARD.fullmatch(text)
-    if found is None or int(found[1]) > int(found[2]):
+    match = _SHARD.fullmatch(text)
+    if match is None or int(match[1]) > int(match[2]):
         raise UsageError(f"{text!r} is not a shard K/N", hint="--shard 1/4 is the first of four shards")
-    return Shard(number=int(found[1]), of=int(found[2]))
+    return Shard(number=int(match[1]), of=int(match[2]))
 
 
-def _source(submissions: str, problems: Problems, stack: contextlib.ExitStack) -> Source:
+def _source(submissions: str, problems: Problems, stack: contextlib.ExitStack) -> SubmissionSource:
     """Return the source of submissions. `stack` closes an opened file."""
     if submissions == STDIN:
-        return Source("stdin", sys.stdin.buffer, None, is_kept=False)
+        return SubmissionSource("stdin", sys.stdin.buffer, None, is_kept=False)
     path = Path(submissions)
     if path.is_dir():
-        return Source(submissions, None, expected(path, problems), is_kept=True)
-    return Source(submissions, stack.enter_context(open_lines(path)), None, is_kept=path.is_file())
+        return SubmissionSource(submissions, None, expected(path, problems), is_kept=True)
+    return SubmissionSource(submissions, stack.enter_context(open_lines(path)), None, is_kept=path.is_file())
 
 
-def _total(source: Source, limit: int | None) -> int | None:
+def _total(source: SubmissionSource, limit: int | None) -> int | None:
     """Return the number of submissions, or None for a stream or a shard."""
     return source.total if source.total is None or limit is None else min(source.total, limit)
 
 
-def _is_read(source: Source, problems: Problems, shard: Shard | None, limit: int | None) -> Callable[[Refused], bool]:
+def _is_read(
+    source: SubmissionSource, problems: Problems, shard: Shard | None, limit: int | None
+) -> Callable[[Refused], bool]:
     """Return whether a complete session comes across an earlier refused input again, unless the input is gone.
 
     A stream may continue an earlier stream, and a limited session leaves inputs unread.
@@ -161,10 +163,10 @@ def _is_read(source: Source, problems: Problems, shard: Shard | None, limit: int
 
 
 def _items(
-    source: Source, problems: Problems, known: Mapping[str, Planned], arguments: BatchArguments
+    source: SubmissionSource, problems: Problems, planned: Mapping[str, Planned], arguments: BatchArguments
 ) -> Iterator[Item]:
     if source.lines is None:
-        return read_folder(Path(source.origin), problems, known)
+        return read_folder(Path(source.origin), problems, planned)
     return read_lines(source.lines, source.origin, problems, allows_problem_text=arguments.allow_problem_text)
 
 

@@ -11,7 +11,7 @@ from evaluator.grading.resolved_request import options_for
 from evaluator.signatures.keys import SigningKey, signing_key
 
 
-class Setup(NamedTuple):
+class GradingSetup(NamedTuple):
     """Options, slots of this machine, problems and, if configured, the key that signs cards."""
 
     options: GradeOptions
@@ -20,7 +20,7 @@ class Setup(NamedTuple):
     key: SigningKey | None
 
 
-def setup_for(named: Mapping[str, Any], jobs: int | None, *, on_cluster: bool = False) -> Setup:
+def setup_for(named: Mapping[str, Any], jobs: int | None, *, on_cluster: bool = False) -> GradingSetup:
     """Parse options by name.
 
     Args:
@@ -36,4 +36,4 @@ def setup_for(named: Mapping[str, Any], jobs: int | None, *, on_cluster: bool = 
     options = options_for(named).options
     slots = [] if on_cluster else slots_for(options.device, jobs, gpus_for(options))
     key = signing_key(options.signing_key, sandboxed=options.is_sandboxed)
-    return Setup(options, slots, Problems(options.problems, options.sizes, entry=options.entry), key)
+    return GradingSetup(options, slots, Problems(options.problems, options.sizes, entry=options.entry), key)

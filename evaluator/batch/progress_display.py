@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 import msgspec
 
 from evaluator.batch.runs.tasks import Refused, RefusedByCause
-from evaluator.batch.scheduler import Display, Result
-from evaluator.batch.workers.worker_pool import Began
+from evaluator.batch.scheduler import CardResult, Display
+from evaluator.batch.workers.worker_pool import TaskBegan
 from evaluator.records import GradeMode, Status
 from evaluator.report.progress_line import STILL
 from evaluator.text import duration, one_line, significant
@@ -24,7 +24,7 @@ _REDRAW_S = 0.5
 _STYLES = {Status.CORRECT: "green", Status.INFRA_ERROR: "magenta", Status.INCONCLUSIVE: "yellow"}
 
 
-class Lines:
+class LineDisplay:
     """Display with one line for each finished submission."""
 
     def __init__(self, stream: TextIO, total: int | None) -> None:
@@ -34,10 +34,10 @@ class Lines:
         self._done = self._kept = 0
         self._refused = RefusedByCause()
 
-    def began(self, event: Began) -> None:
+    def began(self, event: TaskBegan) -> None:
         """Ignore the event: a line for each stage would bury the results."""
 
-    def result(self, result: Result) -> None:
+    def result(self, result: CardResult) -> None:
         """Write the result. Only count a submission with an earlier card."""
         self._done += 1
         if result.how == "kept":
@@ -65,7 +65,7 @@ class Lines:
             self._stream.flush()
 
 
-def summary(result: Result) -> str:
+def summary(result: CardResult) -> str:
     """Return a one-line summary of a result."""
     row = result.row
     parts = [f"{row.problem}/{row.name}", row.status]
@@ -83,16 +83,16 @@ def summary(result: Result) -> str:
 class JsonLines:
     """Display that writes a JSON object for each result, kept cards included, beside another display."""
 
-    def __init__(self, stream: TextIO, beside: Display) -> None:
-        """Write to `stream` and forward all events to `beside`."""
+    def __init__(self, stream: TextIO, display: Display) -> None:
+        """Write to `stream` and forward all events to `display`."""
         self._stream = stream
-        self._beside = beside
+        self._display = display
 
-    def began(self, event: Began) -> None:
+    def began(self, event: TaskBegan) -> None:
         """Forward the event."""
-        self._beside.began(event)
+        self._display.began(event)
 
-    def result(self, result: Result) -> None:
+    def result(self, result: CardResult) -> None:
         """Write the result as JSON and forward the event."""
         row = result.row
         fields = (
@@ -100,12 +100,12 @@ class JsonLines:
             *("reference_calls", "submission_calls", "l2", "device", "mode", "wall_s", "card"),
         )
         self._write({"type": "result", "how": result.how} | {field: getattr(row, field) for field in fields})
-        self._beside.result(result)
+        self._display.result(result)
 
     def refused(self, refused: Refused) -> None:
         """Write the refused input and the reason as JSON, and forward the event."""
         self._write({"type": "refused", "origin": refused.origin, "reason": refused.reason})
-        self._beside.refused(refused)
+        self._display.refused(refused)
 
     def _write(self, document: dict[str, Any]) -> None:
         with contextlib.suppress(OSError):
@@ -113,7 +113,7 @@ class JsonLines:
             self._stream.flush()
 
 
-class Table:
+class TableDisplay:
     """Live table: progress, the stage of each slot, the last correct results. Failures stay above the table."""
 
     def __init__(self, console: "Console", total: int | None) -> None:
@@ -126,20 +126,20 @@ class Table:
         self._hows: Counter[str] = Counter()
         self._refused = RefusedByCause()
         self._refusals = 0
-        self._slots: dict[int, tuple[Began, float]] = {}
+        self._slots: dict[int, tuple[TaskBegan, float]] = {}
         self._last: deque[str] = deque(maxlen=_LAST)
         self._began_s = time.monotonic()
         self._lock = threading.Lock()
         self.live = Live(get_renderable=self._draw, console=console, refresh_per_second=1 / _REDRAW_S, transient=True)
 
-    def began(self, event: Began) -> None:
+    def began(self, event: TaskBegan) -> None:
         """Show the stage in the slot's row."""
         with self._lock:
             before = self._slots.get(event.slot)
             same = before is not None and (before[0].task, before[0].stage) == (event.task, event.stage)
             self._slots[event.slot] = before if same and before is not None else (event, time.monotonic())
 
-    def result(self, result: Result) -> None:
+    def result(self, result: CardResult) -> None:
         """Count the result. Show a correct result in the table, a failure permanently above."""
         status = Status(result.row.status)
         with self._lock:
@@ -170,7 +170,7 @@ class Table:
         """Write a permanent line above the table. The caller must not hold the lock: drawing takes the same lock."""
         from rich.text import Text
 
-        with contextlib.suppress(OSError):  # as in `Lines`
+        with contextlib.suppress(OSError):  # as in `LineDisplay`
             self.live.console.print(Text(one_line(text, 240, self._encoding), style))
 
     def _draw(self) -> "RenderableType":
@@ -194,13 +194,13 @@ class Table:
             return Group(head, working, *last)
 
     def _progress(self) -> str:
-        done = sum(self._counts.values()) + self._refusals
+        finished = sum(self._counts.values()) + self._refusals
         graded, elapsed_s = self._hows["graded"] + self._hows["copied"], time.monotonic() - self._began_s
-        text = f"{done}/{self._total}" if self._total else str(done)
+        text = f"{finished}/{self._total}" if self._total else str(finished)
         if graded and elapsed_s > 0:
             text += f"   {graded / elapsed_s * 60:.1f} a minute"
-            if self._total and self._total > done:
-                text += f"   {(self._total - done) * elapsed_s / graded / 60:.0f} min left"
+            if self._total and self._total > finished:
+                text += f"   {(self._total - finished) * elapsed_s / graded / 60:.0f} min left"
         return text
 
 
@@ -211,13 +211,13 @@ def display_on(stream: TextIO, total: int | None, *, jsonl: TextIO | None = None
 
     console = Console(file=stream, highlight=False)
     if not stream.isatty() or console.is_dumb_terminal:
-        lines = Lines(stream, total)
+        lines = LineDisplay(stream, total)
         try:
             yield lines if jsonl is None else JsonLines(jsonl, lines)
         finally:
             lines.end()
         return
-    table = Table(console, total)
+    table = TableDisplay(console, total)
     with table.live:
         try:
             yield table if jsonl is None else JsonLines(jsonl, table)

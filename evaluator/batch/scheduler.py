@@ -12,13 +12,13 @@ from typing import NamedTuple, Protocol
 from evaluator.batch.runs.index import Index, Row
 from evaluator.batch.runs.inputs import Item
 from evaluator.batch.runs.refusals import Refusals
-from evaluator.batch.runs.run_folder import Plan, RunFolder, not_written
-from evaluator.batch.runs.tasks import Planned, Refused, Seen, Task, renamed
+from evaluator.batch.runs.run_folder import PlanFile, RunFolder, not_written
+from evaluator.batch.runs.tasks import Planned, Refused, Task, UnchangedFile, renamed
 from evaluator.batch.runs.timeline_file import TimelineWriter
 from evaluator.batch.workers.infra_card import infra_card
-from evaluator.batch.workers.messages import Graded, Part
+from evaluator.batch.workers.messages import Graded, GradePart
 from evaluator.batch.workers.worker_handle import Hire, Slot
-from evaluator.batch.workers.worker_pool import Began, Drained, Ended, WorkerPool
+from evaluator.batch.workers.worker_pool import SlotDrained, TaskBegan, TaskEnded, WorkerPool
 from evaluator.errors import CardError, ExitCode, InfraError
 from evaluator.files.card_files import read_bytes, read_card, write_card
 from evaluator.files.safe_open import open_to_append
@@ -45,7 +45,7 @@ class Copy(NamedTuple):
     origin: str
 
 
-class Result(NamedTuple):
+class CardResult(NamedTuple):
     """Submission with a card. `how` is graded, copied (from an equal submission) or kept (from an earlier session)."""
 
     row: Row
@@ -56,17 +56,17 @@ class Result(NamedTuple):
 class Display(Protocol):
     """Receiver of batch events."""
 
-    def began(self, event: Began) -> None:
+    def began(self, event: TaskBegan) -> None:
         """Show a slot at a stage of a task."""
 
-    def result(self, result: Result) -> None:
+    def result(self, result: CardResult) -> None:
         """Show the result of a submission."""
 
     def refused(self, refused: Refused) -> None:
         """Show a refused input."""
 
 
-class Tally:
+class RunTally:
     """Counts of all results of a batch."""
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class Tally:
         self.hows: Counter[str] = Counter()
         self.refused = 0
 
-    def add(self, result: Result) -> None:
+    def add(self, result: CardResult) -> None:
         """Count a result."""
         self.statuses[Status(result.row.status)] += 1
         self.hows[result.how] += 1
@@ -105,7 +105,7 @@ class Scheduler:
     def __init__(
         self,
         folder: RunFolder,
-        plan: Plan,
+        plan: PlanFile,
         refusals: Refusals,
         items: Iterator[Item],
         options: GradeOptions,
@@ -129,13 +129,14 @@ class Scheduler:
         self._display = display
         self._retried = RETRIED[retry]
         self._fail_fast = fail_fast
-        self._tally = Tally()
+        self._tally = RunTally()
         self._lock = threading.Lock()
         self._waiting: dict[str, list[Copy]] = {}
         self._graded: dict[str, str] = {}
-        self._asides: deque[Result | Refused | tuple[Copy, str]] = deque()  # from pool threads to the thread of `run`
+        # From pool threads to the thread of `run`.
+        self._asides: deque[CardResult | Refused | tuple[Copy, str]] = deque()
 
-    def run(self) -> Tally:
+    def run(self) -> RunTally:
         """Grade all items.
 
         Raises:
@@ -147,7 +148,7 @@ class Scheduler:
         except OSError as error:
             raise not_written(self._folder.path, error) from error
 
-    def _run(self) -> Tally:
+    def _run(self) -> RunTally:
         with (
             Index(self._folder) as index,
             io.TextIOWrapper(open_to_append(self._folder.logs, "batch.log"), "utf-8", write_through=True) as log,
@@ -179,19 +180,19 @@ class Scheduler:
         return self._tally
 
     def _listen(self, worker_pool: WorkerPool) -> None:
-        left = len(self._slots)
-        while left:
+        open_slots = len(self._slots)
+        while open_slots:
             event = worker_pool.events.get()
             self._tell_asides()
             match event:
-                case Began(slot=slot, task=task, stage=stage, at_s=at_s):
+                case TaskBegan(slot=slot, task=task, stage=stage, at_s=at_s):
                     self._timeline.stage(slot, (task.problem.name, task.name), stage, at_s)
                     self._display.began(event)
-                case Ended(slot=slot, at_s=at_s):
+                case TaskEnded(slot=slot, at_s=at_s):
                     self._timeline.end(slot, at_s)
                     self._ended(event)
-                case Drained(error=error):
-                    left -= 1
+                case SlotDrained(error=error):
+                    open_slots -= 1
                     if error is not None:
                         raise error
         self._tell_asides()
@@ -200,10 +201,10 @@ class Scheduler:
 
     def _next(self) -> Task | None:
         """Return the next submission to grade. Put kept, copied and refused submissions aside for the other thread."""
-        for given in self._items:
-            if isinstance(given, Seen) and self._is_kept(given.planned):
+        for entry in self._items:
+            if isinstance(entry, UnchangedFile) and self._is_kept(entry.planned):
                 continue
-            item = given.read() if isinstance(given, Seen) else given
+            item = entry.read() if isinstance(entry, UnchangedFile) else entry
             if isinstance(item, Refused):
                 self._refusals.add(item)
                 self._asides.append(item)
@@ -245,7 +246,7 @@ class Scheduler:
             return False
         if row.contradiction is not None or not self._counts(row):
             return False
-        self._asides.append(Result(row, "kept"))
+        self._asides.append(CardResult(row, "kept"))
         return True
 
     def _counts(self, row: Row) -> bool:
@@ -253,7 +254,7 @@ class Scheduler:
 
     # Below: called by the thread of `run`.
 
-    def _ended(self, event: Ended) -> None:
+    def _ended(self, event: TaskEnded) -> None:
         task = event.task
         if isinstance(event.result, Graded):
             card = event.result.card
@@ -264,7 +265,7 @@ class Scheduler:
             copies = self._waiting.pop(task.key, []) if task.key else []
             if task.key:
                 self._graded[task.key] = task.card
-        self._show(Result(row, "graded", event.attempts))
+        self._show(CardResult(row, "graded", event.attempts))
         for copy in copies:
             self._copy(copy, card)
 
@@ -275,9 +276,9 @@ class Scheduler:
                     self._tally.refused += 1
                     self._note("refused", f"{refused.origin}: {refused.reason}")
                     self._display.refused(refused)
-                case Result() as kept:
-                    self._tally.add(kept)
-                    self._display.result(kept)
+                case CardResult() as result:
+                    self._tally.add(result)
+                    self._display.result(result)
                 case copy, card:
                     cards = self._folder.cards
                     if not self._may_be_copied(card):
@@ -286,43 +287,47 @@ class Scheduler:
 
     def _copy(self, copy: Copy, card: Scorecard) -> None:
         """Store a copy of the card of an equal submission under the copy's name."""
-        named = renamed(card, copy.name, copy.origin)
-        self._show(Result(self._write(copy.card, named), "copied"))
+        copied_card = renamed(card, copy.name, copy.origin)
+        self._show(CardResult(self._write(copy.card, copied_card), "copied"))
 
     def _may_be_copied(self, card: str) -> bool:
         """Return whether a card of the run may be copied. With a signing key, only cards with its signature may."""
         if self._key is None:
             return True
         try:
-            seen = signature_of(read_bytes(self._folder.cards / card, self._folder.cards))
+            signature = signature_of(read_bytes(self._folder.cards / card, self._folder.cards))
         except (CardError, ValueError):
             return False
-        return seen.state is State.INTACT and seen.signer is not None and seen.signer.raw == self._key.public.raw
+        return (
+            signature.state is State.INTACT
+            and signature.signer is not None
+            and signature.signer.raw == self._key.public.raw
+        )
 
-    def _write(self, place: str, card: Scorecard) -> Row:
+    def _write(self, path: str, card: Scorecard) -> Row:
         card = signed(card, self._key)
-        write_card(card, self._folder.cards / place, named=False)
+        write_card(card, self._folder.cards / path, named=False)
         with self._lock:
-            return self._index.add(place, card)
+            return self._index.add(path, card)
 
-    def _show(self, result: Result) -> None:
+    def _show(self, result: CardResult) -> None:
         self._tally.add(result)
         row = result.row
         self._note(result.how, f"{row.card} {row.status} {row.wall_s:.1f} s, attempt {result.attempts}")
         self._display.result(result)
 
-    def _note(self, what: str, text: str) -> None:
-        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
-        self._log.write(f"{now} {what} {one_line(text, 300)}\n")
+    def _note(self, event: str, text: str) -> None:
+        timestamp = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
+        self._log.write(f"{timestamp} {event} {one_line(text, 300)}\n")
         self._log.flush()
 
 
 def _lane(slot: Slot) -> Lane:
     """Return the slot as a lane of the timeline."""
     match slot.part:
-        case Part.FINISH:
+        case GradePart.FINISH:
             return Lane(LaneKind.GPU, slot.gpu)
-        case Part.BEGIN:
+        case GradePart.BEGIN:
             return Lane(LaneKind.BUILD)
-        case Part.ALL:
+        case GradePart.ALL:
             return Lane(LaneKind.GRADE)

@@ -31,11 +31,11 @@ def inconsistencies(card: Scorecard, *, intervals: bool = True) -> list[Contradi
     With `intervals`, also recompute the intervals of the times from the samples, in 0.1 s. Intervals of a card of an
     earlier version followed other rules: each is only compared with its value.
     """
-    found = [*_reason(card), *_names(card), *_submission(card), *_facts_of_the_grade(card), *_evidence(card)]
+    contradictions = [*_reason(card), *_names(card), *_submission(card), *_facts_of_the_grade(card), *_evidence(card)]
     for number, check in enumerate(card.checks):
-        found += _check(f"checks[{number}]", check)
-    found += contradictions_of_times(card, intervals=intervals)
-    return found
+        contradictions += _check(f"checks[{number}]", check)
+    contradictions += contradictions_of_times(card, intervals=intervals)
+    return contradictions
 
 
 def _reason(card: Scorecard) -> Iterator[Contradiction]:
@@ -59,9 +59,9 @@ def _names(card: Scorecard) -> Iterator[Contradiction]:
     """Check that the names can be those of a problem and a submission: a report shows names and links to them."""
     if not {"", ".", ".."}.isdisjoint(card.problem.name.split("/")):
         yield Contradiction("problem.name", "no name of a problem")
-    for place, name in (("problem.name", card.problem.name), ("submission.name", card.submission.name)):
+    for field, name in (("problem.name", card.problem.name), ("submission.name", card.submission.name)):
         if any(unicodedata.category(character) == "Cc" for character in name):
-            yield Contradiction(place, "has control characters")
+            yield Contradiction(field, "has control characters")
 
 
 def _facts_of_the_grade(card: Scorecard) -> Iterator[Contradiction]:
@@ -70,12 +70,12 @@ def _facts_of_the_grade(card: Scorecard) -> Iterator[Contradiction]:
         datetime.datetime.fromisoformat(card.graded_at)
     except ValueError:
         yield Contradiction("graded_at", "no time")
-    for place, spent_s in (
+    for field, duration_s in (
         ("wall_s", card.wall_s),
-        *((f"stages_s.{name}", each) for name, each in card.stages_s.items()),
+        *((f"stages_s.{name}", stage_s) for name, stage_s in card.stages_s.items()),
     ):
-        if not 0 <= spent_s < math.inf:
-            yield Contradiction(place, "no duration")
+        if not 0 <= duration_s < math.inf:
+            yield Contradiction(field, "no duration")
 
 
 def _submission(card: Scorecard) -> Iterator[Contradiction]:
@@ -107,9 +107,9 @@ def _evidence_of_the_mode(card: Scorecard) -> Iterator[Contradiction]:
     if card.timing is not None and not card.is_timed:
         yield Contradiction("timing", f"present, although {_untimed(card)} measures no time")
     if card.mode is GradeMode.CHECK:
-        for place in (name for name in ("roofline", "baselines", "l2") if getattr(card, name)):
-            yield Contradiction(place, "present, although mode check measures no time")
-    elif any(each.code == Code.NOT_TIMED for each in card.findings):
+        for field in (name for name in ("roofline", "baselines", "l2") if getattr(card, name)):
+            yield Contradiction(field, "present, although mode check measures no time")
+    elif any(finding.code == Code.NOT_TIMED for finding in card.findings):
         yield Contradiction("findings", f"{Code.NOT_TIMED.value}, although the mode is {card.mode.value}")
 
 
@@ -134,28 +134,28 @@ def _evidence_of_a_pass(card: Scorecard) -> Iterator[Contradiction]:
         yield Contradiction("own_kernels", f"correct, but own kernels do less than the required {required:g}")
 
 
-def _check(place: str, check: Check) -> Iterator[Contradiction]:
+def _check(field: str, check: Check) -> Iterator[Contradiction]:
     if check.ok and check.finding is not None:
-        yield Contradiction(f"{place}.finding", f"the check passed, but has the finding {check.finding.code}")
+        yield Contradiction(f"{field}.finding", f"the check passed, but has the finding {check.finding.code}")
     for number, tensor in enumerate(check.tensors):
-        at = f"{place}.tensors[{number}]"
-        yield from _numbers(at, tensor)
+        tensor_field = f"{field}.tensors[{number}]"
+        yield from _numbers(tensor_field, tensor)
         if check.ok and not tensor.ok:
-            yield Contradiction(at, "the check passed, but this comparison failed")
-        if tensor.ok and (why := wrong(tensor)) is not None:
-            yield Contradiction(at, f"the comparison passed, but {why}")
+            yield Contradiction(tensor_field, "the check passed, but this comparison failed")
+        if tensor.ok and (fault := wrong(tensor)) is not None:
+            yield Contradiction(tensor_field, f"the comparison passed, but {fault}")
 
 
-def _numbers(place: str, tensor: TensorCheck) -> Iterator[Contradiction]:
+def _numbers(field: str, tensor: TensorCheck) -> Iterator[Contradiction]:
     """Check that no error is negative, and that no more elements differ than the tensor can have."""
     most = _MOST_PACKED * math.prod(tensor.shape)
     for name in ("mismatches", "nonfinite"):
         if not 0 <= getattr(tensor, name) <= most:
-            yield Contradiction(f"{place}.{name}", f"not from 0 to {most}, the number of elements")
+            yield Contradiction(f"{field}.{name}", f"not from 0 to {most}, the number of elements")
     for name in ("max_abs_error", "error_ratio", "honest_error_ratio", "tolerance", "power"):
         number = getattr(tensor, name)
         if number is not None and not 0 <= number < math.inf:
-            yield Contradiction(f"{place}.{name}", "no size")
+            yield Contradiction(f"{field}.{name}", "no size")
 
 
 def wrong(tensor: TensorCheck) -> str | None:

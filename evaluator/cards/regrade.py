@@ -24,7 +24,7 @@ _NUMBERS = (
 )
 
 
-class Change(NamedTuple):
+class CardChange(NamedTuple):
     """A changed conclusion. `field` is the name of the card's field."""
 
     problem: str
@@ -43,7 +43,7 @@ def regraded(card: Scorecard) -> Scorecard:
     again = replace(card, schema_version=SCHEMA_VERSION)
     if again.timing is not None and all(side.samples_ms for side in _sides(again.timing)):
         again = _with_new_statistics(again)
-    again = _with_new_verdict(replace(again, checks=[_looked_at(check) for check in again.checks]))
+    again = _with_new_verdict(replace(again, checks=[_rechecked(check) for check in again.checks]))
     return card if again == card else replace(again, signature=None)
 
 
@@ -51,7 +51,7 @@ def _with_new_verdict(card: Scorecard) -> Scorecard:
     failed = next((check for check in card.checks if not check.ok), None)
     match card.status:
         case Status.CORRECT if failed is not None:
-            return replace(card, status=Status.WRONG_RESULT, reason=_why(failed))
+            return replace(card, status=Status.WRONG_RESULT, reason=_failed_check_finding(failed))
         case Status.CORRECT if (missing := _missing(card)) is not None:
             return _no_verdict(card, f"holds no {missing}")
         case Status.CORRECT:
@@ -59,30 +59,30 @@ def _with_new_verdict(card: Scorecard) -> Scorecard:
         case Status.WRONG_RESULT if failed is None:
             return _no_verdict(card, "holds no check that failed")
         case Status.WRONG_RESULT if card.reason is None and failed is not None:
-            return replace(card, reason=_why(failed))
+            return replace(card, reason=_failed_check_finding(failed))
         case _ if card.reason is None:
             return _no_verdict(card, "gives no reason")
         case _:
             return card
 
 
-def _no_verdict(card: Scorecard, why: str) -> Scorecard:
-    reason = finding(Code.JUDGE_FAILED, f"the card's status is {card.status.value}, but {why}")
+def _no_verdict(card: Scorecard, cause: str) -> Scorecard:
+    reason = finding(Code.JUDGE_FAILED, f"the card's status is {card.status.value}, but {cause}")
     return replace(card, status=Status.INFRA_ERROR, reason=reason)
 
 
-def changes(before: Scorecard, after: Scorecard) -> list[Change]:
+def changes(before: Scorecard, after: Scorecard) -> list[CardChange]:
     """Return the differences between a card and its recomputed form."""
-    found: list[tuple[str, Any, Any]] = [("status", before.status.value, after.status.value)]
-    was, now = (card.reason.code if card.reason else "none" for card in (before, after))
+    values: list[tuple[str, Any, Any]] = [("status", before.status.value, after.status.value)]
+    old, new = (card.reason.code if card.reason else "none" for card in (before, after))
     if before.status is after.status:  # A changed status implies a changed reason.
-        found.append(("reason", was, now))
-    found += [(field, getattr(before.timing, field, None), getattr(after.timing, field, None)) for field in _NUMBERS]
-    for number, (was_beside, now_beside) in enumerate(zip(before.baselines, after.baselines, strict=True)):
-        found.append((f"baselines[{number}].speedup", was_beside.speedup, now_beside.speedup))
-    found.append(("findings", _codes(before), _codes(after)))
+        values.append(("reason", old, new))
+    values += [(field, getattr(before.timing, field, None), getattr(after.timing, field, None)) for field in _NUMBERS]
+    for number, (old_baseline, new_baseline) in enumerate(zip(before.baselines, after.baselines, strict=True)):
+        values.append((f"baselines[{number}].speedup", old_baseline.speedup, new_baseline.speedup))
+    values.append(("findings", _codes(before), _codes(after)))
     problem, name = before.problem.name, before.submission.name
-    return [Change(problem, name, field, was, now) for field, was, now in found if was != now]
+    return [CardChange(problem, name, field, old, new) for field, old, new in values if old != new]
 
 
 def _sides(timing: Timing) -> tuple[Samples, ...]:
@@ -90,17 +90,19 @@ def _sides(timing: Timing) -> tuple[Samples, ...]:
 
 
 def _codes(card: Scorecard) -> str:
-    return " ".join(sorted(each.code for each in card.findings))
+    return " ".join(sorted(finding.code for finding in card.findings))
 
 
 def _with_new_statistics(card: Scorecard) -> Scorecard:
     timing = card.timing
     assert timing is not None  # noqa: S101 - for the type checker: the caller has looked
-    said = requoted(card, timing)
-    others = [each for each in card.findings if not _of_the_samples(each)]
-    place = next((at for at, each in enumerate(card.findings) if _of_the_samples(each)), len(others))
-    findings = [*others[:place], *said.findings, *others[place:]]
-    return replace(card, timing=said.timing, findings=findings, baselines=requoted_baselines(card, said.timing))
+    requote = requoted(card, timing)
+    other_findings = [finding for finding in card.findings if not _of_the_samples(finding)]
+    insertion = next(
+        (index for index, finding in enumerate(card.findings) if _of_the_samples(finding)), len(other_findings)
+    )
+    findings = [*other_findings[:insertion], *requote.findings, *other_findings[insertion:]]
+    return replace(card, timing=requote.timing, findings=findings, baselines=requoted_baselines(card, requote.timing))
 
 
 def _of_the_samples(remark: Finding) -> bool:
@@ -108,14 +110,14 @@ def _of_the_samples(remark: Finding) -> bool:
     return has_trait(remark, Trait.FROM_SAMPLES) and "attempt" not in remark.details
 
 
-def _looked_at(check: Check) -> Check:
+def _rechecked(check: Check) -> Check:
     """Return the check as failed if a comparison shows a failure."""
     tensors = [replace(tensor, ok=tensor.ok and wrong(tensor) is None) for tensor in check.tensors]
     ok = check.ok and check.finding is None and all(tensor.ok for tensor in tensors)
     return check if ok is check.ok and tensors == check.tensors else replace(check, ok=ok, tensors=tensors)
 
 
-def _why(check: Check) -> Finding:
+def _failed_check_finding(check: Check) -> Finding:
     """Return the evidence that a check failed."""
     if check.finding is not None:
         return check.finding

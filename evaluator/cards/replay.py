@@ -29,24 +29,24 @@ def changed_circumstances(before: Scorecard, after: Scorecard) -> list[str]:
         "the processor": (before.environment.cpu, after.environment.cpu),
         "the number of threads": (before.environment.threads, after.environment.threads),
     }
-    return [what for what, (then, now) in pairs.items() if then != now]
+    return [circumstance for circumstance, (old, new) in pairs.items() if old != new]
 
 
 def _verdict(before: Scorecard, after: Scorecard) -> Iterator[str]:
     if before.status is not after.status:
         yield f"status {before.status.value}, now {after.status.value}"
-    then, now = (card.reason.code if card.reason else "none" for card in (before, after))
-    if then != now:
-        yield f"reason {then}, now {now}"
+    old, new = (card.reason.code if card.reason else "none" for card in (before, after))
+    if old != new:
+        yield f"reason {old}, now {new}"
 
 
 def _checks(before: list[Check], after: list[Check]) -> Iterator[str]:
     if len(before) != len(after):
         yield f"{len(before)} checks, now {len(after)}"
-    for then, now in zip(before, after, strict=False):
-        if then.seed != now.seed:
-            yield f"check {then.index} has another seed"
-        elif then.ok is not now.ok:
-            yield f"check {then.index} {'passed' if then.ok else 'failed'}, now {'passes' if now.ok else 'fails'}"
-        elif then.tensors != now.tensors:
-            yield f"check {then.index} has other errors"
+    for old, new in zip(before, after, strict=False):
+        if old.seed != new.seed:
+            yield f"check {old.index} has another seed"
+        elif old.ok is not new.ok:
+            yield f"check {old.index} {'passed' if old.ok else 'failed'}, now {'passes' if new.ok else 'fails'}"
+        elif old.tensors != new.tensors:
+            yield f"check {old.index} has other errors"

@@ -74,7 +74,7 @@ def _timing(card: Scorecard, timing: Timing) -> Iterator[Contradiction]:
     yield from _speedup("timing", timing, ratio)
 
 
-def _baseline(place: str, baseline: Baseline, timing: Timing | None, version: int) -> Iterator[Contradiction]:
+def _baseline(field: str, baseline: Baseline, timing: Timing | None, version: int) -> Iterator[Contradiction]:
     """Check a baseline's speedup against the medians of both sides.
 
     Earlier versions quoted some speedups by single calls of a submission whose card has windows alone: there, the
@@ -84,38 +84,38 @@ def _baseline(place: str, baseline: Baseline, timing: Timing | None, version: in
         without = "samples" if baseline.samples is None else "times of the submission"
         for name in ("speedup", *_SPEEDUPS, "significant"):
             if getattr(baseline, name) is not None:
-                yield Contradiction(f"{place}.{name}", f"present without {without}")
+                yield Contradiction(f"{field}.{name}", f"present without {without}")
         return
     ratio: float | None = baseline.speedup
     if version == SCHEMA_VERSION:
         ratio = _ratio(baseline.samples.median_ms, median(timing.submission.samples_ms))
         if baseline.speedup is not None:
-            yield from _differs(f"{place}.speedup", baseline.speedup, ratio)
-    yield from _speedup(place, baseline, ratio)
+            yield from _differs(f"{field}.speedup", baseline.speedup, ratio)
+    yield from _speedup(field, baseline, ratio)
 
 
 def _ratio(reference_ms: float, submission_ms: float) -> float:
     return reference_ms / submission_ms if submission_ms > 0 else math.inf
 
 
-def _speedup(place: str, quoted: Timing | Baseline, ratio: float | None) -> Iterator[Contradiction]:
+def _speedup(field: str, quoted: Timing | Baseline, ratio: float | None) -> Iterator[Contradiction]:
     """Check that the interval of a speedup includes the ratio, and excludes 1 if significant."""
     low, high = quoted.speedup_low, quoted.speedup_high
     if ratio is not None:
-        yield from _outside(f"{place}.speedup", "", low, ratio, high)
+        yield from _outside(f"{field}.speedup", "", low, ratio, high)
     elif low is not None and high is not None and low > high:
-        yield Contradiction(f"{place}.speedup_low", f"is {low:.6g}, above the upper end {high:.6g}")
+        yield Contradiction(f"{field}.speedup_low", f"is {low:.6g}, above the upper end {high:.6g}")
     if quoted.significant is True and not ((low is not None and low > 1) or (high is not None and high < 1)):
-        yield Contradiction(f"{place}.significant", "true, although the interval includes 1")
+        yield Contradiction(f"{field}.significant", "true, although the interval includes 1")
 
 
-def _outside(place: str, unit: str, low: float | None, value: float, high: float | None) -> Iterator[Contradiction]:
+def _outside(field: str, unit: str, low: float | None, value: float, high: float | None) -> Iterator[Contradiction]:
     """Check that an interval includes its value. An end may be missing."""
-    room = abs(value) * SAME if math.isfinite(value) else 0.0
-    if low is not None and low > value + room:
-        yield Contradiction(f"{place}_low{unit}", f"is {low:.6g}, above the value {value:.6g}")
-    if high is not None and high < value - room:
-        yield Contradiction(f"{place}_high{unit}", f"is {high:.6g}, below the value {value:.6g}")
+    tolerance = abs(value) * SAME if math.isfinite(value) else 0.0
+    if low is not None and low > value + tolerance:
+        yield Contradiction(f"{field}_low{unit}", f"is {low:.6g}, above the value {value:.6g}")
+    if high is not None and high < value - tolerance:
+        yield Contradiction(f"{field}_high{unit}", f"is {high:.6g}, below the value {value:.6g}")
 
 
 def _sides(timing: Timing) -> Iterator[Contradiction]:
@@ -126,23 +126,23 @@ def _sides(timing: Timing) -> Iterator[Contradiction]:
             yield from _windows(f"timing.{name}", side, side.windows)
 
 
-def _samples(place: str, side: Samples) -> Iterator[Contradiction]:
+def _samples(field: str, side: Samples) -> Iterator[Contradiction]:
     numbers = (*side.samples_ms, side.overhead_ms, side.overhead_iqr_ms, side.unwatched_ms)
     if not side.samples_ms:
-        yield Contradiction(f"{place}.samples_ms", "no samples")
+        yield Contradiction(f"{field}.samples_ms", "no samples")
     elif min(numbers) < 0:
-        yield Contradiction(place, "negative time")
+        yield Contradiction(field, "negative time")
     else:
-        yield from _differs(f"{place}.median_ms", side.median_ms, median(side.samples_ms))
+        yield from _differs(f"{field}.median_ms", side.median_ms, median(side.samples_ms))
 
 
-def _windows(place: str, side: Samples, windows: Windows) -> Iterator[Contradiction]:
+def _windows(field: str, side: Samples, windows: Windows) -> Iterator[Contradiction]:
     if len(windows.calls) != len(windows.window_ms) or min(windows.calls, default=0) < _LEAST_CALLS:
-        yield Contradiction(f"{place}.windows", "no windows of two calls or more")
+        yield Contradiction(f"{field}.windows", "no windows of two calls or more")
     elif not windows.single_ms or min(*windows.single_ms, *windows.spot_ms, *_added_ms(windows)) < 0:
-        yield Contradiction(f"{place}.windows", "no single calls, or a negative time")
+        yield Contradiction(f"{field}.windows", "no single calls, or a negative time")
     elif side.samples_ms != windows.call_ms:
-        yield Contradiction(f"{place}.samples_ms", "not the times of calls in the windows")
+        yield Contradiction(f"{field}.samples_ms", "not the times of calls in the windows")
 
 
 def _added_ms(windows: Windows) -> tuple[float, float]:
@@ -158,48 +158,48 @@ def _intervals(card: Scorecard, timing: Timing) -> Iterator[Contradiction]:
 
 
 def _intervals_of_baselines(card: Scorecard, timing: Timing) -> Iterator[Contradiction]:
-    for number, (baseline, again) in enumerate(zip(card.baselines, requoted_baselines(card, timing), strict=True)):
-        place = f"baselines[{number}]"
+    for number, (baseline, requoted) in enumerate(zip(card.baselines, requoted_baselines(card, timing), strict=True)):
+        field = f"baselines[{number}]"
         for name in _SPEEDUPS:
-            yield from _differs(f"{place}.{name}", getattr(baseline, name), getattr(again, name))
-        if baseline.samples is not None and again.samples is not None:
-            yield from _differs(f"{place}.samples.median_ms", baseline.samples.median_ms, again.samples.median_ms)
-        yield from _unjustified(place, baseline, again)
+            yield from _differs(f"{field}.{name}", getattr(baseline, name), getattr(requoted, name))
+        if baseline.samples is not None and requoted.samples is not None:
+            yield from _differs(f"{field}.samples.median_ms", baseline.samples.median_ms, requoted.samples.median_ms)
+        yield from _unjustified(field, baseline, requoted)
 
 
-def _unjustified(place: str, quoted: Timing | Baseline, again: Timing | Baseline) -> Iterator[Contradiction]:
+def _unjustified(field: str, quoted: Timing | Baseline, requoted: Timing | Baseline) -> Iterator[Contradiction]:
     """Check that the samples justify a quoted speedup, and its significance."""
-    if quoted.speedup is not None and again.speedup is None:
-        yield Contradiction(f"{place}.speedup", "quoted, although its interval is too wide")
-    if quoted.significant is True and again.significant is False:
-        yield Contradiction(f"{place}.significant", "true, although the interval includes 1")
+    if quoted.speedup is not None and requoted.speedup is None:
+        yield Contradiction(f"{field}.speedup", "quoted, although its interval is too wide")
+    if quoted.significant is True and requoted.significant is False:
+        yield Contradiction(f"{field}.significant", "true, although the interval includes 1")
 
 
-def _differs(place: str, said: float | None, again: float | None) -> Iterator[Contradiction]:
-    if said is None and again is None:
+def _differs(field: str, recorded: float | None, recomputed: float | None) -> Iterator[Contradiction]:
+    if recorded is None and recomputed is None:
         return
-    if said is None or again is None or not math.isclose(said, again, rel_tol=SAME, abs_tol=1e-12):
-        yield Contradiction(place, f"is {_spelled(said)}, but the samples give {_spelled(again)}")
+    if recorded is None or recomputed is None or not math.isclose(recorded, recomputed, rel_tol=SAME, abs_tol=1e-12):
+        yield Contradiction(field, f"is {_number_text(recorded)}, but the samples give {_number_text(recomputed)}")
 
 
-def _spelled(value: float | None) -> str:
+def _number_text(value: float | None) -> str:
     return "none" if value is None else f"{value:.6g}"
 
 
 def requoted(card: Scorecard, timing: Timing) -> Quote:
     """Return the statistics of the card's samples. Sides with weights of different kinds have no speedup (C421)."""
-    said = quote(timing.clock, timing.reference_before, timing.submission, timing.reference_after)
-    return said if card.has_like_weights else said._replace(timing=unquoted(said.timing))
+    new_quote = quote(timing.clock, timing.reference_before, timing.submission, timing.reference_after)
+    return new_quote if card.has_like_weights else new_quote._replace(timing=unquoted(new_quote.timing))
 
 
 def requoted_baselines(card: Scorecard, timing: Timing) -> list[Baseline]:
     """Return the card's baselines with the submission's speedup over each."""
     if not card.has_like_weights:
-        nothing = {"speedup": None, "speedup_low": None, "speedup_high": None, "significant": None}
-        return [replace(each, **nothing) for each in card.baselines]
+        no_speedup = {"speedup": None, "speedup_low": None, "speedup_high": None, "significant": None}
+        return [replace(baseline, **no_speedup) for baseline in card.baselines]
     return [
-        over_baseline(each, timing.submission, timing.clock)
-        if each.samples is None or each.samples.samples_ms
-        else each
-        for each in card.baselines
+        over_baseline(baseline, timing.submission, timing.clock)
+        if baseline.samples is None or baseline.samples.samples_ms
+        else baseline
+        for baseline in card.baselines
     ]

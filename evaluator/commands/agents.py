@@ -17,7 +17,7 @@ from evaluator.commands.options import grading_options, taken_options
     help="Folder below which the agent may name files to grade.  [default: the agent sends text]",
 )
 @grading_options
-def mcp(*, root: Path | None, **named: Any) -> None:
+def mcp(*, root: Path | None, **arguments: Any) -> None:
     """Serve the tools grade, explain, problems, profile and compare to an agent, until stdin closes.
 
     The options hold for all grades. The agent chooses problem, submission and, without --size, the size. Needs: pip
@@ -25,5 +25,5 @@ def mcp(*, root: Path | None, **named: Any) -> None:
     """
     from evaluator.agents.server import serve
 
-    started = "serving the Model Context Protocol on stdin and stdout, for the client that started this command"
-    serve(taken_options(named), root, lambda: terminal.tell(started))
+    notice = "serving the Model Context Protocol on stdin and stdout, for the client that started this command"
+    serve(taken_options(arguments), root, lambda: terminal.tell(notice))

@@ -165,8 +165,8 @@ def _watched(named: dict[str, Any], form: OutputFormat) -> int:
             terminal.leave(guarded(lambda: _grade(form, **named)))
         except KeyboardInterrupt:  # The watching process reports the end.
             os._exit(ExitCode.INTERRUPTED)
-        except SystemExit as ended:
-            os._exit(ended.code if isinstance(ended.code, int) else ExitCode.INFRASTRUCTURE)
+        except SystemExit as exit_error:
+            os._exit(exit_error.code if isinstance(exit_error.code, int) else ExitCode.INFRASTRUCTURE)
 
     def tell() -> None:
         terminal.tell(f"watching {files.what}: graded at {time.strftime('%H:%M:%S')}, Ctrl-C ends")
@@ -197,9 +197,9 @@ def _show(card: Scorecard, written_to: Path | None, form: OutputFormat) -> None:
             terminal.emit(card_bytes(card))
         case OutputFormat.CONCISE | OutputFormat.GITHUB:
             workflow.emit_verdicts(verdicts, form)
-            for each in card.findings:
-                if each.code[0] in _OF_THIS_MACHINE:
-                    terminal.tell(f"{each.code} {one_line(each.message, _MESSAGE)}")
+            for finding in card.findings:
+                if finding.code[0] in _OF_THIS_MACHINE:
+                    terminal.tell(f"{finding.code} {one_line(finding.message, _MESSAGE)}")
     if streams.in_workflow():
         from evaluator.report.ci.step_summary import card_markdown
 
@@ -248,8 +248,8 @@ def _tell_replay(before: Scorecard, after: Scorecard) -> None:
     """Report whether a replay had the same result, and which circumstances changed."""
     from evaluator.cards.replay import changed_circumstances, differences
 
-    found, changed = differences(before, after), changed_circumstances(before, after)
-    terminal.tell("replay: same result" if not found else f"replay: different result: {'; '.join(found)}")
+    differing, changed = differences(before, after), changed_circumstances(before, after)
+    terminal.tell("replay: same result" if not differing else f"replay: different result: {'; '.join(differing)}")
     if changed:
         terminal.tell(f"replay: changed since then: {', '.join(changed)}")
 

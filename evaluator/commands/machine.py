@@ -72,8 +72,8 @@ def cache_info(*, as_json: bool) -> None:
     from evaluator.paths import cache_folder
     from evaluator.report.cache import usage_text
 
-    found = usage(cache_folder(), cache_limit_bytes())
-    terminal.emit(terminal.json_text(found) if as_json else usage_text(found))
+    cache_usage = usage(cache_folder(), cache_limit_bytes())
+    terminal.emit(terminal.json_text(cache_usage) if as_json else usage_text(cache_usage))
 
 
 @cache.command("clear", epilog=_CACHE_EPILOG)

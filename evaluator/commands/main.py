@@ -42,21 +42,21 @@ class _CommandTable(MutableMapping[str, click.Command]):
 
     def __init__(self) -> None:
         self._modules = {name: module for module, names in _MODULES.items() for name in names}
-        self._found: dict[str, click.Command] = {}
+        self._loaded: dict[str, click.Command] = {}
 
     def __getitem__(self, name: str) -> click.Command:
-        if name not in self._found:
+        if name not in self._loaded:
             module = importlib.import_module(f"evaluator.commands.{self._modules[name]}")
-            commands = [each for each in vars(module).values() if isinstance(each, click.Command)]
-            self._found[name] = next(each for each in commands if each.name == name)
-        return self._found[name]
+            commands = [value for value in vars(module).values() if isinstance(value, click.Command)]
+            self._loaded[name] = next(command for command in commands if command.name == name)
+        return self._loaded[name]
 
     def __setitem__(self, name: str, command: click.Command) -> None:
-        self._modules[name], self._found[name] = "", command
+        self._modules[name], self._loaded[name] = "", command
 
     def __delitem__(self, name: str) -> None:
         del self._modules[name]
-        self._found.pop(name, None)
+        self._loaded.pop(name, None)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._modules)

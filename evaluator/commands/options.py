@@ -36,10 +36,10 @@ def field_of(option: str) -> str:
     return _FIELD_OF.get(option, option)
 
 
-def taken_options(named: dict[str, Any]) -> dict[str, Any]:
+def taken_options(arguments: dict[str, Any]) -> dict[str, Any]:
     """Remove the grade's options from a command's arguments; return the options by field of `GradeOptions`."""
     fields = GradeOptions.__struct_fields__
-    return {field_of(name): named.pop(name) for name in tuple(named) if field_of(name) in fields}
+    return {field_of(name): arguments.pop(name) for name in tuple(arguments) if field_of(name) in fields}
 
 
 def checked(_: click.Context, option: click.Parameter, value: Any) -> Any:
@@ -87,9 +87,9 @@ def complete_code(_: click.Context, __: click.Parameter, incomplete: str) -> lis
     """Return the codes of findings, with their titles, for shell completion."""
     from evaluator.findings import ENTRIES
 
-    wanted = incomplete.upper()
+    prefix = incomplete.upper()
     return [
-        CompletionItem(code.value, help=entry.title) for code, entry in ENTRIES.items() if code.value.startswith(wanted)
+        CompletionItem(code.value, help=entry.title) for code, entry in ENTRIES.items() if code.value.startswith(prefix)
     ]
 
 
@@ -131,7 +131,7 @@ class OutputFormat(StrEnum):
 
 format_option = click.option(
     "--output-format",
-    type=one_of([each.value for each in OutputFormat]),
+    type=one_of([form.value for form in OutputFormat]),
     help="Form of the result on stdout: concise has one line per submission, github annotates a workflow's run.  "
     "[default: full]",
 )
@@ -285,25 +285,25 @@ class ValueMayFollow(WithProjectFile):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Join option and value into a single word before parsing."""
-        found = {
+        options = {
             name: param
             for param in self.params
             if isinstance(param, click.Option) and isinstance(param.flag_value, str) and not param.is_flag
             for name in param.opts
         }
-        return super().parse_args(ctx, _with_values(args, found))
+        return super().parse_args(ctx, _with_values(args, options))
 
 
-def _with_values(args: Sequence[str], found: Mapping[str, click.Option]) -> list[str]:
+def _with_values(args: Sequence[str], options: Mapping[str, click.Option]) -> list[str]:
     words: list[str] = []
-    left = list(args)
-    while left:
-        word = left.pop(0)
+    unread = list(args)
+    while unread:
+        word = unread.pop(0)
         if word == "--":
-            return [*words, word, *left]
-        if (option := found.get(word)) is not None:
+            return [*words, word, *unread]
+        if (option := options.get(word)) is not None:
             choices = option.type.choices if isinstance(option.type, click.Choice) else ()
-            word = f"{word}={left.pop(0) if left and left[0].lower() in choices else option.flag_value}"
+            word = f"{word}={unread.pop(0) if unread and unread[0].lower() in choices else option.flag_value}"
         words.append(word)
     return words
 

@@ -58,9 +58,9 @@ def show(*, name: str, problems: Path | None, as_json: bool) -> None:
     from evaluator.roofline.least_time import roofs_of, stated
 
     problem = find_problem(name, problems)
-    found = work_of(problem)
-    known = {size: stated(problem, size, each) for size, each in found.known.items()}
-    work = ProblemWork(known, found.unknown, roofs_of(problem), problem.precision)
+    counted_work = work_of(problem)
+    stated_work = {size: stated(problem, size, call_work) for size, call_work in counted_work.known.items()}
+    work = ProblemWork(stated_work, counted_work.unknown, roofs_of(problem), problem.precision)
     if as_json:
         terminal.emit(terminal.json_text(msgspec.to_builtins(problem) | {"work": work_document(work)}))
     else:
@@ -105,15 +105,15 @@ def validate_them(
     from evaluator.admission.validation import validate
     from evaluator.report.admission import admission_text, details_text
 
-    found = []
+    admissions = []
     chosen = None if size is None else SizeName(size)
     for admission in validate(names, problems, chosen, DeviceKind(device), write=write):
-        found.append(admission)
+        admissions.append(admission)
         if not as_json:
             terminal.emit(admission_text(admission) + (details_text(admission) if names else ""))
     if as_json:
-        terminal.emit(terminal.json_text(found))
-    return ExitCode.CORRECT if all(each.admitted for each in found) else ExitCode.NOT_CORRECT
+        terminal.emit(terminal.json_text(admissions))
+    return ExitCode.CORRECT if all(admission.admitted for admission in admissions) else ExitCode.NOT_CORRECT
 
 
 @problems.command("decide")
@@ -138,15 +138,15 @@ def decide_them(
     from evaluator.admission.decisions import decide_files
     from evaluator.report.admission import decision_text
 
-    found = []
+    decisions = []
     chosen = None if size is None else SizeName(size)
     for decision in decide_files(names, problems, chosen, DeviceKind(device), output):
-        found.append(decision)
+        decisions.append(decision)
         if not as_json:
             terminal.emit(decision_text(decision))
     if as_json:
-        terminal.emit(terminal.json_text(found))
-    return ExitCode.NOT_CORRECT if any(each.why_not for each in found) else ExitCode.CORRECT
+        terminal.emit(terminal.json_text(decisions))
+    return ExitCode.NOT_CORRECT if any(decision.why_not for decision in decisions) else ExitCode.CORRECT
 
 
 @click.group()
@@ -193,10 +193,10 @@ def new_solution(*, problem: str, problems: Path | None, language: str, output: 
     from evaluator.scaffold.agents_page import agents_page
     from evaluator.scaffold.first_solution import Language
 
-    found = find_problem(problem, problems)
-    path = output or Path(f"{found.name.rpartition('/')[2]}.py")
-    page = agents_page(found, path, problems) if agent else None
-    new_files.new_solution(found, path, Language(language), agents=page)
+    known_problem = find_problem(problem, problems)
+    path = output or Path(f"{known_problem.name.rpartition('/')[2]}.py")
+    page = agents_page(known_problem, path, problems) if agent else None
+    new_files.new_solution(known_problem, path, Language(language), agents=page)
     terminal.emit(f"wrote {path}\n")
     if agent:
         terminal.emit(f"wrote {path.parent / new_files.AGENTS_PAGE}\n")

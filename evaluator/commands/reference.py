@@ -25,11 +25,11 @@ def schema(*, name: str) -> None:
 def explain(*, code: str | None) -> None:
     """Explain the finding CODE, or list all codes."""
     if code is None:
-        terminal.emit("".join(f"{each.value}  {entry.title}\n" for each, entry in ENTRIES.items()))
+        terminal.emit("".join(f"{listed_code.value}  {entry.title}\n" for listed_code, entry in ENTRIES.items()))
         return
-    wanted = code_named(code, listing="`warpgrade explain` lists all codes")
-    entry = ENTRIES[wanted]
-    paragraphs = [f"{wanted.value}: {entry.title}", entry.explanation, f"Next: {entry.next_step}"]
+    known_code = code_named(code, listing="`warpgrade explain` lists all codes")
+    entry = ENTRIES[known_code]
+    paragraphs = [f"{known_code.value}: {entry.title}", entry.explanation, f"Next: {entry.next_step}"]
     terminal.emit("\n\n".join(click.wrap_text(paragraph, width=80) for paragraph in paragraphs) + "\n")
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from evaluator.batch.runs.results import Results
-    from evaluator.cards.regrade import Change
+    from evaluator.cards.regrade import CardChange
     from evaluator.cards.time_consistency import Contradiction
     from evaluator.report.run.summary import Section
     from evaluator.signatures.trust import Trust
@@ -93,31 +93,31 @@ def report(
     """
     from evaluator.batch.runs import report_files
     from evaluator.batch.runs.results import are_shards, merged, read_each
-    from evaluator.report.run import run_tables as said
+    from evaluator.report.run import run_tables
     from evaluator.report.run.rows import check_suffix
     from evaluator.signatures.trust import signers
 
     form = _form(output_format, as_json=as_json, as_csv=as_csv, as_markdown=as_markdown)
     if submissions is not None:
         check_suffix(submissions)
-    each = read_each(runs, _trust_in(trusted))
-    if not are_shards(each):
+    all_results = read_each(runs, _trust_in(trusted))
+    if not are_shards(all_results):
         forms: dict[str, object] = {"--csv": as_csv, f"--output-format {form}": form not in _OF_SEVERAL}
         files = {"--submissions": submissions, "--junit": junit, "--timeline": timeline, "--kernelbench": kernelbench}
         _refuse_options_of_one_run(forms | files)
-        return _report_of_several(each, as_json=form is OutputFormat.JSON, as_markdown=as_markdown, html=html)
-    results = merged(each)
+        return _report_of_several(all_results, as_json=form is OutputFormat.JSON, as_markdown=as_markdown, html=html)
+    results = merged(all_results)
     summaries = results.sections
     _write_files(results, submissions=submissions, junit=junit, kernelbench=kernelbench)
     _write_files_of_runs(results, runs, html=html, timeline=timeline, problems=problems)
     if as_csv:
-        terminal.emit(said.csv_text(summaries))
+        terminal.emit(run_tables.csv_text(summaries))
     elif as_markdown:
-        terminal.emit(said.markdown(summaries, report_files.failed(results)))
+        terminal.emit(run_tables.markdown(summaries, report_files.failed(results)))
     else:
         _emit_report(results, summaries, form)
     if in_workflow():
-        markdown = said.markdown(summaries, report_files.failed(results))
+        markdown = run_tables.markdown(summaries, report_files.failed(results))
         workflow.publish(report_files.verdicts(results), markdown, annotated=form is OutputFormat.GITHUB)
     for line in signers(results.signatures.values()):
         terminal.tell(line)
@@ -137,9 +137,9 @@ def _form(output_format: str | None, *, as_json: bool, as_csv: bool, as_markdown
     return form
 
 
-def _refuse_options_of_one_run(given: "Mapping[str, object]") -> None:
+def _refuse_options_of_one_run(values: "Mapping[str, object]") -> None:
     """Raise UsageError for a given option that a table of several runs does not have."""
-    for option, value in given.items():
+    for option, value in values.items():
         if value:
             raise UsageError(f"{option} is for a single run or the shards of one", hint="name one RUN, or omit it")
 
@@ -147,20 +147,20 @@ def _refuse_options_of_one_run(given: "Mapping[str, object]") -> None:
 def _report_of_several(runs: "list[Results]", *, as_json: bool, as_markdown: bool, html: Path | None) -> ExitCode:
     """Write the table of several runs."""
     from evaluator.batch.runs.results import named_runs
-    from evaluator.report.run import run_columns as said
+    from evaluator.report.run import run_columns
 
-    named = named_runs(runs)
+    statistics = named_runs(runs)
     if html is not None:
         from evaluator.batch.runs.page_files import write_pieces
         from evaluator.report.page.run_page import runs_page
 
-        write_pieces(html, runs_page(named))
+        write_pieces(html, runs_page(statistics))
     if as_json:
-        terminal.emit(terminal.json_text(said.runs_document(named)))
+        terminal.emit(terminal.json_text(run_columns.runs_document(statistics)))
     elif as_markdown:
-        terminal.emit(said.runs_markdown(named))
+        terminal.emit(run_columns.runs_markdown(statistics))
     else:
-        terminal.show(lambda console: said.render_runs(named, console))
+        terminal.show(lambda console: run_columns.render_runs(statistics, console))
     broken = [error for run in runs for error in run.broken]
     for error in broken:
         terminal.complain("broken", error)
@@ -244,14 +244,14 @@ def _write_files_of_runs(
 
 def _emit_report(results: "Results", summaries: "list[Section]", form: OutputFormat) -> None:
     from evaluator.batch.runs import report_files
-    from evaluator.report.run import run_tables as said
+    from evaluator.report.run import run_tables
 
     match form:
         case OutputFormat.FULL:
-            terminal.show(lambda console: said.render(summaries, console, report_files.failed(results)))
+            terminal.show(lambda console: run_tables.render(summaries, console, report_files.failed(results)))
         case OutputFormat.JSON:
-            signatures = {card: seen.document() for card, seen in results.signatures.items()}
-            terminal.emit(terminal.json_text(said.document(summaries) | {"signatures": signatures}))
+            signatures = {card: signature.document() for card, signature in results.signatures.items()}
+            terminal.emit(terminal.json_text(run_tables.document(summaries) | {"signatures": signatures}))
         case OutputFormat.CONCISE | OutputFormat.GITHUB:
             workflow.emit_verdicts(report_files.verdicts(results), form)
 
@@ -259,17 +259,17 @@ def _emit_report(results: "Results", summaries: "list[Section]", form: OutputFor
 def _write_kernelbench(results: "Results", folder: Path) -> None:
     from evaluator.batch.runs import report_files
 
-    written = report_files.write_kernelbench(results, folder)
-    for path in written.paths:
+    export = report_files.write_kernelbench(results, folder)
+    for path in export.paths:
         terminal.tell(f"wrote {path}")
-    if written.left_out:
-        terminal.tell(f"skipped: {counted(written.left_out, 'submission')} to problems that are not KernelBench's")
-    if written.unquoted:
+    if export.left_out:
+        terminal.tell(f"skipped: {counted(export.left_out, 'submission')} to problems that are not KernelBench's")
+    if export.unquoted:
         terminal.tell(
-            f"{counted(written.unquoted, 'correct submission')} without a speedup (T303, C421): both runtimes are -1, "
+            f"{counted(export.unquoted, 'correct submission')} without a speedup (T303, C421): both runtimes are -1, "
             "which KernelBench's analysis reads as a speedup of 1"
         )
-    if not results.asked.timed:
+    if not results.run_device.timed:
         terminal.tell(
             "the run measured no time: every runtime is -1, so ignore fast_p and speedups in KernelBench's analysis"
         )
@@ -300,17 +300,17 @@ def compare(*, before: Path, after: Path, fail_on: tuple[str, ...], html: Path |
     rules = [parse_rule(rule) for rule in fail_on]
     runs = read_run(before), read_run(after)
     comparison = compare_results(*runs)
-    failed, named = failures(comparison, rules), named_runs(runs)
+    failed, statistics = failures(comparison, rules), named_runs(runs)
     if html is not None:
         from evaluator.batch.runs.page_files import comparison_page_of, write_pieces
 
         write_pieces(html, comparison_page_of(*runs))
     if as_json:
-        terminal.emit(terminal.json_text(comparison_document(comparison, named, failed)))
+        terminal.emit(terminal.json_text(comparison_document(comparison, statistics, failed)))
     else:
-        terminal.show(lambda console: render_comparison(comparison, named, console))
-    for why in failed:
-        terminal.tell(f"failed: {why}")
+        terminal.show(lambda console: render_comparison(comparison, statistics, console))
+    for reason in failed:
+        terminal.tell(f"failed: {reason}")
     return ExitCode.NOT_CORRECT if failed else ExitCode.CORRECT
 
 
@@ -329,31 +329,38 @@ def regrade(*, run: Path, output: Path | None, as_json: bool) -> ExitCode:
     Regrading covers every card and builds or runs nothing. The exit status is 1 if a verdict differs or a card
     contradicts itself.
     """
-    from evaluator.batch.runs.regrade_run import regrade as again
+    from evaluator.batch.runs.regrade_run import regrade as regraded_run
 
-    found = again(run, output)
+    regraded = regraded_run(run, output)
     if as_json:
-        terminal.emit(terminal.json_text(found.document()))
+        terminal.emit(terminal.json_text(regraded.document()))
     else:
-        terminal.emit("".join(f"{each.problem}/{each.name}  {_changed(each)}\n" for each in found.changes))
-        terminal.emit("".join(map(_contradicting, found.contradicting.items())))
-        terminal.emit(f"{counted(found.cards, 'card')}, {counted(len(found.changes), 'difference')}\n")
-    for broken in found.broken:
+        terminal.emit(
+            "".join(f"{change.problem}/{change.name}  {_change_text(change)}\n" for change in regraded.changes)
+        )
+        terminal.emit("".join(map(_contradiction_lines, regraded.contradicting.items())))
+        terminal.emit(f"{counted(regraded.cards, 'card')}, {counted(len(regraded.changes), 'difference')}\n")
+    for broken in regraded.broken:
         terminal.complain("broken", broken)
-    if found.broken:
+    if regraded.broken:
         return ExitCode.INFRASTRUCTURE
-    differs = found.contradicting or any(each.field == "status" for each in found.changes)
+    differs = regraded.contradicting or any(change.field == "status" for change in regraded.changes)
     return ExitCode.NOT_CORRECT if differs else ExitCode.CORRECT
 
 
-def _contradicting(card: "tuple[str, list[Contradiction]]") -> str:
-    place, found = card
-    name = one_line(place.removesuffix(".json"), 200)
-    return "".join(f"{name}  contradicts itself: {one_line(str(each), 200)}\n" for each in found[:_MOST_SAID])
+def _contradiction_lines(card: "tuple[str, list[Contradiction]]") -> str:
+    path, contradictions = card
+    name = one_line(path.removesuffix(".json"), 200)
+    return "".join(
+        f"{name}  contradicts itself: {one_line(str(contradiction), 200)}\n"
+        for contradiction in contradictions[:_MOST_SAID]
+    )
 
 
-def _changed(change: "Change") -> str:
-    before, after = (f"{each:.4g}" if isinstance(each, float) else str(each) for each in (change.before, change.after))
+def _change_text(change: "CardChange") -> str:
+    before, after = (
+        f"{value:.4g}" if isinstance(value, float) else str(value) for value in (change.before, change.after)
+    )
     return one_line(f"{change.field} {before} -> {after}", 120)
 
 

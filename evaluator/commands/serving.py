@@ -162,8 +162,8 @@ def _serve_socket(device: str, jobs: int | None, *, idle_minutes: float, asks_st
         Server(Grades(jobs), idle_minutes, terminal.tell).run(chosen)
 
 
-def _serve_http(http: str, named: dict[str, Any], jobs: int | None) -> None:
-    if named["sandbox"] == SandboxMode.NONE.value:
+def _serve_http(http: str, arguments: dict[str, Any], jobs: int | None) -> None:
+    if arguments["sandbox"] == SandboxMode.NONE.value:
         raise UsageError("the service grades only in the sandbox", hint="omit --sandbox none")
     try:
         from evaluator.service.server import Settings, address_of, serve
@@ -172,25 +172,25 @@ def _serve_http(http: str, named: dict[str, Any], jobs: int | None) -> None:
     from evaluator.api.grader import Grader
     from evaluator.service.state import default_state, default_tokens
 
-    options, ray = taken_options(named), named["ray"]
-    state = named["state"] or default_state()
+    options, ray = taken_options(arguments), arguments["ray"]
+    state = arguments["state"] or default_state()
     settings = Settings(
         address=address_of(http),
         state=state,
-        tokens=named["tokens"] or default_tokens(state),
-        keep_days=named["keep_days"],
-        allows_problem_text=named["allow_problem_text"],
+        tokens=arguments["tokens"] or default_tokens(state),
+        keep_days=arguments["keep_days"],
+        allows_problem_text=arguments["allow_problem_text"],
         problems=options.get("problems"),
-        most_waiting=named["most_waiting"],
+        most_waiting=arguments["most_waiting"],
     )
     with contextlib.redirect_stdout(sys.stderr):  # Ray prints messages about lost machines.
         # Workers of the service's own: a ready judge of the user may end at any time.
         serve(settings, lambda: Grader(jobs=jobs, ready=False, ray=ray, **options), terminal.tell)
 
 
-def _refuse_given(ctx: click.Context, names: Collection[str], why: str) -> None:
+def _refuse_given(ctx: click.Context, names: Collection[str], reason: str) -> None:
     """Raise UsageError if the user gave an option of `names`, on the command line."""
     for param in ctx.command.params:
         source = ctx.get_parameter_source(param.name or "")
         if param.name in names and source is ParameterSource.COMMANDLINE:
-            raise UsageError(f"{param.opts[0]} {why}")
+            raise UsageError(f"{param.opts[0]} {reason}")

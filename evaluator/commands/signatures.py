@@ -44,7 +44,7 @@ def check_card(*, files: tuple[Path, ...], trusted: Path | None) -> ExitCode:
     from evaluator.signatures.trust import Trust
 
     trust = Trust(None if trusted is None else public_keys(trusted))
-    refused = [why for file in files if (why := _refusal(file, trust)) is not None]
+    refused = [error for file in files if (error := _refusal(file, trust)) is not None]
     for error in refused[:-1]:
         terminal.complain("error", error)
     if refused:
@@ -63,29 +63,30 @@ def _refusal(file: Path, trust: "Trust") -> CardError | None:
         if faults := faults_of(content, file):
             terminal.emit("".join(f"{one_line(fault, 300)}\n" for fault in faults))
             return CardError(f"{file} is not a valid scorecard: {counted(len(faults), 'fault')}")
-        looked = trust.look(content)
+        inspected = trust.look(content)
     except CardError as error:
         return error
-    if (own := _own_place(file, content)) is not None:
-        return CardError(f"{file} is at the place of another submission's card; its own place in the run is {own}")
-    if looked.refused is not None:
-        return CardError(f"{file} {looked.refused}")
+    if (expected := _misplaced_from(file, content)) is not None:
+        return CardError(f"{file} is at the place of another submission's card; its own place in the run is {expected}")
+    if inspected.refused is not None:
+        return CardError(f"{file} {inspected.refused}")
     remark = ""
     if is_earlier(version := version_of(content)):
         remark = f"  of schema version {version}: {INTERVALS_REMARK}\n"
-    terminal.emit(f"{file} is a valid scorecard\n  {looked}\n{remark}")
+    terminal.emit(f"{file} is a valid scorecard\n  {inspected}\n{remark}")
     return None
 
 
-def _own_place(file: Path, content: bytes) -> PurePosixPath | None:
+def _misplaced_from(file: Path, content: bytes) -> PurePosixPath | None:
     """Return the place of a card in its run, if the card is at another place of a run."""
     from evaluator.files.card_files import card_of
     from evaluator.files.file_names import card_place
 
-    place = file.resolve()
+    path = file.resolve()
     cards = next(
-        (each for each in place.parents if each.name == "cards" and (each.parent / "manifest.json").is_file()), None
+        (parent for parent in path.parents if parent.name == "cards" and (parent.parent / "manifest.json").is_file()),
+        None,
     )
     card = card_of(content, file)
-    own = card_place(card.problem.name, card.submission.name)
-    return None if cards is None or place.relative_to(cards) == Path(own) else own
+    expected_path = card_place(card.problem.name, card.submission.name)
+    return None if cards is None or path.relative_to(cards) == Path(expected_path) else expected_path

@@ -36,12 +36,12 @@ def import_card_screen() -> None:
 
 def show(render: "Callable[[Console], None]") -> None:
     """Draw on stdout. The drawing is buffered in memory, so a closed pipe cannot truncate it."""
-    drawn = _Drawn()
-    render(_console(drawn))
-    emit(drawn.getvalue())
+    buffer = _OutputBuffer()
+    render(_console(buffer))
+    emit(buffer.getvalue())
 
 
-class _Drawn(io.StringIO):
+class _OutputBuffer(io.StringIO):
     """Buffer of a drawing, with stdout's encoding."""
 
     @property
@@ -49,13 +49,13 @@ class _Drawn(io.StringIO):
         return sys.stdout.encoding or "ascii"
 
 
-def _console(drawn: _Drawn) -> "Console":
+def _console(buffer: _OutputBuffer) -> "Console":
     """Return a console with stdout's properties. A pipe has no width, unless COLUMNS sets one."""
     from rich.console import Console
 
     on_terminal = sys.stdout.isatty()
     return Console(
-        file=drawn,
+        file=buffer,
         highlight=False,
         width=None if on_terminal or os.environ.get("COLUMNS", "").isdecimal() else NO_WIDTH,
         force_terminal=on_terminal or is_forced(),
@@ -132,10 +132,10 @@ def _to_stderr(text: str) -> None:
         lose(sys.stderr)
 
 
-def complain(what: str, error: WarpgradeError) -> None:
+def complain(label: str, error: WarpgradeError) -> None:
     """Print an error and the hint on stderr."""
     encoding = sys.stderr.encoding or "ascii"
-    tell(f"{click.style(what, fg='red', bold=True)}: {printable(error.message, encoding)}")
+    tell(f"{click.style(label, fg='red', bold=True)}: {printable(error.message, encoding)}")
     if error.hint:
         tell(_wrapped(f"  hint: {printable(error.hint, encoding)}", indent=8))
 

@@ -9,16 +9,19 @@ _MOST_WEIGHTS = 3
 
 def admission_text(admission: Admission) -> str:
     """Return one line for an admitted problem, and the reasons for a weak one."""
-    beside = counted(len(admission.profiles), "profile")
+    profile_count = counted(len(admission.profiles), "profile")
     line = f"{admission.problem:<{_NAME_WIDTH}}  "
     if admission.admitted:
-        return f"{line}ok    all {len(admission.controls)} bad submissions caught, with {beside}\n"
-    away = [each for each in admission.controls if each.gets_away]
-    faults = [f"{len(away)} of {len(admission.controls)} bad submissions pass"] if away else []
+        return f"{line}ok    all {len(admission.controls)} bad submissions caught, with {profile_count}\n"
+    accepted = [control for control in admission.controls if control.gets_away]
+    faults = [f"{len(accepted)} of {len(admission.controls)} bad submissions pass"] if accepted else []
     faults += ["honest variants fail"] if admission.honest_failures else []
-    shown, more = _few(away)
-    lines = [f"{line}weak  {', '.join(faults)}, with {beside}", *(part for each in shown for part in _lines(each))]
-    lines += [f"  and {more} more; --json lists all"] if more else []
+    listed, omitted = _without_most_weights(accepted)
+    lines = [
+        f"{line}weak  {', '.join(faults)}, with {profile_count}",
+        *(part for control in listed for part in _lines(control)),
+    ]
+    lines += [f"  and {omitted} more; --json lists all"] if omitted else []
     lines += [f"  fails: {failure}" for failure in admission.honest_failures]
     if admission.honest_failures:
         lines += ["      widen [tolerance] in problem.toml, or exclude the profile under [profiles], with a reason"]
@@ -27,8 +30,10 @@ def admission_text(admission: Admission) -> str:
 
 def details_text(admission: Admission) -> str:
     """Return the bad submissions that only other profiles catch, and the unused profiles with reasons."""
-    lines = [f"  {each.control}: {shown}" for each in admission.controls if (shown := _shown(each))]
-    lines += [f"  not {profile.value}: {why}" for profile, why in admission.left_out.items()]
+    lines = [
+        f"  {control.control}: {profiles}" for control in admission.controls if (profiles := _catching_profile(control))
+    ]
+    lines += [f"  not {profile.value}: {reason}" for profile, reason in admission.left_out.items()]
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -38,20 +43,20 @@ def decision_text(decision: FileDecision) -> str:
     line = f"{decision.problem:<{_NAME_WIDTH}}  {size:<5}  "
     if decision.why_not is not None:
         return f"{line}left out: {decision.why_not}\n"
-    known = "" if decision.is_new else "  (known)"
-    return f"{line}{counted(len(decision.profiles), 'profile')}, {counted(decision.row_sites, 'row site')}{known}\n"
+    remark = "" if decision.is_new else "  (known)"
+    return f"{line}{counted(len(decision.profiles), 'profile')}, {counted(decision.row_sites, 'row site')}{remark}\n"
 
 
-def _shown(result: ControlResult) -> str:
+def _catching_profile(result: ControlResult) -> str:
     if result.caught_by_rounding:
         return "within the tolerance, but its rounding errors reveal it"
     return f"passes on as_given, fails on {result.caught_on.value}" if result.caught_on and result.passes_on else ""
 
 
-def _few(away: list[ControlResult]) -> tuple[list[ControlResult], int]:
+def _without_most_weights(accepted: list[ControlResult]) -> tuple[list[ControlResult], int]:
     """Keep the first few of the weights: a network has hundreds, all with the same advice."""
-    weights = [each for each in away if each.control.startswith("ignores weight ")]
-    others = [each for each in away if each not in weights]
+    weights = [control for control in accepted if control.control.startswith("ignores weight ")]
+    others = [control for control in accepted if control not in weights]
     return [*others, *weights[:_MOST_WEIGHTS]], max(len(weights) - _MOST_WEIGHTS, 0)
 
 

@@ -27,9 +27,9 @@ def usage_text(usage: CacheUsage) -> str:
 
 def cleared_text(cleared: CacheCleared) -> str:
     """Return the counts of removed and remaining entries."""
-    entries = sum(each.entries for each in cleared.shelves)
+    entries = sum(shelf.entries for shelf in cleared.shelves)
     lines = [f"{entry_count(entries)} removed from {cleared.folder}, {size(cleared.bytes)}"]
-    lines += [_line(each) for each in cleared.shelves if each.entries]
+    lines += [_line(shelf) for shelf in cleared.shelves if shelf.entries]
     if cleared.stayed:
         lines.append(f"{entry_count(cleared.stayed)} kept: in use, or owned by another user")
     return "\n".join(lines) + "\n"

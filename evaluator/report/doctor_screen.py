@@ -53,14 +53,14 @@ def render_preparations(preparations: Preparations, console: Console) -> None:
 
 
 def _show(sheet: Sheet, line: Line) -> None:
-    word = _word("ok" if line.ok else "missing", "green" if line.ok else "yellow")
+    word = _status_word("ok" if line.ok else "missing", "green" if line.ok else "yellow")
     sheet.row(line.name, word.append_text(sheet.say(line.found, 200)))
     if line.fix:
         sheet.row("", styled(f"{sheet.symbols.arrow} ", "dim").append_text(sheet.say(line.fix, 320, "dim")))
 
 
 def _show_prepared(sheet: Sheet, prepared: Prepared, label: str) -> None:
-    word = _word(prepared.device.value, "")
+    word = _status_word(prepared.device.value, "")
     if prepared.ok:
         sheet.row(label, word.append_text(styled("yes", "green")))
     else:
@@ -68,16 +68,16 @@ def _show_prepared(sheet: Sheet, prepared: Prepared, label: str) -> None:
 
 
 def _show_language(sheet: Sheet, language: InstalledLanguage, label: str) -> None:
-    word = _word("ok" if language.ok else "no", "green" if language.ok else "")
-    where = ", ".join(device.value for device in language.runs_on)
-    found = f"{language.title}: {language.found} ({where})"
-    sheet.row(label, word.append_text(sheet.say(found, 200)))
+    word = _status_word("ok" if language.ok else "no", "green" if language.ok else "")
+    devices = ", ".join(device.value for device in language.runs_on)
+    text = f"{language.title}: {language.found} ({devices})"
+    sheet.row(label, word.append_text(sheet.say(text, 200)))
     if language.fix:
         sheet.row("", styled(f"{sheet.symbols.arrow} ", "dim").append_text(sheet.say(language.fix, 320, "dim")))
 
 
 def _part(sheet: Sheet, part: PartReport) -> Text:
-    row = _word(part.outcome.value, _STYLES[part.outcome]).append_text(sheet.say(part.name))
+    row = _status_word(part.outcome.value, _STYLES[part.outcome]).append_text(sheet.say(part.name))
     match part.outcome:
         case Outcome.MADE:
             # A part built along with another has no time of its own.
@@ -88,7 +88,7 @@ def _part(sheet: Sheet, part: PartReport) -> Text:
             return row
 
 
-def _word(text: str, style: str) -> Text:
+def _status_word(text: str, style: str) -> Text:
     word = styled(text, style)
     word.pad_right(max(1, _WORD - word.cell_len))
     return word

@@ -22,7 +22,7 @@ class ProblemWork(NamedTuple):
 def work_document(work: ProblemWork) -> dict[str, Any]:
     """Return the work as a document. Times are null without a measured limit."""
     return {
-        "sizes": {size.value: _row_document(each, work.roofs) for size, each in work.known.items()},
+        "sizes": {size.value: _row_document(call_work, work.roofs) for size, call_work in work.known.items()},
         "not_counted": {size.value: reason for size, reason in work.unknown.items()},
         "gpu": None if work.roofs is None else _gpu_document(work.roofs),
     }
@@ -32,8 +32,8 @@ def _row_document(work: CallWork, roofs: Roofs | None) -> dict[str, Any]:
     counts = {"read_bytes": work.read_bytes, "written_bytes": work.written_bytes, "flop": work.flop}
     if roofs is None:
         return counts
-    found = least_time(work, roofs)
-    return counts | {"memory_ms": found.memory_ms, "compute_ms": found.compute_ms, "least_ms": found.least_ms}
+    least = least_time(work, roofs)
+    return counts | {"memory_ms": least.memory_ms, "compute_ms": least.compute_ms, "least_ms": least.least_ms}
 
 
 def _gpu_document(roofs: Roofs) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def _gpu_document(roofs: Roofs) -> dict[str, Any]:
 def work_text(work: ProblemWork) -> str:
     """Return a table of the work, a row for each size."""
     header = ["size", "reads", "writes", "FLOP", *(["least time"] if _has_times(work) else [])]
-    rows = [header, *(_row(size, each, work) for size, each in work.known.items())]
+    rows = [header, *(_row(size, call_work, work) for size, call_work in work.known.items())]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows] if work.known else []
     lines += [f"  {size.value}: not counted: {one_line(reason, 160)}" for size, reason in work.unknown.items()]
@@ -60,19 +60,19 @@ def _has_times(work: ProblemWork) -> bool:
     return work.roofs is not None and work.roofs.bandwidth_bytes_per_s is not None
 
 
-def _row(size: SizeName, each: CallWork, work: ProblemWork) -> list[str]:
-    flop = amount(each.flop, "FLOP") if each.flop else "none"
-    cells = [size.value, amount(each.read_bytes, "B"), amount(each.written_bytes, "B"), flop]
+def _row(size: SizeName, call_work: CallWork, work: ProblemWork) -> list[str]:
+    flop = amount(call_work.flop, "FLOP") if call_work.flop else "none"
+    cells = [size.value, amount(call_work.read_bytes, "B"), amount(call_work.written_bytes, "B"), flop]
     if work.roofs is not None and _has_times(work):
-        cells.append(_time(least_time(each, work.roofs)))
+        cells.append(_time(least_time(call_work, work.roofs)))
     return cells
 
 
-def _time(found: LeastTime) -> str:
-    if not found.least_ms:
+def _time(least: LeastTime) -> str:
+    if not least.least_ms:
         return "none: L2 holds all"
-    by = "operations" if found.compute_ms is not None and found.compute_ms == found.least_ms else "memory"
-    return f"{duration(found.least_ms)}, {by}"
+    by = "operations" if least.compute_ms is not None and least.compute_ms == least.least_ms else "memory"
+    return f"{duration(least.least_ms)}, {by}"
 
 
 def _about_gpu(work: ProblemWork) -> list[str]:
@@ -86,6 +86,6 @@ def _about_gpu(work: ProblemWork) -> list[str]:
     if roofs.peak_flop_per_s is not None:
         limits += f" and {amount(roofs.peak_flop_per_s, 'FLOP/s')} in {work.precision.value}"
     lines = [f"The least time is that of {name}.", f"Measured limits of this GPU: {limits}."]
-    if roofs.peak_flop_per_s is None and any(each.flop for each in work.known.values()):
+    if roofs.peak_flop_per_s is None and any(call_work.flop for call_work in work.known.values()):
         lines.append(f"The peak in {work.precision.value} is not measured yet: the least time is that of memory alone.")
     return lines

@@ -14,15 +14,17 @@ def listing_text(listing: Listing) -> str:
     if not listing.problems:
         return f"no problems here: {WHAT_COUNTS}\n"
     width = max(len(problem.name) for problem in listing.problems)
-    lines = [f"{each.level:<5}  {each.name:<{width}}  {one_line(each.title, 60)}" for each in listing.problems]
+    lines = [
+        f"{problem.level:<5}  {problem.name:<{width}}  {one_line(problem.title, 60)}" for problem in listing.problems
+    ]
     return "\n".join([f"level  {'name':<{width}}  title", *lines]) + "\n"
 
 
 def listing_document(listing: Listing) -> dict[str, list[dict[str, str | int]] | list[str]]:
     """Return the list as a document, including the errors of unreadable problems."""
     fields = ("name", "title", "level", "origin", "sha256")
-    shown = [{field: getattr(problem, field) for field in fields} for problem in listing.problems]
-    return {"problems": shown, "broken": [error.message for error in listing.broken]}
+    problems = [{field: getattr(problem, field) for field in fields} for problem in listing.problems]
+    return {"problems": problems, "broken": [error.message for error in listing.broken]}
 
 
 def problem_text(problem: Problem, work: str = "") -> str:
@@ -46,14 +48,14 @@ def problem_text(problem: Problem, work: str = "") -> str:
 
 def _formats_text(formats: Formats) -> str:
     """Return the declared formats of inputs and outputs; empty without any."""
-    named = [f"  {name:<10} {form.value}" for name, form in formats.inputs.items()]
+    lines = [f"  {name:<10} {form.value}" for name, form in formats.inputs.items()]
     for path, output in formats.outputs.items():
         if output.format is None:
-            named.append(f"  {path:<10} {output.flips:g} of the elements may be on the other side of a step")
+            lines.append(f"  {path:<10} {output.flips:g} of the elements may be on the other side of a step")
             continue
         scales = "" if output.scales is None else f", scales of its blocks in {output.scales}"
-        named.append(f"  {path:<10} {output.format.value}{scales}; right within a step of the format")
-    return "\n".join(["formats", *named]) if named else ""
+        lines.append(f"  {path:<10} {output.format.value}{scales}; right within a step of the format")
+    return "\n".join(["formats", *lines]) if lines else ""
 
 
 def _wrapped(line: str) -> str:

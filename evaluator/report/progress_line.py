@@ -34,7 +34,7 @@ class _StagePlaces:
         return f"{len(self._begun)} of {len(self._planned)}"
 
 
-class Lines:
+class StageLines:
     """Progress as one line per stage, for logs and pipes."""
 
     def __init__(self, stream: TextIO, stages: Sequence[str] = ()) -> None:
@@ -44,8 +44,8 @@ class Lines:
 
     def stage(self, name: str, detail: str = "") -> None:
         """Write `name (3 of 6): detail`."""
-        place = self._places.begin(name)
-        line = name + (f" ({place})" if place else "") + (f": {detail}" if detail else "")
+        position = self._places.begin(name)
+        line = name + (f" ({position})" if position else "") + (f": {detail}" if detail else "")
         with contextlib.suppress(OSError):  # a closed reader stops no grade
             self._stream.write(one_line(line, 200, getattr(self._stream, "encoding", None) or "ascii") + "\n")
             self._stream.flush()
@@ -124,13 +124,13 @@ def progress_on(stream: TextIO, *, quiet: bool = False, stages: Sequence[str] = 
     if quiet:
         yield Silent()
     elif not stream.isatty():
-        yield Lines(stream, stages)
+        yield StageLines(stream, stages)
     else:
         from rich.console import Console
 
         console = Console(file=stream, highlight=False)
         if console.is_dumb_terminal:
-            yield Lines(stream, stages)
+            yield StageLines(stream, stages)
             return
         with MovingLine(console, stages) as line:
             yield line

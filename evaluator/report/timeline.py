@@ -67,14 +67,14 @@ class Turn(Record, frozen=True, tag="turn", forbid_unknown_fields=False):
         return self.stages[0][1]
 
     @property
-    def spans(self) -> Iterator["Span"]:
+    def spans(self) -> Iterator["StageSpan"]:
         """Stages of the turn. No span has a negative length, even for a damaged record."""
         ends = [start for _, start in self.stages[1:]] + [self.ended_s]
         for (name, start), end in zip(self.stages, ends, strict=True):
-            yield Span(name, start, max(start, end))
+            yield StageSpan(name, start, max(start, end))
 
 
-class Span(NamedTuple):
+class StageSpan(NamedTuple):
     """One stage of a turn."""
 
     stage: str
@@ -104,14 +104,14 @@ class Wait(NamedTuple):
 def waits(timeline: SessionTimeline) -> list[Wait]:
     """Return how long each built submission waited for a GPU, in the order of the GPU's turns."""
     built: dict[tuple[str, str], deque[float]] = defaultdict(deque)
-    found = []
-    for turn in sorted(timeline.turns, key=lambda each: (each.began_s, each.ended_s)):
+    gpu_waits = []
+    for turn in sorted(timeline.turns, key=lambda turn: (turn.began_s, turn.ended_s)):
         if turn.is_built:
             built[turn.problem, turn.name].append(turn.ended_s)
         elif timeline.session.lanes[turn.lane].kind is LaneKind.GPU and built[turn.problem, turn.name]:
             since_s = built[turn.problem, turn.name].popleft()
-            found.append(Wait(since_s, max(since_s, turn.began_s)))
-    return found
+            gpu_waits.append(Wait(since_s, max(since_s, turn.began_s)))
+    return gpu_waits
 
 
 def _lane_names(session: Session) -> list[str]:
@@ -130,12 +130,14 @@ def trace_bytes(timelines: Sequence[SessionTimeline]) -> bytes:
 
     A counter shows how many built submissions wait for a GPU. Sessions are placed by the host's clock.
     """
-    first = min((each.session.started_at for each in timelines), default=None)
+    first = min((timeline.session.started_at for timeline in timelines), default=None)
     encoder = msgspec.json.Encoder()
     events = [
         encoder.encode(event)
-        for number, each in enumerate(timelines, start=1)
-        for event in _events(number, each, 0.0 if first is None else (each.session.started_at - first).total_seconds())
+        for number, timeline in enumerate(timelines, start=1)
+        for event in _events(
+            number, timeline, 0.0 if first is None else (timeline.session.started_at - first).total_seconds()
+        )
     ]
     return b'{"displayTimeUnit":"ms","traceEvents":[\n' + b",\n".join(events) + b"\n]}\n"
 
@@ -145,16 +147,16 @@ def _events(process: int, timeline: SessionTimeline, after_s: float) -> Iterator
     name = f"{one_line(session.host, 60)}, {session.started_at.isoformat(timespec='seconds')}"
     yield {"ph": "M", "name": "process_name", "pid": process, "args": {"name": name}}
     for lane, lane_name in enumerate(_lane_names(session)):
-        place = {"ph": "M", "pid": process, "tid": lane}
-        yield place | {"name": "thread_name", "args": {"name": lane_name}}
-        yield place | {"name": "thread_sort_index", "args": {"sort_index": lane}}
+        common = {"ph": "M", "pid": process, "tid": lane}
+        yield common | {"name": "thread_name", "args": {"name": lane_name}}
+        yield common | {"name": "thread_sort_index", "args": {"sort_index": lane}}
     for turn in timeline.turns:
-        place = {"ph": "X", "pid": process, "tid": turn.lane}
+        common = {"ph": "X", "pid": process, "tid": turn.lane}
         submission = one_line(f"{turn.problem}/{turn.name}", 120)
-        yield place | {"name": submission} | _when(turn.began_s, turn.ended_s, after_s)
+        yield common | {"name": submission} | _slice_times(turn.began_s, turn.ended_s, after_s)
         for span in turn.spans:
-            yield place | {"name": one_line(span.stage, 60)} | _when(span.began_s, span.ended_s, after_s)
-    changes = [change for each in waits(timeline) for change in ((each.began_s, 1), (each.ended_s, -1))]
+            yield common | {"name": one_line(span.stage, 60)} | _slice_times(span.began_s, span.ended_s, after_s)
+    changes = [change for wait in waits(timeline) for change in ((wait.began_s, 1), (wait.ended_s, -1))]
     waiting = 0
     for at_s, change in sorted(changes):
         waiting += change
@@ -167,6 +169,6 @@ def _events(process: int, timeline: SessionTimeline, after_s: float) -> Iterator
         }
 
 
-def _when(began_s: float, ended_s: float, after_s: float) -> dict[str, int]:
+def _slice_times(began_s: float, ended_s: float, after_s: float) -> dict[str, int]:
     began_us = round((after_s + began_s) * _MICROSECONDS)
     return {"ts": began_us, "dur": max(0, round((after_s + ended_s) * _MICROSECONDS) - began_us)}

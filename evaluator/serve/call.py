@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from evaluator.batch.workers.worker_handle import WorkerHandle
 
 
-class Call:
+class ClientCall:
     """A grade in progress. `abandon` may be called from another thread than the grade's."""
 
     def __init__(self) -> None:

@@ -62,7 +62,7 @@ def reach(options: GradeOptions) -> Welcome | Unready:
     """Ask whether the ready judge grades with `options`."""
     if not options.is_sandboxed:
         return Unready(NO_SANDBOX if is_running() else "")
-    reached = _reached(options.device)
+    reached = _connected(options.device)
     if isinstance(reached, Unready):
         return reached
     connection, welcome = reached
@@ -75,7 +75,7 @@ def grade(order: Order, on_stage: Callable[[Stage], None]) -> Graded | NotGraded
 
     Unready: no ready judge runs, or the judge refuses or has died.
     """
-    reached = _reached(order.options.device)
+    reached = _connected(order.options.device)
     if isinstance(reached, Unready):
         return reached
     with reached[0] as connection:
@@ -84,7 +84,7 @@ def grade(order: Order, on_stage: Callable[[Stage], None]) -> Graded | NotGraded
 
 def status() -> bytes:
     """Return the status of the ready judge as JSON. Raises UsageError if none runs."""
-    with _asked(AskStatus()) as connection:
+    with _ask(AskStatus()) as connection:
         try:
             return read_message(connection.fileno(), MOST_REPLY_BYTES, _GREETING_S)
         except (EOFError, OSError, ValueError) as error:
@@ -93,7 +93,7 @@ def status() -> bytes:
 
 def stop() -> None:
     """End the ready judge; return after the last grade. Raises UsageError if none runs."""
-    with _asked(AskStop()) as connection, contextlib.suppress(EOFError, OSError):
+    with _ask(AskStop()) as connection, contextlib.suppress(EOFError, OSError):
         read_message(connection.fileno(), MOST_REPLY_BYTES)  # No reply: the end of the server closes the connection.
 
 
@@ -112,7 +112,7 @@ class ReadyWorker:
 
     def grade(self, order: Order, on_stage: Callable[[Stage], None]) -> Result:
         """Make a grade. Raises NoWorker if no ready judge accepts the grade any more."""
-        reached = _reached(order.options.device)
+        reached = _connected(order.options.device)
         if isinstance(reached, Unready):
             raise NoWorker(reached.reason or "the ready judge has ended")
         connection, _ = reached
@@ -149,7 +149,7 @@ class ReadyWorker:
                 self._connection.shutdown(socket.SHUT_RDWR)
 
 
-def _reached(device: DeviceKind) -> tuple[socket.socket, Welcome] | Unready:
+def _connected(device: DeviceKind) -> tuple[socket.socket, Welcome] | Unready:
     """Connect to the ready judge and send the client's `Hello`."""
     try:
         with socket_folder.opened() as folder:
@@ -188,7 +188,7 @@ def _result(connection: socket.socket, order: Order, on_stage: Callable[[Stage],
     return Unready(answer.reason) if isinstance(answer, Refusal) else answer
 
 
-def _asked(question: AskStatus | AskStop) -> socket.socket:
+def _ask(question: AskStatus | AskStop) -> socket.socket:
     """Connect and ask. Raises UsageError if no ready judge runs."""
     try:
         with socket_folder.opened() as folder:

@@ -15,7 +15,7 @@ from evaluator.batch.workers.framing import read_message, write_message
 from evaluator.batch.workers.messages import Graded, NotGraded, Order, Stage
 from evaluator.errors import WarpgradeError
 from evaluator.records import Record
-from evaluator.serve.call import Call
+from evaluator.serve.call import ClientCall
 from evaluator.serve.grades import Grades
 from evaluator.serve.identity import Identity, difference
 from evaluator.serve.protocol import (
@@ -55,10 +55,10 @@ class Host(Protocol):
     def wait_for_end(self) -> None:
         """Wait until the last grade has ended and no worker is left."""
 
-    def began(self, call: Call) -> None:
+    def began(self, call: ClientCall) -> None:
         """Count a grade in progress."""
 
-    def ended(self, call: Call, order: Order, result: Graded | NotGraded, wall_s: float) -> None:
+    def ended(self, call: ClientCall, order: Order, result: Graded | NotGraded, wall_s: float) -> None:
         """Count a finished or abandoned grade."""
 
 
@@ -111,7 +111,7 @@ class Connection:
         if self._host.is_ending:
             self._send(Refusal(reason="the ready judge is ending"))
             return
-        call = Call()
+        call = ClientCall()
         ended, its_end = os.pipe()
         self._host.began(call)
         thread = threading.Thread(target=self._make, args=(order, call, its_end), name="grade", daemon=True)
@@ -123,7 +123,7 @@ class Connection:
         finally:
             os.close(ended)
 
-    def _make(self, order: Order, call: Call, its_end: int) -> None:
+    def _make(self, order: Order, call: ClientCall, its_end: int) -> None:
         started_s = time.monotonic()
         result: Graded | NotGraded = NotGraded(reason="the ready judge failed", again=True)
         try:
@@ -134,7 +134,7 @@ class Connection:
             self._host.ended(call, order, result, time.monotonic() - started_s)
             os.close(its_end)
 
-    def _tell(self, reply: Stage | Graded | NotGraded, call: Call) -> None:
+    def _tell(self, reply: Stage | Graded | NotGraded, call: ClientCall) -> None:
         """Send a reply from the thread of the grade. A client counts as gone after the time limit for reading."""
         if call.is_abandoned:
             return

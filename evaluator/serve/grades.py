@@ -1,4 +1,4 @@
-"""Grades of the ready judge: the crews of all devices, and the way of one order through them."""
+"""Grades of the ready judge: the crews of all devices, and the parts of one grade."""
 
 import threading
 from collections.abc import Callable
@@ -11,9 +11,9 @@ from evaluator.batch.workers.worker_handle import LocalWorker
 from evaluator.errors import WarpgradeError
 from evaluator.grade_options import GradeOptions
 from evaluator.records import DeviceKind
-from evaluator.serve.call import Call
-from evaluator.serve.crew import Crew, Ended
-from evaluator.serve.place import Hire, Place
+from evaluator.serve.call import ClientCall
+from evaluator.serve.crew import Crew, GradeAbandoned
+from evaluator.serve.slot_worker import Hire, SlotWorker
 from evaluator.serve.status import WorkerStatus
 
 
@@ -34,21 +34,21 @@ class Grades:
                 gpus = gpus_for(GradeOptions(device=device))
                 # On cpu a single grade has all cores, as without a server: the card is the same.
                 slots = slots_for(device, None if device is DeviceKind.CPU else self._jobs, gpus)
-                self._crews[device] = Crew([Place(device, slot, self._hire) for slot in slots])
+                self._crews[device] = Crew([SlotWorker(device, slot, self._hire) for slot in slots])
             return self._crews[device]
 
     def at_once(self, device: DeviceKind) -> int:
         """Return the number of concurrent grades on a device."""
-        return len(self.crew(device).places)
+        return len(self.crew(device).workers)
 
-    def make(self, order: Order, call: Call, on_stage: Callable[[Stage], None]) -> Graded | NotGraded:
-        """Grade. Waits for a place of the device."""
+    def make(self, order: Order, call: ClientCall, on_stage: Callable[[Stage], None]) -> Graded | NotGraded:
+        """Grade. Waits for a worker of the device."""
         try:
             crew = self.crew(order.options.device)
-            return self._through(crew, order, call, on_stage)
+            return self._grade_parts(crew, order, call, on_stage)
         except WarpgradeError as error:
             return NotGraded(reason=error.message, again=False, hint=error.hint)
-        except Ended:
+        except GradeAbandoned:
             return NotGraded(reason="the ready judge ended before the grade", again=True)
 
     def prepare(self, device: DeviceKind) -> None:
@@ -74,16 +74,18 @@ class Grades:
     @property
     def workers(self) -> list[WorkerStatus]:
         """Status of all workers."""
-        found = [place.status for crew in self._all() for place in crew.places]
-        return [each for each in found if each is not None]
+        statuses = [worker.status for crew in self._all() for worker in crew.workers]
+        return [status for status in statuses if status is not None]
 
-    def _through(self, crew: Crew, order: Order, call: Call, on_stage: Callable[[Stage], None]) -> Graded | NotGraded:
+    def _grade_parts(
+        self, crew: Crew, order: Order, call: ClientCall, on_stage: Callable[[Stage], None]
+    ) -> Graded | NotGraded:
         def on_wait() -> None:
             on_stage(Stage(name="wait", detail="other grades of the ready judge"))
 
         for part in crew.parts:
-            with crew.place_for(part, order, call, on_wait) as place:
-                result = place.grade(order, call, on_stage)
+            with crew.worker_for(part, order, call, on_wait) as worker:
+                result = worker.grade(order, call, on_stage)
             if not isinstance(result, Built):
                 return result
             order = replace(order, begun=result.begun)

@@ -60,7 +60,7 @@ def _code() -> str:
 
     Reading the contents instead would take a tenth of a second.
     """
-    stamps = [(path, found.st_size, found.st_mtime_ns) for path, found in _files(str(_PACKAGE))]
+    stamps = [(path, status.st_size, status.st_mtime_ns) for path, status in _files(str(_PACKAGE))]
     import hashlib
 
     return f"{_PACKAGE} {hashlib.sha256(repr(sorted(stamps)).encode('utf-8', 'surrogatepass')).hexdigest()}"
@@ -79,9 +79,9 @@ def _settings(environment: Mapping[str, str]) -> dict[str, str]:
     prefixes = (*_PREFIXES, *_MORE_PREFIXES)
     variables = {name: value for name, value in environment.items() if name in _NAMES or name.startswith(prefixes)}
     tools = {f"{tool} on PATH": shutil.which(tool) or "" for tool in _TOOLS}
-    own = {
+    machine = {
         "Python": f"{sys.prefix} {sys.version}",
         "cache folder": str(cache_folder().absolute()),
         "cores": " ".join(map(str, sorted(os.sched_getaffinity(0)))),
     }
-    return {**variables, **tools, **own}
+    return {**variables, **tools, **machine}

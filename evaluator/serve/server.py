@@ -15,7 +15,7 @@ from evaluator.batch.workers.messages import Graded, NotGraded, Order
 from evaluator.errors import InfraError, UsageError
 from evaluator.records import DeviceKind
 from evaluator.serve import socket_folder
-from evaluator.serve.call import Call
+from evaluator.serve.call import ClientCall
 from evaluator.serve.connection import Connection
 from evaluator.serve.grades import Grades
 from evaluator.serve.identity import identity
@@ -39,7 +39,7 @@ class Server:
         self._tell = tell
         self._started_at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         self._changing = threading.Lock()
-        self._calls: set[Call] = set()
+        self._calls: set[ClientCall] = set()
         self._clients = 0
         self._made = 0
         self._signals = 0
@@ -76,12 +76,12 @@ class Server:
         """Wait until the last grade has ended and no worker is left."""
         self._at_end.wait()
 
-    def began(self, call: Call) -> None:
+    def began(self, call: ClientCall) -> None:
         """Count a grade in progress."""
         with self._changing:
             self._calls.add(call)
 
-    def ended(self, call: Call, order: Order, result: Graded | NotGraded, wall_s: float) -> None:
+    def ended(self, call: ClientCall, order: Order, result: Graded | NotGraded, wall_s: float) -> None:
         """Count a finished or abandoned grade, and print a line about the grade."""
         with self._changing:
             self._calls.remove(call)
@@ -95,7 +95,7 @@ class Server:
     def status(self) -> ServerStatus:
         """Return the server's status."""
         with self._changing:
-            running, made = len(self._calls), self._made
+            running, grades = len(self._calls), self._made
         return ServerStatus(
             pid=os.getpid(),
             version=__version__,
@@ -103,7 +103,7 @@ class Server:
             started_at=self._started_at,
             idle_minutes=self._idle_minutes,
             devices=self.grades.devices,
-            grades=made,
+            grades=grades,
             running=running,
             ending=self.is_ending,
             memory_bytes=tree_bytes(os.getpid()),
@@ -180,7 +180,7 @@ class Server:
             yield woken
 
 
-def _outcome(call: Call, result: Graded | NotGraded) -> str:
+def _outcome(call: ClientCall, result: Graded | NotGraded) -> str:
     if call.is_abandoned:
         return "abandoned"
     match result:

@@ -50,8 +50,8 @@ def opened(*, create: bool = False) -> Iterator[int]:
     except OSError as error:
         raise InfraError(f"cannot use the folder {path}: {error.strerror}", hint="remove it") from None
     try:
-        found = os.fstat(descriptor)
-        if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & ~_PRIVATE:
+        status = os.fstat(descriptor)
+        if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & ~_PRIVATE:
             hint = f"make it private: chmod 700 {path}"
             raise InfraError(f"the folder {path} is not private to this user", hint=hint)
         yield descriptor

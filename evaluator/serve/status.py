@@ -4,7 +4,7 @@ import contextlib
 
 import psutil
 
-from evaluator.batch.workers.messages import Part
+from evaluator.batch.workers.messages import GradePart
 from evaluator.records import DeviceKind, Record
 
 
@@ -12,7 +12,7 @@ class WorkerStatus(Record, frozen=True):
     """A worker process: part, problem, number of grades, and the memory of the whole process tree."""
 
     device: DeviceKind
-    part: Part
+    part: GradePart
     gpu: str | None
     pid: int
     busy: bool

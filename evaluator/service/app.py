@@ -1,4 +1,4 @@
-"""Routes of the service, behind the gate."""
+"""Routes of the service, behind `AccessControl`."""
 
 import asyncio
 import hashlib
@@ -35,11 +35,11 @@ from evaluator.service.documents.messages import (
     ListedProblem,
     ProblemList,
     Refusal,
-    Refused,
+    RequestRefused,
     TextProblem,
 )
 from evaluator.service.events import stream
-from evaluator.service.gate import CLIENT, HEALTH, STILL_VALID, Gate
+from evaluator.service.gate import CLIENT, HEALTH, STILL_VALID, AccessControl
 from evaluator.service.grading import Grading, problem_of
 from evaluator.service.metrics import Metrics
 from evaluator.service.store.grades_table import Added, Arrival, OtherRequest, QueueFull
@@ -64,9 +64,9 @@ class Parts(NamedTuple):
     problems: Path | None
 
 
-def app_of(parts: Parts) -> Gate:
+def app_of(parts: Parts) -> AccessControl:
     """Return the ASGI application of the service."""
-    return Gate(_Routes(parts).app(), parts.tokens, parts.metrics)
+    return AccessControl(_Routes(parts).app(), parts.tokens, parts.metrics)
 
 
 class _Routes:
@@ -92,7 +92,7 @@ class _Routes:
                 Route(HEALTH, self.health, methods=["GET"]),
             ],
             exception_handlers={
-                Refused: self._on_refused,
+                RequestRefused: self._on_refused,
                 UsageError: self._on_usage_error,
                 InfraError: self._on_infra_error,
                 HTTPException: self._on_http_error,
@@ -122,11 +122,13 @@ class _Routes:
             case Added(grade=grade, is_new=is_new):
                 return self._grade(grade, 202 if is_new else 200)
             case OtherRequest():
-                raise Refused(422, "an earlier request with this Idempotency-Key had another content", "use a new key")
+                raise RequestRefused(
+                    422, "an earlier request with this Idempotency-Key had another content", "use a new key"
+                )
             case QueueFull(is_the_clients=True):
-                raise Refused(429, "too many or too large submissions of this client wait", _LATER)
+                raise RequestRefused(429, "too many or too large submissions of this client wait", _LATER)
             case QueueFull():
-                raise Refused(429, "too many or too large submissions of all clients wait", _LATER)
+                raise RequestRefused(429, "too many or too large submissions of all clients wait", _LATER)
 
     async def page(self, request: Request) -> Response:
         """Return the client's grades, latest first, at most `limit` before the grade `before`."""
@@ -134,9 +136,9 @@ class _Routes:
         before = request.query_params.get("before")
         grades = await self._parts.journal.page(request.scope[CLIENT], before, most + 1)
         if grades is None:
-            raise Refused(404, "no such grade as `before`", "begin again without `before`")
-        shown = [self._parts.dispatcher.at_present(grade) for grade in grades[:most]]
-        return _json(GradePage(shown, shown[-1].id if len(grades) > most else None), 200)
+            raise RequestRefused(404, "no such grade as `before`", "begin again without `before`")
+        grades_now = [self._parts.dispatcher.at_present(grade) for grade in grades[:most]]
+        return _json(GradePage(grades_now, grades_now[-1].id if len(grades) > most else None), 200)
 
     async def problems(self, _: Request) -> Response:
         """Return the problems of the service. One request at a time reads the folder."""
@@ -144,8 +146,10 @@ class _Routes:
             try:
                 listing = await asyncio.to_thread(list_problems, self._parts.problems)
             except ProblemError:  # Its message names a path of this machine.
-                raise Refused(503, "the service cannot read its problems", "tell the operator") from None
-        listed = [ListedProblem(each.name, each.title, each.level, each.sha256) for each in listing.problems]
+                raise RequestRefused(503, "the service cannot read its problems", "tell the operator") from None
+        listed = [
+            ListedProblem(problem.name, problem.title, problem.level, problem.sha256) for problem in listing.problems
+        ]
         return _json(ProblemList(listed), 200)
 
     async def show(self, request: Request) -> Response:
@@ -168,9 +172,9 @@ class _Routes:
 
     async def card(self, request: Request) -> Response:
         """Return the card of a finished grade."""
-        async with AsyncExitStack() as held:
-            await held.enter_async_context(self._cards.turn(request.scope[CLIENT]))
-            return PartsResponse(await self._stored_card(request), held.pop_all())
+        async with AsyncExitStack() as turn_stack:
+            await turn_stack.enter_async_context(self._cards.turn(request.scope[CLIENT]))
+            return PartsResponse(await self._stored_card(request), turn_stack.pop_all())
 
     async def feedback(self, request: Request) -> Response:
         """Return the text for a language model's next attempt."""
@@ -185,20 +189,22 @@ class _Routes:
         card = await self._parts.journal.card(request.scope[CLIENT], grade.id)
         if card is None:
             state = self._parts.dispatcher.at_present(grade).state.value
-            raise Refused(409, f"the grade has no card: it is {state}", "ask /v1/grades/ID?wait_s=60 first")
+            raise RequestRefused(409, f"the grade has no card: it is {state}", "ask /v1/grades/ID?wait_s=60 first")
         return card
 
     async def events(self, request: Request) -> Response:
         """Stream the client's final grades as server-sent events, from `Last-Event-ID` or from now on."""
         client, last = request.scope[CLIENT], request.headers.get("last-event-id")
         if last is not None and not (last.isascii() and last.isdigit() and len(last) < 19):
-            raise Refused(400, "Last-Event-ID is not a number", "send the id of the last event, or no header")
+            raise RequestRefused(400, "Last-Event-ID is not a number", "send the id of the last event, or no header")
         first_stored, last_stored = await self._parts.journal.numbers(client)
         number = last_stored if last is None else int(last)
         if number > last_stored:
-            raise Refused(409, "no event has this Last-Event-ID: the service has lost its state", "submit again")
+            raise RequestRefused(409, "no event has this Last-Event-ID: the service has lost its state", "submit again")
         if number + 1 < first_stored:
-            raise Refused(409, "the next event is deleted, as old grades are", "ask for each grade, or submit again")
+            raise RequestRefused(
+                409, "the next event is deleted, as old grades are", "ask for each grade, or submit again"
+            )
         is_valid = request.scope[STILL_VALID]
         content: AsyncIterator[bytes] = stream(self._parts.journal, self._parts.dispatcher, client, number, is_valid)
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
@@ -219,13 +225,13 @@ class _Routes:
     async def _found(self, request: Request) -> Grade:
         grade = await self._parts.journal.grade(request.scope[CLIENT], request.path_params["grade"])
         if grade is None:
-            raise Refused(404, "no such grade", "grades are kept for a limited time")
+            raise RequestRefused(404, "no such grade", "grades are kept for a limited time")
         return grade
 
     async def _check_problem(self, order: GradeOrder) -> None:
         if isinstance(order.problem, TextProblem) and not self._parts.allows_problem_text:
             hint = "name one of its problems; the operator may start it with --allow-problem-text"
-            raise Refused(403, "this service accepts no problems as text", hint)
+            raise RequestRefused(403, "this service accepts no problems as text", hint)
         error = await asyncio.to_thread(self._parts.grading.refusal_of, problem_of(order))
         if isinstance(error, ProblemNotFound):  # Its hint names commands, which list the problems of another machine.
             raise ProblemNotFound(str(order.problem)[:80], error.nearest, "ask the operator for the service's problems")
@@ -245,7 +251,7 @@ class _Routes:
         return response
 
     async def _on_refused(self, _: Request, error: Exception) -> Response:
-        assert isinstance(error, Refused)  # noqa: S101 - for the type checker: registered for this class
+        assert isinstance(error, RequestRefused)  # noqa: S101 - for the type checker: registered for this class
         return self._refusal(error.status, error.refusal)
 
     async def _on_usage_error(self, _: Request, error: Exception) -> Response:
@@ -267,14 +273,16 @@ def _json(document: Record, status: int) -> Response:
 def _key(request: Request) -> str | None:
     key = request.headers.get("idempotency-key")
     if key is not None and not (0 < len(key) <= MOST_KEY and key.isascii() and key.isprintable()):
-        raise Refused(400, f"the Idempotency-Key is not 1 to {MOST_KEY} printable characters", "use a random UUID")
+        raise RequestRefused(
+            400, f"the Idempotency-Key is not 1 to {MOST_KEY} printable characters", "use a random UUID"
+        )
     return key
 
 
 def _number(request: Request, name: str, default: int, least: int, most: int) -> int:
     text = request.query_params.get(name, str(default))
     if not (text.isascii() and text.isdigit() and len(text) < 10 and least <= int(text) <= most):
-        raise Refused(400, f"{name} is not a number from {least} to {most}")
+        raise RequestRefused(400, f"{name} is not a number from {least} to {most}")
     return int(text)
 
 
@@ -285,7 +293,7 @@ def _wait_s(request: Request) -> float:
     except ValueError:
         wait_s = -1.0
     if not 0 <= wait_s <= MOST_WAIT_S:
-        raise Refused(400, f"wait_s is not a number from 0 to {MOST_WAIT_S:.0f}")
+        raise RequestRefused(400, f"wait_s is not a number from 0 to {MOST_WAIT_S:.0f}")
     return wait_s
 
 
@@ -293,7 +301,7 @@ def _order(body: bytearray) -> GradeOrder:
     try:
         order = _orders.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Refused(400, f"the body is not a submission: {error}", "see GradeOrder in /openapi.json") from None
+        raise RequestRefused(400, f"the body is not a submission: {error}", "see GradeOrder in /openapi.json") from None
     if not order.name.isprintable():
-        raise Refused(400, "the submission's name is not printable")
+        raise RequestRefused(400, "the submission's name is not printable")
     return order

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 from starlette.requests import ClientDisconnect, Request
 
-from evaluator.service.documents.messages import MOST_BODY_BYTES, Refused, too_large
+from evaluator.service.documents.messages import MOST_BODY_BYTES, RequestRefused, too_large
 from evaluator.service.turns import Turns
 
 BODY_S = 60.0
@@ -29,7 +29,7 @@ class Bodies:
         """Return the body of a request. The body counts as memory until the exit of the context.
 
         Raises:
-            Refused: the body is too large or too slow, the memory is full, or the client has left.
+            RequestRefused: the body is too large or too slow, the memory is full, or the client has left.
         """
         async with self._turns.turn(client):
             body = bytearray()
@@ -37,7 +37,7 @@ class Bodies:
                 await self._receive(request, body)
                 yield body
             finally:
-                self._counted_bytes -= _counted(body)
+                self._counted_bytes -= _counted_bytes(body)
 
     async def _receive(self, request: Request, body: bytearray) -> None:
         try:
@@ -45,16 +45,16 @@ class Bodies:
                 async for part in request.stream():
                     if len(body) + len(part) > MOST_BODY_BYTES:
                         raise too_large()
-                    before = _counted(body)
+                    before = _counted_bytes(body)
                     body += part
-                    self._counted_bytes += _counted(body) - before
+                    self._counted_bytes += _counted_bytes(body) - before
                     if self._counted_bytes > LARGE_BYTES:
-                        raise Refused(429, "the service receives too many large bodies", "submit again later")
+                        raise RequestRefused(429, "the service receives too many large bodies", "submit again later")
         except TimeoutError:
-            raise Refused(408, f"the body was not complete after {BODY_S:.0f} s") from None
+            raise RequestRefused(408, f"the body was not complete after {BODY_S:.0f} s") from None
         except ClientDisconnect:
-            raise Refused(400, "the client left before the end of the body") from None
+            raise RequestRefused(400, "the client left before the end of the body") from None
 
 
-def _counted(body: bytearray) -> int:
+def _counted_bytes(body: bytearray) -> int:
     return max(0, len(body) - _SMALL_BYTES)

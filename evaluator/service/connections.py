@@ -13,7 +13,7 @@ import h11
 import msgspec
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from evaluator.service.documents.messages import Refused
+from evaluator.service.documents.messages import RequestRefused
 from evaluator.service.gate import CLIENT, MOST_CONNECTIONS
 
 HEAD_S = 10.0
@@ -68,7 +68,7 @@ class LimitedConnection(H11Protocol):
         if not self.conn.is_chunked:
             super().send_400_response(msg)
             return
-        refused = Refused(411, "the body has no Content-Length", "send the body in one piece, with its length")
+        refused = RequestRefused(411, "the body has no Content-Length", "send the body in one piece, with its length")
         content = msgspec.json.encode(refused.refusal)
         headers = [("content-type", "application/json"), ("content-length", str(len(content))), ("connection", "close")]
         for event in (
@@ -82,8 +82,8 @@ class LimitedConnection(H11Protocol):
 
     def _make_room(self) -> None:
         """Close the oldest connection without a client's request; this connection, if all have one."""
-        others = [each for each in self.connections if isinstance(each, LimitedConnection) and each.is_idle]
-        min(others, key=lambda each: each.made_s, default=self).transport.abort()
+        idle = [peer for peer in self.connections if isinstance(peer, LimitedConnection) and peer.is_idle]
+        min(idle, key=lambda peer: peer.made_s, default=self).transport.abort()
 
     @property
     def is_idle(self) -> bool:

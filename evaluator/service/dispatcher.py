@@ -14,7 +14,7 @@ from evaluator.service.documents.messages import Grade, GradeOrder, GradeState
 from evaluator.service.fair_queue import FairQueue
 from evaluator.service.grading import Grading, problem_of
 from evaluator.service.metrics import Metrics
-from evaluator.service.store.grades_table import Added, Arrival, Begun, Final, OtherRequest, QueueFull
+from evaluator.service.store.grades_table import Added, Arrival, Final, GradeAttempt, OtherRequest, QueueFull
 from evaluator.service.store.journal import Journal
 from evaluator.text import one_line
 
@@ -43,7 +43,7 @@ class Dispatcher:
         self._changed = asyncio.Event()
         self._stopping = False
         self._tasks: set[asyncio.Task[None]] = set()
-        self._at_work: set[str] = set()
+        self._in_progress: set[str] = set()
         self._suspects: set[str] = set()
         self._interrupted: list[str] = []
         self._news: dict[str, asyncio.Future[None]] = {}
@@ -68,7 +68,7 @@ class Dispatcher:
         try:
             while not self._stopping:
                 self._changed.clear()
-                self._begin_some()
+                self._begin_waiting()
                 self._show()
                 await self._changed.wait()
             while self._tasks and self._fault is None:
@@ -118,7 +118,7 @@ class Dispatcher:
 
     def at_present(self, grade: Grade) -> Grade:
         """Return the grade with the present state: the journal does not store the state `grading`."""
-        if grade.id in self._at_work and not grade.state.is_final:
+        if grade.id in self._in_progress and not grade.state.is_final:
             return msgspec.structs.replace(grade, state=GradeState.GRADING)
         return grade
 
@@ -128,7 +128,7 @@ class Dispatcher:
         A caller asks for the future before reading the journal: otherwise a grade may fall between.
         """
         if self._stopping:
-            return _done()
+            return _finished_future()
         return self._news.setdefault(client, asyncio.get_running_loop().create_future())
 
     def _end_waiting(self) -> None:
@@ -137,25 +137,25 @@ class Dispatcher:
             if not news.done():
                 news.set_result(None)
 
-    def _begin_some(self) -> None:
+    def _begin_waiting(self) -> None:
         while len(self._queue) and self._has_room():
             self._begin(*self._queue.take())
 
     def _has_room(self) -> bool:
         """Return whether the first grade of the queue may begin. A suspect runs without other grades."""
-        if self._queue.first in self._suspects or self._at_work & self._suspects:
+        if self._queue.first in self._suspects or self._in_progress & self._suspects:
             return not self._tasks
         return len(self._tasks) < self._grading.at_once
 
     def _begin(self, client: str, grade: str) -> None:
-        self._at_work.add(grade)
+        self._in_progress.add(grade)
         task = asyncio.create_task(self._graded(client, grade))
         self._tasks.add(task)
-        task.add_done_callback(lambda ended: self._ended(ended, grade))
+        task.add_done_callback(lambda finished_task: self._on_task_end(finished_task, grade))
 
-    def _ended(self, task: asyncio.Task[None], grade: str) -> None:
+    def _on_task_end(self, task: asyncio.Task[None], grade: str) -> None:
         self._tasks.discard(task)
-        self._at_work.discard(grade)
+        self._in_progress.discard(grade)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._fault = self._fault or error
             self.stop()
@@ -163,15 +163,15 @@ class Dispatcher:
 
     async def _graded(self, client: str, grade: str) -> None:
         try:
-            begun = await self._journal.begin(grade)
+            attempt = await self._journal.begin(grade)
         except asyncio.CancelledError:  # The journal counts the attempt all the same.
             self._interrupted.append(grade)
             raise
-        if begun is None:
+        if attempt is None:
             return
         started_s = time.monotonic()
         try:
-            final = await self._result(client, grade, begun)
+            final = await self._result(client, grade, attempt)
             await self._finish(client, grade, final)
         except (asyncio.CancelledError, InfraError):
             # A signal, the workers or the disk ended the grade: no evidence against the submission.
@@ -179,18 +179,18 @@ class Dispatcher:
             raise
         wall_s = time.monotonic() - started_s
         self._metrics.graded(final, wall_s)
-        told = final.verdict.value.replace("_", " ") if final.verdict is not None else final.state.value
-        self._tell(f"{client} {grade}: {told}, {wall_s:.2f} s")
+        outcome = final.verdict.value.replace("_", " ") if final.verdict is not None else final.state.value
+        self._tell(f"{client} {grade}: {outcome}, {wall_s:.2f} s")
 
-    async def _result(self, client: str, grade: str, begun: Begun) -> Final:
+    async def _result(self, client: str, grade: str, attempt: GradeAttempt) -> Final:
         """Grade a request. After too many attempts, make the card of the failure; after a failed card, a reason."""
-        if begun.attempt > MOST_ATTEMPTS + 1:
+        if attempt.attempt > MOST_ATTEMPTS + 1:
             return Final(GradeState.FAILED, reason=_TOO_MANY)
-        order = msgspec.json.decode(begun.request, type=GradeOrder)
+        order = msgspec.json.decode(attempt.request, type=GradeOrder)
         # Threads apart from the threads of requests: the search for a problem's small size may take long.
         loop = asyncio.get_running_loop()
         try:
-            if begun.attempt > MOST_ATTEMPTS:
+            if attempt.attempt > MOST_ATTEMPTS:
                 card = await loop.run_in_executor(self._handing_in, self._infra_card, order)
             else:
                 card = await asyncio.wrap_future(await loop.run_in_executor(self._handing_in, self._submitted, order))
@@ -225,17 +225,17 @@ class Dispatcher:
             await asyncio.sleep(_ROUND_S)
 
     def _show(self) -> None:
-        self._metrics.show(waiting=len(self._queue), grading=len(self._at_work))
+        self._metrics.show(waiting=len(self._queue), grading=len(self._in_progress))
 
 
 async def until(news: "asyncio.Future[None]", timeout_s: float) -> bool:
     """Wait for news. Return false after the time."""
     # `wait_for` would cancel the future of all other waiting clients.
-    done, _ = await asyncio.wait([news], timeout=timeout_s)
-    return bool(done)
+    arrived, _ = await asyncio.wait([news], timeout=timeout_s)
+    return bool(arrived)
 
 
-def _done() -> "asyncio.Future[None]":
+def _finished_future() -> "asyncio.Future[None]":
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     future.set_result(None)
     return future

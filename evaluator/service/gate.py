@@ -1,4 +1,4 @@
-"""Gate in front of all routes: token, size and number of requests. Nothing of a body is read before the gate.
+"""Access control of all routes: token, size and number of requests, before any part of a body is read.
 
 Without a valid token every path has the same response, except `/healthz` with the state of the server.
 """
@@ -10,7 +10,7 @@ from collections import Counter
 import msgspec
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from evaluator.service.documents.messages import MOST_BODY_BYTES, Refused, too_large
+from evaluator.service.documents.messages import MOST_BODY_BYTES, RequestRefused, too_large
 from evaluator.service.metrics import Metrics
 from evaluator.service.tokens import Tokens
 
@@ -31,7 +31,7 @@ _DISCARD_S = 2.0
 _Headers = list[tuple[bytes, bytes]]
 
 
-class Gate:
+class AccessControl:
     """ASGI application: requests with a token reach `inner`."""
 
     def __init__(self, inner: ASGIApp, tokens: Tokens, metrics: Metrics) -> None:
@@ -47,16 +47,18 @@ class Gate:
         if scope["path"] == HEALTH:
             await self._inner(scope, receive, send)
             return
-        authorization = _single(scope["headers"], b"authorization")
+        authorization = _only_value(scope["headers"], b"authorization")
         client = self._client(authorization)
         if client is None:
             extra = [(b"www-authenticate", b"Bearer")]
-            refused = Refused(401, "a known bearer token is required", "the operator makes one: warpgrade token CLIENT")
+            refused = RequestRefused(
+                401, "a known bearer token is required", "the operator makes one: warpgrade token CLIENT"
+            )
             await self._refuse(refused, receive, send, extra)
         elif _declared_bytes(scope["headers"]) > MOST_BODY_BYTES:
             await self._refuse(too_large(), receive, send)
         elif self._requests[client] >= (most := self._most_requests()):
-            refused = Refused(429, f"more than {most} requests at a time", "wait for earlier requests")
+            refused = RequestRefused(429, f"more than {most} requests at a time", "wait for earlier requests")
             await self._refuse(refused, receive, send, [(b"retry-after", b"1")])
         else:
             scope[CLIENT] = client
@@ -79,7 +81,9 @@ class Gate:
         kind, _, token = authorization.decode("latin-1").partition(" ")
         return self._tokens.client_of(token.strip()) if kind.lower() == "bearer" else None
 
-    async def _refuse(self, refused: Refused, receive: Receive, send: Send, extra: _Headers | None = None) -> None:
+    async def _refuse(
+        self, refused: RequestRefused, receive: Receive, send: Send, extra: _Headers | None = None
+    ) -> None:
         """Send a refusal, then end the connection; the body of the request is never kept."""
         self._metrics.refused(refused.status)
         content = msgspec.json.encode(refused.refusal)
@@ -95,15 +99,15 @@ class Gate:
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-def _single(headers: _Headers, wanted: bytes) -> bytes:
+def _only_value(headers: _Headers, header_name: bytes) -> bytes:
     """Return the value of a header; empty for no header and for two: a proxy may have checked the other value."""
-    found = [value for name, value in headers if name == wanted]
-    return found[0] if len(found) == 1 else b""
+    values = [value for name, value in headers if name == header_name]
+    return values[0] if len(values) == 1 else b""
 
 
 def _declared_bytes(headers: _Headers) -> int:
     """Return the declared length of the body. A body without a length is counted during reading."""
-    declared = _single(headers, b"content-length")
+    declared = _only_value(headers, b"content-length")
     return int(declared) if declared.isdigit() else 0
 
 

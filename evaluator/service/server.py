@@ -22,11 +22,13 @@ from evaluator.service.gate import MOST_CONNECTIONS
 from evaluator.service.grading import Grading
 from evaluator.service.metrics import Metrics
 from evaluator.service.state import locked
-from evaluator.service.store.grades_table import Limits
+from evaluator.service.store.grades_table import QueueLimits
 from evaluator.service.store.journal import Journal
 from evaluator.service.tokens import Tokens
 
-LIMITS = Limits(of_a_client=2_000, of_all=20_000, bytes_of_a_client=256 << 20, bytes_of_all=2 << 30, kept_bytes=2 << 30)
+LIMITS = QueueLimits(
+    of_a_client=2_000, of_all=20_000, bytes_of_a_client=256 << 20, bytes_of_all=2 << 30, kept_bytes=2 << 30
+)
 _OPEN_FILES = 2 * MOST_CONNECTIONS
 """Connections, and the pipes and files of workers and journal."""
 _KEEP_ALIVE_S = 30
@@ -104,7 +106,7 @@ def serve(
     tell("the service has ended")
 
 
-def _limits(settings: Settings) -> Limits:
+def _limits(settings: Settings) -> QueueLimits:
     return LIMITS if settings.most_waiting is None else LIMITS._replace(of_a_client=settings.most_waiting)
 
 
@@ -176,7 +178,7 @@ class _Uvicorn(uvicorn.Server):
 @contextlib.contextmanager
 def _listening(address: Address) -> Iterator[socket.socket]:
     try:
-        family, kind, protocol, _, place = socket.getaddrinfo(
+        family, kind, protocol, _, socket_address = socket.getaddrinfo(
             *address, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         # asyncio sends small parts at once (TCP_NODELAY) only for sockets with the protocol's number.
@@ -186,7 +188,7 @@ def _listening(address: Address) -> Iterator[socket.socket]:
     with listener:
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(place)
+            listener.bind(socket_address)
             listener.listen(socket.SOMAXCONN)
         except OSError as error:
             hint = "choose another port, or end the program that listens there"

@@ -74,13 +74,13 @@ def revoke_tokens(path: Path, client: str) -> int:
     try:
         with _locked(path.parent):
             _, entries = _read(path)
-            kept = [each for each in entries if each.client != client]
-            if len(kept) == len(entries):
+            remaining = [entry for entry in entries if entry.client != client]
+            if len(remaining) == len(entries):
                 raise UsageError(f"{client} has no token in {path}")
-            _write(path, kept)
+            _write(path, remaining)
     except OSError as error:
         raise UsageError(f"cannot write the token file {path}: {error.strerror}") from error
-    return len(entries) - len(kept)
+    return len(entries) - len(remaining)
 
 
 def tokens_by_client(path: Path) -> Counter[str]:
@@ -101,12 +101,12 @@ class Tokens:
 
     def client_of(self, token: str) -> str | None:
         """Return the client with the given token, or None. The time depends on no secret."""
-        wanted = _digest(token)
-        found = None
+        token_digest = _digest(token)
+        match = None
         for digest, client in self._current():  # Compares with every hash, also after a match.
-            if hmac.compare_digest(digest, wanted):
-                found = client
-        return found
+            if hmac.compare_digest(digest, token_digest):
+                match = client
+        return match
 
     def _current(self) -> list[_Entry]:
         """Return the entries of the file. An unreadable file has no entries: every token is refused."""
@@ -148,7 +148,7 @@ def _write(path: Path, entries: list[_Entry]) -> None:
     try:
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write("".join(f"sha256:{each.digest} {each.client}\n" for each in entries))
+            file.write("".join(f"sha256:{entry.digest} {entry.client}\n" for entry in entries))
             file.flush()
             os.fsync(descriptor)
         draft.replace(path)

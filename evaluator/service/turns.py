@@ -34,14 +34,14 @@ class PartsResponse(Response):
 
     media_type = "application/json"
 
-    def __init__(self, content: bytes, held: AsyncExitStack) -> None:
-        """Store the text; `held` is closed after the last part."""
+    def __init__(self, content: bytes, context: AsyncExitStack) -> None:
+        """Store the text; `context` is closed after the last part."""
         super().__init__(content)
-        self._held = held
+        self._context = context
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - of the base class
         """Send the response."""
-        async with self._held:
+        async with self._context:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             for start in range(0, len(self.body), _PART_BYTES):
                 part = bytes(self.body[start : start + _PART_BYTES])

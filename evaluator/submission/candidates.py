@@ -18,7 +18,7 @@ _BESIDE_KERNELS = re.compile(
 """Prompts and evaluations that KernelBench writes beside a kernel."""
 
 
-class Meant(NamedTuple):
+class Names(NamedTuple):
     """Names of problem and submission in a path. The problem `.` is none: no folder names a problem."""
 
     problem: str
@@ -30,12 +30,12 @@ def spelled(path: Path | str) -> str:
     return os.fsencode(path).decode("utf-8", "replace")
 
 
-def names_in(path: Path, folder: Path) -> Meant:
+def names_in(path: Path, folder: Path) -> Names:
     """Return the names of problem and submission in a path below `folder`."""
     if found := _KERNELBENCH_FILE.fullmatch(path.stem):
-        return Meant(f"level{int(found['level'])}/{int(found['number'])}", f"sample_{int(found['sample'])}")
+        return Names(f"level{int(found['level'])}/{int(found['number'])}", f"sample_{int(found['sample'])}")
     name = path.stem if path.suffix.lower() == ".py" and path.is_file() else path.name
-    return Meant(spelled(path.relative_to(folder).parent.as_posix()), spelled(name))
+    return Names(spelled(path.relative_to(folder).parent.as_posix()), spelled(name))
 
 
 def runs_of_kernelbench(paths: Iterable[str]) -> list[Path]:

@@ -72,10 +72,10 @@ def _fingerprint(runs: Sequence[Path]) -> str:
         folder = RunFolder(run)
         for path in (folder.plan, folder.refused):
             try:
-                facts = path.lstat()
-                digest.update(f"{facts.st_size} {facts.st_mtime_ns}\n".encode())
+                status = path.lstat()
+                digest.update(f"{status.st_size} {status.st_mtime_ns}\n".encode())
             except OSError:
                 digest.update(b"no file\n")
-        for card, found in sorted(card_files(folder.cards), key=lambda each: each[0]):
-            digest.update(f"{card} {found}\n".encode("utf-8", "surrogatepass"))
+        for card, stamp in sorted(card_files(folder.cards), key=lambda item: item[0]):
+            digest.update(f"{card} {stamp}\n".encode("utf-8", "surrogatepass"))
     return digest.hexdigest()[:16]

@@ -160,12 +160,12 @@ class _Handler(BaseHTTPRequestHandler):
         if len(hosts) != 1 or _HOST.fullmatch(hosts[0]) is None:
             self._answer(HTTPStatus.FORBIDDEN, b"The page has another address: see `warpgrade view`.\n")
             return
-        asked = self.path.partition("?")[0].encode("utf-8", "surrogatepass")
+        requested = self.path.partition("?")[0].encode("utf-8", "surrogatepass")
         page, version = (f"/{self.server.secret}/{name}".encode() for name in ("", "version"))
         try:
-            if hmac.compare_digest(asked, page):
+            if hmac.compare_digest(requested, page):
                 self._answer(HTTPStatus.OK, self.server.live.page(), "text/html")
-            elif hmac.compare_digest(asked, version):
+            elif hmac.compare_digest(requested, version):
                 self._answer(HTTPStatus.OK, self.server.live.version().encode())
             else:
                 self._answer(HTTPStatus.NOT_FOUND, b"Not found: `warpgrade view` printed the address of the page.\n")

@@ -8,12 +8,12 @@ from rich.console import Console
 from evaluator.errors import UsageError
 from evaluator.records import Status
 from evaluator.report.run.comparison_screen import render_comparison
-from evaluator.report.run.run_comparison import Change, Rule, Timed, compare, failures, parse_rule
+from evaluator.report.run.run_comparison import ComparedSubmission, Rule, VerdictChange, compare, failures, parse_rule
 
 
 def run(*speedups, problem="relu", noise=0.01, status=Status.CORRECT):
     return [
-        Timed(
+        ComparedSubmission(
             problem, f"s{number}", status, speedup, speedup and speedup * (1 - noise), speedup and speedup * (1 + noise)
         )
         for number, speedup in enumerate(speedups)
@@ -51,7 +51,9 @@ def test_a_fall_that_the_scatter_explains_passes():
 
 
 def test_one_pair_without_an_interval_proves_nothing():
-    comparison = compare([Timed("a", "x", Status.CORRECT, 2.0)], [Timed("a", "x", Status.CORRECT, 1.0)])
+    comparison = compare(
+        [ComparedSubmission("a", "x", Status.CORRECT, 2.0)], [ComparedSubmission("a", "x", Status.CORRECT, 1.0)]
+    )
     assert comparison.faster.value == 0.5
     assert comparison.faster.high is None
     assert failures(comparison, [SPEEDUP]) == []
@@ -65,12 +67,16 @@ def test_a_gate_for_which_nothing_was_measured_is_not_passed():
 
 
 def test_wrong_ones_are_not_timed_and_missing_ones_are_broken():
-    before = [*run(2.0, 2.0), Timed("a", "gone", Status.CORRECT, 1.0), Timed("a", "new", None)]
+    before = [
+        *run(2.0, 2.0),
+        ComparedSubmission("a", "gone", Status.CORRECT, 1.0),
+        ComparedSubmission("a", "new", None),
+    ]
     after = [
         *run(2.0),
-        Timed("relu", "s1", Status.WRONG_RESULT),
-        Timed("a", "gone", None),
-        Timed("a", "new", Status.CORRECT),
+        ComparedSubmission("relu", "s1", Status.WRONG_RESULT),
+        ComparedSubmission("a", "gone", None),
+        ComparedSubmission("a", "new", Status.CORRECT),
     ]
     comparison = compare(before, after)
     assert comparison.timed == 1
@@ -101,8 +107,8 @@ def shown(before, after):
 
 
 def test_without_speedups_verdicts_are_compared_all_the_same():
-    untimed = [Timed("a", name, Status.CORRECT) for name in "xy"]
-    missing = Timed("a", "z", None)
+    untimed = [ComparedSubmission("a", name, Status.CORRECT) for name in "xy"]
+    missing = ComparedSubmission("a", "z", None)
     assert shown([*untimed, missing], [*untimed, missing]) == [
         "3 submissions in both runs",
         "same verdict: 2 of 3",
@@ -115,8 +121,8 @@ def test_without_speedups_verdicts_are_compared_all_the_same():
 
 
 def test_what_broke_is_told_with_both_verdicts():
-    right = [Timed("a", name, Status.CORRECT) for name in "xy"]
-    wrong = [Timed("a", "x", Status.WRONG_RESULT), Timed("a", "y", None)]
+    right = [ComparedSubmission("a", name, Status.CORRECT) for name in "xy"]
+    wrong = [ComparedSubmission("a", "x", Status.WRONG_RESULT), ComparedSubmission("a", "y", None)]
     assert shown(right, wrong)[-2:] == [
         "broken: a/x: correct before, wrong_result now",
         "broken: a/y: correct before, missing now",
@@ -143,16 +149,16 @@ def one(status=Status.CORRECT, speedup=None, noise=0.01):
 @pytest.mark.parametrize(
     ("before", "after", "change"),
     [
-        (one(), one(Status.WRONG_RESULT), Change.BROKEN),
-        (one(), one(None), Change.BROKEN),
-        (one(Status.WRONG_RESULT), one(), Change.FIXED),
-        (one(Status.WRONG_RESULT), one(Status.BUILD_ERROR), Change.OTHER),
-        (one(Status.WRONG_RESULT), one(Status.WRONG_RESULT), Change.SAME),
-        (one(speedup=2.0), one(speedup=1.8), Change.SLOWER),
-        (one(speedup=2.0), one(speedup=2.2), Change.FASTER),
-        (one(speedup=2.0, noise=0.2), one(speedup=2.2, noise=0.2), Change.SAME),
-        (one(speedup=2.0), one(), Change.SAME),
-        (Timed("relu", "s0", Status.CORRECT, 2.0), one(speedup=9.0), Change.SAME),
+        (one(), one(Status.WRONG_RESULT), VerdictChange.BROKEN),
+        (one(), one(None), VerdictChange.BROKEN),
+        (one(Status.WRONG_RESULT), one(), VerdictChange.FIXED),
+        (one(Status.WRONG_RESULT), one(Status.BUILD_ERROR), VerdictChange.OTHER),
+        (one(Status.WRONG_RESULT), one(Status.WRONG_RESULT), VerdictChange.SAME),
+        (one(speedup=2.0), one(speedup=1.8), VerdictChange.SLOWER),
+        (one(speedup=2.0), one(speedup=2.2), VerdictChange.FASTER),
+        (one(speedup=2.0, noise=0.2), one(speedup=2.2, noise=0.2), VerdictChange.SAME),
+        (one(speedup=2.0), one(), VerdictChange.SAME),
+        (ComparedSubmission("relu", "s0", Status.CORRECT, 2.0), one(speedup=9.0), VerdictChange.SAME),
     ],
 )
 def test_the_change_of_a_submission(before, after, change):

@@ -5,13 +5,13 @@ import sys
 
 from rich.console import Console
 
-from evaluator.batch.progress_display import Lines, Table, display_on
+from evaluator.batch.progress_display import LineDisplay, TableDisplay, display_on
 from evaluator.batch.runs.index import row_of
 from evaluator.batch.runs.inputs import from_text
 from evaluator.batch.runs.problems import Problems
 from evaluator.batch.runs.tasks import Refused
-from evaluator.batch.scheduler import Result
-from evaluator.batch.workers.worker_pool import Began
+from evaluator.batch.scheduler import CardResult
+from evaluator.batch.workers.worker_pool import TaskBegan
 from evaluator.commands import main as cli
 from evaluator.records import SizeName
 from tests import cards
@@ -21,7 +21,7 @@ TASK = from_text("# \x1b[2J", "mine\x1b[2J", "mine.py", Problems(None, (SizeName
 
 
 def result(how="graded", make=cards.card, card="relu/mine-_.json"):
-    return Result(row_of(make(), card, 1, 1), how, 1)
+    return CardResult(row_of(make(), card, 1, 1), how, 1)
 
 
 def shown(table):
@@ -31,9 +31,9 @@ def shown(table):
 
 
 def test_the_table_shows_stages_counts_and_the_last_results():
-    table = Table(Console(file=io.StringIO(), width=100), total=5)
-    table.began(Began(0, TASK, "build", 1.0))
-    table.began(Began(1, TASK, "time", 2.0))
+    table = TableDisplay(Console(file=io.StringIO(), width=100), total=5)
+    table.began(TaskBegan(0, TASK, "build", 1.0))
+    table.began(TaskBegan(1, TASK, "time", 2.0))
     before = shown(table)
     assert "0/5" in before
     assert "build" in before
@@ -55,7 +55,7 @@ def test_the_table_shows_stages_counts_and_the_last_results():
 def test_what_is_not_correct_stays_on_the_terminal():
     stream = io.StringIO()
     console = Console(file=stream, width=80, force_terminal=True, color_system=None)
-    table = Table(console, total=5)
+    table = TableDisplay(console, total=5)
     with table.live:
         table.result(result("kept", make=cards.crashed_card))
         table.result(result())
@@ -88,7 +88,7 @@ def left_by(written):
 
 def test_lines_pass_over_what_is_from_before():
     stream = io.StringIO()
-    lines = Lines(stream, total=3)
+    lines = LineDisplay(stream, total=3)
     lines.result(result("kept"))
     lines.result(result("kept"))
     lines.result(result())

@@ -43,7 +43,7 @@ def pool(*, in_the_way, refill=lambda: None):
 
 
 def next_order(orders, context_pool):
-    return worker._next_order(orders, context_pool, worker._Patience(context_pool))
+    return worker._next_order(orders, context_pool, worker._GpuFairness(context_pool))
 
 
 def test_a_judge_that_is_never_idle_leaves_after_others_have_waited_long_enough(monkeypatch):
@@ -51,7 +51,7 @@ def test_a_judge_that_is_never_idle_leaves_after_others_have_waited_long_enough(
     looks_s = iter([0.0, 9.0, 11.0, 12.0, 21.0, 22.1])
     monkeypatch.setattr(worker, "time", SimpleNamespace(monotonic=lambda: next(looks_s)))
     waited_for = pool(in_the_way=True)
-    patience = worker._Patience(waited_for)
+    patience = worker._GpuFairness(waited_for)
     for in_the_way in (True, True, False, True, True):  # The first grade found another place; a later one waits anew.
         waited_for.is_in_the_way = in_the_way
         patience.look()

@@ -15,7 +15,7 @@ from evaluator.commands import main as cli
 from evaluator.errors import UsageError
 from evaluator.files.card_files import read_card
 from evaluator.records import Status
-from evaluator.report.run.kernelbench import Graded, documents
+from evaluator.report.run.kernelbench import GradedSample, documents
 from tests import cards
 from tests.batch import fakes
 from tests.batch.test_session import batch  # noqa: F401 - a fixture
@@ -26,10 +26,10 @@ RELU, SOFTMAX, LEVEL_2 = "level1/19_ReLU", "level1/23_Softmax", "level2/1_Conv2D
 
 def test_each_level_has_its_document_and_each_problem_its_samples():
     given = [
-        Graded(SOFTMAX, "sample_0", cards.wrong_card()),
-        Graded(RELU, "sample_1", cards.uncompiled_card()),
-        Graded(RELU, "sample_0", cards.card()),
-        Graded(LEVEL_2, "sample_0", None),
+        GradedSample(SOFTMAX, "sample_0", cards.wrong_card()),
+        GradedSample(RELU, "sample_1", cards.uncompiled_card()),
+        GradedSample(RELU, "sample_0", cards.card()),
+        GradedSample(LEVEL_2, "sample_0", None),
     ]
     made = documents(given).results
     assert list(made) == [1, 2]
@@ -50,32 +50,34 @@ def test_each_level_has_its_document_and_each_problem_its_samples():
 
 def test_time_that_nobody_watched_is_the_submissions_own():
     card = cards.card()
-    watched = documents([Graded(RELU, "sample_0", card)]).results[1]["19"][0]["runtime"]
+    watched = documents([GradedSample(RELU, "sample_0", card)]).results[1]["19"][0]["runtime"]
     side = msgspec.structs.replace(card.timing.submission, unwatched_ms=1.25)
     card = msgspec.structs.replace(card, timing=msgspec.structs.replace(card.timing, submission=side))
-    assert documents([Graded(RELU, "sample_0", card)]).results[1]["19"][0]["runtime"] == pytest.approx(watched + 1.25)
+    assert documents([GradedSample(RELU, "sample_0", card)]).results[1]["19"][0]["runtime"] == pytest.approx(
+        watched + 1.25
+    )
 
 
 def test_samples_keep_their_numbers_and_others_get_free_ones():
     names = ["sample_1", "mine", "0", "attempt_sample_1", "sample_7"]
-    entries = documents(Graded(RELU, name, None) for name in names).results[1]["19"]
+    entries = documents(GradedSample(RELU, name, None) for name in names).results[1]["19"]
     assert [entry["sample_id"] for entry in entries] == [0, 1, 2, 3, 7]
 
 
 @pytest.mark.parametrize("status", [each for each in Status if each is not Status.CORRECT])
 def test_nothing_else_is_correct(status):
-    (entry,) = documents([Graded(RELU, "sample_0", cards.wrong_card(status=status))]).results[1]["19"]
+    (entry,) = documents([GradedSample(RELU, "sample_0", cards.wrong_card(status=status))]).results[1]["19"]
     assert entry["correctness"] is False
     assert entry["metadata"]["warpgrade_status"] == status.value
 
 
 def test_the_reference_times_of_a_problem_are_those_of_its_first_timed_sample():
     given = [
-        Graded(RELU, "sample_2", cards.card(timing=cards.timing(reference_ms=9.0))),
-        Graded(RELU, "sample_1", cards.card(timing=cards.timing(reference_ms=3.0))),
-        Graded(RELU, "sample_0", cards.wrong_card()),
-        Graded(SOFTMAX, "sample_0", cards.uncompiled_card()),
-        Graded(LEVEL_2, "sample_0", cards.card()),
+        GradedSample(RELU, "sample_2", cards.card(timing=cards.timing(reference_ms=9.0))),
+        GradedSample(RELU, "sample_1", cards.card(timing=cards.timing(reference_ms=3.0))),
+        GradedSample(RELU, "sample_0", cards.wrong_card()),
+        GradedSample(SOFTMAX, "sample_0", cards.uncompiled_card()),
+        GradedSample(LEVEL_2, "sample_0", cards.card()),
     ]
     baseline = documents(given).baseline
     assert list(baseline) == ["level1", "level2"]
@@ -87,16 +89,18 @@ def test_the_reference_times_of_a_problem_are_those_of_its_first_timed_sample():
 
 
 def test_without_times_there_is_no_baseline():
-    assert documents([Graded(RELU, "sample_0", cards.card(timing=None))]).baseline is None
+    assert documents([GradedSample(RELU, "sample_0", cards.card(timing=None))]).baseline is None
 
 
 def test_a_run_of_other_problems_alone_is_refused():
     with pytest.raises(UsageError, match="relu is not a KernelBench problem"):
-        documents([Graded("relu", "a", None)])
+        documents([GradedSample("relu", "a", None)])
 
 
 def test_other_problems_beside_theirs_are_left_out_and_counted():
-    made = documents([Graded("relu", "a", None), Graded("relu", "b", None), Graded(RELU, "sample_0", cards.card())])
+    made = documents(
+        [GradedSample("relu", "a", None), GradedSample("relu", "b", None), GradedSample(RELU, "sample_0", cards.card())]
+    )
     assert made.left_out == 2
     assert list(made.results) == [1]
     assert list(made.results[1]) == ["19"]
@@ -107,7 +111,7 @@ def unquoted_card():
 
 
 def test_a_time_without_a_speedup_is_no_time_on_either_side():
-    made = documents([Graded(RELU, "sample_0", unquoted_card()), Graded(SOFTMAX, "sample_0", cards.card())])
+    made = documents([GradedSample(RELU, "sample_0", unquoted_card()), GradedSample(SOFTMAX, "sample_0", cards.card())])
     (entry,) = made.results[1]["19"]
     assert (entry["correctness"], entry["runtime"], entry["runtime_stats"]) == (True, -1.0, {})
     assert made.baseline["level1"]["19_ReLU.py"] == {"mean": -1.0}
@@ -117,10 +121,10 @@ def test_a_time_without_a_speedup_is_no_time_on_either_side():
 
 def test_the_first_sample_decides_whose_reference_times_stand_there():
     quoted = cards.card(timing=cards.timing(reference_ms=3.0))
-    given = [Graded(RELU, f"sample_{number}", card) for number, card in enumerate((unquoted_card(), quoted))]
-    given.append(Graded(SOFTMAX, "sample_0", quoted))
+    given = [GradedSample(RELU, f"sample_{number}", card) for number, card in enumerate((unquoted_card(), quoted))]
+    given.append(GradedSample(SOFTMAX, "sample_0", quoted))
     assert documents(given).baseline["level1"]["19_ReLU.py"] == {"mean": -1.0}
-    given[0] = Graded(RELU, "sample_0", cards.wrong_card())
+    given[0] = GradedSample(RELU, "sample_0", cards.wrong_card())
     assert documents(given).baseline["level1"]["19_ReLU.py"]["mean"] == 3.0
 
 
@@ -128,7 +132,7 @@ def test_no_call_is_said_to_have_taken_no_time():
     card = cards.card()
     side = msgspec.structs.replace(card.timing.submission, samples_ms=[0.0, 0.5, 1.0])
     card = msgspec.structs.replace(card, timing=msgspec.structs.replace(card.timing, submission=side))
-    (entry,) = documents([Graded(RELU, "sample_0", card)]).results[1]["19"]
+    (entry,) = documents([GradedSample(RELU, "sample_0", card)]).results[1]["19"]
     assert entry["runtime_stats"]["mean"] == entry["runtime"] == 0.5
     assert "min" not in entry["runtime_stats"]
 

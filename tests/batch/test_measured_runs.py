@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from evaluator.batch.progress_display import JsonLines, Lines, summary
+from evaluator.batch.progress_display import JsonLines, LineDisplay, summary
 from evaluator.batch.runs.index import row_of
 from evaluator.batch.runs.run_folder import manifest_for, opened
-from evaluator.batch.scheduler import Result
+from evaluator.batch.scheduler import CardResult
 from evaluator.commands import main as cli
 from evaluator.files.card_files import write_card
 from evaluator.grade_options import GradeOptions
@@ -125,10 +125,10 @@ def test_runs_measured_alike_need_no_remark(capsys):
 
 def test_the_progress_of_a_batch_names_a_speedup_of_two_kinds():
     rows = [row_of(made(), "relu/a.json", 1, 1) for made in (cards.windows_card, cards.mixed_card)]
-    said = [summary(Result(row, "graded")) for row in rows]
+    said = [summary(CardResult(row, "graded")) for row in rows]
     assert ["windows against single calls" in line for line in said] == [False, True]
     stream = io.StringIO()
-    JsonLines(stream, Lines(io.StringIO(), 1)).result(Result(rows[1], "graded"))
+    JsonLines(stream, LineDisplay(io.StringIO(), 1)).result(CardResult(rows[1], "graded"))
     document = json.loads(stream.getvalue())
     found = [document[name] for name in ("reference_calls", "submission_calls", "l2")]
     assert found == ["single calls", "windows", "cold"]

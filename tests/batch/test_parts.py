@@ -12,10 +12,10 @@ import pytest
 from evaluator.batch.runs.inputs import from_text
 from evaluator.batch.runs.problems import Problems
 from evaluator.batch.workers import ray_cluster, worker_pool
-from evaluator.batch.workers.gpu_queue import GpuQueue, Waiting
-from evaluator.batch.workers.messages import Built, GpuModel, Graded, NotGraded, Order, Part, Prepare, Stage
+from evaluator.batch.workers.gpu_queue import BuiltTask, GpuQueue
+from evaluator.batch.workers.messages import Built, GpuModel, Graded, GradePart, NotGraded, Order, Prepare, Stage
 from evaluator.batch.workers.worker_handle import NoWorker, Slot
-from evaluator.batch.workers.worker_pool import Drained, Ended, WorkerPool
+from evaluator.batch.workers.worker_pool import SlotDrained, TaskEnded, WorkerPool
 from evaluator.findings import Code, finding
 from evaluator.grade_options import GradeOptions
 from evaluator.grading.request import Begun
@@ -36,22 +36,24 @@ def test_an_order_that_goes_to_another_machine_has_that_machines_gpu():
     model = GpuModel(0, "GPU-of-the-driver", "H200", (9, 0), 1 << 37, "580")
     options = GradeOptions(device=DeviceKind.CUDA, gpu=model.uuid, timeout_s=7.0)
     made = task("relu", 1)
-    order = Order(made.problem, made.submission, None, options, Part.FINISH, BEGUN, model).on_gpu("GPU-of-the-actor")
+    order = Order(made.problem, made.submission, None, options, GradePart.FINISH, BEGUN, model).on_gpu(
+        "GPU-of-the-actor"
+    )
     assert (order.options.gpu, order.options.timeout_s, order.facts) == ("GPU-of-the-actor", 7.0, None)
-    assert (order.part, order.begun) == (Part.FINISH, BEGUN)
+    assert (order.part, order.begun) == (GradePart.FINISH, BEGUN)
 
 
 class TwoParts(FakeWorker):
     """Begins and finishes: `# uncompiled` ends with the first part, `# infra N` fails N times in the second."""
 
-    orders: list[tuple[Part, str | None, str, str]]
+    orders: list[tuple[GradePart, str | None, str, str]]
     on_gpu: Counter
 
     def grade(self, order, on_stage):
         source = order.submission.source
         with self.lock:
             self.orders.append((order.part, order.options.gpu, order.problem.name, order.submission.name))
-        if order.part is Part.BEGIN:
+        if order.part is GradePart.BEGIN:
             if "uncompiled" in source:
                 return Graded(cards.uncompiled_card())
             return Built(BEGUN)
@@ -78,14 +80,17 @@ def two_parts(worker, monkeypatch):
 
 
 def run(tasks, gpus=("a",), builders=3, **options):
-    slots = [*(Slot(gpu=gpu, part=Part.FINISH) for gpu in gpus), *[Slot(gpu=gpus[0], part=Part.BEGIN)] * builders]
+    slots = [
+        *(Slot(gpu=gpu, part=GradePart.FINISH) for gpu in gpus),
+        *[Slot(gpu=gpus[0], part=GradePart.BEGIN)] * builders,
+    ]
     left, ended, coming = len(slots), [], iter(tasks)
     with WorkerPool(slots, GradeOptions(DeviceKind.CUDA), lambda: next(coming, None), **options) as working:
         while left:
             event = working.events.get(timeout=120)
-            if isinstance(event, Ended):
+            if isinstance(event, TaskEnded):
                 ended.append(event)
-            elif isinstance(event, Drained):
+            elif isinstance(event, SlotDrained):
                 assert event.error is None
                 left -= 1
     return ended
@@ -97,7 +102,7 @@ def test_what_is_built_is_finished_on_a_gpu_and_the_rest_never_sees_one(two_part
     assert len(ended) == 9
     statuses = Counter(event.result.card.status for event in ended)
     assert statuses == {Status.CORRECT: 6, Status.BUILD_ERROR: 3}
-    finished = {name for part, _, _, name in two_parts.orders if part is Part.FINISH}
+    finished = {name for part, _, _, name in two_parts.orders if part is GradePart.FINISH}
     assert finished == {each.name for each in tasks if "right" in each.submission.source}
     assert all(slot in (0, 1, 2, 3) for slot in {event.slot for event in ended})
 
@@ -106,13 +111,18 @@ def test_a_gpu_that_fails_does_not_build_again(two_parts):
     (ended,) = run([task("relu", 0, "infra 2")])
     assert ended.result.card.status is Status.CORRECT
     assert ended.attempts == 3
-    assert [part for part, *_ in two_parts.orders] == [Part.BEGIN, Part.FINISH, Part.FINISH, Part.FINISH]
+    assert [part for part, *_ in two_parts.orders] == [
+        GradePart.BEGIN,
+        GradePart.FINISH,
+        GradePart.FINISH,
+        GradePart.FINISH,
+    ]
 
 
 def test_several_gpus_share_the_work(two_parts):
     ended = run([task("relu" if number % 2 else "gelu", number) for number in range(30)], gpus=("a", "b"))
     assert len(ended) == 30
-    assert {gpu for part, gpu, *_ in two_parts.orders if part is Part.FINISH} <= {"a", "b"}
+    assert {gpu for part, gpu, *_ in two_parts.orders if part is GradePart.FINISH} <= {"a", "b"}
 
 
 def test_a_gpus_worker_gets_ready_while_the_first_submission_is_built(two_parts, monkeypatch):
@@ -125,7 +135,7 @@ def test_a_gpus_worker_gets_ready_while_the_first_submission_is_built(two_parts,
         return True
 
     def grade(self, order, on_stage):
-        if order.part is Part.BEGIN:
+        if order.part is GradePart.BEGIN:
             assert ready.wait(120)
             time.sleep(0.2)
         return begin(self, order, on_stage)
@@ -135,15 +145,18 @@ def test_a_gpus_worker_gets_ready_while_the_first_submission_is_built(two_parts,
     monkeypatch.setattr(worker_pool, "_IDLE_S", 0.01)
     (ended,) = run([task("relu", 0)], builders=1)
     assert ended.result.card.status is Status.CORRECT
-    assert asked == [(Part.FINISH, "a")]
-    assert [each.slot.part for each in two_parts.started] in ([Part.FINISH, Part.BEGIN], [Part.BEGIN, Part.FINISH])
+    assert asked == [(GradePart.FINISH, "a")]
+    assert [each.slot.part for each in two_parts.started] in (
+        [GradePart.FINISH, GradePart.BEGIN],
+        [GradePart.BEGIN, GradePart.FINISH],
+    )
 
 
 def test_a_worker_that_dies_before_its_first_order_is_replaced(two_parts, monkeypatch):
     monkeypatch.setattr(TwoParts, "prepare", lambda *_: False)
     (ended,) = run([task("relu", 0)], builders=1)
     assert (ended.result.card.status, ended.attempts) == (Status.CORRECT, 1)
-    finishing = [each for each in two_parts.started if each.slot.part is Part.FINISH]
+    finishing = [each for each in two_parts.started if each.slot.part is GradePart.FINISH]
     assert [each.closed for each in finishing] == [True, True]  # The second at the end of the batch.
 
 
@@ -151,7 +164,7 @@ def test_a_gpu_that_is_lost_before_the_first_order_is_lost_for_the_first_task_al
     """A machine without a place for the worker of a GPU: what fails to build needs none."""
 
     def hire(slot, log):
-        if slot.part is Part.FINISH:
+        if slot.part is GradePart.FINISH:
             raise NoWorker("no machine has a free slot")
         return two_parts(slot, log)
 
@@ -166,7 +179,7 @@ class Starting(TwoParts):
     first: set
 
     def grade(self, order, on_stage):
-        if order.part is Part.FINISH:
+        if order.part is GradePart.FINISH:
             return super().grade(order, on_stage)
         if self not in self.first:
             with self.lock:
@@ -192,7 +205,7 @@ def until(condition):
 
 
 def builders_of(workers):
-    return [each for each in workers.started if each.slot.part is Part.BEGIN]
+    return [each for each in workers.started if each.slot.part is GradePart.BEGIN]
 
 
 def test_a_quarter_of_the_workers_starts_at_a_time(starting):
@@ -225,7 +238,7 @@ class Dying(Starting):
     """Dies at the start until `may_start` is set."""
 
     def grade(self, order, on_stage):
-        if order.part is Part.BEGIN and not self.may_start.is_set():
+        if order.part is GradePart.BEGIN and not self.may_start.is_set():
             return NotGraded("the process that made the grade died", again=True)
         return super().grade(order, on_stage)
 
@@ -248,7 +261,7 @@ def test_an_interrupt_ends_slots_that_wait_for_the_start_of_others(starting, mon
     monkeypatch.setattr(worker_pool, "_JOIN_S", 60)
     monkeypatch.setattr(worker_pool, "_START_S", 600)
     coming = iter([task("relu", n) for n in range(20)])
-    slots = [Slot(gpu="a", part=Part.FINISH), *[Slot(gpu="a", part=Part.BEGIN)] * 8]
+    slots = [Slot(gpu="a", part=GradePart.FINISH), *[Slot(gpu="a", part=GradePart.BEGIN)] * 8]
     with WorkerPool(slots, GradeOptions(DeviceKind.CUDA), lambda: next(coming, None)) as pool:
         until(lambda: len(starting.first) == 2)
     assert not any(thread.is_alive() for thread in pool._threads)
@@ -258,7 +271,7 @@ def test_an_interrupt_ends_slots_that_wait_for_the_start_of_others(starting, mon
 def test_an_interrupt_while_slots_start_ends_the_workers_that_have_started(worker, monkeypatch):
     monkeypatch.setattr(worker_pool, "_JOIN_S", 60)
     coming = iter([task("relu", 0, "hanging")])
-    slots = [Slot(part=Part.ALL)] * 3
+    slots = [Slot(part=GradePart.ALL)] * 3
     pool = WorkerPool(slots, GradeOptions(DeviceKind.CPU), lambda: next(coming, None))
 
     def interrupted():
@@ -284,10 +297,12 @@ def test_an_idle_gpu_is_released_after_a_grade(two_parts, monkeypatch):
         yield task("relu", 1)
 
     assert len(run(slowly(), builders=1)) == 2
-    assert sum(each.slot.part is Part.FINISH for each in two_parts.started) == 2
+    assert sum(each.slot.part is GradePart.FINISH for each in two_parts.started) == 2
 
 
-@pytest.mark.parametrize(("part", "gpu"), [(Part.FINISH, "GPU-of-the-actor"), (Part.ALL, "GPU-of-the-driver")])
+@pytest.mark.parametrize(
+    ("part", "gpu"), [(GradePart.FINISH, "GPU-of-the-actor"), (GradePart.ALL, "GPU-of-the-driver")]
+)
 def test_an_actor_with_a_gpu_gets_its_worker_ready_for_that_gpu(monkeypatch, part, gpu):
     asked = []
     actor = object.__new__(ray_cluster._Actor)
@@ -318,13 +333,13 @@ def test_fail_fast_tells_a_result_while_another_slot_waits_for_the_next_line(wor
     monkeypatch.setattr(worker, "grade", grade)
     coming, slots = lines(), [Slot(), Slot()]
     with WorkerPool(slots, GradeOptions(DeviceKind.EMULATED), lambda: next(coming, None), fail_fast=True) as working:
-        while not isinstance(working.events.get(timeout=60), Ended):
+        while not isinstance(working.events.get(timeout=60), TaskEnded):
             pass
         seen.set()
 
 
 def waiting(problem, number):
-    return Waiting(task(problem, number), BEGUN, 1, 0.0)
+    return BuiltTask(task(problem, number), BEGUN, 1, 0.0)
 
 
 def test_problems_of_one_kind_follow_each_other():
@@ -384,7 +399,7 @@ def test_an_outcome_goes_from_one_worker_to_another_unchanged():
         submission=task("relu", 1).submission,
         unread=None,
         options=GradeOptions(DeviceKind.CUDA, problems=Path("mine"), signing_key=Path("key")).for_worker("a"),
-        part=Part.FINISH,
+        part=GradePart.FINISH,
         begun=begun,
     )
     assert sent.options == GradeOptions(DeviceKind.CUDA, gpu="a")  # Paths are this machine's.

@@ -22,7 +22,7 @@ from evaluator.commands import main as cli
 from evaluator.errors import CardError, UsageError
 from evaluator.records import SizeName
 from evaluator.report.run.rows import no_formula
-from evaluator.report.run.summary import Device, Sample, sections, summarise
+from evaluator.report.run.summary import Device, RunSample, sections, summarise
 from tests.batch.test_session import batch  # noqa: F401
 
 CPU = Device("cpu", "a processor", timed=True)
@@ -380,7 +380,7 @@ def test_shards_and_a_regraded_run_keep_the_refused_inputs(mixed, batch, tmp_pat
 
 
 def test_without_any_card_the_refused_inputs_are_all_there_is():
-    (section,) = sections([Sample("", None, "a", None, None, is_refused=True)], CPU)
+    (section,) = sections([RunSample("", None, "a", None, None, is_refused=True)], CPU)
     assert (section.total.samples, section.total.problems, section.levels) == (1, 0, {})
     assert section.total.correct.value == 0.0
     assert summarise([], timed=True).correct is None

@@ -197,7 +197,7 @@ def test_a_disk_that_is_full_ends_it_and_the_same_command_goes_on(batch, hand_in
     with monkeypatch.context() as patch:
         match what:
             case "plan":
-                patch.setattr(run_folder.Plan, "__init__", with_a_full_file)
+                patch.setattr(run_folder.PlanFile, "__init__", with_a_full_file)
             case "log":
                 patch.setattr(scheduler.Scheduler, "_note", full)
             case "card":
@@ -210,7 +210,7 @@ def test_a_disk_that_is_full_ends_it_and_the_same_command_goes_on(batch, hand_in
     assert len(statuses(tmp_path)) == 4
 
 
-def with_a_full_file(plan, folder, begin=run_folder.Plan.__init__):
+def with_a_full_file(plan, folder, begin=run_folder.PlanFile.__init__):
     begin(plan, folder)
     plan._file.close()
     plan._file = Path("/dev/full").open("ab", buffering=0)  # noqa: SIM115 - the plan closes it

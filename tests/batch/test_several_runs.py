@@ -12,7 +12,7 @@ from evaluator.commands import main as cli
 from evaluator.records import Status
 from evaluator.report.page.run_page import runs_page
 from evaluator.report.run.run_columns import NamedRun, by_problem, rates, render_runs, runs_markdown, runs_tables
-from evaluator.report.run.summary import Device, Sample, sections
+from evaluator.report.run.summary import Device, RunSample, sections
 from tests.batch.test_inputs import KERNELBENCH
 from tests.batch.test_session import batch  # noqa: F401 - a fixture
 from tests.unit.report.page.reader import Reader
@@ -24,7 +24,7 @@ EMULATED = Device("emulated", "a processor", timed=False)
 def run(name, device=GPU, level_sizes=None, **problems):
     """Make a run: `relu=[2.0, None]` has a correct sample with speedup 2 and a wrong one."""
     samples = [
-        Sample(
+        RunSample(
             *(problem, 1, f"sample_{number}", device, Status.WRONG_RESULT if speedup is None else Status.CORRECT),
             built=True,
             speedup=speedup if device.timed else None,

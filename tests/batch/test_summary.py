@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from evaluator.records import Status
 from evaluator.report.run.intervals import geometric_mean, share, student_95
 from evaluator.report.run.run_tables import described, document, markdown
-from evaluator.report.run.summary import MISSING, THRESHOLDS, Device, Sample, pass_at_k, sections, summarise
+from evaluator.report.run.summary import MISSING, THRESHOLDS, Device, RunSample, pass_at_k, sections, summarise
 
 CPU = Device("cpu", "a processor", timed=True)
 OTHER = Device("cpu", "another one", timed=True)
@@ -40,7 +40,7 @@ def test_pass_at_k_of_many_samples_does_not_overflow():
 def samples(draw, device=CPU):
     status = draw(st.sampled_from([None, *Status]))
     speedup = draw(st.none() | st.floats(0.01, 100)) if status is Status.CORRECT and device.timed else None
-    return Sample(
+    return RunSample(
         problem=draw(st.sampled_from("abc")),
         level=draw(st.integers(1, 2)),
         name="any",
@@ -91,7 +91,7 @@ def test_mean_speedups(given_samples):
 
 
 def test_a_device_without_a_clock_says_nothing_of_speed():
-    said = summarise([Sample("a", 1, "x", EMULATED, Status.CORRECT, built=True)], timed=False)
+    said = summarise([RunSample("a", 1, "x", EMULATED, Status.CORRECT, built=True)], timed=False)
     assert said.correct.value == 1
     assert [said.fast[p] for p in THRESHOLDS if p] == [None] * (len(THRESHOLDS) - 1)
     assert (said.speedup, said.speedup_or_1, said.unquoted) == (None, None, 0)
@@ -113,7 +113,7 @@ def test_devices_are_never_mixed_and_missing_ones_count_on_each(given_samples):
 def kernelbench(number, *outcomes, speedup=2.0):
     """Samples of a problem of level 1."""
     return [
-        Sample(
+        RunSample(
             *(f"level1/{number}_X", 1, f"sample_{sample}", CPU, Status.CORRECT if right else Status.WRONG_RESULT),
             built=True,
             speedup=speedup if right else None,
@@ -155,7 +155,7 @@ def test_problems_are_in_the_order_of_their_numbers():
 
 
 def test_each_remark_is_a_paragraph_of_markdown():
-    (section,) = sections([Sample("a", 1, "x", EMULATED, Status.CORRECT, built=True)], EMULATED)
+    (section,) = sections([RunSample("a", 1, "x", EMULATED, Status.CORRECT, built=True)], EMULATED)
     assert "\n\nemulated measures no time.\n" in markdown([section])
 
 

@@ -189,7 +189,7 @@ def test_an_interrupt_before_the_judge_has_its_own_handlers_ends_the_judge(monke
     current = worker._CurrentJudge(-1, None)
     judge = current.judge_for(SimpleNamespace(streak="one"), renew=True)
     try:
-        assert worker._ends(judge, 60.0)
+        assert worker._has_ended(judge, 60.0)
     finally:
         current.close()
 
@@ -268,5 +268,5 @@ def test_a_batch_that_is_gone_is_no_fault_of_the_worker(worker_of):
     reading, replies = os.pipe()
     os.close(reading)
     assert worker_of([PREPARE], replies) == 1
-    worker._Teller(replies).stage("build")
+    worker._StageSender(replies).stage("build")
     os.close(replies)

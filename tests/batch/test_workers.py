@@ -18,7 +18,7 @@ import pytest
 from evaluator.batch.runs.results import read_run
 from evaluator.batch.runs.run_folder import RunFolder
 from evaluator.batch.runs.timeline_file import read_timeline
-from evaluator.batch.workers.messages import NotGraded, Part, send
+from evaluator.batch.workers.messages import GradePart, NotGraded, send
 from evaluator.batch.workers.slots import slots_for
 from evaluator.batch.workers.worker_handle import LocalWorker
 from evaluator.errors import UsageError
@@ -307,8 +307,8 @@ def test_cores_are_shared_out(monkeypatch):
     assert len(slots_for(DeviceKind.EMULATED, None)) == 7
     assert [slot.builds_at_once for slot in slots_for(DeviceKind.EMULATED, 3)] == [3, 3, 3]
     on_gpus = slots_for(DeviceKind.CUDA, 3, ["a", "b"])
-    assert [(slot.gpu, slot.part) for slot in on_gpus[:2]] == [("a", Part.FINISH), ("b", Part.FINISH)]
-    assert [slot.part for slot in on_gpus[2:]] == [Part.BEGIN] * 3
+    assert [(slot.gpu, slot.part) for slot in on_gpus[:2]] == [("a", GradePart.FINISH), ("b", GradePart.FINISH)]
+    assert [slot.part for slot in on_gpus[2:]] == [GradePart.BEGIN] * 3
     assert len(slots_for(DeviceKind.CUDA, None, ["a"])) == 1 + 7
     assert {slot.cores for slot in slots_for(DeviceKind.CUDA, None, ["a"])} == {()}
     with pytest.raises(UsageError, match="cores cannot time"):
@@ -322,11 +322,11 @@ def test_cores_are_shared_out(monkeypatch):
 def test_builds_leave_two_cores_to_each_gpu(monkeypatch, gpus, jobs, building, builders):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(16)))
     slots = slots_for(DeviceKind.CUDA, jobs, gpus)
-    assert [(slot.gpu, slot.cores) for slot in slots if slot.part is Part.FINISH] == [(gpu, ()) for gpu in gpus]
-    assert [slot.cores for slot in slots if slot.part is Part.BEGIN] == [tuple(building)] * builders
+    assert [(slot.gpu, slot.cores) for slot in slots if slot.part is GradePart.FINISH] == [(gpu, ()) for gpu in gpus]
+    assert [slot.cores for slot in slots if slot.part is GradePart.BEGIN] == [tuple(building)] * builders
 
 
 def test_few_cores_are_shared_with_builds(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(16)))
     slots = slots_for(DeviceKind.CUDA, None, ["a", "b", "c"])
-    assert [(slot.part, slot.cores) for slot in slots] == [(Part.FINISH, ())] * 3 + [(Part.BEGIN, ())] * 16
+    assert [(slot.part, slot.cores) for slot in slots] == [(GradePart.FINISH, ())] * 3 + [(GradePart.BEGIN, ())] * 16

@@ -16,7 +16,7 @@ import pytest
 
 from evaluator.catalog import find_problem
 from evaluator.commands import main as cli
-from evaluator.commands.shell.watch import Grading, Watched, watch
+from evaluator.commands.shell.watch import GradeProcess, Watched, watch
 from evaluator.commands.shell.watched_files import files_of
 from evaluator.errors import ExitCode
 
@@ -192,9 +192,9 @@ def test_other_files_in_the_folder_of_a_submission_are_no_change():
 
 
 def test_a_grade_that_fails_or_is_killed_has_an_exit_code():
-    with Grading(lambda: os._exit(1)) as one, Grading(lambda: 1 / 0) as other:
+    with GradeProcess(lambda: os._exit(1)) as one, GradeProcess(lambda: 1 / 0) as other:
         assert (one.code_within(None), other.code_within(None)) == (1, ExitCode.INFRASTRUCTURE)
-    with Grading(lambda: os.kill(os.getpid(), signal.SIGKILL)) as killed:
+    with GradeProcess(lambda: os.kill(os.getpid(), signal.SIGKILL)) as killed:
         assert killed.code_within(None) == ExitCode.INFRASTRUCTURE
 
 
@@ -211,7 +211,7 @@ def test_a_grade_of_a_background_job_ends_by_sigint():
             os._exit(7)
 
     try:
-        with Grading(grade) as grading:
+        with GradeProcess(grade) as grading:
             os.read(read, 1)
         assert grading.code_within(0.0) == 7
     finally:
@@ -267,7 +267,7 @@ def test_a_second_ctrl_c_kills_the_grade(monkeypatch):
         os.write(write, b".")
         time.sleep(600)
 
-    grading = Grading(grade)
+    grading = GradeProcess(grade)
     os.read(read, 1)
     within = grading.code_within
     monkeypatch.setattr(grading, "code_within", lambda limit_s: interrupt() if limit_s else within(limit_s))

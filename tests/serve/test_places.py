@@ -5,14 +5,14 @@ import threading
 
 import pytest
 
-from evaluator.batch.workers.messages import Graded, NotGraded, Part
+from evaluator.batch.workers.messages import Graded, GradePart, NotGraded
 from evaluator.batch.workers.worker_handle import Slot
 from evaluator.errors import InfraError
 from evaluator.records import DeviceKind, Status
-from evaluator.serve.call import Call
-from evaluator.serve.crew import Crew, Ended
+from evaluator.serve.call import ClientCall
+from evaluator.serve.crew import Crew, GradeAbandoned
 from evaluator.serve.grades import Grades
-from evaluator.serve.place import Place
+from evaluator.serve.slot_worker import SlotWorker
 from tests.serve.conftest import order, soon
 
 
@@ -21,16 +21,16 @@ def silent(*_):
 
 
 def place(worker, slot=None):
-    return Place(DeviceKind.EMULATED, slot or Slot(), worker)
+    return SlotWorker(DeviceKind.EMULATED, slot or Slot(), worker)
 
 
-def taken(crew, wanted, part=Part.ALL):
-    return crew.place_for(part, wanted, Call(), silent)
+def taken(crew, wanted, part=GradePart.ALL):
+    return crew.worker_for(part, wanted, ClientCall(), silent)
 
 
 def used(crew, wanted):
     with taken(crew, wanted) as found:
-        found.grade(wanted, Call(), silent)
+        found.grade(wanted, ClientCall(), silent)
     return found
 
 
@@ -38,8 +38,8 @@ def test_a_problem_returns_to_the_worker_that_keeps_it(worker):
     crew = Crew([place(worker), place(worker)])
     relu, softmax = order("# right"), order("# right", "softmax")
     with taken(crew, relu) as first, taken(crew, softmax) as second:
-        first.grade(relu, Call(), silent)
-        second.grade(softmax, Call(), silent)
+        first.grade(relu, ClientCall(), silent)
+        second.grade(softmax, ClientCall(), silent)
     assert first is not second
     assert [used(crew, softmax), used(crew, relu), used(crew, relu), used(crew, softmax)] == [
         *(second, first, first, second)
@@ -66,7 +66,7 @@ def test_who_waits_is_told_and_gets_the_next_free_place(worker):
     told, got = threading.Event(), threading.Event()
 
     def wait():
-        with crew.place_for(Part.ALL, order("# right"), Call(), told.set):
+        with crew.worker_for(GradePart.ALL, order("# right"), ClientCall(), told.set):
             got.set()
 
     with taken(crew, order("# right")):
@@ -88,34 +88,38 @@ def test_a_free_place_prefers_its_own_problem(worker):
             came.append(name)
 
     with taken(crew, relu) as found:
-        found.grade(relu, Call(), silent)
+        found.grade(relu, ClientCall(), silent)
         threads = [threading.Thread(target=wait, args=each) for each in ((softmax, "softmax"), (relu, "relu"))]
         for number, thread in enumerate(threads, 1):
             thread.start()
-            soon(lambda number=number: len(crew._wishes) == number)
+            soon(lambda number=number: len(crew._waiting) == number)
     for thread in threads:
         thread.join(60)
     assert came == ["relu", "softmax"]
 
 
 def test_an_abandoned_grade_waits_no_longer(worker):
-    crew, call = Crew([place(worker)]), Call()
+    crew, call = Crew([place(worker)]), ClientCall()
     with taken(crew, order("# right")):
         call.abandon()
-        with pytest.raises(Ended), crew.place_for(Part.ALL, order("# right"), call, silent):
+        with pytest.raises(GradeAbandoned), crew.worker_for(GradePart.ALL, order("# right"), call, silent):
             pass
-    assert crew._wishes == []
+    assert crew._waiting == []
 
 
 def test_a_gpu_that_was_asked_for_finishes_the_grade(worker):
-    slots = [Slot(gpu="GPU-a", part=Part.FINISH), Slot(gpu="GPU-b", part=Part.FINISH), Slot(part=Part.BEGIN)]
-    crew = Crew([Place(DeviceKind.CUDA, slot, worker) for slot in slots])
-    assert crew.parts == (Part.BEGIN, Part.FINISH)
+    slots = [
+        Slot(gpu="GPU-a", part=GradePart.FINISH),
+        Slot(gpu="GPU-b", part=GradePart.FINISH),
+        Slot(part=GradePart.BEGIN),
+    ]
+    crew = Crew([SlotWorker(DeviceKind.CUDA, slot, worker) for slot in slots])
+    assert crew.parts == (GradePart.BEGIN, GradePart.FINISH)
     wanted = order("# right", device=DeviceKind.CUDA, gpu="GPU-b")
-    with taken(crew, wanted, Part.FINISH) as found:
+    with taken(crew, wanted, GradePart.FINISH) as found:
         assert found.slot.gpu == "GPU-b"
     crew.prepare_spares()
-    assert all(each.has_worker for each in crew.places)
+    assert all(each.is_running for each in crew.workers)
 
 
 def test_idle_workers_end_and_busy_ones_stay(worker):
@@ -123,11 +127,11 @@ def test_idle_workers_end_and_busy_ones_stay(worker):
     crew.prepare_spares()
     with taken(crew, order("# right")) as busy:
         crew.release_idle(-1.0)
-        assert [each.has_worker for each in crew.places] == [each is busy for each in crew.places]
+        assert [each.is_running for each in crew.workers] == [each is busy for each in crew.workers]
     crew.release_idle(3600.0)
-    assert busy.has_worker
+    assert busy.is_running
     crew.release_idle(-1.0)
-    assert not any(each.has_worker for each in crew.places)
+    assert not any(each.is_running for each in crew.workers)
     assert all(each.closed for each in worker.started)
 
 
@@ -135,10 +139,10 @@ def test_idle_workers_end_and_busy_ones_stay(worker):
 def test_a_failure_of_a_kept_worker_is_tried_again_in_a_new_one(worker, before):
     own = place(worker)
     if before == "graded":
-        own.grade(order("# right"), Call(), silent)
+        own.grade(order("# right"), ClientCall(), silent)
     else:
         own.prepare()
-    result = own.grade(order("# infra 1"), Call(), silent)
+    result = own.grade(order("# infra 1"), ClientCall(), silent)
     assert isinstance(result, Graded)
     assert result.card.status is Status.CORRECT
     assert [each.closed for each in worker.started] == [True, False]
@@ -147,15 +151,15 @@ def test_a_failure_of_a_kept_worker_is_tried_again_in_a_new_one(worker, before):
 @pytest.mark.parametrize("source", ["# infra 9", "# lost 9"])
 def test_a_failure_of_a_new_worker_is_the_result(worker, source):
     own = place(worker)
-    result = own.grade(order(source), Call(), silent)
+    result = own.grade(order(source), ClientCall(), silent)
     failed = result.card.status is Status.INFRA_ERROR if isinstance(result, Graded) else result.again
     assert failed
     assert worker.graded == {source: 1}
-    assert not own.has_worker
+    assert not own.is_running
 
 
 def test_an_abandoned_grade_ends_its_worker_at_once(worker):
-    own, call, results = place(worker), Call(), []
+    own, call, results = place(worker), ClientCall(), []
     thread = threading.Thread(target=lambda: results.append(own.grade(order("# hanging"), call, silent)))
     thread.start()
     soon(lambda: worker.graded["# hanging"])
@@ -163,14 +167,14 @@ def test_an_abandoned_grade_ends_its_worker_at_once(worker):
     thread.join(60)
     assert isinstance(results[0], NotGraded)
     assert worker.graded == {"# hanging": 1}
-    assert not own.has_worker
+    assert not own.is_running
 
 
 def test_a_worker_that_cannot_start_is_a_result():
     def hire(*_):
         raise OSError(12, "Cannot allocate memory")
 
-    result = place(hire).grade(order("# right"), Call(), silent)
+    result = place(hire).grade(order("# right"), ClientCall(), silent)
     assert result == NotGraded("no worker process could start: Cannot allocate memory", again=True)
 
 
@@ -181,12 +185,12 @@ def test_a_device_without_places_is_a_result_with_its_remedy(worker, monkeypatch
         raise InfraError("there is no GPU", hint="grade on emulated")
 
     monkeypatch.setattr(grades, "crew", no_crew)
-    result = grades.make(order("# right"), Call(), silent)
+    result = grades.make(order("# right"), ClientCall(), silent)
     assert result == NotGraded("there is no GPU", again=False, hint="grade on emulated")
 
 
 def test_the_end_ends_grades_and_workers(worker):
-    grades, results, call = Grades(1, worker), [], Call()
+    grades, results, call = Grades(1, worker), [], ClientCall()
     thread = threading.Thread(target=lambda: results.append(grades.make(order("# hanging"), call, silent)))
     thread.start()
     soon(lambda: worker.graded["# hanging"])
@@ -195,13 +199,13 @@ def test_the_end_ends_grades_and_workers(worker):
     thread.join(60)
     assert [isinstance(each, NotGraded) for each in results] == [True]
     assert all(each.closed for each in worker.started)
-    late = grades.make(order("# right"), Call(), silent)
+    late = grades.make(order("# right"), ClientCall(), silent)
     assert late == NotGraded("the ready judge ended before the grade", again=True)
 
 
 def test_a_worker_that_is_starting_at_the_end_is_ended_too(worker, monkeypatch):
     """The end must not wait until the worker is ready, which takes as long as the import of PyTorch."""
-    starting, ending, ended, interrupt = threading.Event(), threading.Event(), [], Place.interrupt
+    starting, ending, ended, interrupt = threading.Event(), threading.Event(), [], SlotWorker.interrupt
 
     class Starting(worker):
         def __init__(self, *given):
@@ -217,7 +221,7 @@ def test_a_worker_that_is_starting_at_the_end_is_ended_too(worker, monkeypatch):
         interrupt(self)
         ending.set()
 
-    monkeypatch.setattr(Place, "interrupt", interrupt_nobody_at_first)
+    monkeypatch.setattr(SlotWorker, "interrupt", interrupt_nobody_at_first)
     crew = Crew([place(Starting)])
     thread = threading.Thread(target=crew.prepare_spares)
     thread.start()
@@ -228,6 +232,6 @@ def test_a_worker_that_is_starting_at_the_end_is_ended_too(worker, monkeypatch):
 
 
 def test_one_job_on_cpu_has_all_cores(worker):
-    assert [each.slot for each in Grades(4, worker).crew(DeviceKind.CPU).places] == [Slot()]
+    assert [each.slot for each in Grades(4, worker).crew(DeviceKind.CPU).workers] == [Slot()]
     with contextlib.closing(Grades(3, worker)) as grades:
         assert grades.at_once(DeviceKind.EMULATED) == 3

@@ -11,11 +11,11 @@ import pytest
 from evaluator.errors import InfraError
 from evaluator.service.documents.messages import GradeState
 from evaluator.service.store import grades_table as table
-from evaluator.service.store.grades_table import Added, Arrival, Final, Limits, Numbers, QueueFull, Waiting
+from evaluator.service.store.grades_table import Added, Arrival, Final, Numbers, QueuedGrade, QueueFull, QueueLimits
 from evaluator.service.store.journal import Journal
 
-LIMITS = Limits(of_a_client=100, of_all=1000, bytes_of_a_client=1000, bytes_of_all=2500, kept_bytes=1 << 20)
-LARGE = Limits(of_a_client=100, of_all=1000, bytes_of_a_client=1 << 30, bytes_of_all=1 << 30, kept_bytes=1 << 30)
+LIMITS = QueueLimits(of_a_client=100, of_all=1000, bytes_of_a_client=1000, bytes_of_all=2500, kept_bytes=1 << 20)
+LARGE = QueueLimits(of_a_client=100, of_all=1000, bytes_of_a_client=1 << 30, bytes_of_all=1 << 30, kept_bytes=1 << 30)
 CANCELLED = Final(GradeState.CANCELLED)
 
 
@@ -254,7 +254,7 @@ def test_attempts_are_counted_until_the_result(journal):
 
     grade, begun, waiting, last = asyncio.run(program())
     assert [(each.request, each.attempt) for each in begun] == [(b"x", 1), (b"x", 2)]
-    assert (waiting, last) == ([Waiting("alice", grade, 1)], None)
+    assert (waiting, last) == ([QueuedGrade("alice", grade, 1)], None)
 
 
 def test_a_journal_of_another_version_is_refused(opened, tmp_path):

@@ -116,39 +116,39 @@ class Index:
         return row
 
     def _refresh(self) -> None:
-        there: dict[str, tuple[int, int]] = {}
-        for card, found in card_files(self._folder.cards):
-            if isinstance(found, CardError):
-                self.broken.append(found)
+        stamps: dict[str, tuple[int, int]] = {}
+        for card, stamp in card_files(self._folder.cards):
+            if isinstance(stamp, CardError):
+                self.broken.append(stamp)
             else:
-                there[card] = found
-        gone = [card for card in self.rows if card not in there]
-        for card in gone:
+                stamps[card] = stamp
+        removed = [card for card in self.rows if card not in stamps]
+        for card in removed:
             del self.rows[card]
-        read = []
-        for card, (size_bytes, mtime_ns) in there.items():
+        added = []
+        for card, (size_bytes, mtime_ns) in stamps.items():
             row = self.rows.get(card)
             if row is not None and (row.size_bytes, row.mtime_ns) == (size_bytes, mtime_ns):
                 continue
             try:
                 cards = self._folder.cards
                 self.rows[card] = row_of(read_card(cards / card, cards), card, size_bytes, mtime_ns)
-                read.append(self.rows[card])
+                added.append(self.rows[card])
             except CardError as error:
                 self.rows.pop(card, None)
-                gone.append(card)
+                removed.append(card)
                 self.broken.append(error)
-        self._store(read, gone)
+        self._store(added, removed)
 
     def _stored(self) -> Iterator[Row]:
         # SQLite has no type for booleans.
         for values in self._connection.execute("SELECT * FROM cards"):
             yield Row._make(values)  # `built` is 0 or 1
 
-    def _store(self, rows: list[Row], gone: list[str] | None = None) -> None:
+    def _store(self, rows: list[Row], removed: list[str] | None = None) -> None:
         """Store new rows and delete rows of missing cards. After a failed write, the next opening reads the cards."""
         with contextlib.suppress(sqlite3.DatabaseError), self._connection:
-            self._connection.executemany("DELETE FROM cards WHERE card = ?", [(card,) for card in gone or []])
+            self._connection.executemany("DELETE FROM cards WHERE card = ?", [(card,) for card in removed or []])
             self._connection.executemany(f"INSERT OR REPLACE INTO cards VALUES ({_MARKS})", rows)  # noqa: S608
 
 
@@ -157,7 +157,7 @@ def _connect(path: Path) -> sqlite3.Connection:
     for _ in range(2):
         connection = None
         try:
-            if not _is_ours(path):
+            if not _may_hold_index(path):
                 break
             connection = sqlite3.connect(path, timeout=5.0)
             # An untrusted file may contain triggers and views: restrict their functions.
@@ -167,7 +167,7 @@ def _connect(path: Path) -> sqlite3.Connection:
             (layout,) = connection.execute("PRAGMA user_version").fetchone()
             if layout not in (0, _LAYOUT) or not _is_plain(connection):
                 raise sqlite3.DatabaseError("of another layout")  # noqa: TRY301
-            _lay_out(connection)
+            _create_table(connection)
         except sqlite3.DatabaseError as error:
             if connection is not None:
                 connection.close()
@@ -182,11 +182,11 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 def _in_memory() -> sqlite3.Connection:
     connection = sqlite3.connect(":memory:")
-    _lay_out(connection)
+    _create_table(connection)
     return connection
 
 
-def _is_ours(path: Path) -> bool:
+def _may_hold_index(path: Path) -> bool:
     """Return whether the path may hold an index. A link, pipe or device is left alone."""
     try:
         return stat.S_ISREG(path.lstat().st_mode)
@@ -198,11 +198,11 @@ def _is_ours(path: Path) -> bool:
 
 def _is_plain(connection: sqlite3.Connection) -> bool:
     """Return whether the file holds at most our one table. A view named `cards` could yield rows without end."""
-    held = connection.execute("SELECT type, name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_autoindex%'")
-    return all((each[0], each[1], each[2]) == ("table", "cards", _CREATED) for each in held.fetchmany(2))
+    entries = connection.execute("SELECT type, name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_autoindex%'")
+    return all((entry[0], entry[1], entry[2]) == ("table", "cards", _CREATED) for entry in entries.fetchmany(2))
 
 
-def _lay_out(connection: sqlite3.Connection) -> None:
+def _create_table(connection: sqlite3.Connection) -> None:
     with connection:
         connection.execute(_TABLE)
         connection.execute(f"PRAGMA user_version = {_LAYOUT}")
@@ -222,15 +222,15 @@ def card_files(top: Path) -> Iterator[tuple[str, tuple[int, int] | CardError]]:
             continue
         with entries:
             for entry in entries:
-                place = f"{below}{entry.name}"
+                path = f"{below}{entry.name}"
                 if entry.is_dir(follow_symlinks=False):
-                    folders.append(f"{place}/")
+                    folders.append(f"{path}/")
                 elif not entry.is_file(follow_symlinks=False):
-                    found = kind(entry.stat(follow_symlinks=False).st_mode)
-                    yield place, CardError(f"{top / place} is {found}: no card is read from that")
-                elif place.endswith(".json"):
-                    facts = entry.stat(follow_symlinks=False)
-                    yield place, (facts.st_size, facts.st_mtime_ns)
+                    file_kind = kind(entry.stat(follow_symlinks=False).st_mode)
+                    yield path, CardError(f"{top / path} is {file_kind}: no card is read from that")
+                elif path.endswith(".json"):
+                    status = entry.stat(follow_symlinks=False)
+                    yield path, (status.st_size, status.st_mtime_ns)
 
 
 def row_of(content: Scorecard, card: str, size_bytes: int, mtime_ns: int) -> Row:
@@ -270,10 +270,10 @@ def _contradiction(content: Scorecard, card: str) -> str | None:
 
     The place of a card follows from its names, which a signature covers: a copy at another place is inconsistent.
     """
-    found = inconsistencies(content, intervals=False)
-    if card != str(own := card_place(content.problem.name, content.submission.name)):
-        found.insert(0, Contradiction("submission.name", f"the card belongs to {own}"))
-    if not found:
+    contradictions = inconsistencies(content, intervals=False)
+    if card != str(expected_path := card_place(content.problem.name, content.submission.name)):
+        contradictions.insert(0, Contradiction("submission.name", f"the card belongs to {expected_path}"))
+    if not contradictions:
         return None
-    more = f", and {len(found) - 1} more" if len(found) > 1 else ""
-    return f"{one_line(str(found[0]), _SAID)}{more}"
+    more = f", and {len(contradictions) - 1} more" if len(contradictions) > 1 else ""
+    return f"{one_line(str(contradictions[0]), _SAID)}{more}"

@@ -17,13 +17,13 @@ from typing import BinaryIO
 import msgspec
 
 from evaluator.batch.runs.problems import Problems, ProblemText
-from evaluator.batch.runs.tasks import Planned, Refused, Seen, Stamp, Task
+from evaluator.batch.runs.tasks import Planned, Refused, Stamp, Task, UnchangedFile
 from evaluator.catalog.text import MAX_FILE_BYTES
 from evaluator.errors import SubmissionUnreadable, UsageError
 from evaluator.files.safe_open import kind, open_named
 from evaluator.grading.request import Unread
 from evaluator.records import Problem
-from evaluator.submission.candidates import SUFFIXES, Meant, names_in, runs_of_kernelbench, spelled, submission_files
+from evaluator.submission.candidates import SUFFIXES, Names, names_in, runs_of_kernelbench, spelled, submission_files
 from evaluator.submission.folder import is_submission_folder
 from evaluator.submission.read import MAX_ANSWER_BYTES, Submission, read_submission
 from evaluator.text import one_line
@@ -33,7 +33,7 @@ _MAX_LINE_BYTES = 6 * (MAX_ANSWER_BYTES + MAX_FILE_BYTES) + (1 << 16)
 _LONGEST_NAME = 200
 _CONTROL = "its name has control characters"
 
-Item = Task | Seen | Refused
+Item = Task | UnchangedFile | Refused
 
 
 class LineProblem(msgspec.Struct, frozen=True):
@@ -43,7 +43,7 @@ class LineProblem(msgspec.Struct, frozen=True):
     source: str
 
 
-class Line(msgspec.Struct, frozen=True):
+class SubmissionLine(msgspec.Struct, frozen=True):
     """One submission in a JSONL file, with the name or the text of its problem. Other keys are ignored."""
 
     problem: str | LineProblem
@@ -64,7 +64,7 @@ def read_folder(folder: Path, problems: Problems, known: Mapping[str, Planned] |
     known = known or {}
     for path, mode in submission_files(folder):
         origin = spelled(path)
-        if problems.asked and not problems.wants(names_in(Path(path), folder).problem):
+        if problems.patterns and not problems.wants(names_in(Path(path), folder).problem):
             continue
         if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
             reason = f"it is {kind(mode)}; what lies in a folder is read only where it is a regular file"
@@ -73,7 +73,7 @@ def read_folder(folder: Path, problems: Problems, known: Mapping[str, Planned] |
         before = known.get(origin)
         # The stamp of a folder says nothing about its files, so a folder is always read.
         if before is not None and stat.S_ISREG(mode) and _is_unchanged(before, path, problems):
-            yield Seen(before, partial(_read_file, path, folder, problems))
+            yield UnchangedFile(before, partial(_read_file, path, folder, problems))
         else:
             yield _read_file(path, folder, problems)
 
@@ -92,25 +92,27 @@ def expected(folder: Path, problems: Problems) -> int:
     if is_submission_folder(folder):
         hint = f"grade the folder with `warpgrade grade PROBLEM {folder}`"
         raise UsageError(f"{folder} is a single submission, not a folder of submissions", hint=hint)
-    found = submission_files(folder)
-    if not found:
+    files = submission_files(folder)
+    if not files:
         raise UsageError(f"{folder} contains no submissions", hint="expected files are PROBLEM/NAME.py, .txt or .md")
-    if several := runs_of_kernelbench(path for path, _ in found):
+    if several := runs_of_kernelbench(path for path, _ in files):
         raise _several_runs(folder, several)
-    if all(names_in(Path(path), folder).problem == "." for path, _ in found):
+    if all(names_in(Path(path), folder).problem == "." for path, _ in files):
         raise _problemless(folder, problems)
     count = (
-        sum(problems.wants(names_in(Path(path), folder).problem) for path, _ in found) if problems.asked else len(found)
+        sum(problems.wants(names_in(Path(path), folder).problem) for path, _ in files)
+        if problems.patterns
+        else len(files)
     )
     if not count:
-        raise UsageError(f"{folder} contains no submissions to {problems.asked}", hint="change --only")
+        raise UsageError(f"{folder} contains no submissions to {problems.patterns}", hint="change --only")
     return count
 
 
 def _several_runs(folder: Path, several: list[Path]) -> UsageError:
     """Return the error for a folder with two runs of KernelBench: their submissions have the same names."""
-    first, second = (shlex.quote(spelled(each)) for each in several)
-    names = [shlex.quote(spelled(each.name)) for each in several]
+    first, second = (shlex.quote(spelled(run_path)) for run_path in several)
+    names = [shlex.quote(spelled(run_path.name)) for run_path in several]
     hint = (
         f"one --run for each: warpgrade batch {first} --run {names[0]}, and warpgrade batch {second} --run {names[1]}; "
         f"warpgrade report {' '.join(names)} puts both into one table"
@@ -120,14 +122,14 @@ def _several_runs(folder: Path, several: list[Path]) -> UsageError:
 
 def _problemless(folder: Path, problems: Problems) -> UsageError:
     """Return the error for a folder with submissions outside of problems' folders."""
-    whole = folder.resolve()
-    for above in whole.parents[:2]:
-        name = whole.relative_to(above).as_posix()
-        found = problems.named(name)
-        if not isinstance(found, str):
-            only, top = shlex.quote(found.name), shlex.quote(spelled(above))
+    absolute = folder.resolve()
+    for above in absolute.parents[:2]:
+        name = absolute.relative_to(above).as_posix()
+        problem = problems.named(name)
+        if not isinstance(problem, str):
+            only, top = shlex.quote(problem.name), shlex.quote(spelled(above))
             hint = f"name the folder above: warpgrade batch {top} --only {only} --run RUN"
-            message = f"{folder} contains submissions to the problem {found.name}, not folders of problems"
+            message = f"{folder} contains submissions to the problem {problem.name}, not folders of problems"
             return UsageError(message, hint=hint)
     hint = f"move each file to {folder}/PROBLEM/NAME.py (or .md, .txt); `warpgrade problems list` names all problems"
     return UsageError(f"the submissions in {folder} lie in no problem's folder", hint=hint)
@@ -153,17 +155,17 @@ def _stamp(path: str) -> Stamp | None:
     return facts.st_size, facts.st_mtime_ns
 
 
-def _read_file(found: str, folder: Path, problems: Problems) -> Task | Refused:
-    path = Path(found)
-    meant = names_in(path, folder)
-    if meant.problem == ".":
-        return Refused(spelled(path), "it lies in no problem's folder: PROBLEM/NAME.py", name=meant.name)
-    problem = problems.find(meant.problem)
+def _read_file(file: str, folder: Path, problems: Problems) -> Task | Refused:
+    path = Path(file)
+    names = names_in(path, folder)
+    if names.problem == ".":
+        return Refused(spelled(path), "it lies in no problem's folder: PROBLEM/NAME.py", name=names.name)
+    problem = problems.find(names.problem)
     if isinstance(problem, str):
-        return _refused(spelled(path), problem, meant, problems)
-    if _has_control(meant.name):
-        return _refused(spelled(path), _CONTROL, meant, problems)
-    return _from_file(path, folder, problem, meant.name, problems.entry)
+        return _refused(spelled(path), problem, names, problems)
+    if _has_control(names.name):
+        return _refused(spelled(path), _CONTROL, names, problems)
+    return _from_file(path, folder, problem, names.name, problems.entry)
 
 
 def _has_control(name: str) -> bool:
@@ -171,14 +173,14 @@ def _has_control(name: str) -> bool:
     return any(unicodedata.category(character) == "Cc" for character in name)
 
 
-def _refused(origin: str, reason: str, meant: Meant, problems: Problems, sha256: str | None = None) -> Refused:
-    """Refuse an input, for the problem with the meant name, if known."""
-    found = problems.named(meant.problem)
-    name = one_line(meant.name, _LONGEST_NAME)
-    if isinstance(found, str):
-        said = "" if meant.problem == "." else one_line(meant.problem, _LONGEST_NAME)
-        return Refused(origin, reason, said, name, sha256=sha256)
-    return Refused(origin, reason, found.name, name, found.level, sha256)
+def _refused(origin: str, reason: str, names: Names, problems: Problems, sha256: str | None = None) -> Refused:
+    """Refuse an input, under the problem of `names` if known."""
+    problem = problems.named(names.problem)
+    name = one_line(names.name, _LONGEST_NAME)
+    if isinstance(problem, str):
+        problem_name = "" if names.problem == "." else one_line(names.problem, _LONGEST_NAME)
+        return Refused(origin, reason, problem_name, name, sha256=sha256)
+    return Refused(origin, reason, problem.name, name, problem.level, sha256)
 
 
 def _from_file(path: Path, folder: Path, problem: Problem, name: str, entry: str | None) -> Task | Refused:
@@ -200,52 +202,53 @@ def read_lines(
     A problem is a name, or with `allows_problem_text` `{"name": …, "source": …}`: the judge runs the code of the text.
     """
     texts: dict[str, str] = {}
-    decoder = msgspec.json.Decoder(Line)
+    decoder = msgspec.json.Decoder(SubmissionLine)
     for number, line in enumerate(_lines(stream), start=1):
-        place = f"{origin}:{number}"
+        line_name = f"{origin}:{number}"
         if not line.strip():
             continue
         if len(line) > _MAX_LINE_BYTES:
-            yield Refused(place, f"the line is longer than {_MAX_LINE_BYTES >> 20} MiB", sha256=_sha256(line))
+            yield Refused(line_name, f"the line is longer than {_MAX_LINE_BYTES >> 20} MiB", sha256=_sha256(line))
             continue
         try:
-            given = decoder.decode(line)
+            submission = decoder.decode(line)
         except (ValueError, RecursionError) as error:
-            yield Refused(place, f"the line is not a submission: {one_line(str(error), 120)}", sha256=_sha256(line))
+            yield Refused(line_name, f"the line is not a submission: {one_line(str(error), 120)}", sha256=_sha256(line))
             continue
-        meant, name = given.problem if isinstance(given.problem, str) else given.problem.name, str(given.sample)
-        if not problems.wants(meant):
+        problem_name = submission.problem if isinstance(submission.problem, str) else submission.problem.name
+        name = str(submission.sample)
+        if not problems.wants(problem_name):
             continue
         problem: Problem | str
         if _has_control(name):
             problem = _CONTROL
-        elif isinstance(given.problem, str):
-            problem = problems.find(given.problem)
+        elif isinstance(submission.problem, str):
+            problem = problems.find(submission.problem)
         elif allows_problem_text:
-            problem = _of_text(given.problem, problems, texts)
+            problem = _of_text(submission.problem, problems, texts)
         else:
             problem = "it has a problem as text, whose code the judge would run: --allow-problem-text accepts it"
         if isinstance(problem, str):
-            yield _refused(place, problem, Meant(meant, name), problems, _sha256(line))
+            yield _refused(line_name, problem, Names(problem_name, name), problems, _sha256(line))
         else:
-            yield from_text(given.source, name, place, problem, problems.entry)
+            yield from_text(submission.source, name, line_name, problem, problems.entry)
 
 
-def _of_text(given: LineProblem, problems: Problems, texts: dict[str, str]) -> Problem | str:
+def _of_text(line_problem: LineProblem, problems: Problems, texts: dict[str, str]) -> Problem | str:
     """Return the problem of a text, or the reason why the text is refused. `texts` has the hashes by name.
 
     A name stands for one problem: reports and cards name problems only.
     """
     try:
-        problem = problems.read(ProblemText(given.source, given.name))
+        problem = problems.read(ProblemText(line_problem.source, line_problem.name))
     except UsageError as error:
         return error.message
     if isinstance(problem, str):
         return problem
-    listed = problems.named(given.name)
-    other = texts.setdefault(given.name, problem.sha256) if isinstance(listed, str) else listed.sha256
-    if other != problem.sha256:
-        return f"another problem is named {one_line(given.name, 80)!r}"
+    listed = problems.named(line_problem.name)
+    used_sha256 = texts.setdefault(line_problem.name, problem.sha256) if isinstance(listed, str) else listed.sha256
+    if used_sha256 != problem.sha256:
+        return f"another problem is named {one_line(line_problem.name, 80)!r}"
     return problem
 
 
@@ -279,20 +282,20 @@ def _lines(stream: BinaryIO) -> Iterator[bytes]:
 
 def named_once(items: Iterable[Item]) -> Iterator[Item]:
     """Refuse a second submission under a used name, unless the content is the same."""
-    seen: dict[str, str | None] = {}
+    sha256_by_card: dict[str, str | None] = {}
     for item in items:
         if isinstance(item, Refused):
             yield item
             continue
         card, sha256 = item.card, item.submission_sha256
-        if card not in seen:
-            seen[card] = sha256
+        if card not in sha256_by_card:
+            sha256_by_card[card] = sha256
             yield item
-        elif seen[card] != sha256:
-            yield _handed_in_before(item)
+        elif sha256_by_card[card] != sha256:
+            yield _duplicate_name(item)
 
 
-def _handed_in_before(item: Task | Seen) -> Refused:
+def _duplicate_name(item: Task | UnchangedFile) -> Refused:
     problem, level, name = (
         (item.problem.name, item.problem.level, item.name)
         if isinstance(item, Task)

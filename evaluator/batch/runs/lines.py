@@ -21,7 +21,7 @@ def filled_lines(content: bytes) -> Iterator[bytes]:
     >>> list(filled_lines(b"\n{}\n \n\n[]"))
     [b'{}', b'[]']
     """
-    return (found[0] for found in _FILLED.finditer(content))
+    return (match[0] for match in _FILLED.finditer(content))
 
 
 def read_lines(folder: Path, name: str, record: type[R], most_bytes: int, hint: str) -> Iterator[R]:

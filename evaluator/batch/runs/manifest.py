@@ -39,15 +39,15 @@ def command_of(manifest: RunManifest) -> str:
     """
     words = ["warpgrade", "batch", "SUBMISSIONS", "--run", "RUN"]
     words += [] if manifest.problems is None else ["--problems", "PROBLEMS"]
-    usual = Terms(manifest.terms.device)
+    default_terms = Terms(manifest.terms.device)
     for field in Terms.__struct_fields__:
         value = getattr(manifest.terms, field)
         option = "--" + OPTION_OF.get(field, field).replace("_", "-")
-        if field == "device" or value != getattr(usual, field):
-            words += [option] if value is True else [f"{option} {each}" for each in _values(value)]
+        if field == "device" or value != getattr(default_terms, field):
+            words += [option] if value is True else [f"{option} {word}" for word in _values(value)]
     return " ".join(words)
 
 
 def _values(value: object) -> list[str]:
-    several = value if isinstance(value, tuple) else (value,)
-    return [f"{each:.12g}" if isinstance(each, float) else str(each) for each in several]
+    items = value if isinstance(value, tuple) else (value,)
+    return [f"{item:.12g}" if isinstance(item, float) else str(item) for item in items]

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from evaluator.batch.runs.manifest import command_of
-from evaluator.batch.runs.results import Entry, Results, compare_results, named_runs
+from evaluator.batch.runs.results import Results, RunEntry, compare_results, named_runs
 from evaluator.batch.runs.run_folder import RunFolder
 from evaluator.catalog import list_problems
 from evaluator.errors import ProblemError, UsageError
@@ -38,11 +38,11 @@ def run_page_of(results: Results, version: str = "", problems: Path | None = Non
 def comparison_page_of(before: Results, after: Results) -> Iterator[bytes]:
     """Yield the parts of the page of two runs. Raises UsageError if the runs cannot be compared."""
     comparison = compare_results(before, after)
-    runs = [ComparedRun(_name(each), _run_terms(each)) for each in (before, after)]
-    found = [{(entry.sample.problem, entry.sample.name): entry for entry in each.entries} for each in (before, after)]
+    runs = [ComparedRun(_name(run), _run_terms(run)) for run in (before, after)]
+    by_key = [{(entry.sample.problem, entry.sample.name): entry for entry in run.entries} for run in (before, after)]
 
     def evidence(problem: str, name: str) -> tuple[Detail | None, Detail | None]:
-        first, second = (entries.get((problem, name)) for entries in found)
+        first, second = (entries.get((problem, name)) for entries in by_key)
         return first and _detail(first), second and _detail(second)
 
     return comparison_page(comparison, runs[0], runs[1], rates(named_runs((before, after))), evidence)
@@ -89,8 +89,8 @@ def _run_terms(results: Results) -> list[tuple[str, str]]:
     """Return the terms of the run, and the machine of its first card, without paths of this machine."""
     manifest = RunFolder(results.folder).read_manifest()
     terms = {name: value for name, value in msgspec.to_builtins(manifest.terms).items() if value not in (None, [], ())}
-    said = [(name, str(value)) for name, value in terms.items()]
-    said += [
+    facts = [(name, str(value)) for name, value in terms.items()]
+    facts += [
         ("command", command_of(manifest)),
         ("started", manifest.started_at.replace("T", " ", 1)),
         ("warpgrade", manifest.warpgrade),
@@ -99,24 +99,24 @@ def _run_terms(results: Results) -> list[tuple[str, str]]:
     card = next((card for card in (entry.read_card() for entry in results.entries) if card is not None), None)
     if card is not None:
         machine = card.environment
-        said += [("graded on", card.device.name), ("size of the first card", card.problem.size.value)]
-        said += [("compiler", machine.compiler), ("cores", str(machine.cpu_cores))]
+        facts += [("graded on", card.device.name), ("size of the first card", card.problem.size.value)]
+        facts += [("compiler", machine.compiler), ("cores", str(machine.cpu_cores))]
         if card.device.gpu is not None:
-            said.append(("GPU driver", card.device.gpu.driver))
+            facts.append(("GPU driver", card.device.gpu.driver))
         missing = [] if card.sandbox is None else card.sandbox.missing
-        said.append(("missing sandbox layers", ", ".join(missing) or "none"))
-    return [(name, one_line(value, 500)) for name, value in said]
+        facts.append(("missing sandbox layers", ", ".join(missing) or "none"))
+    return [(name, one_line(value, 500)) for name, value in facts]
 
 
-def _page_entry(entry: Entry) -> PageEntry:
+def _page_entry(entry: RunEntry) -> PageEntry:
     sample, row, card = entry.sample, entry.row, entry.read_card()
-    told = None if card is None else card.reason
+    reason = None if card is None else card.reason
     return PageEntry(
         problem=sample.problem,
         level=sample.level,
         name=sample.name,
         status=entry.status_text,
-        reason=f"{told.code} {told.message}" if told else entry.reason_text,
+        reason=f"{reason.code} {reason.message}" if reason else entry.reason_text,
         speedup=sample.speedup,
         speedup_low=row.speedup_low if row else None,
         speedup_high=row.speedup_high if row else None,
@@ -127,6 +127,6 @@ def _page_entry(entry: Entry) -> PageEntry:
     )
 
 
-def _detail(entry: Entry) -> Detail | None:
+def _detail(entry: RunEntry) -> Detail | None:
     card = entry.read_card()
     return None if card is None else detail_of(card)

@@ -87,29 +87,29 @@ class Problems:
         self._sizes = sizes
         self.entry = entry
         self._shipped = folder is None
-        self._tried: dict[str, Problem | str] = {}
+        self._sized_by_name: dict[str, Problem | str] = {}
         self._texts = RecentProblems()
         listing = list_problems(folder)
         self._broken = [broken.message for broken in listing.broken]
-        self._exact = {problem.name: problem for problem in listing.problems}
+        self._by_name = {problem.name: problem for problem in listing.problems}
         self._only = tuple(only)
         for pattern in only:
-            if not any(fnmatchcase(name, pattern) for name in self._exact):
-                hint = did_you_mean(pattern, self._exact) or "`warpgrade problems list` has all names"
+            if not any(fnmatchcase(name, pattern) for name in self._by_name):
+                hint = did_you_mean(pattern, self._by_name) or "`warpgrade problems list` has all names"
                 raise UsageError(f"--only {pattern} matches no problem", hint=hint)
-        self._meant: dict[str, list[Problem]] = {}
+        self._by_short_name: dict[str, list[Problem]] = {}
         for problem in listing.problems:
             for name in names_of(problem):
-                self._meant.setdefault(name, []).append(problem)
+                self._by_short_name.setdefault(name, []).append(problem)
 
     @property
     def level_sizes(self) -> dict[int, int]:
         """The number of KernelBench's files in each level."""
-        files = (problem for problem in self._exact.values() if problem.origin == Origin.KERNELBENCH)
+        files = (problem for problem in self._by_name.values() if problem.origin == Origin.KERNELBENCH)
         return dict(sorted(Counter(problem.level for problem in files if problem.level).items()))
 
     @property
-    def asked(self) -> str:
+    def patterns(self) -> str:
         """The patterns, for messages; empty without any."""
         return " or ".join(self._only)
 
@@ -117,30 +117,30 @@ class Problems:
         """Return whether a pattern matches the problem with the given name. An unknown name counts as it stands."""
         if not self._only:
             return True
-        found = self.named(name)
-        real = name if isinstance(found, str) else found.name
-        return any(fnmatchcase(real, pattern) for pattern in self._only)
+        problem = self.named(name)
+        full_name = name if isinstance(problem, str) else problem.name
+        return any(fnmatchcase(full_name, pattern) for pattern in self._only)
 
     def has(self, name: str, sha256: str) -> bool:
         """Return whether a problem with exactly the given name, content and size exists."""
-        problem = self._exact.get(name)
+        problem = self._by_name.get(name)
         return problem is not None and problem.sha256 == sha256 and self._sizes[0] in problem.sizes
 
     def find(self, name: str) -> Problem | str:
         """Return the problem with the given name, or the reason why none can be graded."""
-        named = self.named(name)
-        return named if isinstance(named, str) else self._sized(named)
+        problem = self.named(name)
+        return problem if isinstance(problem, str) else self._sized(problem)
 
     def named(self, name: str) -> Problem | str:
         """Return the problem with the given name, maybe without the graded size, or the reason why none has the name.
 
         No code of a problem runs.
         """
-        meant = [self._exact[name]] if name in self._exact else self._meant.get(name, [])
-        if len(meant) == 1:
-            return meant[0]
-        if meant:
-            return f"{one_line(name, 80)!r} may mean {' or '.join(problem.name for problem in meant[:3])}"
+        matches = [self._by_name[name]] if name in self._by_name else self._by_short_name.get(name, [])
+        if len(matches) == 1:
+            return matches[0]
+        if matches:
+            return f"{one_line(name, 80)!r} may mean {' or '.join(problem.name for problem in matches[:3])}"
         elsewhere = f"; {WHERE}" if self._shipped and looks_like_one(name) else ""
         broken = f"; {len(self._broken)} are broken, as `warpgrade problems list` says" if self._broken else ""
         return f"there is no problem named {one_line(name, 80)!r}{elsewhere or broken}"
@@ -149,10 +149,10 @@ class Problems:
         """Return the error of a name that means no problem, or several; None for any other name."""
         if "\n" in name:
             return UsageError("a problem's text is no name", hint="hand in ProblemText(source, name)")
-        named, shown = self.named(name), one_line(name, 80)
-        if not isinstance(named, str) or self._broken or self._meant.get(name):
-            return UsageError(named) if isinstance(named, str) else None
-        return not_found(shown, nearest_names(shown, self._exact.values()), shipped=self._shipped)
+        problem, shown_name = self.named(name), one_line(name, 80)
+        if not isinstance(problem, str) or self._broken or self._by_short_name.get(name):
+            return UsageError(problem) if isinstance(problem, str) else None
+        return not_found(shown_name, nearest_names(shown_name, self._by_name.values()), shipped=self._shipped)
 
     def read(self, text: ProblemText) -> Problem | str:
         """Return the problem of a text, or the reason why the text cannot be graded at the size of the grades.
@@ -164,11 +164,11 @@ class Problems:
 
     def _sized(self, problem: Problem) -> Problem | str:
         """Return the problem with the graded sizes, or an error message. The search for sizes runs once."""
-        if problem.name not in self._tried:
-            self._tried[problem.name] = checked = self._checked(problem)
+        if problem.name not in self._sized_by_name:
+            self._sized_by_name[problem.name] = checked = self._checked(problem)
             if isinstance(checked, Problem):
-                self._exact[problem.name] = checked
-        return self._tried[problem.name]
+                self._by_name[problem.name] = checked
+        return self._sized_by_name[problem.name]
 
     def _checked(self, problem: Problem) -> Problem | str:
         try:

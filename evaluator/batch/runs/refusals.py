@@ -29,7 +29,7 @@ def read_refusals(folder: RunFolder) -> list[Refused]:
         CardError: the file cannot be read, or is too large.
     """
     lines = read_lines(folder.path, folder.refused.name, Refused, _MAX_BYTES, _REMEDY)
-    return list({_key(one): one for one in lines}.values())
+    return list({_key(refused): refused for refused in lines}.values())
 
 
 class Refusals:
@@ -73,18 +73,20 @@ class Refusals:
         if refused not in (self._now.get(key), self._earlier.get(key)):
             line = msgspec.json.encode(refused) + b"\n"
             try:
-                written = self._file.write(line)
+                written_bytes = self._file.write(line)
             except OSError as error:
                 raise not_written(self._folder.refused, error) from error
-            if written != len(line):  # the disk is almost full
+            if written_bytes != len(line):  # the disk is almost full
                 raise not_written(self._folder.refused, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
         self._now[key] = refused
 
     def complete(self) -> None:
         """Remove outdated refusals: all inputs of the session were read."""
-        kept = {key: refused for key, refused in self._earlier.items() if not self._is_settled(refused)} | self._now
-        if kept != self._earlier | self._now:
-            replace_file(self._folder.refused, b"".join(msgspec.json.encode(each) + b"\n" for each in kept.values()))
+        current = {key: refused for key, refused in self._earlier.items() if not self._is_settled(refused)} | self._now
+        if current != self._earlier | self._now:
+            replace_file(
+                self._folder.refused, b"".join(msgspec.json.encode(refused) + b"\n" for refused in current.values())
+            )
 
     def _is_settled(self, earlier: Refused) -> bool:
         return self._is_read(earlier) or (earlier.problem, earlier.name) in self._accepted

@@ -10,7 +10,7 @@ from evaluator.batch.runs.index import Index
 from evaluator.batch.runs.refusals import read_refusals
 from evaluator.batch.runs.run_folder import RunFolder, opened
 from evaluator.cards.consistency import inconsistencies
-from evaluator.cards.regrade import Change, changes, regraded
+from evaluator.cards.regrade import CardChange, changes, regraded
 from evaluator.cards.time_consistency import Contradiction
 from evaluator.errors import CardError
 from evaluator.files.card_files import read_card, write_card, write_whole
@@ -23,14 +23,14 @@ class Regraded(NamedTuple):
     """
 
     cards: int
-    changes: list[Change]
+    changes: list[CardChange]
     broken: list[CardError]
     contradicting: dict[str, list[Contradiction]]
 
     def document(self) -> dict[str, object]:
         """Return the result for JSON, without the unreadable cards."""
-        contradictions = {card: [each._asdict() for each in untrue] for card, untrue in self.contradicting.items()}
-        changes = [each._asdict() for each in self.changes]
+        contradictions = {card: [fault._asdict() for fault in faults] for card, faults in self.contradicting.items()}
+        changes = [change._asdict() for change in self.changes]
         return {"version": 1, "cards": self.cards, "changes": changes, "contradictions": contradictions}
 
 
@@ -47,7 +47,7 @@ def regrade(run: Path, output: Path | None) -> Regraded:
     """
     folder = RunFolder(run)
     manifest = folder.read_manifest()
-    found: list[Change] = []
+    differences: list[CardChange] = []
     contradicting: dict[str, list[Contradiction]] = {}
     count = 0
     with contextlib.ExitStack() as stack:
@@ -56,20 +56,20 @@ def regrade(run: Path, output: Path | None) -> Regraded:
         if target is not None:
             lines = (msgspec.json.encode(planned) + b"\n" for planned in folder.read_plan().values())
             write_whole(target.plan, b"".join(lines))
-            refused = (msgspec.json.encode(each) + b"\n" for each in read_refusals(folder))
+            refused = (msgspec.json.encode(refusal) + b"\n" for refusal in read_refusals(folder))
             write_whole(target.refused, b"".join(refused))
         broken = list(index.broken)
-        for place in sorted(index.rows):
+        for card in sorted(index.rows):
             try:
-                before = read_card(folder.cards / place, folder.cards)
+                before = read_card(folder.cards / card, folder.cards)
             except CardError as error:  # in a part of the card that the index did not read
                 broken.append(error)
                 continue
             after = regraded(before)
             count += 1
-            found += changes(before, after)
-            if untrue := inconsistencies(before, intervals=False):
-                contradicting[place] = untrue
+            differences += changes(before, after)
+            if contradictions := inconsistencies(before, intervals=False):
+                contradicting[card] = contradictions
             if target is not None:
-                write_card(after, target.cards / place, named=False)
-        return Regraded(count, found, broken, contradicting)
+                write_card(after, target.cards / card, named=False)
+        return Regraded(count, differences, broken, contradicting)

@@ -10,17 +10,17 @@ from typing import NamedTuple
 import msgspec
 
 from evaluator.batch.runs.index import Row
-from evaluator.batch.runs.results import Entry, Results
+from evaluator.batch.runs.results import Results, RunEntry
 from evaluator.errors import UsageError
 from evaluator.files.card_files import write_whole
 from evaluator.files.file_here import file_here
 from evaluator.records import Scorecard, Status
 from evaluator.report.card.feedback import feedback
 from evaluator.report.ci.verdicts import Verdict, verdict_of
-from evaluator.report.run.junit import Case, junit
-from evaluator.report.run.kernelbench import Graded, documents
+from evaluator.report.run.junit import JUnitCase, junit
+from evaluator.report.run.kernelbench import GradedSample, documents
 from evaluator.report.run.rows import SubmissionRow, write_rows
-from evaluator.report.run.run_tables import MOST_FAILED, Failed
+from evaluator.report.run.run_tables import MOST_FAILED, FailedSubmission
 from evaluator.text import counted, one_line
 
 _LONGEST_STEP = 1000
@@ -28,28 +28,28 @@ _BODY = 2000
 """Maximum length of the feedback in a report, in characters."""
 
 
-def failed(results: Results) -> list[Failed]:
+def failed(results: Results) -> list[FailedSubmission]:
     """Return all incorrect submissions; at the end the refused inputs, one for each cause, then the missing cards."""
-    found = [entry for entry in results.entries if not entry.sample.correct]
-    found.sort(key=lambda entry: (entry.sample.status is None, entry.refused is None))
-    alike = Counter(entry.refused.cause for entry in found if entry.refused is not None)
-    firsts: list[Failed] = []
-    for entry in found:
-        count = 1 if entry.refused is None else alike.pop(entry.refused.cause, 0)
+    incorrect = [entry for entry in results.entries if not entry.sample.correct]
+    incorrect.sort(key=lambda entry: (entry.sample.status is None, entry.refused is None))
+    counts_by_cause = Counter(entry.refused.cause for entry in incorrect if entry.refused is not None)
+    failures: list[FailedSubmission] = []
+    for entry in incorrect:
+        count = 1 if entry.refused is None else counts_by_cause.pop(entry.refused.cause, 0)
         if count:
-            first = _failed(entry, detailed=len(firsts) < MOST_FAILED)
+            first = _failed(entry, detailed=len(failures) < MOST_FAILED)
             more = f"; {counted(count - 1, 'more input')} like this" if count > 1 else ""
-            firsts.append(first._replace(reason=first.reason + more))
-    return firsts
+            failures.append(first._replace(reason=first.reason + more))
+    return failures
 
 
-def _failed(entry: Entry, *, detailed: bool) -> Failed:
+def _failed(entry: RunEntry, *, detailed: bool) -> FailedSubmission:
     card = entry.read_card() if detailed else None
     reason = card.reason.message if card is not None and card.reason is not None else ""
     if entry.row is None:
         reason = entry.reason_text
     code = (entry.row and entry.row.reason) or ""
-    return Failed(entry.sample.name, entry.sample.problem, entry.status_text, code, reason, _body(card))
+    return FailedSubmission(entry.sample.name, entry.sample.problem, entry.status_text, code, reason, _body(card))
 
 
 def _body(card: Scorecard | None) -> str:
@@ -81,10 +81,10 @@ def verdicts(results: Results) -> Iterator[Verdict]:
 
 def write_submissions(results: Results, path: Path) -> None:
     """Write one row for each submission. Raises UsageError if the file cannot be written."""
-    _written(path, lambda: write_rows(path, map(_submission_row, results.entries)))
+    _checked_write(path, lambda: write_rows(path, map(_submission_row, results.entries)))
 
 
-def _submission_row(entry: Entry) -> SubmissionRow:
+def _submission_row(entry: RunEntry) -> SubmissionRow:
     sample, row, planned = entry.sample, entry.row, entry.planned
     return SubmissionRow(
         problem=sample.problem,
@@ -114,7 +114,7 @@ def _submission_row(entry: Entry) -> SubmissionRow:
 
 def write_junit(results: Results, path: Path) -> None:
     """Write JUnit XML. Raises UsageError if the file cannot be written."""
-    _written(path, lambda: path.write_bytes(junit(map(_case, results.entries), str(results.folder))))
+    _checked_write(path, lambda: path.write_bytes(junit(map(_case, results.entries), str(results.folder))))
 
 
 class Written(NamedTuple):
@@ -133,52 +133,54 @@ def write_kernelbench(results: Results, folder: Path) -> Written:
     Raises:
         UsageError: no problem comes from KernelBench, or a file cannot be written.
     """
-    made = documents(
-        Graded(entry.sample.problem, entry.sample.name, entry.read_card())
+    export = documents(
+        GradedSample(entry.sample.problem, entry.sample.name, entry.read_card())
         for entry in results.entries
         if entry.sample.level is not None
     )
-    written: dict[Path, object] = {
-        folder / f"level{level}" / "eval_results.json": document for level, document in made.results.items()
+    contents: dict[Path, object] = {
+        folder / f"level{level}" / "eval_results.json": document for level, document in export.results.items()
     }
     baseline = folder / "baseline.json"
-    if made.baseline is None:
-        _written(baseline, functools.partial(baseline.unlink, missing_ok=True))
+    if export.baseline is None:
+        _checked_write(baseline, functools.partial(baseline.unlink, missing_ok=True))
     else:
-        written[baseline] = made.baseline
-    for path, document in written.items():
+        contents[baseline] = export.baseline
+    for path, document in contents.items():
         content = msgspec.json.format(msgspec.json.encode(document), indent=4) + b"\n"
-        _written(path, functools.partial(write_whole, path, content))
-    return Written(list(written), made.left_out, made.unquoted)
+        _checked_write(path, functools.partial(write_whole, path, content))
+    return Written(list(contents), export.left_out, export.unquoted)
 
 
-def _written(path: Path, write: Callable[[], object]) -> None:
+def _checked_write(path: Path, write: Callable[[], object]) -> None:
     try:
         write()
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}") from error
 
 
-def _case(entry: Entry) -> Case:
+def _case(entry: RunEntry) -> JUnitCase:
     sample, row = entry.sample, entry.row
     body = "" if sample.correct else _body(entry.read_card())
     wall_s = row.wall_s if row else 0.0
     problem = sample.problem or sample.status_text  # a refused input may have no problem
     properties = [] if row is None else _properties(row)
-    return Case(problem, sample.name, sample.status, entry.reason_text, wall_s, body, properties, sample.status_text)
+    return JUnitCase(
+        problem, sample.name, sample.status, entry.reason_text, wall_s, body, properties, sample.status_text
+    )
 
 
 def _properties(row: Row) -> list[tuple[str, str]]:
     """Return the speedup with interval and circumstances; nothing for an untimed submission."""
     if row.submission_calls is None:
         return []
-    found = {
+    values = {
         **{name: getattr(row, name) for name in ("speedup", "speedup_low", "speedup_high")},
         **{name: getattr(row, name) for name in ("reference_calls", "submission_calls", "l2")},
         "host_bound": str(bool(row.host_bound)).lower(),
     }
     return [
         (name, f"{value:.6g}" if isinstance(value, float) else str(value))
-        for name, value in found.items()
+        for name, value in values.items()
         if value is not None
     ]

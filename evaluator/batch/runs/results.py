@@ -19,8 +19,8 @@ from evaluator.files.card_files import card_of, read_bytes, read_card
 from evaluator.findings import ENTRIES, Code
 from evaluator.records import DeviceKind, GradeMode, L2Rule, Scorecard, Status, ValuesRule, WeightsRule
 from evaluator.report.run.run_columns import NamedRun
-from evaluator.report.run.run_comparison import Comparison, Timed, compare
-from evaluator.report.run.summary import Device, Sample, Section, sections
+from evaluator.report.run.run_comparison import ComparedSubmission, Comparison, compare
+from evaluator.report.run.summary import Device, RunSample, Section, sections
 from evaluator.signatures.signing import Seen, State
 from evaluator.signatures.trust import Trust
 from evaluator.text import one_line
@@ -31,7 +31,7 @@ _LONGEST_NAME = 120
 _STATUSES = {status.value: status for status in Status}  # many times faster than Status(…)
 
 
-class Entry(NamedTuple):
+class RunEntry(NamedTuple):
     """One submission of a run. `cards` is the folder with all cards of the run.
 
     `planned` is None if the plan lost the line, `row` is None without a valid card. A refused input has neither, and
@@ -44,18 +44,18 @@ class Entry(NamedTuple):
     refused: Refused | None = None
 
     @property
-    def sample(self) -> Sample:
+    def sample(self) -> RunSample:
         """Sample for the statistics of a run."""
         row = self.row
         if row is not None:
             device = device_of(row.device, row.device_name, row.mode)
             status = _STATUSES[row.status]
             built, calls = bool(row.built), (row.reference_calls, row.submission_calls, row.l2, bool(row.host_bound))
-            return Sample(row.problem, row.level, row.name, device, status, built, row.speedup, row.reason, *calls)
+            return RunSample(row.problem, row.level, row.name, device, status, built, row.speedup, row.reason, *calls)
         if self.refused is not None:
-            return Sample(self.refused.problem, self.refused.level, self.refused.name, None, None, is_refused=True)
+            return RunSample(self.refused.problem, self.refused.level, self.refused.name, None, None, is_refused=True)
         assert self.planned is not None  # noqa: S101 - for the type checker: an entry has one of them
-        return Sample(self.planned.problem, self.planned.level, self.planned.name, None, None)
+        return RunSample(self.planned.problem, self.planned.level, self.planned.name, None, None)
 
     @property
     def status_text(self) -> str:
@@ -65,8 +65,8 @@ class Entry(NamedTuple):
     @property
     def origin(self) -> str | None:
         """Where the submission was read; None if unknown."""
-        known = self.planned or self.refused
-        return None if known is None else known.origin
+        source = self.planned or self.refused
+        return None if source is None else source.origin
 
     @property
     def reason_text(self) -> str:
@@ -83,8 +83,8 @@ class Entry(NamedTuple):
     @property
     def problem_sha256(self) -> str:
         """Hash of the problem."""
-        known = self.row or self.planned
-        return "" if known is None else known.problem_sha256
+        source = self.row or self.planned
+        return "" if source is None else source.problem_sha256
 
     def read_card(self) -> Scorecard | None:
         """Read the full card; None if the card is missing or unreadable."""
@@ -96,13 +96,13 @@ class Entry(NamedTuple):
             return None
 
     @property
-    def timed(self) -> Timed:
+    def timed(self) -> ComparedSubmission:
         """Sample for the comparison of two runs."""
         sample, row = self.sample, self.row
         low, high = (row.speedup_low, row.speedup_high) if row is not None else (None, None)
         calls = sample.reference_calls, sample.submission_calls, sample.l2
         measured = calls if sample.submission_calls is not None else None
-        return Timed(sample.problem, sample.name, sample.status, sample.speedup, low, high, measured)
+        return ComparedSubmission(sample.problem, sample.name, sample.status, sample.speedup, low, high, measured)
 
 
 class Results(NamedTuple):
@@ -113,8 +113,8 @@ class Results(NamedTuple):
     """
 
     folder: Path
-    asked: Device
-    entries: list[Entry]
+    run_device: Device
+    entries: list[RunEntry]
     broken: list[CardError]
     weights: WeightsRule | None = None
     values: ValuesRule = ValuesRule.ALL
@@ -127,10 +127,10 @@ class Results(NamedTuple):
     @property
     def sections(self) -> list[Section]:
         """Statistics of each device."""
-        return sections(self.samples, self.asked, self.level_sizes)
+        return sections(self.samples, self.run_device, self.level_sizes)
 
     @property
-    def samples(self) -> list[Sample]:
+    def samples(self) -> list[RunSample]:
         """Samples of all entries."""
         return [entry.sample for entry in self.entries]
 
@@ -167,39 +167,39 @@ def read_run(path: Path, trust: Trust | None = None) -> Results:
             row = None
         if row is not None and row.contradiction is not None:
             broken.append(CardError(f"{cards / card} contradicts itself: {row.contradiction}", hint=_CONTRADICTS))
-            plan, row = plan or _as_planned(row), None
+            plan, row = plan or _planned_of(row), None
         if row is not None:
-            seen, error = _signature(cards / card, cards, row, trust)
+            signature, error = _signature(cards / card, cards, row, trust)
             if error is None:
-                signatures[card] = seen
+                signatures[card] = signature
             else:
                 broken.append(error)
-                plan, row = plan or _as_planned(row), None
-        entries.append(Entry(cards, plan, row))
+                plan, row = plan or _planned_of(row), None
+        entries.append(RunEntry(cards, plan, row))
     entries += _refused_entries(cards, entries, refusals)
-    asked = device_of(manifest.terms.device.value, "", manifest.terms.mode.value)
+    run_device = device_of(manifest.terms.device.value, "", manifest.terms.mode.value)
     terms = manifest.terms
     rules = terms.weights, terms.values, terms.l2, terms.mode
-    return Results(path, asked, entries, broken, *rules, signatures, manifest.level_sizes, manifest.submissions)
+    return Results(path, run_device, entries, broken, *rules, signatures, manifest.level_sizes, manifest.submissions)
 
 
-def _refused_entries(cards: Path, entries: Sequence[Entry], refusals: Sequence[Refused]) -> Iterator[Entry]:
+def _refused_entries(cards: Path, entries: Sequence[RunEntry], refusals: Sequence[Refused]) -> Iterator[RunEntry]:
     """Yield the entries of refused inputs, each with an own name.
 
     A file counts once, as a submission of the plan: an interrupted session may have left an earlier refusal.
     """
     accepted = {entry.planned.origin for entry in entries if entry.planned is not None and entry.planned.stamp}
-    taken = {(entry.sample.problem, entry.sample.name) for entry in entries}
+    used_names = {(entry.sample.problem, entry.sample.name) for entry in entries}
     numbers: defaultdict[tuple[str, str], Iterator[int]] = defaultdict(lambda: itertools.count(1))
     for refused in refusals:
         if refused.origin in accepted:
             continue
-        named, unused = refused, numbers[refused.problem, refused.origin]
-        while not named.name or (named.problem, named.name) in taken:
+        unique, unused = refused, numbers[refused.problem, refused.origin]
+        while not unique.name or (unique.problem, unique.name) in used_names:
             number = next(unused)  # tried once for all refusals of a place: a stream may have thousands of one line
-            named = replace(refused, name=refused.origin if number == 1 else f"{refused.origin} ({number})")
-        taken.add((named.problem, named.name))
-        yield Entry(cards, None, None, named)
+            unique = replace(refused, name=refused.origin if number == 1 else f"{refused.origin} ({number})")
+        used_names.add((unique.problem, unique.name))
+        yield RunEntry(cards, None, None, unique)
 
 
 def read_runs(paths: Sequence[Path], trust: Trust | None = None) -> Results:
@@ -222,7 +222,7 @@ def read_each(paths: Sequence[Path], trust: Trust | None = None) -> list[Results
     if len({path.resolve() for path in paths}) < len(paths):
         raise UsageError("a run is named twice", hint="name each run once")
     runs = [read_run(path, trust) for path in paths]
-    kinds = {run.asked.kind for run in runs}
+    kinds = {run.run_device.kind for run in runs}
     if len(kinds) > 1:
         raise UsageError(f"the runs are from different devices: {' and '.join(sorted(kinds))}")
     _refuse_other_rules(runs)
@@ -234,15 +234,15 @@ def are_shards(runs: Sequence[Results]) -> bool:
     return len({run.submissions for run in runs}) == 1 and _in_two_of(runs) is None
 
 
-def _in_two_of(runs: Sequence[Results]) -> Sample | None:
+def _in_two_of(runs: Sequence[Results]) -> RunSample | None:
     """Return a submission of two runs, if any."""
-    seen: set[tuple[str, str]] = set()
+    used_names: set[tuple[str, str]] = set()
     for run in runs:
         samples = {(sample.problem, sample.name): sample for sample in run.samples if not sample.is_refused}
         for key, sample in samples.items():
-            if key in seen:
+            if key in used_names:
                 return sample
-        seen |= samples.keys()
+        used_names |= samples.keys()
     return None
 
 
@@ -255,14 +255,14 @@ def merged(runs: Sequence[Results]) -> Results:
         raise UsageError(f"two runs contain {same.problem}/{same.name}", hint=hint)
     return Results(
         runs[0].folder,
-        runs[0].asked,
+        runs[0].run_device,
         [entry for run in runs for entry in run.entries],
         [error for run in runs for error in run.broken],
         runs[0].weights,
         runs[0].values,
         runs[0].l2,
         runs[0].mode,
-        {f"{run.folder}/{card}": seen for run in runs for card, seen in run.signatures.items()},
+        {f"{run.folder}/{card}": signature for run in runs for card, signature in run.signatures.items()},
         {level: size for run in runs for level, size in run.level_sizes.items()},
         runs[0].submissions,
     )
@@ -286,26 +286,26 @@ def named_runs(runs: Sequence[Results]) -> list[NamedRun]:
     names = [one_line(run.folder.resolve().name, _LONGEST_NAME) for run in runs]
     if len(set(names)) < len(names):
         names = [one_line(str(run.folder), _LONGEST_NAME) for run in runs]
-    found = []
+    statistics = []
     for name, run in zip(names, runs, strict=True):
-        several = run.sections
-        for section in several:
+        sections = run.sections
+        for section in sections:
             device = section.device
             speedups = [
                 sample.speedup
                 for sample in run.samples
                 if sample.device == device and sample.correct and sample.speedup is not None
             ]
-            found.append(NamedRun(name if len(several) == 1 else f"{name} ({device.name})", section, speedups))
-    return found
+            statistics.append(NamedRun(name if len(sections) == 1 else f"{name} ({device.name})", section, speedups))
+    return statistics
 
 
 def _refuse_other_devices(runs: Sequence[Results]) -> None:
     """Raise UsageError for runs with cards of different devices."""
     devices = [{(sample.device.kind, sample.device.name) for sample in run.samples if sample.device} for run in runs]
-    graded = [each for each in devices if each]
-    if other := next((each for each in graded if each != graded[0]), None):
-        first, second = (", ".join(f"{kind} ({name})" for kind, name in sorted(each)) for each in (graded[0], other))
+    graded = [names for names in devices if names]
+    if other := next((names for names in graded if names != graded[0]), None):
+        first, second = (", ".join(f"{kind} ({name})" for kind, name in sorted(names)) for names in (graded[0], other))
         raise UsageError(f"the runs are from different devices: {first}; {second}")
 
 
@@ -336,7 +336,7 @@ def _signature(path: Path, cards: Path, row: Row, trust: Trust) -> tuple[Seen, C
     return looked.seen, refused
 
 
-def _as_planned(row: Row) -> Planned:
+def _planned_of(row: Row) -> Planned:
     """Return the plan's line for a rejected card, from the card's row."""
     return Planned(
         card=row.card,

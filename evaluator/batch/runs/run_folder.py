@@ -103,8 +103,8 @@ class RunFolder(Record, frozen=True):
             return msgspec.json.decode(content, type=RunManifest)
         except OSError as error:
             hint = "name a folder created by `warpgrade batch --run`"
-            why = "it has no manifest.json" if self.path.is_dir() and not self.manifest.exists() else error.strerror
-            raise CardError(f"{self.path} is not a run folder: {why}", hint=hint) from error
+            cause = "it has no manifest.json" if self.path.is_dir() and not self.manifest.exists() else error.strerror
+            raise CardError(f"{self.path} is not a run folder: {cause}", hint=hint) from error
         except (ValueError, RecursionError) as error:
             raise CardError(f"{self.manifest} is not a run manifest: {error}") from error
 
@@ -115,19 +115,19 @@ class RunFolder(Record, frozen=True):
             CardError: the file cannot be read, or is too large.
         """
         lines = read_lines(self.path, self.plan.name, Planned, _MAX_PLAN_BYTES, _REMEDY)
-        return {one.card: one for one in lines}
+        return {planned.card: planned for planned in lines}
 
 
-class Plan:
+class PlanFile:
     """The plan of a run, open for writing. A context manager."""
 
     def __init__(self, folder: RunFolder) -> None:
         """Read the plan and open the file for appending. Rewrite the file if most lines are outdated."""
         self._path = folder.plan
         self._known = folder.read_plan()
-        whole = b"".join(msgspec.json.encode(planned) + b"\n" for planned in self._known.values())
-        if self._known and folder.plan.stat().st_size > _MOSTLY_OUTDATED * len(whole):
-            replace_file(folder.plan, whole)
+        content = b"".join(msgspec.json.encode(planned) + b"\n" for planned in self._known.values())
+        if self._known and folder.plan.stat().st_size > _MOSTLY_OUTDATED * len(content):
+            replace_file(folder.plan, content)
         try:
             self._file = open_to_append(folder.path, folder.plan.name)
             self._file.write(b"\n")  # ends a line that was cut by a crash or a full disk
@@ -159,10 +159,10 @@ class Plan:
         if self._known.get(planned.card) != planned:
             line = msgspec.json.encode(planned) + b"\n"
             try:
-                written = self._file.write(line)
+                written_bytes = self._file.write(line)
             except OSError as error:
                 raise not_written(self._path, error) from error
-            if written != len(line):  # the disk is almost full
+            if written_bytes != len(line):  # the disk is almost full
                 raise not_written(self._path, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
             self._known[planned.card] = planned
 
@@ -215,7 +215,7 @@ def manifest_for(options: GradeOptions, submissions: str, level_sizes: Mapping[i
     return RunManifest(
         terms=options.terms,
         problems=str(options.problems.resolve()) if options.problems is not None else None,
-        submissions=_place(submissions),
+        submissions=_canonical_path(submissions),
         started_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         warpgrade=__version__,
         python=platform.python_version(),
@@ -227,36 +227,36 @@ def manifest_for(options: GradeOptions, submissions: str, level_sizes: Mapping[i
 
 def _refuse_strangers(folder: RunFolder) -> None:
     """Raise UsageError for a folder with other files: never write into such a folder, never clear it."""
-    ours = {".lock", "logs", "manifest.json"}  # left by a run that crashed at the start
+    own_names = {".lock", "logs", "manifest.json"}  # left by a run that crashed at the start
     if not folder.path.is_dir() or folder.manifest.exists():
         return
-    if any(each.name not in ours and not is_unfinished(each.name) for each in folder.path.iterdir()):
+    if any(path.name not in own_names and not is_unfinished(path.name) for path in folder.path.iterdir()):
         raise UsageError(f"{folder.path} contains files that are not a run's", hint="name a new folder with --run")
 
 
-def _place(submissions: str) -> str:
+def _canonical_path(submissions: str) -> str:
     """Return the canonical path of the submissions; the text itself for a pipe or a missing path."""
     path = Path(submissions)
     lasts = submissions != STDIN and (path.is_dir() or path.is_file())
     return str(path.resolve()) if lasts else submissions
 
 
-def _compare(begun: RunManifest, wanted: RunManifest, path: Path) -> None:
-    before, now = _asked(begun), _asked(wanted)
-    changed = [f"{before[name]}, not {now[name]}" for name in now if before[name] != now[name]]
+def _compare(existing: RunManifest, requested: RunManifest, path: Path) -> None:
+    old, new = _fixed_values(existing), _fixed_values(requested)
+    changed = [f"{old[name]}, not {new[name]}" for name in new if old[name] != new[name]]
     if changed:
         hint = "name another folder with --run, or start over with --fresh, which removes the cards"
         raise UsageError(f"{path} was started with {'; '.join(changed)}", hint=hint)
 
 
-def _asked(manifest: RunManifest) -> dict[str, str]:
+def _fixed_values(manifest: RunManifest) -> dict[str, str]:
     """Return the texts of all values that must be the same in every session of a run."""
     terms = msgspec.to_builtins(manifest.terms)
-    places = {"problems": manifest.problems, "submissions": _place(manifest.submissions)}
-    return {name: _in_words(name, value) for name, value in (terms | places).items()}
+    places = {"problems": manifest.problems, "submissions": _canonical_path(manifest.submissions)}
+    return {name: _value_text(name, value) for name, value in (terms | places).items()}
 
 
-def _in_words(name: str, value: object) -> str:
+def _value_text(name: str, value: object) -> str:
     match value:
         case None | []:
             return _UNSAID.get(name, f"no {name}")

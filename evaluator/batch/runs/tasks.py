@@ -82,7 +82,7 @@ class Planned(Record, frozen=True):
         return equality_key(self.problem, self.problem_sha256, self.submission_sha256)
 
 
-class Seen(NamedTuple):
+class UnchangedFile(NamedTuple):
     """A file that was read in an earlier session and is unchanged. `read` reads the file again, if needed."""
 
     planned: Planned
@@ -126,9 +126,11 @@ class Refused(Record, frozen=True):
     @property
     def cause(self) -> str:
         """The reason without the name of the input: equal for inputs that are refused for one cause."""
-        shown = repr(one_line(self.problem, 80))
-        own = next((each for each in (self.origin, f"{self.problem}/{self.name}", shown) if each in self.reason), None)
-        return self.reason if own is None else self.reason.replace(own, "…", 1)
+        problem_text = repr(one_line(self.problem, 80))
+        input_name = next(
+            (name for name in (self.origin, f"{self.problem}/{self.name}", problem_text) if name in self.reason), None
+        )
+        return self.reason if input_name is None else self.reason.replace(input_name, "…", 1)
 
 
 class RefusedByCause:
@@ -166,7 +168,7 @@ class Shard(NamedTuple):
     number: int
     of: int
 
-    def holds(self, item: Task | Seen | Refused) -> bool:
+    def holds(self, item: Task | UnchangedFile | Refused) -> bool:
         """Return whether `item` belongs to the part. Equal submissions belong to the same part."""
         identity = item.origin if isinstance(item, Refused) else item.key or item.card
         digest = hashlib.sha256(identity.encode("utf-8", "surrogatepass")).digest()

@@ -94,24 +94,25 @@ def read_timeline(folder: RunFolder) -> RecordedRun:
     sessions: list[tuple[Session, list[Turn]]] = []
     for line in filled_lines(content):
         try:
-            one = decoder.decode(line)
+            record = decoder.decode(line)
         except (ValueError, RecursionError):
             continue
-        match one:
+        match record:
             case Session():
-                sessions.append((one, []))
-            case Turn() if sessions and one.lane < len(sessions[-1][0].lanes):
-                sessions[-1][1].append(one)
+                sessions.append((record, []))
+            case Turn() if sessions and record.lane < len(sessions[-1][0].lanes):
+                sessions[-1][1].append(record)
             case Turn():
                 continue
-    found = [SessionTimeline(session, turns) for session, turns in sessions if turns]
-    return RecordedRun(found, is_cut=len(content) > _MAX_BYTES)
+    timelines = [SessionTimeline(session, turns) for session, turns in sessions if turns]
+    return RecordedRun(timelines, is_cut=len(content) > _MAX_BYTES)
 
 
 def read_timelines(runs: Sequence[Path]) -> RecordedRun:
     """Read the sessions of all runs. Raises CardError if a file cannot be read."""
-    read = [read_timeline(RunFolder(run)) for run in runs]
-    return RecordedRun([each for run in read for each in run.sessions], is_cut=any(run.is_cut for run in read))
+    recorded = [read_timeline(RunFolder(run)) for run in runs]
+    sessions = [session for run in recorded for session in run.sessions]
+    return RecordedRun(sessions, is_cut=any(run.is_cut for run in recorded))
 
 
 def write_trace(recorded: RecordedRun, path: Path) -> None:

@@ -16,9 +16,9 @@ _PART_BYTES = 1 << 20
 
 def write_message(descriptor: int, body: bytes) -> None:
     """Write one message. Raises OSError if the other end is closed."""
-    left = memoryview(_LENGTH.pack(len(body)) + body)
-    while left:
-        left = left[os.write(descriptor, left) :]
+    unsent = memoryview(_LENGTH.pack(len(body)) + body)
+    while unsent:
+        unsent = unsent[os.write(descriptor, unsent) :]
 
 
 def read_message(descriptor: int, most_bytes: int = MOST_BYTES, within_s: float | None = None) -> bytes:
@@ -30,22 +30,22 @@ def read_message(descriptor: int, most_bytes: int = MOST_BYTES, within_s: float 
         TimeoutError: the message is not complete in time.
     """
     until_s = None if within_s is None else time.monotonic() + within_s
-    (length,) = _LENGTH.unpack(_exactly(descriptor, _LENGTH.size, until_s))
+    (length,) = _LENGTH.unpack(_read_exactly(descriptor, _LENGTH.size, until_s))
     if length > most_bytes:
         raise ValueError(f"a message of {length} bytes, where {most_bytes} are allowed")
-    return _exactly(descriptor, length, until_s)
+    return _read_exactly(descriptor, length, until_s)
 
 
-def _exactly(descriptor: int, size: int, until_s: float | None) -> bytes:
-    parts, left = [], size
-    while left:
+def _read_exactly(descriptor: int, size: int, until_s: float | None) -> bytes:
+    parts, missing_bytes = [], size
+    while missing_bytes:
         if until_s is not None:
             _await(descriptor, until_s)
-        part = os.read(descriptor, min(left, _PART_BYTES))
+        part = os.read(descriptor, min(missing_bytes, _PART_BYTES))
         if not part:
             raise EOFError
         parts.append(part)
-        left -= len(part)
+        missing_bytes -= len(part)
     return b"".join(parts)
 
 

@@ -8,7 +8,7 @@ from evaluator.batch.runs.tasks import Task
 from evaluator.grading.request import Begun
 
 
-class Waiting(NamedTuple):
+class BuiltTask(NamedTuple):
     """Task with a built submission: build result, number of attempts, start of the grade (monotonic clock, s)."""
 
     task: Task
@@ -29,20 +29,20 @@ class GpuQueue:
         """Create a queue for `builders` building slots. `put` blocks while the queue holds `room` tasks."""
         self._builders = builders
         self._room = room
-        self._waiting: list[Waiting] = []
+        self._waiting: list[BuiltTask] = []
         self._changed = threading.Condition()
         self._closed = False
-        self._at_work = 0
+        self._in_progress = 0
         self._slots_on: Counter[str] = Counter()
 
-    def put(self, waiting: Waiting) -> None:
+    def put(self, waiting: BuiltTask) -> None:
         """Append a task."""
         with self._changed:
             self._changed.wait_for(lambda: len(self._waiting) < self._room or self._closed)
             self._waiting.append(waiting)
             self._changed.notify_all()
 
-    def put_back(self, waiting: Waiting) -> None:
+    def put_back(self, waiting: BuiltTask) -> None:
         """Return a taken task to the queue, because the GPU slot cannot finish the task."""
         with self._changed:
             self._waiting.insert(0, waiting)
@@ -51,7 +51,7 @@ class GpuQueue:
     def done(self) -> None:
         """Count a taken task as finished or returned."""
         with self._changed:
-            self._at_work -= 1
+            self._in_progress -= 1
             self._changed.notify_all()
 
     def builder_left(self) -> None:
@@ -70,9 +70,9 @@ class GpuQueue:
     def over(self) -> bool:
         """Whether no further task can come. A taken task may still be put back."""
         with self._changed:
-            return self._closed or not (self._waiting or self._builders or self._at_work)
+            return self._closed or not (self._waiting or self._builders or self._in_progress)
 
-    def take(self, problem_sha256: str | None, timeout_s: float) -> Waiting | None:
+    def take(self, problem_sha256: str | None, timeout_s: float) -> BuiltTask | None:
         """Take a task, preferably of the given problem, which is the slot's last.
 
         None after `timeout_s` without a task, or at the end.
@@ -81,15 +81,15 @@ class GpuQueue:
             self._changed.wait_for(lambda: self._waiting or self.over, timeout_s)
             if self._closed or not self._waiting:
                 return None
-            counts = Counter(each.task.problem.sha256 for each in self._waiting)
-            wanted = problem_sha256
-            if wanted is None or wanted not in counts:
-                wanted = max(counts, key=lambda each: counts[each] / (1 + self._slots_on[each]))
+            counts = Counter(waiting.task.problem.sha256 for waiting in self._waiting)
+            chosen_sha256 = problem_sha256
+            if chosen_sha256 is None or chosen_sha256 not in counts:
+                chosen_sha256 = max(counts, key=lambda waiting: counts[waiting] / (1 + self._slots_on[waiting]))
             if problem_sha256 is not None:
                 self._slots_on[problem_sha256] -= 1
-            self._slots_on[wanted] += 1
-            chosen = next(each for each in self._waiting if each.task.problem.sha256 == wanted)
+            self._slots_on[chosen_sha256] += 1
+            chosen = next(waiting for waiting in self._waiting if waiting.task.problem.sha256 == chosen_sha256)
             self._waiting.remove(chosen)
-            self._at_work += 1
+            self._in_progress += 1
             self._changed.notify_all()
             return chosen

@@ -19,7 +19,7 @@ from evaluator.records import DeviceKind, Problem, Record, Scorecard
 from evaluator.submission.read import Submission
 
 
-class Part(StrEnum):
+class GradePart(StrEnum):
     """Part of a grade: all stages, the stages without a GPU, or the remaining stages."""
 
     ALL = "all"
@@ -59,7 +59,7 @@ class Order(Record, frozen=True, tag=True):
     submission: Submission | None
     unread: Unread | None
     options: GradeOptions
-    part: Part = Part.ALL
+    part: GradePart = GradePart.ALL
     begun: Begun | None = None
     facts: GpuModel | None = None
 

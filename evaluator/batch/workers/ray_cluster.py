@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Self
 import msgspec
 from msgspec.structs import replace
 
-from evaluator.batch.workers.messages import Built, GpuModel, NotGraded, Order, Part, Prepare, Reply, Result, Stage
+from evaluator.batch.workers.messages import Built, GpuModel, GradePart, NotGraded, Order, Prepare, Reply, Result, Stage
 from evaluator.batch.workers.worker_handle import Hire, LocalWorker, NoWorker, Slot
 from evaluator.cache.build_cache import BuildCache
 from evaluator.devices.gpu import choose
@@ -38,7 +38,7 @@ _CONNECT_S = 10.0
 _replies: msgspec.json.Decoder[Reply] = msgspec.json.Decoder(Reply)
 
 
-class Needs(NamedTuple):
+class ActorResources(NamedTuple):
     """Resources of an actor on its machine."""
 
     cpus: float
@@ -112,15 +112,15 @@ class RayCluster:
                         "the Ray cluster has no GPU", hint="add a machine with a GPU, or use --device emulated"
                     )
                 facts = self._gpu_facts()
-                builders = [Slot(part=Part.BEGIN, facts=facts)] * (jobs or max(cpus, 1))
-                return [*([Slot(part=Part.FINISH, facts=facts)] * gpus), *builders]
+                builders = [Slot(part=GradePart.BEGIN, facts=facts)] * (jobs or max(cpus, 1))
+                return [*([Slot(part=GradePart.FINISH, facts=facts)] * gpus), *builders]
 
     def hire(self, device: DeviceKind) -> Callable[[Slot, Path | None], "ActorHandle"]:
         """Return the worker factory of a worker pool."""
         needs = {
-            DeviceKind.CUDA: {Part.BEGIN: Needs(1, 0), Part.FINISH: Needs(0, 1)},
-            DeviceKind.EMULATED: {Part.ALL: Needs(1, 0)},
-            DeviceKind.CPU: {Part.ALL: Needs(min(self._machines(), default=1), 0)},
+            DeviceKind.CUDA: {GradePart.BEGIN: ActorResources(1, 0), GradePart.FINISH: ActorResources(0, 1)},
+            DeviceKind.EMULATED: {GradePart.ALL: ActorResources(1, 0)},
+            DeviceKind.CPU: {GradePart.ALL: ActorResources(min(self._machines(), default=1), 0)},
         }[device]
         return lambda slot, _log: ActorHandle(self._ray, slot, needs[slot.part])
 
@@ -153,7 +153,7 @@ def _refuse_silence(address: str) -> None:
 class ActorHandle:
     """Worker in the cluster, behind the interface of the worker pool (`worker_handle.WorkerHandle`)."""
 
-    def __init__(self, ray: Any, slot: Slot, needs: Needs) -> None:
+    def __init__(self, ray: Any, slot: Slot, needs: ActorResources) -> None:
         """Start the actor. Raises NoWorker if no machine accepts the actor."""
         self._ray = ray
         self._actor = (
@@ -207,7 +207,7 @@ class _Actor:
     def __init__(self, part: str) -> None:
         # Ray sets the variable to the actor's CPUs, as a hint to libraries. The judge chooses the number of threads.
         os.environ.pop("OMP_NUM_THREADS", None)
-        self._part = Part(part)
+        self._part = GradePart(part)
         self._worker = LocalWorker(Slot(builds_at_once=os.cpu_count() or 1), None)
 
     def version(self) -> str:
@@ -217,7 +217,7 @@ class _Actor:
     def prepare(self, encoded: bytes) -> None:
         """Prepare the worker, for the actor's own GPU."""
         request = msgspec.json.decode(encoded, type=Prepare)
-        if self._part is Part.FINISH:
+        if self._part is GradePart.FINISH:
             request = replace(request, options=request.options.for_worker(choose(_own_gpu_id()).uuid))
         self._worker.prepare(request)
 
@@ -225,9 +225,9 @@ class _Actor:
         """Yield the stages of a grade, then the result."""
         order = msgspec.json.decode(encoded, type=Order)
         if order.begun is not None:
-            _take_in(order.begun.libraries)
+            _cache_libraries(order.begun.libraries)
             order = replace(order, begun=replace(order.begun, libraries=[]))
-        if self._part is Part.FINISH:
+        if self._part is GradePart.FINISH:
             order = order.on_gpu(choose(_own_gpu_id()).uuid)
         replies: queue.SimpleQueue[Stage | Result] = queue.SimpleQueue()
         making = threading.Thread(target=lambda: replies.put(self._worker.grade(order, replies.put)), daemon=True)
@@ -247,12 +247,12 @@ def _libraries(outcome: Outcome) -> Iterator[Library]:
             yield Library(key=unit.key, content=entry.library, log=entry.manifest.log, wall_s=entry.manifest.wall_s)
 
 
-def _take_in(libraries: list[Library]) -> None:
+def _cache_libraries(libraries: list[Library]) -> None:
     """Store libraries from another machine in the local cache. Otherwise the GPU would wait for a second build."""
     cache = BuildCache(cache_folder())
-    for each in libraries:
-        if cache.get(each.key) is None:
-            cache.put(each.key, each.content, log=each.log, wall_s=each.wall_s)
+    for library in libraries:
+        if cache.get(library.key) is None:
+            cache.put(library.key, library.content, log=library.log, wall_s=library.wall_s)
 
 
 def _own_gpu() -> bytes:
@@ -267,14 +267,14 @@ def _own_gpu_id() -> str:
     return str(ray.get_gpu_ids()[0])
 
 
-class Places(NamedTuple):
+class WorkerSlots(NamedTuple):
     """Slots of grades, and the factory of their workers; None starts local processes."""
 
     slots: list[Slot]
     hire: Hire | None
 
 
-def cluster_places(address: str, options: GradeOptions, jobs: int | None, stack: ExitStack) -> Places:
+def cluster_places(address: str, options: GradeOptions, jobs: int | None, stack: ExitStack) -> WorkerSlots:
     """Connect to a cluster until the exit of `stack`, and return the cluster's slots.
 
     Raises:
@@ -285,6 +285,6 @@ def cluster_places(address: str, options: GradeOptions, jobs: int | None, stack:
         raise UsageError("--gpu has no effect with --ray: Ray assigns the GPUs")
     with ExitStack() as opened:
         cluster = opened.enter_context(RayCluster(address))
-        places = Places(cluster.slots(options.device, jobs), cluster.hire(options.device))
+        places = WorkerSlots(cluster.slots(options.device, jobs), cluster.hire(options.device))
         stack.enter_context(opened.pop_all())
     return places

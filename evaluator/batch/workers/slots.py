@@ -4,7 +4,7 @@ import functools
 import os
 from collections.abc import Sequence
 
-from evaluator.batch.workers.messages import Part
+from evaluator.batch.workers.messages import GradePart
 from evaluator.batch.workers.worker_handle import Slot
 from evaluator.devices.gpu import choose, gpus
 from evaluator.errors import UsageError
@@ -32,24 +32,24 @@ def slots_for(device: DeviceKind, jobs: int | None, gpus: Sequence[str] = ()) ->
     cores = sorted(os.sched_getaffinity(0))
     match device:
         case DeviceKind.CPU:
-            wanted = jobs or 1
-            if wanted > len(cores):
-                message = f"{len(cores)} cores cannot time {wanted} grades at once"
+            count = jobs or 1
+            if count > len(cores):
+                message = f"{len(cores)} cores cannot time {count} grades at once"
                 raise UsageError(message, hint=f"use at most --jobs {len(cores)} with --device cpu")
-            if wanted == 1:
+            if count == 1:
                 return [Slot()]
-            share = len(cores) // wanted
-            parts = [tuple(cores[n * share : (n + 1) * share]) for n in range(wanted)]
-            return [Slot(cores=part, builds_at_once=wanted) for part in parts]
+            share = len(cores) // count
+            parts = [tuple(cores[n * share : (n + 1) * share]) for n in range(count)]
+            return [Slot(cores=part, builds_at_once=count) for part in parts]
         case DeviceKind.EMULATED:
             count = jobs or len(cores)
             return [Slot(builds_at_once=count)] * count
         case DeviceKind.CUDA:
-            kept = _GPU_CORES * len(gpus) if len(cores) >= _CORES_TO_SHARE * len(gpus) else 0
-            building, count = tuple(cores[kept:]) if kept else (), jobs or len(cores) - kept
+            reserved = _GPU_CORES * len(gpus) if len(cores) >= _CORES_TO_SHARE * len(gpus) else 0
+            building, count = tuple(cores[reserved:]) if reserved else (), jobs or len(cores) - reserved
             shared = functools.partial(Slot, builds_at_once=count)
-            builders = [shared(building, gpus[n % len(gpus)], Part.BEGIN) for n in range(count)]
-            return [*(shared(gpu=gpu, part=Part.FINISH) for gpu in gpus), *builders]
+            builders = [shared(building, gpus[n % len(gpus)], GradePart.BEGIN) for n in range(count)]
+            return [*(shared(gpu=gpu, part=GradePart.FINISH) for gpu in gpus), *builders]
 
 
 def gpus_for(options: GradeOptions) -> list[str]:

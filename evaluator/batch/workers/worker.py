@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 from evaluator.batch.workers.messages import (
     Built,
     Graded,
+    GradePart,
     NotGraded,
     Order,
-    Part,
     Prepare,
     Prepared,
     Request,
@@ -63,7 +63,7 @@ _LOOK_ROUND_S = 0.5
 """Period at which an idle judge with a GPU looks whether another grade waits for the GPU."""
 
 
-class _Teller:
+class _StageSender:
     """Forwards the progress of a grade to the batch."""
 
     def __init__(self, replies: int) -> None:
@@ -74,8 +74,8 @@ class _Teller:
             send(self._replies, Stage(name=name, detail=detail))
 
 
-class _End(Enum):
-    """What became of an order: the judge made the grade, had already left for another grade's sake, or died."""
+class _OrderOutcome(Enum):
+    """Outcome of an order: the judge made the grade, had left the GPU to another grade, or died."""
 
     MADE = b"."
     GAVE_WAY = b"-"
@@ -83,13 +83,13 @@ class _End(Enum):
 
 
 class _Judge(NamedTuple):
-    """Judge process: reads orders, and writes one byte of `_End` to `done` after each grade."""
+    """Judge process: reads orders, and writes one byte of `_OrderOutcome` to `ends` after each grade."""
 
     streak: str
     pid: int
-    ended: int
+    pidfd: int
     orders: io.FileIO
-    done: int
+    ends: int
 
 
 def serve(replies: int) -> int:
@@ -108,18 +108,18 @@ def serve(replies: int) -> int:
 
 
 def _serve_all(request: Request | None, replies: int, fork_server: "ForkServer") -> int:
-    made = 0
+    grades = 0
     with contextlib.closing(_CurrentJudge(replies, fork_server)) as current:
         while request is not None:
             if isinstance(request, Prepare):
                 send(replies, Prepared())
             else:
-                judge = current.judge_for(request, renew=made % _LONGEST_STREAK == 0)
-                while (end := _made(request, judge)) is _End.GAVE_WAY:
+                judge = current.judge_for(request, renew=grades % _LONGEST_STREAK == 0)
+                while (end := _await_grade(request, judge)) is _OrderOutcome.GAVE_WAY:
                     judge = current.judge_for(request, renew=True)
-                if end is _End.DIED:
+                if end is _OrderOutcome.DIED:
                     return 1
-                made += 1
+                grades += 1
             request = receive_request(_ORDERS)
     return 0
 
@@ -135,7 +135,7 @@ class _CurrentJudge:
     def judge_for(self, order: Order, *, renew: bool) -> _Judge:
         """Return the judge of the order's streak: the present judge, or a new one."""
         judge = self._judge
-        if judge is not None and judge.streak == order.streak and not renew and not _ends(judge, 0.0):
+        if judge is not None and judge.streak == order.streak and not renew and not _has_ended(judge, 0.0):
             return judge
         self.close(wait_s=_IN_ORDER_S)
         # A signal right after the fork would leave the judge to the kernel, without removal of temporary files.
@@ -153,7 +153,7 @@ class _CurrentJudge:
             return
         try:
             self._judge.orders.close()
-            _ends(self._judge, wait_s)
+            _has_ended(self._judge, wait_s)
         finally:
             # A signal amid the end would leave the judge to the kernel, as after the fork.
             with held_back(signal.SIGINT, signal.SIGTERM):
@@ -175,7 +175,7 @@ def _import_early(request: Request) -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     import evaluator.judge.verdict  # noqa: F401
 
-    only_builds = isinstance(request, Order) and request.part is Part.BEGIN
+    only_builds = isinstance(request, Order) and request.part is GradePart.BEGIN
     if request.options.device is DeviceKind.CUDA and not only_builds:
         # The meta device, on which a reference's traffic is counted, imports the compiler: seconds of each problem's
         # first grade, with the GPU held. Forked judges could not use CUDA after a call of CUDA in this process.
@@ -205,8 +205,8 @@ def _terminate(_number: int, _frame: object) -> NoReturn:
 
 
 def _fork(streak: str, replies: int, fork_server: "ForkServer") -> _Judge:
-    its_orders, orders = os.pipe()
-    done, its_done = os.pipe()
+    judge_orders, orders = os.pipe()
+    ends, judge_ends = os.pipe()
     worker = os.getpid()
     # The judge starts with the worker's handlers, and these would drop SIGINT. `_judge` unblocks SIGINT later.
     with blocked(signal.SIGINT):
@@ -216,41 +216,41 @@ def _fork(streak: str, replies: int, fork_server: "ForkServer") -> _Judge:
             pid = os.fork()
         if pid == 0:
             os.close(orders)
-            os.close(done)
-            _judge(its_orders, its_done, replies, worker, fork_server)
-    os.close(its_orders)
-    os.close(its_done)
-    return _Judge(streak, pid, os.pidfd_open(pid), io.FileIO(orders, "w"), done)
+            os.close(ends)
+            _judge(judge_orders, judge_ends, replies, worker, fork_server)
+    os.close(judge_orders)
+    os.close(judge_ends)
+    return _Judge(streak, pid, os.pidfd_open(pid), io.FileIO(orders, "w"), ends)
 
 
-def _made(order: Order, judge: _Judge) -> _End:
+def _await_grade(order: Order, judge: _Judge) -> _OrderOutcome:
     """Send an order to the judge and wait. A judge counts as dead too if the batch is gone."""
     poll = select.poll()
-    poll.register(judge.done, select.POLLIN)
+    poll.register(judge.ends, select.POLLIN)
     poll.register(_ORDERS, 0)  # only the hang-up matters
     with contextlib.suppress(OSError):  # a judge that has left says why
         send(judge.orders.fileno(), order)
-    if dict(poll.poll()).get(judge.done, 0) & select.POLLIN == 0:
-        return _End.DIED
-    return _End(os.read(judge.done, 1))
+    if dict(poll.poll()).get(judge.ends, 0) & select.POLLIN == 0:
+        return _OrderOutcome.DIED
+    return _OrderOutcome(os.read(judge.ends, 1))
 
 
 def _dismiss(judge: _Judge) -> None:
     """End a judge, idle, grading or dead. An interrupted judge gets a grace period to remove temporary files."""
-    if not _ends(judge, 0.0):
-        signal.pidfd_send_signal(judge.ended, signal.SIGINT)
-        if not _ends(judge, _ORPHAN_GRACE_S if has_hung_up(_ORDERS) else _GRACE_S):
-            signal.pidfd_send_signal(judge.ended, signal.SIGKILL)
+    if not _has_ended(judge, 0.0):
+        signal.pidfd_send_signal(judge.pidfd, signal.SIGINT)
+        if not _has_ended(judge, _ORPHAN_GRACE_S if has_hung_up(_ORDERS) else _GRACE_S):
+            signal.pidfd_send_signal(judge.pidfd, signal.SIGKILL)
     os.waitpid(judge.pid, 0)
-    os.close(judge.done)
-    os.close(judge.ended)
+    os.close(judge.ends)
+    os.close(judge.pidfd)
 
 
-def _ends(judge: _Judge, within_s: float) -> bool:
-    return bool(select.select([judge.ended], [], [], within_s)[0])
+def _has_ended(judge: _Judge, within_s: float) -> bool:
+    return bool(select.select([judge.pidfd], [], [], within_s)[0])
 
 
-def _judge(orders: int, done: int, replies: int, worker: int, fork_server: "ForkServer") -> NoReturn:
+def _judge(orders: int, ends: int, replies: int, worker: int, fork_server: "ForkServer") -> NoReturn:
     """Grade until the orders end, then exit the process."""
     code = 1
     try:
@@ -260,16 +260,16 @@ def _judge(orders: int, done: int, replies: int, worker: int, fork_server: "Fork
         signal.signal(signal.SIGINT, signal.default_int_handler)  # the shell may have ignored SIGINT
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         die_with_parent(worker, signal.SIGKILL)
-        nothing = os.open(os.devnull, os.O_RDONLY)
-        os.dup2(nothing, _ORDERS)
+        devnull = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(devnull, _ORDERS)
         with ContextPool(fork_server, lasting=True) as context_pool:
-            patience = _Patience(context_pool)
-            while (order := _next_order(orders, context_pool, patience)) is not None:
-                send(replies, _result(order, context_pool, _Teller(replies), replies))
-                os.write(done, _End.MADE.value)
+            fairness = _GpuFairness(context_pool)
+            while (order := _next_order(orders, context_pool, fairness)) is not None:
+                send(replies, _result(order, context_pool, _StageSender(replies), replies))
+                os.write(ends, _OrderOutcome.MADE.value)
         code = 0
     except _GaveWay:
-        os.write(done, _End.GAVE_WAY.value)
+        os.write(ends, _OrderOutcome.GAVE_WAY.value)
         code = 0
     except (KeyboardInterrupt, BrokenPipeError):  # the worker ends the judge, or the batch is gone
         pass
@@ -279,8 +279,8 @@ def _judge(orders: int, done: int, replies: int, worker: int, fork_server: "Fork
         os._exit(code)
 
 
-class _Patience:
-    """Watch for grades that wait for the GPU of a judge that is never idle."""
+class _GpuFairness:
+    """Limits how long a judge that is never idle keeps the GPU from waiting grades."""
 
     def __init__(self, context_pool: "ContextPool") -> None:
         self._context_pool = context_pool
@@ -297,13 +297,13 @@ class _Patience:
             raise _GaveWay
 
 
-def _next_order(orders: int, context_pool: "ContextPool", patience: _Patience) -> Order | None:
+def _next_order(orders: int, context_pool: "ContextPool", fairness: _GpuFairness) -> Order | None:
     """Wait for the next order; None at the end of the orders. Raises _GaveWay if another grade waits for the GPU.
 
     A judge that gives way ends: a process cannot release its own GPU context otherwise. An idle judge starts processes
     for the next grade, for which no client waits yet.
     """
-    patience.look()
+    fairness.look()
     if not select.select([orders], [], [], _IDLE_S)[0]:
         context_pool.refill()
     while not select.select([orders], [], [], _LOOK_ROUND_S)[0]:
@@ -313,16 +313,16 @@ def _next_order(orders: int, context_pool: "ContextPool", patience: _Patience) -
     return request if isinstance(request, Order) else None
 
 
-def _result(order: Order, context_pool: "ContextPool", teller: _Teller, replies: int) -> Result:
+def _result(order: Order, context_pool: "ContextPool", stage_sender: _StageSender, replies: int) -> Result:
     def stuck(card: Scorecard) -> NoReturn:
         send(replies, Graded(card=card))
         os._exit(1)
 
     try:
         request = order.request()
-        if order.part is not Part.BEGIN:
-            return Graded(card=pipeline.grade(request, teller, context_pool, order.begun, stuck))
-        begun = pipeline.begin(request, teller, context_pool, stuck)
+        if order.part is not GradePart.BEGIN:
+            return Graded(card=pipeline.grade(request, stage_sender, context_pool, order.begun, stuck))
+        begun = pipeline.begin(request, stage_sender, context_pool, stuck)
         return Built(begun=begun) if isinstance(begun, Begun) else Graded(card=begun)
     except WarpgradeError as error:
         return NotGraded(reason=error.message, again=isinstance(error, InfraError), hint=error.hint)

@@ -12,9 +12,9 @@ from typing import NamedTuple, Protocol
 
 from evaluator.batch.workers.messages import (
     GpuModel,
+    GradePart,
     NotGraded,
     Order,
-    Part,
     Prepare,
     Result,
     Stage,
@@ -46,7 +46,7 @@ class Slot(NamedTuple):
 
     cores: tuple[int, ...] = ()
     gpu: str | None = None
-    part: Part = Part.ALL
+    part: GradePart = GradePart.ALL
     facts: GpuModel | None = None
     builds_at_once: int = 1
 

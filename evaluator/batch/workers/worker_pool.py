@@ -16,8 +16,8 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from evaluator.batch.runs.tasks import Task
-from evaluator.batch.workers.gpu_queue import GpuQueue, Waiting
-from evaluator.batch.workers.messages import Built, Graded, NotGraded, Order, Part, Prepare, Result, Stage
+from evaluator.batch.workers.gpu_queue import BuiltTask, GpuQueue
+from evaluator.batch.workers.messages import Built, Graded, GradePart, NotGraded, Order, Prepare, Result, Stage
 from evaluator.batch.workers.retries import may_be_the_machines, worth_another
 from evaluator.batch.workers.worker_handle import Hire, LocalWorker, NoWorker, Slot, WorkerHandle
 from evaluator.errors import InfraError
@@ -42,7 +42,7 @@ _START_S = 20.0
 """Longest wait of a worker for the start of earlier workers."""
 
 
-class Began(NamedTuple):
+class TaskBegan(NamedTuple):
     """A slot started a task, or entered the next stage, at `at_s` of the monotonic clock."""
 
     slot: int
@@ -51,7 +51,7 @@ class Began(NamedTuple):
     at_s: float
 
 
-class Ended(NamedTuple):
+class TaskEnded(NamedTuple):
     """Final result of a task: a card, or the reason why no worker made one."""
 
     slot: int
@@ -62,7 +62,7 @@ class Ended(NamedTuple):
     at_s: float
 
 
-class Drained(NamedTuple):
+class SlotDrained(NamedTuple):
     """A slot has ended; `error` is the exception that ended the slot, if any."""
 
     slot: int
@@ -99,7 +99,7 @@ class WorkerPool:
                 None keeps the task until the next call, for a source that soon ends.
         """
         self._hire = hire or LocalWorker
-        builders = sum(slot.part is Part.BEGIN for slot in slots)
+        builders = sum(slot.part is GradePart.BEGIN for slot in slots)
         starting = builders if hire is not None else builders // _STARTING_PART
         self._starting = threading.BoundedSemaphore(max(starting, _LEAST_STARTING))
         self._returned: deque[Task] = deque()
@@ -108,7 +108,7 @@ class WorkerPool:
         self._busy = 0
         self._places = Counter(slot.part for slot in slots)
         self._fail_fast = fail_fast
-        self.events: queue.SimpleQueue[Began | Ended | Drained] = queue.SimpleQueue()
+        self.events: queue.SimpleQueue[TaskBegan | TaskEnded | SlotDrained] = queue.SimpleQueue()
         self._options = options
         self._next_task = next_task
         self._logs = logs
@@ -151,39 +151,39 @@ class WorkerPool:
     def _work(self, number: int, slot: Slot) -> None:
         error: BaseException | None = None
         try:
-            if slot.part is Part.FINISH:
+            if slot.part is GradePart.FINISH:
                 self._finish_all(number, slot)
             else:
                 self._begin_all(number, slot)
-        except NoWorker as lost:
-            error = self._left(slot, lost)
+        except NoWorker as no_worker:
+            error = self._error_without_machine(slot, no_worker)
         except BaseException as raised:  # noqa: BLE001 - the reader of the events raises it again
             error = raised
         finally:
-            if slot.part is Part.BEGIN:
+            if slot.part is GradePart.BEGIN:
                 self._ready.builder_left()
             with contextlib.suppress(BaseException):
                 self._dismiss(number)
-            self.events.put(Drained(number, error))
+            self.events.put(SlotDrained(number, error))
 
     def _begin_all(self, number: int, slot: Slot) -> None:
         """Take new tasks until the end. A slot that only builds passes built tasks to the GPU queue."""
         while (task := self._next()) is not None:
             since_s = time.monotonic()
             try:
-                tried = self._tried(number, slot, task, None)
+                outcome = self._attempt(number, slot, task, None)
             except NoWorker:
                 self._give_back(task)
                 raise
             finally:
                 self._count_busy(-1)
-            if tried is None:
+            if outcome is None:
                 return
-            if isinstance(tried.result, Built):
+            if isinstance(outcome.result, Built):
                 self._began(number, task, "built")
-                self._ready.put(Waiting(task, tried.result.begun, tried.attempts, since_s))
+                self._ready.put(BuiltTask(task, outcome.result.begun, outcome.attempts, since_s))
             else:
-                self._end(number, task, tried.result, tried.attempts, since_s)
+                self._end(number, task, outcome.result, outcome.attempts, since_s)
 
     def _next(self) -> Task | None:
         """Take a task returned by a lost slot, or a new task. A busy slot may still return its task."""
@@ -206,11 +206,11 @@ class WorkerPool:
         with self._counting:
             self._busy += change
 
-    def _left(self, slot: Slot, lost: NoWorker) -> BaseException | None:
+    def _error_without_machine(self, slot: Slot, no_worker: NoWorker) -> BaseException | None:
         """Return the error of a slot that lost its machine: None while another slot makes the same part."""
         with self._counting:
             self._places[slot.part] -= 1
-            return None if self._places[slot.part] else InfraError(f"no machine is left to grade on: {lost}")
+            return None if self._places[slot.part] else InfraError(f"no machine is left to grade on: {no_worker}")
 
     def _finish_all(self, number: int, slot: Slot) -> None:
         """Finish built tasks until all are done. A slot that is idle after a grade releases the GPU."""
@@ -224,17 +224,17 @@ class WorkerPool:
                 continue
             problem_sha256 = waiting.task.problem.sha256
             try:
-                tried = self._tried(number, slot, waiting.task, waiting.begun)
+                outcome = self._attempt(number, slot, waiting.task, waiting.begun)
             except NoWorker:
                 self._ready.put_back(waiting)
                 raise
             finally:
                 self._ready.done()
-            if tried is None:
+            if outcome is None:
                 return
-            if isinstance(tried.result, Built):
+            if isinstance(outcome.result, Built):
                 raise TypeError("what is finished is graded")
-            self._end(number, waiting.task, tried.result, waiting.attempts + tried.attempts - 1, waiting.since_s)
+            self._end(number, waiting.task, outcome.result, waiting.attempts + outcome.attempts - 1, waiting.since_s)
 
     def _prepare(self, number: int, slot: Slot) -> None:
         """Start the slot's worker beside the first builds: its imports would keep the first built task waiting."""
@@ -249,12 +249,12 @@ class WorkerPool:
             # slot may hold the lock until the next line of a pipe, and the result would wait as long.
             self._more = False
         now_s = time.monotonic()
-        self.events.put(Ended(number, task, result, attempts, now_s - since_s, now_s))
+        self.events.put(TaskEnded(number, task, result, attempts, now_s - since_s, now_s))
 
     def _began(self, number: int, task: Task, stage: str) -> None:
-        self.events.put(Began(number, task, stage, time.monotonic()))
+        self.events.put(TaskBegan(number, task, stage, time.monotonic()))
 
-    def _tried(self, number: int, slot: Slot, task: Task, begun: Begun | None) -> "_Tried | None":
+    def _attempt(self, number: int, slot: Slot, task: Task, begun: Begun | None) -> "_AttemptedGrade | None":
         """Make the slot's part of a grade, with retries after failures of the machine. None if the pool is stopping."""
         order = Order(
             problem=task.problem,
@@ -267,27 +267,27 @@ class WorkerPool:
         )
         self._began(number, task, "start")
         for attempt, pause_s in enumerate((*BACKOFF_S, None), start=1):
-            with self._start(number, slot) as started:
+            with self._start(number, slot) as report_start:
                 worker = self._worker(number, slot)
                 if worker is None:
                     return None
-                result = worker.grade(order, lambda stage: self._entered(number, task, stage, started))
+                result = worker.grade(order, lambda stage: self._on_stage(number, task, stage, report_start))
             if self._stopping.is_set():
                 return None
-            again = worth_another(result)
-            if again:
+            repeats = worth_another(result)
+            if repeats:
                 self._dismiss(number)
-            again = again or (attempt == 1 and may_be_the_machines(result))
-            if not again or pause_s is None:
-                return _Tried(result, attempt)
+            repeats = repeats or (attempt == 1 and may_be_the_machines(result))
+            if not repeats or pause_s is None:
+                return _AttemptedGrade(result, attempt)
             self._began(number, task, "again")
             if self._stopping.wait(pause_s):
                 return None
         raise AssertionError("the last attempt ends it")
 
-    def _entered(self, number: int, task: Task, stage: Stage, started: Callable[[], None]) -> None:
+    def _on_stage(self, number: int, task: Task, stage: Stage, report_start: Callable[[], None]) -> None:
         """Report the stage of a grade, which proves the start of the worker."""
-        started()
+        report_start()
         self._began(number, task, stage.name)
 
     @contextlib.contextmanager
@@ -297,7 +297,7 @@ class WorkerPool:
         Only building workers wait: GPUs need the first build early.
         """
         with self._changing:
-            is_new = number not in self._workers and slot.part is Part.BEGIN
+            is_new = number not in self._workers and slot.part is GradePart.BEGIN
         with contextlib.ExitStack() as start:
             if is_new and self._starting.acquire(timeout=_START_S):
                 start.callback(self._starting.release)
@@ -324,7 +324,7 @@ class WorkerPool:
             worker.close()
 
 
-class _Tried(NamedTuple):
+class _AttemptedGrade(NamedTuple):
     result: Result
     attempts: int
 

@@ -101,7 +101,7 @@ def defaults(command: click.Command, path: Path, table: Mapping[str, Any]) -> di
         name = key.replace("-", "_")
         if (option := parameters.get(name)) is None:
             continue
-        if (form := _other_form(option, value)) is not None:
+        if (form := _expected_form(option, value)) is not None:
             raise UsageError(f"{path}: {key} is not {form}")
         try:
             option.process_value(click.Context(command), value)
@@ -119,7 +119,7 @@ def report_on(path: Path, options: Mapping[str, Any]) -> str:
     return one_line(f"options of {path}: {listed}", 400)
 
 
-def _other_form(option: click.Option, value: Any) -> str | None:
+def _expected_form(option: click.Option, value: Any) -> str | None:
     """Return the expected form of a value of another form; click would convert true to 1.0."""
     if option.multiple:
         return None if isinstance(value, list) else f'a list: {option.name} = ["…"]'

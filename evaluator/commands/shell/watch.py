@@ -55,7 +55,7 @@ def _stamp(path: Path) -> Stamp:
     return facts.st_ino, facts.st_size, facts.st_mtime_ns
 
 
-class Grading:
+class GradeProcess:
     """A grade in a new process, outside the terminal's process group: the parent passes Ctrl-C on, once."""
 
     def __init__(self, grade: Callable[[], NoReturn]) -> None:
@@ -112,7 +112,7 @@ def watch(watched: Watched, grade: Callable[[], NoReturn], tell: Callable[[], No
             watched.mark()
             with contextlib.ExitStack() as ending:
                 with held_back(signal.SIGINT):  # Otherwise Ctrl-C right after the start would interrupt no grade.
-                    grading = ending.enter_context(Grading(grade))
+                    grading = ending.enter_context(GradeProcess(grade))
                 while (code := grading.code_within(POLL_S)) is None and not watched.has_changed():
                     pass
             if code is not None:

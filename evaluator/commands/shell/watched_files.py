@@ -38,10 +38,12 @@ def files_of(named: Mapping[str, Any]) -> WatchedFiles:
     of_problem = (
         [problem / name for name in (PROBLEM_FILE, REFERENCE_FILE, LOCK_FILE)] if problem.is_dir() else [problem]
     )
-    other = [] if named["speedup_of"] is None else [Path(named["speedup_of"])]
+    baseline = [] if named["speedup_of"] is None else [Path(named["speedup_of"])]
 
     def paths() -> list[Path]:
-        own = [each for path in (submission, *other) for each in (possible_files(path) if path.is_dir() else [path])]
-        return [*own, *of_problem]
+        files = [
+            file for path in (submission, *baseline) for file in (possible_files(path) if path.is_dir() else [path])
+        ]
+        return [*files, *of_problem]
 
     return WatchedFiles(submission, paths, one_line(f"{submission} and {problem}", 160))

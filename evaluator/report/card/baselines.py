@@ -19,8 +19,8 @@ def baseline_rows(sheet: Sheet, baselines: list[Baseline], kind: CallKind) -> No
     for number, baseline in enumerate(baselines):
         text = _name(sheet, baseline).append(": ")
         if baseline.samples is None:
-            why = "not timed" if baseline.finding is None else baseline.finding.message
-            text.append_text(sheet.say(why, 200, "yellow"))
+            reason = "not timed" if baseline.finding is None else baseline.finding.message
+            text.append_text(sheet.say(reason, 200, "yellow"))
         else:
             text.append(duration(baseline.samples.median_ms, sheet.symbols.micro)).append(", ")
             text.append_text(_speedup(sheet, baseline))

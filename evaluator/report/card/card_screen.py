@@ -54,7 +54,7 @@ def render_card(
     """Print `card` on `console`, with its file; `with_samples` adds the distribution of the samples."""
     sheet = Sheet(console)
     _verdict(sheet, card)
-    _place(sheet, card)
+    _failing_line(sheet, card)
     sheet.blank()
     _subject(sheet, card)
     _correctness(sheet, card)
@@ -104,23 +104,23 @@ def _reason(sheet: Sheet, card: Scorecard) -> Text:
     return sheet.say("the scorecard gives no reason")
 
 
-def _place(sheet: Sheet, card: Scorecard) -> None:
+def _failing_line(sheet: Sheet, card: Scorecard) -> None:
     """Show the failing line of the submission, if known."""
     if card.status is Status.BUILD_ERROR and not _names_its_line(card) and _compiler_messages(sheet, card):
         return
     line = card.reason.line if card.reason is not None else None
     if line is not None and 1 <= line <= len(lines_of(card.submission.source)):
         sheet.blank()
-        if (place := place_of(card.submission.source, line)).path is not None:
-            sheet.paragraph(Text(), sheet.say(f"{place.label}:", LONGEST_LABEL, "bold"))
+        if (location := place_of(card.submission.source, line)).path is not None:
+            sheet.paragraph(Text(), sheet.say(f"{location.label}:", LONGEST_LABEL, "bold"))
         show_line(sheet, card.submission.source, line, caret=_caret(card.reason, card.submission.source, line))
 
 
 def _caret(reason: Finding | None, source: str, line: int) -> int | None:
     """Return the cell (from 0) of the column that a kernel's compiler named; None without a column in the line."""
     column = None if reason is None else reason.details.get("column")
-    own = lines_of(source)[line - 1]
-    return cell_len(printable(own[: column - 1])) if isinstance(column, int) and 1 <= column <= len(own) + 1 else None
+    text = lines_of(source)[line - 1]
+    return cell_len(printable(text[: column - 1])) if isinstance(column, int) and 1 <= column <= len(text) + 1 else None
 
 
 def _names_its_line(card: Scorecard) -> bool:
@@ -201,8 +201,8 @@ def _power(card: Scorecard) -> str | None:
 
 def _weights(sheet: Sheet, weights: Weights) -> Text:
     if weights.graded is WeightsGraded.CHANGING:
-        own = f", of which the runner copied {weights.copied}" if weights.copied else ""
-        return Text(f"{counted(weights.changed, 'parameter')} changed from call to call{own}")
+        copied = f", of which the runner copied {weights.copied}" if weights.copied else ""
+        return Text(f"{counted(weights.changed, 'parameter')} changed from call to call{copied}")
     return Text("frozen: ").append_text(sheet.say(weights.reason or "", 320))
 
 
@@ -217,10 +217,10 @@ def _first_mismatch(sheet: Sheet, check: Check) -> None:
     sheet.row("", Text("first on inputs ").append_text(sheet.say(check.profile.replace("_", " "), 60)).append(":"))
     sheet.row("", _tensor(sheet, tensor))
     if tensor.first_mismatch is not None:
-        place = sheet.say(f"at {tensor.first_mismatch.index}: expected", 80).append(" ")
-        place.append_text(sheet.say(tensor.first_mismatch.expected, 32, "green"))
-        place.append(", got ").append_text(sheet.say(tensor.first_mismatch.actual, 32, "red"))
-        sheet.row("", place)
+        text = sheet.say(f"at {tensor.first_mismatch.index}: expected", 80).append(" ")
+        text.append_text(sheet.say(tensor.first_mismatch.expected, 32, "green"))
+        text.append(", got ").append_text(sheet.say(tensor.first_mismatch.actual, 32, "red"))
+        sheet.row("", text)
 
 
 def _tensor(sheet: Sheet, tensor: TensorCheck) -> Text:
@@ -234,8 +234,8 @@ def _tensor(sheet: Sheet, tensor: TensorCheck) -> Text:
 
 def _time(sheet: Sheet, card: Scorecard) -> None:
     if card.timing is None:
-        why = "in mode check" if card.mode is GradeMode.CHECK else f"on {card.device.kind.value}"
-        sheet.row("Time", Text(f"not measured {why}"))
+        reason = "in mode check" if card.mode is GradeMode.CHECK else f"on {card.device.kind.value}"
+        sheet.row("Time", Text(f"not measured {reason}"))
         return
     timing = card.timing
     calls = samples_of([timing.submission])
@@ -257,16 +257,16 @@ def _time(sheet: Sheet, card: Scorecard) -> None:
 
 
 def _speedup(sheet: Sheet, timing: Timing) -> Text:
-    between = _interval(sheet, timing)
+    interval = _interval(sheet, timing)
     if timing.speedup is None:
         if timing.speedup_high is None and timing.resolution_ms >= timing.submission_median_ms:
             least = duration(timing.resolution_ms, sheet.symbols.micro)
             return Text(f"not quoted: the clock's error, {least}, exceeds the submission's time")
-        why = "its interval is unbounded" if between is None else f"its interval is {between}"
-        return Text(f"not quoted: {why}{_direction(timing, '; certainly {}')}")
+        reason = "its interval is unbounded" if interval is None else f"its interval is {interval}"
+        return Text(f"not quoted: {reason}{_direction(timing, '; certainly {}')}")
     text = styled(f"{significant(timing.speedup)} {sheet.symbols.times}", "bold")
-    if between is not None:
-        text.append(f"  {between}", style="dim")
+    if interval is not None:
+        text.append(f"  {interval}", style="dim")
     if timing.significant is False:
         return text.append("; no significant difference")
     if timing.speedup < 1:

@@ -25,8 +25,8 @@ def show_line(sheet: Sheet, source: str, line: int, *, caret: int | None = None,
 
     `offset` is added to the line numbers if `source` is an excerpt. Of several files, only the line's own is shown.
     """
-    place = place_of(source, line)
-    lines, line = lines_of(place.text), place.line
+    location = place_of(source, line)
+    lines, line = lines_of(location.text), location.line
     first = max(1, line - _BEFORE)
     last = min(len(lines), line + _AFTER)
     room = sheet.text_width - _GUTTER - 1
@@ -42,17 +42,17 @@ def show_line(sheet: Sheet, source: str, line: int, *, caret: int | None = None,
 def show_diagnostic(sheet: Sheet, source: str, diagnostic: Diagnostic) -> None:
     """Show a compiler's message at the submission's line, or in the compiler's text if the line is unknown."""
     lines = lines_of(source)
-    own = diagnostic.submission_line
-    if own is not None and not 1 <= own <= len(lines):
-        own = None
-    if own is not None:
-        place = place_of(source, own).label
+    line = diagnostic.submission_line
+    if line is not None and not 1 <= line <= len(lines):
+        line = None
+    if line is not None:
+        label = place_of(source, line).label
     else:
-        place = f"{diagnostic.file}, line {diagnostic.line}" if diagnostic.file else "linking"
-    message = sheet.say(place, LONGEST_LABEL, "bold").append(": ")
+        label = f"{diagnostic.file}, line {diagnostic.line}" if diagnostic.file else "linking"
+    message = sheet.say(label, LONGEST_LABEL, "bold").append(": ")
     sheet.paragraph(Text(), message.append_text(sheet.say(diagnostic.message, 240)))
-    if own is not None:
-        show_line(sheet, source, own, caret=caret_cell(diagnostic, lines[own - 1]))
+    if line is not None:
+        show_line(sheet, source, line, caret=caret_cell(diagnostic, lines[line - 1]))
     elif diagnostic.source_line.strip():
         caret = caret_cell(diagnostic, diagnostic.source_line)
         show_line(sheet, diagnostic.source_line, 1, caret=caret, offset=diagnostic.line - 1)
@@ -64,15 +64,15 @@ def caret_cell(diagnostic: Diagnostic, own_line: str) -> int | None:
     The compiler reads the contents of a string literal: the first line lacks the quotes, and the text may be dedented.
     The function therefore aligns the text that both lines share.
     """
-    shown = printable(own_line)
-    given = printable(diagnostic.source_line) or shown
-    shared = given.strip()
-    found = shown.find(shared)
-    if diagnostic.column < 1 or not shared or found < 0:
+    submission_text = printable(own_line)
+    compiler_text = printable(diagnostic.source_line) or submission_text
+    shared = compiler_text.strip()
+    start = submission_text.find(shared)
+    if diagnostic.column < 1 or not shared or start < 0:
         return None
-    lead = len(given) - len(given.lstrip())
-    cell = cell_len(shown[:found]) - cell_len(given[:lead]) + diagnostic.column - 1
-    return cell if 0 <= cell <= cell_len(shown) else None
+    lead = len(compiler_text) - len(compiler_text.lstrip())
+    cell = cell_len(submission_text[:start]) - cell_len(compiler_text[:lead]) + diagnostic.column - 1
+    return cell if 0 <= cell <= cell_len(submission_text) else None
 
 
 def _gutter(sheet: Sheet, text: str, style: str = "dim") -> Text:
@@ -104,8 +104,8 @@ def printed_rows(sheet: Sheet, output: RunnerOutput, most: int) -> None:
     for line in lines[:first]:
         _line(sheet, line)
     if last:
-        left = counted(len(lines) - first - last, "line")
-        sheet.row("", styled(f"{sheet.symbols.ellipsis} {left} omitted; the scorecard has more", "dim"))
+        omitted = counted(len(lines) - first - last, "line")
+        sheet.row("", styled(f"{sheet.symbols.ellipsis} {omitted} omitted; the scorecard has more", "dim"))
         for line in lines[-last:]:
             _line(sheet, line)
 

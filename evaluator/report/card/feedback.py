@@ -42,28 +42,28 @@ def feedback(card: Scorecard, *, characters: int = CHARACTERS) -> str:
     """
     if characters < _LEAST:
         raise ValueError(f"feedback needs at least {_LEAST} characters, not {characters}")
-    said = [_HEAD]
+    lines = [_HEAD]
     room = characters - len(_HEAD)
     for part in (_verdict(card), *_details(card)):
-        kept = _fitting(part, room)
-        said += kept
-        room -= sum(map(_bytes, kept))
-        if len(kept) < len(part):
+        fitting = _fitting(part, room)
+        lines += fitting
+        room -= sum(map(_bytes, fitting))
+        if len(fitting) < len(part):
             break
-    return "\n".join(said)
+    return "\n".join(lines)
 
 
 def _fitting(part: Part, room: int) -> Part:
     """Return the first lines of a part that fit, without a heading at the end."""
-    kept: Part = []
+    lines: Part = []
     for line in part:
         room -= _bytes(line)
         if room < 0:
             break
-        kept.append(line)
-    while len(kept) < len(part) and kept and kept[-1].endswith(":") and not kept[-1].startswith(MARK):
-        kept.pop()
-    return kept
+        lines.append(line)
+    while len(lines) < len(part) and lines and lines[-1].endswith(":") and not lines[-1].startswith(MARK):
+        lines.pop()
+    return lines
 
 
 def _bytes(line: str) -> int:
@@ -74,7 +74,7 @@ def _bytes(line: str) -> int:
 def _details(card: Scorecard) -> Iterator[Part]:
     """Yield the parts below the verdict. Empty parts take no room."""
     yield _compiler(card)
-    yield _own_line(card)
+    yield _source_excerpt(card)
     yield _mismatch(card.checks)
     yield _times(card)
     yield _other_findings(card)
@@ -102,32 +102,32 @@ def _finding(finding: Finding, source: str) -> Part:
     The next step comes first, because a message may be long. A next step for this submission alone may quote its text.
     """
     entry = ENTRIES[Code(finding.code)] if finding.code in set(Code) else None
-    place = ""
+    location = ""
     path: Part = []
     if finding.line is not None:
-        words, path = _place(source, finding.line)
-        place = f", {words}"
+        words, path = _line_location(source, finding.line)
+        location = f", {words}"
     title = "A finding" if entry is None else f"{finding.code} ({entry.title})"
     message = [*path, *quoted(finding.message[:_READ], _MOST_LINES)]
     if entry is not None and finding.next_step in (entry.next_step, *entry.other_steps):
-        return [f"{title}{place}. Next step: {finding.next_step}", *message]
-    return [f"{title}{place}:", *message, "Next step:", *quoted(finding.next_step[:_READ], _MOST_LINES)]
+        return [f"{title}{location}. Next step: {finding.next_step}", *message]
+    return [f"{title}{location}:", *message, "Next step:", *quoted(finding.next_step[:_READ], _MOST_LINES)]
 
 
-def _place(source: str, line: int) -> tuple[str, Part]:
+def _line_location(source: str, line: int) -> tuple[str, Part]:
     """Return the place of a line in words, and the quoted path of the file: the submission chose the path."""
-    place = place_of(source, line)
-    if place.path is None:
+    location = place_of(source, line)
+    if location.path is None:
         return f"line {line} of the submission", []
-    return f"line {place.line} of the file below", quoted(place.path[:_READ], 1)
+    return f"line {location.line} of the file below", quoted(location.path[:_READ], 1)
 
 
 def _compiler(card: Scorecard) -> Part:
     failed = [unit for unit in card.build.units if not unit.ok] if card.build is not None else []
-    errors = [each for unit in failed for each in unit.diagnostics if "error" in each.severity]
+    errors = [error for unit in failed for error in unit.diagnostics if "error" in error.severity]
     lines = ["Compiler:"] if failed else []
-    for each in errors[:_MOST_ERRORS]:
-        lines += _diagnostic(each, card.submission.source)
+    for error in errors[:_MOST_ERRORS]:
+        lines += _diagnostic(error, card.submission.source)
     if len(errors) > _MOST_ERRORS:
         lines.append(f"({counted(len(errors) - _MOST_ERRORS, 'more error')})")
     if failed and not errors:
@@ -135,28 +135,30 @@ def _compiler(card: Scorecard) -> Part:
     return lines if len(lines) > 1 else []
 
 
-def _diagnostic(each: Diagnostic, source: str) -> Part:
-    own = each.submission_line
-    place, path = (f"line {each.line} of a generated file", []) if own is None else _place(source, own)
-    text = each.source_line[:_READ].strip("\n")
-    shown = quoted(text, 1)
-    if shown == [MARK + text.rstrip()] and 1 <= each.column <= len(text) + 1:
-        shown.append(f"{MARK}{' ' * (each.column - 1)}^")
-    return [f"At {place}:", *path, *quoted(each.message[:_READ], _MOST_LINES), *shown]
+def _diagnostic(diagnostic: Diagnostic, source: str) -> Part:
+    line = diagnostic.submission_line
+    location, path = (
+        (f"line {diagnostic.line} of a generated file", []) if line is None else _line_location(source, line)
+    )
+    text = diagnostic.source_line[:_READ].strip("\n")
+    excerpt = quoted(text, 1)
+    if excerpt == [MARK + text.rstrip()] and 1 <= diagnostic.column <= len(text) + 1:
+        excerpt.append(f"{MARK}{' ' * (diagnostic.column - 1)}^")
+    return [f"At {location}:", *path, *quoted(diagnostic.message[:_READ], _MOST_LINES), *excerpt]
 
 
-def _own_line(card: Scorecard) -> Part:
+def _source_excerpt(card: Scorecard) -> Part:
     """Return the line that the reason names, with its neighbours. Compiler errors show their own lines."""
     line = card.reason.line if card.reason is not None else None
     if line is None or card.status is Status.BUILD_ERROR:
         return []
-    place = place_of(card.submission.source, line)
-    lines, line = place.text.split("\n"), place.line
+    location = place_of(card.submission.source, line)
+    lines, line = location.text.split("\n"), location.line
     if not 1 <= line <= len(lines):
         return []
     first = max(1, line - _AROUND)
-    shown = range(first, min(len(lines), line + _AROUND) + 1)
-    return ["The submission there:", *(quoted_line(lines[number - 1], f"{number}: ") for number in shown)]
+    numbers = range(first, min(len(lines), line + _AROUND) + 1)
+    return ["The submission there:", *(quoted_line(lines[number - 1], f"{number}: ") for number in numbers)]
 
 
 def _mismatch(checks: list[Check]) -> Part:
@@ -181,9 +183,9 @@ def _times(card: Scorecard) -> Part:
     if card.status is not Status.CORRECT or card.timing is None:
         return []
     timing = card.timing
-    reference, own = side_by_side(timing.reference_median_ms, timing.submission_median_ms, "u")
+    reference, submission = side_by_side(timing.reference_median_ms, timing.submission_median_ms, "u")
     speedup = _speedup(timing) if card.has_like_weights else _NOT_LIKE
-    lines = [f"Time of a call: {own}; reference: {reference}.", speedup, f"Measured: {measured(card, 'u')}."]
+    lines = [f"Time of a call: {submission}; reference: {reference}.", speedup, f"Measured: {measured(card, 'u')}."]
     lines += _baselines(card)
     if card.roofline is not None:
         target, _ = side_by_side(card.roofline.target_ms, timing.submission_median_ms, "u")
@@ -200,12 +202,12 @@ _NOT_LIKE = "Speedup: not quoted; only the reference's weights changed from call
 def _baselines(card: Scorecard) -> Part:
     """Return the certain speedups over torch.compile and other baselines, without names from outside."""
     lines = []
-    for each in card.baselines:
-        if each.speedup is not None and each.samples is not None:
-            low, high = each.speedup_low, each.speedup_high
+    for baseline in card.baselines:
+        if baseline.speedup is not None and baseline.samples is not None:
+            low, high = baseline.speedup_low, baseline.speedup_high
             between = "" if low is None or high is None else f" (95 % interval: {ratio(low)} to {ratio(high)})"
-            calls = f"; the baseline in {each.samples.kind.value}"
-            lines.append(f"Speedup over the baseline {each.kind.value}: {ratio(each.speedup)}{between}{calls}.")
+            calls = f"; the baseline in {baseline.samples.kind.value}"
+            lines.append(f"Speedup over the baseline {baseline.kind.value}: {ratio(baseline.speedup)}{between}{calls}.")
     return lines
 
 
@@ -219,10 +221,10 @@ def _speedup(timing: Timing) -> str:
 
 
 def _other_findings(card: Scorecard) -> Part:
-    others = [each for each in card.findings if each != card.reason and each.code not in _OF_THE_GRADE]
+    others = [finding for finding in card.findings if finding != card.reason and finding.code not in _OF_THE_GRADE]
     lines = ["Further findings:"] if others else []
-    for each in others[:_MOST_FINDINGS]:
-        lines += _finding(each, card.submission.source)
+    for finding in others[:_MOST_FINDINGS]:
+        lines += _finding(finding, card.submission.source)
     if len(others) > _MOST_FINDINGS:
         lines.append(f"({counted(len(others) - _MOST_FINDINGS, 'more finding')})")
     return lines

@@ -33,14 +33,14 @@ def measured(card: Scorecard, micro: str = "µ") -> str:
 def calls_line(timing: Timing) -> str:
     """Return the kind of calls of each side."""
     if not timing.mixes_kinds:
-        return f"both sides in {_kind(timing.submission.kind)}"
+        return f"both sides in {_calls(timing.submission.kind)}"
     return (
-        f"the reference in {_kind(timing.reference_kind)}, the submission in {_kind(timing.submission.kind)}; the "
+        f"the reference in {_calls(timing.reference_kind)}, the submission in {_calls(timing.submission.kind)}; the "
         "interval includes the larger error of single calls"
     )
 
 
-def _kind(kind: CallKind) -> str:
+def _calls(kind: CallKind) -> str:
     return "windows of calls" if kind is CallKind.WINDOWS else "single calls"
 
 
@@ -50,7 +50,7 @@ def samples_of(runs: Sequence[Samples]) -> str:
     count = sum(len(run.samples_ms) for run in runs)
     if not windows:
         return counted(count, "verified call")
-    calls = [_number(number) for each in windows for number in each.calls]
+    calls = [_number(number) for window in windows for number in window.calls]
     least, most = min(calls, default=0), max(calls, default=0)
     return f"{counted(count, 'window')} of {least if least == most else f'{least} to {most}'} verified calls"
 
@@ -74,8 +74,8 @@ def host_line(timing: Timing, micro: str = "µ") -> str | None:
         return _host_of_the_reference(timing, micro) if timing.is_host_bound else None
     if side.waits_for_gpu or side.launch_ms is None:
         return "host-bound: forward waits for the GPU, so its time includes the host's"
-    said = f"host-bound: GPU {duration(side.median_ms, micro)} a call, host {duration(side.launch_ms, micro)}"
-    return said if usual_ms is None else f"{said}; the reference's host {duration(usual_ms, micro)}"
+    text = f"host-bound: GPU {duration(side.median_ms, micro)} a call, host {duration(side.launch_ms, micro)}"
+    return text if usual_ms is None else f"{text}; the reference's host {duration(usual_ms, micro)}"
 
 
 def _host_of_the_reference(timing: Timing, micro: str) -> str:
@@ -94,21 +94,22 @@ def clocks_line(timing: Timing) -> str | None:
         ("reference", [timing.reference_before.clocks, timing.reference_after.clocks]),
         ("submission", [timing.submission.clocks]),
     )
-    known = {name: [each for each in found if each is not None and each.sm_mhz] for name, found in sides}
-    if not all(known.values()):
+    clocks_by_side = {side: [clocks for clocks in runs if clocks is not None and clocks.sm_mhz] for side, runs in sides}
+    if not all(clocks_by_side.values()):
         return None
     mhz = {
-        name: median_low([_number(value) for each in found for value in each.sm_mhz]) for name, found in known.items()
+        side: median_low([_number(value) for clocks in runs for value in clocks.sm_mhz])
+        for side, runs in clocks_by_side.items()
     }
     reference_mhz, submission_mhz = mhz.values()
     alike = abs(reference_mhz - submission_mhz) <= _ALIKE_MHZ
     clock = f"{submission_mhz} MHz"
-    said = clock if alike else f"{reference_mhz} MHz in the reference's calls, {clock} in the submission's"
-    return "; ".join([f"GPU clock {said}", *_reduced(known)])
+    mhz_text = clock if alike else f"{reference_mhz} MHz in the reference's calls, {clock} in the submission's"
+    return "; ".join([f"GPU clock {mhz_text}", *_reduced(clocks_by_side)])
 
 
-def _reduced(known: dict[str, list[Clocks]]) -> Iterator[str]:
-    for name, found in known.items():
-        looks = sum(len(each.sm_mhz) for each in found)
-        if reduced := sum(max(each.throttled.values(), default=0) for each in found):
-            yield f"the driver reduced it in {min(_number(reduced), looks)} of {looks} readings of the {name}"
+def _reduced(clocks_by_side: dict[str, list[Clocks]]) -> Iterator[str]:
+    for side, runs in clocks_by_side.items():
+        looks = sum(len(clocks.sm_mhz) for clocks in runs)
+        if reduced := sum(max(clocks.throttled.values(), default=0) for clocks in runs):
+            yield f"the driver reduced it in {min(_number(reduced), looks)} of {looks} readings of the {side}"

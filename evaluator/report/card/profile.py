@@ -19,14 +19,14 @@ def profiling_rows(sheet: Sheet, profiling: Profiling) -> None:
     else:
         _summary(sheet, profiling)
         for use in profiling.kernels[:_MOST_KERNELS]:
-            sheet.row("", _use(sheet, use, profiling.time_us))
-        rest = max(len(profiling.kernels) - _MOST_KERNELS, 0) + profiling.other_kernels
-        if rest:
-            sheet.row("", styled(f"and {counted(rest, 'other')}", "dim"))
+            sheet.row("", _kernel_text(sheet, use, profiling.time_us))
+        omitted = max(len(profiling.kernels) - _MOST_KERNELS, 0) + profiling.other_kernels
+        if omitted:
+            sheet.row("", styled(f"and {counted(omitted, 'other')}", "dim"))
     if profiling.counters is not None:
         _counters(sheet, profiling.counters)
-    for number, each in enumerate(profiling.resources[:_MOST_RESOURCES]):
-        sheet.row("" if number else "Compiled", _resources(sheet, each))
+    for number, resources in enumerate(profiling.resources[:_MOST_RESOURCES]):
+        sheet.row("" if number else "Compiled", _resources(sheet, resources))
 
 
 def _summary(sheet: Sheet, profiling: Profiling) -> None:
@@ -38,7 +38,7 @@ def _summary(sheet: Sheet, profiling: Profiling) -> None:
     sheet.row("Profile", text.append("  reported by the submission's own process", "dim"))
 
 
-def _use(sheet: Sheet, use: KernelUse, whole_us: float) -> Text:
+def _kernel_text(sheet: Sheet, use: KernelUse, whole_us: float) -> Text:
     part = use.time_us / whole_us if whole_us > 0 else 0.0
     text = Text(f"{share(part):>6}  ").append_text(sheet.say(use.name, _NAME))
     text.append(f"  {duration(use.time_us / 1e3, sheet.symbols.micro)}", "dim")
@@ -56,10 +56,10 @@ def _counters(sheet: Sheet, counters: Counters) -> None:
     sheet.row("Counters", Text(first).append("  of a call that Nsight Compute watched", "dim"))
     for kernel in counters.kernels[:_MOST_KERNELS]:
         sheet.row("", _name(sheet, kernel))
-        sheet.row("", Text(f"  {_counted(kernel)}"))
-    rest = max(len(counters.kernels) - _MOST_KERNELS, 0) + counters.other_kernels
-    if rest:
-        sheet.row("", styled(f"and {counted(rest, 'other')}", "dim"))
+        sheet.row("", Text(f"  {_counters_text(kernel)}"))
+    omitted = max(len(counters.kernels) - _MOST_KERNELS, 0) + counters.other_kernels
+    if omitted:
+        sheet.row("", styled(f"and {counted(omitted, 'other')}", "dim"))
 
 
 def _name(sheet: Sheet, kernel: KernelCounters) -> Text:
@@ -69,7 +69,7 @@ def _name(sheet: Sheet, kernel: KernelCounters) -> Text:
     return text.append("  own", "green") if kernel.own else text
 
 
-def _counted(kernel: KernelCounters) -> str:
+def _counters_text(kernel: KernelCounters) -> str:
     parts = []
     if kernel.dram_bytes is not None and kernel.dram_bytes_per_s is not None:
         parts.append(f"{amount(kernel.dram_bytes, 'B')} at {amount(kernel.dram_bytes_per_s, 'B/s')}")

@@ -26,7 +26,7 @@ def roofline_row(sheet: Sheet, roofline: Roofline) -> None:
         sheet.row("Roofline", Text("no memory floor: the L2 cache can hold all inputs and outputs of a call"))
         return
     moved = amount(roofline.needed_read_bytes + roofline.written_bytes, "B")
-    why = f"{moved} at {amount(roofline.bandwidth_bytes_per_s, 'B/s')}"
+    memory_time = f"{moved} at {amount(roofline.bandwidth_bytes_per_s, 'B/s')}"
     rates = [amount(roofline.bytes_per_s, "B/s")] if roofline.bytes_per_s is not None else []
     if roofline.flop_per_s is not None:
         rates.append(amount(roofline.flop_per_s, "FLOP/s"))
@@ -34,16 +34,18 @@ def roofline_row(sheet: Sheet, roofline: Roofline) -> None:
     if roofline.peak_flop_per_s is not None and roofline.target_ms > floor_ms > 0:
         of_target = roofline.of_floor * roofline.target_ms / floor_ms
         products = f"{amount(roofline.flop, 'FLOP')} at {amount(roofline.peak_flop_per_s, 'FLOP/s')}"
-        _reached(
+        _share_row(
             sheet, label, f"{share(of_target)} of the target", f"{duration(roofline.target_ms, micro)}: {products}"
         )
         label = ""
-    _reached(sheet, label, f"{share(roofline.of_floor)} of the memory floor", f"{duration(floor_ms, micro)}: {why}")
+    _share_row(
+        sheet, label, f"{share(roofline.of_floor)} of the memory floor", f"{duration(floor_ms, micro)}: {memory_time}"
+    )
     sheet.row("", styled(f"reached {', '.join(rates)}", "dim"))
 
 
-def _reached(sheet: Sheet, label: str, what: str, why: str) -> None:
-    sheet.row(label, Text(what).append(f"  ({why})", "dim"))
+def _share_row(sheet: Sheet, label: str, share_text: str, derivation: str) -> None:
+    sheet.row(label, Text(share_text).append(f"  ({derivation})", "dim"))
 
 
 class SideRate(NamedTuple):
@@ -66,15 +68,15 @@ def roofs(roofline: Roofline, timing: Timing) -> list[RoofPlace]:
     """Return both sides' rates relative to the bandwidth, and to the peak for problems with operations."""
 
     def under(name: str, unit: str, amount_moved: int, roof_per_s: float) -> RoofPlace:
-        taken = (("reference", timing.reference_median_ms), ("submission", timing.submission_median_ms))
-        one, other = (SideRate(side, amount_moved / ms * 1e3 if ms > 0 else None) for side, ms in taken)
-        return RoofPlace(name, unit, roof_per_s, (one, other))
+        medians = (("reference", timing.reference_median_ms), ("submission", timing.submission_median_ms))
+        reference, submission = (SideRate(side, amount_moved / ms * 1e3 if ms > 0 else None) for side, ms in medians)
+        return RoofPlace(name, unit, roof_per_s, (reference, submission))
 
     moved = roofline.needed_read_bytes + roofline.written_bytes
-    found = [under("memory", "B/s", moved, roofline.bandwidth_bytes_per_s)]
+    places = [under("memory", "B/s", moved, roofline.bandwidth_bytes_per_s)]
     if roofline.flop:
-        found.append(under("products", "FLOP/s", roofline.flop, roofline.peak_flop_per_s or 0.0))
-    return [roof for roof in found if roof.roof_per_s > 0]
+        places.append(under("products", "FLOP/s", roofline.flop, roofline.peak_flop_per_s or 0.0))
+    return [roof for roof in places if roof.roof_per_s > 0]
 
 
 def show_roofline(sheet: Sheet, roofline: Roofline, timing: Timing) -> None:
@@ -113,8 +115,8 @@ def _evidence(roofline: Roofline) -> str:
     if roofline.override_reason is not None:
         return f"{moved}; counted by the problem's author"
     parts = [
-        f"{what}: {flips.mattered} of {counted(flips.samples, 'sample')} matter"
-        for what, flips in (("inputs", roofline.input_flips), ("weights", roofline.state_flips))
+        f"{source}: {flips.mattered} of {counted(flips.samples, 'sample')} matter"
+        for source, flips in (("inputs", roofline.input_flips), ("weights", roofline.state_flips))
         if flips is not None and flips.samples
     ]
     return "; ".join([moved, *parts])

@@ -73,7 +73,7 @@ def show_samples(sheet: Sheet, timing: Timing) -> None:
     cells = sheet.width - MARGIN_AND_LABEL
     magnified = min(cells, _MOST_CELLS)
     for number, (name, style, side, values_ms) in enumerate(zip(_NAMES, _STYLES, runs, sides, strict=True)):
-        sheet.row("" if number else "Samples", _said(sheet, name, side, values_ms))
+        sheet.row("" if number else "Samples", _side_text(sheet, name, side, values_ms))
         if values_ms:
             sheet.row("", _strip(sheet, own_axis(values_ms, magnified), values_ms, style))
     together = [value for side in sides for value in side]
@@ -85,13 +85,13 @@ def show_samples(sheet: Sheet, timing: Timing) -> None:
         sheet.row("", _strip(sheet, shared, values_ms, style))
 
 
-def _said(sheet: Sheet, name: str, runs: Sequence[Samples], values_ms: Sequence[float]) -> Text:
+def _side_text(sheet: Sheet, name: str, runs: Sequence[Samples], values_ms: Sequence[float]) -> Text:
     if not values_ms:
         return Text(f"{name}: none")
     low, high = side_by_side(min(values_ms), max(values_ms), sheet.symbols.micro)
     text = Text(f"{name}: {samples_of(runs)}, {low} to {high}")
-    if far := sum(run.outliers or 0 for run in runs):
-        text.append(f", {counted(far, 'outlier')}")
+    if outliers := sum(run.outliers or 0 for run in runs):
+        text.append(f", {counted(outliers, 'outlier')}")
     # For the reference, the second run's: see `Samples`.
     text.append(f"; first {duration(runs[-1].first_call_ms, sheet.symbols.micro)}", "dim")
     if void := sum(run.void_calls for run in runs):

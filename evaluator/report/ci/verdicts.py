@@ -90,7 +90,7 @@ class Verdict(NamedTuple):
 def verdict_of(card: Scorecard, path: str | None) -> Verdict:
     """Return the verdict of a card, for the submission's file at `path`."""
     timing = card.timing if card.status is Status.CORRECT else None
-    found = [*card.findings] if card.reason is None else [card.reason, *card.findings]
+    findings = [*card.findings] if card.reason is None else [card.reason, *card.findings]
     return Verdict(
         problem=card.problem.name,
         name=card.submission.name,
@@ -98,9 +98,11 @@ def verdict_of(card: Scorecard, path: str | None) -> Verdict:
         path=path,
         in_file=not card.submission.extracted_from_answer,
         reason=card.reason,
-        findings=tuple(each for each in card.findings if each != card.reason),
+        findings=tuple(finding for finding in card.findings if finding != card.reason),
         speedup=None if timing is None else timing.speedup,
-        inside={} if path is None else _inside(path, card.submission.source, {each.line for each in found}),
+        inside={}
+        if path is None
+        else _locations_in_files(path, card.submission.source, {finding.line for finding in findings}),
         mode=card.mode,
         speedup_low=None if timing is None else timing.speedup_low,
         speedup_high=None if timing is None else timing.speedup_high,
@@ -108,7 +110,7 @@ def verdict_of(card: Scorecard, path: str | None) -> Verdict:
     )
 
 
-def _inside(path: str, source: str, lines: Iterable[int | None]) -> dict[int, Location]:
+def _locations_in_files(path: str, source: str, lines: Iterable[int | None]) -> dict[int, Location]:
     """Return the locations of lines in the files beside the manifest at `path`."""
     if PurePosixPath(path).name != MANIFEST:
         return {}
@@ -124,17 +126,17 @@ def _located(manifest: str, place: Place) -> Location:
 
 def concise(verdicts: Iterable[Verdict]) -> str:
     """Return a line for each submission: file with line, verdict, reason."""
-    return "".join(f"{_place(each)}: {_said(each)}\n" for each in verdicts)
+    return "".join(f"{_location_text(verdict)}: {_outcome_text(verdict)}\n" for verdict in verdicts)
 
 
-def _place(verdict: Verdict) -> str:
+def _location_text(verdict: Verdict) -> str:
     if (location := verdict.location) is None:
         return verdict.label
     path = one_line(location.path, 400)
     return path if location.line is None else f"{path}:{location.line}"
 
 
-def _said(verdict: Verdict) -> str:
+def _outcome_text(verdict: Verdict) -> str:
     if verdict.status is Status.CORRECT and verdict.mode is GradeMode.CHECK:
         return "correct, not timed (mode check)"
     if verdict.status is Status.CORRECT:
@@ -146,21 +148,21 @@ def _said(verdict: Verdict) -> str:
 
 def annotations(verdicts: Iterable[Verdict]) -> str:
     """Return GitHub's annotations of all submissions that are not correct, errors first."""
-    found = [each for each in verdicts if each.status is not Status.CORRECT]
-    found.sort(key=lambda each: _level(each) is not Level.ERROR)
+    failed = [verdict for verdict in verdicts if verdict.status is not Status.CORRECT]
+    failed.sort(key=lambda verdict: _level(verdict) is not Level.ERROR)
     lines = [
         annotation(
-            _level(each),
-            f"{each.message or each.status_text}\n{each.reason.next_step if each.reason else ''}".strip(),
-            title=f"{each.label}: {each.status_text}",
-            file=None if each.location is None else each.location.path,
-            line=None if each.location is None else each.location.line,
+            _level(verdict),
+            f"{verdict.message or verdict.status_text}\n{verdict.reason.next_step if verdict.reason else ''}".strip(),
+            title=f"{verdict.label}: {verdict.status_text}",
+            file=None if verdict.location is None else verdict.location.path,
+            line=None if verdict.location is None else verdict.location.line,
         )
-        for each in found[:_MOST_ANNOTATIONS]
+        for verdict in failed[:_MOST_ANNOTATIONS]
     ]
-    if len(found) > _MOST_ANNOTATIONS:
-        more = f"{len(found) - _MOST_ANNOTATIONS} more submissions are not correct"
-        lines.append(annotation(Level.NOTICE, more, title="Warpgrade"))
+    if len(failed) > _MOST_ANNOTATIONS:
+        message = f"{len(failed) - _MOST_ANNOTATIONS} more submissions are not correct"
+        lines.append(annotation(Level.NOTICE, message, title="Warpgrade"))
     return "".join(f"{line}\n" for line in lines)
 
 

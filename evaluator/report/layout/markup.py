@@ -24,11 +24,11 @@ def code_span(text: str, limit: int = 200) -> str:
 
 def folded(summary: str, text: str) -> list[str]:
     """Return the lines of a folded section: a summary of one line, and text in a fenced block."""
-    shown = printable(text)
-    ticks = "`" * max(3, _longest(shown) + 1)
+    text = printable(text)
+    ticks = "`" * max(3, _longest(text) + 1)
     title = escape(one_line(summary, 300))
-    return [f"<details><summary><code>{title}</code></summary>", "", f"{ticks}text", shown, ticks, "", "</details>", ""]
+    return [f"<details><summary><code>{title}</code></summary>", "", f"{ticks}text", text, ticks, "", "</details>", ""]
 
 
 def _longest(text: str) -> int:
-    return max((len(each) for each in _TICKS.findall(text)), default=0)
+    return max((len(run) for run in _TICKS.findall(text)), default=0)

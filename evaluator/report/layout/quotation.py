@@ -35,7 +35,7 @@ def plain(text: str, limit: int = _LONGEST_LINE) -> str:
     'a < |im_end| > vector<float> [ INST]< /s>'
     """
     # Each match adds one character, and a cut within a token leaves no token.
-    return one_line(_SPECIAL.sub(_broken, one_line(text[: 4 * limit], limit)), limit)
+    return one_line(_SPECIAL.sub(_split_token, one_line(text[: 4 * limit], limit)), limit)
 
 
 def quoted(text: str, most: int, *, last: bool = False) -> list[str]:
@@ -45,11 +45,11 @@ def quoted(text: str, most: int, *, last: bool = False) -> list[str]:
     ['> one', '> two', '(1 more line)']
     """
     lines = [line for line in printable(text).split("\n") if line.strip()]
-    kept = lines[-most:] if last else lines[:most]
-    left = len(lines) - len(kept)
-    said = [f"({left} {'earlier' if last else 'more'} line{'' if left == 1 else 's'})"] if left else []
-    marked = list(map(quoted_line, kept))
-    return [*said, *marked] if last else [*marked, *said]
+    chosen = lines[-most:] if last else lines[:most]
+    omitted = len(lines) - len(chosen)
+    remark = [f"({omitted} {'earlier' if last else 'more'} line{'' if omitted == 1 else 's'})"] if omitted else []
+    marked = list(map(quoted_line, chosen))
+    return [*remark, *marked] if last else [*marked, *remark]
 
 
 def quoted_line(line: str, lead: str = "") -> str:
@@ -58,5 +58,5 @@ def quoted_line(line: str, lead: str = "") -> str:
     return f"{MARK}{lead}{' ' * indent}{plain(line, _LONGEST_LINE - indent)}"
 
 
-def _broken(found: re.Match[str]) -> str:
-    return " >" if found[0] == ">" else f"{found[0]} "
+def _split_token(match: re.Match[str]) -> str:
+    return " >" if match[0] == ">" else f"{match[0]} "

@@ -27,10 +27,10 @@ class Sheet:
         self._lines: list[Text] = []
         self.encoding: str = console.encoding
         self.symbols: Symbols = symbols_for(self.encoding)
-        whole = console.width >= NO_WIDTH
-        self.width: int = _USUAL if whole else max(_NARROWEST, min(console.width, _WIDEST))
+        is_unbounded = console.width >= NO_WIDTH
+        self.width: int = _USUAL if is_unbounded else max(_NARROWEST, min(console.width, _WIDEST))
         """How wide a drawing is, in cells."""
-        self.text_width: int = NO_WIDTH if whole else self.width
+        self.text_width: int = NO_WIDTH if is_unbounded else self.width
         """Where text is folded and lines are cut."""
 
     def say(self, data: object, limit: int = 200, style: str = "") -> Text:

@@ -49,8 +49,8 @@ def annotation(level: Level, message: str, *, title: str, file: str | None = Non
     >>> annotation(Level.ERROR, "x", title="t", file="\x1b]0;owned\x07\u202ered.py")
     '::error file=red.py,title=t::x'
     """
-    given = {"file": file, "line": None if line is None else str(line), "title": title}
-    properties = ",".join(f"{name}={_property(value)}" for name, value in given.items() if value is not None)
+    values = {"file": file, "line": None if line is None else str(line), "title": title}
+    properties = ",".join(f"{name}={_property(value)}" for name, value in values.items() if value is not None)
     return f"::{level.value} {properties}::{_data(message)}"
 
 

@@ -38,7 +38,7 @@ class Curve(NamedTuple):
 
 def fast_curves(curves: Sequence[Curve]) -> Markup:
     """Return fast_p over p from 0 to 5 for each run; a single run has the 95 % band. Empty without any speedup."""
-    if not any(each.speedups and each.submissions for each in curves):
+    if not any(curve.speedups and curve.submissions for curve in curves):
         return Markup("")
     title = "Share of submissions that are correct and more than p times as fast as the reference"
     root = svg.picture(_WIDTH, _HEIGHT, title)
@@ -65,31 +65,31 @@ def fast_curves(curves: Sequence[Curve]) -> Markup:
     return svg.markup(root)
 
 
-def ratio_chart(found: Sequence[Ratio], title: str, one: str) -> Markup:
+def ratio_chart(ratios: Sequence[Ratio], title: str, unity_label: str) -> Markup:
     """Return the first `MOST_ROWS` ratios with their intervals on a logarithmic axis; empty without any.
 
     `one` names the line at ratio 1.
     """
-    shown = [each for each in found if _drawable(each.value)][:MOST_ROWS]
-    if not shown:
+    drawn = [row for row in ratios if _drawable(row.value)][:MOST_ROWS]
+    if not drawn:
         return Markup("")
-    logs = [math.log(end) for each in shown for end in each[1:] if end is not None and _drawable(end)]
+    logs = [math.log(end) for row in drawn for end in row[1:] if end is not None and _drawable(end)]
     low, high = min(0.0, *logs) - 0.1, max(0.0, *logs) + 0.1
-    height = _ROW * len(shown) + 30
+    height = _ROW * len(drawn) + 30
     root = svg.picture(_WIDTH, height, title)
 
-    def place(value: float) -> float:
+    def x_of(value: float) -> float:
         return _NAMES + (math.log(value) - low) / (high - low) * (_WIDTH - _NAMES - _VALUES)
 
-    svg.line(root, (place(1.0), 4, place(1.0), height - 24), "one")
-    svg.text(root, place(1.0), height - 8, one, "middle")
-    for number, each in enumerate(shown):
+    svg.line(root, (x_of(1.0), 4, x_of(1.0), height - 24), "one")
+    svg.text(root, x_of(1.0), height - 8, unity_label, "middle")
+    for number, row in enumerate(drawn):
         y = 16 + number * _ROW
-        svg.text(root, _NAMES - 10, y + 4, one_line(each.name, _LONGEST_NAME), "end")
-        if each.low is not None and each.high is not None and _drawable(each.low) and _drawable(each.high):
-            svg.line(root, (place(each.low), y, place(each.high), y), "interval")
-        svg.dot(root, place(each.value), y)
-        svg.text(root, _WIDTH - 4, y + 4, f"{ratio(each.value)}x", "end")
+        svg.text(root, _NAMES - 10, y + 4, one_line(row.name, _LONGEST_NAME), "end")
+        if row.low is not None and row.high is not None and _drawable(row.low) and _drawable(row.high):
+            svg.line(root, (x_of(row.low), y, x_of(row.high), y), "interval")
+        svg.dot(root, x_of(row.value), y)
+        svg.text(root, _WIDTH - 4, y + 4, f"{ratio(row.value)}x", "end")
     return svg.markup(root)
 
 

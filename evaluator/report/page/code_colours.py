@@ -58,15 +58,15 @@ def coloured(source: str) -> Markup:
     >>> str(coloured("def f(): '<'"))
     '<span class="k">def</span> <span class="f">f</span>(): <span class="s">&#39;&lt;&#39;</span>'
     """
-    return Markup("".join(_pieces(source)))  # noqa: S704 - every piece is escaped
+    return Markup("".join(_html_spans(source)))  # noqa: S704 - every piece is escaped
 
 
-def _pieces(source: str) -> Iterator[str]:
+def _html_spans(source: str) -> Iterator[str]:
     for kind, text in _tokens(source, _PYTHON, _PYTHON_WORDS):
         if kind == "s" and any(mark in text for mark in _NATIVE):
-            yield from (_piece(*token) for token in _native(text))
+            yield from (_html_span(*token) for token in _native(text))
         else:
-            yield _piece(kind, text)
+            yield _html_span(kind, text)
 
 
 def _native(literal: str) -> Iterator[tuple[str, str]]:
@@ -81,20 +81,20 @@ def _native(literal: str) -> Iterator[tuple[str, str]]:
     yield "s", literal[end:]
 
 
-def _piece(kind: str, text: str) -> str:
+def _html_span(kind: str, text: str) -> str:
     return f'<span class="{kind}">{escape(text)}</span>' if kind and text else str(escape(text))
 
 
 def _tokens(source: str, scanner: re.Pattern[str], keywords: frozenset[str]) -> Iterator[tuple[str, str]]:
     """Yield classes of colours, empty for none, with the texts. A name followed by `(` has the colour of a function."""
-    at = 0
-    for found in scanner.finditer(source):
-        kind = found.lastgroup or ""
+    end = 0
+    for token in scanner.finditer(source):
+        kind = token.lastgroup or ""
         if kind == "word":
-            called = source.startswith("(", found.end())
-            kind = "k" if found[0] in keywords else "f" if called else ""
+            called = source.startswith("(", token.end())
+            kind = "k" if token[0] in keywords else "f" if called else ""
         if kind:
-            yield "", source[at : found.start()]
-            yield kind, found[0]
-            at = found.end()
-    yield "", source[at:]
+            yield "", source[end : token.start()]
+            yield kind, token[0]
+            end = token.end()
+    yield "", source[end:]

@@ -11,8 +11,8 @@ from evaluator.report.page.entries import fragment
 from evaluator.report.page.writer import Room, page_pieces
 from evaluator.report.run.comparison_screen import summary_lines
 from evaluator.report.run.intervals import Estimate
-from evaluator.report.run.run_comparison import Comparison, Pair, Timed
-from evaluator.report.run.run_tables import Made
+from evaluator.report.run.run_comparison import ComparedSubmission, Comparison, SubmissionPair
+from evaluator.report.run.run_tables import TextTable
 from evaluator.report.run.summary import MISSING
 from evaluator.text import ratio
 
@@ -61,13 +61,13 @@ class PairRow(NamedTuple):
 
 
 def comparison_page(
-    comparison: Comparison, before: ComparedRun, after: ComparedRun, rates: Sequence[Made], evidence: Evidence
+    comparison: Comparison, before: ComparedRun, after: ComparedRun, rates: Sequence[TextTable], evidence: Evidence
 ) -> Iterator[bytes]:
     """Yield the parts of the page. Details beyond about 32 MiB are omitted, with a note on the page."""
-    room, found = Room(), list(_rows(comparison))
-    timed = any(row.speedup_before is not None or row.speedup_after is not None for row in found)
+    room, pair_rows = Room(), list(_rows(comparison))
+    timed = any(row.speedup_before is not None or row.speedup_after is not None for row in pair_rows)
     columns = [*_VERDICT_COLUMNS, *(_SPEED_COLUMNS if timed else [])]
-    rows = [(row, _details(row, evidence, room, len(columns))) for row in found]
+    rows = [(row, _details(row, evidence, room, len(columns))) for row in pair_rows]
     return page_pieces(
         "comparison.html.j2",
         before=before,
@@ -75,10 +75,10 @@ def comparison_page(
         rates=rates,
         timed=timed,
         columns=columns,
-        said=summary_lines(comparison),
-        terms=list(_different(before, after)),
+        summary_lines=summary_lines(comparison),
+        terms=list(_different_terms(before, after)),
         verdicts=_verdicts(comparison),
-        drawn=ratio_chart(_largest(comparison), "Largest changes of speed with 95 % intervals", "1x: no change"),
+        ratio_chart=ratio_chart(_largest(comparison), "Largest changes of speed with 95 % intervals", "1x: no change"),
         kinds=Counter(row.change for row, _ in rows).most_common(),
         rows=rows,
         left_out=room.left_out,
@@ -88,13 +88,13 @@ def comparison_page(
 def _rows(comparison: Comparison) -> Iterator[PairRow]:
     for pair in comparison.pairs:
         yield _row(pair, pair.change.value, pair.faster)
-    for each in comparison.only_before:
-        yield _row(Pair(each, each), UNPAIRED, None)._replace(after="", speedup_after=None)
-    for each in comparison.only_after:
-        yield _row(Pair(each, each), UNPAIRED, None)._replace(before="", speedup_before=None)
+    for unpaired in comparison.only_before:
+        yield _row(SubmissionPair(unpaired, unpaired), UNPAIRED, None)._replace(after="", speedup_after=None)
+    for unpaired in comparison.only_after:
+        yield _row(SubmissionPair(unpaired, unpaired), UNPAIRED, None)._replace(before="", speedup_before=None)
 
 
-def _row(pair: Pair, change: str, faster: Estimate | None) -> PairRow:
+def _row(pair: SubmissionPair, change: str, faster: Estimate | None) -> PairRow:
     before, after = pair
     return PairRow(
         before.problem,
@@ -109,17 +109,17 @@ def _row(pair: Pair, change: str, faster: Estimate | None) -> PairRow:
     )
 
 
-def _status(side: Timed) -> str:
+def _status(side: ComparedSubmission) -> str:
     return side.status.value if side.status else MISSING
 
 
 def _details(row: PairRow, evidence: Evidence, room: Room, columns: int) -> str:
     before, after = evidence(row.problem, row.name)
-    size = sum(each.size for each in (before, after) if each is not None)
+    size = sum(detail.size for detail in (before, after) if detail is not None)
     return room.details("pair", size, pair=row, before=before, after=after, columns=columns) if size else ""
 
 
-def _different(before: ComparedRun, after: ComparedRun) -> Iterator[tuple[str, str, str]]:
+def _different_terms(before: ComparedRun, after: ComparedRun) -> Iterator[tuple[str, str, str]]:
     """Yield the terms with different values in the runs."""
     first, second = dict(before.terms), dict(after.terms)
     for name in dict.fromkeys([*first, *second]):
@@ -137,9 +137,9 @@ def _largest(comparison: Comparison) -> list[Ratio]:
     """Return the largest changes of speed, the fastest first."""
     estimates = [(pair, pair.faster) for pair in comparison.pairs]
     changed = [
-        Ratio(f"{pair.before.problem}/{pair.before.name}", each.value, each.low, each.high)
-        for pair, each in estimates
-        if each is not None
+        Ratio(f"{pair.before.problem}/{pair.before.name}", faster.value, faster.low, faster.high)
+        for pair, faster in estimates
+        if faster is not None
     ]
-    changed.sort(key=lambda each: -abs(math.log(each.value)))
-    return sorted(changed[:MOST_ROWS], key=lambda each: -each.value)
+    changed.sort(key=lambda row: -abs(math.log(row.value)))
+    return sorted(changed[:MOST_ROWS], key=lambda row: -row.value)

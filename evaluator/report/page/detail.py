@@ -19,7 +19,7 @@ _LONGEST_TEXT = 2000
 _LONGEST_OUTPUT = 20_000
 
 
-class Code(NamedTuple):
+class PageCode(NamedTuple):
     """Source text for a page, and the number of characters beyond the limit."""
 
     text: str
@@ -37,43 +37,43 @@ class Code(NamedTuple):
 
 
 class Note(NamedTuple):
-    """A finding. `place` is empty for a finding without a line."""
+    """A finding. `location` is empty for a finding without a line."""
 
     code: str
-    place: str
+    location: str
     message: str
     next_step: str
 
 
-class Frame(NamedTuple):
-    """An error of the compiler: place, message, and line of code."""
+class CompilerError(NamedTuple):
+    """An error of the compiler: location, message, and line of code."""
 
-    place: str
+    location: str
     message: str
     line: str
 
 
 class Detail(NamedTuple):
-    """Collapsed details below a submission's row. `drawn` is the chart of the samples, if any."""
+    """Collapsed details below a submission's row. `samples_chart` is the chart of the samples, if any."""
 
-    code: Code
+    code: PageCode
     notes: list[Note]
-    frames: list[Frame] = []
+    frames: list[CompilerError] = []
     machine_code: str = ""
     times: str = ""
-    drawn: Markup = Markup("")
+    samples_chart: Markup = Markup("")
     output: str = ""
 
     @property
     def size(self) -> int:
         """Length in characters before escaping."""
-        said = [text for note in self.notes for text in note[2:]] + [text for frame in self.frames for text in frame]
-        return sum(map(len, (self.code.text, self.machine_code, self.drawn, self.output, *said)))
+        texts = [text for note in self.notes for text in note[2:]] + [text for frame in self.frames for text in frame]
+        return sum(map(len, (self.code.text, self.machine_code, self.samples_chart, self.output, *texts)))
 
 
-def code_of(source: str, longest: int = _LONGEST_CODE) -> Code:
+def code_of(source: str, longest: int = _LONGEST_CODE) -> PageCode:
     """Return a source with at most `longest` characters."""
-    return Code(printable(source[:longest]), max(0, len(source) - longest))
+    return PageCode(printable(source[:longest]), max(0, len(source) - longest))
 
 
 def detail_of(card: Scorecard) -> Detail:
@@ -82,21 +82,21 @@ def detail_of(card: Scorecard) -> Detail:
     source = card.submission.source
     return Detail(
         code=code_of(source),
-        notes=[_note(source, each) for each in findings[:_MOST_FINDINGS]],
+        notes=[_note(source, finding) for finding in findings[:_MOST_FINDINGS]],
         frames=list(_frames(card)),
         machine_code="" if card.machine_code is None else _text(card.machine_code.text),
         times="" if card.timing is None else _times(card, card.timing),
-        drawn=Markup("") if card.timing is None else samples_chart(card.timing),
+        samples_chart=Markup("") if card.timing is None else samples_chart(card.timing),
         output=printable(card.output.text[:_LONGEST_OUTPUT]),
     )
 
 
 def _note(source: str, finding: Finding) -> Note:
-    place = "" if finding.line is None else _place(source, finding.line)
-    return Note(one_line(finding.code, 20), place, _text(finding.message), _text(finding.next_step))
+    location = "" if finding.line is None else _line_label(source, finding.line)
+    return Note(one_line(finding.code, 20), location, _text(finding.message), _text(finding.next_step))
 
 
-def _place(source: str, line: int) -> str:
+def _line_label(source: str, line: int) -> str:
     return one_line(place_of(source, line).label, LONGEST_LABEL)
 
 
@@ -112,26 +112,26 @@ def _text(text: str) -> str:
     return printable(text[:_LONGEST_TEXT])
 
 
-def _frames(card: Scorecard) -> Iterator[Frame]:
+def _frames(card: Scorecard) -> Iterator[CompilerError]:
     """Yield the first errors of the compiler."""
     units = [] if card.build is None else [unit for unit in card.build.units if not unit.ok]
-    errors = [each for unit in units for each in unit.diagnostics if "error" in each.severity]
-    for each in errors[:_MOST_FRAMES]:
-        own = each.submission_line
-        own_place = None if own is None else _place(card.submission.source, own)
-        place = own_place or f"{one_line(each.file, 80)}, line {each.line}"
-        yield Frame(place, _text(each.message), one_line(each.source_line[:_LONGEST_TEXT], 240))
+    errors = [error for unit in units for error in unit.diagnostics if "error" in error.severity]
+    for error in errors[:_MOST_FRAMES]:
+        line = error.submission_line
+        submission_location = None if line is None else _line_label(card.submission.source, line)
+        location = submission_location or f"{one_line(error.file, 80)}, line {error.line}"
+        yield CompilerError(location, _text(error.message), one_line(error.source_line[:_LONGEST_TEXT], 240))
 
 
 def _times(card: Scorecard, timing: Timing) -> str:
     reference = _median(timing.reference_median_ms, timing.reference_low_ms, timing.reference_high_ms)
     submission = _median(timing.submission_median_ms, timing.submission_low_ms, timing.submission_high_ms)
-    said = f"Medians with 95 % intervals: reference {reference}, submission {submission}."
+    text = f"Medians with 95 % intervals: reference {reference}, submission {submission}."
     if timing.speedup is not None:
         low, high = timing.speedup_low, timing.speedup_high
-        between = "" if low is None or high is None else f" ({ratio(low)}x to {ratio(high)}x)"
-        said = f"{said} Speedup {ratio(timing.speedup)}x{between}."
-    return f"{said} Measured: {measured(card)}."
+        interval = "" if low is None or high is None else f" ({ratio(low)}x to {ratio(high)}x)"
+        text = f"{text} Speedup {ratio(timing.speedup)}x{interval}."
+    return f"{text} Measured: {measured(card)}."
 
 
 def _median(median_ms: float, low_ms: float | None, high_ms: float | None) -> str:

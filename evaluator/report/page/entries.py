@@ -113,10 +113,10 @@ def best_by_problem(entries: Iterable[PageEntry]) -> list[Best]:
     by_problem: dict[str, list[PageEntry]] = {}
     for entry in (entry for entry in entries if entry.level is not None):
         by_problem.setdefault(entry.problem, []).append(entry)
-    return [_best(problem, found) for problem, found in by_problem.items()]
+    return [_best(problem, group) for problem, group in by_problem.items()]
 
 
-def _best(problem: str, found: Sequence[PageEntry]) -> Best:
-    correct = [entry for entry in found if entry.is_correct]
+def _best(problem: str, entries: Sequence[PageEntry]) -> Best:
+    correct = [entry for entry in entries if entry.is_correct]
     fastest = max(correct, key=lambda entry: entry.speedup or 0.0, default=None)
-    return Best(problem, len(found), len(correct), fastest)
+    return Best(problem, len(entries), len(correct), fastest)

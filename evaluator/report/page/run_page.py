@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from evaluator.report.page.charts import Curve, Ratio, fast_curves, ratio_chart
-from evaluator.report.page.detail import Code, code_of
+from evaluator.report.page.detail import PageCode, code_of
 from evaluator.report.page.entries import PageEntry, best_by_problem, fragment
 from evaluator.report.page.writer import Room, page_pieces
 from evaluator.report.run.run_columns import Agreement, NamedRun, by_problem, heading, rates
@@ -37,24 +37,24 @@ def run_page(page: RunPage, entries: Iterable[PageEntry]) -> Iterator[bytes]:
     """Yield the parts of the page. Details beyond about 32 MiB are omitted, with a note on the page."""
     room = Room()
     rows = [_row(entry, room) for entry in entries]
-    kept = [entry for entry, _ in rows]
-    failed = sorted((entry for entry in kept if not entry.is_correct), key=lambda entry: entry.status in _UNGRADED)
+    graded = [entry for entry, _ in rows]
+    failed = sorted((entry for entry in graded if not entry.is_correct), key=lambda entry: entry.status in _UNGRADED)
     # A chart never mixes devices.
-    timed = kept if len(page.sections) == 1 else []
+    timed = graded if len(page.sections) == 1 else []
     speedups = [_ratio(entry) for entry in timed if entry.is_correct and entry.speedup is not None]
-    fastest = sorted(speedups, key=lambda each: -each.value)
+    fastest = sorted(speedups, key=lambda speedup: -speedup.value)
     return page_pieces(
         "run.html.j2",
         is_live=bool(page.version),
         page=page,
-        curve=fast_curves([Curve([each.value for each in speedups], len(kept))]),
+        curve=fast_curves([Curve([speedup.value for speedup in speedups], len(graded))]),
         failed=failed[:MOST_FAILED],
         failed_beyond=max(0, len(failed) - MOST_FAILED),
         speedups=ratio_chart(fastest, "Speedups of the fastest submissions with 95 % intervals", "1x: the reference"),
-        kinds=Counter(entry.status for entry in kept).most_common(),
+        kinds=Counter(entry.status for entry in graded).most_common(),
         sections=[described(section) for section in page.sections],
-        best=best_by_problem(kept),
-        references=_within(page.references),
+        best=best_by_problem(graded),
+        references=_codes_within_limit(page.references),
         rows=rows,
         coloured=room.coloured,
         broken=f"{counted(page.broken, 'card')} could not be read or was rejected, and counts as missing."
@@ -68,22 +68,22 @@ def _row(entry: PageEntry, room: Room) -> tuple[PageEntry, str]:
     """Return an entry without its detail, and the detail as a part of the page."""
     if entry.detail is None:
         return entry, ""
-    made = room.details("detail", entry.detail.size, entry=entry, detail=entry.detail)
-    return entry._replace(detail=None), made
+    html = room.details("detail", entry.detail.size, entry=entry, detail=entry.detail)
+    return entry._replace(detail=None), html
 
 
 def _ratio(entry: PageEntry) -> Ratio:
     return Ratio(f"{entry.problem}/{entry.name}", entry.speedup or 0.0, entry.speedup_low, entry.speedup_high)
 
 
-def _within(references: Mapping[str, str]) -> dict[str, Code]:
-    left, kept = _REFERENCES_CHARACTERS, {}
+def _codes_within_limit(references: Mapping[str, str]) -> dict[str, PageCode]:
+    remaining, codes = _REFERENCES_CHARACTERS, {}
     for problem, source in references.items():
         code = code_of(source, _LONGEST_REFERENCE)
-        left -= len(code.text)
-        if left >= 0:
-            kept[problem] = code
-    return kept
+        remaining -= len(code.text)
+        if remaining >= 0:
+            codes[problem] = code
+    return codes
 
 
 class ProblemRow(Agreement):
@@ -98,7 +98,7 @@ class ProblemRow(Agreement):
 def runs_page(runs: Sequence[NamedRun]) -> Iterator[bytes]:
     """Yield the parts of the page."""
     timed = [run for run in runs if run.section.device.timed]
-    rows = [ProblemRow(*each) for each in by_problem(runs)]
+    rows = [ProblemRow(*fields) for fields in by_problem(runs)]
     return page_pieces(
         "runs.html.j2",
         title=heading(runs),

@@ -41,12 +41,12 @@ def samples_chart(timing: Timing) -> Markup:
     for number, (side, run, median_ms) in enumerate(parts):
         values_ms, noun = run.samples_ms, _NOUNS[run.kind]
         left = _LEFT + number * (width + _GAP)
-        over = sum(value > top_ms for value in values_ms)
-        said = f"{side}, {counted(len(values_ms), noun)}" + (f", {over} above the axis" if over else "")
-        svg.text(root, left + width / 2, _HEIGHT - 6, said, "middle")
-        median = _y(_part(median_ms, top_ms))
+        above = sum(value > top_ms for value in values_ms)
+        label = f"{side}, {counted(len(values_ms), noun)}" + (f", {above} above the axis" if above else "")
+        svg.text(root, left + width / 2, _HEIGHT - 6, label, "middle")
+        median = _y(_fraction(median_ms, top_ms))
         svg.line(root, (left, median, left + width, median), "one")
-        svg.path(root, _columns([_part(value, top_ms) for value in values_ms], left, width), f"samples {side}")
+        svg.path(root, _columns([_fraction(value, top_ms) for value in values_ms], left, width), f"samples {side}")
     return svg.markup(root)
 
 
@@ -62,13 +62,13 @@ def _columns(parts: Sequence[float], left: float, width: float) -> str:
     columns = min(len(parts), _COLUMNS)
     strokes = []
     for column in range(columns):
-        held = parts[column * len(parts) // columns : (column + 1) * len(parts) // columns]
+        column_parts = parts[column * len(parts) // columns : (column + 1) * len(parts) // columns]
         x = left + (column + 0.5) / columns * width
-        strokes.append(f"M{x:.1f} {_y(min(held)):.1f}V{_y(max(held)):.1f}")
+        strokes.append(f"M{x:.1f} {_y(min(column_parts)):.1f}V{_y(max(column_parts)):.1f}")
     return "".join(strokes)
 
 
-def _part(value_ms: float, top_ms: float) -> float:
+def _fraction(value_ms: float, top_ms: float) -> float:
     return min(max(value_ms / top_ms, 0.0), 1.0)
 
 

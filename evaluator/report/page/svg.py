@@ -27,8 +27,8 @@ def markup(root: Picture) -> Markup:
 
 def text(root: Picture, x: float, y: float, content: str, anchor: str = "start") -> None:
     """Add a text on a single line."""
-    place = {"x": f"{x:.1f}", "y": f"{y:.1f}", "text-anchor": anchor}
-    ElementTree.SubElement(root, "text", place).text = one_line(content, _LONGEST)
+    attributes = {"x": f"{x:.1f}", "y": f"{y:.1f}", "text-anchor": anchor}
+    ElementTree.SubElement(root, "text", attributes).text = one_line(content, _LONGEST)
 
 
 def line(root: Picture, ends: tuple[float, float, float, float], kind: str) -> None:

@@ -37,11 +37,11 @@ class Room:
     def details(self, macro: str, size: int, **content: Any) -> Markup:
         """Return the details of `content`, made by the macro; nothing if the details do not fit."""
         if size <= self._bytes:
-            made: Markup = getattr(_parts(), macro)(**content, coloured=self.coloured)
-            length = len(made.encode("utf-8", "replace"))
+            html: Markup = getattr(_parts(), macro)(**content, coloured=self.coloured)
+            length = len(html.encode("utf-8", "replace"))
             if length <= self._bytes:
                 self._bytes -= length
-                return made
+                return html
         self.left_out += 1
         return Markup("")
 
@@ -77,9 +77,11 @@ def page_pieces(template: str, *, is_live: bool = False, **content: Any) -> Iter
 def _environment() -> "Environment":
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    made = Environment(loader=FileSystemLoader(_FOLDER), autoescape=True, undefined=StrictUndefined, finalize=_visible)
-    made.filters |= {"name": shown_name, "times": times, "counted": counted}
-    return made
+    environment = Environment(
+        loader=FileSystemLoader(_FOLDER), autoescape=True, undefined=StrictUndefined, finalize=_visible
+    )
+    environment.filters |= {"name": shown_name, "times": times, "counted": counted}
+    return environment
 
 
 def _visible(value: object) -> object:

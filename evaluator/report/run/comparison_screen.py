@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from evaluator.report.run.run_columns import NamedRun, rates, totals_document
-from evaluator.report.run.run_comparison import Comparison, Pair
+from evaluator.report.run.run_comparison import Comparison, SubmissionPair
 from evaluator.report.run.run_tables import render_tables
 from evaluator.report.run.summary import MISSING
 from evaluator.text import counted, one_line, significant
@@ -26,8 +26,8 @@ def comparison_document(comparison: Comparison, runs: Sequence[NamedRun], failed
         "broken": [_names(pair) for pair in comparison.broken],
         "mended": [_names(pair) for pair in comparison.mended],
         "p_broken": comparison.p_broken,
-        "only_before": [{"problem": each.problem, "name": each.name} for each in comparison.only_before],
-        "only_after": [{"problem": each.problem, "name": each.name} for each in comparison.only_after],
+        "only_before": [{"problem": row.problem, "name": row.name} for row in comparison.only_before],
+        "only_after": [{"problem": row.problem, "name": row.name} for row in comparison.only_after],
         "measured_differently": comparison.measured_differently,
         "submissions": [_names(pair) | _measured(pair) for pair in comparison.pairs],
         "failed": failed,
@@ -35,7 +35,7 @@ def comparison_document(comparison: Comparison, runs: Sequence[NamedRun], failed
     }
 
 
-def _names(pair: Pair) -> dict[str, Any]:
+def _names(pair: SubmissionPair) -> dict[str, Any]:
     before, after = pair
     return {
         "problem": before.problem,
@@ -45,16 +45,17 @@ def _names(pair: Pair) -> dict[str, Any]:
     }
 
 
-def _measured(pair: Pair) -> dict[str, Any]:
+def _measured(pair: SubmissionPair) -> dict[str, Any]:
     """Return the ratio of speedups, and how each speedup was measured."""
     sides = {"measured_before": pair.before.measured, "measured_after": pair.after.measured}
     names = ("reference_calls", "submission_calls", "l2")
     return {"ratio": pair.ratio} | {
-        name: None if each is None else dict(zip(names, each, strict=True)) for name, each in sides.items()
+        name: None if measurement is None else dict(zip(names, measurement, strict=True))
+        for name, measurement in sides.items()
     }
 
 
-def _same(pair: Pair) -> bool:
+def _is_same_verdict(pair: SubmissionPair) -> bool:
     """Whether both runs have the same verdict. A missing card is no verdict."""
     return pair.before.status is not None and pair.before.status is pair.after.status
 
@@ -75,11 +76,11 @@ def _speed(comparison: Comparison) -> str:
 def summary_lines(comparison: Comparison) -> list[str]:
     """Return how many submissions are compared, how many verdicts are the same, and the relative speed."""
     lines = [f"{counted(len(comparison.pairs), 'submission')} in both runs"]
-    for name, found in (("first", comparison.only_before), ("second", comparison.only_after)):
-        if found:
-            lines.append(f"{len(found)} only in the {name} run, not compared")
+    for name, unpaired in (("first", comparison.only_before), ("second", comparison.only_after)):
+        if unpaired:
+            lines.append(f"{len(unpaired)} only in the {name} run, not compared")
     if comparison.pairs:
-        lines.append(f"same verdict: {sum(map(_same, comparison.pairs))} of {len(comparison.pairs)}")
+        lines.append(f"same verdict: {sum(map(_is_same_verdict, comparison.pairs))} of {len(comparison.pairs)}")
     lines.append(_speed(comparison))
     if comparison.measured_differently:
         lines.append(
@@ -108,6 +109,6 @@ def render_comparison(comparison: Comparison, runs: Sequence[NamedRun], console:
         if len(pairs) > _MOST:
             line(f"and {len(pairs) - _MOST} more {title}", style)
     changed = [(pair.ratio, pair) for pair in comparison.pairs if pair.ratio is not None]
-    for ratio, pair in sorted(changed, key=lambda each: each[0])[:_MOST]:
+    for ratio, pair in sorted(changed, key=lambda item: item[0])[:_MOST]:
         differently = "  measured differently" if pair.measured_differently else ""
         line(f"{significant(ratio)}x  {pair.before.problem}/{pair.before.name}{differently}")

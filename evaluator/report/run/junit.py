@@ -14,7 +14,7 @@ _FORBIDDEN = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]
 _MESSAGE = 300
 
 
-class Case(NamedTuple):
+class JUnitCase(NamedTuple):
     """One submission. `status` is None without a card; `body` is the feedback on a submission that is not correct.
 
     `properties` are the speedup with interval and circumstances. `status_text` tells apart
@@ -31,20 +31,20 @@ class Case(NamedTuple):
     status_text: str = "missing"
 
 
-def junit(cases: Iterable[Case], name: str) -> bytes:
+def junit(cases: Iterable[JUnitCase], name: str) -> bytes:
     """Return the document.
 
     A wrong submission is a failure. A machine's fault and a refused input are errors. A submission
     without a verdict is skipped.
     """
-    suites: dict[str, list[Case]] = defaultdict(list)
+    suites: dict[str, list[JUnitCase]] = defaultdict(list)
     for case in cases:
         suites[case.problem].append(case)
-    everything = [case for held in suites.values() for case in held]
+    everything = [case for suite_cases in suites.values() for case in suite_cases]
     top = Xml.Element("testsuites", {"name": _clean(name)} | _counts(everything))
-    for problem, held in sorted(suites.items()):
-        suite = Xml.SubElement(top, "testsuite", {"name": _clean(problem)} | _counts(held))
-        for case in held:
+    for problem, suite_cases in sorted(suites.items()):
+        suite = Xml.SubElement(top, "testsuite", {"name": _clean(problem)} | _counts(suite_cases))
+        for case in suite_cases:
             element = Xml.SubElement(
                 suite, "testcase", classname=_clean(problem), name=_clean(case.name), time=f"{case.wall_s:.3f}"
             )
@@ -57,11 +57,11 @@ def junit(cases: Iterable[Case], name: str) -> bytes:
                 message = _clean(one_line(case.reason or case.status_text, _MESSAGE))
                 Xml.SubElement(element, tag, type=case.status_text, message=message).text = _clean(case.body) or None
     Xml.indent(top)
-    written: bytes = Xml.tostring(top, encoding="utf-8", xml_declaration=True)
-    return written + b"\n"
+    document: bytes = Xml.tostring(top, encoding="utf-8", xml_declaration=True)
+    return document + b"\n"
 
 
-def _tag(case: Case) -> str | None:
+def _tag(case: JUnitCase) -> str | None:
     match case.status:
         case Status.CORRECT:
             return None
@@ -73,7 +73,7 @@ def _tag(case: Case) -> str | None:
             return "failure"
 
 
-def _counts(cases: list[Case]) -> dict[str, str]:
+def _counts(cases: list[JUnitCase]) -> dict[str, str]:
     tags = [_tag(case) for case in cases]
     return {
         "tests": str(len(cases)),

@@ -33,7 +33,7 @@ _WORD = 300
 Document = dict[str, Any]
 
 
-class Graded(NamedTuple):
+class GradedSample(NamedTuple):
     """One submission of a run; `card` is None without a card."""
 
     problem: str
@@ -54,7 +54,7 @@ class Documents(NamedTuple):
     unquoted: int
 
 
-class _Kept(NamedTuple):
+class _SampleEntry(NamedTuple):
     """Part of a submission's card kept in memory: a hundred thousand whole cards would not fit."""
 
     entry: Document
@@ -62,27 +62,29 @@ class _Kept(NamedTuple):
     correct: bool
 
 
-def documents(submissions: Iterable[Graded]) -> Documents:
+def documents(submissions: Iterable[GradedSample]) -> Documents:
     """Return the documents of all levels and of the reference times.
 
     Raises:
         UsageError: no problem is one of KernelBench's.
     """
-    levels: dict[int, dict[int, dict[str, _Kept]]] = defaultdict(lambda: defaultdict(dict))
+    levels: dict[int, dict[int, dict[str, _SampleEntry]]] = defaultdict(lambda: defaultdict(dict))
     files: dict[tuple[int, int], str] = {}
     left_out: dict[str, int] = {}
     unquoted = 0
-    for each in submissions:
-        found = _PROBLEM.fullmatch(each.problem)
-        if found is None:
-            left_out[each.problem] = left_out.get(each.problem, 0) + 1
+    for graded in submissions:
+        match = _PROBLEM.fullmatch(graded.problem)
+        if match is None:
+            left_out[graded.problem] = left_out.get(graded.problem, 0) + 1
             continue
-        level, number = int(found["level"]), int(found["number"])
-        kept = levels[level][number][each.name] = _Kept(
-            _entry(each.card), _reference(each.card), _is_correct(each.card)
+        level, number = int(match["level"]), int(match["number"])
+        sample = levels[level][number][graded.name] = _SampleEntry(
+            _entry(graded.card), _reference(graded.card), _is_correct(graded.card)
         )
-        files[level, number] = f"{each.problem.partition('/')[2]}.py"
-        unquoted += kept.correct and each.card is not None and each.card.timing is not None and not kept.reference
+        files[level, number] = f"{graded.problem.partition('/')[2]}.py"
+        unquoted += (
+            sample.correct and graded.card is not None and graded.card.timing is not None and not sample.reference
+        )
     if left_out and not levels:
         hint = "grade with --problems pointing to KernelBench's files"
         raise UsageError(f"{next(iter(left_out))} is not a KernelBench problem (level1/19_ReLU)", hint=hint)
@@ -90,33 +92,33 @@ def documents(submissions: Iterable[Graded]) -> Documents:
     baseline: dict[str, dict[str, Document]] = {}
     for level, problems in sorted(levels.items()):
         results[level], times = {}, baseline.setdefault(f"level{level}", {})
-        for number, named in sorted(problems.items()):
-            samples = [(sample, named[name]) for name, sample in _numbered(named)]
-            results[level][str(number)] = [{"sample_id": sample, **kept.entry} for sample, kept in samples]
-            times[files[level, number]] = _beside([kept for _, kept in samples])
-    timed = any(each is not _UNTIMED for times in baseline.values() for each in times.values())
+        for number, by_name in sorted(problems.items()):
+            samples = [(sample_id, by_name[name]) for name, sample_id in _numbered(by_name)]
+            results[level][str(number)] = [{"sample_id": sample_id, **sample.entry} for sample_id, sample in samples]
+            times[files[level, number]] = _reference_times([sample for _, sample in samples])
+    timed = any(entry is not _UNTIMED for times in baseline.values() for entry in times.values())
     return Documents(results, baseline if timed else None, sum(left_out.values()), unquoted)
 
 
-def _beside(samples: list[_Kept]) -> Document:
+def _reference_times(samples: list[_SampleEntry]) -> Document:
     """Return the reference's times of a problem. The analysis uses the first sample, so its reference times come first.
 
     If the first sample is not correct, the analysis never divides by the times, and any sample's reference will do.
     """
     if samples[0].correct:
         return samples[0].reference or _UNTIMED
-    return next((kept.reference for kept in samples if kept.reference), _UNTIMED)
+    return next((sample.reference for sample in samples if sample.reference), _UNTIMED)
 
 
 def _numbered(names: Iterable[str]) -> list[tuple[str, int]]:
     """Assign a unique number to each sample: the number in its name if unique, otherwise the next free one."""
-    taken: dict[int, str] = {}
+    names_by_number: dict[int, str] = {}
     for name in sorted(names):
-        found = _SAMPLE.fullmatch(name)
-        if found is not None:
-            taken.setdefault(int(found[1]), name)
-    free = (number for number in range(10**9) if number not in taken)
-    numbers = {name: number for number, name in taken.items()}
+        match = _SAMPLE.fullmatch(name)
+        if match is not None:
+            names_by_number.setdefault(int(match[1]), name)
+    free = (number for number in range(10**9) if number not in names_by_number)
+    numbers = {name: number for number, name in names_by_number.items()}
     numbers |= {name: next(free) for name in sorted(names) if name not in numbers}
     return sorted(numbers.items(), key=lambda item: item[1])
 
@@ -128,7 +130,7 @@ def _entry(card: Scorecard | None) -> Document:
         side = card.timing.submission
         # KernelBench has no intervals, so unwatched time of single calls counts as the submission's.
         unwatched_ms = side.unwatched_ms if side.kind is CallKind.SINGLE else 0.0
-        stats = _stats(card, [each + unwatched_ms for each in side.samples_ms])
+        stats = _stats(card, [sample_ms + unwatched_ms for sample_ms in side.samples_ms])
     return {
         "compiled": correct or (card is not None and card.build is not None and card.build.ok),
         "correctness": correct,
@@ -171,7 +173,7 @@ _WHY = {
 
 def _metadata(card: Scorecard) -> Document:
     passed = sum(check.ok for check in card.checks)
-    found: Document = {
+    metadata: Document = {
         "hardware": card.device.name,
         "device": card.device.kind.value,
         "correctness_trials": f"({passed} / {len(card.checks)})",
@@ -179,8 +181,8 @@ def _metadata(card: Scorecard) -> Document:
     }
     if card.reason is not None:
         key = _WHY.get(card.status, "other_error")
-        found |= {key: card.reason.message[:_WORD], f"{key}_name": card.reason.code}
+        metadata |= {key: card.reason.message[:_WORD], f"{key}_name": card.reason.code}
     if card.timing is not None and card.timing.speedup is not None:
-        found["warpgrade_speedup"] = card.timing.speedup
-        found["warpgrade_measured"] = measurement(card)
-    return found
+        metadata["warpgrade_speedup"] = card.timing.speedup
+        metadata["warpgrade_measured"] = measurement(card)
+    return metadata

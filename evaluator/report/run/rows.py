@@ -82,19 +82,19 @@ def write_rows(path: Path, rows: Iterable[SubmissionRow]) -> None:
         case ".csv":
             content = _csv(rows)
         case ".json":
-            content = msgspec.json.format(msgspec.json.encode([each._asdict() for each in rows]), indent=2) + b"\n"
+            content = msgspec.json.format(msgspec.json.encode([row._asdict() for row in rows]), indent=2) + b"\n"
         case _:
             content = _parquet(rows)
     write_whole(path, content)
 
 
 def _csv(rows: Iterable[SubmissionRow]) -> bytes:
-    written = io.StringIO()
-    table = csv.writer(written, lineterminator="\n")
+    buffer = io.StringIO()
+    table = csv.writer(buffer, lineterminator="\n")
     table.writerow(SubmissionRow._fields)
     for row in rows:
         table.writerow([no_formula(cell) if isinstance(cell, str) else cell for cell in row])
-    return written.getvalue().encode("utf-8", "backslashreplace")
+    return buffer.getvalue().encode("utf-8", "backslashreplace")
 
 
 def _parquet(rows: Iterable[SubmissionRow]) -> bytes:
@@ -108,6 +108,6 @@ def _parquet(rows: Iterable[SubmissionRow]) -> bytes:
         numbers, arrow.float64()
     )
     layout = arrow.schema([(name, kinds.get(name, arrow.string())) for name in SubmissionRow._fields])
-    written = io.BytesIO()
-    parquet.write_table(arrow.Table.from_pylist([each._asdict() for each in rows], schema=layout), written)
-    return written.getvalue()
+    buffer = io.BytesIO()
+    parquet.write_table(arrow.Table.from_pylist([row._asdict() for row in rows], schema=layout), buffer)
+    return buffer.getvalue()

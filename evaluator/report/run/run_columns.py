@@ -8,7 +8,7 @@ from evaluator.report.layout.markup import code_span
 from evaluator.report.run.run_tables import (
     NOTHING,
     OF_WHOLE_LEVELS,
-    Made,
+    TextTable,
     between,
     document,
     factor,
@@ -62,24 +62,28 @@ def totals_document(runs: Sequence[NamedRun]) -> list[dict[str, Any]]:
     return [{"name": run.name, "total": numbers(run.section.total)} for run in runs]
 
 
-def rates(runs: Sequence[NamedRun]) -> list[Made]:
+def rates(runs: Sequence[NamedRun]) -> list[TextTable]:
     """Return tables with a row for each run: shares of all samples, and on a device with a clock the speed."""
     if not runs:
         return []
-    made = [
-        Made("Correct", ["", "samples", "problems", "built", "correct", _INTERVAL], [_correct(run) for run in runs])
+    tables = [
+        TextTable(
+            "Correct", ["", "samples", "problems", "built", "correct", _INTERVAL], [_correct(run) for run in runs]
+        )
     ]
     timed = any(run.section.device.timed for run in runs)
     if timed:
         header = ["", *_FAST_NAMES, "95 % of fast_1", "speedup if correct", _INTERVAL]
-        made.append(Made("Fast", header, [_speed(run) for run in runs]))
+        tables.append(TextTable("Fast", header, [_speed(run) for run in runs]))
     levels = [
         (f"{run.name}: level {number}", level) for run in runs for number, level in run.section.whole_levels.items()
     ]
     if any(level.tried < level.problems for _, level in levels):
         header = ["", "tried", "correct", _INTERVAL, *(_FAST_NAMES if timed else [])]
-        made.append(Made(OF_WHOLE_LEVELS, header, [_whole(name, level)[: len(header)] for name, level in levels]))
-    return made
+        tables.append(
+            TextTable(OF_WHOLE_LEVELS, header, [_whole_level_row(name, level)[: len(header)] for name, level in levels])
+        )
+    return tables
 
 
 def by_problem(runs: Sequence[NamedRun]) -> list[Agreement]:
@@ -110,7 +114,7 @@ def render_runs(runs: Sequence[NamedRun], console: "Console") -> None:
     render_tables(runs_tables(runs), console)
 
 
-def runs_tables(runs: Sequence[NamedRun]) -> list[Made]:
+def runs_tables(runs: Sequence[NamedRun]) -> list[TextTable]:
     """Return all tables of `report` for several runs on a terminal."""
     grid = _grid(runs)
     return [*rates(runs), grid._replace(header=[one_line(cell, _LONGEST_HEAD) for cell in grid.header])]
@@ -122,16 +126,16 @@ def heading(runs: Sequence[NamedRun]) -> str:
     return f"{' and '.join(devices)}: {counted(len(runs), 'run')}"
 
 
-def _grid(runs: Sequence[NamedRun]) -> Made:
+def _grid(runs: Sequence[NamedRun]) -> TextTable:
     header = ["", *(run.name for run in runs)]
-    return Made("By problem", header, [[each.problem, *each.results] for each in by_problem(runs)])
+    return TextTable("By problem", header, [[row.problem, *row.results] for row in by_problem(runs)])
 
 
-def _agreement(problem: str, found: Sequence[Summary | None]) -> Agreement:
-    shares = {0.0 if each is None or each.correct is None else each.correct.value for each in found}
-    known = {1.0: "all correct", 0.0: "none correct"}
-    kind = known.get(shares.pop(), "same") if len(shares) == 1 else "differs"
-    return Agreement(problem, [NOTHING if each is None else _result(each) for each in found], kind)
+def _agreement(problem: str, summaries: Sequence[Summary | None]) -> Agreement:
+    shares = {0.0 if summary is None or summary.correct is None else summary.correct.value for summary in summaries}
+    kinds = {1.0: "all correct", 0.0: "none correct"}
+    kind = kinds.get(shares.pop(), "same") if len(shares) == 1 else "differs"
+    return Agreement(problem, [NOTHING if summary is None else _result(summary) for summary in summaries], kind)
 
 
 def _result(summary: Summary) -> str:
@@ -155,6 +159,6 @@ def _speed(run: NamedRun) -> list[str]:
     return [run.name, *fast, between(total.fast[1.0], percentage), speedup, between(total.speedup, factor)]
 
 
-def _whole(name: str, level: WholeLevel) -> list[str]:
-    tried, fast = f"{level.tried} of {level.problems}", (percent(level.fast[p]) for p in _FAST)
-    return [name, tried, percent(level.correct), between(level.correct, percentage), *fast]
+def _whole_level_row(name: str, level: WholeLevel) -> list[str]:
+    tried_text, fast = f"{level.tried} of {level.problems}", (percent(level.fast[p]) for p in _FAST)
+    return [name, tried_text, percent(level.correct), between(level.correct, percentage), *fast]

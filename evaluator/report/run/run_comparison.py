@@ -22,7 +22,7 @@ _SIGNIFICANT = 0.05
 Measured = tuple[str | None, str | None, str | None]
 
 
-class Timed(NamedTuple):
+class ComparedSubmission(NamedTuple):
     """One submission in a run. `status` is None without a card; unknown ends of the interval are None.
 
     `measured` has the kinds of calls of the reference and of the submission, and the state of the inputs in L2.
@@ -42,7 +42,7 @@ class Timed(NamedTuple):
         return self.status is Status.CORRECT
 
 
-class Change(StrEnum):
+class VerdictChange(StrEnum):
     """Change of a submission from the first run to the second.
 
     `faster` and `slower`: the interval of the ratio of speedups excludes 1. `other`: two different failures.
@@ -56,11 +56,11 @@ class Change(StrEnum):
     SAME = "same"
 
 
-class Pair(NamedTuple):
+class SubmissionPair(NamedTuple):
     """One submission in both runs."""
 
-    before: Timed
-    after: Timed
+    before: ComparedSubmission
+    after: ComparedSubmission
 
     @property
     def ratio(self) -> float | None:
@@ -80,16 +80,16 @@ class Pair(NamedTuple):
         return _faster([self]) if self.ratio is not None else None
 
     @property
-    def change(self) -> Change:
+    def change(self) -> VerdictChange:
         """The change of the verdict, or of the speed if both verdicts are correct."""
         if self.before.correct != self.after.correct:
-            return Change.BROKEN if self.before.correct else Change.FIXED
+            return VerdictChange.BROKEN if self.before.correct else VerdictChange.FIXED
         if not self.before.correct:
-            return Change.SAME if self.before.status is self.after.status else Change.OTHER
+            return VerdictChange.SAME if self.before.status is self.after.status else VerdictChange.OTHER
         faster = self.faster
         if faster is None or faster.low is None or faster.high is None or faster.low <= 1 <= faster.high:
-            return Change.SAME
-        return Change.FASTER if faster.value > 1 else Change.SLOWER
+            return VerdictChange.SAME
+        return VerdictChange.FASTER if faster.value > 1 else VerdictChange.SLOWER
 
 
 class Comparison(NamedTuple):
@@ -101,11 +101,11 @@ class Comparison(NamedTuple):
     one-sided McNemar).
     """
 
-    pairs: list[Pair]
-    only_before: list[Timed]
-    only_after: list[Timed]
-    broken: list[Pair]
-    mended: list[Pair]
+    pairs: list[SubmissionPair]
+    only_before: list[ComparedSubmission]
+    only_after: list[ComparedSubmission]
+    broken: list[SubmissionPair]
+    mended: list[SubmissionPair]
     timed: int
     faster: Estimate | None
     p_broken: float
@@ -130,37 +130,40 @@ def parse_rule(text: str) -> Rule:
     """
     if text == "status":
         return Rule("status", None)
-    found = _RULE.fullmatch(text)
-    if found is None or float(found["percent"]) >= 100:
+    match = _RULE.fullmatch(text)
+    if match is None or float(match["percent"]) >= 100:
         hint = "use speedup:-5%, correct:-2%, or status (any submission correct in RUN_A and not in RUN_B)"
         raise UsageError(f"{text!r} is not a rule for --fail-on", hint=hint)
-    return Rule(found["metric"], float(found["percent"]))
+    return Rule(match["metric"], float(match["percent"]))
 
 
-def compare(before: Iterable[Timed], after: Iterable[Timed]) -> Comparison:
+def compare(before: Iterable[ComparedSubmission], after: Iterable[ComparedSubmission]) -> Comparison:
     """Pair the submissions of two runs by problem and name. Unpaired submissions are listed, not compared."""
-    first = {(each.problem, each.name): each for each in before}
-    second = {(each.problem, each.name): each for each in after}
-    pairs = [Pair(first[key], second[key]) for key in sorted(first.keys() & second.keys())]
+    by_key_before = {(submission.problem, submission.name): submission for submission in before}
+    by_key_after = {(submission.problem, submission.name): submission for submission in after}
+    pairs = [
+        SubmissionPair(by_key_before[key], by_key_after[key])
+        for key in sorted(by_key_before.keys() & by_key_after.keys())
+    ]
     broken = [pair for pair in pairs if pair.before.correct and not pair.after.correct]
     mended = [pair for pair in pairs if pair.after.correct and not pair.before.correct]
     timed = [pair for pair in pairs if pair.ratio is not None]
     return Comparison(
         pairs=pairs,
-        only_before=[first[key] for key in sorted(first.keys() - second.keys())],
-        only_after=[second[key] for key in sorted(second.keys() - first.keys())],
+        only_before=[by_key_before[key] for key in sorted(by_key_before.keys() - by_key_after.keys())],
+        only_after=[by_key_after[key] for key in sorted(by_key_after.keys() - by_key_before.keys())],
         broken=broken,
         mended=mended,
         timed=len(timed),
         faster=_faster(timed),
-        p_broken=_at_least(len(broken), len(broken) + len(mended)),
+        p_broken=_sign_test(len(broken), len(broken) + len(mended)),
         measured_differently=sum(pair.measured_differently for pair in timed),
     )
 
 
 def failures(comparison: Comparison, rules: Sequence[Rule]) -> list[str]:
     """Return the failed rules with reasons. A fall counts only if significant: its interval excludes no change."""
-    return [why for rule in rules for why in _failure(comparison, rule)]
+    return [reason for rule in rules for reason in _failure(comparison, rule)]
 
 
 def _failure(comparison: Comparison, rule: Rule) -> list[str]:
@@ -184,7 +187,7 @@ def _failure(comparison: Comparison, rule: Rule) -> list[str]:
     return []
 
 
-def _faster(timed: Sequence[Pair]) -> Estimate | None:
+def _faster(timed: Sequence[SubmissionPair]) -> Estimate | None:
     logs = [math.log(pair.ratio) for pair in timed if pair.ratio is not None]
     if not logs:
         return None
@@ -195,7 +198,7 @@ def _faster(timed: Sequence[Pair]) -> Estimate | None:
     return Estimate(math.exp(mean), math.exp(mean - max(halves)), math.exp(mean + max(halves)))
 
 
-def _uncertainty(timed: Sequence[Pair]) -> float | None:
+def _uncertainty(timed: Sequence[SubmissionPair]) -> float | None:
     """Return half the width of the clock's interval; None if a speedup has no interval."""
     variances = []
     for side in (side for pair in timed for side in pair):
@@ -205,7 +208,7 @@ def _uncertainty(timed: Sequence[Pair]) -> float | None:
     return NORMAL_95 * math.sqrt(math.fsum(variances)) / len(timed)
 
 
-def _at_least(count: int, tosses: int) -> float:
+def _sign_test(count: int, tosses: int) -> float:
     """Return the probability of at least `count` heads."""
     at_least = sum(math.comb(tosses, heads) for heads in range(count, tosses + 1))
     return float(at_least / 2**tosses)

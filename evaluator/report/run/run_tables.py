@@ -29,7 +29,7 @@ _IN_TABLES = (1.0, 1.5, 2.0)
 """Values of p in the table by problem, for lack of space; CSV and JSON have all."""
 
 
-class Made(NamedTuple):
+class TextTable(NamedTuple):
     """A table as text."""
 
     title: str
@@ -37,7 +37,7 @@ class Made(NamedTuple):
     rows: list[list[str]]
 
 
-class Failed(NamedTuple):
+class FailedSubmission(NamedTuple):
     """One submission that is not correct; `code` is the code of its reason, or empty.
 
     `reason` is the message and `body` the feedback; both are empty beyond the listed submissions.
@@ -63,32 +63,34 @@ def document(sections: list[Section]) -> dict[str, Any]:
                 "total": numbers(section.total),
                 "levels": {str(level): numbers(summary) for level, summary in section.levels.items()},
                 "problems": {name: numbers(summary) for name, summary in section.problems.items()},
-                "whole_levels": {str(level): _whole(found) for level, found in section.whole_levels.items()},
+                "whole_levels": {
+                    str(number): _whole_level_document(level) for number, level in section.whole_levels.items()
+                },
             }
             for section in sections
         ],
     }
 
 
-def _spelled(value: Estimate | None) -> dict[str, float | None] | None:
+def _estimate_document(value: Estimate | None) -> dict[str, float | None] | None:
     return None if value is None else value._asdict()
 
 
-def _whole(found: WholeLevel) -> dict[str, Any]:
-    fast = {f"{p:g}": _spelled(value) for p, value in found.fast.items()}
-    return found._asdict() | {"correct": _spelled(found.correct), "fast": fast}
+def _whole_level_document(level: WholeLevel) -> dict[str, Any]:
+    fast = {f"{p:g}": _estimate_document(value) for p, value in level.fast.items()}
+    return level._asdict() | {"correct": _estimate_document(level.correct), "fast": fast}
 
 
 def numbers(summary: Summary) -> dict[str, Any]:
     """Return the statistics of a group for JSON."""
     return summary._asdict() | {
-        "built": _spelled(summary.built),
-        "correct": _spelled(summary.correct),
-        "fast": {f"{p:g}": _spelled(value) for p, value in summary.fast.items()},
-        "pass_at": {str(k): _spelled(value) for k, value in summary.pass_at.items()},
+        "built": _estimate_document(summary.built),
+        "correct": _estimate_document(summary.correct),
+        "fast": {f"{p:g}": _estimate_document(value) for p, value in summary.fast.items()},
+        "pass_at": {str(k): _estimate_document(value) for k, value in summary.pass_at.items()},
         "pass_at_problems": {str(k): count for k, count in summary.pass_at_problems.items()},
-        "speedup": _spelled(summary.speedup),
-        "speedup_or_1": _spelled(summary.speedup_or_1),
+        "speedup": _estimate_document(summary.speedup),
+        "speedup_or_1": _estimate_document(summary.speedup_or_1),
         "measured": summary.measured._asdict(),
     }
 
@@ -101,8 +103,8 @@ def csv_text(sections: list[Section]) -> str:
     ks = sorted({k for section in sections for k in section.total.pass_at})
     numbers = ["built", "correct", *(f"fast_{p:g}" for p in THRESHOLDS), *(f"pass@{k}" for k in ks)]
     numbers += ["speedup", "speedup_or_1"]
-    written = io.StringIO()
-    table = csv.writer(written, lineterminator="\n")
+    buffer = io.StringIO()
+    table = csv.writer(buffer, lineterminator="\n")
     header = ["device", "device_name", "group", "name", "samples", "problems", "unquoted", "refused"]
     table.writerow(header + [f"{name}{end}" for name in numbers for end in ("", "_low", "_high")])
     for section in sections:
@@ -113,31 +115,31 @@ def csv_text(sections: list[Section]) -> str:
             counts = [summary.samples, summary.problems, summary.unquoted, summary.statuses.get(REFUSED, 0)]
             names = map(no_formula, (section.device.kind, section.device.name, group, name))
             table.writerow([*names, *counts, *cells])
-    return written.getvalue()
+    return buffer.getvalue()
 
 
-def markdown(sections: list[Section], failed: Sequence[Failed] = ()) -> str:
+def markdown(sections: list[Section], failed: Sequence[FailedSubmission] = ()) -> str:
     """Return the text of `--markdown`."""
     parts = list(map(_markdown, sections)) or ["Nothing to report.\n"]
     if failed:
-        parts.append("\n".join(["## Not correct", "", *_markdown_failed(failed), *_beyond(failed), ""]))
+        parts.append("\n".join(["## Not correct", "", *_markdown_failed(failed), *_omitted_line(failed), ""]))
     return "\n".join(parts)
 
 
-def _markdown_failed(failed: Sequence[Failed]) -> Iterator[str]:
+def _markdown_failed(failed: Sequence[FailedSubmission]) -> Iterator[str]:
     """Yield a table of the submissions that are not correct, and the feedback on the first ones, folded.
 
     Text of submissions stands in code, where a host links no mention and no address.
     """
     yield from ("| submission | problem | status | reason |", "|---|---|---|---|")
-    for each in failed[:MOST_FAILED]:
-        reason = " ".join(filter(None, (each.code, each.reason)))
-        cells = (code_span(each.name), code_span(each.problem), markdown_text(each.status), code_span(reason, _REASON))
+    for row in failed[:MOST_FAILED]:
+        reason = " ".join(filter(None, (row.code, row.reason)))
+        cells = (code_span(row.name), code_span(row.problem), markdown_text(row.status), code_span(reason, _REASON))
         yield f"| {' | '.join(cells)} |"
     yield ""
-    for each in failed[:_MOST_BODIES]:
-        if each.body:
-            yield from folded(f"{each.problem}/{each.name}: {each.status}", each.body)
+    for row in failed[:_MOST_BODIES]:
+        if row.body:
+            yield from folded(f"{row.problem}/{row.name}: {row.status}", row.body)
 
 
 def _markdown(section: Section) -> str:
@@ -163,7 +165,7 @@ def markdown_text(text: str) -> str:
     return text
 
 
-def render(sections: list[Section], console: "Console", failed: Sequence[Failed] = ()) -> None:
+def render(sections: list[Section], console: "Console", failed: Sequence[FailedSubmission] = ()) -> None:
     """Print the report on a terminal."""
     from rich.text import Text
 
@@ -182,46 +184,46 @@ def render(sections: list[Section], console: "Console", failed: Sequence[Failed]
     if failed:
         line("Not correct", "bold")
         _render_failed(failed, console)
-        for text in _beyond(failed):
+        for text in _omitted_line(failed):
             line(text)
 
 
-def render_tables(tables: Iterable[Made], console: "Console") -> None:
+def render_tables(tables: Iterable[TextTable], console: "Console") -> None:
     """Print tables. The first column may wrap; the others are right-aligned."""
     from rich.text import Text
 
     from evaluator.report.layout.table import table_lines
 
-    for made in tables:
-        console.print(Text(made.title, "bold"))
+    for table in tables:
+        console.print(Text(table.title, "bold"))
         header, *rows = [
-            [one_line(cell, _LONGEST, console.encoding) for cell in row] for row in (made.header, *made.rows)
+            [one_line(cell, _LONGEST, console.encoding) for cell in row] for row in (table.header, *table.rows)
         ]
         for number, line in enumerate(table_lines(header, rows, console.width)):
             console.print(Text(line, "" if number else "bold"), soft_wrap=True)
         console.print()
 
 
-def _render_failed(failed: Sequence[Failed], console: "Console") -> None:
+def _render_failed(failed: Sequence[FailedSubmission], console: "Console") -> None:
     """Print a paragraph for each listed submission: name, status, code and message."""
     from evaluator.report.layout.sheet import Sheet, styled
 
     sheet = Sheet(console)
-    for each in failed[:MOST_FAILED]:
-        text = sheet.say(f"{each.problem}/{each.name}" if each.problem else each.name, 120)
-        text.append_text(styled(f"  {each.status}  ", "red"))
-        text.append_text(sheet.say(" ".join(filter(None, (each.code, each.reason))), _LONGEST))
+    for row in failed[:MOST_FAILED]:
+        text = sheet.say(f"{row.problem}/{row.name}" if row.problem else row.name, 120)
+        text.append_text(styled(f"  {row.status}  ", "red"))
+        text.append_text(sheet.say(" ".join(filter(None, (row.code, row.reason))), _LONGEST))
         sheet.paragraph(styled(sheet.symbols.wrong, "red"), text)
     sheet.print()
 
 
-def _beyond(failed: Sequence[Failed]) -> list[str]:
+def _omitted_line(failed: Sequence[FailedSubmission]) -> list[str]:
     """Return a line with the number of omitted submissions, if any."""
-    left = len(failed) - MOST_FAILED
-    return [f"and {left} more; --html FILE lists all"] if left > 0 else []
+    omitted = len(failed) - MOST_FAILED
+    return [f"and {omitted} more; --html FILE lists all"] if omitted > 0 else []
 
 
-class Described(NamedTuple):
+class SectionText(NamedTuple):
     """One device's section as text: title, remarks, the most important rates with intervals, and tables.
 
     A page shows the `tables` at once, and the `further` tables folded.
@@ -230,17 +232,17 @@ class Described(NamedTuple):
     title: str
     remarks: list[str]
     headline: list[list[str]]
-    tables: list[Made]
-    further: list[Made]
+    tables: list[TextTable]
+    further: list[TextTable]
 
 
-def described(section: Section) -> Described:
+def described(section: Section) -> SectionText:
     """Return a section as text, for a page, which has an own table of problems."""
-    tables = [made for made in _tables(section) if made.title != _BY_PROBLEM]
+    tables = [table for table in _tables(section) if table.title != _BY_PROBLEM]
     headline = [fact for fact in _facts(section.total) if fact[0] in _HEADLINE]
-    shown = [made for made in tables if made.title == OF_WHOLE_LEVELS]
-    further = [made for made in tables if made.title != OF_WHOLE_LEVELS]
-    return Described(_title(section), _remarks(section), headline, shown, further)
+    whole_level_tables = [table for table in tables if table.title == OF_WHOLE_LEVELS]
+    further = [table for table in tables if table.title != OF_WHOLE_LEVELS]
+    return SectionText(_title(section), _remarks(section), headline, whole_level_tables, further)
 
 
 def title_of(device: Device) -> str:
@@ -262,19 +264,19 @@ def _mode(device: Device) -> str:
 
 def _remarks(section: Section) -> list[str]:
     total = section.total
-    parts = [f"{count} {status}" for status, count in sorted(total.statuses.items(), key=lambda each: -each[1])]
+    parts = [f"{count} {status}" for status, count in sorted(total.statuses.items(), key=lambda item: -item[1])]
     remarks = [", ".join(parts)]
     if refused := total.statuses.get(REFUSED, 0):
-        one = refused == 1
+        single = refused == 1
         remarks.append(
-            f"{counted(refused, 'refused input')} {'counts' if one else 'count'} as not correct; "
+            f"{counted(refused, 'refused input')} {'counts' if single else 'count'} as not correct; "
             "refused.jsonl in the run folder has the reasons."
         )
     if total.wrong_on_other_values:
-        one = total.wrong_on_other_values == 1
+        single = total.wrong_on_other_values == 1
         remarks.append(
-            f"{total.wrong_on_other_values} of the wrong results {'is' if one else 'are'} correct on the problem's own "
-            "values (C422): --values own grades by these alone."
+            f"{total.wrong_on_other_values} of the wrong results {'is' if single else 'are'} correct on the problem's "
+            "own values (C422): --values own grades by these alone."
         )
     remarks += _measured(total.measured)
     if not section.device.timed:
@@ -290,8 +292,8 @@ def _remarks(section: Section) -> list[str]:
 def _measured(measured: Measured) -> Iterator[str]:
     """Yield the circumstances of the speedups; a run with single calls alone needs no remark."""
     calls = [
-        f"{count} {what}"
-        for count, what in (
+        f"{count} {text}"
+        for count, text in (
             (measured.windows, "in windows of calls"),
             (measured.single, "in single calls"),
             (measured.mixed, "with windows of one side and single calls of the other"),
@@ -299,7 +301,7 @@ def _measured(measured: Measured) -> Iterator[str]:
         if count
     ]
     inputs = [
-        f"inputs {what} in L2 in {count}" for count, what in ((measured.cold, "cold"), (measured.warm, "warm")) if count
+        f"inputs {text} in L2 in {count}" for count, text in ((measured.cold, "cold"), (measured.warm, "warm")) if count
     ]
     if measured.windows or measured.mixed or inputs:
         yield f"Speedups: {'; '.join([', '.join(calls), *inputs])}."
@@ -307,32 +309,32 @@ def _measured(measured: Measured) -> Iterator[str]:
         yield f"{counted(measured.host_bound, 'speedup')} with a host-bound side: its calls wait for the host."
 
 
-def _tables(section: Section) -> Iterator[Made]:
+def _tables(section: Section) -> Iterator[TextTable]:
     total = section.total
-    yield Made("All", ["", "value", "95 % interval"], list(_facts(total)))
-    shown = _IN_TABLES if section.device.timed else ()
-    header = ["samples", "built", "correct", *(f"fast_{p:g}" for p in shown), *(["speedup"] if shown else [])]
+    yield TextTable("All", ["", "value", "95 % interval"], list(_facts(total)))
+    thresholds = _IN_TABLES if section.device.timed else ()
+    header = ["samples", "built", "correct", *(f"fast_{p:g}" for p in thresholds), *(["speedup"] if thresholds else [])]
     if any(level.tried < level.problems for level in section.whole_levels.values()):
         rows = [
             [
                 f"level {number} ({level.tried} of {level.problems} tried)",
-                *(percent(level.fast[p]) for p in (0.0, *shown)),
+                *(percent(level.fast[p]) for p in (0.0, *thresholds)),
                 between(level.correct, percentage),
             ]
             for number, level in section.whole_levels.items()
         ]
-        yield Made(OF_WHOLE_LEVELS, ["", "correct", *(f"fast_{p:g}" for p in shown), "95 % of correct"], rows)
+        yield TextTable(OF_WHOLE_LEVELS, ["", "correct", *(f"fast_{p:g}" for p in thresholds), "95 % of correct"], rows)
     for title, groups in (
         ("By level", {f"level {level}": summary for level, summary in section.levels.items()}),
         (_BY_PROBLEM, section.problems),
     ):
         rows = []
         for name, summary in groups.items():
-            shares = [summary.built, summary.correct, *(summary.fast[p] for p in shown)]
-            speedup = [_times(summary.speedup)] if shown else []
+            shares = [summary.built, summary.correct, *(summary.fast[p] for p in thresholds)]
+            speedup = [_times(summary.speedup)] if thresholds else []
             rows.append([name, str(summary.samples), *map(percent, shares), *speedup])
         if rows:  # refused inputs alone have neither level nor problem
-            yield Made(title, ["", *header], rows)
+            yield TextTable(title, ["", *header], rows)
 
 
 def _facts(summary: Summary) -> Iterator[list[str]]:

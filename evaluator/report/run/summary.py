@@ -31,7 +31,7 @@ class Device(NamedTuple):
     timed: bool
 
 
-class Sample(NamedTuple):
+class RunSample(NamedTuple):
     """One submission of a run. `status` and `device` are None without a card; `reason` is a finding's code, if any.
 
     `reference_calls`, `submission_calls` and `l2` are circumstances of the speedup, as in the index. A refused
@@ -106,20 +106,20 @@ class Measured(NamedTuple):
     host_bound: int
 
 
-def measured_as(samples: Sequence[Sample]) -> Measured:
+def measured_as(samples: Sequence[RunSample]) -> Measured:
     """Count the correct samples with a speedup."""
-    quoted = [each for each in samples if each.correct and each.speedup is not None]
-    calls = Counter((each.reference_calls, each.submission_calls) for each in quoted)
-    inputs = Counter(each.l2 for each in quoted)
+    quoted = [sample for sample in samples if sample.correct and sample.speedup is not None]
+    calls = Counter((sample.reference_calls, sample.submission_calls) for sample in quoted)
+    inputs = Counter(sample.l2 for sample in quoted)
     of_windows, of_single = (calls[kind.value, kind.value] for kind in CallKind)
-    known = sum(count for kinds, count in calls.items() if None not in kinds)
+    of_known_kinds = sum(count for kinds, count in calls.items() if None not in kinds)
     return Measured(
         windows=of_windows,
         single=of_single,
-        mixed=known - of_windows - of_single,
+        mixed=of_known_kinds - of_windows - of_single,
         cold=inputs[L2Rule.COLD.value],
         warm=inputs[L2Rule.WARM.value],
-        host_bound=sum(each.host_bound for each in quoted),
+        host_bound=sum(sample.host_bound for sample in quoted),
     )
 
 
@@ -163,7 +163,7 @@ def pass_at_k(samples: int, correct: int, k: int) -> float:
     return 1 - math.comb(samples - correct, k) / math.comb(samples, k)
 
 
-def summarise(samples: Sequence[Sample], *, timed: bool) -> Summary:
+def summarise(samples: Sequence[RunSample], *, timed: bool) -> Summary:
     """Return the statistics of one device's samples. `timed`: the device has a clock."""
     by_problem: dict[str, list[bool]] = defaultdict(list)
     for sample in samples:
@@ -178,13 +178,15 @@ def summarise(samples: Sequence[Sample], *, timed: bool) -> Summary:
     most = max(map(len, by_problem.values()), default=0)
     pass_at, pass_at_problems = {}, {}
     for k in (k for k in PASS_AT if k <= most):
-        each = [pass_at_k(len(found), sum(found), k) for found in by_problem.values() if len(found) >= k]
-        pass_at[k], pass_at_problems[k] = share(math.fsum(each), len(each)), len(each)
+        estimates = [
+            pass_at_k(len(verdicts), sum(verdicts), k) for verdicts in by_problem.values() if len(verdicts) >= k
+        ]
+        pass_at[k], pass_at_problems[k] = share(math.fsum(estimates), len(estimates)), len(estimates)
     return Summary(
         samples=len(samples),
         problems=len(by_problem),
-        statuses=dict(Counter(each.status_text for each in samples)),
-        built=share(sum(each.built for each in samples), len(samples)),
+        statuses=dict(Counter(sample.status_text for sample in samples)),
+        built=share(sum(sample.built for sample in samples), len(samples)),
         correct=share(len(correct), len(samples)),
         fast=fast,
         pass_at=pass_at,
@@ -192,18 +194,20 @@ def summarise(samples: Sequence[Sample], *, timed: bool) -> Summary:
         speedup=geometric_mean(speedups),
         speedup_or_1=geometric_mean([*speedups, *[1.0] * (len(samples) - len(speedups))]) if speedups else None,
         unquoted=len(correct) - len(speedups) if timed else 0,
-        wrong_on_other_values=sum(each.reason == Code.WRONG_ON_OTHER_VALUES.value for each in samples),
+        wrong_on_other_values=sum(sample.reason == Code.WRONG_ON_OTHER_VALUES.value for sample in samples),
         measured=measured_as(samples if timed else ()),
     )
 
 
-def sections(samples: Iterable[Sample], asked: Device, level_sizes: Mapping[int, int] | None = None) -> list[Section]:
+def sections(
+    samples: Iterable[RunSample], run_device: Device, level_sizes: Mapping[int, int] | None = None
+) -> list[Section]:
     """Return the statistics of each device.
 
-    A submission without a card and a refused input count on every device, because the device is unknown. `asked` is
+    A submission without a card and a refused input count on every device: the device is unknown. `run_device` is
     the device of a run without any card, and `level_sizes` the number of problems in each level, where known.
     """
-    by_device: dict[Device, list[Sample]] = defaultdict(list)
+    by_device: dict[Device, list[RunSample]] = defaultdict(list)
     missing = []
     for sample in samples:
         if sample.device is None:
@@ -211,13 +215,13 @@ def sections(samples: Iterable[Sample], asked: Device, level_sizes: Mapping[int,
         else:
             by_device[sample.device].append(sample)
     if missing and not by_device:
-        by_device[asked] = []
-    return [_section(device, [*found, *missing], level_sizes or {}) for device, found in sorted(by_device.items())]
+        by_device[run_device] = []
+    return [_section(device, [*group, *missing], level_sizes or {}) for device, group in sorted(by_device.items())]
 
 
-def _section(device: Device, samples: list[Sample], level_sizes: Mapping[int, int]) -> Section:
-    levels: dict[int, list[Sample]] = defaultdict(list)
-    problems: dict[str, list[Sample]] = defaultdict(list)
+def _section(device: Device, samples: list[RunSample], level_sizes: Mapping[int, int]) -> Section:
+    levels: dict[int, list[RunSample]] = defaultdict(list)
+    problems: dict[str, list[RunSample]] = defaultdict(list)
     for sample in samples:
         if sample.level is None:
             continue
@@ -236,19 +240,19 @@ def _section(device: Device, samples: list[Sample], level_sizes: Mapping[int, in
     )
 
 
-def _whole_level(problems: int, samples: Sequence[Sample], *, timed: bool) -> WholeLevel:
-    by_problem: dict[str, list[Sample]] = defaultdict(list)
+def _whole_level(problems: int, samples: Sequence[RunSample], *, timed: bool) -> WholeLevel:
+    by_problem: dict[str, list[RunSample]] = defaultdict(list)
     for sample in samples:
         by_problem[sample.problem].append(sample)
-    whole = max(problems, len(by_problem))  # the number comes from a run folder, which may be anybody's
+    problem_count = max(problems, len(by_problem))  # the number comes from a run folder, which may be anybody's
 
     def of_all(p: float) -> Estimate | None:
-        means = [sum(_is_fast(each, p) for each in found) / len(found) for found in by_problem.values()]
-        return share(math.fsum(means), whole)
+        means = [sum(_is_fast(sample, p) for sample in group) / len(group) for group in by_problem.values()]
+        return share(math.fsum(means), problem_count)
 
     fast = {p: of_all(p) if timed or p == 0 else None for p in THRESHOLDS}
-    return WholeLevel(whole, len(by_problem), fast[0.0], fast)
+    return WholeLevel(problem_count, len(by_problem), fast[0.0], fast)
 
 
-def _is_fast(sample: Sample, p: float) -> bool:
+def _is_fast(sample: RunSample, p: float) -> bool:
     return sample.correct and (p == 0 or (sample.speedup is not None and sample.speedup > p))

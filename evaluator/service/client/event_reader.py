@@ -48,10 +48,10 @@ class EventReader:
     def close(self) -> None:
         """End the connection and the thread."""
         self._closing = True
-        held = self._socket
-        if held is not None:
+        connected = self._socket
+        if connected is not None:
             with contextlib.suppress(OSError):
-                held.shutdown(socket.SHUT_RDWR)
+                connected.shutdown(socket.SHUT_RDWR)
         self._thread.join(timeout=1.0)
 
     def _read(self) -> None:

@@ -31,7 +31,7 @@ _THREADS = 8
 _CANCEL_S = 5.0
 
 
-class _Waiting(NamedTuple):
+class _PendingRequest(NamedTuple):
     key: str
     order: bytes
     future: Future[Scorecard]
@@ -65,7 +65,7 @@ class RemoteGrader(AnyGrader):
         """
         self._transport = Transport(url, token, patience_s)
         self._at_once = at_once
-        self._waiting: dict[str, _Waiting] = {}
+        self._waiting: dict[str, _PendingRequest] = {}
         self._ids: dict[str, str] = {}
         self._changing = threading.Lock()
         self._pools: _Pools | None = None
@@ -110,7 +110,7 @@ class RemoteGrader(AnyGrader):
         self._transport.end_repetitions()
         for pool in pools:
             pool.shutdown(wait=False, cancel_futures=True)
-        self._cancel_there([ids[each.key] for each in unfinished if each.key in ids])
+        self._cancel_there([ids[waiting.key] for waiting in unfinished if waiting.key in ids])
         pools.hand_in.shutdown(wait=True)  # The thread of a submission on its way cancels the grade.
         self._transport.close()
         pools.fetch.shutdown(wait=True)
@@ -134,16 +134,16 @@ class RemoteGrader(AnyGrader):
             RuntimeError: the grader has not started, or is closed.
         """
         key = str(uuid.uuid4())
-        waiting = _Waiting(key, _encoded(Candidate(problem, source, name)), Future())
+        waiting = _PendingRequest(key, _encoded(Candidate(problem, source, name)), Future())
         with self._changing:
             if self._pools is None:
                 raise RuntimeError("a RemoteGrader grades between start() and close(), or in the block of `with`")
-            lost = self._lost
-            if lost is None:
+            failure = self._lost
+            if failure is None:
                 self._waiting[key] = waiting
                 self._pools.hand_in.submit(self._hand_in, waiting)
-        if lost is not None:
-            waiting.future.set_exception(lost)
+        if failure is not None:
+            waiting.future.set_exception(failure)
         else:
             waiting.future.add_done_callback(lambda future: self._on_done(key, future))
         return waiting.future
@@ -153,11 +153,11 @@ class RemoteGrader(AnyGrader):
 
         `on_progress` is called with a `Progress` after each grade, as by `Grader.grade_many`.
         """
-        given = list(candidates)
-        futures = [self.submit_candidate(each) for each in given]
-        return cards_of(given, futures, on_progress)
+        candidates = list(candidates)
+        futures = [self.submit_candidate(candidate) for candidate in candidates]
+        return cards_of(candidates, futures, on_progress)
 
-    def _hand_in(self, waiting: _Waiting) -> None:
+    def _hand_in(self, waiting: _PendingRequest) -> None:
         if waiting.future.cancelled():
             return
         try:
@@ -221,7 +221,7 @@ class RemoteGrader(AnyGrader):
         if waiting is not None and waiting.future.set_running_or_notify_cancel():
             waiting.future.set_exception(error)
 
-    def _forget(self, key: str) -> _Waiting | None:
+    def _forget(self, key: str) -> _PendingRequest | None:
         with self._changing:
             self._ids.pop(key, None)
             return self._waiting.pop(key, None)
@@ -246,9 +246,11 @@ def _encoded(candidate: Candidate) -> bytes:
         source = read.source
     if not isinstance(source, str | None):
         raise TypeError(f"a submission is text, not {type(source).__name__}: pass the content of the model's answer")
-    sent = TextProblem(name=problem.name, source=problem.source) if isinstance(problem, ProblemText) else problem
+    problem_field = (
+        TextProblem(name=problem.name, source=problem.source) if isinstance(problem, ProblemText) else problem
+    )
     try:
-        encoded = msgspec.json.encode(GradeOrder(problem=sent, source=source, name=candidate.name))
+        encoded = msgspec.json.encode(GradeOrder(problem=problem_field, source=source, name=candidate.name))
         msgspec.json.decode(encoded, type=GradeOrder)  # A record checks its fields only when decoded.
     except (msgspec.ValidationError, UnicodeEncodeError) as error:
         raise UsageError(f"not a valid submission: {error}") from None

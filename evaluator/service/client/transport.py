@@ -123,10 +123,10 @@ class Attempts:
         """Start the patience anew: the service answered."""
         self._until_s = time.monotonic() + self._transport.patience_s
 
-    def pause(self, why: str) -> None:
+    def pause(self, cause: str) -> None:
         """Wait before the next attempt. Raises InfraError after the end of the patience."""
         if time.monotonic() + self._pause_s > self._until_s:
-            message = f"the service did not answer for {self._transport.patience_s:g} s: {why}"
+            message = f"the service did not answer for {self._transport.patience_s:g} s: {cause}"
             raise InfraError(message, hint="check the address, and that the service runs")
         self._transport.wait(self._pause_s)
         self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)

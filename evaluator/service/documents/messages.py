@@ -108,7 +108,7 @@ class Refusal(Record, frozen=True):
     hint: str = ""
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A request is refused, with an HTTP status and the body of the response."""
 
     def __init__(self, status: int, error: str, hint: str = "") -> None:
@@ -117,7 +117,7 @@ class Refused(Exception):
         self.refusal = Refusal(error, hint)
 
 
-def too_large() -> Refused:
+def too_large() -> RequestRefused:
     """Return the refusal of a large body."""
     hint = "a submission has at most 4 MiB of text"
-    return Refused(413, f"the body is larger than {MOST_BODY_BYTES >> 20} MiB", hint)
+    return RequestRefused(413, f"the body is larger than {MOST_BODY_BYTES >> 20} MiB", hint)

@@ -41,7 +41,7 @@ INSERT INTO clock SELECT 0.0 WHERE NOT EXISTS (SELECT * FROM clock);
 _COLUMNS = "id, state, problem, name, submitted_at, key, finished_at, verdict, reason"
 
 
-class Limits(NamedTuple):
+class QueueLimits(NamedTuple):
     """Limits of stored grades: number and bytes of waiting requests, and bytes of a client's final grades."""
 
     of_a_client: int
@@ -79,7 +79,7 @@ class QueueFull(NamedTuple):
     is_the_clients: bool
 
 
-class Waiting(NamedTuple):
+class QueuedGrade(NamedTuple):
     """A grade without a result, and the number of lost attempts."""
 
     client: str
@@ -87,7 +87,7 @@ class Waiting(NamedTuple):
     attempts: int
 
 
-class Begun(NamedTuple):
+class GradeAttempt(NamedTuple):
     """Request of a grade in progress, and the number of the attempt, from 1."""
 
     request: bytes
@@ -117,13 +117,13 @@ class Numbers(NamedTuple):
     last: int
 
 
-def add(connection: sqlite3.Connection, arrival: Arrival, limits: Limits) -> Added | OtherRequest | QueueFull:
+def add(connection: sqlite3.Connection, arrival: Arrival, limits: QueueLimits) -> Added | OtherRequest | QueueFull:
     """Insert a row, unless the idempotency key is known or the queue is full."""
     if arrival.key is not None:
         query = f"SELECT request_sha256, {_COLUMNS} FROM grades WHERE client = ? AND key = ?"  # noqa: S608 - constant columns
-        known = connection.execute(query, (arrival.client, arrival.key)).fetchone()
-        if known is not None:
-            return Added(_grade(known[1:]), is_new=False) if known[0] == arrival.request_sha256 else OtherRequest()
+        earlier = connection.execute(query, (arrival.client, arrival.key)).fetchone()
+        if earlier is not None:
+            return Added(_grade(earlier[1:]), is_new=False) if earlier[0] == arrival.request_sha256 else OtherRequest()
     size_bytes = len(arrival.request)
     queued = "SELECT count(*), ifnull(sum(request_bytes), 0) FROM grades WHERE state = 'queued'"
     number, used_bytes = connection.execute(f"{queued} AND client = ?", (arrival.client,)).fetchone()
@@ -151,12 +151,12 @@ def add(connection: sqlite3.Connection, arrival: Arrival, limits: Limits) -> Add
     return Added(grade, is_new=True)
 
 
-def begin(connection: sqlite3.Connection, grade: str) -> Begun | None:
+def begin(connection: sqlite3.Connection, grade: str) -> GradeAttempt | None:
     """Count an attempt of a waiting grade, and return the request; None for a final grade."""
     connection.execute("UPDATE grades SET attempts = attempts + 1 WHERE id = ? AND state = 'queued'", (grade,))
     query = "SELECT request, attempts FROM grades WHERE id = ? AND state = 'queued'"
     row = connection.execute(query, (grade,)).fetchone()
-    return None if row is None else Begun(*row)
+    return None if row is None else GradeAttempt(*row)
 
 
 def uncount(connection: sqlite3.Connection, grades: Sequence[str]) -> None:
@@ -184,10 +184,10 @@ def finish(connection: sqlite3.Connection, grade: str, final: Final, *, at_s: fl
         ),
     )
     while _kept_bytes(connection, client) > kept_bytes:
-        found = numbers(connection, client)
-        if found.first == found.last:
+        stored = numbers(connection, client)
+        if stored.first == stored.last:
             return
-        connection.execute("DELETE FROM grades WHERE client = ? AND final_number = ?", (client, found.first))
+        connection.execute("DELETE FROM grades WHERE client = ? AND final_number = ?", (client, stored.first))
 
 
 def forget(connection: sqlite3.Connection, before_s: float) -> int:
@@ -199,10 +199,10 @@ def forget(connection: sqlite3.Connection, before_s: float) -> int:
     ).rowcount
 
 
-def waiting(connection: sqlite3.Connection) -> list[Waiting]:
+def waiting(connection: sqlite3.Connection) -> list[QueuedGrade]:
     """Return all grades without a result, in the order of arrival."""
     query = "SELECT client, id, attempts FROM grades WHERE state = 'queued' ORDER BY number"
-    return [Waiting(*row) for row in connection.execute(query)]
+    return [QueuedGrade(*row) for row in connection.execute(query)]
 
 
 def find(connection: sqlite3.Connection, client: str, grade: str) -> Grade | None:

@@ -2,7 +2,7 @@
 
 A grade is acknowledged only after the row is on the disk, and reported as finished only after the card is. After any
 end of the process, rows without a result are the queue. A single thread runs all operations and commits waiting
-operations together: a hundred clients share a flush of the disk.
+operations operations: a hundred clients share a flush of the disk.
 """
 
 import asyncio
@@ -22,14 +22,14 @@ from evaluator.service.store import grades_table as table
 from evaluator.service.store.grades_table import (
     Added,
     Arrival,
-    Begun,
     Final,
-    Limits,
+    GradeAttempt,
     Numbered,
     Numbers,
     OtherRequest,
+    QueuedGrade,
     QueueFull,
-    Waiting,
+    QueueLimits,
 )
 
 MOST_TOGETHER = 200
@@ -42,13 +42,13 @@ _Result = TypeVar("_Result")
 class _Operation(NamedTuple):
     run: Callable[[sqlite3.Connection], Any]
     loop: asyncio.AbstractEventLoop
-    done: "asyncio.Future[Any]"
+    future: "asyncio.Future[Any]"
 
 
 class Journal:
     """Journal in `folder`. The methods may be called from an event loop; a failed disk raises InfraError."""
 
-    def __init__(self, folder: Path, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, folder: Path, limits: QueueLimits, clock: Callable[[], float] = time.monotonic) -> None:
         """Open or create the file.
 
         Args:
@@ -64,15 +64,15 @@ class Journal:
         self._clock = clock
         self._operations: queue.SimpleQueue[_Operation | None] = queue.SimpleQueue()
         try:
-            # SQLite gives further files the mode of the first.
+            # SQLite gives operation files the mode of the first.
             os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
             self._connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
-            self._lay_out()
+            self._create_tables()
             self._start_s = table.read_clock(self._connection) - clock()
         except (OSError, sqlite3.Error) as error:
             hint = "free space, or choose another folder with --state"
             raise InfraError(f"cannot use the journal {self._path}: {error}", hint=hint) from error
-        self._thread = threading.Thread(target=self._work, name="journal", daemon=True)
+        self._thread = threading.Thread(target=self._run_operations, name="journal", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
@@ -87,7 +87,7 @@ class Journal:
         """Store an arrival, unless the idempotency key is known or the queue is full."""
         return await self._do(lambda connection: table.add(connection, arrival, self._limits))
 
-    async def begin(self, grade: str) -> Begun | None:
+    async def begin(self, grade: str) -> GradeAttempt | None:
         """Count an attempt of a waiting grade, and return the request; None for a final grade."""
         return await self._do(lambda connection: table.begin(connection, grade))
 
@@ -122,7 +122,7 @@ class Journal:
         """Return the numbers of the client's first and last stored final grade."""
         return await self._do(lambda connection: table.numbers(connection, client))
 
-    async def waiting(self) -> list[Waiting]:
+    async def waiting(self) -> list[QueuedGrade]:
         """Return all grades without a result, in the order of arrival."""
         return await self._do(table.waiting)
 
@@ -145,45 +145,45 @@ class Journal:
     async def _do(self, run: Callable[[sqlite3.Connection], _Result]) -> _Result:
         """Run an operation in the thread, and return the result after the commit."""
         loop = asyncio.get_running_loop()
-        done: asyncio.Future[_Result] = loop.create_future()
-        self._operations.put(_Operation(run, loop, done))
+        result: asyncio.Future[_Result] = loop.create_future()
+        self._operations.put(_Operation(run, loop, result))
         # Shielded: a lost client must not cancel an operation before the commit.
-        return await asyncio.shield(done)
+        return await asyncio.shield(result)
 
-    def _work(self) -> None:
+    def _run_operations(self) -> None:
         while (first := self._operations.get()) is not None:
-            together = [first]
-            while len(together) < MOST_TOGETHER:
+            operations = [first]
+            while len(operations) < MOST_TOGETHER:
                 try:
-                    further = self._operations.get_nowait()
+                    operation = self._operations.get_nowait()
                 except queue.Empty:
                     break
-                if further is None:
+                if operation is None:
                     self._operations.put(None)
                     break
-                together.append(further)
-            self._commit(together)
+                operations.append(operation)
+            self._commit(operations)
 
-    def _commit(self, together: list[_Operation]) -> None:
+    def _commit(self, operations: list[_Operation]) -> None:
         """Run operations in a transaction. After a failure, each operation has a separate transaction.
 
         On a nearly full disk, only operations without space fail: a large request must not take a card along.
         """
         try:
             self._connection.execute("BEGIN IMMEDIATE")
-            results = [each.run(self._connection) for each in together]
+            results = [operation.run(self._connection) for operation in operations]
             self._connection.execute("COMMIT")
         except Exception as error:  # noqa: BLE001 - the caller gets the error
             self._roll_back()
-            if len(together) > 1:
-                for each in together:
-                    self._commit([each])
+            if len(operations) > 1:
+                for operation in operations:
+                    self._commit([operation])
             else:
                 hint = "free space on its disk"
-                _tell(together[0], None, InfraError(f"cannot write the journal {self._path}: {error}", hint=hint))
+                _tell(operations[0], None, InfraError(f"cannot write the journal {self._path}: {error}", hint=hint))
             return
-        for each, result in zip(together, results, strict=True):
-            _tell(each, result, None)
+        for operation, result in zip(operations, results, strict=True):
+            _tell(operation, result, None)
 
     def _roll_back(self) -> None:
         # A failed rollback must not end the thread: the next BEGIN fails, and the server ends.
@@ -191,7 +191,7 @@ class Journal:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
 
-    def _lay_out(self) -> None:
+    def _create_tables(self) -> None:
         self._connection.execute("PRAGMA trusted_schema = OFF")
         self._connection.execute("PRAGMA journal_mode = WAL")
         self._connection.execute(f"PRAGMA journal_size_limit = {_LOG_BYTES}")
@@ -206,12 +206,12 @@ class Journal:
 
 def _tell(operation: _Operation, result: Any, fault: InfraError | None) -> None:
     def tell() -> None:
-        if operation.done.done():
+        if operation.future.done():
             return
         if fault is None:
-            operation.done.set_result(result)
+            operation.future.set_result(result)
         else:
-            operation.done.set_exception(fault)
+            operation.future.set_exception(fault)
 
     try:
         operation.loop.call_soon_threadsafe(tell)

@@ -15,7 +15,7 @@ from evaluator.report.ci.step_summary import card_markdown
 from evaluator.report.ci.verdicts import concise, verdict_of
 from evaluator.report.page.detail import detail_of
 from evaluator.report.page.samples_chart import samples_chart
-from evaluator.report.run.kernelbench import Graded, documents
+from evaluator.report.run.kernelbench import GradedSample, documents
 from evaluator.timing.quote import over_baseline, quote
 from tests import cards
 
@@ -135,7 +135,7 @@ def test_the_chart_counts_windows_and_calls() -> None:
 
 
 def test_kernelbench_has_it_in_the_metadata() -> None:
-    found = documents([Graded("level1/19_ReLU", "sample_0", cards.mixed_card())])
+    found = documents([GradedSample("level1/19_ReLU", "sample_0", cards.mixed_card())])
     (entry,) = found.results[1]["19"]
     assert entry["metadata"]["warpgrade_measured"] == measurement(cards.mixed_card())
     assert entry["runtime"] == pytest.approx(0.010, rel=0.02)

@@ -13,7 +13,7 @@ from evaluator.progress import Silent
 from evaluator.records import ClockKind, Diagnostic, L2Inputs, L2Rule, MachineCode, RunnerOutput, Scorecard, Status
 from evaluator.report.card.card_screen import render_card
 from evaluator.report.card.excerpts import caret_cell
-from evaluator.report.progress_line import Lines, MovingLine, progress_on
+from evaluator.report.progress_line import MovingLine, StageLines, progress_on
 from evaluator.text import one_line, printable
 from evaluator.timing.quote import quote
 from tests import cards
@@ -354,7 +354,7 @@ def test_progress_in_a_pipe_is_plain_lines() -> None:
     with progress_on(stream) as progress:
         progress.stage("build", "relu \x1b[2J[red]")
         progress.stage("check")
-    assert isinstance(progress, Lines)
+    assert isinstance(progress, StageLines)
     assert stream.getvalue() == "build: relu [red]\ncheck\n"
 
 
@@ -398,7 +398,7 @@ def test_a_reader_that_went_away_stops_no_grade() -> None:
             tried.append(text)
             raise BrokenPipeError
 
-    Lines(Closed()).stage("build")
+    StageLines(Closed()).stage("build")
     assert tried == ["build\n"]
 
 

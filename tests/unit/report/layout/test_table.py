@@ -8,8 +8,8 @@ from rich.console import Console
 
 from evaluator.records import Status
 from evaluator.report.layout.table import table_lines
-from evaluator.report.run.run_tables import Failed, render
-from evaluator.report.run.summary import Device, Sample, sections
+from evaluator.report.run.run_tables import FailedSubmission, render
+from evaluator.report.run.summary import Device, RunSample, sections
 from evaluator.text import NO_WIDTH
 
 NAMES = (
@@ -23,11 +23,11 @@ NUMBERS = ("100.0 %", "33.3 %", "1.23x", "fast_1.5")
 def drawn(width):
     device = Device("cpu", "AMD EPYC", timed=True)
     samples = [
-        Sample(name, level, f"sample_{number}", device, Status.CORRECT, built=True, speedup=1.234)
+        RunSample(name, level, f"sample_{number}", device, Status.CORRECT, built=True, speedup=1.234)
         for level, name in enumerate(NAMES, 1)
         for number in range(3)
     ]
-    failed = [Failed(f"sample_{index}", name, "runtime_error", "R301") for index, name in enumerate(NAMES)]
+    failed = [FailedSubmission(f"sample_{index}", name, "runtime_error", "R301") for index, name in enumerate(NAMES)]
     stream = io.StringIO()
     console = Console(file=stream, width=width)
     render(sections(samples, device), console, failed)
@@ -90,7 +90,7 @@ def test_results_wrong_on_other_values_alone_are_counted(wrong, line):
     device = Device("cpu", "AMD EPYC", timed=True)
     reasons = [*["C422"] * wrong, "C405"]
     samples = [
-        Sample("relu", 1, f"sample_{number}", device, Status.WRONG_RESULT, built=True, reason=reason)
+        RunSample("relu", 1, f"sample_{number}", device, Status.WRONG_RESULT, built=True, reason=reason)
         for number, reason in enumerate(reasons)
     ]
     stream = io.StringIO()

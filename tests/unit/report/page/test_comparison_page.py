@@ -8,8 +8,8 @@ import pytest
 from evaluator.records import Status
 from evaluator.report.page import writer
 from evaluator.report.page.comparison_page import ComparedRun, comparison_page
-from evaluator.report.page.detail import Code, Detail, code_of, detail_of
-from evaluator.report.run.run_comparison import Timed, compare
+from evaluator.report.page.detail import Detail, PageCode, code_of, detail_of
+from evaluator.report.run.run_comparison import ComparedSubmission, compare
 from tests import cards
 from tests.unit.report.page.reader import HOSTILE_NAMES, Reader
 
@@ -21,7 +21,7 @@ def nothing(problem, name):
 
 
 def timed(name, status=Status.CORRECT, speedup=2.0):
-    return Timed("relu", name, status, speedup, speedup and speedup * 0.99, speedup and speedup * 1.01)
+    return ComparedSubmission("relu", name, status, speedup, speedup and speedup * 0.99, speedup and speedup * 1.01)
 
 
 def page(before, after, evidence=nothing, terms=TERMS):
@@ -64,17 +64,17 @@ def test_only_terms_that_differ_are_shown():
 
 
 def test_equal_code_is_shown_once():
-    detail = Detail(Code("only = 1", 0), [])
+    detail = Detail(PageCode("only = 1", 0), [])
     shown = page([timed("a")], [timed("a")], lambda problem, name: (detail, detail))
     assert shown.count("only = ") == 1
     assert "The code is the same." in shown
-    other = detail._replace(code=Code("only = 2", 0))
+    other = detail._replace(code=PageCode("only = 2", 0))
     shown = page([timed("a")], [timed("a")], lambda problem, name: (detail, other))
     assert shown.count("only = ") == 2
 
 
 def test_a_submission_of_the_second_run_alone_has_its_code():
-    detail = Detail(Code("only = 1", 0), [])
+    detail = Detail(PageCode("only = 1", 0), [])
     shown = page([], [timed("a")], lambda problem, name: (None, detail))
     assert shown.count("only = ") == 1
     assert "<p>No card.</p>" in shown
@@ -83,7 +83,7 @@ def test_a_submission_of_the_second_run_alone_has_its_code():
 @pytest.mark.parametrize("name", HOSTILE_NAMES)
 def test_a_hostile_name_is_text(name):
     detail = Detail(code_of(name), [], output=name)
-    side = Timed(name, name, Status.CORRECT, 2.0, 1.9, 2.1)
+    side = ComparedSubmission(name, name, Status.CORRECT, 2.0, 1.9, 2.1)
     shown = page([side], [side], lambda problem, name: (detail, None))
     reader = Reader(re.sub(r"<(script|style)>.*?</\1>", "", shown, flags=re.DOTALL))
     assert not {"script", "img", "b"} & reader.names

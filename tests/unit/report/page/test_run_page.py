@@ -11,7 +11,7 @@ from evaluator.findings import Code, finding
 from evaluator.protocol.submission_files import bad_path
 from evaluator.records import MachineCode
 from evaluator.report.page import writer
-from evaluator.report.page.detail import Frame, detail_of
+from evaluator.report.page.detail import CompilerError, detail_of
 from evaluator.report.page.entries import PageEntry, best_by_problem, fragment
 from evaluator.report.page.run_page import RunPage, run_page
 from tests import cards
@@ -163,8 +163,8 @@ def test_a_page_of_ten_thousand_submissions_is_small_enough_to_open():
 
 def test_of_several_files_each_place_has_its_file_and_line():
     detail = detail_of(cards.several_card())
-    assert [note.place for note in detail.notes] == ["csrc/relu.cpp, line 3", "csrc/size.h, line 1"]
-    assert detail.frames == [Frame("csrc/relu.cpp, line 3", "expected ';'", "return size")]
+    assert [note.location for note in detail.notes] == ["csrc/relu.cpp, line 3", "csrc/size.h, line 1"]
+    assert detail.frames == [CompilerError("csrc/relu.cpp, line 3", "expected ';'", "return size")]
     shown = page(entry(cards.several_card()))
     assert "<b>B203</b> csrc/relu.cpp, line 3: the extension" in shown
     assert "<b>S120</b> csrc/size.h, line 1: addresses a reader" in shown
@@ -175,7 +175,7 @@ def test_the_longest_path_keeps_its_line():
     path = "/".join(["x" * 100] * 3 + ["y" * 96 + ".cpp"])
     detail = detail_of(cards.several_card(source=cards.SEVERAL.replace("csrc/relu.cpp", path)))
     assert bad_path(path) is None
-    assert detail.notes[0].place == detail.frames[0].place == f"{path}, line 3"
+    assert detail.notes[0].location == detail.frames[0].location == f"{path}, line 3"
 
 
 def test_the_numbers_beside_the_code_are_those_of_the_places():
@@ -189,4 +189,4 @@ def test_the_numbers_beside_the_code_are_those_of_the_places():
 
 def test_a_finding_without_a_line_has_no_place():
     card = cards.card(findings=[finding(Code.FILES, "x")])
-    assert [note.place for note in detail_of(card).notes] == [""]
+    assert [note.location for note in detail_of(card).notes] == [""]
