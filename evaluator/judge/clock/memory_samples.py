@@ -119,7 +119,7 @@ def _read(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the words, and the indices of words in written memory. Too many extents are not all known."""
     if len(extents) > _MOST_EXTENTS:
-        singly = b"".join(os.pread(region.descriptor, WORD_BYTES, place) for place in offsets_bytes.tolist())
+        singly = b"".join(os.pread(region.descriptor, WORD_BYTES, offset) for offset in offsets_bytes.tolist())
         return torch.frombuffer(bytearray(singly), dtype=torch.int32), torch.arange(len(offsets_bytes))
     words = torch.zeros(len(offsets_bytes), dtype=torch.int32)
     written = [torch.empty(0, dtype=torch.int64)]

@@ -77,7 +77,7 @@ class Sampling:
             torch.split(slots, self._counts),
             strict=True,
         )
-        return {path: Sample(where, content[:, :item_bytes]) for path, item_bytes, where, content in parts}
+        return {path: Sample(indices, content[:, :item_bytes]) for path, item_bytes, indices, content in parts}
 
 
 def shares(sizes: Sequence[int]) -> list[int]:

@@ -166,8 +166,8 @@ class SealedClock:
         timeout_s: float,
     ) -> ClockedWindow | Fault:
         """Measure calls one behind the other, as `call` measures one."""
-        named = {f"{number} {path}": tensor for number in range(len(frames)) for path, tensor in outline.items()}
-        sampling, positions, slots = self._sampled(named)
+        outlines = {f"{number} {path}": tensor for number in range(len(frames)) for path, tensor in outline.items()}
+        sampling, positions, slots = self._sampled(outlines)
         calls = [replace(frame, ticket=self._ticket, sampled=sampling.paths) for frame in frames]
         self._queue(calls, write, sampling, positions, slots, tells_when_open=False)
         sent_ns = time.perf_counter_ns()
@@ -180,15 +180,15 @@ class SealedClock:
             self._abandon()
             return answer if isinstance(answer, Fault) else self._never_ended()
         samples = sampling.samples(positions, slots)
-        of_calls = [
+        samples_of_calls = [
             {path: sample for path in outline if (sample := samples.get(f"{number} {path}")) is not None}
             for number in range(len(calls))
         ]
         _, go, end, _ = self._events
         elapsed_ms = go.elapsed_time(end)
         answered = [
-            ClockedCall(done, elapsed_ms=elapsed_ms, samples=found)
-            for done, found in zip(answer.calls, of_calls, strict=True)
+            ClockedCall(done, elapsed_ms=elapsed_ms, samples=samples_of_call)
+            for done, samples_of_call in zip(answer.calls, samples_of_calls, strict=True)
         ]
         return ClockedWindow(answered, elapsed_ms, was_queued, host_ms)
 

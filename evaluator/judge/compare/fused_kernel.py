@@ -108,8 +108,8 @@ class FusedComparison:
             0 if columns is None else columns.data_ptr(),
             is_vector_of_few(sides.honest.shape),
         )
-        own = ctypes.c_double(bounds.unit), ctypes.c_double(bounds.smallest)
-        self._launch(f"errors_{kinds}", [*_pointers(exact, honest), shape, scale, *own, *_pointers(error)], tasks)
+        rounding = ctypes.c_double(bounds.unit), ctypes.c_double(bounds.smallest)
+        self._launch(f"errors_{kinds}", [*_pointers(exact, honest), shape, scale, *rounding, *_pointers(error)], tasks)
         self._launch(
             f"compare_{kinds}",
             [

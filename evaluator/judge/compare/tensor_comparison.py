@@ -135,9 +135,9 @@ def _reading(
     )
 
 
-def _of_steps(found: StepsFound) -> Tally:
-    first = None if found.first is None else First(*found.first)
-    return Tally(found.max_abs_error, found.ratio, found.honest_ratio, found.mismatches, found.nonfinite, first)
+def _of_steps(steps: StepsFound) -> Tally:
+    first = None if steps.first is None else First(*steps.first)
+    return Tally(steps.max_abs_error, steps.ratio, steps.honest_ratio, steps.mismatches, steps.nonfinite, first)
 
 
 def _counted_out(tally: Tally, bounds: Bounds, elements: int) -> Tally:
@@ -148,7 +148,8 @@ def _counted_out(tally: Tally, bounds: Bounds, elements: int) -> Tally:
     spare = min(SPARE, elements // _SPARE_PART)
     far = tally.far
     if tally.mismatches or all(
-        found <= bounds.multiple * known + spare for found, known in zip(far.counts, far.honest, strict=True)
+        count <= bounds.multiple * honest_count + spare
+        for count, honest_count in zip(far.counts, far.honest, strict=True)
     ):
         return tally
     return tally._replace(ratio=far.ratio, mismatches=far.counts[0], first=far.first)
@@ -162,9 +163,9 @@ def joined(parts: list[TensorCheck]) -> TensorCheck:
     starts = list(itertools.accumulate((part.shape[0] for part in parts), initial=0))
     mismatch = next(
         (
-            Mismatch([start + found.index[0], *found.index[1:]], found.expected, found.actual)
+            Mismatch([start + wrong.index[0], *wrong.index[1:]], wrong.expected, wrong.actual)
             for start, part in zip(starts, parts, strict=False)
-            if (found := part.first_mismatch) is not None
+            if (wrong := part.first_mismatch) is not None
         ),
         None,
     )
@@ -184,8 +185,8 @@ def joined(parts: list[TensorCheck]) -> TensorCheck:
 
 
 def _largest_or_none(values: list[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return max(known) if len(known) == len(values) else None
+    numbers = [value for value in values if value is not None]
+    return max(numbers) if len(numbers) == len(values) else None
 
 
 def _compare_exactly(sides: Sides) -> Callable[[], Tally]:
@@ -232,7 +233,7 @@ def _compare_chunk(
     values = _allowed(actual, exact, honest, bounds, overview, index, shape)
     got, plain, wide, allowed = values.got, values.plain, values.wide, values.allowed
     error = (got - wide).abs()
-    of_honest = (plain - wide).abs()
+    honest_error = (plain - wide).abs()
     has_finite_got, has_finite_plain = all_finite(got), all_finite(plain)
     bad = _beyond_allowed(values, error, is_finite=has_finite_got and has_finite_plain and values.is_finite)
     mismatches = int(bad.sum())
@@ -241,13 +242,15 @@ def _compare_chunk(
     honest_finite = None if has_finite_plain and values.is_finite else torch.isfinite(plain) & torch.isfinite(wide)
     far = Far()
     if values.relative is not None:
-        known = of_honest if all_finite(of_honest) else torch.where(torch.isfinite(of_honest), of_honest, 0.0)
-        off = error if finite is None else torch.where(finite, error, 0.0)
-        far = _far(actual, exact, off, known, bounds, values.relative, start)
+        finite_honest_error = (
+            honest_error if all_finite(honest_error) else torch.where(torch.isfinite(honest_error), honest_error, 0.0)
+        )
+        finite_error = error if finite is None else torch.where(finite, error, 0.0)
+        far = _far(actual, exact, finite_error, finite_honest_error, bounds, values.relative, start)
     return Tally(
         max_abs_error=largest(selected(error, finite)),
         ratio=largest(selected(ratio_to(error, allowed), finite)),
-        honest_ratio=largest(selected(ratio_to(of_honest, allowed), honest_finite)),
+        honest_ratio=largest(selected(ratio_to(honest_error, allowed), honest_finite)),
         mismatches=mismatches,
         nonfinite=0 if finite is None else int((bad & ~finite).sum()),
         first=_first(bad.reshape(-1), actual.reshape(-1), exact.reshape(-1), start) if mismatches else None,
@@ -256,10 +259,10 @@ def _compare_chunk(
 
 
 class _Relative(NamedTuple):
-    """What errors are relative to (`scale`), and the rounding of each element (`own`), which is no error."""
+    """What errors are relative to (`scale`), and the rounding of each element (`rounding`), which is no error."""
 
     scale: torch.Tensor
-    own: torch.Tensor
+    rounding: torch.Tensor
 
 
 class _Allowed(NamedTuple):
@@ -295,9 +298,9 @@ def _allowed(
         wide = exact.double()
     size = wide.abs()
     scale = element_scale(rows, size, overview.columns, shape)
-    own = bounds.unit * last_place(size) + bounds.smallest
-    allowed = tolerance(bounds, overview.honest_error) * scale + own
-    return _Allowed(got, plain, wide, is_finite, _Relative(scale, own), allowed)
+    rounding = bounds.unit * last_place(size) + bounds.smallest
+    allowed = tolerance(bounds, overview.honest_error) * scale + rounding
+    return _Allowed(got, plain, wide, is_finite, _Relative(scale, rounding), allowed)
 
 
 def _beyond_allowed(values: _Allowed, error: torch.Tensor, *, is_finite: bool) -> torch.Tensor:
@@ -331,30 +334,30 @@ def _far(
     actual: torch.Tensor,
     exact: torch.Tensor,
     error: torch.Tensor,
-    of_honest: torch.Tensor,
+    honest_error: torch.Tensor,
     bounds: Bounds,
     relative: _Relative,
     start: int,
 ) -> Far:
     """Count errors beyond each level: a part of the scale, plus the element's own rounding."""
     far, seldom = (level * relative.scale for level in bounds.counted_from)
-    found = Far()
-    if may_exceed(of_honest, seldom) and bool((of_honest > seldom + relative.own).any()):
-        found = found._replace(honest=_beyond(of_honest, seldom, relative.own))
+    counted = Far()
+    if may_exceed(honest_error, seldom) and bool((honest_error > seldom + relative.rounding).any()):
+        counted = counted._replace(honest=_beyond(honest_error, seldom, relative.rounding))
     if not may_exceed(error, far):
-        return found
-    beyond = error > far + relative.own
+        return counted
+    beyond = error > far + relative.rounding
     if not beyond.any():
-        return found
-    return found._replace(
-        counts=_beyond(error, far, relative.own),
-        ratio=largest(ratio_to(error, far + relative.own)[beyond]),
+        return counted
+    return counted._replace(
+        counts=_beyond(error, far, relative.rounding),
+        ratio=largest(ratio_to(error, far + relative.rounding)[beyond]),
         first=_first(beyond.reshape(-1), actual.reshape(-1), exact.reshape(-1), start),
     )
 
 
-def _beyond(error: torch.Tensor, level: torch.Tensor, own: torch.Tensor) -> tuple[int, ...]:
-    return tuple(int((error > level * STEP**index + own).sum()) for index in range(LEVELS))
+def _beyond(error: torch.Tensor, level: torch.Tensor, rounding: torch.Tensor) -> tuple[int, ...]:
+    return tuple(int((error > level * STEP**index + rounding).sum()) for index in range(LEVELS))
 
 
 def _first(bad: torch.Tensor, actual: torch.Tensor, exact: torch.Tensor, start: int) -> First:
@@ -387,9 +390,9 @@ def _added(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
 
 def _mismatch(first: First, shape: torch.Size) -> Mismatch:
     index: list[int] = []
-    rest = first.position
+    flat = first.position
     for size in reversed(shape):
-        rest, place = divmod(rest, size)
-        index.append(place)
+        flat, coordinate = divmod(flat, size)
+        index.append(coordinate)
     index.reverse()
     return Mismatch(index=index, expected=number_text(first.expected), actual=number_text(first.actual))

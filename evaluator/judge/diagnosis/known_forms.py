@@ -113,12 +113,12 @@ class _Recorder(OperationMode):
         del types
         result = func(*args, **(kwargs or {}))
         self.operations[func] = None
-        given = args[0] if args else None
+        operand = args[0] if args else None
         if (
-            isinstance(given, torch.Tensor)
+            isinstance(operand, torch.Tensor)
             and isinstance(result, torch.Tensor)
-            and given.is_floating_point()
-            and (given.shape, given.dtype) == (result.shape, result.dtype)
+            and operand.is_floating_point()
+            and (operand.shape, operand.dtype) == (result.shape, result.dtype)
             and func not in _NOT_COMPUTED
             and not func.is_view
         ):
@@ -193,9 +193,9 @@ def _mean_as_sum(func: Any, x: torch.Tensor, *rest: Any, **options: Any) -> torc
 
 def _padding_not_counted(func: Any, *args: Any) -> Any:
     """Exchange `count_include_pad`, the sixth parameter. Parameters at their defaults are not passed."""
-    given = [*args, *_POOLING_DEFAULTS[len(args) :]]
-    given[_COUNT_INCLUDE_PAD] = not given[_COUNT_INCLUDE_PAD]
-    return func(*given)
+    arguments = [*args, *_POOLING_DEFAULTS[len(args) :]]
+    arguments[_COUNT_INCLUDE_PAD] = not arguments[_COUNT_INCLUDE_PAD]
+    return func(*arguments)
 
 
 _CHANGES: tuple[tuple[str, tuple[Any, ...], Callable[..., Any]], ...] = (

@@ -78,11 +78,11 @@ def changed_group(group: Group, period: torch.Tensor, drawn: Sequence[Draw]) -> 
     """Return the changed parameters of a group, each with own numbers of `drawn`."""
     counts = [shape.numel() for shape in group.shapes]
     pairs = list(zip(counts, drawn, strict=True))
-    noise = torch.cat([part for count, each in pairs for part in spread(period, count, each.start)])
-    other = torch.cat([part for count, each in pairs for part in spread(period, count, each.other_start)])
+    noise = torch.cat([part for count, one_draw in pairs for part in spread(period, count, one_draw.start)])
+    other = torch.cat([part for count, one_draw in pairs for part in spread(period, count, one_draw.other_start)])
     levels = noise.new_zeros(len(drawn))
     # A tensor of Python's numbers would be copied to the GPU, and the host would wait for all queued work.
-    torch._foreach_add_(levels.unbind(), [each.level for each in drawn])
+    torch._foreach_add_(levels.unbind(), [one_draw.level for one_draw in drawn])
     factors = _factors(group.change, noise, other, levels.index_select(0, group.owners))
     values = torch.split(_applied(group.change, group.first, factors), counts)
     return [value.view(shape) for value, shape in zip(values, group.shapes, strict=True)]
@@ -106,18 +106,18 @@ def groups_of(parameters: Mapping[str, torch.Tensor], changes: Mapping[str, Chan
 
 
 def _group(change: Change, members: Mapping[str, torch.Tensor]) -> Group:
-    first = torch.cat([each.reshape(-1) for each in members.values()])
-    counts = torch.tensor([each.numel() for each in members.values()])
+    first = torch.cat([tensor.reshape(-1) for tensor in members.values()])
+    counts = torch.tensor([tensor.numel() for tensor in members.values()])
     owners = torch.repeat_interleave(torch.arange(len(counts), dtype=torch.int32), counts).to(first.device)
-    return Group(change, list(members), [each.shape for each in members.values()], first, owners)
+    return Group(change, list(members), [tensor.shape for tensor in members.values()], first, owners)
 
 
 def spread(period: torch.Tensor, count: int, start: int) -> list[torch.Tensor]:
     """Return `count` random values from position `start`, cyclically, at most a period, in at most two parts."""
     start %= period.numel()
-    found = period[start : start + count]
-    missing = count - found.numel()
-    return [found, period[:missing]] if missing else [found]
+    head = period[start : start + count]
+    missing = count - head.numel()
+    return [head, period[:missing]] if missing else [head]
 
 
 def _joined(parts: list[torch.Tensor]) -> torch.Tensor:
@@ -126,15 +126,15 @@ def _joined(parts: list[torch.Tensor]) -> torch.Tensor:
 
 def _factors(change: Change, noise: torch.Tensor, other: torch.Tensor, level: float | torch.Tensor) -> torch.Tensor:
     """Return the factors of elements, or new values of zeros. Each combines random values of two positions."""
-    both = noise * other.sign()
+    signed_noise = noise * other.sign()
     match change:
         case Change.FROM_ZERO:
-            return both * (_FROM_ZERO / 2) + level
+            return signed_noise * (_FROM_ZERO / 2) + level
         case Change.WITH_SIGNS:
-            factors = both * _EACH + level
+            factors = signed_noise * _EACH + level
             return torch.where((noise + other).abs() > _FLIPPED_ABOVE, -factors, factors)
         case Change.KEEPS_SIGNS:
-            return both * _EACH + level
+            return signed_noise * _EACH + level
 
 
 def _applied(change: Change, first: torch.Tensor, factors: torch.Tensor) -> torch.Tensor:
