@@ -34,8 +34,8 @@ def judge(context: GradeContext, timer: ReferenceTimer, stopwatch: Stopwatch) ->
     if context.may_set_up_early():
         with stopwatch.stage("device"):
             context.set_up_early()
-    begun = _lint_and_build(context, stopwatch)
-    return begun if begun.is_final else finish(context, timer, begun, stopwatch)
+    build_outcome = _lint_and_build(context, stopwatch)
+    return build_outcome if build_outcome.is_final else finish(context, timer, build_outcome, stopwatch)
 
 
 def begin(context: GradeContext, stopwatch: Stopwatch) -> Outcome:
@@ -44,12 +44,12 @@ def begin(context: GradeContext, stopwatch: Stopwatch) -> Outcome:
     Builds that only a constructor requests, and the machine code, go into the cache, from which `finish` takes them.
     """
     stages.require_sandbox_layers(context)
-    begun = _lint_and_build(context, stopwatch)
-    if not begun.is_final:
+    build_outcome = _lint_and_build(context, stopwatch)
+    if not build_outcome.is_final:
         with stopwatch.stage("build"):
             context.build_ahead()
         context.build_services.machine_code()
-    return begun
+    return build_outcome
 
 
 def _lint_and_build(context: GradeContext, stopwatch: Stopwatch) -> Outcome:
@@ -68,13 +68,13 @@ def _lint_and_build(context: GradeContext, stopwatch: Stopwatch) -> Outcome:
     return outcome if built.fault is None else outcome.failed(*built.fault)
 
 
-def finish(context: GradeContext, timer: ReferenceTimer, begun: Outcome, stopwatch: Stopwatch) -> Outcome:
+def finish(context: GradeContext, timer: ReferenceTimer, build_outcome: Outcome, stopwatch: Stopwatch) -> Outcome:
     """Check and time a build, made here or by another process on the same machine."""
-    if begun.build is None:
+    if build_outcome.build is None:
         raise ValueError("nothing was built")
     grade = _Finish(context, timer, stopwatch)
     grade.take_device()
-    grade.check(begun.build)
+    grade.check(build_outcome.build)
     for stage in (grade.time, grade.compare_with_roofline, grade.profile, grade.accept):
         if not grade.outcome.is_final:
             stage()
@@ -85,8 +85,8 @@ def finish(context: GradeContext, timer: ReferenceTimer, begun: Outcome, stopwat
         sandbox=context.sandbox,
         output=context.output,
         machine_code=machine_code,
-        findings=[*grade.outcome.findings, *about_code, *begun.findings],
-        toolchains=begun.toolchains,
+        findings=[*grade.outcome.findings, *about_code, *build_outcome.findings],
+        toolchains=build_outcome.toolchains,
     )
     if context.gpu_session is None:
         return outcome

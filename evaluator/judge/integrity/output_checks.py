@@ -74,14 +74,14 @@ def follows(
     return varies and same_as(honest, [view], values_of) is not None
 
 
-def outlined(wanted: model_call.Result | None) -> dict[str, torch.Tensor]:
+def outlined(result: model_call.Result | None) -> dict[str, torch.Tensor]:
     """Return the tensors of an answer by path."""
-    found = {} if wanted is None else by_path(wanted)
-    return {path: value for path, value in found.items() if isinstance(value, torch.Tensor)}
+    values_by_path = {} if result is None else by_path(result)
+    return {path: value for path, value in values_by_path.items() if isinstance(value, torch.Tensor)}
 
 
-def _all_true(found: list[torch.Tensor]) -> bool:
-    return not found or bool(found[0] if len(found) == 1 else torch.stack(found).all())
+def _all_true(flags: list[torch.Tensor]) -> bool:
+    return not flags or bool(flags[0] if len(flags) == 1 else torch.stack(flags).all())
 
 
 def late(snapshots: list[OutputViews], samples: dict[str, Sample]) -> Finding | None:
@@ -135,10 +135,10 @@ def wrong_values(check: TensorCheck) -> Finding | None:
     if check.ok:
         return None
     first = check.first_mismatch
-    place = f", first at {first.index}: expected {first.expected}, got {first.actual}" if first is not None else ""
+    first_text = f", first at {first.index}: expected {first.expected}, got {first.actual}" if first is not None else ""
     code = Code.NOT_FINITE if check.nonfinite else Code.WRONG_VALUES
     total = torch.Size(check.shape).numel()
-    message = f"{check.path}: {check.mismatches} of {total} values differ{place}"
+    message = f"{check.path}: {check.mismatches} of {total} values differ{first_text}"
     is_nearly_all = code is Code.WRONG_VALUES and check.mismatches >= max(_NEARLY_ALL * total, _SEVERAL)
     return finding(code, message, next_step=NEARLY_ALL if is_nearly_all else None, path=check.path)
 
@@ -177,8 +177,8 @@ def changed_input(placed: LaidOut, exempt: frozenset[int]) -> Finding | None:
         elif not are_equal(before, after):
             return _wrote_into(path)
         if len(unread) >= _AT_ONCE:
-            if (found := _first_changed(unread)) is not None:
-                return found
+            if (change := _first_changed(unread)) is not None:
+                return change
             unread.clear()
     return _first_changed(unread)
 
@@ -186,9 +186,9 @@ def changed_input(placed: LaidOut, exempt: frozenset[int]) -> Finding | None:
 def _pieces(placed: LaidOut, exempt: frozenset[int]) -> Iterator[tuple[str, torch.Tensor, torch.Tensor]]:
     """Yield the contents of the inputs without `exempt`, as written and as they are now, in pieces of equal shape."""
     free = {path for number, (path, *_) in enumerate(placed.pairs) if number in exempt}  # The same in each call.
-    for path, own, shared in placed.pairs:
-        if path not in free and own.numel():
-            pieces = zip(*(torch.split(each, _PIECE) for each in _contents(own, shared)), strict=True)
+    for path, original, shared in placed.pairs:
+        if path not in free and original.numel():
+            pieces = zip(*(torch.split(tensor, _PIECE) for tensor in _contents(original, shared)), strict=True)
             yield from ((path, before, after) for before, after in pieces)
 
 
@@ -206,23 +206,23 @@ def _wrote_into(path: str) -> Finding:
 def _contents(*equals: torch.Tensor) -> list[torch.Tensor]:
     """Return the bytes of tensors, to distinguish NaNs and signs of zero; as 8-byte words if all tensors permit."""
     contents = [_in_order(tensor.contiguous()).view(torch.uint8) for tensor in equals]
-    whole = all(each.numel() % 8 == 0 and each.data_ptr() % 8 == 0 for each in contents)
-    return [each.view(torch.int64) for each in contents] if whole else contents
+    are_words = all(content.numel() % 8 == 0 and content.data_ptr() % 8 == 0 for content in contents)
+    return [content.view(torch.int64) for content in contents] if are_words else contents
 
 
 def views(node: Node) -> list[TensorView]:
     """Return the tensors of an answer. A frame limits the nesting of an answer, so the walk is not recursive."""
-    found: list[TensorView] = []
+    tensors: list[TensorView] = []
     todo = [node]
     while todo:
         match todo.pop():
             case TensorView() as view:
-                found.append(view)
+                tensors.append(view)
             case Items(items=items) | Table(items=items):
                 todo += items
             case _:
                 pass
-    return found
+    return tensors
 
 
 def gradient_pairs(expected: dict[str, torch.Tensor | None], done: Done) -> list[Pair] | Finding:

@@ -118,16 +118,16 @@ def _other_orders(calls: Sequence[Asked], path: str) -> float:
     """Return the largest size of fp32's errors in any order of summation."""
     largest = 0.0
     for order in Order:
-        found = []
+        outputs_of_calls = []
         for call in calls:
             plain = call.again()._replace(in_float64=False)
-            found.append((call, values_of(plain, None, in_order(order), {path: call.outputs[path]})))
-        largest = max(largest, _size(found, path))
+            outputs_of_calls.append((call, values_of(plain, None, in_order(order), {path: call.outputs[path]})))
+        largest = max(largest, _size(outputs_of_calls, path))
     return largest
 
 
-def _size(found: Sequence[tuple[Asked, dict[str, torch.Tensor]]], path: str) -> float:
-    parts = [values[path] - call.outputs[path].exact for call, values in found if path in values]
+def _size(outputs_of_calls: Sequence[tuple[Asked, dict[str, torch.Tensor]]], path: str) -> float:
+    parts = [values[path] - call.outputs[path].exact for call, values in outputs_of_calls if path in values]
     return _rms(torch.cat(parts)) if parts else 0.0
 
 

@@ -69,7 +69,7 @@ class Sample(NamedTuple):
 
         Fewer than `ENOUGH` errors also return None, as does exhausted memory: the output is wrong in any case.
         """
-        outputs = {known: errors for known, errors in self.only(large=True).outputs.items() if known == path}
+        outputs = {key: errors for key, errors in self.only(large=True).outputs.items() if key == path}
         with contextlib.suppress(MemoryError):
             return format_of([Asked(lambda: call, outputs)], self.formats)
         return None
@@ -97,8 +97,8 @@ class _Lots:
         self._shown += 1
         if len(self.kept) < self._most:
             self.kept.append(drawn)
-        elif (place := secrets.randbelow(self._shown)) < self._most:
-            self.kept[place] = drawn
+        elif (index := secrets.randbelow(self._shown)) < self._most:
+            self.kept[index] = drawn
 
 
 class PrecisionWatch:
@@ -152,26 +152,26 @@ class PrecisionWatch:
 
     def _correlated(self, drawn: list[Drawn], again: Callable[[Drawn], ReferenceCall]) -> Check | None:
         """Look for a format whose rounding is in the errors of calls."""
-        found = format_of(_asked(drawn, again), self._formats)
-        if found is None:
+        match = format_of(_asked(drawn, again), self._formats)
+        if match is None:
             return None
         of_many = f" over {len(drawn)} calls" if len(drawn) > 1 else ""
-        name = found.name(drawn[0].sample.outputs.get(found.path))
-        message = f"{found.path} is within the tolerance, but its errors are those of {name}{of_many}"
-        return _failed(drawn[0], message, found.path)
+        name = match.name(drawn[0].sample.outputs.get(match.path))
+        message = f"{match.path} is within the tolerance, but its errors are those of {name}{of_many}"
+        return _failed(drawn[0], message, match.path)
 
     def _outsized(self, calls: list[Drawn], again: Callable[[Drawn], ReferenceCall]) -> Check | None:
         """Look for errors too large for fp32 in the secret rows of calls."""
-        kept = secrets.SystemRandom().sample(calls, len(calls))
-        found = outsized(_asked(kept, again), self._formats[0]) if kept else None
-        if found is None:
+        shuffled = secrets.SystemRandom().sample(calls, len(calls))
+        match = outsized(_asked(shuffled, again), self._formats[0]) if shuffled else None
+        if match is None:
             return None
         message = (
-            f"{found.path} is within the tolerance, but its relative error is {found.error:.1e} in secret rows: the "
-            f"reference has {found.fp32:.1e} in any order of summation in fp32, and {found.coarser:.1e} "
-            f"with operands in {found.format.value}"
+            f"{match.path} is within the tolerance, but its relative error is {match.error:.1e} in secret rows: the "
+            f"reference has {match.fp32:.1e} in any order of summation in fp32, and {match.coarser:.1e} "
+            f"with operands in {match.format.value}"
         )
-        return _failed(kept[0], message, found.path, IN_FP32_OR_A_STEP)
+        return _failed(shuffled[0], message, match.path, IN_FP32_OR_A_STEP)
 
     def begin(self, blocks: int, slices: dict[str, list[Slices]] | None = None) -> None:
         """Start a call with expected values in `blocks` blocks, and draw the block for the sample.
@@ -187,13 +187,13 @@ class PrecisionWatch:
         if block != self.sample.block:
             return
         if (errors := sampled(*sides, HALF)) is not None and in_float64 and self.fault_in_half is None:
-            why = fault_in_half(errors, sides.honest.dtype)
-            message = f"{path} is within the tolerance, but {why}"
-            self.fault_in_half = None if why is None else finding(Code.LOWER_PRECISION, message, path=path)
+            reason = fault_in_half(errors, sides.honest.dtype)
+            message = f"{path} is within the tolerance, but {reason}"
+            self.fault_in_half = None if reason is None else finding(Code.LOWER_PRECISION, message, path=path)
         if not self._formats or (errors := sampled(*sides)) is None:
             return
         sample = self.sample._replace(in_float64=in_float64, outputs={**self.sample.outputs, path: errors})
-        slices = [_within_block(each, start) for each in self._slices.get(path, [])]
+        slices = [_within_block(row_slices, start) for row_slices in self._slices.get(path, [])]
         if (cancelled := sampled_slices(slices, *sides)) is not None:
             sample = sample._replace(slices={**sample.slices, path: cancelled})
         self.sample = sample
@@ -209,21 +209,21 @@ class PrecisionWatch:
         if self._can_tell:
             self._one.show(Drawn(seed, check, self.sample.only(large=True)))
             self._many.show(Drawn(seed, check, self.sample.only(large=False)))
-            concentrated = any(each.concentrated for slices in self._slices.values() for each in slices)
+            concentrated = any(row_slices.concentrated for slices in self._slices.values() for row_slices in slices)
             self._with_slices[concentrated].show(Drawn(seed, check, self.sample.only_slices()))
 
 
 def _failed(drawn: Drawn, message: str, path: str, next_step: str | None = None) -> Check:
-    found = finding(Code.LOWER_PRECISION, message, next_step=next_step, path=path)
-    return replace(drawn.check, ok=False, finding=found)
+    failure = finding(Code.LOWER_PRECISION, message, next_step=next_step, path=path)
+    return replace(drawn.check, ok=False, finding=failure)
 
 
 def _asked(drawn: list[Drawn], again: Callable[[Drawn], ReferenceCall]) -> list[Asked]:
     """Return the errors of the calls. A single call is made anew once, and each of many calls at every use."""
-    makes: list[Callable[[], ReferenceCall]] = [functools.partial(again, each) for each in drawn]
+    makes: list[Callable[[], ReferenceCall]] = [functools.partial(again, call) for call in drawn]
     if len(makes) == 1:
         makes = [functools.cache(makes[0])]
-    return [Asked(make, each.sample.outputs) for make, each in zip(makes, drawn, strict=True)]
+    return [Asked(make, call.sample.outputs) for make, call in zip(makes, drawn, strict=True)]
 
 
 def _within_block(slices: Slices, start: int) -> Slices:

@@ -56,8 +56,8 @@ def _product(
         *,
         dtype: torch.dtype | None = None,
     ) -> torch.Tensor:
-        given = () if dim is None else (dim, keepdim)
-        plain: torch.Tensor = func(x, *given, dtype=dtype)
+        dim_arguments = () if dim is None else (dim, keepdim)
+        plain: torch.Tensor = func(x, *dim_arguments, dtype=dtype)
         if not plain.is_floating_point() or not x.dim():
             return plain
         factors = x.to(plain.dtype)
@@ -92,8 +92,8 @@ def _all_multiplied(factors: torch.Tensor, plain: torch.Tensor) -> torch.Tensor:
 
 def _reversed(func: Any, x: torch.Tensor, dim: int | None = None, *rest: Any, **options: Any) -> torch.Tensor:
     along = list(range(x.dim())) if dim is None else [dim] if x.dim() else []
-    given = () if dim is None else (dim,)
-    return func(x.flip(along), *given, *rest, **options)  # type: ignore[no-any-return]
+    dim_arguments = () if dim is None else (dim,)
+    return func(x.flip(along), *dim_arguments, *rest, **options)  # type: ignore[no-any-return]
 
 
 def _range(dtype: torch.dtype) -> tuple[float, float]:

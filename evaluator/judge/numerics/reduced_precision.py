@@ -99,12 +99,12 @@ def sampled_slices(
     parts: list[torch.Tensor] = []
     for dim, _, indices, _ in slices:
         extent = honest.shape[dim]
-        known = torch.tensor([index for index in indices if 0 <= index < extent], device=honest.device)
+        row_indices = torch.tensor([index for index in indices if 0 <= index < extent], device=honest.device)
         inner = math.prod(honest.shape[dim + 1 :])
-        each = honest.numel() // max(extent, 1)
-        chosen = _places(len(known) * each, _SAMPLE_OF_SLICES, honest.device)
+        slice_elements = honest.numel() // max(extent, 1)
+        chosen = _places(len(row_indices) * slice_elements, _SAMPLE_OF_SLICES, honest.device)
         if chosen.numel():
-            within, index = chosen % each, known[chosen // each]
+            within, index = chosen % slice_elements, row_indices[chosen // slice_elements]
             parts.append((within // inner * extent + index) * inner + within % inner)
     return _errors_at(torch.cat(parts), actual, exact, honest) if parts else None
 
@@ -151,9 +151,9 @@ def format_of(calls: Sequence[Asked], formats: Sequence[Format] = tuple(Format))
                 continue
             for path, rounding in roundings.items():
                 errors = left[path]
-                seen = _agreement(errors, rounding) if len(rounding) == len(errors.exact) else 0.0
-                if seen > agreement:
-                    best, agreement = Found(path, to), seen
+                candidate = _agreement(errors, rounding) if len(rounding) == len(errors.exact) else 0.0
+                if candidate > agreement:
+                    best, agreement = Found(path, to), candidate
                 if _hopeless(errors, rounding):
                     del left[path]
     if best is None and untried is not None:
@@ -163,12 +163,12 @@ def format_of(calls: Sequence[Asked], formats: Sequence[Format] = tuple(Format))
 
 def _together(calls: Sequence[Errors | None]) -> Errors | None:
     """Return an output's errors as (calls, elements); None if too few, missing in a call, or of unequal number."""
-    known = [call for call in calls if call is not None]
-    elements = {len(call.exact) for call in known}
-    is_enough = len(known) >= ENOUGH_CALLS or (len(known) == 1 and max(elements) >= ENOUGH)
-    if len(known) < len(calls) or len(elements) > 1 or not is_enough:
+    present = [call for call in calls if call is not None]
+    elements = {len(call.exact) for call in present}
+    is_enough = len(present) >= ENOUGH_CALLS or (len(present) == 1 and max(elements) >= ENOUGH)
+    if len(present) < len(calls) or len(elements) > 1 or not is_enough:
         return None
-    return Errors(*(torch.stack(parts) for parts in zip(*known, strict=True)))
+    return Errors(*(torch.stack(parts) for parts in zip(*present, strict=True)))
 
 
 def _roundings(way: Way, to: Format, calls: Sequence[Asked], left: Mapping[str, Errors]) -> dict[str, torch.Tensor]:
@@ -181,10 +181,10 @@ def _roundings(way: Way, to: Format, calls: Sequence[Asked], left: Mapping[str, 
         outputs = {path: call.outputs[path] for path in parts}
         lower = way(call.again, to, outputs) if outputs else {}
         # An output without a value in some call is dropped: not every reference can be computed in fp16.
-        parts = {path: [*known, lower[path] - outputs[path].exact] for path, known in parts.items() if path in lower}
+        parts = {path: [*errors, lower[path] - outputs[path].exact] for path, errors in parts.items() if path in lower}
         if number + 1 == _FIRST_CALLS and not any(_may_be_in(left[path], torch.stack(parts[path])) for path in parts):
             break
-    return {path: torch.stack(known) for path, known in parts.items()}
+    return {path: torch.stack(errors) for path, errors in parts.items()}
 
 
 def _may_be_in(errors: Errors, rounding: torch.Tensor) -> bool:
@@ -227,7 +227,7 @@ def _agreement(errors: Errors, rounding: torch.Tensor) -> float:
     return min(_correlation(*apart, independent) for apart in ways)
 
 
-def _correlation(error: torch.Tensor, rounding: torch.Tensor, own: torch.Tensor, independent: float) -> float:
+def _correlation(error: torch.Tensor, rounding: torch.Tensor, honest: torch.Tensor, independent: float) -> float:
     """Return the correlation of errors with a rounding; 0 for a chance value or a coefficient outside `_COEFFICIENTS`.
 
     Chance correlations are of the order of 1 / sqrt(`independent`), with `independent` the number of independent
@@ -239,7 +239,7 @@ def _correlation(error: torch.Tensor, rounding: torch.Tensor, own: torch.Tensor,
         return 0.0
     common = float(error @ rounding)
     least = min(max(_LEAST, _DEVIATIONS / math.sqrt(independent)), _MOST)
-    is_in = _COEFFICIENTS[0] < common / size < _COEFFICIENTS[1] and abs(float(own @ rounding)) < _OWN * size
+    is_in = _COEFFICIENTS[0] < common / size < _COEFFICIENTS[1] and abs(float(honest @ rounding)) < _OWN * size
     return common / norms if is_in and common / norms > least else 0.0
 
 
@@ -256,12 +256,12 @@ def _apart(
     element: the mean over all calls.
     """
     errors = Errors(*(side[: len(rounding)] for side in errors))
-    known = _known(errors, rounding)
+    is_known = _known(errors, rounding)
     if len(rounding) > 1:
-        rows = known.all(1)
-        given = [(side[rows] - side[rows].mean(0)).reshape(-1) for side in _of_interest(errors, rounding)]
-        return _without(given, [])
-    exact, *sides = (side[known] for side in _of_interest(errors, rounding))
+        rows = is_known.all(1)
+        centred = [(side[rows] - side[rows].mean(0)).reshape(-1) for side in _of_interest(errors, rounding)]
+        return _without(centred, [])
+    exact, *sides = (side[is_known] for side in _of_interest(errors, rounding))
     sizes = exact.abs()
     usual = sizes[sizes > 0].median() if alike and bool((sizes > 0).any()) else sizes.new_tensor(torch.inf)
     weights = (usual / sizes).clamp(max=1.0)
@@ -274,13 +274,13 @@ def _of_interest(errors: Errors, rounding: torch.Tensor) -> tuple[torch.Tensor, 
 
 
 def _without(
-    given: Sequence[torch.Tensor], constant: Sequence[torch.Tensor]
+    vectors: Sequence[torch.Tensor], constant: Sequence[torch.Tensor]
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return the last three vectors, with `constant` and then the first vector projected out."""
     for one in constant:
-        given = [_less(values, one) for values in given]
-    exact, error, rounding, own = given
-    return _less(error, exact), _less(rounding, exact), _less(own, exact)
+        vectors = [_less(values, one) for values in vectors]
+    exact, error, rounding, honest = vectors
+    return _less(error, exact), _less(rounding, exact), _less(honest, exact)
 
 
 def _less(values: torch.Tensor, one: torch.Tensor) -> torch.Tensor:

@@ -105,7 +105,7 @@ def rounding_of_call(plan: CallPlan) -> dict[str, float]:
                     parts.setdefault(path, []).append(part)
     except MemoryError:
         return {}
-    return {path: _joined(known) for path, known in parts.items()}
+    return {path: _joined(block_parts) for path, block_parts in parts.items()}
 
 
 def _draws(limits: Mapping[str, Limit], values: Mapping[str, Value]) -> int:
@@ -125,7 +125,7 @@ def _size(part: torch.Tensor) -> float:
 
 def _joined(parts: list[_Part]) -> float:
     """Return the largest rounding, relative to the size of all parts: the row is compared as a whole."""
-    squares, count = sum(each.size * each.size * each.elements for each in parts), sum(each.elements for each in parts)
+    squares, count = sum(part.size * part.size * part.elements for part in parts), sum(part.elements for part in parts)
     whole = math.sqrt(squares / count) if squares else 1.0
     return max(rounding * size / whole for rounding, size, _ in parts)
 

@@ -50,30 +50,30 @@ and 11 twice the largest of 8."""
 
 def uses(reference: Reference, inputs: Arguments, operations: Collection[Any]) -> bool:
     """Return whether a call of the reference runs any of the `operations`."""
-    found = False
+    runs_operation = False
 
     def noted(func: Callable[..., object], *args: object, **options: object) -> object:
-        nonlocal found
-        found = True
+        nonlocal runs_operation
+        runs_operation = True
         return func(*args, **options)
 
     with with_handlers(dict.fromkeys(operations, noted)):
         reference.forward(inputs, 0)
-    return found
+    return runs_operation
 
 
 def rounds(reference: Reference, inputs: Arguments) -> bool:
     """Return whether a call of the reference rounds a number: else rounding decides no integer of the output."""
-    found = False
+    rounds_number = False
 
     def noted(result: torch.Tensor) -> torch.Tensor:
-        nonlocal found
-        found = True
+        nonlocal rounds_number
+        rounds_number = True
         return result
 
     with with_results(noted):
         reference.forward(inputs, 0)
-    return found
+    return rounds_number
 
 
 def decides(error: float, limit: Bounds) -> bool:
@@ -135,11 +135,11 @@ def changed_by(
     """
     honest = reference.values(plain)
     try:
-        found = reference.values(reference.altered(inputs, random_seed, gradients, mode))
+        altered = reference.values(reference.altered(inputs, random_seed, gradients, mode))
     except ProblemError:  # No fault of the problem.
         return
     for path, value in honest.items():
-        changed, limit = found.get(path), limit_of(reference.problem, path, value)
+        changed, limit = altered.get(path), limit_of(reference.problem, path, value)
         if (
             not isinstance(limit, Bounds)
             or not isinstance(value, torch.Tensor)

@@ -53,8 +53,8 @@ def needed_work(reference: Reference) -> NeededWork:
     least_bytes = moved_bytes_of(tensors_of(list(plan.inputs)), plan.gradients)
 
     with Traffic(computing=True) as traffic:
-        for each in plan.honest():
-            least_bytes += moved_bytes_of(tensors_of(each.result.outputs), each.result.gradients)
+        for honest in plan.honest():
+            least_bytes += moved_bytes_of(tensors_of(honest.result.outputs), honest.result.gradients)
     return NeededWork(traffic.cost, least_bytes, frozenset(traffic.names))
 
 

@@ -51,10 +51,10 @@ class Evidence(NamedTuple):
 def own_kernels(evidence: Evidence) -> OwnKernels:
     """Return the share that follows from the evidence."""
     kernels, library = evidence.needs
-    found = _limited_by_work(evidence, _known(evidence))
+    limited = _limited_by_work(evidence, _unlimited_share(evidence))
     return replace(
-        found,
-        share_low=0.0 if AblationResult.UNTOLD in (kernels, library) else found.share_low,
+        limited,
+        share_low=0.0 if AblationResult.UNTOLD in (kernels, library) else limited.share_low,
         right_without_kernels=_RIGHT.get(kernels),
         right_without_library=_RIGHT.get(library),
     )
@@ -63,7 +63,7 @@ def own_kernels(evidence: Evidence) -> OwnKernels:
 _RIGHT = {AblationResult.RIGHT: True, AblationResult.WRONG: False}
 
 
-def _known(evidence: Evidence) -> OwnKernels:
+def _unlimited_share(evidence: Evidence) -> OwnKernels:
     if _can_have_none(evidence):
         return _share(evidence, ShareBasis.BUILT, 0.0, 0.0)
     if evidence.needs.kernels is AblationResult.RIGHT:
@@ -73,8 +73,8 @@ def _known(evidence: Evidence) -> OwnKernels:
         return _share(evidence, ShareBasis.REFUTED, 0.0, 0.0)
     match evidence.device:
         case DeviceKind.EMULATED if counted is not None:
-            found = _share(evidence, ShareBasis.LAUNCHES, counted.launches, counted.library_calls)
-            return replace(found, share_low=0.0) if _goes_past_the_dispatcher(evidence.imports) else found
+            by_launches = _share(evidence, ShareBasis.LAUNCHES, counted.launches, counted.library_calls)
+            return replace(by_launches, share_low=0.0) if _goes_past_the_dispatcher(evidence.imports) else by_launches
         case DeviceKind.CPU if counted is not None:
             return _by_calls(evidence, counted)
         case DeviceKind.CUDA if (profile := evidence.profiling) is not None and profile.own_share is not None:
@@ -125,9 +125,9 @@ def _can_have_none(evidence: Evidence) -> bool:
 def _by_profile(evidence: Evidence, own_share: float, total_ms: float) -> OwnKernels:
     """Return the profile's share. The share is a lower bound if own kernels may have unknown names."""
     own_ms = min(max(own_share, 0.0), 1.0) * total_ms
-    found = _share(evidence, ShareBasis.PROFILE, own_ms, total_ms - own_ms)
+    profiled = _share(evidence, ShareBasis.PROFILE, own_ms, total_ms - own_ms)
     all_known = bool(evidence.kernels.names) and _OTHER_COMPILERS.search(evidence.source) is None
-    return found if all_known else replace(found, share_high=1.0)
+    return profiled if all_known else replace(profiled, share_high=1.0)
 
 
 def _by_calls(evidence: Evidence, counted: Counted) -> OwnKernels:
@@ -145,36 +145,36 @@ def _by_calls(evidence: Evidence, counted: Counted) -> OwnKernels:
     return OwnKernels(ShareBasis.CALLS, low.share_low, most, high.own, high.library, high.kernels)
 
 
-def _share(evidence: Evidence, basis: ShareBasis, own: float, library: float) -> OwnKernels:
-    share = own / (own + library) if own > 0 else 0.0
+def _share(evidence: Evidence, basis: ShareBasis, own_amount: float, library_amount: float) -> OwnKernels:
+    share = own_amount / (own_amount + library_amount) if own_amount > 0 else 0.0
     kernels = evidence.kernels.names[:_MAX_KERNELS]
-    return OwnKernels(basis, share, share, float(own), float(library), kernels)
+    return OwnKernels(basis, share, share, float(own_amount), float(library_amount), kernels)
 
 
-def too_little(own: OwnKernels | None, required: float | None) -> Fault | None:
+def too_little(share: OwnKernels | None, required: float | None) -> Fault | None:
     """Return a rejection if own kernels certainly did less than `required`."""
-    if own is None or required is None or own.share_high >= required:
+    if share is None or required is None or share.share_high >= required:
         return None
-    operations = _counted(own.library, "library operation", "library operations")
-    what = {
+    operations = _counted(share.library, "library operation", "library operations")
+    reason = {
         ShareBasis.BUILT: "no build of the submission contains a kernel",
-        ShareBasis.LAUNCHES: f"a call has {_counted(own.own, 'launch', 'launches')} of own kernels and {operations}",
-        ShareBasis.CALLS: f"a call has {_counted(own.own, 'call', 'calls')} of own functions and {operations}",
-        ShareBasis.PROFILE: f"own kernels took {own.own:.3g} ms of a call's GPU time, others {own.library:.3g} ms",
+        ShareBasis.LAUNCHES: f"a call has {_counted(share.own, 'launch', 'launches')} of own kernels and {operations}",
+        ShareBasis.CALLS: f"a call has {_counted(share.own, 'call', 'calls')} of own functions and {operations}",
+        ShareBasis.PROFILE: f"own kernels took {share.own:.3g} ms of a call's GPU time, others {share.library:.3g} ms",
         ShareBasis.LEFT_OUT: "without own kernels the answer was still correct",
         ShareBasis.REFUTED: "the count shows no PyTorch operation, but without PyTorch operations the answer was wrong",
-        ShareBasis.WORK: f"PyTorch's operations do {_percent(1.0 - own.share_high)}, in FLOP and bytes",
+        ShareBasis.WORK: f"PyTorch's operations do {_percent(1.0 - share.share_high)}, in FLOP and bytes",
         ShareBasis.UNKNOWN: "",
-    }[own.basis]
-    message = f"own kernels do {_percent(own.share_high)} of the work, {_percent(required)} is required: {what}"
-    return Fault(Status.REJECTED, finding(Code.TOO_LITTLE_OWN, message, share=own.share_high, required=required))
+    }[share.basis]
+    message = f"own kernels do {_percent(share.share_high)} of the work, {_percent(required)} is required: {reason}"
+    return Fault(Status.REJECTED, finding(Code.TOO_LITTLE_OWN, message, share=share.share_high, required=required))
 
 
-def not_known(own: OwnKernels | None, required: float | None) -> Fault | None:
+def not_known(share: OwnKernels | None, required: float | None) -> Fault | None:
     """Return an inconclusive verdict if own kernels may have done less than `required`."""
-    if required is None or (own is not None and own.share_low >= required):
+    if required is None or (share is not None and share.share_low >= required):
         return None
-    between = "" if own is None else f": between {_percent(own.share_low)} and {_percent(own.share_high)}"
+    between = "" if share is None else f": between {_percent(share.share_low)} and {_percent(share.share_high)}"
     message = f"{_percent(required)} of the work is required of own kernels, and their share is unknown{between}"
     return Fault(Status.INCONCLUSIVE, finding(Code.OWN_SHARE_UNKNOWN, message, required=required))
 

@@ -73,17 +73,17 @@ class SpeculativeBuild:
         """Return whether builds were predicted, and all have finished without a fault."""
         if not self._looked.done() or not self._builds:
             return False
-        begun = [build for _, build in self._builds]
-        return all(build.done() and build.exception() is None and build.result().finding is None for build in begun)
+        builds = [build for _, build in self._builds]
+        return all(build.done() and build.exception() is None and build.result().finding is None for build in builds)
 
     def build_of(self, request: BuildRequest) -> BuildResult | None:
         """Wait for the build of an equal request; None if no build was started. Raises any exception of the build."""
         self._looked.result()
-        begun = next((build for asked, build in self._builds if asked == request), None)
-        if begun is None:
+        matching_build = next((build for predicted, build in self._builds if predicted == request), None)
+        if matching_build is None:
             return None
         try:
-            built = begun.result()
+            built = matching_build.result()
         except Exception:
             if not self._ended:
                 raise

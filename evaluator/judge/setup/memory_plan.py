@@ -120,14 +120,14 @@ def refuse_what_does_not_fit(problem: Problem, size: SizeName, gpu: Gpu | None) 
         return
     if gpu is None:
         needed, free = sizes.judge_bytes(backward=problem.backward), psutil.virtual_memory().available
-        place = "this machine"
+        machine = "this machine"
     else:
         needed, free = sizes.gpu_bytes(backward=problem.backward, in_blocks=bool(problem.split)), gpu.memory_bytes
-        place = f"GPU {gpu.number} ({gpu.name})"
+        machine = f"GPU {gpu.number} ({gpu.name})"
     if needed > free:
         raise UsageError(
             f"{problem.name} at size {size.value} needs about {_gib(needed)} ({_gib(sizes.input_bytes)} of inputs, "
-            f"{_gib(sizes.output_bytes)} of outputs); {place} has {_gib(free)}",
+            f"{_gib(sizes.output_bytes)} of outputs); {machine} has {_gib(free)}",
             hint="grade at a smaller size (--size small)",
         )
 

@@ -96,9 +96,9 @@ def distances_of(
         wrong = [independent.get(path)]
         if _changes(without_part.get(path), exact[path]):
             wrong.append(without_part[path])
-        known = [_distance(one, exact[path], limit) for one in wrong if _has_shape(one, value)]
+        answer_distances = [_distance(one, exact[path], limit) for one in wrong if _has_shape(one, value)]
         tolerance = compare(path, Sides(value, exact[path], value), limit)().tolerance or limit.floor
-        distances[path] = min([*known, means_distance(exact[path], limit), _MOST])
+        distances[path] = min([*answer_distances, means_distance(exact[path], limit), _MOST])
         powers[path] = power_of(distances[path], tolerance, limit.floor)
     answers = (independent, without_part)
     are_told_apart = any(_is_refused(reference, answer, expected, limits, compare) for answer in answers)
@@ -120,8 +120,8 @@ def _is_refused(
     sides = {path: Sides(answer[path].to(value.dtype), exact[path], value) for path, value in tensors.items()}
     for path, (actual, exactly, value) in sides.items():
         limit = with_scales(limits[path], reference.problem, path, sides)
-        wanted = exactly if limit is not None else exactly.to(value.dtype)
-        if not compare(path, Sides(actual, wanted, value), limit)().ok:
+        expected_output = exactly if limit is not None else exactly.to(value.dtype)
+        if not compare(path, Sides(actual, expected_output, value), limit)().ok:
             return True
     return False
 
@@ -160,12 +160,12 @@ def means_distance(exact: torch.Tensor, limit: Bounds) -> float:
     size = float(values.square().mean().sqrt()) if values.numel() else 0.0
     if values.numel() and not size:
         return 0.0
-    known = [
+    distances = [
         _median_distance(mean, rows, limit, shape)
         for mean in _means(values)
         if float(torch.where(kept, mean - rows, 0.0).abs().max()) > _SAME * size
     ]
-    return min(known, default=math.inf)
+    return min(distances, default=math.inf)
 
 
 def _without_an_eighth(

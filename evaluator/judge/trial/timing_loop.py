@@ -130,10 +130,10 @@ def _empty_spot_checks(trial_runner: TrialRunner, timeout_s: float) -> float | F
         if number >= _FEW_EMPTY_SPOT_CHECKS and time.monotonic() - started > _EMPTY_S:
             break
         calls = min(SPOT_CALLS, trial_runner.window_calls)
-        found = WindowRunner(trial_runner).time_empty_spot_check(calls, timeout_s=timeout_s)
-        if isinstance(found, Fault):
-            return found
-        times_ms += found[1:]
+        spot_check = WindowRunner(trial_runner).time_empty_spot_check(calls, timeout_s=timeout_s)
+        if isinstance(spot_check, Fault):
+            return spot_check
+        times_ms += spot_check[1:]
     return lower_quartile(times_ms)
 
 

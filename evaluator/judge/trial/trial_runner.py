@@ -76,8 +76,8 @@ class WornTrial(NamedTuple):
     The answer `is_right` for the earlier weights, or has wrong values. `some_bits` are the answer's at fixed places.
     """
 
-    own: list[TensorCheck]
-    moved: list[TensorCheck]
+    with_earlier: list[TensorCheck]
+    with_current: list[TensorCheck]
     is_right: bool = True
     some_bits: bytes = b""
 
@@ -166,21 +166,21 @@ class TrialRunner:
         self,
         index: int,
         seed: int,
-        worn: Worn,
+        weights: Worn,
         *,
         timeout_s: float,
         schedule: Schedule | None = None,
         own_values: bool = False,
     ) -> WornTrial | None:
-        """Repeat the call of `seed` with the `worn` weights; `own_values` as in `run`.
+        """Repeat the call of `seed` with `weights`; `own_values` as in `run`.
 
         None if the answer has no values, or if the outputs have other shapes with the call's weights; if the call has
         the same weights; if memory does not suffice for a second comparison, which decides no verdict.
         """
-        if worn.seed == self._weights_of(seed):
+        if weights.seed == self._weights_of(seed):
             return None
         row_sites = () if own_values else self._row_sites(index)
-        self._reference.wear(worn.seed)
+        self._reference.wear(weights.seed)
         plan = self._plan(seed, row_sites)
         wanted = self._answers.begin(plan)
         placed, answer = self.call_driver.ask(index, plan, wanted, schedule=schedule, timeout_s=timeout_s)
@@ -191,16 +191,16 @@ class TrialRunner:
             return None
         # An answer may be right in memory of an earlier output, or in a weight's.
         is_right = all(check.ok for check in judged.tensors)
-        own, snapshots = judged.tensors, [view._replace(expected=0.0) for view in judged.snapshots]
+        with_earlier, snapshots = judged.tensors, [view._replace(expected=0.0) for view in judged.snapshots]
         some = some_bits(snapshots)
         del plan, wanted, placed, judged  # Memory may hold the inputs and expected values of one call, not of two.
         self.wear(seed)
-        moved = None
+        with_current = None
         with contextlib.suppress(ProblemError, MemoryError), out_of_memory():
             plan = self._plan(seed, row_sites)
             wanted = self.call_driver.wanted = self._answers.begin(plan)
-            moved = self._answers.compared(plan, wanted, snapshots)
-        return None if moved is None else WornTrial(own, moved, is_right, some)
+            with_current = self._answers.compared(plan, wanted, snapshots)
+        return None if with_current is None else WornTrial(with_earlier, with_current, is_right, some)
 
     def _plan(self, seed: int, row_sites: Sequence[RowSite]) -> CallPlan:
         """Plan the call of `seed` with the reference's current weights."""
@@ -318,10 +318,10 @@ class TrialRunner:
         """
         path = problem.details.get("path")
         sample = self._precision.sample
-        if found := sample.lowered(sample.call(plan), path):
-            name = found.name(sample.outputs.get(found.path))
+        if match := sample.lowered(sample.call(plan), path):
+            name = match.name(sample.outputs.get(match.path))
             message = f"{problem.message}; the errors are those of {name}"
-            return finding(Code.LOWER_PRECISION, message, path=found.path)
+            return finding(Code.LOWER_PRECISION, message, path=match.path)
         tensor = next((view.tensor for view in judged.snapshots if view.path == path), None)
         check = next((check for check in judged.tensors if check.path == path), None)
         is_own = plan.profile is Profile.AS_GIVEN

@@ -261,7 +261,7 @@ def test_wrong_answers_are_tried_with_own_weights_if_time_is_left(monkeypatch, l
     wrong = tried("wrong", "pairs without a proof")
     made = []
     coming = iter([wrong, tried(None if right else "wrong", None)])
-    monkeypatch.setattr(stages, "_tried", lambda *_: made.append(next(coming)) or made[-1])
+    monkeypatch.setattr(stages, "_checked_calls", lambda *_: made.append(next(coming)) or made[-1])
     context = SimpleNamespace(deadline=SimpleNamespace(left_s=left_s), seeded_because=None)
     assert stages._tried_in_other_ways(context, None) is (made[-1] if right else wrong)
     assert len(made) == tries
