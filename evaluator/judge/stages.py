@@ -27,7 +27,7 @@ from evaluator.judge.own_kernels.ablation import (
     right_without,
 )
 from evaluator.judge.own_kernels.needed_work import needed_work
-from evaluator.judge.own_kernels.own_kernels import Evidence
+from evaluator.judge.own_kernels.own_kernels import OwnKernelEvidence
 from evaluator.judge.reference.dependence import depends_on_mode
 from evaluator.judge.runners.build_service import BuildService
 from evaluator.judge.runners.jit_kernels import own_names, read_kernels
@@ -69,7 +69,7 @@ class CheckOutcome(NamedTuple):
     checks: list[Check]
     fault: Fault | None
     findings: list[Finding]
-    evidence: Evidence
+    evidence: OwnKernelEvidence
     weights: Weights | None
 
 
@@ -246,8 +246,8 @@ def _needs(context: GradeContext) -> tuple[AblationResults, Counted | None]:
     return AblationResults(without_kernels, right_without(context, "library")), counted
 
 
-def _evidence(context: GradeContext, build_service: BuildService, counted: Counted | None) -> Evidence:
-    return Evidence(
+def _evidence(context: GradeContext, build_service: BuildService, counted: Counted | None) -> OwnKernelEvidence:
+    return OwnKernelEvidence(
         context.terms.device,
         own_names(build_service, context.source),
         len(build_service.device_code),

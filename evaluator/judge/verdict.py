@@ -11,7 +11,7 @@ from evaluator.judge.context.grade_context import GradeContext
 from evaluator.judge.context.reference_timing import ReferenceTimer
 from evaluator.judge.numerics.reduced_instructions import about_machine_code, with_library_kernels
 from evaluator.judge.own_kernels.ablation import needed_alone
-from evaluator.judge.own_kernels.own_kernels import Evidence, not_known, own_kernels, too_little
+from evaluator.judge.own_kernels.own_kernels import OwnKernelEvidence, not_known, own_kernels, too_little
 from evaluator.judge.profiling.kernel_profile import profiling
 from evaluator.judge.roofline.roofline_check import check_roofline
 from evaluator.progress import Stopwatch
@@ -97,7 +97,7 @@ def finish(context: GradeContext, timer: ReferenceTimer, build_outcome: Outcome,
 class _Finish:
     """Stages of a built submission. Each stage adds to `outcome`, and may make the outcome final."""
 
-    _evidence: Evidence
+    _evidence: OwnKernelEvidence
 
     def __init__(self, context: GradeContext, timer: ReferenceTimer, stopwatch: Stopwatch) -> None:
         self._context = context

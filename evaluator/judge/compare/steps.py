@@ -70,7 +70,7 @@ class StepsFound(NamedTuple):
     first: tuple[int, float, float] | None = None
 
 
-class _Values(NamedTuple):
+class _Decoded(NamedTuple):
     """Elements of a chunk: three values, and the distances in steps of the actual and the honest value."""
 
     actual: torch.Tensor
@@ -139,7 +139,7 @@ def _allowed(count: int, honestly: float) -> float:
 
 
 def _compare_chunk(
-    values: _Values, limit: Steps, small_square: float, rows: torch.Tensor, alike: torch.Tensor
+    values: _Decoded, limit: Steps, small_square: float, rows: torch.Tensor, alike: torch.Tensor
 ) -> _Chunk:
     actual, exact, honest = values.actual, values.exact, values.honest
     finite = actual.isfinite() & exact.isfinite() & honest.isfinite()
@@ -197,16 +197,16 @@ def _rows(side: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
     return comparable(side)[numbers].view(side.dtype)
 
 
-def _values(sides: list[torch.Tensor], scales: list[torch.Tensor] | None, form: ElementFormat) -> _Values:
+def _values(sides: list[torch.Tensor], scales: list[torch.Tensor] | None, form: ElementFormat) -> _Decoded:
     parts = [elements(side, form) for side in sides]
     if scales is None:
         (actual, at), (exact, exact_at), (honest, honest_at) = parts
         distance = torch.minimum((at - exact_at).abs(), (at - honest_at).abs()).double()
-        return _Values(actual, exact, honest, distance, (honest_at - exact_at).abs().double())
+        return _Decoded(actual, exact, honest, distance, (honest_at - exact_at).abs().double())
     actual, exact, honest = (dequantised(part.values, scale, form) for part, scale in zip(parts, scales, strict=True))
     exact_scale, honest_scale = (scale_values(scale, exact.shape[1], form) for scale in scales[1:])
     distance = torch.minimum(_in_steps(actual, exact, exact_scale), _in_steps(actual, honest, honest_scale))
-    return _Values(actual, exact, honest, distance, _in_steps(honest, exact, exact_scale))
+    return _Decoded(actual, exact, honest, distance, _in_steps(honest, exact, exact_scale))
 
 
 def _in_steps(one: torch.Tensor, other: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
@@ -233,7 +233,7 @@ def _by_element(flags: torch.Tensor, form: ElementFormat) -> torch.Tensor:
 
 
 def _first(
-    flags: torch.Tensor, values: _Values, form: ElementFormat, rows: torch.Tensor
+    flags: torch.Tensor, values: _Decoded, form: ElementFormat, rows: torch.Tensor
 ) -> tuple[int, float, float] | None:
     """Return the position of the first flag, and the expected and actual value: of a byte, the element further off.
 

@@ -65,7 +65,7 @@ class Far(NamedTuple):
     first: First | None = None
 
 
-class Tally(NamedTuple):
+class ErrorTally(NamedTuple):
     """Result of a chunk, or of all chunks up to now. `ratio` is the largest error as a multiple of the allowed error.
 
     `tolerance` is the allowed error of every element beyond its rounding, relative to its scale; 0 under `kernelbench`.
@@ -95,7 +95,7 @@ def compare(path: str, sides: Sides, bounds: Limit) -> TensorCheck:
 
 
 def begin(
-    path: str, sides: Sides, bounds: Limit, closely: Callable[[Sides, Bounds], Callable[[], Tally]] | None = None
+    path: str, sides: Sides, bounds: Limit, closely: Callable[[Sides, Bounds], Callable[[], ErrorTally]] | None = None
 ) -> Reading:
     """Start to compare tensors of equal shape and dtype, elementwise by `closely` (default: `compare_closely`).
 
@@ -117,7 +117,7 @@ def begin(
 
 
 def _reading(
-    path: str, dtype: torch.dtype, shape: torch.Size, end: Callable[[], Tally], bounds: Bounds | None
+    path: str, dtype: torch.dtype, shape: torch.Size, end: Callable[[], ErrorTally], bounds: Bounds | None
 ) -> TensorCheck:
     tally = end() if bounds is None else _counted_out(end(), bounds, shape.numel())
     return TensorCheck(
@@ -135,12 +135,12 @@ def _reading(
     )
 
 
-def _of_steps(steps: StepsFound) -> Tally:
+def _of_steps(steps: StepsFound) -> ErrorTally:
     first = None if steps.first is None else First(*steps.first)
-    return Tally(steps.max_abs_error, steps.ratio, steps.honest_ratio, steps.mismatches, steps.nonfinite, first)
+    return ErrorTally(steps.max_abs_error, steps.ratio, steps.honest_ratio, steps.mismatches, steps.nonfinite, first)
 
 
-def _counted_out(tally: Tally, bounds: Bounds, elements: int) -> Tally:
+def _counted_out(tally: ErrorTally, bounds: Bounds, elements: int) -> ErrorTally:
     """Fail all far elements if the honest reference's own far errors do not explain their number.
 
     If the largest honest error alone set the limit, a single flipped element would widen the tolerance of all elements.
@@ -189,19 +189,19 @@ def _largest_or_none(values: list[float | None]) -> float | None:
     return max(numbers) if len(numbers) == len(values) else None
 
 
-def _compare_exactly(sides: Sides) -> Callable[[], Tally]:
+def _compare_exactly(sides: Sides) -> Callable[[], ErrorTally]:
     actual, exact, honest = (side.reshape(-1) for side in sides)
     bad = (actual != honest) & (actual != exact)
     count = int(bad.sum())
     if count == 0:
-        return Tally
+        return ErrorTally
     distance = (actual.double() - honest.double()).abs()[bad]
     first = _first(bad, actual, exact, 0)
-    tally = Tally(max_abs_error=float(distance.max()), ratio=float("inf"), mismatches=count, first=first)
+    tally = ErrorTally(max_abs_error=float(distance.max()), ratio=float("inf"), mismatches=count, first=first)
     return lambda: tally
 
 
-def compare_closely(sides: Sides, bounds: Bounds) -> Callable[[], Tally]:
+def compare_closely(sides: Sides, bounds: Bounds) -> Callable[[], ErrorTally]:
     """Compare every element with its own bound, chunk by chunk. The comparison is complete on return."""
     shape = sides.honest.shape
     rows = [as_rows(side) for side in sides]
@@ -210,9 +210,9 @@ def compare_closely(sides: Sides, bounds: Bounds) -> Callable[[], Tally]:
     step = max(1, most // width)
     chunks = [[side[start : start + step] for side in rows] for start in range(0, rows[0].shape[0], step)]
     if rows[0].device.type == "cpu" and all(is_exact(*chunk) for chunk in chunks):
-        return functools.partial(Tally, tolerance=tolerance(bounds, 0.0))
+        return functools.partial(ErrorTally, tolerance=tolerance(bounds, 0.0))
     overview = overview_of(chunks, bounds, shape)
-    tally = Tally(tolerance=tolerance(bounds, overview.honest_error))
+    tally = ErrorTally(tolerance=tolerance(bounds, overview.honest_error))
     for index, (actual, exact, honest) in enumerate(chunks):
         part = _compare_chunk(actual, exact, honest, bounds, overview, index, shape, start=index * step * width)
         tally = _merged(tally, part)
@@ -229,7 +229,7 @@ def _compare_chunk(
     shape: torch.Size,
     *,
     start: int,
-) -> Tally:
+) -> ErrorTally:
     values = _allowed(actual, exact, honest, bounds, overview, index, shape)
     got, plain, wide, allowed = values.got, values.plain, values.wide, values.allowed
     error = (got - wide).abs()
@@ -247,7 +247,7 @@ def _compare_chunk(
         )
         finite_error = error if finite is None else torch.where(finite, error, 0.0)
         far = _far(actual, exact, finite_error, finite_honest_error, bounds, values.relative, start)
-    return Tally(
+    return ErrorTally(
         max_abs_error=largest(selected(error, finite)),
         ratio=largest(selected(ratio_to(error, allowed), finite)),
         honest_ratio=largest(selected(ratio_to(honest_error, allowed), honest_finite)),
@@ -366,8 +366,8 @@ def _first(bad: torch.Tensor, actual: torch.Tensor, exact: torch.Tensor, start: 
     return First(start + position, exact[position].item(), actual[position].item())
 
 
-def _merged(tally: Tally, part: Tally) -> Tally:
-    return Tally(
+def _merged(tally: ErrorTally, part: ErrorTally) -> ErrorTally:
+    return ErrorTally(
         max(tally.max_abs_error, part.max_abs_error),
         max(tally.ratio, part.ratio),
         max(tally.honest_ratio, part.honest_ratio),

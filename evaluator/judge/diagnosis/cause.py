@@ -58,7 +58,7 @@ def cause_of(plan: CallPlan, check: TensorCheck, actual: torch.Tensor, limits: L
     return None
 
 
-class _Part(NamedTuple):
+class _Excerpt(NamedTuple):
     """A call or a block: the inputs, the `rows` of the output that follow from them, and which of these are looked at.
 
     `plain` are the rows of the whole call's plain output, which a block must reproduce; None if nothing is to be shown.
@@ -76,7 +76,7 @@ class _Needs(Enum):
     WHOLE_CALL = auto()
 
 
-def _parts(plan: CallPlan, path: str, actual: torch.Tensor, row: int) -> Iterator[_Part]:
+def _parts(plan: CallPlan, path: str, actual: torch.Tensor, row: int) -> Iterator[_Excerpt]:
     """Yield the block of a large call that an output's `row` follows from, then the whole call.
 
     A form of a large call takes longer than the time limit. Where the author splits the inputs, only blocks are known.
@@ -97,19 +97,19 @@ def _parts(plan: CallPlan, path: str, actual: torch.Tensor, row: int) -> Iterato
         if part is not None and isinstance(whole, torch.Tensor):
             yield part._replace(plain=whole[part.rows])
         del whole
-    yield _Part(plan.blocks[0], ..., ... if actual.numel() <= _MOST_ELEMENTS else _from_row(actual, row))
+    yield _Excerpt(plan.blocks[0], ..., ... if actual.numel() <= _MOST_ELEMENTS else _from_row(actual, row))
 
 
 def _block(
     reference: Reference, plan: CallPlan, blocks: list[Arguments], path: str, actual: torch.Tensor, row: int
-) -> _Part | None:
+) -> _Excerpt | None:
     """Return the block that an output's `row` follows from. All blocks but the last have as many rows as the first."""
     first_output = by_path(reference.honest(blocks[0], plan.random_seed, None).result).get(path)
     if not isinstance(first_output, torch.Tensor) or not first_output.dim() or not len(first_output):
         return None
     number, within = divmod(row, len(first_output))
     rows = slice(number * len(first_output), (number + 1) * len(first_output))
-    return _Part(blocks[number], rows, _from_row(actual, within)) if number < len(blocks) else None
+    return _Excerpt(blocks[number], rows, _from_row(actual, within)) if number < len(blocks) else None
 
 
 def _from_row(actual: torch.Tensor, first: int) -> slice:
@@ -118,7 +118,7 @@ def _from_row(actual: torch.Tensor, first: int) -> slice:
     return slice(first, first + max(_MOST_ELEMENTS // row_elements, 1))
 
 
-def _cause_in(part: _Part, plan: CallPlan, path: str, actual: torch.Tensor, limits: Bounds) -> Cause | _Needs | None:
+def _cause_in(part: _Excerpt, plan: CallPlan, path: str, actual: torch.Tensor, limits: Bounds) -> Cause | _Needs | None:
     reference = plan.reference.twin()
     expected = reference.expected(part.inputs, plan.random_seed, plan.gradients)
     exact, honest = by_path(expected.exact).get(path), by_path(expected.honest).get(path)
@@ -152,7 +152,7 @@ def _of_half_precision(sides: Sides, wrong: torch.Tensor) -> Cause | None:
 
 
 def _form_of(
-    reference: Reference, plan: CallPlan, part: _Part, path: str, sides: Sides, limits: Bounds, wrong: torch.Tensor
+    reference: Reference, plan: CallPlan, part: _Excerpt, path: str, sides: Sides, limits: Bounds, wrong: torch.Tensor
 ) -> Form | _Needs | None:
     """Return the form of the reference whose values are the answer's; None if none, or if trials would take long.
 

@@ -24,7 +24,7 @@ import torch
 from evaluator.devices.memory import Region, strided
 from evaluator.judge.formats.elements import format_of
 from evaluator.judge.inputs.derived_seeds import derived
-from evaluator.judge.inputs.weight_factors import Change, Group, changed, changed_group, draw, groups_of
+from evaluator.judge.inputs.weight_factors import ChangeKind, Group, changed, changed_group, draw, groups_of
 from evaluator.judge.tensors.memory_overlap import Layouts, layout, near
 from evaluator.protocol.frames import TensorView
 from evaluator.protocol.pytree import dtype_name
@@ -37,7 +37,7 @@ _PERIOD = (1 << 22) - 3
 _SEED = 0x0DD
 
 
-class Worn(NamedTuple):
+class CallWeights(NamedTuple):
     """Weights of the call with `seed`; None for the constructed weights."""
 
     seed: int | None
@@ -173,10 +173,10 @@ class ChangingWeights:
         apart = {name: first for name, first in self._first.items() if name not in self._near}
         return groups_of(apart, {name: self._change_of(name) for name in apart}, self._noise.numel())
 
-    def _change_of(self, name: str) -> Change:
+    def _change_of(self, name: str) -> ChangeKind:
         if name in self._zeros:
-            return Change.FROM_ZERO
-        return Change.WITH_SIGNS if name in self._mixed else Change.KEEPS_SIGNS
+            return ChangeKind.FROM_ZERO
+        return ChangeKind.WITH_SIGNS if name in self._mixed else ChangeKind.KEEPS_SIGNS
 
 
 def _write(models: list[dict[str, torch.nn.Parameter]], names: list[str], values: list[torch.Tensor]) -> None:

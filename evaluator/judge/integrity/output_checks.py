@@ -6,12 +6,12 @@ import torch
 
 from evaluator.findings import Code, finding
 from evaluator.findings.comparing import NEARLY_ALL
-from evaluator.judge.clock.clock import Sample
+from evaluator.judge.clock.clock import OutputSample
 from evaluator.judge.clock.memory_samples import MemorySamples
 from evaluator.judge.formats.elements import are_equal, comparable
 from evaluator.judge.reference.reference import Honest, by_path
 from evaluator.judge.tensors.output_views import OutputViews
-from evaluator.judge.tensors.pytree import LaidOut, Pair, Value, unravelled
+from evaluator.judge.tensors.pytree import AnswerPair, LaidOut, Value, unravelled
 from evaluator.protocol import model_call
 from evaluator.protocol.frames import Done, Items, Node, Table, TensorView
 from evaluator.records import Finding, TensorCheck
@@ -84,7 +84,7 @@ def _all_true(flags: list[torch.Tensor]) -> bool:
     return not flags or bool(flags[0] if len(flags) == 1 else torch.stack(flags).all())
 
 
-def late(snapshots: list[OutputViews], samples: dict[str, Sample]) -> Finding | None:
+def late(snapshots: list[OutputViews], samples: dict[str, OutputSample]) -> Finding | None:
     """Return a finding if sampled values of an output changed after the clock stopped."""
     for path, _, tensor, _ in snapshots:
         if (sample := samples.get(path)) is None:
@@ -120,7 +120,7 @@ def _in_order(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.as_strided((tensor.numel(),), (1,))
 
 
-def late_on_host(pairs: list[Pair], memory_samples: MemorySamples) -> Finding | None:
+def late_on_host(pairs: list[AnswerPair], memory_samples: MemorySamples) -> Finding | None:
     """Return a finding if sampled words of a verified output changed after the runner reported the end of the call."""
     for path, then, now in memory_samples.within(memory_samples.at_done, pairs, frozenset()):
         changed = int((then != now).sum())
@@ -225,7 +225,7 @@ def views(node: Node) -> list[TensorView]:
     return tensors
 
 
-def gradient_pairs(expected: dict[str, torch.Tensor | None], done: Done) -> list[Pair] | Finding:
+def gradient_pairs(expected: dict[str, torch.Tensor | None], done: Done) -> list[AnswerPair] | Finding:
     """Return pairs of an expected gradient and the answer; a finding if a gradient is missing."""
     answers = done.gradients or {}
     pairs = []
@@ -235,5 +235,5 @@ def gradient_pairs(expected: dict[str, torch.Tensor | None], done: Done) -> list
         answer = answers.get(name)
         if answer is None:
             return finding(Code.NO_GRADIENT, f"the gradient of {name} is missing", name=name)
-        pairs.append(Pair(f"gradient of {name}", gradient, answer))
+        pairs.append(AnswerPair(f"gradient of {name}", gradient, answer))
     return pairs

@@ -22,7 +22,7 @@ import torch
 from evaluator.devices.memory import Region, strided
 from evaluator.findings import Code, finding
 from evaluator.judge.clock.memory_samples import WORD_BYTES, MemorySamples
-from evaluator.judge.tensors.pytree import Pair
+from evaluator.judge.tensors.pytree import AnswerPair
 from evaluator.protocol.frames import TensorView
 from evaluator.records import Finding
 
@@ -68,7 +68,7 @@ class PrecomputedOutputCheck:
         self._memory_samples.look()
         self._poison = _word(poison)
 
-    def found(self, pairs: list[Pair], exempt: frozenset[str]) -> Finding | None:
+    def found(self, pairs: list[AnswerPair], exempt: frozenset[str]) -> Finding | None:
         """Return a finding if a verified output had final values before the call; outputs at `exempt` paths may.
 
         `pairs` lie in the region. Outputs at other paths are marked before the next call.
@@ -91,7 +91,7 @@ class PrecomputedOutputCheck:
                 return finding(Code.STOOD_BEFORE, message, path=path)
         return None
 
-    def unwritten(self, pairs: list[Pair]) -> Finding | None:
+    def unwritten(self, pairs: list[AnswerPair]) -> Finding | None:
         """Return a finding if a wrong answer is wrong because of remaining marks."""
         for path, earlier, now in self._memory_samples.within(self._memory_samples.before, pairs, frozenset()):
             left = int(((earlier == now) & (now == _word(self._mark)) & (now != self._poison)).sum())

@@ -2,8 +2,8 @@
 
 A mode intercepts the operations that PyTorch dispatches below a model (`OperationMode`), and works for any reference.
 Another summation order shows the rounding error of an honest kernel. Operands in fewer bits show the error of a kernel
-that rounds its operands. `Order.ROUNDED` and `with_results` change every floating-point result. The other modes change
-matrix products, convolutions and sums, and leave unknown operations unchanged.
+that rounds its operands. `SummationOrder.ROUNDED` and `with_results` change every floating-point result. The other
+modes change matrix products, convolutions and sums, and leave unknown operations unchanged.
 
 TF32 keeps 10 bits of the mantissa, like fp16, and fp32's exponent. The tensor cores of an H100 truncate unrounded
 operands; cuDNN and CUTLASS round to nearest.
@@ -45,7 +45,7 @@ _DEFAULT_UNITS = 1.0
 _NOTHING: Mapping[Any, Callable[..., Any]] = {}
 
 
-class Order(StrEnum):
+class SummationOrder(StrEnum):
     """Alternative orders of a sum, and perturbed results."""
 
     REVERSED = "reversed"
@@ -180,7 +180,7 @@ def with_handlers(
 
 
 @contextlib.contextmanager
-def in_order(order: Order | products.PartialProduct, draw: int = 0) -> Iterator[None]:
+def in_order(order: SummationOrder | products.PartialProduct, draw: int = 0) -> Iterator[None]:
     """Context with sums and products in another order, or with perturbed results.
 
     Each `draw` of an order with one accumulator, or with perturbed results, has other roundings of the same size.
@@ -189,17 +189,17 @@ def in_order(order: Order | products.PartialProduct, draw: int = 0) -> Iterator[
         yield
 
 
-def _mode(order: Order | products.PartialProduct, draw: int) -> OperationMode:
+def _mode(order: SummationOrder | products.PartialProduct, draw: int) -> OperationMode:
     match order:
         case products.PartialProduct():
             return _Altered(products.PARTIAL[order], _NOTHING)
-        case Order.REVERSED:
+        case SummationOrder.REVERSED:
             return _Altered(_REVERSED, COMPOSITES)
-        case Order.SEQUENTIAL:
+        case SummationOrder.SEQUENTIAL:
             return _Altered(_one_accumulator(draw), COMPOSITES)
-        case Order.NAIVE:
+        case SummationOrder.NAIVE:
             return _Altered({}, NAIVE)
-        case Order.ROUNDED:
+        case SummationOrder.ROUNDED:
             generator = generators(draw)
             return _EachResult(lambda tensor: moved(tensor, generator(tensor.device)), COMPOSITES)
 

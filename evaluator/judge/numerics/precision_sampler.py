@@ -24,13 +24,13 @@ from evaluator.judge.numerics.half_errors import fault_in_half
 from evaluator.judge.numerics.reduced_precision import (
     ENOUGH,
     ENOUGH_CALLS,
-    Found,
+    FormatMatch,
     coarser_than,
     format_of,
     sampled,
     sampled_slices,
 )
-from evaluator.judge.numerics.rounded_reference import Asked, Errors, ReferenceCall
+from evaluator.judge.numerics.rounded_reference import CallErrors, Errors, ReferenceCall
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.records import Check, Finding, Precision
 
@@ -38,7 +38,7 @@ _MOST_CALLS = 32
 """Limit of calls tested together. More calls with a large rounding separate the rounding better from other errors."""
 
 
-class Sample(NamedTuple):
+class ErrorSample(NamedTuple):
     """Sampled outputs of a block of a call, by path, and whether the expected values are in float64.
 
     `slices` are the errors in slices that depend on cancelling rows. `formats` have fewer bits than the problem's
@@ -51,12 +51,12 @@ class Sample(NamedTuple):
     slices: dict[str, Errors] = {}
     formats: tuple[Format, ...] = tuple(Format)
 
-    def only(self, *, large: bool) -> "Sample":
+    def only(self, *, large: bool) -> "ErrorSample":
         """Return the sample with only the outputs of at least `ENOUGH` errors (`large`), or only the rest."""
         kept = {path: errors for path, errors in self.outputs.items() if (len(errors.exact) >= ENOUGH) == large}
         return self._replace(outputs=kept, slices={})
 
-    def only_slices(self) -> "Sample":
+    def only_slices(self) -> "ErrorSample":
         """Return the sample with the errors of slices alone."""
         return self._replace(outputs=self.slices, slices={})
 
@@ -64,14 +64,14 @@ class Sample(NamedTuple):
         """Return the sampled block of a call of the reference."""
         return ReferenceCall(plan.reference, plan.blocks[self.block], plan.random_seed, plan.gradients, self.in_float64)
 
-    def lowered(self, call: ReferenceCall, path: object) -> Found | None:
+    def lowered(self, call: ReferenceCall, path: object) -> FormatMatch | None:
         """Return the format whose rounding is in the errors of the output at `path`; None without a match.
 
         Fewer than `ENOUGH` errors also return None, as does exhausted memory: the output is wrong in any case.
         """
         outputs = {key: errors for key, errors in self.only(large=True).outputs.items() if key == path}
         with contextlib.suppress(MemoryError):
-            return format_of([Asked(lambda: call, outputs)], self.formats)
+            return format_of([CallErrors(lambda: call, outputs)], self.formats)
         return None
 
 
@@ -80,7 +80,7 @@ class Drawn(NamedTuple):
 
     seed: int
     check: Check
-    sample: Sample
+    sample: ErrorSample
 
 
 class _Lots:
@@ -107,7 +107,7 @@ class PrecisionWatch:
     def __init__(self, precision: Precision) -> None:
         """Start without calls."""
         self._formats = coarser_than(precision)
-        self.sample = Sample(0, {}, in_float64=False, formats=self._formats)
+        self.sample = ErrorSample(0, {}, in_float64=False, formats=self._formats)
         self._one, self._many = _Lots(1), _Lots(_MOST_CALLS)
         self._with_slices = {concentrated: _Lots(_MOST_CALLS) for concentrated in (False, True)}
         """Calls by the kind of their secret rows: sums that cancel have larger errors than sums of a few terms."""
@@ -180,7 +180,7 @@ class PrecisionWatch:
         """
         self._slices = slices or {}
         self.fault_in_half = None
-        self.sample = Sample(secrets.randbelow(blocks), {}, in_float64=False, formats=self._formats)
+        self.sample = ErrorSample(secrets.randbelow(blocks), {}, in_float64=False, formats=self._formats)
 
     def add(self, block: int, path: str, sides: Sides, *, in_float64: bool, start: int = 0) -> None:
         """Sample an output of the current call, or its rows from `start` on, if `block` is the drawn block."""
@@ -218,12 +218,12 @@ def _failed(drawn: Drawn, message: str, path: str, next_step: str | None = None)
     return replace(drawn.check, ok=False, finding=failure)
 
 
-def _asked(drawn: list[Drawn], again: Callable[[Drawn], ReferenceCall]) -> list[Asked]:
+def _asked(drawn: list[Drawn], again: Callable[[Drawn], ReferenceCall]) -> list[CallErrors]:
     """Return the errors of the calls. A single call is made anew once, and each of many calls at every use."""
     makes: list[Callable[[], ReferenceCall]] = [functools.partial(again, call) for call in drawn]
     if len(makes) == 1:
         makes = [functools.cache(makes[0])]
-    return [Asked(make, call.sample.outputs) for make, call in zip(makes, drawn, strict=True)]
+    return [CallErrors(make, call.sample.outputs) for make, call in zip(makes, drawn, strict=True)]
 
 
 def _within_block(slices: Slices, start: int) -> Slices:

@@ -22,7 +22,7 @@ from evaluator.devices.out_of_memory import out_of_memory
 from evaluator.judge.formats.half_numbers import half_numbers
 from evaluator.judge.inputs.cancelling_rows import Slices
 from evaluator.judge.numerics.arithmetic_modes import Format
-from evaluator.judge.numerics.rounded_reference import WAYS, Asked, Errors, Way
+from evaluator.judge.numerics.rounded_reference import WAYS, CallErrors, Errors, Way
 from evaluator.judge.numerics.sign_test import signs_agree
 from evaluator.judge.tensors.pytree import unravelled
 from evaluator.records import Precision
@@ -63,7 +63,7 @@ def coarser_than(precision: Precision) -> tuple[Format, ...]:
             return ()
 
 
-class Found(NamedTuple):
+class FormatMatch(NamedTuple):
     """Output with a format's rounding in its errors."""
 
     path: str
@@ -126,7 +126,7 @@ def _errors_at(places: torch.Tensor, *sides: torch.Tensor) -> Errors:
     return Errors(places, *(side[at].reshape(-1).double() for side in sides))
 
 
-def format_of(calls: Sequence[Asked], formats: Sequence[Format] = tuple(Format)) -> Found | None:
+def format_of(calls: Sequence[CallErrors], formats: Sequence[Format] = tuple(Format)) -> FormatMatch | None:
     """Return the format whose rounding is in the errors of an output, over all `calls`; None without a match.
 
     An honest answer usually costs three reference calls, six if the reference has no products, and at most twelve. With
@@ -145,7 +145,7 @@ def format_of(calls: Sequence[Asked], formats: Sequence[Format] = tuple(Format))
         for to in formats:
             try:
                 with out_of_memory():
-                    roundings = _roundings(way, to, calls, left)
+                    roundings = _effects(way, to, calls, left)
             except MemoryError as error:
                 untried = f"{to.value}: {error}"
                 continue
@@ -153,7 +153,7 @@ def format_of(calls: Sequence[Asked], formats: Sequence[Format] = tuple(Format))
                 errors = left[path]
                 candidate = _agreement(errors, rounding) if len(rounding) == len(errors.exact) else 0.0
                 if candidate > agreement:
-                    best, agreement = Found(path, to), candidate
+                    best, agreement = FormatMatch(path, to), candidate
                 if _hopeless(errors, rounding):
                     del left[path]
     if best is None and untried is not None:
@@ -171,7 +171,7 @@ def _together(calls: Sequence[Errors | None]) -> Errors | None:
     return Errors(*(torch.stack(parts) for parts in zip(*present, strict=True)))
 
 
-def _roundings(way: Way, to: Format, calls: Sequence[Asked], left: Mapping[str, Errors]) -> dict[str, torch.Tensor]:
+def _effects(way: Way, to: Format, calls: Sequence[CallErrors], left: Mapping[str, Errors]) -> dict[str, torch.Tensor]:
     """Return, by path, the errors that a rounding causes in the outputs `left`, over all calls.
 
     The first few calls suffice if the rounding in every output is zero, or too large to be in the errors.

@@ -37,7 +37,7 @@ class ReferenceCall(NamedTuple):
     in_float64: bool
 
 
-class Asked(NamedTuple):
+class CallErrors(NamedTuple):
     """Errors of a call's outputs, by path.
 
     `again` makes the call anew: the inputs of many calls may be too large to keep.

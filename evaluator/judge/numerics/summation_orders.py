@@ -14,7 +14,7 @@ from evaluator.judge.compare.tensor_comparison import Comparison, Limit, Sides, 
 from evaluator.judge.compare.tolerance import Bounds
 from evaluator.judge.numerics.arithmetic_modes import (
     Format,
-    Order,
+    SummationOrder,
     in_order,
     with_handlers,
     with_operands,
@@ -33,7 +33,7 @@ _WIDEST_OF_ORDERS = 2.0
 """Limit of a tolerance for other orders, as a multiple of the widest tolerance: 1.6e-3 of a row's root mean square in
 fp32. TF32 needs 2e-3. Where one element has 100 times the row's size, its own rounding in a single accumulator needs
 1e-3."""
-_DRAWN = frozenset({Order.SEQUENTIAL, Order.ROUNDED})
+_DRAWN = frozenset({SummationOrder.SEQUENTIAL, SummationOrder.ROUNDED})
 """Orders whose roundings are random: another draw has others."""
 
 _OPERANDS: dict[Precision, list[tuple[Format, int]]] = {
@@ -87,7 +87,7 @@ def other_orders(
     gradients: list[torch.Tensor] | None,
     expected: Expected,
     limits: dict[str, Limit],
-    orders: Sequence[Order | PartialProduct],
+    orders: Sequence[SummationOrder | PartialProduct],
     *,
     random_seed: int = 0,
     draws: int = 1,

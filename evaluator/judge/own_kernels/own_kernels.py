@@ -34,7 +34,7 @@ _OTHER_CALLERS = re.compile(r"ctypes|cffi|CDLL")
 _MAX_KERNELS = 32
 
 
-class Evidence(NamedTuple):
+class OwnKernelEvidence(NamedTuple):
     """Evidence about own kernels: `counted` and `profiling` by the runner; `libraries` counts built libraries."""
 
     device: DeviceKind
@@ -48,7 +48,7 @@ class Evidence(NamedTuple):
     needed: NeededWork | None = None
 
 
-def own_kernels(evidence: Evidence) -> OwnKernels:
+def own_kernels(evidence: OwnKernelEvidence) -> OwnKernels:
     """Return the share that follows from the evidence."""
     kernels, library = evidence.needs
     limited = _limited_by_work(evidence, _unlimited_share(evidence))
@@ -63,7 +63,7 @@ def own_kernels(evidence: Evidence) -> OwnKernels:
 _RIGHT = {AblationResult.RIGHT: True, AblationResult.WRONG: False}
 
 
-def _unlimited_share(evidence: Evidence) -> OwnKernels:
+def _unlimited_share(evidence: OwnKernelEvidence) -> OwnKernels:
     if _can_have_none(evidence):
         return _share(evidence, ShareBasis.BUILT, 0.0, 0.0)
     if evidence.needs.kernels is AblationResult.RIGHT:
@@ -83,7 +83,7 @@ def _unlimited_share(evidence: Evidence) -> OwnKernels:
             return _unknown(evidence)
 
 
-def _limited_by_work(evidence: Evidence, share: OwnKernels) -> OwnKernels:
+def _limited_by_work(evidence: OwnKernelEvidence, share: OwnKernels) -> OwnKernels:
     """Return a share of launches, calls or time, limited by the work of PyTorch's operations."""
     counted, needed = evidence.counted, evidence.needed
     if counted is None or needed is None or share.share_high == 0.0:
@@ -97,7 +97,7 @@ def _limited_by_work(evidence: Evidence, share: OwnKernels) -> OwnKernels:
     )
 
 
-def _unknown(evidence: Evidence) -> OwnKernels:
+def _unknown(evidence: OwnKernelEvidence) -> OwnKernels:
     return OwnKernels(ShareBasis.UNKNOWN, 0.0, 1.0, None, None, evidence.kernels.names[:_MAX_KERNELS])
 
 
@@ -106,13 +106,13 @@ def _goes_past_the_dispatcher(imports: ImportedSymbols) -> bool:
     return bool(imports.beside) or not imports.readable
 
 
-def _has_other_functions(evidence: Evidence) -> bool:
+def _has_other_functions(evidence: OwnKernelEvidence) -> bool:
     """Return whether, on `cpu`, functions may run past the count and the ablation."""
     other = evidence.imports.classes or not evidence.imports.readable
     return evidence.device is DeviceKind.CPU and (other or _OTHER_CALLERS.search(evidence.source) is not None)
 
 
-def _can_have_none(evidence: Evidence) -> bool:
+def _can_have_none(evidence: OwnKernelEvidence) -> bool:
     """Return whether no build holds a kernel (on `cpu`: a function), and the text names no other compiler.
 
     A text that hides the name of another compiler counts as naming none.
@@ -122,7 +122,7 @@ def _can_have_none(evidence: Evidence) -> bool:
     return evidence.libraries == 0 if evidence.device is DeviceKind.CPU else not evidence.kernels.device_code
 
 
-def _by_profile(evidence: Evidence, own_share: float, total_ms: float) -> OwnKernels:
+def _by_profile(evidence: OwnKernelEvidence, own_share: float, total_ms: float) -> OwnKernels:
     """Return the profile's share. The share is a lower bound if own kernels may have unknown names."""
     own_ms = min(max(own_share, 0.0), 1.0) * total_ms
     profiled = _share(evidence, ShareBasis.PROFILE, own_ms, total_ms - own_ms)
@@ -130,7 +130,7 @@ def _by_profile(evidence: Evidence, own_share: float, total_ms: float) -> OwnKer
     return profiled if all_known else replace(profiled, share_high=1.0)
 
 
-def _by_calls(evidence: Evidence, counted: Counted) -> OwnKernels:
+def _by_calls(evidence: OwnKernelEvidence, counted: Counted) -> OwnKernels:
     """Return bounds of the share: functions that call PyTorch count as own in the upper bound only.
 
     If a library imports PyTorch's operations, any function may call PyTorch, unless the answer is right without them.
@@ -145,7 +145,7 @@ def _by_calls(evidence: Evidence, counted: Counted) -> OwnKernels:
     return OwnKernels(ShareBasis.CALLS, low.share_low, most, high.own, high.library, high.kernels)
 
 
-def _share(evidence: Evidence, basis: ShareBasis, own_amount: float, library_amount: float) -> OwnKernels:
+def _share(evidence: OwnKernelEvidence, basis: ShareBasis, own_amount: float, library_amount: float) -> OwnKernels:
     share = own_amount / (own_amount + library_amount) if own_amount > 0 else 0.0
     kernels = evidence.kernels.names[:_MAX_KERNELS]
     return OwnKernels(basis, share, share, float(own_amount), float(library_amount), kernels)

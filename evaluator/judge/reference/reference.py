@@ -74,7 +74,7 @@ class Reference:
         self.float64_ran_out = self.float64_must_fit = False  # `float64_must_fit` makes the lack a MemoryError.
         self.exact_model = self._in_float64()
         self.weights = ChangingWeights(self.model)
-        self._worn: int | None = None
+        self._weights_seed: int | None = None
         self._split = problem.split
         self._pieces = 0
         self._writes_inputs = True
@@ -198,14 +198,14 @@ class Reference:
         return other
 
     @property
-    def worn(self) -> int | None:
+    def weights_seed(self) -> int | None:
         """Seed of the current weights; None for the constructed weights."""
-        return self._worn
+        return self._weights_seed
 
-    def wear(self, seed: int | None) -> None:
+    def set_weights(self, seed: int | None) -> None:
         """Switch to the weights of the call with `seed`, or to the constructed weights if None."""
-        if seed != self._worn:
-            self._worn = seed
+        if seed != self._weights_seed:
+            self._weights_seed = seed
             self.weights.put(seed, [model for model in (self.model, self.exact_model) if model is not None])
 
     def parameters(self) -> dict[str, torch.Tensor]:
@@ -215,7 +215,7 @@ class Reference:
 
     def state(self) -> dict[str, torch.Tensor]:
         """Switch to the constructed weights, and return these weights for a submission's model."""
-        self.wear(None)
+        self.set_weights(None)
         self.running_statistics = running_statistics(self.model)
         return {name: tensor.detach() for name, tensor in self.model.state_dict().items()}
 

@@ -26,7 +26,7 @@ _AT_ONCE = 2
 """Each build uses several cores."""
 
 
-class Ended(Exception):
+class BuildEnded(Exception):
     """An unused speculative build was ended."""
 
 
@@ -121,7 +121,7 @@ class SpeculativeBuild:
         """Run a program. Raises Ended after `end`: a killed program's output must not be cached as a build failure."""
         result = self._run_tool(argv, work=work, timeout_s=timeout_s, limits=limits, readable=readable)
         if self._ended:
-            raise Ended
+            raise BuildEnded
         return result
 
 

@@ -262,11 +262,11 @@ def _is_usual_with_other_weights(scratch: Reference, compare: Comparison) -> boo
 
 
 def _with_other_weights(scratch: Reference, profile: Profile, usual: "_Trial | None", compare: Comparison) -> "_Trial":
-    scratch.wear(LOCK_SEED)
+    scratch.set_weights(LOCK_SEED)
     try:
         return _try_profile(scratch, profile, usual, compare)
     finally:
-        scratch.wear(None)
+        scratch.set_weights(None)
 
 
 def _of_the_small_size(reference: Reference, limit_s: float, compare: Comparison) -> SizeLock | None:

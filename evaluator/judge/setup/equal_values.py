@@ -24,14 +24,14 @@ from evaluator.judge.tensors.call_arguments import Arguments
 aten = torch.ops.aten
 
 
-class Choice(Enum):
+class TieBreak(Enum):
     """Choice of an operation among equal values."""
 
     FIRST = "first"
     LAST = "last"
 
 
-def choosing(choice: Choice) -> contextlib.AbstractContextManager[None]:
+def choosing(choice: TieBreak) -> contextlib.AbstractContextManager[None]:
     """Return a context in which operations take the first or the last of equal values."""
     return with_handlers({func: functools.partial(form, choice) for func, form in _FORMS.items()})
 
@@ -53,7 +53,7 @@ def changed_by_choice(
     expected = reference.expected(inputs, 0, gradients)
     exact, honest = reference.values(expected.exact), reference.values(expected.honest)
     limits = limits_of(reference.problem, honest)
-    for choice in Choice:
+    for choice in TieBreak:
         try:
             other = reference.values(reference.altered(inputs, 0, gradients, _choosing_any(choice)))
         except ProblemError:  # An operation without support for the mode is no fault of the problem.
@@ -68,7 +68,7 @@ def changed_by_choice(
     return None
 
 
-def _choosing_any(choice: Choice) -> contextlib.AbstractContextManager[None]:
+def _choosing_any(choice: TieBreak) -> contextlib.AbstractContextManager[None]:
     """Return a context in which operations that return the first of equal values choose too.
 
     Kernels with another choice are published as right: no problem of KernelBench draws equal inputs. Equal inputs are
@@ -77,11 +77,11 @@ def _choosing_any(choice: Choice) -> contextlib.AbstractContextManager[None]:
     return with_handlers({func: functools.partial(form, choice) for func, form in _AMBIGUOUS.items()})
 
 
-def _in_order(choice: Choice, values: torch.Tensor, dim: int, *, descending: bool) -> tuple[torch.Tensor, torch.Tensor]:
+def _in_order(tie: TieBreak, values: torch.Tensor, dim: int, *, descending: bool) -> tuple[torch.Tensor, torch.Tensor]:
     """Return sorted values and places; equal values by place, upwards or downwards."""
     if not values.dim():
         return values.clone(), torch.zeros((), dtype=torch.int64, device=values.device)
-    if choice is Choice.FIRST:
+    if tie is TieBreak.FIRST:
         ordered, places = aten.sort.stable(values, stable=True, dim=dim, descending=descending)
         return ordered, places
     ordered, places = aten.sort.stable(values.flip(dim), stable=True, dim=dim, descending=descending)
@@ -89,7 +89,7 @@ def _in_order(choice: Choice, values: torch.Tensor, dim: int, *, descending: boo
 
 
 def _topk(
-    choice: Choice,
+    choice: TieBreak,
     func: Any,  # noqa: ARG001 - handlers are called with the operation
     values: torch.Tensor,
     k: int,
@@ -104,7 +104,7 @@ def _topk(
 
 
 def _sort(
-    choice: Choice,
+    choice: TieBreak,
     func: Any,
     values: torch.Tensor,
     dim: int = -1,
@@ -118,7 +118,7 @@ def _sort(
     return (ordered, places) if func.overloadpacket is aten.sort else places
 
 
-def _values_and_index(choice: Choice, func: Any, values: torch.Tensor, *args: Any, **options: Any) -> Any:
+def _values_and_index(choice: TieBreak, func: Any, values: torch.Tensor, *args: Any, **options: Any) -> Any:
     """Return the operation's values, and of each the index of the first or the last equal value."""
     results, indices = func(values, *args, **options)
     if not values.dim():
@@ -128,7 +128,7 @@ def _values_and_index(choice: Choice, func: Any, values: torch.Tensor, *args: An
     dim, keeps = arguments["dim"], arguments["keepdim"]
     wide = results if keeps else results.unsqueeze(dim)
     is_equal = ((values == wide) | (values.isnan() & wide.isnan())).byte()
-    if choice is Choice.FIRST:
+    if choice is TieBreak.FIRST:
         return results, is_equal.argmax(dim, keepdim=keeps)
     return results, values.shape[dim] - 1 - is_equal.flip(dim).argmax(dim, keepdim=keeps)
 
@@ -141,9 +141,9 @@ _FORMS: dict[Any, Callable[..., Any]] = {
 """Operations with a choice among equal values. `median` without a dimension returns no place."""
 
 
-def _first_index(choice: Choice, func: Any, values: torch.Tensor, dim: int | None = None, *rest: Any) -> Any:
+def _first_index(choice: TieBreak, func: Any, values: torch.Tensor, dim: int | None = None, *rest: Any) -> Any:
     """Return the index of the largest or least value, the first or the last of equal values."""
-    if choice is Choice.FIRST or not values.dim():
+    if choice is TieBreak.FIRST or not values.dim():
         return func(values, dim, *rest)
     if dim is None:
         return values.numel() - 1 - func(values.flatten().flip(0), None, *rest)

@@ -16,7 +16,7 @@ from evaluator.protocol.pytree import tensors_of
 from evaluator.records import Problem, Record, SizeName
 
 
-class Plan(Record, frozen=True):
+class MemoryPlan(Record, frozen=True):
     """Sizes of one call."""
 
     input_bytes: int
@@ -79,10 +79,10 @@ _WORTH_PLANNING_BYTES = 64 << 20
 class _Planned(Record, frozen=True):
     """A cached plan; None if the sizes are too small for a plan."""
 
-    plan: Plan | None
+    plan: MemoryPlan | None
 
 
-def plan(problem: Problem, size: SizeName, *, from_bytes: int = 0) -> Plan | None:
+def plan(problem: Problem, size: SizeName, *, from_bytes: int = 0) -> MemoryPlan | None:
     """Return the sizes of a call, computed on the meta device without allocating tensors; None on failure.
 
     Inputs and weights below `from_bytes` also return None, to save time: the first operation on the meta device imports
@@ -100,7 +100,7 @@ def plan(problem: Problem, size: SizeName, *, from_bytes: int = 0) -> Plan | Non
         return None
 
 
-def _worked_out(source: str, path: str, from_bytes: int) -> Plan | None:
+def _worked_out(source: str, path: str, from_bytes: int) -> MemoryPlan | None:
     space: dict[str, object] = {"__name__": "model"}
     with torch.device("meta"), CudaMeans(torch.device("meta")), torch.no_grad():
         exec(compile(source, path, "exec"), space)  # noqa: S102 - the author's code
@@ -110,7 +110,7 @@ def _worked_out(source: str, path: str, from_bytes: int) -> Plan | None:
         if input_bytes + state_bytes < from_bytes:
             return None
         output_bytes = _bytes(model(*inputs[0], **inputs[1]))
-    return Plan(input_bytes=input_bytes, output_bytes=output_bytes, state_bytes=state_bytes)
+    return MemoryPlan(input_bytes=input_bytes, output_bytes=output_bytes, state_bytes=state_bytes)
 
 
 def refuse_what_does_not_fit(problem: Problem, size: SizeName, gpu: Gpu | None) -> None:

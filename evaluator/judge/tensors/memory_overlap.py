@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 
 from evaluator.findings import Code, finding
-from evaluator.judge.tensors.pytree import Pair, Value
+from evaluator.judge.tensors.pytree import AnswerPair, Value
 from evaluator.protocol.frames import TensorView
 from evaluator.records import Finding
 
@@ -21,7 +21,7 @@ _STEPS = 50_000
 the answer and for the reference alike."""
 
 
-class Layout(NamedTuple):
+class MemoryLayout(NamedTuple):
     """Layout of a tensor in memory: address of the first element, and strides in elements."""
 
     start_bytes: int
@@ -36,7 +36,7 @@ class Layout(NamedTuple):
         return self.start_bytes + (span + 1) * self.item_bytes
 
 
-Layouts = Mapping[str, Layout]
+Layouts = Mapping[str, MemoryLayout]
 """Layouts by output path. Tensors without elements are omitted."""
 
 
@@ -46,15 +46,15 @@ def layouts(values: Mapping[str, Value]) -> Layouts:
     return {path: tensor_layout for path, tensor_layout in all_layouts.items() if 0 not in tensor_layout.shape}
 
 
-def layout(tensor: torch.Tensor) -> Layout:
+def layout(tensor: torch.Tensor) -> MemoryLayout:
     """Return the layout of a tensor."""
-    return Layout(tensor.data_ptr(), tensor.element_size(), tuple(tensor.shape), tuple(tensor.stride()))
+    return MemoryLayout(tensor.data_ptr(), tensor.element_size(), tuple(tensor.shape), tuple(tensor.stride()))
 
 
-def views_laid_out(pairs: Sequence[Pair]) -> Layouts:
+def views_laid_out(pairs: Sequence[AnswerPair]) -> Layouts:
     """Return the layouts of an answer's verified tensors in the region."""
     return {
-        path: Layout(answer.offset_bytes, expected.dtype.itemsize, answer.shape, answer.strides)
+        path: MemoryLayout(answer.offset_bytes, expected.dtype.itemsize, answer.shape, answer.strides)
         for path, expected, answer in pairs
         if isinstance(expected, torch.Tensor) and isinstance(answer, TensorView)
         if answer.offset_bytes is not None and 0 not in answer.shape
@@ -89,7 +89,7 @@ def lent_weights(answer: Layouts, weights: Layouts, exempt: frozenset[str]) -> F
     return None
 
 
-def _without_repeats(answer: Layout, honest: Layout) -> tuple[Layout, Layout]:
+def _without_repeats(answer: MemoryLayout, honest: MemoryLayout) -> tuple[MemoryLayout, MemoryLayout]:
     """Return both layouts without the dimensions along which the reference repeats an element."""
     kept = [
         index for index, (size, step) in enumerate(zip(honest.shape, honest.strides, strict=True)) if step or size == 1
@@ -97,17 +97,17 @@ def _without_repeats(answer: Layout, honest: Layout) -> tuple[Layout, Layout]:
     return _along(answer, kept), _along(honest, kept)
 
 
-def _along(whole: Layout, dimensions: Sequence[int]) -> Layout:
+def _along(whole: MemoryLayout, dimensions: Sequence[int]) -> MemoryLayout:
     shape, strides = (tuple(values[index] for index in dimensions) for values in (whole.shape, whole.strides))
     return whole._replace(shape=shape, strides=strides)
 
 
-def folded(answer: Layout, reference: Layout) -> bool:
+def folded(answer: MemoryLayout, reference: MemoryLayout) -> bool:
     """Return whether elements of `answer` share memory and elements of `reference` do not."""
     return overlaps(answer) and not overlaps(reference)
 
 
-def overlaps(tensor: Layout) -> bool:
+def overlaps(tensor: MemoryLayout) -> bool:
     """Return whether two elements of a tensor share an address.
 
     >>> overlaps(Layout(0, 4, (3, 2), (2, 1))), overlaps(Layout(0, 4, (3, 2), (0, 1)))
@@ -133,7 +133,7 @@ def overlaps(tensor: Layout) -> bool:
     return False
 
 
-def meet(one: Layout, other: Layout) -> bool:
+def meet(one: MemoryLayout, other: MemoryLayout) -> bool:
     """Return whether two tensors have a byte in common.
 
     >>> even, odd, wide = Layout(0, 4, (3,), (2,)), Layout(4, 4, (3,), (2,)), Layout(4, 8, (1,), (1,))

@@ -9,7 +9,7 @@ import torch
 from evaluator.devices.memory import Region, strided
 from evaluator.findings import Code, finding
 from evaluator.findings.running import FREE_TEMPORARIES
-from evaluator.judge.tensors.pytree import Pair, Value, unravelled
+from evaluator.judge.tensors.pytree import AnswerPair, Value, unravelled
 from evaluator.protocol.frames import Node, Opaque, Scalar, TensorView
 from evaluator.protocol.pytree import dtype_name, plain
 from evaluator.records import Finding
@@ -45,7 +45,7 @@ def some_bits(views: Sequence[OutputViews]) -> bytes:
 
 
 def output_views(
-    pairs: list[Pair], region: Region, number: Callable[[float], torch.Tensor] = torch.tensor
+    pairs: list[AnswerPair], region: Region, number: Callable[[float], torch.Tensor] = torch.tensor
 ) -> list[OutputViews] | Finding:
     """Return a view of every tensor in an answer. Plain values are compared at once.
 

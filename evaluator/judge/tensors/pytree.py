@@ -83,7 +83,7 @@ def named_views(node: Node) -> dict[str, TensorView]:
     return {str(name): item for name, item in named_items if isinstance(item, TensorView)}
 
 
-class Pair(NamedTuple):
+class AnswerPair(NamedTuple):
     """An expected leaf, and the runner's answer for the leaf."""
 
     path: str
@@ -91,7 +91,7 @@ class Pair(NamedTuple):
     answer: Node
 
 
-def pair_up(expected: Value, answer: Node, path: str = "output") -> list[Pair] | Finding:
+def pair_up(expected: Value, answer: Node, path: str = "output") -> list[AnswerPair] | Finding:
     """Compare an answer's structure with the expected structure: number, nesting and keys must agree.
 
     The items of a dict are paired by key, in the expected order.
@@ -111,8 +111,8 @@ def pair_up(expected: Value, answer: Node, path: str = "output") -> list[Pair] |
         case _ if isinstance(expected, list | tuple | Mapping) or isinstance(answer, Items | Table):
             return _structure(path, _kind(expected), _kind_of_node(answer))
         case _:
-            return [Pair(path, expected, answer)]
-    pairs: list[Pair] = []
+            return [AnswerPair(path, expected, answer)]
+    pairs: list[AnswerPair] = []
     for child_path, key, item in children:
         below = pair_up(expected[key], item, child_path)
         if isinstance(below, Finding):

@@ -34,11 +34,11 @@ from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.reference import Expected, Honest, Reference, by_path
 from evaluator.judge.setup.call_limits import CallLimits
 from evaluator.judge.setup.distribution_mix import DistributionMix
-from evaluator.judge.setup.equal_values import Choice, choosing, has_choice
+from evaluator.judge.setup.equal_values import TieBreak, choosing, has_choice
 from evaluator.judge.setup.wrong_answers import means_distance, power_of
 from evaluator.judge.tensors.memory_overlap import layouts, lent_weights, shared_elements, views_laid_out
 from evaluator.judge.tensors.output_views import OutputViews, output_views
-from evaluator.judge.tensors.pytree import LaidOut, Pair, Value, pair_up
+from evaluator.judge.tensors.pytree import AnswerPair, LaidOut, Value, pair_up
 from evaluator.judge.trial.evidence import Evidence
 from evaluator.protocol import model_call
 from evaluator.records import Finding, Profile, TensorCheck, ToleranceRule
@@ -192,7 +192,7 @@ class AnswerJudge:
             return compared
         # Neither an operation without support for the mode nor a submission that holds free memory decides.
         with contextlib.suppress(ProblemError, MemoryError), out_of_memory():
-            for choice in Choice if has_choice(self._reference, plan.blocks[0]) else ():
+            for choice in TieBreak if has_choice(self._reference, plan.blocks[0]) else ():
                 plan.forget()
                 with choosing(choice):
                     other = self._compared(plan, snapshots, samples=False)
@@ -244,7 +244,7 @@ class AnswerJudge:
 
         Others than these were tried before (`DistributionMix.distances`).
         """
-        if self._reference.worn is not None:
+        if self._reference.weights_seed is not None:
             return set()
         if plan.profile not in self._rounding:
             self._rounding[plan.profile] = results_in_call(plan)
@@ -337,7 +337,7 @@ class AnswerJudge:
         return self._limits.of(path, honest)
 
     def _not_of_this_call(
-        self, snapshots: list[OutputViews], pairs: list[Pair], exempt: frozenset[str]
+        self, snapshots: list[OutputViews], pairs: list[AnswerPair], exempt: frozenset[str]
     ) -> Finding | None:
         """Find an output not made in this call: located in other memory, or present before the inputs.
 

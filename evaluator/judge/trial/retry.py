@@ -12,10 +12,10 @@ from msgspec.structs import replace
 
 from evaluator.findings import Code, Trait, entry_of, finding, has_trait
 from evaluator.findings.comparing import HARDLY_BEYOND, NEARLY_ALL, WEIGHT_LEFT_OUT, WEIGHTS_IN_EACH_CALL
-from evaluator.judge.inputs.changing_weights import Worn
+from evaluator.judge.inputs.changing_weights import CallWeights
 from evaluator.judge.trial.other_values import wrong_for
 from evaluator.judge.trial.stale_weights import is_beyond_chance, is_nearer_to_earlier, is_stale
-from evaluator.judge.trial.trial_runner import Trial, TrialRunner, WornTrial
+from evaluator.judge.trial.trial_runner import EarlierWeightsTrial, Trial, TrialRunner
 from evaluator.records import Check, Fault, Fill, Finding, Schedule, Status
 
 _TIMES = 3
@@ -104,8 +104,8 @@ def _of_weights(
         return None
     cause: Fault | None = None
 
-    def run(weights: Worn) -> WornTrial | None:
-        return trial_runner.run_worn(
+    def run(weights: CallWeights) -> EarlierWeightsTrial | None:
+        return trial_runner.run_with_weights(
             index, seed, weights, schedule=next(schedules), timeout_s=timeout_s, own_values=own_values
         )
 

@@ -72,7 +72,7 @@ class Overhead(NamedTuple):
     """Host time of windows without a forward; None without windows."""
 
 
-class Side(NamedTuple):
+class TimedSide(NamedTuple):
     """Samples of a side, and the trial that ended the side if not a pass. T306 comes with both."""
 
     samples: Samples | None
@@ -199,7 +199,7 @@ def side(
     trusted: bool = False,
     spot_checks: bool = True,
     watch: ClockWatch = NO_WATCH,
-) -> Side:
+) -> TimedSide:
     """Time at least `at_least` calls until there are enough (`enough_calls`).
 
     Every output is verified, including void calls, and calls with other input distributions, which are not quoted. With
@@ -228,7 +228,7 @@ def side(
         lacking = closely and trial_runner.lacks_calls
         if trial.fault is not None:
             fault, _ = retried(trial_runner, trial, len(used), seed, itertools.repeat(None), timeout_s)
-            return Side(None, trial._replace(fault=fault))
+            return TimedSide(None, trial._replace(fault=fault))
         used.append(seed)
         watch.look_at(len(used))
         if first_ms is None:
@@ -243,7 +243,7 @@ def side(
         else:
             void += 1
         if void > MAX_CALLS or (void > MIN_CALLS and time.monotonic() - started > _NEVER_QUIET_S):
-            return Side(None, _never_quiet(trial, name, void + len(waited), len(quiet)))
+            return TimedSide(None, _never_quiet(trial, name, void + len(waited), len(quiet)))
     void += len(quiet) + len(waited) - len(good)
     times_ms = [max(trial.elapsed_ms - empty.taken_off_ms, 0.0) for trial in good]
     hosts_ms = [trial.host_ms for trial in good if trial.host_ms is not None]
@@ -264,7 +264,7 @@ def side(
             watch=watch,
         )
         if in_windows.failed is not None:
-            return Side(None, in_windows.failed)
+            return TimedSide(None, in_windows.failed)
         windows = in_windows.windows
         used += in_windows.seeds
     samples = Samples(
@@ -287,7 +287,7 @@ def side(
         waits_for_gpu=waits,
         clocks=watch.clocks(),
     )
-    return Side(samples, None if late is None else good[-1]._replace(fault=late))
+    return TimedSide(samples, None if late is None else good[-1]._replace(fault=late))
 
 
 def _in_windows(

@@ -62,9 +62,9 @@ def faults(monkeypatch, *codes, medians_ms=(1.0,)):
     def side(*_, **__):
         samples = cards.samples("submission", next(medians))
         if not left:
-            return timing_loop.Side(samples, None)
+            return timing_loop.TimedSide(samples, None)
         late = left[0].finding.code == Code.WORK_AFTER_DONE.value
-        return timing_loop.Side(samples if late else None, Trial(None, left.pop(0), 0.0, copied=False))
+        return timing_loop.TimedSide(samples if late else None, Trial(None, left.pop(0), 0.0, copied=False))
 
     monkeypatch.setattr(timing_loop, "side", side)
 

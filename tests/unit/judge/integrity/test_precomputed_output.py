@@ -11,7 +11,7 @@ from evaluator.judge.clock import memory_samples as places
 from evaluator.judge.clock.memory_samples import MemorySamples
 from evaluator.judge.integrity import precomputed_output
 from evaluator.judge.integrity.precomputed_output import PrecomputedOutputCheck
-from evaluator.judge.tensors.pytree import Pair
+from evaluator.judge.tensors.pytree import AnswerPair
 from evaluator.protocol.frames import TensorView
 from evaluator.protocol.pytree import dtype_name
 
@@ -31,7 +31,7 @@ def lying(value, start=START, path="output"):
     view = TensorView(
         dtype=dtype_name(value.dtype), shape=tuple(value.shape), strides=tuple(value.stride()), offset_bytes=start
     )
-    return Pair(path, value, view)
+    return AnswerPair(path, value, view)
 
 
 def answered(region, value, *, before, poison=POISON, calls=5, exempt=frozenset()):
