@@ -113,11 +113,11 @@ def check(context: GradeContext, timer: ReferenceTimer, built: Build) -> CheckOu
     for size in context.terms.further_sizes:
         if checked.fault is None:
             with context.at(size):
-                checked = _together(checked, _check_at_size(context, timer, checked.build), context)
+                checked = _merged(checked, _check_at_size(context, timer, checked.build), context)
     return checked
 
 
-def _together(before: CheckOutcome, further: CheckOutcome, context: GradeContext) -> CheckOutcome:
+def _merged(before: CheckOutcome, further: CheckOutcome, context: GradeContext) -> CheckOutcome:
     """Merge the outcome `further`, at the present size of `context`, into `before`, whose answers are all right.
 
     The reason of a fault names the size. The judge itself chose the further size of a bare file. A submission whose
@@ -150,21 +150,21 @@ def _check_at_size(context: GradeContext, timer: ReferenceTimer, built: Build) -
     """
     (trial_runner, checks, fault, remarks, sites, *_), build_service = _tried_in_other_ways(context, timer)
     if trial_runner is not None and fault is None:
-        lowered, untried = _looked_closely(trial_runner, "checked")
+        lowered, untried = _check_precision(trial_runner, "checked")
         remarks += untried
         if lowered is not None:
-            fault, checks = lowered.fault, _with(checks, lowered.check)
+            fault, checks = lowered.fault, _with_check(checks, lowered.check)
     built_keys = {unit.key for unit in built.units}
     units = [*built.units, *(unit for unit in build_service.units if unit.key not in built_keys)]
     findings = [*_build_findings(build_service), *remarks, *_about_values(context, checks)]
     findings += interpreter_remarks(context.source, context.terms.device)
     needs, counted, needed = AblationResults(), None, None
     if fault is None and not context.right_at and context.terms.options.require_own_kernel is not None:
-        needs, counted = _needs(context)
+        needs, counted = _ablation(context)
         needed = None if counted is None else needed_work(context.reference)
     build = replace(built, ok=built.ok and not build_service.failures, units=units)
     weights = None if sites is None else record(context.terms.weights, context.reference.weights, sites)
-    evidence = _evidence(context, build_service, counted)._replace(needs=needs, needed=needed)
+    evidence = _kernel_evidence(context, build_service, counted)._replace(needs=needs, needed=needed)
     if fault is None:
         context.right_at += (context.terms.size,)
     checks = [replace(check, size=context.terms.size) for check in checks]
@@ -232,7 +232,7 @@ def _checked_calls(context: GradeContext, timer: ReferenceTimer) -> _CheckedCall
     return _CheckedCalls(called, build_service)
 
 
-def _needs(context: GradeContext) -> tuple[AblationResults, Counted | None]:
+def _ablation(context: GradeContext) -> tuple[AblationResults, Counted | None]:
     """Find out which parts the answer needs, and count operations.
 
     If the counts show computation by PyTorch, only kernels are tried. On a GPU a profile shows the share of time.
@@ -246,7 +246,7 @@ def _needs(context: GradeContext) -> tuple[AblationResults, Counted | None]:
     return AblationResults(without_kernels, right_without(context, "library")), counted
 
 
-def _evidence(context: GradeContext, build_service: BuildService, counted: Counted | None) -> OwnKernelEvidence:
+def _kernel_evidence(context: GradeContext, build_service: BuildService, counted: Counted | None) -> OwnKernelEvidence:
     return OwnKernelEvidence(
         context.terms.device,
         own_names(build_service, context.source),
@@ -257,7 +257,7 @@ def _evidence(context: GradeContext, build_service: BuildService, counted: Count
     )
 
 
-def _looked_closely(trial_runner: TrialRunner, which: str) -> tuple[Trial | None, list[Finding]]:
+def _check_precision(trial_runner: TrialRunner, which: str) -> tuple[Trial | None, list[Finding]]:
     """Check the errors of a runner's correct answers, and report a lack of memory for the check.
 
     The runner must have ended, so that its GPU memory use cannot decide.
@@ -270,7 +270,7 @@ def _looked_closely(trial_runner: TrialRunner, which: str) -> tuple[Trial | None
         ]
 
 
-def _with(checks: list[Check], instead: Check | None) -> list[Check]:
+def _with_check(checks: list[Check], instead: Check | None) -> list[Check]:
     """Return the checks with `instead` in place of the check of the same call."""
     return [instead if instead is not None and check.index == instead.index else check for check in checks]
 
@@ -321,7 +321,7 @@ def _timed_submission(
             )
             if context.gpu_session is not None:
                 context.gpu_session.monitor.sample()
-        failed, untried = (side.failed, []) if side.failed is not None else _looked_closely(trial_runner, "timed")
+        failed, untried = (side.failed, []) if side.failed is not None else _check_precision(trial_runner, "timed")
         tries += [side.samples] if side.samples is not None else []
         if side.samples is not None and failed is None:
             return max(tries, key=lambda samples: samples.median_ms), [*remarks, *untried], sites

@@ -286,8 +286,8 @@ def _no_policy(patch: Patch) -> None:
 
 
 def _nothing_left_out(patch: Patch) -> None:
-    needs = stages._needs
-    patch.setattr(stages, "_needs", lambda context: (AblationResults(), needs(context)[1]))
+    needs = stages._ablation
+    patch.setattr(stages, "_ablation", lambda context: (AblationResults(), needs(context)[1]))
     patch.setattr(stages, "needed_work", lambda _: None)
     patch.setattr(stages, "together", lambda _: ImportedSymbols())
 

@@ -25,12 +25,12 @@ REST_S = 0.1
 
 
 class ClockWatch:
-    """Looks at the GPU's clock during a side."""
+    """Reads the GPU's clock at times during a side."""
 
     def __init__(
         self, look: Callable[[], ClockLook | None], *, start_c: int | None = None, waited_s: float = 0.0
     ) -> None:
-        """Watch by `look`. The side started at `start_c`, after a wait of `waited_s`."""
+        """`look` reads the clock once. The side started at `start_c`, after a wait of `waited_s`."""
         self._look = look
         self._looks: list[ClockLook] = []
         self._start_c = start_c
@@ -48,7 +48,7 @@ class ClockWatch:
             self.look()
 
     def clocks(self) -> Clocks | None:
-        """Return the looks so far; None without any."""
+        """Return the clocks read so far; None if none was read."""
         if not self._looks:
             return None
         return Clocks(

@@ -79,7 +79,7 @@ def measured(context: GradeContext, reference: Reading) -> list[Baseline]:
     """
     empty = reference.overhead
     baselines = [
-        _of_reference(context, kind, tf32, reference)
+        _reference_baseline(context, kind, tf32, reference)
         for kind in context.terms.options.baselines
         for tf32 in _variants(context, kind)
     ]
@@ -110,7 +110,7 @@ def _variants(context: GradeContext, kind: BaselineKind) -> list[Tf32 | None]:
     return [Tf32.DEFAULT] if kind is BaselineKind.EAGER else [Tf32.DEFAULT, own_tf32(context.terms.problem)]
 
 
-def _of_reference(context: GradeContext, kind: BaselineKind, tf32: Tf32 | None, reference: Reading) -> Baseline:
+def _reference_baseline(context: GradeContext, kind: BaselineKind, tf32: Tf32 | None, reference: Reading) -> Baseline:
     terms, unmeasured = context.terms, _unmeasured(kind, tf32)
     unmeasured = replace(unmeasured, reference_median_ms=reference.samples.median_ms)
 

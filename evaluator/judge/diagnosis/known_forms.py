@@ -68,14 +68,14 @@ def known_forms(reference: Reference, trace: Trace) -> Iterator[Form]:
         context = functools.partial(by_running_statistics, model, statistics)
         yield Form(_BY_RUNNING_STATISTICS, context, BATCH_STATISTICS)
     for operation in trace.same_shape[:_MOST_LEFT_OUT]:
-        yield _form(f"without {_name(operation)}", {operation: _left_out})
+        yield _form(f"without {_name(operation)}", {operation: _as_identity})
         if operation in _OF_TWO:
-            yield _form(f"with the second operand of {_name(operation)} alone", {operation: _second_alone})
+            yield _form(f"with the second operand of {_name(operation)} alone", {operation: _second_operand})
     if model is not None:
-        yield from _of_parameters(list(model.named_parameters())[:_MOST_PARAMETERS])
+        yield from _parameter_forms(list(model.named_parameters())[:_MOST_PARAMETERS])
 
 
-def _of_parameters(parameters: Sequence[tuple[str, torch.nn.Parameter]]) -> Iterator[Form]:
+def _parameter_forms(parameters: Sequence[tuple[str, torch.nn.Parameter]]) -> Iterator[Form]:
     for name, parameter in parameters:
         if parameter.dim() == _MATRIX:
             clause = f"with {name} read in the order of its transpose (a transposed view is not contiguous)"
@@ -154,12 +154,12 @@ def _name(operation: Any) -> str:
     return str(operation).removeprefix("aten.").split(".")[0].strip("_")
 
 
-def _left_out(func: Any, x: torch.Tensor, *rest: Any, **options: Any) -> torch.Tensor:
+def _as_identity(func: Any, x: torch.Tensor, *rest: Any, **options: Any) -> torch.Tensor:
     del func, rest, options
     return x.clone()
 
 
-def _second_alone(func: Any, x: torch.Tensor, other: Any, *rest: Any, **options: Any) -> torch.Tensor:
+def _second_operand(func: Any, x: torch.Tensor, other: Any, *rest: Any, **options: Any) -> torch.Tensor:
     if isinstance(other, torch.Tensor) and other.shape == x.shape:
         return other.clone()
     return func(x, other, *rest, **options)  # type: ignore[no-any-return]

@@ -72,11 +72,11 @@ class _Locations:
         return f"({match['launch'] or ''}{place_of(self._submission, line).label})"
 
     def _submission_line(self, file: str | None, line: int) -> int | None:
-        names = self._launching(line) if file is None else self._named(file)
+        names = self._files_with_launch(line) if file is None else self._files_named(file)
         submission_lines = {self._map(name).submission_line(line) for name in names} - {None}
         return submission_lines.pop() if len(submission_lines) == 1 else None
 
-    def _launching(self, line: int) -> list[str]:
+    def _files_with_launch(self, line: int) -> list[str]:
         """Return the CUDA files with a launch in `line`, else all CUDA files: a launch is reported without a file."""
         names = [name for name in self._texts if PurePath(name).suffix in CUDA_SUFFIXES]
         lines = {name: re.findall(r"\w+|<<<", self._map(name).source_line(line)) for name in names}
@@ -85,7 +85,7 @@ class _Locations:
                 return matching
         return names
 
-    def _named(self, file: str) -> list[str]:
+    def _files_named(self, file: str) -> list[str]:
         """Return the file with the longest path at the end of the compiler's path: file names may be equal."""
         path = f"/{posixpath.normpath(file)}"
         return sorted((name for name in self._texts if path.endswith(f"/{name}")), key=len)[-1:]

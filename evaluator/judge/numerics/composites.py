@@ -39,20 +39,20 @@ class WrittenOut:
 
 
 def _softmax(_: Any, x: torch.Tensor, dim: int, half_to_float: bool) -> torch.Tensor:  # noqa: FBT001 - aten's order
-    raised = (_own(x, half_to_float=half_to_float) - x.amax(dim, keepdim=True)).exp()
-    return (raised / raised.sum(dim, keepdim=True)).to(_result(x, half_to_float=half_to_float))
+    raised = (_to_compute_dtype(x, half_to_float=half_to_float) - x.amax(dim, keepdim=True)).exp()
+    return (raised / raised.sum(dim, keepdim=True)).to(_result_dtype(x, half_to_float=half_to_float))
 
 
 def _log_softmax(_: Any, x: torch.Tensor, dim: int, half_to_float: bool) -> torch.Tensor:  # noqa: FBT001
-    shifted = _own(x, half_to_float=half_to_float) - x.amax(dim, keepdim=True)
-    return (shifted - shifted.exp().sum(dim, keepdim=True).log()).to(_result(x, half_to_float=half_to_float))
+    shifted = _to_compute_dtype(x, half_to_float=half_to_float) - x.amax(dim, keepdim=True)
+    return (shifted - shifted.exp().sum(dim, keepdim=True).log()).to(_result_dtype(x, half_to_float=half_to_float))
 
 
-def _own(x: torch.Tensor, *, half_to_float: bool) -> torch.Tensor:
+def _to_compute_dtype(x: torch.Tensor, *, half_to_float: bool) -> torch.Tensor:
     return x.float() if half_to_float or x.dtype in (torch.float16, torch.bfloat16) else x
 
 
-def _result(x: torch.Tensor, *, half_to_float: bool) -> torch.dtype:
+def _result_dtype(x: torch.Tensor, *, half_to_float: bool) -> torch.dtype:
     return torch.float32 if half_to_float else x.dtype
 
 

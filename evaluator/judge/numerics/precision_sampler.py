@@ -152,18 +152,18 @@ class PrecisionWatch:
 
     def _correlated(self, drawn: list[Drawn], again: Callable[[Drawn], ReferenceCall]) -> Check | None:
         """Look for a format whose rounding is in the errors of calls."""
-        match = format_of(_asked(drawn, again), self._formats)
+        match = format_of(_errors_of_calls(drawn, again), self._formats)
         if match is None:
             return None
         of_many = f" over {len(drawn)} calls" if len(drawn) > 1 else ""
         name = match.name(drawn[0].sample.outputs.get(match.path))
         message = f"{match.path} is within the tolerance, but its errors are those of {name}{of_many}"
-        return _failed(drawn[0], message, match.path)
+        return _failed_check(drawn[0], message, match.path)
 
     def _outsized(self, calls: list[Drawn], again: Callable[[Drawn], ReferenceCall]) -> Check | None:
         """Look for errors too large for fp32 in the secret rows of calls."""
         shuffled = secrets.SystemRandom().sample(calls, len(calls))
-        match = outsized(_asked(shuffled, again), self._formats[0]) if shuffled else None
+        match = outsized(_errors_of_calls(shuffled, again), self._formats[0]) if shuffled else None
         if match is None:
             return None
         message = (
@@ -171,7 +171,7 @@ class PrecisionWatch:
             f"reference has {match.fp32:.1e} in any order of summation in fp32, and {match.coarser:.1e} "
             f"with operands in {match.format.value}"
         )
-        return _failed(shuffled[0], message, match.path, IN_FP32_OR_A_STEP)
+        return _failed_check(shuffled[0], message, match.path, IN_FP32_OR_A_STEP)
 
     def begin(self, blocks: int, slices: dict[str, list[Slices]] | None = None) -> None:
         """Start a call with expected values in `blocks` blocks, and draw the block for the sample.
@@ -213,12 +213,12 @@ class PrecisionWatch:
             self._with_slices[concentrated].show(Drawn(seed, check, self.sample.only_slices()))
 
 
-def _failed(drawn: Drawn, message: str, path: str, next_step: str | None = None) -> Check:
+def _failed_check(drawn: Drawn, message: str, path: str, next_step: str | None = None) -> Check:
     failure = finding(Code.LOWER_PRECISION, message, next_step=next_step, path=path)
     return replace(drawn.check, ok=False, finding=failure)
 
 
-def _asked(drawn: list[Drawn], again: Callable[[Drawn], ReferenceCall]) -> list[CallErrors]:
+def _errors_of_calls(drawn: list[Drawn], again: Callable[[Drawn], ReferenceCall]) -> list[CallErrors]:
     """Return the errors of the calls. A single call is made anew once, and each of many calls at every use."""
     makes: list[Callable[[], ReferenceCall]] = [functools.partial(again, call) for call in drawn]
     if len(makes) == 1:

@@ -136,7 +136,7 @@ def format_of(calls: Sequence[CallErrors], formats: Sequence[Format] = tuple(For
         MemoryError: no format matches, and a format could not be tried, as rounding takes more memory than float64
         alone.
     """
-    together = {path: _together([call.outputs.get(path) for call in calls]) for path in calls[0].outputs}
+    together = {path: _stacked([call.outputs.get(path) for call in calls]) for path in calls[0].outputs}
     asked = {path: errors for path, errors in together.items() if errors is not None and _is_worth_it(errors)}
     best, agreement = None, 0.0
     untried: str | None = None
@@ -161,7 +161,7 @@ def format_of(calls: Sequence[CallErrors], formats: Sequence[Format] = tuple(For
     return best
 
 
-def _together(calls: Sequence[Errors | None]) -> Errors | None:
+def _stacked(calls: Sequence[Errors | None]) -> Errors | None:
     """Return an output's errors as (calls, elements); None if too few, missing in a call, or of unequal number."""
     present = [call for call in calls if call is not None]
     elements = {len(call.exact) for call in present}
@@ -207,7 +207,7 @@ def _finite(values: torch.Tensor) -> torch.Tensor:
 
 def _hopeless(errors: Errors, rounding: torch.Tensor) -> bool:
     """Return whether errors are too small to contain a rounding, over the calls with a computed rounding."""
-    error, rounding, _ = _apart(errors, rounding)
+    error, rounding, _ = _residuals(errors, rounding)
     return float(error.norm()) < _HOPELESS * float(rounding.norm())
 
 
@@ -219,11 +219,11 @@ def _agreement(errors: Errors, rounding: torch.Tensor) -> float:
     """
     if len(rounding) > 1:
         goes = signs_agree(errors.actual - errors.exact, rounding, errors.exact)
-        return _correlation(*_apart(errors, rounding), len(rounding)) if goes else 0.0
+        return _correlation(*_residuals(errors, rounding), len(rounding)) if goes else 0.0
     # If each row and each column has its own rounding, only as many errors are independent as there are rows and
     # columns.
-    independent = 2.0 * math.sqrt(int(_known(errors, rounding).sum()))
-    ways = [_apart(errors, rounding, alike=alike) for alike in (False, True)]
+    independent = 2.0 * math.sqrt(int(_are_finite(errors, rounding).sum()))
+    ways = [_residuals(errors, rounding, alike=alike) for alike in (False, True)]
     return min(_correlation(*apart, independent) for apart in ways)
 
 
@@ -243,11 +243,11 @@ def _correlation(error: torch.Tensor, rounding: torch.Tensor, honest: torch.Tens
     return common / norms if is_in and common / norms > least else 0.0
 
 
-def _known(errors: Errors, rounding: torch.Tensor) -> torch.Tensor:
+def _are_finite(errors: Errors, rounding: torch.Tensor) -> torch.Tensor:
     return torch.isfinite(rounding) & torch.isfinite(errors.exact) & torch.isfinite(errors.honest)
 
 
-def _apart(
+def _residuals(
     errors: Errors, rounding: torch.Tensor, *, alike: bool = False
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return the errors of an answer, a rounding and the reference, without a constant and without the exact values.
@@ -256,33 +256,33 @@ def _apart(
     element: the mean over all calls.
     """
     errors = Errors(*(side[: len(rounding)] for side in errors))
-    is_known = _known(errors, rounding)
+    are_finite = _are_finite(errors, rounding)
     if len(rounding) > 1:
-        rows = is_known.all(1)
-        centred = [(side[rows] - side[rows].mean(0)).reshape(-1) for side in _of_interest(errors, rounding)]
-        return _without(centred, [])
-    exact, *sides = (side[is_known] for side in _of_interest(errors, rounding))
+        rows = are_finite.all(1)
+        centred = [(side[rows] - side[rows].mean(0)).reshape(-1) for side in _values_and_errors(errors, rounding)]
+        return _projected_out(centred, [])
+    exact, *sides = (side[are_finite] for side in _values_and_errors(errors, rounding))
     sizes = exact.abs()
     usual = sizes[sizes > 0].median() if alike and bool((sizes > 0).any()) else sizes.new_tensor(torch.inf)
     weights = (usual / sizes).clamp(max=1.0)
-    return _without([exact * weights, *(side * weights for side in sides)], [weights])
+    return _projected_out([exact * weights, *(side * weights for side in sides)], [weights])
 
 
-def _of_interest(errors: Errors, rounding: torch.Tensor) -> tuple[torch.Tensor, ...]:
+def _values_and_errors(errors: Errors, rounding: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """Return the exact values, and the errors of the answer, of the rounding and of the plain reference."""
     return errors.exact, errors.actual - errors.exact, rounding, errors.honest - errors.exact
 
 
-def _without(
+def _projected_out(
     vectors: Sequence[torch.Tensor], constant: Sequence[torch.Tensor]
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return the last three vectors, with `constant` and then the first vector projected out."""
     for one in constant:
-        vectors = [_less(values, one) for values in vectors]
+        vectors = [_orthogonal_to(values, one) for values in vectors]
     exact, error, rounding, honest = vectors
-    return _less(error, exact), _less(rounding, exact), _less(honest, exact)
+    return _orthogonal_to(error, exact), _orthogonal_to(rounding, exact), _orthogonal_to(honest, exact)
 
 
-def _less(values: torch.Tensor, one: torch.Tensor) -> torch.Tensor:
+def _orthogonal_to(values: torch.Tensor, one: torch.Tensor) -> torch.Tensor:
     square = float(one @ one)
     return values - float(values @ one) / square * one if square else values

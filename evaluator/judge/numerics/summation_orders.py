@@ -159,12 +159,12 @@ def error_of(path: str, sides: Sides, limit: Limit, compare: Comparison = begin)
     part = limit.floor / limit.multiple
     # The ratio is to the sum of `part` and the rounding of the element: where the rounding is the larger term, a
     # tolerance of ratio x part is still too small.
-    while (ratio := _held(path, sides, limit, part, compare).error_ratio) is not None and ratio > 1:
+    while (ratio := _compare_within(path, sides, limit, part, compare).error_ratio) is not None and ratio > 1:
         part *= max(ratio, _CLOSELY)
     return math.inf if ratio is None else ratio * part
 
 
-def _held(path: str, sides: Sides, limit: Bounds, part: float, compare: Comparison) -> TensorCheck:
+def _compare_within(path: str, sides: Sides, limit: Bounds, part: float, compare: Comparison) -> TensorCheck:
     """Compare with a tolerance of `part` in the unit of `Bounds.floor`."""
     return compare(path, sides, limit._replace(multiple=0.0, floor=part, far=math.inf))()
 

@@ -89,11 +89,11 @@ def _ablated(
     with context.runners.start(
         context.source, context.build_services.for_source(context.source) if build_service is None else build_service
     ) as model_runner:
-        if frames is not None and not _asked(model_runner, frames.prepare):
+        if frames is not None and not _is_confirmed(model_runner, frames.prepare):
             return CountedAblation(AblationResult.UNTOLD, None)
         constructed = model_runner.load() or model_runner.construct()
         if isinstance(constructed, Fault):
-            return CountedAblation(_failed(build_service, frames), None)
+            return CountedAblation(_result_of_failure(build_service, frames), None)
         # One for all calls: a second would not know the last call's outputs, which stay in the runner's memory.
         trial_runner = model_runner.trial_runner(model_runner.sites(constructed))
 
@@ -104,14 +104,14 @@ def _ablated(
             return trial_runner.run(index, seed, schedule=schedule, timeout_s=timeout_s, explain=False).fault
 
         if fault_of_call(0) is not None:
-            return CountedAblation(_failed(build_service, frames), None)
+            return CountedAblation(_result_of_failure(build_service, frames), None)
         if counts:
             counted = count_ops(model_runner, lambda: fault_of_call(1), context.call_timeout_s)
         if part is None:
             return CountedAblation(AblationResult.UNTRIED, counted)
         if frames is not None:
             model_runner.session.let_go()  # A runner is stopped between calls.
-            if not _asked(model_runner, frames.begin):
+            if not _is_confirmed(model_runner, frames.begin):
                 return CountedAblation(AblationResult.UNTOLD, counted)
         fault = fault_of_call(2 if counts else 1)
     return CountedAblation(_result(fault, build_service, frames), counted)
@@ -120,7 +120,7 @@ def _ablated(
 def _result(fault: Fault | None, build_service: EmptyKernelService | None, frames: "_Frames | None") -> AblationResult:
     """Return the meaning of the call with one side left out."""
     if fault is not None and has_trait(fault.finding, Trait.NO_ANSWER):
-        return _failed(build_service, frames)
+        return _result_of_failure(build_service, frames)
     if build_service is not None and not build_service.left_out and frames is None:
         return AblationResult.UNTRIED
     return AblationResult.RIGHT if fault is None else AblationResult.WRONG
@@ -147,14 +147,14 @@ def _frames(
     return _Frames(LeaveOut("jit", begin=False), LeaveOut("jit", begin=True, kernels=[] if emptied is None else names))
 
 
-def _failed(build_service: EmptyKernelService | None, frames: _Frames | None) -> AblationResult:
+def _result_of_failure(build_service: EmptyKernelService | None, frames: _Frames | None) -> AblationResult:
     """Return the meaning of a failure: with empty kernels, a failure shows that the kernels are necessary."""
     if build_service is not None and build_service.left_out:
         return AblationResult.WRONG
     return AblationResult.UNTRIED if frames is None else AblationResult.UNTOLD
 
 
-def _asked(model_runner: ModelRunner, frame: LeaveOut) -> bool:
+def _is_confirmed(model_runner: ModelRunner, frame: LeaveOut) -> bool:
     return isinstance(model_runner.session.ask(frame, Stage.CALL, _SECONDS), LeftOut)
 
 

@@ -29,7 +29,7 @@ _SHOWN = 32
 def profiling(context: GradeContext) -> Profiling:
     """Profile the submission with the requested profilers. A failure becomes a finding; the verdict stands."""
     build_service = context.build_services.with_resource_usage()
-    profile = _watched(context, build_service)
+    profile = _torch_profile(context, build_service)
     match context.terms.options.profile:
         case ProfilerKind.NCU:
             return replace(profile, counters=counters(context, build_service))
@@ -37,14 +37,14 @@ def profiling(context: GradeContext) -> Profiling:
             return profile
 
 
-def _watched(context: GradeContext, build_service: ResourceUsageService) -> Profiling:
+def _torch_profile(context: GradeContext, build_service: ResourceUsageService) -> Profiling:
     """Profile a call in a runner with PyTorch's profiler."""
     printed = context.output
     with context.runners.start(context.source, build_service) as runner:
         fault = runner.load()
         constructed = fault if fault is not None else runner.construct()
-        answer = constructed if isinstance(constructed, Fault) else _asked(context, runner)
-        claims = [] if isinstance(answer, Fault) else _claimed(context, runner)
+        answer = constructed if isinstance(constructed, Fault) else _profiled_call(context, runner)
+        claims = [] if isinstance(answer, Fault) else _runner_resources(context, runner)
     context.output = printed  # Discard the output of the profiled run.
     if isinstance(answer, Fault):
         failure = finding(Code.NOT_PROFILED, f"the profiled call failed: {answer.finding.message}"[:1000])
@@ -53,7 +53,7 @@ def _watched(context: GradeContext, build_service: ResourceUsageService) -> Prof
     return replace(profile, resources=[*profile.resources, *claims])
 
 
-def _claimed(context: GradeContext, runner: ModelRunner) -> list[KernelResources]:
+def _runner_resources(context: GradeContext, runner: ModelRunner) -> list[KernelResources]:
     """Return the resources of kernels that the runner's process compiled, as that process reports them."""
     if context.terms.gpu is None:
         return []
@@ -82,7 +82,7 @@ def described(answer: Profiled, build_service: ResourceUsageService, *, gpu: boo
     )
 
 
-def _asked(context: GradeContext, runner: ModelRunner) -> Profiled | Fault:
+def _profiled_call(context: GradeContext, runner: ModelRunner) -> Profiled | Fault:
     """Write inputs like those of a timed call, and ask the runner for a profiled call."""
     plan = CallPlan(context.reference, fresh_seed())
     values = [("args", plan.inputs.args), ("kwargs", plan.inputs.kwargs), ("gradient", plan.gradients or [])]

@@ -52,13 +52,13 @@ def check_roofline(context: GradeContext, timing: Timing) -> RooflineOutcome:
     problem = context.terms.problem
     precision, factor = peak_of(problem)
     try:
-        needs = _said(problem.roofline) or required_traffic(problem, context.terms.size, context.reference)
+        needs = _declared_needs(problem.roofline) or required_traffic(problem, context.terms.size, context.reference)
         l2_bytes = torch.cuda.get_device_properties(0).L2_cache_size
         roof = Roof(
             bandwidth_bytes_per_s=gpu_peaks.bandwidth(gpu, kernels),
             l2_bytes=l2_bytes,
             warm_bytes=l2_bytes if context.terms.l2 is L2Rule.WARM else 0,
-            peak_flop_per_s=gpu_peaks.peak(gpu, precision) * factor if _operations(needs, context) else None,
+            peak_flop_per_s=gpu_peaks.peak(gpu, precision) * factor if _counts_operations(needs, context) else None,
         )
         constants = _constants(context)
         result = attained(needs, roof, timing, problem.roofline, constants)
@@ -85,7 +85,7 @@ def check_roofline(context: GradeContext, timing: Timing) -> RooflineOutcome:
     return RooflineOutcome(result, None, findings, unearned)
 
 
-def _said(override: RooflineOverride | None) -> Needs | None:
+def _declared_needs(override: RooflineOverride | None) -> Needs | None:
     """Return empty needs if the problem's author states all traffic, to omit counts and samples; else None."""
     if override is None or override.read_bytes is None or override.written_bytes is None:
         return None
@@ -102,7 +102,7 @@ def _said(override: RooflineOverride | None) -> Needs | None:
     )
 
 
-def _operations(needs: Needs, context: GradeContext) -> bool:
+def _counts_operations(needs: Needs, context: GradeContext) -> bool:
     override = context.terms.problem.roofline
     return needs.flop > 0 or (override is not None and override.flop is not None)
 

@@ -49,7 +49,7 @@ class MachineCodeReader:
             return
         libraries.total_bytes += len(library)
         if not libraries.too_many:
-            libraries.read[digest] = self._thread.submit(self._one, library, libraries)
+            libraries.read[digest] = self._thread.submit(self._read, library, libraries)
             self._unfinished = [task for task in (*self._unfinished, libraries.read[digest]) if not task.done()]
 
     def result(self) -> MachineCode:
@@ -66,7 +66,7 @@ class MachineCodeReader:
             kill()
             time.sleep(_KILL_ROUND_S)
 
-    def _one(self, library: bytes, libraries: "_Libraries") -> MachineCode:
+    def _read(self, library: bytes, libraries: "_Libraries") -> MachineCode:
         """Read a library. No failure of the disassembly ends a grade."""
         if libraries.left_s <= 0:
             return MachineCode(not_looked_at=f"the disassembly of all libraries took more than {_MOST_S:.0f} s")

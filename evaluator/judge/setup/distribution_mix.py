@@ -202,7 +202,7 @@ def decide(reference: Reference, size: SizeName, limit_s: float = math.inf, comp
                 return SizeLock([], dict.fromkeys(PROFILES, f"the reference's model cannot be copied: {error}"))
             scratch.float64_must_fit = True  # A cached decision must not depend on memory free at the moment.
             scratch.check_formats()
-            instead = None if size is SizeName.SMALL else _of_the_small_size(scratch, limit_s, compare)
+            instead = None if size is SizeName.SMALL else _decision_for_small_size(scratch, limit_s, compare)
             return instead or _decision_by_trials(scratch, limit_s, compare)
     except MemoryError:
         return SizeLock([], dict.fromkeys(PROFILES, _TOO_LARGE))
@@ -251,9 +251,9 @@ def _decision_by_trials(scratch: Reference, limit_s: float, compare: Comparison)
 
 
 def _is_usual_with_other_weights(scratch: Reference, compare: Comparison) -> bool:
-    """Return whether other weights, unlike the constructed weights, give a meaningful output for the problem's values.
+    """Return whether the constructed weights alone make the output meaningless for the problem's values.
 
-    The mean of a group norm with weights of 1 and biases of 0 is 0. Calls have other weights.
+    For example, the mean of a group norm with weights of 1 and biases of 0 is 0. Calls have other weights.
     """
     if scratch.problem.weights is WeightsRule.FROZEN:
         return False
@@ -261,7 +261,9 @@ def _is_usual_with_other_weights(scratch: Reference, compare: Comparison) -> boo
     return bool(scratch.weights.names) and _with_other_weights(scratch, Profile.AS_GIVEN, None, compare).why_not is None
 
 
-def _with_other_weights(scratch: Reference, profile: Profile, usual: "_Trial | None", compare: Comparison) -> "_Trial":
+def _with_other_weights(
+    scratch: Reference, profile: Profile, usual: "_ProfileTrial | None", compare: Comparison
+) -> "_ProfileTrial":
     scratch.set_weights(LOCK_SEED)
     try:
         return _try_profile(scratch, profile, usual, compare)
@@ -269,7 +271,7 @@ def _with_other_weights(scratch: Reference, profile: Profile, usual: "_Trial | N
         scratch.set_weights(None)
 
 
-def _of_the_small_size(reference: Reference, limit_s: float, compare: Comparison) -> SizeLock | None:
+def _decision_for_small_size(reference: Reference, limit_s: float, compare: Comparison) -> SizeLock | None:
     """Return the decision for the small size if this size is too large or too slow, else None."""
     problem = reference.problem
     if SizeName.SMALL not in problem.sizes or not (_is_large(reference) or _forward_s(reference) > _SLOW_S):
@@ -307,7 +309,7 @@ def _elements(value: Value) -> int:
     return sum(leaf.numel() for leaf in tensors_of(value))
 
 
-class _Trial(NamedTuple):
+class _ProfileTrial(NamedTuple):
     """Result of trying a distribution: the reason against use, if any, and the distances of wrong answers.
 
     With `fatal`, the author cannot overrule the reason.
@@ -320,7 +322,9 @@ class _Trial(NamedTuple):
     fatal: bool = False
 
 
-def _try_profile(reference: Reference, profile: Profile, usual: _Trial | None, compare: Comparison) -> _Trial:
+def _try_profile(
+    reference: Reference, profile: Profile, usual: _ProfileTrial | None, compare: Comparison
+) -> _ProfileTrial:
     try:
         inputs = _first_block(reference, reference.draw(LOCK_SEED, profile))
         other_inputs = _first_block(reference, reference.draw(LOCK_SEED + 1, profile))
@@ -329,14 +333,14 @@ def _try_profile(reference: Reference, profile: Profile, usual: _Trial | None, c
         is_fixed = are_equal(inputs, other_inputs) and reference.weights.why_not is None
         other_expected = None if is_fixed else reference.expected(other_inputs, 0, _gradients(reference, other_inputs))
     except ProblemError as refusal:
-        return _Trial(None, why_not=f"the reference refuses it: {refusal.message}"[:200], fatal=True)
+        return _ProfileTrial(None, why_not=f"the reference refuses it: {refusal.message}"[:200], fatal=True)
     if usual is not None and usual.expected is not None:
         if (path := newly_nonfinite(expected, usual.expected)) is not None:
-            return _Trial(expected, why_not=f"{path} is not finite", fatal=True)
+            return _ProfileTrial(expected, why_not=f"{path} is not finite", fatal=True)
         if usual.expected.in_float64 and not expected.in_float64:
-            return _Trial(expected, why_not="float64 gives something else", fatal=True)
+            return _ProfileTrial(expected, why_not="float64 gives something else", fatal=True)
     wrong = distances_of(reference, inputs, gradients, expected, other_expected, compare)
-    trial = _Trial(expected, wrong.distances, bool(wrong.powers) and min(wrong.powers.values()) >= PROOF)
+    trial = _ProfileTrial(expected, wrong.distances, bool(wrong.powers) and min(wrong.powers.values()) >= PROOF)
     if not expected.in_float64 and wrong.powers and not any(wrong.powers.values()):
         return trial._replace(why_not="the output is a result of rounding")
     if not wrong.are_told_apart:

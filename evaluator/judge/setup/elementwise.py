@@ -54,18 +54,18 @@ def elementwise_outputs(reference: Reference, size: SizeName) -> frozenset[str]:
     None of a model with weights, which a forward may add up, and none, for this grade alone, if memory is short.
     """
     try:
-        return _to_keep(reference, size)
+        return _stored_or_tried(reference, size)
     except MemoryError:
         return frozenset()
 
 
 def rows_to_keep(reference: Reference, size: SizeName) -> RowSitesLock:
     """Return the row sites and the elementwise outputs of a problem, for its lock. Raises MemoryError."""
-    sites, paths = sites_to_keep(reference, size), _to_keep(reference, size)
+    sites, paths = sites_to_keep(reference, size), _stored_or_tried(reference, size)
     return RowSitesLock(rules=SITE_RULES, sites=list(sites), elementwise=sorted(paths))
 
 
-def _to_keep(reference: Reference, size: SizeName) -> frozenset[str]:
+def _stored_or_tried(reference: Reference, size: SizeName) -> frozenset[str]:
     """Return the paths from the problem's lock or the cache. Else try: at the small size on the CPU, or at `size`."""
     problem = reference.problem
     if problem.backward or [*reference.model.parameters(), *reference.model.buffers()]:

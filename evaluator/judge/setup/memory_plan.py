@@ -94,13 +94,13 @@ def plan(problem: Problem, size: SizeName, *, from_bytes: int = 0) -> MemoryPlan
         # Output of the author's code appears in the real run.
         with contextlib.redirect_stdout(io.StringIO()):
             return measured_once(
-                parts, _Planned, lambda: _Planned(plan=_worked_out(source, problem.path, from_bytes))
+                parts, _Planned, lambda: _Planned(plan=_plan_on_meta(source, problem.path, from_bytes))
             ).plan
     except (Exception, SystemExit):  # noqa: BLE001 - no shapes without values; then there is no plan, and no refusal either
         return None
 
 
-def _worked_out(source: str, path: str, from_bytes: int) -> MemoryPlan | None:
+def _plan_on_meta(source: str, path: str, from_bytes: int) -> MemoryPlan | None:
     space: dict[str, object] = {"__name__": "model"}
     with torch.device("meta"), CudaMeans(torch.device("meta")), torch.no_grad():
         exec(compile(source, path, "exec"), space)  # noqa: S102 - the author's code

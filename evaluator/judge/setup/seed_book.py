@@ -82,7 +82,7 @@ class SeedBook:
         return tuple(profile for profile in PROFILES if profile in profiles)
 
     def _checks_at(self, size: SizeName | None) -> list[Check]:
-        """Return the replayed card's checks at a size; None stands for the card's."""
+        """Return the replayed card's checks at a size; None stands for the size of the card."""
         if (card := self._card) is None:
             return []
         return [check for check in card.checks if (check.size or card.problem.size) is (size or card.problem.size)]

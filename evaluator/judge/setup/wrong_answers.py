@@ -90,7 +90,7 @@ def distances_of(
             continue
         limit = limits[path]
         if not isinstance(limit, Bounds):
-            powers[path] = distances[path] = _of_codes(exact[path], independent.get(path))
+            powers[path] = distances[path] = _distance_of_codes(exact[path], independent.get(path))
             continue
         limits[path] = limit = limit._replace(fill=fill_from(value))
         wrong = [independent.get(path)]
@@ -207,7 +207,7 @@ def _means(rows: torch.Tensor) -> Iterator[torch.Tensor]:
 
 
 def _changes(wrong: object, exact: object) -> bool:
-    """Return whether an answer is another in a part of the elements. Some outputs do not depend on the first input."""
+    """Return whether 1 in `_LEAST_PART` elements differ at least. Some outputs do not depend on the first input."""
     if not isinstance(wrong, torch.Tensor) or not isinstance(exact, torch.Tensor) or wrong.shape != exact.shape:
         return False
     return int((wrong != exact).sum()) * _LEAST_PART >= exact.numel()
@@ -217,7 +217,7 @@ def _has_shape(value: object, like: torch.Tensor) -> bool:
     return isinstance(value, torch.Tensor) and value.shape == like.shape
 
 
-def _of_codes(value: torch.Tensor, independent: object) -> float:
+def _distance_of_codes(value: torch.Tensor, independent: object) -> float:
     if not isinstance(independent, torch.Tensor) or independent.shape != value.shape:
         return _MOST
     return 0.0 if are_equal(independent, value) else _MOST

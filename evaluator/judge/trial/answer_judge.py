@@ -102,7 +102,7 @@ class AnswerJudge:
         """Expect the answer of a call by `plan`, and return the plain result, or its shapes."""
         self._profile = plan.profile
         wanted = plan.wanted(model_call.Result(self._outline, None))
-        self._slices = _fitting(plan.slices, wanted)
+        self._slices = _slices_within(plan.slices, wanted)
         self._limits = self._limits_of_call()
         self.precision.begin(len(plan.blocks), self._slices)
         return wanted
@@ -271,7 +271,7 @@ class AnswerJudge:
         return _Compared(checks, borrowed, in_float64)
 
     def other_values(self, judged: Judged) -> str | None:
-        """Return what the wrong values of a call come from, if other values than the problem's own."""
+        """Return the distribution or rows behind wrong outputs; None for the problem's own values."""
         if self._profile is not Profile.AS_GIVEN:
             return self._profile.value
         wrong = [(check.path, check.first_mismatch.index) for check in judged.tensors if check.first_mismatch]
@@ -366,7 +366,7 @@ def _has_shape_of(value: Value, tensor: torch.Tensor) -> bool:
     return isinstance(value, torch.Tensor) and (value.shape, value.dtype) == (tensor.shape, tensor.dtype)
 
 
-def _fitting(slices: dict[str, list[Slices]], wanted: model_call.Result) -> dict[str, list[Slices]]:
+def _slices_within(slices: dict[str, list[Slices]], wanted: model_call.Result) -> dict[str, list[Slices]]:
     """Return the slices that the outputs have."""
     fitting_slices: dict[str, list[Slices]] = {}
     for path, value in by_path(wanted).items():

@@ -48,7 +48,7 @@ def retried(
             return differing(wrong.fault), again.check
         if not has_trait(again.fault.finding, Trait.WRONG_VALUES):
             break
-    cause = _of_weights(trial_runner, wrong, index, seed, schedules, timeout_s)
+    cause = _weights_fault(trial_runner, wrong, index, seed, schedules, timeout_s)
     code = wrong.fault.finding.code
     if cause is not None and (cause.finding.code == Code.STALE_WEIGHTS or code == Code.WRONG_VALUES):
         return cause, None
@@ -58,7 +58,7 @@ def retried(
         if own_trial.fault is not None and has_trait(own_trial.fault.finding, Trait.WRONG_VALUES):
             # Wrong for the problem's own values too, after a correct call. Other values may hide the weights: after
             # constant rows, a batch norm leaves nothing of a linear layer's weights but signs.
-            own_fault = _of_weights(trial_runner, own_trial, index, fresh, schedules, timeout_s, own_values=True)
+            own_fault = _weights_fault(trial_runner, own_trial, index, fresh, schedules, timeout_s, own_values=True)
             return own_fault or own_trial.fault, own_trial.check
     return cause or wrong.fault, None
 
@@ -85,7 +85,7 @@ _WORDS = {
 }
 
 
-def _of_weights(
+def _weights_fault(
     trial_runner: TrialRunner,
     wrong: Trial,
     index: int,
