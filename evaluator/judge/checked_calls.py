@@ -137,11 +137,6 @@ class _SlowCalls:
         return self.work_s >= _ENOUGH_S
 
 
-def _weights_not_changed(sites: Sites) -> Finding:
-    message = f"the weights kept their initial values, so no speedup is quoted: {sites.why_not}"
-    return finding(Code.WEIGHTS_NOT_CHANGED, message)
-
-
 def _for_the_cpu(fault: Fault, context: GradeContext) -> Fault:
     """Return the fault, made inconclusive for C++ written for the CPU on another device.
 
@@ -200,7 +195,8 @@ def _remarks(constructed: Constructed, checks: list[Check], sites: Sites, *, ref
         message = f"the reference's weights are in tensors of other names: {_listed(renamed)}"
         remarks.append(finding(Code.WEIGHTS_ASSUMED, message))
     if sites.unmatched:
-        remarks.append(_weights_not_changed(sites))
+        message = f"the weights kept their initial values, so no speedup is quoted: {sites.why_not}"
+        remarks.append(finding(Code.WEIGHTS_NOT_CHANGED, message))
     if checks and all(check.launches == 0 for check in checks) and not refused:
         remarks.append(finding(Code.NO_LAUNCH, "none of the checked calls launched a kernel"))
     if any(check.precision != "float64" for check in checks):

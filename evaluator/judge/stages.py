@@ -164,7 +164,16 @@ def _check_at_size(context: GradeContext, timer: ReferenceTimer, built: Build) -
         needed = None if counted is None else needed_work(context.reference)
     build = replace(built, ok=built.ok and not build_service.failures, units=units)
     weights = None if sites is None else record(context.terms.weights, context.reference.weights, sites)
-    evidence = _kernel_evidence(context, build_service, counted)._replace(needs=needs, needed=needed)
+    evidence = OwnKernelEvidence(
+        context.terms.device,
+        own_names(build_service, context.source),
+        len(build_service.device_code),
+        context.source,
+        counted,
+        needs=needs,
+        imports=together(build_service.imports),
+        needed=needed,
+    )
     if fault is None:
         context.right_at += (context.terms.size,)
     checks = [replace(check, size=context.terms.size) for check in checks]
@@ -244,17 +253,6 @@ def _ablation(context: GradeContext) -> tuple[AblationResults, Counted | None]:
     if without_kernels is AblationResult.RIGHT or counted is None or counted.library_calls:
         return AblationResults(without_kernels), counted
     return AblationResults(without_kernels, right_without(context, "library")), counted
-
-
-def _kernel_evidence(context: GradeContext, build_service: BuildService, counted: Counted | None) -> OwnKernelEvidence:
-    return OwnKernelEvidence(
-        context.terms.device,
-        own_names(build_service, context.source),
-        len(build_service.device_code),
-        context.source,
-        counted,
-        imports=together(build_service.imports),
-    )
 
 
 def _check_precision(trial_runner: TrialRunner, which: str) -> tuple[Trial | None, list[Finding]]:

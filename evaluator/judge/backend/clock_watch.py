@@ -76,13 +76,12 @@ def clock_findings(timing: Timing | None) -> list[Finding]:
     if reference is None or submission is None:
         return []
     findings = []
-    of_submission, of_reference = submission.reasons, reference.reasons
-    doubtful = sorted((of_submission ^ of_reference) | (of_submission & of_reference & FAULTS))
+    doubtful = sorted((submission.reasons ^ reference.reasons) | (submission.reasons & reference.reasons & FAULTS))
     if doubtful:
         sides = " and of ".join(
             name
-            for name, reasons in (("the reference", of_reference), ("the submission", of_submission))
-            if reasons & set(doubtful)
+            for name, side in (("the reference", reference), ("the submission", submission))
+            if side.reasons & set(doubtful)
         )
         message = f"the GPU throttled its clocks in the calls of {sides}: {', '.join(doubtful)}"
         findings.append(finding(Code.GPU_THROTTLED, message))

@@ -67,8 +67,8 @@ class GpuMonitor:
 
     def findings(self, timing: Timing | None) -> list[Finding]:
         """Return findings about the GPU before and during the grade, and about clocks that differ between the sides."""
-        remarks = findings(self._before, self._samples, state(self._gpu), self._first_pids | self._judge_pids())
-        return [*remarks, *clock_findings(timing)]
+        notes = findings(self._before, self._samples, state(self._gpu), self._first_pids | self._judge_pids())
+        return [*notes, *clock_findings(timing)]
 
 
 def _settled(gpu: Gpu, judge_pids: AbstractSet[int]) -> GpuState:
@@ -84,18 +84,16 @@ def findings(
     before: GpuState, samples: list[GpuState], after: GpuState, judge_pids: AbstractSet[int] = frozenset()
 ) -> list[Finding]:
     """Return findings about states that make times on the GPU unreliable. `judge_pids` are the judge's own."""
-    remarks = []
+    notes = []
     if strangers := sorted({*before.processes, *after.processes} - judge_pids):
-        remarks.append(finding(Code.GPU_SHARED, f"other processes use this GPU: {', '.join(map(str, strangers[:8]))}"))
+        notes.append(finding(Code.GPU_SHARED, f"other processes use this GPU: {', '.join(map(str, strangers[:8]))}"))
     clocks = [sample.memory_mhz for sample in samples]
     if clocks and max(clocks) - min(clocks) > _CLOCK_DRIFT * max(clocks):
         message = f"the memory clock changed between {min(clocks)} and {max(clocks)} MHz"
-        remarks.append(finding(Code.GPU_CLOCK_MOVED, message))
+        notes.append(finding(Code.GPU_CLOCK_MOVED, message))
     if after.ecc_errors > before.ecc_errors:
         count = after.ecc_errors - before.ecc_errors
-        remarks.append(
-            finding(Code.GPU_ECC, f"the driver counted {count} uncorrectable memory errors during this grade")
-        )
+        notes.append(finding(Code.GPU_ECC, f"the driver counted {count} uncorrectable memory errors during this grade"))
     if before.mig:
-        remarks.append(finding(Code.GPU_MIG, "the GPU is partitioned (MIG)"))
-    return remarks
+        notes.append(finding(Code.GPU_MIG, "the GPU is partitioned (MIG)"))
+    return notes

@@ -6,16 +6,15 @@
 With warm inputs, the judge's stream reads the inputs again before e0.
 
 `go` and `done` are words in a shared page, written and awaited by streams (cuStreamWriteValue32, cuStreamWaitValue32),
-so neither host runs between the streams. The hold is a stream wait, as nvbench's blocking kernel, for a word in the
-judge's own page. The hold ends when the runner reports all work as queued, or after a limit: a forward that
-synchronizes with the GPU can report only afterwards.
+so neither host runs between the streams. The hold waits, like nvbench's blocking kernel, for a word in the judge's page,
+until the runner reports all work as queued, or until a limit: a forward that synchronizes with the GPU reports later.
 
 Contexts share a GPU by time slices. The judge's work from the hold to `go` is not interrupted unless longer than a time
 slice. The duration of the work shows whether other work ran in between; the call is then void.
 
 The runner reads the request during the hold, so all work is queued when the clock starts. The request must be worthless
 until the start: shapes, and the locations of the inputs. A seed has value if forward draws random numbers, since
-another stream of the runner could draw the numbers during the hold. The request is then sent after the clock has started,
+another stream of the runner could draw the numbers during the hold. The request is then sent after the clock's start,
 and the host's launch time is part of the call: on both sides, and in empty calls.
 """
 
@@ -210,7 +209,7 @@ class SealedClock:
         return answer
 
     def _sampled(self, outline: Mapping[str, torch.Tensor]) -> tuple[Sampling, torch.Tensor, torch.Tensor]:
-        """Begin a call or window with a new ticket. Return the sampling, sampled positions, and slots for the samples."""
+        """Begin a call or window with a new ticket. Return the sampling, the positions, and slots for the samples."""
         self._ticket += 1
         sampling = self._sampling = self._sampling.of(outline)
         positions = sampling.positions()

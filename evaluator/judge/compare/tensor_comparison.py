@@ -148,8 +148,7 @@ def _counted_out(tally: ErrorTally, bounds: Bounds, elements: int) -> ErrorTally
     spare = min(SPARE, elements // _SPARE_PART)
     far = tally.far
     if tally.mismatches or all(
-        count <= bounds.multiple * honest_count + spare
-        for count, honest_count in zip(far.counts, far.honest, strict=True)
+        count <= bounds.multiple * honest + spare for count, honest in zip(far.counts, far.honest, strict=True)
     ):
         return tally
     return tally._replace(ratio=far.ratio, mismatches=far.counts[0], first=far.first)
@@ -233,7 +232,7 @@ def _compare_chunk(
     values = _allowed(actual, exact, honest, bounds, overview, index, shape)
     got, plain, wide, allowed = values.got, values.plain, values.wide, values.allowed
     error = (got - wide).abs()
-    honest_error = (plain - wide).abs()
+    of_honest = (plain - wide).abs()
     has_finite_got, has_finite_plain = all_finite(got), all_finite(plain)
     bad = _beyond_allowed(values, error, is_finite=has_finite_got and has_finite_plain and values.is_finite)
     mismatches = int(bad.sum())
@@ -242,15 +241,13 @@ def _compare_chunk(
     honest_finite = None if has_finite_plain and values.is_finite else torch.isfinite(plain) & torch.isfinite(wide)
     far = Far()
     if values.relative is not None:
-        finite_honest_error = (
-            honest_error if all_finite(honest_error) else torch.where(torch.isfinite(honest_error), honest_error, 0.0)
-        )
+        finite_honest = of_honest if all_finite(of_honest) else torch.where(torch.isfinite(of_honest), of_honest, 0.0)
         finite_error = error if finite is None else torch.where(finite, error, 0.0)
-        far = _far(actual, exact, finite_error, finite_honest_error, bounds, values.relative, start)
+        far = _far(actual, exact, finite_error, finite_honest, bounds, values.relative, start)
     return ErrorTally(
         max_abs_error=largest(selected(error, finite)),
         ratio=largest(selected(ratio_to(error, allowed), finite)),
-        honest_ratio=largest(selected(ratio_to(honest_error, allowed), honest_finite)),
+        honest_ratio=largest(selected(ratio_to(of_honest, allowed), honest_finite)),
         mismatches=mismatches,
         nonfinite=0 if finite is None else int((bad & ~finite).sum()),
         first=_first(bad.reshape(-1), actual.reshape(-1), exact.reshape(-1), start) if mismatches else None,

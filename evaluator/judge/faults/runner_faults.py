@@ -148,16 +148,14 @@ def death(info: ExitInfo | None, stage: Stage, device: DeviceKind, source: str, 
     if info is not None and info.out_of_memory:
         ran_out = finding(Code.OUT_OF_MEMORY, f"out of memory: {message}", stage=stage.name, signal=info.signal)
         return Fault(Status.RUNTIME_ERROR, ran_out)
-    signal = info.signal if info is not None else None
-    message += likely_cause(signal, device, source)
-    step = (
-        {DeviceKind.CUDA: HOST_READS_GPU, DeviceKind.EMULATED: HOST_CODE}.get(device) if signal == "SIGSEGV" else None
-    )
+    by = info.signal if info is not None else None
+    message += likely_cause(by, device, source)
+    step = {DeviceKind.CUDA: HOST_READS_GPU, DeviceKind.EMULATED: HOST_CODE}.get(device) if by == "SIGSEGV" else None
     line = None
-    if signal is not None and builds is not None and (warning := builds.missing_return) is not None:
+    if by is not None and builds is not None and (warning := builds.missing_return) is not None:
         message, line = f"{message}; the compiler warned: {warning.message}", warning.submission_line
         step = ADD_RETURN
-    died = finding(Code.RUNNER_DIED, message, line=line, next_step=step, stage=stage.name, signal=signal)
+    died = finding(Code.RUNNER_DIED, message, line=line, next_step=step, stage=stage.name, signal=by)
     return Fault(Status.RUNTIME_ERROR, died)
 
 

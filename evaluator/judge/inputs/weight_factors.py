@@ -89,7 +89,7 @@ def changed_group(group: Group, period: torch.Tensor, drawn: Sequence[Draw]) -> 
 
 
 def groups_of(parameters: Mapping[str, torch.Tensor], changes: Mapping[str, ChangeKind], period: int) -> list[Group]:
-    """Return groups of the small parameters. A parameter without others of its kind, or longer than `period`, is left out."""
+    """Return groups of the small parameters. A parameter alone of its kind, or longer than `period`, is left out."""
     alike: dict[tuple[torch.dtype, ChangeKind], list[dict[str, torch.Tensor]]] = {}
     elements: dict[tuple[torch.dtype, ChangeKind], int] = {}
     for name, first in parameters.items():
