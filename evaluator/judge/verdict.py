@@ -172,16 +172,16 @@ class _Finish:
     def profile(self) -> None:
         """Profile one more call, on request. On a GPU, no other measurement shows the share of own kernels."""
         terms = self._context.terms
-        wanted = terms.options.profile is not None or (terms.gpu is not None and self._required_share is not None)
-        if not wanted or terms.device is DeviceKind.EMULATED:
+        is_requested = terms.options.profile is not None or (terms.gpu is not None and self._required_share is not None)
+        if not is_requested or terms.device is DeviceKind.EMULATED:
             return
         with self._stage("profile"):
             profile = profiling(self._context)
             if self._required_share is not None:
                 profile = needed_alone(self._context, profile)
-        own = own_kernels(self._evidence._replace(profiling=profile))
-        self.outcome = replace(self.outcome, profiling=profile, own_kernels=own)
-        self._fail(too_little(own, self._required_share))
+        share = own_kernels(self._evidence._replace(profiling=profile))
+        self.outcome = replace(self.outcome, profiling=profile, own_kernels=share)
+        self._fail(too_little(share, self._required_share))
 
     def accept(self) -> None:
         """Make the verdict `correct`, unless a required share of own kernels is unknown."""

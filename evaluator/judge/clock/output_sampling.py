@@ -87,10 +87,10 @@ def shares(sizes: Sequence[int]) -> list[int]:
     ([4, 16380], [8192, 8192])
     """
     counts = [0] * len(sizes)
-    left = SAMPLES
-    for done, index in enumerate(sorted(range(len(sizes)), key=sizes.__getitem__)):
-        counts[index] = min(sizes[index], left // (len(sizes) - done))
-        left -= counts[index]
+    unused = SAMPLES
+    for handled, index in enumerate(sorted(range(len(sizes)), key=sizes.__getitem__)):
+        counts[index] = min(sizes[index], unused // (len(sizes) - handled))
+        unused -= counts[index]
     return counts
 
 

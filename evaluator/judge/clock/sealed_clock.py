@@ -6,7 +6,7 @@
 With warm inputs, the judge's stream reads the inputs again before e0.
 
 `go` and `done` are words in a shared page, written and awaited by streams (cuStreamWriteValue32, cuStreamWaitValue32),
-so neither host runs between the streams. The hold waits, like nvbench's blocking kernel, for a word in the judge's page,
+so neither host runs between the streams. The hold waits, like nvbench's blocking kernel, for a word in a private page,
 until the runner reports all work as queued, or until a limit: a forward that synchronizes with the GPU reports later.
 
 Contexts share a GPU by time slices. The judge's work from the hold to `go` is not interrupted unless longer than a time

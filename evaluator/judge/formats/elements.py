@@ -162,8 +162,8 @@ def place_of(values: torch.Tensor) -> torch.Tensor:
     """
     size = values.abs()
     # The spacing is 1/2 up to 2, 1 up to 4, and 2 from there on.
-    place = torch.where(size <= 2, size * 2, torch.where(size <= 4, size + 2, size / 2 + 4))
-    return torch.where(values < 0, -place, place)
+    position = torch.where(size <= 2, size * 2, torch.where(size <= 4, size + 2, size / 2 + 4))
+    return torch.where(values < 0, -position, position)
 
 
 def _signed(magnitudes: torch.Tensor, is_negative: torch.Tensor) -> torch.Tensor:

@@ -68,7 +68,7 @@ class PrecomputedOutputCheck:
         self._memory_samples.look()
         self._poison = _word(poison)
 
-    def found(self, pairs: list[AnswerPair], exempt: frozenset[str]) -> Finding | None:
+    def stood_before(self, pairs: list[AnswerPair], exempt: frozenset[str]) -> Finding | None:
         """Return a finding if a verified output had final values before the call; outputs at `exempt` paths may.
 
         `pairs` lie in the region. Outputs at other paths are marked before the next call.

@@ -37,8 +37,8 @@ def fault_in_half(errors: Errors, dtype: torch.dtype) -> str | None:
         return None
     scale = torch.maximum(exact.abs(), exact.square().mean().sqrt()) * torch.finfo(dtype).eps
     error, of_reference = (actual - exact) / scale, (honest - exact) / scale
-    kept = error.abs().argsort()[:-_STEPS]
-    error, of_reference, sign = error[kept], of_reference[kept], exact[kept].sign()
+    usual_elements = error.abs().argsort()[:-_STEPS]
+    error, of_reference, sign = error[usual_elements], of_reference[usual_elements], exact[usual_elements].sign()
     size, usual = _rms(error), max(_rms(of_reference), _ROUNDING)
     if size > _TIMES * usual + _FLOOR:
         return (

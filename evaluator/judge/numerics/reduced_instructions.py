@@ -86,8 +86,8 @@ def about_machine_code(code: MachineCode | None, precision: Precision, formats: 
     kernels = [kernel for kernel in (_reduced(candidate, reduced) for candidate in code.reduced) if kernel.instructions]
     names = [name for name in code.library_kernels if name_format(name) in reduced]
     parts = [kernel.text for kernel in kernels[:_SHOWN_KERNELS]]
-    if (left := len(kernels) - _SHOWN_KERNELS) > 0:
-        parts.append(f"and {left} more kernels")
+    if (omitted := len(kernels) - _SHOWN_KERNELS) > 0:
+        parts.append(f"and {omitted} more kernels")
     if names:
         parts.append(
             f"library kernels by their names: {', '.join(name[:_SHOWN_NAME] for name in names[:_SHOWN_KERNELS])}"

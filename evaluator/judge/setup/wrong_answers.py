@@ -155,15 +155,15 @@ def means_distance(exact: torch.Tensor, limit: Bounds) -> float:
     """Return the distance of the nearest answer made of an output's means; infinite without means, 0 of zeros."""
     rows, shape = _real_rows(exact)
     rows = rows[: max(_MOST_ELEMENTS // max(rows.shape[1], 1), _LEAST_MEANS)].double()
-    kept = torch.isfinite(rows) & (rows.abs() < limit.fill)
-    values = torch.where(kept, rows, 0.0)
+    is_counted = torch.isfinite(rows) & (rows.abs() < limit.fill)
+    values = torch.where(is_counted, rows, 0.0)
     size = float(values.square().mean().sqrt()) if values.numel() else 0.0
     if values.numel() and not size:
         return 0.0
     distances = [
         _median_distance(mean, rows, limit, shape)
         for mean in _means(values)
-        if float(torch.where(kept, mean - rows, 0.0).abs().max()) > _SAME * size
+        if float(torch.where(is_counted, mean - rows, 0.0).abs().max()) > _SAME * size
     ]
     return min(distances, default=math.inf)
 

@@ -91,10 +91,10 @@ def lent_weights(answer: Layouts, weights: Layouts, exempt: frozenset[str]) -> F
 
 def _without_repeats(answer: MemoryLayout, honest: MemoryLayout) -> tuple[MemoryLayout, MemoryLayout]:
     """Return both layouts without the dimensions along which the reference repeats an element."""
-    kept = [
+    distinct_dims = [
         index for index, (size, step) in enumerate(zip(honest.shape, honest.strides, strict=True)) if step or size == 1
     ]
-    return _along(answer, kept), _along(honest, kept)
+    return _along(answer, distinct_dims), _along(honest, distinct_dims)
 
 
 def _along(whole: MemoryLayout, dimensions: Sequence[int]) -> MemoryLayout:
@@ -178,20 +178,20 @@ def reachable(target: int, terms: Sequence[tuple[int, int]]) -> bool:
     steps = sorted(counts, reverse=True)
     reach = list(itertools.accumulate((step * counts[step] for step in reversed(steps)), initial=0))[::-1]
     common = list(itertools.accumulate(reversed(steps), math.gcd, initial=0))[::-1]
-    todo, seen = [(0, target)], {(0, target)}
+    todo, visited = [(0, target)], {(0, target)}
     while todo:
-        number, left = todo.pop()
-        if left == 0:
+        number, remainder = todo.pop()
+        if remainder == 0:
             return True
-        if left < 0 or left > reach[number] or left % common[number]:
+        if remainder < 0 or remainder > reach[number] or remainder % common[number]:
             continue
         step = steps[number]
-        least = max(0, -(-(left - reach[number + 1]) // step))
-        most = min(counts[step], left // step)
-        if len(seen) + most - least > _STEPS:
+        least = max(0, -(-(remainder - reach[number + 1]) // step))
+        most = min(counts[step], remainder // step)
+        if len(visited) + most - least > _STEPS:
             return True
-        following = {(number + 1, left - step * count) for count in range(least, most + 1)} - seen
-        seen |= following
+        following = {(number + 1, remainder - step * count) for count in range(least, most + 1)} - visited
+        visited |= following
         todo += following
     return False
 

@@ -54,10 +54,10 @@ def output_views(
     snapshots: list[OutputViews] = []
     for path, expected, answer in pairs:
         if isinstance(expected, torch.Tensor):
-            taken = _take_one(path, expected, answer, region)
-            if isinstance(taken, Finding):
-                return taken
-            snapshots.append(taken)
+            views = _take_one(path, expected, answer, region)
+            if isinstance(views, Finding):
+                return views
+            snapshots.append(views)
         elif (answered_number := _as_number(expected, answer, number)) is not None:
             snapshots.append(OutputViews(path, expected, answered_number, None))
         elif (problem := _compare_plain(path, expected, answer)) is not None:

@@ -345,7 +345,7 @@ class AnswerJudge:
         """
         reused = self._reused(snapshots, exempt)
         lent = lent_weights(views_laid_out(pairs), self._weights_lie, exempt)
-        stood = None if self.precomputed_output is None else self.precomputed_output.found(pairs, exempt)
+        stood = None if self.precomputed_output is None else self.precomputed_output.stood_before(pairs, exempt)
         return reused or lent or stood
 
     def _changed_input(self, placed: LaidOut) -> Finding | None:

@@ -351,10 +351,10 @@ class TrialRunner:
             paths = self._meaningful(paths)
         if not paths:
             return None
-        why = "" if self._sites.why_not is None else f"; the weights are the same in all calls: {self._sites.why_not}"
+        cause = "" if self._sites.why_not is None else f"; the weights are the same in all calls: {self._sites.why_not}"
         message = (
             f"{paths[0]}: no call could have told a wrong answer: in most elements a wrong one differs by at most "
-            f"{evidence.powers[paths[0]]:.2g} times the tolerance{why}"
+            f"{evidence.powers[paths[0]]:.2g} times the tolerance{cause}"
         )
         step = _AUTHORS_ALONE if self._sites.change else None
         return Fault(Status.INCONCLUSIVE, finding(Code.ROUNDING_DECIDES, message, next_step=step, path=paths[0]))
