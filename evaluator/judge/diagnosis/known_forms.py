@@ -14,7 +14,7 @@ import torch
 
 from evaluator.findings.comparing import BATCH_STATISTICS, CONTIGUOUS, REFERENCE_PART
 from evaluator.judge.numerics.arithmetic_modes import with_handlers
-from evaluator.judge.reference.operation_cost import Cost, Traffic
+from evaluator.judge.reference.operation_cost import Cost, TrafficCounter
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.reference.running_statistics import by_running_statistics
 from evaluator.protocol.op_mode import OperationMode
@@ -88,7 +88,7 @@ def _parameter_forms(parameters: Sequence[tuple[str, torch.nn.Parameter]]) -> It
 
 def traced(forward: Callable[[Callable[[], contextlib.AbstractContextManager[None]]], object]) -> Trace:
     """Return the operations of `forward`, which runs once, in the context that its argument makes."""
-    recorder, traffic = _Recorder(), Traffic()
+    recorder, traffic = _Recorder(), TrafficCounter()
 
     @contextlib.contextmanager
     def recorded() -> Iterator[None]:

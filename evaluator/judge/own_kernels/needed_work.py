@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from evaluator.judge.reference.call_plan import CallPlan
-from evaluator.judge.reference.operation_cost import Cost, Traffic
+from evaluator.judge.reference.operation_cost import Cost, TrafficCounter
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.setup.seed_book import fresh_seed
 from evaluator.protocol.flop_count import moved_bytes_of
@@ -52,7 +52,7 @@ def needed_work(reference: Reference) -> NeededWork:
     plan = CallPlan(reference, fresh_seed())
     least_bytes = moved_bytes_of(tensors_of(list(plan.inputs)), plan.gradients)
 
-    with Traffic(computing=True) as traffic:
+    with TrafficCounter(computing=True) as traffic:
         for honest in plan.honest():
             least_bytes += moved_bytes_of(tensors_of(honest.result.outputs), honest.result.gradients)
     return NeededWork(traffic.cost, least_bytes, frozenset(traffic.names))
