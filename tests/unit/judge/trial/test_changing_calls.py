@@ -396,11 +396,11 @@ def test_signs_that_the_reference_cannot_bear_stay_and_weights_change(trial_runn
 def test_weights_that_the_reference_cannot_bear_stay(trial_runner):
     reference = trial_runner("torch.nn.Linear(6, 6)")._reference
     forward = reference.forward
-    reference.forward = lambda inputs, seed: forward(inputs, seed) * (float("nan") if reference._worn else 1.0)
+    reference.forward = lambda inputs, seed: forward(inputs, seed) * (float("nan") if reference._weights_seed else 1.0)
     settle_weights(reference, reference.draw(0))
     assert "no finite numbers" in reference.weights.why_not
     assert reference.parameters() == {}
-    assert reference._worn is None
+    assert reference._weights_seed is None
 
 
 @pytest.mark.parametrize("move", MOVES.values(), ids=MOVES)
