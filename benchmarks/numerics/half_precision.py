@@ -20,7 +20,7 @@ from evaluator.admission.negative_controls import Case as ControlCase
 from evaluator.admission.negative_controls import NegativeControl
 from evaluator.admission.negative_controls import answer as answer_of_control
 from evaluator.errors import ProblemError
-from evaluator.judge.numerics.arithmetic_modes import Order, in_order, with_handlers
+from evaluator.judge.numerics.arithmetic_modes import SummationOrder, in_order, with_handlers
 from evaluator.judge.numerics.composites import COMPOSITES
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.reference import by_path
@@ -223,7 +223,7 @@ def _adding(chunk: Callable[[int], int], dtype: torch.dtype = torch.float32) -> 
 
 HONEST: Mapping[str, Answer] = {
     "PyTorch": by_context(contextlib.nullcontext),
-    "reversed": by_context(lambda: in_order(Order.REVERSED)),
+    "reversed": by_context(lambda: in_order(SummationOrder.REVERSED)),
     "fp32, one accumulator": _adding(lambda _: 1),
     "fp32, split": _adding(lambda terms: -(-terms // _PARTS)),
     "fp32, as tensor cores": _adding(lambda _: _CHUNK),

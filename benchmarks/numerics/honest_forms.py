@@ -1,4 +1,4 @@
-"""Honest ways to compute a reference in fp32, beyond the `Order`s that the tolerance is made from.
+"""Honest ways to compute a reference in fp32, beyond the `SummationOrder`s that the tolerance is made from.
 
 Those of half precision are in `half_precision`.
 
@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from benchmarks.numerics.judged_answers import Answer
-from evaluator.judge.numerics.arithmetic_modes import Order, in_order, product_handlers, with_handlers
+from evaluator.judge.numerics.arithmetic_modes import SummationOrder, in_order, product_handlers, with_handlers
 from evaluator.judge.numerics.composites import COMPOSITES
 from evaluator.judge.numerics.single_accumulator import LONGEST, running
 
@@ -227,7 +227,7 @@ UNSTABLE = "one-pass variance"
 """Cancels where the mean is many standard deviations: a failure is a property of the form."""
 FORMS: dict[str, Form] = {
     "PyTorch": contextlib.nullcontext,
-    **{order.value: (lambda order=order: in_order(order)) for order in Order},
+    **{order.value: (lambda order=order: in_order(order)) for order in SummationOrder},
     "term by term": _altered({**_products(lambda a, b: _in_turn(a, b, fused=False)), **_sums(_in_one)}),
     "term by term, fused": _altered({**_products(lambda a, b: _in_turn(a, b, fused=True)), **_sums(_in_one)}),
     "blocked": _altered({**_products(_blocked), **_sums(_in_strides)}),

@@ -1,4 +1,4 @@
-"""Errors of honest ways to compute a function, relative to a row's root mean square: PyTorch's own, and each `Order`.
+"""Errors of honest ways to compute a function, relative to a row's root mean square: PyTorch, each `SummationOrder`.
 
 python -m benchmarks.numerics.honest_orders
 """
@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch.nn import functional
 
-from evaluator.judge.numerics.arithmetic_modes import Order, in_order
+from evaluator.judge.numerics.arithmetic_modes import SummationOrder, in_order
 
 
 def functions() -> dict[str, tuple[Callable[..., torch.Tensor], list[torch.Tensor]]]:
@@ -31,13 +31,13 @@ def functions() -> dict[str, tuple[Callable[..., torch.Tensor], list[torch.Tenso
 
 def main() -> None:
     """Print the table."""
-    print("| function | PyTorch |", " | ".join(Order), "|")
-    print("|---|---|" + "---|" * len(Order))
+    print("| function | PyTorch |", " | ".join(SummationOrder), "|")
+    print("|---|---|" + "---|" * len(SummationOrder))
     for name, (function, given) in functions().items():
         exact = function(*(each.double() for each in given))
         size = exact.square().mean(-1, keepdim=True).sqrt()
         found = [function(*given)]
-        for order in Order:
+        for order in SummationOrder:
             with in_order(order):
                 found.append(function(*given))
         errors = (float(((each.double() - exact).abs() / size).max()) for each in found)

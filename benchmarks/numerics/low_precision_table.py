@@ -35,7 +35,7 @@ from benchmarks.numerics.judged_answers import (
     wrong_by_kernelbench,
 )
 from benchmarks.numerics.low_precision_forms import FUNCTIONS, PRODUCTS, SHIFTED_FUNCTIONS, unguarded
-from evaluator.judge.numerics.arithmetic_modes import Order, in_order
+from evaluator.judge.numerics.arithmetic_modes import SummationOrder, in_order
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.reference import Reference
 from evaluator.protocol import model_call
@@ -82,7 +82,7 @@ def tried(
         problem = problem_of(case.arguments, case.forward, case.inputs, rows=rows, terms=terms)
         setup = set_up(problem, SizeName.FULL, device)
         answer, bare = _answer(case, form), _answer(case, unguarded(form))
-        honest = by_context(lambda: in_order(Order.SEQUENTIAL))
+        honest = by_context(lambda: in_order(SummationOrder.SEQUENTIAL))
     else:
         setup = set_up_half(case_name, precision, rows, terms, device)
         answer = bare = wrong_forms(precision)[form_name]

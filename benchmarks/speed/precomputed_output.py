@@ -14,7 +14,7 @@ import torch
 from evaluator.devices.memory import HostRegion
 from evaluator.judge.clock.memory_samples import MemorySamples
 from evaluator.judge.integrity.precomputed_output import PrecomputedOutputCheck
-from evaluator.judge.tensors.pytree import Pair
+from evaluator.judge.tensors.pytree import AnswerPair
 from evaluator.protocol.frames import TensorView
 from evaluator.timing.stats import median
 
@@ -33,7 +33,7 @@ def main() -> None:
             written = region.flat[: region.size_bytes // _WRITTEN_PART]
             elements = region.size_bytes // _OUTPUT_PART // 4
             view = TensorView(dtype="float32", shape=(elements,), strides=(1,), offset_bytes=0)
-            pairs = [Pair("output", torch.empty(elements, device="meta"), view)]
+            pairs = [AnswerPair("output", torch.empty(elements, device="meta"), view)]
             memory_samples = MemorySamples(region)
             check = PrecomputedOutputCheck(memory_samples)
             steps: list[Callable[[], object]] = [

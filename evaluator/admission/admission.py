@@ -26,7 +26,7 @@ from evaluator.admission.negative_controls import (
 from evaluator.admission.off_by_steps import few_off
 from evaluator.admission.rounding_visibility import rounding_shows
 from evaluator.errors import ProblemError
-from evaluator.judge.numerics.arithmetic_modes import Order, in_order
+from evaluator.judge.numerics.arithmetic_modes import SummationOrder, in_order
 from evaluator.judge.numerics.rounding_of_call import ORDERS
 from evaluator.judge.reference.accepted_weights import settle_weights
 from evaluator.judge.reference.call_plan import CallPlan
@@ -178,7 +178,7 @@ def _call(
     row_sites: Sequence[RowSite] = (),
     changing: bool = True,
 ) -> JudgedCall | None:
-    """Return a call with the distribution `profile`, and new weights if `changing`; the reference wears the weights.
+    """Return a call with the distribution `profile`, and new weights if `changing`; the reference keeps the weights.
 
     None if the reference rejects the inputs. A reference that rejects other weights keeps the constructed weights.
     """
@@ -186,9 +186,9 @@ def _call(
     try:
         plan = CallPlan(reference, seed, profile=profile, random_seed=0, row_sites=row_sites)
         others = reference.draw(seed + _OTHER, profile)
-        reference.wear(seed + _OTHER if changing else None)
+        reference.set_weights(seed + _OTHER if changing else None)
         other = by_path(reference.expected(others, 0, None).honest)
-        reference.wear(seed if changing else None)
+        reference.set_weights(seed if changing else None)
         expected = reference.expected(plan.inputs, 0, None)
     except ProblemError:
         if profile is Profile.AS_GIVEN:
@@ -287,7 +287,7 @@ def _honest_failures(call: JudgedCall) -> list[str]:
     if not call.used:
         return []
     found: dict[str, Answer] = {"the reference": call.honest}
-    for order in (Order.REVERSED, *ORDERS[call.case.reference.problem.precision]):
+    for order in (SummationOrder.REVERSED, *ORDERS[call.case.reference.problem.precision]):
         with contextlib.suppress(ProblemError):
             result = call.case.reference.altered(call.case.inputs, 0, None, in_order(order))
             found[f"another order ({order.value})"] = by_path(result)

@@ -292,12 +292,12 @@ def _with_other_weights(case: Case) -> Answer | None:
         return None
     if not reference.weights.names:
         return _run(case.stale, case.inputs)
-    worn = reference.worn
+    weights_seed = reference.weights_seed
     try:
-        reference.wear(None)
+        reference.set_weights(None)
         return _run(reference, case.inputs)
     finally:
-        reference.wear(worn)
+        reference.set_weights(weights_seed)
 
 
 def _in_format(control: NegativeControl) -> Callable[[Case], Answer | None]:

@@ -19,7 +19,7 @@ from evaluator.judge.numerics.reduced_precision import (
     sampled,
     sampled_slices,
 )
-from evaluator.judge.numerics.rounded_reference import Asked, Errors, ReferenceCall
+from evaluator.judge.numerics.rounded_reference import CallErrors, Errors, ReferenceCall
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.reference import Reference, by_path
 from evaluator.records import RowSite
@@ -49,7 +49,7 @@ def _is_outsized(control: NegativeControl, reference: Reference, sites: Sequence
 
 def _asked_where_rows_cancel(
     control: NegativeControl, reference: Reference, sites: Sequence[RowSite], seed: int
-) -> Asked | None:
+) -> CallErrors | None:
     plan = CallPlan(reference, seed, row_sites=sites, random_seed=0)
     found, expected = in_fewer_bits(control, reference, plan.inputs), reference.expected(plan.inputs, 0, None)
     if found is None or not expected.in_float64:
@@ -67,13 +67,13 @@ def _asked_where_rows_cancel(
         inputs = CallPlan(reference, seed, row_sites=sites, random_seed=0).inputs
         return ReferenceCall(reference, inputs, 0, None, in_float64=True)
 
-    return Asked(again, outputs) if outputs else None
+    return CallErrors(again, outputs) if outputs else None
 
 
 def _shows(control: NegativeControl, reference: Reference, calls: int, *, large: bool) -> bool:
     if control not in IN_FEWER_BITS:
         return False
-    asked: list[Asked] = []
+    asked: list[CallErrors] = []
     for number in range(calls):
         answered = _asked(control, reference, _FIRST_SEED + number, large=large)
         if answered is None:
@@ -82,7 +82,7 @@ def _shows(control: NegativeControl, reference: Reference, calls: int, *, large:
     return format_of(asked, coarser_than(reference.problem.precision)) is not None
 
 
-def _asked(control: NegativeControl, reference: Reference, seed: int, *, large: bool) -> Asked | None:
+def _asked(control: NegativeControl, reference: Reference, seed: int, *, large: bool) -> CallErrors | None:
     """Return sampled errors of a control's answer, of `large` outputs or of the rest; None without samples."""
     inputs = reference.draw(seed)
     found = in_fewer_bits(control, reference, inputs)
@@ -104,4 +104,4 @@ def _asked(control: NegativeControl, reference: Reference, seed: int, *, large: 
     def again() -> ReferenceCall:
         return ReferenceCall(reference, reference.draw(seed), 0, None, in_float64=True)
 
-    return Asked(functools.cache(again) if large else again, outputs) if outputs else None
+    return CallErrors(functools.cache(again) if large else again, outputs) if outputs else None

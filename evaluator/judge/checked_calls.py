@@ -80,7 +80,7 @@ def checked_calls(
     schedules: Iterator[Schedule | None] = (
         context.seeds.schedules(context.terms.size) if emulated else itertools.repeat(None)
     )
-    right: set[int] = set()
+    right_seeds: set[int] = set()
     size = context.terms.size
     needed = seeds = context.seeds.checks(size)
     slow: _SlowCalls | None = None
@@ -97,9 +97,9 @@ def checked_calls(
         checks += [trial.check] if trial.check is not None else []
         if trial.fault is None:
             if index:  # The first call has no cancelling rows: a later call of its seed has other inputs.
-                right.add(seed)
+                right_seeds.add(seed)
             continue
-        if seed in right:
+        if seed in right_seeds:
             fault, again = differing(trial.fault), None
         else:
             fault, again = retried(trial_runner, trial, index, seed, schedules, context.call_timeout_s)
@@ -112,8 +112,8 @@ def checked_calls(
         partly = constructed.partly_in_evaluation
         return Called(trial_runner, checks, excused, remarks, sites, constructed.assumed, more_s, partly)
     unproven = None if context.right_at else trial_runner.unproven()  # The answers at another size are evidence.
-    told = sites if unproven is None else sites._replace(unmatched=False)  # The reason tells of the weights.
-    remarks = [*fewer, *_remarks(constructed, checks, told)]
+    reported_sites = sites if unproven is None else sites._replace(unmatched=False)  # The reason tells of the weights.
+    remarks = [*fewer, *_remarks(constructed, checks, reported_sites)]
     return Called(trial_runner, checks, unproven, remarks, sites, constructed.assumed)
 
 
@@ -135,11 +135,6 @@ class _SlowCalls:
             return False
         self.work_s = self._cpu_time().work_s(self._first, len(os.sched_getaffinity(0)))
         return self.work_s >= _ENOUGH_S
-
-
-def _frozen(sites: Sites) -> Finding:
-    message = f"the weights kept their initial values, so no speedup is quoted: {sites.why_not}"
-    return finding(Code.WEIGHTS_NOT_CHANGED, message)
 
 
 def _for_the_cpu(fault: Fault, context: GradeContext) -> Fault:
@@ -184,8 +179,10 @@ def _excused(fault: Fault, context: GradeContext) -> Fault:
         return fault
     sizes, spawn = context.terms.problem.sizes, context.fork_server.spawn
     full = sizes[SizeName.FULL]
-    kept = {name: value for name, value in full.items() if all(sizes[size][name] == value for size in context.right_at)}
-    numbers = full_size_numbers(context.source, kept, sizes[context.terms.size], spawn)
+    undisproved = {
+        name: value for name, value in full.items() if all(sizes[size][name] == value for size in context.right_at)
+    }
+    numbers = full_size_numbers(context.source, undisproved, sizes[context.terms.size], spawn)
     excuse = hard_coded_size(numbers, fault.finding, context.source)
     return fault if excuse is None else Fault(Status.INCONCLUSIVE, excuse)
 
@@ -194,19 +191,20 @@ def _remarks(constructed: Constructed, checks: list[Check], sites: Sites, *, ref
     remarks = []
     if constructed.difference is not None:
         remarks.append(finding(Code.WEIGHTS_NOT_COPIED, f"weights were seeded, not copied: {constructed.difference}"))
-    if renamed := {name: own for name, own in constructed.assumed.items() if name != own}:
+    if renamed := {name: own_name for name, own_name in constructed.assumed.items() if name != own_name}:
         message = f"the reference's weights are in tensors of other names: {_listed(renamed)}"
         remarks.append(finding(Code.WEIGHTS_ASSUMED, message))
     if sites.unmatched:
-        remarks.append(_frozen(sites))
-    if checks and all(each.launches == 0 for each in checks) and not refused:
+        message = f"the weights kept their initial values, so no speedup is quoted: {sites.why_not}"
+        remarks.append(finding(Code.WEIGHTS_NOT_CHANGED, message))
+    if checks and all(check.launches == 0 for check in checks) and not refused:
         remarks.append(finding(Code.NO_LAUNCH, "none of the checked calls launched a kernel"))
-    if any(each.precision != "float64" for each in checks):
+    if any(check.precision != "float64" for check in checks):
         remarks.append(finding(Code.NOT_FLOAT64, "the expected values are the reference's own outputs, not float64"))
     return remarks
 
 
 def _listed(assumed: Mapping[str, str]) -> str:
     others = f" and {len(assumed) - _NAMED} more" if len(assumed) > _NAMED else ""
-    pairs = [name if name == own else f"{name} in {own}" for name, own in [*assumed.items()][:_NAMED]]
+    pairs = [name if name == own_name else f"{name} in {own_name}" for name, own_name in [*assumed.items()][:_NAMED]]
     return ", ".join(pairs) + others

@@ -27,7 +27,7 @@ from evaluator.judge.own_kernels.ablation import (
     right_without,
 )
 from evaluator.judge.own_kernels.needed_work import needed_work
-from evaluator.judge.own_kernels.own_kernels import Evidence
+from evaluator.judge.own_kernels.own_kernels import OwnKernelEvidence
 from evaluator.judge.reference.dependence import depends_on_mode
 from evaluator.judge.runners.build_service import BuildService
 from evaluator.judge.runners.jit_kernels import own_names, read_kernels
@@ -69,7 +69,7 @@ class CheckOutcome(NamedTuple):
     checks: list[Check]
     fault: Fault | None
     findings: list[Finding]
-    evidence: Evidence
+    evidence: OwnKernelEvidence
     weights: Weights | None
 
 
@@ -113,11 +113,11 @@ def check(context: GradeContext, timer: ReferenceTimer, built: Build) -> CheckOu
     for size in context.terms.further_sizes:
         if checked.fault is None:
             with context.at(size):
-                checked = _together(checked, _check_at_size(context, timer, checked.build), context)
+                checked = _merged(checked, _check_at_size(context, timer, checked.build), context)
     return checked
 
 
-def _together(before: CheckOutcome, further: CheckOutcome, context: GradeContext) -> CheckOutcome:
+def _merged(before: CheckOutcome, further: CheckOutcome, context: GradeContext) -> CheckOutcome:
     """Merge the outcome `further`, at the present size of `context`, into `before`, whose answers are all right.
 
     The reason of a fault names the size. The judge itself chose the further size of a bare file. A submission whose
@@ -127,14 +127,14 @@ def _together(before: CheckOutcome, further: CheckOutcome, context: GradeContext
     checks, fault, remarks = further.checks, further.fault, further.findings
     if fault is not None:
         code, message = Code(fault.finding.code), fault.finding.message
-        told = f"at size {size.value} ({changes(problem.sizes[context.right_at[0]], problem.sizes[size])}): {message}"
-        refuses = code in _REFUSALS and _OF_A_LAUNCH not in message and not any(each.ok for each in checks)
+        text = f"at size {size.value} ({changes(problem.sizes[context.right_at[0]], problem.sizes[size])}): {message}"
+        refuses = code in _REFUSALS and _OF_A_LAUNCH not in message and not any(check.ok for check in checks)
         if refuses and problem.origin == Origin.KERNELBENCH:
-            checks, remarks = [], [finding(Code.SIZE_REFUSED, told, line=fault.finding.line)]
+            checks, remarks = [], [finding(Code.SIZE_REFUSED, text, line=fault.finding.line)]
             fault = None
         else:
-            fault = fault._replace(finding=replace(fault.finding, message=told))
-    findings = [*before.findings, *(each for each in remarks if each not in before.findings)]
+            fault = fault._replace(finding=replace(fault.finding, message=text))
+    findings = [*before.findings, *(remark for remark in remarks if remark not in before.findings)]
     return before._replace(build=further.build, checks=[*before.checks, *checks], fault=fault, findings=findings)
 
 
@@ -150,35 +150,44 @@ def _check_at_size(context: GradeContext, timer: ReferenceTimer, built: Build) -
     """
     (trial_runner, checks, fault, remarks, sites, *_), build_service = _tried_in_other_ways(context, timer)
     if trial_runner is not None and fault is None:
-        lowered, untried = _looked_closely(trial_runner, "checked")
+        lowered, untried = _check_precision(trial_runner, "checked")
         remarks += untried
         if lowered is not None:
-            fault, checks = lowered.fault, _with(checks, lowered.check)
-    known = {unit.key for unit in built.units}
-    units = [*built.units, *(unit for unit in build_service.units if unit.key not in known)]
+            fault, checks = lowered.fault, _with_check(checks, lowered.check)
+    built_keys = {unit.key for unit in built.units}
+    units = [*built.units, *(unit for unit in build_service.units if unit.key not in built_keys)]
     findings = [*_build_findings(build_service), *remarks, *_about_values(context, checks)]
     findings += interpreter_remarks(context.source, context.terms.device)
     needs, counted, needed = AblationResults(), None, None
     if fault is None and not context.right_at and context.terms.options.require_own_kernel is not None:
-        needs, counted = _needs(context)
+        needs, counted = _ablation(context)
         needed = None if counted is None else needed_work(context.reference)
     build = replace(built, ok=built.ok and not build_service.failures, units=units)
     weights = None if sites is None else record(context.terms.weights, context.reference.weights, sites)
-    evidence = _evidence(context, build_service, counted)._replace(needs=needs, needed=needed)
+    evidence = OwnKernelEvidence(
+        context.terms.device,
+        own_names(build_service, context.source),
+        len(build_service.device_code),
+        context.source,
+        counted,
+        needs=needs,
+        imports=together(build_service.imports),
+        needed=needed,
+    )
     if fault is None:
         context.right_at += (context.terms.size,)
-    checks = [replace(each, size=context.terms.size) for each in checks]
+    checks = [replace(check, size=context.terms.size) for check in checks]
     return CheckOutcome(build, checks, fault, findings, evidence, weights)
 
 
-class _Tried(NamedTuple):
+class _CheckedCalls(NamedTuple):
     """The checked calls of a runner."""
 
     called: Called
     build_service: BuildService
 
 
-def _tried_in_other_ways(context: GradeContext, timer: ReferenceTimer) -> "_Tried":
+def _tried_in_other_ways(context: GradeContext, timer: ReferenceTimer) -> "_CheckedCalls":
     """Return the checked calls, in training mode or with the submission's own weights where only these are right.
 
     A constructor may call `eval()` although the reference is in training mode: in PyTorch the caller decides about the
@@ -191,22 +200,22 @@ def _tried_in_other_ways(context: GradeContext, timer: ReferenceTimer) -> "_Trie
     calls that the first did not come to. Each of the two is tried alone.
     """
     started = time.monotonic()
-    tried = _tried(context, timer)
-    needed_s = time.monotonic() - started + tried.called.more_s
-    fault = tried.called.fault
-    if fault is not None and context.deadline.left_s > needed_s and _may_need_training(context, tried.called):
+    first_try = _checked_calls(context, timer)
+    needed_s = time.monotonic() - started + first_try.called.more_s
+    fault = first_try.called.fault
+    if fault is not None and context.deadline.left_s > needed_s and _may_need_training(context, first_try.called):
         context.in_training = True
-        again = _tried(context, timer)
+        again = _checked_calls(context, timer)
         if again.called.fault is None:
             message = f"right after train(), wrong as constructed ({fault.finding.code}): {fault.finding.message}"
-            told = finding(Code.SET_TO_TRAINING, message)
-            return again._replace(called=again.called._replace(remarks=[*again.called.remarks, told]))
+            remark = finding(Code.SET_TO_TRAINING, message)
+            return again._replace(called=again.called._replace(remarks=[*again.called.remarks, remark]))
         context.in_training = False
-    if (reason := tried.called.reason_to_seed) is None or context.deadline.left_s <= needed_s:
-        return tried
+    if (reason := first_try.called.reason_to_seed) is None or context.deadline.left_s <= needed_s:
+        return first_try
     context.seeded_because = reason
-    again = _tried(context, timer)
-    return again if again.called.fault is None else tried
+    again = _checked_calls(context, timer)
+    return again if again.called.fault is None else first_try
 
 
 def _may_need_training(context: GradeContext, called: Called) -> bool:
@@ -214,7 +223,7 @@ def _may_need_training(context: GradeContext, called: Called) -> bool:
     return in_training and depends_on_mode(context.reference, fresh_seed())
 
 
-def _tried(context: GradeContext, timer: ReferenceTimer) -> _Tried:
+def _checked_calls(context: GradeContext, timer: ReferenceTimer) -> _CheckedCalls:
     """Make the checked calls in a new runner."""
     build_service = context.build_services.for_submission()
     with context.runners.start(context.source, build_service) as model_runner:
@@ -225,14 +234,14 @@ def _tried(context: GradeContext, timer: ReferenceTimer) -> _Tried:
         refill = None if context.gpu_session is None else context.runners.pool.refill
         called = checked_calls(context, model_runner, refill)
         if called.fault is not None:
-            return _Tried(called, build_service)
+            return _CheckedCalls(called, build_service)
         if context.terms.gpu is not None:
             compiled = read_kernels(model_runner.session, context.source)
             context.kernel_cache = b"" if compiled is None else compiled.cache
-    return _Tried(called, build_service)
+    return _CheckedCalls(called, build_service)
 
 
-def _needs(context: GradeContext) -> tuple[AblationResults, Counted | None]:
+def _ablation(context: GradeContext) -> tuple[AblationResults, Counted | None]:
     """Find out which parts the answer needs, and count operations.
 
     If the counts show computation by PyTorch, only kernels are tried. On a GPU a profile shows the share of time.
@@ -246,18 +255,7 @@ def _needs(context: GradeContext) -> tuple[AblationResults, Counted | None]:
     return AblationResults(without_kernels, right_without(context, "library")), counted
 
 
-def _evidence(context: GradeContext, build_service: BuildService, counted: Counted | None) -> Evidence:
-    return Evidence(
-        context.terms.device,
-        own_names(build_service, context.source),
-        len(build_service.device_code),
-        context.source,
-        counted,
-        imports=together(build_service.imports),
-    )
-
-
-def _looked_closely(trial_runner: TrialRunner, which: str) -> tuple[Trial | None, list[Finding]]:
+def _check_precision(trial_runner: TrialRunner, which: str) -> tuple[Trial | None, list[Finding]]:
     """Check the errors of a runner's correct answers, and report a lack of memory for the check.
 
     The runner must have ended, so that its GPU memory use cannot decide.
@@ -270,7 +268,7 @@ def _looked_closely(trial_runner: TrialRunner, which: str) -> tuple[Trial | None
         ]
 
 
-def _with(checks: list[Check], instead: Check | None) -> list[Check]:
+def _with_check(checks: list[Check], instead: Check | None) -> list[Check]:
     """Return the checks with `instead` in place of the check of the same call."""
     return [instead if instead is not None and check.index == instead.index else check for check in checks]
 
@@ -278,18 +276,18 @@ def _with(checks: list[Check], instead: Check | None) -> list[Check]:
 def measure_both(context: GradeContext, timer: ReferenceTimer) -> TimeOutcome:
     """Time the reference, then the submission, then the reference again, each in a separate runner."""
     before = timer.before()
-    others = other_baselines.measured(context, before)
+    baselines = other_baselines.measured(context, before)
     timed, remarks, sites = _timed_submission(context, before.overhead)
     if isinstance(timed, TimeOutcome):
         return timed
     after = timer.after()
     clock = ClockKind.HOST if context.terms.gpu is None else ClockKind.SEALED
-    said = quote(clock, before.samples, timed, after)
+    quoted = quote(clock, before.samples, timed, after)
     weights = record(context.terms.weights, context.reference.weights, sites)
     if sites.unmatched:
-        return TimeOutcome(unquoted(said.timing), None, None, [*said.findings, *remarks], others, weights)
-    others = other_baselines.held_against(others, timed, clock)
-    return TimeOutcome(said.timing, None, None, [*said.findings, *remarks], others, weights)
+        return TimeOutcome(unquoted(quoted.timing), None, None, [*quoted.findings, *remarks], baselines, weights)
+    baselines = other_baselines.held_against(baselines, timed, clock)
+    return TimeOutcome(quoted.timing, None, None, [*quoted.findings, *remarks], baselines, weights)
 
 
 def _timed_submission(
@@ -300,7 +298,7 @@ def _timed_submission(
     A try disturbed by other work on the GPU is repeated. The slowest try is quoted, so that failing a try has no
     benefit.
     """
-    tried: list[Samples] = []
+    tries: list[Samples] = []
     remarks: list[Finding] = []
     for number in itertools.count(1):
         with context.runners.start(context.source, context.build_services.for_submission()) as model_runner:
@@ -321,10 +319,10 @@ def _timed_submission(
             )
             if context.gpu_session is not None:
                 context.gpu_session.monitor.sample()
-        failed, untried = (side.failed, []) if side.failed is not None else _looked_closely(trial_runner, "timed")
-        tried += [side.samples] if side.samples is not None else []
+        failed, untried = (side.failed, []) if side.failed is not None else _check_precision(trial_runner, "timed")
+        tries += [side.samples] if side.samples is not None else []
         if side.samples is not None and failed is None:
-            return max(tried, key=lambda each: each.median_ms), [*remarks, *untried], sites
+            return max(tries, key=lambda samples: samples.median_ms), [*remarks, *untried], sites
         fault = None if failed is None else failed.fault
         if fault is None or not has_trait(fault.finding, Trait.DISTURBED_CLOCK) or number == timing_loop.TRIES:
             return TimeOutcome(None, failed.check if failed else None, fault, []), [], sites
@@ -345,15 +343,15 @@ def _build_findings(build_service: BuildService) -> list[Finding]:
 def _about_values(context: GradeContext, checks: list[Check]) -> list[Finding]:
     """Return findings about weak checks: a wide tolerance, and distributions untried for the problem's size."""
     rule, problem = context.terms.options.tolerance, context.terms.problem
-    given = [tensor for each in checks if each.profile is Profile.AS_GIVEN for tensor in each.tensors]
+    tensors = [tensor for check in checks if check.profile is Profile.AS_GIVEN for tensor in check.tensors]
     widest: dict[str, tuple[float, float]] = {}
-    for tensor in given:
+    for tensor in tensors:
         if tensor.tolerance is None:
             continue
         limit = bounds(rule, problem, getattr(torch, tensor.dtype))
         if tensor.tolerance > limit.far:
             widest[tensor.path] = max(widest.get(tensor.path, (0.0, 0.0)), (tensor.tolerance, limit.floor))
-    found = [
+    findings = [
         finding(
             Code.WIDE_TOLERANCE,
             f"{path}: the tolerance is {tolerance:.2g} of the row's size, {tolerance / floor:.0f} times the floor",
@@ -363,10 +361,10 @@ def _about_values(context: GradeContext, checks: list[Check]) -> list[Finding]:
     ]
     if context.reference.has_fixed_inputs:
         message = "get_inputs returns the same values in every call"
-        found.append(finding(Code.FIXED_INPUTS, message))
+        findings.append(finding(Code.FIXED_INPUTS, message))
     if untried := context.seeds.distribution_mix.untried:
         names = ", ".join(profile.value for profile in untried)
-        why = "the problem is too large, or memory was short"
-        message = f"{len(untried)} of {len(PROFILES)} input distributions were not checked: {why}"
-        found.append(finding(Code.VALUES_UNTRIED, message, profiles=names))
-    return found
+        reason = "the problem is too large, or memory was short"
+        message = f"{len(untried)} of {len(PROFILES)} input distributions were not checked: {reason}"
+        findings.append(finding(Code.VALUES_UNTRIED, message, profiles=names))
+    return findings

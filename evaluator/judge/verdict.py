@@ -11,7 +11,7 @@ from evaluator.judge.context.grade_context import GradeContext
 from evaluator.judge.context.reference_timing import ReferenceTimer
 from evaluator.judge.numerics.reduced_instructions import about_machine_code, with_library_kernels
 from evaluator.judge.own_kernels.ablation import needed_alone
-from evaluator.judge.own_kernels.own_kernels import Evidence, not_known, own_kernels, too_little
+from evaluator.judge.own_kernels.own_kernels import OwnKernelEvidence, not_known, own_kernels, too_little
 from evaluator.judge.profiling.kernel_profile import profiling
 from evaluator.judge.roofline.roofline_check import check_roofline
 from evaluator.progress import Stopwatch
@@ -34,8 +34,8 @@ def judge(context: GradeContext, timer: ReferenceTimer, stopwatch: Stopwatch) ->
     if context.may_set_up_early():
         with stopwatch.stage("device"):
             context.set_up_early()
-    begun = _lint_and_build(context, stopwatch)
-    return begun if begun.is_final else finish(context, timer, begun, stopwatch)
+    build_outcome = _lint_and_build(context, stopwatch)
+    return build_outcome if build_outcome.is_final else finish(context, timer, build_outcome, stopwatch)
 
 
 def begin(context: GradeContext, stopwatch: Stopwatch) -> Outcome:
@@ -44,12 +44,12 @@ def begin(context: GradeContext, stopwatch: Stopwatch) -> Outcome:
     Builds that only a constructor requests, and the machine code, go into the cache, from which `finish` takes them.
     """
     stages.require_sandbox_layers(context)
-    begun = _lint_and_build(context, stopwatch)
-    if not begun.is_final:
+    build_outcome = _lint_and_build(context, stopwatch)
+    if not build_outcome.is_final:
         with stopwatch.stage("build"):
             context.build_ahead()
         context.build_services.machine_code()
-    return begun
+    return build_outcome
 
 
 def _lint_and_build(context: GradeContext, stopwatch: Stopwatch) -> Outcome:
@@ -68,13 +68,13 @@ def _lint_and_build(context: GradeContext, stopwatch: Stopwatch) -> Outcome:
     return outcome if built.fault is None else outcome.failed(*built.fault)
 
 
-def finish(context: GradeContext, timer: ReferenceTimer, begun: Outcome, stopwatch: Stopwatch) -> Outcome:
+def finish(context: GradeContext, timer: ReferenceTimer, build_outcome: Outcome, stopwatch: Stopwatch) -> Outcome:
     """Check and time a build, made here or by another process on the same machine."""
-    if begun.build is None:
+    if build_outcome.build is None:
         raise ValueError("nothing was built")
     grade = _Finish(context, timer, stopwatch)
     grade.take_device()
-    grade.check(begun.build)
+    grade.check(build_outcome.build)
     for stage in (grade.time, grade.compare_with_roofline, grade.profile, grade.accept):
         if not grade.outcome.is_final:
             stage()
@@ -85,8 +85,8 @@ def finish(context: GradeContext, timer: ReferenceTimer, begun: Outcome, stopwat
         sandbox=context.sandbox,
         output=context.output,
         machine_code=machine_code,
-        findings=[*grade.outcome.findings, *about_code, *begun.findings],
-        toolchains=begun.toolchains,
+        findings=[*grade.outcome.findings, *about_code, *build_outcome.findings],
+        toolchains=build_outcome.toolchains,
     )
     if context.gpu_session is None:
         return outcome
@@ -97,7 +97,7 @@ def finish(context: GradeContext, timer: ReferenceTimer, begun: Outcome, stopwat
 class _Finish:
     """Stages of a built submission. Each stage adds to `outcome`, and may make the outcome final."""
 
-    _evidence: Evidence
+    _evidence: OwnKernelEvidence
 
     def __init__(self, context: GradeContext, timer: ReferenceTimer, stopwatch: Stopwatch) -> None:
         self._context = context
@@ -172,16 +172,16 @@ class _Finish:
     def profile(self) -> None:
         """Profile one more call, on request. On a GPU, no other measurement shows the share of own kernels."""
         terms = self._context.terms
-        wanted = terms.options.profile is not None or (terms.gpu is not None and self._required_share is not None)
-        if not wanted or terms.device is DeviceKind.EMULATED:
+        is_requested = terms.options.profile is not None or (terms.gpu is not None and self._required_share is not None)
+        if not is_requested or terms.device is DeviceKind.EMULATED:
             return
         with self._stage("profile"):
             profile = profiling(self._context)
             if self._required_share is not None:
                 profile = needed_alone(self._context, profile)
-        own = own_kernels(self._evidence._replace(profiling=profile))
-        self.outcome = replace(self.outcome, profiling=profile, own_kernels=own)
-        self._fail(too_little(own, self._required_share))
+        share = own_kernels(self._evidence._replace(profiling=profile))
+        self.outcome = replace(self.outcome, profiling=profile, own_kernels=share)
+        self._fail(too_little(share, self._required_share))
 
     def accept(self) -> None:
         """Make the verdict `correct`, unless a required share of own kernels is unknown."""

@@ -188,7 +188,7 @@ def test_no_stream_upsets_what_comes_before_a_call(memory, stream):
         made = session.construct(Construct(1, ModelMode.TRAIN, nothing, Table([], []), Table([], [])), timeout_s=60.0)
         assert isinstance(made, Constructed | Fault)
         place = ModelRunner(None, "", session, memory, HostClock(session, memory.outputs))
-        counted = op_count._asked(place, 60.0)
+        counted = op_count._count(place, 60.0)
         assert counted is None or isinstance(counted, Counted)
 
 

@@ -31,7 +31,7 @@ from evaluator.judge.backend.device_backend import HostBackend
 from evaluator.judge.setup.seed_book import SeedBook
 from evaluator.judge.runners.runner_client import RunnerClient
 from evaluator.records import Fault
-from evaluator.judge.tensors.pytree import Pair, pair_up
+from evaluator.judge.tensors.pytree import AnswerPair, pair_up
 from evaluator.judge.trial.trial_runner import TrialRunner
 from evaluator.timing.agreement import Raise
 from evaluator.timing.stats import median
@@ -177,7 +177,7 @@ def _one_tolerance_for_all(patch: Patch) -> None:
 def _shapes_broadcast(patch: Patch) -> None:
     def paired(expected, answer):
         if getattr(answer, "shape", None) == (1,):
-            return [Pair("output", expected.reshape(-1)[:1], answer)]
+            return [AnswerPair("output", expected.reshape(-1)[:1], answer)]
         return pair_up(expected, answer)
 
     patch.setattr(answer_judge, "pair_up", paired)
@@ -286,8 +286,8 @@ def _no_policy(patch: Patch) -> None:
 
 
 def _nothing_left_out(patch: Patch) -> None:
-    needs = stages._needs
-    patch.setattr(stages, "_needs", lambda context: (AblationResults(), needs(context)[1]))
+    needs = stages._ablation
+    patch.setattr(stages, "_ablation", lambda context: (AblationResults(), needs(context)[1]))
     patch.setattr(stages, "needed_work", lambda _: None)
     patch.setattr(stages, "together", lambda _: ImportedSymbols())
 

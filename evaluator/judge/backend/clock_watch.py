@@ -25,12 +25,12 @@ REST_S = 0.1
 
 
 class ClockWatch:
-    """Looks at the GPU's clock during a side."""
+    """Reads the GPU's clock at times during a side."""
 
     def __init__(
         self, look: Callable[[], ClockLook | None], *, start_c: int | None = None, waited_s: float = 0.0
     ) -> None:
-        """Watch by `look`. The side started at `start_c`, after a wait of `waited_s`."""
+        """`look` reads the clock once. The side started at `start_c`, after a wait of `waited_s`."""
         self._look = look
         self._looks: list[ClockLook] = []
         self._start_c = start_c
@@ -38,9 +38,9 @@ class ClockWatch:
 
     def look(self) -> None:
         """Read the clock, if the driver answers."""
-        found = self._look()
-        if found is not None:
-            self._looks.append(found)
+        clock_look = self._look()
+        if clock_look is not None:
+            self._looks.append(clock_look)
 
     def look_at(self, call: int) -> None:
         """Read the clock after every fifth call."""
@@ -48,12 +48,12 @@ class ClockWatch:
             self.look()
 
     def clocks(self) -> Clocks | None:
-        """Return the looks so far; None without any."""
+        """Return the clocks read so far; None if none was read."""
         if not self._looks:
             return None
         return Clocks(
-            sm_mhz=[each.sm_mhz for each in self._looks],
-            throttled=dict(Counter(reason for each in self._looks for reason in each.throttled)),
+            sm_mhz=[look.sm_mhz for look in self._looks],
+            throttled=dict(Counter(reason for look in self._looks for reason in look.throttled)),
             start_c=self._start_c,
             waited_s=self._waited_s,
         )
@@ -72,25 +72,26 @@ def clock_findings(timing: Timing | None) -> list[Finding]:
     """Return findings about clocks that differ between the sides. None without timing, or on older cards."""
     if timing is None:
         return []
-    reference, submission = _of([timing.reference_before, timing.reference_after]), _of([timing.submission])
+    reference, submission = _side_of([timing.reference_before, timing.reference_after]), _side_of([timing.submission])
     if reference is None or submission is None:
         return []
-    found = []
-    ours, theirs = submission.reasons, reference.reasons
-    doubtful = sorted((ours ^ theirs) | (ours & theirs & FAULTS))
+    findings = []
+    doubtful = sorted((submission.reasons ^ reference.reasons) | (submission.reasons & reference.reasons & FAULTS))
     if doubtful:
         sides = " and of ".join(
-            name for name, reasons in (("the reference", theirs), ("the submission", ours)) if reasons & set(doubtful)
+            name
+            for name, side in (("the reference", reference), ("the submission", submission))
+            if side.reasons & set(doubtful)
         )
         message = f"the GPU throttled its clocks in the calls of {sides}: {', '.join(doubtful)}"
-        found.append(finding(Code.GPU_THROTTLED, message))
+        findings.append(finding(Code.GPU_THROTTLED, message))
     if abs(reference.sm_mhz - submission.sm_mhz) > _CLOCK_DRIFT * max(reference.sm_mhz, submission.sm_mhz):
         message = (
             f"the multiprocessors' clock was {reference.sm_mhz:.0f} MHz in the reference's calls, and "
             f"{submission.sm_mhz:.0f} MHz in the submission's"
         )
-        found.append(finding(Code.GPU_CLOCK_MOVED, message))
-    return found
+        findings.append(finding(Code.GPU_CLOCK_MOVED, message))
+    return findings
 
 
 class _Side(NamedTuple):
@@ -100,12 +101,12 @@ class _Side(NamedTuple):
     reasons: frozenset[str]
 
 
-def _of(halves: Sequence[Samples]) -> _Side | None:
-    known = [each.clocks for each in halves if each.clocks is not None]
-    mhz = [value for each in known for value in each.sm_mhz]
-    if len(known) < len(halves) or not mhz:
+def _side_of(halves: Sequence[Samples]) -> _Side | None:
+    side_clocks = [half.clocks for half in halves if half.clocks is not None]
+    mhz = [value for clocks in side_clocks for value in clocks.sm_mhz]
+    if len(side_clocks) < len(halves) or not mhz:
         return None
-    seen: Counter[str] = Counter()
-    for each in known:
-        seen.update(each.throttled)
-    return _Side(median(mhz), frozenset(reason for reason, looks in seen.items() if looks >= _ACTIVE * len(mhz)))
+    counts: Counter[str] = Counter()
+    for clocks in side_clocks:
+        counts.update(clocks.throttled)
+    return _Side(median(mhz), frozenset(reason for reason, looks in counts.items() if looks >= _ACTIVE * len(mhz)))

@@ -38,7 +38,7 @@ class GpuLease:
             self._for_good.clear()
             self._rests.clear()
             try:
-                threading.Thread(target=self._until_it_is_wanted, args=(first,), daemon=True).start()
+                threading.Thread(target=self._hold_until_awaited, args=(first,), daemon=True).start()
             except BaseException:  # the system may be out of threads
                 self._rests.set()
                 self._give_back()
@@ -91,18 +91,18 @@ class GpuLease:
         self._held = False
         self._lease.close()
 
-    def _until_it_is_wanted(self, first: Callable[[], None]) -> None:
+    def _hold_until_awaited(self, first: Callable[[], None]) -> None:
         try:
             first()
             self._bring_up()
-            self._look_who_waits()
+            self._watch_for_waiters()
         except BaseException:  # noqa: BLE001 - `settle` tries again, and there it counts
             with self._hand:
                 self._give_back()
         finally:
             self._rests.set()
 
-    def _look_who_waits(self) -> None:
+    def _watch_for_waiters(self) -> None:
         while not self._for_good.wait(_LOOK_ROUND_S):
             if is_awaited(self._gpu):
                 with self._hand:

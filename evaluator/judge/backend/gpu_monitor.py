@@ -20,12 +20,12 @@ _ENDING_S, _LOOK_S = 1.0, 0.05
 class GpuMonitor:
     """Samples the state of one GPU through the driver, independent of any runner."""
 
-    def __init__(self, gpu: Gpu, own: Callable[[], AbstractSet[int]] = frozenset) -> None:
-        """Sample the GPU before the grade uses the GPU. `own` returns the judge's own processes."""
+    def __init__(self, gpu: Gpu, judge_pids: Callable[[], AbstractSet[int]] = frozenset) -> None:
+        """Sample the GPU before the grade uses the GPU. `judge_pids` returns the process IDs of the judge."""
         self._gpu = gpu
-        self._own = own
-        self._known = set(own())
-        self._before = _settled(gpu, self._known)
+        self._judge_pids = judge_pids
+        self._first_pids = set(judge_pids())
+        self._before = _settled(gpu, self._first_pids)
         self._samples: list[GpuState] = []
         self._first: ClockLook | None = None
 
@@ -60,40 +60,40 @@ class GpuMonitor:
             capability=".".join(map(str, self._gpu.capability)),
             memory_bytes=self._gpu.memory_bytes,
             driver=self._gpu.driver,
-            sm_mhz=[each.sm_mhz for each in self._samples],
-            memory_mhz=[each.memory_mhz for each in self._samples],
-            temperature_c=[each.temperature_c for each in self._samples],
+            sm_mhz=[sample.sm_mhz for sample in self._samples],
+            memory_mhz=[sample.memory_mhz for sample in self._samples],
+            temperature_c=[sample.temperature_c for sample in self._samples],
         )
 
     def findings(self, timing: Timing | None) -> list[Finding]:
         """Return findings about the GPU before and during the grade, and about clocks that differ between the sides."""
-        found = findings(self._before, self._samples, state(self._gpu), self._known | self._own())
-        return [*found, *clock_findings(timing)]
+        notes = findings(self._before, self._samples, state(self._gpu), self._first_pids | self._judge_pids())
+        return [*notes, *clock_findings(timing)]
 
 
-def _settled(gpu: Gpu, own: AbstractSet[int]) -> GpuState:
+def _settled(gpu: Gpu, judge_pids: AbstractSet[int]) -> GpuState:
     """Return the state of the GPU as soon as no other process uses the GPU, after a second at the latest."""
-    waited_s, found = 0.0, state(gpu)
-    while set(found.processes) - own and waited_s < _ENDING_S:
+    waited_s, gpu_state = 0.0, state(gpu)
+    while set(gpu_state.processes) - judge_pids and waited_s < _ENDING_S:
         time.sleep(_LOOK_S)
-        waited_s, found = waited_s + _LOOK_S, state(gpu)
-    return found
+        waited_s, gpu_state = waited_s + _LOOK_S, state(gpu)
+    return gpu_state
 
 
 def findings(
-    before: GpuState, samples: list[GpuState], after: GpuState, own: AbstractSet[int] = frozenset()
+    before: GpuState, samples: list[GpuState], after: GpuState, judge_pids: AbstractSet[int] = frozenset()
 ) -> list[Finding]:
-    """Return findings about states that make times on the GPU unreliable. `own` are the judge's own processes."""
-    found = []
-    if strangers := sorted({*before.processes, *after.processes} - own):
-        found.append(finding(Code.GPU_SHARED, f"other processes use this GPU: {', '.join(map(str, strangers[:8]))}"))
-    clocks = [each.memory_mhz for each in samples]
+    """Return findings about states that make times on the GPU unreliable. `judge_pids` are the judge's own."""
+    notes = []
+    if strangers := sorted({*before.processes, *after.processes} - judge_pids):
+        notes.append(finding(Code.GPU_SHARED, f"other processes use this GPU: {', '.join(map(str, strangers[:8]))}"))
+    clocks = [sample.memory_mhz for sample in samples]
     if clocks and max(clocks) - min(clocks) > _CLOCK_DRIFT * max(clocks):
         message = f"the memory clock changed between {min(clocks)} and {max(clocks)} MHz"
-        found.append(finding(Code.GPU_CLOCK_MOVED, message))
+        notes.append(finding(Code.GPU_CLOCK_MOVED, message))
     if after.ecc_errors > before.ecc_errors:
         count = after.ecc_errors - before.ecc_errors
-        found.append(finding(Code.GPU_ECC, f"the driver counted {count} uncorrectable memory errors during this grade"))
+        notes.append(finding(Code.GPU_ECC, f"the driver counted {count} uncorrectable memory errors during this grade"))
     if before.mig:
-        found.append(finding(Code.GPU_MIG, "the GPU is partitioned (MIG)"))
-    return found
+        notes.append(finding(Code.GPU_MIG, "the GPU is partitioned (MIG)"))
+    return notes

@@ -111,20 +111,20 @@ class GpuSession:
         of the runners' processes.
         """
         self.start_monitor()
-        made = threading.Event()  # As in `GpuLease`: an interrupted `Thread.join` does not wait again.
+        context_ready = threading.Event()  # As in `GpuLease`: an interrupted `Thread.join` does not wait again.
 
-        def make() -> None:
+        def make_context() -> None:
             try:
                 self._make_context()
             finally:
-                made.set()
+                context_ready.set()
 
-        threading.Thread(target=make, name="context", daemon=True).start()
+        threading.Thread(target=make_context, name="context", daemon=True).start()
         try:
-            self.runner_pool.refill(_FIRST, made.wait)
+            self.runner_pool.refill(_FIRST, context_ready.wait)
         except BaseException:
             self.runner_pool.close()
-            made.wait()  # The caller releases the GPU: no context may come into being afterwards.
+            context_ready.wait()  # The caller releases the GPU: no context may come into being afterwards.
             raise
 
     def _empty_runner(self) -> RunnerClient:

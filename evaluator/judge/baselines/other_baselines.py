@@ -78,8 +78,8 @@ def measured(context: GradeContext, reference: Reading) -> list[Baseline]:
     `reference` is the measurement of the reference just before.
     """
     empty = reference.overhead
-    found = [
-        _of_reference(context, kind, tf32, reference)
+    baselines = [
+        _reference_baseline(context, kind, tf32, reference)
         for kind in context.terms.options.baselines
         for tf32 in _variants(context, kind)
     ]
@@ -89,15 +89,15 @@ def measured(context: GradeContext, reference: Reading) -> list[Baseline]:
         )
         plain = replace(plain, name=other.name, sha256=other.sha256)
         try:
-            found.append(replace(plain, samples=_timed(context, other.source, empty, None)))
+            baselines.append(replace(plain, samples=_timed(context, other.source, empty, None)))
         except _Failed as failed:
-            found.append(_failure(plain, failed))
-    return found
+            baselines.append(_failure(plain, failed))
+    return baselines
 
 
 def held_against(baselines: list[Baseline], submission: Samples, clock: ClockKind) -> list[Baseline]:
     """Compute the submission's speedup over each baseline, by the rules for the reference."""
-    return [over_baseline(each, submission, clock) for each in baselines]
+    return [over_baseline(baseline, submission, clock) for baseline in baselines]
 
 
 def _variants(context: GradeContext, kind: BaselineKind) -> list[Tf32 | None]:
@@ -110,28 +110,28 @@ def _variants(context: GradeContext, kind: BaselineKind) -> list[Tf32 | None]:
     return [Tf32.DEFAULT] if kind is BaselineKind.EAGER else [Tf32.DEFAULT, own_tf32(context.terms.problem)]
 
 
-def _of_reference(context: GradeContext, kind: BaselineKind, tf32: Tf32 | None, reference: Reading) -> Baseline:
-    terms, plain = context.terms, _unmeasured(kind, tf32)
-    plain = replace(plain, reference_median_ms=reference.samples.median_ms)
+def _reference_baseline(context: GradeContext, kind: BaselineKind, tf32: Tf32 | None, reference: Reading) -> Baseline:
+    terms, unmeasured = context.terms, _unmeasured(kind, tf32)
+    unmeasured = replace(unmeasured, reference_median_ms=reference.samples.median_ms)
 
-    def now() -> Baseline:
-        return replace(plain, samples=_timed(context, _SOURCES[kind], reference.overhead, tf32))
+    def measure() -> Baseline:
+        return replace(unmeasured, samples=_timed(context, _SOURCES[kind], reference.overhead, tf32))
 
-    where = [terms.device.value, terms.threads] if terms.gpu is None else [terms.gpu.uuid, terms.gpu.driver]
+    device = [terms.device.value, terms.threads] if terms.gpu is None else [terms.gpu.uuid, terms.gpu.driver]
     text = hashlib.sha256(context.reference.source.encode()).hexdigest()
     problem = terms.problem
-    how = [problem.mode.value, problem.backward, problem.precision.value, terms.weights.value, terms.l2.value]
-    parts = ["baseline", _RULES, kind.value, tf32, text, *how, *where, torch.__version__, __version__, _SOURCES[kind]]
+    mode = [problem.mode.value, problem.backward, problem.precision.value, terms.weights.value, terms.l2.value]
+    parts = ["baseline", _RULES, kind.value, tf32, text, *mode, *device, torch.__version__, __version__, _SOURCES[kind]]
     try:
-        found = measured_once(parts, Baseline, now)
-        if found.measured_at == plain.measured_at:
-            return found
-        if _still_holds(found, reference):
-            return replace(found, kept=True)
+        baseline = measured_once(parts, Baseline, measure)
+        if baseline.measured_at == unmeasured.measured_at:
+            return baseline
+        if _still_holds(baseline, reference):
+            return replace(baseline, kept=True)
         forget(parts, Baseline)
-        return measured_once(parts, Baseline, now)
+        return measured_once(parts, Baseline, measure)
     except _Failed as failed:
-        return _failure(plain, failed)
+        return _failure(unmeasured, failed)
 
 
 def _still_holds(baseline: Baseline, reference: Reading) -> bool:
@@ -218,6 +218,6 @@ def _unmeasured(kind: BaselineKind, tf32: Tf32 | None) -> Baseline:
     )
 
 
-def _failure(baseline: Baseline, why: _Failed) -> Baseline:
-    message = f"the baseline {baseline.kind.value} could not be timed: {why}"
+def _failure(baseline: Baseline, failed: _Failed) -> Baseline:
+    message = f"the baseline {baseline.kind.value} could not be timed: {failed}"
     return replace(baseline, finding=finding(Code.BASELINE_FAILED, message[:1000]))

@@ -10,7 +10,7 @@ from evaluator.protocol.frames import Call, Done, Masked, Prepare
 from evaluator.records import Fault
 
 
-class Sample(NamedTuple):
+class OutputSample(NamedTuple):
     """Output elements as of the clock's stop: `content` (n, item size in bytes) at the flat `positions` (n)."""
 
     positions: torch.Tensor
@@ -31,7 +31,7 @@ class ClockedCall(NamedTuple):
     host_ms: float | None = None
     prepared_ms: float | None = None
     lag_ms: float | None = None
-    samples: dict[str, Sample] | None = None
+    samples: dict[str, OutputSample] | None = None
 
 
 class ClockedWindow(NamedTuple):

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 
 from evaluator.devices.memory import Region
-from evaluator.judge.tensors.pytree import Pair
+from evaluator.judge.tensors.pytree import AnswerPair
 from evaluator.protocol.frames import TensorView
 
 WORDS = 16_384
@@ -81,7 +81,7 @@ class MemorySamples:
         torch.index_select(words_of(self.region), 0, self._again_at, out=self._again.words)
         self.at_done = self._again
 
-    def within(self, noted: Noted | None, pairs: list[Pair], exempt: frozenset[str]) -> Iterator[Since]:
+    def within(self, noted: Noted | None, pairs: list[AnswerPair], exempt: frozenset[str]) -> Iterator[Since]:
         """Yield noted and current words of each verified output, except outputs at `exempt` paths."""
         for path, expected, answer in pairs:
             if noted is None or not isinstance(answer, TensorView) or answer.offset_bytes is None or path in exempt:
@@ -119,7 +119,7 @@ def _read(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the words, and the indices of words in written memory. Too many extents are not all known."""
     if len(extents) > _MOST_EXTENTS:
-        singly = b"".join(os.pread(region.descriptor, WORD_BYTES, place) for place in offsets_bytes.tolist())
+        singly = b"".join(os.pread(region.descriptor, WORD_BYTES, offset) for offset in offsets_bytes.tolist())
         return torch.frombuffer(bytearray(singly), dtype=torch.int32), torch.arange(len(offsets_bytes))
     words = torch.zeros(len(offsets_bytes), dtype=torch.int32)
     written = [torch.empty(0, dtype=torch.int64)]

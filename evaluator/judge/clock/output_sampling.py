@@ -13,7 +13,7 @@ import torch
 from evaluator.devices.memory import MAX_DIMENSIONS
 from evaluator.devices.page import MAX_PLACES
 from evaluator.errors import ProblemError
-from evaluator.judge.clock.clock import Sample
+from evaluator.judge.clock.clock import OutputSample
 
 SAMPLES = 16_384
 """Elements read inside the timed interval. If 0.1 % of an output came late, the samples would miss the delay once in
@@ -68,7 +68,7 @@ class Sampling:
         ]
         return torch.cat(drawn) if drawn else torch.empty(0, dtype=torch.int64, device=self._device)
 
-    def samples(self, positions: torch.Tensor, slots: torch.Tensor) -> dict[str, Sample]:
+    def samples(self, positions: torch.Tensor, slots: torch.Tensor) -> dict[str, OutputSample]:
         """Return by path the elements that the kernel copied from `positions` to `slots`."""
         parts = zip(
             self.paths,
@@ -77,7 +77,7 @@ class Sampling:
             torch.split(slots, self._counts),
             strict=True,
         )
-        return {path: Sample(where, content[:, :item_bytes]) for path, item_bytes, where, content in parts}
+        return {path: OutputSample(indices, content[:, :item_bytes]) for path, item_bytes, indices, content in parts}
 
 
 def shares(sizes: Sequence[int]) -> list[int]:
@@ -87,10 +87,10 @@ def shares(sizes: Sequence[int]) -> list[int]:
     ([4, 16380], [8192, 8192])
     """
     counts = [0] * len(sizes)
-    left = SAMPLES
-    for done, index in enumerate(sorted(range(len(sizes)), key=sizes.__getitem__)):
-        counts[index] = min(sizes[index], left // (len(sizes) - done))
-        left -= counts[index]
+    unused = SAMPLES
+    for handled, index in enumerate(sorted(range(len(sizes)), key=sizes.__getitem__)):
+        counts[index] = min(sizes[index], unused // (len(sizes) - handled))
+        unused -= counts[index]
     return counts
 
 

@@ -6,15 +6,15 @@
 With warm inputs, the judge's stream reads the inputs again before e0.
 
 `go` and `done` are words in a shared page, written and awaited by streams (cuStreamWriteValue32, cuStreamWaitValue32),
-so neither host runs between the streams. The hold is a word in a page of the judge alone. The hold ends when the runner
-reports all work as queued, or after a limit: a forward that synchronizes with the GPU can report only afterwards.
+so neither host runs between the streams. The hold waits, like nvbench's blocking kernel, for a word in a private page,
+until the runner reports all work as queued, or until a limit: a forward that synchronizes with the GPU reports later.
 
 Contexts share a GPU by time slices. The judge's work from the hold to `go` is not interrupted unless longer than a time
 slice. The duration of the work shows whether other work ran in between; the call is then void.
 
 The runner reads the request during the hold, so all work is queued when the clock starts. The request must be worthless
 until the start: shapes, and the locations of the inputs. A seed has value if forward draws random numbers, since
-another stream of the runner could draw the numbers during the hold. The request is then sent after the gate has opened,
+another stream of the runner could draw the numbers during the hold. The request is then sent after the clock's start,
 and the host's launch time is part of the call: on both sides, and in empty calls.
 """
 
@@ -127,7 +127,7 @@ class SealedClock:
     ) -> ClockedCall | Fault:
         """Queue the judge's side, end the hold when the runner's side is queued, and measure the time between.
 
-        With `asks_late`, the request is sent only after the judge's side has opened the gate.
+        With `asks_late`, the request is sent only after the clock has started.
         """
         sampling, positions, slots = self._sampled(outline)
         frame = replace(frame, ticket=self._ticket, sampled=sampling.paths)
@@ -166,8 +166,8 @@ class SealedClock:
         timeout_s: float,
     ) -> ClockedWindow | Fault:
         """Measure calls one behind the other, as `call` measures one."""
-        named = {f"{number} {path}": tensor for number in range(len(frames)) for path, tensor in outline.items()}
-        sampling, positions, slots = self._sampled(named)
+        outlines = {f"{number} {path}": tensor for number in range(len(frames)) for path, tensor in outline.items()}
+        sampling, positions, slots = self._sampled(outlines)
         calls = [replace(frame, ticket=self._ticket, sampled=sampling.paths) for frame in frames]
         self._queue(calls, write, sampling, positions, slots, tells_when_open=False)
         sent_ns = time.perf_counter_ns()
@@ -180,15 +180,15 @@ class SealedClock:
             self._abandon()
             return answer if isinstance(answer, Fault) else self._never_ended()
         samples = sampling.samples(positions, slots)
-        of_calls = [
+        samples_of_calls = [
             {path: sample for path in outline if (sample := samples.get(f"{number} {path}")) is not None}
             for number in range(len(calls))
         ]
         _, go, end, _ = self._events
         elapsed_ms = go.elapsed_time(end)
         answered = [
-            ClockedCall(done, elapsed_ms=elapsed_ms, samples=found)
-            for done, found in zip(answer.calls, of_calls, strict=True)
+            ClockedCall(done, elapsed_ms=elapsed_ms, samples=samples_of_call)
+            for done, samples_of_call in zip(answer.calls, samples_of_calls, strict=True)
         ]
         return ClockedWindow(answered, elapsed_ms, was_queued, host_ms)
 
@@ -209,7 +209,7 @@ class SealedClock:
         return answer
 
     def _sampled(self, outline: Mapping[str, torch.Tensor]) -> tuple[Sampling, torch.Tensor, torch.Tensor]:
-        """Begin a call or window with a ticket of its own. Return what is sampled, where, and where to."""
+        """Begin a call or window with a new ticket. Return the sampling, the positions, and slots for the samples."""
         self._ticket += 1
         sampling = self._sampling = self._sampling.of(outline)
         positions = sampling.positions()
@@ -273,7 +273,7 @@ class SealedClock:
         """End the hold, and return whether the clock starts, as signalled by a word in the judge's own page."""
         self._let_go()
         give_up = time.perf_counter_ns() + int(_SETTLE_S * 1e9)
-        return _when(memoryview(self._hold.buffer)[_OPEN : _OPEN + 4].cast("I"), self._ticket, give_up) is not None
+        return _word_time(memoryview(self._hold.buffer)[_OPEN : _OPEN + 4].cast("I"), self._ticket, give_up) is not None
 
     def _converse(
         self, frame: Call, timeout_s: float, queued_timeout_s: float, *, held: bool = True
@@ -303,8 +303,8 @@ class SealedClock:
         the delay is longer than in a runner without a submission.
         """
         give_up = time.perf_counter_ns() + _WATCH_NS
-        done_ns = _when(memoryview(self._page.buffer)[DONE : DONE + 4].cast("I"), self._ticket, give_up)
-        seen_ns = _when(memoryview(self._hold.buffer)[_SEEN : _SEEN + 4].cast("I"), self._ticket, give_up)
+        done_ns = _word_time(memoryview(self._page.buffer)[DONE : DONE + 4].cast("I"), self._ticket, give_up)
+        seen_ns = _word_time(memoryview(self._hold.buffer)[_SEEN : _SEEN + 4].cast("I"), self._ticket, give_up)
         return None if done_ns is None or seen_ns is None else (seen_ns - done_ns) / 1e6
 
     def _let_go(self) -> None:
@@ -328,7 +328,7 @@ class SealedClock:
             raise JudgeFailed("the GPU did not come to rest after a runner was killed")
 
 
-def _when(word: memoryview, ticket: int, give_up_ns: int) -> int | None:
+def _word_time(word: memoryview, ticket: int, give_up_ns: int) -> int | None:
     """Return the time at which a word reached `ticket` or more, as in a stream wait; None at the time limit."""
     with word:
         while word[0] < ticket:

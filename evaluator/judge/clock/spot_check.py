@@ -77,9 +77,9 @@ class SpotCheck:
 
     def _mask(self, masked: list[Masked], keys: list[int]) -> None:
         start, stream = self._inputs.data_ptr(), torch.cuda.current_stream().cuda_stream
-        for each, key in zip(masked, keys, strict=True):
+        for span, key in zip(masked, keys, strict=True):
             self._spot_kernels.take(key)
-            self._spot_kernels.mask(start + each.offset_bytes, each.size_bytes, stream=stream)
+            self._spot_kernels.mask(start + span.offset_bytes, span.size_bytes, stream=stream)
         torch.cuda.synchronize()
 
     def _release(self, number: int, ticket: int, key: int, give_up_ns: int) -> tuple[float, int] | None:

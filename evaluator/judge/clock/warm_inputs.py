@@ -24,14 +24,14 @@ def warm_spans(frames: Sequence[Call], limit_bytes: int) -> list[tuple[int, int]
 
     The inputs of a call without the model's own work are read too: the time until `go` must be the same.
     """
-    found: list[tuple[int, int]] = []
+    spans: list[tuple[int, int]] = []
     for frame in reversed(frames):
         left_bytes = limit_bytes
         for offset, size_bytes in _inputs(frame):
             if (read_bytes := min(size_bytes, left_bytes)) > 0:
-                found.append((offset, read_bytes))
+                spans.append((offset, read_bytes))
                 left_bytes -= read_bytes
-    return found
+    return spans
 
 
 def _inputs(frame: Call) -> list[tuple[int, int]]:

@@ -17,12 +17,12 @@ from evaluator.judge.compare.overview import SMALL_ROW, column_limits, has_colum
 from evaluator.judge.compare.reductions import as_rows
 from evaluator.judge.compare.tensor_comparison import (
     LEVELS,
+    ErrorTally,
     Far,
     First,
     Limit,
     Reading,
     Sides,
-    Tally,
     begin,
     compare_closely,
     tolerance,
@@ -74,7 +74,7 @@ class FusedComparison:
         """Start to compare tensors of equal shape and dtype; see `tensor_comparison.begin`."""
         return begin(path, sides, bounds, closely=self._closely)
 
-    def _closely(self, sides: Sides, bounds: Bounds) -> Callable[[], Tally]:
+    def _closely(self, sides: Sides, bounds: Bounds) -> Callable[[], ErrorTally]:
         kinds = _kinds(sides)
         if bounds.rule is ToleranceRule.KERNELBENCH or kinds is None or not sides.honest.numel():
             return compare_closely(sides, bounds)
@@ -108,8 +108,8 @@ class FusedComparison:
             0 if columns is None else columns.data_ptr(),
             is_vector_of_few(sides.honest.shape),
         )
-        own = ctypes.c_double(bounds.unit), ctypes.c_double(bounds.smallest)
-        self._launch(f"errors_{kinds}", [*_pointers(exact, honest), shape, scale, *own, *_pointers(error)], tasks)
+        rounding = ctypes.c_double(bounds.unit), ctypes.c_double(bounds.smallest)
+        self._launch(f"errors_{kinds}", [*_pointers(exact, honest), shape, scale, *rounding, *_pointers(error)], tasks)
         self._launch(
             f"compare_{kinds}",
             [
@@ -144,7 +144,7 @@ def _kinds(sides: Sides) -> str | None:
     return f"{_TYPES[honest]}_{_TYPES[exact]}"
 
 
-def _read(tally: torch.Tensor, bounds: Bounds) -> Tally:
+def _read(tally: torch.Tensor, bounds: Bounds) -> ErrorTally:
     """Wait for the end of a comparison, and return the tally.
 
     The tally outlives the tensors, and holds the values at the first mismatch.
@@ -153,7 +153,7 @@ def _read(tally: torch.Tensor, bounds: Bounds) -> Tally:
     largest, ratio, honest_ratio, *at_first, far_ratio, expected_at_far, actual_at_far = tally[:_DOUBLES].tolist()
     mismatches, nonfinite, first, first_far, *levels = tally[_DOUBLES:_TALLY].view(torch.int64).tolist()
     far = _from_the_last(levels[:LEVELS])
-    return Tally(
+    return ErrorTally(
         max_abs_error=largest,
         ratio=ratio,
         honest_ratio=honest_ratio,

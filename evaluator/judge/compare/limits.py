@@ -34,7 +34,7 @@ def limit_of(
     if rule is ToleranceRule.MEASURED and (form := form_of(problem, path, value.dtype)) is not None:
         arithmetic = bounds(rule, problem, ARITHMETIC[problem.precision])
         # A scale far below the row's largest scale belongs to a block of its own.
-        of_scales = any(each.scales == path for each in problem.formats.outputs.values())
+        of_scales = any(output.scales == path for output in problem.formats.outputs.values())
         floor = 0.0 if form in _WITHOUT_FLOOR or of_scales else arithmetic.floor
         return Steps(form, floor, arithmetic.multiple)
     if not (value.is_floating_point() or value.is_complex()):
@@ -48,7 +48,7 @@ def form_of(problem: Problem, path: str, dtype: torch.dtype) -> ElementFormat | 
     outputs = problem.formats.outputs
     if path in outputs and (declared := outputs[path].format) is not None:
         return declared
-    of_scales = (each.format for each in outputs.values() if each.format is not None and each.scales == path)
+    of_scales = (output.format for output in outputs.values() if output.format is not None and output.scales == path)
     return next((scale_format(form) for form in of_scales), None) or format_of(dtype)
 
 

@@ -55,8 +55,8 @@ def overview_of(chunks: list[list[torch.Tensor]], bounds: Bounds, shape: torch.S
         rows = row_scale(wide, whole_square, bounds, is_finite=is_finite)
         scales.append(rows if is_finite else None)
         size = wide.abs()
-        own = last_place(size).mul_(bounds.unit).add_(bounds.smallest)
-        error = (plain - wide).abs_().sub_(own).clamp_(min=0.0).div_(element_scale(rows, size, columns, shape))
+        own_rounding = last_place(size).mul_(bounds.unit).add_(bounds.smallest)
+        error = (plain - wide).abs_().sub_(own_rounding).clamp_(min=0.0).div_(element_scale(rows, size, columns, shape))
         furthest = largest(error)
         if not math.isfinite(furthest):
             furthest = largest(error[torch.isfinite(error)])

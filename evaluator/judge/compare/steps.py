@@ -70,14 +70,14 @@ class StepsFound(NamedTuple):
     first: tuple[int, float, float] | None = None
 
 
-class _Values(NamedTuple):
+class _Decoded(NamedTuple):
     """Elements of a chunk: three values, and the distances in steps of the actual and the honest value."""
 
     actual: torch.Tensor
     exact: torch.Tensor
     honest: torch.Tensor
     distance: torch.Tensor
-    own_distance: torch.Tensor
+    honest_distance: torch.Tensor
 
 
 class _Off(NamedTuple):
@@ -89,11 +89,11 @@ class _Off(NamedTuple):
 
 
 class _Chunk(NamedTuple):
-    """Result of a chunk. `off` and `own_off` are about the answer and the honest value."""
+    """Result of a chunk. `off` and `honest_off` are about the answer and the honest value."""
 
-    found: StepsFound
+    result: StepsFound
     off: _Off
-    own_off: _Off
+    honest_off: _Off
     first_off: tuple[int, float, float] | None
 
 
@@ -113,20 +113,20 @@ def compare_steps(actual: torch.Tensor, exact: torch.Tensor, honest: torch.Tenso
     alike = _alike(sides[1], exact_scales, limit.form)
     chunks = []
     for piece in torch.split(numbers, max(_CHUNK_ELEMENTS // max(sides[0].shape[1], 1), 1)):
-        given = [_rows(side, piece) for side in sides]
-        own_scales = None if scales is None else [_rows(side, piece) for side in scales]
-        chunks.append(_compare_chunk(_values(given, own_scales, limit.form), limit, small_square, piece, alike))
-    found = _merged([chunk.found for chunk in chunks])
-    off, own_off = _total([chunk.off for chunk in chunks]), _total([chunk.own_off for chunk in chunks])
-    allowed = _allowed(honest.numel(), limit.multiple * (own_off.elements + own_off.equal_rows))
+        piece_sides = [_rows(side, piece) for side in sides]
+        piece_scales = None if scales is None else [_rows(side, piece) for side in scales]
+        chunks.append(_compare_chunk(_values(piece_sides, piece_scales, limit.form), limit, small_square, piece, alike))
+    merged = _merged([chunk.result for chunk in chunks])
+    off, honest_off = _total([chunk.off for chunk in chunks]), _total([chunk.honest_off for chunk in chunks])
+    allowed = _allowed(honest.numel(), limit.multiple * (honest_off.elements + honest_off.equal_rows))
     few_rows = off.equal_rows <= max(_FEW, int(alike.sum()) // _MOST_PART)
     count = off.elements + (off.equal_rows if few_rows else off.in_equal_rows)
-    if found.mismatches or count <= allowed:
-        return found
+    if merged.mismatches or count <= allowed:
+        return merged
     # Too many elements are a step off: all of these are wrong.
     first = next((chunk.first_off for chunk in chunks if chunk.first_off is not None), None)
-    return found._replace(
-        ratio=max(found.ratio, count / allowed if allowed else math.inf),
+    return merged._replace(
+        ratio=max(merged.ratio, count / allowed if allowed else math.inf),
         mismatches=off.elements + off.in_equal_rows,
         first=first,
     )
@@ -139,30 +139,30 @@ def _allowed(count: int, honestly: float) -> float:
 
 
 def _compare_chunk(
-    values: _Values, limit: Steps, small_square: float, rows: torch.Tensor, alike: torch.Tensor
+    values: _Decoded, limit: Steps, small_square: float, rows: torch.Tensor, alike: torch.Tensor
 ) -> _Chunk:
     actual, exact, honest = values.actual, values.exact, values.honest
     finite = actual.isfinite() & exact.isfinite() & honest.isfinite()
     scale = torch.where(finite, exact, 0.0).square().mean(1, keepdim=True).clamp(min=small_square).sqrt()
     allowed = (limit.floor * scale).expand_as(exact)
     error = torch.where(finite, torch.minimum((actual - exact).abs(), (actual - honest).abs()), 0.0)
-    own_error = torch.where(finite, (honest - exact).abs(), 0.0)
+    honest_error = torch.where(finite, (honest - exact).abs(), 0.0)
     ratio = torch.minimum(values.distance / _STEP, ratio_to(error, allowed))
-    own_ratio = torch.minimum(values.own_distance / _STEP, ratio_to(own_error, allowed))
+    honest_ratio = torch.minimum(values.honest_distance / _STEP, ratio_to(honest_error, allowed))
     same = (actual == honest) | (actual == exact) | (actual.isnan() & honest.isnan())
     wrong = _by_element(torch.where(finite, ratio > 1, ~same), limit.form)
     off = _by_element(finite & (values.distance > _OFF) & (error > allowed), limit.form)
-    own_off = _by_element(finite & (values.own_distance > _OFF) & (own_error > allowed), limit.form)
-    found = StepsFound(
+    honest_off = _by_element(finite & (values.honest_distance > _OFF) & (honest_error > allowed), limit.form)
+    result = StepsFound(
         max_abs_error=largest(error),
         ratio=largest(ratio[finite]),
-        honest_ratio=largest(own_ratio[finite]),
+        honest_ratio=largest(honest_ratio[finite]),
         mismatches=int(wrong.sum()),
         nonfinite=int(_by_element(~finite & ~same, limit.form).sum()),
         first=_first(wrong, values, limit.form, rows),
     )
     equal = alike[rows]
-    return _Chunk(found, _off(off, equal), _off(own_off, equal), _first(off, values, limit.form, rows))
+    return _Chunk(result, _off(off, equal), _off(honest_off, equal), _first(off, values, limit.form, rows))
 
 
 def _off(flags: torch.Tensor, alike: torch.Tensor) -> _Off:
@@ -197,16 +197,16 @@ def _rows(side: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
     return comparable(side)[numbers].view(side.dtype)
 
 
-def _values(sides: list[torch.Tensor], scales: list[torch.Tensor] | None, form: ElementFormat) -> _Values:
+def _values(sides: list[torch.Tensor], scales: list[torch.Tensor] | None, form: ElementFormat) -> _Decoded:
     parts = [elements(side, form) for side in sides]
     if scales is None:
         (actual, at), (exact, exact_at), (honest, honest_at) = parts
         distance = torch.minimum((at - exact_at).abs(), (at - honest_at).abs()).double()
-        return _Values(actual, exact, honest, distance, (honest_at - exact_at).abs().double())
+        return _Decoded(actual, exact, honest, distance, (honest_at - exact_at).abs().double())
     actual, exact, honest = (dequantised(part.values, scale, form) for part, scale in zip(parts, scales, strict=True))
     exact_scale, honest_scale = (scale_values(scale, exact.shape[1], form) for scale in scales[1:])
     distance = torch.minimum(_in_steps(actual, exact, exact_scale), _in_steps(actual, honest, honest_scale))
-    return _Values(actual, exact, honest, distance, _in_steps(honest, exact, exact_scale))
+    return _Decoded(actual, exact, honest, distance, _in_steps(honest, exact, exact_scale))
 
 
 def _in_steps(one: torch.Tensor, other: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
@@ -233,7 +233,7 @@ def _by_element(flags: torch.Tensor, form: ElementFormat) -> torch.Tensor:
 
 
 def _first(
-    flags: torch.Tensor, values: _Values, form: ElementFormat, rows: torch.Tensor
+    flags: torch.Tensor, values: _Decoded, form: ElementFormat, rows: torch.Tensor
 ) -> tuple[int, float, float] | None:
     """Return the position of the first flag, and the expected and actual value: of a byte, the element further off.
 
@@ -242,20 +242,20 @@ def _first(
     if not bool(flags.any()):
         return None
     position = int(flags.reshape(-1).to(torch.uint8).argmax())
-    each = 2 if is_packed(form) else 1
-    inside = slice(position * each, (position + 1) * each)
+    elements_per_byte = 2 if is_packed(form) else 1
+    inside = slice(position * elements_per_byte, (position + 1) * elements_per_byte)
     exact, actual = (side.reshape(-1)[inside] for side in (values.exact, values.actual))
-    place = int(torch.nan_to_num((actual - exact).abs(), nan=torch.inf).argmax())
+    furthest = int(torch.nan_to_num((actual - exact).abs(), nan=torch.inf).argmax())
     row, column = divmod(position, flags.shape[1])
-    return int(rows[row]) * flags.shape[1] + column, float(exact[place]), float(actual[place])
+    return int(rows[row]) * flags.shape[1] + column, float(exact[furthest]), float(actual[furthest])
 
 
-def _merged(found: list[StepsFound]) -> StepsFound:
+def _merged(results: list[StepsFound]) -> StepsFound:
     return StepsFound(
-        max_abs_error=max((part.max_abs_error for part in found), default=0.0),
-        ratio=max((part.ratio for part in found), default=0.0),
-        honest_ratio=max((part.honest_ratio for part in found), default=0.0),
-        mismatches=sum(part.mismatches for part in found),
-        nonfinite=sum(part.nonfinite for part in found),
-        first=next((part.first for part in found if part.first is not None), None),
+        max_abs_error=max((part.max_abs_error for part in results), default=0.0),
+        ratio=max((part.ratio for part in results), default=0.0),
+        honest_ratio=max((part.honest_ratio for part in results), default=0.0),
+        mismatches=sum(part.mismatches for part in results),
+        nonfinite=sum(part.nonfinite for part in results),
+        first=next((part.first for part in results if part.first is not None), None),
     )

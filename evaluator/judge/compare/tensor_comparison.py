@@ -65,7 +65,7 @@ class Far(NamedTuple):
     first: First | None = None
 
 
-class Tally(NamedTuple):
+class ErrorTally(NamedTuple):
     """Result of a chunk, or of all chunks up to now. `ratio` is the largest error as a multiple of the allowed error.
 
     `tolerance` is the allowed error of every element beyond its rounding, relative to its scale; 0 under `kernelbench`.
@@ -95,7 +95,7 @@ def compare(path: str, sides: Sides, bounds: Limit) -> TensorCheck:
 
 
 def begin(
-    path: str, sides: Sides, bounds: Limit, closely: Callable[[Sides, Bounds], Callable[[], Tally]] | None = None
+    path: str, sides: Sides, bounds: Limit, closely: Callable[[Sides, Bounds], Callable[[], ErrorTally]] | None = None
 ) -> Reading:
     """Start to compare tensors of equal shape and dtype, elementwise by `closely` (default: `compare_closely`).
 
@@ -117,7 +117,7 @@ def begin(
 
 
 def _reading(
-    path: str, dtype: torch.dtype, shape: torch.Size, end: Callable[[], Tally], bounds: Bounds | None
+    path: str, dtype: torch.dtype, shape: torch.Size, end: Callable[[], ErrorTally], bounds: Bounds | None
 ) -> TensorCheck:
     tally = end() if bounds is None else _counted_out(end(), bounds, shape.numel())
     return TensorCheck(
@@ -135,12 +135,12 @@ def _reading(
     )
 
 
-def _of_steps(found: StepsFound) -> Tally:
-    first = None if found.first is None else First(*found.first)
-    return Tally(found.max_abs_error, found.ratio, found.honest_ratio, found.mismatches, found.nonfinite, first)
+def _of_steps(steps: StepsFound) -> ErrorTally:
+    first = None if steps.first is None else First(*steps.first)
+    return ErrorTally(steps.max_abs_error, steps.ratio, steps.honest_ratio, steps.mismatches, steps.nonfinite, first)
 
 
-def _counted_out(tally: Tally, bounds: Bounds, elements: int) -> Tally:
+def _counted_out(tally: ErrorTally, bounds: Bounds, elements: int) -> ErrorTally:
     """Fail all far elements if the honest reference's own far errors do not explain their number.
 
     If the largest honest error alone set the limit, a single flipped element would widen the tolerance of all elements.
@@ -148,7 +148,7 @@ def _counted_out(tally: Tally, bounds: Bounds, elements: int) -> Tally:
     spare = min(SPARE, elements // _SPARE_PART)
     far = tally.far
     if tally.mismatches or all(
-        found <= bounds.multiple * known + spare for found, known in zip(far.counts, far.honest, strict=True)
+        count <= bounds.multiple * honest + spare for count, honest in zip(far.counts, far.honest, strict=True)
     ):
         return tally
     return tally._replace(ratio=far.ratio, mismatches=far.counts[0], first=far.first)
@@ -162,9 +162,9 @@ def joined(parts: list[TensorCheck]) -> TensorCheck:
     starts = list(itertools.accumulate((part.shape[0] for part in parts), initial=0))
     mismatch = next(
         (
-            Mismatch([start + found.index[0], *found.index[1:]], found.expected, found.actual)
+            Mismatch([start + wrong.index[0], *wrong.index[1:]], wrong.expected, wrong.actual)
             for start, part in zip(starts, parts, strict=False)
-            if (found := part.first_mismatch) is not None
+            if (wrong := part.first_mismatch) is not None
         ),
         None,
     )
@@ -184,23 +184,23 @@ def joined(parts: list[TensorCheck]) -> TensorCheck:
 
 
 def _largest_or_none(values: list[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return max(known) if len(known) == len(values) else None
+    numbers = [value for value in values if value is not None]
+    return max(numbers) if len(numbers) == len(values) else None
 
 
-def _compare_exactly(sides: Sides) -> Callable[[], Tally]:
+def _compare_exactly(sides: Sides) -> Callable[[], ErrorTally]:
     actual, exact, honest = (side.reshape(-1) for side in sides)
     bad = (actual != honest) & (actual != exact)
     count = int(bad.sum())
     if count == 0:
-        return Tally
+        return ErrorTally
     distance = (actual.double() - honest.double()).abs()[bad]
     first = _first(bad, actual, exact, 0)
-    tally = Tally(max_abs_error=float(distance.max()), ratio=float("inf"), mismatches=count, first=first)
+    tally = ErrorTally(max_abs_error=float(distance.max()), ratio=float("inf"), mismatches=count, first=first)
     return lambda: tally
 
 
-def compare_closely(sides: Sides, bounds: Bounds) -> Callable[[], Tally]:
+def compare_closely(sides: Sides, bounds: Bounds) -> Callable[[], ErrorTally]:
     """Compare every element with its own bound, chunk by chunk. The comparison is complete on return."""
     shape = sides.honest.shape
     rows = [as_rows(side) for side in sides]
@@ -209,9 +209,9 @@ def compare_closely(sides: Sides, bounds: Bounds) -> Callable[[], Tally]:
     step = max(1, most // width)
     chunks = [[side[start : start + step] for side in rows] for start in range(0, rows[0].shape[0], step)]
     if rows[0].device.type == "cpu" and all(is_exact(*chunk) for chunk in chunks):
-        return functools.partial(Tally, tolerance=tolerance(bounds, 0.0))
+        return functools.partial(ErrorTally, tolerance=tolerance(bounds, 0.0))
     overview = overview_of(chunks, bounds, shape)
-    tally = Tally(tolerance=tolerance(bounds, overview.honest_error))
+    tally = ErrorTally(tolerance=tolerance(bounds, overview.honest_error))
     for index, (actual, exact, honest) in enumerate(chunks):
         part = _compare_chunk(actual, exact, honest, bounds, overview, index, shape, start=index * step * width)
         tally = _merged(tally, part)
@@ -228,7 +228,7 @@ def _compare_chunk(
     shape: torch.Size,
     *,
     start: int,
-) -> Tally:
+) -> ErrorTally:
     values = _allowed(actual, exact, honest, bounds, overview, index, shape)
     got, plain, wide, allowed = values.got, values.plain, values.wide, values.allowed
     error = (got - wide).abs()
@@ -241,10 +241,10 @@ def _compare_chunk(
     honest_finite = None if has_finite_plain and values.is_finite else torch.isfinite(plain) & torch.isfinite(wide)
     far = Far()
     if values.relative is not None:
-        known = of_honest if all_finite(of_honest) else torch.where(torch.isfinite(of_honest), of_honest, 0.0)
-        off = error if finite is None else torch.where(finite, error, 0.0)
-        far = _far(actual, exact, off, known, bounds, values.relative, start)
-    return Tally(
+        finite_honest = of_honest if all_finite(of_honest) else torch.where(torch.isfinite(of_honest), of_honest, 0.0)
+        finite_error = error if finite is None else torch.where(finite, error, 0.0)
+        far = _far(actual, exact, finite_error, finite_honest, bounds, values.relative, start)
+    return ErrorTally(
         max_abs_error=largest(selected(error, finite)),
         ratio=largest(selected(ratio_to(error, allowed), finite)),
         honest_ratio=largest(selected(ratio_to(of_honest, allowed), honest_finite)),
@@ -256,10 +256,10 @@ def _compare_chunk(
 
 
 class _Relative(NamedTuple):
-    """What errors are relative to (`scale`), and the rounding of each element (`own`), which is no error."""
+    """What errors are relative to (`scale`), and the rounding of each element (`rounding`), which is no error."""
 
     scale: torch.Tensor
-    own: torch.Tensor
+    rounding: torch.Tensor
 
 
 class _Allowed(NamedTuple):
@@ -295,9 +295,9 @@ def _allowed(
         wide = exact.double()
     size = wide.abs()
     scale = element_scale(rows, size, overview.columns, shape)
-    own = bounds.unit * last_place(size) + bounds.smallest
-    allowed = tolerance(bounds, overview.honest_error) * scale + own
-    return _Allowed(got, plain, wide, is_finite, _Relative(scale, own), allowed)
+    rounding = bounds.unit * last_place(size) + bounds.smallest
+    allowed = tolerance(bounds, overview.honest_error) * scale + rounding
+    return _Allowed(got, plain, wide, is_finite, _Relative(scale, rounding), allowed)
 
 
 def _beyond_allowed(values: _Allowed, error: torch.Tensor, *, is_finite: bool) -> torch.Tensor:
@@ -331,30 +331,30 @@ def _far(
     actual: torch.Tensor,
     exact: torch.Tensor,
     error: torch.Tensor,
-    of_honest: torch.Tensor,
+    honest_error: torch.Tensor,
     bounds: Bounds,
     relative: _Relative,
     start: int,
 ) -> Far:
     """Count errors beyond each level: a part of the scale, plus the element's own rounding."""
     far, seldom = (level * relative.scale for level in bounds.counted_from)
-    found = Far()
-    if may_exceed(of_honest, seldom) and bool((of_honest > seldom + relative.own).any()):
-        found = found._replace(honest=_beyond(of_honest, seldom, relative.own))
+    counted = Far()
+    if may_exceed(honest_error, seldom) and bool((honest_error > seldom + relative.rounding).any()):
+        counted = counted._replace(honest=_beyond(honest_error, seldom, relative.rounding))
     if not may_exceed(error, far):
-        return found
-    beyond = error > far + relative.own
+        return counted
+    beyond = error > far + relative.rounding
     if not beyond.any():
-        return found
-    return found._replace(
-        counts=_beyond(error, far, relative.own),
-        ratio=largest(ratio_to(error, far + relative.own)[beyond]),
+        return counted
+    return counted._replace(
+        counts=_beyond(error, far, relative.rounding),
+        ratio=largest(ratio_to(error, far + relative.rounding)[beyond]),
         first=_first(beyond.reshape(-1), actual.reshape(-1), exact.reshape(-1), start),
     )
 
 
-def _beyond(error: torch.Tensor, level: torch.Tensor, own: torch.Tensor) -> tuple[int, ...]:
-    return tuple(int((error > level * STEP**index + own).sum()) for index in range(LEVELS))
+def _beyond(error: torch.Tensor, level: torch.Tensor, rounding: torch.Tensor) -> tuple[int, ...]:
+    return tuple(int((error > level * STEP**index + rounding).sum()) for index in range(LEVELS))
 
 
 def _first(bad: torch.Tensor, actual: torch.Tensor, exact: torch.Tensor, start: int) -> First:
@@ -363,8 +363,8 @@ def _first(bad: torch.Tensor, actual: torch.Tensor, exact: torch.Tensor, start: 
     return First(start + position, exact[position].item(), actual[position].item())
 
 
-def _merged(tally: Tally, part: Tally) -> Tally:
-    return Tally(
+def _merged(tally: ErrorTally, part: ErrorTally) -> ErrorTally:
+    return ErrorTally(
         max(tally.max_abs_error, part.max_abs_error),
         max(tally.ratio, part.ratio),
         max(tally.honest_ratio, part.honest_ratio),
@@ -387,9 +387,9 @@ def _added(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
 
 def _mismatch(first: First, shape: torch.Size) -> Mismatch:
     index: list[int] = []
-    rest = first.position
+    flat = first.position
     for size in reversed(shape):
-        rest, place = divmod(rest, size)
-        index.append(place)
+        flat, coordinate = divmod(flat, size)
+        index.append(coordinate)
     index.reverse()
     return Mismatch(index=index, expected=number_text(first.expected), actual=number_text(first.actual))

@@ -81,8 +81,8 @@ class ReferenceTimer:
 
     def begin(self) -> None:
         """Start the runners of both sides during the submission's check, if memory allows."""
-        wanted = self._lasting or self._context.terms.device is DeviceKind.CUDA
-        if not wanted or self._trial_runners or self._starting or not self._context.backend.room_for(_IN_TURN):
+        may_start = self._lasting or self._context.terms.device is DeviceKind.CUDA
+        if not may_start or self._trial_runners or self._starting or not self._context.backend.room_for(_IN_TURN):
             return
         for _ in range(_IN_TURN):
             model_runner = self._kept.enter_context(self._context.runners.start(AS_REFERENCE, trusted=True))

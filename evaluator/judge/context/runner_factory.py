@@ -47,13 +47,13 @@ class RunnerFactory:
         the grade if `source` is the submission, the same object as `GradeFacts.source`.
         """
         facts, backend = self._facts, self._facts.backend
-        own = source is facts.source
+        is_submission = source is facts.source
         with contextlib.ExitStack() as stack:
             memory = stack.enter_context(backend.memory())
             session = stack.enter_context(self.pool.take())
             clock = stack.enter_context(backend.clock(session, memory))
             session.serve_from(build_service)
-            session.under(lambda: facts.deadline, own=own, in_cpu_time=facts.terms.gpu is None)
+            session.under(lambda: facts.deadline, is_submission=is_submission, in_cpu_time=facts.terms.gpu is None)
             try:
                 yield ModelRunner(
                     self._spec(),
@@ -61,16 +61,16 @@ class RunnerFactory:
                     session,
                     memory,
                     clock,
-                    kernel_cache=facts.kernel_cache if own else b"",
-                    seeded_because=facts.seeded_because if own else None,
-                    in_training=own and facts.in_training,
+                    kernel_cache=facts.kernel_cache if is_submission else b"",
+                    seeded_because=facts.seeded_because if is_submission else None,
+                    in_training=is_submission and facts.in_training,
                     entries=(NAME,) if trusted else facts.terms.options.entries,
                 )
             finally:
-                if own:
+                if is_submission:
                     session.farewell()
                 session.child.kill()
-                if own:
+                if is_submission:
                     facts.output = session.child.output()
                 stack.close()
 
@@ -88,7 +88,7 @@ class RunnerFactory:
             contextlib.closing(HostRegion(PAGE_BYTES)) as outputs,
             RunnerClient(self._fork_server.spawn(RUNNER), build_service) as session,
         ):
-            session.under(lambda: facts.deadline, own=True, in_cpu_time=False)
+            session.under(lambda: facts.deadline, is_submission=True, in_cpu_time=False)
             memory = SharedMemory(inputs, outputs, PAGE_BYTES, None, 0)
             frame = load_frame(facts.terms, facts.source, memory, DeviceKind.CPU)
             try:

@@ -52,13 +52,13 @@ def cause_of(plan: CallPlan, check: TensorCheck, actual: torch.Tensor, limits: L
         return None
     with contextlib.suppress(ProblemError, MemoryError), out_of_memory():
         for part in _parts(plan, check.path, actual, first.index[0] if first.index else 0):
-            found = _cause_in(part, plan, check.path, actual, limits)
-            if found is not _Needs.WHOLE_CALL:
-                return found
+            cause = _cause_in(part, plan, check.path, actual, limits)
+            if cause is not _Needs.WHOLE_CALL:
+                return cause
     return None
 
 
-class _Part(NamedTuple):
+class _Excerpt(NamedTuple):
     """A call or a block: the inputs, the `rows` of the output that follow from them, and which of these are looked at.
 
     `plain` are the rows of the whole call's plain output, which a block must reproduce; None if nothing is to be shown.
@@ -76,14 +76,14 @@ class _Needs(Enum):
     WHOLE_CALL = auto()
 
 
-def _parts(plan: CallPlan, path: str, actual: torch.Tensor, row: int) -> Iterator[_Part]:
+def _parts(plan: CallPlan, path: str, actual: torch.Tensor, row: int) -> Iterator[_Excerpt]:
     """Yield the block of a large call that an output's `row` follows from, then the whole call.
 
     A form of a large call takes longer than the time limit. Where the author splits the inputs, only blocks are known.
     """
     if len(plan.blocks) > 1:
-        if (known := _block(plan.reference.twin(), plan, plan.blocks, path, actual, row)) is not None:
-            yield known
+        if (block_of_row := _block(plan.reference.twin(), plan, plan.blocks, path, actual, row)) is not None:
+            yield block_of_row
         return
     # A batch norm in training mixes all rows.
     if plan.gradients is None and actual.numel() > _MOST_ELEMENTS and not plan.reference.running_statistics:
@@ -97,28 +97,28 @@ def _parts(plan: CallPlan, path: str, actual: torch.Tensor, row: int) -> Iterato
         if part is not None and isinstance(whole, torch.Tensor):
             yield part._replace(plain=whole[part.rows])
         del whole
-    yield _Part(plan.blocks[0], ..., ... if actual.numel() <= _MOST_ELEMENTS else _from_row(actual, row))
+    yield _Excerpt(plan.blocks[0], ..., ... if actual.numel() <= _MOST_ELEMENTS else _from_row(actual, row))
 
 
 def _block(
     reference: Reference, plan: CallPlan, blocks: list[Arguments], path: str, actual: torch.Tensor, row: int
-) -> _Part | None:
+) -> _Excerpt | None:
     """Return the block that an output's `row` follows from. All blocks but the last have as many rows as the first."""
-    one = by_path(reference.honest(blocks[0], plan.random_seed, None).result).get(path)
-    if not isinstance(one, torch.Tensor) or not one.dim() or not len(one):
+    first_output = by_path(reference.honest(blocks[0], plan.random_seed, None).result).get(path)
+    if not isinstance(first_output, torch.Tensor) or not first_output.dim() or not len(first_output):
         return None
-    number, within = divmod(row, len(one))
-    rows = slice(number * len(one), (number + 1) * len(one))
-    return _Part(blocks[number], rows, _from_row(actual, within)) if number < len(blocks) else None
+    number, within = divmod(row, len(first_output))
+    rows = slice(number * len(first_output), (number + 1) * len(first_output))
+    return _Excerpt(blocks[number], rows, _from_row(actual, within)) if number < len(blocks) else None
 
 
 def _from_row(actual: torch.Tensor, first: int) -> slice:
     """Return at most `_MOST_ELEMENTS` elements from row `first` on. Earlier rows are right, and of no form."""
-    each = actual.numel() // actual.shape[0]
-    return slice(first, first + max(_MOST_ELEMENTS // each, 1))
+    row_elements = actual.numel() // actual.shape[0]
+    return slice(first, first + max(_MOST_ELEMENTS // row_elements, 1))
 
 
-def _cause_in(part: _Part, plan: CallPlan, path: str, actual: torch.Tensor, limits: Bounds) -> Cause | _Needs | None:
+def _cause_in(part: _Excerpt, plan: CallPlan, path: str, actual: torch.Tensor, limits: Bounds) -> Cause | _Needs | None:
     reference = plan.reference.twin()
     expected = reference.expected(part.inputs, plan.random_seed, plan.gradients)
     exact, honest = by_path(expected.exact).get(path), by_path(expected.honest).get(path)
@@ -152,7 +152,7 @@ def _of_half_precision(sides: Sides, wrong: torch.Tensor) -> Cause | None:
 
 
 def _form_of(
-    reference: Reference, plan: CallPlan, part: _Part, path: str, sides: Sides, limits: Bounds, wrong: torch.Tensor
+    reference: Reference, plan: CallPlan, part: _Excerpt, path: str, sides: Sides, limits: Bounds, wrong: torch.Tensor
 ) -> Form | _Needs | None:
     """Return the form of the reference whose values are the answer's; None if none, or if trials would take long.
 
@@ -160,8 +160,8 @@ def _form_of(
     """
 
     def altered(context: Callable[[], contextlib.AbstractContextManager[None]]) -> dict[str, Any]:
-        found = reference.altered(part.inputs, plan.random_seed, plan.gradients, context(), in_float64=True)
-        return by_path(found)
+        result = reference.altered(part.inputs, plan.random_seed, plan.gradients, context(), in_float64=True)
+        return by_path(result)
 
     trace = traced(altered)
     left_s = _LONGEST_S
@@ -194,7 +194,7 @@ def _form_of(
 
 def _explains(as_form: Sides, sides: Sides, wrong: torch.Tensor, rest_part: float = _REST) -> bool:
     """Return whether the `wrong` values are much closer to a form than to the reference."""
-    rest, error = ((each.actual.double() - each.exact.double())[wrong] for each in (as_form, sides))
+    rest, error = ((compared.actual.double() - compared.exact.double())[wrong] for compared in (as_form, sides))
     if not bool(torch.isfinite(error).all()):  # A form with the same infinities or NaN is no coincidence.
         return True
     return bool(rest.square().mean() <= rest_part * rest_part * error.square().mean())
@@ -215,6 +215,6 @@ def _rest_of_half(as_form: Sides, sides: Sides, wrong: torch.Tensor) -> float | 
 def _is_far(actual: torch.Tensor, values: torch.Tensor) -> bool:
     """Return whether a few thousand values already tell an answer from a form."""
     step = max(values.numel() // _FIRST_LOOK, 1)
-    some, form = (each.reshape(-1)[::step].double() for each in (actual, values))
+    some, form = (tensor.reshape(-1)[::step].double() for tensor in (actual, values))
     size = torch.nan_to_num(form, 0.0, 0.0, 0.0).square().mean().sqrt()
     return bool((~((some - form).abs() <= _FAR * size) & (some != form)).double().mean() > 1 / 2)

@@ -14,7 +14,7 @@ import torch
 
 from evaluator.findings.comparing import BATCH_STATISTICS, CONTIGUOUS, REFERENCE_PART
 from evaluator.judge.numerics.arithmetic_modes import with_handlers
-from evaluator.judge.reference.operation_cost import Cost, Traffic
+from evaluator.judge.reference.operation_cost import Cost, TrafficCounter
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.reference.running_statistics import by_running_statistics
 from evaluator.protocol.op_mode import OperationMode
@@ -68,14 +68,14 @@ def known_forms(reference: Reference, trace: Trace) -> Iterator[Form]:
         context = functools.partial(by_running_statistics, model, statistics)
         yield Form(_BY_RUNNING_STATISTICS, context, BATCH_STATISTICS)
     for operation in trace.same_shape[:_MOST_LEFT_OUT]:
-        yield _form(f"without {_name(operation)}", {operation: _left_out})
+        yield _form(f"without {_name(operation)}", {operation: _as_identity})
         if operation in _OF_TWO:
-            yield _form(f"with the second operand of {_name(operation)} alone", {operation: _second_alone})
+            yield _form(f"with the second operand of {_name(operation)} alone", {operation: _second_operand})
     if model is not None:
-        yield from _of_parameters(list(model.named_parameters())[:_MOST_PARAMETERS])
+        yield from _parameter_forms(list(model.named_parameters())[:_MOST_PARAMETERS])
 
 
-def _of_parameters(parameters: Sequence[tuple[str, torch.nn.Parameter]]) -> Iterator[Form]:
+def _parameter_forms(parameters: Sequence[tuple[str, torch.nn.Parameter]]) -> Iterator[Form]:
     for name, parameter in parameters:
         if parameter.dim() == _MATRIX:
             clause = f"with {name} read in the order of its transpose (a transposed view is not contiguous)"
@@ -88,7 +88,7 @@ def _of_parameters(parameters: Sequence[tuple[str, torch.nn.Parameter]]) -> Iter
 
 def traced(forward: Callable[[Callable[[], contextlib.AbstractContextManager[None]]], object]) -> Trace:
     """Return the operations of `forward`, which runs once, in the context that its argument makes."""
-    recorder, traffic = _Recorder(), Traffic()
+    recorder, traffic = _Recorder(), TrafficCounter()
 
     @contextlib.contextmanager
     def recorded() -> Iterator[None]:
@@ -113,12 +113,12 @@ class _Recorder(OperationMode):
         del types
         result = func(*args, **(kwargs or {}))
         self.operations[func] = None
-        given = args[0] if args else None
+        operand = args[0] if args else None
         if (
-            isinstance(given, torch.Tensor)
+            isinstance(operand, torch.Tensor)
             and isinstance(result, torch.Tensor)
-            and given.is_floating_point()
-            and (given.shape, given.dtype) == (result.shape, result.dtype)
+            and operand.is_floating_point()
+            and (operand.shape, operand.dtype) == (result.shape, result.dtype)
             and func not in _NOT_COMPUTED
             and not func.is_view
         ):
@@ -154,12 +154,12 @@ def _name(operation: Any) -> str:
     return str(operation).removeprefix("aten.").split(".")[0].strip("_")
 
 
-def _left_out(func: Any, x: torch.Tensor, *rest: Any, **options: Any) -> torch.Tensor:
+def _as_identity(func: Any, x: torch.Tensor, *rest: Any, **options: Any) -> torch.Tensor:
     del func, rest, options
     return x.clone()
 
 
-def _second_alone(func: Any, x: torch.Tensor, other: Any, *rest: Any, **options: Any) -> torch.Tensor:
+def _second_operand(func: Any, x: torch.Tensor, other: Any, *rest: Any, **options: Any) -> torch.Tensor:
     if isinstance(other, torch.Tensor) and other.shape == x.shape:
         return other.clone()
     return func(x, other, *rest, **options)  # type: ignore[no-any-return]
@@ -193,9 +193,9 @@ def _mean_as_sum(func: Any, x: torch.Tensor, *rest: Any, **options: Any) -> torc
 
 def _padding_not_counted(func: Any, *args: Any) -> Any:
     """Exchange `count_include_pad`, the sixth parameter. Parameters at their defaults are not passed."""
-    given = [*args, *_POOLING_DEFAULTS[len(args) :]]
-    given[_COUNT_INCLUDE_PAD] = not given[_COUNT_INCLUDE_PAD]
-    return func(*given)
+    arguments = [*args, *_POOLING_DEFAULTS[len(args) :]]
+    arguments[_COUNT_INCLUDE_PAD] = not arguments[_COUNT_INCLUDE_PAD]
+    return func(*arguments)
 
 
 _CHANGES: tuple[tuple[str, tuple[Any, ...], Callable[..., Any]], ...] = (

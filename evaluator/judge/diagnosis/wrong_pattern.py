@@ -45,25 +45,25 @@ def wrong_pattern(actual: torch.Tensor, exact: torch.Tensor, wrong: torch.Tensor
     share = "all values" if count >= _NEARLY_ALL * wrong.numel() else "the wrong values"
     got, expected = actual[wrong].double(), exact[wrong]
     if not bool(got.any()):
-        if count < wrong.numel() and _place(wrong) is None and bool(((exact < 0) == wrong).all()):
+        if count < wrong.numel() and _wrong_block(wrong) is None and bool(((exact < 0) == wrong).all()):
             return Cause("the wrong values are 0, and the expected ones are negative", EXTRA_CLAMP)
-        return Cause(_with_place(f"{share} are 0", wrong), NOT_WRITTEN)
+        return Cause(_with_block(f"{share} are 0", wrong), NOT_WRITTEN)
     if _is_transposed(actual, exact):
         return Cause("the output is transposed: its last two dimensions are exchanged", TRANSPOSED)
     if (factor := _common(got, expected)) is not None:
-        return Cause(_with_place(f"{share} are {factor:.6g} times the expected values", wrong), CONSTANT)
+        return Cause(_with_block(f"{share} are {factor:.6g} times the expected values", wrong), CONSTANT)
     if offset := _constant(got - expected):
-        return Cause(_with_place(f"{share} are the expected values plus {offset:.6g}", wrong), CONSTANT)
+        return Cause(_with_block(f"{share} are the expected values plus {offset:.6g}", wrong), CONSTANT)
     if (drift := _drift(got, expected)) is not None:
         direction = "far from" if drift > 0 else "near"
         return Cause(f"{share} are too {direction} 0, by about {abs(drift):.1e} of themselves", DRIFT)
-    place = _place(wrong)
-    return None if place is None else Cause(f"the wrong values are {place}")
+    block = _wrong_block(wrong)
+    return None if block is None else Cause(f"the wrong values are {block}")
 
 
-def _with_place(clause: str, wrong: torch.Tensor) -> str:
-    place = _place(wrong)
-    return clause if place is None else f"{clause}, {place}"
+def _with_block(clause: str, wrong: torch.Tensor) -> str:
+    block = _wrong_block(wrong)
+    return clause if block is None else f"{clause}, {block}"
 
 
 def _common(got: torch.Tensor, expected: torch.Tensor) -> float | None:
@@ -87,7 +87,7 @@ def _drift(got: torch.Tensor, expected: torch.Tensor) -> float | None:
 def _constant(values: torch.Tensor, *, away_from: Sequence[float] = (0.0,)) -> float | None:
     """Return the median of values that scatter far less than the median differs from each of `away_from`."""
     middle = float(values.median())
-    distance = min(abs(middle - each) for each in away_from)
+    distance = min(abs(middle - value) for value in away_from)
     return middle if bool(((values - middle).abs() <= _SAME * distance).all()) else None
 
 
@@ -100,7 +100,7 @@ def _is_transposed(actual: torch.Tensor, exact: torch.Tensor) -> bool:
     return differs and bool(((actual.double() - turned).abs() <= limit).all())
 
 
-def _place(wrong: torch.Tensor) -> str | None:
+def _wrong_block(wrong: torch.Tensor) -> str | None:
     """Return the smallest block of indices with all wrong elements; None if wrong elements lie anywhere.
 
     Elsewhere, all elements are right. A block is named if nearly all of its elements are wrong, or if it is so small
@@ -109,8 +109,8 @@ def _place(wrong: torch.Tensor) -> str | None:
     ranges: list[tuple[int, int, int]] = []
     block = wrong
     for dim in range(wrong.dim()):
-        others = [each for each in range(wrong.dim()) if each != dim]
-        indices = (wrong.any(dim=others) if others else wrong).nonzero().flatten()
+        other_dims = [other_dim for other_dim in range(wrong.dim()) if other_dim != dim]
+        indices = (wrong.any(dim=other_dims) if other_dims else wrong).nonzero().flatten()
         first, last = int(indices[0]), int(indices[-1])
         block = block.narrow(dim, first, last - first + 1)
         ranges.append((dim, first, last))

@@ -48,12 +48,12 @@ def kernel_fault(message: str, texts: Mapping[str, str], submission: str) -> Fin
         return None
     text = next(iter(match["text"].strip().splitlines()), match["word"])
     kernel = _KERNEL.match(text)
-    places = _Places(texts, submission, "<<<" if kernel is None else kernel["name"])
-    text = _PLACE.sub(places.told, text[:_MOST_TEXT])
-    return finding(_CODES[match["word"]], text, line=places.last)
+    locations = _Locations(texts, submission, "<<<" if kernel is None else kernel["name"])
+    text = _PLACE.sub(locations.location_text, text[:_MOST_TEXT])
+    return finding(_CODES[match["word"]], text, line=locations.last)
 
 
-class _Places:
+class _Locations:
     """Converts lines of compiled files to lines of the submission. The last line of a message locates the error."""
 
     def __init__(self, texts: Mapping[str, str], submission: str, kernel: str) -> None:
@@ -63,29 +63,29 @@ class _Places:
         self._maps: dict[str, LineMap] = {}
         self.last: int | None = None
 
-    def told(self, place: re.Match[str]) -> str:
+    def location_text(self, match: re.Match[str]) -> str:
         """Return a location as the submission's line; outside the submission, as the file's name and line."""
-        line = self._submission_line(place["file"], int(place["line"]))
+        line = self._submission_line(match["file"], int(match["line"]))
         if line is None:
-            return place[0] if place["file"] is None else f"({PurePath(place['file']).name}:{place['line']})"
+            return match[0] if match["file"] is None else f"({PurePath(match['file']).name}:{match['line']})"
         self.last = line
-        return f"({place['launch'] or ''}{place_of(self._submission, line).label})"
+        return f"({match['launch'] or ''}{place_of(self._submission, line).label})"
 
     def _submission_line(self, file: str | None, line: int) -> int | None:
-        names = self._launching(line) if file is None else self._named(file)
-        found = {self._map(name).submission_line(line) for name in names} - {None}
-        return found.pop() if len(found) == 1 else None
+        names = self._files_with_launch(line) if file is None else self._files_named(file)
+        submission_lines = {self._map(name).submission_line(line) for name in names} - {None}
+        return submission_lines.pop() if len(submission_lines) == 1 else None
 
-    def _launching(self, line: int) -> list[str]:
+    def _files_with_launch(self, line: int) -> list[str]:
         """Return the CUDA files with a launch in `line`, else all CUDA files: a launch is reported without a file."""
         names = [name for name in self._texts if PurePath(name).suffix in CUDA_SUFFIXES]
         lines = {name: re.findall(r"\w+|<<<", self._map(name).source_line(line)) for name in names}
         for sign in (self._kernel, "<<<"):
-            if found := [name for name in names if sign in lines[name]]:
-                return found
+            if matching := [name for name in names if sign in lines[name]]:
+                return matching
         return names
 
-    def _named(self, file: str) -> list[str]:
+    def _files_named(self, file: str) -> list[str]:
         """Return the file with the longest path at the end of the compiler's path: file names may be equal."""
         path = f"/{posixpath.normpath(file)}"
         return sorted((name for name in self._texts if path.endswith(f"/{name}")), key=len)[-1:]
@@ -97,19 +97,19 @@ class _Places:
         return self._maps[name]
 
 
-def of_refused_launch(why: Finding, refused: str, texts: Mapping[str, str], submission: str) -> Finding:
-    """Return the finding `why` for a wrong output, explained by the `refused` launch; unchanged for another text."""
+def of_refused_launch(wrong_values: Finding, refused: str, texts: Mapping[str, str], submission: str) -> Finding:
+    """Return the finding `wrong_values`, explained by the `refused` launch; unchanged for another text."""
     if (launch := kernel_fault(refused, texts, submission)) is None:
-        return why
-    message = f"{launch.message}; the error was not checked, and {why.message}"
-    return replace(why, message=message, line=launch.line, next_step=CHECK_LAUNCHES)
+        return wrong_values
+    message = f"{launch.message}; the error was not checked, and {wrong_values.message}"
+    return replace(wrong_values, message=message, line=launch.line, next_step=CHECK_LAUNCHES)
 
 
-def hard_coded_size(numbers: Sequence[tuple[int, int]], why: Finding, submission: str) -> Finding | None:
+def hard_coded_size(numbers: Sequence[tuple[int, int]], failure: Finding, submission: str) -> Finding | None:
     """Return a no-verdict finding if code that failed at a small size contains `numbers` (value, line) of full size."""
     if not numbers:
         return None
     number, line = numbers[0]
-    place = place_of(submission, line).label
-    message = f"{number} is written into the code ({place}); at this size: {why.message}"
+    label = place_of(submission, line).label
+    message = f"{number} is written into the code ({label}); at this size: {failure.message}"
     return finding(Code.HARD_CODED_SIZE, message, line=line)

@@ -32,8 +32,8 @@ def unavailable_language(failed: Failed, device: DeviceKind, line: int | None) -
         message = f"the submission uses {language.title}, and this grade is on {device.value}"
         return Fault(Status.INCONCLUSIVE, finding(Code.NOT_ON_THIS_DEVICE, message, line=line))
     if failed.kind in _NO_FILE or failed_at_import(language, failed.functions):
-        said = _shortened(failed.message)
-        message = f"{language.title} lacks a part ({said}): {install_command(language)}"
+        reason = _shortened(failed.message)
+        message = f"{language.title} lacks a part ({reason}): {install_command(language)}"
         return Fault(Status.INCONCLUSIVE, finding(Code.LANGUAGE_MISSING, message, line=line))
     return None
 
@@ -52,23 +52,23 @@ def _refused_call(language: Language, failed: Failed, submission: str, line: int
     """Return the finding for an exception of a compiler, with the compiler's place, or else `line` of the call."""
     reason = _shortened(_COLOURS.sub("", failed.message).strip(_ENDS) or failed.kind)
     message = f"{language.title} does not compile the kernel: {reason}"
-    for place in _PLACE.finditer(reason):
-        if (named := line_of(submission, place["file"], int(place["line"]))) is not None:
-            return finding(Code.KERNEL_REFUSED, message, line=named, column=int(place["column"]))
+    for match in _PLACE.finditer(reason):
+        if (submission_line := line_of(submission, match["file"], int(match["line"]))) is not None:
+            return finding(Code.KERNEL_REFUSED, message, line=submission_line, column=int(match["column"]))
     return finding(Code.KERNEL_REFUSED, message, line=line)
 
 
 def _refused_text(refused: RefusedKernel, submission: str) -> Finding:
     """Return the finding for NVRTC's first error, with the submission's line of the same text."""
     file = f"{refused.kernel}.cu"
-    errors = [each for each in parse(refused.reason, {file: refused.text}, submission) if each.severity == "error"]
+    errors = [error for error in parse(refused.reason, {file: refused.text}, submission) if error.severity == "error"]
     name = refused.kernel[:_MOST_NAME]
-    what = f"the kernel {name} does not compile" if name else "a kernel does not compile"
+    subject = f"the kernel {name} does not compile" if name else "a kernel does not compile"
     if not errors:
-        return finding(Code.KERNEL_REFUSED, f"{what}: {_shortened(refused.reason)}", kernel=name)
+        return finding(Code.KERNEL_REFUSED, f"{subject}: {_shortened(refused.reason)}", kernel=name)
     first = errors[0]
     column = _caret(refused.reason, first) if first.submission_line is not None else None
-    message = f"{what}: {first.message}"
+    message = f"{subject}: {first.message}"
     return finding(Code.KERNEL_REFUSED, message, line=first.submission_line, kernel=name, column=column)
 
 
@@ -77,8 +77,8 @@ def _caret(log: str, error: Diagnostic) -> int | None:
     lines = log.split("\n")
     at = next((number for number, line in enumerate(lines) if line.endswith(error.message)), len(lines))
     shown, caret = [*lines[at + 1 : at + 3], "", ""][:2]
-    own = error.source_line.strip()
-    if not own or caret.strip() != "^" or (start := shown.find(own)) < 0:
+    source_line = error.source_line.strip()
+    if not source_line or caret.strip() != "^" or (start := shown.find(source_line)) < 0:
         return None
     return caret.index("^") - start + len(error.source_line) - len(error.source_line.lstrip()) + 1
 

@@ -67,25 +67,25 @@ class Builds(Protocol):
 def failure(failed: Failed, stage: Stage, builds: Builds | None, device: DeviceKind, source: str) -> Fault:
     """Return the fault for an exception of the submission `source`, or of the runner's code around it."""
     line = failed.lines[-1][0] if failed.lines else None
-    said = f"{failed.kind}: {failed.message}" if failed.message else failed.kind
+    exception_text = f"{failed.kind}: {failed.message}" if failed.message else failed.kind
     if _is_out_of_memory(failed):
-        message = _first_lines(f"out of memory: {said}")
+        message = _first_lines(f"out of memory: {exception_text}")
         return Fault(Status.RUNTIME_ERROR, finding(Code.OUT_OF_MEMORY, message, line=line))
     if stage is Stage.IMPORT and failed.kind == "NoModelNew":
         return Fault(Status.BUILD_ERROR, finding(Code.NO_MODEL_NEW, failed.message))
     if (fault := _failed_build(builds)) is not None:
-        return fault if _BY_BUILD in failed.message else _with_exception(fault, said, line)
+        return fault if _BY_BUILD in failed.message else _with_exception(fault, exception_text, line)
     if (fault := _language_fault(failed, device, source, line)) is not None:
         return fault
     if device is DeviceKind.EMULATED and (lacking := _NEEDS_CUDA.search(failed.message)) is not None:
         name = next(filter(None, lacking.groups()))
-        message = f"a PyTorch without CUDA lacks {name}: {_first_lines(said, 1)}"
+        message = f"a PyTorch without CUDA lacks {name}: {_first_lines(exception_text, 1)}"
         return Fault(Status.INCONCLUSIVE, finding(Code.NOT_EMULATED, message, line=line, construct=name))
     texts = {} if builds is None else builds.texts
-    if (why := kernel_fault(failed.message, texts, source)) is not None:
-        return Fault(entry_of(why).status, why)
-    if (why := _gpu_fault(failed.message, line)) is not None:
-        return Fault(Status.RUNTIME_ERROR, why)
+    if (kernel_finding := kernel_fault(failed.message, texts, source)) is not None:
+        return Fault(entry_of(kernel_finding).status, kernel_finding)
+    if (gpu_finding := _gpu_fault(failed.message, line)) is not None:
+        return Fault(Status.RUNTIME_ERROR, gpu_finding)
     return refused_by_compiler(failed, source, line) or _python_error(failed, stage, texts, device, source)
 
 
@@ -93,7 +93,7 @@ def _failed_build(builds: Builds | None) -> Fault | None:
     """Return the fault of a failed build, as the cause of the submission's failure; None without a failed build."""
     if builds is None or not builds.failures:
         return None
-    by_code = sorted(builds.failures, key=lambda each: each.code)  # Another device comes before a missing language.
+    by_code = sorted(builds.failures, key=lambda failed: failed.code)  # Another device comes before a missing language.
     for status in (Status.INCONCLUSIVE, Status.TIMEOUT):
         for failed in by_code:
             if status in entry_of(failed).statuses:
@@ -101,12 +101,12 @@ def _failed_build(builds: Builds | None) -> Fault | None:
     return Fault(Status.BUILD_ERROR, builds.failures[0])
 
 
-def _with_exception(fault: Fault, said: str, line: int | None) -> Fault:
+def _with_exception(fault: Fault, exception_text: str, line: int | None) -> Fault:
     """Return the fault of an ignored failed build, with the text of the submission's last exception, if any."""
-    if not said:
+    if not exception_text:
         return fault
-    where = "" if line is None else f" in line {line}"
-    message = f"{fault.finding.message}; then{where}: {said.splitlines()[0][:_MOST_OF_ANOTHER]}"
+    location = "" if line is None else f" in line {line}"
+    message = f"{fault.finding.message}; then{location}: {exception_text.splitlines()[0][:_MOST_OF_ANOTHER]}"
     return fault._replace(finding=replace(fault.finding, message=message))
 
 
@@ -120,7 +120,7 @@ def _language_fault(failed: Failed, device: DeviceKind, source: str, line: int |
 def _python_error(failed: Failed, stage: Stage, texts: Mapping[str, str], device: DeviceKind, source: str) -> Fault:
     """Return the fault for an exception caused by neither a build nor a device."""
     line = failed.lines[-1][0] if failed.lines else None
-    said = _first_lines(f"{failed.kind}: {failed.message}" if failed.message else failed.kind)
+    exception_text = _first_lines(f"{failed.kind}: {failed.message}" if failed.message else failed.kind)
     verdict = Status.BUILD_ERROR if stage is Stage.IMPORT else Status.RUNTIME_ERROR
     package = missing_package(failed.kind, failed.message) or missing_language(failed.missing)
     if package is not None:
@@ -130,21 +130,21 @@ def _python_error(failed: Failed, stage: Stage, texts: Mapping[str, str], device
         return Fault(Status.BUILD_ERROR, binding)
     code = _CODES[stage]
     if code is Code.IMPORT_FAILED and failed.kind in _SYNTAX_ERRORS:
-        if line is not None and (what := about_syntax(failed.lines[-1][1])) is not None:
-            return Fault(verdict, not_python(line, what, said))
+        if line is not None and (explanation := about_syntax(failed.lines[-1][1])) is not None:
+            return Fault(verdict, not_python(line, explanation, exception_text))
         code = Code.CUT_OFF if is_cut_off(source, failed.message, line) else code
-    return Fault(verdict, finding(code, said, line=line))
+    return Fault(verdict, finding(code, exception_text, line=line))
 
 
 def death(info: ExitInfo | None, stage: Stage, device: DeviceKind, source: str, builds: Builds | None = None) -> Fault:
     """Return the fault for the end of the runner's process; None stands for a process that closed its socket."""
     if info is None:
-        how = "closed its socket"
+        ending = "closed its socket"
     elif info.signal is not None:
-        how = f"ended with {info.signal}"
+        ending = f"ended with {info.signal}"
     else:
-        how = f"exited with code {info.exit_code}"
-    message = f"the submission's process {how} while {stage.value}"
+        ending = f"exited with code {info.exit_code}"
+    message = f"the submission's process {ending} while {stage.value}"
     if info is not None and info.out_of_memory:
         ran_out = finding(Code.OUT_OF_MEMORY, f"out of memory: {message}", stage=stage.name, signal=info.signal)
         return Fault(Status.RUNTIME_ERROR, ran_out)
@@ -155,8 +155,8 @@ def death(info: ExitInfo | None, stage: Stage, device: DeviceKind, source: str, 
     if by is not None and builds is not None and (warning := builds.missing_return) is not None:
         message, line = f"{message}; the compiler warned: {warning.message}", warning.submission_line
         step = ADD_RETURN
-    why = finding(Code.RUNNER_DIED, message, line=line, next_step=step, stage=stage.name, signal=by)
-    return Fault(Status.RUNTIME_ERROR, why)
+    died = finding(Code.RUNNER_DIED, message, line=line, next_step=step, stage=stage.name, signal=by)
+    return Fault(Status.RUNTIME_ERROR, died)
 
 
 def too_slow(stage: Stage, limit: TimeLimit) -> Fault:
@@ -171,9 +171,9 @@ def unexpected_frame(answer: Frame) -> Fault:
     return Fault(Status.REJECTED, finding(Code.MALFORMED_FRAME, message))
 
 
-def invalid_frame(why: str) -> Fault:
+def invalid_frame(reason: str) -> Fault:
     """Return the fault for a frame that exceeds a limit or cannot be decoded."""
-    return Fault(Status.REJECTED, finding(Code.MALFORMED_FRAME, f"the runner sent an invalid frame: {why}"))
+    return Fault(Status.REJECTED, finding(Code.MALFORMED_FRAME, f"the runner sent an invalid frame: {reason}"))
 
 
 def _is_out_of_memory(failed: Failed) -> bool:

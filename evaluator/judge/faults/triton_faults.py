@@ -60,12 +60,12 @@ def _refusal(refused: RefusedKernel, source: str, device: DeviceKind) -> Finding
     lines = source.splitlines()
     line = refused.line if 1 <= refused.line <= len(lines) else None
     column = refused.column if line is not None and 1 <= refused.column <= len(lines[line - 1]) + 1 else None
-    kept = refused.reason.strip()[:_MOST_REASON].splitlines()[:_MOST_LINES]
+    reason_lines = refused.reason.strip()[:_MOST_REASON].splitlines()[:_MOST_LINES]
     name = refused.kernel[:_MOST_NAME]
     kernel = f"the kernel {name}" if name else "a kernel"
     interpreted = device is DeviceKind.EMULATED
-    what = f"Triton's interpreter refuses {kernel}" if interpreted else f"{kernel} does not compile"
-    return finding(Code.KERNEL_REFUSED, f"{what}: " + "\n".join(kept), line=line, kernel=name, column=column)
+    subject = f"Triton's interpreter refuses {kernel}" if interpreted else f"{kernel} does not compile"
+    return finding(Code.KERNEL_REFUSED, f"{subject}: " + "\n".join(reason_lines), line=line, kernel=name, column=column)
 
 
 def _not_interpreted(failed: Failed, source: str) -> str | None:
@@ -75,8 +75,8 @@ def _not_interpreted(failed: Failed, source: str) -> str | None:
     of a loop is a number of Python, and on a GPU a tensor with methods.
     """
     message = failed.message
-    if (found := _NOT_INTERPRETED.search(message)) is not None:
-        return found["what"]
+    if (match := _NOT_INTERPRETED.search(message)) is not None:
+        return match["what"]
     if _NO_DRIVER.match(message):
         return "triton.runtime.driver"
     if failed.refused is not None and failed.refused.line and _OF_A_NUMBER.search(message):

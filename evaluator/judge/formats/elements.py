@@ -20,7 +20,7 @@ _E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 _E8M0_BIAS, _E8M0_NAN = 127, 0xFF
 
 
-class _Kind(NamedTuple):
+class _Storage(NamedTuple):
     """Storage of a format, its largest and least finite place, and the size of a typical value (for drawn codes)."""
 
     dtype: torch.dtype
@@ -31,14 +31,14 @@ class _Kind(NamedTuple):
 
 
 _KINDS = {
-    ElementFormat.INT8: _Kind(torch.int8, 127, 32.0, least=-128),
+    ElementFormat.INT8: _Storage(torch.int8, 127, 32.0, least=-128),
     # The largest finite codes: S.1111.110 is 448, S.11110.11 is 57344.
-    ElementFormat.FP8_E4M3: _Kind(torch.float8_e4m3fn, 0x7E, 1.0),
-    ElementFormat.FP8_E5M2: _Kind(torch.float8_e5m2, 0x7B, 1.0),
-    ElementFormat.INT4: _Kind(torch.uint8, 7, 2.0, packed=True, least=-8),
-    ElementFormat.MXFP4: _Kind(torch.uint8, 7, 1.5, packed=True),
-    ElementFormat.NVFP4: _Kind(torch.uint8, 7, 1.5, packed=True),
-    ElementFormat.E8M0: _Kind(torch.uint8, _E8M0_NAN - 1, 1.0, least=0),
+    ElementFormat.FP8_E4M3: _Storage(torch.float8_e4m3fn, 0x7E, 1.0),
+    ElementFormat.FP8_E5M2: _Storage(torch.float8_e5m2, 0x7B, 1.0),
+    ElementFormat.INT4: _Storage(torch.uint8, 7, 2.0, packed=True, least=-8),
+    ElementFormat.MXFP4: _Storage(torch.uint8, 7, 1.5, packed=True),
+    ElementFormat.NVFP4: _Storage(torch.uint8, 7, 1.5, packed=True),
+    ElementFormat.E8M0: _Storage(torch.uint8, _E8M0_NAN - 1, 1.0, least=0),
 }
 _OF_DTYPES = {
     torch.float8_e4m3fn: ElementFormat.FP8_E4M3,
@@ -162,8 +162,8 @@ def place_of(values: torch.Tensor) -> torch.Tensor:
     """
     size = values.abs()
     # The spacing is 1/2 up to 2, 1 up to 4, and 2 from there on.
-    place = torch.where(size <= 2, size * 2, torch.where(size <= 4, size + 2, size / 2 + 4))
-    return torch.where(values < 0, -place, place)
+    position = torch.where(size <= 2, size * 2, torch.where(size <= 4, size + 2, size / 2 + 4))
+    return torch.where(values < 0, -position, position)
 
 
 def _signed(magnitudes: torch.Tensor, is_negative: torch.Tensor) -> torch.Tensor:

@@ -25,13 +25,13 @@ def half_numbers(values: torch.Tensor, honest: torch.Tensor) -> str | None:
     """
     if values.dtype not in (torch.float32, torch.float64) or values.shape != honest.shape:
         return None
-    known = torch.isfinite(values) & (values != 0)
-    some, own = values[known], honest[known]
+    is_counted = torch.isfinite(values) & (values != 0)
+    some, plain = values[is_counted], honest[is_counted]
     if some.numel() < _ENOUGH:
         return None
     for name, (dtype, bits) in _FORMATS.items():
         if bool(_are_numbers(some, dtype).all()):
-            is_rounded = _uses_last_bit(some, bits) and bool(_are_numbers(own, dtype).double().mean() <= _MOST_HONEST)
+            is_rounded = _uses_last_bit(some, bits) and bool(_are_numbers(plain, dtype).double().mean() <= _MOST_HONEST)
             return name if is_rounded else None
     return None
 

@@ -65,12 +65,12 @@ def chosen_rows(sites: Sequence[RowSite], inputs: Arguments, seed: int) -> list[
     """Return rows for each input tensor, along its first site with enough rows. The choice follows from `seed`."""
     generator = torch.Generator().manual_seed(seed)
     prefers_concentrated = bool(torch.randint(2, (), generator=generator))
-    given = input_tensors(inputs)
+    tensors = input_tensors(inputs)
     chosen: dict[int, Rows] = {}
     for site in sites:
-        if site.tensor in chosen or site.tensor >= len(given) or site.dim >= given[site.tensor].dim():
+        if site.tensor in chosen or site.tensor >= len(tensors) or site.dim >= tensors[site.tensor].dim():
             continue
-        leaf = given[site.tensor]
+        leaf = tensors[site.tensor]
         extent = leaf.shape[site.dim]
         row_elements = leaf.numel() // max(extent, 1)
         concentrated = site.concentrated and (prefers_concentrated or not site.signs)
@@ -89,9 +89,9 @@ def has_shared_elements(leaf: torch.Tensor) -> bool:
 
 def write_rows(rows: Sequence[Rows], inputs: Arguments, seed: int, *, keep: bool) -> None:
     """Write rows in place: random signs, or a few large elements. Without `keep`, discard the values."""
-    given = input_tensors(inputs)
+    tensors = input_tensors(inputs)
     for number, (site, _, indices, concentrated) in enumerate(rows):
-        leaf = given[site.tensor]
+        leaf = tensors[site.tensor]
         if format_of(leaf.dtype) is not None:
             leaf = leaf.view(torch.int8)  # The sign of a float is the sign of its byte.
         places = torch.tensor(indices, device=leaf.device)
@@ -102,28 +102,28 @@ def write_rows(rows: Sequence[Rows], inputs: Arguments, seed: int, *, keep: bool
             leaf.index_copy_(site.dim, places, values)
 
 
-def _with_signs(given: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+def _with_signs(rows: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """Return rows with random signs. Magnitudes stay the row's own: no value leaves the problem's range."""
-    is_positive = torch.rand(given.shape, generator=generator, device=given.device) < 1 / 2
-    if given.dtype == torch.int8:
-        return torch.where(is_positive, given & 0x7F, given | -0x80)
-    magnitudes = given.abs()
+    is_positive = torch.rand(rows.shape, generator=generator, device=rows.device) < 1 / 2
+    if rows.dtype == torch.int8:
+        return torch.where(is_positive, rows & 0x7F, rows | -0x80)
+    magnitudes = rows.abs()
     return torch.where(is_positive, magnitudes, -magnitudes)
 
 
-def _concentrated(given: torch.Tensor, dim: int, generator: torch.Generator) -> torch.Tensor:
+def _concentrated(rows: torch.Tensor, dim: int, generator: torch.Generator) -> torch.Tensor:
     """Return rows in which all but a few elements are small; codes in fp8 return unchanged."""
-    if given.dtype == torch.int8:
-        return given
-    elements = given.numel() // given.shape[dim]
-    is_kept = torch.rand(given.shape, generator=generator, device=given.device) < _KEPT / elements
-    return torch.where(is_kept, given, given * _REST)
+    if rows.dtype == torch.int8:
+        return rows
+    elements = rows.numel() // rows.shape[dim]
+    is_kept = torch.rand(rows.shape, generator=generator, device=rows.device) < _KEPT / elements
+    return torch.where(is_kept, rows, rows * _REST)
 
 
 def slices_of(rows: Sequence[Rows]) -> dict[str, list[Slices]]:
     """Return the slices of each output, by path, that depend on the rows."""
-    found: dict[str, list[Slices]] = {}
+    slices: dict[str, list[Slices]] = {}
     for site, extent, indices, concentrated in rows:
         for path, dim in site.outputs.items():
-            found.setdefault(path, []).append(Slices(dim, extent, indices, concentrated))
-    return found
+            slices.setdefault(path, []).append(Slices(dim, extent, indices, concentrated))
+    return slices

@@ -24,7 +24,7 @@ import torch
 from evaluator.devices.memory import Region, strided
 from evaluator.judge.formats.elements import format_of
 from evaluator.judge.inputs.derived_seeds import derived
-from evaluator.judge.inputs.weight_factors import Change, Group, changed, changed_group, draw, groups_of
+from evaluator.judge.inputs.weight_factors import ChangeKind, Group, changed, changed_group, draw, groups_of
 from evaluator.judge.tensors.memory_overlap import Layouts, layout, near
 from evaluator.protocol.frames import TensorView
 from evaluator.protocol.pytree import dtype_name
@@ -37,7 +37,7 @@ _PERIOD = (1 << 22) - 3
 _SEED = 0x0DD
 
 
-class Worn(NamedTuple):
+class CallWeights(NamedTuple):
     """Weights of the call with `seed`; None for the constructed weights."""
 
     seed: int | None
@@ -80,13 +80,13 @@ class Sites(NamedTuple):
     def layouts(self, region: Region) -> Layouts:
         """Return the layouts of the weights that the judge writes, in bytes from the start of `region`."""
         start = region.flat.data_ptr()
-        found = {name: layout(shared) for name, shared in self.shared.items() if shared is not None}
-        return {name: each._replace(start_bytes=each.start_bytes - start) for name, each in found.items()}
+        layouts = {name: layout(shared) for name, shared in self.shared.items() if shared is not None}
+        return {name: absolute._replace(start_bytes=absolute.start_bytes - start) for name, absolute in layouts.items()}
 
     def of(self, parameters: dict[str, torch.Tensor]) -> Laid:
         """Return the weights of a call, from the current values of the judge's `parameters`."""
-        found = [(parameters[name], shared) for name, shared in self.shared.items() if shared is not None]
-        return Laid(found, {name: parameters[name] for name in self.copied})
+        pairs = [(parameters[name], shared) for name, shared in self.shared.items() if shared is not None]
+        return Laid(pairs, {name: parameters[name] for name in self.copied})
 
     def staged(self, parameters: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """Return a copy of all weights for the runner to copy, in the runner's order of dimensions where that is known.
@@ -115,12 +115,12 @@ class ChangingWeights:
         """All names, also of a reference that supports no other weights."""
         self.exist = bool(self.names)
         self.why_not: str | None = None if self.exist else "the reference has no parameters that ask for gradients"
-        own = [name for name, _ in model.named_parameters() if name in self.names]
-        self._first = {name: parameters[name].detach().clone() for name in own}
+        distinct_names = [name for name, _ in model.named_parameters() if name in self.names]
+        self._first = {name: parameters[name].detach().clone() for name in distinct_names}
         self._zeros = {name for name, value in self._first.items() if not bool(value.any())}
         self._mixed = {name for name, value in self._first.items() if _has_both_signs(value)}
         # Of two parameters with common elements, the later one in the model decides: groups have another order.
-        self._near = near({name: layout(parameters[name]) for name in own})
+        self._near = near({name: layout(parameters[name]) for name in distinct_names})
         self._noise = torch.empty(0)
         if self._first:
             largest = max(self._first.values(), key=torch.Tensor.numel)
@@ -129,9 +129,9 @@ class ChangingWeights:
             noise = torch.rand(period, generator=torch.Generator().manual_seed(_SEED))
             self._noise = noise.mul_(2).sub_(1).to(largest.device)
 
-    def leave(self, why: str) -> None:
+    def leave(self, reason: str) -> None:
         """Keep the constructed weights in all calls."""
-        self.names, self.why_not = (), why
+        self.names, self.why_not = (), reason
 
     def constructed(self, name: str) -> torch.Tensor | None:
         """Return the constructed values of a parameter that changes; None for a parameter that stays constant."""
@@ -151,9 +151,9 @@ class ChangingWeights:
         """
         if not self._first:
             return
-        known = [dict(model.named_parameters()) for model in models]
+        targets = [dict(model.named_parameters()) for model in models]
         if seed is None:
-            _write(known, list(self._first), list(self._first.values()))
+            _write(targets, list(self._first), list(self._first.values()))
             return
         changes = {name: self._change_of(name) for name in self._first}
         drawn = {
@@ -162,21 +162,21 @@ class ChangingWeights:
         }
         grouped: set[str] = set()
         for group in self._groups:
-            _write(known, group.names, changed_group(group, self._noise, [drawn[name] for name in group.names]))
+            _write(targets, group.names, changed_group(group, self._noise, [drawn[name] for name in group.names]))
             grouped.update(group.names)
         for name, first in self._first.items():
             if name not in grouped:
-                _write(known, [name], [changed(changes[name], first, self._noise, drawn[name])])
+                _write(targets, [name], [changed(changes[name], first, self._noise, drawn[name])])
 
     @functools.cached_property
     def _groups(self) -> list[Group]:
         apart = {name: first for name, first in self._first.items() if name not in self._near}
         return groups_of(apart, {name: self._change_of(name) for name in apart}, self._noise.numel())
 
-    def _change_of(self, name: str) -> Change:
+    def _change_of(self, name: str) -> ChangeKind:
         if name in self._zeros:
-            return Change.FROM_ZERO
-        return Change.WITH_SIGNS if name in self._mixed else Change.KEEPS_SIGNS
+            return ChangeKind.FROM_ZERO
+        return ChangeKind.WITH_SIGNS if name in self._mixed else ChangeKind.KEEPS_SIGNS
 
 
 def _write(models: list[dict[str, torch.nn.Parameter]], names: list[str], values: list[torch.Tensor]) -> None:
@@ -218,12 +218,12 @@ def _has_both_signs(value: torch.Tensor) -> bool:
     return bool(value.isfinite().all()) and min(int((value > 0).sum()), int((value < 0).sum())) >= max(least, 1)
 
 
-def sites_of(parameters: dict[str, torch.Tensor], told: dict[str, TensorView], region: Region) -> Sites:
+def sites_of(parameters: dict[str, torch.Tensor], views: dict[str, TensorView], region: Region) -> Sites:
     """Return the locations of a runner's parameters, from the runner's own report checked against shared memory.
 
     A false report harms only the submission: values written elsewhere are missing in the submission's weights.
     """
-    missing = [name for name in parameters if name not in told]
+    missing = [name for name in parameters if name not in views]
     if missing:
         others = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
         return Sites(
@@ -231,10 +231,10 @@ def sites_of(parameters: dict[str, torch.Tensor], told: dict[str, TensorView], r
         )
     shared: dict[str, torch.Tensor | None] = {}
     for name, parameter in parameters.items():
-        found = _shared(parameter, told[name], region)
-        if isinstance(found, str):
-            return Sites({}, f"ModelNew's {name} {found}", unmatched=True)
-        shared[name] = found
+        shared_parameter = _shared(parameter, views[name], region)
+        if isinstance(shared_parameter, str):
+            return Sites({}, f"ModelNew's {name} {shared_parameter}", unmatched=True)
+        shared[name] = shared_parameter
     return Sites(shared, None, moved=set())
 
 

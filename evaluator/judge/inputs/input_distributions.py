@@ -76,11 +76,11 @@ def change(
         form = forms.get(next(numbers)) or format_of(leaf.dtype)
         if form is None:
             has_meaning = left_alone(leaf)  # A mask has infinities, and no values to be near.
-            own = _changed(profile, leaf, generator, None if has_meaning else _partner_of(leaf, earlier))
-            earlier.extend([] if has_meaning else [own])
+            values = _changed(profile, leaf, generator, None if has_meaning else _partner_of(leaf, earlier))
+            earlier.extend([] if has_meaning else [values])
         else:
-            own = _changed_codes(profile, leaf, form, generator)
-        return _laid_out(own, layouts, generator)
+            values = _changed_codes(profile, leaf, form, generator)
+        return _laid_out(values, layouts, generator)
 
     return mapped(value, changed)
 
@@ -103,7 +103,7 @@ def rehearse(
 
 def _partner_of(leaf: torch.Tensor, earlier: list[torch.Tensor]) -> torch.Tensor | None:
     """Return the first earlier tensor of the same shape and dtype, which related values are near; None without one."""
-    return next((each for each in earlier if (each.shape, each.dtype) == (leaf.shape, leaf.dtype)), None)
+    return next((tensor for tensor in earlier if (tensor.shape, tensor.dtype) == (leaf.shape, leaf.dtype)), None)
 
 
 def _changed(
@@ -114,9 +114,9 @@ def _changed(
         return torch.view_as_complex(parts) if parts.stride(-1) == 1 else leaf
     if left_alone(leaf):
         return leaf
-    own = _own_memory(leaf)
-    _write(profile, own, generator, keep=True, partner=partner)
-    return own
+    tensor = _own_memory(leaf)
+    _write(profile, tensor, generator, keep=True, partner=partner)
+    return tensor
 
 
 def _changed_codes(
@@ -158,51 +158,51 @@ def is_ordered(leaf: torch.Tensor) -> bool:
 
 def _write(
     profile: Profile,
-    own: torch.Tensor,
+    tensor: torch.Tensor,
     generator: torch.Generator,
     *,
     keep: bool,
     shift: int | None = None,
     partner: torch.Tensor | None = None,
 ) -> None:
-    """Write values of `profile` where `own` is not zero; without `keep`, into scratch memory."""
+    """Write values of `profile` where `tensor` is not zero; without `keep`, into scratch memory."""
     if profile is Profile.OUTLIERS:
-        _put_outliers(own, generator, keep=keep)
+        _put_outliers(tensor, generator, keep=keep)
         return
-    symmetric, rising = _is_symmetric(own), _is_sorted(own)
+    symmetric, rising = _is_symmetric(tensor), _is_sorted(tensor)
     if profile in (Profile.RELATED, Profile.ZERO_ROWS):
         if not (symmetric or rising):
             change_rows = _relate if profile is Profile.RELATED else _clear_rows
-            change_rows(own, partner, generator, keep=keep)
+            change_rows(tensor, partner, generator, keep=keep)
         return
-    scratch = None if keep else torch.empty(0, dtype=own.dtype, device=own.device)
-    factor = _factor(profile, own, shift, generator) if profile in _FACTORS else None
-    for piece, values in _pieces(profile, own, generator, symmetric=symmetric):
+    scratch = None if keep else torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+    factor = _factor(profile, tensor, shift, generator) if profile in _FACTORS else None
+    for piece, values in _pieces(profile, tensor, generator, symmetric=symmetric):
         target = piece if scratch is None else scratch.resize_(piece.shape)
         if factor is not None:
             torch.mul(piece, factor, out=target)
         else:
-            _where_not_zero(values.to(own.dtype), piece, target)
+            _where_not_zero(values.to(tensor.dtype), piece, target)
     if symmetric and profile is not Profile.CONSTANT_ROWS:
-        ordered = own.triu() + own.triu(1).mT
+        ordered = tensor.triu() + tensor.triu(1).mT
     elif rising and profile is not Profile.CONSTANT_ROWS:
-        ordered = own.sort(-1).values
+        ordered = tensor.sort(-1).values
     else:
         return
     if keep:
-        own.copy_(ordered)
+        tensor.copy_(ordered)
 
 
-def _relate(own: torch.Tensor, partner: torch.Tensor | None, generator: torch.Generator, *, keep: bool) -> None:
+def _relate(tensor: torch.Tensor, partner: torch.Tensor | None, generator: torch.Generator, *, keep: bool) -> None:
     """Bring values near those of `partner`; without a partner, each second row near the row before."""
-    least, most = _NEARNESS.get(own.dtype, _DEFAULT_NEARNESS)
-    drawn = torch.randint(least, most + 1, (), generator=generator, device=own.device)
-    part = torch.exp2(-drawn.double()).to(own.dtype)
+    least, most = _NEARNESS.get(tensor.dtype, _DEFAULT_NEARNESS)
+    drawn = torch.randint(least, most + 1, (), generator=generator, device=tensor.device)
+    part = torch.exp2(-drawn.double()).to(tensor.dtype)
     if partner is not None:
-        pairs = list(zip(_cut(own), _cut(partner), strict=True))
-    elif own.dim() > 1 and own.shape[-2] > 1:
-        even = own.shape[-2] // 2 * 2
-        pairs = list(zip(_cut(own[..., 1:even:2, :]), _cut(own[..., 0:even:2, :]), strict=True))
+        pairs = list(zip(_cut(tensor), _cut(partner), strict=True))
+    elif tensor.dim() > 1 and tensor.shape[-2] > 1:
+        even = tensor.shape[-2] // 2 * 2
+        pairs = list(zip(_cut(tensor[..., 1:even:2, :]), _cut(tensor[..., 0:even:2, :]), strict=True))
     else:
         return
     for piece, near in pairs:
@@ -211,15 +211,15 @@ def _relate(own: torch.Tensor, partner: torch.Tensor | None, generator: torch.Ge
             piece.copy_(torch.where(piece != 0, values, piece))
 
 
-def _clear_rows(own: torch.Tensor, partner: torch.Tensor | None, generator: torch.Generator, *, keep: bool) -> None:
+def _clear_rows(tensor: torch.Tensor, partner: torch.Tensor | None, generator: torch.Generator, *, keep: bool) -> None:
     """Set a part of the rows to zero, as padding is, and at least one. A vector has no rows."""
     del partner
-    if own.dim() < 2:
+    if tensor.dim() < 2:
         return
-    drawn = torch.rand(own.shape[:-1], generator=generator, device=own.device)
+    drawn = torch.rand(tensor.shape[:-1], generator=generator, device=tensor.device)
     is_cleared = (drawn < 1 / _ZERO_ROWS_PART) | (drawn == drawn.amin())
     if keep:
-        own.masked_fill_(is_cleared.unsqueeze(-1), 0)
+        tensor.masked_fill_(is_cleared.unsqueeze(-1), 0)
 
 
 def _where_not_zero(values: torch.Tensor, piece: torch.Tensor, target: torch.Tensor) -> None:
@@ -235,10 +235,10 @@ def _where_not_zero(values: torch.Tensor, piece: torch.Tensor, target: torch.Ten
         torch.where(piece != 0, values, torch.zeros((), dtype=values.dtype), out=target)
 
 
-def _factor(profile: Profile, own: torch.Tensor, shift: int | None, generator: torch.Generator) -> torch.Tensor:
-    most = _SHIFT.get(own.dtype, _DEFAULT_SHIFT) if shift is None else shift
-    exponent = torch.randint(most // 2, most + 1, (), generator=generator, device=own.device)
-    return torch.exp2(_FACTORS[profile] * exponent.double()).to(own.dtype)
+def _factor(profile: Profile, tensor: torch.Tensor, shift: int | None, generator: torch.Generator) -> torch.Tensor:
+    most = _SHIFT.get(tensor.dtype, _DEFAULT_SHIFT) if shift is None else shift
+    exponent = torch.randint(most // 2, most + 1, (), generator=generator, device=tensor.device)
+    return torch.exp2(_FACTORS[profile] * exponent.double()).to(tensor.dtype)
 
 
 def _values(profile: Profile, shape: tuple[int, ...], like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
@@ -272,7 +272,7 @@ def _own_memory(leaf: torch.Tensor) -> torch.Tensor:
 
 
 def _pieces(
-    profile: Profile, own: torch.Tensor, generator: torch.Generator, *, symmetric: bool
+    profile: Profile, tensor: torch.Tensor, generator: torch.Generator, *, symmetric: bool
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Yield the pieces of a tensor with their random values.
 
@@ -280,26 +280,26 @@ def _pieces(
     position.
     """
     # Drawn for every distribution: the next numbers of the generator do not depend on the distribution.
-    sign = 1.0 if torch.rand((), generator=generator, device=own.device) < 0.5 else -1.0
+    sign = 1.0 if torch.rand((), generator=generator, device=tensor.device) < 0.5 else -1.0
     if profile is Profile.CONSTANT_ROWS:
-        rows = (1, 1) if symmetric else (own.shape[-2] if own.dim() > 1 else 1, 1)
-        values = _normal((*own.shape[:-2], *rows) if own.dim() > 1 else (1,), own, generator)
+        rows = (1, 1) if symmetric else (tensor.shape[-2] if tensor.dim() > 1 else 1, 1)
+        values = _normal((*tensor.shape[:-2], *rows) if tensor.dim() > 1 else (1,), tensor, generator)
         # A single sign: rows of both signs may cancel in a product, down to the error of operands rounded to TF32.
-        values = (sign * values.abs()).expand(own.shape)
-        yield from zip(_cut(own), _cut(values), strict=True)
+        values = (sign * values.abs()).expand(tensor.shape)
+        yield from zip(_cut(tensor), _cut(values), strict=True)
         return
     sign = sign if profile is Profile.ILL_CONDITIONED else 1.0  # 1 has no sign of its own in a product.
-    whole = own.view(-1) if own.is_contiguous() else own
+    whole = tensor.view(-1) if tensor.is_contiguous() else tensor
     pieces = list(_cut(whole))
     if profile in _FACTORS:
         yield from ((piece, piece) for piece in pieces)
         return
     largest = max(piece.numel() for piece in pieces)
     if len(pieces) == 1:
-        yield pieces[0], sign * _values(profile, pieces[0].shape, own, generator)
+        yield pieces[0], sign * _values(profile, pieces[0].shape, tensor, generator)
         return
-    drawn = sign * _values(profile, (2 * largest,), own, generator)
-    starts = torch.randint(largest, (len(pieces),), generator=generator, device=own.device).tolist()
+    drawn = sign * _values(profile, (2 * largest,), tensor, generator)
+    starts = torch.randint(largest, (len(pieces),), generator=generator, device=tensor.device).tolist()
     for piece, start in zip(pieces, starts, strict=True):
         yield piece, drawn[start : start + piece.numel()].view(piece.shape)
 
@@ -334,23 +334,23 @@ def _is_sorted(leaf: torch.Tensor) -> bool:
     return corner.shape[1] > 8 and bool((steps >= 0).all() & (steps > 0).any())
 
 
-def _put_outliers(own: torch.Tensor, generator: torch.Generator, *, keep: bool) -> None:
+def _put_outliers(tensor: torch.Tensor, generator: torch.Generator, *, keep: bool) -> None:
     """Write an outlier of each sign; the rest stays unchanged.
 
     A loop that ends too early leaves out the last element of the tensor, or of each row (`_with_ends`). In the other
     calls, a submission recognises outliers only by all values, not by the last.
     """
-    size = _corner(own).double().abs().max() * _OUTLIER.get(own.dtype, _DEFAULT_OUTLIER)
-    drawn = torch.randint(own.numel(), (2 * _TRIES,), generator=generator, device=own.device)
-    symmetric = _is_symmetric(own)
-    places = unravelled(_with_ends(drawn, own.shape, generator, has_rows=not symmetric), own.shape)
+    size = _corner(tensor).double().abs().max() * _OUTLIER.get(tensor.dtype, _DEFAULT_OUTLIER)
+    drawn = torch.randint(tensor.numel(), (2 * _TRIES,), generator=generator, device=tensor.device)
+    symmetric = _is_symmetric(tensor)
+    places = unravelled(_with_ends(drawn, tensor.shape, generator, has_rows=not symmetric), tensor.shape)
     if symmetric:
         places = (*places[:-2], places[-1], places[-1])
-    taken = own[places] != 0
+    is_nonzero = tensor[places] != 0
     for start, value in ((0, size), (_TRIES, -size)):
-        first = start + int(taken[start : start + _TRIES].to(torch.uint8).argmax())
-        if keep and bool(taken[first]):
-            own[tuple(index[first] for index in places)] = value.to(own.dtype)
+        first = start + int(is_nonzero[start : start + _TRIES].to(torch.uint8).argmax())
+        if keep and bool(is_nonzero[first]):
+            tensor[tuple(index[first] for index in places)] = value.to(tensor.dtype)
 
 
 def _with_ends(drawn: torch.Tensor, shape: torch.Size, generator: torch.Generator, *, has_rows: bool) -> torch.Tensor:
@@ -358,14 +358,14 @@ def _with_ends(drawn: torch.Tensor, shape: torch.Size, generator: torch.Generato
 
     Independently, in three of four calls, the first negative place is the end of a random row, if the end is free.
     """
-    found = drawn.clone()
+    places = drawn.clone()
     last = shape.numel() - 1
     end_of_row = (drawn[_TRIES] // shape[-1] + 1) * shape[-1] - 1
     is_last, ends_row = torch.randint(_ENDS, (2,), generator=generator, device=drawn.device) != 0
-    found[0] = torch.where(is_last, last, drawn[0])
+    places[0] = torch.where(is_last, last, drawn[0])
     ends_row &= ~(is_last & (end_of_row == last)) & has_rows
-    found[_TRIES] = torch.where(ends_row, end_of_row, drawn[_TRIES])
-    return found
+    places[_TRIES] = torch.where(ends_row, end_of_row, drawn[_TRIES])
+    return places
 
 
 def _laid_out(leaf: torch.Tensor, layouts: list[Layout], generator: torch.Generator) -> torch.Tensor:

@@ -29,7 +29,7 @@ _GROUP = 1 << 20
 """Elements of a group: temporaries take 30 MiB at most."""
 
 
-class Change(enum.Enum):
+class ChangeKind(enum.Enum):
     """Kind of a parameter's change from call to call."""
 
     FROM_ZERO = enum.auto()
@@ -48,22 +48,22 @@ class Draw(NamedTuple):
 class Group(NamedTuple):
     """Small parameters of equal dtype and kind of change, as a single vector; `owners` has each element's parameter."""
 
-    change: Change
+    change: ChangeKind
     names: list[str]
     shapes: list[torch.Size]
     first: torch.Tensor
     owners: torch.Tensor
 
 
-def draw(change: Change, seed: int) -> Draw:
+def draw(change: ChangeKind, seed: int) -> Draw:
     """Return the numbers of a parameter in the call for which the parameter has `seed`."""
     part = _WHOLE[0] + (_WHOLE[1] - _WHOLE[0]) * (seed >> 8 & 0xFFFF) / 0xFFFF
     whole = 1 + (part if seed & 1 else -part)
-    level = math.copysign(_FROM_ZERO, whole - 1) if change is Change.FROM_ZERO else whole
+    level = math.copysign(_FROM_ZERO, whole - 1) if change is ChangeKind.FROM_ZERO else whole
     return Draw(level, seed >> 24, derived(seed, b"other place"))
 
 
-def changed(change: Change, first: torch.Tensor, period: torch.Tensor, drawn: Draw) -> torch.Tensor:
+def changed(change: ChangeKind, first: torch.Tensor, period: torch.Tensor, drawn: Draw) -> torch.Tensor:
     """Return a parameter with the constructed values `first`, changed by the random values of `period`.
 
     Factors repeat with the period of the random values, and are computed for a single period.
@@ -78,20 +78,20 @@ def changed_group(group: Group, period: torch.Tensor, drawn: Sequence[Draw]) -> 
     """Return the changed parameters of a group, each with own numbers of `drawn`."""
     counts = [shape.numel() for shape in group.shapes]
     pairs = list(zip(counts, drawn, strict=True))
-    noise = torch.cat([part for count, each in pairs for part in spread(period, count, each.start)])
-    other = torch.cat([part for count, each in pairs for part in spread(period, count, each.other_start)])
+    noise = torch.cat([part for count, one_draw in pairs for part in spread(period, count, one_draw.start)])
+    other = torch.cat([part for count, one_draw in pairs for part in spread(period, count, one_draw.other_start)])
     levels = noise.new_zeros(len(drawn))
     # A tensor of Python's numbers would be copied to the GPU, and the host would wait for all queued work.
-    torch._foreach_add_(levels.unbind(), [each.level for each in drawn])
+    torch._foreach_add_(levels.unbind(), [one_draw.level for one_draw in drawn])
     factors = _factors(group.change, noise, other, levels.index_select(0, group.owners))
     values = torch.split(_applied(group.change, group.first, factors), counts)
     return [value.view(shape) for value, shape in zip(values, group.shapes, strict=True)]
 
 
-def groups_of(parameters: Mapping[str, torch.Tensor], changes: Mapping[str, Change], period: int) -> list[Group]:
-    """Return groups of the small parameters. A parameter alone of a kind, or longer than `period`, has no group."""
-    alike: dict[tuple[torch.dtype, Change], list[dict[str, torch.Tensor]]] = {}
-    elements: dict[tuple[torch.dtype, Change], int] = {}
+def groups_of(parameters: Mapping[str, torch.Tensor], changes: Mapping[str, ChangeKind], period: int) -> list[Group]:
+    """Return groups of the small parameters. A parameter alone of its kind, or longer than `period`, is left out."""
+    alike: dict[tuple[torch.dtype, ChangeKind], list[dict[str, torch.Tensor]]] = {}
+    elements: dict[tuple[torch.dtype, ChangeKind], int] = {}
     for name, first in parameters.items():
         if first.numel() > min(_GROUPED, period):
             continue
@@ -105,40 +105,40 @@ def groups_of(parameters: Mapping[str, torch.Tensor], changes: Mapping[str, Chan
     return [_group(change, members) for (_, change), lists in alike.items() for members in lists if len(members) > 1]
 
 
-def _group(change: Change, members: Mapping[str, torch.Tensor]) -> Group:
-    first = torch.cat([each.reshape(-1) for each in members.values()])
-    counts = torch.tensor([each.numel() for each in members.values()])
+def _group(change: ChangeKind, members: Mapping[str, torch.Tensor]) -> Group:
+    first = torch.cat([tensor.reshape(-1) for tensor in members.values()])
+    counts = torch.tensor([tensor.numel() for tensor in members.values()])
     owners = torch.repeat_interleave(torch.arange(len(counts), dtype=torch.int32), counts).to(first.device)
-    return Group(change, list(members), [each.shape for each in members.values()], first, owners)
+    return Group(change, list(members), [tensor.shape for tensor in members.values()], first, owners)
 
 
 def spread(period: torch.Tensor, count: int, start: int) -> list[torch.Tensor]:
     """Return `count` random values from position `start`, cyclically, at most a period, in at most two parts."""
     start %= period.numel()
-    found = period[start : start + count]
-    missing = count - found.numel()
-    return [found, period[:missing]] if missing else [found]
+    head = period[start : start + count]
+    missing = count - head.numel()
+    return [head, period[:missing]] if missing else [head]
 
 
 def _joined(parts: list[torch.Tensor]) -> torch.Tensor:
     return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
-def _factors(change: Change, noise: torch.Tensor, other: torch.Tensor, level: float | torch.Tensor) -> torch.Tensor:
+def _factors(change: ChangeKind, noise: torch.Tensor, other: torch.Tensor, level: float | torch.Tensor) -> torch.Tensor:
     """Return the factors of elements, or new values of zeros. Each combines random values of two positions."""
-    both = noise * other.sign()
+    signed_noise = noise * other.sign()
     match change:
-        case Change.FROM_ZERO:
-            return both * (_FROM_ZERO / 2) + level
-        case Change.WITH_SIGNS:
-            factors = both * _EACH + level
+        case ChangeKind.FROM_ZERO:
+            return signed_noise * (_FROM_ZERO / 2) + level
+        case ChangeKind.WITH_SIGNS:
+            factors = signed_noise * _EACH + level
             return torch.where((noise + other).abs() > _FLIPPED_ABOVE, -factors, factors)
-        case Change.KEEPS_SIGNS:
-            return both * _EACH + level
+        case ChangeKind.KEEPS_SIGNS:
+            return signed_noise * _EACH + level
 
 
-def _applied(change: Change, first: torch.Tensor, factors: torch.Tensor) -> torch.Tensor:
-    if change is Change.FROM_ZERO:
+def _applied(change: ChangeKind, first: torch.Tensor, factors: torch.Tensor) -> torch.Tensor:
+    if change is ChangeKind.FROM_ZERO:
         return factors.to(first.dtype)
     wide = torch.promote_types(first.dtype, torch.float32)
     return (first.to(wide) * factors).to(first.dtype)

@@ -6,12 +6,12 @@ import torch
 
 from evaluator.findings import Code, finding
 from evaluator.findings.comparing import NEARLY_ALL
-from evaluator.judge.clock.clock import Sample
+from evaluator.judge.clock.clock import OutputSample
 from evaluator.judge.clock.memory_samples import MemorySamples
 from evaluator.judge.formats.elements import are_equal, comparable
 from evaluator.judge.reference.reference import Honest, by_path
 from evaluator.judge.tensors.output_views import OutputViews
-from evaluator.judge.tensors.pytree import LaidOut, Pair, Value, unravelled
+from evaluator.judge.tensors.pytree import AnswerPair, LaidOut, Value, unravelled
 from evaluator.protocol import model_call
 from evaluator.protocol.frames import Done, Items, Node, Table, TensorView
 from evaluator.records import Finding, TensorCheck
@@ -74,17 +74,17 @@ def follows(
     return varies and same_as(honest, [view], values_of) is not None
 
 
-def outlined(wanted: model_call.Result | None) -> dict[str, torch.Tensor]:
+def outlined(result: model_call.Result | None) -> dict[str, torch.Tensor]:
     """Return the tensors of an answer by path."""
-    found = {} if wanted is None else by_path(wanted)
-    return {path: value for path, value in found.items() if isinstance(value, torch.Tensor)}
+    values_by_path = {} if result is None else by_path(result)
+    return {path: value for path, value in values_by_path.items() if isinstance(value, torch.Tensor)}
 
 
-def _all_true(found: list[torch.Tensor]) -> bool:
-    return not found or bool(found[0] if len(found) == 1 else torch.stack(found).all())
+def _all_true(flags: list[torch.Tensor]) -> bool:
+    return not flags or bool(flags[0] if len(flags) == 1 else torch.stack(flags).all())
 
 
-def late(snapshots: list[OutputViews], samples: dict[str, Sample]) -> Finding | None:
+def late(snapshots: list[OutputViews], samples: dict[str, OutputSample]) -> Finding | None:
     """Return a finding if sampled values of an output changed after the clock stopped."""
     for path, _, tensor, _ in snapshots:
         if (sample := samples.get(path)) is None:
@@ -120,7 +120,7 @@ def _in_order(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.as_strided((tensor.numel(),), (1,))
 
 
-def late_on_host(pairs: list[Pair], memory_samples: MemorySamples) -> Finding | None:
+def late_on_host(pairs: list[AnswerPair], memory_samples: MemorySamples) -> Finding | None:
     """Return a finding if sampled words of a verified output changed after the runner reported the end of the call."""
     for path, then, now in memory_samples.within(memory_samples.at_done, pairs, frozenset()):
         changed = int((then != now).sum())
@@ -135,10 +135,10 @@ def wrong_values(check: TensorCheck) -> Finding | None:
     if check.ok:
         return None
     first = check.first_mismatch
-    place = f", first at {first.index}: expected {first.expected}, got {first.actual}" if first is not None else ""
+    first_text = f", first at {first.index}: expected {first.expected}, got {first.actual}" if first is not None else ""
     code = Code.NOT_FINITE if check.nonfinite else Code.WRONG_VALUES
     total = torch.Size(check.shape).numel()
-    message = f"{check.path}: {check.mismatches} of {total} values differ{place}"
+    message = f"{check.path}: {check.mismatches} of {total} values differ{first_text}"
     is_nearly_all = code is Code.WRONG_VALUES and check.mismatches >= max(_NEARLY_ALL * total, _SEVERAL)
     return finding(code, message, next_step=NEARLY_ALL if is_nearly_all else None, path=check.path)
 
@@ -177,8 +177,8 @@ def changed_input(placed: LaidOut, exempt: frozenset[int]) -> Finding | None:
         elif not are_equal(before, after):
             return _wrote_into(path)
         if len(unread) >= _AT_ONCE:
-            if (found := _first_changed(unread)) is not None:
-                return found
+            if (change := _first_changed(unread)) is not None:
+                return change
             unread.clear()
     return _first_changed(unread)
 
@@ -186,9 +186,9 @@ def changed_input(placed: LaidOut, exempt: frozenset[int]) -> Finding | None:
 def _pieces(placed: LaidOut, exempt: frozenset[int]) -> Iterator[tuple[str, torch.Tensor, torch.Tensor]]:
     """Yield the contents of the inputs without `exempt`, as written and as they are now, in pieces of equal shape."""
     free = {path for number, (path, *_) in enumerate(placed.pairs) if number in exempt}  # The same in each call.
-    for path, own, shared in placed.pairs:
-        if path not in free and own.numel():
-            pieces = zip(*(torch.split(each, _PIECE) for each in _contents(own, shared)), strict=True)
+    for path, original, shared in placed.pairs:
+        if path not in free and original.numel():
+            pieces = zip(*(torch.split(tensor, _PIECE) for tensor in _contents(original, shared)), strict=True)
             yield from ((path, before, after) for before, after in pieces)
 
 
@@ -206,26 +206,26 @@ def _wrote_into(path: str) -> Finding:
 def _contents(*equals: torch.Tensor) -> list[torch.Tensor]:
     """Return the bytes of tensors, to distinguish NaNs and signs of zero; as 8-byte words if all tensors permit."""
     contents = [_in_order(tensor.contiguous()).view(torch.uint8) for tensor in equals]
-    whole = all(each.numel() % 8 == 0 and each.data_ptr() % 8 == 0 for each in contents)
-    return [each.view(torch.int64) for each in contents] if whole else contents
+    are_words = all(content.numel() % 8 == 0 and content.data_ptr() % 8 == 0 for content in contents)
+    return [content.view(torch.int64) for content in contents] if are_words else contents
 
 
 def views(node: Node) -> list[TensorView]:
     """Return the tensors of an answer. A frame limits the nesting of an answer, so the walk is not recursive."""
-    found: list[TensorView] = []
+    tensors: list[TensorView] = []
     todo = [node]
     while todo:
         match todo.pop():
             case TensorView() as view:
-                found.append(view)
+                tensors.append(view)
             case Items(items=items) | Table(items=items):
                 todo += items
             case _:
                 pass
-    return found
+    return tensors
 
 
-def gradient_pairs(expected: dict[str, torch.Tensor | None], done: Done) -> list[Pair] | Finding:
+def gradient_pairs(expected: dict[str, torch.Tensor | None], done: Done) -> list[AnswerPair] | Finding:
     """Return pairs of an expected gradient and the answer; a finding if a gradient is missing."""
     answers = done.gradients or {}
     pairs = []
@@ -235,5 +235,5 @@ def gradient_pairs(expected: dict[str, torch.Tensor | None], done: Done) -> list
         answer = answers.get(name)
         if answer is None:
             return finding(Code.NO_GRADIENT, f"the gradient of {name} is missing", name=name)
-        pairs.append(Pair(f"gradient of {name}", gradient, answer))
+        pairs.append(AnswerPair(f"gradient of {name}", gradient, answer))
     return pairs

@@ -22,7 +22,7 @@ import torch
 from evaluator.devices.memory import Region, strided
 from evaluator.findings import Code, finding
 from evaluator.judge.clock.memory_samples import WORD_BYTES, MemorySamples
-from evaluator.judge.tensors.pytree import Pair
+from evaluator.judge.tensors.pytree import AnswerPair
 from evaluator.protocol.frames import TensorView
 from evaluator.records import Finding
 
@@ -49,7 +49,7 @@ class PrecomputedOutputCheck:
         self._memory_samples = memory_samples
         self._poison = 0
         self._mark = drawn_byte(_NAN_BYTE)
-        self._given: list[tuple[TensorView, int]] = []
+        self._views_to_mark: list[tuple[TensorView, int]] = []
         self._calls = 0
 
     def drawn_poison(self) -> int:
@@ -62,36 +62,36 @@ class PrecomputedOutputCheck:
         The runner must be stopped. Memory released since the last call is poisoned, not marked: the runner keeps the
         last outputs.
         """
-        for view, item_bytes in self._given:
+        for view, item_bytes in self._views_to_mark:
             _fill(self._memory_samples.region, view, item_bytes, self._mark)
-        self._given = []
+        self._views_to_mark = []
         self._memory_samples.look()
         self._poison = _word(poison)
 
-    def found(self, pairs: list[Pair], exempt: frozenset[str]) -> Finding | None:
+    def stood_before(self, pairs: list[AnswerPair], exempt: frozenset[str]) -> Finding | None:
         """Return a finding if a verified output had final values before the call; outputs at `exempt` paths may.
 
         `pairs` lie in the region. Outputs at other paths are marked before the next call.
         """
-        self._given = [
+        self._views_to_mark = [
             (answer, expected.dtype.itemsize)
             for path, expected, answer in pairs
             if isinstance(answer, TensorView) and answer.offset_bytes is not None
             if path not in exempt and path.startswith("output")
         ]
         for path, earlier, now in self._memory_samples.within(self._memory_samples.before, pairs, exempt):
-            stood = int(((earlier == now) & (earlier != self._poison) & (earlier != _NAN_WORD)).sum())
-            if stood > len(now) * _TELLING_PART:
+            unchanged = int(((earlier == now) & (earlier != self._poison) & (earlier != _NAN_WORD)).sum())
+            if unchanged > len(now) * _TELLING_PART:
                 self._calls += 1
                 if self._calls < _TELLING_CALLS:
                     return None
                 message = (
-                    f"{path}: {stood} of {len(now)} sampled words had their final values before the inputs arrived"
+                    f"{path}: {unchanged} of {len(now)} sampled words had their final values before the inputs arrived"
                 )
                 return finding(Code.STOOD_BEFORE, message, path=path)
         return None
 
-    def unwritten(self, pairs: list[Pair]) -> Finding | None:
+    def unwritten(self, pairs: list[AnswerPair]) -> Finding | None:
         """Return a finding if a wrong answer is wrong because of remaining marks."""
         for path, earlier, now in self._memory_samples.within(self._memory_samples.before, pairs, frozenset()):
             left = int(((earlier == now) & (now == _word(self._mark)) & (now != self._poison)).sum())

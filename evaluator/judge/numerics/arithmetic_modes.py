@@ -2,8 +2,8 @@
 
 A mode intercepts the operations that PyTorch dispatches below a model (`OperationMode`), and works for any reference.
 Another summation order shows the rounding error of an honest kernel. Operands in fewer bits show the error of a kernel
-that rounds its operands. `Order.ROUNDED` and `with_results` change every floating-point result. The other modes change
-matrix products, convolutions and sums, and leave unknown operations unchanged.
+that rounds its operands. `SummationOrder.ROUNDED` and `with_results` change every floating-point result. The other
+modes change matrix products, convolutions and sums, and leave unknown operations unchanged.
 
 TF32 keeps 10 bits of the mantissa, like fp16, and fp32's exponent. The tensor cores of an H100 truncate unrounded
 operands; cuDNN and CUTLASS round to nearest.
@@ -45,7 +45,7 @@ _DEFAULT_UNITS = 1.0
 _NOTHING: Mapping[Any, Callable[..., Any]] = {}
 
 
-class Order(StrEnum):
+class SummationOrder(StrEnum):
     """Alternative orders of a sum, and perturbed results."""
 
     REVERSED = "reversed"
@@ -121,12 +121,12 @@ class _Altered(OperationMode):
         self, func: Any, types: Sequence[Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         del types
-        given = dict(kwargs or {})
+        options = dict(kwargs or {})
         if self._written_out.has(func):
             with self:
-                return self._written_out.run(func, args, given)
+                return self._written_out.run(func, args, options)
         handler = self._handlers.get(func)
-        return func(*args, **given) if handler is None else handler(func, *args, **given)
+        return func(*args, **options) if handler is None else handler(func, *args, **options)
 
 
 class _EachResult(OperationMode):
@@ -152,11 +152,11 @@ class _EachResult(OperationMode):
         # Views and results written into an argument are not new values; copies, chosen elements and exact operations
         # round nothing. A whole number moved by an ulp would lose 1 in a cast to integers.
         is_exact = func in _COPIES or func.overloadpacket in _CHOSEN or func.overloadpacket in _EXACT
-        if is_exact or any(each.alias_info is not None for each in func._schema.returns):  # noqa: SLF001
+        if is_exact or any(returned.alias_info is not None for returned in func._schema.returns):  # noqa: SLF001
             return result
         if isinstance(result, torch.Tensor):
             return self._changed(result)
-        return type(result)(self._changed(each) for each in result) if type(result) in (tuple, list) else result
+        return type(result)(self._changed(item) for item in result) if type(result) in (tuple, list) else result
 
     def _changed(self, value: Any) -> Any:
         return self._change(value) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
@@ -180,7 +180,7 @@ def with_handlers(
 
 
 @contextlib.contextmanager
-def in_order(order: Order | products.PartialProduct, draw: int = 0) -> Iterator[None]:
+def in_order(order: SummationOrder | products.PartialProduct, draw: int = 0) -> Iterator[None]:
     """Context with sums and products in another order, or with perturbed results.
 
     Each `draw` of an order with one accumulator, or with perturbed results, has other roundings of the same size.
@@ -189,17 +189,17 @@ def in_order(order: Order | products.PartialProduct, draw: int = 0) -> Iterator[
         yield
 
 
-def _mode(order: Order | products.PartialProduct, draw: int) -> OperationMode:
+def _mode(order: SummationOrder | products.PartialProduct, draw: int) -> OperationMode:
     match order:
         case products.PartialProduct():
             return _Altered(products.PARTIAL[order], _NOTHING)
-        case Order.REVERSED:
+        case SummationOrder.REVERSED:
             return _Altered(_REVERSED, COMPOSITES)
-        case Order.SEQUENTIAL:
+        case SummationOrder.SEQUENTIAL:
             return _Altered(_one_accumulator(draw), COMPOSITES)
-        case Order.NAIVE:
+        case SummationOrder.NAIVE:
             return _Altered({}, NAIVE)
-        case Order.ROUNDED:
+        case SummationOrder.ROUNDED:
             generator = generators(draw)
             return _EachResult(lambda tensor: moved(tensor, generator(tensor.device)), COMPOSITES)
 
@@ -269,8 +269,8 @@ def _added(product: Callable[..., torch.Tensor], plain: Any) -> Callable[..., to
 
 def _sum_reversed(func: Any, x: torch.Tensor, dims: Any = None, *rest: Any, **options: Any) -> torch.Tensor:
     along = _dims(x, dims)
-    given = () if dims is None else (dims,)
-    return func(x.flip(along) if along else x, *given, *rest, **options)  # type: ignore[no-any-return]
+    dim_arguments = () if dims is None else (dims,)
+    return func(x.flip(along) if along else x, *dim_arguments, *rest, **options)  # type: ignore[no-any-return]
 
 
 def _sum_in_turn(  # the order of aten's parameters
@@ -282,11 +282,11 @@ def _sum_in_turn(  # the order of aten's parameters
     dtype: torch.dtype | None = None,
 ) -> torch.Tensor:
     along = _dims(x, dims)
-    given = x if dtype is None else x.to(dtype)
-    if not along or not given.is_floating_point():
+    converted = x if dtype is None else x.to(dtype)
+    if not along or not converted.is_floating_point():
         rest = () if dims is None else (dims, keepdim)
         return func(x, *rest, dtype=dtype)  # type: ignore[no-any-return]
-    wide = _in_fp32(given)
+    wide = _in_fp32(converted)
     flat = wide.movedim(along, list(range(-len(along), 0))).flatten(-len(along))
     if wide.dtype == torch.float32 and wide.numel() <= MOST_ELEMENTS:
         total = accumulated(flat)
@@ -296,7 +296,7 @@ def _sum_in_turn(  # the order of aten's parameters
             total = total + flat[..., start:end].sum(-1)
     if func in (aten.mean.default, aten.mean.dim):
         total = total / flat.shape[-1]
-    total = total.to(given.dtype)
+    total = total.to(converted.dtype)
     return total.reshape([1 if dim in along else size for dim, size in enumerate(x.shape)]) if keepdim else total
 
 
@@ -380,17 +380,17 @@ def _one_accumulator(draw: int) -> dict[Any, Callable[..., Any]]:
         along, wide = _dims(x, dims), _in_fp32(x)
         if not draw or not along or wide.dtype != torch.float32 or options.get("dtype") is not None:
             return _sum_in_turn(func, x, dims, *rest, **options)
-        terms, given = math.prod(x.shape[dim] for dim in along), () if dims is None else (dims, *rest)
+        terms, dim_arguments = math.prod(x.shape[dim] for dim in along), () if dims is None else (dims, *rest)
         parts = terms if func in (aten.mean.default, aten.mean.dim) else 1
-        sums, squares = (func(each, *given, **options) * parts for each in (wide, wide.square()))
+        sums, squares = (func(values, *dim_arguments, **options) * parts for values in (wide, wide.square()))
         return (drawn(sums, squares, terms) / parts).to(x.dtype)
 
     def running_sum(func: Any, x: torch.Tensor, dim: int, *, dtype: torch.dtype | None = None) -> torch.Tensor:
-        given = x if dtype is None else x.to(dtype)
-        wide = _in_fp32(given)
+        converted = x if dtype is None else x.to(dtype)
+        wide = _in_fp32(converted)
         if wide.dtype != torch.float32 or not wide.dim() or wide.numel() > MOST_ELEMENTS:
             return func(x, dim, dtype=dtype)  # type: ignore[no-any-return]
-        return running(wide.movedim(dim, -1)).movedim(-1, dim).to(given.dtype)
+        return running(wide.movedim(dim, -1)).movedim(-1, dim).to(converted.dtype)
 
     sums = _handlers(product, total, convolution)
     return {**sums, aten.cumsum.default: running_sum, **products.IN_ONE_ACCUMULATOR}

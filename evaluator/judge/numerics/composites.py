@@ -39,20 +39,20 @@ class WrittenOut:
 
 
 def _softmax(_: Any, x: torch.Tensor, dim: int, half_to_float: bool) -> torch.Tensor:  # noqa: FBT001 - aten's order
-    raised = (_own(x, half_to_float=half_to_float) - x.amax(dim, keepdim=True)).exp()
-    return (raised / raised.sum(dim, keepdim=True)).to(_result(x, half_to_float=half_to_float))
+    raised = (_to_compute_dtype(x, half_to_float=half_to_float) - x.amax(dim, keepdim=True)).exp()
+    return (raised / raised.sum(dim, keepdim=True)).to(_result_dtype(x, half_to_float=half_to_float))
 
 
 def _log_softmax(_: Any, x: torch.Tensor, dim: int, half_to_float: bool) -> torch.Tensor:  # noqa: FBT001
-    shifted = _own(x, half_to_float=half_to_float) - x.amax(dim, keepdim=True)
-    return (shifted - shifted.exp().sum(dim, keepdim=True).log()).to(_result(x, half_to_float=half_to_float))
+    shifted = _to_compute_dtype(x, half_to_float=half_to_float) - x.amax(dim, keepdim=True)
+    return (shifted - shifted.exp().sum(dim, keepdim=True).log()).to(_result_dtype(x, half_to_float=half_to_float))
 
 
-def _own(x: torch.Tensor, *, half_to_float: bool) -> torch.Tensor:
+def _to_compute_dtype(x: torch.Tensor, *, half_to_float: bool) -> torch.Tensor:
     return x.float() if half_to_float or x.dtype in (torch.float16, torch.bfloat16) else x
 
 
-def _result(x: torch.Tensor, *, half_to_float: bool) -> torch.dtype:
+def _result_dtype(x: torch.Tensor, *, half_to_float: bool) -> torch.dtype:
     return torch.float32 if half_to_float else x.dtype
 
 
@@ -121,32 +121,32 @@ def _norm(
     func: Any, x: torch.Tensor, order: float | None, dim: Any, keepdim: bool = False,  # noqa: FBT001, FBT002
 ) -> torch.Tensor:  # fmt: skip
     """Return the norm of `pairwise_distance` and of the losses with it; None is order 2."""
-    given = 2.0 if order is None else order
-    if given not in (1, 2) or not x.is_floating_point():
+    exponent = 2.0 if order is None else order
+    if exponent not in (1, 2) or not x.is_floating_point():
         return func(x, order, dim, keepdim)  # type: ignore[no-any-return]
-    return _vector_norm(func, x, given, dim, keepdim)
+    return _vector_norm(func, x, exponent, dim, keepdim)
 
 
 def _variance(
     func: Any, x: torch.Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False
 ) -> torch.Tensor:
-    dims = list(range(x.dim())) if dim is None else [each % x.dim() for each in dim]
+    dims = list(range(x.dim())) if dim is None else [axis % x.dim() for axis in dim]
     count = 1
-    for each in dims:
-        count *= x.shape[each]
-    left = count - (1 if correction is None else correction)
-    if left <= 0 or not x.is_floating_point():
+    for axis in dims:
+        count *= x.shape[axis]
+    degrees = count - (1 if correction is None else correction)
+    if degrees <= 0 or not x.is_floating_point():
         return func(x, dim, correction=correction, keepdim=keepdim)  # type: ignore[no-any-return]
     away = x - x.mean(dims, keepdim=True)
-    found = (away * away).sum(dims, keepdim=keepdim) / left
-    return found.sqrt() if func is aten.std.correction else found
+    variance = (away * away).sum(dims, keepdim=keepdim) / degrees
+    return variance.sqrt() if func is aten.std.correction else variance
 
 
 def _logsumexp(_: Any, x: torch.Tensor, dim: Any, keepdim: bool = False) -> torch.Tensor:  # noqa: FBT001, FBT002
     most = x.amax(dim, keepdim=True)
     most = torch.where(torch.isfinite(most), most, 0.0)
-    found = (x - most).exp().sum(dim, keepdim=True).log() + most
-    return found if keepdim else found.squeeze(dim)
+    result = (x - most).exp().sum(dim, keepdim=True).log() + most
+    return result if keepdim else result.squeeze(dim)
 
 
 def _mse_loss(_: Any, x: torch.Tensor, target: torch.Tensor, reduction: int = _MEAN) -> torch.Tensor:
@@ -235,7 +235,7 @@ def _winograd(
     if transposed or steps != {1} or x.dim() != 4 or weight.shape[2:] != (3, 3) or x.dtype != torch.float32:
         return func(x, weight, bias, stride, padding, dilation, transposed, output_padding, groups)  # type: ignore[no-any-return]
     of_tile, of_weight, of_output = (
-        torch.tensor(each, dtype=x.dtype, device=x.device) for each in (_OF_TILE, _OF_WEIGHT, _OF_OUTPUT)
+        torch.tensor(matrix, dtype=x.dtype, device=x.device) for matrix in (_OF_TILE, _OF_WEIGHT, _OF_OUTPUT)
     )
     above, left = padding if len(padding) == 2 else (padding[0], padding[0])
     height, width = x.shape[2] + 2 * above - 2, x.shape[3] + 2 * left - 2

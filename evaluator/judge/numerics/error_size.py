@@ -14,9 +14,9 @@ from typing import NamedTuple
 import torch
 
 from evaluator.devices.out_of_memory import out_of_memory
-from evaluator.judge.numerics.arithmetic_modes import Format, Order, in_order
+from evaluator.judge.numerics.arithmetic_modes import Format, SummationOrder, in_order
 from evaluator.judge.numerics.rounded_reference import (
-    Asked,
+    CallErrors,
     Errors,
     values_of,
     with_rounded_inputs,
@@ -59,7 +59,7 @@ class _Pool(NamedTuple):
     exact: torch.Tensor
 
 
-def outsized(calls: Sequence[Asked], to: Format) -> Outsized | None:
+def outsized(calls: Sequence[CallErrors], to: Format) -> Outsized | None:
     """Return an output whose errors are closer to those of `to` than to those of fp32; None without a match.
 
     An honest answer usually costs no reference call. A suspicious answer costs at most six for each of the calls.
@@ -87,7 +87,7 @@ def outsized(calls: Sequence[Asked], to: Format) -> Outsized | None:
     return None
 
 
-def _enough(calls: list[Asked], path: str) -> list[Asked]:
+def _enough(calls: list[CallErrors], path: str) -> list[CallErrors]:
     """Return as many calls as give `_ENOUGH_ERRORS` errors, or all."""
     count = 0
     for number, call in enumerate(calls):
@@ -105,7 +105,7 @@ def _pool(outputs: Sequence[Errors]) -> _Pool:
     )
 
 
-def _coarser(calls: Sequence[Asked], path: str, to: Format) -> float:
+def _coarser(calls: Sequence[CallErrors], path: str, to: Format) -> float:
     """Return the size of the errors of operands in a format, or of inputs if the reference has no products."""
     for way in (with_rounded_operands, with_rounded_inputs):
         size = _size([(call, way(call.again, to, {path: call.outputs[path]})) for call in calls], path)
@@ -114,20 +114,20 @@ def _coarser(calls: Sequence[Asked], path: str, to: Format) -> float:
     return 0.0
 
 
-def _other_orders(calls: Sequence[Asked], path: str) -> float:
+def _other_orders(calls: Sequence[CallErrors], path: str) -> float:
     """Return the largest size of fp32's errors in any order of summation."""
     largest = 0.0
-    for order in Order:
-        found = []
+    for order in SummationOrder:
+        outputs_of_calls = []
         for call in calls:
             plain = call.again()._replace(in_float64=False)
-            found.append((call, values_of(plain, None, in_order(order), {path: call.outputs[path]})))
-        largest = max(largest, _size(found, path))
+            outputs_of_calls.append((call, values_of(plain, None, in_order(order), {path: call.outputs[path]})))
+        largest = max(largest, _size(outputs_of_calls, path))
     return largest
 
 
-def _size(found: Sequence[tuple[Asked, dict[str, torch.Tensor]]], path: str) -> float:
-    parts = [values[path] - call.outputs[path].exact for call, values in found if path in values]
+def _size(outputs_of_calls: Sequence[tuple[CallErrors, dict[str, torch.Tensor]]], path: str) -> float:
+    parts = [values[path] - call.outputs[path].exact for call, values in outputs_of_calls if path in values]
     return _rms(torch.cat(parts)) if parts else 0.0
 
 

@@ -36,12 +36,12 @@ def by_tensor_cores() -> Iterator[None]:
     generator = generators(0)
 
     def product(func: Any, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = func(a, b)
+        total: torch.Tensor = func(a, b)
         if a.dtype != torch.float32 or not (_is_fp8(a) and _is_fp8(b)):
-            return found
-        up = torch.empty_like(found).bernoulli_(generator=generator(a.device))
+            return total
+        up = torch.empty_like(total).bernoulli_(generator=generator(a.device))
         size: torch.Tensor = func(a * a, b * b).sqrt()
-        return found + (2 * up - 1) * _DEVIATION * size
+        return total + (2 * up - 1) * _DEVIATION * size
 
     with with_handlers(product_handlers(product)):
         yield
@@ -59,8 +59,8 @@ def rounding_of_fp8_sums(
 
     `plain` is the plain reference's result.
     """
-    given = [*tensors_of(list(inputs)), *reference.model.parameters(), *reference.model.buffers()]
-    if not any(tensor.dtype in _FP8 for tensor in given):
+    tensors = [*tensors_of(list(inputs)), *reference.model.parameters(), *reference.model.buffers()]
+    if not any(tensor.dtype in _FP8 for tensor in tensors):
         return {}
     changed = changed_by(by_tensor_cores(), reference, inputs, gradients, plain, random_seed)
     return {path: error_of(path, sides, limit) for path, sides, limit in changed}

@@ -31,21 +31,21 @@ def fault_in_half(errors: Errors, dtype: torch.dtype) -> str | None:
     if dtype not in HALF:
         return None
     actual, exact, honest = (side.double() for side in errors[1:])
-    known = torch.isfinite(actual) & torch.isfinite(exact) & torch.isfinite(honest)
-    actual, exact, honest = actual[known], exact[known], honest[known]
+    finite = torch.isfinite(actual) & torch.isfinite(exact) & torch.isfinite(honest)
+    actual, exact, honest = actual[finite], exact[finite], honest[finite]
     if actual.numel() < ENOUGH or not bool(exact.any()):
         return None
     scale = torch.maximum(exact.abs(), exact.square().mean().sqrt()) * torch.finfo(dtype).eps
     error, of_reference = (actual - exact) / scale, (honest - exact) / scale
-    kept = error.abs().argsort()[:-_STEPS]
-    error, of_reference, sign = error[kept], of_reference[kept], exact[kept].sign()
+    usual_elements = error.abs().argsort()[:-_STEPS]
+    error, of_reference, sign = error[usual_elements], of_reference[usual_elements], exact[usual_elements].sign()
     size, usual = _rms(error), max(_rms(of_reference), _ROUNDING)
     if size > _TIMES * usual + _FLOOR:
         return (
             f"its errors are {size:.2g} units in the last place (root mean square), and those of the reference "
             f"{_rms(of_reference):.2g}: operands or sums have fewer bits than the problem asks for"
         )
-    drift, usual_drift = (float((each * sign).mean()) for each in (error, of_reference))
+    drift, usual_drift = (float((values * sign).mean()) for values in (error, of_reference))
     if abs(drift) > _TIMES * abs(usual_drift) + _FLOOR:
         direction = "large" if drift > 0 else "small"
         return (

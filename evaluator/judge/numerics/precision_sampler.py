@@ -24,13 +24,13 @@ from evaluator.judge.numerics.half_errors import fault_in_half
 from evaluator.judge.numerics.reduced_precision import (
     ENOUGH,
     ENOUGH_CALLS,
-    Found,
+    FormatMatch,
     coarser_than,
     format_of,
     sampled,
     sampled_slices,
 )
-from evaluator.judge.numerics.rounded_reference import Asked, Errors, ReferenceCall
+from evaluator.judge.numerics.rounded_reference import CallErrors, Errors, ReferenceCall
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.records import Check, Finding, Precision
 
@@ -38,7 +38,7 @@ _MOST_CALLS = 32
 """Limit of calls tested together. More calls with a large rounding separate the rounding better from other errors."""
 
 
-class Sample(NamedTuple):
+class ErrorSample(NamedTuple):
     """Sampled outputs of a block of a call, by path, and whether the expected values are in float64.
 
     `slices` are the errors in slices that depend on cancelling rows. `formats` have fewer bits than the problem's
@@ -51,12 +51,12 @@ class Sample(NamedTuple):
     slices: dict[str, Errors] = {}
     formats: tuple[Format, ...] = tuple(Format)
 
-    def only(self, *, large: bool) -> "Sample":
+    def only(self, *, large: bool) -> "ErrorSample":
         """Return the sample with only the outputs of at least `ENOUGH` errors (`large`), or only the rest."""
         kept = {path: errors for path, errors in self.outputs.items() if (len(errors.exact) >= ENOUGH) == large}
         return self._replace(outputs=kept, slices={})
 
-    def only_slices(self) -> "Sample":
+    def only_slices(self) -> "ErrorSample":
         """Return the sample with the errors of slices alone."""
         return self._replace(outputs=self.slices, slices={})
 
@@ -64,14 +64,14 @@ class Sample(NamedTuple):
         """Return the sampled block of a call of the reference."""
         return ReferenceCall(plan.reference, plan.blocks[self.block], plan.random_seed, plan.gradients, self.in_float64)
 
-    def lowered(self, call: ReferenceCall, path: object) -> Found | None:
+    def lowered(self, call: ReferenceCall, path: object) -> FormatMatch | None:
         """Return the format whose rounding is in the errors of the output at `path`; None without a match.
 
         Fewer than `ENOUGH` errors also return None, as does exhausted memory: the output is wrong in any case.
         """
-        outputs = {known: errors for known, errors in self.only(large=True).outputs.items() if known == path}
+        outputs = {key: errors for key, errors in self.only(large=True).outputs.items() if key == path}
         with contextlib.suppress(MemoryError):
-            return format_of([Asked(lambda: call, outputs)], self.formats)
+            return format_of([CallErrors(lambda: call, outputs)], self.formats)
         return None
 
 
@@ -80,7 +80,7 @@ class Drawn(NamedTuple):
 
     seed: int
     check: Check
-    sample: Sample
+    sample: ErrorSample
 
 
 class _Lots:
@@ -97,8 +97,8 @@ class _Lots:
         self._shown += 1
         if len(self.kept) < self._most:
             self.kept.append(drawn)
-        elif (place := secrets.randbelow(self._shown)) < self._most:
-            self.kept[place] = drawn
+        elif (index := secrets.randbelow(self._shown)) < self._most:
+            self.kept[index] = drawn
 
 
 class PrecisionWatch:
@@ -107,7 +107,7 @@ class PrecisionWatch:
     def __init__(self, precision: Precision) -> None:
         """Start without calls."""
         self._formats = coarser_than(precision)
-        self.sample = Sample(0, {}, in_float64=False, formats=self._formats)
+        self.sample = ErrorSample(0, {}, in_float64=False, formats=self._formats)
         self._one, self._many = _Lots(1), _Lots(_MOST_CALLS)
         self._with_slices = {concentrated: _Lots(_MOST_CALLS) for concentrated in (False, True)}
         """Calls by the kind of their secret rows: sums that cancel have larger errors than sums of a few terms."""
@@ -152,26 +152,26 @@ class PrecisionWatch:
 
     def _correlated(self, drawn: list[Drawn], again: Callable[[Drawn], ReferenceCall]) -> Check | None:
         """Look for a format whose rounding is in the errors of calls."""
-        found = format_of(_asked(drawn, again), self._formats)
-        if found is None:
+        match = format_of(_errors_of_calls(drawn, again), self._formats)
+        if match is None:
             return None
         of_many = f" over {len(drawn)} calls" if len(drawn) > 1 else ""
-        name = found.name(drawn[0].sample.outputs.get(found.path))
-        message = f"{found.path} is within the tolerance, but its errors are those of {name}{of_many}"
-        return _failed(drawn[0], message, found.path)
+        name = match.name(drawn[0].sample.outputs.get(match.path))
+        message = f"{match.path} is within the tolerance, but its errors are those of {name}{of_many}"
+        return _failed_check(drawn[0], message, match.path)
 
     def _outsized(self, calls: list[Drawn], again: Callable[[Drawn], ReferenceCall]) -> Check | None:
         """Look for errors too large for fp32 in the secret rows of calls."""
-        kept = secrets.SystemRandom().sample(calls, len(calls))
-        found = outsized(_asked(kept, again), self._formats[0]) if kept else None
-        if found is None:
+        shuffled = secrets.SystemRandom().sample(calls, len(calls))
+        match = outsized(_errors_of_calls(shuffled, again), self._formats[0]) if shuffled else None
+        if match is None:
             return None
         message = (
-            f"{found.path} is within the tolerance, but its relative error is {found.error:.1e} in secret rows: the "
-            f"reference has {found.fp32:.1e} in any order of summation in fp32, and {found.coarser:.1e} "
-            f"with operands in {found.format.value}"
+            f"{match.path} is within the tolerance, but its relative error is {match.error:.1e} in secret rows: the "
+            f"reference has {match.fp32:.1e} in any order of summation in fp32, and {match.coarser:.1e} "
+            f"with operands in {match.format.value}"
         )
-        return _failed(kept[0], message, found.path, IN_FP32_OR_A_STEP)
+        return _failed_check(shuffled[0], message, match.path, IN_FP32_OR_A_STEP)
 
     def begin(self, blocks: int, slices: dict[str, list[Slices]] | None = None) -> None:
         """Start a call with expected values in `blocks` blocks, and draw the block for the sample.
@@ -180,20 +180,20 @@ class PrecisionWatch:
         """
         self._slices = slices or {}
         self.fault_in_half = None
-        self.sample = Sample(secrets.randbelow(blocks), {}, in_float64=False, formats=self._formats)
+        self.sample = ErrorSample(secrets.randbelow(blocks), {}, in_float64=False, formats=self._formats)
 
     def add(self, block: int, path: str, sides: Sides, *, in_float64: bool, start: int = 0) -> None:
         """Sample an output of the current call, or its rows from `start` on, if `block` is the drawn block."""
         if block != self.sample.block:
             return
         if (errors := sampled(*sides, HALF)) is not None and in_float64 and self.fault_in_half is None:
-            why = fault_in_half(errors, sides.honest.dtype)
-            message = f"{path} is within the tolerance, but {why}"
-            self.fault_in_half = None if why is None else finding(Code.LOWER_PRECISION, message, path=path)
+            reason = fault_in_half(errors, sides.honest.dtype)
+            message = f"{path} is within the tolerance, but {reason}"
+            self.fault_in_half = None if reason is None else finding(Code.LOWER_PRECISION, message, path=path)
         if not self._formats or (errors := sampled(*sides)) is None:
             return
         sample = self.sample._replace(in_float64=in_float64, outputs={**self.sample.outputs, path: errors})
-        slices = [_within_block(each, start) for each in self._slices.get(path, [])]
+        slices = [_within_block(row_slices, start) for row_slices in self._slices.get(path, [])]
         if (cancelled := sampled_slices(slices, *sides)) is not None:
             sample = sample._replace(slices={**sample.slices, path: cancelled})
         self.sample = sample
@@ -209,21 +209,21 @@ class PrecisionWatch:
         if self._can_tell:
             self._one.show(Drawn(seed, check, self.sample.only(large=True)))
             self._many.show(Drawn(seed, check, self.sample.only(large=False)))
-            concentrated = any(each.concentrated for slices in self._slices.values() for each in slices)
+            concentrated = any(row_slices.concentrated for slices in self._slices.values() for row_slices in slices)
             self._with_slices[concentrated].show(Drawn(seed, check, self.sample.only_slices()))
 
 
-def _failed(drawn: Drawn, message: str, path: str, next_step: str | None = None) -> Check:
-    found = finding(Code.LOWER_PRECISION, message, next_step=next_step, path=path)
-    return replace(drawn.check, ok=False, finding=found)
+def _failed_check(drawn: Drawn, message: str, path: str, next_step: str | None = None) -> Check:
+    failure = finding(Code.LOWER_PRECISION, message, next_step=next_step, path=path)
+    return replace(drawn.check, ok=False, finding=failure)
 
 
-def _asked(drawn: list[Drawn], again: Callable[[Drawn], ReferenceCall]) -> list[Asked]:
+def _errors_of_calls(drawn: list[Drawn], again: Callable[[Drawn], ReferenceCall]) -> list[CallErrors]:
     """Return the errors of the calls. A single call is made anew once, and each of many calls at every use."""
-    makes: list[Callable[[], ReferenceCall]] = [functools.partial(again, each) for each in drawn]
+    makes: list[Callable[[], ReferenceCall]] = [functools.partial(again, call) for call in drawn]
     if len(makes) == 1:
         makes = [functools.cache(makes[0])]
-    return [Asked(make, each.sample.outputs) for make, each in zip(makes, drawn, strict=True)]
+    return [CallErrors(make, call.sample.outputs) for make, call in zip(makes, drawn, strict=True)]
 
 
 def _within_block(slices: Slices, start: int) -> Slices:

@@ -56,8 +56,8 @@ def _product(
         *,
         dtype: torch.dtype | None = None,
     ) -> torch.Tensor:
-        given = () if dim is None else (dim, keepdim)
-        plain: torch.Tensor = func(x, *given, dtype=dtype)
+        dim_arguments = () if dim is None else (dim, keepdim)
+        plain: torch.Tensor = func(x, *dim_arguments, dtype=dtype)
         if not plain.is_floating_point() or not x.dim():
             return plain
         factors = x.to(plain.dtype)
@@ -92,8 +92,8 @@ def _all_multiplied(factors: torch.Tensor, plain: torch.Tensor) -> torch.Tensor:
 
 def _reversed(func: Any, x: torch.Tensor, dim: int | None = None, *rest: Any, **options: Any) -> torch.Tensor:
     along = list(range(x.dim())) if dim is None else [dim] if x.dim() else []
-    given = () if dim is None else (dim,)
-    return func(x.flip(along), *given, *rest, **options)  # type: ignore[no-any-return]
+    dim_arguments = () if dim is None else (dim,)
+    return func(x.flip(along), *dim_arguments, *rest, **options)  # type: ignore[no-any-return]
 
 
 def _range(dtype: torch.dtype) -> tuple[float, float]:
@@ -108,32 +108,32 @@ def _logarithms(factors: torch.Tensor, of_zero: float) -> torch.Tensor:
 
 def _any_overflows(factors: torch.Tensor, plain: torch.Tensor) -> torch.Tensor:
     above_one = _logarithms(factors, 0.0).clamp(min=0.0).sum(_LAST)
-    return _instead(plain, above_one > _range(factors.dtype)[1], math.inf)
+    return _replace_finite(plain, above_one > _range(factors.dtype)[1], math.inf)
 
 
 def _any_underflows(factors: torch.Tensor, plain: torch.Tensor) -> torch.Tensor:
     below_one = _logarithms(factors, 0.0).clamp(max=0.0).sum(_LAST)
-    return _instead(plain, below_one < _range(factors.dtype)[0], 0.0)
+    return _replace_finite(plain, below_one < _range(factors.dtype)[0], 0.0)
 
 
 def _segment_overflows(factors: torch.Tensor, plain: torch.Tensor) -> torch.Tensor:
     sums = _logarithms(factors, -_BARRIER).cumsum(_LAST)
-    largest = (sums - _before(sums).cummin(_LAST).values).cummax(_LAST).values
-    return _instead(plain, largest > _range(factors.dtype)[1], math.inf)
+    largest = (sums - _exclusive_sums(sums).cummin(_LAST).values).cummax(_LAST).values
+    return _replace_finite(plain, largest > _range(factors.dtype)[1], math.inf)
 
 
 def _segment_underflows(factors: torch.Tensor, plain: torch.Tensor) -> torch.Tensor:
     sums = _logarithms(factors, 0.0).cumsum(_LAST)
-    smallest = (sums - _before(sums).cummax(_LAST).values).cummin(_LAST).values
-    return _instead(plain, smallest < _range(factors.dtype)[0], 0.0)
+    smallest = (sums - _exclusive_sums(sums).cummax(_LAST).values).cummin(_LAST).values
+    return _replace_finite(plain, smallest < _range(factors.dtype)[0], 0.0)
 
 
-def _before(sums: torch.Tensor) -> torch.Tensor:
+def _exclusive_sums(sums: torch.Tensor) -> torch.Tensor:
     """Return the sum before each element."""
     return torch.cat([torch.zeros_like(sums[..., :1]), sums[..., :-1]], _LAST)
 
 
-def _instead(plain: torch.Tensor, where: torch.Tensor, value: float) -> torch.Tensor:
+def _replace_finite(plain: torch.Tensor, where: torch.Tensor, value: float) -> torch.Tensor:
     """Return `plain` with its finite elements replaced by `value` at the given places."""
     return torch.where(where & torch.isfinite(plain), value, plain)
 

@@ -71,7 +71,7 @@ def name_format(name: str) -> NumberFormat | None:
     >>> name_format("ampere_sgemm_128x64_nn"), name_format("sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize64x64x8")
     (None, None)
     """
-    return next((known for known, marks in _NAMES.items() if marks.search(name)), None)
+    return next((number_format for number_format, marks in _NAMES.items() if marks.search(name)), None)
 
 
 def about_machine_code(code: MachineCode | None, precision: Precision, formats: Formats = _NO_FORMATS) -> list[Finding]:
@@ -81,13 +81,13 @@ def about_machine_code(code: MachineCode | None, precision: Precision, formats: 
     """
     if code is None:
         return []
-    declared = [*formats.inputs.values(), *(each.format for each in formats.outputs.values() if each.format)]
+    declared = [*formats.inputs.values(), *(output.format for output in formats.outputs.values() if output.format)]
     reduced = _REDUCED[precision].difference(*(_DECLARED[form] for form in declared))
-    kernels = [kernel for kernel in (_reduced(each, reduced) for each in code.reduced) if kernel.instructions]
+    kernels = [kernel for kernel in (_reduced(candidate, reduced) for candidate in code.reduced) if kernel.instructions]
     names = [name for name in code.library_kernels if name_format(name) in reduced]
     parts = [kernel.text for kernel in kernels[:_SHOWN_KERNELS]]
-    if (left := len(kernels) - _SHOWN_KERNELS) > 0:
-        parts.append(f"and {left} more kernels")
+    if (omitted := len(kernels) - _SHOWN_KERNELS) > 0:
+        parts.append(f"and {omitted} more kernels")
     if names:
         parts.append(
             f"library kernels by their names: {', '.join(name[:_SHOWN_NAME] for name in names[:_SHOWN_KERNELS])}"
@@ -102,4 +102,4 @@ def _reduced(kernel: KernelInstructions, formats: frozenset[NumberFormat]) -> Ke
     """Return the kernel with the instructions of fewer bits; none of an instance for tensors of another dtype."""
     if kernel.other_dtype:
         return replace(kernel, instructions=[])
-    return replace(kernel, instructions=[each for each in kernel.instructions if each.format in formats])
+    return replace(kernel, instructions=[entry for entry in kernel.instructions if entry.format in formats])

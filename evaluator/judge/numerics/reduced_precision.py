@@ -22,7 +22,7 @@ from evaluator.devices.out_of_memory import out_of_memory
 from evaluator.judge.formats.half_numbers import half_numbers
 from evaluator.judge.inputs.cancelling_rows import Slices
 from evaluator.judge.numerics.arithmetic_modes import Format
-from evaluator.judge.numerics.rounded_reference import WAYS, Asked, Errors, Way
+from evaluator.judge.numerics.rounded_reference import WAYS, CallErrors, Errors, Way
 from evaluator.judge.numerics.sign_test import signs_agree
 from evaluator.judge.tensors.pytree import unravelled
 from evaluator.records import Precision
@@ -63,7 +63,7 @@ def coarser_than(precision: Precision) -> tuple[Format, ...]:
             return ()
 
 
-class Found(NamedTuple):
+class FormatMatch(NamedTuple):
     """Output with a format's rounding in its errors."""
 
     path: str
@@ -99,12 +99,12 @@ def sampled_slices(
     parts: list[torch.Tensor] = []
     for dim, _, indices, _ in slices:
         extent = honest.shape[dim]
-        known = torch.tensor([index for index in indices if 0 <= index < extent], device=honest.device)
+        row_indices = torch.tensor([index for index in indices if 0 <= index < extent], device=honest.device)
         inner = math.prod(honest.shape[dim + 1 :])
-        each = honest.numel() // max(extent, 1)
-        chosen = _places(len(known) * each, _SAMPLE_OF_SLICES, honest.device)
+        slice_elements = honest.numel() // max(extent, 1)
+        chosen = _places(len(row_indices) * slice_elements, _SAMPLE_OF_SLICES, honest.device)
         if chosen.numel():
-            within, index = chosen % each, known[chosen // each]
+            within, index = chosen % slice_elements, row_indices[chosen // slice_elements]
             parts.append((within // inner * extent + index) * inner + within % inner)
     return _errors_at(torch.cat(parts), actual, exact, honest) if parts else None
 
@@ -126,7 +126,7 @@ def _errors_at(places: torch.Tensor, *sides: torch.Tensor) -> Errors:
     return Errors(places, *(side[at].reshape(-1).double() for side in sides))
 
 
-def format_of(calls: Sequence[Asked], formats: Sequence[Format] = tuple(Format)) -> Found | None:
+def format_of(calls: Sequence[CallErrors], formats: Sequence[Format] = tuple(Format)) -> FormatMatch | None:
     """Return the format whose rounding is in the errors of an output, over all `calls`; None without a match.
 
     An honest answer usually costs three reference calls, six if the reference has no products, and at most twelve. With
@@ -136,7 +136,7 @@ def format_of(calls: Sequence[Asked], formats: Sequence[Format] = tuple(Format))
         MemoryError: no format matches, and a format could not be tried, as rounding takes more memory than float64
         alone.
     """
-    together = {path: _together([call.outputs.get(path) for call in calls]) for path in calls[0].outputs}
+    together = {path: _stacked([call.outputs.get(path) for call in calls]) for path in calls[0].outputs}
     asked = {path: errors for path, errors in together.items() if errors is not None and _is_worth_it(errors)}
     best, agreement = None, 0.0
     untried: str | None = None
@@ -145,15 +145,15 @@ def format_of(calls: Sequence[Asked], formats: Sequence[Format] = tuple(Format))
         for to in formats:
             try:
                 with out_of_memory():
-                    roundings = _roundings(way, to, calls, left)
+                    roundings = _effects(way, to, calls, left)
             except MemoryError as error:
                 untried = f"{to.value}: {error}"
                 continue
             for path, rounding in roundings.items():
                 errors = left[path]
-                seen = _agreement(errors, rounding) if len(rounding) == len(errors.exact) else 0.0
-                if seen > agreement:
-                    best, agreement = Found(path, to), seen
+                candidate = _agreement(errors, rounding) if len(rounding) == len(errors.exact) else 0.0
+                if candidate > agreement:
+                    best, agreement = FormatMatch(path, to), candidate
                 if _hopeless(errors, rounding):
                     del left[path]
     if best is None and untried is not None:
@@ -161,17 +161,17 @@ def format_of(calls: Sequence[Asked], formats: Sequence[Format] = tuple(Format))
     return best
 
 
-def _together(calls: Sequence[Errors | None]) -> Errors | None:
+def _stacked(calls: Sequence[Errors | None]) -> Errors | None:
     """Return an output's errors as (calls, elements); None if too few, missing in a call, or of unequal number."""
-    known = [call for call in calls if call is not None]
-    elements = {len(call.exact) for call in known}
-    is_enough = len(known) >= ENOUGH_CALLS or (len(known) == 1 and max(elements) >= ENOUGH)
-    if len(known) < len(calls) or len(elements) > 1 or not is_enough:
+    present = [call for call in calls if call is not None]
+    elements = {len(call.exact) for call in present}
+    is_enough = len(present) >= ENOUGH_CALLS or (len(present) == 1 and max(elements) >= ENOUGH)
+    if len(present) < len(calls) or len(elements) > 1 or not is_enough:
         return None
-    return Errors(*(torch.stack(parts) for parts in zip(*known, strict=True)))
+    return Errors(*(torch.stack(parts) for parts in zip(*present, strict=True)))
 
 
-def _roundings(way: Way, to: Format, calls: Sequence[Asked], left: Mapping[str, Errors]) -> dict[str, torch.Tensor]:
+def _effects(way: Way, to: Format, calls: Sequence[CallErrors], left: Mapping[str, Errors]) -> dict[str, torch.Tensor]:
     """Return, by path, the errors that a rounding causes in the outputs `left`, over all calls.
 
     The first few calls suffice if the rounding in every output is zero, or too large to be in the errors.
@@ -181,10 +181,10 @@ def _roundings(way: Way, to: Format, calls: Sequence[Asked], left: Mapping[str, 
         outputs = {path: call.outputs[path] for path in parts}
         lower = way(call.again, to, outputs) if outputs else {}
         # An output without a value in some call is dropped: not every reference can be computed in fp16.
-        parts = {path: [*known, lower[path] - outputs[path].exact] for path, known in parts.items() if path in lower}
+        parts = {path: [*errors, lower[path] - outputs[path].exact] for path, errors in parts.items() if path in lower}
         if number + 1 == _FIRST_CALLS and not any(_may_be_in(left[path], torch.stack(parts[path])) for path in parts):
             break
-    return {path: torch.stack(known) for path, known in parts.items()}
+    return {path: torch.stack(errors) for path, errors in parts.items()}
 
 
 def _may_be_in(errors: Errors, rounding: torch.Tensor) -> bool:
@@ -207,7 +207,7 @@ def _finite(values: torch.Tensor) -> torch.Tensor:
 
 def _hopeless(errors: Errors, rounding: torch.Tensor) -> bool:
     """Return whether errors are too small to contain a rounding, over the calls with a computed rounding."""
-    error, rounding, _ = _apart(errors, rounding)
+    error, rounding, _ = _residuals(errors, rounding)
     return float(error.norm()) < _HOPELESS * float(rounding.norm())
 
 
@@ -219,15 +219,15 @@ def _agreement(errors: Errors, rounding: torch.Tensor) -> float:
     """
     if len(rounding) > 1:
         goes = signs_agree(errors.actual - errors.exact, rounding, errors.exact)
-        return _correlation(*_apart(errors, rounding), len(rounding)) if goes else 0.0
+        return _correlation(*_residuals(errors, rounding), len(rounding)) if goes else 0.0
     # If each row and each column has its own rounding, only as many errors are independent as there are rows and
     # columns.
-    independent = 2.0 * math.sqrt(int(_known(errors, rounding).sum()))
-    ways = [_apart(errors, rounding, alike=alike) for alike in (False, True)]
+    independent = 2.0 * math.sqrt(int(_are_finite(errors, rounding).sum()))
+    ways = [_residuals(errors, rounding, alike=alike) for alike in (False, True)]
     return min(_correlation(*apart, independent) for apart in ways)
 
 
-def _correlation(error: torch.Tensor, rounding: torch.Tensor, own: torch.Tensor, independent: float) -> float:
+def _correlation(error: torch.Tensor, rounding: torch.Tensor, honest: torch.Tensor, independent: float) -> float:
     """Return the correlation of errors with a rounding; 0 for a chance value or a coefficient outside `_COEFFICIENTS`.
 
     Chance correlations are of the order of 1 / sqrt(`independent`), with `independent` the number of independent
@@ -239,15 +239,15 @@ def _correlation(error: torch.Tensor, rounding: torch.Tensor, own: torch.Tensor,
         return 0.0
     common = float(error @ rounding)
     least = min(max(_LEAST, _DEVIATIONS / math.sqrt(independent)), _MOST)
-    is_in = _COEFFICIENTS[0] < common / size < _COEFFICIENTS[1] and abs(float(own @ rounding)) < _OWN * size
+    is_in = _COEFFICIENTS[0] < common / size < _COEFFICIENTS[1] and abs(float(honest @ rounding)) < _OWN * size
     return common / norms if is_in and common / norms > least else 0.0
 
 
-def _known(errors: Errors, rounding: torch.Tensor) -> torch.Tensor:
+def _are_finite(errors: Errors, rounding: torch.Tensor) -> torch.Tensor:
     return torch.isfinite(rounding) & torch.isfinite(errors.exact) & torch.isfinite(errors.honest)
 
 
-def _apart(
+def _residuals(
     errors: Errors, rounding: torch.Tensor, *, alike: bool = False
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return the errors of an answer, a rounding and the reference, without a constant and without the exact values.
@@ -256,33 +256,33 @@ def _apart(
     element: the mean over all calls.
     """
     errors = Errors(*(side[: len(rounding)] for side in errors))
-    known = _known(errors, rounding)
+    are_finite = _are_finite(errors, rounding)
     if len(rounding) > 1:
-        rows = known.all(1)
-        given = [(side[rows] - side[rows].mean(0)).reshape(-1) for side in _of_interest(errors, rounding)]
-        return _without(given, [])
-    exact, *sides = (side[known] for side in _of_interest(errors, rounding))
+        rows = are_finite.all(1)
+        centred = [(side[rows] - side[rows].mean(0)).reshape(-1) for side in _values_and_errors(errors, rounding)]
+        return _projected_out(centred, [])
+    exact, *sides = (side[are_finite] for side in _values_and_errors(errors, rounding))
     sizes = exact.abs()
     usual = sizes[sizes > 0].median() if alike and bool((sizes > 0).any()) else sizes.new_tensor(torch.inf)
     weights = (usual / sizes).clamp(max=1.0)
-    return _without([exact * weights, *(side * weights for side in sides)], [weights])
+    return _projected_out([exact * weights, *(side * weights for side in sides)], [weights])
 
 
-def _of_interest(errors: Errors, rounding: torch.Tensor) -> tuple[torch.Tensor, ...]:
+def _values_and_errors(errors: Errors, rounding: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """Return the exact values, and the errors of the answer, of the rounding and of the plain reference."""
     return errors.exact, errors.actual - errors.exact, rounding, errors.honest - errors.exact
 
 
-def _without(
-    given: Sequence[torch.Tensor], constant: Sequence[torch.Tensor]
+def _projected_out(
+    vectors: Sequence[torch.Tensor], constant: Sequence[torch.Tensor]
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return the last three vectors, with `constant` and then the first vector projected out."""
     for one in constant:
-        given = [_less(values, one) for values in given]
-    exact, error, rounding, own = given
-    return _less(error, exact), _less(rounding, exact), _less(own, exact)
+        vectors = [_orthogonal_to(values, one) for values in vectors]
+    exact, error, rounding, honest = vectors
+    return _orthogonal_to(error, exact), _orthogonal_to(rounding, exact), _orthogonal_to(honest, exact)
 
 
-def _less(values: torch.Tensor, one: torch.Tensor) -> torch.Tensor:
+def _orthogonal_to(values: torch.Tensor, one: torch.Tensor) -> torch.Tensor:
     square = float(one @ one)
     return values - float(values @ one) / square * one if square else values

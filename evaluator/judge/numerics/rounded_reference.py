@@ -37,7 +37,7 @@ class ReferenceCall(NamedTuple):
     in_float64: bool
 
 
-class Asked(NamedTuple):
+class CallErrors(NamedTuple):
     """Errors of a call's outputs, by path.
 
     `again` makes the call anew: the inputs of many calls may be too large to keep.
@@ -63,7 +63,7 @@ def with_rounded_inputs(
 
 
 @contextlib.contextmanager
-def _everywhere(call: ReferenceCall, to: Format) -> Iterator[None]:
+def _rounding_everywhere(call: ReferenceCall, to: Format) -> Iterator[None]:
     with _rounded_weights(call, to), with_results(lambda tensor: rounded(tensor, to)):
         yield
 
@@ -71,7 +71,7 @@ def _everywhere(call: ReferenceCall, to: Format) -> Iterator[None]:
 def _results(again: Callable[[], ReferenceCall], to: Format, outputs: Mapping[str, Errors]) -> dict[str, torch.Tensor]:
     """Round inputs, weights and every result."""
     call = again()
-    return values_of(call, to, _everywhere(call, to), outputs)
+    return values_of(call, to, _rounding_everywhere(call, to), outputs)
 
 
 def _outputs(again: Callable[[], ReferenceCall], to: Format, outputs: Mapping[str, Errors]) -> dict[str, torch.Tensor]:
@@ -95,7 +95,7 @@ def values_of(
     Inputs are rounded first if `to` is given.
     """
     try:
-        inputs = call.inputs if to is None else _low(call.inputs, to)
+        inputs = call.inputs if to is None else _rounded_inputs(call.inputs, to)
         result = call.reference.altered(inputs, call.random_seed, call.gradients, mode, in_float64=call.in_float64)
     except ProblemError:
         return {}
@@ -107,7 +107,7 @@ def values_of(
     }
 
 
-def _low(inputs: Arguments, to: Format) -> Arguments:
+def _rounded_inputs(inputs: Arguments, to: Format) -> Arguments:
     def down(tensor: torch.Tensor) -> torch.Tensor:
         return rounded(tensor, to)
 

@@ -19,7 +19,7 @@ from evaluator.devices.out_of_memory import out_of_memory
 from evaluator.errors import ProblemError
 from evaluator.judge.compare.tensor_comparison import Limit
 from evaluator.judge.compare.tolerance import Bounds
-from evaluator.judge.numerics.arithmetic_modes import Order, in_order
+from evaluator.judge.numerics.arithmetic_modes import SummationOrder, in_order
 from evaluator.judge.numerics.fp8_sums import rounding_of_fp8_sums
 from evaluator.judge.numerics.summation_orders import limits_of, other_orders
 from evaluator.judge.reference.call_plan import CallPlan
@@ -35,10 +35,10 @@ _FEW_ONE_IN = 16
 """Least number of elements for each element at a step that rounding decides."""
 _MOST_BLOCKS = 4
 ORDERS = {
-    Precision.FP32: (Order.SEQUENTIAL, Order.ROUNDED, Order.NAIVE),
-    Precision.TF32: (Order.SEQUENTIAL, Order.ROUNDED, Order.NAIVE),
-    Precision.BF16: (Order.SEQUENTIAL,),
-    Precision.FP16: (Order.SEQUENTIAL,),
+    Precision.FP32: (SummationOrder.SEQUENTIAL, SummationOrder.ROUNDED, SummationOrder.NAIVE),
+    Precision.TF32: (SummationOrder.SEQUENTIAL, SummationOrder.ROUNDED, SummationOrder.NAIVE),
+    Precision.BF16: (SummationOrder.SEQUENTIAL,),
+    Precision.FP16: (SummationOrder.SEQUENTIAL,),
 }
 """Arithmetic of honest kernels. The naive formulas too: log(1 + exp(x)) is off by 5e-4 where x is about -9, and draws
 differ in the sign of x. In half precision they are computed in fp32, and lie below the floor; there, a moved result is
@@ -67,7 +67,7 @@ def are_few(check: TensorCheck) -> bool:
     return check.nonfinite == 0 and check.mismatches * _FEW_ONE_IN <= math.prod(check.shape)
 
 
-class _Part(NamedTuple):
+class _BlockRounding(NamedTuple):
     """Rounding of an output's part in a block, relative to `size`, and the number of elements."""
 
     rounding: float
@@ -78,10 +78,10 @@ class _Part(NamedTuple):
 def rounding_of_call(plan: CallPlan) -> dict[str, float]:
     """Return the errors of other orders in a call, by path; infinite for integers and codes that other orders change.
 
-    If the call has many blocks, the errors are those of its first blocks. The reference must wear the weights of the
+    If the call has many blocks, the errors are those of its first blocks. The reference must have the weights of the
     call. Empty if memory is too small.
     """
-    parts: dict[str, list[_Part]] = {}
+    parts: dict[str, list[_BlockRounding]] = {}
     reference = plan.reference
     try:
         with out_of_memory():
@@ -101,11 +101,11 @@ def rounding_of_call(plan: CallPlan) -> dict[str, float]:
                 sums = rounding_of_fp8_sums(reference, block, plan.gradients, expected.honest, plan.random_seed)
                 for path, error in errors.items():
                     size = _size(exact[path]) if len(plan.blocks) > 1 and isinstance(limits[path], Bounds) else 1.0
-                    part = _Part(max(error, sums.get(path, 0.0)), size, exact[path].numel())
+                    part = _BlockRounding(max(error, sums.get(path, 0.0)), size, exact[path].numel())
                     parts.setdefault(path, []).append(part)
     except MemoryError:
         return {}
-    return {path: _joined(known) for path, known in parts.items()}
+    return {path: _joined(block_parts) for path, block_parts in parts.items()}
 
 
 def _draws(limits: Mapping[str, Limit], values: Mapping[str, Value]) -> int:
@@ -123,9 +123,9 @@ def _size(part: torch.Tensor) -> float:
     return float(finite.square().mean().sqrt()) if finite.numel() else 0.0
 
 
-def _joined(parts: list[_Part]) -> float:
+def _joined(parts: list[_BlockRounding]) -> float:
     """Return the largest rounding, relative to the size of all parts: the row is compared as a whole."""
-    squares, count = sum(each.size * each.size * each.elements for each in parts), sum(each.elements for each in parts)
+    squares, count = sum(part.size * part.size * part.elements for part in parts), sum(part.elements for part in parts)
     whole = math.sqrt(squares / count) if squares else 1.0
     return max(rounding * size / whole for rounding, size, _ in parts)
 
@@ -135,7 +135,7 @@ def results_of_rounding(
 ) -> set[str]:
     """Return the paths of outputs that are results of rounding; `plain` is the plain reference's result."""
     try:
-        moved = reference.values(reference.altered(inputs, random_seed, gradients, in_order(Order.ROUNDED)))
+        moved = reference.values(reference.altered(inputs, random_seed, gradients, in_order(SummationOrder.ROUNDED)))
     except ProblemError:  # An operation without support for the mode is no fault of the problem.
         return set()
     return {path for path, value in reference.values(plain).items() if is_far(moved.get(path), value)}

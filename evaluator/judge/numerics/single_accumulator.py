@@ -121,8 +121,8 @@ def running(terms: torch.Tensor, operation: np.ufunc = np.add) -> torch.Tensor:
     fast axis on a GPU.
     """
     with np.errstate(all="ignore"):  # PyTorch overflows silently.
-        found = operation.accumulate(terms.detach().cpu().numpy(), axis=_LAST, dtype=np.float32)
-    return torch.from_numpy(np.ascontiguousarray(found)).to(terms.device)
+        totals = operation.accumulate(terms.detach().cpu().numpy(), axis=_LAST, dtype=np.float32)
+    return torch.from_numpy(np.ascontiguousarray(totals)).to(terms.device)
 
 
 def rounding(total: torch.Tensor, squares: torch.Tensor, terms: int, generator: torch.Generator) -> torch.Tensor:

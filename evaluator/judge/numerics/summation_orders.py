@@ -14,7 +14,7 @@ from evaluator.judge.compare.tensor_comparison import Comparison, Limit, Sides, 
 from evaluator.judge.compare.tolerance import Bounds
 from evaluator.judge.numerics.arithmetic_modes import (
     Format,
-    Order,
+    SummationOrder,
     in_order,
     with_handlers,
     with_operands,
@@ -33,7 +33,7 @@ _WIDEST_OF_ORDERS = 2.0
 """Limit of a tolerance for other orders, as a multiple of the widest tolerance: 1.6e-3 of a row's root mean square in
 fp32. TF32 needs 2e-3. Where one element has 100 times the row's size, its own rounding in a single accumulator needs
 1e-3."""
-_DRAWN = frozenset({Order.SEQUENTIAL, Order.ROUNDED})
+_DRAWN = frozenset({SummationOrder.SEQUENTIAL, SummationOrder.ROUNDED})
 """Orders whose roundings are random: another draw has others."""
 
 _OPERANDS: dict[Precision, list[tuple[Format, int]]] = {
@@ -50,30 +50,30 @@ and 11 twice the largest of 8."""
 
 def uses(reference: Reference, inputs: Arguments, operations: Collection[Any]) -> bool:
     """Return whether a call of the reference runs any of the `operations`."""
-    found = False
+    runs_operation = False
 
     def noted(func: Callable[..., object], *args: object, **options: object) -> object:
-        nonlocal found
-        found = True
+        nonlocal runs_operation
+        runs_operation = True
         return func(*args, **options)
 
     with with_handlers(dict.fromkeys(operations, noted)):
         reference.forward(inputs, 0)
-    return found
+    return runs_operation
 
 
 def rounds(reference: Reference, inputs: Arguments) -> bool:
     """Return whether a call of the reference rounds a number: else rounding decides no integer of the output."""
-    found = False
+    rounds_number = False
 
     def noted(result: torch.Tensor) -> torch.Tensor:
-        nonlocal found
-        found = True
+        nonlocal rounds_number
+        rounds_number = True
         return result
 
     with with_results(noted):
         reference.forward(inputs, 0)
-    return found
+    return rounds_number
 
 
 def decides(error: float, limit: Bounds) -> bool:
@@ -87,7 +87,7 @@ def other_orders(
     gradients: list[torch.Tensor] | None,
     expected: Expected,
     limits: dict[str, Limit],
-    orders: Sequence[Order | PartialProduct],
+    orders: Sequence[SummationOrder | PartialProduct],
     *,
     random_seed: int = 0,
     draws: int = 1,
@@ -135,11 +135,11 @@ def changed_by(
     """
     honest = reference.values(plain)
     try:
-        found = reference.values(reference.altered(inputs, random_seed, gradients, mode))
+        altered = reference.values(reference.altered(inputs, random_seed, gradients, mode))
     except ProblemError:  # No fault of the problem.
         return
     for path, value in honest.items():
-        changed, limit = found.get(path), limit_of(reference.problem, path, value)
+        changed, limit = altered.get(path), limit_of(reference.problem, path, value)
         if (
             not isinstance(limit, Bounds)
             or not isinstance(value, torch.Tensor)
@@ -159,12 +159,12 @@ def error_of(path: str, sides: Sides, limit: Limit, compare: Comparison = begin)
     part = limit.floor / limit.multiple
     # The ratio is to the sum of `part` and the rounding of the element: where the rounding is the larger term, a
     # tolerance of ratio x part is still too small.
-    while (ratio := _held(path, sides, limit, part, compare).error_ratio) is not None and ratio > 1:
+    while (ratio := _compare_within(path, sides, limit, part, compare).error_ratio) is not None and ratio > 1:
         part *= max(ratio, _CLOSELY)
     return math.inf if ratio is None else ratio * part
 
 
-def _held(path: str, sides: Sides, limit: Bounds, part: float, compare: Comparison) -> TensorCheck:
+def _compare_within(path: str, sides: Sides, limit: Bounds, part: float, compare: Comparison) -> TensorCheck:
     """Compare with a tolerance of `part` in the unit of `Bounds.floor`."""
     return compare(path, sides, limit._replace(multiple=0.0, floor=part, far=math.inf))()
 

@@ -56,14 +56,14 @@ class CountedAblation(NamedTuple):
 
 
 def right_without(
-    context: GradeContext, what: Literal["kernels", "library"], build_service: EmptyKernelService | None = None
+    context: GradeContext, part: Literal["kernels", "library"], build_service: EmptyKernelService | None = None
 ) -> AblationResult:
-    """Return whether a call in a fresh runner is right while `what` is left out.
+    """Return whether a call in a fresh runner is right while `part` is left out.
 
     A complete call comes first, for the one-time work of the submission. On `cuda`, a `build_service` provides
     libraries with empty kernels for both calls. The runner leaves out the launches of Triton and NVRTC in the second.
     """
-    return _ablated(context, what, build_service, counts=False).result
+    return _ablated(context, part, build_service, counts=False).result
 
 
 def counted_without_kernels(context: GradeContext) -> CountedAblation:
@@ -78,22 +78,22 @@ def counted_alone(context: GradeContext) -> Counted | None:
 
 def _ablated(
     context: GradeContext,
-    what: Literal["kernels", "library"] | None,
+    part: Literal["kernels", "library"] | None,
     build_service: EmptyKernelService | None,
     *,
     counts: bool,
 ) -> CountedAblation:
-    frames = None if what is None else _frames(context, what, build_service)
+    frames = None if part is None else _frames(context, part, build_service)
     schedules = context.seeds.schedules()
     counted = None
     with context.runners.start(
         context.source, context.build_services.for_source(context.source) if build_service is None else build_service
     ) as model_runner:
-        if frames is not None and not _asked(model_runner, frames.prepare):
+        if frames is not None and not _is_confirmed(model_runner, frames.prepare):
             return CountedAblation(AblationResult.UNTOLD, None)
         constructed = model_runner.load() or model_runner.construct()
         if isinstance(constructed, Fault):
-            return CountedAblation(_failed(build_service, frames), None)
+            return CountedAblation(_result_of_failure(build_service, frames), None)
         # One for all calls: a second would not know the last call's outputs, which stay in the runner's memory.
         trial_runner = model_runner.trial_runner(model_runner.sites(constructed))
 
@@ -104,14 +104,14 @@ def _ablated(
             return trial_runner.run(index, seed, schedule=schedule, timeout_s=timeout_s, explain=False).fault
 
         if fault_of_call(0) is not None:
-            return CountedAblation(_failed(build_service, frames), None)
+            return CountedAblation(_result_of_failure(build_service, frames), None)
         if counts:
             counted = count_ops(model_runner, lambda: fault_of_call(1), context.call_timeout_s)
-        if what is None:
+        if part is None:
             return CountedAblation(AblationResult.UNTRIED, counted)
         if frames is not None:
             model_runner.session.let_go()  # A runner is stopped between calls.
-            if not _asked(model_runner, frames.begin):
+            if not _is_confirmed(model_runner, frames.begin):
                 return CountedAblation(AblationResult.UNTOLD, counted)
         fault = fault_of_call(2 if counts else 1)
     return CountedAblation(_result(fault, build_service, frames), counted)
@@ -120,7 +120,7 @@ def _ablated(
 def _result(fault: Fault | None, build_service: EmptyKernelService | None, frames: "_Frames | None") -> AblationResult:
     """Return the meaning of the call with one side left out."""
     if fault is not None and has_trait(fault.finding, Trait.NO_ANSWER):
-        return _failed(build_service, frames)
+        return _result_of_failure(build_service, frames)
     if build_service is not None and not build_service.left_out and frames is None:
         return AblationResult.UNTRIED
     return AblationResult.RIGHT if fault is None else AblationResult.WRONG
@@ -134,27 +134,27 @@ class _Frames(NamedTuple):
 
 
 def _frames(
-    context: GradeContext, what: Literal["kernels", "library"], build_service: EmptyKernelService | None
+    context: GradeContext, part: Literal["kernels", "library"], build_service: EmptyKernelService | None
 ) -> _Frames | None:
     """Return the requests to the runner; None if the libraries of `build_service` alone make the difference."""
     if build_service is None:
-        return _Frames(LeaveOut(what, begin=False), LeaveOut(what, begin=True))
-    own, asked = jit_kernels(context.source), build_service.kernels
-    names = own if asked is None else [name for name in own if name in asked]
+        return _Frames(LeaveOut(part, begin=False), LeaveOut(part, begin=True))
+    jit_names, emptied = jit_kernels(context.source), build_service.kernels
+    names = jit_names if emptied is None else [name for name in jit_names if name in emptied]
     if not names:
         return None
     # Without names, the runner leaves out every launch.
-    return _Frames(LeaveOut("jit", begin=False), LeaveOut("jit", begin=True, kernels=[] if asked is None else names))
+    return _Frames(LeaveOut("jit", begin=False), LeaveOut("jit", begin=True, kernels=[] if emptied is None else names))
 
 
-def _failed(build_service: EmptyKernelService | None, frames: _Frames | None) -> AblationResult:
+def _result_of_failure(build_service: EmptyKernelService | None, frames: _Frames | None) -> AblationResult:
     """Return the meaning of a failure: with empty kernels, a failure shows that the kernels are necessary."""
     if build_service is not None and build_service.left_out:
         return AblationResult.WRONG
     return AblationResult.UNTRIED if frames is None else AblationResult.UNTOLD
 
 
-def _asked(model_runner: ModelRunner, frame: LeaveOut) -> bool:
+def _is_confirmed(model_runner: ModelRunner, frame: LeaveOut) -> bool:
     return isinstance(model_runner.session.ask(frame, Stage.CALL, _SECONDS), LeftOut)
 
 
@@ -174,13 +174,13 @@ def needed_alone(context: GradeContext, profile: Profiling) -> Profiling:
     Own kernels are known by name, and a submission may name an idle kernel like a library's. A kernel with a library's
     name counts as own only if the answer is right without PyTorch's operations.
     """
-    own = sorted({_plain(use.name) for use in profile.kernels if use.own})
-    doubtful = {name for name in own if _LIBRARYS_NAMES.match(name.rpartition("::")[2])}
+    names = sorted({_plain(use.name) for use in profile.kernels if use.own})
+    doubtful = {name for name in names if _LIBRARYS_NAMES.match(name.rpartition("::")[2])}
     if doubtful and right_without(context, "library") is not AblationResult.RIGHT:
-        own = [name for name in own if name not in doubtful]
+        names = [name for name in names if name not in doubtful]
     else:
         doubtful = set()
-    heaviest = list(dict.fromkeys(_plain(use.name) for use in profile.kernels if use.own and _plain(use.name) in own))
+    heaviest = list(dict.fromkeys(_plain(use.name) for use in profile.kernels if use.own and _plain(use.name) in names))
     idle = set()
     if len(heaviest) > 1:  # A single kernel was left out before.
         for name in heaviest[:_MOST_KERNELS]:

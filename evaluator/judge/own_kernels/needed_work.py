@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from evaluator.judge.reference.call_plan import CallPlan
-from evaluator.judge.reference.operation_cost import Cost, Traffic
+from evaluator.judge.reference.operation_cost import Cost, TrafficCounter
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.setup.seed_book import fresh_seed
 from evaluator.protocol.flop_count import moved_bytes_of
@@ -29,7 +29,7 @@ class NeededWork(NamedTuple):
 
         A reference without computing operations, such as a transposition, sets no limit.
         """
-        return _rest(self._library(counted), self.cost) if self.cost.operations else 1.0
+        return _own_share(self._library(counted), self.cost) if self.cost.operations else 1.0
 
     def least_share(self, counted: Counted) -> float:
         """Return the lower limit: an operation that the reference lacks may stand for several operations.
@@ -40,7 +40,7 @@ class NeededWork(NamedTuple):
             return 0.0
         if self.operations.issuperset(counted.operations):
             return self.most_share(counted)
-        return _rest(self._library(counted), Cost(self.cost.flop, min(self.least_bytes, self.cost.moved_bytes), 0))
+        return _own_share(self._library(counted), Cost(self.cost.flop, min(self.least_bytes, self.cost.moved_bytes), 0))
 
     def _library(self, counted: Counted) -> Cost:
         """Return PyTorch's work. For a reference without products, bytes alone are compared."""
@@ -52,13 +52,13 @@ def needed_work(reference: Reference) -> NeededWork:
     plan = CallPlan(reference, fresh_seed())
     least_bytes = moved_bytes_of(tensors_of(list(plan.inputs)), plan.gradients)
 
-    with Traffic(computing=True) as traffic:
-        for each in plan.honest():
-            least_bytes += moved_bytes_of(tensors_of(each.result.outputs), each.result.gradients)
+    with TrafficCounter(computing=True) as traffic:
+        for honest in plan.honest():
+            least_bytes += moved_bytes_of(tensors_of(honest.result.outputs), honest.result.gradients)
     return NeededWork(traffic.cost, least_bytes, frozenset(traffic.names))
 
 
-def _rest(library: Cost, needed: Cost) -> float:
+def _own_share(library: Cost, needed: Cost) -> float:
     needed_s = needed._replace(operations=0).nominal_s("cpu")
     library_s = library._replace(operations=0).nominal_s("cpu")
     return 1.0 if not library_s else max(1.0 - library_s / needed_s, 0.0) if needed_s else 0.0

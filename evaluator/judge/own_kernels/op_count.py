@@ -17,12 +17,12 @@ def count_ops(model_runner: ModelRunner, call: Callable[[], Fault | None], timeo
 
     The runner reports the count, and a submission can forge the report (see `own_kernels.py`).
     """
-    if _asked(model_runner, timeout_s) is None:
+    if _count(model_runner, timeout_s) is None:
         return None
-    return None if call() is not None else _asked(model_runner, timeout_s)
+    return None if call() is not None else _count(model_runner, timeout_s)
 
 
-def _asked(model_runner: ModelRunner, timeout_s: float) -> Counted | None:
+def _count(model_runner: ModelRunner, timeout_s: float) -> Counted | None:
     model_runner.session.let_go()  # A runner is stopped between calls.
     answer = model_runner.session.ask(Count(), Stage.CALL, timeout_s)
     return answer if isinstance(answer, Counted) else None

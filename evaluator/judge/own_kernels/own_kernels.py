@@ -34,7 +34,7 @@ _OTHER_CALLERS = re.compile(r"ctypes|cffi|CDLL")
 _MAX_KERNELS = 32
 
 
-class Evidence(NamedTuple):
+class OwnKernelEvidence(NamedTuple):
     """Evidence about own kernels: `counted` and `profiling` by the runner; `libraries` counts built libraries."""
 
     device: DeviceKind
@@ -48,13 +48,13 @@ class Evidence(NamedTuple):
     needed: NeededWork | None = None
 
 
-def own_kernels(evidence: Evidence) -> OwnKernels:
+def own_kernels(evidence: OwnKernelEvidence) -> OwnKernels:
     """Return the share that follows from the evidence."""
     kernels, library = evidence.needs
-    found = _limited_by_work(evidence, _known(evidence))
+    limited = _limited_by_work(evidence, _unlimited_share(evidence))
     return replace(
-        found,
-        share_low=0.0 if AblationResult.UNTOLD in (kernels, library) else found.share_low,
+        limited,
+        share_low=0.0 if AblationResult.UNTOLD in (kernels, library) else limited.share_low,
         right_without_kernels=_RIGHT.get(kernels),
         right_without_library=_RIGHT.get(library),
     )
@@ -63,7 +63,7 @@ def own_kernels(evidence: Evidence) -> OwnKernels:
 _RIGHT = {AblationResult.RIGHT: True, AblationResult.WRONG: False}
 
 
-def _known(evidence: Evidence) -> OwnKernels:
+def _unlimited_share(evidence: OwnKernelEvidence) -> OwnKernels:
     if _can_have_none(evidence):
         return _share(evidence, ShareBasis.BUILT, 0.0, 0.0)
     if evidence.needs.kernels is AblationResult.RIGHT:
@@ -73,8 +73,8 @@ def _known(evidence: Evidence) -> OwnKernels:
         return _share(evidence, ShareBasis.REFUTED, 0.0, 0.0)
     match evidence.device:
         case DeviceKind.EMULATED if counted is not None:
-            found = _share(evidence, ShareBasis.LAUNCHES, counted.launches, counted.library_calls)
-            return replace(found, share_low=0.0) if _goes_past_the_dispatcher(evidence.imports) else found
+            by_launches = _share(evidence, ShareBasis.LAUNCHES, counted.launches, counted.library_calls)
+            return replace(by_launches, share_low=0.0) if _goes_past_the_dispatcher(evidence.imports) else by_launches
         case DeviceKind.CPU if counted is not None:
             return _by_calls(evidence, counted)
         case DeviceKind.CUDA if (profile := evidence.profiling) is not None and profile.own_share is not None:
@@ -83,7 +83,7 @@ def _known(evidence: Evidence) -> OwnKernels:
             return _unknown(evidence)
 
 
-def _limited_by_work(evidence: Evidence, share: OwnKernels) -> OwnKernels:
+def _limited_by_work(evidence: OwnKernelEvidence, share: OwnKernels) -> OwnKernels:
     """Return a share of launches, calls or time, limited by the work of PyTorch's operations."""
     counted, needed = evidence.counted, evidence.needed
     if counted is None or needed is None or share.share_high == 0.0:
@@ -97,7 +97,7 @@ def _limited_by_work(evidence: Evidence, share: OwnKernels) -> OwnKernels:
     )
 
 
-def _unknown(evidence: Evidence) -> OwnKernels:
+def _unknown(evidence: OwnKernelEvidence) -> OwnKernels:
     return OwnKernels(ShareBasis.UNKNOWN, 0.0, 1.0, None, None, evidence.kernels.names[:_MAX_KERNELS])
 
 
@@ -106,13 +106,13 @@ def _goes_past_the_dispatcher(imports: ImportedSymbols) -> bool:
     return bool(imports.beside) or not imports.readable
 
 
-def _has_other_functions(evidence: Evidence) -> bool:
+def _has_other_functions(evidence: OwnKernelEvidence) -> bool:
     """Return whether, on `cpu`, functions may run past the count and the ablation."""
     other = evidence.imports.classes or not evidence.imports.readable
     return evidence.device is DeviceKind.CPU and (other or _OTHER_CALLERS.search(evidence.source) is not None)
 
 
-def _can_have_none(evidence: Evidence) -> bool:
+def _can_have_none(evidence: OwnKernelEvidence) -> bool:
     """Return whether no build holds a kernel (on `cpu`: a function), and the text names no other compiler.
 
     A text that hides the name of another compiler counts as naming none.
@@ -122,15 +122,15 @@ def _can_have_none(evidence: Evidence) -> bool:
     return evidence.libraries == 0 if evidence.device is DeviceKind.CPU else not evidence.kernels.device_code
 
 
-def _by_profile(evidence: Evidence, own_share: float, total_ms: float) -> OwnKernels:
+def _by_profile(evidence: OwnKernelEvidence, own_share: float, total_ms: float) -> OwnKernels:
     """Return the profile's share. The share is a lower bound if own kernels may have unknown names."""
     own_ms = min(max(own_share, 0.0), 1.0) * total_ms
-    found = _share(evidence, ShareBasis.PROFILE, own_ms, total_ms - own_ms)
+    profiled = _share(evidence, ShareBasis.PROFILE, own_ms, total_ms - own_ms)
     all_known = bool(evidence.kernels.names) and _OTHER_COMPILERS.search(evidence.source) is None
-    return found if all_known else replace(found, share_high=1.0)
+    return profiled if all_known else replace(profiled, share_high=1.0)
 
 
-def _by_calls(evidence: Evidence, counted: Counted) -> OwnKernels:
+def _by_calls(evidence: OwnKernelEvidence, counted: Counted) -> OwnKernels:
     """Return bounds of the share: functions that call PyTorch count as own in the upper bound only.
 
     If a library imports PyTorch's operations, any function may call PyTorch, unless the answer is right without them.
@@ -145,36 +145,36 @@ def _by_calls(evidence: Evidence, counted: Counted) -> OwnKernels:
     return OwnKernels(ShareBasis.CALLS, low.share_low, most, high.own, high.library, high.kernels)
 
 
-def _share(evidence: Evidence, basis: ShareBasis, own: float, library: float) -> OwnKernels:
-    share = own / (own + library) if own > 0 else 0.0
+def _share(evidence: OwnKernelEvidence, basis: ShareBasis, own_amount: float, library_amount: float) -> OwnKernels:
+    share = own_amount / (own_amount + library_amount) if own_amount > 0 else 0.0
     kernels = evidence.kernels.names[:_MAX_KERNELS]
-    return OwnKernels(basis, share, share, float(own), float(library), kernels)
+    return OwnKernels(basis, share, share, float(own_amount), float(library_amount), kernels)
 
 
-def too_little(own: OwnKernels | None, required: float | None) -> Fault | None:
+def too_little(share: OwnKernels | None, required: float | None) -> Fault | None:
     """Return a rejection if own kernels certainly did less than `required`."""
-    if own is None or required is None or own.share_high >= required:
+    if share is None or required is None or share.share_high >= required:
         return None
-    operations = _counted(own.library, "library operation", "library operations")
-    what = {
+    operations = _counted(share.library, "library operation", "library operations")
+    reason = {
         ShareBasis.BUILT: "no build of the submission contains a kernel",
-        ShareBasis.LAUNCHES: f"a call has {_counted(own.own, 'launch', 'launches')} of own kernels and {operations}",
-        ShareBasis.CALLS: f"a call has {_counted(own.own, 'call', 'calls')} of own functions and {operations}",
-        ShareBasis.PROFILE: f"own kernels took {own.own:.3g} ms of a call's GPU time, others {own.library:.3g} ms",
+        ShareBasis.LAUNCHES: f"a call has {_counted(share.own, 'launch', 'launches')} of own kernels and {operations}",
+        ShareBasis.CALLS: f"a call has {_counted(share.own, 'call', 'calls')} of own functions and {operations}",
+        ShareBasis.PROFILE: f"own kernels took {share.own:.3g} ms of a call's GPU time, others {share.library:.3g} ms",
         ShareBasis.LEFT_OUT: "without own kernels the answer was still correct",
         ShareBasis.REFUTED: "the count shows no PyTorch operation, but without PyTorch operations the answer was wrong",
-        ShareBasis.WORK: f"PyTorch's operations do {_percent(1.0 - own.share_high)}, in FLOP and bytes",
+        ShareBasis.WORK: f"PyTorch's operations do {_percent(1.0 - share.share_high)}, in FLOP and bytes",
         ShareBasis.UNKNOWN: "",
-    }[own.basis]
-    message = f"own kernels do {_percent(own.share_high)} of the work, {_percent(required)} is required: {what}"
-    return Fault(Status.REJECTED, finding(Code.TOO_LITTLE_OWN, message, share=own.share_high, required=required))
+    }[share.basis]
+    message = f"own kernels do {_percent(share.share_high)} of the work, {_percent(required)} is required: {reason}"
+    return Fault(Status.REJECTED, finding(Code.TOO_LITTLE_OWN, message, share=share.share_high, required=required))
 
 
-def not_known(own: OwnKernels | None, required: float | None) -> Fault | None:
+def not_known(share: OwnKernels | None, required: float | None) -> Fault | None:
     """Return an inconclusive verdict if own kernels may have done less than `required`."""
-    if required is None or (own is not None and own.share_low >= required):
+    if required is None or (share is not None and share.share_low >= required):
         return None
-    between = "" if own is None else f": between {_percent(own.share_low)} and {_percent(own.share_high)}"
+    between = "" if share is None else f": between {_percent(share.share_low)} and {_percent(share.share_high)}"
     message = f"{_percent(required)} of the work is required of own kernels, and their share is unknown{between}"
     return Fault(Status.INCONCLUSIVE, finding(Code.OWN_SHARE_UNKNOWN, message, required=required))
 

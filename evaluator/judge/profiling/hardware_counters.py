@@ -74,9 +74,9 @@ def own_parts() -> list[Path]:
 def counted(result: ToolResult, built: Kernels) -> Counters:
     """Return the counters in ncu's output, or the reason for none. `built` are the submission's own kernels."""
     launches = read_page(result.output)
-    why = _failure(result) if result.timed_out or not launches or FAILED in result.output else None
-    if why is not None:
-        return _nothing(why)
+    failure = _failure(result) if result.timed_out or not launches or FAILED in result.output else None
+    if failure is not None:
+        return _nothing(failure)
     by_name = sorted(launches, key=lambda launch: launch.name)
     kernels = [_sum(name, list(group), built) for name, group in groupby(by_name, key=lambda launch: launch.name)]
     kernels.sort(key=lambda kernel: -kernel.time_us)
@@ -121,10 +121,10 @@ def _sum(name: str, launches: list[Launch], built: Kernels) -> KernelCounters:
 
 def _mean(weighted: list[tuple[float | None, float]]) -> float | None:
     """Return the weighted mean; None if any value is missing."""
-    known = [(value * weight, weight) for value, weight in weighted if value is not None]
-    if len(known) < len(weighted):
+    terms = [(value * weight, weight) for value, weight in weighted if value is not None]
+    if len(terms) < len(weighted):
         return None
-    return math.fsum(part for part, _ in known) / math.fsum(weight for _, weight in known)
+    return math.fsum(part for part, _ in terms) / math.fsum(weight for _, weight in terms)
 
 
 def _failure(result: ToolResult) -> Finding:
@@ -132,16 +132,16 @@ def _failure(result: ToolResult) -> Finding:
     if REFUSED in result.output:
         return finding(Code.COUNTERS_REFUSED, f"the driver restricts this GPU's counters to administrators ({REFUSED})")
     if result.timed_out:
-        why = f"ncu did not finish within {_TIMEOUT_S:.0f} s"
-    elif (said := next((line for line in reversed(lines) if line.startswith(FAILED)), None)) is not None:
-        why = said.removeprefix("warpgrade: ")
+        reason = f"ncu did not finish within {_TIMEOUT_S:.0f} s"
+    elif (failed_line := next((line for line in reversed(lines) if line.startswith(FAILED)), None)) is not None:
+        reason = failed_line.removeprefix("warpgrade: ")
     elif result.ok:
-        why = "ncu recorded no kernel"
+        reason = "ncu recorded no kernel"
     else:
         ended = f"exit status {result.exit_code}" if result.signal is None else result.signal
-        why = f"ncu failed ({ended}): {' / '.join(lines[-3:])}"
-    return finding(Code.NOT_COUNTED, why[:_MOST_SAID])
+        reason = f"ncu failed ({ended}): {' / '.join(lines[-3:])}"
+    return finding(Code.NOT_COUNTED, reason[:_MOST_SAID])
 
 
-def _nothing(why: Finding) -> Counters:
-    return Counters(kernels=[], other_kernels=0, launches=0, cut=False, finding=why)
+def _nothing(failure: Finding) -> Counters:
+    return Counters(kernels=[], other_kernels=0, launches=0, cut=False, finding=failure)

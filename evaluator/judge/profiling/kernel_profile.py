@@ -29,44 +29,45 @@ _SHOWN = 32
 def profiling(context: GradeContext) -> Profiling:
     """Profile the submission with the requested profilers. A failure becomes a finding; the verdict stands."""
     build_service = context.build_services.with_resource_usage()
-    found = _watched(context, build_service)
+    profile = _torch_profile(context, build_service)
     match context.terms.options.profile:
         case ProfilerKind.NCU:
-            return replace(found, counters=counters(context, build_service))
+            return replace(profile, counters=counters(context, build_service))
         case ProfilerKind.TORCH | None:
-            return found
+            return profile
 
 
-def _watched(context: GradeContext, build_service: ResourceUsageService) -> Profiling:
+def _torch_profile(context: GradeContext, build_service: ResourceUsageService) -> Profiling:
     """Profile a call in a runner with PyTorch's profiler."""
     printed = context.output
     with context.runners.start(context.source, build_service) as runner:
         fault = runner.load()
         constructed = fault if fault is not None else runner.construct()
-        answer = constructed if isinstance(constructed, Fault) else _asked(context, runner)
-        claims = [] if isinstance(answer, Fault) else _claimed(context, runner)
+        answer = constructed if isinstance(constructed, Fault) else _profiled_call(context, runner)
+        claims = [] if isinstance(answer, Fault) else _runner_resources(context, runner)
     context.output = printed  # Discard the output of the profiled run.
     if isinstance(answer, Fault):
-        why = finding(Code.NOT_PROFILED, f"the profiled call failed: {answer.finding.message}"[:1000])
-        return Profiling([], 0, 0, 0.0, None, build_service.resources, why)
-    found = described(answer, build_service, gpu=context.terms.gpu is not None, source=context.source)
-    return replace(found, resources=[*found.resources, *claims])
+        failure = finding(Code.NOT_PROFILED, f"the profiled call failed: {answer.finding.message}"[:1000])
+        return Profiling([], 0, 0, 0.0, None, build_service.resources, failure)
+    profile = described(answer, build_service, gpu=context.terms.gpu is not None, source=context.source)
+    return replace(profile, resources=[*profile.resources, *claims])
 
 
-def _claimed(context: GradeContext, runner: ModelRunner) -> list[KernelResources]:
+def _runner_resources(context: GradeContext, runner: ModelRunner) -> list[KernelResources]:
     """Return the resources of kernels that the runner's process compiled, as that process reports them."""
     if context.terms.gpu is None:
         return []
-    found = read_kernels(runner.session, context.source)
-    return [] if found is None else claimed_resources(found)
+    compiled = read_kernels(runner.session, context.source)
+    return [] if compiled is None else claimed_resources(compiled)
 
 
 def described(answer: Profiled, build_service: ResourceUsageService, *, gpu: bool, source: str = "") -> Profiling:
     """Return the record of a runner's report, without invalid times. `source` names kernels that no library holds."""
-    seen = [each for each in answer.kernels if math.isfinite(each.time_us)]
+    valid = [kernel for kernel in answer.kernels if math.isfinite(kernel.time_us)]
     built = own_names(build_service, source)
     uses = [
-        KernelUse(each.name, each.launches, each.time_us, is_own(each.name, built) if gpu else None) for each in seen
+        KernelUse(kernel.name, kernel.launches, kernel.time_us, is_own(kernel.name, built) if gpu else None)
+        for kernel in valid
     ]
     uses.sort(key=lambda use: -use.time_us)
     time_us = math.fsum(use.time_us for use in uses)
@@ -81,7 +82,7 @@ def described(answer: Profiled, build_service: ResourceUsageService, *, gpu: boo
     )
 
 
-def _asked(context: GradeContext, runner: ModelRunner) -> Profiled | Fault:
+def _profiled_call(context: GradeContext, runner: ModelRunner) -> Profiled | Fault:
     """Write inputs like those of a timed call, and ask the runner for a profiled call."""
     plan = CallPlan(context.reference, fresh_seed())
     values = [("args", plan.inputs.args), ("kwargs", plan.inputs.kwargs), ("gradient", plan.gradients or [])]

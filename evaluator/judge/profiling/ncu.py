@@ -66,11 +66,11 @@ def find_ncu(packages: Path = _PACKAGES) -> Path | None:
     """Return the path of ncu: from PATH, from the CUDA toolkit, or from the newest package of Nsight Compute."""
     if (on_path := shutil.which("ncu")) is not None:
         return Path(on_path)
-    places = []
+    paths = []
     with contextlib.suppress(ToolchainMissing):
-        places.append(nvcc.cuda_home() / "bin" / "ncu")
-    places += sorted(packages.glob("*/ncu"), key=_version, reverse=True)
-    return next((place for place in places if place.is_file() and os.access(place, os.X_OK)), None)
+        paths.append(nvcc.cuda_home() / "bin" / "ncu")
+    paths += sorted(packages.glob("*/ncu"), key=_version, reverse=True)
+    return next((path for path in paths if path.is_file() and os.access(path, os.X_OK)), None)
 
 
 def installation(ncu: Path) -> list[Path]:
@@ -104,8 +104,8 @@ def read_page(text: str) -> list[Launch]:
     below = (_fields(line) for line in lines[headers[-1] + 1 :])
     rows = [dict(zip(header, fields, strict=True)) for fields in below if len(fields) == len(header)]
     # The first row has the units.
-    found = (_launch(row, rows[0]) for row in rows[1 : MOST_LAUNCHES + 1])
-    return [launch for launch in found if launch is not None]
+    launches = (_launch(row, rows[0]) for row in rows[1 : MOST_LAUNCHES + 1])
+    return [launch for launch in launches if launch is not None]
 
 
 def _is_header(line: str) -> bool:

@@ -33,13 +33,13 @@ def _refusal(reference: Reference, inputs: Arguments, first: list[torch.Tensor])
     """Return the reason why the reference accepts no other weights; None if accepted."""
     try:
         for seed in _SEEDS:
-            reference.wear(seed)
+            reference.set_weights(seed)
             if not _still_finite(first, reference.forward(inputs, 0)):
                 return "the reference gives no finite numbers with other weights"
     except ProblemError as refusal:
         return f"the reference refuses other weights: {refusal.message}"[:200]
     finally:
-        reference.wear(None)
+        reference.set_weights(None)
     return None
 
 

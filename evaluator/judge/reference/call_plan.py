@@ -67,8 +67,8 @@ class CallPlan:
     @property
     def plain(self) -> Honest | None:
         """Plain result of the whole call, if known: nothing is computed."""
-        known: Honest | None = self.__dict__.get("whole")
-        return known
+        whole: Honest | None = self.__dict__.get("whole")
+        return whole
 
     def forget(self) -> None:
         """Free the plain result, which takes the memory of a call's outputs."""

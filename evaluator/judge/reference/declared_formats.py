@@ -22,7 +22,7 @@ def input_forms(problem: Problem, model: torch.nn.Module, inputs: Arguments) -> 
     declared = problem.formats.inputs
     if not declared:
         return {}
-    names = [name for name, each in _named(model, inputs) for _ in tensors_of(each)]
+    names = [name for name, value in _named(model, inputs) for _ in tensors_of(value)]
     return {number: declared[name] for number, name in enumerate(names) if name in declared}
 
 
@@ -32,12 +32,12 @@ def check_formats(problem: Problem, model: torch.nn.Module, inputs: Arguments, o
     Raises:
         ProblemError: a declared input or output does not exist, or is no tensor of the format.
     """
-    given = dict(_named(model, inputs))
+    arguments = dict(_named(model, inputs))
     for name, form in problem.formats.inputs.items():
-        found = tensors_of(given.get(name))
-        if not found:
+        tensors = tensors_of(arguments.get(name))
+        if not tensors:
             raise ProblemError(f"{problem.name}: formats.inputs.{name}: get_inputs gives no tensor for {name}")
-        for tensor in found:
+        for tensor in tensors:
             _check(f"{problem.name}: formats.inputs.{name}", tensor, form)
     returned = dict(leaves(outputs, "output"))
     for path, declared in problem.formats.outputs.items():
@@ -58,17 +58,17 @@ def _named(model: torch.nn.Module, inputs: Arguments) -> Iterator[tuple[str, Val
 
 
 def _tensor(where: str, path: str, returned: dict[str, Value]) -> torch.Tensor:
-    found = returned.get(path)
-    if not isinstance(found, torch.Tensor):
-        known = ", ".join(known for known, value in returned.items() if isinstance(value, torch.Tensor)) or "none"
-        raise ProblemError(f"{where}: forward returns no tensor {path}; tensors: {known}")
-    return found
+    output = returned.get(path)
+    if not isinstance(output, torch.Tensor):
+        tensors = ", ".join(name for name, value in returned.items() if isinstance(value, torch.Tensor)) or "none"
+        raise ProblemError(f"{where}: forward returns no tensor {path}; tensors: {tensors}")
+    return output
 
 
 def _check(where: str, tensor: torch.Tensor, form: ElementFormat) -> None:
-    wanted = _E8M0 if form is ElementFormat.E8M0 else (dtype_of(form),)
-    if tensor.dtype not in wanted:
-        names = " or ".join(str(each).removeprefix("torch.") for each in wanted)
+    dtypes = _E8M0 if form is ElementFormat.E8M0 else (dtype_of(form),)
+    if tensor.dtype not in dtypes:
+        names = " or ".join(str(dtype).removeprefix("torch.") for dtype in dtypes)
         raise ProblemError(f"{where}: {form.value} is a tensor of {names}, but this one is {tensor.dtype}")
     if is_packed(form) and not tensor.dim():
         raise ProblemError(f"{where}: {form.value} has two elements in each byte of the last dimension; found a scalar")
@@ -77,7 +77,7 @@ def _check(where: str, tensor: torch.Tensor, form: ElementFormat) -> None:
 def _check_scales(where: str, codes: torch.Tensor, scales: torch.Tensor, form: ElementFormat) -> None:
     _check(f"{where}, scales", scales, scale_format(form))
     blocks = -(-codes.shape[-1] * 2 // (block_elements(form) or 1))
-    wanted = [*codes.shape[:-1], blocks]
-    if list(scales.shape) != wanted:
+    shape = [*codes.shape[:-1], blocks]
+    if list(scales.shape) != shape:
         message = f"{where}: the scales of {list(codes.shape)} bytes have the shape {list(scales.shape)}"
-        raise ProblemError(message, hint=f"{form.value} has one scale for {block_elements(form)} elements: {wanted}")
+        raise ProblemError(message, hint=f"{form.value} has one scale for {block_elements(form)} elements: {shape}")

@@ -51,11 +51,11 @@ class WideCasts(OperationMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         del types
-        given = dict(kwargs or {})
-        is_cast = func is torch.ops.aten._to_copy.default and given.get("dtype") in NARROW  # noqa: SLF001
+        options = dict(kwargs or {})
+        is_cast = func is torch.ops.aten._to_copy.default and options.get("dtype") in NARROW  # noqa: SLF001
         if is_cast and args[0].dtype == torch.float64:
-            given["dtype"] = torch.float64
-        return func(*args, **given)
+            options["dtype"] = torch.float64
+        return func(*args, **options)
 
 
 @contextlib.contextmanager
@@ -113,7 +113,7 @@ def transposed_convolution(
                 )
             ]
             if all(source.start < source.stop for source, _ in ranges):
-                sources, targets = (tuple(each) for each in zip(*ranges, strict=True))
+                sources, targets = (tuple(slices) for slices in zip(*ranges, strict=True))
                 result[(some, slice(None), *targets)].add_(terms[(slice(None), number, slice(None), *sources)])
     return result
 
@@ -132,5 +132,5 @@ def _applies(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, *
     """
     transposed, groups = rest[3], rest[5]
     batched = 0 < weight.dim() - 2 <= _MOST_SPATIAL and x.dim() == weight.dim()
-    wide = all(each.dtype == torch.float64 for each in (x, weight, bias) if each is not None)
+    wide = all(tensor.dtype == torch.float64 for tensor in (x, weight, bias) if tensor is not None)
     return bool(transposed) and groups == 1 and batched and wide and x.is_cuda and min(x.numel(), weight.numel()) > 0

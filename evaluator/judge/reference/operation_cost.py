@@ -40,13 +40,13 @@ class Cost(NamedTuple):
 
 def cost_of(forward: Callable[[], object]) -> Cost:
     """Return the cost of the PyTorch operations in `forward`, which runs once."""
-    traffic = Traffic()
+    traffic = TrafficCounter()
     with traffic:
         forward()
     return traffic.cost
 
 
-class Traffic(OperationMode):
+class TrafficCounter(OperationMode):
     """Dispatch mode that counts FLOP, operations, and the bytes of arguments and results. A view moves nothing.
 
     With `computing`, copies and other operations without arithmetic do not count.

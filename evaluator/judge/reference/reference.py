@@ -74,7 +74,7 @@ class Reference:
         self.float64_ran_out = self.float64_must_fit = False  # `float64_must_fit` makes the lack a MemoryError.
         self.exact_model = self._in_float64()
         self.weights = ChangingWeights(self.model)
-        self._worn: int | None = None
+        self._weights_seed: int | None = None
         self._split = problem.split
         self._pieces = 0
         self._writes_inputs = True
@@ -105,13 +105,13 @@ class Reference:
         problem's own distribution, values of `decoy` are drawn and discarded: the time before a call must not reveal
         the distribution to a submission.
         """
-        given = self._file.draw(seed, self._device)
-        values_seed, forms = derived(seed, b"values"), input_forms(self.problem, self.model, given)
+        inputs = self._file.draw(seed, self._device)
+        values_seed, forms = derived(seed, b"values"), input_forms(self.problem, self.model, inputs)
         if profile is Profile.AS_GIVEN:
-            rehearse(decoy, [given.args, given.kwargs], values_seed, self._device, forms)
-            return given
-        own = self.writable(given)
-        return Arguments(*change(profile, self.problem.layouts, [*own], values_seed, self._device, forms))
+            rehearse(decoy, [inputs.args, inputs.kwargs], values_seed, self._device, forms)
+            return inputs
+        writable_inputs = self.writable(inputs)
+        return Arguments(*change(profile, self.problem.layouts, [*writable_inputs], values_seed, self._device, forms))
 
     def writable(self, inputs: Arguments) -> Arguments:
         """Return drawn inputs, or copies if `get_inputs` returns the same tensors in every call."""
@@ -135,9 +135,9 @@ class Reference:
         self.written = frozenset(index for index, (one, other) in after if one != other)
         self._writes_inputs = bool(self.written)
         del some
-        others = self.draw(_OTHER_SEED)
-        self._keeps_inputs = not storages(inputs).isdisjoint(storages(others))
-        self.has_fixed_inputs = are_equal(inputs, others)
+        other_inputs = self.draw(_OTHER_SEED)
+        self._keeps_inputs = not storages(inputs).isdisjoint(storages(other_inputs))
+        self.has_fixed_inputs = are_equal(inputs, other_inputs)
         if len(blocks := self.blocks(inputs)) > 1 and not self._follow_each_other(blocks, outputs):
             self._split = {}
         return again
@@ -198,24 +198,24 @@ class Reference:
         return other
 
     @property
-    def worn(self) -> int | None:
+    def weights_seed(self) -> int | None:
         """Seed of the current weights; None for the constructed weights."""
-        return self._worn
+        return self._weights_seed
 
-    def wear(self, seed: int | None) -> None:
+    def set_weights(self, seed: int | None) -> None:
         """Switch to the weights of the call with `seed`, or to the constructed weights if None."""
-        if seed != self._worn:
-            self._worn = seed
+        if seed != self._weights_seed:
+            self._weights_seed = seed
             self.weights.put(seed, [model for model in (self.model, self.exact_model) if model is not None])
 
     def parameters(self) -> dict[str, torch.Tensor]:
         """Return the current values of the parameters that change from call to call."""
-        known = dict(self.model.named_parameters(remove_duplicate=False))
-        return {name: known[name].detach() for name in self.weights.names}
+        parameters = dict(self.model.named_parameters(remove_duplicate=False))
+        return {name: parameters[name].detach() for name in self.weights.names}
 
     def state(self) -> dict[str, torch.Tensor]:
         """Switch to the constructed weights, and return these weights for a submission's model."""
-        self.wear(None)
+        self.set_weights(None)
         self.running_statistics = running_statistics(self.model)
         return {name: tensor.detach() for name, tensor in self.model.state_dict().items()}
 
@@ -255,19 +255,19 @@ class Reference:
         model = self.exact_model if in_float64 else self.model
         if model is None:
             raise TypeError("this reference has no float64")
-        own = widened(inputs) if in_float64 else cloned(inputs)
+        call_inputs = widened(inputs) if in_float64 else cloned(inputs)
         wide_mode = float64_mode(model if in_float64 else None, widens_casts=self._widens_casts)
         with self._author("forward"), wide_mode, mode:
-            return self._run(model, own, random_seed, wide(gradients) if in_float64 else gradients)
+            return self._run(model, call_inputs, random_seed, wide(gradients) if in_float64 else gradients)
 
     def expected_of_blocks(self, blocks: list[Arguments], random_seed: int) -> Iterator[Expected]:
         """Yield the expected values of each block. The first block decides for all whether float64 is comparable."""
         comparable = None
         for block in blocks:
-            found = self.expected(block, random_seed, None, comparable=comparable)
-            comparable = found.in_float64
-            yield found
-            del found  # The consumer no longer needs the block.
+            expected = self.expected(block, random_seed, None, comparable=comparable)
+            comparable = expected.in_float64
+            yield expected
+            del expected  # The consumer no longer needs the block.
 
     def expected(
         self,
@@ -294,13 +294,13 @@ class Reference:
         Raises:
             ProblemError: forward writes into inputs in some calls only.
         """
-        own = cloned(inputs) if self._writes_inputs or gradients is not None else inputs
-        before = versions(own)
+        call_inputs = cloned(inputs) if self._writes_inputs or gradients is not None else inputs
+        before = versions(call_inputs)
         with self._author("forward"):
-            result = self._run(self.model, own, random_seed, gradients)
-        if own is inputs and versions(own) != before:
+            result = self._run(self.model, call_inputs, random_seed, gradients)
+        if call_inputs is inputs and versions(call_inputs) != before:
             raise ProblemError(f"{self.problem.name}: forward changes its inputs in some calls only")
-        return Honest(result, self._borrowed(result.outputs, own))
+        return Honest(result, self._borrowed(result.outputs, call_inputs))
 
     def _exact(
         self, inputs: Arguments, random_seed: int, gradients: list[torch.Tensor] | None
@@ -333,10 +333,10 @@ class Reference:
     ) -> model_call.Result:
         seed_torch(random_seed)
         before = None if self.draws_numbers else self._generators()
-        outputs, found = model_call.readable(model_call.run(model, *inputs, gradients))
+        outputs, result_gradients = model_call.readable(model_call.run(model, *inputs, gradients))
         refuse_other_layouts(self.problem.name, outputs, "the reference's forward")
         self.draws_numbers = before is None or not all(map(torch.equal, before, self._generators()))
-        return model_call.Result(mapped(outputs, torch.Tensor.detach), found)
+        return model_call.Result(mapped(outputs, torch.Tensor.detach), result_gradients)
 
     def _generators(self) -> list[torch.Tensor]:
         """Return the states of PyTorch's generators, without a wait for the GPU."""

@@ -42,8 +42,8 @@ def cut(model: Any, inputs: Arguments, split: Mapping[str, int], pieces: int = 0
 
 def begins_and_ends_with(outputs: Value, first: Value, last: Value) -> bool:
     """Return whether a call's outputs begin with the first block's rows and end with the last block's rows."""
-    known = list(leaves(outputs))
-    for whole, one, other in zip(known, leaves(first), leaves(last), strict=False):
+    output_leaves = list(leaves(outputs))
+    for whole, one, other in zip(output_leaves, leaves(first), leaves(last), strict=False):
         values = [value for _, value in (whole, one, other)]
         if not isinstance(whole[1], torch.Tensor):
             if any(isinstance(value, torch.Tensor) or value != whole[1] for value in values):
@@ -54,7 +54,7 @@ def begins_and_ends_with(outputs: Value, first: Value, last: Value) -> bool:
         tensor, head, tail = values
         if not (near(tensor[: len(head)].double(), head) and near(tensor[-len(tail) :].double(), tail)):
             return False
-    return len(list(leaves(first))) == len(known)
+    return len(list(leaves(first))) == len(output_leaves)
 
 
 def row_splits(model: Any, inputs: Arguments, outputs: Value) -> list[dict[str, int]]:

@@ -27,14 +27,14 @@ def by_running_statistics(model: torch.nn.Module, statistics: RunningStatistics)
             mean, variance = norm.running_mean, norm.running_var
             if name in statistics and mean is not None and variance is not None:
                 leaving.callback(_restore, norm, mean, variance)
-                norm.running_mean, norm.running_var = (each.to(mean.dtype) for each in statistics[name])
+                norm.running_mean, norm.running_var = (statistic.to(mean.dtype) for statistic in statistics[name])
                 norm.eval()
         yield
 
 
 def _by_batch(model: torch.nn.Module) -> dict[str, _BatchNorm]:
-    named = model.named_modules()
-    return {name: each for name, each in named if isinstance(each, _BatchNorm) and each.training}
+    modules = model.named_modules()
+    return {name: module for name, module in modules if isinstance(module, _BatchNorm) and module.training}
 
 
 def _restore(norm: _BatchNorm, mean: torch.Tensor, variance: torch.Tensor) -> None:

@@ -74,7 +74,7 @@ def measured_bandwidth(kernels: bytes) -> float:
             ],
         )
 
-    ways: list[Callable[[], object]] = [reads(each * multiprocessors) for each in _BLOCKS_PER_MULTIPROCESSOR]
+    ways: list[Callable[[], object]] = [reads(factor * multiprocessors) for factor in _BLOCKS_PER_MULTIPROCESSOR]
     # The copy reads half of the memory and writes the other half: all ways move equally many bytes.
     ways += [lambda: words.fill_(0), lambda: words[half:].copy_(words[:half])]
     _warm(ways[0])

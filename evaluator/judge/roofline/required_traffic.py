@@ -53,7 +53,7 @@ def worked_out(problem: Problem, size: SizeName, reference: Reference, budget_s:
         gradients = reference.output_gradients(reference.forward(inputs, random_seed), fresh_seed())
     answer = _answerer(reference.model, inputs, gradients, random_seed)
     in_float64 = _in_float64(reference, inputs, gradients, random_seed)
-    given = changeable([*tensors_of(inputs.args), *tensors_of(inputs.kwargs), *(gradients or [])])
+    call_tensors = changeable([*tensors_of(inputs.args), *tensors_of(inputs.kwargs), *(gradients or [])])
     state = changeable([*reference.model.parameters(), *reference.model.buffers()])
     state_bytes = sum(covered_bytes(state).values())
     sampled = state if state_bytes > _SMALL_PART * counted.read_bytes else []
@@ -61,12 +61,12 @@ def worked_out(problem: Problem, size: SizeName, reference: Reference, budget_s:
         read_bytes=counted.read_bytes,
         written_bytes=counted.written_bytes,
         flop=counted.flop,
-        input_bytes=sum(covered_bytes(given).values()),
+        input_bytes=sum(covered_bytes(call_tensors).values()),
         state_bytes=state_bytes,
-        input_flips=_flips(answer, in_float64, given, budget_s),
+        input_flips=_flips(answer, in_float64, call_tensors, budget_s),
         state_flips=_flips(answer, None, sampled, budget_s),
         distinct_bytes=distinct_bytes(answer()),
-        distinct_input_bytes=distinct_bytes(given),
+        distinct_input_bytes=distinct_bytes(call_tensors),
     )
 
 
@@ -77,7 +77,7 @@ def distinct_bytes(tensors: Sequence[torch.Tensor]) -> int:
     single read, and half of a symmetric input is enough. Only two places of each dimension are compared, so the count
     is never too large.
     """
-    return sum(_distinct_elements(each) * each.element_size() for each in tensors)
+    return sum(_distinct_elements(tensor) * tensor.element_size() for tensor in tensors)
 
 
 def _distinct_elements(tensor: torch.Tensor) -> int:
@@ -101,10 +101,10 @@ def _answerer(
     def answer() -> list[torch.Tensor]:
         seed_torch(random_seed)
         args, kwargs = mapped(inputs.args, copied), mapped(inputs.kwargs, copied)
-        back = None if gradients is None else [copied(each) for each in gradients]
-        outputs, found = model_call.run(model, args, kwargs, back)
-        given = [each for each in (found or {}).values() if each is not None]
-        return [each.detach() for each in (*tensors_of(outputs), *given)]
+        back = None if gradients is None else [copied(gradient) for gradient in gradients]
+        outputs, model_gradients = model_call.run(model, args, kwargs, back)
+        gradient_tensors = [gradient for gradient in (model_gradients or {}).values() if gradient is not None]
+        return [tensor.detach() for tensor in (*tensors_of(outputs), *gradient_tensors)]
 
     return answer
 
@@ -130,15 +130,15 @@ def _flips(answer: _Answer, in_float64: _Answer | None, among: Sequence[torch.Te
     """
     if not among:
         return None
-    found = sample(answer, among, budget_s=budget_s)
-    if isinstance(found, Undetermined):
-        raise TrafficUnknown(found.reason)
-    if in_float64 is None or found.mattered == found.samples:
-        return found
+    flips = sample(answer, among, budget_s=budget_s)
+    if isinstance(flips, Undetermined):
+        raise TrafficUnknown(flips.reason)
+    if in_float64 is None or flips.mattered == flips.samples:
+        return flips
     try:
         wide = sample(in_float64, among, budget_s=budget_s)
     except RuntimeError:  # The model casts, or does not fit into memory.
-        return found
-    if isinstance(wide, Undetermined) or wide.mattered * found.samples < found.mattered * wide.samples:
-        return found
+        return flips
+    if isinstance(wide, Undetermined) or wide.mattered * flips.samples < flips.mattered * wide.samples:
+        return flips
     return wide

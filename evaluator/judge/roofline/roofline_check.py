@@ -52,40 +52,40 @@ def check_roofline(context: GradeContext, timing: Timing) -> RooflineOutcome:
     problem = context.terms.problem
     precision, factor = peak_of(problem)
     try:
-        needs = _said(problem.roofline) or required_traffic(problem, context.terms.size, context.reference)
+        needs = _declared_needs(problem.roofline) or required_traffic(problem, context.terms.size, context.reference)
         l2_bytes = torch.cuda.get_device_properties(0).L2_cache_size
         roof = Roof(
             bandwidth_bytes_per_s=gpu_peaks.bandwidth(gpu, kernels),
             l2_bytes=l2_bytes,
             warm_bytes=l2_bytes if context.terms.l2 is L2Rule.WARM else 0,
-            peak_flop_per_s=gpu_peaks.peak(gpu, precision) * factor if _operations(needs, context) else None,
+            peak_flop_per_s=gpu_peaks.peak(gpu, precision) * factor if _counts_operations(needs, context) else None,
         )
         constants = _constants(context)
-        found = attained(needs, roof, timing, problem.roofline, constants)
-        if is_impossible(found, timing):
+        result = attained(needs, roof, timing, problem.roofline, constants)
+        if is_impossible(result, timing):
             again = max(roof.bandwidth_bytes_per_s, gpu_peaks.measured_bandwidth(kernels))
-            found = attained(needs, roof._replace(bandwidth_bytes_per_s=again), timing, problem.roofline, constants)
+            result = attained(needs, roof._replace(bandwidth_bytes_per_s=again), timing, problem.roofline, constants)
     except (TrafficUnknown, ProblemError, RuntimeError, DriverError) as error:
         # A reference that rejects a changed input, or too little memory: the measured times remain valid.
         return RooflineOutcome(None, None, [finding(Code.NO_ROOFLINE, f"the floor is unknown: {_first_line(error)}")])
     finally:
         with contextlib.suppress(RuntimeError):
             torch.cuda.empty_cache()
-    if is_impossible(found, timing):
-        return RooflineOutcome(found, Fault(Status.REJECTED, impossible(found, timing)), [])
-    findings = remarks(found, timing)
-    beats_units = any(each.code == Code.BEATS_TARGET.value for each in findings) and found.target_ms > found.floor_ms
+    if is_impossible(result, timing):
+        return RooflineOutcome(result, Fault(Status.REJECTED, impossible(result, timing)), [])
+    findings = remarks(result, timing)
+    beats_units = any(item.code == Code.BEATS_TARGET.value for item in findings) and result.target_ms > result.floor_ms
     unearned = beats_units and problem.precision is Precision.FP32 and not context.seeds.distribution_mix.row_sites
     if unearned:
         message = (
             f"no speedup is quoted: {timing.submission_median_ms:.4g} ms is less than the fp32 units of this GPU need, "
-            f"{found.target_ms:.4g} ms, and the outputs mix all inputs, so that no call could have told fewer bits"
+            f"{result.target_ms:.4g} ms, and the outputs mix all inputs, so that no call could have told fewer bits"
         )
         findings.append(finding(Code.TIME_UNEARNED, message))
-    return RooflineOutcome(found, None, findings, unearned)
+    return RooflineOutcome(result, None, findings, unearned)
 
 
-def _said(override: RooflineOverride | None) -> Needs | None:
+def _declared_needs(override: RooflineOverride | None) -> Needs | None:
     """Return empty needs if the problem's author states all traffic, to omit counts and samples; else None."""
     if override is None or override.read_bytes is None or override.written_bytes is None:
         return None
@@ -102,14 +102,14 @@ def _said(override: RooflineOverride | None) -> Needs | None:
     )
 
 
-def _operations(needs: Needs, context: GradeContext) -> bool:
+def _counts_operations(needs: Needs, context: GradeContext) -> bool:
     override = context.terms.problem.roofline
     return needs.flop > 0 or (override is not None and override.flop is not None)
 
 
 def _constants(context: GradeContext) -> dict[str, Constant]:
-    known = read_reference(context.reference.source, context.terms.problem.path).constants
-    return {name: literal.value for name, literal in known.items()}
+    constants = read_reference(context.reference.source, context.terms.problem.path).constants
+    return {name: literal.value for name, literal in constants.items()}
 
 
 def _first_line(error: Exception) -> str:

@@ -62,10 +62,10 @@ class BuildService:
 
     def serve(self, request: BuildRequest) -> tuple[BuildReply, int | None]:
         """Build an extension. Return the reply and a descriptor of the library, to be closed by the caller."""
-        if (why := self._build_budget.admit(text_bytes(request))) is not None:
-            if why.code not in {failure.code for failure in self.failures}:
-                self.failures.append(why)
-            return BuildReply(ok=False, log=why.message), None
+        if (refusal := self._build_budget.admit(text_bytes(request))) is not None:
+            if refusal.code not in {failure.code for failure in self.failures}:
+                self.failures.append(refusal)
+            return BuildReply(ok=False, log=refusal.message), None
         if (beyond := oversized_request(request)) is not None:
             refused = finding(Code.BUILD_REQUEST_REFUSED, f"{request.name[:200]}: {beyond}")
             self.failures.append(refused)
@@ -79,9 +79,9 @@ class BuildService:
         if built.library is None:
             message = ""
             if built.finding is not None:
-                why = explained(built.finding, request, built.unit.diagnostics, self._submission)
-                self.failures.append(why)
-                message = why.message
+                failure = explained(built.finding, request, built.unit.diagnostics, self._submission)
+                self.failures.append(failure)
+                message = failure.message
             return BuildReply(ok=False, log=f"{message}\n{built.unit.log}"), None
         self._keep(all_files(request))
         self.missing_return = self.missing_return or missing_return(built.unit.log, self.texts, self._submission)

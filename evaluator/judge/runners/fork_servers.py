@@ -14,8 +14,8 @@ def fork_server_for(device: DeviceKind, gpu: str | None, sandbox: SandboxMode, t
     Both sides of a comparison get the same variables. Idle OpenMP threads sleep: with spinning threads, two busy cores
     slow a parallel loop by a factor of six (measured), and every call's time depends on the machine's load.
     """
-    own = [_LINT, *([] if device is DeviceKind.CPU else [PARSER])]
-    return ForkServer(mode=sandbox, environment=_environment(device, gpu, threads), preload=(*DEFAULT_PRELOAD, *own))
+    added = [_LINT, *([] if device is DeviceKind.CPU else [PARSER])]
+    return ForkServer(mode=sandbox, environment=_environment(device, gpu, threads), preload=(*DEFAULT_PRELOAD, *added))
 
 
 def light_fork_server_for(device: DeviceKind, sandbox: SandboxMode) -> ForkServer:

@@ -29,9 +29,9 @@ def own_names(build_service: BuildService, source: str) -> Kernels:
     return joined([*build_service.device_code, Kernels(device_code=False, names=jit_kernels(source))])
 
 
-def claimed_resources(found: CompiledKernels) -> list[KernelResources]:
+def claimed_resources(compiled: CompiledKernels) -> list[KernelResources]:
     """Return the resources reported by a runner. Triton's local memory per thread holds stack and spills together."""
     return [
-        KernelResources(each.name, each.registers, each.shared_bytes, each.local_bytes, 0, 0, claimed=True)
-        for each in found.kernels
+        KernelResources(kernel.name, kernel.registers, kernel.shared_bytes, kernel.local_bytes, 0, 0, claimed=True)
+        for kernel in compiled.kernels
     ]

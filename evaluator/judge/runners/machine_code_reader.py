@@ -38,8 +38,8 @@ class MachineCodeReader:
 
     def turn_to_next(self) -> None:
         """Switch to another submission."""
-        for each in self._unfinished:
-            each.cancel()
+        for task in self._unfinished:
+            task.cancel()
         self._of_submission = _Libraries()
 
     def begin(self, library: bytes) -> None:
@@ -49,12 +49,12 @@ class MachineCodeReader:
             return
         libraries.total_bytes += len(library)
         if not libraries.too_many:
-            libraries.read[digest] = self._thread.submit(self._one, library, libraries)
-            self._unfinished = [each for each in (*self._unfinished, libraries.read[digest]) if not each.done()]
+            libraries.read[digest] = self._thread.submit(self._read, library, libraries)
+            self._unfinished = [task for task in (*self._unfinished, libraries.read[digest]) if not task.done()]
 
     def result(self) -> MachineCode:
         """Wait for all libraries, and return the machine code."""
-        parts = [each.result() for each in self._of_submission.read.values()]
+        parts = [task.result() for task in self._of_submission.read.values()]
         if self._of_submission.too_many:
             parts.append(MachineCode(not_looked_at=f"the libraries exceed {_MOST_BYTES >> 20} MiB together"))
         return together(parts)
@@ -62,11 +62,11 @@ class MachineCodeReader:
     def close(self, kill: Callable[[], None]) -> None:
         """End the thread. `kill` ends all running tools; repeated, as a tool may be starting."""
         self._thread.shutdown(wait=False, cancel_futures=True)
-        while not all(each.done() for each in self._unfinished):
+        while not all(task.done() for task in self._unfinished):
             kill()
             time.sleep(_KILL_ROUND_S)
 
-    def _one(self, library: bytes, libraries: "_Libraries") -> MachineCode:
+    def _read(self, library: bytes, libraries: "_Libraries") -> MachineCode:
         """Read a library. No failure of the disassembly ends a grade."""
         if libraries.left_s <= 0:
             return MachineCode(not_looked_at=f"the disassembly of all libraries took more than {_MOST_S:.0f} s")

@@ -42,7 +42,7 @@ class ResourceUsageService(BuildService):
     @property
     def resources(self) -> list[KernelResources]:
         """Resource usage of all built kernels."""
-        return [each for unit in self.units for each in kernel_resources(unit.log)]
+        return [kernel for unit in self.units for kernel in kernel_resources(unit.log)]
 
 
 def _content(descriptor: int) -> bytes:

@@ -96,21 +96,21 @@ class RunnerClient:
         except (Closed, DeadlinePassed, FrameError) as error:
             raise JudgeFailed(f"an empty runner did not start: {type(error).__name__}: {error}") from None
         if not isinstance(answer, Warmed):
-            said = answer.message if isinstance(answer, Failed) else type(answer).__name__
-            raise JudgeFailed(f"an empty runner did not start: {said}")
+            reason = answer.message if isinstance(answer, Failed) else type(answer).__name__
+            raise JudgeFailed(f"an empty runner did not start: {reason}")
 
     def serve_from(self, build_service: BuildService | None) -> None:
         """Answer build requests from `build_service`."""
         self._build_service = build_service
 
-    def under(self, deadline: Callable[[], Deadline], *, own: bool, in_cpu_time: bool) -> None:
-        """Limit all waits by the grade's deadline; with `own`, charge the waiting time to the submission.
+    def under(self, deadline: Callable[[], Deadline], *, is_submission: bool, in_cpu_time: bool) -> None:
+        """Limit all waits by the grade's deadline; with `is_submission`, charge the waiting time to the submission.
 
         With `in_cpu_time`, the time limits of the runner count its CPU time: see `TimeLimit`.
         """
         self._deadline = deadline
         self._cpu_time = self.child.cpu_time if in_cpu_time else None
-        self._code, self._builds = (Work.CODE, Work.BUILDS) if own else (None, None)
+        self._code, self._builds = (Work.CODE, Work.BUILDS) if is_submission else (None, None)
 
     def load(
         self,

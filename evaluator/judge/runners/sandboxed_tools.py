@@ -43,9 +43,9 @@ class SandboxedTools:
         deadline = self._deadline()
         timeout_s = deadline.within(timeout_s)
         cuda = [nvcc.cuda_home(), precompiled_folder(cache_folder())] if self._device is DeviceKind.CUDA else []
-        known = [headers.INCLUDE, *readable, *cuda]
+        paths = [headers.INCLUDE, *readable, *cuda]
         limits = replace(limits, held_bytes=min(limits.held_bytes, held_bytes()))
-        result = run_tool(self._fork_server, argv, work=work, limits=limits, timeout_s=timeout_s, readable=known)
+        result = run_tool(self._fork_server, argv, work=work, limits=limits, timeout_s=timeout_s, readable=paths)
         deadline.check()
         if not result.ok and _NO_SPACE in result.output and shutil.disk_usage(work).free < _LITTLE_BYTES:
             raise JudgeFailed(f"the compiler's disk is full: {work.parent.parent}", hint="free space in $TMPDIR")

@@ -26,7 +26,7 @@ _AT_ONCE = 2
 """Each build uses several cores."""
 
 
-class Ended(Exception):
+class BuildEnded(Exception):
     """An unused speculative build was ended."""
 
 
@@ -73,17 +73,17 @@ class SpeculativeBuild:
         """Return whether builds were predicted, and all have finished without a fault."""
         if not self._looked.done() or not self._builds:
             return False
-        begun = [build for _, build in self._builds]
-        return all(build.done() and build.exception() is None and build.result().finding is None for build in begun)
+        builds = [build for _, build in self._builds]
+        return all(build.done() and build.exception() is None and build.result().finding is None for build in builds)
 
     def build_of(self, request: BuildRequest) -> BuildResult | None:
         """Wait for the build of an equal request; None if no build was started. Raises any exception of the build."""
         self._looked.result()
-        begun = next((build for asked, build in self._builds if asked == request), None)
-        if begun is None:
+        matching_build = next((build for predicted, build in self._builds if predicted == request), None)
+        if matching_build is None:
             return None
         try:
-            built = begun.result()
+            built = matching_build.result()
         except Exception:
             if not self._ended:
                 raise
@@ -121,7 +121,7 @@ class SpeculativeBuild:
         """Run a program. Raises Ended after `end`: a killed program's output must not be cached as a build failure."""
         result = self._run_tool(argv, work=work, timeout_s=timeout_s, limits=limits, readable=readable)
         if self._ended:
-            raise Ended
+            raise BuildEnded
         return result
 
 

@@ -32,7 +32,7 @@ _LARGEST = 1 / 16
 
 
 class CallLimits:
-    """Limits of the outputs of a call. The reference wears the call's weights."""
+    """Limits of the outputs of a call. The reference has the call's weights."""
 
     def __init__(
         self,

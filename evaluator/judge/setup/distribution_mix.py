@@ -96,8 +96,8 @@ class DistributionMix(NamedTuple):
 
         Distributions with evidence occur until enough calls are evidence.
         """
-        given = max(_AS_GIVEN_CHECKS, _CHECKS - len(self.use))
-        rest = [*self.use, *(one for one in 2 * self.use if one is Profile.OUTLIERS), *[Profile.AS_GIVEN] * (given - 1)]
+        as_given = [Profile.AS_GIVEN] * (max(_AS_GIVEN_CHECKS, _CHECKS - len(self.use)) - 1)
+        rest = [*self.use, *[Profile.OUTLIERS] * (2 * self.use.count(Profile.OUTLIERS)), *as_given]
         # A replay and `--values own` may use fewer distributions than the decision.
         evidence = [profile for profile in self.evidence if profile in (Profile.AS_GIVEN, *self.use)]
         missing = _LEAST_EVIDENCE - sum(profile in evidence for profile in [Profile.AS_GIVEN, *rest])
@@ -123,15 +123,15 @@ def distribution_mix_for(
     """
     if rule is ToleranceRule.KERNELBENCH:
         return AS_GIVEN_ALONE
-    found = distribution_mix_of(decided(reference, size, compare=compare))
+    mix = distribution_mix_of(decided(reference, size, compare=compare))
     # TF32 cut off, as tensor cores do, is off by a third of bf16: size does not separate the two.
     if reference.problem.precision is not Precision.TF32:
         sites = () if values is ValuesRule.OWN else row_sites_for(reference, size)
-        found = found._replace(row_sites=sites)
+        mix = mix._replace(row_sites=sites)
     # Logarithms and roots take no random signs, and their textbook forms round near 1 and 0.
-    if Profile.SIGNED_NORMAL in found.use and reference.problem.precision is Precision.FP32:
-        found = found._replace(elementwise=elementwise_outputs(reference, size))
-    return found._replace(use=(), untried=()) if values is ValuesRule.OWN else found
+    if Profile.SIGNED_NORMAL in mix.use and reference.problem.precision is Precision.FP32:
+        mix = mix._replace(elementwise=elementwise_outputs(reference, size))
+    return mix._replace(use=(), untried=()) if values is ValuesRule.OWN else mix
 
 
 def distribution_mix_of(lock: SizeLock) -> DistributionMix:
@@ -140,7 +140,7 @@ def distribution_mix_of(lock: SizeLock) -> DistributionMix:
 
 
 def _untried(lock: SizeLock) -> tuple[Profile, ...]:
-    return tuple(profile for profile, why in lock.left_out.items() if why == _TOO_LARGE)
+    return tuple(profile for profile, reason in lock.left_out.items() if reason == _TOO_LARGE)
 
 
 def decided(reference: Reference, size: SizeName, *, thorough: bool = False, compare: Comparison = begin) -> SizeLock:
@@ -153,16 +153,16 @@ def decided(reference: Reference, size: SizeName, *, thorough: bool = False, com
         ProblemError: the lock is broken.
     """
     problem, device = reference.problem, reference.device.type
-    if (known := _known(problem, size, device)) is not None:
-        return known
+    if (stored := _stored(problem, size, device)) is not None:
+        return stored
     limit_s = math.inf if thorough else _LONGEST_S
     if not reference.state():
-        made = decide(reference, size, limit_s, compare)
+        lock = decide(reference, size, limit_s, compare)
     else:
-        made = decide(Reference(problem, size, LOCK_SEED, device), size, limit_s, compare)
-        if not made.use and not _untried(made):  # A single drawn bias may saturate the output.
-            made = decide(Reference(problem, size, LOCK_SEED + 1, device), size, limit_s, compare)
-    return made if _untried(made) else measured_once(decision_key(problem, size, device), SizeLock, lambda: made)
+        lock = decide(Reference(problem, size, LOCK_SEED, device), size, limit_s, compare)
+        if not lock.use and not _untried(lock):  # A single drawn bias may saturate the output.
+            lock = decide(Reference(problem, size, LOCK_SEED + 1, device), size, limit_s, compare)
+    return lock if _untried(lock) else measured_once(decision_key(problem, size, device), SizeLock, lambda: lock)
 
 
 def remember(problem: Problem, size: SizeName, device: str, lock: SizeLock) -> None:
@@ -172,14 +172,14 @@ def remember(problem: Problem, size: SizeName, device: str, lock: SizeLock) -> N
         measured_once(decision_key(problem, size, device), SizeLock, lambda: lock)
 
 
-def _known(problem: Problem, size: SizeName, device: str) -> SizeLock | None:
+def _stored(problem: Problem, size: SizeName, device: str) -> SizeLock | None:
     lock = stored_lock(problem)
     if lock is not None and fits(lock, problem, RULES) and not {size, SizeName.SMALL}.isdisjoint(lock.sizes):
         # Seldom does a decision depend on the size.
         return lock.sizes.get(size) or lock.sizes[SizeName.SMALL]
     # As in a lock, a decision about the small size serves every device: `problems decide` makes it without a GPU.
-    places = [device, "cpu"] if size is SizeName.SMALL else [device]
-    return next(filter(None, (look_up(decision_key(problem, size, place), SizeLock) for place in places)), None)
+    devices = [device, "cpu"] if size is SizeName.SMALL else [device]
+    return next(filter(None, (look_up(decision_key(problem, size, device), SizeLock) for device in devices)), None)
 
 
 def decision_key(problem: Problem, size: SizeName, device: str) -> list[object]:
@@ -202,58 +202,58 @@ def decide(reference: Reference, size: SizeName, limit_s: float = math.inf, comp
                 return SizeLock([], dict.fromkeys(PROFILES, f"the reference's model cannot be copied: {error}"))
             scratch.float64_must_fit = True  # A cached decision must not depend on memory free at the moment.
             scratch.check_formats()
-            instead = None if size is SizeName.SMALL else _of_the_small_size(scratch, limit_s, compare)
-            return instead or _tried(scratch, limit_s, compare)
+            instead = None if size is SizeName.SMALL else _decision_for_small_size(scratch, limit_s, compare)
+            return instead or _decision_by_trials(scratch, limit_s, compare)
     except MemoryError:
         return SizeLock([], dict.fromkeys(PROFILES, _TOO_LARGE))
 
 
-def _tried(scratch: Reference, limit_s: float, compare: Comparison) -> SizeLock:
+def _decision_by_trials(scratch: Reference, limit_s: float, compare: Comparison) -> SizeLock:
     """Return the decision by trials on `scratch`. The trials may change the split of `scratch`."""
     _split_if_large(scratch)
     if _FORWARDS * len(PROFILES) * _forward_s(scratch) > limit_s:
         return SizeLock([], dict.fromkeys(PROFILES, _TOO_LARGE))
-    given = _seen(scratch, Profile.AS_GIVEN, None, compare)
-    is_special = given.why_not is not None and _is_usual_with_other_weights(scratch, compare)
+    usual = _try_profile(scratch, Profile.AS_GIVEN, None, compare)
+    is_special = usual.why_not is not None and _is_usual_with_other_weights(scratch, compare)
     if is_special:
         other = _with_other_weights(scratch, Profile.AS_GIVEN, None, compare)
-        given = given._replace(distances=other.distances, is_evidence=other.is_evidence)
+        usual = usual._replace(distances=other.distances, is_evidence=other.is_evidence)
     usual_inputs = _first_block(scratch, scratch.draw(LOCK_SEED))
     tests = [test for has, test in _TESTS if has(scratch, usual_inputs)]
     has_factors = multiplies(scratch, usual_inputs)
     left_out: dict[Profile, str] = {}
-    seen_on = {Profile.AS_GIVEN: given}
+    trials = {Profile.AS_GIVEN: usual}
     for profile in PROFILES:
-        said = scratch.problem.profiles.get(profile)
-        if said is None and profile is Profile.NEAR_ONE and not has_factors:
-            said = _NO_FACTORS
-        if isinstance(said, str):
-            left_out[profile] = said
+        declared = scratch.problem.profiles.get(profile)
+        if declared is None and profile is Profile.NEAR_ONE and not has_factors:
+            declared = _NO_FACTORS
+        if isinstance(declared, str):
+            left_out[profile] = declared
             continue
-        seen = _seen(scratch, profile, given, compare)
-        if seen.why_not is not None and not seen.fatal and is_special:
-            seen = _with_other_weights(scratch, profile, given, compare)
-        why_not = seen.why_not
+        trial = _try_profile(scratch, profile, usual, compare)
+        if trial.why_not is not None and not trial.fatal and is_special:
+            trial = _with_other_weights(scratch, profile, usual, compare)
+        why_not = trial.why_not
         if why_not is None and tests:
             inputs = _first_block(scratch, scratch.draw(LOCK_SEED, profile))
             reasons = (test(scratch, inputs, _gradients(scratch, inputs), compare) for test in tests)
             why_not = next(filter(None, reasons), None)
-        if why_not is not None and (said is not True or seen.fatal):
+        if why_not is not None and (declared is not True or trial.fatal):
             left_out[profile] = why_not
         else:
-            seen_on[profile] = seen
+            trials[profile] = trial
     return SizeLock(
-        [profile for profile in PROFILES if profile in seen_on],
+        [profile for profile in PROFILES if profile in trials],
         left_out,
-        {profile: seen.distances for profile, seen in seen_on.items()},
-        [profile for profile, seen in seen_on.items() if seen.is_evidence],
+        {profile: trial.distances for profile, trial in trials.items()},
+        [profile for profile, trial in trials.items() if trial.is_evidence],
     )
 
 
 def _is_usual_with_other_weights(scratch: Reference, compare: Comparison) -> bool:
-    """Return whether other weights, unlike the constructed weights, give a meaningful output for the problem's values.
+    """Return whether the constructed weights alone make the output meaningless for the problem's values.
 
-    The mean of a group norm with weights of 1 and biases of 0 is 0. Calls have other weights.
+    For example, the mean of a group norm with weights of 1 and biases of 0 is 0. Calls have other weights.
     """
     if scratch.problem.weights is WeightsRule.FROZEN:
         return False
@@ -261,15 +261,17 @@ def _is_usual_with_other_weights(scratch: Reference, compare: Comparison) -> boo
     return bool(scratch.weights.names) and _with_other_weights(scratch, Profile.AS_GIVEN, None, compare).why_not is None
 
 
-def _with_other_weights(scratch: Reference, profile: Profile, given: "_Seen | None", compare: Comparison) -> "_Seen":
-    scratch.wear(LOCK_SEED)
+def _with_other_weights(
+    scratch: Reference, profile: Profile, usual: "_ProfileTrial | None", compare: Comparison
+) -> "_ProfileTrial":
+    scratch.set_weights(LOCK_SEED)
     try:
-        return _seen(scratch, profile, given, compare)
+        return _try_profile(scratch, profile, usual, compare)
     finally:
-        scratch.wear(None)
+        scratch.set_weights(None)
 
 
-def _of_the_small_size(reference: Reference, limit_s: float, compare: Comparison) -> SizeLock | None:
+def _decision_for_small_size(reference: Reference, limit_s: float, compare: Comparison) -> SizeLock | None:
     """Return the decision for the small size if this size is too large or too slow, else None."""
     problem = reference.problem
     if SizeName.SMALL not in problem.sizes or not (_is_large(reference) or _forward_s(reference) > _SLOW_S):
@@ -307,7 +309,7 @@ def _elements(value: Value) -> int:
     return sum(leaf.numel() for leaf in tensors_of(value))
 
 
-class _Seen(NamedTuple):
+class _ProfileTrial(NamedTuple):
     """Result of trying a distribution: the reason against use, if any, and the distances of wrong answers.
 
     With `fatal`, the author cannot overrule the reason.
@@ -320,28 +322,30 @@ class _Seen(NamedTuple):
     fatal: bool = False
 
 
-def _seen(reference: Reference, profile: Profile, given: _Seen | None, compare: Comparison) -> _Seen:
+def _try_profile(
+    reference: Reference, profile: Profile, usual: _ProfileTrial | None, compare: Comparison
+) -> _ProfileTrial:
     try:
         inputs = _first_block(reference, reference.draw(LOCK_SEED, profile))
-        others = _first_block(reference, reference.draw(LOCK_SEED + 1, profile))
+        other_inputs = _first_block(reference, reference.draw(LOCK_SEED + 1, profile))
         gradients = _gradients(reference, inputs)
         expected = reference.expected(inputs, 0, gradients)
-        is_fixed = are_equal(inputs, others) and reference.weights.why_not is None
-        other = None if is_fixed else reference.expected(others, 0, _gradients(reference, others))
+        is_fixed = are_equal(inputs, other_inputs) and reference.weights.why_not is None
+        other_expected = None if is_fixed else reference.expected(other_inputs, 0, _gradients(reference, other_inputs))
     except ProblemError as refusal:
-        return _Seen(None, why_not=f"the reference refuses it: {refusal.message}"[:200], fatal=True)
-    if given is not None and given.expected is not None:
-        if (path := newly_nonfinite(expected, given.expected)) is not None:
-            return _Seen(expected, why_not=f"{path} is not finite", fatal=True)
-        if given.expected.in_float64 and not expected.in_float64:
-            return _Seen(expected, why_not="float64 gives something else", fatal=True)
-    wrong = distances_of(reference, inputs, gradients, expected, other, compare)
-    seen = _Seen(expected, wrong.distances, bool(wrong.powers) and min(wrong.powers.values()) >= PROOF)
+        return _ProfileTrial(None, why_not=f"the reference refuses it: {refusal.message}"[:200], fatal=True)
+    if usual is not None and usual.expected is not None:
+        if (path := newly_nonfinite(expected, usual.expected)) is not None:
+            return _ProfileTrial(expected, why_not=f"{path} is not finite", fatal=True)
+        if usual.expected.in_float64 and not expected.in_float64:
+            return _ProfileTrial(expected, why_not="float64 gives something else", fatal=True)
+    wrong = distances_of(reference, inputs, gradients, expected, other_expected, compare)
+    trial = _ProfileTrial(expected, wrong.distances, bool(wrong.powers) and min(wrong.powers.values()) >= PROOF)
     if not expected.in_float64 and wrong.powers and not any(wrong.powers.values()):
-        return seen._replace(why_not="the output is a result of rounding")
+        return trial._replace(why_not="the output is a result of rounding")
     if not wrong.are_told_apart:
-        return seen._replace(why_not="the output hardly depends on such inputs")
-    return seen
+        return trial._replace(why_not="the output hardly depends on such inputs")
+    return trial
 
 
 def _gradients(reference: Reference, inputs: Arguments) -> list[torch.Tensor] | None:

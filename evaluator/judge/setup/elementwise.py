@@ -54,32 +54,32 @@ def elementwise_outputs(reference: Reference, size: SizeName) -> frozenset[str]:
     None of a model with weights, which a forward may add up, and none, for this grade alone, if memory is short.
     """
     try:
-        return _to_keep(reference, size)
+        return _stored_or_tried(reference, size)
     except MemoryError:
         return frozenset()
 
 
 def rows_to_keep(reference: Reference, size: SizeName) -> RowSitesLock:
     """Return the row sites and the elementwise outputs of a problem, for its lock. Raises MemoryError."""
-    sites, paths = sites_to_keep(reference, size), _to_keep(reference, size)
+    sites, paths = sites_to_keep(reference, size), _stored_or_tried(reference, size)
     return RowSitesLock(rules=SITE_RULES, sites=list(sites), elementwise=sorted(paths))
 
 
-def _to_keep(reference: Reference, size: SizeName) -> frozenset[str]:
+def _stored_or_tried(reference: Reference, size: SizeName) -> frozenset[str]:
     """Return the paths from the problem's lock or the cache. Else try: at the small size on the CPU, or at `size`."""
     problem = reference.problem
     if problem.backward or [*reference.model.parameters(), *reference.model.buffers()]:
         return frozenset()
-    known = known_rows(problem)
-    if known is not None and known.elementwise is not None:
-        return frozenset(known.elementwise)
-    tried, device = tried_at(problem, size, reference.device.type)
-    constants = dict(sorted(problem.sizes[tried].items()))
+    lock = known_rows(problem)
+    if lock is not None and lock.elementwise is not None:
+        return frozenset(lock.elementwise)
+    trial_size, device = tried_at(problem, size, reference.device.type)
+    constants = dict(sorted(problem.sizes[trial_size].items()))
     parts = ["elementwise", SITE_RULES, problem.sha256, constants, torch.__version__, device]
-    return frozenset(measured_once(parts, _Elementwise, lambda: _tried(problem, tried, device)).paths)
+    return frozenset(measured_once(parts, _Elementwise, lambda: _by_trials(problem, trial_size, device)).paths)
 
 
-def _tried(problem: Problem, size: SizeName, device: str) -> _Elementwise:
+def _by_trials(problem: Problem, size: SizeName, device: str) -> _Elementwise:
     """Return the paths; none if the reference refuses its inputs. Raises MemoryError."""
     with contextlib.suppress(ProblemError), out_of_memory():
         reference = Reference(problem, size, _SEED, device)
@@ -95,25 +95,25 @@ def find_elementwise(reference: Reference) -> set[str]:
     Raises:
         ProblemError: the reference refuses its own inputs.
     """
-    inputs, others = reference.draw(_SEED), reference.draw(_OTHER_SEED)
-    own, other = input_tensors(inputs), input_tensors(others)
-    if reference.exact_model is None or [leaf.shape for leaf in own] != [leaf.shape for leaf in other]:
+    inputs, other_inputs = reference.draw(_SEED), reference.draw(_OTHER_SEED)
+    tensors, other_tensors = input_tensors(inputs), input_tensors(other_inputs)
+    if reference.exact_model is None or [leaf.shape for leaf in tensors] != [leaf.shape for leaf in other_tensors]:
         return set()
-    dims = [(number, dim) for number, leaf in enumerate(own) for dim, extent in enumerate(leaf.shape) if extent > 1]
-    rows = [(number, dim, index) for number, dim in dims for index in tried_rows(own[number].shape[dim])]
+    dims = [(number, dim) for number, leaf in enumerate(tensors) for dim, extent in enumerate(leaf.shape) if extent > 1]
+    rows = [(number, dim, index) for number, dim in dims for index in tried_rows(tensors[number].shape[dim])]
     nominal_s = cost_of(lambda: reference.forward(inputs, 0)).nominal_s(reference.device.type)
-    if nominal_s * 2 * (1 + len(rows)) > LONGEST_S or any(map(has_shared_elements, own)):
+    if nominal_s * 2 * (1 + len(rows)) > LONGEST_S or any(map(has_shared_elements, tensors)):
         return set()
     before = outputs_in_float64(reference, inputs)
-    found = {path for path, value in before.items() if rows and _least_row(value) >= _LEAST_SIZE}
+    paths = {path for path, value in before.items() if rows and _least_row(value) >= _LEAST_SIZE}
     for number, dim, index in rows:
-        if not found:
+        if not paths:
             break
         changed = cloned(inputs)
-        input_tensors(changed)[number].select(dim, index).copy_(other[number].select(dim, index))
+        input_tensors(changed)[number].select(dim, index).copy_(other_tensors[number].select(dim, index))
         after = outputs_in_float64(reference, changed)
-        found &= set(dependent(before, after, [index], own[number].shape[dim]))
-    return found
+        paths &= set(dependent(before, after, [index], tensors[number].shape[dim]))
+    return paths
 
 
 def _least_row(output: torch.Tensor) -> float:

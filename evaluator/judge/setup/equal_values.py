@@ -24,14 +24,14 @@ from evaluator.judge.tensors.call_arguments import Arguments
 aten = torch.ops.aten
 
 
-class Choice(Enum):
+class TieBreak(Enum):
     """Choice of an operation among equal values."""
 
     FIRST = "first"
     LAST = "last"
 
 
-def choosing(choice: Choice) -> contextlib.AbstractContextManager[None]:
+def choosing(choice: TieBreak) -> contextlib.AbstractContextManager[None]:
     """Return a context in which operations take the first or the last of equal values."""
     return with_handlers({func: functools.partial(form, choice) for func, form in _FORMS.items()})
 
@@ -53,22 +53,22 @@ def changed_by_choice(
     expected = reference.expected(inputs, 0, gradients)
     exact, honest = reference.values(expected.exact), reference.values(expected.honest)
     limits = limits_of(reference.problem, honest)
-    for choice in Choice:
+    for choice in TieBreak:
         try:
             other = reference.values(reference.altered(inputs, 0, gradients, _choosing_any(choice)))
         except ProblemError:  # An operation without support for the mode is no fault of the problem.
             return None
         tensors = {path: value for path, value in honest.items() if isinstance(value, torch.Tensor)}
         sides = {path: Sides(other[path], exact[path], value) for path, value in tensors.items()}
-        for path, each in sides.items():
+        for path, output in sides.items():
             limit = with_scales(limits[path], reference.problem, path, sides)
-            wanted = each if limit else each._replace(exact=each.exact.to(each.honest.dtype))
-            if each.actual.shape != each.honest.shape or not compare(path, wanted, limit)().ok:
+            compared = output if limit else output._replace(exact=output.exact.to(output.honest.dtype))
+            if output.actual.shape != output.honest.shape or not compare(path, compared, limit)().ok:
                 return f"{path} depends on the choice among equal values"
     return None
 
 
-def _choosing_any(choice: Choice) -> contextlib.AbstractContextManager[None]:
+def _choosing_any(choice: TieBreak) -> contextlib.AbstractContextManager[None]:
     """Return a context in which operations that return the first of equal values choose too.
 
     Kernels with another choice are published as right: no problem of KernelBench draws equal inputs. Equal inputs are
@@ -77,11 +77,11 @@ def _choosing_any(choice: Choice) -> contextlib.AbstractContextManager[None]:
     return with_handlers({func: functools.partial(form, choice) for func, form in _AMBIGUOUS.items()})
 
 
-def _in_order(choice: Choice, values: torch.Tensor, dim: int, *, descending: bool) -> tuple[torch.Tensor, torch.Tensor]:
+def _in_order(tie: TieBreak, values: torch.Tensor, dim: int, *, descending: bool) -> tuple[torch.Tensor, torch.Tensor]:
     """Return sorted values and places; equal values by place, upwards or downwards."""
     if not values.dim():
         return values.clone(), torch.zeros((), dtype=torch.int64, device=values.device)
-    if choice is Choice.FIRST:
+    if tie is TieBreak.FIRST:
         ordered, places = aten.sort.stable(values, stable=True, dim=dim, descending=descending)
         return ordered, places
     ordered, places = aten.sort.stable(values.flip(dim), stable=True, dim=dim, descending=descending)
@@ -89,7 +89,7 @@ def _in_order(choice: Choice, values: torch.Tensor, dim: int, *, descending: boo
 
 
 def _topk(
-    choice: Choice,
+    choice: TieBreak,
     func: Any,  # noqa: ARG001 - handlers are called with the operation
     values: torch.Tensor,
     k: int,
@@ -104,7 +104,7 @@ def _topk(
 
 
 def _sort(
-    choice: Choice,
+    choice: TieBreak,
     func: Any,
     values: torch.Tensor,
     dim: int = -1,
@@ -118,32 +118,32 @@ def _sort(
     return (ordered, places) if func.overloadpacket is aten.sort else places
 
 
-def _place(choice: Choice, func: Any, values: torch.Tensor, *args: Any, **given: Any) -> Any:
-    """Return the operation's values, and the first or the last place of each."""
-    found, places = func(values, *args, **given)
+def _values_and_index(choice: TieBreak, func: Any, values: torch.Tensor, *args: Any, **options: Any) -> Any:
+    """Return the operation's values, and of each the index of the first or the last equal value."""
+    results, indices = func(values, *args, **options)
     if not values.dim():
-        return found, places
-    names = [each.name for each in func._schema.arguments][1:]  # noqa: SLF001
-    named = {"dim": -1, "keepdim": False} | dict(zip(names, args, strict=False)) | given
-    dim, keeps = named["dim"], named["keepdim"]
-    wide = found if keeps else found.unsqueeze(dim)
+        return results, indices
+    names = [argument.name for argument in func._schema.arguments][1:]  # noqa: SLF001
+    arguments = {"dim": -1, "keepdim": False} | dict(zip(names, args, strict=False)) | options
+    dim, keeps = arguments["dim"], arguments["keepdim"]
+    wide = results if keeps else results.unsqueeze(dim)
     is_equal = ((values == wide) | (values.isnan() & wide.isnan())).byte()
-    if choice is Choice.FIRST:
-        return found, is_equal.argmax(dim, keepdim=keeps)
-    return found, values.shape[dim] - 1 - is_equal.flip(dim).argmax(dim, keepdim=keeps)
+    if choice is TieBreak.FIRST:
+        return results, is_equal.argmax(dim, keepdim=keeps)
+    return results, values.shape[dim] - 1 - is_equal.flip(dim).argmax(dim, keepdim=keeps)
 
 
 _FORMS: dict[Any, Callable[..., Any]] = {
     aten.topk.default: _topk,
     **dict.fromkeys((aten.sort.default, aten.sort.stable, aten.argsort.stable), _sort),
-    **dict.fromkeys((aten.median.dim, aten.nanmedian.dim, aten.kthvalue.default, aten.mode.default), _place),
+    **dict.fromkeys((aten.median.dim, aten.nanmedian.dim, aten.kthvalue.default, aten.mode.default), _values_and_index),
 }
 """Operations with a choice among equal values. `median` without a dimension returns no place."""
 
 
-def _first_place(choice: Choice, func: Any, values: torch.Tensor, dim: int | None = None, *rest: Any) -> Any:
-    """Return the place of the largest or least value, the first or the last of equal values."""
-    if choice is Choice.FIRST or not values.dim():
+def _first_index(choice: TieBreak, func: Any, values: torch.Tensor, dim: int | None = None, *rest: Any) -> Any:
+    """Return the index of the largest or least value, the first or the last of equal values."""
+    if choice is TieBreak.FIRST or not values.dim():
         return func(values, dim, *rest)
     if dim is None:
         return values.numel() - 1 - func(values.flatten().flip(0), None, *rest)
@@ -152,7 +152,7 @@ def _first_place(choice: Choice, func: Any, values: torch.Tensor, dim: int | Non
 
 _AMBIGUOUS: dict[Any, Callable[..., Any]] = {
     **_FORMS,
-    **dict.fromkeys((aten.argmax.default, aten.argmin.default), _first_place),
-    **dict.fromkeys((aten.max.dim, aten.min.dim), _place),
+    **dict.fromkeys((aten.argmax.default, aten.argmin.default), _first_index),
+    **dict.fromkeys((aten.max.dim, aten.min.dim), _values_and_index),
 }
 """Operations whose result depends on the places of equal values."""

@@ -16,7 +16,7 @@ from evaluator.protocol.pytree import tensors_of
 from evaluator.records import Problem, Record, SizeName
 
 
-class Plan(Record, frozen=True):
+class MemoryPlan(Record, frozen=True):
     """Sizes of one call."""
 
     input_bytes: int
@@ -79,10 +79,10 @@ _WORTH_PLANNING_BYTES = 64 << 20
 class _Planned(Record, frozen=True):
     """A cached plan; None if the sizes are too small for a plan."""
 
-    plan: Plan | None
+    plan: MemoryPlan | None
 
 
-def plan(problem: Problem, size: SizeName, *, from_bytes: int = 0) -> Plan | None:
+def plan(problem: Problem, size: SizeName, *, from_bytes: int = 0) -> MemoryPlan | None:
     """Return the sizes of a call, computed on the meta device without allocating tensors; None on failure.
 
     Inputs and weights below `from_bytes` also return None, to save time: the first operation on the meta device imports
@@ -94,13 +94,13 @@ def plan(problem: Problem, size: SizeName, *, from_bytes: int = 0) -> Plan | Non
         # Output of the author's code appears in the real run.
         with contextlib.redirect_stdout(io.StringIO()):
             return measured_once(
-                parts, _Planned, lambda: _Planned(plan=_worked_out(source, problem.path, from_bytes))
+                parts, _Planned, lambda: _Planned(plan=_plan_on_meta(source, problem.path, from_bytes))
             ).plan
     except (Exception, SystemExit):  # noqa: BLE001 - no shapes without values; then there is no plan, and no refusal either
         return None
 
 
-def _worked_out(source: str, path: str, from_bytes: int) -> Plan | None:
+def _plan_on_meta(source: str, path: str, from_bytes: int) -> MemoryPlan | None:
     space: dict[str, object] = {"__name__": "model"}
     with torch.device("meta"), CudaMeans(torch.device("meta")), torch.no_grad():
         exec(compile(source, path, "exec"), space)  # noqa: S102 - the author's code
@@ -110,7 +110,7 @@ def _worked_out(source: str, path: str, from_bytes: int) -> Plan | None:
         if input_bytes + state_bytes < from_bytes:
             return None
         output_bytes = _bytes(model(*inputs[0], **inputs[1]))
-    return Plan(input_bytes=input_bytes, output_bytes=output_bytes, state_bytes=state_bytes)
+    return MemoryPlan(input_bytes=input_bytes, output_bytes=output_bytes, state_bytes=state_bytes)
 
 
 def refuse_what_does_not_fit(problem: Problem, size: SizeName, gpu: Gpu | None) -> None:
@@ -120,14 +120,14 @@ def refuse_what_does_not_fit(problem: Problem, size: SizeName, gpu: Gpu | None) 
         return
     if gpu is None:
         needed, free = sizes.judge_bytes(backward=problem.backward), psutil.virtual_memory().available
-        place = "this machine"
+        machine = "this machine"
     else:
         needed, free = sizes.gpu_bytes(backward=problem.backward, in_blocks=bool(problem.split)), gpu.memory_bytes
-        place = f"GPU {gpu.number} ({gpu.name})"
+        machine = f"GPU {gpu.number} ({gpu.name})"
     if needed > free:
         raise UsageError(
             f"{problem.name} at size {size.value} needs about {_gib(needed)} ({_gib(sizes.input_bytes)} of inputs, "
-            f"{_gib(sizes.output_bytes)} of outputs); {place} has {_gib(free)}",
+            f"{_gib(sizes.output_bytes)} of outputs); {machine} has {_gib(free)}",
             hint="grade at a smaller size (--size small)",
         )
 

@@ -6,14 +6,14 @@ from evaluator.judge.formats.elements import wide
 from evaluator.judge.reference.reference import Expected, by_path
 
 
-def newly_nonfinite(expected: Expected, given: Expected) -> str | None:
-    """Return the path of an output with NaN or infinity in `expected`, and only finite values in `given`."""
-    before = by_path(given.honest)
+def newly_nonfinite(expected: Expected, as_given: Expected) -> str | None:
+    """Return the path of an output with NaN or infinity in `expected`, and only finite values in `as_given`."""
+    before = by_path(as_given.honest)
     for path, tensor in by_path(expected.honest).items():
         if not isinstance(tensor, torch.Tensor) or not (tensor.is_floating_point() or tensor.is_complex()):
             continue
-        known = before.get(path)
-        if isinstance(known, torch.Tensor) and _finite(known) and not _finite(tensor):
+        earlier = before.get(path)
+        if isinstance(earlier, torch.Tensor) and _finite(earlier) and not _finite(tensor):
             return path
     return None
 

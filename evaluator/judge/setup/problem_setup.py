@@ -106,24 +106,24 @@ def try_one_call(reference: Reference, *, on_gpu: bool) -> tuple[CallSizes, floa
     with _peak_of_gpu(on_gpu=on_gpu) as peak:
         outputs = reference.forward(inputs, 0)
     reference_s = time.monotonic() - started
-    found = tensors_of(outputs)
-    if not found:
+    output_tensors = tensors_of(outputs)
+    if not output_tensors:
         raise ProblemError(f"{problem.name}: the reference's forward returns no tensor")
     for path, leaf in leaves(outputs, "output"):
         if isinstance(leaf, torch.Tensor) and leaf.numel() == 0:
             shape = list(leaf.shape)
             raise ProblemError(f"{problem.name}: the reference's {path} has shape {shape}, with no element to compare")
-    given = [*tensors_of(inputs.args), *tensors_of(inputs.kwargs)]
+    input_tensors = [*tensors_of(inputs.args), *tensors_of(inputs.kwargs)]
     state = [*tensors_of(reference.state()), *tensors_of(list(reference.init))]
     backward = problem.backward
     room = 2 if Layout.GAPS in problem.layouts else 1
-    input_bytes = _bytes([*given * room, *state, *(found if backward else [])])
-    output_bytes = _bytes(found) + (_bytes([*given, *state]) if backward else 0)
+    input_bytes = _bytes([*input_tensors * room, *state, *(output_tensors if backward else [])])
+    output_bytes = _bytes(output_tensors) + (_bytes([*input_tensors, *state]) if backward else 0)
     gradients = reference.output_gradients(outputs, 0) if backward else None
     if backward and on_gpu:
         with _peak_of_gpu(on_gpu=on_gpu) as peak:
             reference.honest(inputs, 0, gradients)
-    copies_bytes = sum(leaf.numel() * leaf.element_size() for leaf in given)  # The call ran on copies, without gaps.
+    copies_bytes = sum(leaf.numel() * leaf.element_size() for leaf in input_tensors)  # The call ran on gapless copies.
     peak_bytes = max(peak.size_bytes - copies_bytes, 0)
     refuse_state(problem, outputs, reference.settle(inputs, outputs))
     settle_weights(reference, inputs)
@@ -159,6 +159,6 @@ def _peak_of_gpu(*, on_gpu: bool) -> Iterator[_Peak]:
     peak.size_bytes = torch.cuda.max_memory_allocated() - before_bytes
 
 
-def _bytes(found: list[torch.Tensor]) -> int:
+def _bytes(tensors: list[torch.Tensor]) -> int:
     """Return the memory for tensors: in place with gaps, or as contiguous copies, whichever is larger."""
-    return sum(max(extent_bytes(leaf), leaf.numel() * leaf.element_size()) + 512 for leaf in found)
+    return sum(max(extent_bytes(leaf), leaf.numel() * leaf.element_size()) + 512 for leaf in tensors)

@@ -26,8 +26,8 @@ def beyond_range(
     expected = reference.expected(inputs, 0, gradients)
     limits = limits_of(reference.problem, reference.values(expected.honest))
     orders = list(PartialProduct)
-    found = other_orders(reference, inputs, gradients, expected, limits, orders, compare=compare)
-    for path, largest in found.items():
+    errors = other_orders(reference, inputs, gradients, expected, limits, orders, compare=compare)
+    for path, largest in errors.items():
         limit = limits[path]
         if decides(largest, limit) if isinstance(limit, Bounds) else largest > 0:
             return f"the order of factors decides: partial products of {path} overflow or underflow"

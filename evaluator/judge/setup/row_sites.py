@@ -54,19 +54,19 @@ def sites_to_keep(reference: Reference, size: SizeName) -> tuple[RowSite, ...]:
     The independence of rows seldom depends on the size; `Slices.fit` leaves out exceptions. Raises MemoryError.
     """
     problem = reference.problem
-    if (known := known_rows(problem)) is not None:
-        return tuple(known.sites)
-    tried, device = tried_at(problem, size, reference.device.type)
-    constants = dict(sorted(problem.sizes[tried].items()))
+    if (lock := known_rows(problem)) is not None:
+        return tuple(lock.sites)
+    trial_size, device = tried_at(problem, size, reference.device.type)
+    constants = dict(sorted(problem.sizes[trial_size].items()))
     parts = ["row sites", SITE_RULES, problem.sha256, constants, torch.__version__, device]
-    return tuple(measured_once(parts, RowSites, lambda: _tried(problem, tried, device)).sites)
+    return tuple(measured_once(parts, RowSites, lambda: _by_trials(problem, trial_size, device)).sites)
 
 
 def known_rows(problem: Problem) -> RowSitesLock | None:
     """Return the results of the trials in a problem's lock; None without a lock, or with another version's."""
     lock = stored_lock(problem)
-    known = lock.row_sites if lock is not None and fits(lock, problem, RULES) else None
-    return known if known is not None and known.rules == SITE_RULES else None
+    row_sites = lock.row_sites if lock is not None and fits(lock, problem, RULES) else None
+    return row_sites if row_sites is not None and row_sites.rules == SITE_RULES else None
 
 
 def tried_at(problem: Problem, size: SizeName, device: str) -> tuple[SizeName, str]:
@@ -79,7 +79,7 @@ def tried_rows(extent: int) -> list[int]:
     return sorted({0, extent // 2, extent - 1})
 
 
-def _tried(problem: Problem, size: SizeName, device: str) -> RowSites:
+def _by_trials(problem: Problem, size: SizeName, device: str) -> RowSites:
     """Return the sites; none if the reference refuses its inputs. Raises MemoryError."""
     with contextlib.suppress(ProblemError), out_of_memory():
         reference = Reference(problem, size, _SEED, device)
@@ -168,11 +168,11 @@ def _accepts(reference: Reference, inputs: Arguments, sites: list[RowSite], *, c
         extent = input_tensors(changed)[number].shape[site.dim]
         write_rows([Rows(site, extent, list(range(0, extent, 2)), concentrated)], changed, _SEED, keep=True)
     try:
-        own, found = (reference.expected(given, 0, None) for given in (inputs, changed))
+        expected, of_changed = (reference.expected(call_inputs, 0, None) for call_inputs in (inputs, changed))
     except ProblemError:
         return False
-    finite = [_finite_outputs(each) for each in (own, found)]
-    return found.in_float64 and all(bool((after | ~before).all()) for before, after in zip(*finite, strict=True))
+    finite = [_finite_outputs(values) for values in (expected, of_changed)]
+    return of_changed.in_float64 and all(bool((after | ~before).all()) for before, after in zip(*finite, strict=True))
 
 
 def _finite_outputs(expected: Expected) -> list[torch.Tensor]:
@@ -189,7 +189,7 @@ def dependent(
     before: dict[str, torch.Tensor], after: dict[str, torch.Tensor], indices: list[int], extent: int
 ) -> dict[str, int]:
     """Return, by path, the dimension along which only the slices `indices` of an output have changed."""
-    found: dict[str, int] = {}
+    dims: dict[str, int] = {}
     for path, old in before.items():
         new = after.get(path)
         if new is None or new.shape != old.shape or not old.numel():
@@ -201,11 +201,11 @@ def dependent(
         for dim in range(old.dim()):
             if not count or old.shape[dim] != extent:
                 continue
-            each = [int(changed.select(dim, index).sum()) for index in indices]
-            if all(each) and sum(each) == count:
-                found[path] = dim
+            changed_counts = [int(changed.select(dim, index).sum()) for index in indices]
+            if all(changed_counts) and sum(changed_counts) == count:
+                dims[path] = dim
                 break
-    return found
+    return dims
 
 
 def outputs_in_float64(reference: Reference, inputs: Arguments) -> dict[str, torch.Tensor]:

@@ -51,8 +51,8 @@ class SeedBook:
     def __init__(self, card: Scorecard | None, weight: int | None = None) -> None:
         """Use the seeds of `card`, if given. `weight` is the weight seed of an existing reference."""
         self._card = card
-        known = None if card is None else card.seeds
-        drawn = fresh_seed() if known is None else int(known.weight, 16)
+        card_seeds = None if card is None else card.seeds
+        drawn = fresh_seed() if card_seeds is None else int(card_seeds.weight, 16)
         self.weight = drawn if weight is None else weight
         self.distribution_mix = AS_GIVEN_ALONE
 
@@ -68,23 +68,24 @@ class SeedBook:
     def settle(self, distribution_mix: DistributionMix) -> None:
         """Set the distributions and the cancelling rows of calls: those of `distribution_mix`, or a replayed card's."""
         self.distribution_mix = distribution_mix
-        known = None if self._card is None else self._card.seeds
-        if known is None:
+        seeds = None if self._card is None else self._card.seeds
+        if seeds is None:
             return
-        rows = {(each.tensor, each.dim) for each in known.cancelling_rows}
+        rows = {(row.tensor, row.dim) for row in seeds.cancelling_rows}
         sites = tuple(site for site in distribution_mix.row_sites if (site.tensor, site.dim) in rows)
-        self.distribution_mix = distribution_mix._replace(use=tuple(known.profiles) or self._seen(), row_sites=sites)
+        use = tuple(seeds.profiles) or self._profiles_of_checks()
+        self.distribution_mix = distribution_mix._replace(use=use, row_sites=sites)
 
-    def _seen(self) -> tuple[Profile, ...]:
+    def _profiles_of_checks(self) -> tuple[Profile, ...]:
         """Return the distributions of the card's checks: older cards from a GPU list the distributions nowhere else."""
-        seen = {check.profile for check in self._card.checks} if self._card is not None else set()
-        return tuple(profile for profile in PROFILES if profile in seen)
+        profiles = {check.profile for check in self._card.checks} if self._card is not None else set()
+        return tuple(profile for profile in PROFILES if profile in profiles)
 
     def _checks_at(self, size: SizeName | None) -> list[Check]:
-        """Return the replayed card's checks at a size; None stands for the card's."""
+        """Return the replayed card's checks at a size; None stands for the size of the card."""
         if (card := self._card) is None:
             return []
-        return [each for each in card.checks if (each.size or card.problem.size) is (size or card.problem.size)]
+        return [check for check in card.checks if (check.size or card.problem.size) is (size or card.problem.size)]
 
     def checks(self, size: SizeName | None = None) -> list[int]:
         """Return the seeds of the calls that are always checked at a size: the card's, and fresh seeds for others.
@@ -92,24 +93,24 @@ class SeedBook:
         Every distribution occurs. One call is repeated with the same inputs at a random later position: never the
         first, which alone has no cancelling rows.
         """
-        known = [int(check.seed, 16) for check in self._checks_at(size)]
-        there = Counter(self.distribution_mix.pick(seed) for seed in known)
+        card_seeds = [int(check.seed, 16) for check in self._checks_at(size)]
+        profile_counts = Counter(self.distribution_mix.pick(seed) for seed in card_seeds)
         fresh = []
         for profile in self.distribution_mix.checks():
-            if there[profile]:
-                there[profile] -= 1
+            if profile_counts[profile]:
+                profile_counts[profile] -= 1
             else:
                 fresh.append(self.distribution_mix.seed_for(profile))
-        if len(fresh) > 1 and not known:
+        if len(fresh) > 1 and not card_seeds:
             first = 1 + secrets.randbelow(len(fresh) - 1)
             fresh.insert(first + 1 + secrets.randbelow(len(fresh) - first), fresh[first])
-        return [*known, *fresh]
+        return [*card_seeds, *fresh]
 
     def more_checks(self, count: int, size: SizeName | None = None) -> list[int]:
         """Return the seeds of further calls where none is timed, after `count` calls. How many is random."""
-        known = self._checks_at(size)
-        wanted = UNTIMED_CALLS + (0 if known else secrets.randbelow(_UNTIMED_MORE))
-        return [fresh_seed() for _ in range(wanted - count)]
+        card_checks = self._checks_at(size)
+        total = UNTIMED_CALLS + (0 if card_checks else secrets.randbelow(_UNTIMED_MORE))
+        return [fresh_seed() for _ in range(total - count)]
 
     def schedules(self, size: SizeName | None = None) -> Iterator[Schedule]:
         """Yield emulator schedules of the calls at a size.
@@ -117,8 +118,8 @@ class SeedBook:
         Each order comes with one worker, then shuffled and ascending with two, repeatedly.
         The fill of fresh memory changes with every call.
         """
-        known = [check.schedule for check in self._checks_at(size)]
-        yield from (schedule for schedule in known if schedule is not None)
+        card_schedules = [check.schedule for check in self._checks_at(size)]
+        yield from (schedule for schedule in card_schedules if schedule is not None)
         for (order, workers), fill in zip(itertools.cycle(_SCHEDULES), itertools.cycle(_FILLS), strict=False):
             yield Schedule(order=order, seed=seed_text(fresh_seed()), workers=workers, fill=fill)
 

@@ -90,15 +90,15 @@ def distances_of(
             continue
         limit = limits[path]
         if not isinstance(limit, Bounds):
-            powers[path] = distances[path] = _of_codes(exact[path], independent.get(path))
+            powers[path] = distances[path] = _distance_of_codes(exact[path], independent.get(path))
             continue
         limits[path] = limit = limit._replace(fill=fill_from(value))
         wrong = [independent.get(path)]
         if _changes(without_part.get(path), exact[path]):
             wrong.append(without_part[path])
-        known = [_distance(one, exact[path], limit) for one in wrong if _has_shape(one, value)]
+        answer_distances = [_distance(one, exact[path], limit) for one in wrong if _has_shape(one, value)]
         tolerance = compare(path, Sides(value, exact[path], value), limit)().tolerance or limit.floor
-        distances[path] = min([*known, means_distance(exact[path], limit), _MOST])
+        distances[path] = min([*answer_distances, means_distance(exact[path], limit), _MOST])
         powers[path] = power_of(distances[path], tolerance, limit.floor)
     answers = (independent, without_part)
     are_told_apart = any(_is_refused(reference, answer, expected, limits, compare) for answer in answers)
@@ -120,8 +120,8 @@ def _is_refused(
     sides = {path: Sides(answer[path].to(value.dtype), exact[path], value) for path, value in tensors.items()}
     for path, (actual, exactly, value) in sides.items():
         limit = with_scales(limits[path], reference.problem, path, sides)
-        wanted = exactly if limit is not None else exactly.to(value.dtype)
-        if not compare(path, Sides(actual, wanted, value), limit)().ok:
+        expected_output = exactly if limit is not None else exactly.to(value.dtype)
+        if not compare(path, Sides(actual, expected_output, value), limit)().ok:
             return True
     return False
 
@@ -155,17 +155,17 @@ def means_distance(exact: torch.Tensor, limit: Bounds) -> float:
     """Return the distance of the nearest answer made of an output's means; infinite without means, 0 of zeros."""
     rows, shape = _real_rows(exact)
     rows = rows[: max(_MOST_ELEMENTS // max(rows.shape[1], 1), _LEAST_MEANS)].double()
-    kept = torch.isfinite(rows) & (rows.abs() < limit.fill)
-    values = torch.where(kept, rows, 0.0)
+    is_counted = torch.isfinite(rows) & (rows.abs() < limit.fill)
+    values = torch.where(is_counted, rows, 0.0)
     size = float(values.square().mean().sqrt()) if values.numel() else 0.0
     if values.numel() and not size:
         return 0.0
-    known = [
+    distances = [
         _median_distance(mean, rows, limit, shape)
         for mean in _means(values)
-        if float(torch.where(kept, mean - rows, 0.0).abs().max()) > _SAME * size
+        if float(torch.where(is_counted, mean - rows, 0.0).abs().max()) > _SAME * size
     ]
-    return min(known, default=math.inf)
+    return min(distances, default=math.inf)
 
 
 def _without_an_eighth(
@@ -207,7 +207,7 @@ def _means(rows: torch.Tensor) -> Iterator[torch.Tensor]:
 
 
 def _changes(wrong: object, exact: object) -> bool:
-    """Return whether an answer is another in a part of the elements. Some outputs do not depend on the first input."""
+    """Return whether 1 in `_LEAST_PART` elements differ at least. Some outputs do not depend on the first input."""
     if not isinstance(wrong, torch.Tensor) or not isinstance(exact, torch.Tensor) or wrong.shape != exact.shape:
         return False
     return int((wrong != exact).sum()) * _LEAST_PART >= exact.numel()
@@ -217,7 +217,7 @@ def _has_shape(value: object, like: torch.Tensor) -> bool:
     return isinstance(value, torch.Tensor) and value.shape == like.shape
 
 
-def _of_codes(value: torch.Tensor, independent: object) -> float:
+def _distance_of_codes(value: torch.Tensor, independent: object) -> float:
     if not isinstance(independent, torch.Tensor) or independent.shape != value.shape:
         return _MOST
     return 0.0 if are_equal(independent, value) else _MOST

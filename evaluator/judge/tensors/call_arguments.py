@@ -29,8 +29,8 @@ def storages(inputs: Arguments) -> set[int]:
 
 def are_equal(inputs: Arguments, others: Arguments) -> bool:
     """Return whether two calls have equal tensors, one at least."""
-    given, other = (tensors_of([each.args, each.kwargs]) for each in (inputs, others))
-    return len(given) == len(other) > 0 and all(same_values(one, same) for one, same in zip(given, other, strict=True))
+    left, right = (tensors_of([call.args, call.kwargs]) for call in (inputs, others))
+    return len(left) == len(right) > 0 and all(same_values(one, same) for one, same in zip(left, right, strict=True))
 
 
 def cloned(inputs: Arguments) -> Arguments:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 
 from evaluator.findings import Code, finding
-from evaluator.judge.tensors.pytree import Pair, Value
+from evaluator.judge.tensors.pytree import AnswerPair, Value
 from evaluator.protocol.frames import TensorView
 from evaluator.records import Finding
 
@@ -21,7 +21,7 @@ _STEPS = 50_000
 the answer and for the reference alike."""
 
 
-class Layout(NamedTuple):
+class MemoryLayout(NamedTuple):
     """Layout of a tensor in memory: address of the first element, and strides in elements."""
 
     start_bytes: int
@@ -36,25 +36,25 @@ class Layout(NamedTuple):
         return self.start_bytes + (span + 1) * self.item_bytes
 
 
-Layouts = Mapping[str, Layout]
+Layouts = Mapping[str, MemoryLayout]
 """Layouts by output path. Tensors without elements are omitted."""
 
 
 def layouts(values: Mapping[str, Value]) -> Layouts:
     """Return the layouts of the tensors in `values`. All must be alive: freed tensors may share an address."""
-    found = {path: layout(value) for path, value in values.items() if isinstance(value, torch.Tensor)}
-    return {path: each for path, each in found.items() if 0 not in each.shape}
+    all_layouts = {path: layout(value) for path, value in values.items() if isinstance(value, torch.Tensor)}
+    return {path: tensor_layout for path, tensor_layout in all_layouts.items() if 0 not in tensor_layout.shape}
 
 
-def layout(tensor: torch.Tensor) -> Layout:
+def layout(tensor: torch.Tensor) -> MemoryLayout:
     """Return the layout of a tensor."""
-    return Layout(tensor.data_ptr(), tensor.element_size(), tuple(tensor.shape), tuple(tensor.stride()))
+    return MemoryLayout(tensor.data_ptr(), tensor.element_size(), tuple(tensor.shape), tuple(tensor.stride()))
 
 
-def views_laid_out(pairs: Sequence[Pair]) -> Layouts:
+def views_laid_out(pairs: Sequence[AnswerPair]) -> Layouts:
     """Return the layouts of an answer's verified tensors in the region."""
     return {
-        path: Layout(answer.offset_bytes, expected.dtype.itemsize, answer.shape, answer.strides)
+        path: MemoryLayout(answer.offset_bytes, expected.dtype.itemsize, answer.shape, answer.strides)
         for path, expected, answer in pairs
         if isinstance(expected, torch.Tensor) and isinstance(answer, TensorView)
         if answer.offset_bytes is not None and 0 not in answer.shape
@@ -63,10 +63,10 @@ def views_laid_out(pairs: Sequence[Pair]) -> Layouts:
 
 def shared_elements(answer: Layouts, reference: Layouts) -> Finding | None:
     """Return a finding if elements of an answer share memory where the reference's elements are separate."""
-    for path, found in answer.items():
-        if path in reference and folded(*_without_repeats(found, reference[path])):
-            shape = list(found.shape[:12])
-            message = f"{path}: elements share memory (shape {shape}, strides {list(found.strides[:12])})"
+    for path, answer_layout in answer.items():
+        if path in reference and folded(*_without_repeats(answer_layout, reference[path])):
+            shape = list(answer_layout.shape[:12])
+            message = f"{path}: elements share memory (shape {shape}, strides {list(answer_layout.strides[:12])})"
             return finding(Code.SHARED_ELEMENTS, message, path=path)
     for one, other in _near(answer):
         if not (one in reference and other in reference and meet(reference[one], reference[other])):
@@ -81,39 +81,39 @@ def lent_weights(answer: Layouts, weights: Layouts, exempt: frozenset[str]) -> F
     Outputs at `exempt` paths may lie there. Locations are verified: of outputs, and of the weights that the judge
     writes before the clock runs.
     """
-    for path, found in answer.items():
+    for path, answer_layout in answer.items():
         if path in exempt or not path.startswith("output"):
             continue
-        if name := next((name for name, place in weights.items() if meet(found, place)), None):
+        if name := next((name for name, weight_layout in weights.items() if meet(answer_layout, weight_layout)), None):
             return finding(Code.OUTPUT_REUSED, f"{path} overlaps the memory of the weight {name}", path=path)
     return None
 
 
-def _without_repeats(found: Layout, wanted: Layout) -> tuple[Layout, Layout]:
+def _without_repeats(answer: MemoryLayout, honest: MemoryLayout) -> tuple[MemoryLayout, MemoryLayout]:
     """Return both layouts without the dimensions along which the reference repeats an element."""
-    kept = [
-        index for index, (size, step) in enumerate(zip(wanted.shape, wanted.strides, strict=True)) if step or size == 1
+    distinct_dims = [
+        index for index, (size, step) in enumerate(zip(honest.shape, honest.strides, strict=True)) if step or size == 1
     ]
-    return _along(found, kept), _along(wanted, kept)
+    return _along(answer, distinct_dims), _along(honest, distinct_dims)
 
 
-def _along(whole: Layout, dimensions: Sequence[int]) -> Layout:
-    shape, strides = (tuple(each[index] for index in dimensions) for each in (whole.shape, whole.strides))
+def _along(whole: MemoryLayout, dimensions: Sequence[int]) -> MemoryLayout:
+    shape, strides = (tuple(values[index] for index in dimensions) for values in (whole.shape, whole.strides))
     return whole._replace(shape=shape, strides=strides)
 
 
-def folded(found: Layout, wanted: Layout) -> bool:
-    """Return whether elements of `found` share memory and elements of `wanted` do not."""
-    return overlaps(found) and not overlaps(wanted)
+def folded(answer: MemoryLayout, reference: MemoryLayout) -> bool:
+    """Return whether elements of `answer` share memory and elements of `reference` do not."""
+    return overlaps(answer) and not overlaps(reference)
 
 
-def overlaps(each: Layout) -> bool:
+def overlaps(tensor: MemoryLayout) -> bool:
     """Return whether two elements of a tensor share an address.
 
     >>> overlaps(Layout(0, 4, (3, 2), (2, 1))), overlaps(Layout(0, 4, (3, 2), (0, 1)))
     (False, True)
     """
-    terms = sorted(((step, size - 1) for size, step in zip(each.shape, each.strides, strict=True) if size > 1))
+    terms = sorted(((step, size - 1) for size, step in zip(tensor.shape, tensor.strides, strict=True) if size > 1))
     if any(step == 0 for step, _ in terms):
         return True
     reach = 0
@@ -133,7 +133,7 @@ def overlaps(each: Layout) -> bool:
     return False
 
 
-def meet(one: Layout, other: Layout) -> bool:
+def meet(one: MemoryLayout, other: MemoryLayout) -> bool:
     """Return whether two tensors have a byte in common.
 
     >>> even, odd, wide = Layout(0, 4, (3,), (2,)), Layout(4, 4, (3,), (2,)), Layout(4, 8, (1,), (1,))
@@ -142,9 +142,9 @@ def meet(one: Layout, other: Layout) -> bool:
     """
     if one.end_bytes <= other.start_bytes or other.end_bytes <= one.start_bytes:
         return False
-    terms = [(1, each.item_bytes - 1) for each in (one, other)]
-    for each in (one, other):
-        terms += [(step * each.item_bytes, size - 1) for size, step in zip(each.shape, each.strides, strict=True)]
+    terms = [(1, tensor.item_bytes - 1) for tensor in (one, other)]
+    for tensor in (one, other):
+        terms += [(step * tensor.item_bytes, size - 1) for size, step in zip(tensor.shape, tensor.strides, strict=True)]
     # Bytes of `other` count from the end: all terms are then added.
     return reachable(other.end_bytes - 1 - one.start_bytes, terms)
 
@@ -155,14 +155,14 @@ def near(all_layouts: Layouts) -> frozenset[str]:
     >>> sorted(near({"a": Layout(0, 4, (3,), (2,)), "b": Layout(4, 4, (3,), (2,)), "c": Layout(24, 4, (1,), (1,))}))
     ['a', 'b']
     """
-    found: set[str] = set()
+    paths: set[str] = set()
     farthest, end_bytes = "", 0
-    for path, each in sorted(all_layouts.items(), key=lambda item: item[1].start_bytes):
-        if each.start_bytes < end_bytes:
-            found |= {farthest, path}
-        if each.end_bytes > end_bytes:
-            farthest, end_bytes = path, each.end_bytes
-    return frozenset(found)
+    for path, tensor_layout in sorted(all_layouts.items(), key=lambda item: item[1].start_bytes):
+        if tensor_layout.start_bytes < end_bytes:
+            paths |= {farthest, path}
+        if tensor_layout.end_bytes > end_bytes:
+            farthest, end_bytes = path, tensor_layout.end_bytes
+    return frozenset(paths)
 
 
 def reachable(target: int, terms: Sequence[tuple[int, int]]) -> bool:
@@ -178,20 +178,20 @@ def reachable(target: int, terms: Sequence[tuple[int, int]]) -> bool:
     steps = sorted(counts, reverse=True)
     reach = list(itertools.accumulate((step * counts[step] for step in reversed(steps)), initial=0))[::-1]
     common = list(itertools.accumulate(reversed(steps), math.gcd, initial=0))[::-1]
-    todo, seen = [(0, target)], {(0, target)}
+    todo, visited = [(0, target)], {(0, target)}
     while todo:
-        number, left = todo.pop()
-        if left == 0:
+        number, remainder = todo.pop()
+        if remainder == 0:
             return True
-        if left < 0 or left > reach[number] or left % common[number]:
+        if remainder < 0 or remainder > reach[number] or remainder % common[number]:
             continue
         step = steps[number]
-        least = max(0, -(-(left - reach[number + 1]) // step))
-        most = min(counts[step], left // step)
-        if len(seen) + most - least > _STEPS:
+        least = max(0, -(-(remainder - reach[number + 1]) // step))
+        most = min(counts[step], remainder // step)
+        if len(visited) + most - least > _STEPS:
             return True
-        following = {(number + 1, left - step * count) for count in range(least, most + 1)} - seen
-        seen |= following
+        following = {(number + 1, remainder - step * count) for count in range(least, most + 1)} - visited
+        visited |= following
         todo += following
     return False
 
@@ -199,12 +199,12 @@ def reachable(target: int, terms: Sequence[tuple[int, int]]) -> bool:
 def _near(all_layouts: Layouts) -> Iterator[tuple[str, str]]:
     """Yield the pairs of tensors with a byte in common, each pair in the order of the outputs."""
     order = {path: number for number, path in enumerate(all_layouts)}
-    open_ones: list[str] = []
+    open_paths: list[str] = []
     for path in sorted(all_layouts, key=lambda path: all_layouts[path].start_bytes):
         start = all_layouts[path].start_bytes
-        open_ones = [each for each in open_ones if all_layouts[each].end_bytes > start]
-        for each in open_ones:
-            if meet(all_layouts[each], all_layouts[path]):
-                first, second = sorted((each, path), key=order.__getitem__)
+        open_paths = [open_path for open_path in open_paths if all_layouts[open_path].end_bytes > start]
+        for open_path in open_paths:
+            if meet(all_layouts[open_path], all_layouts[path]):
+                first, second = sorted((open_path, path), key=order.__getitem__)
                 yield first, second
-        open_ones.append(path)
+        open_paths.append(path)

@@ -9,7 +9,7 @@ import torch
 from evaluator.devices.memory import Region, strided
 from evaluator.findings import Code, finding
 from evaluator.findings.running import FREE_TEMPORARIES
-from evaluator.judge.tensors.pytree import Pair, Value, unravelled
+from evaluator.judge.tensors.pytree import AnswerPair, Value, unravelled
 from evaluator.protocol.frames import Node, Opaque, Scalar, TensorView
 from evaluator.protocol.pytree import dtype_name, plain
 from evaluator.records import Finding
@@ -45,7 +45,7 @@ def some_bits(views: Sequence[OutputViews]) -> bytes:
 
 
 def output_views(
-    pairs: list[Pair], region: Region, number: Callable[[float], torch.Tensor] = torch.tensor
+    pairs: list[AnswerPair], region: Region, number: Callable[[float], torch.Tensor] = torch.tensor
 ) -> list[OutputViews] | Finding:
     """Return a view of every tensor in an answer. Plain values are compared at once.
 
@@ -54,12 +54,12 @@ def output_views(
     snapshots: list[OutputViews] = []
     for path, expected, answer in pairs:
         if isinstance(expected, torch.Tensor):
-            taken = _take_one(path, expected, answer, region)
-            if isinstance(taken, Finding):
-                return taken
-            snapshots.append(taken)
-        elif (found := _as_number(expected, answer, number)) is not None:
-            snapshots.append(OutputViews(path, expected, found, None))
+            views = _take_one(path, expected, answer, region)
+            if isinstance(views, Finding):
+                return views
+            snapshots.append(views)
+        elif (answered_number := _as_number(expected, answer, number)) is not None:
+            snapshots.append(OutputViews(path, expected, answered_number, None))
         elif (problem := _compare_plain(path, expected, answer)) is not None:
             return problem
     return snapshots
@@ -79,8 +79,8 @@ def _take_one(path: str, expected: torch.Tensor, answer: Node, region: Region) -
 
 def _checked(path: str, expected: torch.Tensor, view: TensorView, region: Region) -> OutputViews | Finding:
     if view.shape != tuple(expected.shape):
-        wanted, found = list(expected.shape), _shape_text(view.shape)
-        return finding(Code.WRONG_SHAPE, f"{path} has shape {found}, expected {wanted}", path=path)
+        expected_shape, actual_shape = list(expected.shape), _shape_text(view.shape)
+        return finding(Code.WRONG_SHAPE, f"{path} has shape {actual_shape}, expected {expected_shape}", path=path)
     if view.dtype != dtype_name(expected.dtype):
         wanted_dtype = dtype_name(expected.dtype)
         return finding(Code.WRONG_DTYPE, f"{path} has dtype {view.dtype[:40]}, expected {wanted_dtype}", path=path)
@@ -104,10 +104,10 @@ def _as_number(expected: Value, answer: Node, number: Callable[[float], torch.Te
     """
     match answer:
         case Scalar(value=float(value)) if isinstance(expected, float):
-            pairs = [(each, number(each)) for each in (value, float(expected))]
+            pairs = [(plain_value, number(plain_value)) for plain_value in (value, float(expected))]
             kept = all(
-                bool(tensor.isfinite()) is math.isfinite(each) and bool(tensor == 0) is (each == 0)
-                for each, tensor in pairs
+                bool(tensor.isfinite()) is math.isfinite(plain_value) and bool(tensor == 0) is (plain_value == 0)
+                for plain_value, tensor in pairs
             )
             return pairs[0][1] if kept else None
         case _:

@@ -22,11 +22,11 @@ def unravelled(places: torch.Tensor, shape: Sequence[int]) -> tuple[torch.Tensor
 
     `torch.unravel_index` does the same, but imports sympy: 0.2 to 0.3 s (docs/evidence/grade_speed_h200.md).
     """
-    found: list[torch.Tensor] = []
+    indices: list[torch.Tensor] = []
     for size in reversed(shape):
-        found.append(places % size)
+        indices.append(places % size)
         places = places // size
-    return tuple(reversed(found))
+    return tuple(reversed(indices))
 
 
 class LaidOut(NamedTuple):
@@ -42,10 +42,10 @@ class LaidOut(NamedTuple):
 
     def write(self) -> None:
         """Write the values into the region. On a GPU, the current stream queues the copies."""
-        for own, shared in self.weights:
-            shared.copy_(own)
-        for _, own, shared in self.pairs:
-            shared.copy_(own)
+        for value, shared in self.weights:
+            shared.copy_(value)
+        for _, value, shared in self.pairs:
+            shared.copy_(value)
 
 
 def lay_out(values: list[tuple[str, Value]], region: Region) -> LaidOut:
@@ -53,11 +53,11 @@ def lay_out(values: list[tuple[str, Value]], region: Region) -> LaidOut:
 
     A tensor keeps the distance from an aligned address that the tensor has in its storage.
     """
-    found = [_writable(leaf, path) for path, value in values for leaf in tensors_of(value)]
-    offsets = places([_lead_bytes(leaf) + extent_bytes(leaf) for leaf in found], region.size_bytes)
+    tensors = [_writable(leaf, path) for path, value in values for leaf in tensors_of(value)]
+    offsets = places([_lead_bytes(leaf) + extent_bytes(leaf) for leaf in tensors], region.size_bytes)
     pairs: list[tuple[str, torch.Tensor, torch.Tensor]] = []
 
-    def place(tensor: torch.Tensor, path: str) -> TensorView:
+    def placed_view(tensor: torch.Tensor, path: str) -> TensorView:
         value = _writable(tensor, path)
         offset_bytes = next(offsets) + _lead_bytes(value)
         view = replace(view_of(value), offset_bytes=offset_bytes)
@@ -65,7 +65,7 @@ def lay_out(values: list[tuple[str, Value]], region: Region) -> LaidOut:
         pairs.append((path, value, shared))
         return view
 
-    return LaidOut([node_of(value, place, _refuse, path) for path, value in values], pairs)
+    return LaidOut([node_of(value, placed_view, _refuse, path) for path, value in values], pairs)
 
 
 def _refuse(value: Value, path: str) -> Node:
@@ -79,11 +79,11 @@ def named_views(node: Node) -> dict[str, TensorView]:
     """Return the tensors of a table by name."""
     if not isinstance(node, Table):
         raise TypeError("what has names is a table")
-    found = zip(node.keys, node.items, strict=True)
-    return {str(name): item for name, item in found if isinstance(item, TensorView)}
+    named_items = zip(node.keys, node.items, strict=True)
+    return {str(name): item for name, item in named_items if isinstance(item, TensorView)}
 
 
-class Pair(NamedTuple):
+class AnswerPair(NamedTuple):
     """An expected leaf, and the runner's answer for the leaf."""
 
     path: str
@@ -91,7 +91,7 @@ class Pair(NamedTuple):
     answer: Node
 
 
-def pair_up(expected: Value, answer: Node, path: str = "output") -> list[Pair] | Finding:
+def pair_up(expected: Value, answer: Node, path: str = "output") -> list[AnswerPair] | Finding:
     """Compare an answer's structure with the expected structure: number, nesting and keys must agree.
 
     The items of a dict are paired by key, in the expected order.
@@ -111,8 +111,8 @@ def pair_up(expected: Value, answer: Node, path: str = "output") -> list[Pair] |
         case _ if isinstance(expected, list | tuple | Mapping) or isinstance(answer, Items | Table):
             return _structure(path, _kind(expected), _kind_of_node(answer))
         case _:
-            return [Pair(path, expected, answer)]
-    pairs: list[Pair] = []
+            return [AnswerPair(path, expected, answer)]
+    pairs: list[AnswerPair] = []
     for child_path, key, item in children:
         below = pair_up(expected[key], item, child_path)
         if isinstance(below, Finding):
@@ -143,8 +143,8 @@ def _lead_bytes(tensor: torch.Tensor) -> int:
     return int(tensor.storage_offset()) * tensor.element_size() % ALIGNMENT_BYTES
 
 
-def _structure(path: str, wanted: str, found: str) -> Finding:
-    return finding(Code.WRONG_STRUCTURE, f"{path} should be {wanted}, but is {found[:300]}", path=path)
+def _structure(path: str, expected: str, actual: str) -> Finding:
+    return finding(Code.WRONG_STRUCTURE, f"{path} should be {expected}, but is {actual[:300]}", path=path)
 
 
 def _other_keys(path: str, expected: list[Any], keys: list[int | str]) -> Finding:

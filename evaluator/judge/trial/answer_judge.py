@@ -34,11 +34,11 @@ from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.reference import Expected, Honest, Reference, by_path
 from evaluator.judge.setup.call_limits import CallLimits
 from evaluator.judge.setup.distribution_mix import DistributionMix
-from evaluator.judge.setup.equal_values import Choice, choosing, has_choice
+from evaluator.judge.setup.equal_values import TieBreak, choosing, has_choice
 from evaluator.judge.setup.wrong_answers import means_distance, power_of
 from evaluator.judge.tensors.memory_overlap import layouts, lent_weights, shared_elements, views_laid_out
 from evaluator.judge.tensors.output_views import OutputViews, output_views
-from evaluator.judge.tensors.pytree import LaidOut, Pair, Value, pair_up
+from evaluator.judge.tensors.pytree import AnswerPair, LaidOut, Value, pair_up
 from evaluator.judge.trial.evidence import Evidence
 from evaluator.protocol import model_call
 from evaluator.records import Finding, Profile, TensorCheck, ToleranceRule
@@ -102,7 +102,7 @@ class AnswerJudge:
         """Expect the answer of a call by `plan`, and return the plain result, or its shapes."""
         self._profile = plan.profile
         wanted = plan.wanted(model_call.Result(self._outline, None))
-        self._slices = _fitting(plan.slices, wanted)
+        self._slices = _slices_within(plan.slices, wanted)
         self._limits = self._limits_of_call()
         self.precision.begin(len(plan.blocks), self._slices)
         return wanted
@@ -126,10 +126,10 @@ class AnswerJudge:
         if isinstance(pairs, Finding):
             return Judged(problem=pairs)
         if wanted.gradients is not None:
-            found = gradient_pairs(wanted.gradients, answer.done)
-            if isinstance(found, Finding):
-                return Judged(problem=found)
-            pairs += found
+            gradients = gradient_pairs(wanted.gradients, answer.done)
+            if isinstance(gradients, Finding):
+                return Judged(problem=gradients)
+            pairs += gradients
         snapshots = output_views(pairs, self._outputs, self._reference.number)
         if isinstance(snapshots, Finding):
             return Judged(problem=snapshots)
@@ -138,8 +138,8 @@ class AnswerJudge:
         if too_late is not None:
             return Judged(problem=too_late)
         # In blocks, the full values never exist at once; the memory layouts are those of the first call.
-        own = self._reference.layouts if wanted.outputs is self._outline else layouts(by_path(wanted))
-        shared = shared_elements(views_laid_out(pairs), own)
+        expected_layouts = self._reference.layouts if wanted.outputs is self._outline else layouts(by_path(wanted))
+        shared = shared_elements(views_laid_out(pairs), expected_layouts)
         if honest is not None and (owned := same_as(honest, snapshots, self._reference.values)) is not None:
             earlier = self._not_of_this_call(snapshots, pairs, owned)
             problem = shared or self._changed_input(placed) or earlier
@@ -170,37 +170,37 @@ class AnswerJudge:
 
     def _compared_by_own_rounding(self, plan: CallPlan, snapshots: list[OutputViews], *, samples: bool) -> _Compared:
         """Compare all outputs, and again if wrong and the rounding of the call itself sets other limits."""
-        found = self._compared(plan, snapshots, samples=samples)
-        is_wrong = _first_wrong(found.tensors) is not None
-        if is_wrong and self._limits.measure(plan, found.tensors, in_float64=found.in_float64):
+        compared = self._compared(plan, snapshots, samples=samples)
+        is_wrong = _first_wrong(compared.tensors) is not None
+        if is_wrong and self._limits.measure(plan, compared.tensors, in_float64=compared.in_float64):
             self.precision.begin(len(plan.blocks), self._slices)
-            found = self._compared(plan, snapshots, samples=samples)
-            found = found._replace(tensors=[self._void(check) for check in found.tensors])
-        found = self._with_other_choices(plan, snapshots, found)
-        if not samples and _first_wrong(found.tensors) is not None:
+            compared = self._compared(plan, snapshots, samples=samples)
+            compared = compared._replace(tensors=[self._void(check) for check in compared.tensors])
+        compared = self._with_other_choices(plan, snapshots, compared)
+        if not samples and _first_wrong(compared.tensors) is not None:
             # For the cause alone: outputs may change between two comparisons, and the second decides nothing. Nor may
             # its failure decide: a submission can take free memory between the two.
             self.precision.begin(len(plan.blocks), self._slices)
             with contextlib.suppress(ProblemError, MemoryError), out_of_memory():
                 self._compared(plan, snapshots)
-        return found
+        return compared
 
-    def _with_other_choices(self, plan: CallPlan, snapshots: list[OutputViews], found: _Compared) -> _Compared:
+    def _with_other_choices(self, plan: CallPlan, snapshots: list[OutputViews], compared: _Compared) -> _Compared:
         """Return comparisons with another choice of the reference among equal values, if all outputs are right then."""
         kernelbench = self.rule is ToleranceRule.KERNELBENCH
-        if _first_wrong(found.tensors) is None or kernelbench:
-            return found
+        if _first_wrong(compared.tensors) is None or kernelbench:
+            return compared
         # Neither an operation without support for the mode nor a submission that holds free memory decides.
         with contextlib.suppress(ProblemError, MemoryError), out_of_memory():
-            for choice in Choice if has_choice(self._reference, plan.blocks[0]) else ():
+            for choice in TieBreak if has_choice(self._reference, plan.blocks[0]) else ():
                 plan.forget()
                 with choosing(choice):
                     other = self._compared(plan, snapshots, samples=False)
                 if _first_wrong(other.tensors) is None:
-                    found = other
+                    compared = other
                     break
         plan.forget()
-        return found
+        return compared
 
     def _fault_in_half(self) -> Finding | None:
         """Return the fault of half-precision errors within the tolerance; KernelBench's rule allows any of them."""
@@ -223,15 +223,15 @@ class AnswerJudge:
         """
         if self.rule is ToleranceRule.KERNELBENCH:
             return checks
-        known = self._distribution_mix.distances.get(plan.profile, {})
+        distances = self._distribution_mix.distances.get(plan.profile, {})
         if not in_float64:
-            known = known | dict.fromkeys(self._results_of_rounding(plan), 0.0)
+            distances = distances | dict.fromkeys(self._results_of_rounding(plan), 0.0)
         views = {view.path: view for view in snapshots}
         measured = []
         for check in checks:
             view = views[check.path]
             limit = limit_of(self._reference.problem, check.path, view.tensor)
-            distance = min(known.get(check.path, math.inf), self._means.get(check.path, math.inf))
+            distance = min(distances.get(check.path, math.inf), self._means.get(check.path, math.inf))
             power = power_of(distance, check.tolerance or 0.0, limit.floor) if isinstance(limit, Bounds) else distance
             is_new = check.power is None and math.isfinite(power)
             measured.append(replace(check, power=power) if is_new else check)
@@ -244,7 +244,7 @@ class AnswerJudge:
 
         Others than these were tried before (`DistributionMix.distances`).
         """
-        if self._reference.worn is not None:
+        if self._reference.weights_seed is not None:
             return set()
         if plan.profile not in self._rounding:
             self._rounding[plan.profile] = results_in_call(plan)
@@ -271,12 +271,12 @@ class AnswerJudge:
         return _Compared(checks, borrowed, in_float64)
 
     def other_values(self, judged: Judged) -> str | None:
-        """Return what the wrong values of a call come from, if other values than the problem's own."""
+        """Return the distribution or rows behind wrong outputs; None for the problem's own values."""
         if self._profile is not Profile.AS_GIVEN:
             return self._profile.value
         wrong = [(check.path, check.first_mismatch.index) for check in judged.tensors if check.first_mismatch]
         cancelled = [
-            any(index[each.dim] in each.indices for each in self._slices.get(path, [])) for path, index in wrong
+            any(index[rows.dim] in rows.indices for rows in self._slices.get(path, [])) for path, index in wrong
         ]
         return ROWS_NAME if cancelled and all(cancelled) else None
 
@@ -296,13 +296,13 @@ class AnswerJudge:
         An output that is a single row has its expected parts added to `pieces`: a part has another size than the row.
         """
         exact, honest = self._reference.values(block.exact), self._reference.values(block.honest)
-        known = {
+        sides_by_path = {
             path: rows_from(Sides(tensor, exact[path], honest[path]), starts[path]) for path, _, tensor, _ in snapshots
         }
         for path, _, tensor, _ in snapshots:
             if parts[path] and not tensor.dim():
                 continue  # A scalar is the same for all blocks (`Reference.settle`).
-            sides = known[path]
+            sides = sides_by_path[path]
             if samples and not number and self.rule is not ToleranceRule.KERNELBENCH:
                 usual, limit = limit_of(self._reference.problem, path, sides.honest), self.limits(path, sides.honest)
                 if isinstance(usual, Bounds) and isinstance(limit, Bounds):
@@ -311,7 +311,7 @@ class AnswerJudge:
                 # Copies: a part may be a view of a large tensor, or of memory that the next block overwrites.
                 pieces.setdefault(path, []).append((sides.exact.clone(), sides.honest.clone()))
             else:
-                parts[path].append(self._compare(path, known))
+                parts[path].append(self._compare(path, sides_by_path))
             if samples:
                 self.precision.add(number, path, sides, in_float64=block.in_float64, start=starts[path])
             starts[path] += sides.honest.shape[0] if sides.honest.dim() else 0
@@ -322,10 +322,10 @@ class AnswerJudge:
         is_row = tensor.dim() > 0 and tensor.numel() == tensor.shape[0] <= _MOST_OF_ROW
         return is_row and (declared is None or declared.scales is None)
 
-    def _compare(self, path: str, known: dict[str, Sides]) -> Reading:
-        """Start the comparison of an output, or of the rows in one block; `known` has the sides of all outputs."""
-        actual, exact, honest = known[path]
-        limits = with_scales(self.limits(path, honest), self._reference.problem, path, known)
+    def _compare(self, path: str, sides_by_path: dict[str, Sides]) -> Reading:
+        """Start the comparison of an output, or of the rows in one block; `sides_by_path` has all outputs."""
+        actual, exact, honest = sides_by_path[path]
+        limits = with_scales(self.limits(path, honest), self._reference.problem, path, sides_by_path)
         sides = Sides(actual, exact if limits else exact.to(honest.dtype), honest)
         return self._comparison(path, sides, limits)
 
@@ -337,7 +337,7 @@ class AnswerJudge:
         return self._limits.of(path, honest)
 
     def _not_of_this_call(
-        self, snapshots: list[OutputViews], pairs: list[Pair], exempt: frozenset[str]
+        self, snapshots: list[OutputViews], pairs: list[AnswerPair], exempt: frozenset[str]
     ) -> Finding | None:
         """Find an output not made in this call: located in other memory, or present before the inputs.
 
@@ -345,7 +345,7 @@ class AnswerJudge:
         """
         reused = self._reused(snapshots, exempt)
         lent = lent_weights(views_laid_out(pairs), self._weights_lie, exempt)
-        stood = None if self.precomputed_output is None else self.precomputed_output.found(pairs, exempt)
+        stood = None if self.precomputed_output is None else self.precomputed_output.stood_before(pairs, exempt)
         return reused or lent or stood
 
     def _changed_input(self, placed: LaidOut) -> Finding | None:
@@ -354,8 +354,8 @@ class AnswerJudge:
 
     def _reused(self, snapshots: list[OutputViews], exempt: frozenset[str]) -> Finding | None:
         """Find an output in memory of the last call's outputs, still held by the runner."""
-        found, self._last_storages = reused(snapshots, self._last_storages, exempt)
-        return found
+        reuse, self._last_storages = reused(snapshots, self._last_storages, exempt)
+        return reuse
 
 
 def _first_wrong(checks: list[TensorCheck]) -> Finding | None:
@@ -366,10 +366,10 @@ def _has_shape_of(value: Value, tensor: torch.Tensor) -> bool:
     return isinstance(value, torch.Tensor) and (value.shape, value.dtype) == (tensor.shape, tensor.dtype)
 
 
-def _fitting(slices: dict[str, list[Slices]], wanted: model_call.Result) -> dict[str, list[Slices]]:
+def _slices_within(slices: dict[str, list[Slices]], wanted: model_call.Result) -> dict[str, list[Slices]]:
     """Return the slices that the outputs have."""
-    found: dict[str, list[Slices]] = {}
+    fitting_slices: dict[str, list[Slices]] = {}
     for path, value in by_path(wanted).items():
-        fitting = [each for each in slices.get(path, []) if isinstance(value, torch.Tensor) and each.fit(value.shape)]
-        found |= {path: fitting} if fitting else {}
-    return found
+        fitting = [rows for rows in slices.get(path, []) if isinstance(value, torch.Tensor) and rows.fit(value.shape)]
+        fitting_slices |= {path: fitting} if fitting else {}
+    return fitting_slices

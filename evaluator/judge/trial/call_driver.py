@@ -129,7 +129,7 @@ class CallDriver:
         """
         if (fault := self._prepared(index, self.window_calls, timeout_s)) is not None:
             return LaidOut([], []), fault
-        placed, frames = self._laid_out(plans, [Laid([], each) for each in weights])
+        placed, frames = self._laid_out(plans, [Laid([], call_weights) for call_weights in weights])
         frames = [replace(frame, index=index, empty=empty, probes=False) for frame in frames]
         masked = [_extent(frame, self._inputs.size_bytes) for frame in frames]
         return placed, self._windows.spot_check(frames, placed.write, masked, timeout_s=timeout_s)
@@ -181,7 +181,7 @@ class CallDriver:
         placed = lay_out(values, self._inputs)._replace(weights=direct)
         frames = []
         for plan, start, end in zip(plans, starts, [*starts[1:], len(values)], strict=True):
-            *given, gradients, staged = placed.nodes[start:end]
+            *arguments, gradients, staged = placed.nodes[start:end]
             count = len(plan.inputs.args)
             frames.append(
                 Call(
@@ -192,8 +192,8 @@ class CallDriver:
                     forked=False,
                     ticket=0,
                     schedule=None,
-                    args=Items(is_tuple=False, items=given[:count]),
-                    kwargs=Table(keys=list(plan.inputs.kwargs), items=given[count:]),
+                    args=Items(is_tuple=False, items=arguments[:count]),
+                    kwargs=Table(keys=list(plan.inputs.kwargs), items=arguments[count:]),
                     output_gradients=gradients if plan.gradients is not None and isinstance(gradients, Items) else None,
                     weights=named_views(staged),
                 )

@@ -25,7 +25,7 @@ class Evidence:
         self._other_bits: set[str] = set()
 
     def note(self, check: TensorCheck, *, has_bits_of_reference: bool) -> None:
-        """Note a right comparison. A power that was not measured, of a problem too large to try, tells against none."""
+        """Note a right comparison. A missing power, of a problem too large to try, counts as a proof."""
         power = math.inf if check.power is None else check.power
         self.powers[check.path] = max(self.powers.get(check.path, 0.0), power)
         self._proofs[check.path] += power >= PROOF

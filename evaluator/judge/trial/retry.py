@@ -12,10 +12,10 @@ from msgspec.structs import replace
 
 from evaluator.findings import Code, Trait, entry_of, finding, has_trait
 from evaluator.findings.comparing import HARDLY_BEYOND, NEARLY_ALL, WEIGHT_LEFT_OUT, WEIGHTS_IN_EACH_CALL
-from evaluator.judge.inputs.changing_weights import Worn
+from evaluator.judge.inputs.changing_weights import CallWeights
 from evaluator.judge.trial.other_values import wrong_for
 from evaluator.judge.trial.stale_weights import is_beyond_chance, is_nearer_to_earlier, is_stale
-from evaluator.judge.trial.trial_runner import Trial, TrialRunner, WornTrial
+from evaluator.judge.trial.trial_runner import EarlierWeightsTrial, Trial, TrialRunner
 from evaluator.records import Check, Fault, Fill, Finding, Schedule, Status
 
 _TIMES = 3
@@ -48,23 +48,24 @@ def retried(
             return differing(wrong.fault), again.check
         if not has_trait(again.fault.finding, Trait.WRONG_VALUES):
             break
-    told = _of_weights(trial_runner, wrong, index, seed, schedules, timeout_s)
-    if told is not None and (told.finding.code == Code.STALE_WEIGHTS or wrong.fault.finding.code == Code.WRONG_VALUES):
-        return told, None
-    if wrong.fault.finding.code == Code.WRONG_ON_OTHER_VALUES:
+    cause = _weights_fault(trial_runner, wrong, index, seed, schedules, timeout_s)
+    code = wrong.fault.finding.code
+    if cause is not None and (cause.finding.code == Code.STALE_WEIGHTS or code == Code.WRONG_VALUES):
+        return cause, None
+    if code == Code.WRONG_ON_OTHER_VALUES:
         fresh = trial_runner.own_values_seed()
-        own = trial_runner.run(index, fresh, schedule=next(schedules), timeout_s=timeout_s, own_values=True)
-        if own.fault is not None and has_trait(own.fault.finding, Trait.WRONG_VALUES):
+        own_trial = trial_runner.run(index, fresh, schedule=next(schedules), timeout_s=timeout_s, own_values=True)
+        if own_trial.fault is not None and has_trait(own_trial.fault.finding, Trait.WRONG_VALUES):
             # Wrong for the problem's own values too, after a correct call. Other values may hide the weights: after
             # constant rows, a batch norm leaves nothing of a linear layer's weights but signs.
-            found = _of_weights(trial_runner, own, index, fresh, schedules, timeout_s, own_values=True)
-            return found or own.fault, own.check
-    return told or wrong.fault, None
+            own_fault = _weights_fault(trial_runner, own_trial, index, fresh, schedules, timeout_s, own_values=True)
+            return own_fault or own_trial.fault, own_trial.check
+    return cause or wrong.fault, None
 
 
-def _comparison(found: Finding) -> str:
+def _comparison(wrong_values: Finding) -> str:
     """Return the message without the values of the inputs: stale weights are wrong for all values."""
-    return found.message.removeprefix(wrong_for(str(found.details.get("profile"))))
+    return wrong_values.message.removeprefix(wrong_for(str(wrong_values.details.get("profile"))))
 
 
 def _unwritten(fault: Fault, wrong: Fill, right: Fill) -> Fault:
@@ -84,7 +85,7 @@ _WORDS = {
 }
 
 
-def _of_weights(
+def _weights_fault(
     trial_runner: TrialRunner,
     wrong: Trial,
     index: int,
@@ -101,38 +102,38 @@ def _of_weights(
     """
     if wrong.fault is None or wrong.check is None:
         return None
-    told: Fault | None = None
+    cause: Fault | None = None
 
-    def run(worn: Worn) -> WornTrial | None:
-        return trial_runner.run_worn(
-            index, seed, worn, schedule=next(schedules), timeout_s=timeout_s, own_values=own_values
+    def run(weights: CallWeights) -> EarlierWeightsTrial | None:
+        return trial_runner.run_with_weights(
+            index, seed, weights, schedule=next(schedules), timeout_s=timeout_s, own_values=own_values
         )
 
-    for worn in trial_runner.earlier_weights:
-        if (tried := run(worn)) is None:
+    for weights in trial_runner.earlier_weights:
+        if (trial := run(weights)) is None:
             continue
-        if tried.is_right and is_stale(wrong.check.tensors, tried.own, tried.moved):
+        if trial.is_right and is_stale(wrong.check.tensors, trial.with_earlier, trial.with_current):
             message = f"correct for earlier weights, wrong for this call's: {_comparison(wrong.fault.finding)}"
             return Fault(Status.WRONG_RESULT, finding(Code.STALE_WEIGHTS, message))
-        if tried.some_bits == wrong.some_bits and is_nearer_to_earlier(tried.own, tried.moved):
-            told = told or _with(wrong.fault, "the answer is the same for earlier weights", WEIGHTS_IN_EACH_CALL)
+        if trial.some_bits == wrong.some_bits and is_nearer_to_earlier(trial.with_earlier, trial.with_current):
+            cause = cause or _with(wrong.fault, "the answer is the same for earlier weights", WEIGHTS_IN_EACH_CALL)
         elif (
-            tried.is_right
-            and worn.seed is None
+            trial.is_right
+            and weights.seed is None
             and is_beyond_chance(wrong.check.tensors)
-            and (again := run(worn)) is not None  # A race may be right once.
+            and (again := run(weights)) is not None  # A race may be right once.
             and again.is_right
         ):
-            told = told or _with(wrong.fault, "with the weights as constructed, the answer is right", WEIGHT_LEFT_OUT)
-    return told
+            cause = cause or _with(wrong.fault, "with the weights as constructed, the answer is right", WEIGHT_LEFT_OUT)
+    return cause
 
 
 def _with(fault: Fault, clause: str, next_step: str) -> Fault:
     """Return a fault with a clause, and with the next step unless the fault has a step from a cause."""
-    found = fault.finding
-    is_usual = found.next_step in (entry_of(found).next_step, NEARLY_ALL, HARDLY_BEYOND)
-    step = next_step if is_usual else found.next_step
-    return fault._replace(finding=replace(found, message=f"{found.message}; {clause}", next_step=step))
+    original = fault.finding
+    is_usual = original.next_step in (entry_of(original).next_step, NEARLY_ALL, HARDLY_BEYOND)
+    step = next_step if is_usual else original.next_step
+    return fault._replace(finding=replace(original, message=f"{original.message}; {clause}", next_step=step))
 
 
 def differing(fault: Fault) -> Fault:

@@ -30,29 +30,28 @@ _MOST = 0.5
 """Least number of wrong elements, as a part of the elements that a completely stale answer has wrong."""
 
 
-def is_stale(wrong: Sequence[TensorCheck], own: Sequence[TensorCheck], moved: Sequence[TensorCheck]) -> bool:
+def is_stale(wrong: Sequence[TensorCheck], earlier: Sequence[TensorCheck], current: Sequence[TensorCheck]) -> bool:
     """Return whether the errors of all wrong outputs are a part of the change of the weights."""
-    right = {check.path: check for check in own}
-    stale = {check.path: check for check in moved}
-    found = [check for check in wrong if not check.ok]
-    return bool(found) and all(
+    right = {check.path: check for check in earlier}
+    stale = {check.path: check for check in current}
+    wrong_checks = [check for check in wrong if not check.ok]
+    return bool(wrong_checks) and all(
         check.path in right and check.path in stale and _is_of_weights(check, right[check.path], stale[check.path])
-        for check in found
+        for check in wrong_checks
     )
 
 
-def is_nearer_to_earlier(own: Sequence[TensorCheck], moved: Sequence[TensorCheck]) -> bool:
+def is_nearer_to_earlier(earlier: Sequence[TensorCheck], current: Sequence[TensorCheck]) -> bool:
     """Return whether an answer that is the same for two sets of weights follows the earlier set.
 
-    `own` is the comparison with the expected values for the earlier weights, `moved` with the call's. Every wrong
+    `earlier` is the comparison with the expected values for the earlier weights, `current` with the call's. Every wrong
     output is nearer to the earlier values, by half of the error and by several tolerances. Zeros, and an output that
     hardly depends on the weights, are as far from both.
     """
-    before = {check.path: _ratio(check) for check in own}
-    pairs = [(before.get(check.path), _ratio(check)) for check in moved if not check.ok]
+    ratios = {check.path: _ratio(check) for check in earlier}
+    pairs = [(ratios.get(check.path), _ratio(check)) for check in current if not check.ok]
     return bool(pairs) and all(
-        earlier is not None and now is not None and earlier <= now / 2 and now - earlier >= _NEARER
-        for earlier, now in pairs
+        near is not None and far is not None and near <= far / 2 and far - near >= _NEARER for near, far in pairs
     )
 
 
@@ -62,12 +61,12 @@ def is_beyond_chance(wrong: Sequence[TensorCheck]) -> bool:
     return bool(ratios) and all(ratio is not None and ratio >= _NEARER for ratio in ratios)
 
 
-def _is_of_weights(wrong: TensorCheck, own: TensorCheck, moved: TensorCheck) -> bool:
-    error, least, most = (_ratio(check) for check in (wrong, own, moved))
+def _is_of_weights(wrong: TensorCheck, earlier: TensorCheck, current: TensorCheck) -> bool:
+    error, least, most = (_ratio(check) for check in (wrong, earlier, current))
     if error is None or least is None or most is None:
         return False
     is_far = error >= _NEARER * max(least, _HONEST_PART) and error >= most * _ROUNDING
-    return is_far and most > 1 and wrong.mismatches >= moved.mismatches * _MOST
+    return is_far and most > 1 and wrong.mismatches >= current.mismatches * _MOST
 
 
 def _ratio(check: TensorCheck) -> float | None:

@@ -72,7 +72,7 @@ class Overhead(NamedTuple):
     """Host time of windows without a forward; None without windows."""
 
 
-class Side(NamedTuple):
+class TimedSide(NamedTuple):
     """Samples of a side, and the trial that ended the side if not a pass. T306 comes with both."""
 
     samples: Samples | None
@@ -90,16 +90,16 @@ def overhead(trial_runner: TrialRunner, timeout_s: float) -> Overhead | Fault:
     times_ms = [answer.elapsed_ms for answer in answers]
     prepared = [answer.prepared_ms for answer in answers if answer.prepared_ms is not None]
     if not prepared:
-        return _on_the_host(times_ms)
+        return _host_overhead(times_ms)
     prepared_ms = median(prepared)
-    quiet_ms = forked_ms = _quiet(prepared_ms)
+    quiet_ms = forked_ms = _quiet_limit_ms(prepared_ms)
     if prepared_ms > _SLICE_MS:
         forked = _empty_calls(trial_runner, timeout_s, forked=True)
         if isinstance(forked, Fault):
             return forked
         # The first call finds a stream without earlier waits.
         longer_ms = _median_of(answer.prepared_ms for answer in forked[1:])
-        forked_ms = quiet_ms if longer_ms is None else _quiet(max(longer_ms, prepared_ms))
+        forked_ms = quiet_ms if longer_ms is None else _quiet_limit_ms(max(longer_ms, prepared_ms))
     lag_ms = _median_of(answer.lag_ms for answer in answers)
     spot_ms = _empty_spot_checks(trial_runner, timeout_s)
     if isinstance(spot_ms, Fault):
@@ -130,10 +130,10 @@ def _empty_spot_checks(trial_runner: TrialRunner, timeout_s: float) -> float | F
         if number >= _FEW_EMPTY_SPOT_CHECKS and time.monotonic() - started > _EMPTY_S:
             break
         calls = min(SPOT_CALLS, trial_runner.window_calls)
-        found = WindowRunner(trial_runner).time_empty_spot_check(calls, timeout_s=timeout_s)
-        if isinstance(found, Fault):
-            return found
-        times_ms += found[1:]
+        spot_check = WindowRunner(trial_runner).time_empty_spot_check(calls, timeout_s=timeout_s)
+        if isinstance(spot_check, Fault):
+            return spot_check
+        times_ms += spot_check[1:]
     return lower_quartile(times_ms)
 
 
@@ -153,7 +153,7 @@ def _empty_windows(trial_runner: TrialRunner, timeout_s: float) -> WindowHost | 
     return WindowHost(fixed_ms=max(least_ms[_FEWEST_CALLS] - _FEWEST_CALLS * call_ms, 0.0), call_ms=call_ms)
 
 
-def _on_the_host(times_ms: list[float]) -> Overhead:
+def _host_overhead(times_ms: list[float]) -> Overhead:
     """Return the least duration as overhead: on busy cores, the median depends on the load.
 
     A larger overhead would be wrong for a call on idle cores. A submission that avoids part of the overhead, or works
@@ -179,11 +179,11 @@ def _empty_calls(trial_runner: TrialRunner, timeout_s: float, *, forked: bool = 
 
 def _median_of(values_ms: Iterable[float | None]) -> float | None:
     """Return the median of the observed values; None without any."""
-    seen_ms = [value_ms for value_ms in values_ms if value_ms is not None]
-    return median(seen_ms) if seen_ms else None
+    observed_ms = [value_ms for value_ms in values_ms if value_ms is not None]
+    return median(observed_ms) if observed_ms else None
 
 
-def _quiet(prepared_ms: float) -> float:
+def _quiet_limit_ms(prepared_ms: float) -> float:
     return prepared_ms * (1 + _QUIET_PART) + _QUIET_MS
 
 
@@ -199,7 +199,7 @@ def side(
     trusted: bool = False,
     spot_checks: bool = True,
     watch: ClockWatch = NO_WATCH,
-) -> Side:
+) -> TimedSide:
     """Time at least `at_least` calls until there are enough (`enough_calls`).
 
     Every output is verified, including void calls, and calls with other input distributions, which are not quoted. With
@@ -216,7 +216,7 @@ def side(
     started = time.monotonic()
     lacking = False
     while not enough(
-        _times_ms(good := _of_a_kind(quiet, waited)),
+        _times_ms(good := _quoted_calls(quiet, waited)),
         at_least,
         time.monotonic() - started,
         clock=ClockKind.HOST if empty.quiet_ms is None else ClockKind.SEALED,
@@ -228,7 +228,7 @@ def side(
         lacking = closely and trial_runner.lacks_calls
         if trial.fault is not None:
             fault, _ = retried(trial_runner, trial, len(used), seed, itertools.repeat(None), timeout_s)
-            return Side(None, trial._replace(fault=fault))
+            return TimedSide(None, trial._replace(fault=fault))
         used.append(seed)
         watch.look_at(len(used))
         if first_ms is None:
@@ -236,18 +236,18 @@ def side(
             first_ms = max(trial.elapsed_ms - empty.taken_off_ms, 0.0)
         elif trial.profile is not Profile.AS_GIVEN:
             others += 1
-        elif not _longer(trial, empty.quiet_ms):
+        elif not _prepared_longer(trial, empty.quiet_ms):
             quiet.append(trial)
-        elif not _longer(trial, empty.forked_ms):
+        elif not _prepared_longer(trial, empty.forked_ms):
             waited.append(trial)
         else:
             void += 1
         if void > MAX_CALLS or (void > MIN_CALLS and time.monotonic() - started > _NEVER_QUIET_S):
-            return Side(None, _never_quiet(trial, name, void + len(waited), len(quiet)))
+            return TimedSide(None, _never_quiet(trial, name, void + len(waited), len(quiet)))
     void += len(quiet) + len(waited) - len(good)
     times_ms = [max(trial.elapsed_ms - empty.taken_off_ms, 0.0) for trial in good]
     hosts_ms = [trial.host_ms for trial in good if trial.host_ms is not None]
-    late = _goes_on(good, empty)
+    late = _work_after_done(good, empty)
     waits = _waits_for_gpu(good)
     windows: Windows | None = None
     if late is None and not waits and not any(trial.copied for trial in good):
@@ -264,7 +264,7 @@ def side(
             watch=watch,
         )
         if in_windows.failed is not None:
-            return Side(None, in_windows.failed)
+            return TimedSide(None, in_windows.failed)
         windows = in_windows.windows
         used += in_windows.seeds
     samples = Samples(
@@ -287,7 +287,7 @@ def side(
         waits_for_gpu=waits,
         clocks=watch.clocks(),
     )
-    return Side(samples, None if late is None else good[-1]._replace(fault=late))
+    return TimedSide(samples, None if late is None else good[-1]._replace(fault=late))
 
 
 def _in_windows(
@@ -322,7 +322,7 @@ def _in_windows(
     )
 
 
-def _of_a_kind(quiet: list[Trial], waited: list[Trial]) -> list[Trial]:
+def _quoted_calls(quiet: list[Trial], waited: list[Trial]) -> list[Trial]:
     """Return the calls to quote: calls on a quiet GPU, or all calls if most had waiting streams.
 
     Waiting streams take time slices while inputs are written. An effect in a minority of calls is not the usual
@@ -335,7 +335,7 @@ def _times_ms(trials: list[Trial]) -> list[float]:
     return [trial.elapsed_ms for trial in trials]
 
 
-def _longer(trial: Trial, limit_ms: float | None) -> bool:
+def _prepared_longer(trial: Trial, limit_ms: float | None) -> bool:
     return trial.prepared_ms is not None and limit_ms is not None and trial.prepared_ms > limit_ms
 
 
@@ -356,7 +356,7 @@ def _unwatched_ms(good: list[Trial], empty: Overhead) -> float:
     return taken_ms - empty.prepared_ms
 
 
-def _goes_on(good: list[Trial], empty: Overhead) -> Fault | None:
+def _work_after_done(good: list[Trial], empty: Overhead) -> Fault | None:
     """Return a fault if the GPU is still busy after the reported end of the calls."""
     lags_ms = [trial.lag_ms for trial in good if trial.lag_ms is not None]
     if empty.lag_ms is None or not lags_ms or median(lags_ms) <= empty.lag_ms:

@@ -17,7 +17,7 @@ from evaluator.judge.clock.clock import Clock, ClockedCall
 from evaluator.judge.compare.tensor_comparison import Comparison, begin
 from evaluator.judge.diagnosis.cause import cause_of
 from evaluator.judge.diagnosis.near_tolerance import near_tolerance
-from evaluator.judge.inputs.changing_weights import NO_SITES, Sites, Worn
+from evaluator.judge.inputs.changing_weights import NO_SITES, CallWeights, Sites
 from evaluator.judge.inputs.derived_seeds import derived
 from evaluator.judge.integrity.output_checks import (
     outlined,
@@ -70,14 +70,14 @@ class Trial(NamedTuple):
     """The runner's description of a refused launch; empty without one."""
 
 
-class WornTrial(NamedTuple):
+class EarlierWeightsTrial(NamedTuple):
     """An answer with earlier weights: checks with expected values for earlier weights, and for the call's.
 
     The answer `is_right` for the earlier weights, or has wrong values. `some_bits` are the answer's at fixed places.
     """
 
-    own: list[TensorCheck]
-    moved: list[TensorCheck]
+    with_earlier: list[TensorCheck]
+    with_current: list[TensorCheck]
     is_right: bool = True
     some_bits: bytes = b""
 
@@ -120,11 +120,11 @@ class TrialRunner:
         self.call_driver = CallDriver(reference, clock, memory, sites, precomputed_output, first_call_s)
 
     @property
-    def earlier_weights(self) -> list[Worn]:
+    def earlier_weights(self) -> list[CallWeights]:
         """Earlier weights that a copy made once may hold: the constructed weights, and the first call's."""
         if not self._sites.change:
             return []
-        return [Worn(None), *([] if self._first_seed is None else [Worn(self._first_seed)])]
+        return [CallWeights(None), *([] if self._first_seed is None else [CallWeights(self._first_seed)])]
 
     def run(
         self,
@@ -145,7 +145,7 @@ class TrialRunner:
         for the cause of wrong values, and takes longer than the comparison.
         """
         started = time.monotonic()
-        self.wear(seed)
+        self.set_weights(seed)
         if self._first_seed is None:
             self._first_seed = self._weights_of(seed)
         plan = self._plan(seed, () if own_values else self._row_sites(index))
@@ -162,25 +162,25 @@ class TrialRunner:
         """Mean duration of an answered call with its comparison, without the first call; 0.0 if there was no other."""
         return statistics.fmean(self._calls_s[1:] or [0.0])
 
-    def run_worn(
+    def run_with_weights(
         self,
         index: int,
         seed: int,
-        worn: Worn,
+        weights: CallWeights,
         *,
         timeout_s: float,
         schedule: Schedule | None = None,
         own_values: bool = False,
-    ) -> WornTrial | None:
-        """Repeat the call of `seed` with the `worn` weights; `own_values` as in `run`.
+    ) -> EarlierWeightsTrial | None:
+        """Repeat the call of `seed` with `weights`; `own_values` as in `run`.
 
         None if the answer has no values, or if the outputs have other shapes with the call's weights; if the call has
         the same weights; if memory does not suffice for a second comparison, which decides no verdict.
         """
-        if worn.seed == self._weights_of(seed):
+        if weights.seed == self._weights_of(seed):
             return None
         row_sites = () if own_values else self._row_sites(index)
-        self._reference.wear(worn.seed)
+        self._reference.set_weights(weights.seed)
         plan = self._plan(seed, row_sites)
         wanted = self._answers.begin(plan)
         placed, answer = self.call_driver.ask(index, plan, wanted, schedule=schedule, timeout_s=timeout_s)
@@ -191,16 +191,16 @@ class TrialRunner:
             return None
         # An answer may be right in memory of an earlier output, or in a weight's.
         is_right = all(check.ok for check in judged.tensors)
-        own, snapshots = judged.tensors, [view._replace(expected=0.0) for view in judged.snapshots]
+        with_earlier, snapshots = judged.tensors, [view._replace(expected=0.0) for view in judged.snapshots]
         some = some_bits(snapshots)
         del plan, wanted, placed, judged  # Memory may hold the inputs and expected values of one call, not of two.
-        self.wear(seed)
-        moved = None
+        self.set_weights(seed)
+        with_current = None
         with contextlib.suppress(ProblemError, MemoryError), out_of_memory():
             plan = self._plan(seed, row_sites)
             wanted = self.call_driver.wanted = self._answers.begin(plan)
-            moved = self._answers.compared(plan, wanted, snapshots)
-        return None if moved is None else WornTrial(own, moved, is_right, some)
+            with_current = self._answers.compared(plan, wanted, snapshots)
+        return None if with_current is None else EarlierWeightsTrial(with_earlier, with_current, is_right, some)
 
     def _plan(self, seed: int, row_sites: Sequence[RowSite]) -> CallPlan:
         """Plan the call of `seed` with the reference's current weights."""
@@ -255,13 +255,13 @@ class TrialRunner:
 
     def plans(self, index: int, seeds: Sequence[int]) -> list[CallPlan]:
         """Return the plans of calls with the problem's own values, and weights that follow from the first seed."""
-        self.wear(seeds[0])
+        self.set_weights(seeds[0])
         rows = self._row_sites(index)
         return [CallPlan(self._reference, seed, row_sites=rows) for seed in seeds]
 
-    def wear(self, seed: int) -> None:
+    def set_weights(self, seed: int) -> None:
         """Give the reference the weights of the call with `seed`."""
-        self._reference.wear(self._weights_of(seed))
+        self._reference.set_weights(self._weights_of(seed))
 
     def compared(self, index: int, plan: CallPlan, placed: LaidOut, answer: ClockedCall) -> Trial:
         """Compare the outputs of a call made by `plan`, while its weights are the reference's."""
@@ -305,7 +305,7 @@ class TrialRunner:
         With `forked`, on two streams. All calls share the same inputs, since the model never reads the inputs.
         """
         seed = fresh_seed()
-        self.wear(seed)
+        self.set_weights(seed)
         plan = CallPlan(self._reference, seed, random_seed=0)
         for index in itertools.count():
             _, answer = self.call_driver.ask(index, plan, None, schedule=None, timeout_s=timeout_s, forked=forked)
@@ -318,10 +318,10 @@ class TrialRunner:
         """
         path = problem.details.get("path")
         sample = self._precision.sample
-        if found := sample.lowered(sample.call(plan), path):
-            name = found.name(sample.outputs.get(found.path))
+        if match := sample.lowered(sample.call(plan), path):
+            name = match.name(sample.outputs.get(match.path))
             message = f"{problem.message}; the errors are those of {name}"
-            return finding(Code.LOWER_PRECISION, message, path=found.path)
+            return finding(Code.LOWER_PRECISION, message, path=match.path)
         tensor = next((view.tensor for view in judged.snapshots if view.path == path), None)
         check = next((check for check in judged.tensors if check.path == path), None)
         is_own = plan.profile is Profile.AS_GIVEN
@@ -351,10 +351,10 @@ class TrialRunner:
             paths = self._meaningful(paths)
         if not paths:
             return None
-        why = "" if self._sites.why_not is None else f"; the weights are the same in all calls: {self._sites.why_not}"
+        cause = "" if self._sites.why_not is None else f"; the weights are the same in all calls: {self._sites.why_not}"
         message = (
             f"{paths[0]}: no call could have told a wrong answer: in most elements a wrong one differs by at most "
-            f"{evidence.powers[paths[0]]:.2g} times the tolerance{why}"
+            f"{evidence.powers[paths[0]]:.2g} times the tolerance{cause}"
         )
         step = _AUTHORS_ALONE if self._sites.change else None
         return Fault(Status.INCONCLUSIVE, finding(Code.ROUNDING_DECIDES, message, next_step=step, path=paths[0]))
@@ -363,11 +363,11 @@ class TrialRunner:
         """Return the outputs that vary with the inputs, and by more than rounding, under other weights too."""
         seed = fresh_seed()
         if self._reference.weights.names:
-            self._reference.wear(derived(seed, b"weights"))
+            self._reference.set_weights(derived(seed, b"weights"))
         try:
             return [path for path in paths if not is_noise(self._reference, seed, path)]
         finally:
-            self._reference.wear(None)
+            self._reference.set_weights(None)
 
     def look_closely(self) -> Trial | None:
         """Check the errors of correct calls for reduced precision, which may lie well within the tolerance.
@@ -382,5 +382,5 @@ class TrialRunner:
         return Trial(check, Fault(Status.WRONG_RESULT, check.finding), 0.0, copied=False)
 
     def _reference_call(self, drawn: Drawn) -> ReferenceCall:
-        self._reference.wear(self._weights_of(drawn.seed))
+        self._reference.set_weights(self._weights_of(drawn.seed))
         return drawn.sample.call(CallPlan(self._reference, drawn.seed, row_sites=self._row_sites(drawn.check.index)))

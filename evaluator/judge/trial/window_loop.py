@@ -108,7 +108,7 @@ def windows_of(
     the host's time. `watch` looks at the GPU's clock after each window.
     """
     runner = WindowRunner(trial_runner)
-    single_ms = [max(each - taken_off.empty_ms, 0.0) for each in single_ms]
+    single_ms = [max(elapsed_ms - taken_off.empty_ms, 0.0) for elapsed_ms in single_ms]
     call_ms = max(median(single_ms), _SHORTEST_CALL_MS)
     most = min(trial_runner.window_calls, int(_LONGEST_MS / call_ms))
     warms_up = True
@@ -118,9 +118,9 @@ def windows_of(
     hosts_ms: list[float] = []
     while most > 1 and not enough(calls, window_ms, half=half):
         count = most - secrets.randbelow(max(most // _SPREAD, 2 if most > 2 else 1))
-        given = own_values(trial_runner, seeds, count)
-        window = runner.run(index + len(used), given, timeout_s=timeout_s)
-        used += given
+        window_seeds = own_values(trial_runner, seeds, count)
+        window = runner.run(index + len(used), window_seeds, timeout_s=timeout_s)
+        used += window_seeds
         watch.look()
         if window.fault is not None:
             return WindowSide(None, failed_trial(window.trials, window.fault), used)
@@ -164,13 +164,13 @@ def _spot_checked(
     """
     spot_ms: list[float] = []
     for _ in range(SPOT_CHECKS):
-        given = own_values(trial_runner, seeds, min(SPOT_CALLS, max(windows.calls)))
-        checked = WindowRunner(trial_runner).spot_check(index, given, timeout_s=timeout_s)
-        used, index = [*used, *given], index + len(given)
+        check_seeds = own_values(trial_runner, seeds, min(SPOT_CALLS, max(windows.calls)))
+        checked = WindowRunner(trial_runner).spot_check(index, check_seeds, timeout_s=timeout_s)
+        used, index = [*used, *check_seeds], index + len(check_seeds)
         if checked.fault is not None:
             return WindowSide(None, failed_trial(checked.trials, checked.fault), used)
         # The first call finds cold instructions.
-        spot_ms += [max(each - rule.constant_ms, 0.0) for each in checked.times_ms[1:]]
+        spot_ms += [max(time_ms - rule.constant_ms, 0.0) for time_ms in checked.times_ms[1:]]
         windows = replace(windows, spot_ms=spot_ms)
         if not _needs_more(windows, rule.reference, trusted=trusted):
             break
@@ -203,11 +203,11 @@ def enough(calls: list[int], window_ms: list[float], *, half: bool = False) -> b
 
 def own_values(trial_runner: TrialRunner, seeds: Iterator[int], count: int) -> list[int]:
     """Return `count` of `seeds`, for calls with the problem's own input values."""
-    found: list[int] = []
-    while len(found) < count:
+    chosen: list[int] = []
+    while len(chosen) < count:
         seed = next(seeds)
-        found += [seed] if trial_runner.has_own_values(seed) else []
-    return found
+        chosen += [seed] if trial_runner.has_own_values(seed) else []
+    return chosen
 
 
 def failed_trial(trials: list[Trial], fault: Fault) -> Trial:

@@ -99,7 +99,7 @@ class WindowRunner:
         trials: list[Trial] = []
         for number, call in enumerate(calls):
             if own_weights:
-                self._trial_runner.wear(plans[number].seed)
+                self._trial_runner.set_weights(plans[number].seed)
             inputs = LaidOut([], []) if trials else placed
             trials.append(self._trial_runner.compared(index + number, plans[number], inputs, call))
             plans[number].forget()

@@ -143,7 +143,7 @@ def session(clock, deadline, answers, *, own=True, build_s=0.0, **how):
     build_service = BuildService(Compiler(clock, build_s), BuildBudget(1e9, clock))
     talk = RunnerClient(SimpleNamespace(socket=None, kill=lambda: None, wait_exit=Puppet().wait_exit), build_service)
     talk._channel = Talk(clock, answers, **how)
-    talk.under(lambda: deadline, own=own, in_cpu_time=False)
+    talk.under(lambda: deadline, is_submission=own, in_cpu_time=False)
     return talk
 
 

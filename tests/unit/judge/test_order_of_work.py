@@ -11,7 +11,7 @@ from evaluator.judge import stages, verdict
 from evaluator.judge.context import grade_context, runner_factory
 from evaluator.judge.context.grade_context import GradeContext
 from evaluator.judge.context.runner_factory import RunnerFactory
-from evaluator.judge.own_kernels.own_kernels import Evidence
+from evaluator.judge.own_kernels.own_kernels import OwnKernelEvidence
 from evaluator.judge.roofline.roofline_check import RooflineOutcome
 from evaluator.lint.lint_in_sandbox import LookedAt
 from evaluator.progress import Silent, Stopwatch
@@ -137,7 +137,7 @@ def test_a_submission_for_a_gpu_is_imported_by_no_runner_of_the_pool(monkeypatch
         def load(self, frame, descriptors, *, timeout_s):
             read_by.append((self._spawned, frame, timeout_s))
 
-        def under(self, deadline, *, own, in_cpu_time):
+        def under(self, deadline, *, is_submission, in_cpu_time):
             """It has a deadline, which ends nothing here."""
 
         def farewell(self):
@@ -220,7 +220,7 @@ def stages_of(monkeypatch):
     return run
 
 
-EVIDENCE = Evidence(DeviceKind.CUDA, None, 0, "", None)
+EVIDENCE = OwnKernelEvidence(DeviceKind.CUDA, None, 0, "", None)
 FIRST, LATER, LAST = (finding(Code.WIDE_TOLERANCE, text) for text in ("of the lint", "of a check", "of the monitor"))
 WHOLE = ["device", "check", "machine code", "time", "roofline", "profile"]
 

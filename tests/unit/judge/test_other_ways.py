@@ -35,10 +35,10 @@ def tries_of(
         found = None if tries[-1] == right else fault
         pairs = {"weight": "gamma"} if assumed else {}
         called = Called(None, [], found, [], assumed=pairs, more_s=10.0, partly_in_evaluation=partly)
-        return stages._Tried(called, None)
+        return stages._CheckedCalls(called, None)
 
     monkeypatch.setattr(stages, "depends_on_mode", lambda *_: depends)
-    monkeypatch.setattr(stages, "_tried", tried)
+    monkeypatch.setattr(stages, "_checked_calls", tried)
     called = stages._tried_in_other_ways(context, None).called
     return tries, [(each.code, each.message) for each in called.remarks], called.fault is None
 

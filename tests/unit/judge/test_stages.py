@@ -62,9 +62,9 @@ def faults(monkeypatch, *codes, medians_ms=(1.0,)):
     def side(*_, **__):
         samples = cards.samples("submission", next(medians))
         if not left:
-            return timing_loop.Side(samples, None)
+            return timing_loop.TimedSide(samples, None)
         late = left[0].finding.code == Code.WORK_AFTER_DONE.value
-        return timing_loop.Side(samples if late else None, Trial(None, left.pop(0), 0.0, copied=False))
+        return timing_loop.TimedSide(samples if late else None, Trial(None, left.pop(0), 0.0, copied=False))
 
     monkeypatch.setattr(timing_loop, "side", side)
 
@@ -261,7 +261,7 @@ def test_wrong_answers_are_tried_with_own_weights_if_time_is_left(monkeypatch, l
     wrong = tried("wrong", "pairs without a proof")
     made = []
     coming = iter([wrong, tried(None if right else "wrong", None)])
-    monkeypatch.setattr(stages, "_tried", lambda *_: made.append(next(coming)) or made[-1])
+    monkeypatch.setattr(stages, "_checked_calls", lambda *_: made.append(next(coming)) or made[-1])
     context = SimpleNamespace(deadline=SimpleNamespace(left_s=left_s), seeded_because=None)
     assert stages._tried_in_other_ways(context, None) is (made[-1] if right else wrong)
     assert len(made) == tries

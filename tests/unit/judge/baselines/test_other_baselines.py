@@ -140,5 +140,5 @@ def test_a_kept_baseline_holds_for_the_same_state_of_the_l2_cache(monkeypatch):
         options = GradeOptions(DeviceKind.CUDA, l2=l2)
         terms = GradeTerms(find_problem("relu"), options, None, threads=1)
         context = SimpleNamespace(terms=terms, reference=SimpleNamespace(source=""))
-        assert other_baselines._of_reference(context, BaselineKind.COMPILE, None, reading).kept
+        assert other_baselines._reference_baseline(context, BaselineKind.COMPILE, None, reading).kept
     assert keys[0] != keys[1]

@@ -11,12 +11,12 @@ from evaluator.findings import Code
 from evaluator.judge.clock import memory_samples
 from evaluator.judge.clock.memory_samples import MemorySamples
 from evaluator.judge.integrity.output_checks import late_on_host
-from evaluator.judge.tensors.pytree import Pair
+from evaluator.judge.tensors.pytree import AnswerPair
 from evaluator.protocol.frames import TensorView
 
 SIZE = 1 << 20
 ELEMENTS = SIZE // 8
-OUTPUT = [Pair("output", torch.empty(ELEMENTS), TensorView("float32", (ELEMENTS,), (1,), offset_bytes=0))]
+OUTPUT = [AnswerPair("output", torch.empty(ELEMENTS), TensorView("float32", (ELEMENTS,), (1,), offset_bytes=0))]
 
 
 @pytest.fixture

@@ -47,7 +47,7 @@ def test_how_much_slower_the_reference_is_in_spot_checks_comes_with_its_times(ke
     samples = cards.in_windows(cards.samples("reference_before", 0.3), 0.010, spot_ms=[0.0112, 0.0115, 0.0118])
     monkeypatch.setattr(side, "_runner", lambda: contextlib.nullcontext("one"))
     monkeypatch.setattr(timing_loop, "overhead", lambda *_: empty)
-    monkeypatch.setattr(timing_loop, "side", lambda *_, **__: timing_loop.Side(samples, None))
+    monkeypatch.setattr(timing_loop, "side", lambda *_, **__: timing_loop.TimedSide(samples, None))
     side._context.gpu_session, side._context.begin_side = None, lambda: None
     side._context.seeds = SimpleNamespace(timed=lambda _: iter(()))
     spot = side.before().overhead.spot
@@ -104,8 +104,10 @@ def rests_s(monkeypatch):
 
 def sides_of(monkeypatch, *faults):
     """Have the reference fail with each of these in turn, and then have it measured."""
-    left = [timing_loop.Side(None, Trial(None, Fault(Status.REJECTED, fault), 0.0, copied=False)) for fault in faults]
-    good = timing_loop.Side(cards.samples("reference_before", 1.0), None)
+    left = [
+        timing_loop.TimedSide(None, Trial(None, Fault(Status.REJECTED, fault), 0.0, copied=False)) for fault in faults
+    ]
+    good = timing_loop.TimedSide(cards.samples("reference_before", 1.0), None)
     monkeypatch.setattr(timing_loop, "side", lambda *_, **__: left.pop(0) if left else good)
     seeds = SimpleNamespace(timed=lambda _: iter(()))
     return reference_timing.ReferenceTimer(
@@ -136,8 +138,8 @@ def test_the_first_call_of_a_disturbed_reference_stays_the_first(monkeypatch):
     samples = cards.samples("reference_after", 1.0)
     sides = iter(
         [
-            timing_loop.Side(replace(samples, first_call_ms=50.0), late),
-            timing_loop.Side(replace(samples, first_call_ms=1.0), None),
+            timing_loop.TimedSide(replace(samples, first_call_ms=50.0), late),
+            timing_loop.TimedSide(replace(samples, first_call_ms=1.0), None),
         ]
     )
     monkeypatch.setattr(timing_loop, "side", lambda *_, **__: next(sides))

@@ -7,7 +7,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from evaluator.judge.inputs import changing_weights, weight_factors
 from evaluator.judge.inputs.changing_weights import ChangingWeights
-from evaluator.judge.inputs.weight_factors import Change, groups_of
+from evaluator.judge.inputs.weight_factors import ChangeKind, groups_of
 
 PERIOD = 101
 
@@ -114,7 +114,7 @@ def test_a_group_has_one_dtype_and_one_kind_and_a_limited_size(monkeypatch):
     sizes = {"a": 60, "b": 40, "c": 60, "large": 61, "half": 40, "zeros": 5, "d": 1}
     parameters = {name: torch.ones(size) for name, size in sizes.items()}
     parameters["half"] = parameters["half"].half()
-    changes = dict.fromkeys(sizes, Change.KEEPS_SIGNS) | {"zeros": Change.FROM_ZERO}
+    changes = dict.fromkeys(sizes, ChangeKind.KEEPS_SIGNS) | {"zeros": ChangeKind.FROM_ZERO}
     groups = groups_of(parameters, changes, PERIOD)
     assert [group.names for group in groups] == [["a", "b"], ["c", "d"]]
     assert all(group.first.numel() <= 100 for group in groups)
@@ -133,7 +133,7 @@ class Lookups(dict):
 
 def test_groups_of_many_parameters_take_no_quadratic_time():
     parameters = Lookups({str(number): torch.ones(1) for number in range(500)})
-    (group,) = groups_of(parameters, dict.fromkeys(parameters, Change.KEEPS_SIGNS), PERIOD)
+    (group,) = groups_of(parameters, dict.fromkeys(parameters, ChangeKind.KEEPS_SIGNS), PERIOD)
     assert len(group.names) == 500
     assert parameters.count <= 1000
 

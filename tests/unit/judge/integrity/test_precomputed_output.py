@@ -11,7 +11,7 @@ from evaluator.judge.clock import memory_samples as places
 from evaluator.judge.clock.memory_samples import MemorySamples
 from evaluator.judge.integrity import precomputed_output
 from evaluator.judge.integrity.precomputed_output import PrecomputedOutputCheck
-from evaluator.judge.tensors.pytree import Pair
+from evaluator.judge.tensors.pytree import AnswerPair
 from evaluator.protocol.frames import TensorView
 from evaluator.protocol.pytree import dtype_name
 
@@ -31,7 +31,7 @@ def lying(value, start=START, path="output"):
     view = TensorView(
         dtype=dtype_name(value.dtype), shape=tuple(value.shape), strides=tuple(value.stride()), offset_bytes=start
     )
-    return Pair(path, value, view)
+    return AnswerPair(path, value, view)
 
 
 def answered(region, value, *, before, poison=POISON, calls=5, exempt=frozenset()):
@@ -48,7 +48,7 @@ def answered(region, value, *, before, poison=POISON, calls=5, exempt=frozenset(
         before(place, content)
         looking.look(poison)
         place.copy_(content)
-        found.append(looking.found([lying(value, start)], exempt))
+        found.append(looking.stood_before([lying(value, start)], exempt))
     return found
 
 
@@ -126,7 +126,7 @@ def test_kept_buffers_with_the_poison_of_an_earlier_call_may_hold_frequent_value
         start = call * (1 << 18)
         looking.look(looking.drawn_poison())
         region.flat[start : start + content.nbytes].view(content.dtype).copy_(content)
-        assert looking.found([lying(content, start)], frozenset()) is None
+        assert looking.stood_before([lying(content, start)], frozenset()) is None
 
 
 class Ring:
@@ -145,7 +145,7 @@ class Ring:
             self.looking.look(self.looking.drawn_poison())
             write(buffer, value)
             pairs = [lying(value, start)]
-            found.append((self.looking.found(pairs, exempt), self.looking.unwritten(pairs)))
+            found.append((self.looking.stood_before(pairs, exempt), self.looking.unwritten(pairs)))
         return found
 
 
@@ -188,7 +188,7 @@ def test_what_the_reference_lends_is_not_marked(region):
 def test_marks_lie_in_the_elements_of_an_output_alone(region, value):
     looking = PrecomputedOutputCheck(MemorySamples(region))
     looking.look(POISON)
-    assert looking.found([lying(value)], frozenset()) is None
+    assert looking.stood_before([lying(value)], frozenset()) is None
     looking.look(POISON)
     here = torch.zeros(value.untyped_storage().nbytes(), dtype=torch.uint8)
     if value.numel():
@@ -207,8 +207,8 @@ def test_pages_that_were_never_written_stand_there_as_zeros_and_looking_takes_no
         assert os.fstat(region.descriptor).st_blocks == 0
     region.flat[START] = 0
     for _ in range(2):
-        assert looking.found([lying(value)], frozenset()) is None
-    assert looking.found([lying(value)], frozenset()).code == Code.STOOD_BEFORE.value
+        assert looking.stood_before([lying(value)], frozenset()) is None
+    assert looking.stood_before([lying(value)], frozenset()).code == Code.STOOD_BEFORE.value
 
 
 @pytest.mark.parametrize("most_extents", [1, 1 << 20])

@@ -6,7 +6,7 @@ from torch.nn import functional
 
 from evaluator.judge.numerics.arithmetic_modes import (
     Format,
-    Order,
+    SummationOrder,
     in_order,
     moved,
     product_handlers,
@@ -51,13 +51,13 @@ def error(name, mode):
     return float((found - exact).abs().max() / exact.square().mean().sqrt())
 
 
-@pytest.mark.parametrize("order", Order)
+@pytest.mark.parametrize("order", SummationOrder)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_another_order_gives_the_same_but_for_rounding(name, order):
     assert error(name, in_order(order)) < 3e-5
 
 
-@pytest.mark.parametrize("order", [Order.REVERSED, Order.SEQUENTIAL, Order.ROUNDED])
+@pytest.mark.parametrize("order", [SummationOrder.REVERSED, SummationOrder.SEQUENTIAL, SummationOrder.ROUNDED])
 def test_another_order_is_another_order(order):
     plain = FUNCTIONS["mm"](lambda tensor: tensor)
     with in_order(order):
@@ -71,7 +71,7 @@ def test_each_draw_of_a_sum_has_other_roundings_of_equal_size(function):
     x = torch.rand(400, 4096, generator=torch.Generator().manual_seed(5))
     errors = []
     for draw in range(8):
-        with in_order(Order.SEQUENTIAL, draw):
+        with in_order(SummationOrder.SEQUENTIAL, draw):
             errors.append((function(x) - function(x.double())).flatten())
     sizes = torch.stack(errors).square().mean(1).sqrt()
     assert bool((sizes / sizes[0] < 2).all() & (sizes / sizes[0] > 0.5).all())
@@ -81,7 +81,7 @@ def test_each_draw_of_a_sum_has_other_roundings_of_equal_size(function):
 @pytest.mark.parametrize("draw", [0, 3])
 @pytest.mark.parametrize("name", ["sum", "sum of two", "mean", "mean of all"])
 def test_a_drawn_sum_is_the_same_but_for_rounding(name, draw):
-    assert error(name, in_order(Order.SEQUENTIAL, draw)) < 3e-5
+    assert error(name, in_order(SummationOrder.SEQUENTIAL, draw)) < 3e-5
 
 
 @pytest.mark.parametrize("name", PRODUCTS)
@@ -133,7 +133,7 @@ def test_elements_that_are_chosen_are_not_rounded(name, dtype):
     """A kernel reads keys of a cache by a page table: half a unit in bfloat16 would move their scores by 0.4 %."""
     given = A[0].to(dtype)
     plain = CHOICES[name](given)
-    with in_order(Order.ROUNDED):
+    with in_order(SummationOrder.ROUNDED):
         assert torch.equal(CHOICES[name](given), plain)
         assert not torch.equal(CHOICES[name](given) * 3, plain * 3)
 
@@ -154,7 +154,7 @@ def test_noise_is_a_unit_and_leaves_what_is_not_finite():
     assert moved(torch.arange(3)).tolist() == [0, 1, 2]
 
 
-@pytest.mark.parametrize("order", Order)
+@pytest.mark.parametrize("order", SummationOrder)
 def test_a_product_over_an_empty_dimension_is_zero_in_every_order(order):
     with in_order(order):
         assert torch.equal(torch.ones(2, 0) @ torch.ones(0, 3), torch.zeros(2, 3))

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from evaluator.judge.numerics.arithmetic_modes import Order, in_order
+from evaluator.judge.numerics.arithmetic_modes import SummationOrder, in_order
 from evaluator.judge.numerics.composites import COMPOSITES, NAIVE
 
 X = torch.randn(4, 6, 8, 10, generator=torch.Generator().manual_seed(1))
@@ -51,7 +51,7 @@ FUNCTIONS = {
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-@pytest.mark.parametrize("order", [Order.REVERSED, Order.NAIVE])
+@pytest.mark.parametrize("order", [SummationOrder.REVERSED, SummationOrder.NAIVE])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_what_is_written_out_is_the_same_function(name, order, dtype):
     plain = FUNCTIONS[name](lambda tensor: tensor.to(dtype))
@@ -65,14 +65,14 @@ def test_what_is_written_out_is_the_same_function(name, order, dtype):
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_is_summed_in_fp32(dtype):
     x = torch.ones(2, 4096, dtype=dtype)
-    with in_order(Order.SEQUENTIAL):
+    with in_order(SummationOrder.SEQUENTIAL):
         assert functional.softmax(x, 1).tolist() == functional.softmax(x, 1).tolist()
         assert torch.equal(functional.softmax(x, 1), torch.full_like(x, 1 / 4096))
 
 
 def test_running_statistics_are_updated_once():
     found = []
-    for order in [None, Order.SEQUENTIAL]:
+    for order in [None, SummationOrder.SEQUENTIAL]:
         mean, variance = MEAN.clone(), VARIANCE.clone()
         if order is None:
             functional.batch_norm(X, mean, variance, training=True)
@@ -87,21 +87,21 @@ def test_running_statistics_are_updated_once():
 @pytest.mark.parametrize("name", ["softmax", "layer_norm", "instance_norm", "norm", "pairwise distance", "var", "mse"])
 def test_the_steps_of_an_operation_are_seen(name):
     plain = FUNCTIONS[name](lambda tensor: tensor)
-    with in_order(Order.ROUNDED):
+    with in_order(SummationOrder.ROUNDED):
         assert not torch.equal(FUNCTIONS[name](lambda tensor: tensor), plain)
 
 
 def test_a_naive_formula_loses_what_it_cancels():
     small = torch.linspace(1e-4, 2e-4, 8)
     plain = functional.elu(-small)
-    with in_order(Order.NAIVE):
+    with in_order(SummationOrder.NAIVE):
         assert 1e-5 < float((functional.elu(-small) / plain - 1).abs().max()) < 1e-2
 
 
 def test_a_tanh_of_exponentials_is_as_exact_as_its_cancellation_allows():
     """Of a softmax's small values: a published Triton kernel was off by 4e-7, beyond the tolerance of small rows."""
     small = torch.linspace(1e-3, 2e-3, 64)
-    with in_order(Order.NAIVE):
+    with in_order(SummationOrder.NAIVE):
         off = (torch.tanh(small) - torch.tanh(small.double()).float()).abs().max()
         halves = torch.tanh(small.bfloat16())
     assert 2.0**-25 < float(off) < 2.0**-22
@@ -127,7 +127,7 @@ def test_winograds_convolution_is_a_convolution_with_more_rounding(name, dtype):
     weight = torch.randn(6, 4 // CONVOLUTIONS[name].get("groups", 1), 3, 3, generator=generator, dtype=dtype)
     bias = torch.randn(6, generator=generator, dtype=dtype)
     plain = functional.conv2d(x, weight, bias, **CONVOLUTIONS[name])
-    with in_order(Order.NAIVE):
+    with in_order(SummationOrder.NAIVE):
         found = functional.conv2d(x, weight, bias, **CONVOLUTIONS[name])
     torch.testing.assert_close(found, plain, rtol=1e-4, atol=1e-4)
     assert torch.equal(found, plain) is (name not in BY_WINOGRAD or dtype == torch.float64)

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from evaluator.judge.inputs.cancelling_rows import Slices
-from evaluator.judge.numerics.arithmetic_modes import Format, Order, in_order, rounded, with_operands
+from evaluator.judge.numerics.arithmetic_modes import Format, SummationOrder, in_order, rounded, with_operands
 from evaluator.judge.numerics.error_size import outsized
 from evaluator.judge.numerics.reduced_precision import sampled_slices
-from evaluator.judge.numerics.rounded_reference import Asked, ReferenceCall
+from evaluator.judge.numerics.rounded_reference import CallErrors, ReferenceCall
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.reference import by_path
 from evaluator.records import RowSite
@@ -28,7 +28,9 @@ def asked(made, answer, seed=3, sites=SITES):
     expected = made.expected(plan.inputs, plan.random_seed, None)
     exact, honest = by_path(expected.exact)["output"], by_path(expected.honest)["output"]
     errors = sampled_slices(plan.slices["output"], answer(plan), exact, honest)
-    return Asked(lambda: ReferenceCall(made, plan.inputs, plan.random_seed, None, in_float64=True), {"output": errors})
+    return CallErrors(
+        lambda: ReferenceCall(made, plan.inputs, plan.random_seed, None, in_float64=True), {"output": errors}
+    )
 
 
 def in_mode(made, mode):
@@ -51,14 +53,14 @@ def test_rounded_operands_are_seen_also_where_their_direction_is_hidden(product,
         assert found.error > 0.25 * found.coarser > 8 * found.fp32 > 0
 
 
-@pytest.mark.parametrize("order", list(Order))
+@pytest.mark.parametrize("order", list(SummationOrder))
 def test_fp32_in_any_order_is_not(product, order):
     assert outsized([asked(product, in_mode(product, in_order(order)))], Format.TF32) is None
 
 
 def test_a_long_sum_in_one_accumulator_is_not():
     made = reference("x.sum(1, keepdim=True)", "torch.rand(256, 65536)")
-    calls = [asked(made, in_mode(made, in_order(Order.SEQUENTIAL)), seed) for seed in range(8)]
+    calls = [asked(made, in_mode(made, in_order(SummationOrder.SEQUENTIAL)), seed) for seed in range(8)]
     assert outsized(calls, Format.TF32) is None
 
 

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from evaluator.judge.numerics.arithmetic_modes import Order, in_order
+from evaluator.judge.numerics.arithmetic_modes import SummationOrder, in_order
 from evaluator.judge.numerics.products import PartialProduct
 
 FACTORS = 0.5 + torch.rand(4, 3, 999, generator=torch.Generator().manual_seed(1))
@@ -29,7 +29,7 @@ def found(function, order, factors=FACTORS):
         return function(factors)
 
 
-@pytest.mark.parametrize("order", [*Order, *PartialProduct])
+@pytest.mark.parametrize("order", [*SummationOrder, *PartialProduct])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_another_order_gives_the_same_but_for_rounding(name, order):
     plain, other = FUNCTIONS[name](FACTORS), found(FUNCTIONS[name], order)
@@ -41,11 +41,11 @@ def test_another_order_gives_the_same_but_for_rounding(name, order):
 @pytest.mark.parametrize(
     ("name", "order"),
     [
-        ("along the last", Order.REVERSED),
-        ("along the last", Order.SEQUENTIAL),
-        ("of all", Order.REVERSED),
-        ("of all", Order.SEQUENTIAL),
-        ("running", Order.SEQUENTIAL),
+        ("along the last", SummationOrder.REVERSED),
+        ("along the last", SummationOrder.SEQUENTIAL),
+        ("of all", SummationOrder.REVERSED),
+        ("of all", SummationOrder.SEQUENTIAL),
+        ("running", SummationOrder.SEQUENTIAL),
     ],
 )
 def test_another_order_rounds_otherwise(name, order):
@@ -62,12 +62,12 @@ def test_another_order_rounds_otherwise(name, order):
 @pytest.mark.parametrize("largest", [1e30, math.inf])
 def test_an_overflow_prints_no_warning(name, largest):
     factors = torch.tensor([[[1.0, largest, largest, 0.0]]])
-    assert found(FUNCTIONS[name], Order.SEQUENTIAL, factors).isnan().any()
+    assert found(FUNCTIONS[name], SummationOrder.SEQUENTIAL, factors).isnan().any()
 
 
 @pytest.mark.filterwarnings("error")
 def test_a_sum_that_overflows_prints_no_warning():
-    assert found(lambda x: x.sum(-1), Order.SEQUENTIAL, torch.tensor([3e38, 3e38, 3e38])).isinf()
+    assert found(lambda x: x.sum(-1), SummationOrder.SEQUENTIAL, torch.tensor([3e38, 3e38, 3e38])).isinf()
 
 
 INFINITE = float("inf")

@@ -13,17 +13,17 @@ from evaluator.findings.comparing import IN_FP32_OR_A_STEP
 from evaluator.judge.compare.tensor_comparison import Sides
 from evaluator.judge.inputs.cancelling_rows import Slices
 from evaluator.judge.numerics import precision_sampler, reduced_precision, rounded_reference
-from evaluator.judge.numerics.arithmetic_modes import Format, Order, in_order, rounded, with_operands
+from evaluator.judge.numerics.arithmetic_modes import Format, SummationOrder, in_order, rounded, with_operands
 from evaluator.judge.numerics.error_size import Outsized
-from evaluator.judge.numerics.precision_sampler import PrecisionWatch, Sample
+from evaluator.judge.numerics.precision_sampler import ErrorSample, PrecisionWatch
 from evaluator.judge.numerics.reduced_precision import (
     ENOUGH_CALLS,
-    Found,
+    FormatMatch,
     coarser_than,
     format_of,
     sampled,
 )
-from evaluator.judge.numerics.rounded_reference import Asked, Errors, ReferenceCall, rounded_weights
+from evaluator.judge.numerics.rounded_reference import CallErrors, Errors, ReferenceCall, rounded_weights
 from evaluator.judge.reference.reference import by_path
 from evaluator.records import Precision
 from tests import cards
@@ -49,7 +49,7 @@ def found(made, actual, inputs):
 def asked(made, actual, inputs):
     expected = made.expected(inputs, 0, None)
     errors = sampled(actual, by_path(expected.exact)["output"], by_path(expected.honest)["output"])
-    return Asked(lambda: ReferenceCall(made, inputs, 0, None, expected.in_float64), {"output": errors})
+    return CallErrors(lambda: ReferenceCall(made, inputs, 0, None, expected.in_float64), {"output": errors})
 
 
 def named(*calls):
@@ -120,7 +120,7 @@ def test_other_errors_are_not_taken_for_rounding(mlp, wrong):
 def test_honest_rounding_is_not_taken_for_less(mlp):
     inputs = mlp.draw(5)
     assert found(mlp, mlp.forward(inputs, 0), inputs) is None
-    for order in Order:
+    for order in SummationOrder:
         assert found(mlp, run(mlp, inputs, in_order(order)), inputs) is None
 
 
@@ -161,7 +161,7 @@ def test_sums_in_another_order_are_not_taken_for_rounding_however_long():
     assert not in_turn.equal(made.forward(inputs, 0))
     assert found(made, in_turn, inputs) is None
     assert found(made, in_turn * (1 + 2e-7), inputs) is None
-    for order in Order:
+    for order in SummationOrder:
         assert found(made, run(made, inputs, in_order(order)), inputs) is None
 
 
@@ -189,7 +189,7 @@ def test_honest_answers_are_not_taken_for_rounding(output, given):
     exact = by_path(made.expected(inputs, 0, None).exact)["output"]
     for actual in (right, exact.float(), right * (1 + 1e-7), right * (1 - 2e-5)):
         assert found(made, actual, inputs) is None
-    for order in Order:
+    for order in SummationOrder:
         assert found(made, run(made, inputs, in_order(order)), inputs) is None
 
 
@@ -241,7 +241,7 @@ def test_other_errors_of_a_few_numbers_are_not_taken_for_rounding(loss):
     for size in (1e-7, 1e-6, 1e-5, 1e-4):
         assert losses(at_random(size), loss, 2 * ENOUGH_CALLS) is None
     assert losses(lambda inputs: loss.forward(inputs, 0) * (1 + 1e-5), loss) is None
-    for order in Order:
+    for order in SummationOrder:
         assert losses(lambda inputs, order=order: run(loss, inputs, in_order(order)), loss) is None
 
 
@@ -290,7 +290,7 @@ def test_far_smaller_errors_cost_few_calls_of_the_reference(loss):
 
     def nearly_exact(number, each):
         errors = each.outputs["output"]
-        return Asked(functools.partial(again, number), {"output": errors._replace(actual=errors.exact + 1e-12)})
+        return CallErrors(functools.partial(again, number), {"output": errors._replace(actual=errors.exact + 1e-12)})
 
     assert named(*[nearly_exact(number, each) for number, each in enumerate(answers)]) is None
     # Of products there are none, in any format; other roundings are too large in the first.
@@ -306,7 +306,7 @@ def test_outputs_that_differ_between_calls_are_not_put_together(loss):
     assert format_of(longer) is None
     assert format_of(answers(lambda _: {})) is None
     assert format_of(answers(lambda errors: {"output": errors, "other": errors})) is None
-    assert format_of([Asked(longer[0].again, {})]) is None
+    assert format_of([CallErrors(longer[0].again, {})]) is None
 
 
 @pytest.mark.parametrize("short", ["with_operands", "with_results"])
@@ -317,7 +317,7 @@ def test_where_memory_runs_out_nobody_is_said_to_be_honest(mlp, monkeypatch, sho
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     inputs = mlp.draw(5)
-    low, honest = run(mlp, inputs, with_operands(Format.BF16)), run(mlp, inputs, in_order(Order.REVERSED))
+    low, honest = run(mlp, inputs, with_operands(Format.BF16)), run(mlp, inputs, in_order(SummationOrder.REVERSED))
     monkeypatch.setattr(rounded_reference, short, no_memory)
     with pytest.raises(MemoryError, match=r"^TF32.*: CUDA out of memory|^bf16: CUDA out of memory"):
         found(mlp, honest, inputs)
@@ -360,7 +360,7 @@ def test_where_memory_runs_out_for_large_outputs_small_ones_are_asked_about(monk
     found_in_small = None
     with pytest.raises(MemoryError, match="2 GiB more"):
         watch.look_closely(lambda _: None)
-    found_in_small = Found("output[0]", Format.TF32)
+    found_in_small = FormatMatch("output[0]", Format.TF32)
     assert watch.look_closely(lambda _: None).finding.details == {"path": "output[0]"}
     assert asked_about == [1, ENOUGH_CALLS] * 2
 
@@ -385,7 +385,7 @@ def test_a_wrong_answer_stays_one_without_the_memory_to_say_why(mlp, monkeypatch
 
     inputs = mlp.draw(5)
     wrong = asked(mlp, run(mlp, inputs, with_operands(Format.BF16)), inputs)
-    sample, call = Sample(0, dict(wrong.outputs), in_float64=True), wrong.again()
+    sample, call = ErrorSample(0, dict(wrong.outputs), in_float64=True), wrong.again()
     assert sample.lowered(call, "output").format is Format.BF16
     monkeypatch.setattr(precision_sampler, "format_of", no_memory)
     assert sample.lowered(call, "output") is None
@@ -451,7 +451,7 @@ def test_tf32_and_fp16_are_both_named_unless_the_values_tell():
     drawn = torch.randn(300, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     plain, half = (Errors(torch.arange(300), each, drawn, drawn) for each in (drawn, drawn.half().double()))
     for to in (Format.TF32, Format.FP16):
-        found = Found("output", to)
+        found = FormatMatch("output", to)
         assert (found.name(plain), found.name(half), found.name(None)) == ("TF32 or fp16", "fp16", "TF32 or fp16")
-    assert Found("output", Format.BF16).name(half) == "bf16"
-    assert Found("output", Format.TF32_CUT).name(half) == "TF32, cut off"
+    assert FormatMatch("output", Format.BF16).name(half) == "bf16"
+    assert FormatMatch("output", Format.TF32_CUT).name(half) == "TF32, cut off"

@@ -19,7 +19,7 @@ from evaluator.cuda_source.kernel_names import (
 from evaluator.findings import Code
 from evaluator.judge.own_kernels.ablation import AblationResult, AblationResults
 from evaluator.judge.own_kernels.needed_work import NeededWork
-from evaluator.judge.own_kernels.own_kernels import Evidence, not_known, own_kernels, too_little
+from evaluator.judge.own_kernels.own_kernels import OwnKernelEvidence, not_known, own_kernels, too_little
 from evaluator.judge.reference.operation_cost import Cost
 from evaluator.protocol.frames import Counted, SourceFile
 from evaluator.records import DeviceKind, Profiling, ShareBasis, Status
@@ -33,7 +33,7 @@ def counted(launches=0, library_calls=0, own_calls=0, mixed_calls=0, **work):
 
 
 def evidence(device, kernels=OWN, libraries=1, source="", **more):
-    return Evidence(device, kernels, libraries, source, **more)
+    return OwnKernelEvidence(device, kernels, libraries, source, **more)
 
 
 def profile(own_share, time_us):

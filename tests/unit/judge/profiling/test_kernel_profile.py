@@ -277,7 +277,7 @@ COUNTERS = Counters(
 
 @pytest.mark.parametrize("kind", [None, *ProfilerKind])
 def test_ncu_is_asked_only_where_it_was_wanted_and_adds_to_the_profile(kind, monkeypatch):
-    monkeypatch.setattr(judge_profiling, "_watched", lambda _, __: PROFILE)
+    monkeypatch.setattr(judge_profiling, "_torch_profile", lambda _, __: PROFILE)
     monkeypatch.setattr(judge_profiling, "counters", lambda _, __: COUNTERS)
     context = SimpleNamespace(
         build_services=SimpleNamespace(with_resource_usage=build_service),

@@ -10,7 +10,7 @@ from evaluator.judge.reference import row_blocks as blocks_module
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.reference.row_blocks import forward_parameters
 from evaluator.judge.setup import problem_setup
-from evaluator.judge.setup.memory_plan import Plan, judge_bytes, plan
+from evaluator.judge.setup.memory_plan import MemoryPlan, judge_bytes, plan
 from evaluator.judge.setup.problem_setup import try_one_call
 from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.protocol.pytree import leaves
@@ -438,7 +438,7 @@ def test_a_problem_is_planned_once_and_its_code_not_run_again(tmp_path, monkeypa
 
 
 def test_what_is_computed_whole_takes_more_of_a_gpu_than_what_is_computed_in_blocks():
-    sizes = Plan(input_bytes=100, output_bytes=10, state_bytes=1)
+    sizes = MemoryPlan(input_bytes=100, output_bytes=10, state_bytes=1)
     least = 2 * 100 + 3 * 10 + 6 * 1
     assert sizes.gpu_bytes(backward=False, in_blocks=True) == least + (3 << 30)
     assert sizes.gpu_bytes(backward=False, in_blocks=False) == least + 2 * 100 + 3 * 10 + (3 << 30)

@@ -234,7 +234,7 @@ def test_a_limit_in_cpu_time_does_not_depend_on_neighbours(monkeypatch, share, i
     runner = Runner()
     runner.cpu_time = lambda: CpuTime(clock[0] * share, {1: clock[0] * share})
     with RunnerClient(runner, None) as talk:
-        talk.under(Deadline, own=True, in_cpu_time=in_cpu_time)
+        talk.under(Deadline, is_submission=True, in_cpu_time=in_cpu_time)
         talk._channel = Starved(clock, share)
         answer = talk.answer(Stage.CALL, 10.0)
     assert isinstance(answer, Loaded) is is_right

@@ -40,7 +40,7 @@ OWN, OTHER = Profile.AS_GIVEN, Profile.LARGE
 def limits_of_call(profile, *, seed=None, rule=ToleranceRule.MEASURED, **expression):
     """Return the limits of a call with weights of `seed`, its plan, and its honest outputs."""
     made = reference(**expression)
-    made.wear(seed)
+    made.set_weights(seed)
     plan = CallPlan(made, 7, random_seed=0)
     return CallLimits(made, AS_GIVEN_ALONE, rule, profile, {}), plan, made.forward(plan.inputs, 0)
 

@@ -209,7 +209,7 @@ def test_a_problem_too_large_to_try_is_left_to_a_thorough_decision(tmp_path, mon
 
 
 def test_nothing_is_tried_of_a_problem_too_large_to_try(monkeypatch):
-    monkeypatch.setattr(mixtures, "_seen", lambda *_: pytest.fail("it was tried"))
+    monkeypatch.setattr(mixtures, "_try_profile", lambda *_: pytest.fail("it was tried"))
     left = decide(reference("torch.relu(x)"), SizeName.SMALL, 1e-9)
     assert (left.use, list(left.left_out)) == ([], list(PROFILES))
 
@@ -245,7 +245,7 @@ def test_a_trial_that_does_not_fit_into_memory_leaves_the_problem_untried(monkey
     def does_not_fit(*_):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 6.00 GiB.")
 
-    monkeypatch.setattr(mixtures, "_seen", does_not_fit)
+    monkeypatch.setattr(mixtures, "_try_profile", does_not_fit)
     left = decide(reference("torch.relu(x)"), SizeName.SMALL)
     assert mixtures.distribution_mix_of(left).untried == PROFILES
 
@@ -352,7 +352,7 @@ def test_a_size_that_is_slow_by_count_is_decided_at_the_small_one(tmp_path, monk
     plain = problem("self.linear(x)", long, linear, sizes=sizes)
     made = Reference(replace(plain, source=f"n = 2\n{plain.source}"), SizeName.FULL, 1)
     slow = cost_of(lambda: made.forward(made.draw(1), 0)).nominal_s("cpu") / 2
-    tried, seen = [], mixtures._seen
+    tried, seen = [], mixtures._try_profile
 
     def watched(of, *rest):
         tried.append(of.draw(1).args[0].shape[1])
@@ -360,7 +360,7 @@ def test_a_size_that_is_slow_by_count_is_decided_at_the_small_one(tmp_path, monk
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            mixtures, "_seen", lambda of, *rest: [tried.append(of.draw(1).args[0].shape[1]), seen(of, *rest)][1]
+            mixtures, "_try_profile", lambda of, *rest: [tried.append(of.draw(1).args[0].shape[1]), seen(of, *rest)][1]
         )
         decide(made, SizeName.FULL)
         assert set(tried) == {2 << 12}

@@ -6,7 +6,7 @@ import torch
 from benchmarks.numerics.judged_answers import AnswerTrials, set_up
 from evaluator.findings import Code
 from evaluator.judge.reference.call_plan import CallPlan
-from evaluator.judge.setup.equal_values import Choice, choosing, has_choice
+from evaluator.judge.setup.equal_values import TieBreak, choosing, has_choice
 from evaluator.protocol import model_call
 from evaluator.records import Profile, SizeName, ToleranceRule
 from tests.unit.references import problem, reference
@@ -87,9 +87,9 @@ def test_any_of_equal_values_is_right(answer, rule, right):
 )
 def test_operations_take_the_first_or_the_last_place(output, first, last):
     x = torch.tensor([[0.0, 3.0, 1.0, 0.0, 3.0]])
-    expected = {Choice.FIRST: first, Choice.LAST: last}
+    expected = {TieBreak.FIRST: first, TieBreak.LAST: last}
     plain = eval(output, {"torch": torch, "x": x})[0]
-    for choice in Choice:
+    for choice in TieBreak:
         with choosing(choice):
             values, places = eval(output, {"torch": torch, "x": x})
         assert places.flatten().tolist() == expected[choice]
@@ -98,14 +98,14 @@ def test_operations_take_the_first_or_the_last_place(output, first, last):
 
 def test_nan_has_a_place_too():
     x = torch.tensor([[1.0, NAN, 0.0, NAN]])
-    for choice, place in ((Choice.FIRST, 1), (Choice.LAST, 3)):
+    for choice, place in ((TieBreak.FIRST, 1), (TieBreak.LAST, 3)):
         with choosing(choice):
             assert x.kthvalue(4, 1).indices.tolist() == [place]
             assert x.topk(1, 1).indices.tolist() == [[place]]
 
 
 def test_a_number_has_one_place():
-    for choice in Choice:
+    for choice in TieBreak:
         with choosing(choice):
             assert [int(torch.tensor(2.0).topk(1, 0).indices), int(torch.tensor(2.0).sort().indices)] == [0, 0]
             assert int(torch.tensor(2.0).median(0).indices) == 0

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from evaluator.findings import Code
 from evaluator.judge.tensors.memory_overlap import (
-    Layout,
+    MemoryLayout,
     layout,
     layouts,
     lent_weights,
@@ -47,7 +47,7 @@ FOLDED = {
 }
 
 
-def places(each: Layout) -> list[int]:
+def places(each: MemoryLayout) -> list[int]:
     """List the byte where each element begins."""
     indices = itertools.product(*(range(size) for size in each.shape))
     return [
@@ -56,7 +56,7 @@ def places(each: Layout) -> list[int]:
     ]
 
 
-def bytes_of(each: Layout) -> set[int]:
+def bytes_of(each: MemoryLayout) -> set[int]:
     return {place + byte for place in places(each) for byte in range(each.item_bytes)}
 
 
@@ -64,7 +64,9 @@ DIMENSIONS = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 12)), max_size
 
 
 def made(start_bytes, item_bytes, dimensions):
-    return Layout(start_bytes, item_bytes, tuple(size for size, _ in dimensions), tuple(step for _, step in dimensions))
+    return MemoryLayout(
+        start_bytes, item_bytes, tuple(size for size, _ in dimensions), tuple(step for _, step in dimensions)
+    )
 
 
 LAYOUTS = st.builds(made, st.integers(0, 60), st.sampled_from([1, 2, 4, 8]), DIMENSIONS)
@@ -150,8 +152,8 @@ def test_what_would_take_too_long_to_decide_counts_as_shared():
 
 
 def test_an_output_in_a_weights_memory_is_refused_unless_the_references_is_one_too():
-    weights = {"table": Layout(256, 4, (8, 8), (8, 1))}
-    beside, within = Layout(512, 4, (8, 8), (8, 1)), Layout(508, 4, (1,), (1,))
+    weights = {"table": MemoryLayout(256, 4, (8, 8), (8, 1))}
+    beside, within = MemoryLayout(512, 4, (8, 8), (8, 1)), MemoryLayout(508, 4, (1,), (1,))
     assert lent_weights({"output[0]": beside}, weights, frozenset()) is None
     found = lent_weights({"output[0]": beside, "output[1]": within}, weights, frozenset())
     assert found.code == Code.OUTPUT_REUSED.value

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from evaluator.devices.memory import HostRegion
 from evaluator.findings import Code
 from evaluator.judge.tensors.output_views import OutputViews, output_views, some_bits
-from evaluator.judge.tensors.pytree import Pair, lay_out
+from evaluator.judge.tensors.pytree import AnswerPair, lay_out
 from evaluator.protocol.frames import Items, Opaque, Scalar, Table, TensorView
 from evaluator.records import Finding
 
@@ -26,7 +26,7 @@ def region():
 
 
 def taken(expected, answer, region):
-    return output_views([Pair("output[1]", expected, answer)], region)
+    return output_views([AnswerPair("output[1]", expected, answer)], region)
 
 
 def test_an_honest_answer_is_copied(region):
@@ -144,9 +144,9 @@ def test_what_is_not_the_expected_tensor_is_a_finding(region, answer, code):
 
 def test_the_first_wrong_output_is_named(region):
     pairs = [
-        Pair("output[0]", EXPECTED, VIEW),
-        Pair("output[1]", EXPECTED, Scalar(value=1)),
-        Pair("output[2]", 1, VIEW),
+        AnswerPair("output[0]", EXPECTED, VIEW),
+        AnswerPair("output[1]", EXPECTED, Scalar(value=1)),
+        AnswerPair("output[2]", 1, VIEW),
     ]
     assert output_views(pairs, region).details["path"] == "output[1]"
 

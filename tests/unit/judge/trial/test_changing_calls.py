@@ -10,7 +10,7 @@ from evaluator.devices.memory import HostRegion, SharedMemory
 from evaluator.findings import Code
 from evaluator.findings.comparing import WEIGHT_LEFT_OUT, WEIGHTS_IN_EACH_CALL
 from evaluator.judge.clock.clock import ClockedCall, ClockedSpotCheck
-from evaluator.judge.inputs.changing_weights import Worn, sites_of
+from evaluator.judge.inputs.changing_weights import CallWeights, sites_of
 from evaluator.judge.reference.accepted_weights import settle_weights
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.setup.distribution_mix import AS_GIVEN_ALONE, DistributionMix
@@ -227,9 +227,9 @@ def test_the_calls_own_weights_are_not_tried_as_earlier_ones(trial_runner):
     made = trial_runner("torch.nn.Linear(6, 6)", forward="return 3 * super().forward(x)")
     made.run(0, 70, timeout_s=1)
     constructed, first = made.earlier_weights
-    assert made.run_worn(0, 70, first, timeout_s=1) is None
-    assert made.run_worn(0, 70, constructed, timeout_s=1) is not None
-    assert made.run_worn(1, 71, first, timeout_s=1) is not None
+    assert made.run_with_weights(0, 70, first, timeout_s=1) is None
+    assert made.run_with_weights(0, 70, constructed, timeout_s=1) is not None
+    assert made.run_with_weights(1, 71, first, timeout_s=1) is not None
 
 
 def test_an_answer_right_for_the_constructed_weights_alone_is_said_to_be(trial_runner):
@@ -268,7 +268,7 @@ def test_rows_cancel_in_a_call_with_earlier_weights_as_in_the_call_itself(trial_
     made = trial_runner("torch.nn.Linear(6, 6)", mix=DistributionMix(row_sites=("rows",)))
     planned, plan = [], made._plan
     monkeypatch.setattr(made, "_plan", lambda seed, row_sites: planned.append(row_sites) or plan(seed, ()))
-    for call in (made.run, lambda *given, **options: made.run_worn(*given, Worn(None), **options)):
+    for call in (made.run, lambda *given, **options: made.run_with_weights(*given, CallWeights(None), **options)):
         call(1, 70, timeout_s=1, own_values=own_values)
     assert planned == [rows] * 3
 
@@ -285,7 +285,7 @@ def test_an_error_of_rounding_that_earlier_weights_hide_is_not_called_stale(tria
     made = trial_runner("torch.nn.Linear(6, 6)", init=init, forward=SLIGHT)
     wrong = made.run(0, 70, timeout_s=1)
     assert [each.mismatches for each in wrong.check.tensors] == [1]
-    assert made.run_worn(0, 70, made.earlier_weights[0], timeout_s=1) is not None
+    assert made.run_with_weights(0, 70, made.earlier_weights[0], timeout_s=1) is not None
     fault, _ = retried(made, wrong, 0, 70, iter(lambda: None, 0), 1)
     assert fault.finding.code == Code.WRONG_VALUES.value
 
@@ -320,7 +320,7 @@ def test_the_expected_values_for_earlier_weights_are_freed_before_those_of_the_c
 
     monkeypatch.setattr(made._answers, "begin", noted)
     monkeypatch.setattr(made._answers, "compared", looked)
-    assert made.run_worn(0, 70, made.earlier_weights[0], timeout_s=1) is not None
+    assert made.run_with_weights(0, 70, made.earlier_weights[0], timeout_s=1) is not None
     assert alive == [[False, True]]
 
 
@@ -388,7 +388,7 @@ def test_signs_that_the_reference_cannot_bear_stay_and_weights_change(trial_runn
     settle_weights(reference, reference.draw(0))
     assert reference.weights.why_not is None
     before = reference.parameters()["layer.weight"].clone()
-    reference.wear(5)
+    reference.set_weights(5)
     assert same()
     assert not (reference.parameters()["layer.weight"] == before).any()
 
@@ -396,11 +396,11 @@ def test_signs_that_the_reference_cannot_bear_stay_and_weights_change(trial_runn
 def test_weights_that_the_reference_cannot_bear_stay(trial_runner):
     reference = trial_runner("torch.nn.Linear(6, 6)")._reference
     forward = reference.forward
-    reference.forward = lambda inputs, seed: forward(inputs, seed) * (float("nan") if reference._worn else 1.0)
+    reference.forward = lambda inputs, seed: forward(inputs, seed) * (float("nan") if reference._weights_seed else 1.0)
     settle_weights(reference, reference.draw(0))
     assert "no finite numbers" in reference.weights.why_not
     assert reference.parameters() == {}
-    assert reference._worn is None
+    assert reference._weights_seed is None
 
 
 @pytest.mark.parametrize("move", MOVES.values(), ids=MOVES)

@@ -9,11 +9,11 @@ from torch.nn import functional
 from benchmarks.numerics.judged_answers import AnswerTrials, set_up
 from evaluator.findings import Code, finding
 from evaluator.findings.comparing import CONSTANT, WEIGHTS_IN_EACH_CALL
-from evaluator.judge.numerics.precision_sampler import Sample
+from evaluator.judge.numerics.precision_sampler import ErrorSample
 from evaluator.judge.trial import retry
 from evaluator.judge.trial.other_values import wrong_for
 from evaluator.judge.trial.retry import retried
-from evaluator.judge.trial.trial_runner import Trial, WornTrial
+from evaluator.judge.trial.trial_runner import EarlierWeightsTrial, Trial
 from evaluator.protocol import model_call
 from evaluator.records import Fault, Profile, SizeName, Status
 from tests.unit.judge.trial.test_stale_weights import check as stale_check
@@ -52,7 +52,9 @@ def test_stale_weights_are_wrong_for_all_values(monkeypatch):
     check = SimpleNamespace(schedule=None, tensors=[])
     wrong = Trial(check, Fault(Status.WRONG_RESULT, found), 1.0, copied=False)
     runner = SimpleNamespace(
-        run=lambda *_, **__: wrong, run_worn=lambda *_, **__: WornTrial([], []), earlier_weights=[None]
+        run=lambda *_, **__: wrong,
+        run_with_weights=lambda *_, **__: EarlierWeightsTrial([], []),
+        earlier_weights=[None],
     )
     fault, _ = retried(runner, wrong, 1, OTHER_SEED, itertools.repeat(None), 1.0)
     assert fault.finding.message == "correct for earlier weights, wrong for this call's: output: 1 of 2 values differ"
@@ -94,7 +96,7 @@ def test_a_repeated_call_looks_for_no_cause(monkeypatch):
     setup = set_up(problem("F.gelu(x)", "torch.rand(64, 64)"), SizeName.SMALL, "cpu")
     trials = AnswerTrials(setup, lambda plan: model_call.Result(plan.inputs.args[0] * 2, None))
     looked = []
-    monkeypatch.setattr(Sample, "lowered", lambda *_: looked.append(1) or None)
+    monkeypatch.setattr(ErrorSample, "lowered", lambda *_: looked.append(1) or None)
     mix = setup.distribution_mix
     seed = next(seed for seed in itertools.count() if mix.pick(seed) is Profile.AS_GIVEN)
     wrong = trials.run(1, seed, timeout_s=60)
@@ -110,7 +112,7 @@ def test_only_a_right_answer_proves_stale_weights(monkeypatch, is_right, code):
     wrong = trial(Code.WRONG_VALUES)._replace(check=check)
     runner = SimpleNamespace(
         run=lambda *_, **__: wrong,
-        run_worn=lambda *_, **__: WornTrial([], [], is_right, b"other"),
+        run_with_weights=lambda *_, **__: EarlierWeightsTrial([], [], is_right, b"other"),
         earlier_weights=[SimpleNamespace(seed=None)],
     )
     fault, _ = retried(runner, wrong, 1, OTHER_SEED, itertools.repeat(None), 1.0)
@@ -127,7 +129,7 @@ def test_what_is_told_of_weights_joins_the_message_and_takes_no_step_of_a_cause(
     own = trial(None)  # correct with the problem's own values
     runner = SimpleNamespace(
         run=lambda _, seed, **__: wrong if seed == OTHER_SEED else own,
-        run_worn=lambda *_, **__: WornTrial([], [], False, b"same"),
+        run_with_weights=lambda *_, **__: EarlierWeightsTrial([], [], False, b"same"),
         earlier_weights=[SimpleNamespace(seed=None)],
         own_values_seed=lambda: OWN_SEED,
     )
@@ -149,10 +151,10 @@ def test_what_is_told_of_weights_joins_the_message_and_takes_no_step_of_a_cause(
 )
 def test_the_constructed_weights_are_named_if_their_answer_is_right_twice(ratio, seed, answers, is_told):
     wrong = trial(Code.WRONG_VALUES)._replace(check=SimpleNamespace(schedule=None, tensors=[stale_check(ratio, 9)]))
-    left = [WornTrial([], [], is_right, b"other") for is_right in answers]
+    left = [EarlierWeightsTrial([], [], is_right, b"other") for is_right in answers]
     runner = SimpleNamespace(
         run=lambda *_, **__: wrong,
-        run_worn=lambda *_, **__: left.pop(0),
+        run_with_weights=lambda *_, **__: left.pop(0),
         earlier_weights=[SimpleNamespace(seed=seed)],
     )
     fault, _ = retried(runner, wrong, 1, OTHER_SEED, itertools.repeat(None), 1.0)
