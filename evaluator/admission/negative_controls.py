@@ -87,7 +87,7 @@ def answer(control: NegativeControl, case: Case) -> Answer | None:
 
 def without_input(case: Case, path: str) -> Answer | None:
     """Return the answer of a submission that takes an input from another call."""
-    others = dict(leaves([case.others.args, case.others.kwargs]))
+    other_inputs = dict(leaves([case.others.args, case.others.kwargs]))
 
     def swap(value: Value, at: str) -> Value:
         if isinstance(value, dict):
@@ -95,7 +95,7 @@ def without_input(case: Case, path: str) -> Answer | None:
         if isinstance(value, list | tuple):
             items = [swap(item, f"{at}[{index}]") for index, item in enumerate(value)]
             return tuple(items) if isinstance(value, tuple) else items
-        return others[at] if at == path else value
+        return other_inputs[at] if at == path else value
 
     return _run(case.reference, Arguments(swap(case.inputs.args, "[0]"), swap(case.inputs.kwargs, "[1]")))
 
@@ -130,15 +130,15 @@ def has_no_effect(reference: Reference, inputs: Arguments, name: str) -> bool:
         return False
     parameter = dict(model.named_parameters())[name]
     before = parameter.detach().clone()
-    known = _run(reference, inputs, in_float64=True)
+    old = _run(reference, inputs, in_float64=True)
     try:
         with torch.no_grad():
             parameter.mul_(1.5).add_(0.25)
-        found = _run(reference, inputs, in_float64=True)
+        new = _run(reference, inputs, in_float64=True)
     finally:
         with torch.no_grad():
             parameter.copy_(before)
-    return known is not None and found is not None and all(_are_near(known[path], found.get(path)) for path in known)
+    return old is not None and new is not None and all(_are_near(old[path], new.get(path)) for path in old)
 
 
 def _are_near(one: Value, other: Value) -> bool:
@@ -152,8 +152,8 @@ def _are_near(one: Value, other: Value) -> bool:
 
 def input_paths(inputs: Arguments) -> list[str]:
     """Return the paths of the tensors in the inputs."""
-    found = leaves([inputs.args, inputs.kwargs])
-    return [path for path, leaf in found if isinstance(leaf, torch.Tensor) and leaf.numel()]
+    named_leaves = leaves([inputs.args, inputs.kwargs])
+    return [path for path, leaf in named_leaves if isinstance(leaf, torch.Tensor) and leaf.numel()]
 
 
 def _run(
@@ -170,21 +170,21 @@ def _run(
 
 
 def _each(case: Case, change: Callable[[torch.Tensor], torch.Tensor | None]) -> Answer | None:
-    found: Answer = {}
+    outputs: Answer = {}
     for path, value in case.exact.items():
         if not isinstance(value, torch.Tensor):
             continue
         if (changed := change(wide(value))) is None:
             return None
-        found[path] = changed.to(value.dtype)
-    return {**case.exact, **found}
+        outputs[path] = changed.to(value.dtype)
+    return {**case.exact, **outputs}
 
 
 def _identity(case: Case) -> Answer | None:
-    given = [leaf for _, leaf in leaves([case.inputs.args, case.inputs.kwargs]) if isinstance(leaf, torch.Tensor)]
+    inputs = [leaf for _, leaf in leaves([case.inputs.args, case.inputs.kwargs]) if isinstance(leaf, torch.Tensor)]
 
     def find(tensor: torch.Tensor) -> torch.Tensor | None:
-        return next((leaf for leaf in given if leaf.shape == tensor.shape and leaf.is_floating_point()), None)
+        return next((leaf for leaf in inputs if leaf.shape == tensor.shape and leaf.is_floating_point()), None)
 
     return _each(case, lambda tensor: find(tensor) if tensor.is_floating_point() else None)
 
@@ -292,12 +292,12 @@ def _with_other_weights(case: Case) -> Answer | None:
         return None
     if not reference.weights.names:
         return _run(case.stale, case.inputs)
-    worn = reference.worn
+    weights = reference.worn
     try:
         reference.wear(None)
         return _run(reference, case.inputs)
     finally:
-        reference.wear(worn)
+        reference.wear(weights)
 
 
 def _in_format(control: NegativeControl) -> Callable[[Case], Answer | None]:

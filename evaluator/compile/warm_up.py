@@ -80,8 +80,8 @@ def parts(devices: Sequence[DeviceKind], cache: Path) -> list[Part]:
         needed.append(Part(DeviceKind.EMULATED, "support of bindings", functools.partial(_support, builds)))
         for step in PRECOMPILED:
             if precompilation(step) is not None:
-                named = f"precompiled header{_HEADERS_OF.get(step, '')}"
-                needed.append(Part(DeviceKind.EMULATED, named, functools.partial(_header, builds, step)))
+                name = f"precompiled header{_HEADERS_OF.get(step, '')}"
+                needed.append(Part(DeviceKind.EMULATED, name, functools.partial(_header, builds, step)))
     if DeviceKind.CUDA in devices:
         needed.append(Part(DeviceKind.CUDA, "allocator", functools.partial(_device_allocator, builds)))
         for architecture in sorted({nvcc.architecture(*gpu.capability) for gpu in gpus()}):
@@ -103,26 +103,26 @@ def is_there(part: Part) -> bool:
 def make_ahead(needed: Sequence[Part], cache: Path, progress: Progress) -> Preparations:
     """Build the missing artefacts in the sandbox."""
     # Checked before building, because one build may produce two artefacts.
-    there = [is_there(part) for part in needed]
+    built = [is_there(part) for part in needed]
     reports = []
     with ForkServer(preload=()) as fork_server:
         run = functools.partial(_run, fork_server, cache)
-        for part, already in zip(needed, there, strict=True):
-            if already:
+        for part, is_built in zip(needed, built, strict=True):
+            if is_built:
                 reports.append(_report(part, Outcome.THERE))
                 continue
             progress.stage("prepare", f"{part.device.value}: {part.name}")
             started_s = time.monotonic()
             try:
-                why = part.make(run)
+                reason = part.make(run)
             except WarpgradeError as error:
-                why = error.message
+                reason = error.message
             wall_s = time.monotonic() - started_s
-            if why is None and (found := trouble(cache)) is not None:
-                why = f"it cannot be kept in {cache}: {found.why}"
-            if why is None and not is_there(part):
-                why = f"it cannot be kept in {cache}: no room, or read-only"
-            reports.append(_report(part, Outcome.MADE if why is None else Outcome.FAILED, why or "", wall_s))
+            if reason is None and (cache_trouble := trouble(cache)) is not None:
+                reason = f"it cannot be kept in {cache}: {cache_trouble.why}"
+            if reason is None and not is_there(part):
+                reason = f"it cannot be kept in {cache}: no room, or read-only"
+            reports.append(_report(part, Outcome.MADE if reason is None else Outcome.FAILED, reason or "", wall_s))
     return Preparations(folder=str(cache), parts=reports)
 
 
@@ -145,12 +145,12 @@ def _run(
     readable: Sequence[Path] = (),
 ) -> ToolResult:
     cuda = [nvcc.cuda_home(), precompiled_folder(cache)] if _has_nvcc() else []
-    known = [headers.INCLUDE, *readable, *cuda]
-    return run_tool(fork_server, argv, work=work, limits=limits, timeout_s=timeout_s, readable=known)
+    readable_paths = [headers.INCLUDE, *readable, *cuda]
+    return run_tool(fork_server, argv, work=work, limits=limits, timeout_s=timeout_s, readable=readable_paths)
 
 
-def _report(part: Part, outcome: Outcome, why: str = "", wall_s: float = 0.0) -> PartReport:
-    return PartReport(device=part.device, name=part.name, outcome=outcome, why=why, wall_s=wall_s)
+def _report(part: Part, outcome: Outcome, reason: str = "", wall_s: float = 0.0) -> PartReport:
+    return PartReport(device=part.device, name=part.name, outcome=outcome, why=reason, wall_s=wall_s)
 
 
 def _builds_for_gpus() -> bool:
@@ -167,8 +167,8 @@ def _has_nvcc() -> bool:
 
 
 def _allocator(cache: BuildCache, run: RunTool) -> str | None:
-    made = build_allocator(run, cache.parts)
-    return None if made is not None else "it does not compile; outputs are copied instead"
+    library = build_allocator(run, cache.parts)
+    return None if library is not None else "it does not compile; outputs are copied instead"
 
 
 def _runtime(cache: BuildCache, run: RunTool) -> str | None:
@@ -177,13 +177,13 @@ def _runtime(cache: BuildCache, run: RunTool) -> str | None:
 
 
 def _support(cache: BuildCache, run: RunTool) -> str | None:
-    made = binding_support(run, cache)
-    return None if made is not None else "it does not compile; builds take longer"
+    path = binding_support(run, cache)
+    return None if path is not None else "it does not compile; builds take longer"
 
 
 def _header(cache: BuildCache, step: StepName, run: RunTool) -> str | None:
-    made = precompiled_headers(run, cache, step)
-    return None if made is not None else "the compiler cannot make it; each build reads the headers as text"
+    path = precompiled_headers(run, cache, step)
+    return None if path is not None else "the compiler cannot make it; each build reads the headers as text"
 
 
 def _device_allocator(cache: BuildCache, run: RunTool) -> str | None:

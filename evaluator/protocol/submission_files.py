@@ -96,11 +96,11 @@ def clashing_path(paths: Iterable[str]) -> str | None:
     """
     listed = list(paths)
     folders = {str(folder).lower() for path in listed for folder in PurePosixPath(path).parents}
-    seen: set[str] = set()
+    earlier: set[str] = set()
     for path in listed:
-        if path.lower() in seen or path.lower() in folders:
+        if path.lower() in earlier or path.lower() in folders:
             return path
-        seen.add(path.lower())
+        earlier.add(path.lower())
     return None
 
 
@@ -115,20 +115,20 @@ def bad_text(text: str) -> str | None:
     """
     if (control := _CONTROL.search(text)) is not None:
         return f"line {_line_at(text, control)} has the control character {control[0]!r}"
-    seen = text if text.isascii() else _seen(text)
-    mark = _LIKE_MARK.search(seen)
-    return None if mark is None else f"line {_line_at(seen, mark)} begins like the line before a file: #@"
+    visible = text if text.isascii() else _seen(text)
+    mark = _LIKE_MARK.search(visible)
+    return None if mark is None else f"line {_line_at(visible, mark)} begins like the line before a file: #@"
 
 
 def _seen(text: str) -> str:
     """Return a text without invisible characters, and with plain forms of wide characters and rare spaces."""
-    rare = [each for each in set(text) if not each.isascii()]
-    plain = {ord(each): unicodedata.normalize("NFKC", each)[:1] for each in rare}
-    return text.translate(plain | {ord(each): "" for each in rare if unicodedata.category(each).startswith("C")})
+    rare = [char for char in set(text) if not char.isascii()]
+    plain = {ord(char): unicodedata.normalize("NFKC", char)[:1] for char in rare}
+    return text.translate(plain | {ord(char): "" for char in rare if unicodedata.category(char).startswith("C")})
 
 
-def _line_at(text: str, found: re.Match[str]) -> int:
-    return text.count("\n", 0, found.start()) + 1
+def _line_at(text: str, match: re.Match[str]) -> int:
+    return text.count("\n", 0, match.start()) + 1
 
 
 def joined(files: Iterable[tuple[str, str]]) -> str:
@@ -139,10 +139,10 @@ def joined(files: Iterable[tuple[str, str]]) -> str:
     """
     lines = [FIRST_LINE, "\n"]
     for path, text in files:
-        if (why := bad_path(path)) is not None:
-            raise BadFiles(f"{path[:100]!r}: {why}")
-        if (why := bad_text(text)) is not None:
-            raise BadFiles(f"{path}: {why}")
+        if (reason := bad_path(path)) is not None:
+            raise BadFiles(f"{path[:100]!r}: {reason}")
+        if (reason := bad_text(text)) is not None:
+            raise BadFiles(f"{path}: {reason}")
         lines += [_MARK, path, "\n", text, "" if not text or text.endswith("\n") else "\n"]
     return "".join(lines)
 
