@@ -128,13 +128,13 @@ def with_terms_left_out(effect: Effect, *, kept: int = _EIGHTHS - 1) -> contextl
         return func(fewer, *arguments, **options).to(options.get("dtype") or x.dtype)  # type: ignore[no-any-return]
 
     def loss(func: Any, x: torch.Tensor, target: torch.Tensor, *rest: Any, **options: Any) -> Any:
-        place = _LOSSES[func] - 2
-        reduction = rest[place] if len(rest) > place else options.get("reduction", _MEAN)
+        index = _LOSSES[func] - 2
+        reduction = rest[index] if len(rest) > index else options.get("reduction", _MEAN)
         if reduction != _MEAN or not x.dim() or x.shape[0] < _EIGHTHS or x.shape[0] != target.shape[0]:
             return func(x, target, *rest, **options)
         effect.changed = True
-        places = _kept(x.shape[0], kept, x.device)
-        return func(x[places], target[places], *rest, **options)
+        remaining = _kept(x.shape[0], kept, x.device)
+        return func(x[remaining], target[remaining], *rest, **options)
 
     losses = dict.fromkeys(_LOSSES, loss)
     return with_handlers({**_of_products(operands), **dict.fromkeys(_SUMS, total), **losses}, _WRITTEN_OUT)

@@ -27,30 +27,30 @@ class JudgedCall:
         self._exact = exact
         self._limits = CallLimits(plan.reference, distribution_mix, ToleranceRule.MEASURED, plan.profile, {})
 
-    def fits(self, found: Answer) -> bool:
+    def fits(self, answer: Answer) -> bool:
         """Return whether an answer has the tensors of the expected answer."""
         return all(
-            isinstance(found.get(path), torch.Tensor) and found[path].shape == value.shape
+            isinstance(answer.get(path), torch.Tensor) and answer[path].shape == value.shape
             for path, value in self.honest.items()
             if isinstance(value, torch.Tensor)
         )
 
-    def accepts(self, found: Answer) -> bool:
+    def accepts(self, answer: Answer) -> bool:
         """Return whether a grade accepts an answer. An answer near the tolerance is compared again, as in a grade."""
         problem = self._plan.reference.problem
-        checks = [with_flips(check, problem) for check in self._checks(found, self._known)]
+        checks = [with_flips(check, problem) for check in self._checks(answer, self._known)]
         if all(check.ok for check in checks):
             return True
         if not self._limits.measure(self._plan, checks):
             return False
-        checks = [with_flips(check, problem) for check in self._checks(found, self._closer)]
+        checks = [with_flips(check, problem) for check in self._checks(answer, self._closer)]
         return all(check.ok or check.path in self._limits.void for check in checks)
 
-    def kernelbench_accepts(self, found: Answer) -> bool:
+    def kernelbench_accepts(self, answer: Answer) -> bool:
         """Return whether KernelBench's rule accepts an answer. The rule uses the plain reference alone."""
         rule, problem = ToleranceRule.KERNELBENCH, self._plan.reference.problem
         limits = {path: limit_of(problem, path, value, rule=rule) for path, value in self.honest.items()}
-        return all(check.ok for check in self._checks(found, limits))
+        return all(check.ok for check in self._checks(answer, limits))
 
     @property
     def is_finite(self) -> bool:
@@ -72,13 +72,13 @@ class JudgedCall:
         values = self.honest.items()
         return {path: self._limits.of(path, value) for path, value in values if isinstance(value, torch.Tensor)}
 
-    def _checks(self, found: Answer, limits: dict[str, Limit]) -> list[TensorCheck]:
+    def _checks(self, answer: Answer, limits: dict[str, Limit]) -> list[TensorCheck]:
         checks = []
         for path, plain in self.honest.items():
             if not isinstance(plain, torch.Tensor):
                 continue
-            sides = {at: Sides(found[at], self._exact[at], value) for at, value in self.honest.items()}
+            sides = {at: Sides(answer[at], self._exact[at], value) for at, value in self.honest.items()}
             limit = with_scales(limits[path], self._plan.reference.problem, path, sides)
             exact = self._exact[path] if limit is not None else self._exact[path].to(plain.dtype)
-            checks.append(begin(path, Sides(found[path].to(plain.dtype), exact, plain), limit)())
+            checks.append(begin(path, Sides(answer[path].to(plain.dtype), exact, plain), limit)())
         return checks

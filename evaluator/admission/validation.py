@@ -43,8 +43,8 @@ def validate(
                     _check_lock(problem)
                     admission = admit(problem, chosen, place_of(device))
             except MemoryError as error:
-                where = "this machine" if gpu is None else "the GPU"
-                message = f"{problem.name} at size {chosen.value} does not fit into the memory of {where}"
+                owner = "this machine" if gpu is None else "the GPU"
+                message = f"{problem.name} at size {chosen.value} does not fit into the memory of {owner}"
                 raise UsageError(message, hint="use a smaller size: --size small") from error
             yield admission
 

@@ -173,8 +173,8 @@ def _is_there(folder: Path) -> bool:
 
 def _write(target: Path, library: bytes, manifest: Manifest) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=DRAFT, ignore_cleanup_errors=True) as made:
-        draft = Path(made) / "entry"
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=DRAFT, ignore_cleanup_errors=True) as temporary:
+        draft = Path(temporary) / "entry"
         draft.mkdir()
         (draft / LIBRARY).write_bytes(library)
         (draft / MANIFEST).write_bytes(msgspec.json.encode(manifest))

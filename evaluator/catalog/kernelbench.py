@@ -46,8 +46,8 @@ def shipped_small_sizes() -> SmallSizes:
 
 def level_of(folder: Path) -> int | None:
     """Return the level in a folder's name (`level2`), or None."""
-    found = _LEVEL_FOLDER.fullmatch(folder.resolve().name)
-    return int(found[1]) if found else None
+    match = _LEVEL_FOLDER.fullmatch(folder.resolve().name)
+    return int(match[1]) if match else None
 
 
 def problem_files(tree: Path) -> list[Path]:
@@ -57,13 +57,13 @@ def problem_files(tree: Path) -> list[Path]:
     files directly inside that have the names of a reference.
     """
     if level_of(tree) is not None:
-        folders, own = [tree], []
+        folders, named = [tree], []
     else:
-        folders = [each for top in (tree, tree / "KernelBench") for each in top.glob("level*")]
-        folders = [each for each in folders if level_of(each) is not None]
-        own = [file for file in tree.glob("*.py") if _is_a_reference(file)]
+        folders = [folder for top in (tree, tree / "KernelBench") for folder in top.glob("level*")]
+        folders = [folder for folder in folders if level_of(folder) is not None]
+        named = [file for file in tree.glob("*.py") if _is_a_reference(file)]
     numbered = [file for folder in folders for file in folder.glob("*.py") if _NUMBERED_FILE.fullmatch(file.name)]
-    return [*own, *numbered]
+    return [*named, *numbered]
 
 
 def _is_a_reference(file: Path) -> bool:

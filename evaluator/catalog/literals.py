@@ -54,8 +54,8 @@ def _assigned(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, Literal]
                 yield name, Literal(constant, span, isinstance(value, ast.Tuple))
         case ((ast.Tuple(elts=targets) | ast.List(elts=targets)), (ast.Tuple(elts=values) | ast.List(elts=values))):
             if len(targets) == len(values):
-                for each, its_value in zip(targets, values, strict=True):
-                    yield from _assigned(each, its_value)
+                for element, its_value in zip(targets, values, strict=True):
+                    yield from _assigned(element, its_value)
         case _:
             pass
 

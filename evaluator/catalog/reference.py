@@ -62,15 +62,15 @@ def sized_source(problem: Problem, size: SizeName) -> str:
         if problem.origin == Origin.KERNELBENCH:
             hint += ", or write a problem with sizes of your own: warpgrade new problem"
         raise ProblemError(message, hint=hint)
-    wanted = problem.sizes[size]
-    return with_constants(problem.source, wanted, f"{problem.name}, size {size.value}")
+    constants = problem.sizes[size]
+    return with_constants(problem.source, constants, f"{problem.name}, size {size.value}")
 
 
-def with_constants(source: str, wanted: Mapping[str, Constant], where: str) -> str:
-    """Replace the literals of `wanted` constants with other values. Raises ProblemError for an unknown constant."""
+def with_constants(source: str, values: Mapping[str, Constant], where: str) -> str:
+    """Replace the literals of constants by `values`. Raises ProblemError for an unknown constant."""
     constants = read_reference(source, where).constants
     texts: dict[Span, str | None] = {}
-    for name, value in wanted.items():
+    for name, value in values.items():
         if name not in constants:
             raise ProblemError(f"{where}: {name} is not a module-level constant of the reference")
         literal = constants[name]
@@ -124,5 +124,5 @@ def _forward_parameters(model: ast.ClassDef | None) -> tuple[str, ...] | None:
         if isinstance(node, ast.FunctionDef) and node.name == "forward":
             arguments = node.args
             positional = [*arguments.posonlyargs, *arguments.args][1:]
-            return tuple(each.arg for each in [*positional, *arguments.kwonlyargs])
+            return tuple(argument.arg for argument in [*positional, *arguments.kwonlyargs])
     return None

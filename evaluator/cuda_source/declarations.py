@@ -71,19 +71,19 @@ _COMPILER = re.compile(r"#[ \t]*(?:if|elif|ifdef|ifndef)\b[^\n]*\b(?:__CUDACC\w*
 
 def take_apart(text: str) -> Source:
     """Parse a file into declarations. Raises NotSplittable."""
-    found = tokens(text)
-    code = Code(found)
-    bodies = _macros(found)
+    source_tokens = tokens(text)
+    code = Code(source_tokens)
+    bodies = _macros(source_tokens)
     cutter = _Cutter(code, bodies)
     items = list(cutter.cut(0, len(code)))
-    return Source(found, code, items, cutter.scopes, bodies)
+    return Source(source_tokens, code, items, cutter.scopes, bodies)
 
 
-def _macros(found: list[Token]) -> dict[str, str]:
-    if any(token.kind is Kind.DIRECTIVE and _COMPILER.match(token.text) for token in found):
+def _macros(source_tokens: list[Token]) -> dict[str, str]:
+    if any(token.kind is Kind.DIRECTIVE and _COMPILER.match(token.text) for token in source_tokens):
         raise NotSplittable("it looks different to nvcc and to g++")
     bodies: dict[str, str] = {}
-    for macro, _ in macros(found):
+    for macro, _ in macros(source_tokens):
         if macro.header.endswith(")") and re.search(r"\b__(?:global|device)__\b", macro.body):
             raise NotSplittable(f"the macro {macro.name} defines device code")
         bodies[macro.name] = macro.body
@@ -185,14 +185,14 @@ class _Cutter:
 
     def qualifiers(self, start: int, end: int) -> set[str]:
         """Return the words outside brackets, including the words of expanded macros."""
-        found: set[str] = set()
+        words: set[str] = set()
         index = start
         while index < end:
             if self._code.kind(index) is Kind.WORD:
                 word = self._code.text(index)
-                found |= {word, *re.findall(r"\w+", self._macros.get(word, ""))}
+                words |= {word, *re.findall(r"\w+", self._macros.get(word, ""))}
             index = self._code.after(index)
-        return found
+        return words
 
     def _names(self, begin: int, end: int, parameters: int | None) -> Iterator[str]:
         """Yield all names that a declaration may declare, possibly too many."""

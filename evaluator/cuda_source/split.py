@@ -102,17 +102,17 @@ class _Half:
         for item in self._source.items:
             for name in item.names if item.side is Side.EITHER else ():
                 items_of.setdefault(name, []).append(item)
-        known = set().union(*(words_of(item) for item in roots))
-        todo, chosen = list(known), set[Item]()
+        words = set().union(*(words_of(item) for item in roots))
+        todo, chosen = list(words), set[Item]()
         while todo:
             word = todo.pop()
-            named = set(re.findall(r"\w+", self._source.macros.get(word, "")))
+            more = set(re.findall(r"\w+", self._source.macros.get(word, "")))
             for item in items_of.pop(word, []):
                 if item not in chosen:
                     chosen.add(item)
-                    named |= words_of(item)
-            todo += named - known
-            known |= named
+                    more |= words_of(item)
+            todo += more - words
+            words |= more
         return chosen
 
     def _mentions(self, item: Item, namespaces: frozenset[str]) -> bool:
@@ -157,8 +157,8 @@ class _DeviceHalf(_Half):
             case Side.EITHER:
                 return item in needed or not pytorch
             case Side.HOST:
-                named = item.body is not None and not item.names.isdisjoint(called)
-                return named and not pytorch and "<<<" not in self._texts(item)
+                is_called = item.body is not None and not item.names.isdisjoint(called)
+                return is_called and not pytorch and "<<<" not in self._texts(item)
             case _:
                 return True
 
@@ -275,8 +275,8 @@ class _HostHalf(_Half):
         code = self._code
         functions = code.functions()
         first, end = (
-            bisect.bisect_left(functions, place, key=lambda function: function.parameters[0])
-            for place in (item.start, item.end)
+            bisect.bisect_left(functions, index, key=lambda function: function.parameters[0])
+            for index in (item.start, item.end)
         )
         for function in functions[first:end]:
             if "__device__" not in function.qualifiers:
@@ -318,9 +318,9 @@ def _rewrite_launch(code: Code, edits: Edits, index: int) -> None:
 
 def _launches_in(body: str) -> str:
     """Rewrite the launches of a macro body."""
-    found = tokens(body, is_body=True)
-    code = Code(found)
-    edits = Edits(found, code)
+    body_tokens = tokens(body, is_body=True)
+    code = Code(body_tokens)
+    edits = Edits(body_tokens, code)
     _rewrite_launches(code, edits, 0, len(code))
     return edits.result()
 

@@ -38,14 +38,14 @@ class Place(NamedTuple):
     strides: tuple[int, ...]
 
 
-def write_places(places: Iterable[Place], named: Sequence[str]) -> bytes:
-    """Serialize the places of the `named` outputs, in the page's layout from `PLACES` on.
+def write_places(places: Iterable[Place], output_paths: Sequence[str]) -> bytes:
+    """Serialize the locations of the outputs at `output_paths`, in the page's layout from `PLACES` on.
 
-    A name without a place gets elements of 0 bytes.
+    A path without a location gets elements of 0 bytes.
     """
     by_path = {place.path: place for place in places}
     missing = Place("", 0, 0, ())
-    return b"".join(_spelt(by_path.get(path, missing)) for path in named[:MAX_PLACES])
+    return b"".join(_spelt(by_path.get(path, missing)) for path in output_paths[:MAX_PLACES])
 
 
 def _spelt(place: Place) -> bytes:

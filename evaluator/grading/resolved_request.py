@@ -76,16 +76,16 @@ def request_for(arguments: GradeArguments, named: Mapping[str, Any]) -> GradeReq
         raise _missing(arguments.problem)
     named = {**_options_of(card, given(named).get("device")), **given(named)}
     try:
-        found = _problem(arguments, named.get("problems"), card)
+        problem = _problem(arguments, named.get("problems"), card)
     except UsageError as error:
         raise _swapped(arguments, named.get("problems")) or error from None
     submission = _named(_submission(arguments.submission, card, entry_given(named)), arguments.name)
     options, remarks = options_for(named, submission)
-    found = with_sizes(found, options.sizes)
+    problem = with_sizes(problem, options.sizes)
     gpu = choose(options.gpu) if options.device is DeviceKind.CUDA else None
     return GradeRequest(
         submission=remarked(submission, remarks),
-        terms=GradeTerms(found, options, gpu, threads()),
+        terms=GradeTerms(problem, options, gpu, threads()),
         replay=card,
     )
 
@@ -197,8 +197,8 @@ def _submission(path: str | None, card: Scorecard | None, entry: str | None) -> 
     """Read the submission at `path`, or take the submission in the card."""
     if path is None:
         return _submission_of(card)
-    place: Path | Literal["-"] = "-" if path == STDIN else Path(path)
-    read = read_submission(place, entry=entry)
+    source: Path | Literal["-"] = "-" if path == STDIN else Path(path)
+    read = read_submission(source, entry=entry)
     if isinstance(read, Submission):
         return read
     name = "stdin" if path == STDIN else os.fsencode(Path(path).stem).decode("utf-8", "replace")

@@ -46,9 +46,9 @@ _OBJECTS = {
 """Classes of `std` whose construction starts threads or opens files."""
 
 
-def cpp_rules(found: list[Piece]) -> Iterator[Remark]:
+def cpp_rules(pieces: list[Piece]) -> Iterator[Remark]:
     """Find calls in host code by name."""
-    for piece in found:
+    for piece in pieces:
         yield from _named_calls(piece)
         yield from _library_calls(piece)
 

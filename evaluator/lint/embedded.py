@@ -53,24 +53,24 @@ def texts(nodes: Sequence[ast.AST]) -> Iterator[tuple[ast.expr, str]]:
 def pieces(nodes: Sequence[ast.AST], source: str) -> list[Piece]:
     """Find the strings with C++ or CUDA code, and tokenize the code."""
     aside = docstrings(nodes)
-    found = []
+    result = []
     for node, text in texts(nodes):
         if id(node) in aside or _CODE_LINE.search(text) is None:
             continue
         all_tokens = tokens(text)
         code = Code(all_tokens)
-        found.append(Piece(all_tokens, code, code.functions(), LineMap(text, source), node.lineno))
-    return found
+        result.append(Piece(all_tokens, code, code.functions(), LineMap(text, source), node.lineno))
+    return result
 
 
 def file_pieces(source: str) -> list[Piece]:
     """Tokenize the C++ and CUDA files of a submission of several files."""
-    found = []
+    result = []
     for part in cpp_files(source):
         all_tokens = tokens(part.text)
         code = Code(all_tokens)
-        found.append(Piece(all_tokens, code, code.functions(), None, part.lines_before + 1))
-    return found
+        result.append(Piece(all_tokens, code, code.functions(), None, part.lines_before + 1))
+    return result
 
 
 def calls(code: Code) -> Iterator[tuple[int, Token]]:

@@ -70,15 +70,15 @@ def _headers(source: str) -> list[SourceFile]:
 
 def _remarks(source: str, module: Module, invalid: list[Part]) -> list[Remark]:
     bodies = in_forward(module)
-    found = [*pieces(module.nodes, source), *file_pieces(source)]
+    cpp_pieces = [*pieces(module.nodes, source), *file_pieces(source)]
     return [
         *other_entry(module),
         *library.library_calls(module, bodies),
         *library.fallbacks(module, bodies),
         *side_effects.surroundings(module),
         *side_effects.patches(module, bodies),
-        *cpp_calls.cpp_rules(found),
-        *launches.never_launched(module.nodes, found),
+        *cpp_calls.cpp_rules(cpp_pieces),
+        *launches.never_launched(module.nodes, cpp_pieces),
         *launches.decorated_never_launched(module.nodes, module.names),
-        *prompt_injection.prompt_injection(source, module.nodes, found, invalid),
+        *prompt_injection.prompt_injection(source, module.nodes, cpp_pieces, invalid),
     ]

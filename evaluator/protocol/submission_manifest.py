@@ -87,19 +87,19 @@ def read_manifest(text: str) -> Manifest:
 
 def _explained(complaint: str) -> str:
     """Convert msgspec's `what - at `$.where`` into a sentence with the key and the allowed values."""
-    what, _, place = complaint.partition(" - at ")
-    key = place.strip("`").removeprefix("$").removeprefix(".")
-    if (found := _FIELD.search(what)) is not None:
-        name = found["name"][:_LONGEST_KEY]
-        if found["kind"] == "unknown":
+    reason, _, location = complaint.partition(" - at ")
+    key = location.strip("`").removeprefix("$").removeprefix(".")
+    if (match := _FIELD.search(reason)) is not None:
+        name = match["name"][:_LONGEST_KEY]
+        if match["kind"] == "unknown":
             allowed = Extension if key == "extension" else Manifest
             table = f" in [{key}]" if key else " at the top"
             return f"unknown key {name!r}{table}; allowed: {', '.join(allowed.__struct_fields__)}"
         return f"the key {name} is required{f' in [{key}]' if key else ''}: {_MEANINGS[name]}"
-    found = _TYPES.search(what)
-    got = _TOML_TYPES.get(found["got"], found["got"]) if found is not None else "another value"
-    meant = "a text" if key.endswith("]") else _MEANINGS[key.rpartition(".")[2]]
-    return f"{key} is {got}, not {meant}"
+    match = _TYPES.search(reason)
+    got = _TOML_TYPES.get(match["got"], match["got"]) if match is not None else "another value"
+    expected = "a text" if key.endswith("]") else _MEANINGS[key.rpartition(".")[2]]
+    return f"{key} is {got}, not {expected}"
 
 
 def checked(files: Sequence[Part]) -> Manifest:
@@ -131,8 +131,8 @@ def _check_files(files: Sequence[Part]) -> None:
     if len(files) > MOST_FILES:
         raise BadFiles(f"{len(files)} files; a submission has at most {MOST_FILES}")
     for path, text, _ in files:
-        if (why := bad_path(path) or _bad_suffix(path) or bad_text(text)) is not None:
-            raise BadFiles(f"{path[:100]!r}: {why}")
+        if (reason := bad_path(path) or _bad_suffix(path) or bad_text(text)) is not None:
+            raise BadFiles(f"{path[:100]!r}: {reason}")
     if (twice := clashing_path(part.path for part in files)) is not None:
         raise BadFiles(f"{twice} occurs twice, differs from another path only in case, or is also a folder's name")
 

@@ -83,9 +83,9 @@ class Gate:
         spans = [(self._outputs + offset, size) for offset, size in answer_spans(answer)]
         self._spot_kernels.digest(spans, self._address + DIGESTS + DIGEST_BYTES * number, stream=_STREAM)
 
-    def leave(self, ticket: int, places: Iterable[Place], named: Sequence[str]) -> None:
-        """Write the locations of the `named` outputs, and queue the completion signal behind all queued work."""
-        text = write_places(places, named)
+    def leave(self, ticket: int, places: Iterable[Place], output_paths: Sequence[str]) -> None:
+        """Write the locations of outputs at `output_paths`, and queue the completion signal behind all queued work."""
+        text = write_places(places, output_paths)
         self._page[PLACES : PLACES + len(text)] = text
         driver.stream_write(_STREAM, self._address + DONE, ticket)
 

@@ -41,8 +41,8 @@ def parse(log: str, files: Mapping[str, str], submission: str) -> list[Diagnosti
     `files` maps names of compiled files to their texts. A message in such a file is mapped to the line of `submission`
     with the same text, if any.
     """
-    found = [entry for line in log.split("\n") if (entry := _parse_line(line[:_MAX_LINE])) is not None]
-    unique = list(dict.fromkeys(_Hashable(entry) for entry in found))
+    entries = [entry for line in log.split("\n") if (entry := _parse_line(line[:_MAX_LINE])) is not None]
+    unique = list(dict.fromkeys(_Hashable(entry) for entry in entries))
     ordered = sorted((wrapped.entry for wrapped in unique), key=lambda entry: "error" not in entry.severity)
     maps: dict[str, LineMap] = {}
     return [_located(entry, files, submission, maps) for entry in ordered[:_MAX_DIAGNOSTICS]]
@@ -51,17 +51,17 @@ def parse(log: str, files: Mapping[str, str], submission: str) -> list[Diagnosti
 def missing_return(log: str, files: Mapping[str, str], submission: str) -> Diagnostic | None:
     """Return the first warning of g++ or nvcc in `log` about a function that may end without its value."""
     warnings = parse(log, files, submission) if _NO_RETURN.search(log) else []
-    return next((each for each in warnings if each.submission_line and _NO_RETURN.search(each.message)), None)
+    return next((entry for entry in warnings if entry.submission_line and _NO_RETURN.search(entry.message)), None)
 
 
-def _plain_path(path: str, known: Mapping[str, str]) -> str:
+def _plain_path(path: str, files: Mapping[str, str]) -> str:
     """Return a compiler's spelling of a path as the known path that it means, else its last part.
 
     >>> _plain_path("./csrc/../tile.cuh", {"tile.cuh": ""}), _plain_path("/usr/include/math.h", {"tile.cuh": ""})
     ('tile.cuh', 'math.h')
     """
     plain = posixpath.normpath(path)
-    return plain if plain in known else posixpath.basename(path)
+    return plain if plain in files else posixpath.basename(path)
 
 
 class LineMap:

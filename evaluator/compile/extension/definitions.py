@@ -47,10 +47,10 @@ def declaration_of(name: str, texts: Sequence[str]) -> Definition | None:
 
 def defined_names(texts: Sequence[str]) -> list[str]:
     """List candidate functions for bindings: host functions returning a tensor, a vector or nothing."""
-    found = re.compile(r"\b(?:Tensor|vector<[\w:]{1,60}>|void)\s{1,20}(?P<name>[A-Za-z_]\w{0,100})\s{0,20}\(")
-    names = dict.fromkeys(match["name"] for text in texts for match in found.finditer(text))
+    head = re.compile(r"\b(?:Tensor|vector<[\w:]{1,60}>|void)\s{1,20}(?P<name>[A-Za-z_]\w{0,100})\s{0,20}\(")
+    names = dict.fromkeys(match["name"] for text in texts for match in head.finditer(text))
     found_in = {name: definition_of(name, texts) for name in list(names)[:_MOST_PLACES]}
-    return [name for name, made in found_in.items() if made is not None and not made.is_kernel]
+    return [name for name, definition in found_in.items() if definition is not None and not definition.is_kernel]
 
 
 def _found(name: str, texts: Sequence[str], ends_with: str) -> Iterator[Definition]:

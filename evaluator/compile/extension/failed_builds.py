@@ -31,8 +31,8 @@ class FailedBuilds:
 
     def get(self, key: str) -> BuildResult | None:
         """Return the failed build with the given key."""
-        if (known := self._known.get(key)) is not None:
-            return known
+        if (remembered := self._known.get(key)) is not None:
+            return remembered
         if (entry := self._cache.get(self._entry(key))) is None:
             return None
         try:

@@ -83,22 +83,22 @@ def front_end(request: BuildRequest) -> FrontEnd:
 def certain_mistake(request: BuildRequest) -> Mistake | None:
     """Return the first mistake that needs no compiler. A second module has no line: `functions=` is as wrong."""
     for file in all_files(request):
-        if (found := unfinished(tokens(file.text))) is not None:
-            return Mistake(found.message, found.next_step, file.name, found.line)
+        if (mistake := unfinished(tokens(file.text))) is not None:
+            return Mistake(mistake.message, mistake.next_step, file.name, mistake.line)
     for text in [] if request.functions is None else [*request.cpp_sources, *request.cuda_sources]:
-        if (found := second_module(tokens(text), request.name)) is not None:
-            return Mistake(found.message, found.next_step, "", 0)
+        if (mistake := second_module(tokens(text), request.name)) is not None:
+            return Mistake(mistake.message, mistake.next_step, "", 0)
     return None
 
 
 def lacking_constructs(request: BuildRequest) -> list[Lacking]:
     """List the unsupported constructs in the files of a build."""
     files = all_files(request)
-    own = {file.name for file in files}
+    names = {file.name for file in files}
     return [
         Lacking(item.construct, file.name, item.line)
         for file in files
-        for item in unsupported(file.text, lambda name: name in own or headers.has_header(name))
+        for item in unsupported(file.text, lambda name: name in names or headers.has_header(name))
     ]
 
 

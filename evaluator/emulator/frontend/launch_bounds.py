@@ -27,14 +27,14 @@ def macro_bounds(macros: Sequence[Macro]) -> dict[str, str]:
     >>> macro_bounds([parse_define("#define BOUNDS __launch_bounds__(2 * 64, 4)")])
     {'BOUNDS': '2*64'}
     """
-    found = {}
+    bounds = {}
     for macro in macros:
         if not macro.parameters and _BOUNDS.search(macro.body):
             code = Code(tokens(macro.body, is_body=True))
             bound = next((text for index in range(len(code)) if (text := _argument(code, index)) is not None), None)
             if bound is not None:
-                found[macro.name] = bound
-    return found
+                bounds[macro.name] = bound
+    return bounds
 
 
 def _bound(code: Code, function: Function, of_macros: dict[str, str]) -> str | None:

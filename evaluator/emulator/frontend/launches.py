@@ -114,14 +114,14 @@ class Launches:
             return
         inside = code.text(start) == "("
         first = start + inside
-        named = first + (code.text(first) == "&")
-        name = code.text(named)
-        end = named + 1
+        name_index = first + (code.text(first) == "&")
+        name = code.text(name_index)
+        end = name_index + 1
         if code.text(end) == "<":
             end = code.after_template(end) or end
         if not self._graph.is_kernel(name) or code.text(end) == "(" or (inside and code.text(end) != ")"):
             return
-        quoted = self._quoted(code.tokens[named:end])
+        quoted = self._quoted(code.tokens[name_index:end])
         self._edits.insert_before(first, f"emu::kernel_pointer<{self._waits(name)}>({quoted}, ")
         self._edits.insert_after(end - 1, ")")
 

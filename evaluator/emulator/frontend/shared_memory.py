@@ -136,20 +136,20 @@ class SharedDeclarations:
 
     def _type_tokens(self, shared: _Shared) -> list[Token]:
         code = self._code
-        kept, index = [], shared.start
+        tokens, index = [], shared.start
         while index < shared.declarators:
             if code.text(index) in _ALIGNMENT:
                 index = code.after_brackets(index)
                 continue
             if code.text(index) not in _DROPPED:
-                kept.append(code.tokens[index])
+                tokens.append(code.tokens[index])
             index += 1
-        return kept
+        return tokens
 
     def _drop_specifiers(self, shared: _Shared) -> None:
-        kept = {token.place for token in self._type_tokens(shared)}
+        type_places = {token.place for token in self._type_tokens(shared)}
         for token in self._code.tokens[shared.start : shared.declarators]:
-            if token.place not in kept:
+            if token.place not in type_places:
                 self._edits.replace(token, "\n" * token.text.count("\n"))
 
     def _named_record(self, shared: _Shared) -> str | None:
@@ -181,10 +181,10 @@ class SharedDeclarations:
 
     def _uses(self, function: Function, variables: Sequence[str]) -> bool:
         code = self._code
-        own = set(code.words(*function.parameters))
+        parameters = set(code.words(*function.parameters))
         return (
             bool(function.qualifiers & DEVICE)
-            and not own & set(variables)
+            and not parameters & set(variables)
             and bool(set(variables) & set(code.words(*function.body)))
         )
 
@@ -260,7 +260,7 @@ def _first_declarator(code: Code, start: int, end: int) -> int | None:  # noqa: 
 
 def declarators(code: Code, start: int, end: int) -> list[_Declarator]:
     """Split a declaration into declarators."""
-    found = []
+    result = []
     for first, stop in code.split(start, end):
         names = (i for i in range(first, stop) if code.kind(i) is Kind.WORD and code.text(i) not in _CV)
         name = next(names, None)
@@ -268,8 +268,8 @@ def declarators(code: Code, start: int, end: int) -> list[_Declarator]:
             suffix = name + 1
             while code.text(suffix) in ("[", ")") and suffix < stop:
                 suffix = code.after(suffix)
-            found.append(_Declarator(first, name, suffix, stop))
-    return found
+            result.append(_Declarator(first, name, suffix, stop))
+    return result
 
 
 def _as_argument(type_name: str) -> str:
