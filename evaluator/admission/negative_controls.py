@@ -107,13 +107,13 @@ def without_weight(case: Case, name: str) -> Answer | None:
     """
     weight = dict(case.reference.model.named_parameters())[name]
     constructed = case.reference.weights.constructed(name)
-    other = dict(case.stale.model.named_parameters())[name] if constructed is None else constructed
-    if are_equal(weight, other):
+    other_weight = dict(case.stale.model.named_parameters())[name] if constructed is None else constructed
+    if are_equal(weight, other_weight):
         return case.exact
     before = weight.detach().clone()
     try:
         with torch.no_grad():
-            weight.copy_(other)
+            weight.copy_(other_weight)
         return _run(case.reference, case.inputs)
     finally:
         with torch.no_grad():
@@ -141,13 +141,13 @@ def has_no_effect(reference: Reference, inputs: Arguments, name: str) -> bool:
     return old is not None and new is not None and all(_are_near(old[path], new.get(path)) for path in old)
 
 
-def _are_near(one: Value, other: Value) -> bool:
-    if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor) or not one.is_floating_point():
-        are_tensors = isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor)
-        return are_equal(one, other) if are_tensors else one is other
-    one, other = wide(one), wide(other)
-    size = torch.nan_to_num(one, 0.0, 0.0, 0.0).abs().max() if one.numel() else 0.0
-    return bool((((one - other).abs() <= _NO_EFFECT * size) | (one == other) | (one.isnan() & other.isnan())).all())
+def _are_near(left: Value, right: Value) -> bool:
+    if not isinstance(left, torch.Tensor) or not isinstance(right, torch.Tensor) or not left.is_floating_point():
+        are_tensors = isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor)
+        return are_equal(left, right) if are_tensors else left is right
+    left, right = wide(left), wide(right)
+    size = torch.nan_to_num(left, 0.0, 0.0, 0.0).abs().max() if left.numel() else 0.0
+    return bool((((left - right).abs() <= _NO_EFFECT * size) | (left == right) | (left.isnan() & right.isnan())).all())
 
 
 def input_paths(inputs: Arguments) -> list[str]:

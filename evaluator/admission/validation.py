@@ -56,9 +56,9 @@ def _all(folder: Path | None) -> list[Problem]:
     return listing.problems
 
 
-def size_of(problem: Problem, wanted: SizeName | None) -> SizeName:
+def size_of(problem: Problem, requested: SizeName | None) -> SizeName:
     """Return the wanted size, else small, else full. Raises UsageError if the problem lacks the wanted size."""
-    chosen = wanted or (SizeName.SMALL if SizeName.SMALL in problem.sizes else SizeName.FULL)
+    chosen = requested or (SizeName.SMALL if SizeName.SMALL in problem.sizes else SizeName.FULL)
     if chosen not in problem.sizes:
         raise UsageError(f"{problem.name} has no size {chosen.value}", hint=f"its sizes: {', '.join(problem.sizes)}")
     return chosen

@@ -203,9 +203,9 @@ def _checked_sizes(sizes: Sizes, reference: Reference, path: Path) -> dict[SizeN
                 f"{path}: {names}: set in only one of sizes.full and sizes.{size}; all sizes need the same keys"
             )
     for name, value in sizes.full.items():
-        written = reference.constants[name].value
-        if value != written:
-            message = f"{path}: sizes.full.{name} is {value!r}, but {REFERENCE_FILE} says {name} = {written!r}"
+        literal = reference.constants[name].value
+        if value != literal:
+            message = f"{path}: sizes.full.{name} is {value!r}, but {REFERENCE_FILE} says {name} = {literal!r}"
             raise ProblemError(message, hint="the full size is given by the reference's literals; make both equal")
     return tables
 

@@ -57,13 +57,13 @@ def problem_files(tree: Path) -> list[Path]:
     files directly inside that have the names of a reference.
     """
     if level_of(tree) is not None:
-        folders, named = [tree], []
+        folders, references = [tree], []
     else:
         folders = [folder for top in (tree, tree / "KernelBench") for folder in top.glob("level*")]
         folders = [folder for folder in folders if level_of(folder) is not None]
-        named = [file for file in tree.glob("*.py") if _is_a_reference(file)]
+        references = [file for file in tree.glob("*.py") if _is_a_reference(file)]
     numbered = [file for folder in folders for file in folder.glob("*.py") if _NUMBERED_FILE.fullmatch(file.name)]
-    return [*named, *numbered]
+    return [*references, *numbered]
 
 
 def _is_a_reference(file: Path) -> bool:

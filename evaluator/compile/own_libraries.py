@@ -48,15 +48,15 @@ def _build(
     sources: list[Path], flags: list[str], headers: list[Path], run_tool: RunTool, cache: BuildCache
 ) -> bytes | None:
     texts = {path.name: path.read_text(encoding="utf-8") for path in sources}
-    parts = [texts, [path.read_text(encoding="utf-8") for path in headers], sorted(host_compiler.fingerprint().items())]
-    key = _key([*parts, flags, host_compiler.native_flags()])
+    deps = [texts, [path.read_text(encoding="utf-8") for path in headers], sorted(host_compiler.fingerprint().items())]
+    key = _key([*deps, flags, host_compiler.native_flags()])
     names = [name for name in texts if name.endswith(".cpp")]
     argv = [host_compiler.cxx().path, *names, *flags, *host_compiler.native_flags(), "-o", "native.so"]
     return _kept(key, sources, argv, run_tool, cache)
 
 
-def _key(parts: list[object]) -> str:
-    return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
+def _key(inputs: list[object]) -> str:
+    return hashlib.sha256(msgspec.json.encode(inputs)).hexdigest()
 
 
 def _kept(key: str, sources: list[Path], argv: list[str], run_tool: RunTool, cache: BuildCache) -> bytes | None:

@@ -62,7 +62,7 @@ class Preparations(Record, frozen=True):
     @property
     def exit_code(self) -> ExitCode:
         """Exit code 0 if the next grade finds all artefacts."""
-        failed = any(part.outcome is Outcome.FAILED for part in self.parts)
+        failed = any(report.outcome is Outcome.FAILED for report in self.parts)
         return ExitCode.INFRASTRUCTURE if failed else ExitCode.CORRECT
 
 
@@ -92,10 +92,10 @@ def parts(devices: Sequence[DeviceKind], cache: Path) -> list[Part]:
     return needed
 
 
-def is_there(part: Part) -> bool:
+def is_there(artefact: Part) -> bool:
     """Return whether an artefact exists, without running programs or writing files."""
     try:
-        return part.make(_run_nothing) is None
+        return artefact.make(_run_nothing) is None
     except (_WouldRun, WarpgradeError):
         return False
 
@@ -103,26 +103,26 @@ def is_there(part: Part) -> bool:
 def make_ahead(needed: Sequence[Part], cache: Path, progress: Progress) -> Preparations:
     """Build the missing artefacts in the sandbox."""
     # Checked before building, because one build may produce two artefacts.
-    built = [is_there(part) for part in needed]
+    built = [is_there(artefact) for artefact in needed]
     reports = []
     with ForkServer(preload=()) as fork_server:
         run = functools.partial(_run, fork_server, cache)
-        for part, is_built in zip(needed, built, strict=True):
+        for artefact, is_built in zip(needed, built, strict=True):
             if is_built:
-                reports.append(_report(part, Outcome.THERE))
+                reports.append(_report(artefact, Outcome.THERE))
                 continue
-            progress.stage("prepare", f"{part.device.value}: {part.name}")
+            progress.stage("prepare", f"{artefact.device.value}: {artefact.name}")
             started_s = time.monotonic()
             try:
-                reason = part.make(run)
+                reason = artefact.make(run)
             except WarpgradeError as error:
                 reason = error.message
             wall_s = time.monotonic() - started_s
             if reason is None and (cache_trouble := trouble(cache)) is not None:
                 reason = f"it cannot be kept in {cache}: {cache_trouble.why}"
-            if reason is None and not is_there(part):
+            if reason is None and not is_there(artefact):
                 reason = f"it cannot be kept in {cache}: no room, or read-only"
-            reports.append(_report(part, Outcome.MADE if reason is None else Outcome.FAILED, reason or "", wall_s))
+            reports.append(_report(artefact, Outcome.MADE if reason is None else Outcome.FAILED, reason or "", wall_s))
     return Preparations(folder=str(cache), parts=reports)
 
 
@@ -149,8 +149,8 @@ def _run(
     return run_tool(fork_server, argv, work=work, limits=limits, timeout_s=timeout_s, readable=readable_paths)
 
 
-def _report(part: Part, outcome: Outcome, reason: str = "", wall_s: float = 0.0) -> PartReport:
-    return PartReport(device=part.device, name=part.name, outcome=outcome, why=reason, wall_s=wall_s)
+def _report(artefact: Part, outcome: Outcome, reason: str = "", wall_s: float = 0.0) -> PartReport:
+    return PartReport(device=artefact.device, name=artefact.name, outcome=outcome, why=reason, wall_s=wall_s)
 
 
 def _builds_for_gpus() -> bool:

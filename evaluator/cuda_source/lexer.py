@@ -269,7 +269,7 @@ class Code:
 
     def split(self, start: int, end: int) -> list[tuple[int, int]]:
         """Split the range at top-level commas, outside brackets and template arguments."""
-        parts, begin, index = [], start, start
+        ranges, begin, index = [], start, start
         while index < end:
             if index in self.partner and self.partner[index] > index:
                 index = self.partner[index]
@@ -277,10 +277,10 @@ class Code:
                 after = self.after_template(index)
                 index = after - 1 if after is not None and after <= end else index
             elif self.text(index) == ",":
-                parts.append((begin, index))
+                ranges.append((begin, index))
                 begin = index + 1
             index += 1
-        return [*parts, (begin, end)] if end > start else []
+        return [*ranges, (begin, end)] if end > start else []
 
     def in_function(self, index: int) -> bool:
         """Return whether `index` is inside a block other than a namespace or `extern "C"`."""

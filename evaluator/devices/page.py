@@ -43,12 +43,12 @@ def write_places(places: Iterable[Place], output_paths: Sequence[str]) -> bytes:
 
     A path without a location gets elements of 0 bytes.
     """
-    by_path = {place.path: place for place in places}
+    by_path = {location.path: location for location in places}
     missing = Place("", 0, 0, ())
     return b"".join(_spelt(by_path.get(path, missing)) for path in output_paths[:MAX_PLACES])
 
 
-def _spelt(place: Place) -> bytes:
-    strides = place.strides[:MAX_DIMENSIONS]
+def _spelt(location: Place) -> bytes:
+    strides = location.strides[:MAX_DIMENSIONS]
     padded = (*strides, *(0,) * (MAX_DIMENSIONS - len(strides)))
-    return PLACE.pack(place.offset_bytes, place.item_bytes, len(strides), *padded)
+    return PLACE.pack(location.offset_bytes, location.item_bytes, len(strides), *padded)

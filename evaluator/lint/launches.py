@@ -130,10 +130,10 @@ def _bindings(code: Code) -> Iterator[tuple[str, set[str]]]:
 def _python_names(nodes: Sequence[ast.AST]) -> set[str]:
     """Return all names and short strings of the Python code, except the lists of names passed to builds."""
     lists = {
-        id(part)
+        id(inner)
         for node in nodes
         if isinstance(node, ast.keyword) and node.arg in _BUILD_ARGUMENTS
-        for part in ast.walk(node.value)
+        for inner in ast.walk(node.value)
     }
     names: set[str] = set()
     for node in nodes:

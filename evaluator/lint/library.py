@@ -80,9 +80,9 @@ def _tensors_of(body: Body) -> set[str]:
     tensors = {argument.arg for argument in every if argument is not None} - {"self", "cls", "ctx"}
     assignments = [node for node in ast.walk(body) if isinstance(node, ast.Assign)]
     for node in sorted(assignments, key=lambda node: node.lineno):
-        names = {part.id for part in ast.walk(node.value) if isinstance(part, ast.Name)}
+        names = {leaf.id for leaf in ast.walk(node.value) if isinstance(leaf, ast.Name)}
         if names & tensors:
-            tensors |= {part.id for target in node.targets for part in ast.walk(target) if isinstance(part, ast.Name)}
+            tensors |= {leaf.id for target in node.targets for leaf in ast.walk(target) if isinstance(leaf, ast.Name)}
     return tensors - {"self", "cls", "ctx"}
 
 

@@ -64,7 +64,7 @@ def _builds(module: Module, source: str) -> list[BuildRequest]:
 
 def _headers(source: str) -> list[SourceFile]:
     """Return the headers of a submission of several files, in a runner's order."""
-    texts = {part.path: part.text for part in cpp_files(source) if PurePosixPath(part.path).suffix in HEADER_SUFFIXES}
+    texts = {file.path: file.text for file in cpp_files(source) if PurePosixPath(file.path).suffix in HEADER_SUFFIXES}
     return [SourceFile(name=path, text=texts[path]) for path in sorted(texts, key=PurePosixPath)]
 
 

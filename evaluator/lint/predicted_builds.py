@@ -109,13 +109,13 @@ class _Reader:
             case ast.Name(id=name) if name in self._expressions:
                 return self.value(self._expressions[name])
             case ast.List(elts=parts) | ast.Tuple(elts=parts):
-                return [self._word(part) for part in parts]
+                return [self._word(element) for element in parts]
             case ast.Dict(keys=keys, values=values):
                 return {self._word(key): self._word(value) for key, value in zip(keys, values, strict=True)}
             case ast.BinOp(left=left, op=ast.Add(), right=right):
                 return _sum(self.value(left), self.value(right))
             case ast.JoinedStr(values=parts):
-                return "".join(self._word(part) for part in parts)
+                return "".join(self._word(element) for element in parts)
             case ast.FormattedValue(value=filled_in, conversion=-1, format_spec=None):
                 return self._word(filled_in)
             case _:

@@ -31,13 +31,13 @@ def parsed_python(submission: str) -> ParsedPython:
     files: list[Part] = []
     body: list[ast.stmt] = []
     invalid: list[Part] = []
-    for part in python_files(submission):
+    for file in python_files(submission):
         try:
-            tree = ast.parse(part.text)
+            tree = ast.parse(file.text)
         except (SyntaxError, ValueError):
-            invalid.append(part)
+            invalid.append(file)
             continue
-        ast.increment_lineno(tree, part.lines_before)
-        files.append(part)
+        ast.increment_lineno(tree, file.lines_before)
+        files.append(file)
         body += tree.body
     return ParsedPython(files, ast.Module(body, []), invalid)

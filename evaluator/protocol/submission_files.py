@@ -168,12 +168,12 @@ def python_files(text: str) -> list[Part]:
     """Return the Python files of a submission; a single file has no path."""
     if not is_several(text):
         return [Part("", text, 0)]
-    return [part for part in parts(text) if part.path.endswith(".py")]
+    return [file for file in parts(text) if file.path.endswith(".py")]
 
 
 def cpp_files(text: str) -> list[Part]:
     """Return the C++ and CUDA files of a submission of several files, headers included."""
-    return [part for part in parts(text) if PurePosixPath(part.path).suffix in SOURCE_SUFFIXES | HEADER_SUFFIXES]
+    return [file for file in parts(text) if PurePosixPath(file.path).suffix in SOURCE_SUFFIXES | HEADER_SUFFIXES]
 
 
 def line_of(text: str, file: str, line: int) -> int | None:
@@ -184,17 +184,17 @@ def line_of(text: str, file: str, line: int) -> int | None:
     (6, None, 1)
     """
     files = _parts(text) if is_several(text) else (Part(SINGLE_FILE, text, 0),)
-    part = next((part for part in files if part.path == file), None)
-    if part is None or not 1 <= line <= len(part.text.splitlines()):
+    source_file = next((source_file for source_file in files if source_file.path == file), None)
+    if source_file is None or not 1 <= line <= len(source_file.text.splitlines()):
         return None
-    return line + part.lines_before
+    return line + source_file.lines_before
 
 
 def place_of(text: str, line: int) -> Place:
     """Return the place of a line of a submission's text."""
     files = _parts(text) if is_several(text) else ()
-    inside = bisect_left(files, line, key=lambda part: part.lines_before)
+    inside = bisect_left(files, line, key=lambda file: file.lines_before)
     if not inside:
         return Place(None, text, line)
-    part = files[inside - 1]
-    return Place(part.path, part.text, line - part.lines_before)
+    file = files[inside - 1]
+    return Place(file.path, file.text, line - file.lines_before)

@@ -109,7 +109,7 @@ def checked(files: Sequence[Part]) -> Manifest:
         BadFiles: a file is not allowed, or the manifest names a missing file.
     """
     _check_files(files)
-    texts = {part.path: part.text for part in files}
+    texts = {file.path: file.text for file in files}
     if MANIFEST not in texts:
         raise BadFiles(f"no file is named {MANIFEST}")
     manifest = read_manifest(texts[MANIFEST])
@@ -133,14 +133,14 @@ def _check_files(files: Sequence[Part]) -> None:
     for path, text, _ in files:
         if (reason := bad_path(path) or _bad_suffix(path) or bad_text(text)) is not None:
             raise BadFiles(f"{path[:100]!r}: {reason}")
-    if (twice := clashing_path(part.path for part in files)) is not None:
+    if (twice := clashing_path(file.path for file in files)) is not None:
         raise BadFiles(f"{twice} occurs twice, differs from another path only in case, or is also a folder's name")
 
 
 def extension_sources(manifest: Manifest, files: Sequence[Part]) -> list[str]:
     """Return the paths of the sources of the manifest's extension."""
     listed = manifest.extension.sources if manifest.extension is not None else []
-    return listed or [part.path for part in files if _suffix(part.path) in SOURCE_SUFFIXES]
+    return listed or [file.path for file in files if _suffix(file.path) in SOURCE_SUFFIXES]
 
 
 def _bad_suffix(path: str) -> str | None:

@@ -83,7 +83,7 @@ def changed(before: Sequence[torch.Tensor], after: Sequence[torch.Tensor]) -> bo
     """Return whether any value differs. NaN equals NaN, and zero equals its negative."""
     if [tensor.shape for tensor in before] != [tensor.shape for tensor in after]:
         return True
-    return any(_differ(one, other) for one, other in zip(before, after, strict=True))
+    return any(_differ(left, right) for left, right in zip(before, after, strict=True))
 
 
 def _differ(one: torch.Tensor, other: torch.Tensor) -> bool:

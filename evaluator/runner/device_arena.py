@@ -186,12 +186,12 @@ class Gpu:
         if not forked:
             torch.bitwise_not(self._probe, out=self._scratch)
             return
-        here = torch.cuda.current_stream()
+        stream = torch.cuda.current_stream()
         side = self._side = self._side or torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        side.wait_stream(here)
+        side.wait_stream(stream)
         with torch.cuda.stream(side):
             torch.bitwise_not(self._probe, out=self._scratch)
-        here.wait_stream(side)
+        stream.wait_stream(side)
 
     def copy(self, tensor: torch.Tensor) -> int | None:
         """Copy a tensor into the region, contiguous; return None if the region is full."""

@@ -128,8 +128,8 @@ def _at(model: Any, path: Sequence[str]) -> torch.Tensor | None:
     """Return the tensor with elements at a dotted name of `model`; None without one."""
     attribute = model
     with contextlib.suppress(Exception):  # A submission's own properties may fail.
-        for part in path:
-            attribute = getattr(attribute, part)
+        for name in path:
+            attribute = getattr(attribute, name)
         return attribute if has_elements(attribute) and attribute.layout is torch.strided else None
     return None
 

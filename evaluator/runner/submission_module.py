@@ -118,11 +118,11 @@ def _module_name(entry: Path) -> str:
 def _unpack(root: Path, files: Sequence[Part]) -> tuple[Path, str]:
     """Write the files of a submission, build the extension of its manifest, and return the entry: path and text."""
     manifest = checked(files)
-    for part in files:
-        path = root / part.path
+    for file in files:
+        path = root / file.path
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(_on_disk(part.text) if path.suffix == ".py" else part.text.encode())
-        _lines_before[str(path)] = part.lines_before
+        path.write_bytes(_on_disk(file.text) if path.suffix == ".py" else file.text.encode())
+        _lines_before[str(path)] = file.lines_before
     sys.path.insert(0, str(root))
     if (extension := manifest.extension) is not None:
         cpp_extension.load(
@@ -132,7 +132,7 @@ def _unpack(root: Path, files: Sequence[Part]) -> tuple[Path, str]:
             extra_cuda_cflags=extension.extra_cuda_cflags,
             extra_ldflags=extension.extra_ldflags,
         )
-    return root / manifest.entry, next(part.text for part in files if part.path == manifest.entry)
+    return root / manifest.entry, next(file.text for file in files if file.path == manifest.entry)
 
 
 def _lines(text: str) -> list[str]:

@@ -114,11 +114,11 @@ def made_one(small: Sequence[Operation], full: Sequence[Operation] | None) -> li
 
 
 def _unmatched(small: Sequence[Operation]) -> Iterator[Degenerate]:
-    for one in small:
-        for tensor, shape in enumerate(one.shapes):
+    for operation in small:
+        for tensor, shape in enumerate(operation.shapes):
             for dimension, least in enumerate(shape):
                 if least <= 1:
-                    yield Degenerate(one.line, one.name, tensor, dimension, None)
+                    yield Degenerate(operation.line, operation.name, tensor, dimension, None)
 
 
 def _matched(small: Sequence[Operation], full: Sequence[Operation]) -> Iterator[Degenerate]:
@@ -127,14 +127,14 @@ def _matched(small: Sequence[Operation], full: Sequence[Operation]) -> Iterator[
         if key not in full_by_key:
             yield from _unmatched(ones)
             continue
-        for one, other in _pairs(ones, full_by_key[key]):
-            pairs = zip((*one.shapes, one.groups), (*other.shapes, other.groups), strict=False)
+        for small_op, full_op in _pairs(ones, full_by_key[key]):
+            pairs = zip((*small_op.shapes, small_op.groups), (*full_op.shapes, full_op.groups), strict=False)
             for tensor, (shape, full_shape) in enumerate(pairs):
                 if len(shape) != len(full_shape):
                     continue
                 for dimension, (least, most) in enumerate(zip(shape, full_shape, strict=True)):
                     if least <= 1 < most:
-                        yield Degenerate(one.line, one.name, tensor, dimension, most)
+                        yield Degenerate(small_op.line, small_op.name, tensor, dimension, most)
 
 
 def by_place(operations: Sequence[Operation]) -> dict[tuple[int, str], list[Operation]]:

@@ -89,7 +89,7 @@ def awkward_groups(constants: Mapping[str, Constant], fixed: Collection[str]) ->
     [['m', 'k'], ['n'], ['m'], ['k']]
     """
     names = [name for name, value in constants.items() if name not in fixed and _is_extent(value)]
-    equal = [[other for other in names if constants[other] == constants[name]] for name in names]
+    equal = [[candidate for candidate in names if constants[candidate] == constants[name]] for name in names]
     groups: list[list[str]] = []
     for group in (*equal, *([name] for name in names)):
         if group not in groups:

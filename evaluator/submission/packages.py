@@ -18,13 +18,13 @@ def importable() -> list[str]:
     return ["torch", *(name for name in OF_THE_FIELD if importlib.util.find_spec(name) is not None)]
 
 
-def missing_package(kind: str, said: str) -> str | None:
+def missing_package(kind: str, message: str) -> str | None:
     """Return the package that an import did not find; None for any other exception.
 
     >>> missing_package("ModuleNotFoundError", "No module named 'einops.layers'")
     'einops'
     """
-    match = _MISSING.match(said) if kind == "ModuleNotFoundError" else None
+    match = _MISSING.match(message) if kind == "ModuleNotFoundError" else None
     # A missing part of an installed package is the submission's own mistake.
     return None if match is None or _is_there(match["name"]) else match["name"]
 

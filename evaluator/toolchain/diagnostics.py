@@ -78,7 +78,7 @@ class LineMap:
         `name` is the path of a file; of several files, the same path with the same text is the same file.
         """
         self.lines = text.split("\n", _MOST_LINES)[:_MOST_LINES]
-        same = (part.lines_before for part in parts(submission) if (part.path, part.text) == (name, text))
+        same = (file.lines_before for file in parts(submission) if (file.path, file.text) == (name, text))
         self._lines_before = next(same, None)
         self._submission = submission
         self._places = _places(submission)
@@ -86,7 +86,7 @@ class LineMap:
         for number, content in enumerate(self.lines, 1):
             places = self._places.get(content.rstrip(), []) if content.strip() else []
             if len(places) <= _MAX_PLACES:
-                self._votes.update(place - number for place in places)
+                self._votes.update(line - number for line in places)
 
     def submission_line(self, line: int) -> int | None:
         """Return the submission's line for `line`; None if the submission lacks the line's text.

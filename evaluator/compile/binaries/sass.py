@@ -50,14 +50,14 @@ def machine_code(text: str) -> MachineCode:
     return _cut(MachineCode(kernels=len(kernels), reduced=_kernels(kernels)))
 
 
-def together(parts: Iterable[MachineCode]) -> MachineCode:
+def together(libraries: Iterable[MachineCode]) -> MachineCode:
     """Merge the machine code of several libraries."""
-    codes = list(parts)
+    codes = list(libraries)
     merged = MachineCode(
-        kernels=sum(part.kernels for part in codes),
-        reduced=[kernel for part in codes for kernel in part.reduced],
-        other_reduced=sum(part.other_reduced for part in codes),
-        not_looked_at=next((part.not_looked_at for part in codes if part.not_looked_at is not None), None),
+        kernels=sum(code.kernels for code in codes),
+        reduced=[kernel for code in codes for kernel in code.reduced],
+        other_reduced=sum(code.other_reduced for code in codes),
+        not_looked_at=next((code.not_looked_at for code in codes if code.not_looked_at is not None), None),
     )
     return _cut(merged)
 

@@ -142,7 +142,7 @@ def _refused(flags: NvccFlags) -> Finding | None:
 
 def _key(request: BuildRequest, files: list[SourceFile], architecture: str, libraries: KernelHeaders) -> str:
     """Hash everything that determines the library's contents: the request, the tools, the split procedure."""
-    parts = ["cuda", architecture, [(file.name, file.text) for file in files], request, *libraries.states]
+    inputs = ["cuda", architecture, [(file.name, file.text) for file in files], request, *libraries.states]
     return hashlib.sha256(
-        msgspec.json.encode([*parts, sorted(nvcc.fingerprint().items()), builder_sha256()])
+        msgspec.json.encode([*inputs, sorted(nvcc.fingerprint().items()), builder_sha256()])
     ).hexdigest()

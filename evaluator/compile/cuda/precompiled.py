@@ -178,5 +178,5 @@ def _ninja_text() -> str:
 @functools.cache
 def _key() -> str:
     sources = [(path.name, path.read_text(encoding="utf-8")) for path in sorted(_SOURCES, key=lambda path: path.name)]
-    parts = [sources, sorted(nvcc.fingerprint().items()), header_flags()]
-    return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()[:32]
+    inputs = [sources, sorted(nvcc.fingerprint().items()), header_flags()]
+    return hashlib.sha256(msgspec.json.encode(inputs)).hexdigest()[:32]

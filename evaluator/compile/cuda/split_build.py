@@ -148,9 +148,9 @@ def _has_loop(text: str) -> bool:
 
 def _host_unit(request: BuildRequest, files: dict[str, str], halves: Halves) -> str:
     """Return the host unit. Bindings precede the .cu half, since PyTorch's binding unit does not see the .cu file."""
-    if (parts := with_table(files["main.cpp"], request)) is None:
+    if (texts := with_table(files["main.cpp"], request)) is None:
         raise NotSplittable("its bindings are its own")
-    sources, table = parts
+    sources, table = texts
     return "\n".join(
         [
             '#line 1 "main.cpp"',

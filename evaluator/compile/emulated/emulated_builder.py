@@ -94,7 +94,7 @@ class EmulatedBuilder:
             return failed
         with ThreadPoolExecutor(max_workers=1) as pool:
             flags = request.extra_cuda_cflags
-            texts = {part.name: part.text for part in front.device}
+            texts = {file.name: file.text for file in front.device}
             device = pool.submit(device_errors, files, texts, flags, self._run_tool, self._submission, self._timeout_s)
             return self._failures.note(key, self._climb(request, front, files, key, device))
 
@@ -246,5 +246,5 @@ def _unit(
 
 def _key(request: BuildRequest, files: list[SourceFile]) -> str:
     """Hash everything that determines the library's contents: the request, the tools, the emulator."""
-    parts = ["emulated", [(file.name, file.text) for file in files], request, nvcc_version(), builder_sha256()]
-    return hashlib.sha256(msgspec.json.encode([*parts, sorted(host_compiler.fingerprint().items())])).hexdigest()
+    inputs = ["emulated", [(file.name, file.text) for file in files], request, nvcc_version(), builder_sha256()]
+    return hashlib.sha256(msgspec.json.encode([*inputs, sorted(host_compiler.fingerprint().items())])).hexdigest()

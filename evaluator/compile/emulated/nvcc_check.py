@@ -60,8 +60,8 @@ def device_errors(
     kernel_errors: list[Diagnostic] = []
     for name, text in kernels.items():
         with work_folder() as work:
-            others = {file_name: texts[file_name] for file_name in texts.keys() - kernels.keys()}
-            write_files(work, {**others, name: f'{_PRELUDE}#line 1 "{name}"\n{text}'})
+            host_files = {file_name: texts[file_name] for file_name in texts.keys() - kernels.keys()}
+            write_files(work, {**host_files, name: f'{_PRELUDE}#line 1 "{name}"\n{text}'})
             argv = [nvcc.nvcc().path, *_flags(words(flags)), name, "-o", "kernels.ptx"]
             result = run_tool(argv, work=work, limits=SUBMISSION_LIMITS, timeout_s=min(timeout_s, _TIMEOUT_S))
         if result.exit_code is not None and not result.ok:

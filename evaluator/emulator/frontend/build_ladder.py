@@ -122,9 +122,9 @@ def _bound_step(
     own_files = request.files or request.headers or not request.implicit_headers
     if main is None or own_files or why_not_tabled(request) is not None:
         return None
-    if (parts := with_table(main.text, request)) is None:
+    if (texts := with_table(main.text, request)) is None:
         return None
-    bound = structs.replace(main, text="\n".join(parts))
+    bound = structs.replace(main, text="\n".join(texts))
     unit = _joined([bound, *(file for file in sources if file is not main)])
     # The precompiled header comes first, without free functions.
     declarations = functions_for(file.text for file in sources)

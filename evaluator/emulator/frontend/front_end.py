@@ -68,11 +68,11 @@ def front_end(request: BuildRequest) -> FrontEnd:
     """Analyse and rewrite the files of a build."""
     files = all_files(request)
     new = rewritten(files)
-    parts = [SourceFile(file.name, device_code(file.text) or "") for file in files if file.name.endswith(".cu")]
+    device_files = [SourceFile(file.name, device_code(file.text) or "") for file in files if file.name.endswith(".cu")]
     return FrontEnd(
         lacking=lacking_constructs(request)[:_MOST_LACKING],
         rewritten=new,
-        device=[part for part in parts if part.text],
+        device=[file for file in device_files if file.text],
         kernels=[name[:1024] for name in kernels_in_text(files).names],
         marks_returns=marks_returns([file.text for file in new]),
         vectors=has_vectors(new),

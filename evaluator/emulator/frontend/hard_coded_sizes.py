@@ -75,9 +75,9 @@ def _is_telling(number: int) -> bool:
 
 def _python_numbers(tree: ast.Module) -> Iterator[tuple[int, int]]:
     for node in _working(tree):
-        for part in ast.walk(node):
-            if isinstance(part, ast.Constant) and (number := _whole(part.value)) is not None:
-                yield number, part.lineno
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Constant) and (number := _whole(inner.value)) is not None:
+                yield number, inner.lineno
 
 
 def _working(tree: ast.Module) -> list[ast.stmt]:
@@ -126,7 +126,7 @@ def _is_aside(node: ast.stmt) -> bool:
 
 def _constant_targets(node: ast.stmt) -> set[str]:
     """Return the names assigned without a call; empty for all other statements."""
-    if not isinstance(node, ast.Assign | ast.AnnAssign) or any(isinstance(part, ast.Call) for part in ast.walk(node)):
+    if not isinstance(node, ast.Assign | ast.AnnAssign) or any(isinstance(inner, ast.Call) for inner in ast.walk(node)):
         return set()
     targets = node.targets if isinstance(node, ast.Assign) else [node.target]
     return {name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)}
@@ -145,11 +145,11 @@ def _embedded_numbers(parsed: ParsedPython) -> Iterator[tuple[int, int]]:
         for node in ast.walk(parsed.tree)
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant | ast.JoinedStr)
     }
-    parts = [tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)]
+    string_types = [tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)]
     for file in parsed.files:
         for piece in tokenize.generate_tokens(io.StringIO(file.text).readline):
             line = piece.start[0] + file.lines_before
-            if piece.type in parts and line not in docstrings and _CODE_LINE.search(_unquoted(piece.string)):
+            if piece.type in string_types and line not in docstrings and _CODE_LINE.search(_unquoted(piece.string)):
                 yield from _numbers_in(_unquoted(piece.string), line)
 
 

@@ -90,8 +90,8 @@ class SharedDeclarations:
         if not alignment:
             return f"emu::shared<{self._without_name(type_name, declarator)}>({site})"
         name = self._code.text(declarator.name)
-        whole = flat(self._code.tokens[declarator.start : declarator.suffix_end])
-        self._edits.insert_before(shared.start, f"struct{alignment} emu_aligned_{name} {{ {type_name} {whole}; }}; ")
+        variable = flat(self._code.tokens[declarator.start : declarator.suffix_end])
+        self._edits.insert_before(shared.start, f"struct{alignment} emu_aligned_{name} {{ {type_name} {variable}; }}; ")
         return f"emu::shared<emu_aligned_{name}>({site}).{name}"
 
     def _without_name(self, type_name: str, declarator: _Declarator) -> str:
@@ -107,7 +107,7 @@ class SharedDeclarations:
         """
         code = self._code
         name = declarator.name
-        whole = flat(code.tokens[declarator.start : declarator.suffix_end])
+        variable = flat(code.tokens[declarator.start : declarator.suffix_end])
         first = code.partner.get(name + 1, name) if code.text(name + 1) == "[" else name
         element = _as_argument(
             flat(
@@ -116,7 +116,7 @@ class SharedDeclarations:
                 + code.tokens[first + 1 : declarator.suffix_end]
             )
         )
-        self._edits.insert_before(start, f"{{ extern {type_name} {whole}; }} ")
+        self._edits.insert_before(start, f"{{ extern {type_name} {variable}; }} ")
         if first == name:
             self._edits.insert_before(name, "(&")
             self._edits.insert_after(declarator.suffix_end - 1, f") = *emu::dynamic_shared<{element}>()")

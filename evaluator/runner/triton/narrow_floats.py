@@ -140,9 +140,9 @@ def _in_tf32(interpreter: Any, dot: Callable[..., Any]) -> Callable[..., Any]:
     def rounded(operand: Any) -> Any:
         return interpreter.TensorHandle(nearest(operand.data, "tf32"), operand.dtype)
 
-    def done(builder: Any, one: Any, other: Any, sums: Any, precision: Any, *rest: Any) -> Any:
-        in_fp32 = one.dtype.scalar.name == other.dtype.scalar.name == "fp32"
-        operands = (rounded(one), rounded(other)) if in_fp32 and precision == asked_for else (one, other)
+    def done(builder: Any, left: Any, right: Any, sums: Any, precision: Any, *rest: Any) -> Any:
+        in_fp32 = left.dtype.scalar.name == right.dtype.scalar.name == "fp32"
+        operands = (rounded(left), rounded(right)) if in_fp32 and precision == asked_for else (left, right)
         return dot(builder, *operands, sums, precision, *rest)
 
     return done

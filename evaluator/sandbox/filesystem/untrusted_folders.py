@@ -137,11 +137,11 @@ class _Cursor:
             below = os.open(name, _OPEN, dir_fd=self.at)
         except OSError:
             return False
-        here = _identity(self.at)
-        if _identity(below)[0] != here[0]:
+        identity = _identity(self.at)
+        if _identity(below)[0] != identity[0]:
             os.close(below)
             return False
-        self._way.append((here, name))
+        self._way.append((identity, name))
         self._stand_in(below)
         return True
 

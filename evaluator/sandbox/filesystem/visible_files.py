@@ -148,7 +148,7 @@ def granted(readable: Sequence[str], hidden: Sequence[str]) -> Iterator[Path]:
 def _without(path: Path, readable: Sequence[str], hidden: Sequence[str]) -> Iterator[Path]:
     if str(path) in hidden:
         return
-    if not any(Path(other).is_relative_to(path) for other in hidden):
+    if not any(Path(hidden_path).is_relative_to(path) for hidden_path in hidden):
         yield path
         return
     for child in path.iterdir():
@@ -157,5 +157,5 @@ def _without(path: Path, readable: Sequence[str], hidden: Sequence[str]) -> Iter
 
 
 def _decider(path: str, readable: Sequence[str], hidden: Sequence[str]) -> str | None:
-    around = [other for other in (*readable, *hidden) if Path(path).is_relative_to(other)]
+    around = [folder for folder in (*readable, *hidden) if Path(path).is_relative_to(folder)]
     return max(around, key=len, default=None)
