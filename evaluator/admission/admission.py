@@ -15,7 +15,7 @@ from typing import NamedTuple
 from evaluator.admission.judged_calls import JudgedCall
 from evaluator.admission.negative_controls import (
     Answer,
-    Case,
+    ControlCall,
     NegativeControl,
     answer,
     has_no_effect,
@@ -152,7 +152,7 @@ def _is_used(profile: Profile, distribution_mix: DistributionMix) -> bool:
     return profile is Profile.AS_GIVEN or profile in distribution_mix.use
 
 
-def _trials(first: Case) -> list["_Trial"]:
+def _trials(first: ControlCall) -> list["_Trial"]:
     """Return the trials for a problem with the inputs and weights of `first`."""
     trials = [_Trial(control.value, _ADVICE[control], control) for control in NegativeControl]
     for path in input_paths(first.inputs):
@@ -194,7 +194,7 @@ def _call(
         if profile is Profile.AS_GIVEN:
             raise
         return None
-    case = Case(reference, stale, plan.inputs, other_inputs, by_path(expected.honest), other_answer)
+    case = ControlCall(reference, stale, plan.inputs, other_inputs, by_path(expected.honest), other_answer)
     return JudgedCall(plan, case, by_path(expected.exact), distribution_mix)
 
 
@@ -272,7 +272,7 @@ class _Trial:
         )
 
 
-def _answer(control: NegativeControl | _Weight | str, case: Case) -> Answer | None:
+def _answer(control: NegativeControl | _Weight | str, case: ControlCall) -> Answer | None:
     match control:
         case NegativeControl():
             return answer(control, case)

@@ -4,7 +4,7 @@ import functools
 
 import torch
 
-from evaluator.admission.negative_controls import Answer, Case
+from evaluator.admission.negative_controls import Answer, ControlCall
 from evaluator.judge.compare.limits import limit_of, with_flips, with_scales
 from evaluator.judge.compare.tensor_comparison import Limit, Sides, begin
 from evaluator.judge.formats.elements import wide
@@ -17,7 +17,7 @@ from evaluator.records import Profile, TensorCheck, ToleranceRule
 class JudgedCall:
     """A call of a grade. The reference wears the call's weights. `used`: grades use the distribution of the inputs."""
 
-    def __init__(self, plan: CallPlan, case: Case, exact: Answer, distribution_mix: DistributionMix) -> None:
+    def __init__(self, plan: CallPlan, case: ControlCall, exact: Answer, distribution_mix: DistributionMix) -> None:
         """Take a call's case, and the expected values in float64."""
         self.case = case
         self.honest = case.exact

@@ -66,7 +66,7 @@ class NegativeControl(StrEnum):
     TWO_STEPS = "is two steps of the format off in a few elements"
 
 
-class Case(NamedTuple):
+class ControlCall(NamedTuple):
     """A call: inputs, expected values, and the expected values of another call.
 
     `stale` is the reference with other weights. `other` is computed with the other call's weights.
@@ -80,12 +80,12 @@ class Case(NamedTuple):
     other: Answer
 
 
-def answer(control: NegativeControl, case: Case) -> Answer | None:
+def answer(control: NegativeControl, case: ControlCall) -> Answer | None:
     """Return a control's answer; None if the control does not apply to the problem."""
     return _ANSWERS[control](case)
 
 
-def without_input(case: Case, path: str) -> Answer | None:
+def without_input(case: ControlCall, path: str) -> Answer | None:
     """Return the answer of a submission that takes an input from another call."""
     other_inputs = dict(leaves([case.others.args, case.others.kwargs]))
 
@@ -100,7 +100,7 @@ def without_input(case: Case, path: str) -> Answer | None:
     return _run(case.reference, Arguments(swap(case.inputs.args, "[0]"), swap(case.inputs.kwargs, "[1]")))
 
 
-def without_weight(case: Case, name: str) -> Answer | None:
+def without_weight(case: ControlCall, name: str) -> Answer | None:
     """Return the answer of a submission that ignores a weight: with the constructed values in place of the call's.
 
     A weight that stays constant has the values of another seed.
@@ -169,7 +169,7 @@ def _run(
         return None
 
 
-def _each(case: Case, change: Callable[[torch.Tensor], torch.Tensor | None]) -> Answer | None:
+def _each(case: ControlCall, change: Callable[[torch.Tensor], torch.Tensor | None]) -> Answer | None:
     outputs: Answer = {}
     for path, value in case.exact.items():
         if not isinstance(value, torch.Tensor):
@@ -180,7 +180,7 @@ def _each(case: Case, change: Callable[[torch.Tensor], torch.Tensor | None]) -> 
     return {**case.exact, **outputs}
 
 
-def _identity(case: Case) -> Answer | None:
+def _identity(case: ControlCall) -> Answer | None:
     inputs = [leaf for _, leaf in leaves([case.inputs.args, case.inputs.kwargs]) if isinstance(leaf, torch.Tensor)]
 
     def find(tensor: torch.Tensor) -> torch.Tensor | None:
@@ -240,7 +240,7 @@ def _start_of_rows(tensor: torch.Tensor) -> torch.Tensor | None:
     return start
 
 
-def _on(case: Case, change: Callable[[torch.Tensor], torch.Tensor]) -> Answer | None:
+def _on(case: ControlCall, change: Callable[[torch.Tensor], torch.Tensor]) -> Answer | None:
     """Return the reference's answer on inputs with `change` in the floating-point tensors and in declared codes."""
     forms = input_forms(case.reference.problem, case.reference.model, case.inputs)
     numbers = itertools.count()
@@ -278,14 +278,14 @@ def in_fewer_bits(control: NegativeControl, reference: Reference, inputs: Argume
     return _run(reference, low, rounded_weights(reference.model, to))
 
 
-def _with_terms_left_out(case: Case) -> Answer | None:
+def _with_terms_left_out(case: ControlCall) -> Answer | None:
     """Return the answer without an eighth of the terms of each sum; None without a sum of so many terms."""
     effect = Effect()
     result = _run(case.reference, case.inputs, with_terms_left_out(effect))
     return result if effect.changed else None
 
 
-def _with_other_weights(case: Case) -> Answer | None:
+def _with_other_weights(case: ControlCall) -> Answer | None:
     """Return the answer with the constructed weights, or with another seed's if weights stay constant."""
     reference = case.reference
     if not any(True for _ in reference.model.parameters()):
@@ -300,7 +300,7 @@ def _with_other_weights(case: Case) -> Answer | None:
         reference.wear(weights)
 
 
-def _in_format(control: NegativeControl) -> Callable[[Case], Answer | None]:
+def _in_format(control: NegativeControl) -> Callable[[ControlCall], Answer | None]:
     return lambda case: in_fewer_bits(control, case.reference, case.inputs)
 
 
@@ -317,7 +317,7 @@ _OPERANDS = {
 """Formats of operands in half precision, by the problem's precision."""
 IN_FEWER_BITS = frozenset({*FORMATS, *_BELOW_HALF})
 """Controls that compute in fewer bits."""
-_ANSWERS: dict[NegativeControl, Callable[[Case], Answer | None]] = {
+_ANSWERS: dict[NegativeControl, Callable[[ControlCall], Answer | None]] = {
     NegativeControl.IDENTITY: _identity,
     NegativeControl.ZEROS: lambda case: _each(case, torch.zeros_like),
     NegativeControl.ONES: lambda case: _each(case, torch.ones_like),

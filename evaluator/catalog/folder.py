@@ -15,7 +15,7 @@ import msgspec
 from evaluator.catalog.formats import checked_formats
 from evaluator.catalog.formula import FormulaError, evaluate
 from evaluator.catalog.origin import Origin
-from evaluator.catalog.reference import Reference, read_reference
+from evaluator.catalog.reference import ParsedReference, read_reference
 from evaluator.catalog.text import decode, did_you_mean, one_of, read_bytes
 from evaluator.errors import ProblemError
 from evaluator.records import (
@@ -189,7 +189,7 @@ def _explained(complaint: str, path: Path) -> ProblemError:
     return ProblemError(f"{path}: {key}: {reason}")
 
 
-def _checked_sizes(sizes: Sizes, reference: Reference, path: Path) -> dict[SizeName, dict[str, Constant]]:
+def _checked_sizes(sizes: Sizes, reference: ParsedReference, path: Path) -> dict[SizeName, dict[str, Constant]]:
     tables = {SizeName.FULL: sizes.full, SizeName.SMALL: sizes.small}
     if sizes.awkward is not None:
         tables[SizeName.AWKWARD] = sizes.awkward
@@ -210,7 +210,7 @@ def _checked_sizes(sizes: Sizes, reference: Reference, path: Path) -> dict[SizeN
     return tables
 
 
-def _check_constant(label: str, name: str, value: object, reference: Reference) -> None:
+def _check_constant(label: str, name: str, value: object, reference: ParsedReference) -> None:
     constants = reference.constants
     if name not in constants:
         message = f"{label}: {REFERENCE_FILE} has no module-level constant {name} = literal; {one_of(constants)}"
@@ -223,7 +223,7 @@ def _check_constant(label: str, name: str, value: object, reference: Reference) 
         raise ProblemError(f"{label}: got {value!r}, expected a finite number")
 
 
-def _checked_split(split: dict[str, Any], reference: Reference, path: Path) -> dict[str, int]:
+def _checked_split(split: dict[str, Any], reference: ParsedReference, path: Path) -> dict[str, int]:
     for name, dim in split.items():
         label = f"{path}: split.{name}"
         if not isinstance(dim, int) or isinstance(dim, bool) or dim < 0:
@@ -237,7 +237,7 @@ def _checked_split(split: dict[str, Any], reference: Reference, path: Path) -> d
 
 
 def _checked_roofline(
-    roofline: _Roofline | None, sizes: dict[SizeName, dict[str, Constant]], reference: Reference, path: Path
+    roofline: _Roofline | None, sizes: dict[SizeName, dict[str, Constant]], reference: ParsedReference, path: Path
 ) -> RooflineOverride | None:
     """Evaluate every formula at every size: no formula can then fail during a grade."""
     if roofline is None:

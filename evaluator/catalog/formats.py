@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from evaluator.catalog.reference import Reference
+from evaluator.catalog.reference import ParsedReference
 from evaluator.catalog.text import did_you_mean, one_of
 from evaluator.errors import ProblemError
 from evaluator.records import ElementFormat, Formats, OutputFormat
@@ -17,7 +17,9 @@ _OUTPUTS = [form.value for form in ElementFormat if form not in _BLOCKS]
 _MOST_FLIPS = 1 / 16
 
 
-def checked_formats(inputs: Mapping[str, Any], outputs: Mapping[str, Any], reference: Reference, path: Path) -> Formats:
+def checked_formats(
+    inputs: Mapping[str, Any], outputs: Mapping[str, Any], reference: ParsedReference, path: Path
+) -> Formats:
     """Return the declared formats.
 
     Raises:

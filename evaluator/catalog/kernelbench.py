@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from evaluator.catalog.origin import Origin
-from evaluator.catalog.reference import REQUIRED_NAMES, Reference, read_reference
+from evaluator.catalog.reference import REQUIRED_NAMES, ParsedReference, read_reference
 from evaluator.catalog.text import MAX_FILE_BYTES, decode, read_bytes
 from evaluator.errors import ProblemError
 from evaluator.records import Constant, Mode, Precision, Problem, Sha256, SizeName, ToleranceOverride
@@ -166,7 +166,7 @@ def _title(stem: str) -> str:
     return " ".join(re.sub(r"^\d+_", "", stem).replace("_", " ").split()) or stem
 
 
-def _sizes(reference: Reference, small: SmallSize | None, path: str) -> dict[SizeName, dict[str, Constant]]:
+def _sizes(reference: ParsedReference, small: SmallSize | None, path: str) -> dict[SizeName, dict[str, Constant]]:
     full = {name: literal.value for name, literal in reference.constants.items()}
     if small is None:
         return {SizeName.FULL: full}

@@ -16,7 +16,7 @@ class NotSplittable(Exception):
     """The source cannot be split. The message states the reason."""
 
 
-class Side(Enum):
+class Target(Enum):
     """Target of a declaration."""
 
     KERNEL = auto()
@@ -32,7 +32,7 @@ class Side(Enum):
 class Item(NamedTuple):
     """Declaration: tokens from `start` to `end`, with a function's `body` and `parameters`."""
 
-    side: Side
+    side: Target
     start: int
     end: int
     parameters: int | None
@@ -51,7 +51,7 @@ class Scope(NamedTuple):
     name_at: int | None
 
 
-class Source(NamedTuple):
+class ParsedSource(NamedTuple):
     """Parsed file."""
 
     tokens: list[Token]
@@ -69,14 +69,14 @@ _DEVICE_WORDS = frozenset(("__device__", "__constant__", "__shared__", "__manage
 _COMPILER = re.compile(r"#[ \t]*(?:if|elif|ifdef|ifndef)\b[^\n]*\b(?:__CUDACC\w*|__NVCC__|__CUDACC_VER\w*)\b")
 
 
-def take_apart(text: str) -> Source:
+def take_apart(text: str) -> ParsedSource:
     """Parse a file into declarations. Raises NotSplittable."""
     source_tokens = tokens(text)
     code = Code(source_tokens)
     bodies = _macros(source_tokens)
     cutter = _Cutter(code, bodies)
     items = list(cutter.cut(0, len(code)))
-    return Source(source_tokens, code, items, cutter.scopes, bodies)
+    return ParsedSource(source_tokens, code, items, cutter.scopes, bodies)
 
 
 def _macros(source_tokens: list[Token]) -> dict[str, str]:
@@ -166,22 +166,22 @@ class _Cutter:
         before = self._code.text(index - 1)
         return self._code.kind(index - 1) is Kind.WORD and before not in _ALIGNMENT
 
-    def _side(self, start: int, begin: int, header_end: int, *, is_function: bool) -> Side:
+    def _side(self, start: int, begin: int, header_end: int, *, is_function: bool) -> Target:
         code = self._code
         words = self.qualifiers(begin, header_end)
         first = code.text(begin)
         if "__global__" in words:
             # An explicit instantiation defines a kernel that the host half only calls.
-            return Side.DEVICE if code.text(start) == "template" and start == begin else Side.KERNEL
+            return Target.DEVICE if code.text(start) == "template" and start == begin else Target.KERNEL
         if words & _DEVICE_WORDS and first not in _NEUTRAL:
             if not is_function:
-                return Side.DEVICE_VARIABLE
-            return Side.EITHER if "__host__" in words else Side.DEVICE
+                return Target.DEVICE_VARIABLE
+            return Target.EITHER if "__host__" in words else Target.DEVICE
         if first in _NEUTRAL or (first == "namespace" and code.text(begin + 2) == "="):
-            return Side.EITHER if not is_function or first not in _RECORDS else Side.HOST
+            return Target.EITHER if not is_function or first not in _RECORDS else Target.HOST
         if "constexpr" in words or ("const" in words and not is_function):
-            return Side.EITHER
-        return Side.HOST
+            return Target.EITHER
+        return Target.HOST
 
     def qualifiers(self, start: int, end: int) -> set[str]:
         """Return the words outside brackets, including the words of expanded macros."""

@@ -16,7 +16,7 @@ from evaluator.protocol.frames import BuildRequest, SourceFile
 from evaluator.protocol.frames.bounds import MAX_FRAME_BYTES
 from evaluator.protocol.frames.oversize import unsendable_request
 from evaluator.protocol.parsed_python import parsed_python
-from evaluator.protocol.submission_files import HEADER_SUFFIXES, Part, cpp_files, python_files
+from evaluator.protocol.submission_files import HEADER_SUFFIXES, SubmissionFile, cpp_files, python_files
 from evaluator.submission.model_new import entries_of
 
 _MAX_BUILDS_BYTES = MAX_FRAME_BYTES // 2
@@ -68,7 +68,7 @@ def _headers(source: str) -> list[SourceFile]:
     return [SourceFile(name=path, text=texts[path]) for path in sorted(texts, key=PurePosixPath)]
 
 
-def _remarks(source: str, module: Module, invalid: list[Part]) -> list[Remark]:
+def _remarks(source: str, module: Module, invalid: list[SubmissionFile]) -> list[Remark]:
     bodies = in_forward(module)
     cpp_pieces = [*pieces(module.nodes, source), *file_pieces(source)]
     return [

@@ -13,7 +13,7 @@ from evaluator.cuda_source.lexer import Kind
 from evaluator.findings import Code
 from evaluator.lint.embedded import Piece, docstrings, texts
 from evaluator.lint.messages import Remark, shown
-from evaluator.protocol.submission_files import MANIFEST, Part, parts, python_files
+from evaluator.protocol.submission_files import MANIFEST, SubmissionFile, parts, python_files
 
 _READER = (
     r"(?:judge|grader|reviewer|evaluator|auditor|verifier|examiner|scorer|checker|llm|language model|"
@@ -55,7 +55,7 @@ _LEAST_PROSE = 8
 
 
 def prompt_injection(
-    source: str, nodes: Sequence[ast.AST], pieces: list[Piece], invalid: Sequence[Part]
+    source: str, nodes: Sequence[ast.AST], pieces: list[Piece], invalid: Sequence[SubmissionFile]
 ) -> Iterator[Remark]:
     """Find addressed text in comments, strings, docstrings and names, in Python and embedded C++.
 
@@ -75,7 +75,7 @@ def prompt_injection(
             yield Remark(Code.ADDRESSED_TEXT, number, f"contains an invisible character (U+{ord(hidden[0]):04X})")
 
 
-def _whole(files: Iterable[Part]) -> Iterator[tuple[int, str]]:
+def _whole(files: Iterable[SubmissionFile]) -> Iterator[tuple[int, str]]:
     """Yield the text of files in pieces, with their first lines."""
     for file in files:
         line = file.lines_before + 1

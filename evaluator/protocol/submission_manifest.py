@@ -12,7 +12,7 @@ from evaluator.protocol.submission_files import (
     SOURCE_SUFFIXES,
     SUFFIXES,
     BadFiles,
-    Part,
+    SubmissionFile,
     bad_path,
     bad_text,
     clashing_path,
@@ -102,7 +102,7 @@ def _explained(complaint: str) -> str:
     return f"{key} is {got}, not {expected}"
 
 
-def checked(files: Sequence[Part]) -> Manifest:
+def checked(files: Sequence[SubmissionFile]) -> Manifest:
     """Return the manifest of the files of a submission, checked against the files.
 
     Raises:
@@ -124,7 +124,7 @@ def checked(files: Sequence[Part]) -> Manifest:
     return manifest
 
 
-def _check_files(files: Sequence[Part]) -> None:
+def _check_files(files: Sequence[SubmissionFile]) -> None:
     """Raise BadFiles for too many files, and for a path or a text that is not allowed."""
     if files and files[0].lines_before != FIRST_LINES_BEFORE:
         raise BadFiles("there is text before the first file")
@@ -137,7 +137,7 @@ def _check_files(files: Sequence[Part]) -> None:
         raise BadFiles(f"{twice} occurs twice, differs from another path only in case, or is also a folder's name")
 
 
-def extension_sources(manifest: Manifest, files: Sequence[Part]) -> list[str]:
+def extension_sources(manifest: Manifest, files: Sequence[SubmissionFile]) -> list[str]:
     """Return the paths of the sources of the manifest's extension."""
     listed = manifest.extension.sources if manifest.extension is not None else []
     return listed or [file.path for file in files if _suffix(file.path) in SOURCE_SUFFIXES]

@@ -46,7 +46,7 @@ class Roof(NamedTuple):
     warm_bytes: int = 0
 
 
-class Traffic(NamedTuple):
+class NeededTraffic(NamedTuple):
     """Bytes moved by a call: probably needed, and certainly needed."""
 
     read_bytes: int
@@ -55,7 +55,7 @@ class Traffic(NamedTuple):
     certain_written_bytes: int
 
 
-def traffic(needs: Needs, override: RooflineOverride | None, constants: Mapping[str, Constant]) -> Traffic:
+def traffic(needs: Needs, override: RooflineOverride | None, constants: Mapping[str, Constant]) -> NeededTraffic:
     """Return the necessary traffic. Values given by the problem's author are certain.
 
     Bytes counted on the meta device and unchangeable by flips (integers) are needed, but not certain.
@@ -68,7 +68,7 @@ def traffic(needs: Needs, override: RooflineOverride | None, constants: Mapping[
         if needs.input_flips is None
         else least_part(needs.input_flips) * min(needs.input_bytes, needs.distinct_input_bytes)
     )
-    result = Traffic(int(read), needs.written_bytes, int(certain), min(needs.distinct_bytes, needs.written_bytes))
+    result = NeededTraffic(int(read), needs.written_bytes, int(certain), min(needs.distinct_bytes, needs.written_bytes))
     if override is not None and override.read_bytes is not None:
         read_bytes = evaluate(override.read_bytes, constants)
         result = result._replace(read_bytes=read_bytes, certain_read_bytes=read_bytes)

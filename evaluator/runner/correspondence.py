@@ -38,7 +38,7 @@ _Rule = Callable[[str, torch.Tensor], Iterable[Hashable]]
 """Keys of a named tensor: tensors with a common key correspond."""
 
 
-class Pair(NamedTuple):
+class Counterpart(NamedTuple):
     """A submission's tensor for a tensor of the reference, viewed in the reference's shape.
 
     `is_proven`: the values are equal, and varied or of the same name.
@@ -62,7 +62,7 @@ def named_tensors(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     return ((owned.name, owned.tensor) for owned in _model_tensors(model))
 
 
-def correspondence(model: Any, state: Mapping[str, torch.Tensor]) -> dict[str, Pair]:
+def correspondence(model: Any, state: Mapping[str, torch.Tensor]) -> dict[str, Counterpart]:
     """Return the submission's counterparts of the reference's tensors, by the reference's names.
 
     Ambiguous tensors have no counterpart, and no tensor is a counterpart of two.
@@ -102,12 +102,12 @@ def has_elements(value: Any) -> bool:
     return not (value.is_quantized or value.is_nested or value.is_meta)
 
 
-def _by_values(owned: Iterable[_ModelTensor], state: Mapping[str, torch.Tensor]) -> dict[str, Pair]:
+def _by_values(owned: Iterable[_ModelTensor], state: Mapping[str, torch.Tensor]) -> dict[str, Counterpart]:
     """Return the pairs of equal values, then of close values: the same shape, reshaped or transposed."""
     alike: dict[Hashable, list[_ModelTensor]] = {}
     for entry in owned:
         alike.setdefault((entry.tensor.dtype, entry.tensor.numel()), []).append(entry)
-    pairs: dict[str, Pair] = {}
+    pairs: dict[str, Counterpart] = {}
     for is_equal in (True, False):
         used = {pair.view.data_ptr() for pair in pairs.values()}  # None in the first round.
         for name, expected in state.items():
@@ -121,10 +121,10 @@ def _by_values(owned: Iterable[_ModelTensor], state: Mapping[str, torch.Tensor])
             fits = _fits(free if is_equal else filter(_writable, free), expected, test)
             same_name = next((names for names in fits.values() if name in names), None)
             if same_name is not None:
-                pairs[name] = Pair(name, same_name[name], is_equal)
+                pairs[name] = Counterpart(name, same_name[name], is_equal)
             elif len(fits) == 1:
                 own_name, view = next(iter(next(iter(fits.values())).items()))
-                pairs[name] = Pair(own_name, view, is_equal)
+                pairs[name] = Counterpart(own_name, view, is_equal)
     pairs_at = Counter(pair.view.data_ptr() for pair in pairs.values())
     return {name: pair for name, pair in pairs.items() if pairs_at[pair.view.data_ptr()] == 1}
 
@@ -195,7 +195,7 @@ def _bits(value: torch.Tensor) -> torch.Tensor:
     return value.view(torch.int8) if value.dtype.itemsize == 1 else value
 
 
-def _unique(owned: Iterable[_ModelTensor], state: Mapping[str, torch.Tensor], rule: _Rule) -> dict[str, Pair]:
+def _unique(owned: Iterable[_ModelTensor], state: Mapping[str, torch.Tensor], rule: _Rule) -> dict[str, Counterpart]:
     """Return the pairs of the same kind with a common key by `rule`, without another candidate on either side."""
     by_key: dict[Hashable, list[_ModelTensor]] = {}
     for entry in owned:
@@ -210,7 +210,7 @@ def _unique(owned: Iterable[_ModelTensor], state: Mapping[str, torch.Tensor], ru
     for name, fits in matches.items():
         if len(fits) == 1 and match_counts[(address := next(iter(fits)))] == 1:
             entry = fits[address]
-            pairs[name] = Pair(entry.name, entry.tensor.view(state[name].shape), is_proven=False)
+            pairs[name] = Counterpart(entry.name, entry.tensor.view(state[name].shape), is_proven=False)
     return pairs
 
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from evaluator.runner.correspondence import Pair, correspondence, has_elements, is_equal_to
+from evaluator.runner.correspondence import Counterpart, correspondence, has_elements, is_equal_to
 from evaluator.runner.submission_module import difference_in_weights, own_state
 
 _NAMED = 5
@@ -21,7 +21,7 @@ class Counterparts(NamedTuple):
     """
 
     difference: str | None
-    pairs: dict[str, Pair]
+    pairs: dict[str, Counterpart]
     assumed: dict[str, str]
 
 
@@ -59,7 +59,7 @@ def _taken_over_by_name(
 ) -> Counterparts:
     own_tensors = own_state(model)
     unlike = {name: name for name in parameters if name in state and not _is_like(own_tensors[name], state[name])}
-    pairs = {name: Pair(name, own_tensors[name], is_proven=name not in unlike) for name in state}
+    pairs = {name: Counterpart(name, own_tensors[name], is_proven=name not in unlike) for name in state}
     unchanged = unlike if seeded else {}
     with torch.no_grad():
         for name, value in state.items():
@@ -82,7 +82,7 @@ class ChangingParameters:
     optimiser's step, each call then changes the values at both places: the submission may still read the first.
     """
 
-    def __init__(self, model: Any = None, pairs: Mapping[str, Pair] | None = None) -> None:
+    def __init__(self, model: Any = None, pairs: Mapping[str, Counterpart] | None = None) -> None:
         """Start with the places of `pairs`."""
         initial_pairs = pairs or {}
         self.views = {name: pair.view for name, pair in initial_pairs.items()}

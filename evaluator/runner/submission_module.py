@@ -21,7 +21,7 @@ from evaluator.protocol.frames import Failed, RefusedKernel
 from evaluator.protocol.frames.bounds import MOST_FUNCTIONS
 from evaluator.protocol.frames.model_mode import ModelMode
 from evaluator.protocol.seeding import seed_torch
-from evaluator.protocol.submission_files import SINGLE_FILE, Part, parts
+from evaluator.protocol.submission_files import SINGLE_FILE, SubmissionFile, parts
 from evaluator.protocol.submission_manifest import checked, extension_sources
 from evaluator.runner.extensions import FILES_FOLDER
 from evaluator.runner.nvrtc_errors import refused_source
@@ -115,7 +115,7 @@ def _module_name(entry: Path) -> str:
     return _MODULE if name in sys.modules else name
 
 
-def _unpack(root: Path, files: Sequence[Part]) -> tuple[Path, str]:
+def _unpack(root: Path, files: Sequence[SubmissionFile]) -> tuple[Path, str]:
     """Write the files of a submission, build the extension of its manifest, and return the entry: path and text."""
     manifest = checked(files)
     for file in files:

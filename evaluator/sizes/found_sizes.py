@@ -24,7 +24,7 @@ _NO_CONSTANTS = "its extents are numbers; named at the top of the file, as in `r
 _HINT = "the fault is in the problem, not in the submission: fix its file"
 
 
-class Asked(Record, frozen=True):
+class SizeQuestion(Record, frozen=True):
     """Source of a reference, and the constants of its small size, if known."""
 
     source: str
@@ -50,7 +50,7 @@ def with_sizes(problem: Problem, sizes: Sequence[SizeName]) -> Problem:
         return problem
     from evaluator.cache.measurements import measured_once
 
-    question = Asked(problem.source, problem.sizes.get(SizeName.SMALL))
+    question = SizeQuestion(problem.source, problem.sizes.get(SizeName.SMALL))
     parts = ["sizes", _VERSION, problem.sha256, question.small]
     sizes_found = measured_once(parts, SizesFound, lambda: _search(problem, question))
     if not isinstance(sizes_found, SizesFound):
@@ -88,15 +88,15 @@ def changes(before: dict[str, Constant], after: dict[str, Constant]) -> str:
     return "; ".join(f"{name} = {value}, not {before[name]}" for name, value in after.items() if value != before[name])
 
 
-def search_question() -> "Question[Asked, SizesFound]":
+def search_question() -> "Question[SizeQuestion, SizesFound]":
     """Return the question of the search. A command that searches nothing does not import the sandbox."""
     from evaluator.sandbox.question import PROBLEM_ANSWER_BYTES, PROBLEM_LIMITS, Question
 
     entry = "evaluator.sizes.size_search:run"
-    return Question(entry, Asked, SizesFound, _LIMIT_S, PROBLEM_LIMITS, PROBLEM_ANSWER_BYTES)
+    return Question(entry, SizeQuestion, SizesFound, _LIMIT_S, PROBLEM_LIMITS, PROBLEM_ANSWER_BYTES)
 
 
-def _search(problem: Problem, question: Asked) -> "SizesFound | NoAnswer":
+def _search(problem: Problem, question: SizeQuestion) -> "SizesFound | NoAnswer":
     """Run the search process.
 
     Raises:

@@ -18,7 +18,7 @@ from evaluator.protocol.pytree import tensors_of
 from evaluator.records import Constant
 from evaluator.roofline.work_count import arguments, registered
 from evaluator.sizes.degenerate import FILE, Operation, Operations, TooLarge, by_place, made_one
-from evaluator.sizes.found_sizes import Asked, SizesFound, search_question
+from evaluator.sizes.found_sizes import SizeQuestion, SizesFound, search_question
 from evaluator.sizes.scaling import awkward_groups, awkward_values, candidates, names_of_the_operation
 
 
@@ -69,7 +69,7 @@ _PRODUCTS = frozenset(packet.__name__ for packet in flop_registry)
 """Names of the operations whose floating-point operations PyTorch counts: products, convolutions, attention."""
 
 
-def find(question: Asked) -> SizesFound:
+def find(question: SizeQuestion) -> SizesFound:
     """Return the constants of a small size, unless the question has them, and those of an awkward size."""
     try:
         small = _small(question.source) if question.small is None else question.small

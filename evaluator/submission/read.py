@@ -27,7 +27,7 @@ from evaluator.protocol.submission_files import BadFiles, is_several, parts
 from evaluator.protocol.submission_manifest import checked
 from evaluator.records import Finding, Record, Sha256
 from evaluator.submission.folder import is_submission_folder, read_folder_text
-from evaluator.submission.forms import Piece, is_diff, is_json, prose_before_code, without_code
+from evaluator.submission.forms import TextBlock, is_diff, is_json, prose_before_code, without_code
 from evaluator.submission.model_new import entries_of, looks_like_python
 from evaluator.submission.reasoning import Answer, answer_in
 
@@ -232,12 +232,12 @@ class _Text(NamedTuple):
         """Return the line of the text in which the content of a block begins, from 1."""
         return self.lines_before + _line_in(self.answer, block.start)
 
-    def pieces(self) -> list[Piece]:
+    def pieces(self) -> list[TextBlock]:
         """Return the contents of all blocks, with their lines: counted once, since blocks may be many."""
         line, position, pieces = self.lines_before + 1, 0, []
         for block in self.blocks:
             line, position = line + self.answer.count("\n", position, block.start), block.start
-            pieces.append(Piece(_content(self.answer, block), line))
+            pieces.append(TextBlock(_content(self.answer, block), line))
         return pieces
 
     def label(self, block: _Block) -> str:
@@ -274,7 +274,7 @@ def _code_in(text: str, entries: Sequence[str]) -> _Code | Finding:
         line = _line_in(text, answer_span.unended)
         return _cut_off(f"the model's reasoning, from line {line}, never ends, so there is no answer", text)
     left_out = "; code inside the model's reasoning does not count" if draft else ""
-    return without_code(Piece(answer, parsed.lines_before + 1), parsed.pieces(), entries, left_out)
+    return without_code(TextBlock(answer, parsed.lines_before + 1), parsed.pieces(), entries, left_out)
 
 
 def _cut_off(cause: str, text: str) -> Finding:
@@ -285,7 +285,7 @@ def _cut_off(cause: str, text: str) -> Finding:
 def _unfenced(parsed: _Text, draft: str) -> _Code | Finding:
     """Return an answer that is Python as a whole; a finding if the answer begins with prose."""
     first = parsed.lines_before + 1
-    if (prose := prose_before_code(Piece(parsed.answer, first))) is not None:
+    if (prose := prose_before_code(TextBlock(parsed.answer, first))) is not None:
         return prose
     findings = (_left_out(f"the grade uses the text from line {first}", [draft], first),) if draft else ()
     return _Code(parsed.answer, extracted=parsed.is_part, line_offset=parsed.lines_before, findings=findings)

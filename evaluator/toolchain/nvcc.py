@@ -30,7 +30,7 @@ PYTORCH_NVCC_FLAGS = [
 ]
 
 
-class Unit(NamedTuple):
+class CompileUnit(NamedTuple):
     """Source file, and whether nvcc compiles the file."""
 
     source: str
@@ -117,7 +117,7 @@ def both_front_ends() -> str:
 
 
 def ninja_text(
-    name: str, units: list[Unit], cflags: list[str], cuda: list[str], ldflags: list[str], command: str
+    name: str, units: list[CompileUnit], cflags: list[str], cuda: list[str], ldflags: list[str], command: str
 ) -> str:
     """Return the build file for one library, `NAME.so`, from C++ and CUDA files in the same folder.
 

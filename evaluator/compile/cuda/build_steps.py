@@ -44,7 +44,7 @@ class Attempt(NamedTuple):
     why: str = ""
 
 
-class Step(Protocol):
+class CudaStep(Protocol):
     """One way of building."""
 
     @property
@@ -58,7 +58,7 @@ class Step(Protocol):
 class Ladder(NamedTuple):
     """Steps of a build, and notes about omitted steps."""
 
-    steps: list[Step]
+    steps: list[CudaStep]
     notes: list[str]
 
 
@@ -125,7 +125,7 @@ class _OneUnitEach:
         cflags, ldflags = [*shadow, *words(request.extra_cflags), *includes], words(request.extra_ldflags)
         if not self.with_cuda:
             return host_compiler.ninja_text(request.name, list(self._files), cflags, ldflags)
-        units = [nvcc.Unit(name, _is_cuda(name)) for name in self._files]
+        units = [nvcc.CompileUnit(name, _is_cuda(name)) for name in self._files]
         binds = any(_is_cuda(name) and _BINDINGS.search(text) for name, text in (self._files | self._headers).items())
         if self._light and not binds:
             shadow = [f"-I{_LIGHTER_FOLDER}"]

@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from evaluator.cache.build_cache import BuildCache
-from evaluator.compile.cuda.build_steps import CUDA_SUFFIXES, Attempt, Step, steps
+from evaluator.compile.cuda.build_steps import CUDA_SUFFIXES, Attempt, CudaStep, steps
 from evaluator.compile.cuda.kernel_headers import KernelHeaders, kernel_headers, missing_library
 from evaluator.compile.extension.build_result import BuildResult
 from evaluator.compile.extension.builder import CPP_SUFFIXES, RunTool, compile_failure, misnamed, refusal, refused_build
@@ -123,7 +123,7 @@ def _unit(
     return BuildUnit(name=request.name, key=key, ok=ok, cached=cached, wall_s=wall_s, diagnostics=diagnostics, log=log)
 
 
-def _failure_note(step: Step, attempt: Attempt, parsed: list[Diagnostic]) -> str:
+def _failure_note(step: CudaStep, attempt: Attempt, parsed: list[Diagnostic]) -> str:
     """Return one line on why a step was not the last."""
     first = next((f"{entry.file}:{entry.line}: {entry.message}" for entry in parsed if entry.severity == "error"), None)
     return f"note: {step.name} left: {attempt.why or first or 'the compiler says no'}"[:300]

@@ -33,7 +33,7 @@ from evaluator.compile.extension.builder_sources import builder_sha256
 from evaluator.compile.extension.failed_builds import FailedBuilds
 from evaluator.cuda_source.source_files import all_files, source_files
 from evaluator.emulator.frontend.build_ladder import SUPPORT, Step, StepName, build_steps, separate_units_may_help
-from evaluator.emulator.frontend.front_end import FrontEnd, Mistake
+from evaluator.emulator.frontend.front_end import FileMistake, FrontEnd
 from evaluator.emulator.frontend.unsupported_features import lacking
 from evaluator.emulator.headers import header_declaring
 from evaluator.findings import Code, finding
@@ -171,7 +171,7 @@ class EmulatedBuilder:
             )
             return result, read_library(work / step.library, MOST_BUILT_BYTES) if result.ok else None
 
-    def _mistaken(self, request: BuildRequest, key: str, mistake: Mistake, files: list[SourceFile]) -> BuildResult:
+    def _mistaken(self, request: BuildRequest, key: str, mistake: FileMistake, files: list[SourceFile]) -> BuildResult:
         """Return the failure for a mistake that needs no compiler."""
         text = next((file.text for file in files if file.name == mistake.file), "")
         lines = LineMap(text, self._submission, mistake.file)

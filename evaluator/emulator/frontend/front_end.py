@@ -40,7 +40,7 @@ class Lacking(NamedTuple):
     line: int
 
 
-class Mistake(Frame, frozen=True):
+class FileMistake(Frame, frozen=True):
     """Mistake in a line of a file, which needs no compiler."""
 
     message: ShortText
@@ -61,7 +61,7 @@ class FrontEnd(Frame, frozen=True):
     kernels: Annotated[list[Name], msgspec.Meta(max_length=256)]
     marks_returns: bool
     vectors: bool
-    mistake: Mistake | None = None
+    mistake: FileMistake | None = None
 
 
 def front_end(request: BuildRequest) -> FrontEnd:
@@ -80,14 +80,14 @@ def front_end(request: BuildRequest) -> FrontEnd:
     )
 
 
-def certain_mistake(request: BuildRequest) -> Mistake | None:
+def certain_mistake(request: BuildRequest) -> FileMistake | None:
     """Return the first mistake that needs no compiler. A second module has no line: `functions=` is as wrong."""
     for file in all_files(request):
         if (mistake := unfinished(tokens(file.text))) is not None:
-            return Mistake(mistake.message, mistake.next_step, file.name, mistake.line)
+            return FileMistake(mistake.message, mistake.next_step, file.name, mistake.line)
     for text in [] if request.functions is None else [*request.cpp_sources, *request.cuda_sources]:
         if (mistake := second_module(tokens(text), request.name)) is not None:
-            return Mistake(mistake.message, mistake.next_step, "", 0)
+            return FileMistake(mistake.message, mistake.next_step, "", 0)
     return None
 
 
