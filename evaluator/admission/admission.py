@@ -178,7 +178,7 @@ def _call(
     row_sites: Sequence[RowSite] = (),
     changing: bool = True,
 ) -> JudgedCall | None:
-    """Return a call with the distribution `profile`, and new weights if `changing`; the reference wears the weights.
+    """Return a call with the distribution `profile`, and new weights if `changing`; the reference has the weights.
 
     None if the reference rejects the inputs. A reference that rejects other weights keeps the constructed weights.
     """

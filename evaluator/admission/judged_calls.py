@@ -15,7 +15,7 @@ from evaluator.records import Profile, TensorCheck, ToleranceRule
 
 
 class JudgedCall:
-    """A call of a grade. The reference wears the call's weights. `used`: grades use the distribution of the inputs."""
+    """A call of a grade. The reference has the call's weights. `used`: grades use the distribution of the inputs."""
 
     def __init__(self, plan: CallPlan, case: ControlCall, exact: Answer, distribution_mix: DistributionMix) -> None:
         """Take a call's case, and the expected values in float64."""

@@ -68,7 +68,7 @@ class Operations(OperationMode):
         """Start without operations. An operation that brings the elements beyond `most` raises TooLarge."""
         super().__init__()  # type: ignore[no-untyped-call]
         self._most = most
-        self.found: list[Operation] = []
+        self.operations: list[Operation] = []
         self.elements = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -78,7 +78,7 @@ class Operations(OperationMode):
         outputs = tensors_of(result)
         name = func.overloadpacket.__name__
         groups = (args[6], args[4] // args[6]) if name == "native_group_norm" else ()
-        self.found.append(Operation(_line(), name, tuple(map(_shape, (*inputs, *outputs))), groups))
+        self.operations.append(Operation(_line(), name, tuple(map(_shape, (*inputs, *outputs))), groups))
         self.elements += sum(tensor.numel() for tensor in outputs)
         if self.elements > self._most:
             raise TooLarge
@@ -174,7 +174,7 @@ def _operations(source: str, constructed_on: torch.device) -> list[Operation]:
             recorder = Operations()
             with recorder:
                 model_call.forward(model, args, kwargs)
-        return recorder.found
+        return recorder.operations
 
 
 def _line() -> int:

@@ -22,18 +22,18 @@ from evaluator.sizes.found_sizes import SizeQuestion, SizesFound, search_questio
 from evaluator.sizes.scaling import awkward_groups, awkward_values, candidates, names_of_the_operation
 
 
-class Most(NamedTuple):
-    """Limits on the elements of inputs or weights, and on the output elements of all operations in one forward."""
+class ElementCounts(NamedTuple):
+    """Numbers of elements in one forward: of inputs or weights, and of the outputs of all operations."""
 
-    given: int
-    made: int
+    inputs: int
+    outputs: int
 
 
-MOST = (Most(1 << 18, 1 << 22), Most(1 << 21, 1 << 24), Most(1 << 25, 1 << 27))
+MOST = (ElementCounts(1 << 18, 1 << 22), ElementCounts(1 << 21, 1 << 24), ElementCounts(1 << 25, 1 << 27))
 """Two square matrices of 256 fit the first limit. A whole network has weights that no constant reduces."""
-_AS_IT_IS = Most(1 << 20, 1 << 22)
+_AS_IT_IS = ElementCounts(1 << 20, 1 << 22)
 """Limits of a file without products of matrices that keeps its constants: a call of its kernels takes milliseconds."""
-_UNLIMITED = Most(1 << 62, 1 << 62)
+_UNLIMITED = ElementCounts(1 << 62, 1 << 62)
 _DRAWN = 16
 """Elements that get_inputs may make for each element of the inputs."""
 _SEED = 0
@@ -50,14 +50,14 @@ class Traced(NamedTuple):
     """
 
     operations: list[Operation]
-    size: Most
+    size: ElementCounts
     inputs: _Shapes
     outputs: _Shapes
     has_nan: bool = False
 
-    def is_within(self, most: Most) -> bool:
+    def is_within(self, most: ElementCounts) -> bool:
         """Return whether the forward is within the limits."""
-        return self.size.given <= most.given and self.size.made <= most.made
+        return self.size.inputs <= most.inputs and self.size.outputs <= most.outputs
 
     @property
     def has_products(self) -> bool:
@@ -158,7 +158,7 @@ def _awkward(source: str, small: dict[str, Constant]) -> dict[str, Constant] | N
     if at_small is None:
         return None
     before = at_small
-    most = Most(2 * at_small.size.given, 2 * at_small.size.made)
+    most = ElementCounts(2 * at_small.size.inputs, 2 * at_small.size.outputs)
     unchanged = names_of_the_operation(source)
     constants, done = dict(small), set[str]()
     for group in awkward_groups(small, unchanged):
@@ -183,13 +183,13 @@ def _shows(forward: Traced, before: Traced, small: dict[str, Constant], group: C
     return forward.inputs != before.inputs or (least >= _LEAST_HIDDEN and forward.outputs != before.outputs)
 
 
-def _computed(text: str, most: Most) -> Traced | None:
+def _computed(text: str, most: ElementCounts) -> Traced | None:
     """Run a forward with values; return None if it fails, exceeds `most`, or has values that are not numbers."""
     forward = _tried(text, "cpu", most)
     return forward if forward is not None and not forward.has_nan else None
 
 
-def _tried(text: str, device: str, most: Most = _UNLIMITED) -> Traced | None:
+def _tried(text: str, device: str, most: ElementCounts = _UNLIMITED) -> Traced | None:
     """Run a forward on `device`; return None if the problem's code raises: its constants are inconsistent."""
     try:
         return _traced(text, device, most)
@@ -197,7 +197,7 @@ def _tried(text: str, device: str, most: Most = _UNLIMITED) -> Traced | None:
         return None
 
 
-def _traced(text: str, device: str, most: Most) -> Traced:
+def _traced(text: str, device: str, most: ElementCounts) -> Traced:
     """Run a forward on `device`.
 
     Raises:
@@ -209,7 +209,7 @@ def _traced(text: str, device: str, most: Most) -> Traced:
         torch.manual_seed(_SEED)
         with author_code(FILE, "reading it"):
             exec(compile(text, FILE, "exec"), module.__dict__)  # noqa: S102 - the problem's own code
-        with author_code(FILE, "get_inputs()"), Operations(_DRAWN * most.given):
+        with author_code(FILE, "get_inputs()"), Operations(_DRAWN * most.inputs):
             args, kwargs = arguments(module.__dict__["get_inputs"])
         refuse_other_layouts(FILE, [args, kwargs], "get_inputs()")
         with author_code(FILE, "get_init_inputs()"):
@@ -219,17 +219,17 @@ def _traced(text: str, device: str, most: Most) -> Traced:
             weights = list(model.parameters())
         inputs = tensors_of([args, kwargs])
         size = max(sum(tensor.numel() for tensor in side) for side in (inputs, weights))
-        if size > most.given:
+        if size > most.inputs:
             raise TooLarge
         shapes = [tuple(tensor.shape) for tensor in inputs]  # Forward may change its inputs.
-        with author_code(FILE, "forward"), Operations(most.made) as trace:
+        with author_code(FILE, "forward"), Operations(most.outputs) as trace:
             output = model(*args, **kwargs)
         refuse_other_layouts(FILE, output, "the reference's forward")
         leaves = tensors_of(output)
         _refuse_without_values(leaves, on)
         has_nan = device == "cpu" and any(bool(leaf.isnan().any()) for leaf in leaves)
     outputs = [tuple(leaf.shape) for leaf in leaves]
-    return Traced(trace.found, Most(size, trace.elements), shapes, outputs, has_nan)
+    return Traced(trace.operations, ElementCounts(size, trace.elements), shapes, outputs, has_nan)
 
 
 def _refuse_without_values(leaves: list[torch.Tensor], on: torch.device) -> None:

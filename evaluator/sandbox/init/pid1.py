@@ -48,7 +48,7 @@ def supervise(order: Spawn, judge: socket.socket, output: int, runner_socket: in
         meter, (alarm, alarm_end) = _meter(), os.pipe()
         warden_pid = _start_warden(order, judge, output, runner_socket, alarm, meter)
         os.close(alarm)
-    except BaseException as error:  # noqa: BLE001 - it is told, and the process ends
+    except BaseException as error:  # noqa: BLE001 - reported below, and the process ends
         _tell_failure(judge, error)
         os._exit(1)
     judge.close()
@@ -108,7 +108,7 @@ def _start_warden(
                 # A parent outside the process namespace has id 0.
                 syscalls.die_with_parent(0, signal.SIGKILL)
             _watch_over(order, judge, output, runner_socket, alarm)
-        except BaseException as error:  # noqa: BLE001 - it is told, and the process ends
+        except BaseException as error:  # noqa: BLE001 - reported below, and the process ends
             _tell_failure(judge, error)
         finally:
             os._exit(1)

@@ -39,7 +39,7 @@ def run(order: Spawn, output: int, runner_socket: int | None, report: int) -> No
         if entry is None:
             _execute(order)
         os.close(report)
-    except BaseException:  # noqa: BLE001 - it is told, and the process ends
+    except BaseException:  # noqa: BLE001 - reported below, and the process ends
         with contextlib.suppress(OSError):
             os.write(report, traceback.format_exc()[-4000:].encode())
         os._exit(1)
