@@ -89,7 +89,7 @@ def _decided_on(
         refuse_what_does_not_fit(problem, size, gpu)
     except UsageError as error:
         return FileDecision(problem.name, size_name, why_not=error.message)
-    if table is not None and (earlier := _known(problem, size, table)) is not None:
+    if table is not None and (earlier := _decision_in(problem, size, table)) is not None:
         return earlier
     with out_of_memory():
         if (decision := _decide(problem, size, place_of(device))) is None:
@@ -102,7 +102,7 @@ def _decided_on(
     return FileDecision(problem.name, size, lock.use, len(sites.sites))
 
 
-def _known(problem: Problem, size: SizeName, table: Path) -> FileDecision | None:
+def _decision_in(problem: Problem, size: SizeName, table: Path) -> FileDecision | None:
     """Return the decision that the table has, if complete and for the present rules."""
     from evaluator.judge.inputs.input_distributions import RULES
     from evaluator.judge.setup.row_sites import SITE_RULES

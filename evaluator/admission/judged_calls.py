@@ -38,12 +38,12 @@ class JudgedCall:
     def accepts(self, answer: Answer) -> bool:
         """Return whether a grade accepts an answer. An answer near the tolerance is compared again, as in a grade."""
         problem = self._plan.reference.problem
-        checks = [with_flips(check, problem) for check in self._checks(answer, self._known)]
+        checks = [with_flips(check, problem) for check in self._checks(answer, self._usual_limits)]
         if all(check.ok for check in checks):
             return True
         if not self._limits.measure(self._plan, checks):
             return False
-        checks = [with_flips(check, problem) for check in self._checks(answer, self._closer)]
+        checks = [with_flips(check, problem) for check in self._checks(answer, self._closer_limits)]
         return all(check.ok or check.path in self._limits.void for check in checks)
 
     def kernelbench_accepts(self, answer: Answer) -> bool:
@@ -59,12 +59,12 @@ class JudgedCall:
         return all(bool(torch.isfinite(wide(value)).all()) for value in tensors)
 
     @functools.cached_property
-    def _known(self) -> dict[str, Limit]:
+    def _usual_limits(self) -> dict[str, Limit]:
         """Usual limits."""
         return self._current()
 
     @functools.cached_property
-    def _closer(self) -> dict[str, Limit]:
+    def _closer_limits(self) -> dict[str, Limit]:
         """Limits with the rounding of the call itself."""
         return self._current()
 

@@ -42,12 +42,12 @@ def _is_outsized(control: NegativeControl, reference: Reference, sites: Sequence
     formats = coarser_than(reference.problem.precision)
     if control not in IN_FEWER_BITS or not sites or not formats:
         return False
-    answers = [_asked_where_rows_cancel(control, reference, sites, _FIRST_SEED + number) for number in range(_CALLS)]
+    answers = [_errors_where_rows_cancel(control, reference, sites, _FIRST_SEED + number) for number in range(_CALLS)]
     sampled_answers = [answered for answered in answers if answered is not None]
     return bool(sampled_answers) and outsized(sampled_answers, formats[0]) is not None
 
 
-def _asked_where_rows_cancel(
+def _errors_where_rows_cancel(
     control: NegativeControl, reference: Reference, sites: Sequence[RowSite], seed: int
 ) -> Asked | None:
     plan = CallPlan(reference, seed, row_sites=sites, random_seed=0)
@@ -75,14 +75,14 @@ def _shows(control: NegativeControl, reference: Reference, calls: int, *, large:
         return False
     samples: list[Asked] = []
     for number in range(calls):
-        answered = _asked(control, reference, _FIRST_SEED + number, large=large)
+        answered = _sampled_errors(control, reference, _FIRST_SEED + number, large=large)
         if answered is None:
             return False
         samples.append(answered)
     return format_of(samples, coarser_than(reference.problem.precision)) is not None
 
 
-def _asked(control: NegativeControl, reference: Reference, seed: int, *, large: bool) -> Asked | None:
+def _sampled_errors(control: NegativeControl, reference: Reference, seed: int, *, large: bool) -> Asked | None:
     """Return sampled errors of a control's answer, of `large` outputs or of the rest; None without samples."""
     inputs = reference.draw(seed)
     answer = in_fewer_bits(control, reference, inputs)

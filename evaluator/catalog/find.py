@@ -184,9 +184,8 @@ def nearest_names(name: str, problems: Iterable[Problem]) -> list[str]:
 
 
 def _nearest(name: str, locations: list[_Location]) -> list[str]:
-    return _resembling(
-        name, ((alias, location.name) for location in locations for alias in (location.name, *_other_names(location)))
-    )
+    aliases = ((alias, location.name) for location in locations for alias in (location.name, *_other_names(location)))
+    return _resembling(name, aliases)
 
 
 def _resembling(name: str, names: Iterable[tuple[str, str]]) -> list[str]:

@@ -143,14 +143,14 @@ class _DeviceHalf(_Half):
         for item in items:
             if item.side is Target.KERNEL:
                 self._make_visible(item)
-            elif not self._kept(item, needed, called):
+            elif not self._keeps(item, needed, called):
                 self._edits.blank(item.start, item.end)
             elif item.side is Target.DEVICE_VARIABLE and (names := item.names & host_words):
                 name = _only(names)
                 self._edits.insert_after(item.end - 1, f" {symbol_function(name)} {{ return &{name}; }}")
         return self._edits.result()
 
-    def _kept(self, item: Item, needed: set[Item], called: set[str]) -> bool:
+    def _keeps(self, item: Item, needed: set[Item], called: set[str]) -> bool:
         """Return whether to keep an item. A host function called by a kernel stays, so nvcc reports the error."""
         pytorch = self._mentions(item, _PYTORCH_NAMESPACES)
         match item.side:

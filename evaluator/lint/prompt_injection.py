@@ -68,7 +68,7 @@ def prompt_injection(
     prose += [(node.lineno, text) for node, text in texts(nodes) if id(node) in aside or node.lineno not in code]
     yield from _names(nodes)
     for line, text in prose:
-        if len(text) >= _LEAST_PROSE and (addressed := _said(text[:_MAX_PROSE])) is not None:
+        if len(text) >= _LEAST_PROSE and (addressed := _addressed_text(text[:_MAX_PROSE])) is not None:
             yield Remark(Code.ADDRESSED_TEXT, line + addressed[1], addressed[0])
     for number, content in enumerate(source.split("\n"), 1):
         if (hidden := _INVISIBLE.search(content)) is not None:
@@ -85,7 +85,7 @@ def _whole(files: Iterable[SubmissionFile]) -> Iterator[tuple[int, str]]:
             line += piece.count("\n")
 
 
-def _said(text: str) -> tuple[str, int] | None:
+def _addressed_text(text: str) -> tuple[str, int] | None:
     """Return the kind and line offset of addressed text; None for ordinary text."""
     plain = re.sub(r"[ \t#*/]+", " ", text)
     lowered = plain.lower()

@@ -115,12 +115,12 @@ def bad_text(text: str) -> str | None:
     """
     if (control := _CONTROL.search(text)) is not None:
         return f"line {_line_at(text, control)} has the control character {control[0]!r}"
-    visible = text if text.isascii() else _seen(text)
+    visible = text if text.isascii() else _visible(text)
     mark = _LIKE_MARK.search(visible)
     return None if mark is None else f"line {_line_at(visible, mark)} begins like the line before a file: #@"
 
 
-def _seen(text: str) -> str:
+def _visible(text: str) -> str:
     """Return a text without invisible characters, and with plain forms of wide characters and rare spaces."""
     rare = [char for char in set(text) if not char.isascii()]
     plain = {ord(char): unicodedata.normalize("NFKC", char)[:1] for char in rare}

@@ -112,7 +112,7 @@ def _as_it_is(source: str, full: dict[str, Constant]) -> dict[str, Constant] | N
 
 
 def _smaller(source: str, full: dict[str, Constant]) -> dict[str, Constant] | None:
-    at_full = _tried(source, "meta")
+    at_full = _try_trace(source, "meta")
     # Constants of the operation are changed only where no other change makes the reference small enough.
     texts = [
         [(constants, with_constants(source, constants, FILE)) for constants in candidates(full, unchanged)]
@@ -139,7 +139,7 @@ def _without_plan(texts: _Texts) -> dict[str, Constant] | None:
 
 def _planned(texts: _Texts, at_full: Traced) -> list[tuple[dict[str, Constant], str, Traced]]:
     """Return the constants at which the reference, on the meta device, is like that at full size."""
-    traced = [(constants, text, plan) for constants, text in texts if (plan := _tried(text, "meta")) is not None]
+    traced = [(constants, text, plan) for constants, text in texts if (plan := _try_trace(text, "meta")) is not None]
     return [row for row in traced if _is_alike(row[2], at_full)]
 
 
@@ -154,7 +154,7 @@ def _awkward(source: str, small: dict[str, Constant]) -> dict[str, Constant] | N
 
     None if no extent of an input or output can be changed.
     """
-    at_small = _tried(with_constants(source, small, FILE), "cpu")
+    at_small = _try_trace(with_constants(source, small, FILE), "cpu")
     if at_small is None:
         return None
     before = at_small
@@ -165,7 +165,7 @@ def _awkward(source: str, small: dict[str, Constant]) -> dict[str, Constant] | N
         if not done.isdisjoint(group):
             continue
         for changed in _with_awkward(constants, group):
-            forward = _tried(with_constants(source, changed, FILE), "cpu", most)
+            forward = _try_trace(with_constants(source, changed, FILE), "cpu", most)
             if forward is not None and _is_alike(forward, at_small) and _shows(forward, before, small, group):
                 constants, done, before = changed, done | set(group), forward
                 break
@@ -185,11 +185,11 @@ def _shows(forward: Traced, before: Traced, small: dict[str, Constant], group: C
 
 def _computed(text: str, most: ElementCounts) -> Traced | None:
     """Run a forward with values; return None if it fails, exceeds `most`, or has values that are not numbers."""
-    forward = _tried(text, "cpu", most)
+    forward = _try_trace(text, "cpu", most)
     return forward if forward is not None and not forward.has_nan else None
 
 
-def _tried(text: str, device: str, most: ElementCounts = _UNLIMITED) -> Traced | None:
+def _try_trace(text: str, device: str, most: ElementCounts = _UNLIMITED) -> Traced | None:
     """Run a forward on `device`; return None if the problem's code raises: its constants are inconsistent."""
     try:
         return _traced(text, device, most)

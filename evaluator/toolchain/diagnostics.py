@@ -81,12 +81,12 @@ class LineMap:
         same = (file.lines_before for file in parts(submission) if (file.path, file.text) == (name, text))
         self._lines_before = next(same, None)
         self._submission = submission
-        self._places = _places(submission)
+        self._lines_of_text = _lines_of_text(submission)
         self._votes: Counter[int] = Counter()
         for number, content in enumerate(self.lines, 1):
-            places = self._places.get(content.rstrip(), []) if content.strip() else []
-            if len(places) <= _MAX_PLACES:
-                self._votes.update(line - number for line in places)
+            numbers = self._lines_of_text.get(content.rstrip(), []) if content.strip() else []
+            if len(numbers) <= _MAX_PLACES:
+                self._votes.update(line - number for line in numbers)
 
     def submission_line(self, line: int) -> int | None:
         """Return the submission's line for `line`; None if the submission lacks the line's text.
@@ -97,7 +97,7 @@ class LineMap:
         if self._lines_before is not None:
             return line + self._lines_before if 1 <= line <= len(self.lines) else None
         content = self.source_line(line).rstrip()
-        candidates = self._places.get(content, []) if content else []
+        candidates = self._lines_of_text.get(content, []) if content else []
         if content and not candidates and (before := self._exact(line - 1)) is not None:
             following = self._submission.split("\n", before + 1)[before:][:1]
             return before + 1 if following and following[0].startswith(content) else None
@@ -105,7 +105,7 @@ class LineMap:
 
     def _exact(self, line: int) -> int | None:
         content = self.source_line(line).rstrip()
-        candidates = self._places.get(content, []) if content else []
+        candidates = self._lines_of_text.get(content, []) if content else []
         return max(candidates[:_MOST_CANDIDATES], key=lambda number: self._votes[number - line], default=None)
 
     def source_line(self, line: int) -> str:
@@ -114,12 +114,12 @@ class LineMap:
 
 
 @functools.lru_cache(maxsize=1)
-def _places(submission: str) -> Mapping[str, list[int]]:
+def _lines_of_text(submission: str) -> Mapping[str, list[int]]:
     """Map each text line of a submission to line numbers. Cached: all files of a build use the same submission."""
-    places: dict[str, list[int]] = {}
+    numbers: dict[str, list[int]] = {}
     for number, content in enumerate(submission.split("\n", _MOST_LINES)[:_MOST_LINES], 1):
-        places.setdefault(content.rstrip(), []).append(number)
-    return places
+        numbers.setdefault(content.rstrip(), []).append(number)
+    return numbers
 
 
 def _located(entry: Diagnostic, files: Mapping[str, str], submission: str, maps: dict[str, LineMap]) -> Diagnostic:

@@ -65,15 +65,15 @@ def build_runtime(run_tool: RunTool, cache: BuildCache) -> bytes:
 def precompiled_headers(run_tool: RunTool, cache: BuildCache, step: StepName) -> Path | None:
     """Return the path of a step's precompiled headers; None if the compiler cannot create them."""
     artefact = _headers(step)
-    return None if artefact is None else _kept(artefact, run_tool, cache.parts)
+    return None if artefact is None else _get_or_build(artefact, run_tool, cache.parts)
 
 
 def binding_support(run_tool: RunTool, cache: BuildCache) -> Path | None:
     """Return the path of the support of bindings without pybind11; None if the compiler rejects the support."""
-    return _kept(_support(), run_tool, cache.parts)
+    return _get_or_build(_support(), run_tool, cache.parts)
 
 
-def _kept(artefact: _Artefact, run_tool: RunTool, cache: BuildCache) -> Path | None:
+def _get_or_build(artefact: _Artefact, run_tool: RunTool, cache: BuildCache) -> Path | None:
     if (folder := cache.folder(artefact.key)) is None:
         _make([artefact], run_tool, cache)
         folder = cache.folder(artefact.key)
@@ -143,10 +143,6 @@ def _without_libraries(flags: Sequence[str]) -> list[str]:
 
 def _key(rules: str, files: dict[str, str]) -> str:
     """Hash everything that determines an artefact's contents, including the emulator's headers."""
-    emulator_headers = [(path.relative_to(runtime.INCLUDE).as_posix(), _text(path)) for path in runtime.header_files()]
-    inputs = [rules, sorted(files.items()), emulator_headers, sorted(host_compiler.fingerprint().items())]
+    texts = [(path.relative_to(runtime.INCLUDE).as_posix(), path.read_text("utf-8")) for path in runtime.header_files()]
+    inputs = [rules, sorted(files.items()), texts, sorted(host_compiler.fingerprint().items())]
     return hashlib.sha256(msgspec.json.encode(inputs)).hexdigest()
-
-
-def _text(path: Path) -> str:
-    return path.read_text(encoding="utf-8")

@@ -76,7 +76,7 @@ def explained_load(kind: str, complaint: str, texts: Sequence[str], submission: 
     name = symbol["rest"][: int(symbol["length"])]
     declared, defined = declaration_of(name, texts), definition_of(name, texts)
     if defined is None:
-        return _finding(f"{name} is declared, but no source defines it", _meant(name, texts), submission, name)
+        return _finding(f"{name} is declared, but no source defines it", _define_step(name, texts), submission, name)
     was = f": {declared.declaration}" if declared is not None else ""
     message = f"the declaration of {name} matches no definition{was}"
     return _finding(message, f"Declare {name} like its definition: {defined.declaration}", submission, name)
@@ -115,7 +115,7 @@ def _not_declared(request: BuildRequest, submission: str) -> Finding | None:
         defined = definition_of(name, request.cuda_sources)
         if defined is None:
             message = f"functions=[...] names {name}, but no source defines it"
-            return _finding(message, _meant(name, _texts(request)), submission, name)
+            return _finding(message, _define_step(name, _texts(request)), submission, name)
         if defined.is_kernel:
             message = f"functions=[...] names the kernel {name}, which Python cannot call"
             step = "Write a C++ function that launches the kernel (kernel<<<blocks, threads>>>(...)), and bind it."
@@ -152,7 +152,7 @@ def _texts(request: BuildRequest) -> list[str]:
     return [*request.cpp_sources, *request.cuda_sources, *(file.text for file in request.files)]
 
 
-def _meant(name: str, texts: Sequence[str]) -> str:
+def _define_step(name: str, texts: Sequence[str]) -> str:
     best = difflib.get_close_matches(name, defined_names(texts), 1, _CLOSE)
     return (
         f"Define {name}; or did you mean {best[0]}?" if best else f"Define {name} in one of the sources, or remove it."

@@ -37,12 +37,12 @@ def definition_of(name: str, texts: Sequence[str]) -> Definition | None:
     >>> definition_of("f", ["int g(int a) { return f(a); }", "at::Tensor f(at::Tensor x,\n int n = 1)\n{"])
     Definition(returns='at::Tensor', name='f', parameters='at::Tensor x, int n')
     """
-    return next(_found(name, texts, "{"), None)
+    return next(_definitions(name, texts, "{"), None)
 
 
 def declaration_of(name: str, texts: Sequence[str]) -> Definition | None:
     """Find the first declaration without a body."""
-    return next(_found(name, texts, ";"), None)
+    return next(_definitions(name, texts, ";"), None)
 
 
 def defined_names(texts: Sequence[str]) -> list[str]:
@@ -53,7 +53,7 @@ def defined_names(texts: Sequence[str]) -> list[str]:
     return [name for name, definition in found_in.items() if definition is not None and not definition.is_kernel]
 
 
-def _found(name: str, texts: Sequence[str], ends_with: str) -> Iterator[Definition]:
+def _definitions(name: str, texts: Sequence[str], ends_with: str) -> Iterator[Definition]:
     word = re.compile(rf"\b{re.escape(name)}\s{{0,20}}\(")
     for text in texts:
         for number, match in enumerate(word.finditer(text)):

@@ -109,11 +109,8 @@ def _read_names(node: ast.stmt) -> set[str]:
         table = tables.pop()
         tables += table.get_children()
         inside = table.get_type() != "module"
-        names |= {
-            symbol.get_name()
-            for symbol in table.get_symbols()
-            if symbol.is_referenced() and (symbol.is_global() or not inside)
-        }
+        referenced = (symbol for symbol in table.get_symbols() if symbol.is_referenced())
+        names |= {symbol.get_name() for symbol in referenced if symbol.is_global() or not inside}
     return names
 
 

@@ -32,7 +32,7 @@ def as_nvcc(text: str) -> str:
     before: dict[int, str] = {}
     after: dict[int, str] = {}
     for include in includes(source):
-        if _is_a_librarys(include.name, quoted=include.quoted):
+        if LIBRARY_HEADER.fullmatch(include.name) is not None or not include.quoted:
             token = include.token
             line = token.line + token.text.count("\n")
             before[token.place] = f"{_PUSH}#line {token.line}\n"
@@ -110,10 +110,6 @@ def _start(code: Code, function: Function) -> Token:
     while index > 0 and code.text(index - 1) not in (";", "{", "}"):
         index -= 1
     return code.tokens[index]
-
-
-def _is_a_librarys(name: str, *, quoted: bool) -> bool:
-    return LIBRARY_HEADER.fullmatch(name) is not None or not quoted
 
 
 def _host_bodies(code: Code) -> Iterator[tuple[int, int]]:

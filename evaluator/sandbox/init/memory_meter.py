@@ -106,13 +106,13 @@ class MemoryMeter:
 
     def _read_of_process(self, pid: int, name: str, at_most: int = _STATUS_BYTES) -> str:
         """Read a file with equal content for all threads of a process; return "" after the last thread's exit."""
-        for folder in itertools.chain((f"{pid}",), self._places_of_threads(pid)):
+        for folder in itertools.chain((f"{pid}",), self._thread_folders(pid)):
             text = self._read(f"{folder}/{name}", at_most)
             if text and _ENDED not in text:
                 return text
         return ""
 
-    def _places_of_threads(self, pid: int) -> Iterator[str]:
+    def _thread_folders(self, pid: int) -> Iterator[str]:
         """Yield the folders of threads, listed on demand and repeatedly: a thread may start while another exits."""
         for _ in range(_LOOKS_AT_THREADS):
             yield from (f"{pid}/task/{thread}" for thread in self._threads(pid))

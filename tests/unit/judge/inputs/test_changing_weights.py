@@ -253,9 +253,8 @@ def test_a_record_says_what_was_graded_and_what_was_asked_for():
 
 def test_a_write_is_counted_for_whoever_keeps_what_follows_from_weights():
     layer = nn.Linear(3, 3)
-    weights = ChangingParameters(
-        layer, {name: Counterpart(name, own, True) for name, own in layer.state_dict().items()}
-    )
+    counterparts = {name: Counterpart(name, tensor, True) for name, tensor in layer.state_dict().items()}
+    weights = ChangingParameters(layer, counterparts)
     packed = layer.weight.detach().t()
     versions = layer.weight._version, layer.bias._version, packed._version
     weights.follow({"bias": torch.ones(3)})
