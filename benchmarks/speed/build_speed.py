@@ -23,7 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from evaluator.compile.cuda.build_steps import Attempt, Step, steps
+from evaluator.compile.cuda.build_steps import Attempt, CudaStep, steps
 from evaluator.compile.cuda.precompiled import precompile
 from evaluator.compile.extension.builder import RunTool
 from evaluator.protocol.frames import BuildRequest
@@ -49,7 +49,7 @@ class Bench:
         self.ready = precompile(self.tool, folder) is not None
         self.prepare_s = time.monotonic() - started
 
-    def ladder(self, request: BuildRequest) -> list[Step]:
+    def ladder(self, request: BuildRequest) -> list[CudaStep]:
         """Give the steps that a build of `request` would take, as far as they are wanted."""
         return [step for step in steps(request, ARCHITECTURE, self.folder).steps if step.name in self._wanted]
 
@@ -59,7 +59,7 @@ class Bench:
             return requests_of(path, Path(folder))[1]
 
 
-def measured(trial_runner: Bench, step: Step) -> tuple[Attempt, float, float]:
+def measured(trial_runner: Bench, step: CudaStep) -> tuple[Attempt, float, float]:
     """Build once; give wall and CPU seconds too."""
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     attempt = step.build(trial_runner.tool, TIMEOUT_S)

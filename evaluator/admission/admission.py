@@ -15,7 +15,7 @@ from typing import NamedTuple
 from evaluator.admission.judged_calls import JudgedCall
 from evaluator.admission.negative_controls import (
     Answer,
-    Case,
+    ControlCall,
     NegativeControl,
     answer,
     has_no_effect,
@@ -152,7 +152,7 @@ def _is_used(profile: Profile, distribution_mix: DistributionMix) -> bool:
     return profile is Profile.AS_GIVEN or profile in distribution_mix.use
 
 
-def _trials(first: Case) -> list["_Trial"]:
+def _trials(first: ControlCall) -> list["_Trial"]:
     """Return the trials for a problem with the inputs and weights of `first`."""
     trials = [_Trial(control.value, _ADVICE[control], control) for control in NegativeControl]
     for path in input_paths(first.inputs):
@@ -178,33 +178,33 @@ def _call(
     row_sites: Sequence[RowSite] = (),
     changing: bool = True,
 ) -> JudgedCall | None:
-    """Return a call with the distribution `profile`, and new weights if `changing`; the reference keeps the weights.
+    """Return a call with the distribution `profile`, and new weights if `changing`; the reference has the weights.
 
     None if the reference rejects the inputs. A reference that rejects other weights keeps the constructed weights.
     """
     changing = changing and bool(reference.weights.names)
     try:
         plan = CallPlan(reference, seed, profile=profile, random_seed=0, row_sites=row_sites)
-        others = reference.draw(seed + _OTHER, profile)
+        other_inputs = reference.draw(seed + _OTHER, profile)
         reference.set_weights(seed + _OTHER if changing else None)
-        other = by_path(reference.expected(others, 0, None).honest)
+        other_answer = by_path(reference.expected(other_inputs, 0, None).honest)
         reference.set_weights(seed if changing else None)
         expected = reference.expected(plan.inputs, 0, None)
     except ProblemError:
         if profile is Profile.AS_GIVEN:
             raise
         return None
-    case = Case(reference, stale, plan.inputs, others, by_path(expected.honest), other)
+    case = ControlCall(reference, stale, plan.inputs, other_inputs, by_path(expected.honest), other_answer)
     return JudgedCall(plan, case, by_path(expected.exact), distribution_mix)
 
 
 class _Trial:
     """State of a control, which answers call after call until a call reveals the control."""
 
-    def __init__(self, name: str, advice: str, what: NegativeControl | _Weight | str) -> None:
+    def __init__(self, name: str, advice: str, control: NegativeControl | _Weight | str) -> None:
         self._name = name
         self._advice = advice
-        self._what = what
+        self._control = control
         self._passed: list[Profile] = []
         self._caught: Profile | None = None
         self._wrong_elsewhere = self._passes_kernelbench = self._rounding_shows = self._has_no_effect = False
@@ -216,18 +216,18 @@ class _Trial:
 
     def see_plain(self, call: JudgedCall) -> None:
         """Test a call as in KernelBench: the problem's own inputs and the constructed weights."""
-        found = _answer(self._what, call.case)
-        if found is not None and call.fits(found):
-            self._passes_kernelbench = call.kernelbench_accepts(found)
+        control_answer = _answer(self._control, call.case)
+        if control_answer is not None and call.fits(control_answer):
+            self._passes_kernelbench = call.kernelbench_accepts(control_answer)
 
     def see(self, call: JudgedCall) -> None:
         """Test a further call, unless the control is already revealed or does not apply to the problem."""
         if self._caught is not None:
             return
-        found = _answer(self._what, call.case)
-        if found is None or not call.fits(found):
+        control_answer = _answer(self._control, call.case)
+        if control_answer is None or not call.fits(control_answer):
             return
-        passes = call.accepts(found)
+        passes = call.accepts(control_answer)
         if not call.used:
             self._wrong_elsewhere |= not passes and call.is_finite
         elif passes:
@@ -242,9 +242,9 @@ class _Trial:
         """
         if not self.passes or Profile.AS_GIVEN not in self._passed:
             return
-        match self._what:
+        match self._control:
             case NegativeControl():
-                self._rounding_shows = rounding_shows(self._what, reference, sites)
+                self._rounding_shows = rounding_shows(self._control, reference, sites)
             case _Weight(name=name):
                 self._has_no_effect = has_no_effect(reference, reference.draw(_SEED), name)
             case str():
@@ -254,12 +254,12 @@ class _Trial:
         """Return the result of the control; None if the control does not apply to the problem."""
         if not self._passed and self._caught is None:
             return None
-        what = self._what
+        control = self._control
         honest = self._has_no_effect or (
             self._caught is None
             and not self._wrong_elsewhere
-            and isinstance(what, NegativeControl)
-            and what in _EQUIVALENT
+            and isinstance(control, NegativeControl)
+            and control in _EQUIVALENT
         )
         return ControlResult(
             control=self._name,
@@ -272,30 +272,30 @@ class _Trial:
         )
 
 
-def _answer(what: NegativeControl | _Weight | str, case: Case) -> Answer | None:
-    match what:
+def _answer(control: NegativeControl | _Weight | str, case: ControlCall) -> Answer | None:
+    match control:
         case NegativeControl():
-            return answer(what, case)
+            return answer(control, case)
         case _Weight(name=name):
             return without_weight(case, name)
         case str():
-            return without_input(case, what)
+            return without_input(case, control)
 
 
 def _honest_failures(call: JudgedCall) -> list[str]:
     """Return the honest variants that fail a call: a problem with failures says nothing about a kernel."""
     if not call.used:
         return []
-    found: dict[str, Answer] = {"the reference": call.honest}
+    variants: dict[str, Answer] = {"the reference": call.honest}
     for order in (SummationOrder.REVERSED, *ORDERS[call.case.reference.problem.precision]):
         with contextlib.suppress(ProblemError):
             result = call.case.reference.altered(call.case.inputs, 0, None, in_order(order))
-            found[f"another order ({order.value})"] = by_path(result)
+            variants[f"another order ({order.value})"] = by_path(result)
     if (few := few_off(call.case.reference.problem, call.honest)) is not None:
-        found["a step of the format in a few elements"] = few
+        variants["a step of the format in a few elements"] = few
     return [
         f"{name} on {call.profile.value}"
-        for name, values in found.items()
+        for name, values in variants.items()
         if call.fits(values) and not call.accepts(values)
     ]
 

@@ -113,46 +113,46 @@ def with_operands_in(to: Operands, effect: Effect) -> contextlib.AbstractContext
     return with_handlers(_of_products(operands))
 
 
-def with_terms_left_out(effect: Effect, *, kept: int = _EIGHTHS - 1) -> contextlib.AbstractContextManager[None]:
-    """Context with terms left out of each sum, product and mean loss, of which `kept` eighths remain, scaled up."""
+def with_terms_left_out(effect: Effect, *, eighths: int = _EIGHTHS - 1) -> contextlib.AbstractContextManager[None]:
+    """Context with terms left out of each sum, product and mean loss, of which `eighths` of 8 remain, scaled up."""
 
     def operands(a: torch.Tensor, b: torch.Tensor, along: tuple[int, int]) -> tuple[torch.Tensor, torch.Tensor]:
-        return effect.of(_wide(a), _scaled_rest(_wide(a), along[0], kept)), _wide(b)
+        return effect.of(_wide(a), _scaled_rest(_wide(a), along[0], eighths)), _wide(b)
 
     def total(func: Any, x: torch.Tensor, dims: Any = None, *rest: Any, **options: Any) -> torch.Tensor:
         arguments = () if dims is None else (dims, *rest)
         along = [dim for dim in (dims or range(x.dim())) if x.shape[dim] >= _EIGHTHS]
         if not along or not x.is_floating_point():
             return func(x, *arguments, **options)  # type: ignore[no-any-return]
-        fewer = effect.of(_wide(x), _scaled_rest(_wide(x), along[-1], kept))
+        fewer = effect.of(_wide(x), _scaled_rest(_wide(x), along[-1], eighths))
         return func(fewer, *arguments, **options).to(options.get("dtype") or x.dtype)  # type: ignore[no-any-return]
 
     def loss(func: Any, x: torch.Tensor, target: torch.Tensor, *rest: Any, **options: Any) -> Any:
-        place = _LOSSES[func] - 2
-        reduction = rest[place] if len(rest) > place else options.get("reduction", _MEAN)
+        index = _LOSSES[func] - 2
+        reduction = rest[index] if len(rest) > index else options.get("reduction", _MEAN)
         if reduction != _MEAN or not x.dim() or x.shape[0] < _EIGHTHS or x.shape[0] != target.shape[0]:
             return func(x, target, *rest, **options)
         effect.changed = True
-        places = _kept(x.shape[0], kept, x.device)
-        return func(x[places], target[places], *rest, **options)
+        remaining = _kept_terms(x.shape[0], eighths, x.device)
+        return func(x[remaining], target[remaining], *rest, **options)
 
     losses = dict.fromkeys(_LOSSES, loss)
     return with_handlers({**_of_products(operands), **dict.fromkeys(_SUMS, total), **losses}, _WRITTEN_OUT)
 
 
-def _kept(terms: int, kept: int, device: torch.device) -> torch.Tensor:
-    """Return the places of the terms that remain: the first `kept` of 8 consecutive ones."""
+def _kept_terms(terms: int, eighths: int, device: torch.device) -> torch.Tensor:
+    """Return the places of the terms that remain: the first `eighths` of 8 consecutive ones."""
     places = torch.arange(terms, device=device)
-    return places[places % _EIGHTHS < kept]
+    return places[places % _EIGHTHS < eighths]
 
 
-def _scaled_rest(wide: torch.Tensor, dim: int, kept: int) -> torch.Tensor:
+def _scaled_rest(wide: torch.Tensor, dim: int, eighths: int) -> torch.Tensor:
     """Return a tensor with elements along `dim` set to 0, and the rest scaled up; too short ones stay."""
     terms = wide.shape[dim]
     if terms < _EIGHTHS:
         return wide
     factors = torch.zeros(terms, device=wide.device)
-    places = _kept(terms, kept, wide.device)
+    places = _kept_terms(terms, eighths, wide.device)
     factors[places] = terms / len(places)
     factors = factors.reshape([terms if at == dim % wide.dim() else 1 for at in range(wide.dim())])
     return torch.where(factors == 0, 0, wide * factors)  # infinity times 0 is NaN

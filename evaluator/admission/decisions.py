@@ -50,15 +50,15 @@ def decide_files(
 
 
 def _bare_files(names: Sequence[str], folder: Path | None) -> list[Problem]:
-    found = [find_problem(name, folder) for name in names] if names else list_problems(folder).problems
-    bare = [problem for problem in found if problem.origin == Origin.KERNELBENCH]
-    others = [problem.name for problem in found if problem.origin != Origin.KERNELBENCH]
-    if names and others:
-        message = f"{others[0]} has a folder, and its decisions are in the folder's lock"
-        raise UsageError(message, hint=f"warpgrade problems validate {others[0]} --write")
-    if not bare:
+    problems = [find_problem(name, folder) for name in names] if names else list_problems(folder).problems
+    bare_files = [problem for problem in problems if problem.origin == Origin.KERNELBENCH]
+    with_folder = [problem.name for problem in problems if problem.origin != Origin.KERNELBENCH]
+    if names and with_folder:
+        message = f"{with_folder[0]} has a folder, and its decisions are in the folder's lock"
+        raise UsageError(message, hint=f"warpgrade problems validate {with_folder[0]} --write")
+    if not bare_files:
         raise UsageError("there are no bare files to decide on", hint="add --problems DIR, or name files")
-    return bare
+    return bare_files
 
 
 @contextlib.contextmanager
@@ -75,26 +75,26 @@ def _one_thread() -> Iterator[None]:
 
 
 def _decided_on(
-    problem: Problem, wanted: SizeName | None, device: DeviceKind, gpu: Gpu | None, table: Path | None
+    problem: Problem, size_name: SizeName | None, device: DeviceKind, gpu: Gpu | None, table: Path | None
 ) -> FileDecision:
     """Decide on one file, unless the table has the decision. Raises ProblemError or MemoryError."""
     from evaluator.devices.out_of_memory import out_of_memory
     from evaluator.judge.setup.distribution_mix import distribution_mix_of
     from evaluator.judge.setup.memory_plan import refuse_what_does_not_fit
 
-    if wanted is not None:
-        problem = with_sizes(problem, (wanted,))
+    if size_name is not None:
+        problem = with_sizes(problem, (size_name,))
     try:
-        size = size_of(problem, wanted)
+        size = size_of(problem, size_name)
         refuse_what_does_not_fit(problem, size, gpu)
     except UsageError as error:
-        return FileDecision(problem.name, wanted, why_not=error.message)
-    if table is not None and (known := _known(problem, size, table)) is not None:
-        return known
+        return FileDecision(problem.name, size_name, why_not=error.message)
+    if table is not None and (earlier := _decision_in(problem, size, table)) is not None:
+        return earlier
     with out_of_memory():
-        if (found := _decide(problem, size, place_of(device))) is None:
+        if (decision := _decide(problem, size, place_of(device))) is None:
             return FileDecision(problem.name, size, why_not=_DEPENDS_ON_WEIGHTS)
-    lock, sites = found
+    lock, sites = decision
     if untried := distribution_mix_of(lock).untried:
         return FileDecision(problem.name, size, why_not=lock.left_out[untried[0]])
     if table is not None:
@@ -102,7 +102,7 @@ def _decided_on(
     return FileDecision(problem.name, size, lock.use, len(sites.sites))
 
 
-def _known(problem: Problem, size: SizeName, table: Path) -> FileDecision | None:
+def _decision_in(problem: Problem, size: SizeName, table: Path) -> FileDecision | None:
     """Return the decision that the table has, if complete and for the present rules."""
     from evaluator.judge.inputs.input_distributions import RULES
     from evaluator.judge.setup.row_sites import SITE_RULES
@@ -116,7 +116,7 @@ def _known(problem: Problem, size: SizeName, table: Path) -> FileDecision | None
     return FileDecision(problem.name, size, lock.sizes[size].use, len(lock.row_sites.sites), is_new=False)
 
 
-def _decide(problem: Problem, size: SizeName, place: str) -> tuple[SizeLock, RowSitesLock] | None:
+def _decide(problem: Problem, size: SizeName, device: str) -> tuple[SizeLock, RowSitesLock] | None:
     """Decide under the fixed weight seed, also where a table or the cache has a decision; None for a doubtful one.
 
     In KernelBench's level 2, 58, a single drawn bias saturates the output: with it, no distribution says anything. A
@@ -126,11 +126,11 @@ def _decide(problem: Problem, size: SizeName, place: str) -> tuple[SizeLock, Row
     from evaluator.judge.setup.distribution_mix import LOCK_SEED, decide, remember
     from evaluator.judge.setup.elementwise import rows_to_keep
 
-    reference = Reference(problem, size, LOCK_SEED, place)
+    reference = Reference(problem, size, LOCK_SEED, device)
     lock = decide(reference, size)
-    if reference.state() and decide(Reference(problem, size, LOCK_SEED + 1, place), size).use != lock.use:
+    if reference.state() and decide(Reference(problem, size, LOCK_SEED + 1, device), size).use != lock.use:
         return None
-    remember(problem, size, place, lock)
+    remember(problem, size, device, lock)
     return lock, rows_to_keep(reference, size)
 
 
@@ -143,7 +143,7 @@ def _write(problem: Problem, size: SizeName, lock: SizeLock, sites: RowSitesLock
     entry = table.get(problem.sha256, fresh)
     if (entry.rules, entry.small) != (fresh.rules, fresh.small):
         entry = fresh
-    sizes = {name: known for name in SizeName if (known := {**entry.sizes, size: lock}.get(name)) is not None}
+    sizes = {name: size_lock for name in SizeName if (size_lock := {**entry.sizes, size: lock}.get(name)) is not None}
     table[problem.sha256] = replace(entry, name=problem.name, sizes=sizes, row_sites=sites)
     try:
         write_whole(path.resolve(), table_text(table).encode())

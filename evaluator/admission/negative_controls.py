@@ -66,7 +66,7 @@ class NegativeControl(StrEnum):
     TWO_STEPS = "is two steps of the format off in a few elements"
 
 
-class Case(NamedTuple):
+class ControlCall(NamedTuple):
     """A call: inputs, expected values, and the expected values of another call.
 
     `stale` is the reference with other weights. `other` is computed with the other call's weights.
@@ -80,14 +80,14 @@ class Case(NamedTuple):
     other: Answer
 
 
-def answer(control: NegativeControl, case: Case) -> Answer | None:
+def answer(control: NegativeControl, case: ControlCall) -> Answer | None:
     """Return a control's answer; None if the control does not apply to the problem."""
     return _ANSWERS[control](case)
 
 
-def without_input(case: Case, path: str) -> Answer | None:
+def without_input(case: ControlCall, path: str) -> Answer | None:
     """Return the answer of a submission that takes an input from another call."""
-    others = dict(leaves([case.others.args, case.others.kwargs]))
+    other_inputs = dict(leaves([case.others.args, case.others.kwargs]))
 
     def swap(value: Value, at: str) -> Value:
         if isinstance(value, dict):
@@ -95,25 +95,25 @@ def without_input(case: Case, path: str) -> Answer | None:
         if isinstance(value, list | tuple):
             items = [swap(item, f"{at}[{index}]") for index, item in enumerate(value)]
             return tuple(items) if isinstance(value, tuple) else items
-        return others[at] if at == path else value
+        return other_inputs[at] if at == path else value
 
     return _run(case.reference, Arguments(swap(case.inputs.args, "[0]"), swap(case.inputs.kwargs, "[1]")))
 
 
-def without_weight(case: Case, name: str) -> Answer | None:
+def without_weight(case: ControlCall, name: str) -> Answer | None:
     """Return the answer of a submission that ignores a weight: with the constructed values in place of the call's.
 
     A weight that stays constant has the values of another seed.
     """
     weight = dict(case.reference.model.named_parameters())[name]
     constructed = case.reference.weights.constructed(name)
-    other = dict(case.stale.model.named_parameters())[name] if constructed is None else constructed
-    if are_equal(weight, other):
+    other_weight = dict(case.stale.model.named_parameters())[name] if constructed is None else constructed
+    if are_equal(weight, other_weight):
         return case.exact
     before = weight.detach().clone()
     try:
         with torch.no_grad():
-            weight.copy_(other)
+            weight.copy_(other_weight)
         return _run(case.reference, case.inputs)
     finally:
         with torch.no_grad():
@@ -130,30 +130,30 @@ def has_no_effect(reference: Reference, inputs: Arguments, name: str) -> bool:
         return False
     parameter = dict(model.named_parameters())[name]
     before = parameter.detach().clone()
-    known = _run(reference, inputs, in_float64=True)
+    old = _run(reference, inputs, in_float64=True)
     try:
         with torch.no_grad():
             parameter.mul_(1.5).add_(0.25)
-        found = _run(reference, inputs, in_float64=True)
+        new = _run(reference, inputs, in_float64=True)
     finally:
         with torch.no_grad():
             parameter.copy_(before)
-    return known is not None and found is not None and all(_are_near(known[path], found.get(path)) for path in known)
+    return old is not None and new is not None and all(_are_near(old[path], new.get(path)) for path in old)
 
 
-def _are_near(one: Value, other: Value) -> bool:
-    if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor) or not one.is_floating_point():
-        are_tensors = isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor)
-        return are_equal(one, other) if are_tensors else one is other
-    one, other = wide(one), wide(other)
-    size = torch.nan_to_num(one, 0.0, 0.0, 0.0).abs().max() if one.numel() else 0.0
-    return bool((((one - other).abs() <= _NO_EFFECT * size) | (one == other) | (one.isnan() & other.isnan())).all())
+def _are_near(left: Value, right: Value) -> bool:
+    if not isinstance(left, torch.Tensor) or not isinstance(right, torch.Tensor) or not left.is_floating_point():
+        are_tensors = isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor)
+        return are_equal(left, right) if are_tensors else left is right
+    left, right = wide(left), wide(right)
+    size = torch.nan_to_num(left, 0.0, 0.0, 0.0).abs().max() if left.numel() else 0.0
+    return bool((((left - right).abs() <= _NO_EFFECT * size) | (left == right) | (left.isnan() & right.isnan())).all())
 
 
 def input_paths(inputs: Arguments) -> list[str]:
     """Return the paths of the tensors in the inputs."""
-    found = leaves([inputs.args, inputs.kwargs])
-    return [path for path, leaf in found if isinstance(leaf, torch.Tensor) and leaf.numel()]
+    named_leaves = leaves([inputs.args, inputs.kwargs])
+    return [path for path, leaf in named_leaves if isinstance(leaf, torch.Tensor) and leaf.numel()]
 
 
 def _run(
@@ -169,22 +169,22 @@ def _run(
         return None
 
 
-def _each(case: Case, change: Callable[[torch.Tensor], torch.Tensor | None]) -> Answer | None:
-    found: Answer = {}
+def _each(case: ControlCall, change: Callable[[torch.Tensor], torch.Tensor | None]) -> Answer | None:
+    outputs: Answer = {}
     for path, value in case.exact.items():
         if not isinstance(value, torch.Tensor):
             continue
         if (changed := change(wide(value))) is None:
             return None
-        found[path] = changed.to(value.dtype)
-    return {**case.exact, **found}
+        outputs[path] = changed.to(value.dtype)
+    return {**case.exact, **outputs}
 
 
-def _identity(case: Case) -> Answer | None:
-    given = [leaf for _, leaf in leaves([case.inputs.args, case.inputs.kwargs]) if isinstance(leaf, torch.Tensor)]
+def _identity(case: ControlCall) -> Answer | None:
+    inputs = [leaf for _, leaf in leaves([case.inputs.args, case.inputs.kwargs]) if isinstance(leaf, torch.Tensor)]
 
     def find(tensor: torch.Tensor) -> torch.Tensor | None:
-        return next((leaf for leaf in given if leaf.shape == tensor.shape and leaf.is_floating_point()), None)
+        return next((leaf for leaf in inputs if leaf.shape == tensor.shape and leaf.is_floating_point()), None)
 
     return _each(case, lambda tensor: find(tensor) if tensor.is_floating_point() else None)
 
@@ -240,7 +240,7 @@ def _start_of_rows(tensor: torch.Tensor) -> torch.Tensor | None:
     return start
 
 
-def _on(case: Case, change: Callable[[torch.Tensor], torch.Tensor]) -> Answer | None:
+def _on(case: ControlCall, change: Callable[[torch.Tensor], torch.Tensor]) -> Answer | None:
     """Return the reference's answer on inputs with `change` in the floating-point tensors and in declared codes."""
     forms = input_forms(case.reference.problem, case.reference.model, case.inputs)
     numbers = itertools.count()
@@ -278,14 +278,14 @@ def in_fewer_bits(control: NegativeControl, reference: Reference, inputs: Argume
     return _run(reference, low, rounded_weights(reference.model, to))
 
 
-def _with_terms_left_out(case: Case) -> Answer | None:
+def _with_terms_left_out(case: ControlCall) -> Answer | None:
     """Return the answer without an eighth of the terms of each sum; None without a sum of so many terms."""
     effect = Effect()
     result = _run(case.reference, case.inputs, with_terms_left_out(effect))
     return result if effect.changed else None
 
 
-def _with_other_weights(case: Case) -> Answer | None:
+def _with_other_weights(case: ControlCall) -> Answer | None:
     """Return the answer with the constructed weights, or with another seed's if weights stay constant."""
     reference = case.reference
     if not any(True for _ in reference.model.parameters()):
@@ -300,7 +300,7 @@ def _with_other_weights(case: Case) -> Answer | None:
         reference.set_weights(weights_seed)
 
 
-def _in_format(control: NegativeControl) -> Callable[[Case], Answer | None]:
+def _in_format(control: NegativeControl) -> Callable[[ControlCall], Answer | None]:
     return lambda case: in_fewer_bits(control, case.reference, case.inputs)
 
 
@@ -317,7 +317,7 @@ _OPERANDS = {
 """Formats of operands in half precision, by the problem's precision."""
 IN_FEWER_BITS = frozenset({*FORMATS, *_BELOW_HALF})
 """Controls that compute in fewer bits."""
-_ANSWERS: dict[NegativeControl, Callable[[Case], Answer | None]] = {
+_ANSWERS: dict[NegativeControl, Callable[[ControlCall], Answer | None]] = {
     NegativeControl.IDENTITY: _identity,
     NegativeControl.ZEROS: lambda case: _each(case, torch.zeros_like),
     NegativeControl.ONES: lambda case: _each(case, torch.ones_like),

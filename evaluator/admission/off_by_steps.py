@@ -26,7 +26,7 @@ def off_by(problem: Problem, answer: _Answer, steps: int, one_in: int, *, fewest
 
     Outputs of less than `fewest` elements stay. So do scales of blocks: a step of a scale moves a whole block.
     """
-    scales = {each.scales for each in problem.formats.outputs.values()}
+    scales = {output_format.scales for output_format in problem.formats.outputs.values()}
     forms = {
         path: form
         for path, value in answer.items()

@@ -42,24 +42,24 @@ def _is_outsized(control: NegativeControl, reference: Reference, sites: Sequence
     formats = coarser_than(reference.problem.precision)
     if control not in IN_FEWER_BITS or not sites or not formats:
         return False
-    asked = [_asked_where_rows_cancel(control, reference, sites, _FIRST_SEED + number) for number in range(_CALLS)]
-    known = [each for each in asked if each is not None]
-    return bool(known) and outsized(known, formats[0]) is not None
+    answers = [_errors_where_rows_cancel(control, reference, sites, _FIRST_SEED + number) for number in range(_CALLS)]
+    sampled_answers = [answered for answered in answers if answered is not None]
+    return bool(sampled_answers) and outsized(sampled_answers, formats[0]) is not None
 
 
-def _asked_where_rows_cancel(
+def _errors_where_rows_cancel(
     control: NegativeControl, reference: Reference, sites: Sequence[RowSite], seed: int
 ) -> CallErrors | None:
     plan = CallPlan(reference, seed, row_sites=sites, random_seed=0)
-    found, expected = in_fewer_bits(control, reference, plan.inputs), reference.expected(plan.inputs, 0, None)
-    if found is None or not expected.in_float64:
+    control_answer, expected = in_fewer_bits(control, reference, plan.inputs), reference.expected(plan.inputs, 0, None)
+    if control_answer is None or not expected.in_float64:
         return None
     honest, exact = by_path(expected.honest), by_path(expected.exact)
     outputs: dict[str, Errors] = {}
     for path, slices in plan.slices.items():
-        actual, wide, plain = found.get(path), exact.get(path), honest.get(path)
+        actual, wide, plain = control_answer.get(path), exact.get(path), honest.get(path)
         if isinstance(actual, torch.Tensor) and isinstance(wide, torch.Tensor) and isinstance(plain, torch.Tensor):
-            fitting = [each for each in slices if each.fit(plain.shape)]
+            fitting = [rows for rows in slices if rows.fit(plain.shape)]
             errors = sampled_slices(fitting, actual, wide, plain)
             outputs |= {} if errors is None else {path: errors}
 
@@ -73,20 +73,20 @@ def _asked_where_rows_cancel(
 def _shows(control: NegativeControl, reference: Reference, calls: int, *, large: bool) -> bool:
     if control not in IN_FEWER_BITS:
         return False
-    asked: list[CallErrors] = []
+    samples: list[CallErrors] = []
     for number in range(calls):
-        answered = _asked(control, reference, _FIRST_SEED + number, large=large)
+        answered = _sampled_errors(control, reference, _FIRST_SEED + number, large=large)
         if answered is None:
             return False
-        asked.append(answered)
-    return format_of(asked, coarser_than(reference.problem.precision)) is not None
+        samples.append(answered)
+    return format_of(samples, coarser_than(reference.problem.precision)) is not None
 
 
-def _asked(control: NegativeControl, reference: Reference, seed: int, *, large: bool) -> CallErrors | None:
+def _sampled_errors(control: NegativeControl, reference: Reference, seed: int, *, large: bool) -> CallErrors | None:
     """Return sampled errors of a control's answer, of `large` outputs or of the rest; None without samples."""
     inputs = reference.draw(seed)
-    found = in_fewer_bits(control, reference, inputs)
-    if found is None:
+    answer = in_fewer_bits(control, reference, inputs)
+    if answer is None:
         return None
     expected = reference.expected(inputs, 0, None)
     if not expected.in_float64:
@@ -94,7 +94,7 @@ def _asked(control: NegativeControl, reference: Reference, seed: int, *, large: 
     honest, exact = by_path(expected.honest), by_path(expected.exact)
     outputs: dict[str, Errors] = {}
     for path, plain in honest.items():
-        actual, wide = found.get(path), exact[path]
+        actual, wide = answer.get(path), exact[path]
         if not isinstance(plain, torch.Tensor) or not isinstance(wide, torch.Tensor):
             continue
         if isinstance(actual, torch.Tensor) and (plain.numel() >= ENOUGH) == large:

@@ -43,8 +43,8 @@ def validate(
                     _check_lock(problem)
                     admission = admit(problem, chosen, place_of(device))
             except MemoryError as error:
-                where = "this machine" if gpu is None else "the GPU"
-                message = f"{problem.name} at size {chosen.value} does not fit into the memory of {where}"
+                owner = "this machine" if gpu is None else "the GPU"
+                message = f"{problem.name} at size {chosen.value} does not fit into the memory of {owner}"
                 raise UsageError(message, hint="use a smaller size: --size small") from error
             yield admission
 
@@ -56,9 +56,9 @@ def _all(folder: Path | None) -> list[Problem]:
     return listing.problems
 
 
-def size_of(problem: Problem, wanted: SizeName | None) -> SizeName:
+def size_of(problem: Problem, requested: SizeName | None) -> SizeName:
     """Return the wanted size, else small, else full. Raises UsageError if the problem lacks the wanted size."""
-    chosen = wanted or (SizeName.SMALL if SizeName.SMALL in problem.sizes else SizeName.FULL)
+    chosen = requested or (SizeName.SMALL if SizeName.SMALL in problem.sizes else SizeName.FULL)
     if chosen not in problem.sizes:
         raise UsageError(f"{problem.name} has no size {chosen.value}", hint=f"its sizes: {', '.join(problem.sizes)}")
     return chosen

@@ -23,7 +23,7 @@ _SUBMISSION_BYTES = 256 << 20
 _log = logging.getLogger("warpgrade")
 
 
-class Manifest(Record, frozen=True):
+class LibraryManifest(Record, frozen=True):
     """Description of an entry's library."""
 
     key: Sha256
@@ -33,11 +33,11 @@ class Manifest(Record, frozen=True):
     wall_s: float
 
 
-class Entry(Record, frozen=True):
+class CacheEntry(Record, frozen=True):
     """Library from the cache, with its manifest."""
 
     library: bytes
-    manifest: Manifest
+    manifest: LibraryManifest
 
 
 class BuildCache:
@@ -74,15 +74,15 @@ class BuildCache:
         """Cache of instruction counts of submissions' libraries."""
         return BuildCache(self._root, namespace=CacheNamespace.MACHINE_CODE)
 
-    def get(self, key: str) -> Entry | None:
+    def get(self, key: str) -> CacheEntry | None:
         """Read an entry. A damaged entry is removed and counts as missing."""
         return next(filter(None, (self._read(folder, key) for folder in self._entries(key))), None)
 
-    def _read(self, folder: Path, key: str) -> Entry | None:
+    def _read(self, folder: Path, key: str) -> CacheEntry | None:
         if not _is_there(folder):
             return None
         try:
-            manifest = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)
+            manifest = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=LibraryManifest)
             library = (folder / LIBRARY).read_bytes()
         except (OSError, msgspec.DecodeError):  # Partial entry: its folder would block a new entry.
             discard(folder)
@@ -91,7 +91,7 @@ class BuildCache:
             discard(folder)
             return None
         touch(folder)
-        return Entry(library=library, manifest=manifest)
+        return CacheEntry(library=library, manifest=manifest)
 
     def folder(self, key: str) -> Path | None:
         """Return the folder with an entry's `library.so`, for libraries too large to read; None if missing.
@@ -104,7 +104,7 @@ class BuildCache:
         if not _is_there(folder):
             return None
         try:
-            manifest = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)
+            manifest = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=LibraryManifest)
             size_bytes = (folder / LIBRARY).stat().st_size
         except (OSError, msgspec.DecodeError):
             discard(folder)
@@ -131,7 +131,7 @@ class BuildCache:
                 _log.warning("%s bytes are not kept: more than one submission may add to the cache", len(library))
                 return
             self._allowed_bytes -= len(library)
-        manifest = Manifest(
+        manifest = LibraryManifest(
             key=key,
             library_sha256=hashlib.sha256(library).hexdigest(),
             library_bytes=len(library),
@@ -146,7 +146,7 @@ class BuildCache:
             return  # Otherwise another process was first. The library in memory is valid.
         make_room(self._root, self._limit_bytes, len(library))
 
-    def _spill(self, key: str, library: bytes, manifest: Manifest) -> None:
+    def _spill(self, key: str, library: bytes, manifest: LibraryManifest) -> None:
         folder = fallback_folder.fallback_folder()
         with contextlib.suppress(OSError):  # Without space nothing is stored. The library in memory is valid.
             if folder is not None:
@@ -171,10 +171,10 @@ def _is_there(folder: Path) -> bool:
         return False
 
 
-def _write(target: Path, library: bytes, manifest: Manifest) -> None:
+def _write(target: Path, library: bytes, manifest: LibraryManifest) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=DRAFT, ignore_cleanup_errors=True) as made:
-        draft = Path(made) / "entry"
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=DRAFT, ignore_cleanup_errors=True) as temporary:
+        draft = Path(temporary) / "entry"
         draft.mkdir()
         (draft / LIBRARY).write_bytes(library)
         (draft / MANIFEST).write_bytes(msgspec.json.encode(manifest))

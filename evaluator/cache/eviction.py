@@ -294,8 +294,8 @@ def _folders(cache: Path) -> Iterator[tuple[CacheNamespace, Path]]:
 
 def _subfolders(folder: Path) -> list[Path]:
     try:
-        with os.scandir(folder) as found:
-            return [Path(entry.path) for entry in found if entry.is_dir(follow_symlinks=False)]
+        with os.scandir(folder) as entries:
+            return [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
     except OSError:
         return []
 
@@ -303,10 +303,10 @@ def _subfolders(folder: Path) -> list[Path]:
 def _size_bytes(folder: Path) -> int:
     """Return the disk usage of a folder's files, at least their length: some file systems allocate late."""
     size_bytes = 0
-    for place, _, names in os.walk(folder):
+    for directory, _, names in os.walk(folder):
         for name in names:
             with contextlib.suppress(OSError):
-                facts = os.lstat(os.path.join(place, name))  # noqa: PTH118 - called for thousands of files
+                facts = os.lstat(os.path.join(directory, name))  # noqa: PTH118 - called for thousands of files
                 size_bytes += max(facts.st_size, facts.st_blocks * 512)
     return size_bytes
 

@@ -41,8 +41,8 @@ def took_note(folder: Path, error: OSError) -> bool:
 
 def trouble(folder: Path) -> Trouble | None:
     """Return this process's write failure for the cache at `folder`; None without a failure."""
-    found = _State.trouble
-    return found if found is not None and found.folder == folder else None
+    failure = _State.trouble
+    return failure if failure is not None and failure.folder == folder else None
 
 
 def fallback_folder() -> Path | None:

@@ -22,14 +22,14 @@ def measured_once(parts: Sequence[object], form: type[R], make: Callable[[], R |
     `parts` must name all inputs of the measurement. The schema of `form` is part of the key, so a changed record class
     invalidates old entries. Only the judge writes to the cache.
     """
-    if (found := look_up(parts, form)) is not None:
-        return found
+    if (cached := look_up(parts, form)) is not None:
+        return cached
     started = time.monotonic()
-    made = make()
-    if isinstance(made, form):
+    result = make()
+    if isinstance(result, form):
         # No effect if another process stored a record first; both are valid.
-        _cache().put(_key(parts, form), msgspec.json.encode(made), log="", wall_s=time.monotonic() - started)
-    return made
+        _cache().put(_key(parts, form), msgspec.json.encode(result), log="", wall_s=time.monotonic() - started)
+    return result
 
 
 def forget(parts: Sequence[object], form: type[Record]) -> None:

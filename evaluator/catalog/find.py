@@ -27,7 +27,7 @@ class Listing(NamedTuple):
     broken: list[ProblemError]
 
 
-class _Place(NamedTuple):
+class _Location(NamedTuple):
     """Location of a problem not yet read. `found_in` is passed to `read_bytes`."""
 
     name: str
@@ -48,12 +48,12 @@ def list_problems(folder: Path | None = None) -> Listing:
         ProblemError: the folder does not exist.
     """
     problems, broken = [], []
-    for place in _places(folder):
+    for location in _locations(folder):
         try:
-            problems.append(place.read())
+            problems.append(location.read())
         except ProblemError as error:
             broken.append(error)
-    return Listing(sorted(problems, key=lambda each: (each.level, natural(each.name))), broken)
+    return Listing(sorted(problems, key=lambda problem: (problem.level, natural(problem.name))), broken)
 
 
 def find_problem(name: str, folder: Path | None = None) -> Problem:
@@ -69,16 +69,16 @@ def find_problem(name: str, folder: Path | None = None) -> Problem:
         ProblemNotFound: no problem matches; contains the nearest names, or a path in `OWN_PROBLEMS`.
         ProblemError: the problem exists and is broken, or the path is a folder without a problem.
     """
-    places = _places(folder)
-    if (listed := _listed(name, places)) is not None:
+    locations = _locations(folder)
+    if (listed := _listed(name, locations)) is not None:
         return listed.read()
-    at_path = _place_at(Path(name))
+    at_path = _location_at(Path(name))
     if at_path is not None:
         return at_path.read()
     if "/" in name and _is_folder(Path(name)):
         raise no_problem(Path(name), REFERENCE_FILE)
-    own = OWN_PROBLEMS / name
-    nearest = [str(own)] if name.isidentifier() and _place_at(own) is not None else _nearest(name, places)
+    path = OWN_PROBLEMS / name
+    nearest = [str(path)] if name.isidentifier() and _location_at(path) is not None else _nearest(name, locations)
     raise not_found(name, nearest, shipped=folder is None)
 
 
@@ -98,25 +98,25 @@ def find_listed(name: str, folder: Path | None = None) -> Problem:
         ProblemNotFound: no problem matches; contains the nearest names.
         ProblemError: the problem exists and is broken.
     """
-    places = _places(folder)
-    if (listed := _listed(name, places)) is None:
-        raise ProblemNotFound(name, _nearest(name, places))
+    locations = _locations(folder)
+    if (listed := _listed(name, locations)) is None:
+        raise ProblemNotFound(name, _nearest(name, locations))
     return listed.read()
 
 
-def _listed(name: str, places: list[_Place]) -> _Place | None:
-    """Return the place with that name or short name, or None. Raises ProblemNotFound if several match."""
-    exact = [place for place in places if place.name == name]
-    meant = exact or [place for place in places if name.removesuffix(".py") in _other_names(place)]
-    if len(meant) > 1:
-        raise ProblemNotFound(name, [place.name for place in meant])
-    return meant[0] if meant else None
+def _listed(name: str, locations: list[_Location]) -> _Location | None:
+    """Return the location with that name or short name, or None. Raises ProblemNotFound if several match."""
+    exact = [location for location in locations if location.name == name]
+    matches = exact or [location for location in locations if name.removesuffix(".py") in _other_names(location)]
+    if len(matches) > 1:
+        raise ProblemNotFound(name, [location.name for location in matches])
+    return matches[0] if matches else None
 
 
-def _places(folder: Path | None) -> list[_Place]:
-    """Return the places of all problems in a folder, sorted by name."""
+def _locations(folder: Path | None) -> list[_Location]:
+    """Return the locations of all problems in a folder, sorted by name."""
     top = data_dir("problems") if folder is None else folder
-    own = Origin.WARPGRADE if folder is None else Origin.FOLDER
+    origin = Origin.WARPGRADE if folder is None else Origin.FOLDER
     try:
         children = list(top.iterdir())
     except OSError as error:
@@ -125,10 +125,10 @@ def _places(folder: Path | None) -> list[_Place]:
         ) from error
     # An installer may have linked the shipped problems.
     found_in = None if folder is None else top
-    places = [_Place(child.name, child, own, found_in) for child in children if _is_problem_folder(child)]
+    locations = [_Location(child.name, child, origin, found_in) for child in children if _is_problem_folder(child)]
     files = kernelbench.problem_files(top)
-    places += [_Place(kernelbench.problem_name(file), file, Origin.KERNELBENCH, found_in) for file in files]
-    return sorted(places, key=lambda place: natural(place.name))
+    locations += [_Location(kernelbench.problem_name(file), file, Origin.KERNELBENCH, found_in) for file in files]
+    return sorted(locations, key=lambda location: natural(location.name))
 
 
 def _is_problem_folder(path: Path) -> bool:
@@ -160,17 +160,17 @@ def _is_folder(path: Path) -> bool:
         return False
 
 
-def _place_at(path: Path) -> _Place | None:
+def _location_at(path: Path) -> _Location | None:
     if path.suffix == ".py" and _is_file(path):
-        return _Place(kernelbench.problem_name(path), path, Origin.KERNELBENCH, None)
+        return _Location(kernelbench.problem_name(path), path, Origin.KERNELBENCH, None)
     if _is_problem_folder(path):
-        return _Place(problem_name(path), path, Origin.FOLDER, path)
+        return _Location(problem_name(path), path, Origin.FOLDER, path)
     return None
 
 
-def _other_names(place: _Place) -> tuple[str, ...]:
-    """Return the short names of a place. A problem's folder has none: `relu.py` is a file."""
-    return kernelbench.other_names(place.name) if place.origin is Origin.KERNELBENCH else ()
+def _other_names(location: _Location) -> tuple[str, ...]:
+    """Return the short names of a location. A problem's folder has none: `relu.py` is a file."""
+    return kernelbench.other_names(location.name) if location.origin is Origin.KERNELBENCH else ()
 
 
 def names_of(problem: Problem) -> tuple[str, ...]:
@@ -183,8 +183,9 @@ def nearest_names(name: str, problems: Iterable[Problem]) -> list[str]:
     return _resembling(name, ((called, problem.name) for problem in problems for called in names_of(problem)))
 
 
-def _nearest(name: str, places: list[_Place]) -> list[str]:
-    return _resembling(name, ((each, place.name) for place in places for each in (place.name, *_other_names(place))))
+def _nearest(name: str, locations: list[_Location]) -> list[str]:
+    aliases = ((alias, location.name) for location in locations for alias in (location.name, *_other_names(location)))
+    return _resembling(name, aliases)
 
 
 def _resembling(name: str, names: Iterable[tuple[str, str]]) -> list[str]:
@@ -192,8 +193,8 @@ def _resembling(name: str, names: Iterable[tuple[str, str]]) -> list[str]:
     import difflib
 
     spelled = {called.lower(): full for called, full in names}
-    near = difflib.get_close_matches(name.lower(), spelled, n=3)
-    return list(dict.fromkeys(spelled[each] for each in near))
+    close_names = difflib.get_close_matches(name.lower(), spelled, n=3)
+    return list(dict.fromkeys(spelled[close_name] for close_name in close_names))
 
 
 def natural(name: str) -> tuple[list[tuple[int, int, str]], str]:

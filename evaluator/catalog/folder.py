@@ -15,7 +15,7 @@ import msgspec
 from evaluator.catalog.formats import checked_formats
 from evaluator.catalog.formula import FormulaError, evaluate
 from evaluator.catalog.origin import Origin
-from evaluator.catalog.reference import Reference, read_reference
+from evaluator.catalog.reference import ParsedReference, read_reference
 from evaluator.catalog.text import decode, did_you_mean, one_of, read_bytes
 from evaluator.errors import ProblemError
 from evaluator.records import (
@@ -171,25 +171,25 @@ def _decode_toml(text: str, path: Path) -> ProblemFile:
 
 def _explained(complaint: str, path: Path) -> ProblemError:
     """Convert msgspec's `what - at `$.where`` into an error that also lists the allowed values."""
-    what, _, place = complaint.partition(" - at ")
-    key = place.strip("`").removeprefix("$").removeprefix(".")
-    found = re.search(r"(unknown|missing required) field `([^`]*)`", what)
-    if found is not None:
+    reason, _, location = complaint.partition(" - at ")
+    key = location.strip("`").removeprefix("$").removeprefix(".")
+    match = re.search(r"(unknown|missing required) field `([^`]*)`", reason)
+    if match is not None:
         fields = _TABLES[key].__struct_fields__
-        name = found[2]
+        name = match[2]
         full_key = f"{key}.{name}" if key else name
-        if found[1] == "unknown":
+        if match[1] == "unknown":
             message = f"{path}: {full_key}: unknown key; {one_of(fields)}"
             return ProblemError(message, hint=did_you_mean(name, fields))
         return ProblemError(f"{path}: {full_key}: this key is required")
     # Empty text is the only possible length error.
-    what = "must not be empty" if "length" in what else what[:1].lower() + what[1:]
+    reason = "must not be empty" if "length" in reason else reason[:1].lower() + reason[1:]
     if key in _CHOICES:
-        what = f"{what}; {one_of(_CHOICES[key])}"
-    return ProblemError(f"{path}: {key}: {what}")
+        reason = f"{reason}; {one_of(_CHOICES[key])}"
+    return ProblemError(f"{path}: {key}: {reason}")
 
 
-def _checked_sizes(sizes: Sizes, reference: Reference, path: Path) -> dict[SizeName, dict[str, Constant]]:
+def _checked_sizes(sizes: Sizes, reference: ParsedReference, path: Path) -> dict[SizeName, dict[str, Constant]]:
     tables = {SizeName.FULL: sizes.full, SizeName.SMALL: sizes.small}
     if sizes.awkward is not None:
         tables[SizeName.AWKWARD] = sizes.awkward
@@ -203,65 +203,65 @@ def _checked_sizes(sizes: Sizes, reference: Reference, path: Path) -> dict[SizeN
                 f"{path}: {names}: set in only one of sizes.full and sizes.{size}; all sizes need the same keys"
             )
     for name, value in sizes.full.items():
-        written = reference.constants[name].value
-        if value != written:
-            message = f"{path}: sizes.full.{name} is {value!r}, but {REFERENCE_FILE} says {name} = {written!r}"
+        literal = reference.constants[name].value
+        if value != literal:
+            message = f"{path}: sizes.full.{name} is {value!r}, but {REFERENCE_FILE} says {name} = {literal!r}"
             raise ProblemError(message, hint="the full size is given by the reference's literals; make both equal")
     return tables
 
 
-def _check_constant(where: str, name: str, value: object, reference: Reference) -> None:
+def _check_constant(label: str, name: str, value: object, reference: ParsedReference) -> None:
     constants = reference.constants
     if name not in constants:
-        message = f"{where}: {REFERENCE_FILE} has no module-level constant {name} = literal; {one_of(constants)}"
+        message = f"{label}: {REFERENCE_FILE} has no module-level constant {name} = literal; {one_of(constants)}"
         raise ProblemError(message, hint=did_you_mean(name, constants))
     expected = type(constants[name].value)
     if type(value) is not expected:
-        message = f"{where}: got {value!r}, expected {expected.__name__}, as in {REFERENCE_FILE}"
+        message = f"{label}: got {value!r}, expected {expected.__name__}, as in {REFERENCE_FILE}"
         raise ProblemError(message)
     if isinstance(value, float) and not math.isfinite(value):
-        raise ProblemError(f"{where}: got {value!r}, expected a finite number")
+        raise ProblemError(f"{label}: got {value!r}, expected a finite number")
 
 
-def _checked_split(split: dict[str, Any], reference: Reference, path: Path) -> dict[str, int]:
+def _checked_split(split: dict[str, Any], reference: ParsedReference, path: Path) -> dict[str, int]:
     for name, dim in split.items():
-        where = f"{path}: split.{name}"
+        label = f"{path}: split.{name}"
         if not isinstance(dim, int) or isinstance(dim, bool) or dim < 0:
-            raise ProblemError(f"{where}: got {dim!r}, expected a dimension: an integer, 0 or more")
+            raise ProblemError(f"{label}: got {dim!r}, expected a dimension: an integer, 0 or more")
         if reference.forward is None:
-            raise ProblemError(f"{where}: Model in {REFERENCE_FILE} defines no forward, so its parameters are unknown")
+            raise ProblemError(f"{label}: Model in {REFERENCE_FILE} defines no forward, so its parameters are unknown")
         if name not in reference.forward:
-            message = f"{where}: Model.forward has no parameter {name}; {one_of(reference.forward)}"
+            message = f"{label}: Model.forward has no parameter {name}; {one_of(reference.forward)}"
             raise ProblemError(message, hint=did_you_mean(name, reference.forward))
     return split
 
 
 def _checked_roofline(
-    written: _Roofline | None, sizes: dict[SizeName, dict[str, Constant]], reference: Reference, path: Path
+    roofline: _Roofline | None, sizes: dict[SizeName, dict[str, Constant]], reference: ParsedReference, path: Path
 ) -> RooflineOverride | None:
     """Evaluate every formula at every size: no formula can then fail during a grade."""
-    if written is None:
+    if roofline is None:
         return None
-    known = {name: literal.value for name, literal in reference.constants.items()}
-    formulas = {name: getattr(written, name) for name in ("read_bytes", "written_bytes", "flop")}
+    full_constants = {name: literal.value for name, literal in reference.constants.items()}
+    formulas = {name: getattr(roofline, name) for name in ("read_bytes", "written_bytes", "flop")}
     if not any(formulas.values()):
         raise ProblemError(f"{path}: roofline: no key set; {one_of(formulas)}")
     for name, formula in formulas.items():
         for constants in sizes.values() if formula is not None else ():
             try:
-                evaluate(formula, {**known, **constants})
+                evaluate(formula, {**full_constants, **constants})
             except FormulaError as error:
                 raise ProblemError(f"{path}: roofline.{name}: {formula!r} {error}") from error
-    return RooflineOverride(reason=written.reason, **formulas)
+    return RooflineOverride(reason=roofline.reason, **formulas)
 
 
 def _checked_profiles(profiles: dict[str, Any], path: Path) -> dict[Profile, str | bool]:
     choices = [profile.value for profile in Profile if profile is not Profile.AS_GIVEN]
     for name, value in profiles.items():
-        where = f"{path}: profiles.{name}"
+        label = f"{path}: profiles.{name}"
         if name not in choices:
-            raise ProblemError(f"{where}: unknown profile; {one_of(choices)}", hint=did_you_mean(name, choices))
+            raise ProblemError(f"{label}: unknown profile; {one_of(choices)}", hint=did_you_mean(name, choices))
         if value is not True and not (isinstance(value, str) and value.strip()):
-            message = f"{where}: got {value!r}, expected true to force the profile, or a reason to exclude it"
+            message = f"{label}: got {value!r}, expected true to force the profile, or a reason to exclude it"
             raise ProblemError(message)
     return {Profile(name): value for name, value in profiles.items()}

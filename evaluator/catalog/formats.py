@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from evaluator.catalog.reference import Reference
+from evaluator.catalog.reference import ParsedReference
 from evaluator.catalog.text import did_you_mean, one_of
 from evaluator.errors import ProblemError
 from evaluator.records import ElementFormat, Formats, OutputFormat
@@ -17,7 +17,9 @@ _OUTPUTS = [form.value for form in ElementFormat if form not in _BLOCKS]
 _MOST_FLIPS = 1 / 16
 
 
-def checked_formats(inputs: Mapping[str, Any], outputs: Mapping[str, Any], reference: Reference, path: Path) -> Formats:
+def checked_formats(
+    inputs: Mapping[str, Any], outputs: Mapping[str, Any], reference: ParsedReference, path: Path
+) -> Formats:
     """Return the declared formats.
 
     Raises:
@@ -25,22 +27,22 @@ def checked_formats(inputs: Mapping[str, Any], outputs: Mapping[str, Any], refer
             may flip.
     """
     for name, value in inputs.items():
-        where = f"{path}: formats.inputs.{name}"
+        label = f"{path}: formats.inputs.{name}"
         if reference.forward is not None and name not in reference.forward:
-            message = f"{where}: Model.forward has no parameter {name}; {one_of(reference.forward)}"
+            message = f"{label}: Model.forward has no parameter {name}; {one_of(reference.forward)}"
             raise ProblemError(message, hint=did_you_mean(name, reference.forward))
         if value not in _INPUTS:
-            raise ProblemError(f"{where}: got {value!r}; {one_of(_INPUTS)}")
+            raise ProblemError(f"{label}: got {value!r}; {one_of(_INPUTS)}")
     return Formats(
         inputs={name: ElementFormat(value) for name, value in inputs.items()},
         outputs={name: _output(f"{path}: formats.outputs.{name!r}", name, value) for name, value in outputs.items()},
     )
 
 
-def _output(where: str, name: str, value: Any) -> OutputFormat:
+def _output(label: str, name: str, value: Any) -> OutputFormat:
     if not _is_path(name):
         hint = 'the form is "output", "output[0]" or "output.key"'
-        raise ProblemError(f"{where}: not the path of an output", hint=hint)
+        raise ProblemError(f"{label}: not the path of an output", hint=hint)
     match value:
         case str() if value in _OUTPUTS:
             return OutputFormat(ElementFormat(value))
@@ -50,7 +52,7 @@ def _output(where: str, name: str, value: Any) -> OutputFormat:
         case {"flips": float(flips), **rest} if 0 < flips <= _MOST_FLIPS and not rest:
             return OutputFormat(flips=flips)
     message = (
-        f"{where}: got {value!r}; {one_of(_OUTPUTS)}, for {' or '.join(_BLOCKS)} a table with the path of the scales, "
+        f"{label}: got {value!r}; {one_of(_OUTPUTS)}, for {' or '.join(_BLOCKS)} a table with the path of the scales, "
         "or the share of elements that may flip, at most 1/16"
     )
     raise ProblemError(message, hint='for example { format = "mxfp4", scales = "output[1]" } or { flips = 1e-5 }')

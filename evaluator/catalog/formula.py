@@ -41,13 +41,13 @@ def _value(node: ast.expr, constants: Mapping[str, Constant]) -> int:
         case ast.Constant(value=int(value)) if not isinstance(value, bool):
             return value
         case ast.Name(id=name):
-            found = constants.get(name)
-            if not isinstance(found, int) or isinstance(found, bool):
-                known = ", ".join(key for key, each in constants.items() if type(each) is int)
+            constant = constants.get(name)
+            if not isinstance(constant, int) or isinstance(constant, bool):
+                available = ", ".join(key for key, number in constants.items() if type(number) is int)
                 raise FormulaError(
-                    f"names {name}, which is not an integer constant of the reference; available: {known}"
+                    f"names {name}, which is not an integer constant of the reference; available: {available}"
                 )
-            return found
+            return constant
         case ast.BinOp(left=left, op=operator, right=right):
             return _arithmetic(_value(left, constants), operator, _value(right, constants))
         case _:

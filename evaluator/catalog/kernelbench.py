@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from evaluator.catalog.origin import Origin
-from evaluator.catalog.reference import REQUIRED_NAMES, Reference, read_reference
+from evaluator.catalog.reference import REQUIRED_NAMES, ParsedReference, read_reference
 from evaluator.catalog.text import MAX_FILE_BYTES, decode, read_bytes
 from evaluator.errors import ProblemError
 from evaluator.records import Constant, Mode, Precision, Problem, Sha256, SizeName, ToleranceOverride
@@ -46,8 +46,8 @@ def shipped_small_sizes() -> SmallSizes:
 
 def level_of(folder: Path) -> int | None:
     """Return the level in a folder's name (`level2`), or None."""
-    found = _LEVEL_FOLDER.fullmatch(folder.resolve().name)
-    return int(found[1]) if found else None
+    match = _LEVEL_FOLDER.fullmatch(folder.resolve().name)
+    return int(match[1]) if match else None
 
 
 def problem_files(tree: Path) -> list[Path]:
@@ -57,13 +57,13 @@ def problem_files(tree: Path) -> list[Path]:
     files directly inside that have the names of a reference.
     """
     if level_of(tree) is not None:
-        folders, own = [tree], []
+        folders, references = [tree], []
     else:
-        folders = [each for top in (tree, tree / "KernelBench") for each in top.glob("level*")]
-        folders = [each for each in folders if level_of(each) is not None]
-        own = [file for file in tree.glob("*.py") if _is_a_reference(file)]
+        folders = [folder for top in (tree, tree / "KernelBench") for folder in top.glob("level*")]
+        folders = [folder for folder in folders if level_of(folder) is not None]
+        references = [file for file in tree.glob("*.py") if _is_a_reference(file)]
     numbered = [file for folder in folders for file in folder.glob("*.py") if _NUMBERED_FILE.fullmatch(file.name)]
-    return [*own, *numbered]
+    return [*references, *numbered]
 
 
 def _is_a_reference(file: Path) -> bool:
@@ -166,7 +166,7 @@ def _title(stem: str) -> str:
     return " ".join(re.sub(r"^\d+_", "", stem).replace("_", " ").split()) or stem
 
 
-def _sizes(reference: Reference, small: SmallSize | None, path: str) -> dict[SizeName, dict[str, Constant]]:
+def _sizes(reference: ParsedReference, small: SmallSize | None, path: str) -> dict[SizeName, dict[str, Constant]]:
     full = {name: literal.value for name, literal in reference.constants.items()}
     if small is None:
         return {SizeName.FULL: full}

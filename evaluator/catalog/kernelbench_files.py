@@ -35,25 +35,25 @@ def get_files(source: str, folder: Path) -> int:
         UsageError: the source lacks files or has other content, or `folder` has files of other content.
         InfraError: the address cannot be read, or a file cannot be written.
     """
-    wanted = {small.name: sha256 for sha256, small in shipped_small_sizes().items()}
-    found = dict(_files_of(source))
-    other = [name for name, sha256 in wanted.items() if hashlib.sha256(found.get(name, b"")).hexdigest() != sha256]
-    if other:
-        message = f"{len(other)} of KernelBench's {len(wanted)} files are missing in {source} or have other content"
+    expected = {small.name: sha256 for sha256, small in shipped_small_sizes().items()}
+    files = dict(_files_of(source))
+    wrong = [name for name, sha256 in expected.items() if hashlib.sha256(files.get(name, b"")).hexdigest() != sha256]
+    if wrong:
+        message = f"{len(wrong)} of KernelBench's {len(expected)} files are missing in {source} or have other content"
         hint = f"{REPOSITORY} has them at commit {COMMIT}; --problems takes a clone at another commit as it is"
-        raise UsageError(f"{message}: {', '.join(other[:_SAID])}, …", hint=hint)
-    _write({name: found[name] for name in wanted}, folder)
-    return len(wanted)
+        raise UsageError(f"{message}: {', '.join(wrong[:_SAID])}, …", hint=hint)
+    _write({name: files[name] for name in expected}, folder)
+    return len(expected)
 
 
 def _write(files: Mapping[str, bytes], folder: Path) -> None:
     paths = {folder / f"{name}.py": content for name, content in files.items()}
     try:
-        left = {path: content for path, content in paths.items() if not path.exists()}
+        new_files = {path: content for path, content in paths.items() if not path.exists()}
         for path, content in paths.items():
-            if path not in left and read_bytes(path, folder) != content:
+            if path not in new_files and read_bytes(path, folder) != content:
                 raise UsageError(f"{path} has other content", hint="name a new folder with --output")
-        for path, content in left.items():
+        for path, content in new_files.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             write_whole(path, content)
     except OSError as error:

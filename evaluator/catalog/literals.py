@@ -11,7 +11,7 @@ from typing import NamedTuple
 from evaluator.records import Constant
 
 
-class Span(NamedTuple):
+class LiteralSpan(NamedTuple):
     """Position of a literal: line, from 1, and columns in bytes of UTF-8, like `ast`."""
 
     line: int
@@ -23,7 +23,7 @@ class Literal(NamedTuple):
     """The value of a module-level constant and the position of its literal."""
 
     value: Constant
-    span: Span
+    span: LiteralSpan
     is_tuple: bool = False
 
     def spelt(self, value: Constant) -> str:
@@ -50,12 +50,12 @@ def _assigned(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, Literal]
         case ast.Name(id=name), _:
             constant = _finite_literal(value)
             if constant is not None and value.end_lineno == value.lineno:
-                span = Span(value.lineno, value.col_offset, value.end_col_offset or 0)
+                span = LiteralSpan(value.lineno, value.col_offset, value.end_col_offset or 0)
                 yield name, Literal(constant, span, isinstance(value, ast.Tuple))
         case ((ast.Tuple(elts=targets) | ast.List(elts=targets)), (ast.Tuple(elts=values) | ast.List(elts=values))):
             if len(targets) == len(values):
-                for each, its_value in zip(targets, values, strict=True):
-                    yield from _assigned(each, its_value)
+                for element, its_value in zip(targets, values, strict=True):
+                    yield from _assigned(element, its_value)
         case _:
             pass
 

@@ -87,7 +87,7 @@ def lock_text(lock: Lock) -> str:
         lines += ["", f"[sizes.{name.value}]", _names("use", size.use), _names("evidence", size.evidence)]
         if size.left_out:
             lines += [f"[sizes.{name.value}.left_out]"]
-            lines += [f"{each.value} = {_text(why)}" for each, why in size.left_out.items()]
+            lines += [f"{profile.value} = {_text(reason)}" for profile, reason in size.left_out.items()]
         for profile, distances in size.distances.items():
             lines += [f"[sizes.{name.value}.distances.{profile.value}]"]
             lines += [f"{_text(path)} = {distance:.2e}" for path, distance in distances.items()]
@@ -108,8 +108,8 @@ def _site_lines(sites: list[RowSite]) -> list[str]:
         return []
     outputs = [", ".join(f"{_text(path)} = {dim}" for path, dim in site.outputs.items()) for site in sites]
     tables = [
-        f"    {{ tensor = {site.tensor}, dim = {site.dim}, outputs = {{ {found} }}{_kinds(site)} }},"
-        for site, found in zip(sites, outputs, strict=True)
+        f"    {{ tensor = {site.tensor}, dim = {site.dim}, outputs = {{ {paths} }}{_kinds(site)} }},"
+        for site, paths in zip(sites, outputs, strict=True)
     ]
     return ["sites = [", *tables, "]"]
 

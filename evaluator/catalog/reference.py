@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from evaluator.catalog.literals import Literal, Span, module_literals
+from evaluator.catalog.literals import Literal, LiteralSpan, module_literals
 from evaluator.catalog.origin import Origin
 from evaluator.catalog.text import one_of
 from evaluator.errors import ProblemError
@@ -18,7 +18,7 @@ _OWN_SCOPE = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _COMPREHENSION = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
-class Reference(NamedTuple):
+class ParsedReference(NamedTuple):
     """A reference, parsed but not run.
 
     `constants` are the names set once, at module level, to a literal on one line: `n = 4`, `h = w = 2 * 64`, `d, h, w =
@@ -30,7 +30,7 @@ class Reference(NamedTuple):
     docstring: str
 
 
-def read_reference(source: str, where: str) -> Reference:
+def read_reference(source: str, where: str) -> ParsedReference:
     """Parse the text of a reference; `where` names the file in messages.
 
     Raises:
@@ -43,7 +43,7 @@ def read_reference(source: str, where: str) -> Reference:
         message = f"{where}: does not define {' or '.join(missing)}"
         raise ProblemError(message, hint=f"a reference defines {', '.join(REQUIRED_NAMES)} at its top level")
     model = next((node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Model"), None)
-    return Reference(
+    return ParsedReference(
         constants={name: literal for name, literal in module_literals(tree) if bound[name] == 1},
         forward=_forward_parameters(model),
         docstring=(ast.get_docstring(model) or "") if model else "",
@@ -62,15 +62,15 @@ def sized_source(problem: Problem, size: SizeName) -> str:
         if problem.origin == Origin.KERNELBENCH:
             hint += ", or write a problem with sizes of your own: warpgrade new problem"
         raise ProblemError(message, hint=hint)
-    wanted = problem.sizes[size]
-    return with_constants(problem.source, wanted, f"{problem.name}, size {size.value}")
+    constants = problem.sizes[size]
+    return with_constants(problem.source, constants, f"{problem.name}, size {size.value}")
 
 
-def with_constants(source: str, wanted: Mapping[str, Constant], where: str) -> str:
-    """Replace the literals of `wanted` constants with other values. Raises ProblemError for an unknown constant."""
+def with_constants(source: str, values: Mapping[str, Constant], where: str) -> str:
+    """Replace the literals of constants by `values`. Raises ProblemError for an unknown constant."""
     constants = read_reference(source, where).constants
-    texts: dict[Span, str | None] = {}
-    for name, value in wanted.items():
+    texts: dict[LiteralSpan, str | None] = {}
+    for name, value in values.items():
         if name not in constants:
             raise ProblemError(f"{where}: {name} is not a module-level constant of the reference")
         literal = constants[name]
@@ -124,5 +124,5 @@ def _forward_parameters(model: ast.ClassDef | None) -> tuple[str, ...] | None:
         if isinstance(node, ast.FunctionDef) and node.name == "forward":
             arguments = node.args
             positional = [*arguments.posonlyargs, *arguments.args][1:]
-            return tuple(each.arg for each in [*positional, *arguments.kwonlyargs])
+            return tuple(argument.arg for argument in [*positional, *arguments.kwonlyargs])
     return None

@@ -55,16 +55,16 @@ def one_of(allowed: Iterable[object]) -> str:
     >>> one_of(["train", "eval"])
     'allowed: train, eval'
     """
-    return f"allowed: {', '.join(str(each) for each in allowed)}"
+    return f"allowed: {', '.join(str(value) for value in allowed)}"
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return a hint with the nearest of the `known` words, or "".
+def did_you_mean(word: str, words: Iterable[str]) -> str:
+    """Return a hint with the nearest of `words`, or "".
 
     >>> did_you_mean("sizez", ["sizes", "split"])
     'did you mean sizes?'
     """
     import difflib
 
-    near = difflib.get_close_matches(word, list(known), n=1)
-    return f"did you mean {near[0]}?" if near else ""
+    similar = difflib.get_close_matches(word, list(words), n=1)
+    return f"did you mean {similar[0]}?" if similar else ""

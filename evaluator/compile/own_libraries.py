@@ -38,7 +38,7 @@ def build_kernels(run_tool: RunTool, cache: BuildCache, architecture: str) -> by
     compiler = nvcc.nvcc()
     key = _key([compiler.version, flags, [path.read_text(encoding="utf-8") for path in _KERNELS]])
     argv = [compiler.path, "judge.cu", *flags, "-o", "native.so"]
-    library = _kept(key, _KERNELS, argv, run_tool, cache)
+    library = _get_or_build(key, _KERNELS, argv, run_tool, cache)
     if library is None:
         raise JudgeFailed("nvcc does not compile the judge's own kernels", hint="see `warpgrade doctor`")
     return library
@@ -48,18 +48,18 @@ def _build(
     sources: list[Path], flags: list[str], headers: list[Path], run_tool: RunTool, cache: BuildCache
 ) -> bytes | None:
     texts = {path.name: path.read_text(encoding="utf-8") for path in sources}
-    parts = [texts, [path.read_text(encoding="utf-8") for path in headers], sorted(host_compiler.fingerprint().items())]
-    key = _key([*parts, flags, host_compiler.native_flags()])
+    deps = [texts, [path.read_text(encoding="utf-8") for path in headers], sorted(host_compiler.fingerprint().items())]
+    key = _key([*deps, flags, host_compiler.native_flags()])
     names = [name for name in texts if name.endswith(".cpp")]
     argv = [host_compiler.cxx().path, *names, *flags, *host_compiler.native_flags(), "-o", "native.so"]
-    return _kept(key, sources, argv, run_tool, cache)
+    return _get_or_build(key, sources, argv, run_tool, cache)
 
 
-def _key(parts: list[object]) -> str:
-    return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
+def _key(inputs: list[object]) -> str:
+    return hashlib.sha256(msgspec.json.encode(inputs)).hexdigest()
 
 
-def _kept(key: str, sources: list[Path], argv: list[str], run_tool: RunTool, cache: BuildCache) -> bytes | None:
+def _get_or_build(key: str, sources: list[Path], argv: list[str], run_tool: RunTool, cache: BuildCache) -> bytes | None:
     """Look up a native library, or compile `native.so`; None if the compiler rejects the sources."""
     if (entry := cache.get(key)) is not None:
         return entry.library

@@ -27,7 +27,7 @@ from evaluator.toolchain import nvcc
 _HEADERS_OF = {StepName.LIGHT: " with pybind11", StepName.FULL: " of all of PyTorch"}
 
 
-class Outcome(StrEnum):
+class ArtefactState(StrEnum):
     """Result for one artefact."""
 
     MADE = "made"
@@ -35,7 +35,7 @@ class Outcome(StrEnum):
     FAILED = "failed"
 
 
-class Part(NamedTuple):
+class Artefact(NamedTuple):
     """Artefact for a device. `make` returns None on success, else the reason of the failure."""
 
     device: DeviceKind
@@ -43,12 +43,12 @@ class Part(NamedTuple):
     make: Callable[[RunTool], str | None]
 
 
-class PartReport(Record, frozen=True):
+class ArtefactReport(Record, frozen=True):
     """Result for one artefact, with the reason of a failure."""
 
     device: DeviceKind
     name: str
-    outcome: Outcome
+    outcome: ArtefactState
     why: str
     wall_s: float
 
@@ -57,16 +57,16 @@ class Preparations(Record, frozen=True):
     """Results for all artefacts."""
 
     folder: str
-    parts: list[PartReport]
+    parts: list[ArtefactReport]
 
     @property
     def exit_code(self) -> ExitCode:
         """Exit code 0 if the next grade finds all artefacts."""
-        failed = any(part.outcome is Outcome.FAILED for part in self.parts)
+        failed = any(report.outcome is ArtefactState.FAILED for report in self.parts)
         return ExitCode.INFRASTRUCTURE if failed else ExitCode.CORRECT
 
 
-def parts(devices: Sequence[DeviceKind], cache: Path) -> list[Part]:
+def parts(devices: Sequence[DeviceKind], cache: Path) -> list[Artefact]:
     """List the artefacts for grades on `devices`.
 
     A machine with nvcc but without a GPU also gets the headers of split builds.
@@ -74,55 +74,56 @@ def parts(devices: Sequence[DeviceKind], cache: Path) -> list[Part]:
     builds = BuildCache(cache)
     needed = []
     if DeviceKind.CPU in devices:
-        needed.append(Part(DeviceKind.CPU, "allocator", functools.partial(_allocator, builds)))
+        needed.append(Artefact(DeviceKind.CPU, "allocator", functools.partial(_allocator, builds)))
     if DeviceKind.EMULATED in devices:
-        needed.append(Part(DeviceKind.EMULATED, "runtime", functools.partial(_runtime, builds)))
-        needed.append(Part(DeviceKind.EMULATED, "support of bindings", functools.partial(_support, builds)))
+        needed.append(Artefact(DeviceKind.EMULATED, "runtime", functools.partial(_runtime, builds)))
+        needed.append(Artefact(DeviceKind.EMULATED, "support of bindings", functools.partial(_support, builds)))
         for step in PRECOMPILED:
             if precompilation(step) is not None:
-                named = f"precompiled header{_HEADERS_OF.get(step, '')}"
-                needed.append(Part(DeviceKind.EMULATED, named, functools.partial(_header, builds, step)))
+                name = f"precompiled header{_HEADERS_OF.get(step, '')}"
+                needed.append(Artefact(DeviceKind.EMULATED, name, functools.partial(_header, builds, step)))
     if DeviceKind.CUDA in devices:
-        needed.append(Part(DeviceKind.CUDA, "allocator", functools.partial(_device_allocator, builds)))
+        needed.append(Artefact(DeviceKind.CUDA, "allocator", functools.partial(_device_allocator, builds)))
         for architecture in sorted({nvcc.architecture(*gpu.capability) for gpu in gpus()}):
             make = functools.partial(_kernels, builds, architecture)
-            needed.append(Part(DeviceKind.CUDA, f"judge's kernels for sm_{architecture}", make))
+            needed.append(Artefact(DeviceKind.CUDA, f"judge's kernels for sm_{architecture}", make))
     if _builds_for_gpus():
-        needed.append(Part(DeviceKind.CUDA, "headers of split builds", functools.partial(_split_headers, cache)))
+        needed.append(Artefact(DeviceKind.CUDA, "headers of split builds", functools.partial(_split_headers, cache)))
     return needed
 
 
-def is_there(part: Part) -> bool:
+def is_there(artefact: Artefact) -> bool:
     """Return whether an artefact exists, without running programs or writing files."""
     try:
-        return part.make(_run_nothing) is None
+        return artefact.make(_run_nothing) is None
     except (_WouldRun, WarpgradeError):
         return False
 
 
-def make_ahead(needed: Sequence[Part], cache: Path, progress: Progress) -> Preparations:
+def make_ahead(needed: Sequence[Artefact], cache: Path, progress: Progress) -> Preparations:
     """Build the missing artefacts in the sandbox."""
     # Checked before building, because one build may produce two artefacts.
-    there = [is_there(part) for part in needed]
+    built = [is_there(artefact) for artefact in needed]
     reports = []
     with ForkServer(preload=()) as fork_server:
         run = functools.partial(_run, fork_server, cache)
-        for part, already in zip(needed, there, strict=True):
-            if already:
-                reports.append(_report(part, Outcome.THERE))
+        for artefact, is_built in zip(needed, built, strict=True):
+            if is_built:
+                reports.append(_report(artefact, ArtefactState.THERE))
                 continue
-            progress.stage("prepare", f"{part.device.value}: {part.name}")
+            progress.stage("prepare", f"{artefact.device.value}: {artefact.name}")
             started_s = time.monotonic()
             try:
-                why = part.make(run)
+                reason = artefact.make(run)
             except WarpgradeError as error:
-                why = error.message
+                reason = error.message
             wall_s = time.monotonic() - started_s
-            if why is None and (found := trouble(cache)) is not None:
-                why = f"it cannot be kept in {cache}: {found.why}"
-            if why is None and not is_there(part):
-                why = f"it cannot be kept in {cache}: no room, or read-only"
-            reports.append(_report(part, Outcome.MADE if why is None else Outcome.FAILED, why or "", wall_s))
+            if reason is None and (cache_trouble := trouble(cache)) is not None:
+                reason = f"it cannot be kept in {cache}: {cache_trouble.why}"
+            if reason is None and not is_there(artefact):
+                reason = f"it cannot be kept in {cache}: no room, or read-only"
+            outcome = ArtefactState.MADE if reason is None else ArtefactState.FAILED
+            reports.append(_report(artefact, outcome, reason or "", wall_s))
     return Preparations(folder=str(cache), parts=reports)
 
 
@@ -145,12 +146,12 @@ def _run(
     readable: Sequence[Path] = (),
 ) -> ToolResult:
     cuda = [nvcc.cuda_home(), precompiled_folder(cache)] if _has_nvcc() else []
-    known = [headers.INCLUDE, *readable, *cuda]
-    return run_tool(fork_server, argv, work=work, limits=limits, timeout_s=timeout_s, readable=known)
+    readable_paths = [headers.INCLUDE, *readable, *cuda]
+    return run_tool(fork_server, argv, work=work, limits=limits, timeout_s=timeout_s, readable=readable_paths)
 
 
-def _report(part: Part, outcome: Outcome, why: str = "", wall_s: float = 0.0) -> PartReport:
-    return PartReport(device=part.device, name=part.name, outcome=outcome, why=why, wall_s=wall_s)
+def _report(artefact: Artefact, outcome: ArtefactState, reason: str = "", wall_s: float = 0.0) -> ArtefactReport:
+    return ArtefactReport(device=artefact.device, name=artefact.name, outcome=outcome, why=reason, wall_s=wall_s)
 
 
 def _builds_for_gpus() -> bool:
@@ -167,8 +168,8 @@ def _has_nvcc() -> bool:
 
 
 def _allocator(cache: BuildCache, run: RunTool) -> str | None:
-    made = build_allocator(run, cache.parts)
-    return None if made is not None else "it does not compile; outputs are copied instead"
+    library = build_allocator(run, cache.parts)
+    return None if library is not None else "it does not compile; outputs are copied instead"
 
 
 def _runtime(cache: BuildCache, run: RunTool) -> str | None:
@@ -177,13 +178,13 @@ def _runtime(cache: BuildCache, run: RunTool) -> str | None:
 
 
 def _support(cache: BuildCache, run: RunTool) -> str | None:
-    made = binding_support(run, cache)
-    return None if made is not None else "it does not compile; builds take longer"
+    path = binding_support(run, cache)
+    return None if path is not None else "it does not compile; builds take longer"
 
 
 def _header(cache: BuildCache, step: StepName, run: RunTool) -> str | None:
-    made = precompiled_headers(run, cache, step)
-    return None if made is not None else "the compiler cannot make it; each build reads the headers as text"
+    path = precompiled_headers(run, cache, step)
+    return None if path is not None else "the compiler cannot make it; each build reads the headers as text"
 
 
 def _device_allocator(cache: BuildCache, run: RunTool) -> str | None:

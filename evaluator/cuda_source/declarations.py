@@ -16,7 +16,7 @@ class NotSplittable(Exception):
     """The source cannot be split. The message states the reason."""
 
 
-class Side(Enum):
+class Target(Enum):
     """Target of a declaration."""
 
     KERNEL = auto()
@@ -32,7 +32,7 @@ class Side(Enum):
 class Item(NamedTuple):
     """Declaration: tokens from `start` to `end`, with a function's `body` and `parameters`."""
 
-    side: Side
+    side: Target
     start: int
     end: int
     parameters: int | None
@@ -51,7 +51,7 @@ class Scope(NamedTuple):
     name_at: int | None
 
 
-class Source(NamedTuple):
+class ParsedSource(NamedTuple):
     """Parsed file."""
 
     tokens: list[Token]
@@ -69,21 +69,21 @@ _DEVICE_WORDS = frozenset(("__device__", "__constant__", "__shared__", "__manage
 _COMPILER = re.compile(r"#[ \t]*(?:if|elif|ifdef|ifndef)\b[^\n]*\b(?:__CUDACC\w*|__NVCC__|__CUDACC_VER\w*)\b")
 
 
-def take_apart(text: str) -> Source:
+def take_apart(text: str) -> ParsedSource:
     """Parse a file into declarations. Raises NotSplittable."""
-    found = tokens(text)
-    code = Code(found)
-    bodies = _macros(found)
+    source_tokens = tokens(text)
+    code = Code(source_tokens)
+    bodies = _macros(source_tokens)
     cutter = _Cutter(code, bodies)
     items = list(cutter.cut(0, len(code)))
-    return Source(found, code, items, cutter.scopes, bodies)
+    return ParsedSource(source_tokens, code, items, cutter.scopes, bodies)
 
 
-def _macros(found: list[Token]) -> dict[str, str]:
-    if any(token.kind is Kind.DIRECTIVE and _COMPILER.match(token.text) for token in found):
+def _macros(source_tokens: list[Token]) -> dict[str, str]:
+    if any(token.kind is Kind.DIRECTIVE and _COMPILER.match(token.text) for token in source_tokens):
         raise NotSplittable("it looks different to nvcc and to g++")
     bodies: dict[str, str] = {}
-    for macro, _ in macros(found):
+    for macro, _ in macros(source_tokens):
         if macro.header.endswith(")") and re.search(r"\b__(?:global|device)__\b", macro.body):
             raise NotSplittable(f"the macro {macro.name} defines device code")
         bodies[macro.name] = macro.body
@@ -166,33 +166,33 @@ class _Cutter:
         before = self._code.text(index - 1)
         return self._code.kind(index - 1) is Kind.WORD and before not in _ALIGNMENT
 
-    def _side(self, start: int, begin: int, header_end: int, *, is_function: bool) -> Side:
+    def _side(self, start: int, begin: int, header_end: int, *, is_function: bool) -> Target:
         code = self._code
         words = self.qualifiers(begin, header_end)
         first = code.text(begin)
         if "__global__" in words:
             # An explicit instantiation defines a kernel that the host half only calls.
-            return Side.DEVICE if code.text(start) == "template" and start == begin else Side.KERNEL
+            return Target.DEVICE if code.text(start) == "template" and start == begin else Target.KERNEL
         if words & _DEVICE_WORDS and first not in _NEUTRAL:
             if not is_function:
-                return Side.DEVICE_VARIABLE
-            return Side.EITHER if "__host__" in words else Side.DEVICE
+                return Target.DEVICE_VARIABLE
+            return Target.EITHER if "__host__" in words else Target.DEVICE
         if first in _NEUTRAL or (first == "namespace" and code.text(begin + 2) == "="):
-            return Side.EITHER if not is_function or first not in _RECORDS else Side.HOST
+            return Target.EITHER if not is_function or first not in _RECORDS else Target.HOST
         if "constexpr" in words or ("const" in words and not is_function):
-            return Side.EITHER
-        return Side.HOST
+            return Target.EITHER
+        return Target.HOST
 
     def qualifiers(self, start: int, end: int) -> set[str]:
         """Return the words outside brackets, including the words of expanded macros."""
-        found: set[str] = set()
+        words: set[str] = set()
         index = start
         while index < end:
             if self._code.kind(index) is Kind.WORD:
                 word = self._code.text(index)
-                found |= {word, *re.findall(r"\w+", self._macros.get(word, ""))}
+                words |= {word, *re.findall(r"\w+", self._macros.get(word, ""))}
             index = self._code.after(index)
-        return found
+        return words
 
     def _names(self, begin: int, end: int, parameters: int | None) -> Iterator[str]:
         """Yield all names that a declaration may declare, possibly too many."""

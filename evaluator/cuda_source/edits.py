@@ -27,13 +27,13 @@ class Edits:
 
     def insert_before(self, index: int, text: str) -> None:
         """Insert `text` before a token, behind earlier insertions."""
-        place = self._code.tokens[index].place
-        self._before[place] = self._before.get(place, "") + text
+        position = self._code.tokens[index].place
+        self._before[position] = self._before.get(position, "") + text
 
     def insert_after(self, index: int, text: str) -> None:
         """Insert `text` after a token, in front of earlier insertions."""
-        place = self._code.tokens[index].place
-        self._after[place] = text + self._after.get(place, "")
+        position = self._code.tokens[index].place
+        self._after[position] = text + self._after.get(position, "")
 
     def result(self) -> str:
         """Return the edited text."""

@@ -34,11 +34,11 @@ class Kernels(Record, frozen=True):
 NONE = Kernels(device_code=False, names=[])
 
 
-def joined(found: Iterable[Kernels]) -> Kernels:
+def joined(libraries: Iterable[Kernels]) -> Kernels:
     """Merge the kernels of several libraries."""
-    parts = list(found)
-    names = sorted({name for part in parts for name in part.names})
-    return Kernels(device_code=any(part.device_code for part in parts), names=names[:_MAX_KERNELS])
+    kernels = list(libraries)
+    names = sorted({name for library in kernels for name in library.names})
+    return Kernels(device_code=any(library.device_code for library in kernels), names=names[:_MAX_KERNELS])
 
 
 def kernels_in_library(library: bytes) -> Kernels:
@@ -51,8 +51,8 @@ def kernels_in_library(library: bytes) -> Kernels:
     if not library.startswith(_ELF) or not any(name in library for name in _FATBINS):
         return NONE
     # A pattern with leading digits would be tried at every byte of several megabytes.
-    found = {(_digits_before(library, match.start()), match[0].decode()) for match in _stubs(library)}
-    names = {_of_stub(digits, symbol) for digits, symbol in found}
+    stubs = {(_digits_before(library, match.start()), match[0].decode()) for match in _stubs(library)}
+    names = {_of_stub(digits, symbol) for digits, symbol in stubs}
     return Kernels(device_code=True, names=sorted(names)[:_MAX_KERNELS])
 
 
@@ -66,15 +66,15 @@ def _stubs(library: bytes) -> Iterator[re.Match[bytes]]:
         yield match
 
 
-def _digits_before(library: bytes, place: int) -> str:
-    before = library[max(place - 4, 0) : place]
+def _digits_before(library: bytes, position: int) -> str:
+    before = library[max(position - 4, 0) : position]
     return before[len(before.rstrip(b"0123456789")) :].decode()
 
 
 def _of_stub(length: str, symbol: str) -> str:
     """Return the kernel name of a stub. The stub's mangled name has its length in front and its parameters behind."""
-    own = symbol[: int(length)] if length else symbol
-    name = own.removeprefix(_STUB_PREFIX)
+    stub = symbol[: int(length)] if length else symbol
+    name = stub.removeprefix(_STUB_PREFIX)
     return plain_name(name) if name.startswith("_Z") else name.removeprefix("_")
 
 
@@ -91,22 +91,22 @@ def plain_name(mangled: str) -> str:
     >>> plain_name("_Z11relu_kernelPKfPfl"), plain_name("_ZN2ns4kernIfEEvPT_"), plain_name("plain")
     ('relu_kernel', 'ns::kern', 'plain')
     """
-    place = mangled.find("_Z")
-    if place < 0:
+    position = mangled.find("_Z")
+    if position < 0:
         return mangled
-    place += 2
-    nested = mangled.startswith("N", place)
-    place += nested
-    if mangled.startswith("L", place):
-        place += 1
-    parts = []
-    while (length := _NAMES.match(mangled, place)) is not None:
+    position += 2
+    nested = mangled.startswith("N", position)
+    position += nested
+    if mangled.startswith("L", position):
+        position += 1
+    names = []
+    while (length := _NAMES.match(mangled, position)) is not None:
         start = length.end()
-        place = start + int(length[1])
-        parts.append(mangled[start:place])
+        position = start + int(length[1])
+        names.append(mangled[start:position])
         if not nested:
             break
-    return "::".join(parts) if parts else mangled
+    return "::".join(names) if names else mangled
 
 
 def is_own(profiled: str, kernels: Kernels) -> bool:

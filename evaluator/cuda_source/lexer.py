@@ -103,28 +103,28 @@ def tokens(text: str, *, is_body: bool = False) -> list[Token]:
     >>> [token.text for token in tokens("k<<<1, n>>>(x); // go")]
     ['k', '<<<', '1', ',', ' ', 'n', '>', '>', '>', '(', 'x', ')', ';', ' ', '// go']
     """
-    found: list[Token] = []
-    line, place, at_line_start, last = 1, 0, not is_body, ""
-    while place < len(text):
-        kind, piece = _next(text, place, at_line_start=at_line_start)
+    result: list[Token] = []
+    line, position, at_line_start, last = 1, 0, not is_body, ""
+    while position < len(text):
+        kind, piece = _next(text, position, at_line_start=at_line_start)
         if piece == "<<<" and last == "operator":  # operator<<<T>(…) is operator<< with a template argument.
             piece = "<<"
-        found.append(Token(kind, piece, line, len(found)))
+        result.append(Token(kind, piece, line, len(result)))
         if kind is Kind.SPACE:
             at_line_start = at_line_start or "\n" in re.sub(_SPLICE, "", piece)
         elif kind is not Kind.COMMENT:
             at_line_start, last = False, piece
         line += piece.count("\n")
-        place += len(piece)
-    return found
+        position += len(piece)
+    return result
 
 
-def _next(text: str, place: int, *, at_line_start: bool) -> tuple[Kind, str]:
-    if at_line_start and (directive := _DIRECTIVE.match(text, place)):
+def _next(text: str, position: int, *, at_line_start: bool) -> tuple[Kind, str]:
+    if at_line_start and (directive := _DIRECTIVE.match(text, position)):
         return Kind.DIRECTIVE, directive[0]
-    match = _TOKEN.match(text, place)
+    match = _TOKEN.match(text, position)
     if match is None or match.lastgroup is None:  # Unreachable: the last alternative matches any character.
-        raise AssertionError(place)
+        raise AssertionError(position)
     return Kind[match.lastgroup], match[0]
 
 
@@ -183,9 +183,9 @@ class Code:
             elif token.text in _CLOSERS and (same := open_[_CLOSERS[token.text]]):
                 start = same.pop()
                 self.partner[index], self.partner[start] = start, index
-                for others in open_.values():  # Brackets opened later and not yet closed stay unpaired.
-                    while others and others[-1] > start:
-                        others.pop()
+                for unclosed in open_.values():  # Brackets opened later and not yet closed stay unpaired.
+                    while unclosed and unclosed[-1] > start:
+                        unclosed.pop()
 
     def _nest(self) -> None:
         """Record the innermost enclosing `{` of each token. An unpaired brace extends to the end."""
@@ -269,7 +269,7 @@ class Code:
 
     def split(self, start: int, end: int) -> list[tuple[int, int]]:
         """Split the range at top-level commas, outside brackets and template arguments."""
-        parts, begin, index = [], start, start
+        ranges, begin, index = [], start, start
         while index < end:
             if index in self.partner and self.partner[index] > index:
                 index = self.partner[index]
@@ -277,10 +277,10 @@ class Code:
                 after = self.after_template(index)
                 index = after - 1 if after is not None and after <= end else index
             elif self.text(index) == ",":
-                parts.append((begin, index))
+                ranges.append((begin, index))
                 begin = index + 1
             index += 1
-        return [*parts, (begin, end)] if end > start else []
+        return [*ranges, (begin, end)] if end > start else []
 
     def in_function(self, index: int) -> bool:
         """Return whether `index` is inside a block other than a namespace or `extern "C"`."""
@@ -292,14 +292,14 @@ class Code:
 
     def lambda_before(self, index: int) -> bool:
         """Return whether the `{` at `index` opens a lambda body."""
-        place = index - 1
-        while place > 0 and self.text(place) in ("mutable", "noexcept", "constexpr", "__device__", "__host__"):
-            place -= 1
-        if self.text(place) == ")" and place in self.partner:
-            place = self.partner[place] - 1
-            while self.text(place) in ("__device__", "__host__"):
-                place -= 1
-        return self.text(place) == "]"
+        before = index - 1
+        while before > 0 and self.text(before) in ("mutable", "noexcept", "constexpr", "__device__", "__host__"):
+            before -= 1
+        if self.text(before) == ")" and before in self.partner:
+            before = self.partner[before] - 1
+            while self.text(before) in ("__device__", "__host__"):
+                before -= 1
+        return self.text(before) == "]"
 
     def functions(self) -> list[Function]:
         """Return the function definitions, ordered by the position of their names."""
@@ -313,17 +313,17 @@ class Code:
                 name = self._name_before(index)
                 body = self._body_after(self.partner[index]) if name is not None else None
                 if name is not None and body is not None:
-                    where = (index, self.partner[index])
+                    parameters = (index, self.partner[index])
                     end = self.partner.get(body, len(self.tokens))
-                    yield Function(name, self._qualifiers(index), where, (body, end))
+                    yield Function(name, self._qualifiers(index), parameters, (body, end))
 
     def outermost(self) -> list[Function]:
         """Return the function definitions outside other function definitions."""
-        found: list[Function] = []
+        functions: list[Function] = []
         for function in self.functions():
-            if not found or function.body[0] > found[-1].body[1]:
-                found.append(function)
-        return found
+            if not functions or function.body[0] > functions[-1].body[1]:
+                functions.append(function)
+        return functions
 
     def _name_before(self, index: int) -> str | None:
         start = index - 1

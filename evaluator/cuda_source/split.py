@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from evaluator.cuda_source.declarations import Item, NotSplittable, Side, Source, take_apart
+from evaluator.cuda_source.declarations import Item, NotSplittable, ParsedSource, Target, take_apart
 from evaluator.cuda_source.edits import Edits
 from evaluator.cuda_source.launch_syntax import config_end, kernel_start
 from evaluator.cuda_source.lexer import Code, Kind, flat, macros, tokens
@@ -56,7 +56,7 @@ def split(text: str) -> Halves:
     if "RestrictPtrTraits" in text:
         raise NotSplittable("only nvcc sees RestrictPtrTraits")
     source = take_apart(text)
-    kernels = [item for item in source.items if item.side is Side.KERNEL]
+    kernels = [item for item in source.items if item.side is Target.KERNEL]
     templates = frozenset(item.name for item in kernels if source.code.text(item.start) == "template")
     names = frozenset(item.name for item in kernels)
     return Halves(_HostHalf(source).text(), _DeviceHalf(source).text(), names, templates)
@@ -78,7 +78,7 @@ def device_headers(device_text: str) -> list[str]:
 class _Half:
     """Common parts of both halves: token edits, and the selection of needed declarations."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: ParsedSource) -> None:
         self._source = source
         self._code = source.code
         self._edits = Edits(source.tokens, source.code)
@@ -100,19 +100,19 @@ class _Half:
         """Return the `EITHER` items referenced by `roots`, directly, transitively, or through macros."""
         items_of: dict[str, list[Item]] = {}
         for item in self._source.items:
-            for name in item.names if item.side is Side.EITHER else ():
+            for name in item.names if item.side is Target.EITHER else ():
                 items_of.setdefault(name, []).append(item)
-        known = set().union(*(words_of(item) for item in roots))
-        todo, chosen = list(known), set[Item]()
+        words = set().union(*(words_of(item) for item in roots))
+        todo, chosen = list(words), set[Item]()
         while todo:
             word = todo.pop()
-            named = set(re.findall(r"\w+", self._source.macros.get(word, "")))
+            more = set(re.findall(r"\w+", self._source.macros.get(word, "")))
             for item in items_of.pop(word, []):
                 if item not in chosen:
                     chosen.add(item)
-                    named |= words_of(item)
-            todo += named - known
-            known |= named
+                    more |= words_of(item)
+            todo += more - words
+            words |= more
         return chosen
 
     def _mentions(self, item: Item, namespaces: frozenset[str]) -> bool:
@@ -136,29 +136,29 @@ class _DeviceHalf(_Half):
         self._name_scopes()
         self._drop_includes(_PYTORCH)
         items = self._source.items
-        roots = [item for item in items if item.side in (Side.KERNEL, Side.DEVICE, Side.DEVICE_VARIABLE)]
+        roots = [item for item in items if item.side in (Target.KERNEL, Target.DEVICE, Target.DEVICE_VARIABLE)]
         needed = self._needed(roots, self._words)
-        host_words = set().union(*(self._words(item) for item in items if item.side is Side.HOST))
+        host_words = set().union(*(self._words(item) for item in items if item.side is Target.HOST))
         called = set().union(*(self._words(item) for item in roots))
         for item in items:
-            if item.side is Side.KERNEL:
+            if item.side is Target.KERNEL:
                 self._make_visible(item)
-            elif not self._kept(item, needed, called):
+            elif not self._keeps(item, needed, called):
                 self._edits.blank(item.start, item.end)
-            elif item.side is Side.DEVICE_VARIABLE and (names := item.names & host_words):
+            elif item.side is Target.DEVICE_VARIABLE and (names := item.names & host_words):
                 name = _only(names)
                 self._edits.insert_after(item.end - 1, f" {symbol_function(name)} {{ return &{name}; }}")
         return self._edits.result()
 
-    def _kept(self, item: Item, needed: set[Item], called: set[str]) -> bool:
+    def _keeps(self, item: Item, needed: set[Item], called: set[str]) -> bool:
         """Return whether to keep an item. A host function called by a kernel stays, so nvcc reports the error."""
         pytorch = self._mentions(item, _PYTORCH_NAMESPACES)
         match item.side:
-            case Side.EITHER:
+            case Target.EITHER:
                 return item in needed or not pytorch
-            case Side.HOST:
-                named = item.body is not None and not item.names.isdisjoint(called)
-                return named and not pytorch and "<<<" not in self._texts(item)
+            case Target.HOST:
+                is_called = item.body is not None and not item.names.isdisjoint(called)
+                return is_called and not pytorch and "<<<" not in self._texts(item)
             case _:
                 return True
 
@@ -181,31 +181,31 @@ class _HostHalf(_Half):
         self._drop_includes(_DEVICE_ONLY)
         self._drop_includes(_PRECOMPILED)
         items = self._source.items
-        roots = [item for item in items if item.side in (Side.KERNEL, Side.HOST)]
+        roots = [item for item in items if item.side in (Target.KERNEL, Target.HOST)]
         needed = self._needed(roots, self._host_words)
         host_words = set().union(*(self._host_words(item) for item in [*roots, *needed]))
         for item in items:
             match item.side:
-                case Side.KERNEL:
+                case Target.KERNEL:
                     self._declare(item)
-                case Side.DEVICE:
+                case Target.DEVICE:
                     self._edits.blank(item.start, item.end)
-                case Side.DEVICE_VARIABLE:
+                case Target.DEVICE_VARIABLE:
                     self._refer(item, item.names & host_words)
-                case Side.EITHER:
+                case Target.EITHER:
                     self._either(item, needed)
-                case Side.HOST:
+                case Target.HOST:
                     if {"__device__", "__global__"} & self._words(item):
                         raise NotSplittable("a lambda for the device in a function of the host")
                     self._check_libraries(item)
         for item in items:
-            if item.side in (Side.HOST, Side.EITHER):
+            if item.side in (Target.HOST, Target.EITHER):
                 _rewrite_launches(self._code, self._edits, item.start, item.end)
         self._macros()
         return self._edits.result()
 
     def _host_words(self, item: Item) -> set[str]:
-        end = item.body if item.side is Side.KERNEL and item.body is not None else item.end
+        end = item.body if item.side is Target.KERNEL and item.body is not None else item.end
         return set(self._code.words(item.start, end))
 
     def _declare(self, item: Item) -> None:
@@ -275,8 +275,8 @@ class _HostHalf(_Half):
         code = self._code
         functions = code.functions()
         first, end = (
-            bisect.bisect_left(functions, place, key=lambda function: function.parameters[0])
-            for place in (item.start, item.end)
+            bisect.bisect_left(functions, index, key=lambda function: function.parameters[0])
+            for index in (item.start, item.end)
         )
         for function in functions[first:end]:
             if "__device__" not in function.qualifiers:
@@ -318,9 +318,9 @@ def _rewrite_launch(code: Code, edits: Edits, index: int) -> None:
 
 def _launches_in(body: str) -> str:
     """Rewrite the launches of a macro body."""
-    found = tokens(body, is_body=True)
-    code = Code(found)
-    edits = Edits(found, code)
+    body_tokens = tokens(body, is_body=True)
+    code = Code(body_tokens)
+    edits = Edits(body_tokens, code)
     _rewrite_launches(code, edits, 0, len(code))
     return edits.result()
 

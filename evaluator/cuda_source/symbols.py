@@ -24,14 +24,14 @@ def instantiations(undefined: str, templates: Collection[str]) -> list[str]:
     >>> instantiations(" U void ns::k<float, 4>(float*)", {"k"})
     ['ns::k<float, 4>']
     """
-    found = []
+    names = []
     for symbol in symbols(undefined):
         name = _function_name(symbol)
         if symbol.startswith("void ") and name.endswith(">") and _base(name) in templates:
             if _UNSPEAKABLE.search(symbol):
                 raise NotSplittable("a kernel of a type without a name")
-            found.append(name)
-    return found
+            names.append(name)
+    return names
 
 
 def missing(undefined: str, defined: str, own: Collection[str]) -> list[str]:
@@ -39,8 +39,8 @@ def missing(undefined: str, defined: str, own: Collection[str]) -> list[str]:
 
     A shared library with a missing symbol links but fails on import.
     """
-    there = set(symbols(defined))
-    return [symbol for symbol in symbols(undefined) if symbol not in there and _is_own(symbol, own)]
+    defined_symbols = set(symbols(defined))
+    return [symbol for symbol in symbols(undefined) if symbol not in defined_symbols and _is_own(symbol, own)]
 
 
 def _is_own(symbol: str, own: Collection[str]) -> bool:

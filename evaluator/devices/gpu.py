@@ -55,24 +55,24 @@ def gpus() -> list[Gpu]:
         return []
 
 
-def choose(wanted: str | None) -> Gpu:
+def choose(index_or_uuid: str | None) -> Gpu:
     """Return the GPU with the wanted index or UUID, by default the first. Raises UsageError or InfraError."""
     with _nvml() as nvml:
-        found = _listed(nvml)
-    if not found:
+        listed = _listed(nvml)
+    if not listed:
         variable = os.environ.get("CUDA_VISIBLE_DEVICES")
-        why = "" if variable is None else f": CUDA_VISIBLE_DEVICES is {variable!r}"
-        raise InfraError(f"no NVIDIA GPU is visible{why}", hint=_WITHOUT_GPU)
-    if wanted is None:
-        return found[0]
-    chosen = [gpu for gpu in found if wanted in (str(gpu.number), gpu.uuid)]
+        reason = "" if variable is None else f": CUDA_VISIBLE_DEVICES is {variable!r}"
+        raise InfraError(f"no NVIDIA GPU is visible{reason}", hint=_WITHOUT_GPU)
+    if index_or_uuid is None:
+        return listed[0]
+    chosen = [gpu for gpu in listed if index_or_uuid in (str(gpu.number), gpu.uuid)]
     if not chosen:
-        names = ", ".join(f"{gpu.number} ({gpu.name}, {gpu.uuid})" for gpu in found)
-        raise UsageError(f"no GPU {wanted!r}", hint=f"this machine has {names}")
+        names = ", ".join(f"{gpu.number} ({gpu.name}, {gpu.uuid})" for gpu in listed)
+        raise UsageError(f"no GPU {index_or_uuid!r}", hint=f"this machine has {names}")
     return chosen[0]
 
 
-def visible(found: Sequence[Gpu], variable: str | None) -> list[Gpu]:
+def visible(gpus: Sequence[Gpu], variable: str | None) -> list[Gpu]:
     """Filter and order GPUs by CUDA_VISIBLE_DEVICES, with which a scheduler assigns GPUs to a job.
 
     CUDA's rules apply: entries are indices or possibly shortened UUIDs. The list ends at an entry that matches no GPU
@@ -82,15 +82,15 @@ def visible(found: Sequence[Gpu], variable: str | None) -> list[Gpu]:
     []
     """
     if variable is None:
-        return list(found)
-    kept: list[Gpu] = []
+        return list(gpus)
+    chosen: list[Gpu] = []
     for name in map(str.strip, variable.split(",")):
-        named = name.startswith("GPU-")
-        fitting = [gpu for gpu in found if name == str(gpu.number) or (named and gpu.uuid.startswith(name))]
-        if len(fitting) != 1 or fitting[0] in kept:
+        is_uuid = name.startswith("GPU-")
+        fitting = [gpu for gpu in gpus if name == str(gpu.number) or (is_uuid and gpu.uuid.startswith(name))]
+        if len(fitting) != 1 or fitting[0] in chosen:
             break
-        kept += fitting
-    return kept
+        chosen += fitting
+    return chosen
 
 
 def show_only(uuid: str) -> dict[str, str]:
@@ -114,12 +114,12 @@ def leased(gpu: Gpu, wait_s: float) -> Iterator[None]:
 
 def _begin(turn: Turn, gpu: Gpu, wait_s: float) -> None:
     try:
-        begun = turn.begin(wait_s)
+        has_begun = turn.begin(wait_s)
     except OSError as error:
         hint = "make the file readable, or remove it"
         path = error.filename or _lock_file(gpu, "lock")  # A file system without locks names no file.
         raise InfraError(f"cannot lock {path}: {error.strerror}", hint=hint) from None
-    if not begun:
+    if not has_begun:
         raise InfraError(
             f"GPU {gpu.number} ({gpu.name}) is busy with another grade",
             hint="wait for the other grade, or choose another GPU with --gpu",
@@ -204,8 +204,8 @@ def _nvml() -> Iterator[Any]:
 
 
 def _listed(nvml: Any) -> list[Gpu]:
-    found = [_gpu(nvml, index) for index in range(nvml.nvmlDeviceGetCount())]
-    return visible(found, os.environ.get("CUDA_VISIBLE_DEVICES"))
+    listed = [_gpu(nvml, index) for index in range(nvml.nvmlDeviceGetCount())]
+    return visible(listed, os.environ.get("CUDA_VISIBLE_DEVICES"))
 
 
 def _gpu(nvml: Any, index: int) -> Gpu:
@@ -254,8 +254,8 @@ def _ecc_errors(nvml: Any, handle: Any) -> int:
 def _processes(nvml: Any, handle: Any) -> tuple[int, ...]:
     """Return the processes with a context on the GPU, without this process."""
     with contextlib.suppress(nvml.NVMLError):
-        found = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
-        return tuple(sorted(int(entry.pid) for entry in found if int(entry.pid) != os.getpid()))
+        processes = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
+        return tuple(sorted(int(entry.pid) for entry in processes if int(entry.pid) != os.getpid()))
     return ()
 
 

@@ -4,7 +4,7 @@
     byte 64     done: the same in the other direction
     byte 128    one key of 16 bytes for each call of a spot check, written by the judge
     byte 512    one digest of 16 bytes for each call of a spot check, written by the runner's stream
-    byte 1024   one `Place` for each output named in the call's frame, in that order
+    byte 1024   one `OutputLocation` for each output named in the call's frame, in that order
 
 The runner writes the places, so the reader checks every number. The page holds the places, and no frame, because a
 kernel of the judge reads the outputs before any later frame could arrive.
@@ -29,7 +29,7 @@ PAGE_BYTES = -(-(PLACES + MAX_PLACES * PLACE.size) // mmap.PAGESIZE) * mmap.PAGE
 """Two MiB. A call touches only the places of its outputs."""
 
 
-class Place(NamedTuple):
+class OutputLocation(NamedTuple):
     """Location of an output: path, offset from the start of the region, strides in elements."""
 
     path: str
@@ -38,17 +38,17 @@ class Place(NamedTuple):
     strides: tuple[int, ...]
 
 
-def write_places(places: Iterable[Place], named: Sequence[str]) -> bytes:
-    """Serialize the places of the `named` outputs, in the page's layout from `PLACES` on.
+def write_places(places: Iterable[OutputLocation], output_paths: Sequence[str]) -> bytes:
+    """Serialize the locations of the outputs at `output_paths`, in the page's layout from `PLACES` on.
 
-    A name without a place gets elements of 0 bytes.
+    A path without a location gets elements of 0 bytes.
     """
-    by_path = {place.path: place for place in places}
-    missing = Place("", 0, 0, ())
-    return b"".join(_spelt(by_path.get(path, missing)) for path in named[:MAX_PLACES])
+    by_path = {location.path: location for location in places}
+    missing = OutputLocation("", 0, 0, ())
+    return b"".join(_spelt(by_path.get(path, missing)) for path in output_paths[:MAX_PLACES])
 
 
-def _spelt(place: Place) -> bytes:
-    strides = place.strides[:MAX_DIMENSIONS]
+def _spelt(location: OutputLocation) -> bytes:
+    strides = location.strides[:MAX_DIMENSIONS]
     padded = (*strides, *(0,) * (MAX_DIMENSIONS - len(strides)))
-    return PLACE.pack(place.offset_bytes, place.item_bytes, len(strides), *padded)
+    return PLACE.pack(location.offset_bytes, location.item_bytes, len(strides), *padded)

@@ -53,8 +53,8 @@ class SpotKernels:
 
     def take(self, key: int) -> None:
         """Set the key, of 128 bits. The current stream queues the copies."""
-        for place, word in enumerate(struct.unpack("<2q", key.to_bytes(16, "little"))):
-            self._key[place].fill_(word)
+        for index, word in enumerate(struct.unpack("<2q", key.to_bytes(16, "little"))):
+            self._key[index].fill_(word)
 
     def mask(self, address: int, size_bytes: int, *, stream: int) -> None:
         """Queue the XOR of `size_bytes` at `address`, a multiple of 4, with the stream of the key. Twice restores."""

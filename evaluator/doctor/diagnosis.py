@@ -130,14 +130,14 @@ def _prepared(ready: Sequence[DeviceKind]) -> list[Prepared]:
     return [Prepared(device=device, ok=not names, missing=names) for device, names in missing.items()]
 
 
-def _line(name: str, found: str, *, fix: str, ok: bool, needed_for: list[DeviceKind] = _EVERYWHERE) -> Line:
-    return Line(name=name, ok=ok, needed_for=needed_for, found=found, fix="" if ok else fix)
+def _line(name: str, result: str, *, fix: str, ok: bool, needed_for: list[DeviceKind] = _EVERYWHERE) -> Line:
+    return Line(name=name, ok=ok, needed_for=needed_for, found=result, fix="" if ok else fix)
 
 
 def _python() -> Line:
     version = sys.version_info[:2]
-    found = f"{sys.version.split()[0]} at {sys.executable}"
-    return _line("Python", found, ok=_PYTHON[0] <= version < _PYTHON[1], fix="use Python 3.11 or 3.12")
+    version_text = f"{sys.version.split()[0]} at {sys.executable}"
+    return _line("Python", version_text, ok=_PYTHON[0] <= version < _PYTHON[1], fix="use Python 3.11 or 3.12")
 
 
 def _torch() -> Line:
@@ -194,8 +194,8 @@ def _compiler() -> Line:
         source.write_text(_HELLO, encoding="utf-8")
         built = _output([compiler.path, "-std=c++20", str(source), "-o", str(program)]) is not None
         works = built and _output([str(program)]) == "42"
-    found = compiler.version if works else f"{compiler.version}: cannot compile and run C++20"
-    return _line("C++ compiler", found, ok=works, fix=fix)
+    result = compiler.version if works else f"{compiler.version}: cannot compile and run C++20"
+    return _line("C++ compiler", result, ok=works, fix=fix)
 
 
 def _ninja() -> Line:
@@ -220,12 +220,12 @@ def _sandbox() -> Line:
     except SandboxUnavailable as error:
         return _line("sandbox", error.message, ok=False, fix=error.hint)
     facts = sandbox_facts(SandboxMode.FULL, machine, layers, Limits())
-    found = f"{len(facts.layers)} layers active"
+    result = f"{len(facts.layers)} layers active"
     if not facts.missing:
-        return _line("sandbox", found, ok=True, fix="")
-    found += f"; missing: {', '.join(facts.missing)}"
+        return _line("sandbox", result, ok=True, fix="")
+    result += f"; missing: {', '.join(facts.missing)}"
     # Grades work without the missing layers; only --strict refuses.
-    return Line(name="sandbox", ok=True, needed_for=_EVERYWHERE, found=found, fix=_ALL_LAYERS)
+    return Line(name="sandbox", ok=True, needed_for=_EVERYWHERE, found=result, fix=_ALL_LAYERS)
 
 
 def _memory() -> Line:
@@ -261,14 +261,14 @@ def cache_line() -> Line:
     fix = "every grade builds again: free space there, or set WARPGRADE_CACHE to a writable folder"
     try:
         # The first build creates the folder; until then, test the nearest existing parent.
-        there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
-        with tempfile.NamedTemporaryFile(dir=there, prefix=".warpgrade-probe-") as probe:
+        existing_folder = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+        with tempfile.NamedTemporaryFile(dir=existing_folder, prefix=".warpgrade-probe-") as probe:
             probe.write(bytes(_PROBE_BYTES))
             probe.flush()
-        free = shutil.disk_usage(there).free
+        free = shutil.disk_usage(existing_folder).free
     except OSError as error:
-        found = f"{folder} is not writable: {error.strerror or error}"
-        return _line("cache", found, ok=False, fix=fix, needed_for=[])
+        message = f"{folder} is not writable: {error.strerror or error}"
+        return _line("cache", message, ok=False, fix=fix, needed_for=[])
     return _line("cache", f"{_gib(free)} in {folder}", ok=free >= CACHE_BYTES, fix=fix, needed_for=[])
 
 
@@ -282,9 +282,9 @@ def _space(name: str, folder: Path, least_bytes: int, fix: str) -> Line:
 
 def _gpu() -> Line:
     names = [gpu.name for gpu in gpus()]
-    found = ", ".join(names) if names else "no NVIDIA GPU is visible"
+    result = ", ".join(names) if names else "no NVIDIA GPU is visible"
     fix = "for --device cuda only: a machine with an NVIDIA GPU and its driver"
-    return _line("GPU", found, ok=bool(names), fix=fix, needed_for=_GPU_ONLY)
+    return _line("GPU", result, ok=bool(names), fix=fix, needed_for=_GPU_ONLY)
 
 
 def _nvcc() -> Line:

@@ -23,12 +23,12 @@ def kernel_languages() -> list[InstalledLanguage]:
 
 
 def _installed(language: Language) -> InstalledLanguage:
-    found = found_installation(language)
+    installation = found_installation(language)
     return InstalledLanguage(
         toolchain=language.toolchain,
         title=language.title,
-        ok=found is not None,
-        found="not installed" if found is None else found.version,
+        ok=installation is not None,
+        found="not installed" if installation is None else installation.version,
         runs_on=[device for device in DeviceKind if device in language.runs_on],
-        fix="" if found is not None else install_command(language),
+        fix="" if installation is not None else install_command(language),
     )

@@ -49,12 +49,12 @@ def tried(diagnosis: Diagnosis, progress: "Progress") -> Diagnosis:
 def _line(device: DeviceKind) -> Line:
     try:
         with tempfile.TemporaryDirectory(prefix="warpgrade-doctor-") as folder:
-            why = _graded(device, Path(folder))
+            cause = _graded(device, Path(folder))
     except OSError as error:
-        why = f"the grade did not start: {error}"
+        cause = f"the grade did not start: {error}"
     fix = f"`warpgrade grade` on {device.value} fails like this: fix the cause, then run `warpgrade doctor` again"
-    found = why or "the grade of a tiny submission is correct"
-    return Line(name=f"on {device.value}", ok=not why, needed_for=[device], found=found, fix=fix if why else "")
+    result = cause or "the grade of a tiny submission is correct"
+    return Line(name=f"on {device.value}", ok=not cause, needed_for=[device], found=result, fix=fix if cause else "")
 
 
 def _graded(device: DeviceKind, folder: Path) -> str:
@@ -81,12 +81,12 @@ def _graded(device: DeviceKind, folder: Path) -> str:
         card = json.loads(done.stdout)
         status, reason = card["status"], card["reason"]
     except (ValueError, KeyError, TypeError):
-        said = done.stderr.decode(errors="replace").strip() or "no message"
-        return f"exit status {done.returncode}: {said[-_SHOWN:]}"
+        error_output = done.stderr.decode(errors="replace").strip() or "no message"
+        return f"exit status {done.returncode}: {error_output[-_SHOWN:]}"
     if status == Status.CORRECT.value:
         return ""
-    why = f"{reason['code']} {reason['message']}" if reason else "without a reason"
-    return f"the grade of a tiny submission is {status.replace('_', ' ')}: {why[-_SHOWN:]}"
+    cause = f"{reason['code']} {reason['message']}" if reason else "without a reason"
+    return f"the grade of a tiny submission is {status.replace('_', ' ')}: {cause[-_SHOWN:]}"
 
 
 def _text(device: DeviceKind) -> str:

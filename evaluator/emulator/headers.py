@@ -51,5 +51,5 @@ def header_declaring(name: str) -> str | None:
 
 @functools.cache
 def _words_of_pytorch() -> dict[str, frozenset[str]]:
-    paths = [each for each in header_names() if each.startswith(("ATen/cuda/", "c10/cuda/"))]
-    return {each: frozenset(re.findall(r"\w+", (INCLUDE / each).read_text(encoding="utf-8"))) for each in paths}
+    paths = [path for path in header_names() if path.startswith(("ATen/cuda/", "c10/cuda/"))]
+    return {path: frozenset(re.findall(r"\w+", (INCLUDE / path).read_text(encoding="utf-8"))) for path in paths}

@@ -23,8 +23,8 @@ def header_files() -> list[Path]:
 
 def runtime_flags() -> list[str]:
     """Return the compile flags of the runtime, beyond the flags for all native code."""
-    own = ["-O2", "-DWARPGRADE_EMU_RUNTIME", f"-isystem{INCLUDE}", "-fvisibility=hidden", "-pthread"]
-    return [*own, *_thread_local_flags(), *_line_table_flags()]
+    flags = ["-O2", "-DWARPGRADE_EMU_RUNTIME", f"-isystem{INCLUDE}", "-fvisibility=hidden", "-pthread"]
+    return [*flags, *_thread_local_flags(), *_line_table_flags()]
 
 
 def _thread_local_flags() -> list[str]:

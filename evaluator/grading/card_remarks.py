@@ -30,15 +30,15 @@ def remarks_on(outcome: Outcome) -> list[Finding]:
 
 def about_sizes(terms: GradeTerms) -> list[Finding]:
     """Return a finding about sizes with constants that Warpgrade chose, and about an awkward size that is missing."""
-    said = found_sizes.about_sizes(terms.problem, terms.options.sizes)
-    return [finding(Code.SIZE_FOUND, "; ".join(said))] if said else []
+    sentences = found_sizes.about_sizes(terms.problem, terms.options.sizes)
+    return [finding(Code.SIZE_FOUND, "; ".join(sentences))] if sentences else []
 
 
 def with_steps_to_own_kernels(outcome: Outcome, required: float | None) -> list[Finding]:
     """Return the findings, with steps that fit a required share of own kernels unless the submission is correct."""
     if required is None or outcome.status is Status.CORRECT:
         return outcome.findings
-    return [replace(each, next_step=_OWN_STEPS.get(each.code, each.next_step)) for each in outcome.findings]
+    return [replace(remark, next_step=_OWN_STEPS.get(remark.code, remark.next_step)) for remark in outcome.findings]
 
 
 def reason_of(outcome: Outcome) -> Finding | None:
@@ -49,14 +49,14 @@ def reason_of(outcome: Outcome) -> Finding | None:
     """
     reason = outcome.reason
     if reason is not None and reason.message.startswith("NameError") and ONE_BLOCK in entry_of(reason).other_steps:
-        left_out = next((each for each in outcome.findings if each.code == Code.LEFT_OUT.value), None)
+        left_out = next((remark for remark in outcome.findings if remark.code == Code.LEFT_OUT.value), None)
         if left_out is None:
             return reason
         return replace(reason, message=f"{reason.message}; {left_out.message}", next_step=ONE_BLOCK)
     usual = (ENTRIES[Code.WRONG_VALUES].next_step, NEARLY_ALL, COMPUTE_IN_FP32, DRIFT, EXTRA_CLAMP)
     if reason is None or reason.code != Code.WRONG_VALUES.value or reason.next_step not in usual:
         return reason
-    is_seeded = any(each.code == Code.WEIGHTS_NOT_COPIED.value for each in outcome.findings)
+    is_seeded = any(remark.code == Code.WEIGHTS_NOT_COPIED.value for remark in outcome.findings)
     return replace(reason, next_step=WEIGHTS_FIRST) if is_seeded else reason
 
 

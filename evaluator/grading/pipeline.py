@@ -142,17 +142,17 @@ def _outcome(
         case Unread(finding=reason):
             return Outcome().failed(entry_of(reason).status, reason), None
         case Submission(source=source) as submission if not can_define(source, request.terms.options.entries):
-            what = "the name does not occur in the text" if source.strip() else "the text is empty"
+            detail = "the name does not occur in the text" if source.strip() else "the text is empty"
             names = " or ".join(request.terms.options.entries)
-            reason = finding(Code.NO_MODEL_NEW, f"the submission defines no class {names}: {what}")
+            reason = finding(Code.NO_MODEL_NEW, f"the submission defines no class {names}: {detail}")
             outcome = Outcome(findings=list(submission.findings))
             return outcome.failed(Status.BUILD_ERROR, reason), None
         case Submission(source=source) as submission:
             # OpenMP threads must sleep while waiting, not spin, because judge and runner share the cores.
             os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-            with contextlib.ExitStack() as own:
+            with contextlib.ExitStack() as stack:
                 if context_pool is None:
-                    context_pool = single_grade.context_pool(request.terms, source, own, guard, stopwatch.deadline)
+                    context_pool = single_grade.context_pool(request.terms, source, stack, guard, stopwatch.deadline)
                 else:
                     guard.kill_with(context_pool.kill_all)
                 _import_judge(request, context_pool, stopwatch, plans_memory=part.calls_reference)

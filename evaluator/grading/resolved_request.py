@@ -28,7 +28,7 @@ from evaluator.submission.read import MAX_CODE_BYTES, STDIN, Submission, read_su
 from evaluator.text import one_line
 
 
-class Choice(NamedTuple):
+class DeviceChoice(NamedTuple):
     """A device, with findings about the choice."""
 
     device: DeviceKind
@@ -76,16 +76,16 @@ def request_for(arguments: GradeArguments, named: Mapping[str, Any]) -> GradeReq
         raise _missing(arguments.problem)
     named = {**_options_of(card, given(named).get("device")), **given(named)}
     try:
-        found = _problem(arguments, named.get("problems"), card)
+        problem = _problem(arguments, named.get("problems"), card)
     except UsageError as error:
         raise _swapped(arguments, named.get("problems")) or error from None
     submission = _named(_submission(arguments.submission, card, entry_given(named)), arguments.name)
     options, remarks = options_for(named, submission)
-    found = with_sizes(found, options.sizes)
+    problem = with_sizes(problem, options.sizes)
     gpu = choose(options.gpu) if options.device is DeviceKind.CUDA else None
     return GradeRequest(
         submission=remarked(submission, remarks),
-        terms=GradeTerms(found, options, gpu, threads()),
+        terms=GradeTerms(problem, options, gpu, threads()),
         replay=card,
     )
 
@@ -110,7 +110,7 @@ def options_for(named: Mapping[str, Any], submission: Submission | Unread | None
     if "device" in given(named):
         return Resolved(read_options(named))
     alone = submission is not None and named.get("gpu") is None
-    device, remarks = device_for(submission) if alone else Choice(default_device())
+    device, remarks = device_for(submission) if alone else DeviceChoice(default_device())
     return Resolved(read_options({**named, "device": device}), remarks)
 
 
@@ -184,21 +184,21 @@ def default_target(request: GradeRequest) -> Path:
     return Path("scorecards", card_place(request.terms.problem.name, request.submission.name, ending))
 
 
-def device_for(submission: Submission | Unread | None) -> Choice:
+def device_for(submission: Submission | Unread | None) -> DeviceChoice:
     """Choose the default device of a grade: the CPU for C++ for the CPU only."""
     usual = default_device()
     if not isinstance(submission, Submission) or not is_for_the_cpu(submission.source):
-        return Choice(usual)
+        return DeviceChoice(usual)
     message = f"graded on cpu, not on {usual.value}: the submission builds C++ for the CPU and has no GPU code"
-    return Choice(DeviceKind.CPU, (finding(Code.GRADED_ON_CPU, message),))
+    return DeviceChoice(DeviceKind.CPU, (finding(Code.GRADED_ON_CPU, message),))
 
 
 def _submission(path: str | None, card: Scorecard | None, entry: str | None) -> Submission | Unread:
     """Read the submission at `path`, or take the submission in the card."""
     if path is None:
         return _submission_of(card)
-    place: Path | Literal["-"] = "-" if path == STDIN else Path(path)
-    read = read_submission(place, entry=entry)
+    source: Path | Literal["-"] = "-" if path == STDIN else Path(path)
+    read = read_submission(source, entry=entry)
     if isinstance(read, Submission):
         return read
     name = "stdin" if path == STDIN else os.fsencode(Path(path).stem).decode("utf-8", "replace")

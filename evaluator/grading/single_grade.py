@@ -20,28 +20,28 @@ _CORES_FOR_SPECULATION = 4
 
 
 def context_pool(
-    terms: GradeTerms, source: str, own: contextlib.ExitStack, guard: Guard, deadline: Deadline
+    terms: GradeTerms, source: str, stack: contextlib.ExitStack, guard: Guard, deadline: Deadline
 ) -> ContextPool:
-    """Start the processes of a single grade, before the import of PyTorch; `own` ends the processes."""
+    """Start the processes of a single grade, before the import of PyTorch; `stack` ends the processes."""
     uuid = None if terms.gpu is None else terms.gpu.uuid
     # Start the fork server first: its import of torch overlaps the judge's.
-    fork_server = own.enter_context(fork_server_for(terms.device, uuid, terms.options.sandbox_mode, terms.threads))
+    fork_server = stack.enter_context(fork_server_for(terms.device, uuid, terms.options.sandbox_mode, terms.threads))
     guard.kill_with(fork_server.condemn_all)
-    gpu_session = None if terms.gpu is None else _reach_for(terms.gpu, fork_server, own)
+    gpu_session = None if terms.gpu is None else _reach_for(terms.gpu, fork_server, stack)
     speculative_build = (
-        start_speculative_build(terms, source, own, guard, deadline) if _may_build_speculatively(terms) else None
+        start_speculative_build(terms, source, stack, guard, deadline) if _may_build_speculatively(terms) else None
     )
-    return own.enter_context(
+    return stack.enter_context(
         ContextPool(fork_server, lasting=False, speculative_build=speculative_build, gpu_session=gpu_session)
     )
 
 
-def _reach_for(gpu: Gpu, fork_server: ForkServer, own: contextlib.ExitStack) -> "GpuSession":
-    """Start to create GPU contexts while torch is imported; `own` releases the GPU."""
+def _reach_for(gpu: Gpu, fork_server: ForkServer, stack: contextlib.ExitStack) -> "GpuSession":
+    """Start to create GPU contexts while torch is imported; `stack` releases the GPU."""
     from evaluator.judge.backend.gpu_session import GpuSession
 
-    gpu_session = own.enter_context(GpuSession(gpu, fork_server))
-    own.callback(fork_server.give_up)  # A grade that ends early need not wait for the fork server's runners.
+    gpu_session = stack.enter_context(GpuSession(gpu, fork_server))
+    stack.callback(fork_server.give_up)  # A grade that ends early need not wait for the fork server's runners.
     gpu_session.reach()
     return gpu_session
 
@@ -55,9 +55,9 @@ def _may_build_speculatively(terms: GradeTerms) -> bool:
 
 
 def start_speculative_build(
-    terms: GradeTerms, source: str, own: contextlib.ExitStack, guard: Guard, deadline: Deadline
+    terms: GradeTerms, source: str, stack: contextlib.ExitStack, guard: Guard, deadline: Deadline
 ) -> "SpeculativeBuild":
-    """Start speculative builds in a separate fork server; `own` ends both."""
+    """Start speculative builds in a separate fork server; `stack` ends both."""
     from evaluator.cache.build_cache import BuildCache
     from evaluator.compile.device_builders import builder
     from evaluator.judge.runners.sandboxed_tools import SandboxedTools
@@ -65,7 +65,7 @@ def start_speculative_build(
     from evaluator.paths import cache_folder
 
     cache = BuildCache(cache_folder())
-    fork_server = own.enter_context(light_fork_server_for(terms.device, terms.options.sandbox_mode))
+    fork_server = stack.enter_context(light_fork_server_for(terms.device, terms.options.sandbox_mode))
     guard.kill_with(fork_server.condemn_all)
 
     def builder_of(run_tool: "RunTool") -> "ExtensionBuilder":
@@ -80,4 +80,4 @@ def start_speculative_build(
         )
 
     run_tool = SandboxedTools(fork_server, terms.device, lambda: deadline)
-    return own.enter_context(SpeculativeBuild(fork_server, run_tool, builder_of, source, terms.options.entries))
+    return stack.enter_context(SpeculativeBuild(fork_server, run_tool, builder_of, source, terms.options.entries))

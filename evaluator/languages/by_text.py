@@ -59,7 +59,7 @@ def nvrtc_kernels(source: str) -> list[str]:
     """
     if _NVRTC.search(source) is None:
         return []
-    heads = (_BOUNDS.sub("", found["head"]) for found in itertools.islice(_GLOBAL.finditer(source), _MOST))
+    heads = (_BOUNDS.sub("", match["head"]) for match in itertools.islice(_GLOBAL.finditer(source), _MOST))
     return sorted({name["name"] for head in heads if (name := _CALLED.search(head)) is not None})[:MOST_KERNELS]
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from evaluator.languages.language import Found
+from evaluator.languages.language import Package
 
 _OF_PARTS_ALONE = ("cuda",)
 """Packages without code of their own, for the parts of several distributions."""
@@ -15,18 +15,18 @@ _PARTS = ("MAJOR", "MINOR", "PATCH")
 _RELEASE = re.compile(r"^#define \w{1,40}_(MAJOR|MINOR|PATCH) (\d{1,9})", re.MULTILINE)
 
 
-def distribution(*candidates: str, package: str) -> Callable[[], Found | None]:
+def distribution(*candidates: str, package: str) -> Callable[[], Package | None]:
     """Return a search for the first installed distribution among `candidates`.
 
     `package` is imported by submissions, and must be importable. Wheels that lack another wheel, and `.pth` files
     without effect (`pip install --target`), leave a distribution without its package, or with an empty folder.
     """
 
-    def find() -> Found | None:
+    def find() -> Package | None:
         if not is_importable(package):
             return None
         versions = (_version(name) for name in candidates)
-        return next((Found(version) for version in versions if version is not None), None)
+        return next((Package(version) for version in versions if version is not None), None)
 
     return find
 
@@ -40,18 +40,18 @@ def is_importable(package: str, *, with_code: bool = True) -> bool:
     return spec is not None and (not with_code or spec.origin is not None or package in _OF_PARTS_ALONE)
 
 
-def headers(variable: str, header: str, *, folders: tuple[str, ...], package: str = "") -> Callable[[], Found | None]:
+def headers(variable: str, header: str, *, folders: tuple[str, ...], package: str = "") -> Callable[[], Package | None]:
     """Return a search for C++ headers: in the folder of an environment variable, else in a Python package.
 
     The headers lie in `folders` below the variable's folder, or below `source` of the package. `header` must exist in
     the first folder.
     """
 
-    def find() -> Found | None:
+    def find() -> Package | None:
         for root in _roots(variable, package):
             if (root / folders[0] / header).is_file():
                 paths = tuple(root / folder for folder in folders if (root / folder).is_dir())
-                return Found(f"{_release(root / folders[0] / header)} in {paths[0]}", paths)
+                return Package(f"{_release(root / folders[0] / header)} in {paths[0]}", paths)
         return None
 
     return find

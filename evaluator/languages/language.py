@@ -19,7 +19,7 @@ class Mentions(NamedTuple):
     has_kernel: bool
 
 
-class Found(NamedTuple):
+class Package(NamedTuple):
     """Installed language: version, and include folders of C++ headers."""
 
     version: str
@@ -29,7 +29,7 @@ class Found(NamedTuple):
 class Installation(NamedTuple):
     """Search for a language on the machine, and the command for the installation."""
 
-    find: Callable[[], Found | None]
+    find: Callable[[], Package | None]
     command: str
 
 

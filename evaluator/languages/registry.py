@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from evaluator.languages.by_text import MOST_KERNELS
-from evaluator.languages.language import Found, Language, Mentions, begins_with
+from evaluator.languages.language import Language, Mentions, Package, begins_with
 from evaluator.languages.table import LANGUAGES
 from evaluator.records import Toolchain
 
@@ -33,7 +33,7 @@ def language_of_package(package: str) -> Language | None:
     return next((language for language in LANGUAGES if package in language.packages), None)
 
 
-def found_installation(language: Language) -> Found | None:
+def found_installation(language: Language) -> Package | None:
     """Return the installation of a language; None if missing, and for the languages of the C++ and CUDA compilers."""
     return None if language.installation is None else language.installation.find()
 

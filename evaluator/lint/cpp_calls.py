@@ -46,9 +46,9 @@ _OBJECTS = {
 """Classes of `std` whose construction starts threads or opens files."""
 
 
-def cpp_rules(found: list[Piece]) -> Iterator[Remark]:
+def cpp_rules(pieces: list[Piece]) -> Iterator[Remark]:
     """Find calls in host code by name."""
-    for piece in found:
+    for piece in pieces:
         yield from _named_calls(piece)
         yield from _library_calls(piece)
 
@@ -56,13 +56,13 @@ def cpp_rules(found: list[Piece]) -> Iterator[Remark]:
 def _named_calls(piece: Piece) -> Iterator[Remark]:
     code = piece.code
     for index, token in calls(code):
-        for which, (names, does) in _CALLED.items():
+        for remark_code, (names, does) in _CALLED.items():
             if token.text in names and (token.text not in ("thread", "jthread", "async") or _in_std(code, index)):
-                yield Remark(which, piece.line(token), f"{token.text} {does}")
+                yield Remark(remark_code, piece.line(token), f"{token.text} {does}")
     for index, token in enumerate(code.tokens):
         if token.text in _OBJECTS and _in_std(code, index) and code.kind(index + 1) is Kind.WORD:
-            which = _OBJECTS[token.text]
-            yield Remark(which, piece.line(token), f"std::{token.text} {_CALLED[which][1]}")
+            remark_code = _OBJECTS[token.text]
+            yield Remark(remark_code, piece.line(token), f"std::{token.text} {_CALLED[remark_code][1]}")
         if token.text == "constructor" and "__attribute__" in [code.text(index - n) for n in range(1, 6)]:
             yield Remark(Finding.INTERNALS, piece.line(token), "a function runs when the library is loaded")
 

@@ -38,10 +38,10 @@ def docstrings(nodes: Sequence[ast.AST]) -> set[int]:
 
 def texts(nodes: Sequence[ast.AST]) -> Iterator[tuple[ast.expr, str]]:
     """Yield every string expression of a module with its text. The text of an f-string omits replacement fields."""
-    parts = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in ast.walk(node)}
+    in_fstrings = {id(inner) for node in nodes if isinstance(node, ast.JoinedStr) for inner in ast.walk(node)}
     for node in nodes:
         match node:
-            case ast.Constant(value=str() as text) if id(node) not in parts:
+            case ast.Constant(value=str() as text) if id(node) not in in_fstrings:
                 yield node, text
             case ast.JoinedStr(values=values):
                 constants = [value.value for value in values if isinstance(value, ast.Constant)]
@@ -53,24 +53,24 @@ def texts(nodes: Sequence[ast.AST]) -> Iterator[tuple[ast.expr, str]]:
 def pieces(nodes: Sequence[ast.AST], source: str) -> list[Piece]:
     """Find the strings with C++ or CUDA code, and tokenize the code."""
     aside = docstrings(nodes)
-    found = []
+    result = []
     for node, text in texts(nodes):
         if id(node) in aside or _CODE_LINE.search(text) is None:
             continue
         all_tokens = tokens(text)
         code = Code(all_tokens)
-        found.append(Piece(all_tokens, code, code.functions(), LineMap(text, source), node.lineno))
-    return found
+        result.append(Piece(all_tokens, code, code.functions(), LineMap(text, source), node.lineno))
+    return result
 
 
 def file_pieces(source: str) -> list[Piece]:
     """Tokenize the C++ and CUDA files of a submission of several files."""
-    found = []
-    for part in cpp_files(source):
-        all_tokens = tokens(part.text)
+    result = []
+    for file in cpp_files(source):
+        all_tokens = tokens(file.text)
         code = Code(all_tokens)
-        found.append(Piece(all_tokens, code, code.functions(), None, part.lines_before + 1))
-    return found
+        result.append(Piece(all_tokens, code, code.functions(), None, file.lines_before + 1))
+    return result
 
 
 def calls(code: Code) -> Iterator[tuple[int, Token]]:

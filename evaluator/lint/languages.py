@@ -20,7 +20,7 @@ def languages(module: Module, source: str) -> list[Toolchain]:
     """Return all languages of a parsed submission. A file may contain several."""
     strings = [text for _, text in texts(module.nodes)]
     files = cpp_files(source)
-    code = [*strings, *(part.text for part in files)]
+    code = [*strings, *(file.text for file in files)]
     dotted = set(_dotted(module))
     if is_several(source):  # The manifest may ask for an extension.
         dotted |= {name for name in mentions_in_text(source).dotted if name.startswith("torch.utils.")}
@@ -29,7 +29,7 @@ def languages(module: Module, source: str) -> list[Toolchain]:
         includes=frozenset().union(*map(included_headers, code)),
         has_kernel=any(_KERNEL in text for text in code)
         or any(text.endswith(_CUDA_FILES) for text in strings)
-        or any(part.path.endswith(_CUDA_FILES) for part in files)
+        or any(file.path.endswith(_CUDA_FILES) for file in files)
         or any(_passes_cuda(node) for node in module.nodes),
     )
     return recognized(mentions)

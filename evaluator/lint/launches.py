@@ -20,23 +20,23 @@ _BOUND = re.compile(r'(?:u8|[uUL])?R?"(?:\w*\()?(?:\w+::)?(\w+)')
 _MAX_NAME = 200
 
 
-def never_launched(nodes: Sequence[ast.AST], found: list[Piece]) -> Iterator[Remark]:
+def never_launched(nodes: Sequence[ast.AST], pieces: list[Piece]) -> Iterator[Remark]:
     """Find kernels without a launch, and kernels launched only by functions that Python never names."""
-    mentions = _Mentions(found)
-    named = _python_names(nodes)
-    for piece in found:
+    mentions = _Mentions(pieces)
+    python_names = _python_names(nodes)
+    for piece in pieces:
         for function in piece.functions:
-            if "__global__" not in function.qualifiers or mentions.reached(function.name, named):
+            if "__global__" not in function.qualifiers or mentions.reached(function.name, python_names):
                 continue
             token = piece.code.tokens[function.parameters[0] - 1]
             hosts = sorted(map(shown, mentions.inside(function.name)))
             kernel = shown(function.name)
-            what = (
+            message = (
                 f"only {', '.join(hosts[:3])} launches the kernel {kernel}, and Python never calls it"
                 if hosts
                 else f"nothing launches the kernel {kernel}"
             )
-            yield Remark(Finding.KERNEL_NOT_LAUNCHED, piece.line(token), what)
+            yield Remark(Finding.KERNEL_NOT_LAUNCHED, piece.line(token), message)
 
 
 def decorated_never_launched(nodes: Sequence[ast.AST], names: Names) -> Iterator[Remark]:
@@ -47,23 +47,23 @@ def decorated_never_launched(nodes: Sequence[ast.AST], names: Names) -> Iterator
     used = _python_names(nodes)
     for kernel in kernels:
         if kernel.name not in used:
-            what = f"nothing launches the kernel {shown(kernel.name)}"
-            yield Remark(Finding.KERNEL_NOT_LAUNCHED, kernel.lineno, what)
+            message = f"nothing launches the kernel {shown(kernel.name)}"
+            yield Remark(Finding.KERNEL_NOT_LAUNCHED, kernel.lineno, message)
 
 
 def _is_kernel(function: ast.FunctionDef, names: Names) -> bool:
-    decorators = (each.func if isinstance(each, ast.Call) else each for each in function.decorator_list)
-    return any(names.dotted(each) in DECORATORS for each in decorators)
+    decorators = (node.func if isinstance(node, ast.Call) else node for node in function.decorator_list)
+    return any(names.dotted(node) in DECORATORS for node in decorators)
 
 
 class _Mentions:
     """Occurrences of function names in the code of all pieces."""
 
-    def __init__(self, found: list[Piece]) -> None:
+    def __init__(self, pieces: list[Piece]) -> None:
         self._inside: dict[str, set[str]] = {}
         self._outside: set[str] = set()
         self._exposed: dict[str, set[str]] = {}
-        for piece in found:
+        for piece in pieces:
             self._read(piece)
 
     def _read(self, piece: Piece) -> None:
@@ -92,28 +92,28 @@ class _Mentions:
         """Return the functions that mention a name."""
         return self._inside.get(name, set())
 
-    def reached(self, name: str, named: set[str]) -> bool:
+    def reached(self, name: str, names: set[str]) -> bool:
         """Return whether Python names the function or a caller of the function; True if undecidable."""
-        todo, seen = {name}, set[str]()
+        todo, visited = {name}, set[str]()
         while todo:
             name = todo.pop()
-            seen.add(name)
+            visited.add(name)
             bound = self._exposed.get(name, set())
-            if name == "operator" or name in named or bound & named or (name in self._outside and not bound):
+            if name == "operator" or name in names or bound & names or (name in self._outside and not bound):
                 return True
-            todo |= self.inside(name) - seen
+            todo |= self.inside(name) - visited
         return False
 
 
 def _prototypes(code: Code) -> set[int]:
     """Return the indices of function names in declarations without a body, such as `__global__ void k(float*);`."""
-    found = set()
+    indices = set()
     for index, _ in calls(code):
         end = code.partner.get(index + 1)
         declared = code.kind(index - 1) is Kind.WORD or code.text(index - 1) in ("*", "&", ">")
         if end is not None and code.text(end + 1) == ";" and declared and not code.in_function(index):
-            found.add(index)
-    return found
+            indices.add(index)
+    return indices
 
 
 def _bindings(code: Code) -> Iterator[tuple[str, set[str]]]:
@@ -130,18 +130,18 @@ def _bindings(code: Code) -> Iterator[tuple[str, set[str]]]:
 def _python_names(nodes: Sequence[ast.AST]) -> set[str]:
     """Return all names and short strings of the Python code, except the lists of names passed to builds."""
     lists = {
-        id(part)
+        id(inner)
         for node in nodes
         if isinstance(node, ast.keyword) and node.arg in _BUILD_ARGUMENTS
-        for part in ast.walk(node.value)
+        for inner in ast.walk(node.value)
     }
-    found: set[str] = set()
+    names: set[str] = set()
     for node in nodes:
         match node:
             case ast.Attribute(attr=name) | ast.Name(id=name):
-                found.add(name)
+                names.add(name)
             case _:
                 continue
     words = {text for node, text in texts(nodes) if id(node) not in lists and len(text) < _MAX_NAME}
     # NVRTC takes the name of a kernel with template arguments.
-    return found | {text for text in (text.partition("<")[0] for text in words) if text.isidentifier()}
+    return names | {text for text in (text.partition("<")[0] for text in words) if text.isidentifier()}

@@ -22,8 +22,8 @@ def library_calls(module: Module, bodies: list[Body]) -> Iterator[Remark]:
         for node in ast.walk(body):
             match node:
                 case ast.Call():
-                    if (what := _called(node, module, tensors)) is not None:
-                        yield Remark(Code.LIBRARY_IN_FORWARD, node.lineno, f"forward calls {what}")
+                    if (call := _called(node, module, tensors)) is not None:
+                        yield Remark(Code.LIBRARY_IN_FORWARD, node.lineno, f"forward calls {call}")
                 case ast.BinOp(op=ast.MatMult()):
                     yield Remark(Code.LIBRARY_IN_FORWARD, node.lineno, "forward multiplies matrices with @")
                 case _:
@@ -50,9 +50,9 @@ def _called(call: ast.Call, module: Module, tensors: set[str]) -> str | None:
 def _member(name: str, module: Module) -> str | None:
     """Describe `self.name` if its class is a PyTorch module or the reference."""
     for value in module.members.get(name, []):
-        made = module.names.dotted(value.func) if isinstance(value, ast.Call) else None
-        if made is not None and (made == _REFERENCE or (made.startswith("torch.nn.") and made[9:10].isupper())):
-            return f"self.{shown(name)}, which is {shown(made)}" if made != "torch.nn.Parameter" else None
+        dotted = module.names.dotted(value.func) if isinstance(value, ast.Call) else None
+        if dotted is not None and (dotted == _REFERENCE or (dotted.startswith("torch.nn.") and dotted[9:10].isupper())):
+            return f"self.{shown(name)}, which is {shown(dotted)}" if dotted != "torch.nn.Parameter" else None
     return None
 
 
@@ -77,13 +77,13 @@ def _tensors_of(body: Body) -> set[str]:
     """Return the names of tensors: parameters, and variables assigned from known tensors."""
     arguments = body.args
     every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg]
-    found = {argument.arg for argument in every if argument is not None} - {"self", "cls", "ctx"}
+    tensors = {argument.arg for argument in every if argument is not None} - {"self", "cls", "ctx"}
     assignments = [node for node in ast.walk(body) if isinstance(node, ast.Assign)]
     for node in sorted(assignments, key=lambda node: node.lineno):
-        read = {part.id for part in ast.walk(node.value) if isinstance(part, ast.Name)}
-        if read & found:
-            found |= {part.id for target in node.targets for part in ast.walk(target) if isinstance(part, ast.Name)}
-    return found - {"self", "cls", "ctx"}
+        names = {leaf.id for leaf in ast.walk(node.value) if isinstance(leaf, ast.Name)}
+        if names & tensors:
+            tensors |= {leaf.id for target in node.targets for leaf in ast.walk(target) if isinstance(leaf, ast.Name)}
+    return tensors - {"self", "cls", "ctx"}
 
 
 def fallbacks(module: Module, bodies: list[Body]) -> Iterator[Remark]:
@@ -92,19 +92,19 @@ def fallbacks(module: Module, bodies: list[Body]) -> Iterator[Remark]:
     for node in module.nodes:
         match node:
             case ast.Try(body=body) | ast.TryStar(body=body):
-                what = _risked(body, module, in_forward=id(node) in in_forward)
+                risk = _risked(body, module, in_forward=id(node) in in_forward)
                 swallowing = [handler for handler in node.handlers if _goes_on(handler)]
-                if what is not None and swallowing:
+                if risk is not None and swallowing:
                     line = swallowing[0].lineno
                     before = f"the try is {line - node.lineno} above"
-                    yield Remark(Code.FAILURE_WORKED_AROUND, line, f"continues after {what} fails ({before})")
+                    yield Remark(Code.FAILURE_WORKED_AROUND, line, f"continues after {risk} fails ({before})")
             case ast.With(items=items, body=body):
                 dotted = [
                     module.names.dotted(i.context_expr.func) for i in items if isinstance(i.context_expr, ast.Call)
                 ]
-                what = _risked(body, module, in_forward=id(node) in in_forward)
-                if "contextlib.suppress" in dotted and what is not None:
-                    yield Remark(Code.FAILURE_WORKED_AROUND, node.lineno, f"continues after {what} fails")
+                risk = _risked(body, module, in_forward=id(node) in in_forward)
+                if "contextlib.suppress" in dotted and risk is not None:
+                    yield Remark(Code.FAILURE_WORKED_AROUND, node.lineno, f"continues after {risk} fails")
             case _:
                 continue
 

@@ -16,7 +16,7 @@ from evaluator.protocol.frames import BuildRequest, SourceFile
 from evaluator.protocol.frames.bounds import MAX_FRAME_BYTES
 from evaluator.protocol.frames.oversize import unsendable_request
 from evaluator.protocol.parsed_python import parsed_python
-from evaluator.protocol.submission_files import HEADER_SUFFIXES, Part, cpp_files, python_files
+from evaluator.protocol.submission_files import HEADER_SUFFIXES, SubmissionFile, cpp_files, python_files
 from evaluator.submission.model_new import entries_of
 
 _MAX_BUILDS_BYTES = MAX_FRAME_BYTES // 2
@@ -64,21 +64,21 @@ def _builds(module: Module, source: str) -> list[BuildRequest]:
 
 def _headers(source: str) -> list[SourceFile]:
     """Return the headers of a submission of several files, in a runner's order."""
-    texts = {part.path: part.text for part in cpp_files(source) if PurePosixPath(part.path).suffix in HEADER_SUFFIXES}
+    texts = {file.path: file.text for file in cpp_files(source) if PurePosixPath(file.path).suffix in HEADER_SUFFIXES}
     return [SourceFile(name=path, text=texts[path]) for path in sorted(texts, key=PurePosixPath)]
 
 
-def _remarks(source: str, module: Module, invalid: list[Part]) -> list[Remark]:
+def _remarks(source: str, module: Module, invalid: list[SubmissionFile]) -> list[Remark]:
     bodies = in_forward(module)
-    found = [*pieces(module.nodes, source), *file_pieces(source)]
+    cpp_pieces = [*pieces(module.nodes, source), *file_pieces(source)]
     return [
         *other_entry(module),
         *library.library_calls(module, bodies),
         *library.fallbacks(module, bodies),
         *side_effects.surroundings(module),
         *side_effects.patches(module, bodies),
-        *cpp_calls.cpp_rules(found),
-        *launches.never_launched(module.nodes, found),
+        *cpp_calls.cpp_rules(cpp_pieces),
+        *launches.never_launched(module.nodes, cpp_pieces),
         *launches.decorated_never_launched(module.nodes, module.names),
-        *prompt_injection.prompt_injection(source, module.nodes, found, invalid),
+        *prompt_injection.prompt_injection(source, module.nodes, cpp_pieces, invalid),
     ]

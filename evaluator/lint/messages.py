@@ -68,16 +68,16 @@ def shown(name: str) -> str:
 
 def thinned(remarks: list[Remark]) -> list[Noticed]:
     """Deduplicate and sort remarks by line, and keep the first few of each code."""
-    kept: dict[Code, list[Remark]] = {}
-    said: set[tuple[Code, str]] = set()
+    by_code: dict[Code, list[Remark]] = {}
+    messages: set[tuple[Code, str]] = set()
     for remark in sorted(remarks, key=lambda remark: (remark.line, remark.code.value)):
-        if (remark.code, remark.message) not in said:
-            said.add((remark.code, remark.message))
-            kept.setdefault(remark.code, []).append(remark)
-    found = []
-    for of_it in kept.values():
+        if (remark.code, remark.message) not in messages:
+            messages.add((remark.code, remark.message))
+            by_code.setdefault(remark.code, []).append(remark)
+    shown_remarks = []
+    for of_it in by_code.values():
         *first, last = of_it[:_SHOWN_PER_CODE]
         more = len(of_it) - _SHOWN_PER_CODE
-        found += [*first, last._replace(message=f"{last.message} (and {more} more)") if more > 0 else last]
-    found.sort(key=lambda remark: (remark.line, remark.code.value))
-    return [Noticed(code, max(line, 1), message[:MAX_MESSAGE]) for code, line, message in found[:MAX_REMARKS]]
+        shown_remarks += [*first, last._replace(message=f"{last.message} (and {more} more)") if more > 0 else last]
+    shown_remarks.sort(key=lambda remark: (remark.line, remark.code.value))
+    return [Noticed(code, max(line, 1), message[:MAX_MESSAGE]) for code, line, message in shown_remarks[:MAX_REMARKS]]

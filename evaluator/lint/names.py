@@ -49,19 +49,19 @@ class Names:
         >>> names.dotted(ast.parse("F.relu", mode="eval").body)
         'torch.nn.functional.relu'
         """
-        parts: list[str] = []
-        while len(parts) < _MAX_PARTS:
+        attributes: list[str] = []
+        while len(attributes) < _MAX_PARTS:
             match node:
                 case ast.Attribute(value=value, attr=attr):
-                    parts.append(attr)
+                    attributes.append(attr)
                     node = value
                 case ast.Call(func=ast.Name(id="getattr"), args=[value, ast.Constant(value=str() as attr), *_]):
-                    parts.append(attr)
+                    attributes.append(attr)
                     node = value
                 case ast.Call(args=[ast.Constant(value=str() as module)]) if self._imports_module(node):
-                    return ".".join([module, *reversed(parts)])
+                    return ".".join([module, *reversed(attributes)])
                 case ast.Name(id=name):
-                    return ".".join([self._meaning.get(name, name), *reversed(parts)])
+                    return ".".join([self._meaning.get(name, name), *reversed(attributes)])
                 case _:
                     return None
         return None

@@ -40,7 +40,7 @@ def predicted_builds(nodes: Sequence[ast.AST], names: Names, headers: Sequence[S
     [('e', ['int f();'])]
     """
     reader = _Reader(_assigned_once(nodes))
-    found: list[BuildRequest] = []
+    builds: list[BuildRequest] = []
     calls = [node for node in nodes if isinstance(node, ast.Call) and names.dotted(node.func) == _INLINE]
     for call in sorted(calls, key=lambda call: (call.lineno, call.col_offset)):
         # Arguments may have any type, and infinite recursion predicts no build.
@@ -48,10 +48,10 @@ def predicted_builds(nodes: Sequence[ast.AST], names: Names, headers: Sequence[S
             request = msgspec.convert(msgspec.to_builtins(_request(call, reader)), BuildRequest)
             if headers and may_include(request, headers):
                 request = replace(request, headers=list(headers))
-            found += [request] if request not in found else []
-        if len(found) == MAX_BUILDS:
+            builds += [request] if request not in builds else []
+        if len(builds) == MAX_BUILDS:
             break
-    return found
+    return builds
 
 
 def _assigned_once(nodes: Sequence[ast.AST]) -> dict[str, ast.expr]:
@@ -78,21 +78,21 @@ def _assigned_once(nodes: Sequence[ast.AST]) -> dict[str, ast.expr]:
 
 def _request(call: ast.Call, reader: "_Reader") -> BuildRequest:
     arguments: list[Any] = [reader.value(argument) for argument in call.args]
-    named: dict[str, Any] = {}
+    keywords: dict[str, Any] = {}
     for keyword in call.keywords:
         if keyword.arg is None:
             raise _NotForeseen
         if keyword.arg not in WITHOUT_EFFECT:  # The values of such arguments do not matter.
-            named[keyword.arg] = reader.value(keyword.value)
-    return load_inline(*arguments, **named)
+            keywords[keyword.arg] = reader.value(keyword.value)
+    return load_inline(*arguments, **keywords)
 
 
 class _Reader:
     """Evaluates constant expressions, within limits on steps and characters."""
 
-    def __init__(self, known: dict[str, ast.expr]) -> None:
-        """Resolve names through the expressions in `known`."""
-        self._known = known
+    def __init__(self, expressions: dict[str, ast.expr]) -> None:
+        """Resolve names through the `expressions`."""
+        self._expressions = expressions
         self._steps = _MAX_STEPS
         self._characters = _MAX_CHARACTERS
 
@@ -106,16 +106,16 @@ class _Reader:
                 return self._counted(text)
             case ast.Constant(value=bool() | None as value):
                 return value
-            case ast.Name(id=name) if name in self._known:
-                return self.value(self._known[name])
+            case ast.Name(id=name) if name in self._expressions:
+                return self.value(self._expressions[name])
             case ast.List(elts=parts) | ast.Tuple(elts=parts):
-                return [self._word(part) for part in parts]
+                return [self._word(element) for element in parts]
             case ast.Dict(keys=keys, values=values):
                 return {self._word(key): self._word(value) for key, value in zip(keys, values, strict=True)}
             case ast.BinOp(left=left, op=ast.Add(), right=right):
                 return _sum(self.value(left), self.value(right))
             case ast.JoinedStr(values=parts):
-                return "".join(self._word(part) for part in parts)
+                return "".join(self._word(element) for element in parts)
             case ast.FormattedValue(value=filled_in, conversion=-1, format_spec=None):
                 return self._word(filled_in)
             case _:

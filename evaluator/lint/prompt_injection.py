@@ -13,7 +13,7 @@ from evaluator.cuda_source.lexer import Kind
 from evaluator.findings import Code
 from evaluator.lint.embedded import Piece, docstrings, texts
 from evaluator.lint.messages import Remark, shown
-from evaluator.protocol.submission_files import MANIFEST, Part, parts, python_files
+from evaluator.protocol.submission_files import MANIFEST, SubmissionFile, parts, python_files
 
 _READER = (
     r"(?:judge|grader|reviewer|evaluator|auditor|verifier|examiner|scorer|checker|llm|language model|"
@@ -42,7 +42,7 @@ _PATTERNS = {
         r"|^\W*(?:system|assistant|human|user) ?(?:prompt|message)? ?:"
     ),
 }
-_COMPILED = {what: re.compile(pattern, re.MULTILINE) for what, pattern in _PATTERNS.items()}
+_COMPILED = {kind: re.compile(pattern, re.MULTILINE) for kind, pattern in _PATTERNS.items()}
 _STATUS_WORD = re.compile(
     r"(?i:\b(?:output|return|respond|reply|answer|say|print|report|verdict|status|result)\b\W{1,4}"
     r"(?:with |is |as |be )?)[\"'`]{0,3}(?:PASS(?:ED)?|CORRECT|APPROVED|ACCEPT(?:ED)?|VALID)\b"
@@ -55,27 +55,27 @@ _LEAST_PROSE = 8
 
 
 def prompt_injection(
-    source: str, nodes: Sequence[ast.AST], found: list[Piece], invalid: Sequence[Part]
+    source: str, nodes: Sequence[ast.AST], pieces: list[Piece], invalid: Sequence[SubmissionFile]
 ) -> Iterator[Remark]:
     """Find addressed text in comments, strings, docstrings and names, in Python and embedded C++.
 
     `invalid` are Python files that do not parse: their whole text is prose.
     """
-    prose = [*_comments(source), *_cpp_comments(found), *_whole(invalid)]
+    prose = [*_comments(source), *_cpp_comments(pieces), *_whole(invalid)]
     prose += _whole(file for file in parts(source) if file.path == MANIFEST)
-    code = {piece.first_line for piece in found}
+    code = {piece.first_line for piece in pieces}
     aside = docstrings(nodes)
     prose += [(node.lineno, text) for node, text in texts(nodes) if id(node) in aside or node.lineno not in code]
     yield from _names(nodes)
     for line, text in prose:
-        if len(text) >= _LEAST_PROSE and (what := _said(text[:_MAX_PROSE])) is not None:
-            yield Remark(Code.ADDRESSED_TEXT, line + what[1], what[0])
+        if len(text) >= _LEAST_PROSE and (addressed := _addressed_text(text[:_MAX_PROSE])) is not None:
+            yield Remark(Code.ADDRESSED_TEXT, line + addressed[1], addressed[0])
     for number, content in enumerate(source.split("\n"), 1):
         if (hidden := _INVISIBLE.search(content)) is not None:
             yield Remark(Code.ADDRESSED_TEXT, number, f"contains an invisible character (U+{ord(hidden[0]):04X})")
 
 
-def _whole(files: Iterable[Part]) -> Iterator[tuple[int, str]]:
+def _whole(files: Iterable[SubmissionFile]) -> Iterator[tuple[int, str]]:
     """Yield the text of files in pieces, with their first lines."""
     for file in files:
         line = file.lines_before + 1
@@ -85,14 +85,14 @@ def _whole(files: Iterable[Part]) -> Iterator[tuple[int, str]]:
             line += piece.count("\n")
 
 
-def _said(text: str) -> tuple[str, int] | None:
+def _addressed_text(text: str) -> tuple[str, int] | None:
     """Return the kind and line offset of addressed text; None for ordinary text."""
     plain = re.sub(r"[ \t#*/]+", " ", text)
     lowered = plain.lower()
     flat = lowered.replace("\n", " ")  # Sentences span lines.
-    for what, pattern in _COMPILED.items():
+    for kind, pattern in _COMPILED.items():
         if (match := pattern.search(flat) or pattern.search(lowered)) is not None:
-            return f"{what}: “{shown(match[0].strip())}”", lowered.count("\n", 0, match.start())
+            return f"{kind}: “{shown(match[0].strip())}”", lowered.count("\n", 0, match.start())
     if (match := _STATUS_WORD.search(plain)) is not None:
         return f"asks for a verdict: “{shown(match[0].strip())}”", plain.count("\n", 0, match.start())
     return None
@@ -135,9 +135,9 @@ def _comment_lines(source: str) -> Iterator[tuple[int, str]]:
             continue  # Text after a tokenizer error is not Python.
 
 
-def _cpp_comments(found: list[Piece]) -> Iterator[tuple[int, str]]:
+def _cpp_comments(pieces: list[Piece]) -> Iterator[tuple[int, str]]:
     """Yield C++ comments with their first lines. Comments separated by whitespace only form one text."""
-    for piece in found:
+    for piece in pieces:
         run: list[str] = []
         first = 0
         for token in piece.all_tokens:

@@ -25,7 +25,7 @@ class Module(NamedTuple):
 
     def model(self) -> ast.ClassDef | None:
         """Find the entry class, or the class assigned to its name."""
-        return next((found for name in self.entries if (found := self._named(name)) is not None), None)
+        return next((entry for name in self.entries if (entry := self._named(name)) is not None), None)
 
     def _named(self, entry: str) -> ast.ClassDef | None:
         if entry in self.classes:
@@ -87,36 +87,36 @@ def in_forward(module: Module) -> list[Body]:
     start = None if model is None else _methods(model).get("forward")
     if start is None and model is not None:
         bases = [base.id for base in model.bases if isinstance(base, ast.Name) and base.id in module.classes]
-        start = next((own for base in bases if (own := _methods(module.classes[base]).get("forward"))), None)
-    found: list[Body] = []
-    seen: set[int] = set()
+        start = next((method for base in bases if (method := _methods(module.classes[base]).get("forward"))), None)
+    bodies: list[Body] = []
+    visited: set[int] = set()
     todo: list[Body] = [] if start is None else [start]
     while todo:
         body = todo.pop()
-        if id(body) not in seen:
-            seen.add(id(body))
-            found.append(body)
+        if id(body) not in visited:
+            visited.add(id(body))
+            bodies.append(body)
             todo += _mentioned(body, module)
-    return found
+    return bodies
 
 
 def _mentioned(body: Body, module: Module) -> list[Body]:
-    found: list[Body] = []
+    bodies: list[Body] = []
     for node in ast.walk(body):
         match node:
             case ast.Name(id=name):
-                found += module.functions.get(name, []) + _of_class(module.classes.get(name))
+                bodies += module.functions.get(name, []) + _of_class(module.classes.get(name))
             case ast.Attribute(value=ast.Name(id="self"), attr=name):
                 # Excludes `super().forward` and forward of members from matching methods of the same name.
-                found += module.functions.get(name, []) if name not in _CALLED_BY_TORCH else []
+                bodies += module.functions.get(name, []) if name not in _CALLED_BY_TORCH else []
                 for value in module.members.get(name, []):
                     if isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
-                        found += _of_class(module.classes.get(value.func.id))
+                        bodies += _of_class(module.classes.get(value.func.id))
             case ast.Attribute(attr=name) if name not in _CALLED_BY_TORCH:
-                found += module.functions.get(name, [])
+                bodies += module.functions.get(name, [])
             case _:
                 continue
-    return found
+    return bodies
 
 
 def _of_class(definition: ast.ClassDef | None) -> list[Body]:

@@ -80,12 +80,12 @@ def patches(module: Module, bodies: list[Body]) -> Iterator[Remark]:
     """Find assignments to foreign attributes: of imported modules and classes, and of tensors."""
     for node in module.nodes:
         for target in _targets(node):
-            if (whose := _foreign(target, module.names)) is not None:
-                yield Remark(Code.PATCHED, target.lineno, f"replaces {shown(whose)}")
+            if (owner := _foreign(target, module.names)) is not None:
+                yield Remark(Code.PATCHED, target.lineno, f"replaces {shown(owner)}")
         match node:
             case ast.Call(func=ast.Name(id="setattr" | "delattr"), args=[ast.expr() as thing, *_]):
-                if (whose := _imported(thing, module.names)) is not None:
-                    yield Remark(Code.PATCHED, node.lineno, f"replaces an attribute of {shown(whose)}")
+                if (owner := _imported(thing, module.names)) is not None:
+                    yield Remark(Code.PATCHED, node.lineno, f"replaces an attribute of {shown(owner)}")
                 elif (
                     isinstance(thing, ast.Name) and thing.id not in _OWN and not isinstance(node.args[1], ast.Constant)
                 ):
@@ -123,12 +123,12 @@ def _foreign(target: ast.expr, names: Names) -> str | None:
     """Return the full name of a replaced foreign attribute; None for the submission's own targets."""
     match target:
         case ast.Attribute(value=value, attr=attr):
-            whose = _imported(value, names)
-            full = f"{whose}.{attr}"
-            return None if whose is None or full.startswith(_SETTINGS) else full
+            name = _imported(value, names)
+            full = f"{name}.{attr}"
+            return None if name is None or full.startswith(_SETTINGS) else full
         case ast.Subscript(value=value):
-            whose = names.dotted(value)
-            return whose if whose in ("sys.modules", "builtins.__dict__") else None
+            name = names.dotted(value)
+            return name if name in ("sys.modules", "builtins.__dict__") else None
         case _:
             return None
 

@@ -57,9 +57,9 @@ def load_inline(
 def may_include(request: BuildRequest, headers: Sequence[SourceFile]) -> bool:
     """Return whether the strings of a `load_inline` may include one of the submission's own `headers`."""
     texts = "\n".join([*request.cpp_sources, *request.cuda_sources])
-    own = {posixpath.basename(header.name) for header in headers}
-    named = {posixpath.basename(path) for path in _INCLUDE.findall(texts)}
-    return not own.isdisjoint(named) or _INCLUDE_BY_MACRO.search(texts) is not None
+    names = {posixpath.basename(header.name) for header in headers}
+    included = {posixpath.basename(path) for path in _INCLUDE.findall(texts)}
+    return not names.isdisjoint(included) or _INCLUDE_BY_MACRO.search(texts) is not None
 
 
 def as_list(value: Any) -> list[str]:

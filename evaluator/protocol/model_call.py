@@ -98,10 +98,10 @@ def _in_full(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _floating_inputs(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[tuple[str, torch.Tensor]]:
-    named = [(str(index), value) for index, value in enumerate(args)] + list(kwargs.items())
-    found = []
-    for name, value in named:
+    arguments = [(str(index), value) for index, value in enumerate(args)] + list(kwargs.items())
+    inputs = []
+    for name, value in arguments:
         leaves = [leaf for leaf in tensors_of(value) if leaf.is_floating_point()]
         single = isinstance(value, torch.Tensor)
-        found += [(name if single else f"{name}.{place}", leaf) for place, leaf in enumerate(leaves)]
-    return found
+        inputs += [(name if single else f"{name}.{index}", leaf) for index, leaf in enumerate(leaves)]
+    return inputs

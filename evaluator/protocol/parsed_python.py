@@ -3,7 +3,7 @@
 import ast
 from typing import NamedTuple
 
-from evaluator.protocol.submission_files import Part, is_several, python_files
+from evaluator.protocol.submission_files import SubmissionFile, is_several, python_files
 
 
 class ParsedPython(NamedTuple):
@@ -12,9 +12,9 @@ class ParsedPython(NamedTuple):
     `invalid` are files that are not Python.
     """
 
-    files: list[Part]
+    files: list[SubmissionFile]
     tree: ast.Module
-    invalid: list[Part] = []
+    invalid: list[SubmissionFile] = []
 
 
 def parsed_python(submission: str) -> ParsedPython:
@@ -28,16 +28,16 @@ def parsed_python(submission: str) -> ParsedPython:
     """
     if not is_several(submission):
         return ParsedPython(python_files(submission), ast.parse(submission))
-    files: list[Part] = []
+    files: list[SubmissionFile] = []
     body: list[ast.stmt] = []
-    invalid: list[Part] = []
-    for part in python_files(submission):
+    invalid: list[SubmissionFile] = []
+    for file in python_files(submission):
         try:
-            tree = ast.parse(part.text)
+            tree = ast.parse(file.text)
         except (SyntaxError, ValueError):
-            invalid.append(part)
+            invalid.append(file)
             continue
-        ast.increment_lineno(tree, part.lines_before)
-        files.append(part)
+        ast.increment_lineno(tree, file.lines_before)
+        files.append(file)
         body += tree.body
     return ParsedPython(files, ast.Module(body, []), invalid)

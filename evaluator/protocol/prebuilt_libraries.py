@@ -18,7 +18,7 @@ class PrebuiltLibraries:
     def __init__(self, folder: Path) -> None:
         """Store replies and libraries in `folder`."""
         self._folder = folder
-        self._asked = ""
+        self._request_key = ""
 
     def put(self, request: BuildRequest, reply: BuildReply, library: bytes | None) -> None:
         """Store the reply to `request`, and the library of a successful build."""
@@ -31,18 +31,18 @@ class PrebuiltLibraries:
         """Accept a build request. Raises TypeError for any other frame."""
         if not isinstance(frame, BuildRequest):
             raise TypeError(f"no judge is here to answer a {type(frame).__name__}")
-        self._asked = _key(frame)
+        self._request_key = _key(frame)
 
     def receive(self) -> BuildReply:
         """Return the reply to the last request; a failed build for an unknown request."""
         try:
-            return msgspec.msgpack.decode(self._reply(self._asked).read_bytes(), type=BuildReply)
+            return msgspec.msgpack.decode(self._reply(self._request_key).read_bytes(), type=BuildReply)
         except FileNotFoundError:
             return BuildReply(ok=False, log="this was not built for the submission's profile, and no compiler is here")
 
     def take_descriptors(self) -> list[int]:
         """Return a descriptor of the last request's library. The caller closes the descriptor."""
-        return [os.open(self._library(self._asked), os.O_RDONLY | os.O_CLOEXEC)]
+        return [os.open(self._library(self._request_key), os.O_RDONLY | os.O_CLOEXEC)]
 
     def _reply(self, key: str) -> Path:
         return self._folder / f"{key}.reply"

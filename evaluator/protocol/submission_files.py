@@ -39,7 +39,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f-\x9f]|\r(?!\n)")
 _LIKE_MARK = re.compile(r"^[^\S\n]*#@[^\S\n]", re.MULTILINE)
 
 
-class Part(NamedTuple):
+class SubmissionFile(NamedTuple):
     """A file of a submission. Line n of `text` is line n + `lines_before` of the submission's text."""
 
     path: str
@@ -47,7 +47,7 @@ class Part(NamedTuple):
     lines_before: int
 
 
-class Place(NamedTuple):
+class SourceLocation(NamedTuple):
     """A line of a submission: the file's path, its text, and the line in the file. A single file has no path."""
 
     path: str | None
@@ -96,11 +96,11 @@ def clashing_path(paths: Iterable[str]) -> str | None:
     """
     listed = list(paths)
     folders = {str(folder).lower() for path in listed for folder in PurePosixPath(path).parents}
-    seen: set[str] = set()
+    earlier: set[str] = set()
     for path in listed:
-        if path.lower() in seen or path.lower() in folders:
+        if path.lower() in earlier or path.lower() in folders:
             return path
-        seen.add(path.lower())
+        earlier.add(path.lower())
     return None
 
 
@@ -115,20 +115,20 @@ def bad_text(text: str) -> str | None:
     """
     if (control := _CONTROL.search(text)) is not None:
         return f"line {_line_at(text, control)} has the control character {control[0]!r}"
-    seen = text if text.isascii() else _seen(text)
-    mark = _LIKE_MARK.search(seen)
-    return None if mark is None else f"line {_line_at(seen, mark)} begins like the line before a file: #@"
+    visible = text if text.isascii() else _visible(text)
+    mark = _LIKE_MARK.search(visible)
+    return None if mark is None else f"line {_line_at(visible, mark)} begins like the line before a file: #@"
 
 
-def _seen(text: str) -> str:
+def _visible(text: str) -> str:
     """Return a text without invisible characters, and with plain forms of wide characters and rare spaces."""
-    rare = [each for each in set(text) if not each.isascii()]
-    plain = {ord(each): unicodedata.normalize("NFKC", each)[:1] for each in rare}
-    return text.translate(plain | {ord(each): "" for each in rare if unicodedata.category(each).startswith("C")})
+    rare = [char for char in set(text) if not char.isascii()]
+    plain = {ord(char): unicodedata.normalize("NFKC", char)[:1] for char in rare}
+    return text.translate(plain | {ord(char): "" for char in rare if unicodedata.category(char).startswith("C")})
 
 
-def _line_at(text: str, found: re.Match[str]) -> int:
-    return text.count("\n", 0, found.start()) + 1
+def _line_at(text: str, match: re.Match[str]) -> int:
+    return text.count("\n", 0, match.start()) + 1
 
 
 def joined(files: Iterable[tuple[str, str]]) -> str:
@@ -139,41 +139,41 @@ def joined(files: Iterable[tuple[str, str]]) -> str:
     """
     lines = [FIRST_LINE, "\n"]
     for path, text in files:
-        if (why := bad_path(path)) is not None:
-            raise BadFiles(f"{path[:100]!r}: {why}")
-        if (why := bad_text(text)) is not None:
-            raise BadFiles(f"{path}: {why}")
+        if (reason := bad_path(path)) is not None:
+            raise BadFiles(f"{path[:100]!r}: {reason}")
+        if (reason := bad_text(text)) is not None:
+            raise BadFiles(f"{path}: {reason}")
         lines += [_MARK, path, "\n", text, "" if not text or text.endswith("\n") else "\n"]
     return "".join(lines)
 
 
-def parts(text: str) -> list[Part]:
+def parts(text: str) -> list[SubmissionFile]:
     r"""Return the files of a submission of several files; empty for any other text.
 
-    >>> parts(joined([("a.py", "x"), ("b.cu", "y\nz")]))
-    [Part(path='a.py', text='x\n', lines_before=2), Part(path='b.cu', text='y\nz\n', lines_before=4)]
+    >>> parts(joined([("a.py", "x"), ("b.cu", "y\nz")]))[1:]
+    [SubmissionFile(path='b.cu', text='y\nz\n', lines_before=4)]
     """
     return list(_parts(text)) if is_several(text) else []
 
 
 @functools.lru_cache(maxsize=1)
-def _parts(text: str) -> tuple[Part, ...]:
+def _parts(text: str) -> tuple[SubmissionFile, ...]:
     """Split a text of several files. Cached: a card has up to hundreds of lines to place."""
     marks = [number for number, line in enumerate(text.split("\n"), 1) if line.startswith(_MARK)]
     pieces = re.split(rf"^{_MARK}([^\n]*)(?:\n|\Z)", text, flags=re.MULTILINE)[1:]
-    return tuple(map(Part, pieces[::2], pieces[1::2], marks))
+    return tuple(map(SubmissionFile, pieces[::2], pieces[1::2], marks))
 
 
-def python_files(text: str) -> list[Part]:
+def python_files(text: str) -> list[SubmissionFile]:
     """Return the Python files of a submission; a single file has no path."""
     if not is_several(text):
-        return [Part("", text, 0)]
-    return [part for part in parts(text) if part.path.endswith(".py")]
+        return [SubmissionFile("", text, 0)]
+    return [file for file in parts(text) if file.path.endswith(".py")]
 
 
-def cpp_files(text: str) -> list[Part]:
+def cpp_files(text: str) -> list[SubmissionFile]:
     """Return the C++ and CUDA files of a submission of several files, headers included."""
-    return [part for part in parts(text) if PurePosixPath(part.path).suffix in SOURCE_SUFFIXES | HEADER_SUFFIXES]
+    return [file for file in parts(text) if PurePosixPath(file.path).suffix in SOURCE_SUFFIXES | HEADER_SUFFIXES]
 
 
 def line_of(text: str, file: str, line: int) -> int | None:
@@ -183,18 +183,18 @@ def line_of(text: str, file: str, line: int) -> int | None:
     >>> line_of(text, "b.cu", 2), line_of(text, "b.cu", 3), line_of("x", SINGLE_FILE, 1)
     (6, None, 1)
     """
-    files = _parts(text) if is_several(text) else (Part(SINGLE_FILE, text, 0),)
-    part = next((part for part in files if part.path == file), None)
-    if part is None or not 1 <= line <= len(part.text.splitlines()):
+    files = _parts(text) if is_several(text) else (SubmissionFile(SINGLE_FILE, text, 0),)
+    source_file = next((source_file for source_file in files if source_file.path == file), None)
+    if source_file is None or not 1 <= line <= len(source_file.text.splitlines()):
         return None
-    return line + part.lines_before
+    return line + source_file.lines_before
 
 
-def place_of(text: str, line: int) -> Place:
+def place_of(text: str, line: int) -> SourceLocation:
     """Return the place of a line of a submission's text."""
     files = _parts(text) if is_several(text) else ()
-    inside = bisect_left(files, line, key=lambda part: part.lines_before)
+    inside = bisect_left(files, line, key=lambda file: file.lines_before)
     if not inside:
-        return Place(None, text, line)
-    part = files[inside - 1]
-    return Place(part.path, part.text, line - part.lines_before)
+        return SourceLocation(None, text, line)
+    file = files[inside - 1]
+    return SourceLocation(file.path, file.text, line - file.lines_before)

@@ -12,7 +12,7 @@ from evaluator.protocol.submission_files import (
     SOURCE_SUFFIXES,
     SUFFIXES,
     BadFiles,
-    Part,
+    SubmissionFile,
     bad_path,
     bad_text,
     clashing_path,
@@ -87,29 +87,29 @@ def read_manifest(text: str) -> Manifest:
 
 def _explained(complaint: str) -> str:
     """Convert msgspec's `what - at `$.where`` into a sentence with the key and the allowed values."""
-    what, _, place = complaint.partition(" - at ")
-    key = place.strip("`").removeprefix("$").removeprefix(".")
-    if (found := _FIELD.search(what)) is not None:
-        name = found["name"][:_LONGEST_KEY]
-        if found["kind"] == "unknown":
+    reason, _, location = complaint.partition(" - at ")
+    key = location.strip("`").removeprefix("$").removeprefix(".")
+    if (match := _FIELD.search(reason)) is not None:
+        name = match["name"][:_LONGEST_KEY]
+        if match["kind"] == "unknown":
             allowed = Extension if key == "extension" else Manifest
             table = f" in [{key}]" if key else " at the top"
             return f"unknown key {name!r}{table}; allowed: {', '.join(allowed.__struct_fields__)}"
         return f"the key {name} is required{f' in [{key}]' if key else ''}: {_MEANINGS[name]}"
-    found = _TYPES.search(what)
-    got = _TOML_TYPES.get(found["got"], found["got"]) if found is not None else "another value"
-    meant = "a text" if key.endswith("]") else _MEANINGS[key.rpartition(".")[2]]
-    return f"{key} is {got}, not {meant}"
+    match = _TYPES.search(reason)
+    got = _TOML_TYPES.get(match["got"], match["got"]) if match is not None else "another value"
+    expected = "a text" if key.endswith("]") else _MEANINGS[key.rpartition(".")[2]]
+    return f"{key} is {got}, not {expected}"
 
 
-def checked(files: Sequence[Part]) -> Manifest:
+def checked(files: Sequence[SubmissionFile]) -> Manifest:
     """Return the manifest of the files of a submission, checked against the files.
 
     Raises:
         BadFiles: a file is not allowed, or the manifest names a missing file.
     """
     _check_files(files)
-    texts = {part.path: part.text for part in files}
+    texts = {file.path: file.text for file in files}
     if MANIFEST not in texts:
         raise BadFiles(f"no file is named {MANIFEST}")
     manifest = read_manifest(texts[MANIFEST])
@@ -124,23 +124,23 @@ def checked(files: Sequence[Part]) -> Manifest:
     return manifest
 
 
-def _check_files(files: Sequence[Part]) -> None:
+def _check_files(files: Sequence[SubmissionFile]) -> None:
     """Raise BadFiles for too many files, and for a path or a text that is not allowed."""
     if files and files[0].lines_before != FIRST_LINES_BEFORE:
         raise BadFiles("there is text before the first file")
     if len(files) > MOST_FILES:
         raise BadFiles(f"{len(files)} files; a submission has at most {MOST_FILES}")
     for path, text, _ in files:
-        if (why := bad_path(path) or _bad_suffix(path) or bad_text(text)) is not None:
-            raise BadFiles(f"{path[:100]!r}: {why}")
-    if (twice := clashing_path(part.path for part in files)) is not None:
+        if (reason := bad_path(path) or _bad_suffix(path) or bad_text(text)) is not None:
+            raise BadFiles(f"{path[:100]!r}: {reason}")
+    if (twice := clashing_path(file.path for file in files)) is not None:
         raise BadFiles(f"{twice} occurs twice, differs from another path only in case, or is also a folder's name")
 
 
-def extension_sources(manifest: Manifest, files: Sequence[Part]) -> list[str]:
+def extension_sources(manifest: Manifest, files: Sequence[SubmissionFile]) -> list[str]:
     """Return the paths of the sources of the manifest's extension."""
     listed = manifest.extension.sources if manifest.extension is not None else []
-    return listed or [part.path for part in files if _suffix(part.path) in SOURCE_SUFFIXES]
+    return listed or [file.path for file in files if _suffix(file.path) in SOURCE_SUFFIXES]
 
 
 def _bad_suffix(path: str) -> str | None:

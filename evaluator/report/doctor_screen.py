@@ -3,7 +3,7 @@
 from rich.console import Console
 from rich.text import Text
 
-from evaluator.compile.warm_up import Outcome, PartReport, Preparations
+from evaluator.compile.warm_up import ArtefactReport, ArtefactState, Preparations
 from evaluator.doctor.diagnosis import Diagnosis, Line, Prepared
 from evaluator.doctor.kernel_languages import InstalledLanguage
 from evaluator.report.layout.sheet import Sheet, styled
@@ -11,7 +11,7 @@ from evaluator.text import duration
 
 _WORD = 9  # width of the word before a row's text
 _SHOWN_S = 0.1
-_STYLES = {Outcome.MADE: "green", Outcome.THERE: "green", Outcome.FAILED: "yellow"}
+_STYLES = {ArtefactState.MADE: "green", ArtefactState.THERE: "green", ArtefactState.FAILED: "yellow"}
 
 
 def render_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
@@ -76,15 +76,15 @@ def _show_language(sheet: Sheet, language: InstalledLanguage, label: str) -> Non
         sheet.row("", styled(f"{sheet.symbols.arrow} ", "dim").append_text(sheet.say(language.fix, 320, "dim")))
 
 
-def _part(sheet: Sheet, part: PartReport) -> Text:
+def _part(sheet: Sheet, part: ArtefactReport) -> Text:
     row = _status_word(part.outcome.value, _STYLES[part.outcome]).append_text(sheet.say(part.name))
     match part.outcome:
-        case Outcome.MADE:
+        case ArtefactState.MADE:
             # A part built along with another has no time of its own.
             return row.append(f" in {duration(part.wall_s * 1e3)}") if part.wall_s >= _SHOWN_S else row
-        case Outcome.FAILED:
+        case ArtefactState.FAILED:
             return row.append(": ").append_text(sheet.say(part.why, 300))
-        case Outcome.THERE:
+        case ArtefactState.THERE:
             return row
 
 

@@ -46,7 +46,7 @@ class Roof(NamedTuple):
     warm_bytes: int = 0
 
 
-class Traffic(NamedTuple):
+class NeededTraffic(NamedTuple):
     """Bytes moved by a call: probably needed, and certainly needed."""
 
     read_bytes: int
@@ -55,7 +55,7 @@ class Traffic(NamedTuple):
     certain_written_bytes: int
 
 
-def traffic(needs: Needs, override: RooflineOverride | None, constants: Mapping[str, Constant]) -> Traffic:
+def traffic(needs: Needs, override: RooflineOverride | None, constants: Mapping[str, Constant]) -> NeededTraffic:
     """Return the necessary traffic. Values given by the problem's author are certain.
 
     Bytes counted on the meta device and unchangeable by flips (integers) are needed, but not certain.
@@ -68,14 +68,14 @@ def traffic(needs: Needs, override: RooflineOverride | None, constants: Mapping[
         if needs.input_flips is None
         else least_part(needs.input_flips) * min(needs.input_bytes, needs.distinct_input_bytes)
     )
-    found = Traffic(int(read), needs.written_bytes, int(certain), min(needs.distinct_bytes, needs.written_bytes))
+    result = NeededTraffic(int(read), needs.written_bytes, int(certain), min(needs.distinct_bytes, needs.written_bytes))
     if override is not None and override.read_bytes is not None:
-        said = evaluate(override.read_bytes, constants)
-        found = found._replace(read_bytes=said, certain_read_bytes=said)
+        read_bytes = evaluate(override.read_bytes, constants)
+        result = result._replace(read_bytes=read_bytes, certain_read_bytes=read_bytes)
     if override is not None and override.written_bytes is not None:
-        said = evaluate(override.written_bytes, constants)
-        found = found._replace(written_bytes=said, certain_written_bytes=said)
-    return found
+        written_bytes = evaluate(override.written_bytes, constants)
+        result = result._replace(written_bytes=written_bytes, certain_written_bytes=written_bytes)
+    return result
 
 
 def attained(
@@ -148,8 +148,8 @@ def remarks(roofline: Roofline, timing: Timing) -> list[Finding]:
         return [finding(Code.FLOOR_DOUBTED, message)]
     if high_ms is None or high_ms >= roofline.target_ms:
         return []
-    what = "the reference's operations at the measured peak" if roofline.target_ms > roofline.floor_ms else "the floor"
-    message = f"the submission took {timing.submission_median_ms:.4g} ms, {what} {roofline.target_ms:.4g} ms"
+    bound = "the reference's operations at the measured peak" if roofline.target_ms > roofline.floor_ms else "the floor"
+    message = f"the submission took {timing.submission_median_ms:.4g} ms, {bound} {roofline.target_ms:.4g} ms"
     return [finding(Code.BEATS_TARGET, message, target_ms=roofline.target_ms)]
 
 

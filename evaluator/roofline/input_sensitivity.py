@@ -44,7 +44,7 @@ class _Field(NamedTuple):
 
 def changeable(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """Return the tensors whose values may be changed: dense, of floats or booleans, and not empty."""
-    return [each for each in tensors if each.layout is torch.strided and each.dtype in _FLOATS and each.numel()]
+    return [leaf for leaf in tensors if leaf.layout is torch.strided and leaf.dtype in _FLOATS and leaf.numel()]
 
 
 def sample(
@@ -59,7 +59,7 @@ def sample(
     `answer` must read `tensors` anew in every call, and not write to them. On return, `tensors` have their original
     values. A tensor is drawn with probability proportional to its bytes. Sampling stops early after `budget_s`.
     """
-    fields = [_field(each) for each in changeable(tensors)]
+    fields = [_field(tensor) for tensor in changeable(tensors)]
     if not fields:
         return Flips(samples=0, mattered=0)
     expected = answer()
@@ -68,26 +68,26 @@ def sample(
     generator = torch.Generator().manual_seed(0)
     weights = torch.tensor([float(_unique_bytes(field.leaf)) for field in fields], dtype=torch.float64)
     deadline = time.monotonic() + budget_s
-    taken = mattered = 0
-    while taken < samples and (taken == 0 or time.monotonic() < deadline):
+    drawn = mattered = 0
+    while drawn < samples and (drawn == 0 or time.monotonic() < deadline):
         field = fields[int(torch.multinomial(weights, 1, generator=generator))]
         mattered += _matters(field, answer, expected, generator)
-        taken += 1
+        drawn += 1
     # An occasional difference would have been attributed to a change.
     if changed(expected, answer()):
         return Undetermined("the reference gives different answers to the same inputs")
-    return Flips(samples=taken, mattered=mattered)
+    return Flips(samples=drawn, mattered=mattered)
 
 
 def changed(before: Sequence[torch.Tensor], after: Sequence[torch.Tensor]) -> bool:
     """Return whether any value differs. NaN equals NaN, and zero equals its negative."""
-    if [each.shape for each in before] != [each.shape for each in after]:
+    if [tensor.shape for tensor in before] != [tensor.shape for tensor in after]:
         return True
-    return any(_differ(one, other) for one, other in zip(before, after, strict=True))
+    return any(_differ(left, right) for left, right in zip(before, after, strict=True))
 
 
 def _differ(one: torch.Tensor, other: torch.Tensor) -> bool:
-    pieces = zip(*(torch.split(each.reshape(-1), _PIECE_ELEMENTS) for each in (one, other)), strict=True)
+    pieces = zip(*(torch.split(tensor.reshape(-1), _PIECE_ELEMENTS) for tensor in (one, other)), strict=True)
     return any(bool(((left != right) & ~(left.isnan() & right.isnan())).any()) for left, right in pieces)
 
 

@@ -30,14 +30,14 @@ class LeastTime(NamedTuple):
     @property
     def least_ms(self) -> float | None:
         """The larger time."""
-        return max((each for each in self if each is not None), default=None)
+        return max((time_ms for time_ms in self if time_ms is not None), default=None)
 
 
 def roofs_of(problem: Problem) -> Roofs | None:
     """Return the limits of this machine's first GPU; None without a GPU. Nothing is measured."""
-    if not (found := gpus()):
+    if not (visible := gpus()):
         return None
-    gpu = found[0]
+    gpu = visible[0]
     precision, factor = peak_of(problem)
     bandwidth, peak = known_bandwidth(gpu), known_peak(gpu, precision)
     return Roofs(
@@ -59,8 +59,8 @@ def stated(problem: Problem, size: SizeName, work: CallWork) -> CallWork:
     counts = (work.read_bytes, work.written_bytes, work.flop)
     return CallWork(
         *(
-            said if formula is None else evaluate(formula, constants)
-            for formula, said in zip(formulas, counts, strict=True)
+            counted if formula is None else evaluate(formula, constants)
+            for formula, counted in zip(formulas, counts, strict=True)
         )
     )
 

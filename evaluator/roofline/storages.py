@@ -30,9 +30,9 @@ def covered_bytes(tensors: Iterable[torch.Tensor]) -> dict[int, int]:
     sizes: dict[int, int] = {}
     elements: dict[int, dict[tuple[Any, ...], int]] = {}
     for tensor in tensors:
-        key, place = identity(tensor), (tensor.storage_offset(), *tensor.shape, *tensor.stride())
+        key, layout = identity(tensor), (tensor.storage_offset(), *tensor.shape, *tensor.stride())
         sizes[key] = tensor.untyped_storage().nbytes()
-        elements.setdefault(key, {})[place] = tensor.numel() * tensor.element_size()
+        elements.setdefault(key, {})[layout] = tensor.numel() * tensor.element_size()
     return {key: min(size_bytes, sum(elements[key].values())) for key, size_bytes in sizes.items()}
 
 
@@ -68,5 +68,5 @@ class Looks(OperationMode):
 def _only_shapes(func: Any) -> bool:
     """Return whether an operation ignores the values of its tensors, and makes a view or a tensor of the same shape."""
     schema = func._schema  # noqa: SLF001 - there is no other way to an operation's schema
-    makes_view = any(each.alias_info is not None and not each.alias_info.is_write for each in schema.returns)
+    makes_view = any(result.alias_info is not None and not result.alias_info.is_write for result in schema.returns)
     return makes_view or schema.name.endswith(_ONLY_SHAPES)

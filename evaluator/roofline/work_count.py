@@ -70,13 +70,13 @@ def _counted(names: dict[str, Any], problem: Problem) -> CallWork | Uncountable:
     args, kwargs = on_meta(args), on_meta(kwargs)
     inputs = tensors_of([args, kwargs])
     gradients = _output_gradients(model, args, kwargs) if problem.backward else None
-    given = covered_bytes([*inputs, *model.parameters(), *model.buffers(), *(gradients or [])])
+    input_bytes = covered_bytes([*inputs, *model.parameters(), *model.buffers(), *(gradients or [])])
     with Looks() as looks:
-        outputs, found = model_call.run(model, args, kwargs, gradients)
-    made = covered_bytes([*tensors_of(outputs), *(each for each in (found or {}).values() if each is not None)])
+        outputs, grads = model_call.run(model, args, kwargs, gradients)
+    output_bytes = covered_bytes([*tensors_of(outputs), *(grad for grad in (grads or {}).values() if grad is not None)])
     return CallWork(
-        read_bytes=sum(size_bytes for key, size_bytes in given.items() if key in looks.storages),
-        written_bytes=sum(size_bytes for key, size_bytes in made.items() if key not in given),
+        read_bytes=sum(size_bytes for key, size_bytes in input_bytes.items() if key in looks.storages),
+        written_bytes=sum(size_bytes for key, size_bytes in output_bytes.items() if key not in input_bytes),
         flop=looks.flop,
     )
 

@@ -38,7 +38,7 @@ _Rule = Callable[[str, torch.Tensor], Iterable[Hashable]]
 """Keys of a named tensor: tensors with a common key correspond."""
 
 
-class Pair(NamedTuple):
+class Counterpart(NamedTuple):
     """A submission's tensor for a tensor of the reference, viewed in the reference's shape.
 
     `is_proven`: the values are equal, and varied or of the same name.
@@ -49,7 +49,7 @@ class Pair(NamedTuple):
     is_proven: bool
 
 
-class _Own(NamedTuple):
+class _ModelTensor(NamedTuple):
     """A named tensor of a submission. `is_stored`: in the state dict, not a plain attribute."""
 
     name: str
@@ -59,36 +59,36 @@ class _Own(NamedTuple):
 
 def named_tensors(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     """Yield a model's named tensors: the state dict, and plain tensor attributes of modules."""
-    return ((own.name, own.tensor) for own in _owned(model))
+    return ((owned.name, owned.tensor) for owned in _model_tensors(model))
 
 
-def correspondence(model: Any, state: Mapping[str, torch.Tensor]) -> dict[str, Pair]:
+def correspondence(model: Any, state: Mapping[str, torch.Tensor]) -> dict[str, Counterpart]:
     """Return the submission's counterparts of the reference's tensors, by the reference's names.
 
     Ambiguous tensors have no counterpart, and no tensor is a counterpart of two.
     """
     if not isinstance(model, torch.nn.Module):
         return {}
-    owned = [each for each in _owned(model) if each.tensor.layout is torch.strided and each.tensor.numel()]
-    found = _by_values(owned, state)
+    owned = [entry for entry in _model_tensors(model) if entry.tensor.layout is torch.strided and entry.tensor.numel()]
+    pairs = _by_values(owned, state)
     for stored_alone in (True, False):
         for rule in _RULES:
-            taken = {pair.view.data_ptr() for pair in found.values()}
-            free = (each for each in owned if each.tensor.data_ptr() not in taken and _writable(each))
-            left = [each for each in free if each.is_stored or not stored_alone]
-            missing = {name: value for name, value in state.items() if name not in found and value.numel()}
-            found |= _unique(left, missing, rule)
-    return found
+            used = {pair.view.data_ptr() for pair in pairs.values()}
+            free = (entry for entry in owned if entry.tensor.data_ptr() not in used and _writable(entry))
+            candidates = [entry for entry in free if entry.is_stored or not stored_alone]
+            missing = {name: value for name, value in state.items() if name not in pairs and value.numel()}
+            pairs |= _unique(candidates, missing, rule)
+    return pairs
 
 
-def _owned(model: torch.nn.Module) -> Iterator[_Own]:
+def _model_tensors(model: torch.nn.Module) -> Iterator[_ModelTensor]:
     for name, value in model.state_dict().items():
         if has_elements(value):  # `get_extra_state` may return other values.
-            yield _Own(name, value, is_stored=True)
+            yield _ModelTensor(name, value, is_stored=True)
     for prefix, module in model.named_modules():
         for name, value in vars(module).items():
             if has_elements(value):
-                yield _Own(f"{prefix}.{name}".removeprefix("."), value.detach(), is_stored=False)
+                yield _ModelTensor(f"{prefix}.{name}".removeprefix("."), value.detach(), is_stored=False)
 
 
 def has_elements(value: Any) -> bool:
@@ -102,85 +102,85 @@ def has_elements(value: Any) -> bool:
     return not (value.is_quantized or value.is_nested or value.is_meta)
 
 
-def _by_values(owned: Iterable[_Own], state: Mapping[str, torch.Tensor]) -> dict[str, Pair]:
+def _by_values(owned: Iterable[_ModelTensor], state: Mapping[str, torch.Tensor]) -> dict[str, Counterpart]:
     """Return the pairs of equal values, then of close values: the same shape, reshaped or transposed."""
-    alike: dict[Hashable, list[_Own]] = {}
-    for own in owned:
-        alike.setdefault((own.tensor.dtype, own.tensor.numel()), []).append(own)
-    found: dict[str, Pair] = {}
+    alike: dict[Hashable, list[_ModelTensor]] = {}
+    for entry in owned:
+        alike.setdefault((entry.tensor.dtype, entry.tensor.numel()), []).append(entry)
+    pairs: dict[str, Counterpart] = {}
     for is_equal in (True, False):
-        taken = {pair.view.data_ptr() for pair in found.values()}  # None in the first round.
-        for name, wanted in state.items():
-            fitting = alike.get((wanted.dtype, wanted.numel()), [])
-            if name in found or not fitting:
+        used = {pair.view.data_ptr() for pair in pairs.values()}  # None in the first round.
+        for name, expected in state.items():
+            fitting = alike.get((expected.dtype, expected.numel()), [])
+            if name in pairs or not fitting:
                 continue
-            if not _is_varied(wanted):  # Many constants are equal: without the same name, other rules decide.
-                fitting = [own for own in fitting if is_equal and own.name == name]
+            if not _is_varied(expected):  # Many constants are equal: without the same name, other rules decide.
+                fitting = [entry for entry in fitting if is_equal and entry.name == name]
             test = is_equal_to if is_equal else _is_close
-            free = (own for own in fitting if own.tensor.data_ptr() not in taken)
-            fits = _fits(free if is_equal else filter(_writable, free), wanted, test)
-            named = next((names for names in fits.values() if name in names), None)
-            if named is not None:
-                found[name] = Pair(name, named[name], is_equal)
+            free = (entry for entry in fitting if entry.tensor.data_ptr() not in used)
+            fits = _fits(free if is_equal else filter(_writable, free), expected, test)
+            same_name = next((names for names in fits.values() if name in names), None)
+            if same_name is not None:
+                pairs[name] = Counterpart(name, same_name[name], is_equal)
             elif len(fits) == 1:
                 own_name, view = next(iter(next(iter(fits.values())).items()))
-                found[name] = Pair(own_name, view, is_equal)
-    places = Counter(pair.view.data_ptr() for pair in found.values())
-    return {name: pair for name, pair in found.items() if places[pair.view.data_ptr()] == 1}
+                pairs[name] = Counterpart(own_name, view, is_equal)
+    pairs_at = Counter(pair.view.data_ptr() for pair in pairs.values())
+    return {name: pair for name, pair in pairs.items() if pairs_at[pair.view.data_ptr()] == 1}
 
 
 def _fits(
-    owned: Iterable[_Own], wanted: torch.Tensor, test: Callable[[torch.Tensor, torch.Tensor], bool]
+    owned: Iterable[_ModelTensor], expected: torch.Tensor, test: Callable[[torch.Tensor, torch.Tensor], bool]
 ) -> dict[int, dict[str, torch.Tensor]]:
-    """Return views that pass `test`, in the shape of `wanted`: by address and own name."""
+    """Return views that pass `test`, in the shape of `expected`: by address and own name."""
     fits: dict[int, dict[str, torch.Tensor]] = {}
-    for own in owned:
-        view = next((way for way in _ways(own.tensor, wanted) if test(way, wanted)), None)
+    for entry in owned:
+        view = next((view for view in _views(entry.tensor, expected) if test(view, expected)), None)
         if view is not None:
-            fits.setdefault(own.tensor.data_ptr(), {})[own.name] = view
+            fits.setdefault(entry.tensor.data_ptr(), {})[entry.name] = view
     return fits
 
 
-def _ways(own: torch.Tensor, wanted: torch.Tensor) -> Iterator[torch.Tensor]:
-    """Yield views of `own` in the shape of `wanted`: unchanged, transposed, reshaped."""
-    if own.numel() != wanted.numel() or own.dtype != wanted.dtype or own.device != wanted.device:
+def _views(tensor: torch.Tensor, expected: torch.Tensor) -> Iterator[torch.Tensor]:
+    """Yield views of `tensor` in the shape of `expected`: unchanged, transposed, reshaped."""
+    if tensor.numel() != expected.numel() or tensor.dtype != expected.dtype or tensor.device != expected.device:
         return
-    if own.shape == wanted.shape:
-        yield own
-    if own.dim() == 2 and tuple(own.t().shape) == tuple(wanted.shape):
-        yield own.t()
-    if own.shape != wanted.shape and own.is_contiguous():
-        yield own.view(wanted.shape)
+    if tensor.shape == expected.shape:
+        yield tensor
+    if tensor.dim() == 2 and tuple(tensor.t().shape) == tuple(expected.shape):
+        yield tensor.t()
+    if tensor.shape != expected.shape and tensor.is_contiguous():
+        yield tensor.view(expected.shape)
 
 
-def is_equal_to(own: torch.Tensor, wanted: torch.Tensor) -> bool:
+def is_equal_to(tensor: torch.Tensor, expected: torch.Tensor) -> bool:
     """Return whether all values are equal. Compared block by block: on a GPU, each element would take a byte."""
-    if own.shape != wanted.shape or not wanted.numel():
-        return own.shape == wanted.shape
-    one, other = (own, wanted) if wanted.dtype.itemsize > 1 else (_bits(own), _bits(wanted))
-    if one.is_contiguous() and other.is_contiguous():
-        one, other = one.view(-1), other.view(-1)  # A single row may be long.
-    return all(torch.equal(one[rows], other[rows]) for rows in _blocks(other))
+    if tensor.shape != expected.shape or not expected.numel():
+        return tensor.shape == expected.shape
+    left, right = (tensor, expected) if expected.dtype.itemsize > 1 else (_bits(tensor), _bits(expected))
+    if left.is_contiguous() and right.is_contiguous():
+        left, right = left.view(-1), right.view(-1)  # A single row may be long.
+    return all(torch.equal(left[rows], right[rows]) for rows in _blocks(right))
 
 
-def _blocks(wanted: torch.Tensor) -> Iterator[slice]:
+def _blocks(tensor: torch.Tensor) -> Iterator[slice]:
     """Yield the rows of consecutive blocks: a small one first, since most tensors differ there."""
     start, block = 0, _FIRST_BLOCK
-    while start < len(wanted):
-        rows = max(block * len(wanted) // wanted.numel(), 1)
+    while start < len(tensor):
+        rows = max(block * len(tensor) // tensor.numel(), 1)
         yield slice(start, start + rows)
         start, block = start + rows, _BLOCK
 
 
-def _is_close(own: torch.Tensor, wanted: torch.Tensor) -> bool:
+def _is_close(tensor: torch.Tensor, expected: torch.Tensor) -> bool:
     """Return whether all values agree within an initialiser's rounding. Compared block by block, to save memory."""
-    if wanted.dtype not in _CLOSE or not wanted.dim():
+    if expected.dtype not in _CLOSE or not expected.dim():
         return False
-    part = _CLOSE[wanted.dtype]
-    for rows in _blocks(wanted):
-        one, other = own[rows], wanted[rows]
-        limits = other.abs() * part + other.abs().amax() * _CLOSE_TO_ZERO
-        if not bool(((one - other).abs() <= limits).all()):
+    tolerance = _CLOSE[expected.dtype]
+    for rows in _blocks(expected):
+        left, right = tensor[rows], expected[rows]
+        limits = right.abs() * tolerance + right.abs().amax() * _CLOSE_TO_ZERO
+        if not bool(((left - right).abs() <= limits).all()):
             return False
     return True
 
@@ -195,33 +195,33 @@ def _bits(value: torch.Tensor) -> torch.Tensor:
     return value.view(torch.int8) if value.dtype.itemsize == 1 else value
 
 
-def _unique(owned: Iterable[_Own], state: Mapping[str, torch.Tensor], rule: _Rule) -> dict[str, Pair]:
+def _unique(owned: Iterable[_ModelTensor], state: Mapping[str, torch.Tensor], rule: _Rule) -> dict[str, Counterpart]:
     """Return the pairs of the same kind with a common key by `rule`, without another candidate on either side."""
-    by_key: dict[Hashable, list[_Own]] = {}
-    for own in owned:
-        for key in rule(own.name, own.tensor):
-            by_key.setdefault((_kind(own.tensor), key), []).append(own)
-    met: dict[str, dict[int, _Own]] = {}
-    for name, wanted in state.items():
-        keys = [(_kind(wanted), key) for key in rule(name, wanted)]
-        met[name] = {own.tensor.data_ptr(): own for key in keys for own in by_key.get(key, [])}
-    wooed = Counter(place for fits in met.values() for place in fits)
-    found = {}
-    for name, fits in met.items():
-        if len(fits) == 1 and wooed[(place := next(iter(fits)))] == 1:
-            own = fits[place]
-            found[name] = Pair(own.name, own.tensor.view(state[name].shape), is_proven=False)
-    return found
+    by_key: dict[Hashable, list[_ModelTensor]] = {}
+    for entry in owned:
+        for key in rule(entry.name, entry.tensor):
+            by_key.setdefault((_kind(entry.tensor), key), []).append(entry)
+    matches: dict[str, dict[int, _ModelTensor]] = {}
+    for name, expected in state.items():
+        keys = [(_kind(expected), key) for key in rule(name, expected)]
+        matches[name] = {entry.tensor.data_ptr(): entry for key in keys for entry in by_key.get(key, [])}
+    match_counts = Counter(address for fits in matches.values() for address in fits)
+    pairs = {}
+    for name, fits in matches.items():
+        if len(fits) == 1 and match_counts[(address := next(iter(fits)))] == 1:
+            entry = fits[address]
+            pairs[name] = Counterpart(entry.name, entry.tensor.view(state[name].shape), is_proven=False)
+    return pairs
 
 
 def _kind(value: torch.Tensor) -> tuple[Hashable, ...]:
     return value.dtype, value.device, tuple(size for size in value.shape if size > 1)
 
 
-def _writable(own: _Own) -> bool:
+def _writable(entry: _ModelTensor) -> bool:
     """Return whether values can be copied into a tensor: not if expanded, nor if made in inference mode."""
-    strides = zip(own.tensor.stride(), own.tensor.shape, strict=True)
-    return not own.tensor.is_inference() and all(step for step, size in strides if size > 1)
+    strides = zip(entry.tensor.stride(), entry.tensor.shape, strict=True)
+    return not entry.tensor.is_inference() and all(step for step, size in strides if size > 1)
 
 
 def _full_name(name: str, _: torch.Tensor) -> Iterator[Hashable]:

@@ -23,7 +23,7 @@ from evaluator.devices.page import (
     KEYS,
     PAGE_BYTES,
     PLACES,
-    Place,
+    OutputLocation,
     write_places,
 )
 from evaluator.devices.spot_kernels import SpotKernels
@@ -83,14 +83,14 @@ class Gate:
         spans = [(self._outputs + offset, size) for offset, size in answer_spans(answer)]
         self._spot_kernels.digest(spans, self._address + DIGESTS + DIGEST_BYTES * number, stream=_STREAM)
 
-    def leave(self, ticket: int, places: Iterable[Place], named: Sequence[str]) -> None:
-        """Write the locations of the `named` outputs, and queue the completion signal behind all queued work."""
-        text = write_places(places, named)
+    def leave(self, ticket: int, places: Iterable[OutputLocation], output_paths: Sequence[str]) -> None:
+        """Write the locations of outputs at `output_paths`, and queue the completion signal behind all queued work."""
+        text = write_places(places, output_paths)
         self._page[PLACES : PLACES + len(text)] = text
         driver.stream_write(_STREAM, self._address + DONE, ticket)
 
 
-class Gpu:
+class GpuArena:
     """Device memory shared with the judge; implements `Arena` for the output region."""
 
     device = "cuda"
@@ -186,12 +186,12 @@ class Gpu:
         if not forked:
             torch.bitwise_not(self._probe, out=self._scratch)
             return
-        here = torch.cuda.current_stream()
+        stream = torch.cuda.current_stream()
         side = self._side = self._side or torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        side.wait_stream(here)
+        side.wait_stream(stream)
         with torch.cuda.stream(side):
             torch.bitwise_not(self._probe, out=self._scratch)
-        here.wait_stream(side)
+        stream.wait_stream(side)
 
     def copy(self, tensor: torch.Tensor) -> int | None:
         """Copy a tensor into the region, contiguous; return None if the region is full."""
@@ -221,7 +221,7 @@ class Gpu:
         return None
 
 
-def answer_places(answer: Done) -> Iterator[Place]:
+def answer_places(answer: Done) -> Iterator[OutputLocation]:
     """Yield the locations of an answer's tensors, gradients included, with the judge's paths."""
     yield from places(answer.outputs)
     for name, view in (answer.gradients or {}).items():
@@ -229,11 +229,11 @@ def answer_places(answer: Done) -> Iterator[Place]:
             yield from places(view, f"gradient of {name}")
 
 
-def places(node: Node, path: str = "output") -> Iterator[Place]:
+def places(node: Node, path: str = "output") -> Iterator[OutputLocation]:
     """Yield the locations of an answer's tensors, with the judge's paths."""
     match node:
         case TensorView(offset_bytes=int(offset), dtype=dtype, strides=strides):
-            yield Place(path, offset, getattr(torch, dtype).itemsize, strides)
+            yield OutputLocation(path, offset, getattr(torch, dtype).itemsize, strides)
         case Items(items=items):
             for index, item in enumerate(items):
                 yield from places(item, f"{path}[{index}]")

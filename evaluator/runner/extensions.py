@@ -74,12 +74,12 @@ class ExtensionLoader:
         )
         cpp_extension.load = self.load
 
-    def load_inline(self, *arguments: Any, **named: Any) -> ModuleType | str:
+    def load_inline(self, *arguments: Any, **keywords: Any) -> ModuleType | str:
         """Build an extension from strings, with the parameters and results of PyTorch's `load_inline`.
 
         The strings may include headers of the submission's own folder.
         """
-        request = build_request.load_inline(*arguments, **named)
+        request = build_request.load_inline(*arguments, **keywords)
         return self._build(self._with_headers(request) if self._own.exists() else request)
 
     def _with_headers(self, request: BuildRequest) -> BuildRequest:
@@ -158,8 +158,8 @@ class ExtensionLoader:
 
     def _headers(self, listed: Collection[str]) -> list[SourceFile]:
         """Return the headers among the submission's own files."""
-        found = sorted(path for path in self._own.rglob("*") if path.suffix in HEADER_SUFFIXES and path.is_file())
-        headers = [self._source(path) for path in found]
+        paths = sorted(path for path in self._own.rglob("*") if path.suffix in HEADER_SUFFIXES and path.is_file())
+        headers = [self._source(path) for path in paths]
         return [header for header in headers if header.name not in listed]
 
     def _build(self, request: BuildRequest) -> ModuleType | str:
@@ -212,8 +212,8 @@ def _operator_names() -> frozenset[str]:
 
 def _operators(names: Collection[str]) -> list[Any]:
     """Return the callables of operators: each overload, and the packet that selects an overload."""
-    found = [operator for name in sorted(names) if (operator := operator_of(name)) is not None]
-    return [*found, *dict.fromkeys(operator.overloadpacket for operator in found)]
+    operators = [operator for name in sorted(names) if (operator := operator_of(name)) is not None]
+    return [*operators, *dict.fromkeys(operator.overloadpacket for operator in operators)]
 
 
 def _import_library(name: str, path: Path) -> ModuleType:

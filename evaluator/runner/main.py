@@ -162,14 +162,14 @@ class Runner:
             device=memory.arena.device,
         )
         state = to_value(frame.state, memory.inputs)
-        found = take_over_state(self._model, state, frame.parameters, frame.changing, seeded=frame.seeded)
-        changing = {name: found.pairs[name] for name in frame.changing if name in found.pairs}
+        counterparts = take_over_state(self._model, state, frame.parameters, frame.changing, seeded=frame.seeded)
+        changing = {name: counterparts.pairs[name] for name in frame.changing if name in counterparts.pairs}
         self._weights = ChangingParameters(self._model, changing)
         outbox = Outbox(memory.arena)
         return Constructed(
-            difference=found.difference,
-            weights={name: outbox.place_of(own) for name, own in self._weights.views.items()},
-            assumed={name: own[:_MOST_NAME] for name, own in [*found.assumed.items()][:MOST_ASSUMED]},
+            difference=counterparts.difference,
+            weights={name: outbox.place_of(view) for name, view in self._weights.views.items()},
+            assumed={name: own_name[:_MOST_NAME] for name, own_name in [*counterparts.assumed.items()][:MOST_ASSUMED]},
             partly_in_evaluation=submission_module.is_partly_in_evaluation(self._model),
         )
 

@@ -30,13 +30,13 @@ def _refused(error: BaseException) -> RefusedKernel | None:
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     if not frames:
         return None
-    said, given = str(error), frames[-1].f_locals
-    if _is(frames[-1], "_nvrtc_compile", "/torch/cuda/_utils.py") and said.startswith(_BEGINNING):
-        return _kernel(given.get("kernel_name"), said.removeprefix(_BEGINNING).strip(), given.get("kernel_source"))
+    message, values = str(error), frames[-1].f_locals
+    if _is(frames[-1], "_nvrtc_compile", "/torch/cuda/_utils.py") and message.startswith(_BEGINNING):
+        return _kernel(values.get("kernel_name"), message.removeprefix(_BEGINNING).strip(), values.get("kernel_source"))
     if _is(frames[-1], "_NVRTCProgram.compile", "/cupy/cuda/compiler.py") and type(error).__name__ == _OF_CUPY:
-        program = given["self"]
+        program = values["self"]
         # CuPy names the file after a hash, in a temporary folder.
-        return _kernel("", said.replace(program.name, _FILE) if program.name else said, program.src)
+        return _kernel("", message.replace(program.name, _FILE) if program.name else message, program.src)
     return None
 
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from evaluator.runner.correspondence import Pair, correspondence, has_elements, is_equal_to
+from evaluator.runner.correspondence import Counterpart, correspondence, has_elements, is_equal_to
 from evaluator.runner.submission_module import difference_in_weights, own_state
 
 _NAMED = 5
@@ -21,7 +21,7 @@ class Counterparts(NamedTuple):
     """
 
     difference: str | None
-    pairs: dict[str, Pair]
+    pairs: dict[str, Counterpart]
     assumed: dict[str, str]
 
 
@@ -57,22 +57,22 @@ def take_over_state(
 def _taken_over_by_name(
     model: Any, state: Mapping[str, torch.Tensor], parameters: Collection[str], *, seeded: bool
 ) -> Counterparts:
-    own = own_state(model)
-    unlike = {name: name for name in parameters if name in state and not _is_like(own[name], state[name])}
-    pairs = {name: Pair(name, own[name], is_proven=name not in unlike) for name in state}
-    kept = unlike if seeded else {}
+    own_tensors = own_state(model)
+    unlike = {name: name for name in parameters if name in state and not _is_like(own_tensors[name], state[name])}
+    pairs = {name: Counterpart(name, own_tensors[name], is_proven=name not in unlike) for name in state}
+    unchanged = unlike if seeded else {}
     with torch.no_grad():
         for name, value in state.items():
-            if name not in kept:
-                own[name].copy_(value)
-    if kept:
-        return Counterparts(f"ModelNew's own values in {', '.join([*kept][:_NAMED])}", pairs, {})
+            if name not in unchanged:
+                own_tensors[name].copy_(value)
+    if unchanged:
+        return Counterparts(f"ModelNew's own values in {', '.join([*unchanged][:_NAMED])}", pairs, {})
     return Counterparts(None, pairs, unlike)
 
 
-def _is_like(own: torch.Tensor, wanted: torch.Tensor) -> bool:
+def _is_like(tensor: torch.Tensor, expected: torch.Tensor) -> bool:
     """Return whether a tensor has the wanted values on the same device."""
-    return own.device == wanted.device and is_equal_to(own, wanted)
+    return tensor.device == expected.device and is_equal_to(tensor, expected)
 
 
 class ChangingParameters:
@@ -82,16 +82,16 @@ class ChangingParameters:
     optimiser's step, each call then changes the values at both places: the submission may still read the first.
     """
 
-    def __init__(self, model: Any = None, pairs: Mapping[str, Pair] | None = None) -> None:
+    def __init__(self, model: Any = None, pairs: Mapping[str, Counterpart] | None = None) -> None:
         """Start with the places of `pairs`."""
-        known = pairs or {}
-        self.views = {name: pair.view for name, pair in known.items()}
+        initial_pairs = pairs or {}
+        self.views = {name: pair.view for name, pair in initial_pairs.items()}
         self._model = model
         self._moved: dict[str, torch.Tensor] = {}
         # Only parameters in the reference's shape and order of dimensions are followed.
         self._paths = {
             name: path
-            for name, pair in known.items()
+            for name, pair in initial_pairs.items()
             if _lies_as(_at(model, path := pair.own_name.split(".")), pair.view)
         }
 
@@ -99,26 +99,26 @@ class ChangingParameters:
         """Find the parameters outside of their first places, and return the names."""
         self._moved = {}
         for name, path in self._paths.items():
-            own, view = _at(self._model, path), self.views[name]
-            if own is None or _lies_as(own, view):
+            tensor, view = _at(self._model, path), self.views[name]
+            if tensor is None or _lies_as(tensor, view):
                 continue
-            if (own.shape, own.dtype, own.device) == (view.shape, view.dtype, view.device):
-                self._moved[name] = own.detach()
+            if (tensor.shape, tensor.dtype, tensor.device) == (view.shape, view.dtype, view.device):
+                self._moved[name] = tensor.detach()
         return list(self._moved)
 
     @torch.no_grad()
-    def follow(self, given: Mapping[str, torch.Tensor]) -> None:
-        """Copy the `given` values, and those of moved parameters to the places of the last look.
+    def follow(self, values: Mapping[str, torch.Tensor]) -> None:
+        """Copy `values`, and those of moved parameters to the places of the last look.
 
         Increments each tensor's version counter like an optimizer step: PyTorch does not see the judge's writes to
         shared memory, and caches of packed weights depend on version counters.
         """
         if not self.views:
             return
-        for name, value in given.items():
+        for name, value in values.items():
             self.views[name].copy_(value)
-        for name, own in self._moved.items():
-            own.copy_(self.views[name])
+        for name, tensor in self._moved.items():
+            tensor.copy_(self.views[name])
         counted = [tensor for tensor in self.views.values() if not tensor.is_inference()]
         versions = [tensor._version + 1 for tensor in counted]  # noqa: SLF001 - documented nowhere else, and stable
         torch._C._autograd._unsafe_set_version_counter(tuple(counted), tuple(versions))  # noqa: SLF001 - what FSDP uses
@@ -126,15 +126,15 @@ class ChangingParameters:
 
 def _at(model: Any, path: Sequence[str]) -> torch.Tensor | None:
     """Return the tensor with elements at a dotted name of `model`; None without one."""
-    found = model
+    attribute = model
     with contextlib.suppress(Exception):  # A submission's own properties may fail.
-        for part in path:
-            found = getattr(found, part)
-        return found if has_elements(found) and found.layout is torch.strided else None
+        for name in path:
+            attribute = getattr(attribute, name)
+        return attribute if has_elements(attribute) and attribute.layout is torch.strided else None
     return None
 
 
-def _lies_as(own: torch.Tensor | None, view: torch.Tensor) -> bool:
-    if own is None or own.shape != view.shape:
+def _lies_as(tensor: torch.Tensor | None, view: torch.Tensor) -> bool:
+    if tensor is None or tensor.shape != view.shape:
         return False
-    return own.data_ptr() == view.data_ptr() and own.stride() == view.stride()
+    return tensor.data_ptr() == view.data_ptr() and tensor.stride() == view.stride()

@@ -74,7 +74,7 @@ def _with_streams(library: str) -> ctypes.CDLL | None:
     safe.
     """
     with contextlib.suppress(OSError, AttributeError):
-        found = ctypes.CDLL(library)
-        found[_CXX_MAKE](ctypes.create_string_buffer(8))
-        return found
+        loaded = ctypes.CDLL(library)
+        loaded[_CXX_MAKE](ctypes.create_string_buffer(8))
+        return loaded
     return None

@@ -9,7 +9,7 @@ import torch
 
 from evaluator.devices.memory import host_tensor
 from evaluator.protocol.frames import Load
-from evaluator.runner.device_arena import Gate, Gpu
+from evaluator.runner.device_arena import Gate, GpuArena
 from evaluator.runner.emulated.emulation import Emulation
 from evaluator.runner.host_arena import HostArena
 
@@ -46,16 +46,16 @@ class Shared(NamedTuple):
 
 def take_over(frame: Load, descriptors: list[int], make_room: Callable[[], None]) -> Shared:
     """Map the descriptors of `frame`. `make_room` frees earlier outputs if a copy does not fit."""
-    inputs, outputs, *others = descriptors
+    inputs, outputs, *fds = descriptors
     if frame.device == "cuda":
-        gpu = Gpu(frame, inputs, outputs, library=others[0], page=others[1], kernels=others[2], make_room=make_room)
+        gpu = GpuArena(frame, inputs, outputs, library=fds[0], page=fds[1], kernels=fds[2], make_room=make_room)
         return Shared(gpu.inputs, gpu, gpu.gate, None)
     arena = HostArena(_mapped(outputs, frame.output_bytes), frame.copy_bytes)
     emulation = None
     if frame.library and frame.device == "emulated":
-        emulation = Emulation(others[0])
+        emulation = Emulation(fds[0])
     elif frame.library:
-        arena.install(others[0])
+        arena.install(fds[0])
     return Shared(_mapped(inputs, frame.input_bytes), arena, None, emulation)
 
 

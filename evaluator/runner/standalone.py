@@ -27,14 +27,14 @@ _MOST_SAID = 1000
 def main() -> NoReturn:
     """Make the calls described in folder `sys.argv[2]` on the GPU. Print nothing unless the calls fail."""
     folder = Path(sys.argv[2])
-    said = os.dup(2)
+    stderr = os.dup(2)
     _keep_quiet()
     try:
         run(read_back(folder), folder, torch.device("cuda"), torch.cuda.profiler.profile())
     except BaseException as error:  # noqa: BLE001 - SystemExit and KeyboardInterrupt too: they are the submission's
         failed = submission_module.describe(error)
         line = " ".join(f"{failed.kind}: {failed.message}".split())
-        os.write(said, f"{FAILED}{line[:_MOST_SAID]}\n".encode())
+        os.write(stderr, f"{FAILED}{line[:_MOST_SAID]}\n".encode())
         sys.exit(1)
     sys.exit(0)  # Normal exit, not os._exit: the injected profiler may have work left at exit.
 

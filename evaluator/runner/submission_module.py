@@ -21,7 +21,7 @@ from evaluator.protocol.frames import Failed, RefusedKernel
 from evaluator.protocol.frames.bounds import MOST_FUNCTIONS
 from evaluator.protocol.frames.model_mode import ModelMode
 from evaluator.protocol.seeding import seed_all
-from evaluator.protocol.submission_files import SINGLE_FILE, Part, parts
+from evaluator.protocol.submission_files import SINGLE_FILE, SubmissionFile, parts
 from evaluator.protocol.submission_manifest import checked, extension_sources
 from evaluator.runner.extensions import FILES_FOLDER
 from evaluator.runner.nvrtc_errors import refused_source
@@ -67,7 +67,7 @@ def read_in(folder: Path, submission: str, model: str, entries: Sequence[str]) -
     """
     (folder / MODEL_FILE).write_text(model, encoding="utf-8")
     roots = [root / inner for inner in (FILES_FOLDER, "") for root in (folder.resolve(), folder)]
-    _folders[:] = [f"{each}/" for each in roots]
+    _folders[:] = [f"{root}/" for root in roots]
     sys.path.insert(0, str(folder))
     name, path, text = _MODULE, folder / SINGLE_FILE, submission
     if files := parts(submission):
@@ -96,13 +96,13 @@ def _entry_class(module: ModuleType, entries: Sequence[str], model_path: str) ->
     reference = sys.modules.get(Path(MODEL_FILE).stem)
     of_reference = reference is not None and getattr(reference, "__file__", None) == model_path
     for name in entries:
-        found = getattr(module, name, None)
-        is_borrowed = of_reference and name != entries[0] and found is getattr(reference, name, None)
-        if isinstance(found, type) and not is_borrowed:
-            return found
+        candidate = getattr(module, name, None)
+        is_borrowed = of_reference and name != entries[0] and candidate is getattr(reference, name, None)
+        if isinstance(candidate, type) and not is_borrowed:
+            return candidate
     names = [name for name, value in vars(module).items() if _is_own_model(value, module)]
-    others = f"; it defines {', '.join(names[:_MOST_NAMED])}" if names else ""
-    raise NoModelNew(f"the submission defines no class {' or '.join(entries)}{others}"[:_MAX_MESSAGE])
+    defined = f"; it defines {', '.join(names[:_MOST_NAMED])}" if names else ""
+    raise NoModelNew(f"the submission defines no class {' or '.join(entries)}{defined}"[:_MAX_MESSAGE])
 
 
 def _is_own_model(value: object, module: ModuleType) -> bool:
@@ -115,14 +115,14 @@ def _module_name(entry: Path) -> str:
     return _MODULE if name in sys.modules else name
 
 
-def _unpack(root: Path, files: Sequence[Part]) -> tuple[Path, str]:
+def _unpack(root: Path, files: Sequence[SubmissionFile]) -> tuple[Path, str]:
     """Write the files of a submission, build the extension of its manifest, and return the entry: path and text."""
     manifest = checked(files)
-    for part in files:
-        path = root / part.path
+    for file in files:
+        path = root / file.path
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(_on_disk(part.text) if path.suffix == ".py" else part.text.encode())
-        _lines_before[str(path)] = part.lines_before
+        path.write_bytes(_on_disk(file.text) if path.suffix == ".py" else file.text.encode())
+        _lines_before[str(path)] = file.lines_before
     sys.path.insert(0, str(root))
     if (extension := manifest.extension) is not None:
         cpp_extension.load(
@@ -132,7 +132,7 @@ def _unpack(root: Path, files: Sequence[Part]) -> tuple[Path, str]:
             extra_cuda_cflags=extension.extra_cuda_cflags,
             extra_ldflags=extension.extra_ldflags,
         )
-    return root / manifest.entry, next(part.text for part in files if part.path == manifest.entry)
+    return root / manifest.entry, next(file.text for file in files if file.path == manifest.entry)
 
 
 def _lines(text: str) -> list[str]:
@@ -191,16 +191,16 @@ def is_partly_in_evaluation(model: Any) -> bool:
 
 def difference_in_weights(model: Any, state: Mapping[str, torch.Tensor]) -> str | None:
     """Return how names, shapes or dtypes of `model` differ from the reference's `state`; None if they do not."""
-    own = own_state(model)
-    missing, extra = sorted(state.keys() - own.keys()), sorted(own.keys() - state.keys())
+    weights = own_state(model)
+    missing, extra = sorted(state.keys() - weights.keys()), sorted(weights.keys() - state.keys())
     if missing or extra:
-        parts = [f"missing: {', '.join(missing[:5])}"] if missing else []
-        parts += [f"not in the reference: {', '.join(extra[:5])}"] if extra else []
-        return "; ".join(parts)[:_MAX_MESSAGE]
+        differences = [f"missing: {', '.join(missing[:5])}"] if missing else []
+        differences += [f"not in the reference: {', '.join(extra[:5])}"] if extra else []
+        return "; ".join(differences)[:_MAX_MESSAGE]
     for name, tensor in state.items():
-        if own[name].shape != tensor.shape or own[name].dtype != tensor.dtype:
+        if weights[name].shape != tensor.shape or weights[name].dtype != tensor.dtype:
             return (
-                f"{name} is {own[name].dtype} {list(own[name].shape)}, "
+                f"{name} is {weights[name].dtype} {list(weights[name].shape)}, "
                 f"in the reference {tensor.dtype} {list(tensor.shape)}"
             )
     return None
@@ -211,9 +211,9 @@ def copy_weights(model: Any, state: Mapping[str, torch.Tensor]) -> str | None:
     """Copy the reference's `state` into `model`. If names or shapes differ, copy nothing and return the difference."""
     difference = difference_in_weights(model, state)
     if difference is None:
-        own = own_state(model)
+        weights = own_state(model)
         for name, tensor in state.items():
-            own[name].copy_(tensor)
+            weights[name].copy_(tensor)
     return difference
 
 
@@ -260,14 +260,14 @@ def _stack(error: BaseException) -> tuple[list[str], str]:
 
 def _functions(error: BaseException) -> list[str]:
     """Return the functions on the stacks of an exception and its causes, without repetition: the last of the list."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for cause in _causes(error):
         for frame, _ in traceback.walk_tb(cause.__traceback__):
             module = frame.f_globals.get("__name__")
             # A submission may give a module any object for a name.
             name = f"{module if type(module) is str else ''}.{frame.f_code.co_qualname}"
-            found[name.encode(errors="replace").decode()[:_MAX_NAME]] = None
-    return list(found)[-MOST_FUNCTIONS:]
+            names[name.encode(errors="replace").decode()[:_MAX_NAME]] = None
+    return list(names)[-MOST_FUNCTIONS:]
 
 
 def _missing(error: BaseException) -> str:

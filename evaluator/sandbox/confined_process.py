@@ -179,9 +179,9 @@ class ConfinedProcess:
         deadline = time.monotonic() + _KILL_S
         for process in self._processes:
             if not messages.ready(process, deadline - time.monotonic()):
-                self._is_abandoned = (left := len(self.members())) > _MOST_HANGING
+                self._is_abandoned = (alive := len(self.members())) > _MOST_HANGING
                 if self._is_abandoned:
-                    raise OutlivesKill(f"{left} processes of a runner were not gone {_KILL_S:.0f} s after their kill")
+                    raise OutlivesKill(f"{alive} processes of a runner were not gone {_KILL_S:.0f} s after their kill")
                 raise JudgeFailed("a runner cannot be killed: one of its processes hangs in a system call")
         self._drop_unread()
         # The memory of a process is freed before its pidfd is readable; other processes may hold files.

@@ -293,12 +293,12 @@ class ForkServer:
             self._lost(f"the starter of runners began with {type(message).__name__}")
         return message.machine
 
-    def _lost(self, what: str) -> NoReturn:
+    def _lost(self, cause: str) -> NoReturn:
         """Raise JudgeFailed. Later calls report the first reason again."""
         with self._lock:
             self._process.kill()
             self._process.wait()
             self._stderr.finish(1.0)
-            said = self._stderr.text().text.strip()
-            self._ended_for = self._ended_for or (f"{what}: {said}" if said else what)
+            error_output = self._stderr.text().text.strip()
+            self._ended_for = self._ended_for or (f"{cause}: {error_output}" if error_output else cause)
         raise JudgeFailed(self._ended_for, hint="run `warpgrade doctor`, then grade again")

@@ -83,9 +83,9 @@ def run_tool(
 def _watched(process: ConfinedProcess, work: Path, limit: TimeLimit, limits: Limits) -> tuple[ExitInfo | None, bool]:
     """Wait for a program. Return its exit, or None at the time limit, and whether its folder exceeded the limit."""
     while True:
-        asked = time.monotonic()
+        started_s = time.monotonic()
         exited = process.wait_exit(min(max(limit.wait_s, 0.0), _LOOK_S))
         over_disk = taken_bytes(work, limits.work_bytes) > limits.work_bytes
-        limit.spend(time.monotonic() - asked)
+        limit.spend(time.monotonic() - started_s)
         if exited is not None or over_disk or limit.reached():
             return exited, over_disk

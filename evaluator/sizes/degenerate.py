@@ -68,18 +68,18 @@ class Operations(OperationMode):
         """Start without operations. An operation that brings the elements beyond `most` raises TooLarge."""
         super().__init__()  # type: ignore[no-untyped-call]
         self._most = most
-        self.found: list[Operation] = []
+        self.operations: list[Operation] = []
         self.elements = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run and record an operation."""
         result = func(*args, **(kwargs or {}))
-        given = tensors_of([list(args), dict(kwargs or {})])
-        made = tensors_of(result)
+        inputs = tensors_of([list(args), dict(kwargs or {})])
+        outputs = tensors_of(result)
         name = func.overloadpacket.__name__
         groups = (args[6], args[4] // args[6]) if name == "native_group_norm" else ()
-        self.found.append(Operation(_line(), name, tuple(map(_shape, (*given, *made))), groups))
-        self.elements += sum(each.numel() for each in made)
+        self.operations.append(Operation(_line(), name, tuple(map(_shape, (*inputs, *outputs))), groups))
+        self.elements += sum(tensor.numel() for tensor in outputs)
         if self.elements > self._most:
             raise TooLarge
         return result
@@ -97,7 +97,7 @@ def degenerate(problem: Problem, size: SizeName = SizeName.SMALL) -> list[Degene
         ProblemError: the problem lacks one of the sizes.
         Exception: raised by the reference on the meta device.
     """
-    small, full = (_run(sized_source(problem, each)) for each in (size, SizeName.FULL))
+    small, full = (_run(sized_source(problem, size_name)) for size_name in (size, SizeName.FULL))
     return made_one(small, full)
 
 
@@ -107,42 +107,42 @@ def made_one(small: Sequence[Operation], full: Sequence[Operation] | None) -> li
     Operations with the same line and name correspond. If the full size has no such operation, or is unknown (None),
     every dimension of 1 counts, because no dimension can be attributed to the problem.
     """
-    found: dict[tuple[int, str, int, int], Degenerate] = {}
-    for each in _unmatched(small) if full is None else _matched(small, full):
-        found.setdefault(each[:4], each)
-    return list(found.values())
+    dimensions: dict[tuple[int, str, int, int], Degenerate] = {}
+    for dimension in _unmatched(small) if full is None else _matched(small, full):
+        dimensions.setdefault(dimension[:4], dimension)
+    return list(dimensions.values())
 
 
 def _unmatched(small: Sequence[Operation]) -> Iterator[Degenerate]:
-    for one in small:
-        for tensor, shape in enumerate(one.shapes):
+    for operation in small:
+        for tensor, shape in enumerate(operation.shapes):
             for dimension, least in enumerate(shape):
                 if least <= 1:
-                    yield Degenerate(one.line, one.name, tensor, dimension, None)
+                    yield Degenerate(operation.line, operation.name, tensor, dimension, None)
 
 
 def _matched(small: Sequence[Operation], full: Sequence[Operation]) -> Iterator[Degenerate]:
-    places = by_place(full)
-    for place, ones in by_place(small).items():
-        if place not in places:
+    full_by_key = by_place(full)
+    for key, ones in by_place(small).items():
+        if key not in full_by_key:
             yield from _unmatched(ones)
             continue
-        for one, other in _pairs(ones, places[place]):
-            pairs = zip((*one.shapes, one.groups), (*other.shapes, other.groups), strict=False)
-            for tensor, (shape, whole) in enumerate(pairs):
-                if len(shape) != len(whole):
+        for small_op, full_op in _pairs(ones, full_by_key[key]):
+            pairs = zip((*small_op.shapes, small_op.groups), (*full_op.shapes, full_op.groups), strict=False)
+            for tensor, (shape, full_shape) in enumerate(pairs):
+                if len(shape) != len(full_shape):
                     continue
-                for dimension, (least, most) in enumerate(zip(shape, whole, strict=True)):
+                for dimension, (least, most) in enumerate(zip(shape, full_shape, strict=True)):
                     if least <= 1 < most:
-                        yield Degenerate(one.line, one.name, tensor, dimension, most)
+                        yield Degenerate(small_op.line, small_op.name, tensor, dimension, most)
 
 
 def by_place(operations: Sequence[Operation]) -> dict[tuple[int, str], list[Operation]]:
     """Return the operations by line and name."""
-    places: dict[tuple[int, str], list[Operation]] = {}
-    for each in operations:
-        places.setdefault((each.line, each.name), []).append(each)
-    return places
+    grouped: dict[tuple[int, str], list[Operation]] = {}
+    for operation in operations:
+        grouped.setdefault((operation.line, operation.name), []).append(operation)
+    return grouped
 
 
 def _pairs(small: list[Operation], full: list[Operation]) -> Iterator[tuple[Operation, Operation]]:
@@ -170,11 +170,11 @@ def _operations(source: str, constructed_on: torch.device) -> list[Operation]:
             init_args, init_kwargs = arguments(names["get_init_inputs"])
             model = names["Model"](*init_args, **init_kwargs).to("meta")
         with torch.device("meta"), CudaMeans(torch.device("meta")):
-            args, kwargs = (on_meta(each) for each in arguments(names["get_inputs"]))
-            seen = Operations()
-            with seen:
+            args, kwargs = (on_meta(values) for values in arguments(names["get_inputs"]))
+            recorder = Operations()
+            with recorder:
                 model_call.forward(model, args, kwargs)
-        return seen.found
+        return recorder.operations
 
 
 def _line() -> int:

@@ -24,7 +24,7 @@ _NO_CONSTANTS = "its extents are numbers; named at the top of the file, as in `r
 _HINT = "the fault is in the problem, not in the submission: fix its file"
 
 
-class Asked(Record, frozen=True):
+class SizeQuestion(Record, frozen=True):
     """Source of a reference, and the constants of its small size, if known."""
 
     source: str
@@ -50,13 +50,13 @@ def with_sizes(problem: Problem, sizes: Sequence[SizeName]) -> Problem:
         return problem
     from evaluator.cache.measurements import measured_once
 
-    asked = Asked(problem.source, problem.sizes.get(SizeName.SMALL))
-    parts = ["sizes", _VERSION, problem.sha256, asked.small]
-    found = measured_once(parts, SizesFound, lambda: _search(problem, asked))
-    if not isinstance(found, SizesFound):
+    question = SizeQuestion(problem.source, problem.sizes.get(SizeName.SMALL))
+    parts = ["sizes", _VERSION, problem.sha256, question.small]
+    sizes_found = measured_once(parts, SizesFound, lambda: _search(problem, question))
+    if not isinstance(sizes_found, SizesFound):
         return problem
-    made = {SizeName.SMALL: found.small, SizeName.AWKWARD: found.awkward}
-    more = {name: each for name, each in made.items() if each is not None and name not in problem.sizes}
+    constants = {SizeName.SMALL: sizes_found.small, SizeName.AWKWARD: sizes_found.awkward}
+    more = {name: values for name, values in constants.items() if values is not None and name not in problem.sizes}
     return replace(problem, sizes={**problem.sizes, **more})
 
 
@@ -66,17 +66,17 @@ def about_sizes(problem: Problem, sizes: Sequence[SizeName]) -> list[str]:
         return []
     from evaluator.catalog.kernelbench import shipped_small_sizes
 
-    said, before = [], problem.sizes[SizeName.FULL]
+    sentences, before = [], problem.sizes[SizeName.FULL]
     for size in sizes:
         constants = problem.sizes.get(size)
         if constants is None:
-            why = "the reference needs its extents" if problem.sizes[SizeName.FULL] else _NO_CONSTANTS
-            said.append(f"{problem.name} has no {size.value} size: {why}")
+            reason = "the reference needs its extents" if problem.sizes[SizeName.FULL] else _NO_CONSTANTS
+            sentences.append(f"{problem.name} has no {size.value} size: {reason}")
         elif size is SizeName.AWKWARD or problem.sha256 not in shipped_small_sizes():
             changed = changes(before, constants)
-            said += [f"{size.value} size of {problem.name}: {changed}"] if changed else []
+            sentences += [f"{size.value} size of {problem.name}: {changed}"] if changed else []
         before = constants or before
-    return said
+    return sentences
 
 
 def changes(before: dict[str, Constant], after: dict[str, Constant]) -> str:
@@ -88,21 +88,21 @@ def changes(before: dict[str, Constant], after: dict[str, Constant]) -> str:
     return "; ".join(f"{name} = {value}, not {before[name]}" for name, value in after.items() if value != before[name])
 
 
-def search_question() -> "Question[Asked, SizesFound]":
+def search_question() -> "Question[SizeQuestion, SizesFound]":
     """Return the question of the search. A command that searches nothing does not import the sandbox."""
     from evaluator.sandbox.question import PROBLEM_ANSWER_BYTES, PROBLEM_LIMITS, Question
 
     entry = "evaluator.sizes.size_search:run"
-    return Question(entry, Asked, SizesFound, _LIMIT_S, PROBLEM_LIMITS, PROBLEM_ANSWER_BYTES)
+    return Question(entry, SizeQuestion, SizesFound, _LIMIT_S, PROBLEM_LIMITS, PROBLEM_ANSWER_BYTES)
 
 
-def _search(problem: Problem, asked: Asked) -> "SizesFound | NoAnswer":
+def _search(problem: Problem, question: SizeQuestion) -> "SizesFound | NoAnswer":
     """Run the search process.
 
     Raises:
         ProblemError: as for `with_sizes`; not cached.
     """
-    answer = search_question().ask_in_new_sandbox(asked)
+    answer = search_question().ask_in_new_sandbox(question)
     if isinstance(answer, SizesFound) and answer.why_broken is not None:
         raise ProblemError(f"{problem.path}{answer.why_broken}", hint=_HINT)
     return answer

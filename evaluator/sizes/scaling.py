@@ -27,42 +27,42 @@ def names_of_the_operation(source: str) -> frozenset[str]:
         uses.setdefault(scope.get_name(), set()).update(_globals_of(scope))
     for node in ast.parse(source).body:
         if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
-            names = [each for each in ast.walk(node) if isinstance(each, ast.Name)]
+            names = [inner for inner in ast.walk(node) if isinstance(inner, ast.Name)]
             for name in names:
                 if isinstance(name.ctx, ast.Store):
-                    uses.setdefault(name.id, set()).update(each.id for each in names)
-    found, todo = {"Model"}, ["Model"]
+                    uses.setdefault(name.id, set()).update(used.id for used in names)
+    reached, todo = {"Model"}, ["Model"]
     while todo:
-        more = uses.get(todo.pop(), set()) - found
-        found |= more
+        more = uses.get(todo.pop(), set()) - reached
+        reached |= more
         todo += more
-    return frozenset(found)
+    return frozenset(reached)
 
 
 def _globals_of(scope: symtable.SymbolTable) -> set[str]:
     """Return the names that a scope takes from the module, parts included."""
-    names = {each.get_name() for each in scope.get_symbols() if each.is_global()}
+    names = {symbol.get_name() for symbol in scope.get_symbols() if symbol.is_global()}
     return names.union(*map(_globals_of, scope.get_children()))
 
 
-def candidates(full: Mapping[str, Constant], kept: Collection[str] = ()) -> Iterator[dict[str, Constant]]:
+def candidates(full: Mapping[str, Constant], fixed: Collection[str] = ()) -> Iterator[dict[str, Constant]]:
     """Yield the full constants, then with decreasing caps on all, then with a single constant unchanged.
 
-    The constants in `kept` are never changed.
+    The constants in `fixed` are never changed.
 
     >>> [each["n"] for each in candidates({"n": 48})][:5]
     [48, 24, 16, 12, 8]
     """
-    seen: list[dict[str, Constant]] = []
+    earlier: list[dict[str, Constant]] = []
     spared: tuple[str | None, ...] = (None, *full)
     for spare in spared:
         for cap in (1 << 62, *CAPS):
-            made = {
-                name: value if name == spare or name in kept else capped(value, cap) for name, value in full.items()
+            scaled = {
+                name: value if name == spare or name in fixed else capped(value, cap) for name, value in full.items()
             }
-            if made not in seen:
-                seen.append(made)
-                yield made
+            if scaled not in earlier:
+                earlier.append(scaled)
+                yield scaled
 
 
 def capped(value: Constant, cap: int) -> Constant:
@@ -72,24 +72,24 @@ def capped(value: Constant, cap: int) -> Constant:
     (64, 100, 64, 3, 0.5, [8, 3])
     """
     if isinstance(value, list):
-        return [_capped(each, cap) for each in value]
+        return [_capped(extent, cap) for extent in value]
     return value if isinstance(value, bool) or not isinstance(value, int) else _capped(value, cap)
 
 
 def _capped(value: int, cap: int) -> int:
     if value <= max(cap, 2 * _LEAST):
         return value
-    return next((each for each in range(cap, max(_LEAST, cap // 2) - 1, -1) if value % each == 0), cap)
+    return next((divisor for divisor in range(cap, max(_LEAST, cap // 2) - 1, -1) if value % divisor == 0), cap)
 
 
-def awkward_groups(constants: Mapping[str, Constant], kept: Collection[str]) -> list[list[str]]:
+def awkward_groups(constants: Mapping[str, Constant], fixed: Collection[str]) -> list[list[str]]:
     """Return the names of constants to change together: extents of equal values, and each alone.
 
-    >>> awkward_groups({"m": 64, "k": 64, "n": 32, "bins": 8, "dim": 1}, kept=("bins",))
+    >>> awkward_groups({"m": 64, "k": 64, "n": 32, "bins": 8, "dim": 1}, fixed=("bins",))
     [['m', 'k'], ['n'], ['m'], ['k']]
     """
-    names = [name for name, value in constants.items() if name not in kept and _is_extent(value)]
-    equal = [[other for other in names if constants[other] == constants[name]] for name in names]
+    names = [name for name, value in constants.items() if name not in fixed and _is_extent(value)]
+    equal = [[candidate for candidate in names if constants[candidate] == constants[name]] for name in names]
     groups: list[list[str]] = []
     for group in (*equal, *([name] for name in names)):
         if group not in groups:
@@ -104,13 +104,13 @@ def awkward_values(value: Constant) -> list[Constant]:
     ([61, 63, 65], [[61, 3], [63, 3], [65, 3]])
     """
     if isinstance(value, list):
-        return [list(each) for each in zip(*map(_awkward_integers, value), strict=True)]
+        return [list(extents) for extents in zip(*map(_awkward_integers, value), strict=True)]
     return [*_awkward_integers(value)] if isinstance(value, int) else [value]
 
 
 def _is_extent(value: Constant) -> bool:
     values = value if isinstance(value, list) else [value]
-    return any(isinstance(each, int) and not isinstance(each, bool) and each >= _LEAST_EXTENT for each in values)
+    return any(isinstance(size, int) and not isinstance(size, bool) and size >= _LEAST_EXTENT for size in values)
 
 
 def _awkward_integers(value: int) -> tuple[int, int, int]:

@@ -18,22 +18,22 @@ from evaluator.protocol.pytree import tensors_of
 from evaluator.records import Constant
 from evaluator.roofline.work_count import arguments, registered
 from evaluator.sizes.degenerate import FILE, Operation, Operations, TooLarge, by_place, made_one
-from evaluator.sizes.found_sizes import Asked, SizesFound, search_question
+from evaluator.sizes.found_sizes import SizeQuestion, SizesFound, search_question
 from evaluator.sizes.scaling import awkward_groups, awkward_values, candidates, names_of_the_operation
 
 
-class Most(NamedTuple):
-    """Limits on the elements of inputs or weights, and on the output elements of all operations in one forward."""
+class ElementCounts(NamedTuple):
+    """Numbers of elements in one forward: of inputs or weights, and of the outputs of all operations."""
 
-    given: int
-    made: int
+    inputs: int
+    outputs: int
 
 
-MOST = (Most(1 << 18, 1 << 22), Most(1 << 21, 1 << 24), Most(1 << 25, 1 << 27))
+MOST = (ElementCounts(1 << 18, 1 << 22), ElementCounts(1 << 21, 1 << 24), ElementCounts(1 << 25, 1 << 27))
 """Two square matrices of 256 fit the first limit. A whole network has weights that no constant reduces."""
-_AS_IT_IS = Most(1 << 20, 1 << 22)
+_AS_IT_IS = ElementCounts(1 << 20, 1 << 22)
 """Limits of a file without products of matrices that keeps its constants: a call of its kernels takes milliseconds."""
-_UNLIMITED = Most(1 << 62, 1 << 62)
+_UNLIMITED = ElementCounts(1 << 62, 1 << 62)
 _DRAWN = 16
 """Elements that get_inputs may make for each element of the inputs."""
 _SEED = 0
@@ -50,14 +50,14 @@ class Traced(NamedTuple):
     """
 
     operations: list[Operation]
-    size: Most
+    size: ElementCounts
     inputs: _Shapes
     outputs: _Shapes
     has_nan: bool = False
 
-    def is_within(self, most: Most) -> bool:
+    def is_within(self, most: ElementCounts) -> bool:
         """Return whether the forward is within the limits."""
-        return self.size.given <= most.given and self.size.made <= most.made
+        return self.size.inputs <= most.inputs and self.size.outputs <= most.outputs
 
     @property
     def has_products(self) -> bool:
@@ -69,13 +69,13 @@ _PRODUCTS = frozenset(packet.__name__ for packet in flop_registry)
 """Names of the operations whose floating-point operations PyTorch counts: products, convolutions, attention."""
 
 
-def find(asked: Asked) -> SizesFound:
+def find(question: SizeQuestion) -> SizesFound:
     """Return the constants of a small size, unless the question has them, and those of an awkward size."""
     try:
-        small = _small(asked.source) if asked.small is None else asked.small
+        small = _small(question.source) if question.small is None else question.small
     except ProblemError as error:
         return SizesFound(why_broken=error.message.removeprefix(FILE))
-    return SizesFound(small=small, awkward=None if small is None else _awkward(asked.source, small))
+    return SizesFound(small=small, awkward=None if small is None else _awkward(question.source, small))
 
 
 def _small(source: str) -> dict[str, Constant] | None:
@@ -112,15 +112,15 @@ def _as_it_is(source: str, full: dict[str, Constant]) -> dict[str, Constant] | N
 
 
 def _smaller(source: str, full: dict[str, Constant]) -> dict[str, Constant] | None:
-    at_full = _tried(source, "meta")
+    at_full = _try_trace(source, "meta")
     # Constants of the operation are changed only where no other change makes the reference small enough.
     texts = [
-        [(each, with_constants(source, each, FILE)) for each in candidates(full, kept)]
-        for kept in (names_of_the_operation(source), ())
+        [(constants, with_constants(source, constants, FILE)) for constants in candidates(full, unchanged)]
+        for unchanged in (names_of_the_operation(source), ())
     ]
     if at_full is None:
         return next(filter(None, map(_without_plan, texts)), None)
-    planned = [_planned(each, at_full) for each in texts]
+    planned = [_planned(candidate_texts, at_full) for candidate_texts in texts]
     for most in MOST:
         for constants, text, plan in itertools.chain(*planned):
             if plan.is_within(most) and _computed(text, most) is not None:
@@ -133,20 +133,20 @@ _Texts = list[tuple[dict[str, Constant], str]]
 
 def _without_plan(texts: _Texts) -> dict[str, Constant] | None:
     """Return the largest small constants of a reference that needs values, which the meta device lacks."""
-    fits = ((each, made) for each, text in texts if (made := _computed(text, MOST[0])) is not None)
-    return next((each for each, made in fits if not made_one(made.operations, None)), None)
+    fits = ((constants, forward) for constants, text in texts if (forward := _computed(text, MOST[0])) is not None)
+    return next((constants for constants, forward in fits if not made_one(forward.operations, None)), None)
 
 
 def _planned(texts: _Texts, at_full: Traced) -> list[tuple[dict[str, Constant], str, Traced]]:
     """Return the constants at which the reference, on the meta device, is like that at full size."""
-    traced = [(each, text, plan) for each, text in texts if (plan := _tried(text, "meta")) is not None]
+    traced = [(constants, text, plan) for constants, text in texts if (plan := _try_trace(text, "meta")) is not None]
     return [row for row in traced if _is_alike(row[2], at_full)]
 
 
-def _is_alike(other: Traced, traced: Traced) -> bool:
+def _is_alike(candidate: Traced, traced: Traced) -> bool:
     """Return whether a size takes the same branches, makes no dimension 1, and no value that is not a number."""
-    same = by_place(other.operations).keys() == by_place(traced.operations).keys()
-    return same and other.has_nan <= traced.has_nan and not made_one(other.operations, traced.operations)
+    same = by_place(candidate.operations).keys() == by_place(traced.operations).keys()
+    return same and candidate.has_nan <= traced.has_nan and not made_one(candidate.operations, traced.operations)
 
 
 def _awkward(source: str, small: dict[str, Constant]) -> dict[str, Constant] | None:
@@ -154,22 +154,22 @@ def _awkward(source: str, small: dict[str, Constant]) -> dict[str, Constant] | N
 
     None if no extent of an input or output can be changed.
     """
-    at_small = _tried(with_constants(source, small, FILE), "cpu")
+    at_small = _try_trace(with_constants(source, small, FILE), "cpu")
     if at_small is None:
         return None
     before = at_small
-    most = Most(2 * at_small.size.given, 2 * at_small.size.made)
-    kept = names_of_the_operation(source)
-    found, done = dict(small), set[str]()
-    for group in awkward_groups(small, kept):
+    most = ElementCounts(2 * at_small.size.inputs, 2 * at_small.size.outputs)
+    unchanged = names_of_the_operation(source)
+    constants, done = dict(small), set[str]()
+    for group in awkward_groups(small, unchanged):
         if not done.isdisjoint(group):
             continue
-        for each in _with_awkward(found, group):
-            made = _tried(with_constants(source, each, FILE), "cpu", most)
-            if made is not None and _is_alike(made, at_small) and _shows(made, before, small, group):
-                found, done, before = each, done | set(group), made
+        for changed in _with_awkward(constants, group):
+            forward = _try_trace(with_constants(source, changed, FILE), "cpu", most)
+            if forward is not None and _is_alike(forward, at_small) and _shows(forward, before, small, group):
+                constants, done, before = changed, done | set(group), forward
                 break
-    return found if done else None
+    return constants if done else None
 
 
 def _with_awkward(constants: dict[str, Constant], group: Collection[str]) -> Iterator[dict[str, Constant]]:
@@ -177,19 +177,19 @@ def _with_awkward(constants: dict[str, Constant], group: Collection[str]) -> Ite
         yield {**constants, **dict(zip(group, values, strict=True))}
 
 
-def _shows(made: Traced, before: Traced, small: dict[str, Constant], group: Collection[str]) -> bool:
+def _shows(forward: Traced, before: Traced, small: dict[str, Constant], group: Collection[str]) -> bool:
     """Return whether the changed constants are extents: the shape of an input differs, or of an output."""
-    least = min(max(each) if isinstance(each := small[name], list) else int(each) for name in group)
-    return made.inputs != before.inputs or (least >= _LEAST_HIDDEN and made.outputs != before.outputs)
+    least = min(max(value) if isinstance(value := small[name], list) else int(value) for name in group)
+    return forward.inputs != before.inputs or (least >= _LEAST_HIDDEN and forward.outputs != before.outputs)
 
 
-def _computed(text: str, most: Most) -> Traced | None:
+def _computed(text: str, most: ElementCounts) -> Traced | None:
     """Run a forward with values; return None if it fails, exceeds `most`, or has values that are not numbers."""
-    made = _tried(text, "cpu", most)
-    return made if made is not None and not made.has_nan else None
+    forward = _try_trace(text, "cpu", most)
+    return forward if forward is not None and not forward.has_nan else None
 
 
-def _tried(text: str, device: str, most: Most = _UNLIMITED) -> Traced | None:
+def _try_trace(text: str, device: str, most: ElementCounts = _UNLIMITED) -> Traced | None:
     """Run a forward on `device`; return None if the problem's code raises: its constants are inconsistent."""
     try:
         return _traced(text, device, most)
@@ -197,7 +197,7 @@ def _tried(text: str, device: str, most: Most = _UNLIMITED) -> Traced | None:
         return None
 
 
-def _traced(text: str, device: str, most: Most) -> Traced:
+def _traced(text: str, device: str, most: ElementCounts) -> Traced:
     """Run a forward on `device`.
 
     Raises:
@@ -209,7 +209,7 @@ def _traced(text: str, device: str, most: Most) -> Traced:
         torch.manual_seed(_SEED)
         with author_code(FILE, "reading it"):
             exec(compile(text, FILE, "exec"), module.__dict__)  # noqa: S102 - the problem's own code
-        with author_code(FILE, "get_inputs()"), Operations(_DRAWN * most.given):
+        with author_code(FILE, "get_inputs()"), Operations(_DRAWN * most.inputs):
             args, kwargs = arguments(module.__dict__["get_inputs"])
         refuse_other_layouts(FILE, [args, kwargs], "get_inputs()")
         with author_code(FILE, "get_init_inputs()"):
@@ -218,29 +218,29 @@ def _traced(text: str, device: str, most: Most) -> Traced:
             model = module.__dict__["Model"](*init_args, **init_kwargs)
             weights = list(model.parameters())
         inputs = tensors_of([args, kwargs])
-        size = max(sum(each.numel() for each in side) for side in (inputs, weights))
-        if size > most.given:
+        size = max(sum(tensor.numel() for tensor in side) for side in (inputs, weights))
+        if size > most.inputs:
             raise TooLarge
-        shapes = [tuple(each.shape) for each in inputs]  # Forward may change its inputs.
-        with author_code(FILE, "forward"), Operations(most.made) as trace:
+        shapes = [tuple(tensor.shape) for tensor in inputs]  # Forward may change its inputs.
+        with author_code(FILE, "forward"), Operations(most.outputs) as trace:
             output = model(*args, **kwargs)
         refuse_other_layouts(FILE, output, "the reference's forward")
         leaves = tensors_of(output)
         _refuse_without_values(leaves, on)
-        has_nan = device == "cpu" and any(bool(each.isnan().any()) for each in leaves)
-    outputs = [tuple(each.shape) for each in leaves]
-    return Traced(trace.found, Most(size, trace.elements), shapes, outputs, has_nan)
+        has_nan = device == "cpu" and any(bool(leaf.isnan().any()) for leaf in leaves)
+    outputs = [tuple(leaf.shape) for leaf in leaves]
+    return Traced(trace.operations, ElementCounts(size, trace.elements), shapes, outputs, has_nan)
 
 
 def _refuse_without_values(leaves: list[torch.Tensor], on: torch.device) -> None:
     """Raise ProblemError for outputs that no grade can compare."""
     if not leaves:
         raise ProblemError(f"{FILE}: the reference's forward returns no tensor")
-    for each in leaves:
-        if not each.numel():
-            message = f"{FILE}: an output of the reference has shape {list(each.shape)}, with no element to compare"
+    for leaf in leaves:
+        if not leaf.numel():
+            message = f"{FILE}: an output of the reference has shape {list(leaf.shape)}, with no element to compare"
             raise ProblemError(message)
-        if on.type == "cpu" and not bool(each.isfinite().any()):
+        if on.type == "cpu" and not bool(leaf.isfinite().any()):
             raise ProblemError(f"{FILE}: every element of an output of the reference is NaN or infinite")
 
 

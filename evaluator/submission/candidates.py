@@ -32,8 +32,8 @@ def spelled(path: Path | str) -> str:
 
 def names_in(path: Path, folder: Path) -> Names:
     """Return the names of problem and submission in a path below `folder`."""
-    if found := _KERNELBENCH_FILE.fullmatch(path.stem):
-        return Names(f"level{int(found['level'])}/{int(found['number'])}", f"sample_{int(found['sample'])}")
+    if match := _KERNELBENCH_FILE.fullmatch(path.stem):
+        return Names(f"level{int(match['level'])}/{int(match['number'])}", f"sample_{int(match['sample'])}")
     name = path.stem if path.suffix.lower() == ".py" and path.is_file() else path.name
     return Names(spelled(path.relative_to(folder).parent.as_posix()), spelled(name))
 
@@ -58,24 +58,25 @@ def submission_files(folder: Path) -> list[tuple[str, int]]:
         UsageError: the folder does not exist or cannot be listed.
     """
     # Strings instead of Paths: 100 000 Paths take seconds.
-    found: list[tuple[str, int]] = []
-    left = [str(folder)]
-    while left:
-        top = left.pop()
+    paths: list[tuple[str, int]] = []
+    pending = [str(folder)]
+    while pending:
+        top = pending.pop()
         try:
             with os.scandir(top) as listed:
-                entries = sorted((each for each in listed if not each.name.startswith(".")), key=lambda each: each.name)
-            folders = [each for each in entries if each.is_dir(follow_symlinks=False)]
-            others = [(each, _mode(each)) for each in entries if not each.is_dir(follow_symlinks=False)]
+                entries = [entry for entry in listed if not entry.name.startswith(".")]
+            entries.sort(key=lambda entry: entry.name)
+            folders = [entry for entry in entries if entry.is_dir(follow_symlinks=False)]
+            files = [(entry, _mode(entry)) for entry in entries if not entry.is_dir(follow_symlinks=False)]
         except OSError as error:
             hint = "name a folder of submissions"
             raise UsageError(f"cannot list {error.filename or top}: {error.strerror}", hint=hint) from error
-        several = [each for each in folders if is_submission_folder(each.path)]
-        found += [(f"{top}/{each.name}", stat.S_IFDIR) for each in several]
-        found += [(f"{top}/{each.name}", mode) for each, mode in others if _may_be_meant(each, mode)]
-        inner = [each for each in folders if each not in several and not each.name.startswith("__pycache__")]
-        left += [f"{top}/{each.name}" for each in reversed(inner)]
-    return found
+        several = [entry for entry in folders if is_submission_folder(entry.path)]
+        paths += [(f"{top}/{entry.name}", stat.S_IFDIR) for entry in several]
+        paths += [(f"{top}/{entry.name}", mode) for entry, mode in files if _may_be_meant(entry, mode)]
+        inner = [entry for entry in folders if entry not in several and not entry.name.startswith("__pycache__")]
+        pending += [f"{top}/{entry.name}" for entry in reversed(inner)]
+    return paths
 
 
 def _mode(entry: os.DirEntry[str]) -> int:
@@ -86,5 +87,5 @@ def _mode(entry: os.DirEntry[str]) -> int:
 def _may_be_meant(entry: os.DirEntry[str], mode: int) -> bool:
     if _BESIDE_KERNELS.fullmatch(entry.name):
         return False
-    named = entry.name[entry.name.rfind(".") :].lower() in SUFFIXES
-    return named or (stat.S_ISLNK(mode) and entry.is_dir())
+    has_suffix = entry.name[entry.name.rfind(".") :].lower() in SUFFIXES
+    return has_suffix or (stat.S_ISLNK(mode) and entry.is_dir())

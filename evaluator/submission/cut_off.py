@@ -13,8 +13,8 @@ _AFTER_A_BRACKET = re.compile(rf"{_AFTER_A_STRING.pattern}|^[ \t]++return\b[^;\n
 """A `return` with a semicolon is C++."""
 
 
-def is_cut_off(source: str, said: str, line: int | None) -> bool:
-    r"""Return whether `said`, a syntax error at `line` of `source`, is due to truncated text.
+def is_cut_off(source: str, error: str, line: int | None) -> bool:
+    r"""Return whether `error`, a syntax error at `line` of `source`, is due to truncated text.
 
     A bracket or string still open at the end of the text was opened at `line`. If Python code follows, at the margin or
     with a forward, the closing delimiter was forgotten and the text is complete. A folder of files is never cut off.
@@ -29,12 +29,12 @@ def is_cut_off(source: str, said: str, line: int | None) -> bool:
     text = source.rstrip()
     lines = text.split("\n")
     behind, at_the_end = "\n".join(lines[line:]), line >= len(lines)
-    if "unterminated triple-quoted" in said:
+    if "unterminated triple-quoted" in error:
         return _AFTER_A_STRING.search(behind) is None
-    if "was never closed" in said:
+    if "was never closed" in error:
         return _AFTER_A_BRACKET.search(behind) is None
-    if "expected an indented block" in said:
+    if "expected an indented block" in error:
         return text.endswith(":")
-    if "expected 'except'" in said:
+    if "expected 'except'" in error:
         return at_the_end and lines[-1].startswith((" ", "\t"))
-    return at_the_end and ("string literal" in said or (said == "invalid syntax" and bool(_INCOMPLETE.search(text))))
+    return at_the_end and ("string literal" in error or (error == "invalid syntax" and bool(_INCOMPLETE.search(text))))

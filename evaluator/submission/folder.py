@@ -37,10 +37,10 @@ def possible_files(folder: Path) -> list[Path]:
     Of a folder with too many files, only the manifest.
     """
     try:
-        found = _listed(folder)
+        paths = _listed(folder)
     except (BadFiles, OSError):
-        found = []
-    return [folder / MANIFEST, *(folder / path for path in found)]
+        paths = []
+    return [folder / MANIFEST, *(folder / path for path in paths)]
 
 
 def read_folder_text(folder: Path, most_bytes: int, found_in: Path | None = None) -> str | Finding:
@@ -68,15 +68,15 @@ def _read(folder: Path, most_bytes: int, top: Path) -> str:
     paths = dict.fromkeys([manifest.entry, *(manifest.sources or _listed(folder)), *extension])
     if len(paths) >= MOST_FILES:
         raise BadFiles(f"more than {MOST_FILES} files; list `sources` in {MANIFEST}")
-    files, left = [(MANIFEST, text)], most_bytes
+    files, bytes_left = [(MANIFEST, text)], most_bytes
     for path in paths:
-        if (why := bad_path(path)) is not None:
-            raise BadFiles(f"{path[:100]!r}: {why}")
-        files.append((path, _text(folder, path, left, top)))
-        left -= len(files[-1][1].encode())
-    whole = joined(files)
-    checked(parts(whole))
-    return whole
+        if (reason := bad_path(path)) is not None:
+            raise BadFiles(f"{path[:100]!r}: {reason}")
+        files.append((path, _text(folder, path, bytes_left, top)))
+        bytes_left -= len(files[-1][1].encode())
+    submission_text = joined(files)
+    checked(parts(submission_text))
+    return submission_text
 
 
 def _text(folder: Path, path: str, most_bytes: int, top: Path) -> str:
@@ -96,11 +96,11 @@ def _text(folder: Path, path: str, most_bytes: int, top: Path) -> str:
 
 def _listed(folder: Path) -> list[str]:
     """List the files of a folder with the suffixes of a submission, links included: reading refuses links."""
-    found: list[str] = []
-    left = [""]
+    paths: list[str] = []
+    pending = [""]
     entries = 0
-    while left:
-        top = left.pop()
+    while pending:
+        top = pending.pop()
         for entry in _entries(folder / top):
             entries += 1
             if entries > _MOST_ENTRIES:
@@ -109,10 +109,10 @@ def _listed(folder: Path) -> list[str]:
                 continue
             path = f"{top}{entry.name}"
             if entry.is_dir(follow_symlinks=False):
-                left.append(f"{path}/")
+                pending.append(f"{path}/")
             elif os.path.splitext(entry.name)[1] in SUFFIXES:  # noqa: PTH122 - a plain name
-                found.append(path)
-    return sorted(found)
+                paths.append(path)
+    return sorted(paths)
 
 
 def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:

@@ -27,7 +27,7 @@ _READ = 400
 """Characters of a line that decide whether the line is prose."""
 
 
-class Piece(NamedTuple):
+class TextBlock(NamedTuple):
     """A block of the answer, or the whole answer. `line` is the first line of `text` in the submission, from 1."""
 
     text: str
@@ -64,7 +64,7 @@ def is_json(text: str) -> bool:
     return _JSON.match(text) is not None
 
 
-def prose_before_code(answer: Piece) -> Finding | None:
+def prose_before_code(answer: TextBlock) -> Finding | None:
     """Return the finding for an answer without blocks that begins with prose; None for any other answer."""
     for number, line in enumerate(answer.text.split("\n"), start=answer.line):
         if line.strip():
@@ -72,13 +72,13 @@ def prose_before_code(answer: Piece) -> Finding | None:
     return None
 
 
-def not_python(line: int, what: str, said: str = "") -> Finding:
+def not_python(line: int, description: str, detail: str = "") -> Finding:
     """Return the finding for a line that is no Python."""
-    message = f"line {line} {what}, not Python{f': {said}' if said else ''}"
+    message = f"line {line} {description}, not Python{f': {detail}' if detail else ''}"
     return finding(Code.WRONG_FORM, message, line=line, next_step=ONE_BLOCK)
 
 
-def without_code(answer: Piece, blocks: list[Piece], entries: Sequence[str], left_out: str) -> Finding:
+def without_code(answer: TextBlock, blocks: list[TextBlock], entries: Sequence[str], left_out: str) -> Finding:
     """Return the finding for an answer that defines none of the classes `entries`.
 
     `blocks` are the fenced blocks. `left_out` says what does not count, or is empty.
@@ -93,8 +93,8 @@ def without_code(answer: Piece, blocks: list[Piece], entries: Sequence[str], lef
     )
     if form is None:
         return finding(Code.NO_CODE, f"no fenced block of the answer defines {names}{left_out}")
-    piece, what, step = form
-    message = f"{what}, and no class {names}{left_out}"
+    piece, description, step = form
+    message = f"{description}, and no class {names}{left_out}"
     return finding(Code.WRONG_FORM, message, line=piece.line, next_step=step)
 
 
@@ -103,15 +103,15 @@ def _is_python_with_cpp(text: str) -> bool:
 
 
 def _first(
-    pieces: list[Piece], is_of_form: Callable[[str], object], what: str, step: str
-) -> tuple[Piece, str, str] | None:
-    return next(((piece, what, step) for piece in pieces if is_of_form(piece.text)), None)
+    pieces: list[TextBlock], is_of_form: Callable[[str], object], description: str, step: str
+) -> tuple[TextBlock, str, str] | None:
+    return next(((piece, description, step) for piece in pieces if is_of_form(piece.text)), None)
 
 
-def _other_classes(blocks: list[Piece]) -> tuple[Piece, str, str] | None:
+def _other_classes(blocks: list[TextBlock]) -> tuple[TextBlock, str, str] | None:
     """Return the last block that defines classes of Python, with the classes."""
     for block in reversed(blocks):
-        names = [each["name"] for each in itertools.islice(_CLASS.finditer(block.text), _MOST_NAMES)]
+        names = [match["name"] for match in itertools.islice(_CLASS.finditer(block.text), _MOST_NAMES)]
         if names:
             return block, f"the answer defines {', '.join(names)}", RENAME
     return None

@@ -38,6 +38,6 @@ def is_for_the_cpu(source: str) -> bool:
 def _asks_for_a_gpu(source: str) -> bool:
     """Return whether the code requires a tensor on a GPU; CPU code may well check that a tensor is not."""
     return any(
-        _NEGATED.search(source, max(0, found.start() - _MOST_BEFORE), found.start()) is None
-        for found in _ON_A_GPU.finditer(source)
+        _NEGATED.search(source, max(0, match.start() - _MOST_BEFORE), match.start()) is None
+        for match in _ON_A_GPU.finditer(source)
     )

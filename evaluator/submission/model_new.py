@@ -47,8 +47,8 @@ def can_define(text: str, entries: Sequence[str]) -> bool:
     >>> can_define("class Net: pass", ["ModelNew"]), can_define("exec(code)", ["ModelNew"]), can_define("", ["Model"])
     (False, True, False)
     """
-    named = re.search(rf"\b(?:{'|'.join(entries)})\b", text)
-    return named is not None or _MADE_BY_RUNNING.search(text) is not None or _has_other_spellings(text)
+    match = re.search(rf"\b(?:{'|'.join(entries)})\b", text)
+    return match is not None or _MADE_BY_RUNNING.search(text) is not None or _has_other_spellings(text)
 
 
 def looks_like_python(text: str) -> bool:
@@ -80,4 +80,4 @@ def _has_other_spellings(text: str) -> bool:
     """Return whether `text` contains letters that Python normalizes to ASCII in names (full-width, bold and others)."""
     if text.isascii():
         return False
-    return any(unicodedata.normalize("NFKC", each).isascii() for each in set(text) if ord(each) > _ASCII)
+    return any(unicodedata.normalize("NFKC", character).isascii() for character in set(text) if ord(character) > _ASCII)

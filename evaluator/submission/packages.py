@@ -18,15 +18,15 @@ def importable() -> list[str]:
     return ["torch", *(name for name in OF_THE_FIELD if importlib.util.find_spec(name) is not None)]
 
 
-def missing_package(kind: str, said: str) -> str | None:
+def missing_package(kind: str, message: str) -> str | None:
     """Return the package that an import did not find; None for any other exception.
 
     >>> missing_package("ModuleNotFoundError", "No module named 'einops.layers'")
     'einops'
     """
-    found = _MISSING.match(said) if kind == "ModuleNotFoundError" else None
+    match = _MISSING.match(message) if kind == "ModuleNotFoundError" else None
     # A missing part of an installed package is the submission's own mistake.
-    return None if found is None or _is_there(found["name"]) else found["name"]
+    return None if match is None or _is_there(match["name"]) else match["name"]
 
 
 def missing_language(module: str) -> str | None:
@@ -40,8 +40,8 @@ def missing_finding(package: str, line: int | None, device: DeviceKind) -> Findi
     if (language := language_of_package(package)) is not None:
         message = f"the kernel language {language.title} is not installed: {install_command(language)}"
         if device not in language.runs_on:
-            where = " and ".join(each.value for each in DeviceKind if each in language.runs_on)
-            message += f" ({language.title} runs on {where}, not on {device.value})"
+            devices = " and ".join(supported.value for supported in DeviceKind if supported in language.runs_on)
+            message += f" ({language.title} runs on {devices}, not on {device.value})"
         return finding(Code.LANGUAGE_MISSING, message, line=line, package=package)
     message = f"the package {package} is not installed; installed packages: {', '.join(importable())}"
     return finding(Code.PACKAGE_MISSING, message, line=line, package=package)

@@ -27,7 +27,7 @@ from evaluator.protocol.submission_files import BadFiles, is_several, parts
 from evaluator.protocol.submission_manifest import checked
 from evaluator.records import Finding, Record, Sha256
 from evaluator.submission.folder import is_submission_folder, read_folder_text
-from evaluator.submission.forms import Piece, is_diff, is_json, prose_before_code, without_code
+from evaluator.submission.forms import TextBlock, is_diff, is_json, prose_before_code, without_code
 from evaluator.submission.model_new import entries_of, looks_like_python
 from evaluator.submission.reasoning import Answer, answer_in
 
@@ -119,8 +119,8 @@ def read_submission(
     if isinstance(data, Finding):
         return data
     if len(data) > limit:
-        what = "a submission" if suffix == ".py" else "an answer"
-        return _too_large(f"{what} is at most {limit >> 20} MiB of text, and this file is larger", limit)
+        subject = "a submission" if suffix == ".py" else "an answer"
+        return _too_large(f"{subject} is at most {limit >> 20} MiB of text, and this file is larger", limit)
     text = _decode(data)
     if isinstance(text, Finding):
         return text
@@ -232,12 +232,12 @@ class _Text(NamedTuple):
         """Return the line of the text in which the content of a block begins, from 1."""
         return self.lines_before + _line_in(self.answer, block.start)
 
-    def pieces(self) -> list[Piece]:
+    def pieces(self) -> list[TextBlock]:
         """Return the contents of all blocks, with their lines: counted once, since blocks may be many."""
-        line, place, pieces = self.lines_before + 1, 0, []
+        line, position, pieces = self.lines_before + 1, 0, []
         for block in self.blocks:
-            line, place = line + self.answer.count("\n", place, block.start), block.start
-            pieces.append(Piece(_content(self.answer, block), line))
+            line, position = line + self.answer.count("\n", position, block.start), block.start
+            pieces.append(TextBlock(_content(self.answer, block), line))
         return pieces
 
     def label(self, block: _Block) -> str:
@@ -251,54 +251,54 @@ def _code_in(text: str, entries: Sequence[str]) -> _Code | Finding:
 
     Otherwise, return a finding.
     """
-    place = answer_in(text)
-    answer = text[place.start : place.end]
+    answer_span = answer_in(text)
+    answer = text[answer_span.start : answer_span.end]
     blocks = list(_fenced_blocks(answer))
-    found = _Text(answer, text.count("\n", 0, place.start), blocks, is_part=len(answer) < len(text))
-    draft = _draft(text, place, entries[0])
+    parsed = _Text(answer, text.count("\n", 0, answer_span.start), blocks, is_part=len(answer) < len(text))
+    draft = _draft(text, answer_span, entries[0])
     may_be_file = not is_diff(answer) and not is_json(answer)
     for name in entries:
-        defining = found.defining(name)
+        defining = parsed.defining(name)
         if closed := [block for block in defining if block.closed]:
-            return _extracted(found, closed[-1], draft)
+            return _extracted(parsed, closed[-1], draft)
         if defining:
-            where = found.line_of(defining[-1])
-            return _cut_off(f"the block that defines {name}, from line {where}, is never closed", text)
+            line = parsed.line_of(defining[-1])
+            return _cut_off(f"the block that defines {name}, from line {line}, is never closed", text)
         if may_be_file and _defined_outside(name, answer, blocks):
-            return _unfenced(found, draft)
+            return _unfenced(parsed, draft)
         if blocks and not blocks[-1].closed and blocks[-1].end == len(answer):
-            return _cut_off(f"the last block, from line {found.line_of(blocks[-1])}, is never closed", text)
+            return _cut_off(f"the last block, from line {parsed.line_of(blocks[-1])}, is never closed", text)
     if may_be_file and not blocks and looks_like_python(answer):
-        return _unfenced(found, draft)
-    if place.unended is not None:
-        line = _line_in(text, place.unended)
+        return _unfenced(parsed, draft)
+    if answer_span.unended is not None:
+        line = _line_in(text, answer_span.unended)
         return _cut_off(f"the model's reasoning, from line {line}, never ends, so there is no answer", text)
     left_out = "; code inside the model's reasoning does not count" if draft else ""
-    return without_code(Piece(answer, found.lines_before + 1), found.pieces(), entries, left_out)
+    return without_code(TextBlock(answer, parsed.lines_before + 1), parsed.pieces(), entries, left_out)
 
 
-def _cut_off(what: str, text: str) -> Finding:
+def _cut_off(cause: str, text: str) -> Finding:
     line = text.rstrip().count("\n") + 1
-    return finding(Code.CUT_OFF, f"{what}: the text ends at line {line}", line=line)
+    return finding(Code.CUT_OFF, f"{cause}: the text ends at line {line}", line=line)
 
 
-def _unfenced(found: _Text, draft: str) -> _Code | Finding:
+def _unfenced(parsed: _Text, draft: str) -> _Code | Finding:
     """Return an answer that is Python as a whole; a finding if the answer begins with prose."""
-    first = found.lines_before + 1
-    if (prose := prose_before_code(Piece(found.answer, first))) is not None:
+    first = parsed.lines_before + 1
+    if (prose := prose_before_code(TextBlock(parsed.answer, first))) is not None:
         return prose
     findings = (_left_out(f"the grade uses the text from line {first}", [draft], first),) if draft else ()
-    return _Code(found.answer, extracted=found.is_part, line_offset=found.lines_before, findings=findings)
+    return _Code(parsed.answer, extracted=parsed.is_part, line_offset=parsed.lines_before, findings=findings)
 
 
 def _left_out(used: str, left_out: list[str], line: int) -> Finding:
     return finding(Code.LEFT_OUT, f"{used}; left out: {', '.join(left_out)}", line=line)
 
 
-def _draft(text: str, place: Answer, name: str) -> str:
+def _draft(text: str, answer_span: Answer, name: str) -> str:
     """Return the place of code that defines the class `name` outside of the answer; empty without such code."""
     definition = _definition(name)
-    draft = definition.search(text, 0, place.start) or definition.search(text, place.end)
+    draft = definition.search(text, 0, answer_span.start) or definition.search(text, answer_span.end)
     return "" if draft is None else f"reasoning or draft with code in line {_line_in(text, draft.end())}"
 
 
@@ -308,25 +308,25 @@ def _line_in(text: str, offset: int) -> int:
 
 def _defined_outside(name: str, text: str, blocks: list[_Block]) -> bool:
     """Return whether a line outside all blocks, which are in order, defines the class `name`."""
-    left = iter(blocks)
-    block = next(left, None)
-    for found in _definition(name).finditer(text):
-        while block is not None and block.end <= found.start():
-            block = next(left, None)
-        if block is None or found.start() < block.start:
+    remaining = iter(blocks)
+    block = next(remaining, None)
+    for match in _definition(name).finditer(text):
+        while block is not None and block.end <= match.start():
+            block = next(remaining, None)
+        if block is None or match.start() < block.start:
             return True
     return False
 
 
-def _extracted(found: _Text, chosen: _Block, draft: str) -> _Code:
-    others = [block for block in found.blocks if block != chosen]
-    left_out = [f"the block from {found.label(block)}" for block in others[:_MOST_LABELS]]
-    if len(others) > _MOST_LABELS:
-        left_out.append(f"{len(others) - _MOST_LABELS} more")
+def _extracted(parsed: _Text, chosen: _Block, draft: str) -> _Code:
+    other_blocks = [block for block in parsed.blocks if block != chosen]
+    left_out = [f"the block from {parsed.label(block)}" for block in other_blocks[:_MOST_LABELS]]
+    if len(other_blocks) > _MOST_LABELS:
+        left_out.append(f"{len(other_blocks) - _MOST_LABELS} more")
     left_out += [draft] if draft else []
-    line = found.line_of(chosen)
-    findings = (_left_out(f"the grade uses the block from {found.label(chosen)}", left_out, line),) if left_out else ()
-    return _Code(_content(found.answer, chosen), extracted=True, line_offset=line - 1, findings=findings)
+    line = parsed.line_of(chosen)
+    findings = (_left_out(f"the grade uses the block from {parsed.label(chosen)}", left_out, line),) if left_out else ()
+    return _Code(_content(parsed.answer, chosen), extracted=True, line_offset=line - 1, findings=findings)
 
 
 def _fenced_blocks(text: str) -> Iterator[_Block]:

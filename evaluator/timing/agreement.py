@@ -130,7 +130,7 @@ def raised(windows: Windows, reference: Windows | None) -> Raise:
     call_ms, warm_ms = median(windows.measured_ms), alone_ms * median(reference.measured_ms) / usual_alone_ms
     if warm_ms - call_ms <= max(_WARM * warm_ms, _WARM_MS):
         return nothing
-    of_spots = (median_error(each.spot_ms) + _SPOT_ERROR_MS for each in (windows, reference))
+    of_spots = (median_error(side.spot_ms) + _SPOT_ERROR_MS for side in (windows, reference))
     error = sum(error_ms / time_ms for error_ms, time_ms in zip(of_spots, (alone_ms, usual_alone_ms), strict=True))
     return Raise(warm_ms - call_ms, error * warm_ms)
 

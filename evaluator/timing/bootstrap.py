@@ -76,7 +76,7 @@ class Resolution(NamedTuple):
 
     def finer(self, factor: int) -> "Resolution":
         """Return the resolution with all errors divided by `factor`."""
-        return Resolution(*(each / factor for each in self))
+        return Resolution(*(error_ms / factor for error_ms in self))
 
 
 class Bootstrap:
@@ -151,8 +151,8 @@ def _resampled_median(ordered: Sequence[float], uniform: Callable[[], float]) ->
 
     def odd() -> float:
         gap = below()
-        place = gap / (gap + above()) if gap else 0.0
-        return ordered[int(place * count)]
+        position = gap / (gap + above()) if gap else 0.0
+        return ordered[int(position * count)]
 
     if count % 2:
         return odd
@@ -160,12 +160,12 @@ def _resampled_median(ordered: Sequence[float], uniform: Callable[[], float]) ->
 
     def even() -> float:
         gap = below()
-        place = gap / (gap + above()) if gap else 0.0
-        lower = ordered[int(place * count)]
+        position = gap / (gap + above()) if gap else 0.0
+        lower = ordered[int(position * count)]
         # The next uniform number is the minimum of the rest above the current.
         if gap := between():
-            place += (1 - place) * (gap / (gap + rest()))
-        return (lower + ordered[int(place * count)]) / 2
+            position += (1 - position) * (gap / (gap + rest()))
+        return (lower + ordered[int(position * count)]) / 2
 
     return even
 
@@ -189,11 +189,11 @@ def _gamma(alpha: int, uniform: Callable[[], float]) -> Callable[[], float]:
                 continue
             second = 1 - uniform()
             exponent = log(first / (1 - first)) / width
-            found = alpha * exp(exponent)
+            draw = alpha * exp(exponent)
             product = first * first * second
-            excess = offset + slope * exponent - found
+            excess = offset + slope * exponent - draw
             if excess + _PRETEST - 4.5 * product >= 0 or excess >= log(product):
-                return found
+                return draw
 
     return drawn
 

@@ -186,10 +186,10 @@ def _not_quoted(
 ) -> Finding:
     """Return the reason for a missing speedup: two different processes of the reference, the clock, or scatter."""
     halves = [half.samples_ms for half in (before, after) if half.median_ms > 0]
-    alike = [[each / median(half) for each in half] for half in halves]
+    alike = [[sample_ms / median(half) for sample_ms in half] for half in halves]
     if len(alike) == len((before, after)) and math.isfinite(ratio.value):
         middle_ms = median([*before.samples_ms, *after.samples_ms])
-        same = Bootstrap([[each * middle_ms for each in half] for half in alike], submission.samples_ms)
+        same = Bootstrap([[relative * middle_ms for relative in half] for half in alike], submission.samples_ms)
         if ratio._replace(interval=same.speedup(resolution)).is_quoted:
             return _processes_differ(before, after, ratio, resolution)
     single = [side for side in (before, submission, after) if side.windows is None or side.windows.shared_work]
@@ -221,15 +221,15 @@ def _below_resolution(
     """
     reference, submission = sides
     kind = (reference if resolution.reference_ms >= resolution.submission_ms else submission).kind
-    found = ratio.too_wide
+    too_wide = ratio.too_wide
     resolved_ms = resolution.largest_ms
     resolved, taken_ms = f"{_duration(resolved_ms)} in {kind.value}", median(submission.samples_ms)
     factor = _longer(draws, ratio, resolution)
     if resolution.submission_ms >= taken_ms:
-        message = f"{found}; the clock's error, {resolved}, exceeds the submission's time, {_duration(taken_ms)}"
+        message = f"{too_wide}; the clock's error, {resolved}, exceeds the submission's time, {_duration(taken_ms)}"
         step = CLOCK_TOO_COARSE
     elif factor is None:
-        message = f"{found}; the samples scatter too much for longer calls alone to help"
+        message = f"{too_wide}; the samples scatter too much for longer calls alone to help"
         step = CLOSE_PROGRAMS
     else:
         spread_ms = resolution.largest_spread_ms
@@ -238,7 +238,7 @@ def _below_resolution(
             if resolved_ms >= spread_ms
             else f"processes of one program differ by some {_duration(spread_ms)}"
         )
-        message = f"{found}; {cause}: calls {factor} times as long would suffice"
+        message = f"{too_wide}; {cause}: calls {factor} times as long would suffice"
         step = LARGER_SIZE
     if unwatched_ms > 0:
         message += f"; in {unwatched_ms:.3g} ms of the resolution, waiting streams held the GPU before a call began"

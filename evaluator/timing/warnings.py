@@ -29,7 +29,7 @@ def warnings(timing: Timing, resolution: Resolution) -> list[Finding]:
         _host_bound(timing, resolution.submission_ms),
         _disagreement(timing.submission, timing.reference_before),
     ]
-    return [each for each in candidates if each is not None]
+    return [warning for warning in candidates if warning is not None]
 
 
 def _copied(timing: Timing) -> Finding | None:
@@ -37,8 +37,8 @@ def _copied(timing: Timing) -> Finding | None:
     reference = timing.reference_before.outputs_copied or timing.reference_after.outputs_copied
     if not (submission or reference):
         return None
-    whose = "both sides'" if submission and reference else "the submission's" if submission else "the reference's"
-    message = f"{whose} outputs were copied inside the clock"
+    sides = "both sides'" if submission and reference else "the submission's" if submission else "the reference's"
+    message = f"{sides} outputs were copied inside the clock"
     return finding(Code.OUTPUT_COPIED, message, submission=submission, reference=reference)
 
 
@@ -91,19 +91,19 @@ def _disagreement(submission: Samples, reference: Samples) -> Finding | None:
     The submission's windows can be slower than its spot calls, if the reference's are slower by more: so the message
     has the times of both.
     """
-    windows, beside = submission.windows, reference.windows
+    windows, reference_windows = submission.windows, reference.windows
     if windows is None or not (windows.shared_work or windows.raised_ms):
         return None
     window_ms, spot_ms = median(windows.measured_ms), lower_quartile(windows.spot_ms or windows.single_ms)
     if windows.shared_work:
-        other = disagreement(windows, beside) or (
-            beside_spot_checks(windows, beside)
+        other = disagreement(windows, reference_windows) or (
+            beside_spot_checks(windows, reference_windows)
             if windows.spot_ms  # On the host, single calls are the second measurement.
             else f"{beside_single_calls(windows, None)}, beyond that call's error"
         )
         quoted = "single calls are quoted"
     else:
-        other = f"{beside_spot_checks(windows, beside)}, with warm inputs in L2"
+        other = f"{beside_spot_checks(windows, reference_windows)}, with warm inputs in L2"
         quoted = f"{_microseconds(submission.median_ms)} are quoted, for the smaller speedup"
     message = f"a call takes {_microseconds(window_ms)} in a window of calls, and {other}; {quoted}"
     return finding(Code.SHARED_WORK, message, window_ms=window_ms, spot_ms=spot_ms)
@@ -131,10 +131,10 @@ def _host_bound(timing: Timing, resolution_ms: float) -> Finding | None:
         return None  # Times beyond an empty call are shorter: an empty call has a launch too.
     if usual_ms is not None and host_ms <= usual_ms * (1 + _MORE_HOST) + _MORE_HOST_MS:
         return None
-    beside = "" if usual_ms is None else f", the reference's {_microseconds(usual_ms)}"
+    comparison = "" if usual_ms is None else f", the reference's {_microseconds(usual_ms)}"
     message = (
         f"host-bound: the GPU executes a call in {_microseconds(submission.median_ms)}, and the host needs "
-        f"{_microseconds(host_ms)} to launch one{beside}"
+        f"{_microseconds(host_ms)} to launch one{comparison}"
     )
     return finding(Code.HOST_BOUND, message, host_ms=host_ms, gpu_ms=submission.median_ms)
 

@@ -19,8 +19,8 @@ _EXTENSION = "torch/extension.h"
 def bound_headers() -> dict[str, str]:
     """Return the headers: path in the compiler's folder, and text."""
     light = {name.removeprefix(f"{LIGHT_FOLDER}/"): text for name, text in light_headers_for([]).items()}
-    own = {
+    bound = {
         _EXTENSION: f'#pragma once\n#include <torch/types.h>\n#include "../{BINDING_HEADER.name}"\n',
         BINDING_HEADER.name: BINDING_HEADER.read_text(encoding="utf-8"),
     }
-    return {f"{BOUND_FOLDER}/{name}": text for name, text in (light | own).items()}
+    return {f"{BOUND_FOLDER}/{name}": text for name, text in (light | bound).items()}

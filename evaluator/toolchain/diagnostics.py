@@ -41,8 +41,8 @@ def parse(log: str, files: Mapping[str, str], submission: str) -> list[Diagnosti
     `files` maps names of compiled files to their texts. A message in such a file is mapped to the line of `submission`
     with the same text, if any.
     """
-    found = [entry for line in log.split("\n") if (entry := _parse_line(line[:_MAX_LINE])) is not None]
-    unique = list(dict.fromkeys(_Hashable(entry) for entry in found))
+    entries = [entry for line in log.split("\n") if (entry := _parse_line(line[:_MAX_LINE])) is not None]
+    unique = list(dict.fromkeys(_Hashable(entry) for entry in entries))
     ordered = sorted((wrapped.entry for wrapped in unique), key=lambda entry: "error" not in entry.severity)
     maps: dict[str, LineMap] = {}
     return [_located(entry, files, submission, maps) for entry in ordered[:_MAX_DIAGNOSTICS]]
@@ -51,17 +51,17 @@ def parse(log: str, files: Mapping[str, str], submission: str) -> list[Diagnosti
 def missing_return(log: str, files: Mapping[str, str], submission: str) -> Diagnostic | None:
     """Return the first warning of g++ or nvcc in `log` about a function that may end without its value."""
     warnings = parse(log, files, submission) if _NO_RETURN.search(log) else []
-    return next((each for each in warnings if each.submission_line and _NO_RETURN.search(each.message)), None)
+    return next((entry for entry in warnings if entry.submission_line and _NO_RETURN.search(entry.message)), None)
 
 
-def _plain_path(path: str, known: Mapping[str, str]) -> str:
+def _plain_path(path: str, files: Mapping[str, str]) -> str:
     """Return a compiler's spelling of a path as the known path that it means, else its last part.
 
     >>> _plain_path("./csrc/../tile.cuh", {"tile.cuh": ""}), _plain_path("/usr/include/math.h", {"tile.cuh": ""})
     ('tile.cuh', 'math.h')
     """
     plain = posixpath.normpath(path)
-    return plain if plain in known else posixpath.basename(path)
+    return plain if plain in files else posixpath.basename(path)
 
 
 class LineMap:
@@ -78,15 +78,15 @@ class LineMap:
         `name` is the path of a file; of several files, the same path with the same text is the same file.
         """
         self.lines = text.split("\n", _MOST_LINES)[:_MOST_LINES]
-        same = (part.lines_before for part in parts(submission) if (part.path, part.text) == (name, text))
+        same = (file.lines_before for file in parts(submission) if (file.path, file.text) == (name, text))
         self._lines_before = next(same, None)
         self._submission = submission
-        self._places = _places(submission)
+        self._lines_of_text = _lines_of_text(submission)
         self._votes: Counter[int] = Counter()
         for number, content in enumerate(self.lines, 1):
-            places = self._places.get(content.rstrip(), []) if content.strip() else []
-            if len(places) <= _MAX_PLACES:
-                self._votes.update(place - number for place in places)
+            numbers = self._lines_of_text.get(content.rstrip(), []) if content.strip() else []
+            if len(numbers) <= _MAX_PLACES:
+                self._votes.update(line - number for line in numbers)
 
     def submission_line(self, line: int) -> int | None:
         """Return the submission's line for `line`; None if the submission lacks the line's text.
@@ -97,7 +97,7 @@ class LineMap:
         if self._lines_before is not None:
             return line + self._lines_before if 1 <= line <= len(self.lines) else None
         content = self.source_line(line).rstrip()
-        candidates = self._places.get(content, []) if content else []
+        candidates = self._lines_of_text.get(content, []) if content else []
         if content and not candidates and (before := self._exact(line - 1)) is not None:
             following = self._submission.split("\n", before + 1)[before:][:1]
             return before + 1 if following and following[0].startswith(content) else None
@@ -105,7 +105,7 @@ class LineMap:
 
     def _exact(self, line: int) -> int | None:
         content = self.source_line(line).rstrip()
-        candidates = self._places.get(content, []) if content else []
+        candidates = self._lines_of_text.get(content, []) if content else []
         return max(candidates[:_MOST_CANDIDATES], key=lambda number: self._votes[number - line], default=None)
 
     def source_line(self, line: int) -> str:
@@ -114,12 +114,12 @@ class LineMap:
 
 
 @functools.lru_cache(maxsize=1)
-def _places(submission: str) -> Mapping[str, list[int]]:
+def _lines_of_text(submission: str) -> Mapping[str, list[int]]:
     """Map each text line of a submission to line numbers. Cached: all files of a build use the same submission."""
-    places: dict[str, list[int]] = {}
+    numbers: dict[str, list[int]] = {}
     for number, content in enumerate(submission.split("\n", _MOST_LINES)[:_MOST_LINES], 1):
-        places.setdefault(content.rstrip(), []).append(number)
-    return places
+        numbers.setdefault(content.rstrip(), []).append(number)
+    return numbers
 
 
 def _located(entry: Diagnostic, files: Mapping[str, str], submission: str, maps: dict[str, LineMap]) -> Diagnostic:

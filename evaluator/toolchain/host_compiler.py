@@ -26,14 +26,14 @@ class Toolchain(NamedTuple):
 @functools.cache
 def cxx() -> Toolchain:
     """Find the C++ compiler: `$CXX`, else g++, else c++. Raises ToolchainMissing."""
-    wanted = [os.environ["CXX"]] if os.environ.get("CXX") else ["g++", "c++"]
-    for name in wanted:
+    candidates = [os.environ["CXX"]] if os.environ.get("CXX") else ["g++", "c++"]
+    for name in candidates:
         if (path := shutil.which(name)) is not None:
             answer = subprocess.run([path, "--version"], capture_output=True, text=True, check=False, timeout=60)
             if answer.returncode == 0 and answer.stdout:
                 return Toolchain(path, answer.stdout.splitlines()[0].strip())
     raise ToolchainMissing(
-        f"no C++ compiler: {' and '.join(wanted)} do not run", hint="install g++ (on Debian: apt install g++)"
+        f"no C++ compiler: {' and '.join(candidates)} do not run", hint="install g++ (on Debian: apt install g++)"
     )
 
 
@@ -130,7 +130,7 @@ def library_path() -> str:
 @functools.cache
 def _torch_folder() -> Path:
     """Find PyTorch without importing torch: the import takes longer than many builds."""
-    found = importlib.util.find_spec("torch")
-    if found is None or found.origin is None:
+    spec = importlib.util.find_spec("torch")
+    if spec is None or spec.origin is None:
         raise ToolchainMissing("PyTorch is not installed", hint="pip install torch")
-    return Path(found.origin).parent
+    return Path(spec.origin).parent

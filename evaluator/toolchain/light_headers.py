@@ -63,8 +63,8 @@ def light_headers_for(sources: Iterable[str]) -> dict[str, str]:
     The replacement declares only the named functions, plus overloads that the original header defines itself.
     """
     headers = light_headers()
-    if (own := _defined_beside_functions()) is not None:
-        text = functions_for([*sources, own, _OF_OPERATORS]) + own
+    if (remainder := _defined_beside_functions()) is not None:
+        text = functions_for([*sources, remainder, _OF_OPERATORS]) + remainder
         headers[f"{LIGHT_FOLDER}/{_FUNCTIONS}"] = f"#pragma once\n{text}"
     return headers
 
@@ -94,10 +94,10 @@ def _defined_beside_functions() -> str | None:
     listed = [number for number, line in enumerate(lines) if line.startswith(_FUNCTION)]
     if not listed:
         return None
-    own = lines[listed[-1] + 1 :]
+    remainder = lines[listed[-1] + 1 :]
     # The remaining lines produce an error for forbidden includers.
-    ends = [number for number, line in enumerate(own) if line.startswith("#")]
-    return "".join(own[: ends[0]] if ends else own)
+    ends = [number for number, line in enumerate(remainder) if line.startswith("#")]
+    return "".join(remainder[: ends[0]] if ends else remainder)
 
 
 def _include() -> Path:

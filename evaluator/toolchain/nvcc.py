@@ -30,7 +30,7 @@ PYTORCH_NVCC_FLAGS = [
 ]
 
 
-class Unit(NamedTuple):
+class CompileUnit(NamedTuple):
     """Source file, and whether nvcc compiles the file."""
 
     source: str
@@ -55,9 +55,9 @@ def cuda_home() -> Path:
         raise ToolchainMissing(f"{chosen} (CUDA_HOME) has no bin/nvcc and include/cuda_runtime.h", hint=_HINT)
     on_path = shutil.which("nvcc")
     places = [Path(on_path).resolve().parents[1]] if on_path else []
-    for place in [*places, Path("/usr/local/cuda")]:
-        if _is_toolkit(place):
-            return place
+    for folder in [*places, Path("/usr/local/cuda")]:
+        if _is_toolkit(folder):
+            return folder
     raise ToolchainMissing("no CUDA compiler: nvcc not found", hint=_HINT)
 
 
@@ -92,10 +92,10 @@ def host_flags(name: str) -> list[str]:
     return [*_name_flags(name), *include_flags(), "-fPIC", f"-std={language_standard()}", "-fdiagnostics-color=never"]
 
 
-def cuda_flags(name: str, target: str, own: list[str]) -> list[str]:
-    """Return PyTorch's flags for CUDA files, with the submission's `own` flags, for the architecture `target`."""
-    standard = [] if any(word.startswith("-std=") for word in own) else [f"-std={language_standard()}"]
-    return [*_name_flags(name), *include_flags(), *device_flags(target), *own, *standard]
+def cuda_flags(name: str, target: str, flags: list[str]) -> list[str]:
+    """Return PyTorch's flags for CUDA files, with the submission's `flags`, for the architecture `target`."""
+    standard = [] if any(word.startswith("-std=") for word in flags) else [f"-std={language_standard()}"]
+    return [*_name_flags(name), *include_flags(), *device_flags(target), *flags, *standard]
 
 
 def device_flags(target: str) -> list[str]:
@@ -117,7 +117,7 @@ def both_front_ends() -> str:
 
 
 def ninja_text(
-    name: str, units: list[Unit], cflags: list[str], cuda: list[str], ldflags: list[str], command: str
+    name: str, units: list[CompileUnit], cflags: list[str], cuda: list[str], ldflags: list[str], command: str
 ) -> str:
     """Return the build file for one library, `NAME.so`, from C++ and CUDA files in the same folder.
 
@@ -133,7 +133,7 @@ def ninja_text(
         f"rule compile\n  command = {compiler} $cflags -c $in -o $out\n  description = compile $in",
         f"rule cuda_compile\n  command = {command} $cuda_flags -c $in -o $out\n  description = compile $in",
         f"rule link\n  command = {compiler} $in $ldflags -o $out\n  description = link $out",
-        *(f"build {made}: {rules[unit.cuda]} {unit.source}" for made, unit in zip(objects, units, strict=True)),
+        *(f"build {target}: {rules[unit.cuda]} {unit.source}" for target, unit in zip(objects, units, strict=True)),
         f"build {name}.so: link {' '.join(objects)}",
         f"default {name}.so",
         "",

@@ -108,22 +108,22 @@ def nvcc_flags(flags: Iterable[str]) -> NvccFlags:
     return sorted_flags
 
 
-def _options(given: list[str]) -> Iterator[_Option]:
+def _options(words: list[str]) -> Iterator[_Option]:
     """Join each option with its value."""
     index = 0
-    while index < len(given):
-        word = given[index]
+    while index < len(words):
+        word = words[index]
         index += 1
         name, equals, value = word.partition("=")
         if name[:2] in ("-D", "-U", "-I"):
-            if len(word) == 2 and index < len(given):
-                word += given[index]
+            if len(word) == 2 and index < len(words):
+                word += words[index]
                 index += 1
             yield _Option(word, None)
         elif equals:
             yield _Option(name, value)
-        elif _takes_value(name) and index < len(given):
-            yield _Option(name, given[index])
+        elif _takes_value(name) and index < len(words):
+            yield _Option(name, words[index])
             index += 1
         else:
             yield _Option(word, None)

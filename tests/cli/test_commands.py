@@ -15,7 +15,7 @@ import pytest
 
 from evaluator.cache.build_cache import BuildCache
 from evaluator.commands import main as cli
-from evaluator.compile.warm_up import Part
+from evaluator.compile.warm_up import Artefact
 from evaluator.doctor.diagnosis import Diagnosis, Line
 from evaluator.errors import CardNotWritten, JudgeFailed
 from evaluator.files.card_files import card_bytes, read_card, write_card
@@ -601,7 +601,7 @@ def test_the_doctor_says_that_python_compiles_pytorch_at_each_start(
     assert code == 0  # It is no reason not to grade.
 
 
-def _stand_in(monkeypatch: pytest.MonkeyPatch, *parts: Part) -> None:
+def _stand_in(monkeypatch: pytest.MonkeyPatch, *parts: Artefact) -> None:
     """Have these parts in the place of the machine's own."""
     ready = Diagnosis(lines=[], ready=[DeviceKind.CPU], prepared=[])
     monkeypatch.setattr("evaluator.doctor.diagnosis.diagnose", lambda: ready)
@@ -624,9 +624,9 @@ def test_the_doctor_prepares_and_says_what_was_made(run: Run, monkeypatch: pytes
         return "no \x1b[31mheader"
 
     parts = [
-        Part(DeviceKind.CPU, "allocator", lambda _: None),
-        Part(DeviceKind.EMULATED, "runtime", MadeOnce()),
-        Part(DeviceKind.EMULATED, "precompiled header", fails),
+        Artefact(DeviceKind.CPU, "allocator", lambda _: None),
+        Artefact(DeviceKind.EMULATED, "runtime", MadeOnce()),
+        Artefact(DeviceKind.EMULATED, "precompiled header", fails),
     ]
     _stand_in(monkeypatch, *parts)
     assert run("doctor", "--prepare") == 3

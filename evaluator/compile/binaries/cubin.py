@@ -34,18 +34,18 @@ def kernel_code(library: bytes) -> list[KernelCode]:
     Tables and names of a compiler's cubins never overlap, so all together are no larger than the library. The sum is
     the limit of work: a submission can write a library with many headers in front of one large table.
     """
-    found: list[KernelCode] = []
+    kernels: list[KernelCode] = []
     unread_bytes = len(library)
-    place = library.find(_ELF)
-    while place >= 0:
-        for code, read_bytes in _of_cubin(library, place):
+    offset = library.find(_ELF)
+    while offset >= 0:
+        for code, read_bytes in _of_cubin(library, offset):
             unread_bytes -= read_bytes
             if unread_bytes < 0:
                 return []
             if code is not None:
-                found.append(code)
-        place = library.find(_ELF, place + 1)
-    return found
+                kernels.append(code)
+        offset = library.find(_ELF, offset + 1)
+    return kernels
 
 
 def without(library: bytes, names: Collection[str] | None = None) -> bytes | None:
@@ -59,26 +59,26 @@ def without(library: bytes, names: Collection[str] | None = None) -> bytes | Non
     return bytes(changed)
 
 
-def _of_cubin(library: bytes, place: int) -> Iterator[tuple[KernelCode | None, int]]:
+def _of_cubin(library: bytes, offset: int) -> Iterator[tuple[KernelCode | None, int]]:
     """Yield for each section the kernel, if it is one, and the number of bytes of table and names that were read."""
-    if place + _HEADER.size > len(library):
+    if offset + _HEADER.size > len(library):
         return
-    header = _HEADER.unpack_from(library, place)
+    header = _HEADER.unpack_from(library, offset)
     machine, table, size, count, names = header[2], header[6], header[11], header[12], header[13]
     if machine != _CUDA or size != _SECTION.size or names >= count:
         return
-    if place + table + count * size > len(library):
+    if offset + table + count * size > len(library):
         return
-    strings = place + _SECTION.unpack_from(library, place + table + names * size)[4]
+    strings = offset + _SECTION.unpack_from(library, offset + table + names * size)[4]
     for number in range(count):
-        section = _SECTION.unpack_from(library, place + table + number * size)
-        start, length, named = place + section[4], section[5], strings + section[0]
-        if not library.startswith(_TEXT, named) or length < len(EXIT) or start + length > len(library):
+        section = _SECTION.unpack_from(library, offset + table + number * size)
+        start, length, name_offset = offset + section[4], section[5], strings + section[0]
+        if not library.startswith(_TEXT, name_offset) or length < len(EXIT) or start + length > len(library):
             yield None, size
             continue
-        named += len(_TEXT)
-        end = library.find(b"\0", named, named + _MOST_NAME_BYTES)
+        name_offset += len(_TEXT)
+        end = library.find(b"\0", name_offset, name_offset + _MOST_NAME_BYTES)
         if end < 0:
             yield None, size + _MOST_NAME_BYTES
         else:
-            yield KernelCode(library[named:end].decode(errors="replace"), start, length), size + end - named
+            yield KernelCode(library[name_offset:end].decode(errors="replace"), start, length), size + end - name_offset

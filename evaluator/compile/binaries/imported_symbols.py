@@ -47,14 +47,14 @@ class ImportedSymbols(Record, frozen=True):
         return any(map(_computes, self.operations))
 
 
-def together(found: Iterable[ImportedSymbols]) -> ImportedSymbols:
+def together(libraries: Iterable[ImportedSymbols]) -> ImportedSymbols:
     """Merge the imports of several libraries."""
-    parts = list(found)
+    imports = list(libraries)
     return ImportedSymbols(
-        operations=sorted({name for part in parts for name in part.operations})[:_MOST_LISTED],
-        beside=sorted({name for part in parts for name in part.beside})[:_MOST_LISTED],
-        classes=any(part.classes for part in parts),
-        readable=all(part.readable for part in parts),
+        operations=sorted({name for library in imports for name in library.operations})[:_MOST_LISTED],
+        beside=sorted({name for library in imports for name in library.beside})[:_MOST_LISTED],
+        classes=any(library.classes for library in imports),
+        readable=all(library.readable for library in imports),
     )
 
 
@@ -88,8 +88,8 @@ def _undefined(library: bytes) -> set[bytes]:
     if too_many or symbols[4] + symbols[5] > len(library) or symbols[6] >= count:
         raise ValueError("no table of symbols that is looked at")
     strings = sections[symbols[6]]
-    each = _SYMBOL.iter_unpack(library[symbols[4] : symbols[4] + symbols[5] // _SYMBOL.size * _SYMBOL.size])
-    return {_name(library, strings[4] + name) for name, _, _, section, _, _ in each if section == 0 and name}
+    entries = _SYMBOL.iter_unpack(library[symbols[4] : symbols[4] + symbols[5] // _SYMBOL.size * _SYMBOL.size])
+    return {_name(library, strings[4] + name) for name, _, _, section, _, _ in entries if section == 0 and name}
 
 
 def _name(library: bytes, start: int) -> bytes:
@@ -104,8 +104,8 @@ def _plain(mangled: bytes) -> str:
 def _computes(name: str) -> bool:
     from evaluator.protocol.operations import computes, operator_of
 
-    known = _operations().get(name)
-    operator = None if known is None else operator_of(known)
+    operation = _operations().get(name)
+    operator = None if operation is None else operator_of(operation)
     return operator is None or computes(operator)
 
 

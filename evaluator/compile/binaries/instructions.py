@@ -64,12 +64,12 @@ def meaning(name: str, operands: str) -> Meaning | None:
     if base.endswith("MMA"):
         return _matrix_product(base, words)
     if base in ("HFMA2", "HADD2", "HMUL2") and "F32" not in words:
-        return _half_arithmetic(words, [each.strip() for each in operands.split(",")])
+        return _half_arithmetic(words, [word.strip() for word in operands.split(",")])
     if base in ("F2F", "F2FP", "I2F", "I2FP"):
         return _conversion(base, words)
     if base == "MUFU" or (base.startswith(("ATOM", "RED", "UBLKRED")) and "ADD" in words):
-        found = _coarsest(words)
-        return None if found is None else Meaning(InstructionKind.ARITHMETIC, found)
+        number_format = _coarsest(words)
+        return None if number_format is None else Meaning(InstructionKind.ARITHMETIC, number_format)
     if base == "IDP":  # Products of four or two small integers (__dp4a).
         return Meaning(InstructionKind.ARITHMETIC, NumberFormat.INTEGER)
     return None
@@ -84,7 +84,7 @@ def _matrix_product(base: str, words: list[str]) -> Meaning | None:
 
 
 def _half_arithmetic(words: list[str], operands: list[str]) -> Meaning | None:
-    if any(_ZERO.match(each) for each in operands[1:3]):  # A sum with zero, or a product with zero, rounds nothing.
+    if any(_ZERO.match(word) for word in operands[1:3]):  # A sum with zero, or a product with zero, rounds nothing.
         return None
     return Meaning(InstructionKind.ARITHMETIC, _coarsest(words) or NumberFormat.FP16)
 
@@ -94,11 +94,11 @@ def _conversion(base: str, words: list[str]) -> Meaning | None:
     formats = [word for word in words if word in _FORMATS or word in _WIDE]
     if formats and formats[0] in _WIDE:
         return None
-    found = _coarsest(words) or (NumberFormat.FP16 if base == "F2FP" and "PACK_AB" in words else None)
-    return None if found is None else Meaning(InstructionKind.CONVERSION, found)
+    number_format = _coarsest(words) or (NumberFormat.FP16 if base == "F2FP" and "PACK_AB" in words else None)
+    return None if number_format is None else Meaning(InstructionKind.CONVERSION, number_format)
 
 
 def _coarsest(words: list[str]) -> NumberFormat | None:
     """Return the format with the fewest bits among the words of a name (`BF16_V2` and `F16x2` are pairs)."""
     singles = {word.removesuffix("_V2").removesuffix("x2") for word in words}
-    return next((known for word, known in _FORMATS.items() if word in singles), None)
+    return next((number_format for word, number_format in _FORMATS.items() if word in singles), None)

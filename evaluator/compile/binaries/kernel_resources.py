@@ -23,7 +23,7 @@ def kernel_resources(log: str) -> list[KernelResources]:
     ...     "ptxas info    : Used 32 registers, used 1 barriers, 1024 bytes smem\n")[0].shared_bytes
     1024
     """
-    found: dict[str, KernelResources] = {}
+    kernels: dict[str, KernelResources] = {}
     name, stack = "", (0, 0, 0)
     for line in log.splitlines():
         if (entry := _ENTRY.search(line)) is not None:
@@ -32,6 +32,6 @@ def kernel_resources(log: str) -> list[KernelResources]:
             stack = int(frame[1]), int(frame[2]), int(frame[3])
         elif (used := _USED.search(line)) is not None and name:
             shared = _SHARED.search(used[2])
-            found[name] = KernelResources(plain_name(name), int(used[1]), int(shared[1]) if shared else 0, *stack)
+            kernels[name] = KernelResources(plain_name(name), int(used[1]), int(shared[1]) if shared else 0, *stack)
             name = ""
-    return sorted(found.values(), key=lambda each: (-each.registers, each.name))[:_MOST]
+    return sorted(kernels.values(), key=lambda kernel: (-kernel.registers, kernel.name))[:_MOST]

@@ -38,36 +38,36 @@ def machine_code(text: str) -> MachineCode:
     >>> machine_code("Function : _Z4gemmPf\n/*0010*/  HMMA.1688.F32.TF32 R4, R4, R8, RZ ;\n").reduced[0].name
     'gemm'
     """
-    found: dict[str, _Counts] = {}
+    kernels: dict[str, _Counts] = {}
     current = _Counts()
     for match in _LINE.finditer(text):
         if match[1] is not None:
-            current = found.setdefault(match[1], _Counts())
-            if len(found) > _MOST_FUNCTIONS:
+            current = kernels.setdefault(match[1], _Counts())
+            if len(kernels) > _MOST_FUNCTIONS:
                 return MachineCode(not_looked_at=f"the library has more than {_MOST_FUNCTIONS} functions")
-        elif (known := meaning(match[2], match[3])) is not None:
-            current[match[2], known] += 1
-    return _cut(MachineCode(kernels=len(found), reduced=_kernels(found)))
+        elif (op := meaning(match[2], match[3])) is not None:
+            current[match[2], op] += 1
+    return _cut(MachineCode(kernels=len(kernels), reduced=_kernels(kernels)))
 
 
-def together(parts: Iterable[MachineCode]) -> MachineCode:
+def together(libraries: Iterable[MachineCode]) -> MachineCode:
     """Merge the machine code of several libraries."""
-    each = list(parts)
+    codes = list(libraries)
     merged = MachineCode(
-        kernels=sum(part.kernels for part in each),
-        reduced=[kernel for part in each for kernel in part.reduced],
-        other_reduced=sum(part.other_reduced for part in each),
-        not_looked_at=next((part.not_looked_at for part in each if part.not_looked_at is not None), None),
+        kernels=sum(code.kernels for code in codes),
+        reduced=[kernel for code in codes for kernel in code.reduced],
+        other_reduced=sum(code.other_reduced for code in codes),
+        not_looked_at=next((code.not_looked_at for code in codes if code.not_looked_at is not None), None),
     )
     return _cut(merged)
 
 
-def _kernels(found: Mapping[str, _Counts]) -> list[KernelInstructions]:
+def _kernels(kernels: Mapping[str, _Counts]) -> list[KernelInstructions]:
     """Return the functions with instructions of reduced precision; the instances of a template are one entry."""
-    names = {mangled: _plain(mangled) for mangled in found}
-    with_others = {names[each] for each, counts in found.items() if not counts and _HALF_TYPES.search(each) is None}
+    names = {mangled: _plain(mangled) for mangled in kernels}
+    with_others = {names[name] for name, counts in kernels.items() if not counts and _HALF_TYPES.search(name) is None}
     merged: dict[tuple[str, bool], _Counts] = {}
-    for mangled, counts in found.items():
+    for mangled, counts in kernels.items():
         other_dtype = names[mangled] in with_others and _HALF_TYPES.search(mangled) is not None
         merged.setdefault((names[mangled], other_dtype), _Counts()).update(counts)
     return [
@@ -78,20 +78,20 @@ def _kernels(found: Mapping[str, _Counts]) -> list[KernelInstructions]:
 
 
 def _instructions(counts: _Counts) -> list[InstructionCount]:
-    found = [InstructionCount(name, known.kind, known.format, count) for (name, known), count in counts.items()]
-    return sorted(found, key=lambda each: (_KINDS.index(each.kind), -each.count, each.name))[:_MOST_INSTRUCTIONS]
+    entries = [InstructionCount(name, op.kind, op.format, count) for (name, op), count in counts.items()]
+    return sorted(entries, key=lambda entry: (_KINDS.index(entry.kind), -entry.count, entry.name))[:_MOST_INSTRUCTIONS]
 
 
 def _cut(code: MachineCode) -> MachineCode:
     """Return the record with a limited number of kernels: those with tensor cores first, then the most instructions."""
     ordered = sorted(code.reduced, key=_weight)
-    left = max(len(ordered) - _MOST_KERNELS, 0)
-    return replace(code, reduced=ordered[:_MOST_KERNELS], other_reduced=code.other_reduced + left)
+    left_out = max(len(ordered) - _MOST_KERNELS, 0)
+    return replace(code, reduced=ordered[:_MOST_KERNELS], other_reduced=code.other_reduced + left_out)
 
 
 def _weight(kernel: KernelInstructions) -> tuple[bool, int, int, str]:
     """Return the place of a kernel in the list. An instance for another dtype comes last."""
-    total = sum(each.count for each in kernel.instructions)
+    total = sum(instruction.count for instruction in kernel.instructions)
     return kernel.other_dtype, _KINDS.index(kernel.instructions[0].kind), -total, kernel.name
 
 

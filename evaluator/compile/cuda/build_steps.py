@@ -44,7 +44,7 @@ class Attempt(NamedTuple):
     why: str = ""
 
 
-class Step(Protocol):
+class CudaStep(Protocol):
     """One way of building."""
 
     @property
@@ -58,7 +58,7 @@ class Step(Protocol):
 class Ladder(NamedTuple):
     """Steps of a build, and notes about omitted steps."""
 
-    steps: list[Step]
+    steps: list[CudaStep]
     notes: list[str]
 
 
@@ -77,15 +77,15 @@ def steps(
     if not plain.with_cuda:
         return Ladder([plain], [])
     light = _OneUnitEach(request, architecture, light=True)
-    there = precompiled(cache_root)
-    if there is None:
+    prepared = precompiled(cache_root)
+    if prepared is None:
         return Ladder(
             [light, plain], ["note: split left out: its headers are not prepared (warpgrade doctor --prepare)"]
         )
-    if (why := too_much(request)) is not None:
-        return Ladder([light, plain], [f"note: split left out: {why}"])
+    if (objection := too_much(request)) is not None:
+        return Ladder([light, plain], [f"note: split left out: {objection}"])
     try:
-        return Ladder([_Split(split_build(request, architecture, there)), light, plain], [])
+        return Ladder([_Split(split_build(request, architecture, prepared)), light, plain], [])
     except NotSplittable as reason:
         return Ladder([light, plain], [f"note: split left out: {reason}"])
 
@@ -120,17 +120,17 @@ class _OneUnitEach:
 
     def _ninja_text(self) -> str:
         request = self._request
-        own = [f"-I{path}" for path in request.extra_include_paths if path]
+        includes = [f"-I{path}" for path in request.extra_include_paths if path]
         shadow = [f"-I{LIGHT_FOLDER}"] if self._light else []
-        cflags, ldflags = [*shadow, *words(request.extra_cflags), *own], words(request.extra_ldflags)
+        cflags, ldflags = [*shadow, *words(request.extra_cflags), *includes], words(request.extra_ldflags)
         if not self.with_cuda:
             return host_compiler.ninja_text(request.name, list(self._files), cflags, ldflags)
-        units = [nvcc.Unit(name, _is_cuda(name)) for name in self._files]
+        units = [nvcc.CompileUnit(name, _is_cuda(name)) for name in self._files]
         binds = any(_is_cuda(name) and _BINDINGS.search(text) for name, text in (self._files | self._headers).items())
         if self._light and not binds:
             shadow = [f"-I{_LIGHTER_FOLDER}"]
-        given = [*shadow, *own, *nvcc_flags(request.extra_cuda_cflags).kept]
-        cuda = nvcc.cuda_flags(request.name, self._architecture, given)
+        flags = [*shadow, *includes, *nvcc_flags(request.extra_cuda_cflags).kept]
+        cuda = nvcc.cuda_flags(request.name, self._architecture, flags)
         command = nvcc.both_front_ends() if self._light else nvcc.nvcc().path
         return nvcc.ninja_text(request.name, units, cflags, cuda, ldflags, command)
 

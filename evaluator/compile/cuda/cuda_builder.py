@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from evaluator.cache.build_cache import BuildCache
-from evaluator.compile.cuda.build_steps import CUDA_SUFFIXES, Attempt, Step, steps
+from evaluator.compile.cuda.build_steps import CUDA_SUFFIXES, Attempt, CudaStep, steps
 from evaluator.compile.cuda.kernel_headers import KernelHeaders, kernel_headers, missing_library
 from evaluator.compile.extension.build_result import BuildResult
 from evaluator.compile.extension.builder import CPP_SUFFIXES, RunTool, compile_failure, misnamed, refusal, refused_build
@@ -82,8 +82,8 @@ class CudaBuilder:
         started = time.monotonic()
         run_tool = functools.partial(self._run_tool, readable=libraries.folders)
         # The submission's own include folders come first.
-        own = request.extra_include_paths
-        request = replace(request, extra_include_paths=[*own, *map(str, libraries.folders)])
+        include_paths = request.extra_include_paths
+        request = replace(request, extra_include_paths=[*include_paths, *map(str, libraries.folders)])
         ladder = steps(request, self._architecture, self._cache_root, self._too_much)
         notes = [*_architecture_note(request, self._architecture), *ladder.notes]
         errors: list[Diagnostic] = []
@@ -91,19 +91,19 @@ class CudaBuilder:
             attempt = step.build(run_tool, self._timeout_s - (time.monotonic() - started))
             wall_s = time.monotonic() - started
             log = "\n".join([*notes, f"step: {step.name}", attempt.result.output])
-            found = self._parsed(attempt.result.output, all_files(request))
+            diagnostics = self._parsed(attempt.result.output, all_files(request))
             if attempt.library is not None:
                 self._cache.put(key, attempt.library, log=log, wall_s=wall_s)
-                unit = _unit(request, key, found, log, ok=True, cached=False, wall_s=wall_s)
+                unit = _unit(request, key, diagnostics, log, ok=True, cached=False, wall_s=wall_s)
                 return BuildResult(unit=unit, library=attempt.library, finding=None)
-            missing = missing_library(found, request)
-            final = missing or agreed(errors, found) or undeclared(found, request)
+            missing = missing_library(diagnostics, request)
+            final = missing or agreed(errors, diagnostics) or undeclared(diagnostics, request)
             if attempt.result.timed_out or attempt.result.over_disk or step is ladder.steps[-1] or final:
-                unit = _unit(request, key, found, log, ok=False, cached=False, wall_s=wall_s)
-                why = missing or compile_failure(request.name, attempt.result, unit, self._timeout_s)
-                return BuildResult(unit=unit, library=None, finding=why)
-            notes.append(_failure_note(step, attempt, found))
-            errors = found
+                unit = _unit(request, key, diagnostics, log, ok=False, cached=False, wall_s=wall_s)
+                failure = missing or compile_failure(request.name, attempt.result, unit, self._timeout_s)
+                return BuildResult(unit=unit, library=None, finding=failure)
+            notes.append(_failure_note(step, attempt, diagnostics))
+            errors = diagnostics
         raise AssertionError("a build has at least one step")
 
     def _parsed(self, log: str, files: Sequence[SourceFile]) -> list[Diagnostic]:
@@ -123,9 +123,9 @@ def _unit(
     return BuildUnit(name=request.name, key=key, ok=ok, cached=cached, wall_s=wall_s, diagnostics=diagnostics, log=log)
 
 
-def _failure_note(step: Step, attempt: Attempt, found: list[Diagnostic]) -> str:
+def _failure_note(step: CudaStep, attempt: Attempt, parsed: list[Diagnostic]) -> str:
     """Return one line on why a step was not the last."""
-    first = next((f"{entry.file}:{entry.line}: {entry.message}" for entry in found if entry.severity == "error"), None)
+    first = next((f"{entry.file}:{entry.line}: {entry.message}" for entry in parsed if entry.severity == "error"), None)
     return f"note: {step.name} left: {attempt.why or first or 'the compiler says no'}"[:300]
 
 
@@ -142,7 +142,7 @@ def _refused(flags: NvccFlags) -> Finding | None:
 
 def _key(request: BuildRequest, files: list[SourceFile], architecture: str, libraries: KernelHeaders) -> str:
     """Hash everything that determines the library's contents: the request, the tools, the split procedure."""
-    parts = ["cuda", architecture, [(file.name, file.text) for file in files], request, *libraries.states]
+    inputs = ["cuda", architecture, [(file.name, file.text) for file in files], request, *libraries.states]
     return hashlib.sha256(
-        msgspec.json.encode([*parts, sorted(nvcc.fingerprint().items()), builder_sha256()])
+        msgspec.json.encode([*inputs, sorted(nvcc.fingerprint().items()), builder_sha256()])
     ).hexdigest()

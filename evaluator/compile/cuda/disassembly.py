@@ -54,9 +54,9 @@ def _disassembled(library: bytes, tool: Toolchain, run_tool: RunTool, timeout_s:
         argv = ["/bin/sh", "-c", f'exec "$0" -sass {_LIBRARY} >{_LISTING}', tool.path]
         result = run_tool(argv, work=work, limits=_LIMITS, timeout_s=timeout_s)
         listing = read_library(work / _LISTING, _MOST_LISTING_BYTES)
-        why = _why_not(result, work / _LISTING)
-    if why is not None:
-        return MachineCode(not_looked_at=why), result.wall_s
+        reason = _why_not(result, work / _LISTING)
+    if reason is not None:
+        return MachineCode(not_looked_at=reason), result.wall_s
     code = sass.machine_code((listing or b"").decode(errors="replace"))
     if code == MachineCode():
         code = MachineCode(not_looked_at="cuobjdump shows no kernel of a library with device code")
@@ -71,8 +71,8 @@ def _why_not(result: ToolResult, listing: Path) -> str | None:
         return "cuobjdump was stopped at its time limit"
     if os.path.lexists(listing) and listing.lstat().st_size >= _MOST_LISTING_BYTES:
         return f"the disassembly exceeds {_MOST_LISTING_BYTES >> 20} MiB"
-    said = (result.output.strip().splitlines() or [f"ended with {result.signal or result.exit_code}"])[-1]
-    return f"cuobjdump failed: {said[:200]}"
+    last_line = (result.output.strip().splitlines() or [f"ended with {result.signal or result.exit_code}"])[-1]
+    return f"cuobjdump failed: {last_line[:200]}"
 
 
 def _key(library: bytes, tool: Toolchain) -> str:

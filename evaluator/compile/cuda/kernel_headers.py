@@ -30,8 +30,8 @@ class KernelHeaders(NamedTuple):
 
 def kernel_headers(request: BuildRequest) -> KernelHeaders:
     """Return the installed header libraries in the sources of `request`."""
-    found = [found_installation(language) for language in _libraries(_included(request))]
-    folders = [folder for each in found if each is not None for folder in each.include_paths]
+    libraries = [found_installation(language) for language in _libraries(_included(request))]
+    folders = [folder for library in libraries if library is not None for folder in library.include_paths]
     return KernelHeaders(folders, [_state(folder) for folder in folders])
 
 
@@ -61,10 +61,10 @@ def _included(request: BuildRequest) -> frozenset[str]:
 
 def _is_own(path: str, request: BuildRequest) -> bool:
     """Return whether the submission has a header of the same name, or a folder of the same name."""
-    own = [PurePosixPath(file.name) for file in all_files(request)]
-    folders = {folder.name for each in own for folder in each.parents}
+    paths = [PurePosixPath(file.name) for file in all_files(request)]
+    folders = {folder.name for file_path in paths for folder in file_path.parents}
     first, *below = PurePosixPath(path).parts
-    return PurePosixPath(path).name in {each.name for each in own} or (bool(below) and first in folders)
+    return PurePosixPath(path).name in {file_path.name for file_path in paths} or (bool(below) and first in folders)
 
 
 def _libraries(included: frozenset[str]) -> list[Language]:

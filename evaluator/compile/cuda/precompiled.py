@@ -94,8 +94,8 @@ def precompile(run_tool: RunTool, cache: Path) -> Precompiled | None:
 
     Raises ToolchainMissing without g++ or nvcc, JudgeFailed without space for the compiler's files.
     """
-    if (there := precompiled(cache)) is not None:
-        return there
+    if (existing := precompiled(cache)) is not None:
+        return existing
     folder = precompiled_folder(cache)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -124,8 +124,8 @@ def _make(run_tool: RunTool, cache: Path) -> None:
         _failure_file(cache).unlink(missing_ok=True)
     elif result.signal is None:  # A killed compiler proves nothing.
         _failure_file(cache).write_text(_complaint(result), encoding="utf-8")
-    if (made := precompiled(cache)) is not None:
-        make_room(cache, cache_limit_bytes(), made.header.with_name(f"{_HEADER}.gch").stat().st_size)
+    if (built := precompiled(cache)) is not None:
+        make_room(cache, cache_limit_bytes(), built.header.with_name(f"{_HEADER}.gch").stat().st_size)
 
 
 def _failure_file(cache: Path) -> Path:
@@ -143,8 +143,8 @@ def _complaint(result: ToolResult) -> str:
 
 def _keep(work: Path, folder: Path) -> None:
     """Create an entry from the built files, published by one rename."""
-    with tempfile.TemporaryDirectory(dir=folder, prefix=DRAFT, ignore_cleanup_errors=True) as made:
-        draft = Path(made) / "entry"
+    with tempfile.TemporaryDirectory(dir=folder, prefix=DRAFT, ignore_cleanup_errors=True) as temporary:
+        draft = Path(temporary) / "entry"
         draft.mkdir()
         for name in (_HEADER, f"{_HEADER}.gch", "warpgrade_bind.h", _SUPPORT):
             _take(work / name, draft / name)
@@ -153,9 +153,9 @@ def _keep(work: Path, folder: Path) -> None:
         draft.rename(folder / _key())
 
 
-def _take(made: Path, target: Path) -> None:
+def _take(source_path: Path, target: Path) -> None:
     """Copy a file from the sandbox. Raises OSError for missing files and links."""
-    descriptor = os.open(made, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    descriptor = os.open(source_path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as source, target.open("wb") as copy:
         shutil.copyfileobj(source, copy, 1 << 20)
     target.chmod(0o644)
@@ -178,5 +178,5 @@ def _ninja_text() -> str:
 @functools.cache
 def _key() -> str:
     sources = [(path.name, path.read_text(encoding="utf-8")) for path in sorted(_SOURCES, key=lambda path: path.name)]
-    parts = [sources, sorted(nvcc.fingerprint().items()), header_flags()]
-    return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()[:32]
+    inputs = [sources, sorted(nvcc.fingerprint().items()), header_flags()]
+    return hashlib.sha256(msgspec.json.encode(inputs)).hexdigest()[:32]

@@ -56,8 +56,8 @@ class SplitBuild(NamedTuple):
 
     def device(self, listing: str = "") -> str:
         """Return the device unit, with the template instantiations required by nm's `listing` of the host object."""
-        wanted = instantiations(listing, self.halves.templates)
-        text = self.halves.device + "\n" + " ".join(wanted)
+        kernels = instantiations(listing, self.halves.templates)
+        text = self.halves.device + "\n" + " ".join(kernels)
         half = ["cuda_fp16.h"] if re.search(r"\b_{0,2}half2?\b|\bHalf\b", text) else []
         brain = ["cuda_bf16.h"] if re.search(r"nv_bfloat16|BFloat16", text) else []
         headers = [*_STANDARD_HEADERS, *half, *brain, *device_headers(text)]
@@ -66,19 +66,19 @@ class SplitBuild(NamedTuple):
             '#line 1 "cuda.cu"',
             self.halves.device,
         ]
-        if wanted:
-            addresses = ", ".join(f"reinterpret_cast<const void*>(&{name})" for name in wanted)
+        if kernels:
+            addresses = ", ".join(f"reinterpret_cast<const void*>(&{name})" for name in kernels)
             lines.append(f"__attribute__((used)) static const void* const warpgrade_kernels[] = {{{addresses}}};")
         return "\n".join([*lines, ""])
 
     def ninja_text(self) -> str:
         """Return the build file with the targets `host.o` and the library."""
         request, compiler = self.request, host_compiler.cxx().path
-        own = nvcc_flags(request.extra_cuda_cflags).kept
+        cuda_cflags = nvcc_flags(request.extra_cuda_cflags).kept
         folders = [f"-I{path}" for path in request.extra_include_paths if path]
         names = [f"-DTORCH_EXTENSION_NAME={request.name}"]
         stubs = [_STUBS_VISIBLE] if _hides_stubs() else []
-        cuda = nvcc.cuda_flags(request.name, self.architecture, [*folders, *own, *stubs])
+        cuda = nvcc.cuda_flags(request.name, self.architecture, [*folders, *cuda_cflags, *stubs])
         host = [*header_flags(), *names, *folders]
         objects = f"host.o device.o {self.prepared.support}"
         device_listing = f"nm -C --defined-only $out > {DEVICE_LISTING}"
@@ -109,14 +109,14 @@ def split_build(request: BuildRequest, architecture: str, prepared: Precompiled)
     files = {file.name: file.text for file in source_files(request)}
     if request.files or request.headers or set(files) != {"main.cpp", "cuda.cu"}:
         raise NotSplittable("it has files of its own, or no CUDA")
-    if (why := why_not_tabled(request)) is not None:
-        raise NotSplittable(why)
+    if (reason := why_not_tabled(request)) is not None:
+        raise NotSplittable(reason)
     _check_flags(request)
     for text in ("\n".join(request.cpp_sources), files["cuda.cu"]):
         _check_headers(text)
     halves = split(files["cuda.cu"])
-    own = frozenset(token.text for text in files.values() for token in tokens(text) if token.kind is Kind.WORD)
-    return SplitBuild(request, architecture, prepared, _host_unit(request, files, halves), halves, own)
+    identifiers = frozenset(token.text for text in files.values() for token in tokens(text) if token.kind is Kind.WORD)
+    return SplitBuild(request, architecture, prepared, _host_unit(request, files, halves), halves, identifiers)
 
 
 def _check_headers(text: str) -> None:
@@ -148,9 +148,9 @@ def _has_loop(text: str) -> bool:
 
 def _host_unit(request: BuildRequest, files: dict[str, str], halves: Halves) -> str:
     """Return the host unit. Bindings precede the .cu half, since PyTorch's binding unit does not see the .cu file."""
-    if (parts := with_table(files["main.cpp"], request)) is None:
+    if (texts := with_table(files["main.cpp"], request)) is None:
         raise NotSplittable("its bindings are its own")
-    sources, table = parts
+    sources, table = texts
     return "\n".join(
         [
             '#line 1 "main.cpp"',

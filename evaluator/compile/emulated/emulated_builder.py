@@ -33,7 +33,7 @@ from evaluator.compile.extension.builder_sources import builder_sha256
 from evaluator.compile.extension.failed_builds import FailedBuilds
 from evaluator.cuda_source.source_files import all_files, source_files
 from evaluator.emulator.frontend.build_ladder import SUPPORT, Step, StepName, build_steps, separate_units_may_help
-from evaluator.emulator.frontend.front_end import FrontEnd, Mistake
+from evaluator.emulator.frontend.front_end import FileMistake, FrontEnd
 from evaluator.emulator.frontend.unsupported_features import lacking
 from evaluator.emulator.headers import header_declaring
 from evaluator.findings import Code, finding
@@ -92,16 +92,16 @@ class EmulatedBuilder:
             return BuildResult(unit=unit, library=entry.library, finding=None, kernels=front.kernels)
         if (failed := self._failures.get(key)) is not None:
             return failed
-        with ThreadPoolExecutor(max_workers=1) as beside:
-            own = request.extra_cuda_cflags
-            parts = {part.name: part.text for part in front.device}
-            device = beside.submit(device_errors, files, parts, own, self._run_tool, self._submission, self._timeout_s)
+        with ThreadPoolExecutor(max_workers=1) as pool:
+            flags = request.extra_cuda_cflags
+            texts = {file.name: file.text for file in front.device}
+            device = pool.submit(device_errors, files, texts, flags, self._run_tool, self._submission, self._timeout_s)
             return self._failures.note(key, self._climb(request, front, files, key, device))
 
     def _front(self, request: BuildRequest, key: str) -> FrontEnd | str:
         """Return the front end's result. Each runner of the submission repeats the requests; a few are remembered."""
-        if (known := self._fronts.get(key)) is not None:
-            return known
+        if (remembered := self._fronts.get(key)) is not None:
+            return remembered
         front = self._read(request)
         if isinstance(front, FrontEnd) and len(self._fronts) < _MOST_FRONTS:
             self._fronts[key] = front
@@ -130,22 +130,22 @@ class EmulatedBuilder:
             if library is not None:
                 if errors := device.result():
                     unit = _unit(request, key, result.output, errors, ok=False, cached=False, wall_s=wall_s)
-                    why = compile_failure(request.name, result, unit, self._timeout_s)
-                    return BuildResult(unit=unit, library=None, finding=why)
+                    failure = compile_failure(request.name, result, unit, self._timeout_s)
+                    return BuildResult(unit=unit, library=None, finding=failure)
                 self._cache.put(key, library, log=result.output, wall_s=wall_s)
                 unit = _unit(request, key, result.output, [], ok=True, cached=False, wall_s=wall_s)
                 return BuildResult(unit=unit, library=library, finding=None, kernels=front.kernels)
-            found = parse(result.output, texts, self._submission)
-            errors = [in_original_words(each, texts.get(each.file, "")) for each in found if each.severity == "error"]
+            errors = [entry for entry in parse(result.output, texts, self._submission) if entry.severity == "error"]
+            errors = [in_original_words(entry, texts.get(entry.file, "")) for entry in errors]
             if not (result.timed_out or result.over_disk) and _is_tried_again(step, errors, request):
                 continue
             unit = _unit(request, key, result.output, errors, ok=False, cached=False, wall_s=wall_s)
-            why = (
+            failure = (
                 _missing_include(request, errors)
                 or _missing_name(errors)
                 or compile_failure(request.name, result, unit, self._timeout_s)
             )
-            return BuildResult(unit=unit, library=None, finding=why)
+            return BuildResult(unit=unit, library=None, finding=failure)
         raise AssertionError("the last step is always final")
 
     def _compile(self, step: Step, timeout_s: float) -> tuple[ToolResult, bytes | None] | None:
@@ -171,23 +171,23 @@ class EmulatedBuilder:
             )
             return result, read_library(work / step.library, MOST_BUILT_BYTES) if result.ok else None
 
-    def _mistaken(self, request: BuildRequest, key: str, found: Mistake, files: list[SourceFile]) -> BuildResult:
+    def _mistaken(self, request: BuildRequest, key: str, mistake: FileMistake, files: list[SourceFile]) -> BuildResult:
         """Return the failure for a mistake that needs no compiler."""
-        text = next((file.text for file in files if file.name == found.file), "")
-        lines = LineMap(text, self._submission, found.file)
+        text = next((file.text for file in files if file.name == mistake.file), "")
+        lines = LineMap(text, self._submission, mistake.file)
         error = Diagnostic(
             severity="error",
-            message=found.message,
-            file=found.file,
-            line=found.line,
+            message=mistake.message,
+            file=mistake.file,
+            line=mistake.line,
             column=0,
-            submission_line=lines.submission_line(found.line),
-            source_line=lines.source_line(found.line)[:500],
+            submission_line=lines.submission_line(mistake.line),
+            source_line=lines.source_line(mistake.line)[:500],
         )
-        message = f"{request.name} does not compile: {found.message}"
-        why = finding(Code.COMPILE_FAILED, message, line=error.submission_line, next_step=found.next_step)
-        refused = refused_build(request, key, why)
-        return replace(refused, unit=replace(refused.unit, diagnostics=[error] if found.file else []))
+        message = f"{request.name} does not compile: {mistake.message}"
+        failure = finding(Code.COMPILE_FAILED, message, line=error.submission_line, next_step=mistake.next_step)
+        refused = refused_build(request, key, failure)
+        return replace(refused, unit=replace(refused.unit, diagnostics=[error] if mistake.file else []))
 
     def _lacking(self, front: FrontEnd, files: list[SourceFile]) -> Finding | None:
         if not front.lacking:
@@ -246,5 +246,5 @@ def _unit(
 
 def _key(request: BuildRequest, files: list[SourceFile]) -> str:
     """Hash everything that determines the library's contents: the request, the tools, the emulator."""
-    parts = ["emulated", [(file.name, file.text) for file in files], request, nvcc_version(), builder_sha256()]
-    return hashlib.sha256(msgspec.json.encode([*parts, sorted(host_compiler.fingerprint().items())])).hexdigest()
+    inputs = ["emulated", [(file.name, file.text) for file in files], request, nvcc_version(), builder_sha256()]
+    return hashlib.sha256(msgspec.json.encode([*inputs, sorted(host_compiler.fingerprint().items())])).hexdigest()

@@ -28,7 +28,7 @@ _OPTIONAL = frozenset((SUPPORT, *PRECOMPILED.values()))
 """Optional outputs: builds only take longer without."""
 
 
-class _Part(NamedTuple):
+class _Artefact(NamedTuple):
     """Artefact to build: source `files` by path, and the ninja rules."""
 
     key: str
@@ -39,24 +39,24 @@ class _Part(NamedTuple):
 
 def runtime_is_built(cache: BuildCache) -> bool:
     """Return whether the emulator's runtime is cached. Raises ToolchainMissing without a compiler."""
-    return cache.parts.folder(_runtime_part().key) is not None
+    return cache.parts.folder(_runtime().key) is not None
 
 
 def full_headers_are_built(cache: BuildCache) -> bool:
     """Return whether no build error has to precompile PyTorch's own headers. Raises ToolchainMissing."""
-    part = _header_part(StepName.FULL)
-    return part is None or cache.parts.folder(part.key) is not None
+    artefact = _headers(StepName.FULL)
+    return artefact is None or cache.parts.folder(artefact.key) is not None
 
 
 def build_runtime(run_tool: RunTool, cache: BuildCache) -> bytes:
     """Return the emulator's runtime, built if necessary. Raises ToolchainMissing without a compiler."""
     cache = cache.parts
-    part = _runtime_part()
-    if (entry := cache.get(part.key)) is not None:
+    runtime_artefact = _runtime()
+    if (entry := cache.get(runtime_artefact.key)) is not None:
         return entry.library
-    beside = [other for other in (_header_part(StepName.BOUND), _support_part()) if other is not None]
-    parts = [part, *(other for other in beside if cache.folder(other.key) is None)]
-    library = _make(parts, run_tool, cache).get(part.key)
+    optional = [artefact for artefact in (_headers(StepName.BOUND), _support()) if artefact is not None]
+    artefacts = [runtime_artefact, *(artefact for artefact in optional if cache.folder(artefact.key) is None)]
+    library = _make(artefacts, run_tool, cache).get(runtime_artefact.key)
     if library is None:
         raise JudgeFailed("the emulator's runtime does not compile with this compiler", hint="see `warpgrade doctor`")
     return library
@@ -64,45 +64,45 @@ def build_runtime(run_tool: RunTool, cache: BuildCache) -> bytes:
 
 def precompiled_headers(run_tool: RunTool, cache: BuildCache, step: StepName) -> Path | None:
     """Return the path of a step's precompiled headers; None if the compiler cannot create them."""
-    part = _header_part(step)
-    return None if part is None else _kept(part, run_tool, cache.parts)
+    artefact = _headers(step)
+    return None if artefact is None else _get_or_build(artefact, run_tool, cache.parts)
 
 
 def binding_support(run_tool: RunTool, cache: BuildCache) -> Path | None:
     """Return the path of the support of bindings without pybind11; None if the compiler rejects the support."""
-    return _kept(_support_part(), run_tool, cache.parts)
+    return _get_or_build(_support(), run_tool, cache.parts)
 
 
-def _kept(part: _Part, run_tool: RunTool, cache: BuildCache) -> Path | None:
-    if (folder := cache.folder(part.key)) is None:
-        _make([part], run_tool, cache)
-        folder = cache.folder(part.key)
+def _get_or_build(artefact: _Artefact, run_tool: RunTool, cache: BuildCache) -> Path | None:
+    if (folder := cache.folder(artefact.key)) is None:
+        _make([artefact], run_tool, cache)
+        folder = cache.folder(artefact.key)
     # An empty file records a failed build.
     return folder / LIBRARY if folder is not None and (folder / LIBRARY).stat().st_size != 0 else None
 
 
-def _make(parts: Sequence[_Part], run_tool: RunTool, cache: BuildCache) -> dict[str, bytes]:
+def _make(artefacts: Sequence[_Artefact], run_tool: RunTool, cache: BuildCache) -> dict[str, bytes]:
     """Build artefacts in parallel and cache them. Failed artefacts are missing from the result."""
     with work_folder() as work:
-        for name, text in {name: text for part in parts for name, text in part.files.items()}.items():
+        for name, text in {name: text for artefact in artefacts for name, text in artefact.files.items()}.items():
             path = work / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
-        (work / "build.ninja").write_text("".join(part.rules for part in parts), encoding="utf-8")
+        (work / "build.ninja").write_text("".join(artefact.rules for artefact in artefacts), encoding="utf-8")
         # -k 0: one failure must not stop the other builds.
         argv = [host_compiler.ninja(), "-f", "build.ninja", "-k", "0", "-j", str(len(os.sched_getaffinity(0)))]
         result = run_tool(argv, work=work, limits=LIMITS, timeout_s=_TIMEOUT_S)
         # ninja removes the output of failed or interrupted compilers.
-        made = {part.key: read_library(work / part.output) for part in parts}
-    for part in parts:
+        outputs = {artefact.key: read_library(work / artefact.output) for artefact in artefacts}
+    for artefact in artefacts:
         # An empty entry records the failure, so later submissions do not retry.
-        content = made[part.key] or (b"" if part.output in _OPTIONAL else None)
+        content = outputs[artefact.key] or (b"" if artefact.output in _OPTIONAL else None)
         if content is not None:
-            cache.put(part.key, content, log=result.output, wall_s=result.wall_s)
-    return {key: content for key, content in made.items() if content is not None}
+            cache.put(artefact.key, content, log=result.output, wall_s=result.wall_s)
+    return {key: content for key, content in outputs.items() if content is not None}
 
 
-def _runtime_part() -> _Part:
+def _runtime() -> _Artefact:
     files = {path.name: path.read_text(encoding="utf-8") for path in runtime.runtime_sources()}
     units = [name for name in files if name.endswith(".cpp")]
     flags = [*runtime.runtime_flags(), *host_compiler.native_flags()]
@@ -115,26 +115,26 @@ def _runtime_part() -> _Part:
             f"build {_RUNTIME}: link {' '.join(f'{name}.o' for name in units)}\n",
         ]
     )
-    return _Part(_key(rules, files), _RUNTIME, files, rules)
+    return _Artefact(_key(rules, files), _RUNTIME, files, rules)
 
 
-def _header_part(step: StepName) -> _Part | None:
+def _headers(step: StepName) -> _Artefact | None:
     plan = precompilation(step)
     if plan is None:
         return None
     output = PRECOMPILED[step]
     command = host_compiler.joined(plan.argv)
     rules = f"rule precompile\n  command = {command}\nbuild {output}: precompile {' '.join(plan.files)}\n"
-    return _Part(_key(rules, plan.files), output, plan.files, rules)
+    return _Artefact(_key(rules, plan.files), output, plan.files, rules)
 
 
-def _support_part() -> _Part:
-    own = {path.name: path.read_text(encoding="utf-8") for path in (BINDING_HEADER, BINDING_SUPPORT)}
-    files = {**own, **light_headers_for(own.values())}
+def _support() -> _Artefact:
+    sources = {path.name: path.read_text(encoding="utf-8") for path in (BINDING_HEADER, BINDING_SUPPORT)}
+    files = {**sources, **light_headers_for(sources.values())}
     flags = [f"-I{LIGHT_FOLDER}", "-O1", "-w", "-fvisibility=hidden", *host_compiler.compile_flags("warpgrade_support")]
     command = f"{host_compiler.cxx().path} -c {BINDING_SUPPORT.name} {host_compiler.joined(flags)} -o {SUPPORT}"
     rules = f"rule support\n  command = {command}\nbuild {SUPPORT}: support {' '.join(files)}\n"
-    return _Part(_key(rules, files), SUPPORT, files, rules)
+    return _Artefact(_key(rules, files), SUPPORT, files, rules)
 
 
 def _without_libraries(flags: Sequence[str]) -> list[str]:
@@ -143,10 +143,6 @@ def _without_libraries(flags: Sequence[str]) -> list[str]:
 
 def _key(rules: str, files: dict[str, str]) -> str:
     """Hash everything that determines an artefact's contents, including the emulator's headers."""
-    own = [(path.relative_to(runtime.INCLUDE).as_posix(), _text(path)) for path in runtime.header_files()]
-    parts = [rules, sorted(files.items()), own, sorted(host_compiler.fingerprint().items())]
-    return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
-
-
-def _text(path: Path) -> str:
-    return path.read_text(encoding="utf-8")
+    texts = [(path.relative_to(runtime.INCLUDE).as_posix(), path.read_text("utf-8")) for path in runtime.header_files()]
+    inputs = [rules, sorted(files.items()), texts, sorted(host_compiler.fingerprint().items())]
+    return hashlib.sha256(msgspec.json.encode(inputs)).hexdigest()

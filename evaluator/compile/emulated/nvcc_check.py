@@ -57,26 +57,26 @@ def device_errors(
     texts = {file.name: file.text for file in files}
     if not kernels or nvcc_version() is None:
         return []
-    found: list[Diagnostic] = []
+    kernel_errors: list[Diagnostic] = []
     for name, text in kernels.items():
         with work_folder() as work:
-            others = {other: texts[other] for other in texts.keys() - kernels.keys()}
-            write_files(work, {**others, name: f'{_PRELUDE}#line 1 "{name}"\n{text}'})
+            host_files = {file_name: texts[file_name] for file_name in texts.keys() - kernels.keys()}
+            write_files(work, {**host_files, name: f'{_PRELUDE}#line 1 "{name}"\n{text}'})
             argv = [nvcc.nvcc().path, *_flags(words(flags)), name, "-o", "kernels.ptx"]
             result = run_tool(argv, work=work, limits=SUBMISSION_LIMITS, timeout_s=min(timeout_s, _TIMEOUT_S))
         if result.exit_code is not None and not result.ok:
             errors = [entry for entry in parse(result.output, texts, submission) if entry.severity == "error"]
             # One error from omitted code makes all errors doubtful.
             if all(entry.file == name and _DEVICE_RULE.search(entry.message) for entry in errors):
-                found += errors
-    return found
+                kernel_errors += errors
+    return kernel_errors
 
 
-def _flags(own: Sequence[str]) -> list[str]:
+def _flags(cuda_cflags: Sequence[str]) -> list[str]:
     return [
         "-ptx",
         f"-arch={_ARCHITECTURE}",
         f"-std={language_standard()}",
         *nvcc.PYTORCH_NVCC_FLAGS,
-        *(flag for flag in own if _OWN_FLAG.fullmatch(flag)),
+        *(flag for flag in cuda_cflags if _OWN_FLAG.fullmatch(flag)),
     ]

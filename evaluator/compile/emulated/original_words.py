@@ -34,10 +34,10 @@ def in_original_words(error: Diagnostic, text: str) -> Diagnostic:
     if "__shared__" in error.source_line and _NOT_CONSTANT.search(message) is not None:
         message = _CONSTANT_EXTENT
     for word, originals in _DEVICE_NAMES.items():
-        original = next((each for each in originals if each in error.source_line), None)
+        original = next((candidate for candidate in originals if candidate in error.source_line), None)
         if original is not None and not re.search(rf"\b{word}\b", error.source_line):
             message = re.sub(_QUOTED % word, original, message)
-    if (meant := suggestion(message)) is not None:
-        message = f"{_SUGGESTION.sub('', message)}; did you mean \u2018{meant}\u2019?"
+    if (suggested := suggestion(message)) is not None:
+        message = f"{_SUGGESTION.sub('', message)}; did you mean \u2018{suggested}\u2019?"
     message = message.replace(OWN_EMU, "emu")
     return error if message == error.message else replace(error, message=message)

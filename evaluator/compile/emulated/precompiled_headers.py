@@ -55,6 +55,6 @@ def general_flags(step: StepName) -> tuple[list[str], dict[str, str]]:
     """Return compiler and flags common to all builds of a step, and the files needed by the flags."""
     functions: dict[str, str] | None = {} if step is StepName.BOUND else None  # None: bindings by pybind11
     request = BuildRequest(name="unused", cpp_sources=[""], functions=functions, with_cuda=True)
-    (wanted,) = [each for each in build_steps(request, front_end(request)) if each.name is step]
-    argv = [flag for flag in wanted.argv[: wanted.argv.index(UNIT)] if not flag.startswith(_OF_ONE_EXTENSION)]
-    return argv, {name: text for name, text in wanted.files.items() if name != UNIT}
+    (build_step,) = [candidate for candidate in build_steps(request, front_end(request)) if candidate.name is step]
+    argv = [flag for flag in build_step.argv[: build_step.argv.index(UNIT)] if not flag.startswith(_OF_ONE_EXTENSION)]
+    return argv, {name: text for name, text in build_step.files.items() if name != UNIT}

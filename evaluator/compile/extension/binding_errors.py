@@ -40,43 +40,43 @@ _MOST_BYTES, _MOST_FUNCTIONS = 256 << 10, 64
 """Longer requests keep the compiler's message: a hostile text could make the analysis slow."""
 
 
-def explained(failure: Finding, request: BuildRequest, found: Sequence[Diagnostic], submission: str) -> Finding:
+def explained(failure: Finding, request: BuildRequest, diagnostics: Sequence[Diagnostic], submission: str) -> Finding:
     """Explain a compile failure caused by mismatched bindings; return any other failure unchanged."""
     if failure.code != Code.COMPILE_FAILED.value or failure.details.get("killed") or _is_long(request):
         return failure
-    errors = [entry.message for entry in found if entry.severity == "error"]
+    errors = [entry.message for entry in diagnostics if entry.severity == "error"]
     return (
         _two_modules(request, submission)
         or _no_semicolon(request, submission)
         or _not_declared(request, submission)
         or _defined_twice(request, errors, submission)
-        or _no_header(request, errors, found)
+        or _no_header(request, errors, diagnostics)
         or failure
     )
 
 
-def explained_load(kind: str, said: str, texts: Sequence[str], submission: str) -> Finding | None:
+def explained_load(kind: str, complaint: str, texts: Sequence[str], submission: str) -> Finding | None:
     """Explain a Python exception raised while loading or requesting an extension; None for other exceptions."""
-    if kind == "TypeError" and _NO_CPP_SOURCES.search(said):
+    if kind == "TypeError" and _NO_CPP_SOURCES.search(complaint):
         names = _names_in(submission)
-        lines = " ".join(made.declaration for name in names if (made := definition_of(name, [submission])))
+        lines = " ".join(definition.declaration for name in names if (definition := definition_of(name, [submission])))
         step = f"Pass the declarations: cpp_sources={(lines or 'torch::Tensor f(torch::Tensor x);')!r}."
         return _finding("load_inline has no cpp_sources, so the bound functions lack declarations", step, submission)
     if kind != "ImportError" or total_bytes(texts) > _MOST_BYTES:
         return None
-    if _NO_INIT.search(said):
+    if _NO_INIT.search(complaint):
         names = defined_names(texts)
         step = f"Add functions={names[:4] or ['f']} to the call of load_inline."
         if is_several(submission):
             bound = " ".join(f'm.def("{name}", &{name});' for name in names[:4] or ["f"])
             step = f"Add to a source: PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{ {bound} }}"
         return _finding("the extension compiles, but binds no function for Python", step, submission)
-    if (symbol := _UNDEFINED_SYMBOL.search(said)) is None:
+    if (symbol := _UNDEFINED_SYMBOL.search(complaint)) is None:
         return None
     name = symbol["rest"][: int(symbol["length"])]
     declared, defined = declaration_of(name, texts), definition_of(name, texts)
     if defined is None:
-        return _finding(f"{name} is declared, but no source defines it", _meant(name, texts), submission, name)
+        return _finding(f"{name} is declared, but no source defines it", _define_step(name, texts), submission, name)
     was = f": {declared.declaration}" if declared is not None else ""
     message = f"the declaration of {name} matches no definition{was}"
     return _finding(message, f"Declare {name} like its definition: {defined.declaration}", submission, name)
@@ -98,8 +98,8 @@ def _two_modules(request: BuildRequest, submission: str) -> Finding | None:
 
 def _no_semicolon(request: BuildRequest, submission: str) -> Finding | None:
     for text in request.cpp_sources if request.functions is not None else []:
-        if (found := _UNENDED.search(text)) is not None:
-            declaration = " ".join(found["declaration"].split())
+        if (match := _UNENDED.search(text)) is not None:
+            declaration = " ".join(match["declaration"].split())
             message, step = "a declaration in cpp_sources has no ; at its end", f"Write in cpp_sources: {declaration};"
             return _finding(message, step, submission)
     return None
@@ -115,7 +115,7 @@ def _not_declared(request: BuildRequest, submission: str) -> Finding | None:
         defined = definition_of(name, request.cuda_sources)
         if defined is None:
             message = f"functions=[...] names {name}, but no source defines it"
-            return _finding(message, _meant(name, _texts(request)), submission, name)
+            return _finding(message, _define_step(name, _texts(request)), submission, name)
         if defined.is_kernel:
             message = f"functions=[...] names the kernel {name}, which Python cannot call"
             step = "Write a C++ function that launches the kernel (kernel<<<blocks, threads>>>(...)), and bind it."
@@ -136,12 +136,12 @@ def _defined_twice(request: BuildRequest, errors: Sequence[str], submission: str
     return None
 
 
-def _no_header(request: BuildRequest, errors: Sequence[str], found: Sequence[Diagnostic]) -> Finding | None:
+def _no_header(request: BuildRequest, errors: Sequence[str], diagnostics: Sequence[Diagnostic]) -> Finding | None:
     if not any(_NO_TORCH.search(error) for error in errors):
         return None
     for file in source_files(request):
         if "torch::" in file.text and not _TORCH_INCLUDE.search(file.text):
-            line = next((entry.submission_line for entry in found if entry.file == file.name), None)
+            line = next((entry.submission_line for entry in diagnostics if entry.file == file.name), None)
             message = f"{file.name} uses PyTorch without including its header"
             step = "Add at the top of the source: #include <torch/extension.h>"
             return finding(Code.BINDING, message, line=line, next_step=step)
@@ -152,10 +152,10 @@ def _texts(request: BuildRequest) -> list[str]:
     return [*request.cpp_sources, *request.cuda_sources, *(file.text for file in request.files)]
 
 
-def _meant(name: str, texts: Sequence[str]) -> str:
-    near = difflib.get_close_matches(name, defined_names(texts), 1, _CLOSE)
+def _define_step(name: str, texts: Sequence[str]) -> str:
+    best = difflib.get_close_matches(name, defined_names(texts), 1, _CLOSE)
     return (
-        f"Define {name}; or did you mean {near[0]}?" if near else f"Define {name} in one of the sources, or remove it."
+        f"Define {name}; or did you mean {best[0]}?" if best else f"Define {name} in one of the sources, or remove it."
     )
 
 
@@ -173,8 +173,8 @@ def _finding(message: str, step: str, submission: str, name: str | None = None) 
 def _line(submission: str, name: str | None) -> int | None:
     """Return the line of the `functions=` with the name, else of the first occurrence, else of `load_inline(`."""
     for bound in _BOUND.finditer(submission):
-        place = submission.find(name or "", bound.end(), bound.end() + 400)
-        if place >= 0:
+        position = submission.find(name or "", bound.end(), bound.end() + 400)
+        if position >= 0:
             return submission.count("\n", 0, bound.start()) + 1
-    place = submission.find(name) if name is not None else submission.find("load_inline(")
-    return submission.count("\n", 0, place) + 1 if place >= 0 else None
+    position = submission.find(name) if name is not None else submission.find("load_inline(")
+    return submission.count("\n", 0, position) + 1 if position >= 0 else None

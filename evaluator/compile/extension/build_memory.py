@@ -49,8 +49,8 @@ def _machine_bytes() -> int:
     """Return the memory of the machine, or of the container if smaller."""
     import psutil
 
-    found = [psutil.virtual_memory().total]
+    limits = [psutil.virtual_memory().total]
     for file in _CGROUP_FILES:
         with contextlib.suppress(OSError, ValueError):  # "max": unlimited
-            found.append(int(Path(file).read_text(encoding="ascii")))
-    return min(found)
+            limits.append(int(Path(file).read_text(encoding="ascii")))
+    return min(limits)

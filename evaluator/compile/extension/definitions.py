@@ -37,23 +37,23 @@ def definition_of(name: str, texts: Sequence[str]) -> Definition | None:
     >>> definition_of("f", ["int g(int a) { return f(a); }", "at::Tensor f(at::Tensor x,\n int n = 1)\n{"])
     Definition(returns='at::Tensor', name='f', parameters='at::Tensor x, int n')
     """
-    return next(_found(name, texts, "{"), None)
+    return next(_definitions(name, texts, "{"), None)
 
 
 def declaration_of(name: str, texts: Sequence[str]) -> Definition | None:
     """Find the first declaration without a body."""
-    return next(_found(name, texts, ";"), None)
+    return next(_definitions(name, texts, ";"), None)
 
 
 def defined_names(texts: Sequence[str]) -> list[str]:
     """List candidate functions for bindings: host functions returning a tensor, a vector or nothing."""
-    found = re.compile(r"\b(?:Tensor|vector<[\w:]{1,60}>|void)\s{1,20}(?P<name>[A-Za-z_]\w{0,100})\s{0,20}\(")
-    names = dict.fromkeys(match["name"] for text in texts for match in found.finditer(text))
+    head = re.compile(r"\b(?:Tensor|vector<[\w:]{1,60}>|void)\s{1,20}(?P<name>[A-Za-z_]\w{0,100})\s{0,20}\(")
+    names = dict.fromkeys(match["name"] for text in texts for match in head.finditer(text))
     found_in = {name: definition_of(name, texts) for name in list(names)[:_MOST_PLACES]}
-    return [name for name, made in found_in.items() if made is not None and not made.is_kernel]
+    return [name for name, definition in found_in.items() if definition is not None and not definition.is_kernel]
 
 
-def _found(name: str, texts: Sequence[str], ends_with: str) -> Iterator[Definition]:
+def _definitions(name: str, texts: Sequence[str], ends_with: str) -> Iterator[Definition]:
     word = re.compile(rf"\b{re.escape(name)}\s{{0,20}}\(")
     for text in texts:
         for number, match in enumerate(word.finditer(text)):

@@ -24,15 +24,15 @@ def agreed(earlier: Sequence[Diagnostic], later: Sequence[Diagnostic]) -> list[D
     Both steps see fewer PyTorch headers than the last step. An unknown name that may belong to PyTorch therefore proves
     nothing. Kernels see all CUDA headers in every step, and nvcc repeats kernel errors in the same words.
     """
-    known = {(entry.file, entry.line): entry for entry in earlier if _is_own(entry)}
+    by_line = {(entry.file, entry.line): entry for entry in earlier if _is_own(entry)}
     return [
         entry
         for entry in later
-        if _is_own(entry) and (other := known.get((entry.file, entry.line))) is not None and _same(entry, other)
+        if _is_own(entry) and (match := by_line.get((entry.file, entry.line))) is not None and _same(entry, match)
     ]
 
 
-def undeclared(found: Sequence[Diagnostic], request: BuildRequest) -> list[Diagnostic]:
+def undeclared(diagnostics: Sequence[Diagnostic], request: BuildRequest) -> list[Diagnostic]:
     """Return the errors about bound functions that no C++ source declares. Such errors are final in any step.
 
     A search of the sources confirms the compiler's message: only the sources, or files included by them, could contain
@@ -46,7 +46,7 @@ def undeclared(found: Sequence[Diagnostic], request: BuildRequest) -> list[Diagn
         missing.discard(word[0])
     return [
         entry
-        for entry in found
+        for entry in diagnostics
         if entry.severity == "error"
         and (match := _UNDECLARED.match(entry.message)) is not None
         and match["name"] in missing

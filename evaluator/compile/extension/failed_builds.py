@@ -27,12 +27,12 @@ class FailedBuilds:
         """Store failures in `cache`, next to the libraries. Keys include `submission`, whose lines messages name."""
         self._cache = cache.failures
         self._submission = submission
-        self._known: dict[str, BuildResult] = {}
+        self._failures: dict[str, BuildResult] = {}
 
     def get(self, key: str) -> BuildResult | None:
         """Return the failed build with the given key."""
-        if (known := self._known.get(key)) is not None:
-            return known
+        if (remembered := self._failures.get(key)) is not None:
+            return remembered
         if (entry := self._cache.get(self._entry(key))) is None:
             return None
         try:
@@ -44,7 +44,7 @@ class FailedBuilds:
     def note(self, key: str, built: BuildResult) -> BuildResult:
         """Store a failed build; return any build unchanged."""
         if built.library is None:
-            self._known[key] = built
+            self._failures[key] = built
             if _is_final(built):
                 content = msgspec.json.encode(built)
                 self._cache.put(self._entry(key), content, log="", wall_s=built.unit.wall_s)

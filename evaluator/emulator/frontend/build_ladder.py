@@ -99,12 +99,12 @@ def build_steps(request: BuildRequest, front: FrontEnd) -> list[Step]:
     single = {**local, UNIT: _joined(sources)}
     separate = {f".{index}.cpp": _marked(file) for index, file in enumerate(sources)}
     flags = _flags(request, front)
-    own, full = _full_header(), [f"-I{FULL_FOLDER}", *flags]
+    full_headers, full = _full_header(), [f"-I{FULL_FOLDER}", *flags]
     return [
         _bound_step(request, sources, local, flags)
         or _step(StepName.LIGHT, request, {**single, **light_headers()}, [UNIT], [f"-I{LIGHT_FOLDER}", *flags]),
-        _step(StepName.FULL, request, {**single, **own}, [UNIT], full),
-        _step(StepName.SPLIT, request, {**local, **separate, **own}, list(separate), full),
+        _step(StepName.FULL, request, {**single, **full_headers}, [UNIT], full),
+        _step(StepName.SPLIT, request, {**local, **separate, **full_headers}, list(separate), full),
     ]
 
 
@@ -122,13 +122,13 @@ def _bound_step(
     own_files = request.files or request.headers or not request.implicit_headers
     if main is None or own_files or why_not_tabled(request) is not None:
         return None
-    if (parts := with_table(main.text, request)) is None:
+    if (texts := with_table(main.text, request)) is None:
         return None
-    bound = structs.replace(main, text="\n".join(parts))
+    bound = structs.replace(main, text="\n".join(texts))
     unit = _joined([bound, *(file for file in sources if file is not main)])
     # The precompiled header comes first, without free functions.
-    named = functions_for(file.text for file in sources)
-    files = {**local, **bound_headers(), UNIT: f"#include <torch/extension.h>\n{named}{unit}"}
+    declarations = functions_for(file.text for file in sources)
+    files = {**local, **bound_headers(), UNIT: f"#include <torch/extension.h>\n{declarations}{unit}"}
     return _step(StepName.BOUND, request, files, [UNIT, SUPPORT], [f"-I{BOUND_FOLDER}", *flags])
 
 
@@ -193,7 +193,7 @@ def _flags(request: BuildRequest, front: FrontEnd) -> list[str]:
 
     The submission's other flags tune GPU code and are dropped.
     """
-    own = words([*request.extra_cflags, *request.extra_cuda_cflags])
+    flags = words([*request.extra_cflags, *request.extra_cuda_cflags])
     thread_locals = ["-mtls-dialect=gnu2"] if platform.machine() == "x86_64" else []
     marked = ["-DWARPGRADE_EMU_MARKS_RETURNS"] if front.marks_returns else []
     return [
@@ -204,7 +204,7 @@ def _flags(request: BuildRequest, front: FrontEnd) -> list[str]:
         *thread_locals,
         *marked,
         *_NVCC_DEFAULTS,
-        *_macros(own),
+        *_macros(flags),
         *(f"-I{path}" for path in request.extra_include_paths if path),
         f"-isystem{headers.INCLUDE}",
         *host_compiler.compile_flags(request.name),

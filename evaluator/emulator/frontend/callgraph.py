@@ -46,13 +46,13 @@ class CallGraph:
         """Return whether threads of `kernel` may wait for each other; True if undecidable."""
         if self._everywhere or kernel not in self._kernels:
             return True
-        seen, todo = {kernel}, [kernel, "operator"]
+        reached, todo = {kernel}, [kernel, "operator"]
         while todo:
             name = todo.pop()
             if name in self._opaque or _WAITS.fullmatch(name):
                 return True
-            new = self._mentions.get(name, set()) - seen
-            seen |= new
+            new = self._mentions.get(name, set()) - reached
+            reached |= new
             todo += new
         return False
 

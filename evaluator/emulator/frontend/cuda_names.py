@@ -29,13 +29,13 @@ def meant_name(name: str, *, of_pytorch: bool) -> str | None:
     >>> meant_name("__shfl_down", of_pytorch=False), meant_name("cudaSynchronize", of_pytorch=False)
     ('__shfl_down_sync', 'cudaDeviceSynchronize')
     """
-    if (meant := _REPLACED.get(name, f"{name}_sync")) in CUDA_NAMES:
-        return meant
+    if (renamed := _REPLACED.get(name, f"{name}_sync")) in CUDA_NAMES:
+        return renamed
     spelled = _SPELLED.fullmatch(name)
     start = "" if spelled is None else spelled["start"][:-1]
     names = _words_of_pytorch() if of_pytorch else CUDA_NAMES if start else frozenset[str]()
-    near = [each for each in names if each.startswith(start) and each.isidentifier()]
-    return next(iter(difflib.get_close_matches(name, near, 1, _CLOSE_NAME)), None)
+    candidates = [candidate for candidate in names if candidate.startswith(start) and candidate.isidentifier()]
+    return next(iter(difflib.get_close_matches(name, candidates, 1, _CLOSE_NAME)), None)
 
 
 def meant_header(name: str) -> str | None:
@@ -47,9 +47,9 @@ def meant_header(name: str) -> str | None:
     if name in CUDA_NAMES:
         return None
     folder, last = posixpath.split(name)
-    beside = [posixpath.basename(each) for each in header_names() if posixpath.dirname(each) == folder]
-    near = difflib.get_close_matches(last, beside, 1, _CLOSE_HEADER)
-    return posixpath.join(folder, near[0]) if near else None
+    headers = [posixpath.basename(header) for header in header_names() if posixpath.dirname(header) == folder]
+    similar = difflib.get_close_matches(last, headers, 1, _CLOSE_HEADER)
+    return posixpath.join(folder, similar[0]) if similar else None
 
 
 def pytorch_declares(name: str) -> bool:

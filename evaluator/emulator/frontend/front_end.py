@@ -40,7 +40,7 @@ class Lacking(NamedTuple):
     line: int
 
 
-class Mistake(Frame, frozen=True):
+class FileMistake(Frame, frozen=True):
     """Mistake in a line of a file, which needs no compiler."""
 
     message: ShortText
@@ -61,18 +61,18 @@ class FrontEnd(Frame, frozen=True):
     kernels: Annotated[list[Name], msgspec.Meta(max_length=256)]
     marks_returns: bool
     vectors: bool
-    mistake: Mistake | None = None
+    mistake: FileMistake | None = None
 
 
 def front_end(request: BuildRequest) -> FrontEnd:
     """Analyse and rewrite the files of a build."""
     files = all_files(request)
     new = rewritten(files)
-    parts = [SourceFile(file.name, device_code(file.text) or "") for file in files if file.name.endswith(".cu")]
+    device_files = [SourceFile(file.name, device_code(file.text) or "") for file in files if file.name.endswith(".cu")]
     return FrontEnd(
         lacking=lacking_constructs(request)[:_MOST_LACKING],
         rewritten=new,
-        device=[part for part in parts if part.text],
+        device=[file for file in device_files if file.text],
         kernels=[name[:1024] for name in kernels_in_text(files).names],
         marks_returns=marks_returns([file.text for file in new]),
         vectors=has_vectors(new),
@@ -80,25 +80,25 @@ def front_end(request: BuildRequest) -> FrontEnd:
     )
 
 
-def certain_mistake(request: BuildRequest) -> Mistake | None:
+def certain_mistake(request: BuildRequest) -> FileMistake | None:
     """Return the first mistake that needs no compiler. A second module has no line: `functions=` is as wrong."""
     for file in all_files(request):
-        if (found := unfinished(tokens(file.text))) is not None:
-            return Mistake(found.message, found.next_step, file.name, found.line)
+        if (mistake := unfinished(tokens(file.text))) is not None:
+            return FileMistake(mistake.message, mistake.next_step, file.name, mistake.line)
     for text in [] if request.functions is None else [*request.cpp_sources, *request.cuda_sources]:
-        if (found := second_module(tokens(text), request.name)) is not None:
-            return Mistake(found.message, found.next_step, "", 0)
+        if (mistake := second_module(tokens(text), request.name)) is not None:
+            return FileMistake(mistake.message, mistake.next_step, "", 0)
     return None
 
 
 def lacking_constructs(request: BuildRequest) -> list[Lacking]:
     """List the unsupported constructs in the files of a build."""
     files = all_files(request)
-    own = {file.name for file in files}
+    names = {file.name for file in files}
     return [
         Lacking(item.construct, file.name, item.line)
         for file in files
-        for item in unsupported(file.text, lambda name: name in own or headers.has_header(name))
+        for item in unsupported(file.text, lambda name: name in names or headers.has_header(name))
     ]
 
 

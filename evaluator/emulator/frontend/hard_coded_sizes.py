@@ -39,13 +39,13 @@ def hard_coded(
     >>> hard_coded("rows = 4096\nprint(rows // 8)", {"rows": 4096, "dim": 512}, {"rows": 64, "dim": 512})
     [(4096, 1)]
     """
-    wanted = _full_numbers(full_constants, small_constants)
+    full = _full_numbers(full_constants, small_constants)
     try:
         parsed = parsed_python(source)
-        found = [*_python_numbers(parsed.tree), *_embedded_numbers(parsed), *_file_numbers(source)]
+        numbers = [*_python_numbers(parsed.tree), *_embedded_numbers(parsed), *_file_numbers(source)]
     except (SyntaxError, ValueError, RecursionError, tokenize.TokenError):
         return []
-    return sorted({(number, line) for number, line in found if number in wanted}, key=lambda item: (item[1], item[0]))
+    return sorted({(number, line) for number, line in numbers if number in full}, key=lambda item: (item[1], item[0]))
 
 
 def _full_numbers(full: Mapping[str, Constant], small: Mapping[str, Constant]) -> set[int]:
@@ -75,9 +75,9 @@ def _is_telling(number: int) -> bool:
 
 def _python_numbers(tree: ast.Module) -> Iterator[tuple[int, int]]:
     for node in _working(tree):
-        for part in ast.walk(node):
-            if isinstance(part, ast.Constant) and (number := _whole(part.value)) is not None:
-                yield number, part.lineno
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Constant) and (number := _whole(inner.value)) is not None:
+                yield number, inner.lineno
 
 
 def _working(tree: ast.Module) -> list[ast.stmt]:
@@ -86,19 +86,19 @@ def _working(tree: ast.Module) -> list[ast.stmt]:
     The worklist visits each statement once, even for long chains of constants: from other statements to their
     constants, and on to the constants of these constants.
     """
-    kept = [node for node in tree.body if not _is_aside(node)]
+    statements = [node for node in tree.body if not _is_aside(node)]
     makers: dict[str, list[int]] = {}
-    for place, node in enumerate(kept):
+    for index, node in enumerate(statements):
         for name in _constant_targets(node):
-            makers.setdefault(name, []).append(place)
-    needed = {place for place, node in enumerate(kept) if not _constant_targets(node)}
+            makers.setdefault(name, []).append(index)
+    needed = {index for index, node in enumerate(statements) if not _constant_targets(node)}
     todo = list(needed)
     while todo:
-        for name in _read_names(kept[todo.pop()]):
-            found = set(makers.pop(name, ())) - needed
-            needed |= found
-            todo += found
-    return [node for place, node in enumerate(kept) if place in needed]
+        for name in _read_names(statements[todo.pop()]):
+            constants = set(makers.pop(name, ())) - needed
+            needed |= constants
+            todo += constants
+    return [node for index, node in enumerate(statements) if index in needed]
 
 
 def _read_names(node: ast.stmt) -> set[str]:
@@ -109,9 +109,8 @@ def _read_names(node: ast.stmt) -> set[str]:
         table = tables.pop()
         tables += table.get_children()
         inside = table.get_type() != "module"
-        names |= {
-            each.get_name() for each in table.get_symbols() if each.is_referenced() and (each.is_global() or not inside)
-        }
+        referenced = (symbol for symbol in table.get_symbols() if symbol.is_referenced())
+        names |= {symbol.get_name() for symbol in referenced if symbol.is_global() or not inside}
     return names
 
 
@@ -124,7 +123,7 @@ def _is_aside(node: ast.stmt) -> bool:
 
 def _constant_targets(node: ast.stmt) -> set[str]:
     """Return the names assigned without a call; empty for all other statements."""
-    if not isinstance(node, ast.Assign | ast.AnnAssign) or any(isinstance(part, ast.Call) for part in ast.walk(node)):
+    if not isinstance(node, ast.Assign | ast.AnnAssign) or any(isinstance(inner, ast.Call) for inner in ast.walk(node)):
         return set()
     targets = node.targets if isinstance(node, ast.Assign) else [node.target]
     return {name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)}
@@ -143,11 +142,11 @@ def _embedded_numbers(parsed: ParsedPython) -> Iterator[tuple[int, int]]:
         for node in ast.walk(parsed.tree)
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant | ast.JoinedStr)
     }
-    parts = [tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)]
+    string_types = [tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)]
     for file in parsed.files:
         for piece in tokenize.generate_tokens(io.StringIO(file.text).readline):
             line = piece.start[0] + file.lines_before
-            if piece.type in parts and line not in docstrings and _CODE_LINE.search(_unquoted(piece.string)):
+            if piece.type in string_types and line not in docstrings and _CODE_LINE.search(_unquoted(piece.string)):
                 yield from _numbers_in(_unquoted(piece.string), line)
 
 
@@ -171,7 +170,7 @@ def _with_macros(code: str) -> Iterator[Token]:
             yield token
         else:
             inside = tokens(token.text[macro.end() :])
-            yield from (each._replace(line=token.line + each.line - 1) for each in inside)
+            yield from (inner._replace(line=token.line + inner.line - 1) for inner in inside)
 
 
 def _unquoted(text: str) -> str:

@@ -27,14 +27,14 @@ def macro_bounds(macros: Sequence[Macro]) -> dict[str, str]:
     >>> macro_bounds([parse_define("#define BOUNDS __launch_bounds__(2 * 64, 4)")])
     {'BOUNDS': '2*64'}
     """
-    found = {}
+    bounds = {}
     for macro in macros:
         if not macro.parameters and _BOUNDS.search(macro.body):
             code = Code(tokens(macro.body, is_body=True))
             bound = next((text for index in range(len(code)) if (text := _argument(code, index)) is not None), None)
             if bound is not None:
-                found[macro.name] = bound
-    return found
+                bounds[macro.name] = bound
+    return bounds
 
 
 def _bound(code: Code, function: Function, of_macros: dict[str, str]) -> str | None:
@@ -54,11 +54,11 @@ def _argument(code: Code, index: int) -> str | None:
     """Return the first argument of the `__launch_bounds__` at `index`."""
     if not _BOUNDS.fullmatch(code.text(index)) or code.text(index + 1) != "(" or index + 1 not in code.partner:
         return None
-    parts = code.split(index + 2, code.partner[index + 1])
-    return flat(code.tokens[slice(*parts[0])]) if parts else None
+    arguments = code.split(index + 2, code.partner[index + 1])
+    return flat(code.tokens[slice(*arguments[0])]) if arguments else None
 
 
 def _names(code: Code, function: Function) -> set[str]:
     """Return the names of a function's parameters."""
-    parts = code.split(function.parameters[0] + 1, function.parameters[1])
-    return {name for start, end in parts for name in list(code.words(start, end))[-1:]}
+    parameters = code.split(function.parameters[0] + 1, function.parameters[1])
+    return {name for start, end in parameters for name in list(code.words(start, end))[-1:]}

@@ -64,9 +64,9 @@ class Launches:
 
     def _arguments(self, kernel: str | None, expression: str, start: int, end: int) -> str:
         """Return the separator between kernel and arguments. Type null pointers and lists in braces."""
-        parts = self._code.split(start, end)
+        arguments = self._code.split(start, end)
         pointers = self._pointer_parameters(kernel)
-        for number, (begin, stop) in enumerate(parts):
+        for number, (begin, stop) in enumerate(arguments):
             text = self._code.text(begin)
             if stop - begin == 1 and (text == "NULL" or (text == "0" and number in pointers)):
                 self._edits.replace(self._code.tokens[begin], "nullptr")
@@ -74,15 +74,15 @@ class Launches:
                 self._edits.insert_before(begin, f"emu::Parameter<{number}, decltype(&{expression})>")
         if self._code.text(start) == "__VA_ARGS__":
             return " __VA_OPT__(,) "
-        return ", " if parts else ""
+        return ", " if arguments else ""
 
     def _pointer_parameters(self, kernel: str | None) -> set[int]:
         """Return the positions of pointer parameters of a kernel in this text. In macros, `0` stays unchanged."""
         code = self._code
         for function in self._functions:
             if function.name == kernel:
-                parts = code.split(function.parameters[0] + 1, function.parameters[1])
-                return {number for number, (a, b) in enumerate(parts) if any(code.text(i) == "*" for i in range(a, b))}
+                params = code.split(function.parameters[0] + 1, function.parameters[1])
+                return {number for number, (a, b) in enumerate(params) if any(code.text(i) == "*" for i in range(a, b))}
         return set()
 
     def _launch_function(self, index: int) -> None:
@@ -114,14 +114,14 @@ class Launches:
             return
         inside = code.text(start) == "("
         first = start + inside
-        named = first + (code.text(first) == "&")
-        name = code.text(named)
-        end = named + 1
+        name_index = first + (code.text(first) == "&")
+        name = code.text(name_index)
+        end = name_index + 1
         if code.text(end) == "<":
             end = code.after_template(end) or end
         if not self._graph.is_kernel(name) or code.text(end) == "(" or (inside and code.text(end) != ")"):
             return
-        quoted = self._quoted(code.tokens[named:end])
+        quoted = self._quoted(code.tokens[name_index:end])
         self._edits.insert_before(first, f"emu::kernel_pointer<{self._waits(name)}>({quoted}, ")
         self._edits.insert_after(end - 1, ")")
 

@@ -32,7 +32,7 @@ def as_nvcc(text: str) -> str:
     before: dict[int, str] = {}
     after: dict[int, str] = {}
     for include in includes(source):
-        if _is_a_librarys(include.name, quoted=include.quoted):
+        if LIBRARY_HEADER.fullmatch(include.name) is not None or not include.quoted:
             token = include.token
             line = token.line + token.text.count("\n")
             before[token.place] = f"{_PUSH}#line {token.line}\n"
@@ -42,13 +42,13 @@ def as_nvcc(text: str) -> str:
         copied = _of_both_sides(code, source)
         for function in copied:
             start, closer = _start(code, function), code.tokens[function.body[1]]
-            names = {each.name for each in copied if each.body[1] <= function.body[1]}
+            names = {candidate.name for candidate in copied if candidate.body[1] <= function.body[1]}
             copy = "".join(token.text for token in source[start.place : closer.place + 1])
             as_host = f"{_hidden(names, start.line)}{copy}{_shown(names, closer.line)}"
             after[closer.place] = as_host
         for first, last in _host_bodies(code):
             opener, closer = code.tokens[first], code.tokens[last]
-            names = {each.name for each in copied if each.body[1] < first} & set(code.words(first, last))
+            names = {candidate.name for candidate in copied if candidate.body[1] < first} & set(code.words(first, last))
             after[opener.place] = _hidden(names, opener.line)
             before[closer.place] = _shown(names, closer.line)
     return "".join(before.get(token.place, "") + token.text + after.get(token.place, "") for token in source)
@@ -72,14 +72,14 @@ def _of_both_sides(code: Code, source: list[Token]) -> list[Function]:
     A name with other functions or other uses is left out: the copies would not replace all of those.
     """
     functions = code.outermost()
-    both = [function for function in functions if _is_of_both_sides(code, function)]
-    alone = {each.name for each in both} - {each.name for each in functions if each not in both}
-    asking = {each.name for each in both if _asks(code, source, each)}
-    while more := {each.name for each in both if asking & set(code.words(*each.body))} - asking:
+    shared = [function for function in functions if _is_of_both_sides(code, function)]
+    alone = {function.name for function in shared} - {function.name for function in functions if function not in shared}
+    asking = {function.name for function in shared if _asks(code, source, function)}
+    while more := {function.name for function in shared if asking & set(code.words(*function.body))} - asking:
         asking |= more
-    definitions = Counter(each.name for each in both)
-    called = {each for each in asking & alone if _is_only_called(code, each, definitions[each])}
-    return [each for each in both if each.name in called]
+    definitions = Counter(function.name for function in shared)
+    called = {name for name in asking & alone if _is_only_called(code, name, definitions[name])}
+    return [function for function in shared if function.name in called]
 
 
 def _is_of_both_sides(code: Code, function: Function) -> bool:
@@ -110,10 +110,6 @@ def _start(code: Code, function: Function) -> Token:
     while index > 0 and code.text(index - 1) not in (";", "{", "}"):
         index -= 1
     return code.tokens[index]
-
-
-def _is_a_librarys(name: str, *, quoted: bool) -> bool:
-    return LIBRARY_HEADER.fullmatch(name) is not None or not quoted
 
 
 def _host_bodies(code: Code) -> Iterator[tuple[int, int]]:

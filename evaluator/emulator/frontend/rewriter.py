@@ -56,8 +56,8 @@ def without_own_emu(text: str) -> str:
     """
     if _EMU.search(text) is None:
         return text
-    named = (Kind.WORD, Kind.DIRECTIVE)
-    return "".join(_EMU.sub(OWN_EMU, token.text) if token.kind in named else token.text for token in tokens(text))
+    kinds = (Kind.WORD, Kind.DIRECTIVE)
+    return "".join(_EMU.sub(OWN_EMU, token.text) if token.kind in kinds else token.text for token in tokens(text))
 
 
 class _Rewriter:
@@ -208,8 +208,8 @@ class _DeviceNames:
         while self._code.text(start - 1) == "::":
             start -= 2
         opener = start - 1
-        made = {self._code.text(opener - 1), self._code.text(opener - 2)}
-        if self._code.text(opener) in ("(", "{") and self._code.text(index + 1) == "," and made & {"Device", "device"}:
+        words = {self._code.text(opener - 1), self._code.text(opener - 2)}
+        if self._code.text(opener) in ("(", "{") and self._code.text(index + 1) == "," and words & {"Device", "device"}:
             self._edits.blank(index + 1, self._code.partner.get(opener, index + 1))
 
     def _is_text_of_device(self, index: int) -> bool:

@@ -90,8 +90,8 @@ class SharedDeclarations:
         if not alignment:
             return f"emu::shared<{self._without_name(type_name, declarator)}>({site})"
         name = self._code.text(declarator.name)
-        whole = flat(self._code.tokens[declarator.start : declarator.suffix_end])
-        self._edits.insert_before(shared.start, f"struct{alignment} emu_aligned_{name} {{ {type_name} {whole}; }}; ")
+        variable = flat(self._code.tokens[declarator.start : declarator.suffix_end])
+        self._edits.insert_before(shared.start, f"struct{alignment} emu_aligned_{name} {{ {type_name} {variable}; }}; ")
         return f"emu::shared<emu_aligned_{name}>({site}).{name}"
 
     def _without_name(self, type_name: str, declarator: _Declarator) -> str:
@@ -107,7 +107,7 @@ class SharedDeclarations:
         """
         code = self._code
         name = declarator.name
-        whole = flat(code.tokens[declarator.start : declarator.suffix_end])
+        variable = flat(code.tokens[declarator.start : declarator.suffix_end])
         first = code.partner.get(name + 1, name) if code.text(name + 1) == "[" else name
         element = _as_argument(
             flat(
@@ -116,7 +116,7 @@ class SharedDeclarations:
                 + code.tokens[first + 1 : declarator.suffix_end]
             )
         )
-        self._edits.insert_before(start, f"{{ extern {type_name} {whole}; }} ")
+        self._edits.insert_before(start, f"{{ extern {type_name} {variable}; }} ")
         if first == name:
             self._edits.insert_before(name, "(&")
             self._edits.insert_after(declarator.suffix_end - 1, f") = *emu::dynamic_shared<{element}>()")
@@ -136,20 +136,20 @@ class SharedDeclarations:
 
     def _type_tokens(self, shared: _Shared) -> list[Token]:
         code = self._code
-        kept, index = [], shared.start
+        tokens, index = [], shared.start
         while index < shared.declarators:
             if code.text(index) in _ALIGNMENT:
                 index = code.after_brackets(index)
                 continue
             if code.text(index) not in _DROPPED:
-                kept.append(code.tokens[index])
+                tokens.append(code.tokens[index])
             index += 1
-        return kept
+        return tokens
 
     def _drop_specifiers(self, shared: _Shared) -> None:
-        kept = {token.place for token in self._type_tokens(shared)}
+        type_places = {token.place for token in self._type_tokens(shared)}
         for token in self._code.tokens[shared.start : shared.declarators]:
-            if token.place not in kept:
+            if token.place not in type_places:
                 self._edits.replace(token, "\n" * token.text.count("\n"))
 
     def _named_record(self, shared: _Shared) -> str | None:
@@ -181,10 +181,10 @@ class SharedDeclarations:
 
     def _uses(self, function: Function, variables: Sequence[str]) -> bool:
         code = self._code
-        own = set(code.words(*function.parameters))
+        parameters = set(code.words(*function.parameters))
         return (
             bool(function.qualifiers & DEVICE)
-            and not own & set(variables)
+            and not parameters & set(variables)
             and bool(set(variables) & set(code.words(*function.body)))
         )
 
@@ -260,7 +260,7 @@ def _first_declarator(code: Code, start: int, end: int) -> int | None:  # noqa: 
 
 def declarators(code: Code, start: int, end: int) -> list[_Declarator]:
     """Split a declaration into declarators."""
-    found = []
+    result = []
     for first, stop in code.split(start, end):
         names = (i for i in range(first, stop) if code.kind(i) is Kind.WORD and code.text(i) not in _CV)
         name = next(names, None)
@@ -268,8 +268,8 @@ def declarators(code: Code, start: int, end: int) -> list[_Declarator]:
             suffix = name + 1
             while code.text(suffix) in ("[", ")") and suffix < stop:
                 suffix = code.after(suffix)
-            found.append(_Declarator(first, name, suffix, stop))
-    return found
+            result.append(_Declarator(first, name, suffix, stop))
+    return result
 
 
 def _as_argument(type_name: str) -> str:

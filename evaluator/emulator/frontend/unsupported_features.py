@@ -74,15 +74,15 @@ def unsupported(text: str, has_header: Callable[[str], bool]) -> list[Unsupporte
     functions = code.outermost()
     defined = list(macros(source))
     names = frozenset(macro.name for macro, _ in defined)
-    found = [*_lacking_headers(source, has_header), *_constructs(code, 0), *_launches(code, functions, 0, names)]
-    found += _grid_barriers(code)
-    found += [item for function in functions if (item := _warp_synchronous(code, function)) is not None]
+    constructs = [*_lacking_headers(source, has_header), *_constructs(code, 0), *_launches(code, functions, 0, names)]
+    constructs += _grid_barriers(code)
+    constructs += [item for function in functions if (item := _warp_synchronous(code, function)) is not None]
     used = set(code.words(0, len(code))).union(*(macro.words for macro, _ in defined))
     for macro, token in defined:
         if macro.name in used:
             body, line_offset = Code(tokens(macro.body, is_body=True)), token.line - 1 + macro.header.count("\n")
-            found += [*_constructs(body, line_offset), *_launches(body, [], line_offset, None)]
-    return sorted(set(found), key=lambda item: (item.line, item.construct))
+            constructs += [*_constructs(body, line_offset), *_launches(body, [], line_offset, None)]
+    return sorted(set(constructs), key=lambda item: (item.line, item.construct))
 
 
 def _lacking_headers(source: Sequence[Token], has_header: Callable[[str], bool]) -> Iterator[Unsupported]:
@@ -120,8 +120,8 @@ def _grid_barriers(code: Code) -> Iterator[Unsupported]:
         if token.text in _BARRIERS and code.text(index + 1) == "(":
             of_call = code.text(index - 1) == "." and code.text(index - 4) == "this_grid"
             of_name = code.text(index - 1) in (".", "->") and code.text(index - 2) in names
-            given = set(code.words(index + 2, code.partner.get(index + 1, index + 2)))
-            if of_call or of_name or (code.text(index - 1) == "::" and given & (names | {"this_grid"})):
+            arguments = set(code.words(index + 2, code.partner.get(index + 1, index + 2)))
+            if of_call or of_name or (code.text(index - 1) == "::" and arguments & (names | {"this_grid"})):
                 yield Unsupported(_GRID_BARRIER, token.line)
 
 
@@ -129,10 +129,10 @@ def _grid_names(code: Code) -> Iterator[str]:
     """Yield the names of variables and parameters of grid type."""
     for index, token in enumerate(code.tokens):
         if token.text == "grid_group":
-            place = index + 1
-            while code.text(place) in ("const", "&", "*"):
-                place += 1
-            yield code.text(place)
+            position = index + 1
+            while code.text(position) in ("const", "&", "*"):
+                position += 1
+            yield code.text(position)
         elif token.text == "this_grid":
             start = index
             while code.text(start - 1) == "::":
@@ -243,22 +243,22 @@ def _is_step(code: Code, index: int, name: str) -> bool:
     close = code.partner[index + 1]
     if code.text(close + 1) not in _ASSIGNMENTS:
         return False
-    own = [token.text for token in code.tokens[index + 1 : close + 1]]
-    place = close + 2
-    while place < len(code) and code.text(place) not in (";", "}"):
-        if code.text(place) == name and code.text(place + 1) == "[":
-            other = code.tokens[place + 1 : code.partner.get(place + 1, place) + 1]
-            if [token.text for token in other] != own:
+    target = [token.text for token in code.tokens[index + 1 : close + 1]]
+    position = close + 2
+    while position < len(code) and code.text(position) not in (";", "}"):
+        if code.text(position) == name and code.text(position + 1) == "[":
+            source = code.tokens[position + 1 : code.partner.get(position + 1, position) + 1]
+            if [token.text for token in source] != target:
                 return True
-        place += 1
+        position += 1
     return False
 
 
 def _loop_around(code: Code, index: int, function: Function) -> range | None:
     """Return the innermost `for` or `while` body around `index`, within the function."""
-    for place in range(index, function.body[0], -1):
-        if code.text(place) in ("for", "while") and place + 1 in code.partner:
-            start = code.partner[place + 1] + 1
+    for position in range(index, function.body[0], -1):
+        if code.text(position) in ("for", "while") and position + 1 in code.partner:
+            start = code.partner[position + 1] + 1
             end = code.partner.get(start) if code.text(start) == "{" else None
             if end is None:
                 end = next((i for i in range(start, len(code)) if code.text(i) == ";"), len(code))

@@ -72,10 +72,10 @@ def most_bytes_from_runner(head: bytes) -> int:
     >>> most_bytes_from_runner(b"\x83\xa4type\xa6Loaded"), most_bytes_from_runner(b"\x83\xa4type\xa4Done")
     (4096, 3145728)
     """
-    found = _TAG.match(head)
-    if found is None:
+    match = _TAG.match(head)
+    if match is None:
         return _FEW_BYTES
-    return next((most for tag, most in _MOST_BYTES.items() if found["tag"].startswith(tag)), _FEW_BYTES)
+    return next((most for tag, most in _MOST_BYTES.items() if match["tag"].startswith(tag)), _FEW_BYTES)
 
 
 def most_bytes_of_ours(_: bytes) -> int:

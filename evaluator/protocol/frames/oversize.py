@@ -18,7 +18,7 @@ def oversized_answer(node: Node) -> str | None:
         nodes += len(level)
         if nodes > MOST_NODES:
             return f"an answer of more than {MOST_NODES} values"
-        level = [item for each in level if isinstance(each, Items | Table) for item in each.items]
+        level = [item for parent in level if isinstance(parent, Items | Table) for item in parent.items]
         if not level:
             return None
     return f"an answer that is nested more than {MOST_DEPTH} deep"

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from evaluator.protocol.submission_files import MANIFEST, Place, bad_path, place_of
+from evaluator.protocol.submission_files import MANIFEST, SourceLocation, bad_path, place_of
 from evaluator.records import Finding, GradeMode, Scorecard, Status
 from evaluator.report.layout.workflow_commands import Level, annotation
 from evaluator.text import one_line, ratio
@@ -117,7 +117,7 @@ def _locations_in_files(path: str, source: str, lines: Iterable[int | None]) -> 
     return {line: _located(path, place_of(source, line)) for line in lines if line is not None}
 
 
-def _located(manifest: str, place: Place) -> Location:
+def _located(manifest: str, place: SourceLocation) -> Location:
     """Return the location of a place. A forged card's impossible path is replaced by the manifest."""
     if place.path is None or bad_path(place.path) is not None:
         return Location(manifest, None)

@@ -112,8 +112,8 @@ class _Driver:
         """Run a kernel to the end. Raises RuntimeError for a refused launch and for a fault in the kernel."""
         *shape, shared, _, args, _ = config
         handle = function.value or 0
-        said = ctypes.create_string_buffer(_MESSAGE_BYTES)
+        message = ctypes.create_string_buffer(_MESSAGE_BYTES)
         launch, most_shared = self._libraries[handle - 1], self._most_shared.get(handle, 0)
-        if launch((ctypes.c_uint * len(shape))(*shape), shared, most_shared, args, said, _MESSAGE_BYTES):
-            raise RuntimeError(said.value.decode("utf-8", "replace"))
+        if launch((ctypes.c_uint * len(shape))(*shape), shared, most_shared, args, message, _MESSAGE_BYTES):
+            raise RuntimeError(message.value.decode("utf-8", "replace"))
         return _SUCCESS

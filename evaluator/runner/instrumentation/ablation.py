@@ -93,8 +93,8 @@ class OwnFunctions:
 
     def wrap_operators(self, operators: Iterable[Any]) -> None:
         """Wrap the functions behind operators registered with `TORCH_LIBRARY`."""
-        for each in operators:
-            each._op = self._wrapped(each._op)  # noqa: SLF001
+        for operator in operators:
+            operator._op = self._wrapped(operator._op)  # noqa: SLF001
 
     def _wrap_methods(self, kind: type) -> None:
         for name, value in list(vars(kind).items()):
@@ -111,15 +111,15 @@ class OwnFunctions:
             if not self._are_left_out:
                 with contextlib.nullcontext() if self.op_counter is None else self.op_counter.own_call():
                     return function(*args, **kwargs)
-            given = tensors_of([args, kwargs])
-            if not given:
+            tensors = tensors_of([args, kwargs])
+            if not tensors:
                 return None  # A call with raw addresses cannot be undone, so skip the call.
             with torch.no_grad():
-                before = [tensor.clone() for tensor in given]
+                before = [tensor.clone() for tensor in tensors]
                 result = function(*args, **kwargs)
-                for tensor, value in zip(given, before, strict=True):
+                for tensor, value in zip(tensors, before, strict=True):
                     tensor.copy_(value)
-                return _other(result, {id(tensor) for tensor in given})
+                return _other(result, {id(tensor) for tensor in tensors})
 
         return instead
 
@@ -129,14 +129,14 @@ def _is_pythons(name: str) -> bool:
     return name.startswith("__") and name.endswith("__") and name != "__call__"
 
 
-def _other(value: Any, given: Iterable[int]) -> Any:
+def _other(value: Any, argument_ids: Iterable[int]) -> Any:
     """Return a wrong value of the same kind as a result; argument tensors in the result stay unchanged."""
     if isinstance(value, float):
         return math.nan
     if isinstance(value, int) and not isinstance(value, bool):
         return -1 - value
-    known = set(given)
-    return mapped(value, lambda tensor: tensor if id(tensor) in known else _other_tensor(tensor))
+    arguments = set(argument_ids)
+    return mapped(value, lambda tensor: tensor if id(tensor) in arguments else _other_tensor(tensor))
 
 
 def _other_tensor(tensor: torch.Tensor) -> torch.Tensor:

@@ -17,10 +17,10 @@ def name_kernels() -> None:
         return
 
     def loaded(ptx: Any, kernel_names: Any = None) -> Any:
-        found = load(ptx, kernel_names)
-        if isinstance(found, dict):
-            _names.update({kernel: name for name, kernel in found.items()})
-        return found
+        result = load(ptx, kernel_names)
+        if isinstance(result, dict):
+            _names.update({kernel: name for name, kernel in result.items()})
+        return result
 
     torch_nvrtc._cuda_load_module = loaded  # noqa: SLF001 - looked up at each call
 

@@ -63,9 +63,9 @@ class OpCounter:
 
     def counted(self) -> Counted:
         """Return the counts so far."""
-        own, library = (now - before for now, before in zip(self._launches(), self._before, strict=True))
+        own_launches, library = (now - before for now, before in zip(self._launches(), self._before, strict=True))
         return Counted(
-            launches=max(own, 0),
+            launches=max(own_launches, 0),
             library_calls=self._operations + max(library, 0),
             own_calls=self._own,
             mixed_calls=self._mixed,

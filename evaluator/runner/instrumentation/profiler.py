@@ -24,14 +24,14 @@ def profiled(call: Callable[[], object], *, gpu: bool) -> Profiled:
         _finished(call, gpu=gpu)
         profiler.step()
         _finished(call, gpu=gpu)
-    wanted = DeviceType.CUDA if gpu else DeviceType.CPU
-    found: dict[str, tuple[int, float]] = {}
+    device_type = DeviceType.CUDA if gpu else DeviceType.CPU
+    by_name: dict[str, tuple[int, float]] = {}
     for event in profiler.events() or []:
-        if event.device_type == wanted and not event.name.startswith(_OF_THE_PROFILER):
+        if event.device_type == device_type and not event.name.startswith(_OF_THE_PROFILER):
             time_us = event.time_range.elapsed_us() if gpu else event.self_cpu_time_total
-            launches, so_far_us = found.get(event.name, (0, 0.0))
-            found[event.name] = launches + 1, so_far_us + max(float(time_us), 0.0)
-    ordered = sorted(found.items(), key=lambda item: -item[1][1])
+            launches, so_far_us = by_name.get(event.name, (0, 0.0))
+            by_name[event.name] = launches + 1, so_far_us + max(float(time_us), 0.0)
+    ordered = sorted(by_name.items(), key=lambda item: -item[1][1])
     kernels = [SeenKernel(name[:_MOST_NAME], launches, time_us) for name, (launches, time_us) in ordered]
     return Profiled(kernels=kernels[:_MOST_KERNELS], others=max(len(kernels) - _MOST_KERNELS, 0))
 

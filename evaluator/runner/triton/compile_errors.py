@@ -50,13 +50,13 @@ def _refused(error: BaseException, path: str) -> RefusedKernel | None:
         return None
     causes = list(_causes(error))
     # A kernel that calls another kernel has an error of each; the innermost holds the reason.
-    own = [each for each in causes if isinstance(each, compiler.CompilationError)]
-    if own:
-        return _in_source(own[-1], path)
+    compilation_errors = [cause for cause in causes if isinstance(cause, compiler.CompilationError)]
+    if compilation_errors:
+        return _in_source(compilation_errors[-1], path)
     of_backend = (runtime.OutOfResources, getattr(runtime, "PTXASError", runtime.OutOfResources))
-    for each in causes:
-        if isinstance(each, of_backend) or _is_inside_compiler(each):
-            return _in_backend(each, path)
+    for cause in causes:
+        if isinstance(cause, of_backend) or _is_inside_compiler(cause):
+            return _in_backend(cause, path)
     inside = interpreted_cause(error)
     return None if inside is error or isinstance(inside, _AT_RUN_TIME) else _in_interpreter(inside, path)
 
@@ -77,9 +77,9 @@ def _in_source(error: Any, path: str) -> RefusedKernel:
     row, offset = int(getattr(node, "lineno", 0)), int(getattr(node, "col_offset", -1))
     line = start + row if start and row else start + 1 if start is not None else 0
     column = 0
-    own = source.split("\n")
-    if start is not None and 1 <= row <= len(own) and offset >= 0:
-        column = indent + len(own[row - 1].encode()[:offset].decode(errors="ignore")) + 1
+    lines = source.split("\n")
+    if start is not None and 1 <= row <= len(lines) and offset >= 0:
+        column = indent + len(lines[row - 1].encode()[:offset].decode(errors="ignore")) + 1
     reason = error.error_message
     if not reason:
         cause = error.__cause__
@@ -92,9 +92,9 @@ def _start_of(source: str, path: str) -> tuple[int | None, int]:
     """Return the number of the submission's lines above a kernel's text, and the indentation of its `def`."""
     lines = linecache.getlines(path)
     stripped = [line.strip() for line in lines]
-    own = [line.strip() for line in source.rstrip().split("\n")]
-    for start in range(len(stripped) - len(own) + 1):
-        if stripped[start] == own[0] and stripped[start : start + len(own)] == own:
+    kernel_lines = [line.strip() for line in source.rstrip().split("\n")]
+    for start in range(len(stripped) - len(kernel_lines) + 1):
+        if stripped[start] == kernel_lines[0] and stripped[start : start + len(kernel_lines)] == kernel_lines:
             return start, len(lines[start]) - len(lines[start].lstrip())
     return None, 0
 
@@ -108,12 +108,12 @@ def _is_inside_compiler(error: BaseException) -> bool:
 
 def _in_backend(error: BaseException, path: str) -> RefusedKernel:
     """Return an error of the passes, of LLVM or of ptxas. Its position is the kernel's `def`."""
-    said = str(error)
-    told = [line.strip() for line in said.splitlines() if any(mark in line for mark in _OF_PTXAS)]
-    if told:
-        reason = "\n".join(told)
+    message = str(error)
+    ptxas_lines = [line.strip() for line in message.splitlines() if any(mark in line for mark in _OF_PTXAS)]
+    if ptxas_lines:
+        reason = "\n".join(ptxas_lines)
     else:
-        reason = f"{type(error).__name__}: {said}" + (_IN_OUTPUT if "PassManager" in said else "")
+        reason = f"{type(error).__name__}: {message}" + (_IN_OUTPUT if "PassManager" in message else "")
     name, line = _launched(error, path)
     return _frame(name, reason, line, 0)
 

@@ -77,7 +77,7 @@ def _driver_folder() -> str | None:
 
 def compiled_kernels(private: Path) -> CompiledKernels:
     """Return the kernels of this process, most registers first, and the content of its cache folder."""
-    kernels = sorted(_loaded(), key=lambda each: (-each.registers, each.name))
+    kernels = sorted(_loaded(), key=lambda kernel: (-kernel.registers, kernel.name))
     return CompiledKernels(cache=_packed(private / _FOLDER), kernels=kernels[:_MOST_KERNELS])
 
 
@@ -98,8 +98,8 @@ def _packed(folder: Path) -> bytes:
 def _loaded() -> Iterator[CompiledKernel]:
     """Yield the kernels that Triton has loaded onto the GPU."""
     kind = getattr(sys.modules.get("triton.compiler.compiler"), "CompiledKernel", None)
-    found: list[Any] = [] if kind is None else [each for each in gc.get_objects() if type(each) is kind]
-    for kernel in found:
+    kernels: list[Any] = [] if kind is None else [value for value in gc.get_objects() if type(value) is kind]
+    for kernel in kernels:
         registers, spills = getattr(kernel, "n_regs", None), getattr(kernel, "n_spills", None)
         shared = getattr(getattr(kernel, "metadata", None), "shared", None)
         if isinstance(registers, int) and isinstance(spills, int) and isinstance(shared, int):

@@ -118,9 +118,9 @@ def _in_fp32(interpreter: Any, operation: Callable[..., Any]) -> Callable[..., A
         return isinstance(value, interpreter.TensorHandle) and value.dtype.scalar.name == _BF16
 
     def done(builder: Any, *args: Any, **kwargs: Any) -> Any:
-        if not any(is_bf16(each) for each in args):
+        if not any(is_bf16(arg) for arg in args):
             return operation(builder, *args, **kwargs)
-        wide = [builder.cast_impl(each, language.float32) if is_bf16(each) else each for each in args]
+        wide = [builder.cast_impl(arg, language.float32) if is_bf16(arg) else arg for arg in args]
         result = operation(builder, *wide, **kwargs)
         # Comparisons have the operands' type in the interpreter, and booleans as data.
         is_fp32 = result.dtype.scalar.name == "fp32" and result.data.dtype == np.float32
@@ -140,9 +140,9 @@ def _in_tf32(interpreter: Any, dot: Callable[..., Any]) -> Callable[..., Any]:
     def rounded(operand: Any) -> Any:
         return interpreter.TensorHandle(nearest(operand.data, "tf32"), operand.dtype)
 
-    def done(builder: Any, one: Any, other: Any, sums: Any, precision: Any, *rest: Any) -> Any:
-        in_fp32 = one.dtype.scalar.name == other.dtype.scalar.name == "fp32"
-        operands = (rounded(one), rounded(other)) if in_fp32 and precision == asked_for else (one, other)
+    def done(builder: Any, left: Any, right: Any, sums: Any, precision: Any, *rest: Any) -> Any:
+        in_fp32 = left.dtype.scalar.name == right.dtype.scalar.name == "fp32"
+        operands = (rounded(left), rounded(right)) if in_fp32 and precision == asked_for else (left, right)
         return dot(builder, *operands, sums, precision, *rest)
 
     return done
@@ -174,24 +174,24 @@ def _reducing(interpreter: Any, reduce: Callable[..., Any]) -> Callable[..., Any
     ]
     combining = {standard._sum_combine: np.add, standard._prod_combine: np.multiply}  # noqa: SLF001 - as above
 
-    def done(operation: Any, given: Any) -> Any:
-        narrow = [each.dtype.name == _BF16 for each in given]
+    def done(operation: Any, operands: Any) -> Any:
+        narrow = [operand.dtype.name == _BF16 for operand in operands]
         combine = combining.get(operation.combine_fn)
         if not any(narrow) or (combine is None and operation.combine_fn not in exact):
-            return reduce(operation, given)
+            return reduce(operation, operands)
         wide = tuple(
-            _cast(operation, each, "float32") if bf16 else each for each, bf16 in zip(given, narrow, strict=True)
+            _cast(operation, value, "float32") if bf16 else value for value, bf16 in zip(operands, narrow, strict=True)
         )
         if combine is None:
-            found = reduce(operation, wide)
+            reduced = reduce(operation, wide)
         elif isinstance(operation, interpreter.ReduceOps):
-            found = _reduced(operation, wide[0], combine)
+            reduced = _reduced(operation, wide[0], combine)
         else:
-            found = _scanned(operation, wide[0], combine)
-        results = found if isinstance(found, list | tuple) else [found]
+            reduced = _scanned(operation, wide[0], combine)
+        results = reduced if isinstance(reduced, list | tuple) else [reduced]
         return [
-            _cast(operation, each, "bfloat16") if bf16 and each.dtype.name == "fp32" else each
-            for each, bf16 in zip(results, narrow, strict=False)
+            _cast(operation, result, "bfloat16") if bf16 and result.dtype.name == "fp32" else result
+            for result, bf16 in zip(results, narrow, strict=False)
         ]
 
     def _cast(operation: Any, value: Any, to: str) -> Any:
@@ -204,11 +204,11 @@ def _reducing(interpreter: Any, reduce: Callable[..., Any]) -> Callable[..., Any
 def _reduced(operation: Any, value: Any, combine: Callable[..., Any]) -> Any:
     """Combine both halves of the axis until one element is left: one of the orders that a GPU may take."""
     data, axis = value.handle.data, operation.axis
-    left = data.reshape(-1) if axis is None else np.moveaxis(data, axis, 0)
-    while len(left) > 1:
-        half = len(left) // 2
-        left = np.concatenate([nearest(combine(left[:half], left[half : 2 * half]), _BF16), left[2 * half :]])
-    last = left[0]
+    rows = data.reshape(-1) if axis is None else np.moveaxis(data, axis, 0)
+    while len(rows) > 1:
+        half = len(rows) // 2
+        rows = np.concatenate([nearest(combine(rows[:half], rows[half : 2 * half]), _BF16), rows[2 * half :]])
+    last = rows[0]
     if operation.keep_dims:
         last = last.reshape((1,) * data.ndim) if axis is None else np.expand_dims(last, axis)
     return operation.to_tensor(last, value.dtype)
@@ -216,11 +216,11 @@ def _reduced(operation: Any, value: Any, combine: Callable[..., Any]) -> Any:
 
 def _scanned(operation: Any, value: Any, combine: Callable[..., Any]) -> Any:
     """Combine each element with the one 1, 2, 4 … places before: the order of a warp's scan."""
-    left = np.moveaxis(value.handle.data, operation.axis, 0)
-    left = left[::-1] if operation.reverse else left
+    rows = np.moveaxis(value.handle.data, operation.axis, 0)
+    rows = rows[::-1] if operation.reverse else rows
     step = 1
-    while step < len(left):
-        left = np.concatenate([left[:step], nearest(combine(left[:-step], left[step:]), _BF16)])
+    while step < len(rows):
+        rows = np.concatenate([rows[:step], nearest(combine(rows[:-step], rows[step:]), _BF16)])
         step *= 2
-    left = left[::-1] if operation.reverse else left
-    return operation.to_tensor(np.ascontiguousarray(np.moveaxis(left, 0, operation.axis)), value.dtype)
+    rows = rows[::-1] if operation.reverse else rows
+    return operation.to_tensor(np.ascontiguousarray(np.moveaxis(rows, 0, operation.axis)), value.dtype)

@@ -16,25 +16,25 @@ from pathlib import Path
 
 def library_folders() -> tuple[str, ...]:
     """Return the folders in this process's search order; none if Python's own folders hold every package."""
-    own = [*site.getsitepackages(), *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib"))]
+    own_folders = [*site.getsitepackages(), *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib"))]
     try:
         current = os.getcwd()  # noqa: PTH109 - compared as text
     except OSError:  # Removed: nothing exists below.
         current = "/"
-    return _chosen(tuple(sys.path), tuple(own), current)
+    return _chosen(tuple(sys.path), tuple(own_folders), current)
 
 
 @functools.cache
-def _chosen(path: Sequence[str], own: Sequence[str], current: str) -> tuple[str, ...]:
-    known = {os.path.realpath(folder) for folder in own}
-    found = []
+def _chosen(path: Sequence[str], own_folders: Sequence[str], current: str) -> tuple[str, ...]:
+    covered = {os.path.realpath(folder) for folder in own_folders}
+    folders = []
     for entry in path:
         folder = os.path.abspath(os.path.join(current, entry))  # noqa: PTH100, PTH118 - keeps how it is spelled
         real = os.path.realpath(folder)
-        if entry and real not in known and _holds_packages(Path(folder)):
-            found.append(folder)
-            known.add(real)
-    return tuple(found)
+        if entry and real not in covered and _holds_packages(Path(folder)):
+            folders.append(folder)
+            covered.add(real)
+    return tuple(folders)
 
 
 def _holds_packages(folder: Path) -> bool:

@@ -56,9 +56,9 @@ class Scratch:
 def entered(kind: str, stack: contextlib.ExitStack) -> Scratch:
     """Create a folder that `stack` removes, whenever Ctrl-C comes. Raises OSError if the disk is full."""
     with held_back(signal.SIGINT):
-        made = Scratch(kind)
-        stack.callback(made.close)
-    return made
+        scratch = Scratch(kind)
+        stack.callback(scratch.close)
+    return scratch
 
 
 def remove_abandoned(top: Path | None = None, *, clock: Callable[[], float] = time.monotonic) -> list[Path]:

@@ -137,11 +137,11 @@ class _Cursor:
             below = os.open(name, _OPEN, dir_fd=self.at)
         except OSError:
             return False
-        here = _identity(self.at)
-        if _identity(below)[0] != here[0]:
+        identity = _identity(self.at)
+        if _identity(below)[0] != identity[0]:
             os.close(below)
             return False
-        self._way.append((here, name))
+        self._way.append((identity, name))
         self._stand_in(below)
         return True
 
@@ -181,23 +181,23 @@ def _emptied(top: Path, deadline: float, clock: Callable[[], float]) -> Removal:
     with contextlib.closing(_Cursor(top)) as cursor:
         levels = [_Level([], set())]
         while clock() < deadline:
-            here = levels[-1]
-            if here.folders:
-                name = here.folders.pop()
+            level = levels[-1]
+            if level.folders:
+                name = level.folders.pop()
                 if _removed(cursor.at, name):
                     continue
                 if cursor.go_down(name):
                     levels.append(_Level([], set()))
                     continue
-                here.given_up.add(name)
-            elif not _unlink_some(cursor.at, here):
-                given_up += len(here.given_up)
+                level.given_up.add(name)
+            elif not _unlink_some(cursor.at, level):
+                given_up += len(level.given_up)
                 levels.pop()
-                left = cursor.go_up()
-                if left is None:
+                subfolder = cursor.go_up()
+                if subfolder is None:
                     return Removal.STUCK if given_up else Removal.GONE
-                if not _removed(cursor.at, left):
-                    levels[-1].given_up.add(left)
+                if not _removed(cursor.at, subfolder):
+                    levels[-1].given_up.add(subfolder)
             if given_up + len(levels[-1].given_up) > _GIVEN_UP_AT_MOST:
                 return Removal.STUCK
     return Removal.UNFINISHED
@@ -216,11 +216,11 @@ def _removed(parent: int, name: str) -> bool:
 
 def _unlink_some(folder: int, level: _Level) -> bool:
     """Unlink files of an open folder, some thousands at a time; collect subfolders. Return False if none is left."""
-    seen = False
+    is_listed = False
     with os.scandir(folder) as entries:
         fresh = (entry for entry in entries if entry.name not in level.given_up)
         for entry in itertools.islice(fresh, _NAMES_AT_ONCE):
-            seen = True
+            is_listed = True
             if entry.is_dir(follow_symlinks=False):
                 level.folders.append(entry.name)
                 continue
@@ -228,7 +228,7 @@ def _unlink_some(folder: int, level: _Level) -> bool:
                 os.unlink(entry.name, dir_fd=folder)
             except OSError:
                 level.given_up.add(entry.name)
-    return seen
+    return is_listed
 
 
 def _identity(folder: int) -> tuple[int, int]:

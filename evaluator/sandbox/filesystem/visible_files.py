@@ -71,13 +71,13 @@ def readable_paths(extra: Sequence[Path] = ()) -> tuple[str, ...]:
 def _installed(prefixes: Sequence[str]) -> tuple[str, ...]:
     """Return folders of programs and libraries, of the system and of `prefixes`. The search takes milliseconds."""
     folders = (Path(prefix) for prefix in dict.fromkeys((*prefixes, *_compiler_prefixes())))
-    found = (str(path) for folder in folders for path in _below(folder, _OF_PREFIX))
-    return _existing([*_SYSTEM, *found, *map(str, _below(Path("/usr/local"), _OF_USR_LOCAL)), *_linker_folders()])
+    installed = (str(path) for folder in folders for path in _below(folder, _OF_PREFIX))
+    return _existing([*_SYSTEM, *installed, *map(str, _below(Path("/usr/local"), _OF_USR_LOCAL)), *_linker_folders()])
 
 
 def _existing(paths: Sequence[str]) -> tuple[str, ...]:
-    there = [path for path in map(os.path.abspath, paths) if Path(path).exists()]
-    return tuple(spelling for path in there for spelling in (path, os.path.realpath(path)))
+    existing = [path for path in map(os.path.abspath, paths) if Path(path).exists()]
+    return tuple(spelling for path in existing for spelling in (path, os.path.realpath(path)))
 
 
 def _below(folder: Path, patterns: Sequence[str]) -> Iterator[Path]:
@@ -87,8 +87,8 @@ def _below(folder: Path, patterns: Sequence[str]) -> Iterator[Path]:
 
 def _compiler_prefixes() -> Iterator[str]:
     """Yield the prefixes of compilers in /opt (Red Hat's toolsets)."""
-    for found in filter(None, map(shutil.which, (*_COMPILERS, os.environ.get("CXX") or "c++"))):
-        path = os.path.realpath(found)
+    for compiler in filter(None, map(shutil.which, (*_COMPILERS, os.environ.get("CXX") or "c++"))):
+        path = os.path.realpath(compiler)
         if path.startswith("/opt/"):
             yield str(Path(path).parents[1])
 
@@ -101,13 +101,13 @@ def _linker_folders() -> Iterator[str]:
             yield from (line.strip() for line in lines if line.startswith("/"))
 
 
-def refuse_readable(path: Path, what: str) -> None:
-    """Raise UsageError if runners can read the path through their file view; `what` names the path in the message."""
+def refuse_readable(path: Path, name: str) -> None:
+    """Raise UsageError if runners can read the path through their file view; the message calls the path `name`."""
     real = path.resolve()
     deciding = _decider(str(real), readable_paths(), hidden := hidden_paths())
     if deciding is not None and deciding not in hidden:
         raise UsageError(
-            f"{what} {path} is in a folder that submissions can read: {deciding}",
+            f"{name} {path} is in a folder that submissions can read: {deciding}",
             hint="move it to a folder of your own, such as one in your home",
         )
 
@@ -132,9 +132,9 @@ def hidden_paths() -> tuple[str, ...]:
 
 def unreachable_for_others() -> str | None:
     """Return a folder of Python or its libraries that other users cannot reach (in root's home), or None."""
-    for place in dict.fromkeys(map(os.path.realpath, (sys.base_prefix, sys.prefix, *library_folders()))):
-        if any(not folder.stat().st_mode & stat.S_IXOTH for folder in (Path(place), *Path(place).parents)):
-            return place
+    for path in dict.fromkeys(map(os.path.realpath, (sys.base_prefix, sys.prefix, *library_folders()))):
+        if any(not folder.stat().st_mode & stat.S_IXOTH for folder in (Path(path), *Path(path).parents)):
+            return path
     return None
 
 
@@ -148,7 +148,7 @@ def granted(readable: Sequence[str], hidden: Sequence[str]) -> Iterator[Path]:
 def _without(path: Path, readable: Sequence[str], hidden: Sequence[str]) -> Iterator[Path]:
     if str(path) in hidden:
         return
-    if not any(Path(other).is_relative_to(path) for other in hidden):
+    if not any(Path(hidden_path).is_relative_to(path) for hidden_path in hidden):
         yield path
         return
     for child in path.iterdir():
@@ -157,5 +157,5 @@ def _without(path: Path, readable: Sequence[str], hidden: Sequence[str]) -> Iter
 
 
 def _decider(path: str, readable: Sequence[str], hidden: Sequence[str]) -> str | None:
-    around = [other for other in (*readable, *hidden) if Path(path).is_relative_to(other)]
+    around = [folder for folder in (*readable, *hidden) if Path(path).is_relative_to(folder)]
     return max(around, key=len, default=None)

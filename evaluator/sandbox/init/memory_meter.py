@@ -70,10 +70,10 @@ class MemoryMeter:
 
     def _has_many_mappings(self, pids: Iterable[int]) -> bool:
         """Return whether all processes together have more than `_MOST_MAPPINGS`; the rest is not read then."""
-        left = _MOST_MAPPINGS
+        mappings_left = _MOST_MAPPINGS
         for pid in pids:
-            left -= self._read_of_process(pid, "maps", at_most=_MAPS_BYTES_AT_MOST).count("\n")
-            if left < 0:
+            mappings_left -= self._read_of_process(pid, "maps", at_most=_MAPS_BYTES_AT_MOST).count("\n")
+            if mappings_left < 0:
                 return True
         return False
 
@@ -106,13 +106,13 @@ class MemoryMeter:
 
     def _read_of_process(self, pid: int, name: str, at_most: int = _STATUS_BYTES) -> str:
         """Read a file with equal content for all threads of a process; return "" after the last thread's exit."""
-        for place in itertools.chain((f"{pid}",), self._places_of_threads(pid)):
-            text = self._read(f"{place}/{name}", at_most)
+        for folder in itertools.chain((f"{pid}",), self._thread_folders(pid)):
+            text = self._read(f"{folder}/{name}", at_most)
             if text and _ENDED not in text:
                 return text
         return ""
 
-    def _places_of_threads(self, pid: int) -> Iterator[str]:
+    def _thread_folders(self, pid: int) -> Iterator[str]:
         """Yield the folders of threads, listed on demand and repeatedly: a thread may start while another exits."""
         for _ in range(_LOOKS_AT_THREADS):
             yield from (f"{pid}/task/{thread}" for thread in self._threads(pid))
@@ -127,33 +127,33 @@ class MemoryMeter:
 
     def _shared_anonymous_bytes(self, pids: Iterable[int]) -> int:
         """Add up anonymous shared memory, each object once: its size, or its mapped part if the size is hidden."""
-        found: dict[str, int] = {}
+        sizes: dict[str, int] = {}
         for pid in pids:
             for line in self._read_of_process(pid, "maps", at_most=_MAPS_BYTES_AT_MOST).splitlines():
                 if line.endswith(_SHARED_ANONYMOUS):
                     addresses, _, offset, _, inode, *_ = line.split()
-                    found[inode] = max(found.get(inode, 0), self._area_bytes(pid, addresses, int(offset, 16)))
-        return sum(found.values())
+                    sizes[inode] = max(sizes.get(inode, 0), self._area_bytes(pid, addresses, int(offset, 16)))
+        return sum(sizes.values())
 
     def _area_bytes(self, pid: int, addresses: str, offset: int) -> int:
         """Return the size of the file behind a mapping; without root's right to read it, the end of the mapped part."""
         try:
             return os.stat(f"{pid}/map_files/{addresses}", dir_fd=self.descriptor).st_blocks * 512
         except OSError:
-            begin, end = (int(each, 16) for each in addresses.split("-"))
+            begin, end = (int(address, 16) for address in addresses.split("-"))
             return offset + end - begin
 
     def _memfd_bytes(self, pids: Iterable[int]) -> int:
         """Add up memfds, each once; return 0 where the descriptors of another user may not be listed."""
-        found: dict[tuple[int, int], int] = {}
-        for place in itertools.chain.from_iterable(map(self._tables_of_files, pids)):
-            with contextlib.suppress(OSError), self._opened(place) as folder, os.scandir(folder) as entries:
+        sizes: dict[tuple[int, int], int] = {}
+        for table in itertools.chain.from_iterable(map(self._tables_of_files, pids)):
+            with contextlib.suppress(OSError), self._opened(table) as folder, os.scandir(folder) as entries:
                 for entry in entries:
                     with contextlib.suppress(OSError):
                         if os.readlink(entry.name, dir_fd=folder).startswith(_MEMFD):
                             facts = os.stat(entry.name, dir_fd=folder)
-                            found[facts.st_dev, facts.st_ino] = facts.st_blocks * 512
-        return sum(found.values())
+                            sizes[facts.st_dev, facts.st_ino] = facts.st_blocks * 512
+        return sum(sizes.values())
 
     def _tables_of_files(self, pid: int) -> list[str]:
         """Return the folders that list a process's open files: those of threads, once the first thread has exited."""
@@ -188,15 +188,15 @@ class MemoryMeter:
 
 def _sum(shares: Iterable[_Share], files_bytes: int) -> int:
     """Add up. Mapped memfds are already among the shared bytes, so the larger of both numbers counts."""
-    own, shared, other = map(sum, zip(_Share(0, 0, 0), *shares, strict=True))
-    return own + max(shared, files_bytes) + other
+    private, shared, other = map(sum, zip(_Share(0, 0, 0), *shares, strict=True))
+    return private + max(shared, files_bytes) + other
 
 
 def _sizes(text: str) -> dict[str, int]:
     """Parse the lines `Name: number` of a file in /proc."""
     pairs = (line.partition(":") for line in text.splitlines())
     words = ((name, rest.split()) for name, _, rest in pairs)
-    return {name: int(found[0]) for name, found in words if found and found[0].isdigit()}
+    return {name: int(values[0]) for name, values in words if values and values[0].isdigit()}
 
 
 def _largest_buffer_bytes(proc: str) -> int:

@@ -48,7 +48,7 @@ def supervise(order: Spawn, judge: socket.socket, output: int, runner_socket: in
         meter, (alarm, alarm_end) = _meter(), os.pipe()
         warden_pid = _start_warden(order, judge, output, runner_socket, alarm, meter)
         os.close(alarm)
-    except BaseException as error:  # noqa: BLE001 - it is told, and the process ends
+    except BaseException as error:  # noqa: BLE001 - reported below, and the process ends
         _tell_failure(judge, error)
         os._exit(1)
     judge.close()
@@ -108,7 +108,7 @@ def _start_warden(
                 # A parent outside the process namespace has id 0.
                 syscalls.die_with_parent(0, signal.SIGKILL)
             _watch_over(order, judge, output, runner_socket, alarm)
-        except BaseException as error:  # noqa: BLE001 - it is told, and the process ends
+        except BaseException as error:  # noqa: BLE001 - reported below, and the process ends
             _tell_failure(judge, error)
         finally:
             os._exit(1)
@@ -159,11 +159,11 @@ def _watch_over(order: Spawn, judge: socket.socket, output: int, runner_socket: 
     if problem:
         raise OSError(problem)
     # In the machine's /proc, other processes cannot be found within microseconds.
-    others = OtherProcesses(runner_pid) if layers.private_view else None
+    other_processes = OtherProcesses(runner_pid) if layers.private_view else None
     messages.send(judge, messages.Started(), [] if scratch_end is None else [scratch_end])
     if scratch_end is not None:
         os.close(scratch_end)
-    _Watch(layers.process_group, judge, runner_pid, child_events, alarm, others).serve()
+    _Watch(layers.process_group, judge, runner_pid, child_events, alarm, other_processes).serve()
 
 
 def _listen_for_children() -> int:
@@ -184,14 +184,14 @@ class _Watch:
         runner_pid: int,
         child_events: int,
         alarm: int,
-        others: OtherProcesses | None,
+        other_processes: OtherProcesses | None,
     ) -> None:
         self._process_group = its_cage
         self._judge = judge
         self._runner_pid = runner_pid
         self._child_events = child_events
         self._alarm = alarm
-        self._others = others
+        self._others = other_processes
         self._holds_too_much = False
         self._oom_kills = _oom_kills()
 
@@ -238,7 +238,7 @@ class _Watch:
         """Wait until all visible threads of all processes have stopped or exited. Return False after the time limit."""
         # List other processes while the first process is stopping, which costs no extra time. A child forked meanwhile
         # is created with the stop pending, since a signal to several processes includes new children.
-        others = self._others if self._others is not None and self._others.pids() else None
+        other_processes = self._others if self._others is not None and self._others.pids() else None
         deadline = time.monotonic() + _SETTLE_S
         while True:
             if not self._first_at_rest():
@@ -247,7 +247,7 @@ class _Watch:
                     return False
                 messages.ready(self._child_events, left_s)
                 self._drain_child_events()
-            elif others is None or self._all_at_rest(others):
+            elif other_processes is None or self._all_at_rest(other_processes):
                 return True
             elif time.monotonic() >= deadline:
                 return False
@@ -263,10 +263,10 @@ class _Watch:
         except ChildProcessError:
             return True
 
-    def _all_at_rest(self, others: OtherProcesses) -> bool:
+    def _all_at_rest(self, other_processes: OtherProcesses) -> bool:
         """Return whether all other processes have stopped. The seccomp filter prevents wake-ups; this is the check."""
         # A process checked late may have woken the first process since.
-        return all(map(others.at_rest, others.pids())) and self._first_at_rest()
+        return all(map(other_processes.at_rest, other_processes.pids())) and self._first_at_rest()
 
     def _drain_child_events(self) -> None:
         with contextlib.suppress(BlockingIOError):

@@ -39,7 +39,7 @@ def run(order: Spawn, output: int, runner_socket: int | None, report: int) -> No
         if entry is None:
             _execute(order)
         os.close(report)
-    except BaseException:  # noqa: BLE001 - it is told, and the process ends
+    except BaseException:  # noqa: BLE001 - reported below, and the process ends
         with contextlib.suppress(OSError):
             os.write(report, traceback.format_exc()[-4000:].encode())
         os._exit(1)
@@ -48,19 +48,19 @@ def run(order: Spawn, output: int, runner_socket: int | None, report: int) -> No
 
 def _arrange_descriptors(output: int, runner_socket: int | None, report: int) -> tuple[int, int]:
     """Keep only the standard streams, the runner's socket and, until the end of this module, the report pipe."""
-    kept = [descriptor for descriptor in (runner_socket, report) if descriptor is not None]
+    inherited = [descriptor for descriptor in (runner_socket, report) if descriptor is not None]
     # Copy to high numbers first, so that no copy to a low number overwrites a source.
-    above = [os.dup(descriptor) for descriptor in (*kept, output)]
+    above = [os.dup(descriptor) for descriptor in (*inherited, output)]
     while min(above) < _FIRST_FREE + len(above):
         above = [os.dup(descriptor) for descriptor in above]
     nothing = os.open("/dev/null", os.O_RDONLY)
     os.dup2(nothing, 0)
     os.dup2(above[-1], 1)
     os.dup2(above[-1], 2)
-    for place, source in enumerate(above[:-1], start=_FIRST_FREE):
-        os.dup2(source, place, inheritable=False)
-    syscalls.close_from(_FIRST_FREE + len(kept))
-    return _FIRST_FREE, _FIRST_FREE + len(kept) - 1
+    for target, source in enumerate(above[:-1], start=_FIRST_FREE):
+        os.dup2(source, target, inheritable=False)
+    syscalls.close_from(_FIRST_FREE + len(inherited))
+    return _FIRST_FREE, _FIRST_FREE + len(inherited) - 1
 
 
 def _import_entry(entry: str) -> Any:

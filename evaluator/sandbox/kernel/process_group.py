@@ -83,11 +83,11 @@ def _signal_descendants(sig: signal.Signals) -> None:
 def _descendants() -> set[int]:
     """Return the ids of all processes below this process."""
     parents = dict(_process_and_parent(folder) for folder in Path("/proc").glob("[0-9]*"))
-    found: set[int] = set()
+    descendants: set[int] = set()
     layer = {os.getpid()}
     while layer := {pid for pid, parent in parents.items() if parent in layer}:
-        found |= layer
-    return found
+        descendants |= layer
+    return descendants
 
 
 def _process_and_parent(folder: Path) -> tuple[int, int]:

@@ -242,7 +242,7 @@ def _refuse_only(index: int, *values: int) -> list[_Instruction]:
 def _file_control(*, pretends_locks: bool) -> list[_Instruction]:
     """Restrict fcntl. Runners share no files, so a record lock excludes no other process and may be skipped."""
     pretended = _RECORD_LOCKS if pretends_locks else ()
-    answers = [line for each in pretended for line in (_instruction(_JUMP_EQUAL, each, 0, 1), _return(_PRETEND))]
+    answers = [line for command in pretended for line in (_instruction(_JUMP_EQUAL, command, 0, 1), _return(_PRETEND))]
     load, *rest = _refuse_only(1, _F_SETSIG, _F_SETPIPE_SZ)
     return [load, *answers, *rest]
 
@@ -335,14 +335,14 @@ def program(machine: str, *, private_view: bool, own_processes: bool, gpu: bool,
         filtered += _on_call(number(_CONNECT), [_return(_REFUSE)])
         # sendmsg can direct a datagram socket to any address, and a filter cannot read the address.
         filtered += _on_call(number(_SOCKETPAIR), _allow_only(1, socket.SOCK_STREAM, _SOCKET_TYPE_MASK))
-    for name, (numbers, whose) in _SCHEDULING.items():
+    for name, (numbers, pid_argument) in _SCHEDULING.items():
         if gpu or not tool:
             # Programs rarely need the pinning, but libc fails to create a thread if its pinning fails. The call
             # therefore returns success and does nothing.
             filtered += _on_call(number(numbers), [_return(_PRETEND)])
         elif not own_processes:
             refused = name in _REFUSED_AMONG_OTHERS
-            filtered += _on_call(number(numbers), [_return(_REFUSE)] if refused else _allow_only(whose, 0))
+            filtered += _on_call(number(numbers), [_return(_REFUSE)] if refused else _allow_only(pid_argument, 0))
     if not tool:
         filtered += _on_call(number(_SETSOCKOPT), _usual_buffers())
         filtered += _all_on_call((number(call) for call in _MESSAGES.values()), _REFUSE)

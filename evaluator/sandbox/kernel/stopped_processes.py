@@ -71,7 +71,7 @@ class OtherProcesses:
 
     def _entries(self) -> list[tuple[bytes, int]]:
         """List names from `_begin` on, each with the offset of the next entry."""
-        found = []
+        entries = []
         os.lseek(self._folder, self._begin, os.SEEK_SET)
         # A signal may shorten a listing; only an empty listing is the end.
         while length := syscalls.getdents(self._folder, self._buffer):
@@ -79,6 +79,6 @@ class OtherProcesses:
             while at < length:
                 _, next_at, size_bytes, _ = _ENTRY.unpack_from(self._content, at)
                 name = bytes(self._content[at + _ENTRY.size : at + size_bytes]).partition(b"\0")[0]
-                found.append((name, next_at))
+                entries.append((name, next_at))
                 at += size_bytes
-        return found
+        return entries

@@ -167,9 +167,9 @@ def close_from(first: int) -> None:
         os.closerange(first, os.sysconf("SC_OPEN_MAX"))
 
 
-def set_capabilities(*kept: int) -> None:
-    """Drop every capability except `kept`."""
-    mask = sum(1 << capability for capability in kept)
+def set_capabilities(*capabilities: int) -> None:
+    """Drop all other capabilities."""
+    mask = sum(1 << capability for capability in capabilities)
     header = _CapHeader(version=_CAPABILITY_VERSION_3, pid=0)
     data = (_CapData * 2)(
         _CapData(effective=mask & 0xFFFFFFFF, permitted=mask & 0xFFFFFFFF),

@@ -108,8 +108,8 @@ def sandbox_facts(mode: SandboxMode, machine: Machine, layers: Layers, limits: L
     }
     return SandboxFacts(
         mode=mode.value,
-        layers=[layer for layer, there in stands.items() if there],
-        missing=[layer for layer, there in stands.items() if not there],
+        layers=[layer for layer, active in stands.items() if active],
+        missing=[layer for layer, active in stands.items() if not active],
         memory_bytes=limits.memory_bytes,
         processes=limits.processes,
         file_bytes=limits.file_bytes,

@@ -35,10 +35,10 @@ def apply(limits: Limits, *, counted_alone: bool) -> None:
 
     `counted_alone` means that no other process runs under the same user in this user namespace.
     """
-    others = 0 if counted_alone else _tasks_of_this_user()
+    other_tasks = 0 if counted_alone else _tasks_of_this_user()
     for kind, value in (
         (resource.RLIMIT_AS, _mapped_bytes() + limits.memory_bytes),
-        (resource.RLIMIT_NPROC, limits.processes + others),
+        (resource.RLIMIT_NPROC, limits.processes + other_tasks),
         (resource.RLIMIT_FSIZE, limits.file_bytes),
         (resource.RLIMIT_NOFILE, limits.open_files),
         (resource.RLIMIT_CORE, 0),

@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional
 
 from evaluator.admission.cheaper_sums import Effect, Operands, in_operands, with_operands_in, with_terms_left_out
-from evaluator.admission.negative_controls import IN_FEWER_BITS, Case, NegativeControl, answer
+from evaluator.admission.negative_controls import IN_FEWER_BITS, ControlCall, NegativeControl, answer
 from evaluator.judge.reference.reference import Reference, by_path
 from evaluator.records import Precision, SizeName
 from tests.unit.references import problem
@@ -17,7 +17,7 @@ def case(output, given, **made):
     reference = Reference(problem(output, given, **made), SizeName.SMALL, 1)
     inputs = reference.draw(1)
     exact = by_path(reference.expected(inputs, 0, None).honest)
-    return Case(reference, reference, inputs, inputs, exact, exact)
+    return ControlCall(reference, reference, inputs, inputs, exact, exact)
 
 
 def product(dtype="bfloat16", rows=8, terms=256):

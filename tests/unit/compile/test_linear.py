@@ -109,10 +109,10 @@ def test_the_work_on_a_text_of_any_length_is_bounded(counted, name):
 
 def test_a_submission_is_cut_into_lines_once_for_all_files_of_a_build():
     """It was once for each of them: 50 messages in 50 files, each with 1 MiB to compare."""
-    diagnostics._places.cache_clear()
+    diagnostics._lines_of_text.cache_clear()
     log = "".join(f"f{number}.cpp:1:1: error: no\n" for number in range(40))
     parse(log, {f"f{number}.cpp": SAME for number in range(40)}, SAME * 3)
-    assert (diagnostics._places.cache_info().misses, diagnostics._places.cache_info().hits) == (1, 39)
+    assert (diagnostics._lines_of_text.cache_info().misses, diagnostics._lines_of_text.cache_info().hits) == (1, 39)
 
 
 def test_lines_are_compared_up_to_a_limit_that_no_submission_reaches():

@@ -12,8 +12,8 @@ def test_the_emulator_is_announced_until_it_is_there(monkeypatch, tmp_path):
     assert to_build(DeviceKind.EMULATED) == "building the emulator, once for this installation: about half a minute"
     assert (to_build(DeviceKind.CPU), to_build(DeviceKind.CUDA)) == ("", "")
     cache = BuildCache(tmp_path)
-    cache.parts.put(emulator_libraries._runtime_part().key, b"a library", log="", wall_s=1.0)
+    cache.parts.put(emulator_libraries._runtime().key, b"a library", log="", wall_s=1.0)
     assert to_build(DeviceKind.EMULATED) == ""
     assert "810 MB" in to_build_on_error(DeviceKind.EMULATED)
-    cache.parts.put(emulator_libraries._header_part(StepName.FULL).key, b"headers", log="", wall_s=1.0)
+    cache.parts.put(emulator_libraries._headers(StepName.FULL).key, b"headers", log="", wall_s=1.0)
     assert to_build_on_error(DeviceKind.EMULATED) == ""

@@ -8,7 +8,7 @@ import pytest
 from evaluator.cache import fallback_folder
 from evaluator.compile import warm_up
 from evaluator.compile.emulated.precompiled_headers import PRECOMPILED
-from evaluator.compile.warm_up import Outcome, Part, is_there, make_ahead, parts
+from evaluator.compile.warm_up import Artefact, ArtefactState, is_there, make_ahead, parts
 from evaluator.emulator.frontend.build_ladder import SUPPORT
 from evaluator.errors import ExitCode, JudgeFailed, ToolchainMissing
 from evaluator.progress import Silent
@@ -97,8 +97,8 @@ def test_a_part_that_fails_for_the_machines_sake_says_so(tmp_path, machine):
     def fail(run):
         raise JudgeFailed("cannot create a folder for the compiler")
 
-    (report,) = make_ahead([Part(DeviceKind.CPU, "x", fail)], tmp_path, Silent()).parts
-    assert (report.outcome, report.why) == (Outcome.FAILED, "cannot create a folder for the compiler")
+    (report,) = make_ahead([Artefact(DeviceKind.CPU, "x", fail)], tmp_path, Silent()).parts
+    assert (report.outcome, report.why) == (ArtefactState.FAILED, "cannot create a folder for the compiler")
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evaluator.devices.memory import MAX_DIMENSIONS
-from evaluator.devices.page import MAX_PLACES, PAGE_BYTES, PLACE, PLACES, Place, write_places
+from evaluator.devices.page import MAX_PLACES, PAGE_BYTES, PLACE, PLACES, OutputLocation, write_places
 
 
 def read(text: bytes) -> list[tuple]:
@@ -15,7 +15,7 @@ def read(text: bytes) -> list[tuple]:
 @given(
     st.lists(
         st.builds(
-            Place,
+            OutputLocation,
             path=st.text(max_size=20),
             offset_bytes=st.integers(0, 2**62),
             item_bytes=st.sampled_from([1, 2, 4, 8, 16]),
@@ -36,7 +36,7 @@ def test_places_are_written_in_the_order_that_is_asked_for(places, random):
 
 
 def test_an_output_that_is_not_there_has_elements_of_no_bytes():
-    missing, there = read(write_places([Place("output", 256, 4, (1,))], ["gradient of input 0", "output"]))
+    missing, there = read(write_places([OutputLocation("output", 256, 4, (1,))], ["gradient of input 0", "output"]))
     assert (missing[1], there[1]) == (0, 4)
 
 

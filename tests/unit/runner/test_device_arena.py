@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from evaluator.runner import device_arena
-from evaluator.runner.device_arena import Gpu
+from evaluator.runner.device_arena import GpuArena
 
 NATIVE = Path(device_arena.__file__).parent / "native" / "device_arena.cpp"
 MIB = 1 << 20
@@ -62,7 +62,7 @@ def arena(monkeypatch):
     """Make an arena with such an allocator; `make_room` gives its own blocks."""
 
     def make(*blocks, after_room=()):
-        arena, allocator = object.__new__(Gpu), Allocator(*blocks)
+        arena, allocator = object.__new__(GpuArena), Allocator(*blocks)
         arena._start, arena._size_bytes = REGION.data_ptr(), REGION.numel()
         arena._copies = []
         arena._library = SimpleNamespace(warpgrade_device_arena_outside=lambda: allocator.outside)
@@ -107,7 +107,7 @@ def test_the_pool_is_closed_while_blocks_of_other_streams_are_freed(monkeypatch)
         monkeypatch.setattr(torch._C, name, lambda *_, name=name: done.append(name), raising=False)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: done.append("synchronize"))
     monkeypatch.setattr(device_arena.torch, "empty", lambda *_, **__: done.append("empty") or REGION.clone())
-    arena = object.__new__(Gpu)
+    arena = object.__new__(GpuArena)
     arena._pool, arena._in_use, arena._copies = SimpleNamespace(id=(0, 1)), False, []
     arena.poison(7, 16)
     begin, end, release = names

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from evaluator.runner.correspondence import Pair
+from evaluator.runner.correspondence import Counterpart
 from evaluator.runner.parameters import ChangingParameters
 
 
@@ -27,7 +27,7 @@ def model():
 def changing(model, **views):
     state = {**model.state_dict(), **views}
     names = ["layers.0.weight", "layers.0.bias", "layers.1.weight", "layers.1.bias"]
-    return ChangingParameters(model, {name: Pair(name, state[name], is_proven=True) for name in names})
+    return ChangingParameters(model, {name: Counterpart(name, state[name], is_proven=True) for name in names})
 
 
 def channels_last(model):
@@ -89,7 +89,7 @@ def test_a_parameter_that_comes_back_is_at_one_place_again(model):
 def test_a_plain_attribute_made_in_inference_mode_is_followed():
     model = nn.Module()
     model.weight = torch.randn(3)
-    weights = ChangingParameters(model, {"weight": Pair("weight", model.weight, is_proven=True)})
+    weights = ChangingParameters(model, {"weight": Counterpart("weight", model.weight, is_proven=True)})
     with torch.inference_mode():
         model.weight = model.weight.clone()
     assert model.weight.is_inference()
@@ -101,7 +101,7 @@ def test_a_plain_attribute_made_in_inference_mode_is_followed():
 def test_lazily_conjugated_parameters_are_followed():
     model = nn.Module()
     model.weight = nn.Parameter(torch.randn(3, dtype=torch.complex64))
-    weights = ChangingParameters(model, {"weight": Pair("weight", model.weight.detach(), is_proven=True)})
+    weights = ChangingParameters(model, {"weight": Counterpart("weight", model.weight.detach(), is_proven=True)})
     model.weight.data = model.weight.data.conj().resolve_conj().conj()
     assert weights.look() == ["weight"]
     given = torch.randn(3, dtype=torch.complex64)

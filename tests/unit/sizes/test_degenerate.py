@@ -108,7 +108,7 @@ def test_what_is_found_says_where(tmp_path):
 def summed(columns):
     with Operations() as trace:
         torch.rand(4, columns).sum(1, keepdim=True)
-    return trace.found
+    return trace.operations
 
 
 def test_a_dimension_that_becomes_one_is_seen_and_one_that_is_not():

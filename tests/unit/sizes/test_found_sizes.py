@@ -8,7 +8,7 @@ from evaluator.errors import ProblemError
 from evaluator.records import SizeName
 from evaluator.sizes import found_sizes
 from evaluator.sizes.degenerate import Operations
-from evaluator.sizes.found_sizes import Asked, SizesFound, about_sizes, with_sizes
+from evaluator.sizes.found_sizes import SizeQuestion, SizesFound, about_sizes, with_sizes
 from evaluator.sizes.scaling import candidates
 from evaluator.sizes.size_search import MOST
 from evaluator.sizes.size_search import find as search
@@ -35,11 +35,11 @@ def text(forward, constants, inputs, init="pass", arguments=""):
 
 
 def find(source):
-    return search(Asked(source, None)).small
+    return search(SizeQuestion(source, None)).small
 
 
 def awkward(source):
-    return search(Asked(source, None)).awkward
+    return search(SizeQuestion(source, None)).awkward
 
 
 GEMM = text("self.lin(x)", "m = 4096\nk = 8192\nn = 8192", "torch.rand(m, k)", "self.lin = nn.Linear(k, n)", "k, n")
@@ -69,9 +69,9 @@ def test_constants_are_made_smaller_while_the_reference_runs(source):
     (x,) = module["get_inputs"]()
     with Operations() as trace:
         module["Model"](*module["get_init_inputs"]())(x)
-    assert x.numel() <= MOST[0].given
+    assert x.numel() <= MOST[0].inputs
     assert all(size > 1 for size in x.shape)
-    assert trace.elements <= MOST[0].made
+    assert trace.elements <= MOST[0].outputs
 
 
 def test_what_must_divide_still_does():
@@ -149,16 +149,16 @@ def test_a_window_is_no_extent():
     ids=["fixed shape", "no constants", "a constant of the operation"],
 )
 def test_a_reference_that_needs_its_extents_has_no_awkward_size(source):
-    assert search(Asked(source, None)).awkward is None
+    assert search(SizeQuestion(source, None)).awkward is None
 
 
 def test_a_known_small_size_is_not_searched():
     known = {"rows": 64, "columns": 32, "dim": 1}
-    assert search(Asked(SUM, known)) == SizesFound(small=known, awkward={"rows": 61, "columns": 31, "dim": 1})
+    assert search(SizeQuestion(SUM, known)) == SizesFound(small=known, awkward={"rows": 61, "columns": 31, "dim": 1})
 
 
 def test_a_file_without_constants_that_is_large_has_no_small_size():
-    assert search(Asked(text("torch.relu(x)", "", "torch.rand(16384, 16384)"), None)) == SizesFound()
+    assert search(SizeQuestion(text("torch.relu(x)", "", "torch.rand(16384, 16384)"), None)) == SizesFound()
 
 
 INPUTS_ON_CUDA = text("x * 2", "n = 64", "torch.rand(n, n, device='cuda'), torch.rand(n).cuda()").replace(
@@ -183,7 +183,7 @@ BROKEN = {
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 @pytest.mark.parametrize(("source", "why"), BROKEN.values(), ids=BROKEN)
 def test_a_reference_that_cannot_be_graded_says_why(source, why):
-    assert why in search(Asked(source, None)).why_broken
+    assert why in search(SizeQuestion(source, None)).why_broken
 
 
 def test_inputs_made_on_a_gpu_are_made_on_the_device_of_use():
@@ -222,7 +222,7 @@ SMALL, BOTH = (SizeName.SMALL,), (SizeName.SMALL, SizeName.AWKWARD)
 
 def test_it_is_searched_once_in_a_process_of_its_own_and_kept(bare, monkeypatch):
     sized = with_sizes(bare, SMALL)
-    found = search(Asked(SUM, None))
+    found = search(SizeQuestion(SUM, None))
     assert sized.sizes == {**bare.sizes, SizeName.SMALL: found.small, SizeName.AWKWARD: found.awkward}
     assert about_sizes(sized, BOTH) == [
         "small size of old_sum: rows = 512, not 4096; columns = 512, not 8192",
@@ -251,7 +251,7 @@ def test_a_search_that_was_ended_is_not_kept(bare, monkeypatch):
 def test_a_file_of_numbers_alone_is_graded_as_it_is_or_says_why_not(tmp_path):
     source = text("x.relu()", "", "torch.rand(512, 1000)")
     assert find(source) == {}
-    assert "NameError" in search(Asked(source.replace("x.relu()", "missing(x)"), None)).why_broken
+    assert "NameError" in search(SizeQuestion(source.replace("x.relu()", "missing(x)"), None)).why_broken
     assert find(source.replace("512", "8192")) == {}
     assert find(source.replace("512", "65536")) is None
     (tmp_path / "numbers.py").write_text(source)

@@ -10,7 +10,7 @@ import pytest
 from evaluator.findings import Code
 from evaluator.lint.lint import look
 from evaluator.protocol import submission_files, submission_manifest
-from evaluator.protocol.submission_files import FIRST_LINE, BadFiles, Place, joined, parts, place_of
+from evaluator.protocol.submission_files import FIRST_LINE, BadFiles, SourceLocation, joined, parts, place_of
 from evaluator.protocol.submission_manifest import Extension, Manifest, read_manifest
 from evaluator.submission import folder as folder_reading
 from evaluator.submission.read import MAX_CODE_BYTES, Submission, read_submission
@@ -51,7 +51,7 @@ def test_the_text_reads_like_its_folder(folder, tmp_path):
 def test_a_line_of_the_text_has_its_place_in_a_file(folder):
     text = read_submission(folder).source
     line = text.split("\n").index("int g();") + 1
-    assert place_of(text, line) == Place("csrc/k.cu", "int f();\nint g();\n", 2)
+    assert place_of(text, line) == SourceLocation("csrc/k.cu", "int f();\nint g();\n", 2)
     assert place_of("x = 1\n", 1).label == "line 1"
 
 

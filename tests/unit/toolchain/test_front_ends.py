@@ -158,7 +158,7 @@ def test_a_build_file_names_the_script_and_plain_nvcc_does_not(monkeypatch, tmp_
     monkeypatch.setattr(nvcc, "nvcc", lambda: host_compiler.Toolchain("/cuda/bin/nvcc", "Build cuda_13.0"))
     monkeypatch.setattr(nvcc, "cuda_home", lambda: tmp_path)
     monkeypatch.setattr(host_compiler, "cxx", lambda: host_compiler.Toolchain("/usr/bin/g++", "g++ 1.0"))
-    units = [nvcc.Unit("my.cu", cuda=True)]
+    units = [nvcc.CompileUnit("my.cu", cuda=True)]
     side_by_side = nvcc.ninja_text("ext", units, [], [], [], nvcc.both_front_ends())
     assert f"command = /bin/sh {nvcc.FRONT_ENDS_NAME} $out /cuda/bin/nvcc $cuda_flags -c $in -o $out" in side_by_side
     assert nvcc.FRONT_ENDS_NAME not in nvcc.ninja_text("ext", units, [], [], [], "/cuda/bin/nvcc")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from evaluator.devices.page import MAX_PLACES, PAGE_BYTES, PLACES, Place, write_places
+from evaluator.devices.page import MAX_PLACES, PAGE_BYTES, PLACES, OutputLocation, write_places
 from evaluator.errors import ProblemError
 from evaluator.findings import Code
 from evaluator.judge.clock.output_sampling import SAMPLES, SLOT_BYTES, Sampling, shares
@@ -163,7 +163,7 @@ def test_every_tensor_is_sampled_and_a_change_behind_the_clock_is_seen(kernel, v
 def test_gradients_are_sampled_whatever_others_a_submission_has_beside(kernel):
     gradients = {f"parameter {number}": noise(3) for number in range(500)}
     runner = Runner(kernel, noise(4), gradients)
-    runner.places.insert(1, Place("gradient of parameter of its own", 0, 4, (1,)))
+    runner.places.insert(1, OutputLocation("gradient of parameter of its own", 0, 4, (1,)))
     runner.places.reverse()
     samples = runner.sampled()
     assert len(samples) == 501
@@ -173,15 +173,15 @@ def test_gradients_are_sampled_whatever_others_a_submission_has_beside(kernel):
 
 
 HOSTILE = {
-    "behind the region": Place("output", REGION_BYTES, 4, (50, 1)),
-    "across its end": Place("output", REGION_BYTES - 2, 4, (0, 0)),
-    "far away": Place("output", 2**64 - 4, 4, (50, 1)),
-    "strides that lead out": Place("output", 256, 4, (REGION_BYTES, 1)),
-    "strides whose product is more than 64 bits": Place("output", 256, 4, (2**62, 2**62)),
-    "strides whose product is nothing in 64 bits": Place("output", 256, 4, (2**63 - 2**40, 1)),
-    "another element": Place("output", 256, 8, (50, 1)),
-    "another number of dimensions": Place("output", 256, 4, (50, 1, 1)),
-    "none": Place("something else", 256, 4, (50, 1)),
+    "behind the region": OutputLocation("output", REGION_BYTES, 4, (50, 1)),
+    "across its end": OutputLocation("output", REGION_BYTES - 2, 4, (0, 0)),
+    "far away": OutputLocation("output", 2**64 - 4, 4, (50, 1)),
+    "strides that lead out": OutputLocation("output", 256, 4, (REGION_BYTES, 1)),
+    "strides whose product is more than 64 bits": OutputLocation("output", 256, 4, (2**62, 2**62)),
+    "strides whose product is nothing in 64 bits": OutputLocation("output", 256, 4, (2**63 - 2**40, 1)),
+    "another element": OutputLocation("output", 256, 8, (50, 1)),
+    "another number of dimensions": OutputLocation("output", 256, 4, (50, 1, 1)),
+    "none": OutputLocation("something else", 256, 4, (50, 1)),
 }
 
 

@@ -12,7 +12,7 @@ from evaluator.judge.inputs.changing_weights import NO_SITES, ChangingWeights, S
 from evaluator.judge.inputs.derived_seeds import derived
 from evaluator.protocol.frames import TensorView
 from evaluator.records import WeightsGraded, WeightsRule
-from evaluator.runner.correspondence import Pair
+from evaluator.runner.correspondence import Counterpart
 from evaluator.runner.parameters import ChangingParameters
 
 LEAST = 0.04
@@ -253,7 +253,8 @@ def test_a_record_says_what_was_graded_and_what_was_asked_for():
 
 def test_a_write_is_counted_for_whoever_keeps_what_follows_from_weights():
     layer = nn.Linear(3, 3)
-    weights = ChangingParameters(layer, {name: Pair(name, own, True) for name, own in layer.state_dict().items()})
+    counterparts = {name: Counterpart(name, tensor, True) for name, tensor in layer.state_dict().items()}
+    weights = ChangingParameters(layer, counterparts)
     packed = layer.weight.detach().t()
     versions = layer.weight._version, layer.bias._version, packed._version
     weights.follow({"bias": torch.ones(3)})
@@ -267,7 +268,7 @@ def test_weights_without_a_count_are_followed_too():
     with torch.inference_mode():
         kept = torch.randn(3)
     layer = nn.Linear(3, 3)
-    given = {"w": Pair("w", kept, True), "weight": Pair("weight", layer.weight.detach(), True)}
+    given = {"w": Counterpart("w", kept, True), "weight": Counterpart("weight", layer.weight.detach(), True)}
     ChangingParameters(layer, given).follow({"weight": torch.ones(3, 3)})
     assert kept.is_inference()
     assert torch.equal(layer.weight, torch.ones(3, 3))
