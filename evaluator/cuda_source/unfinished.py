@@ -1,10 +1,11 @@
-"""Mistakes in C++ that no compiler is needed for: comments, strings and launches without an end, a second module."""
+"""Mistakes in C++ that no compiler is needed for: comments, strings and launches without an end, launched functions."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from evaluator.cuda_source.lexer import Code, Kind, Token
+from evaluator.cuda_source.launch_syntax import kernel_name, kernel_start
+from evaluator.cuda_source.lexer import Code, Kind, Token, macros
 
 RAW_STRING = (
     'Close the string in its line. If the string contains \\n, begin the Python string with r (r"""..."""): otherwise '
@@ -12,6 +13,7 @@ RAW_STRING = (
 )
 CLOSE_COMMENT = "Close the comment with */."
 CLOSE_LAUNCH = "Close the parenthesis: kernel<<<blocks, threads>>>(arguments);"
+LAUNCH_KERNEL = "Write __global__ before the definition of the launched function."
 _CONDITION = re.compile(r"#\s*(?P<word>if|endif)")
 _MODULE = "PYBIND11_MODULE"
 
@@ -49,6 +51,39 @@ def _open_launch(code: Code) -> Mistake | None:
         if code.text(end) == ";" and depth > 0:
             return Mistake("a launch has a ( without its )", CLOSE_LAUNCH, code.tokens[launch].line)
     return None
+
+
+def launched_function(sources: Sequence[list[Token]]) -> tuple[int, Mistake] | None:
+    r"""Return the index of the source with a launch of a function that no source marks `__global__`, and the mistake.
+
+    nvcc refuses such a launch; the emulator would run the function. With a macro for `__global__`, None.
+
+    >>> from evaluator.cuda_source.lexer import tokens
+    >>> launched_function([tokens("void f() {}\nvoid g() { f<<<1, 2>>>(); }")])[1].line
+    2
+    """
+    if any("__global__" in macro.words for source in sources for macro, _ in macros(source)):
+        return None
+    codes = [Code(source) for source in sources]
+    functions = {function.name for code in codes for function in code.functions()}
+    functions -= {name for code in codes for name in _global_names(code)}
+    for number, code in enumerate(codes):
+        for index, token in enumerate(code.tokens):
+            start = kernel_start(code, index) if token.text == "<<<" else None
+            name = None if start is None else kernel_name(code, start, index)
+            if name in functions:
+                message = f"{name} is launched, but is no kernel: the function has no __global__"
+                return number, Mistake(message, LAUNCH_KERNEL, token.line)
+    return None
+
+
+def _global_names(code: Code) -> Iterator[str]:
+    """Yield the words before each `(` of definitions and declarations marked `__global__`."""
+    is_global = False
+    for index, token in enumerate(code.tokens):
+        is_global = token.text == "__global__" or (is_global and token.text not in ("{", ";"))
+        if is_global and code.text(index + 1) == "(":
+            yield token.text
 
 
 def second_module(source: list[Token], name: str) -> Mistake | None:

@@ -2,7 +2,7 @@
 
 from evaluator.findings.codes import Code
 from evaluator.findings.entry import Entry, Trait, build_error, inconclusive, remark, timeout
-from evaluator.findings.submission import ONE_BLOCK
+from evaluator.findings.submission import ONE_BLOCK, RENAME
 from evaluator.records import Status
 
 ENTRIES: dict[Code, Entry] = {
@@ -12,6 +12,7 @@ ENTRIES: dict[Code, Entry] = {
         "missing, or is not a class. Without --entry, a class Model counts too, unless it is the reference's own.",
         "Define `class ModelNew(nn.Module)` at the top level of the file. If a language model's answer ends before the "
         "class, raise the model's token limit.",
+        (RENAME,),
     ),
     Code.IMPORT_FAILED: build_error(
         "the submission cannot be imported",

@@ -15,7 +15,7 @@ HOST_READS_GPU = (
 )
 HOST_CODE = (
     "Look in the host code: a C++ function without its return statement, an index out of bounds, endless recursion. An "
-    "access of a kernel out of bounds would be told with its line."
+    "access of a kernel beyond a tensor is told with its line; an access beyond a __device__ array is not."
 )
 ADD_RETURN = "Return the value at the end of the C++ function, on every path."
 FREE_TEMPORARIES = "Allocate outputs with torch, before temporaries, and free temporaries that forward no longer needs."

@@ -4,14 +4,18 @@ from evaluator.findings.codes import Code
 from evaluator.findings.entry import Entry, build_error, rejected, remark
 
 REPLACE_CALL = "Replace the library call by your own kernel."
-ONE_BLOCK = "Put the whole submission, and nothing else, into one ```python block."
+ONE_BLOCK = (
+    "Put the whole submission, and nothing else, into one ```python block. The name of a file with prose, tags or "
+    "blocks ends in .md or .txt."
+)
 COMPLETE_FILE = "Write the complete file, not the changes, into one ```python block."
 NO_JSON = "Write the code itself into one ```python block, not into JSON."
 WITH_PYTHON = (
     "Add Python to the block: pass the C++ or CUDA as a string to load_inline, and define `class ModelNew(nn.Module)` "
     "in the same ```python block."
 )
-RENAME = "Give the class the missing name."
+RENAME = "Give the class the missing name, or name the class with --entry."
+END_REASONING = "End the reasoning with its tag, for example </think>, and write the code after the tag."
 ADD_CLASS = "Define `class ModelNew(nn.Module)`, whose forward calls the kernel, in the same ```python block."
 
 ENTRIES: dict[Code, Entry] = {
@@ -44,6 +48,7 @@ ENTRIES: dict[Code, Entry] = {
         "model leaves such an answer when the model reaches its token limit.",
         "Close the block (```, in a line of its own), the bracket or the string. If a language model stopped at its "
         "token limit, raise the limit (max_tokens).",
+        (END_REASONING,),
     ),
     Code.GRADED_ON_CPU: remark(
         "graded on the CPU, because the submission is CPU code",

@@ -9,7 +9,7 @@ import logging
 import os
 import signal
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
@@ -18,6 +18,7 @@ from evaluator.catalog import sized_source
 from evaluator.deadline import Deadline, Guard
 from evaluator.errors import JudgeFailed, OutlivesKill, WarpgradeError
 from evaluator.findings import Code, entry_of, finding
+from evaluator.findings.submission import RENAME
 from evaluator.grading import single_grade
 from evaluator.grading.card import card_of
 from evaluator.grading.card_remarks import about_sizes, remarks_on
@@ -27,7 +28,8 @@ from evaluator.grading.run_until_deadline import LastResort, Worked, in_time
 from evaluator.interrupts import held_back
 from evaluator.judge.context.context_pool import ContextPool
 from evaluator.progress import Progress, Stopwatch
-from evaluator.records import Outcome, Scorecard, Seeds, Status
+from evaluator.records import Finding, Outcome, Scorecard, Seeds, Status
+from evaluator.submission.forms import defined_classes
 from evaluator.submission.model_new import can_define
 from evaluator.submission.read import Submission
 from evaluator.text import printable
@@ -142,9 +144,7 @@ def _outcome(
         case Unread(finding=reason):
             return Outcome().failed(entry_of(reason).status, reason), None
         case Submission(source=source) as submission if not can_define(source, request.terms.options.entries):
-            detail = "the name does not occur in the text" if source.strip() else "the text is empty"
-            names = " or ".join(request.terms.options.entries)
-            reason = finding(Code.NO_MODEL_NEW, f"the submission defines no class {names}: {detail}")
+            reason = _no_entry(source, request.terms.options.entries)
             outcome = Outcome(findings=list(submission.findings))
             return outcome.failed(Status.BUILD_ERROR, reason), None
         case Submission(source=source) as submission:
@@ -161,6 +161,14 @@ def _outcome(
                 findings = [*submission.findings, *about_sizes(request.terms), *remarks_on(outcome), *outcome.findings]
                 outcome = replace(outcome, findings=findings)
             return outcome, seeds
+
+
+def _no_entry(source: str, entries: Sequence[str]) -> Finding:
+    message = f"the submission defines no class {' or '.join(entries)}"
+    if classes := defined_classes(source):
+        return finding(Code.NO_MODEL_NEW, f"{message}, but {', '.join(classes)}", next_step=RENAME)
+    reason = "the name does not occur in the text" if source.strip() else "the text is empty"
+    return finding(Code.NO_MODEL_NEW, f"{message}: {reason}")
 
 
 def _import_judge(

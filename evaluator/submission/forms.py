@@ -23,6 +23,9 @@ _JSON = re.compile(r"""\s*+[\[{]\s*+["'{\[]""")
 _CPP = re.compile(r"__global__\b|^[ \t]*+#[ \t]*+include\b|\bPYBIND11_MODULE\b|\btorch::Tensor\b", re.MULTILINE)
 _CLASS = re.compile(r"^class[ \t]+(?P<name>[A-Za-z_]\w{0,80})[ \t]*(?:\([^\n)]*\)[ \t]*)?:[ \t\r]*$", re.MULTILINE)
 _MOST_NAMES = 3
+_OTHER_TEXT = (
+    "the class is not in plain Python: the text is in another format, or has line numbers, prompts, escaped line ends"
+)
 _READ = 400
 """Characters of a line that decide whether the line is prose."""
 
@@ -84,17 +87,20 @@ def without_code(answer: TextBlock, blocks: list[TextBlock], entries: Sequence[s
     `blocks` are the fenced blocks. `left_out` says what does not count, or is empty.
     """
     pieces, names = blocks or [answer], " or ".join(entries)
+    entry = re.compile(rf"(?:\b|\\n)class[ \t]+(?:{'|'.join(map(re.escape, entries))})\b")
     form = (
         _other_classes(blocks)
         or _first(pieces, is_diff, "the answer is a diff", COMPLETE_FILE)
         or _first(pieces, is_json, "the answer is JSON", NO_JSON)
+        or _first(pieces, entry.search, _OTHER_TEXT, ONE_BLOCK)
         or _first(pieces, _is_python_with_cpp, "the answer has Python with C++ or CUDA", ADD_CLASS)
         or _first(pieces, _CPP.search, "the answer has C++ or CUDA without Python", WITH_PYTHON)
     )
     if form is None:
         return finding(Code.NO_CODE, f"no fenced block of the answer defines {names}{left_out}")
     piece, description, step = form
-    message = f"{description}, and no class {names}{left_out}"
+    has_entry = description == _OTHER_TEXT
+    message = f"{description}{'' if has_entry else f', and no class {names}'}{left_out}"
     return finding(Code.WRONG_FORM, message, line=piece.line, next_step=step)
 
 
@@ -108,10 +114,15 @@ def _first(
     return next(((piece, description, step) for piece in pieces if is_of_form(piece.text)), None)
 
 
+def defined_classes(text: str) -> list[str]:
+    """Return the names of the first few classes at the top level of a Python text."""
+    return [match["name"] for match in itertools.islice(_CLASS.finditer(text), _MOST_NAMES)]
+
+
 def _other_classes(blocks: list[TextBlock]) -> tuple[TextBlock, str, str] | None:
     """Return the last block that defines classes of Python, with the classes."""
     for block in reversed(blocks):
-        names = [match["name"] for match in itertools.islice(_CLASS.finditer(block.text), _MOST_NAMES)]
+        names = defined_classes(block.text)
         if names:
             return block, f"the answer defines {', '.join(names)}", RENAME
     return None

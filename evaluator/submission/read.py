@@ -20,9 +20,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, Literal, NamedTuple
 
+from msgspec.structs import replace
+
 from evaluator.errors import SubmissionUnreadable
 from evaluator.files.safe_open import NotRegular, read_found, read_named
 from evaluator.findings import Code, finding
+from evaluator.findings.submission import END_REASONING
 from evaluator.protocol.submission_files import BadFiles, is_several, parts
 from evaluator.protocol.submission_manifest import checked
 from evaluator.records import Finding, Record, Sha256
@@ -272,7 +275,8 @@ def _code_in(text: str, entries: Sequence[str]) -> _Code | Finding:
         return _unfenced(parsed, draft)
     if answer_span.unended is not None:
         line = _line_in(text, answer_span.unended)
-        return _cut_off(f"the model's reasoning, from line {line}, never ends, so there is no answer", text)
+        cause = f"the model's reasoning, from line {line}, never ends, so there is no answer"
+        return replace(_cut_off(cause, text), next_step=END_REASONING)
     left_out = "; code inside the model's reasoning does not count" if draft else ""
     return without_code(TextBlock(answer, parsed.lines_before + 1), parsed.pieces(), entries, left_out)
 

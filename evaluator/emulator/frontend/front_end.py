@@ -15,7 +15,7 @@ from evaluator.cuda_source.device_code import device_code
 from evaluator.cuda_source.kernel_names import kernels_in_text
 from evaluator.cuda_source.lexer import tokens
 from evaluator.cuda_source.source_files import all_files
-from evaluator.cuda_source.unfinished import second_module, unfinished
+from evaluator.cuda_source.unfinished import launched_function, second_module, unfinished
 from evaluator.emulator import headers
 from evaluator.emulator.frontend.nvcc_macros import as_nvcc
 from evaluator.emulator.frontend.rewriter import marks_returns, rewrite_host, rewrite_unit, without_own_emu
@@ -82,9 +82,13 @@ def front_end(request: BuildRequest) -> FrontEnd:
 
 def certain_mistake(request: BuildRequest) -> FileMistake | None:
     """Return the first mistake that needs no compiler. A second module has no line: `functions=` is as wrong."""
-    for file in all_files(request):
+    files = all_files(request)
+    for file in files:
         if (mistake := unfinished(tokens(file.text))) is not None:
             return FileMistake(mistake.message, mistake.next_step, file.name, mistake.line)
+    if (launch := launched_function([tokens(file.text) for file in files])) is not None:
+        number, mistake = launch
+        return FileMistake(mistake.message, mistake.next_step, files[number].name, mistake.line)
     for text in [] if request.functions is None else [*request.cpp_sources, *request.cuda_sources]:
         if (mistake := second_module(tokens(text), request.name)) is not None:
             return FileMistake(mistake.message, mistake.next_step, "", 0)

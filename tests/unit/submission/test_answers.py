@@ -191,6 +191,13 @@ WRONG = {
     "CUDA": (CUDA, 1, "C++ or CUDA without Python", WITH_PYTHON),
     "CUDA in a block": (f"Use:\n```cuda\n{CUDA}```\n", 3, "C++ or CUDA without Python", WITH_PYTHON),
     "two blocks of C++": (f"```cpp\n{CUDA}```\n```cpp\n{CUDA}```\n", 2, "C++ or CUDA without Python", WITH_PYTHON),
+    "YAML": (f"```yaml\ncontent: |\n{textwrap.indent(CODE, '  ')}```\n", 2, "not in plain Python", ONE_BLOCK),
+    "escaped line ends": (
+        "Use\\nimport torch\\nclass ModelNew(nn.Module):\\n  pass",
+        1,
+        "not in plain Python",
+        ONE_BLOCK,
+    ),
     "other names": (TWO_CLASSES, 2, "defines Net, Block, and no class ModelNew or Model", RENAME),
 }
 

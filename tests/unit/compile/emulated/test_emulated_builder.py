@@ -245,6 +245,8 @@ def test_another_header_of_pytorch_may_include_the_missing_one(builder_with):
         ({"cuda_sources": ["/* void f() {}"]}, "a comment has no end"),
         ({"cuda_sources": ["void f() { k<<<(n + 255) / 256, 256>>>(p, n; }"]}, "a launch has a ( without its )"),
         ({"cuda_sources": ["void f() { k<<<g, (n + 1 >>>(p); }"]}, "a launch has a ( without its )"),
+        ({"cuda_sources": ["void k() {}", "void f() { k<<<1, 2>>>(); }"]}, "k is launched, but is no kernel"),
+        ({"cuda_sources": ["__device__ void k() {} void f() { k<<<1, 2>>>(); }"]}, "k is launched, but is no kernel"),
         (
             {"cuda_sources": ["PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {}"]},
             "functions=[...] generates a Python module",
@@ -271,6 +273,9 @@ def test_some_mistakes_need_no_compiler(builder_with, change, said):
         "PYBIND11_MODULE(other, m) {}",
         "void f() { k<<<1, 2>>>(p, [=](int i) { return (i; }); }",
         "// PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {}",
+        "__global__ void k(int); void k(int i) {} void f() { k<<<1, 2>>>(1); }",
+        "#define KERNEL __global__\nKERNEL void k() {} void f() { k<<<1, 2>>>(); }",
+        "template <typename K> void f(K kernel) { kernel<<<1, 2>>>(); }",
     ],
 )
 def test_what_only_looks_like_such_a_mistake_is_compiled(builder_with, text):
