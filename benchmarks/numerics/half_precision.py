@@ -237,7 +237,7 @@ WRONG: Mapping[str, Answer] = {
     },
     "accumulators in bf16": _adding(lambda _: _CHUNK, torch.bfloat16),
     "accumulators in fp16": _adding(lambda _: _CHUNK, torch.float16),
-    "a quarter of the terms": _with_effect(lambda effect: with_terms_left_out(effect, kept=2)),
+    "a quarter of the terms": _with_effect(lambda effect: with_terms_left_out(effect, eighths=2)),
     "seven eighths of the terms": _with_effect(with_terms_left_out),
     "rank one": _by_control(NegativeControl.RANK_ONE),
     "the mean": _by_control(NegativeControl.MEAN),

@@ -39,7 +39,7 @@ def main() -> None:
             steps: list[Callable[[], object]] = [
                 functools.partial(written.fill_, 1),
                 functools.partial(check.look, 1),
-                functools.partial(check.found, pairs, frozenset()),
+                functools.partial(check.stood_before, pairs, frozenset()),
             ]
             turns = [[_time_ms(step) for step in steps] for _ in range(_TURNS)]
             poison_ms, before_ms, after_ms = (median(list(times)) for times in zip(*turns, strict=True))

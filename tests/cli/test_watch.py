@@ -220,12 +220,12 @@ def test_a_grade_of_a_background_job_ends_by_sigint():
 
 INTERRUPTED_AT_ONCE = """
 import os, time
-from evaluator.commands.shell.watch import Grading
+from evaluator.commands.shell.watch import GradeProcess
 from tests.signals import interrupting
 
 os.fork = interrupting(os.fork)
 try:
-    with Grading(lambda: time.sleep(600)) as grading:
+    with GradeProcess(lambda: time.sleep(600)) as grading:
         print("exit code", grading.code_within(60.0))
 except KeyboardInterrupt:
     print("a copy of the watching process", flush=True)

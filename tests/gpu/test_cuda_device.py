@@ -358,10 +358,9 @@ def test_the_gpus_comparison_says_what_the_hosts_says(fused, dtype, spoil, shape
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("rare", [0.0, 0.2])
 @pytest.mark.parametrize("flips", [0, 1, 40, 5000])
 @pytest.mark.parametrize("wrong", [0, 30, 300, 60_000], ids=lambda count: f"{count}-far-off")
-def test_the_gpu_counts_what_is_far_off_as_the_host_does(fused, dtype, rare, flips, wrong):
+def test_the_gpu_counts_what_is_far_off_as_the_host_does(fused, dtype, flips, wrong):
     from evaluator.catalog import find_problem
     from evaluator.records import ToleranceRule
 
@@ -372,7 +371,7 @@ def test_the_gpu_counts_what_is_far_off_as_the_host_does(fused, dtype, rare, fli
     actual[:, ::1000] *= 1 + 1.5 * torch.finfo(dtype).eps
     honest.view(-1)[:flips] += 0.5 * torch.rand(flips, dtype=dtype)
     actual.view(-1)[7:][:wrong] += 0.5 * torch.rand(wrong, dtype=dtype)
-    limits = bounds(ToleranceRule.MEASURED, find_problem("relu"), dtype)._replace(rare=rare)
+    limits = bounds(ToleranceRule.MEASURED, find_problem("relu"), dtype)
     on_host = compare("output", Sides(actual, exact, honest), limits)
     on_gpu = fused.begin("output", Sides(*(side.cuda() for side in (actual, exact, honest))), limits)()
     assert (on_gpu.ok, on_gpu.mismatches, on_gpu.first_mismatch) == (

@@ -3,6 +3,7 @@
 import pytest
 
 from evaluator.findings import Code
+from evaluator.findings.submission import ONE_BLOCK
 from evaluator.records import Status
 from tests.grading.harness import module
 
@@ -37,7 +38,7 @@ def test_a_name_of_another_block_that_is_missing_in_the_import_is_explained(grad
     card = card.assert_verdict(Status.BUILD_ERROR, Code.IMPORT_FAILED)
     assert "NameError: name 'SOURCE' is not defined" in card.reason.message
     assert "left out: the block from line 2 (python)" in card.reason.message
-    assert card.reason.next_step == "Put the whole submission, and nothing else, into one ```python block."
+    assert card.reason.next_step == ONE_BLOCK
 
 
 def test_prose_behind_unfenced_code_is_named(grade):
@@ -73,4 +74,4 @@ def test_an_option_names_the_class(grade):
 
 def test_modelnew_does_not_count_where_an_option_names_another_class(grade):
     card = grade(RIGHT, "--entry", "Kernel").assert_verdict(Status.BUILD_ERROR, Code.NO_MODEL_NEW)
-    assert card.reason.message == "the submission defines no class Kernel: the name does not occur in the text"
+    assert card.reason.message == "the submission defines no class Kernel, but ModelNew"

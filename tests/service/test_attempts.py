@@ -104,7 +104,7 @@ def test_a_signal_before_the_journal_has_begun_a_grade_is_no_attempt(tmp_path):
         await asyncio.sleep(0)  # It reads the journal before the grade arrives.
         await dispatcher.accept(Arrival("alice", None, encode(GradeOrder("relu", "one")), "one", "relu", "one"))
         waiting = asyncio.create_task(journal._do(lambda _: busy.wait(60)))
-        while not dispatcher._at_work:
+        while not dispatcher._in_progress:
             await asyncio.sleep(0)
         await asyncio.sleep(0)  # The grade's task asks the journal.
         dispatcher.abort()

@@ -110,7 +110,7 @@ def folded(answer: MemoryLayout, reference: MemoryLayout) -> bool:
 def overlaps(tensor: MemoryLayout) -> bool:
     """Return whether two elements of a tensor share an address.
 
-    >>> overlaps(Layout(0, 4, (3, 2), (2, 1))), overlaps(Layout(0, 4, (3, 2), (0, 1)))
+    >>> overlaps(MemoryLayout(0, 4, (3, 2), (2, 1))), overlaps(MemoryLayout(0, 4, (3, 2), (0, 1)))
     (False, True)
     """
     terms = sorted(((step, size - 1) for size, step in zip(tensor.shape, tensor.strides, strict=True) if size > 1))
@@ -136,7 +136,8 @@ def overlaps(tensor: MemoryLayout) -> bool:
 def meet(one: MemoryLayout, other: MemoryLayout) -> bool:
     """Return whether two tensors have a byte in common.
 
-    >>> even, odd, wide = Layout(0, 4, (3,), (2,)), Layout(4, 4, (3,), (2,)), Layout(4, 8, (1,), (1,))
+    >>> even, odd = MemoryLayout(0, 4, (3,), (2,)), MemoryLayout(4, 4, (3,), (2,))
+    >>> wide = MemoryLayout(4, 8, (1,), (1,))
     >>> meet(even, odd), meet(even, wide)
     (False, True)
     """
@@ -152,7 +153,8 @@ def meet(one: MemoryLayout, other: MemoryLayout) -> bool:
 def near(all_layouts: Layouts) -> frozenset[str]:
     """Return the paths of tensors whose extents meet: only these can have a byte in common.
 
-    >>> sorted(near({"a": Layout(0, 4, (3,), (2,)), "b": Layout(4, 4, (3,), (2,)), "c": Layout(24, 4, (1,), (1,))}))
+    >>> even, odd = MemoryLayout(0, 4, (3,), (2,)), MemoryLayout(4, 4, (3,), (2,))
+    >>> sorted(near({"a": even, "b": odd, "c": MemoryLayout(24, 4, (1,), (1,))}))
     ['a', 'b']
     """
     paths: set[str] = set()
