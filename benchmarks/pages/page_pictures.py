@@ -152,6 +152,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("folder", nargs="?", type=Path, default=TOP / "docs")
     folder = parser.parse_args().folder
+    folder.mkdir(parents=True, exist_ok=True)
     with example_pages() as (run, compared, several):
         pictures = {
             "page_run.png": picture(run, 1240, 1000),

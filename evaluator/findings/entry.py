@@ -30,7 +30,7 @@ class Trait(Flag):
 
 
 class Entry(NamedTuple):
-    """What is known about a code.
+    """Statuses, texts and traits of a code.
 
     `statuses` are those that the code may be the reason of; none for a remark, which never decides a verdict.
     `other_steps` are next steps for some of the code's messages.

@@ -16,11 +16,9 @@ import hashlib
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO, Literal, NamedTuple
-
-from msgspec.structs import replace
 
 from evaluator.errors import SubmissionUnreadable
 from evaluator.files.safe_open import NotRegular, read_found, read_named
@@ -29,6 +27,7 @@ from evaluator.findings.submission import END_REASONING
 from evaluator.protocol.submission_files import BadFiles, is_several, parts
 from evaluator.protocol.submission_manifest import checked
 from evaluator.records import Finding, Record, Sha256
+from evaluator.submission.fenced_blocks import Block, content_of, fenced_blocks
 from evaluator.submission.folder import is_submission_folder, read_folder_text
 from evaluator.submission.forms import TextBlock, is_diff, is_json, prose_before_code, without_code
 from evaluator.submission.model_new import entries_of, looks_like_python
@@ -43,16 +42,7 @@ STDIN = "-"
 _NAMING_DIGITS = 12
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
-_MARKER = re.compile(
-    r"(?m)^(?P<indent>[ \t]*)(?P<fence>`{3,}|~{3,})(?P<info>[^\n]*)$"
-    r"|(?<=[.:!?] )(?P<behind>`{3,})(?P<language>[A-Za-z][\w+#]{0,15})[ \t\r]*$"
-)
-"""A line that may open or close a fenced block, or the end of a line of prose that opens a block with a language."""
-_BLANK_LINES = re.compile(r"(?:[ \t\r]*\n)*+(?P<indent>[ \t]*)")
-_LANGUAGE = re.compile(r"[ \t]*+(?P<name>[A-Za-z][\w+#]{0,15}+)[ \t\r]*+$")
 _MOST_LABELS = 3
-_FENCE_SLACK = 3
-"""Allowed extra indentation of a closing fence (CommonMark); beyond, the line is content."""
 
 
 class Submission(Record, frozen=True, kw_only=True):
@@ -68,20 +58,6 @@ class Submission(Record, frozen=True, kw_only=True):
     extracted_from_answer: bool
     line_offset: int
     findings: tuple[Finding, ...]
-
-
-class _Block(NamedTuple):
-    """The content of a fenced block, as offsets into the answer; `closed` by its own fence or truncated.
-
-    `indent` is the number of blanks at the start of each line that belong to the answer (such as a list), not to the
-    code. `language` is the word after the fence, or empty.
-    """
-
-    start: int
-    end: int
-    indent: int
-    closed: bool
-    language: str
 
 
 class _Code(NamedTuple):
@@ -223,15 +199,15 @@ class _Text(NamedTuple):
 
     answer: str
     lines_before: int
-    blocks: list[_Block]
+    blocks: list[Block]
     is_part: bool
 
-    def defining(self, name: str) -> list[_Block]:
+    def defining(self, name: str) -> list[Block]:
         """Return the blocks that define the class `name`."""
         definition = _definition(name)
         return [block for block in self.blocks if _defines(definition, self.answer, block)]
 
-    def line_of(self, block: _Block) -> int:
+    def line_of(self, block: Block) -> int:
         """Return the line of the text in which the content of a block begins, from 1."""
         return self.lines_before + _line_in(self.answer, block.start)
 
@@ -240,10 +216,10 @@ class _Text(NamedTuple):
         line, position, pieces = self.lines_before + 1, 0, []
         for block in self.blocks:
             line, position = line + self.answer.count("\n", position, block.start), block.start
-            pieces.append(TextBlock(_content(self.answer, block), line))
+            pieces.append(TextBlock(content_of(self.answer, block), line))
         return pieces
 
-    def label(self, block: _Block) -> str:
+    def label(self, block: Block) -> str:
         """Return a block's place, the language after its fence, and whether the block is closed."""
         words = ", ".join(filter(None, [block.language, "" if block.closed else "never closed"]))
         return f"line {self.line_of(block)}{f' ({words})' if words else ''}"
@@ -256,7 +232,7 @@ def _code_in(text: str, entries: Sequence[str]) -> _Code | Finding:
     """
     answer_span = answer_in(text)
     answer = text[answer_span.start : answer_span.end]
-    blocks = list(_fenced_blocks(answer))
+    blocks = list(fenced_blocks(answer))
     parsed = _Text(answer, text.count("\n", 0, answer_span.start), blocks, is_part=len(answer) < len(text))
     draft = _draft(text, answer_span, entries[0])
     may_be_file = not is_diff(answer) and not is_json(answer)
@@ -275,15 +251,16 @@ def _code_in(text: str, entries: Sequence[str]) -> _Code | Finding:
         return _unfenced(parsed, draft)
     if answer_span.unended is not None:
         line = _line_in(text, answer_span.unended)
-        cause = f"the model's reasoning, from line {line}, never ends, so there is no answer"
-        return replace(_cut_off(cause, text), next_step=END_REASONING)
+        return _cut_off(
+            f"the model's reasoning, from line {line}, never ends, so there is no answer", text, END_REASONING
+        )
     left_out = "; code inside the model's reasoning does not count" if draft else ""
     return without_code(TextBlock(answer, parsed.lines_before + 1), parsed.pieces(), entries, left_out)
 
 
-def _cut_off(cause: str, text: str) -> Finding:
+def _cut_off(cause: str, text: str, next_step: str | None = None) -> Finding:
     line = text.rstrip().count("\n") + 1
-    return finding(Code.CUT_OFF, f"{cause}: the text ends at line {line}", line=line)
+    return finding(Code.CUT_OFF, f"{cause}: the text ends at line {line}", line=line, next_step=next_step)
 
 
 def _unfenced(parsed: _Text, draft: str) -> _Code | Finding:
@@ -310,7 +287,7 @@ def _line_in(text: str, offset: int) -> int:
     return text.count("\n", 0, offset) + 1
 
 
-def _defined_outside(name: str, text: str, blocks: list[_Block]) -> bool:
+def _defined_outside(name: str, text: str, blocks: list[Block]) -> bool:
     """Return whether a line outside all blocks, which are in order, defines the class `name`."""
     remaining = iter(blocks)
     block = next(remaining, None)
@@ -322,7 +299,7 @@ def _defined_outside(name: str, text: str, blocks: list[_Block]) -> bool:
     return False
 
 
-def _extracted(parsed: _Text, chosen: _Block, draft: str) -> _Code:
+def _extracted(parsed: _Text, chosen: Block, draft: str) -> _Code:
     other_blocks = [block for block in parsed.blocks if block != chosen]
     left_out = [f"the block from {parsed.label(block)}" for block in other_blocks[:_MOST_LABELS]]
     if len(other_blocks) > _MOST_LABELS:
@@ -330,58 +307,7 @@ def _extracted(parsed: _Text, chosen: _Block, draft: str) -> _Code:
     left_out += [draft] if draft else []
     line = parsed.line_of(chosen)
     findings = (_left_out(f"the grade uses the block from {parsed.label(chosen)}", left_out, line),) if left_out else ()
-    return _Code(_content(parsed.answer, chosen), extracted=True, line_offset=line - 1, findings=findings)
-
-
-def _fenced_blocks(text: str) -> Iterator[_Block]:
-    """Yield fenced blocks by CommonMark's rules, at any indentation (answers use lists).
-
-    An unclosed block, such as a model's abandoned draft, must not swallow the answer. A fence that names a language can
-    only open a block, and ends the block before.
-    """
-    opener: re.Match[str] | None = None
-    for marker in _MARKER.finditer(text):
-        if opener is not None:
-            if _closes(marker, opener):
-                yield _block(opener, marker.start(), closed=True)
-                opener = None
-                continue
-            if not _ends_unclosed(marker, opener):
-                continue
-            yield _block(opener, marker.start(), closed=False)
-        opener = marker if _can_open(marker) else None
-    if opener is not None:
-        yield _block(opener, len(text), closed=False)
-
-
-def _block(opener: re.Match[str], end: int, *, closed: bool) -> _Block:
-    start = min(opener.end() + 1, end)
-    indent = len(opener["indent"] or "")
-    if indent:
-        # Python's first line is at the left margin; if less indented than its fence, the whole code is.
-        first = _BLANK_LINES.match(opener.string, start, end)
-        indent = min(indent, len(first["indent"])) if first else 0
-    language = _LANGUAGE.match(opener["info"] or opener["language"] or "")
-    return _Block(start, end, indent, closed, "" if language is None else language["name"])
-
-
-def _can_open(marker: re.Match[str]) -> bool:
-    return not ((marker["fence"] or "").startswith("`") and "`" in marker["info"])
-
-
-def _could_belong(marker: re.Match[str], opener: re.Match[str]) -> bool:
-    """Return whether a fence inside a block fits its opener: same character, not shorter, hardly more indented."""
-    fence = marker["fence"] or ""  # Behind prose, a fence only opens.
-    deepest = len(opener["indent"] or "") + _FENCE_SLACK
-    return fence.startswith(opener["fence"] or opener["behind"]) and len(marker["indent"]) <= deepest
-
-
-def _closes(marker: re.Match[str], opener: re.Match[str]) -> bool:
-    return _could_belong(marker, opener) and not marker["info"].strip()
-
-
-def _ends_unclosed(marker: re.Match[str], opener: re.Match[str]) -> bool:
-    return _could_belong(marker, opener) and _can_open(marker) and len(marker["info"].split()) == 1
+    return _Code(content_of(parsed.answer, chosen), extracted=True, line_offset=line - 1, findings=findings)
 
 
 def _definition(name: str) -> re.Pattern[str]:
@@ -389,15 +315,6 @@ def _definition(name: str) -> re.Pattern[str]:
     return re.compile(rf"^(?P<indent>[ \t]*)(?:class[ \t]+{name}\b|{name}[ \t]*=(?!=))", re.MULTILINE)
 
 
-def _defines(definition: re.Pattern[str], text: str, block: _Block) -> bool:
+def _defines(definition: re.Pattern[str], text: str, block: Block) -> bool:
     """Return whether a line of the block, without its indentation, is a definition."""
     return any(len(match["indent"]) <= block.indent for match in definition.finditer(text, block.start, block.end))
-
-
-def _content(text: str, block: _Block) -> str:
-    """Return the lines of a block without the block's indentation."""
-    content = text[block.start : block.end]
-    if not block.indent:
-        return content
-    lines = content.split("\n")
-    return "\n".join(line[: block.indent].lstrip(" \t") + line[block.indent :] for line in lines)
