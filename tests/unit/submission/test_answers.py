@@ -6,7 +6,15 @@ import textwrap
 import pytest
 
 from evaluator.findings import Code
-from evaluator.findings.submission import ADD_CLASS, COMPLETE_FILE, NO_JSON, ONE_BLOCK, RENAME, WITH_PYTHON
+from evaluator.findings.submission import (
+    ADD_CLASS,
+    COMPLETE_FILE,
+    END_REASONING,
+    NO_JSON,
+    ONE_BLOCK,
+    RENAME,
+    WITH_PYTHON,
+)
 from evaluator.records import Finding
 from evaluator.submission.read import Submission, read_submission
 
@@ -86,6 +94,7 @@ def test_reasoning_that_never_ends_is_no_answer(opening, draft):
     assert finding.code == Code.CUT_OFF
     assert "the model's reasoning, from line" in finding.message
     assert "never ends, so there is no answer" in finding.message
+    assert finding.next_step == END_REASONING
 
 
 @pytest.mark.parametrize(
