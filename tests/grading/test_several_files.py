@@ -10,7 +10,7 @@ from evaluator.protocol.submission_files import place_of
 from evaluator.records import Status
 from evaluator.submission.read import read_submission
 from tests import once
-from tests.grading.folders import BY_LOAD, FAULT_LINE, FILES, FULL_SIZE, HALVES, PAST_THE_END, write
+from tests.grading.folders import BY_LOAD, FAR_AWAY, FAULT_LINE, FILES, FULL_SIZE, HALVES, write
 from tests.grading.harness import COMMAND
 from tests.serve.judge import Judge
 
@@ -84,7 +84,7 @@ def test_kernels_of_a_folder_run_on_the_emulated_device_in_a_batch(command, tmp_
     """Each file is compiled with the headers of its own folder, and a fault is placed in its own file."""
     submissions = tmp_path / "submissions"
     write(submissions / "relu" / "right", HALVES)
-    write(submissions / "relu" / "wrong", HALVES | PAST_THE_END)
+    write(submissions / "relu" / "wrong", HALVES | FAR_AWAY)
     done = command("batch", submissions, "--run", "run", "--jobs", "1", *EMULATED)
     cards = {path.stem: read_card(path) for path in (tmp_path / "run").rglob("relu/*.json")}
     assert set(cards) == {"right", "wrong"}, done.stderr.decode()
