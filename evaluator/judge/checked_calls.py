@@ -88,7 +88,7 @@ def checked_calls(
         seeds = [*needed, *context.seeds.more_checks(len(needed), size)]
         slow = _SlowCalls(model_runner.session.child.cpu_time, trial_runner, max(len(needed), FEWEST_CALLS))
     fewer: list[Finding] = []
-    for index, seed in enumerate(seeds):
+    for index, seed in enumerate(itertools.chain(seeds, _until_proven(context, trial_runner))):
         if slow is not None and slow.are_enough(index):
             message = f"{index} of {len(seeds)} calls were checked: these took {slow.work_s:.0f} s of CPU time"
             fewer = [finding(Code.FEWER_CALLS, message)]
@@ -108,13 +108,25 @@ def checked_calls(
             fault = model_runner.session.with_refused_launch(fault, trial.refused)
         excused = None if fault is None else _excused(_for_the_cpu(_of_random(fault, context), context), context)
         remarks = _remarks(constructed, checks, sites, refused=bool(trial.refused))
-        more_s = (len(seeds) - index - 1) * trial_runner.pace_s
+        more_s = max(len(seeds) - index - 1, 0) * trial_runner.pace_s
         partly = constructed.partly_in_evaluation
         return Called(trial_runner, checks, excused, remarks, sites, constructed.assumed, more_s, partly)
     unproven = None if context.right_at else trial_runner.unproven()  # The answers at another size are evidence.
     reported_sites = sites if unproven is None else sites._replace(unmatched=False)  # The reason tells of the weights.
     remarks = [*fewer, *_remarks(constructed, checks, reported_sites)]
     return Called(trial_runner, checks, unproven, remarks, sites, constructed.assumed)
+
+
+def _until_proven(context: GradeContext, trial_runner: TrialRunner) -> Iterator[int]:
+    """Yield seeds of further calls, as long as the calls so far do not prove the outputs right.
+
+    A distribution may be evidence in some of its calls only: the first layers of a deep network leave little of the
+    differences between two images.
+    """
+    for seed in context.seeds.proofs():
+        if not trial_runner.lacks_proof:
+            return
+        yield seed
 
 
 class _SlowCalls:

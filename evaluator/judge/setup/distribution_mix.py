@@ -10,6 +10,7 @@ import hashlib
 import itertools
 import math
 import secrets
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -98,12 +99,17 @@ class DistributionMix(NamedTuple):
         """
         as_given = [Profile.AS_GIVEN] * (max(_AS_GIVEN_CHECKS, _CHECKS - len(self.use)) - 1)
         rest = [*self.use, *[Profile.OUTLIERS] * (2 * self.use.count(Profile.OUTLIERS)), *as_given]
-        # A replay and `--values own` may use fewer distributions than the decision.
-        evidence = [profile for profile in self.evidence if profile in (Profile.AS_GIVEN, *self.use)]
-        missing = _LEAST_EVIDENCE - sum(profile in evidence for profile in [Profile.AS_GIVEN, *rest])
-        rest += itertools.islice(itertools.cycle(evidence), max(missing, 0))
+        missing = _LEAST_EVIDENCE - sum(profile in self.evidence for profile in [Profile.AS_GIVEN, *rest])
+        rest += itertools.islice(self.proofs(), max(missing, 0))
         secrets.SystemRandom().shuffle(rest)
         return [Profile.AS_GIVEN, *rest]
+
+    def proofs(self) -> Iterator[Profile]:
+        """Yield the distributions that are evidence again and again; none without any.
+
+        A replay and `--values own` may use fewer distributions than the decision.
+        """
+        yield from itertools.cycle(each for each in self.evidence if each in (Profile.AS_GIVEN, *self.use))
 
 
 AS_GIVEN_ALONE = DistributionMix()

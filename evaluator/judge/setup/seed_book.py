@@ -36,6 +36,8 @@ UNTIMED_CALLS = 16
 _UNTIMED_MORE = 17
 """Without timing, 16 to 32 calls are checked, and a submission cannot know the number. On a GPU, checked and timed
 calls together are as many, and every timed call is verified."""
+_MORE_PROOFS = 12
+"""Further calls at most where the distributions of the problem are evidence, and too few calls were."""
 FEWEST_CALLS = 8
 """Checked calls of a slow submission at least: all orders of threads, and each fill of fresh memory twice."""
 
@@ -105,6 +107,11 @@ class SeedBook:
             first = 1 + secrets.randbelow(len(fresh) - 1)
             fresh.insert(first + 1 + secrets.randbelow(len(fresh) - first), fresh[first])
         return [*card_seeds, *fresh]
+
+    def proofs(self) -> Iterator[int]:
+        """Yield the seeds of further calls with distributions that are evidence; none without such distributions."""
+        for profile in itertools.islice(self.distribution_mix.proofs(), _MORE_PROOFS):
+            yield self.distribution_mix.seed_for(profile)
 
     def more_checks(self, count: int, size: SizeName | None = None) -> list[int]:
         """Return the seeds of further calls where none is timed, after `count` calls. How many is random."""

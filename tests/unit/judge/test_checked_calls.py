@@ -16,6 +16,7 @@ from evaluator.sandbox.time_limit import CpuTime
 
 TIMED_OUT = Fault(Status.TIMEOUT, finding(Code.TIMED_OUT, "call 1 timed out"))
 SEEDS = [3, 4, 5, 6, 7]
+PROOFS = [50, 51, 52]
 
 
 def _model_runner(trial_runner, cpu_time=lambda: CpuTime(0.0, {})):
@@ -34,7 +35,12 @@ def _context(*, is_timed):
         terms=SimpleNamespace(
             device=DeviceKind.CPU if is_timed else DeviceKind.EMULATED, is_timed=is_timed, size=SizeName.SMALL
         ),
-        seeds=SimpleNamespace(checks=lambda _: SEEDS, more_checks=more, schedules=lambda _: itertools.repeat(None)),
+        seeds=SimpleNamespace(
+            checks=lambda _: SEEDS,
+            more_checks=more,
+            schedules=lambda _: itertools.repeat(None),
+            proofs=lambda: iter(PROOFS),
+        ),
         call_timeout_s=1.0,
         right_at=(),
         reference=None,
@@ -49,7 +55,9 @@ def test_calls_that_a_failure_prevented_take_as_long_as_those_before(failing, mo
         made.append(seed)
         return Trial(None, TIMED_OUT if index == failing else None, 1.0, copied=False)
 
-    trial_runner = SimpleNamespace(run=run, pace_s=2.0, earlier_weights=[], unproven=lambda: None)
+    trial_runner = SimpleNamespace(
+        run=run, pace_s=2.0, earlier_weights=[], unproven=lambda: None, lacks_proof=False
+    )
     called = checked_calls(_context(is_timed=True), _model_runner(trial_runner))
     assert made == (SEEDS if failing is None else SEEDS[: failing + 1])
     assert called.fault is (None if failing is None else TIMED_OUT)
@@ -97,3 +105,26 @@ def test_a_slow_submission_has_fewer_checked_calls(monkeypatch, wall_s, cpu_s, p
     told = [each.message for each in called.remarks if each.code == Code.FEWER_CALLS.value]
     about = f"{made} of 24 calls were checked: these took {made * cpu_s:.0f} s of CPU time"
     assert told == ([] if made == 24 else [about])
+
+
+@pytest.mark.parametrize(("proven_by", "made"), [(5, 5), (7, 7), (100, 8)])
+def test_more_calls_follow_until_the_outputs_are_proven(proven_by, made):
+    """VGG16: wrong answers to its distributions are 2 to 22 tolerances off, and two calls of 8 tolerances are asked."""
+    calls = []
+
+    class TrialRunner:
+        pace_s, earlier_weights = 0.0, ()
+
+        @property
+        def lacks_proof(self):
+            return len(calls) < proven_by
+
+        def run(self, index, seed, **_):
+            calls.append(seed)
+            return Trial(None, None, 1.0, copied=False)
+
+        def unproven(self):
+            return None
+
+    checked_calls(_context(is_timed=True), _model_runner(TrialRunner()))
+    assert calls == [*SEEDS, *PROOFS][:made]

@@ -47,7 +47,7 @@ def context():
         started=started,
         trial_runner=trial_runner,
         place=place,
-        seeds=SimpleNamespace(timed=lambda side: iter(())),
+        seeds=SimpleNamespace(timed=lambda side: iter(()), proofs=lambda: iter(())),
         call_timeout_s=1.0,
         gpu_session=None,
         begin_side=lambda: NO_WATCH,

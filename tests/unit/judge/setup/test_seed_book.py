@@ -168,3 +168,12 @@ def test_rows_cancel_in_a_replay_where_they_did_in_the_card():
         seeds = replayed(seeds=Seeds(weight=seed_text(1), replayed_from=None, cancelling_rows=known))
         seeds.settle(mix)
         assert seeds.distribution_mix.row_sites == sites
+
+
+def test_calls_for_lack_of_proof_use_the_distributions_that_are_evidence():
+    mix = DistributionMix((Profile.SMALL, Profile.LARGE), evidence=(Profile.AS_GIVEN, Profile.LARGE, Profile.OUTLIERS))
+    seeds = SeedBook(None)
+    seeds.settle(mix)
+    assert [mix.pick(seed) for seed in seeds.proofs()] == [Profile.AS_GIVEN, Profile.LARGE] * 6
+    seeds.settle(mix._replace(evidence=()))
+    assert list(seeds.proofs()) == []
