@@ -31,7 +31,7 @@ class Called(NamedTuple):
 
     `assumed`: the submission's tensors with values of the reference and without proof, by the reference's names.
     `partly_in_evaluation`: a module of ModelNew is in evaluation mode, says the runner.
-    `more_s` is the expected duration of the checked calls that a failure prevented.
+    `more_s` is the expected duration of the checked calls that a failure prevented. `first_call_ms`: of right calls.
     """
 
     trial_runner: TrialRunner | None
@@ -42,6 +42,7 @@ class Called(NamedTuple):
     assumed: Mapping[str, str] = {}
     more_s: float = 0.0
     partly_in_evaluation: bool = False
+    first_call_ms: float | None = None
 
     @property
     def may_need_training(self) -> bool:
@@ -88,6 +89,7 @@ def checked_calls(
         seeds = [*needed, *context.seeds.more_checks(len(needed), size)]
         slow = _SlowCalls(model_runner.session.child.cpu_time, trial_runner, max(len(needed), FEWEST_CALLS))
     fewer: list[Finding] = []
+    first_call_ms: float | None = None
     for index, seed in enumerate(itertools.chain(seeds, _until_proven(context, trial_runner))):
         if slow is not None and slow.are_enough(index):
             message = f"{index} of {len(seeds)} calls were checked: these took {slow.work_s:.0f} s of CPU time"
@@ -96,6 +98,7 @@ def checked_calls(
         trial = trial_runner.run(index, seed, schedule=next(schedules), timeout_s=context.call_timeout_s)
         checks += [trial.check] if trial.check is not None else []
         if trial.fault is None:
+            first_call_ms = trial.elapsed_ms if first_call_ms is None else first_call_ms
             if index:  # The first call has no cancelling rows: a later call of its seed has other inputs.
                 right_seeds.add(seed)
             continue
@@ -114,7 +117,7 @@ def checked_calls(
     unproven = None if context.right_at else trial_runner.unproven()  # The answers at another size are evidence.
     reported_sites = sites if unproven is None else sites._replace(unmatched=False)  # The reason tells of the weights.
     remarks = [*fewer, *_remarks(constructed, checks, reported_sites)]
-    return Called(trial_runner, checks, unproven, remarks, sites, constructed.assumed)
+    return Called(trial_runner, checks, unproven, remarks, sites, constructed.assumed, first_call_ms=first_call_ms)
 
 
 def _until_proven(context: GradeContext, trial_runner: TrialRunner) -> Iterator[int]:

@@ -1,7 +1,9 @@
-"""Stages of a grade: each stage runs the submission in a fresh process and returns an outcome."""
+"""Stages of a grade. Checked and timed calls are one sequence in one runner of the submission."""
 
 import itertools
+import secrets
 import time
+from contextlib import ExitStack
 from typing import NamedTuple
 
 import torch
@@ -15,7 +17,7 @@ from evaluator.judge.baselines import other_baselines
 from evaluator.judge.checked_calls import Called, checked_calls
 from evaluator.judge.compare.tolerance import bounds
 from evaluator.judge.context.grade_context import GradeContext
-from evaluator.judge.context.reference_timing import ReferenceTimer
+from evaluator.judge.context.reference_timing import Reading, ReferenceTimer
 from evaluator.judge.faults.triton_faults import interpreter_remarks
 from evaluator.judge.inputs.changing_weights import NO_SITES, Sites, record
 from evaluator.judge.inputs.input_distributions import PROFILES
@@ -51,12 +53,28 @@ from evaluator.records import (
 from evaluator.sizes.found_sizes import changes
 from evaluator.timing.quote import quote, unquoted
 
+_ONE_IN = 10
+"""Grades of which one, by lot, repeats its checks in a second process."""
+
 
 class BuildOutcome(NamedTuple):
     """Result of loading the submission: the builds, and the fault if loading failed."""
 
     build: Build
     fault: Fault | None
+
+
+class RightRunner(NamedTuple):
+    """A runner of the submission whose answers were right so far. It lives until `ends` is closed.
+
+    `calls` were made, the first of `first_call_ms`.
+    """
+
+    trial_runner: TrialRunner
+    sites: Sites
+    ends: ExitStack
+    calls: int = 0
+    first_call_ms: float | None = None
 
 
 class CheckOutcome(NamedTuple):
@@ -71,6 +89,14 @@ class CheckOutcome(NamedTuple):
     findings: list[Finding]
     evidence: OwnKernelEvidence
     weights: Weights | None
+    right: RightRunner | None = None
+
+
+class ReferenceSide(NamedTuple):
+    """The reference's time before the submission, and the baselines."""
+
+    before: Reading
+    baselines: list[Baseline]
 
 
 class TimeOutcome(NamedTuple):
@@ -107,13 +133,16 @@ def build(context: GradeContext) -> BuildOutcome:
     )
 
 
-def check(context: GradeContext, timer: ReferenceTimer, built: Build) -> CheckOutcome:
-    """Compare the submission's answers with the expected outputs, at each size of the grade until a fault."""
-    checked = _check_at_size(context, timer, built)
+def check(context: GradeContext, built: Build, ends: ExitStack) -> CheckOutcome:
+    """Compare the submission's answers with the expected outputs, at each size of the grade until a fault.
+
+    In a timed grade, a runner with right answers lives until `ends` is closed: its next calls are timed.
+    """
+    checked = _check_at_size(context, built, ends)
     for size in context.terms.further_sizes:
         if checked.fault is None:
             with context.at(size):
-                checked = _merged(checked, _check_at_size(context, timer, checked.build), context)
+                checked = _merged(checked, _check_at_size(context, checked.build, ends), context)
     return checked
 
 
@@ -143,25 +172,21 @@ _OF_A_LAUNCH = "CUDA error"
 """Part of the message for a launch that fails: an empty grid is a fault of the host code."""
 
 
-def _check_at_size(context: GradeContext, timer: ReferenceTimer, built: Build) -> CheckOutcome:
+def _check_at_size(context: GradeContext, built: Build, ends: ExitStack) -> CheckOutcome:
     """Compare the submission's answers to fresh inputs with the expected outputs.
 
     See `_tried_in_other_ways` for weights and the model's mode.
     """
-    (trial_runner, checks, fault, remarks, sites, *_), build_service = _tried_in_other_ways(context, timer)
-    if trial_runner is not None and fault is None:
+    (trial_runner, checks, fault, remarks, sites, *_), build_service, right = _tried_in_other_ways(context, ends)
+    if trial_runner is not None and fault is None and right is None:
         lowered, untried = _check_precision(trial_runner, "checked")
         remarks += untried
         if lowered is not None:
-            fault, checks = lowered.fault, _with_check(checks, lowered.check)
+            fault, checks = lowered.fault, with_check(checks, lowered.check)
     built_keys = {unit.key for unit in built.units}
     units = [*built.units, *(unit for unit in build_service.units if unit.key not in built_keys)]
     findings = [*_build_findings(build_service), *remarks, *_about_values(context, checks)]
     findings += interpreter_remarks(context.source, context.terms.device)
-    needs, counted, needed = AblationResults(), None, None
-    if fault is None and not context.right_at and context.terms.options.require_own_kernel is not None:
-        needs, counted = _ablation(context)
-        needed = None if counted is None else needed_work(context.reference)
     build = replace(built, ok=built.ok and not build_service.failures, units=units)
     weights = None if sites is None else record(context.terms.weights, context.reference.weights, sites)
     evidence = OwnKernelEvidence(
@@ -169,25 +194,24 @@ def _check_at_size(context: GradeContext, timer: ReferenceTimer, built: Build) -
         own_names(build_service, context.source),
         len(build_service.device_code),
         context.source,
-        counted,
-        needs=needs,
+        None,
         imports=together(build_service.imports),
-        needed=needed,
     )
     if fault is None:
         context.right_at += (context.terms.size,)
     checks = [replace(check, size=context.terms.size) for check in checks]
-    return CheckOutcome(build, checks, fault, findings, evidence, weights)
+    return CheckOutcome(build, checks, fault, findings, evidence, weights, right)
 
 
 class _CheckedCalls(NamedTuple):
-    """The checked calls of a runner."""
+    """The checked calls of a runner; `right` is the runner, if it lives on."""
 
     called: Called
     build_service: BuildService
+    right: RightRunner | None = None
 
 
-def _tried_in_other_ways(context: GradeContext, timer: ReferenceTimer) -> "_CheckedCalls":
+def _tried_in_other_ways(context: GradeContext, ends: ExitStack) -> _CheckedCalls:
     """Return the checked calls, in training mode or with the submission's own weights where only these are right.
 
     A constructor may call `eval()` although the reference is in training mode: in PyTorch the caller decides about the
@@ -200,12 +224,12 @@ def _tried_in_other_ways(context: GradeContext, timer: ReferenceTimer) -> "_Chec
     calls that the first did not come to. Each of the two is tried alone.
     """
     started = time.monotonic()
-    first_try = _checked_calls(context, timer)
+    first_try = _checked_calls(context, ends)
     needed_s = time.monotonic() - started + first_try.called.more_s
     fault = first_try.called.fault
     if fault is not None and context.deadline.left_s > needed_s and _may_need_training(context, first_try.called):
         context.in_training = True
-        again = _checked_calls(context, timer)
+        again = _checked_calls(context, ends)
         if again.called.fault is None:
             message = f"right after train(), wrong as constructed ({fault.finding.code}): {fault.finding.message}"
             remark = finding(Code.SET_TO_TRAINING, message)
@@ -214,7 +238,7 @@ def _tried_in_other_ways(context: GradeContext, timer: ReferenceTimer) -> "_Chec
     if (reason := first_try.called.reason_to_seed) is None or context.deadline.left_s <= needed_s:
         return first_try
     context.seeded_because = reason
-    again = _checked_calls(context, timer)
+    again = _checked_calls(context, ends)
     return again if again.called.fault is None else first_try
 
 
@@ -223,22 +247,34 @@ def _may_need_training(context: GradeContext, called: Called) -> bool:
     return in_training and depends_on_mode(context.reference, fresh_seed())
 
 
-def _checked_calls(context: GradeContext, timer: ReferenceTimer) -> _CheckedCalls:
-    """Make the checked calls in a new runner."""
+def _checked_calls(context: GradeContext, ends: ExitStack | None) -> _CheckedCalls:
+    """Make the checked calls in a new runner. In a timed grade, a runner with right answers lives until `ends` ends."""
     build_service = context.build_services.for_submission()
-    with context.runners.start(context.source, build_service) as model_runner:
-        if context.terms.is_timed:
-            timer.begin()
-        # Processes start beside the submission's load, and contexts of the GPU come into being beside the checks. After
-        # the reference's runners are taken: otherwise the next grade's check would find an empty pool.
+    with ExitStack() as failing:
+        model_runner = failing.enter_context(context.runners.start(context.source, build_service))
+        # Processes start beside the submission's load, and contexts of the GPU come into being beside the checks.
         refill = None if context.gpu_session is None else context.runners.pool.refill
         called = checked_calls(context, model_runner, refill)
-        if called.fault is not None:
+        if called.fault is not None or called.trial_runner is None:
             return _CheckedCalls(called, build_service)
         if context.terms.gpu is not None:
             compiled = read_kernels(model_runner.session, context.source)
             context.kernel_cache = b"" if compiled is None else compiled.cache
-    return _CheckedCalls(called, build_service)
+        if ends is None or not context.terms.is_timed:
+            return _CheckedCalls(called, build_service)
+        ends.push(failing.pop_all())
+    sites = NO_SITES if called.sites is None else called.sites
+    calls = 1 + max(check.index for check in called.checks)
+    return _CheckedCalls(
+        called, build_service, RightRunner(called.trial_runner, sites, ends, calls, called.first_call_ms)
+    )
+
+
+def own_kernel_evidence(context: GradeContext, evidence: OwnKernelEvidence) -> OwnKernelEvidence:
+    """Return the evidence with the parts that the answer needs, and the counted operations."""
+    needs, counted = _ablation(context)
+    needed = None if counted is None else needed_work(context.reference)
+    return evidence._replace(needs=needs, counted=counted, needed=needed)
 
 
 def _ablation(context: GradeContext) -> tuple[AblationResults, Counted | None]:
@@ -268,67 +304,113 @@ def _check_precision(trial_runner: TrialRunner, which: str) -> tuple[Trial | Non
         ]
 
 
-def _with_check(checks: list[Check], instead: Check | None) -> list[Check]:
-    """Return the checks with `instead` in place of the check of the same call."""
-    return [instead if instead is not None and check.index == instead.index else check for check in checks]
+def with_check(checks: list[Check], failed: Check | None) -> list[Check]:
+    """Return the checks with `failed` in place of the check of the same call, or at the end."""
+    if failed is None:
+        return checks
+    others = [check for check in checks if (check.index, check.seed) != (failed.index, failed.seed)]
+    return (
+        [failed if check not in others else check for check in checks]
+        if len(others) < len(checks)
+        else [*checks, failed]
+    )
 
 
-def measure_both(context: GradeContext, timer: ReferenceTimer) -> TimeOutcome:
-    """Time the reference, then the submission, then the reference again, each in a separate runner."""
+def measure_reference(context: GradeContext, timer: ReferenceTimer) -> ReferenceSide:
+    """Time the reference and the baselines, while no code of the submission runs."""
     before = timer.before()
-    baselines = other_baselines.measured(context, before)
-    timed, remarks, sites = _timed_submission(context, before.overhead)
+    return ReferenceSide(before, other_baselines.measured(context, before))
+
+
+def measure_both(
+    context: GradeContext, timer: ReferenceTimer, reference: ReferenceSide, right: RightRunner
+) -> TimeOutcome:
+    """Time the submission after the reference, and look at the reference again. Each side has a separate runner."""
+    timed, remarks, sites = _timed_submission(context, reference.before.overhead, right)
     if isinstance(timed, TimeOutcome):
         return timed
+    if (failed := _failure_in_second_process(context)) is not None:
+        return failed
     after = timer.after()
     clock = ClockKind.HOST if context.terms.gpu is None else ClockKind.SEALED
-    quoted = quote(clock, before.samples, timed, after)
+    quoted = quote(clock, reference.before.samples, timed, after.samples)
+    timing = replace(quoted.timing, reference_age_s=after.before_age_s, drift_probe_ms=after.probe_ms)
     weights = record(context.terms.weights, context.reference.weights, sites)
     if sites.unmatched:
-        return TimeOutcome(unquoted(quoted.timing), None, None, [*quoted.findings, *remarks], baselines, weights)
-    baselines = other_baselines.held_against(baselines, timed, clock)
-    return TimeOutcome(quoted.timing, None, None, [*quoted.findings, *remarks], baselines, weights)
+        return TimeOutcome(unquoted(timing), None, None, [*quoted.findings, *remarks], reference.baselines, weights)
+    baselines = other_baselines.held_against(reference.baselines, timed, clock)
+    return TimeOutcome(timing, None, None, [*quoted.findings, *remarks], baselines, weights)
 
 
 def _timed_submission(
-    context: GradeContext, empty: timing_loop.Overhead
+    context: GradeContext, empty: timing_loop.Overhead, right: RightRunner
 ) -> tuple[Samples | TimeOutcome, list[Finding], Sites]:
-    """Time the submission in a separate runner. Return samples or failure, remarks, and locations of the weights.
+    """Time the submission in the runner of its checked calls. Return samples or failure, remarks, and weights' sites.
 
-    A try disturbed by other work on the GPU is repeated. The slowest try is quoted, so that failing a try has no
-    benefit.
+    A try disturbed by other work on the GPU is repeated, in a new runner. The slowest try is quoted, so that failing a
+    try has no benefit.
     """
     tries: list[Samples] = []
     remarks: list[Finding] = []
     for number in itertools.count(1):
-        with context.runners.start(context.source, context.build_services.for_submission()) as model_runner:
-            fault = model_runner.load()
-            constructed = fault if fault is not None else model_runner.construct()
-            if isinstance(constructed, Fault):
-                return TimeOutcome(None, None, constructed, []), [], NO_SITES
-            sites = model_runner.sites(constructed)
-            trial_runner, seeds = model_runner.trial_runner(sites), context.seeds.timed("submission")
+        if number > 1:
+            started = _new_runner(context, right.ends)
+            if isinstance(started, Fault):
+                return TimeOutcome(None, None, started, []), [], NO_SITES
+            right = started
+        with right.ends:
             side = timing_loop.side(
                 "submission",
-                trial_runner,
-                seeds,
+                right.trial_runner,
+                context.seeds.timed("submission"),
                 empty,
                 context.call_timeout_s,
                 closely=True,
                 watch=context.begin_side(),
+                index=right.calls,
+                first_call_ms=right.first_call_ms,
             )
             if context.gpu_session is not None:
                 context.gpu_session.monitor.sample()
-        failed, untried = (side.failed, []) if side.failed is not None else _check_precision(trial_runner, "timed")
+        failed, untried = (
+            (side.failed, []) if side.failed is not None else _check_precision(right.trial_runner, "timed")
+        )
         tries += [side.samples] if side.samples is not None else []
         if side.samples is not None and failed is None:
-            return max(tries, key=lambda samples: samples.median_ms), [*remarks, *untried], sites
+            return max(tries, key=lambda samples: samples.median_ms), [*remarks, *untried], right.sites
         fault = None if failed is None else failed.fault
         if fault is None or not has_trait(fault.finding, Trait.DISTURBED_CLOCK) or number == timing_loop.TRIES:
-            return TimeOutcome(None, failed.check if failed else None, fault, []), [], sites
+            return TimeOutcome(None, failed.check if failed else None, fault, []), [], right.sites
         message = f"timed again, and the slowest time is quoted: {fault.finding.message}"
         remarks.append(finding(Code(fault.finding.code), message, attempt=number))
     raise AssertionError("one of these tries is the last")
+
+
+def _new_runner(context: GradeContext, ends: ExitStack) -> RightRunner | Fault:
+    """Load and construct the submission in another runner, which lives until `ends` is closed."""
+    model_runner = ends.enter_context(context.runners.start(context.source, context.build_services.for_submission()))
+    fault = model_runner.load()
+    constructed = fault if fault is not None else model_runner.construct()
+    if isinstance(constructed, Fault):
+        return constructed
+    sites = model_runner.sites(constructed)
+    return RightRunner(model_runner.trial_runner(sites), sites, ends)
+
+
+def _failure_in_second_process(context: GradeContext) -> TimeOutcome | None:
+    """Return the failure of the checked calls in a second process: in each strict grade, and in one of ten by lot.
+
+    A single process may be right by chance, for instance by what its memory held.
+    """
+    if not context.terms.options.strict and secrets.randbelow(_ONE_IN):
+        return None
+    called = _checked_calls(context, None).called
+    if called.fault is None:
+        return None
+    fault = called.fault
+    message = f"right in one process, and not in a second: {fault.finding.message}"
+    failed = called.checks[-1] if called.checks and not called.checks[-1].ok else None
+    return TimeOutcome(None, failed, fault._replace(finding=replace(fault.finding, message=message)), [])
 
 
 def _build_findings(build_service: BuildService) -> list[Finding]:

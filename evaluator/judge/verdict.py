@@ -35,7 +35,12 @@ def judge(context: GradeContext, timer: ReferenceTimer, stopwatch: Stopwatch) ->
         with stopwatch.stage("device"):
             context.set_up_early()
     build_outcome = _lint_and_build(context, stopwatch)
-    return build_outcome if build_outcome.is_final else finish(context, timer, build_outcome, stopwatch)
+    if build_outcome.is_final:
+        return build_outcome
+    if context.terms.gpu is not None:
+        with stopwatch.stage("build"):
+            context.build_ahead()
+    return finish(context, timer, build_outcome, stopwatch)
 
 
 def begin(context: GradeContext, stopwatch: Stopwatch) -> Outcome:
@@ -72,12 +77,21 @@ def finish(context: GradeContext, timer: ReferenceTimer, build_outcome: Outcome,
     """Check and time a build, made here or by another process on the same machine."""
     if build_outcome.build is None:
         raise ValueError("nothing was built")
-    grade = _Finish(context, timer, stopwatch)
-    grade.take_device()
-    grade.check(build_outcome.build)
-    for stage in (grade.time, grade.compare_with_roofline, grade.profile, grade.accept):
-        if not grade.outcome.is_final:
-            stage()
+    with contextlib.ExitStack() as ends:
+        grade = _Finish(context, timer, stopwatch, ends)
+        grade.take_device()
+        if context.terms.gpu is not None:  # Elsewhere the submission's processes are stopped between two calls.
+            grade.measure_reference()
+        grade.check(build_outcome.build)
+        for stage in (
+            grade.time,
+            grade.require_own_kernels,
+            grade.compare_with_roofline,
+            grade.profile,
+            grade.accept,
+        ):
+            if not grade.outcome.is_final:
+                stage()
     machine_code = with_library_kernels(context.build_services.machine_code(), grade.outcome.profiling)
     about_code = about_machine_code(machine_code, context.terms.problem.precision, context.terms.problem.formats)
     outcome = replace(
@@ -99,10 +113,15 @@ class _Finish:
 
     _evidence: OwnKernelEvidence
 
-    def __init__(self, context: GradeContext, timer: ReferenceTimer, stopwatch: Stopwatch) -> None:
+    def __init__(
+        self, context: GradeContext, timer: ReferenceTimer, stopwatch: Stopwatch, ends: contextlib.ExitStack
+    ) -> None:
         self._context = context
         self._timer = timer
         self._stopwatch = stopwatch
+        self._ends = ends
+        self._reference: stages.ReferenceSide | None = None
+        self._right: stages.RightRunner | None = None
         self._required_share = context.terms.options.require_own_kernel
         self.outcome = Outcome()
 
@@ -121,12 +140,19 @@ class _Finish:
             with self._stage("device"):
                 self._context.take_device()
 
+    def measure_reference(self) -> stages.ReferenceSide | None:
+        """Time the reference, once, if the grade is timed."""
+        if self._reference is None and self._context.terms.is_timed:
+            with self._stage("time"):
+                self._reference = stages.measure_reference(self._context, self._timer)
+        return self._reference
+
     def check(self, build: Build) -> None:
         """Compare the submission's answers with the expected outputs."""
         with self._stage("check"):
-            checked = stages.check(self._context, self._timer, build)
+            checked = stages.check(self._context, build, self._ends)
             self._context.build_services.machine_code()  # No disassembler may run beside the timing.
-        self._evidence = checked.evidence
+        self._evidence, self._right = checked.evidence, checked.right
         self.outcome = Outcome(
             build=checked.build,
             checks=checked.checks,
@@ -134,21 +160,31 @@ class _Finish:
             own_kernels=own_kernels(checked.evidence),
             weights=checked.weights,
         )
-        self._fail(checked.fault or too_little(self.outcome.own_kernels, self._required_share))
+        self._fail(checked.fault)
+
+    def require_own_kernels(self) -> None:
+        """Reject a submission whose own kernels do too little, if the grade requires a share."""
+        if self._required_share is None:
+            return
+        with self._stage("check"):
+            self._evidence = stages.own_kernel_evidence(self._context, self._evidence)
+        self.outcome = replace(self.outcome, own_kernels=own_kernels(self._evidence))
+        self._fail(too_little(self.outcome.own_kernels, self._required_share))
 
     def time(self) -> None:
         """Time both sides. On `emulated`, no time is meaningful; mode `check` leaves the times out."""
-        if not self._context.terms.is_timed:
+        reference = self.measure_reference()
+        if reference is None or self._right is None:
             if self._context.terms.options.mode is GradeMode.CHECK:
                 untimed = finding(Code.NOT_TIMED, "the grade had mode check: no time was measured")
                 self.outcome = replace(self.outcome, findings=[untimed, *self.outcome.findings])
             return
         with self._stage("time"):
-            timed = stages.measure_both(self._context, self._timer)
+            timed = stages.measure_both(self._context, self._timer, reference, self._right)
         outcome = self.outcome
         self.outcome = replace(
             outcome,
-            checks=[*outcome.checks, *([timed.failed] if timed.failed is not None else [])],
+            checks=stages.with_check(outcome.checks, timed.failed),
             timing=timed.timing,
             l2=None if timed.timing is None else self._context.backend.l2,
             baselines=timed.baselines,

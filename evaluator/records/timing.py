@@ -160,6 +160,10 @@ class Timing(Record, frozen=True):
     spread between processes of one program. An end of the speedup's interval is None if unbounded. The speedup is None
     if its interval is wider than 15 %, or 20 % with windows on both sides on a GPU. `significant`: the interval
     excludes 1 and has two ends. Older cards have None in the intervals' fields.
+
+    Several submissions of a problem share the reference's halves. `reference_age_s` is the age of the first half when
+    the submission had been timed. `drift_probe_ms` is the time of a call of the reference just then; None if the second
+    half itself was measured then, for the first submission.
     """
 
     clock: ClockKind
@@ -177,6 +181,8 @@ class Timing(Record, frozen=True):
     speedup_low: float | None = None
     speedup_high: float | None = None
     significant: bool | None = None
+    reference_age_s: float | None = None
+    drift_probe_ms: float | None = None
 
     @property
     def reference_kind(self) -> CallKind:

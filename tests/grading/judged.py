@@ -18,6 +18,7 @@ from evaluator.records import DeviceKind, SizeName
 from tests.grading.harness import PATIENT_S
 
 _NO_OVERHEAD = Overhead(0.0, 0.0, None, None, None, None, None)
+_NO_REFERENCE = stages.ReferenceSide(None, [])
 
 
 def judged(context, source, *, timed=False):
@@ -25,6 +26,7 @@ def judged(context, source, *, timed=False):
     context.turn_to(source, SeedBook(None, weight=context.seeds.weight))
     with pytest.MonkeyPatch.context() as untimed:
         if not timed:
+            untimed.setattr(stages, "measure_reference", lambda *_: _NO_REFERENCE)
             untimed.setattr(stages, "measure_both", lambda *_: stages.TimeOutcome(None, None, None, []))
         with ReferenceTimer(context) as timer:
             return judge(context, timer, Stopwatch(Silent()))
@@ -36,13 +38,14 @@ def judged_by_values(context, source):
     Nothing else is timed: neither windows nor the reference.
     """
 
-    def answers(context, timer):
-        timed, _, _ = stages._timed_submission(context, _NO_OVERHEAD)
+    def answers(context, timer, reference, right):
+        timed, _, _ = stages._timed_submission(context, _NO_OVERHEAD, right)
         return timed if isinstance(timed, stages.TimeOutcome) else stages.TimeOutcome(None, None, None, [])
 
     context.turn_to(source, SeedBook(None, weight=context.seeds.weight))
     with pytest.MonkeyPatch.context() as patch, ReferenceTimer(context) as timer:
         patch.setattr(enough_calls, "_ENOUGH_S", 0.0)
+        patch.setattr(stages, "measure_reference", lambda *_: _NO_REFERENCE)
         patch.setattr(stages, "measure_both", answers)
         return judge(context, timer, Stopwatch(Silent()))
 

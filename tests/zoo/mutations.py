@@ -118,6 +118,7 @@ def _first_calls(patch: Patch, count: int) -> None:
 
 
 def _untimed(patch: Patch) -> None:
+    patch.setattr(stages, "measure_reference", lambda *_: stages.ReferenceSide(None, []))
     patch.setattr(stages, "measure_both", lambda *_: stages.TimeOutcome(None, None, None, []))
 
 

@@ -48,10 +48,14 @@ class GpuMonitor:
         self._samples.append(state(self._gpu))
         return self._samples[-1]
 
-    def reuse(self, sample: GpuState) -> None:
-        """Add a sample from the end of a side that was measured for an earlier grade and is reused."""
+    def resumes(self, sample: GpuState) -> bool:
+        """Return whether the GPU is as at the end of a side that an earlier grade measured; if so, add its sample."""
+        first, now = ClockLook(sample.sm_mhz, sample.temperature_c, sample.throttled), look_at_clock(self._gpu)
+        if now is None or needs_rest(now, first):
+            return False
         self._samples.append(sample)
-        self._first = self._first or ClockLook(sample.sm_mhz, sample.temperature_c, sample.throttled)
+        self._first = self._first or first
+        return True
 
     def facts(self) -> GpuFacts:
         """Return the GPU's facts for the scorecard."""

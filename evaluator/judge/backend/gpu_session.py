@@ -22,8 +22,8 @@ from evaluator.sandbox import ForkServer, Limits
 
 RUNNER_LIMITS = Limits(memory_bytes=1 << 46, held_bytes=32 << 30)
 """CUDA reserves addresses for all memory of every GPU: a tighter limit of address space is impossible."""
-_FIRST = 4
-"""Runners of the first grade: two of the submission (check and timing), two of the reference."""
+_FIRST = 3
+"""Runners of the first grade: one of the submission, two of the reference."""
 
 
 class GpuSession:

@@ -148,9 +148,10 @@ class GradeContext(GradeFacts):
         """Lint the submission's text in a sandboxed process, without executing the text."""
         if self._speculative_build is None:
             looked = look_at(self.source, self.terms.options.entries, self._spare_children.spawn)
-            self._predicted = looked.builds
-            return looked
-        return self._speculative_build.looked_at()
+        else:
+            looked = self._speculative_build.looked_at()
+        self._predicted = looked.builds
+        return looked
 
     def build_ahead(self) -> None:
         """Build what the text requests, also in constructors, so that no compiler runs while the grade has the GPU."""

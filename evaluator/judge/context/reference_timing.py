@@ -1,10 +1,9 @@
-"""Timing of the reference, before the submission's runner starts and after the submission's runner has ended.
+"""Timing of the reference, before a submission is loaded and after its runner has ended.
 
-A judge with several submissions of one problem keeps runners of the reference and their measured call overhead, if
-memory allows. Inputs are drawn anew for every call. A side measured after one submission also counts as the side before
-the next, if recent: the order is reference, submission, reference, submission, reference. Two runners alternate, so the
-two sides of a submission come from two processes, as in a single grade. Differences between processes are part of the
-interval (`timing/bootstrap.py`).
+A judge with several submissions of one problem measures both halves once, before and after the first submission, in two
+processes. Differences between processes are part of the interval (`timing/bootstrap.py`). After each later submission,
+a drift probe in one of the two processes shows whether the GPU is still the one that was measured: if not, the half
+after the submission is measured again. Inputs are drawn anew for every call.
 """
 
 import contextlib
@@ -26,15 +25,23 @@ from evaluator.judge.trial.model_runner import ModelRunner
 from evaluator.judge.trial.trial_runner import TrialRunner
 from evaluator.records import DeviceKind, Fault, Samples
 from evaluator.sandbox import ConfinedProcess
+from evaluator.timing.quote import of_one_kind
+from evaluator.timing.stats import interquartile_range, median
 
 AS_REFERENCE = "from model import Model as ModelNew\n"
 """The reference in the form of a submission: timed by the same code in the same kind of runner."""
 
-RECENT_S = 10.0
-"""Maximum age of a side measured after one submission, to count as measured before the next."""
+GOOD_S = 600.0
+"""Lifetime of the measured halves: a GPU's clocks change, and so do other processes with a context."""
 
-OVERHEAD_GOOD_S = 60.0
-"""Lifetime of a measured call overhead: a GPU's clocks change, and so do other processes with a context."""
+_DRIFT, _DRIFT_MS = 0.003, 0.0001
+"""Difference of a probe from the halves that is no drift, beside their own scatter."""
+
+_SCATTER = 3.0
+"""Standard deviations of the halves' samples within which a probe lies."""
+
+_IQR_OF_NORMAL = 1.349
+"""Interquartile range of a normal distribution, in standard deviations."""
 
 _REST_S = 1.0
 """Pause unit: three immediate tries would end before most disturbances. Each try waits one unit longer."""
@@ -44,11 +51,27 @@ _BEFORE, _AFTER = "reference_before", "reference_after"
 
 
 class Reading(NamedTuple):
-    """One side of the reference: samples, call overhead, and the GPU's state at the end."""
+    """A half of the reference's side: samples, call overhead, and the GPU's state at the end, `measured_s`."""
 
     samples: Samples
     overhead: timing_loop.Overhead
     gpu_state: GpuState | None
+    measured_s: float = 0.0
+
+
+class After(NamedTuple):
+    """The half after a submission, the age of the half before, and the time of a drift probe, if any."""
+
+    samples: Samples
+    before_age_s: float
+    probe_ms: float | None
+
+
+def has_drifted(probe_ms: float, halves: list[Samples]) -> bool:
+    """Return whether a call takes longer or shorter than in the measured halves, beyond their own scatter."""
+    times_ms = [time_ms for half in of_one_kind(halves) for time_ms in half.samples_ms]
+    usual_ms, spread_ms = median(times_ms), interquartile_range(times_ms) / _IQR_OF_NORMAL
+    return abs(probe_ms - usual_ms) > _DRIFT * usual_ms + _DRIFT_MS + _SCATTER * spread_ms
 
 
 class ReferenceTimer:
@@ -62,9 +85,8 @@ class ReferenceTimer:
         self._trial_runners: deque[TrialRunner] = deque()
         self._starting: deque[ModelRunner] = deque()
         self._runners: list[ConfinedProcess] = []
-        self._overhead: timing_loop.Overhead | None = None
-        self._overhead_s = 0.0
-        self._recent: tuple[Reading, float] | None = None
+        self._before: Reading | None = None
+        self._after: Reading | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -77,10 +99,49 @@ class ReferenceTimer:
         self._kept.close()
         self._trial_runners.clear()
         self._starting.clear()
-        self._recent = None
+        self._before = self._after = None
 
-    def begin(self) -> None:
-        """Start the runners of both sides during the submission's check, if memory allows."""
+    def settle(self) -> None:
+        """Wait for the runners of `_begin`: none may still be starting while a call is timed."""
+        while self._starting:
+            self._trial_runners.appendleft(self._ready(self._starting.popleft()))
+
+    def before(self) -> Reading:
+        """Return the half before a submission. No code of a submission may run."""
+        if self._before is not None and time.monotonic() - self._before.measured_s <= GOOD_S:
+            session, state = self._context.gpu_session, self._before.gpu_state
+            if session is None or state is None or session.monitor.resumes(state):
+                return self._before
+        self._begin()
+        self._before, self._after = self._measured(_BEFORE, None), None
+        return self._before
+
+    def after(self) -> After:
+        """Return the half after a submission, whose runner has ended."""
+        before, after = self._before, self._after
+        if before is None:
+            raise RuntimeError("the half before the submission was not measured")
+        age_s = time.monotonic() - before.measured_s
+        probe_ms = None if after is None else self._probe_ms(before, after.samples)
+        if after is not None and probe_ms is not None and not has_drifted(probe_ms, [before.samples, after.samples]):
+            return After(after.samples, age_s, probe_ms)
+        self._after = self._measured(_AFTER, before.overhead)
+        if after is not None or not self._lasting:
+            self._before = None  # The GPU is another than before: the next submission has both halves anew.
+        return After(self._after.samples, age_s, probe_ms)
+
+    def _probe_ms(self, before: Reading, after: Samples) -> float | None:
+        """Return the time of a call of the reference now, in ms; None if it could not be measured."""
+        windows = of_one_kind([before.samples, after])[0].windows
+        with self._runner() as trial_runner:
+            seeds, timeout_s = self._context.seeds.timed(_AFTER), self._context.call_timeout_s
+            probe_ms = timing_loop.probe(trial_runner, seeds, before.overhead, windows, timeout_s)
+        if self._context.gpu_session is not None:
+            self._context.gpu_session.monitor.sample()
+        return probe_ms
+
+    def _begin(self) -> None:
+        """Start the runners of both halves, if memory allows."""
         may_start = self._lasting or self._context.terms.device is DeviceKind.CUDA
         if not may_start or self._trial_runners or self._starting or not self._context.backend.room_for(_IN_TURN):
             return
@@ -93,38 +154,15 @@ class ReferenceTimer:
                 raise _failed(fault)
             self._starting.append(model_runner)
 
-    def settle(self) -> None:
-        """Wait for the runners of `begin`: none may still be starting while a call is timed."""
-        while self._starting:
-            self._trial_runners.appendleft(self._ready(self._starting.popleft()))
-
-    def before(self) -> Reading:
-        """Return the side before a submission. No runner may hold the submission yet."""
-        if self._recent is not None:
-            reading, measured_s = self._recent
-            self._recent = None
-            if time.monotonic() - measured_s <= RECENT_S:
-                if self._context.gpu_session is not None and reading.gpu_state is not None:
-                    self._context.gpu_session.monitor.reuse(reading.gpu_state)
-                return reading._replace(samples=replace(reading.samples, side=_BEFORE))
-        return self._measured(_BEFORE)
-
-    def after(self) -> Samples:
-        """Measure the side after a submission, whose runner has ended."""
-        reading = self._measured(_AFTER)
-        if self._lasting:
-            self._recent = reading, time.monotonic()
-        return reading.samples
-
-    def _measured(self, name: str) -> Reading:
+    def _measured(self, name: str, known: timing_loop.Overhead | None) -> Reading:
         with self._runner() as trial_runner:
-            overhead = self._known_overhead(trial_runner)
+            overhead = known or self._overhead(trial_runner)
             samples = self._undisturbed(name, trial_runner, overhead, self._context.begin_side())
             gpu_session = self._context.gpu_session
             gpu_state = None if gpu_session is None else gpu_session.monitor.sample()
         if overhead.spot is not None:
             overhead = overhead._replace(spot=overhead.spot.beside(samples.windows))
-        return Reading(samples, overhead, gpu_state)
+        return Reading(samples, overhead, gpu_state, time.monotonic())
 
     def _undisturbed(
         self, name: str, trial_runner: TrialRunner, overhead: timing_loop.Overhead, watch: ClockWatch = NO_WATCH
@@ -160,14 +198,12 @@ class ReferenceTimer:
             hint="end other work on this GPU, or choose another GPU with --gpu",
         )
 
-    def _known_overhead(self, trial_runner: TrialRunner) -> timing_loop.Overhead:
-        """Return the call overhead: the recent value, or a new measurement in `trial_runner`."""
-        if self._overhead is None or time.monotonic() - self._overhead_s > OVERHEAD_GOOD_S:
-            measured = timing_loop.overhead(trial_runner, self._context.call_timeout_s)
-            if isinstance(measured, Fault):
-                raise _failed(measured)
-            self._overhead, self._overhead_s = measured, time.monotonic()
-        return self._overhead
+    def _overhead(self, trial_runner: TrialRunner) -> timing_loop.Overhead:
+        """Measure the overhead of a call."""
+        measured = timing_loop.overhead(trial_runner, self._context.call_timeout_s)
+        if isinstance(measured, Fault):
+            raise _failed(measured)
+        return measured
 
     @contextlib.contextmanager
     def _runner(self) -> Iterator[TrialRunner]:

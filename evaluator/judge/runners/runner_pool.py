@@ -10,8 +10,8 @@ from evaluator.judge.runners.runner_client import RunnerClient
 from evaluator.records import DeviceKind
 from evaluator.sandbox import Child, ForkServer, Limits
 
-POOLED_RUNNERS = 2
-"""One runner to time the submission being checked, and one to check the next submission."""
+POOLED_RUNNERS = 1
+"""A runner for the next submission."""
 _WARM_S = 60.0
 
 

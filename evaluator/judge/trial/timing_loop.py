@@ -24,6 +24,7 @@ from evaluator.judge.trial.window_loop import (
     TakenOff,
     WindowHost,
     WindowSide,
+    own_values,
     windows_of,
 )
 from evaluator.judge.trial.window_runner import WindowRunner
@@ -43,6 +44,8 @@ Measured on an H200: at most 7 us if the work is over, at least 140 us otherwise
 _SLICE_MS = 1.0
 """Time slice of a context: on an H200, work of 1 ms is not interrupted, work of 3 ms is."""
 _FORKED_CALLS = 5
+_PROBE_CALLS = 3
+"""Calls of a drift probe, after a first one that is no sample."""
 _QUIET_PART = 0.10
 _QUIET_MS = 0.020
 """Additional time for a quiet GPU to write the inputs: a tenth of the usual time, and the variation of event times."""
@@ -199,6 +202,8 @@ def side(
     trusted: bool = False,
     spot_checks: bool = True,
     watch: ClockWatch = NO_WATCH,
+    index: int = 0,
+    first_call_ms: float | None = None,
 ) -> TimedSide:
     """Time at least `at_least` calls until there are enough (`enough_calls`).
 
@@ -206,7 +211,8 @@ def side(
     `closely`, calls continue until small outputs have enough samples for the precision check (`precision_sampler`).
     Windows follow where the clock has windows, on a GPU with `spot_checks`. With `at_least` below `MIN_CALLS`, the side
     is a half of the reference. `trusted` code is the reference or a baseline. `watch` looks at the GPU's clock after
-    some of the calls.
+    some of the calls. The runner has made `index` calls before, the first of `first_call_ms`; the side's own first call
+    is no sample either way.
     """
     used: list[int] = []
     quiet: list[Trial] = []
@@ -224,16 +230,16 @@ def side(
         lacking=lacking,
     ):
         seed = next(seeds)
-        trial = trial_runner.run(len(used), seed, timeout_s=timeout_s, quick=not lacking)
+        trial = trial_runner.run(index + len(used), seed, timeout_s=timeout_s, quick=not lacking)
         lacking = closely and trial_runner.lacks_calls
         if trial.fault is not None:
-            fault, _ = retried(trial_runner, trial, len(used), seed, itertools.repeat(None), timeout_s)
+            fault, _ = retried(trial_runner, trial, index + len(used), seed, itertools.repeat(None), timeout_s)
             return TimedSide(None, trial._replace(fault=fault))
         used.append(seed)
         watch.look_at(len(used))
         if first_ms is None:
             started = time.monotonic()  # The first call may compile.
-            first_ms = max(trial.elapsed_ms - empty.taken_off_ms, 0.0)
+            first_ms = max((first_call_ms or trial.elapsed_ms) - empty.taken_off_ms, 0.0)
         elif trial.profile is not Profile.AS_GIVEN:
             others += 1
         elif not _prepared_longer(trial, empty.quiet_ms):
@@ -254,7 +260,7 @@ def side(
         in_windows = _in_windows(
             trial_runner,
             seeds,
-            len(used),
+            index + len(used),
             good,
             empty,
             timeout_s,
@@ -288,6 +294,28 @@ def side(
         clocks=watch.clocks(),
     )
     return TimedSide(samples, None if late is None else good[-1]._replace(fault=late))
+
+
+def probe(
+    trial_runner: TrialRunner, seeds: Iterator[int], empty: Overhead, windows: Windows | None, timeout_s: float
+) -> float | None:
+    """Return the time of a call in a runner of the reference, in ms: the median of a few, or that in a window.
+
+    `windows` are those of the measurement that the probe is compared with. None if a call fails or was not queued.
+    """
+    times_ms: list[float] = []
+    for index in range(1 + _PROBE_CALLS):
+        trial = trial_runner.run(index, next(seeds), timeout_s=timeout_s, quick=True)
+        if trial.fault is not None:
+            return None
+        times_ms.append(max(trial.elapsed_ms - empty.taken_off_ms, 0.0))
+    if windows is None:
+        return median(times_ms[1:])
+    calls = max(windows.calls)
+    window = WindowRunner(trial_runner).run(len(times_ms), own_values(trial_runner, seeds, calls), timeout_s=timeout_s)
+    if window.fault is not None or not window.was_queued:
+        return None
+    return (window.elapsed_ms - empty.taken_off_ms) / calls
 
 
 def _in_windows(

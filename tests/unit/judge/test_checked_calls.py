@@ -55,9 +55,7 @@ def test_calls_that_a_failure_prevented_take_as_long_as_those_before(failing, mo
         made.append(seed)
         return Trial(None, TIMED_OUT if index == failing else None, 1.0, copied=False)
 
-    trial_runner = SimpleNamespace(
-        run=run, pace_s=2.0, earlier_weights=[], unproven=lambda: None, lacks_proof=False
-    )
+    trial_runner = SimpleNamespace(run=run, pace_s=2.0, earlier_weights=[], unproven=lambda: None, lacks_proof=False)
     called = checked_calls(_context(is_timed=True), _model_runner(trial_runner))
     assert made == (SEEDS if failing is None else SEEDS[: failing + 1])
     assert called.fault is (None if failing is None else TIMED_OUT)

@@ -11,6 +11,7 @@ from evaluator.judge import stages, verdict
 from evaluator.judge.context import grade_context, runner_factory
 from evaluator.judge.context.grade_context import GradeContext
 from evaluator.judge.context.runner_factory import RunnerFactory
+from evaluator.judge.inputs.changing_weights import NO_SITES
 from evaluator.judge.own_kernels.own_kernels import OwnKernelEvidence
 from evaluator.judge.roofline.roofline_check import RooflineOutcome
 from evaluator.lint.lint_in_sandbox import LookedAt
@@ -172,7 +173,16 @@ def stages_of(monkeypatch):
             return Fault(Status.REJECTED, finding(Code.WRONG_VALUES, name)) if name == failing else None
 
         def check(*_):
-            return stages.CheckOutcome(built.build, [], fault("check"), [LATER], EVIDENCE, None)
+            return stages.CheckOutcome(built.build, [], fault("check"), [LATER], EVIDENCE, None, RIGHT)
+
+        def measure_reference(*_):
+            done.append("reference")
+
+            return stages.ReferenceSide(None, [])
+
+        def own_kernel_evidence(_, evidence):
+            done.append("own kernels")
+            return evidence
 
         def check_roofline(*_):
             return RooflineOutcome(None, fault("roofline"), [])
@@ -188,6 +198,8 @@ def stages_of(monkeypatch):
             stages, "measure_both", lambda *_: stages.TimeOutcome(cards.card().timing, None, fault("time"), [])
         )
         monkeypatch.setattr(stages, "check", check)
+        monkeypatch.setattr(stages, "measure_reference", measure_reference)
+        monkeypatch.setattr(stages, "own_kernel_evidence", own_kernel_evidence)
         monkeypatch.setattr(verdict, "check_roofline", check_roofline)
         monkeypatch.setattr(verdict, "profiling", profiling)
         monkeypatch.setattr(verdict, "needed_alone", lambda _, profile: profile)
@@ -222,7 +234,8 @@ def stages_of(monkeypatch):
 
 EVIDENCE = OwnKernelEvidence(DeviceKind.CUDA, None, 0, "", None)
 FIRST, LATER, LAST = (finding(Code.WIDE_TOLERANCE, text) for text in ("of the lint", "of a check", "of the monitor"))
-WHOLE = ["device", "check", "machine code", "time", "roofline", "profile"]
+RIGHT = stages.RightRunner(None, NO_SITES, contextlib.ExitStack())
+WHOLE = ["device", "reference", "check", "machine code", "time", "roofline", "profile"]
 
 
 @pytest.mark.parametrize("device", DeviceKind)
@@ -236,15 +249,16 @@ def test_mode_check_has_no_clock_and_says_so(stages_of, device):
 
 def test_mode_check_still_requires_own_kernels(stages_of):
     _, done = stages_of(DeviceKind.CUDA, mode=GradeMode.CHECK, required=0.5)
-    assert done == ["device", "check", "machine code", "profile"]
+    assert done == ["device", "check", "machine code", "own kernels", "profile"]
 
 
 def test_before_each_stage_that_needs_the_device_alone_all_other_work_has_ended(stages_of):
     quiet = ["settle", "settle reference"]
     done = stages_of(DeviceKind.CUDA, profile="torch", settled=True)[1]
-    assert done == [*WHOLE[:3], *quiet, "time", *quiet, "roofline", *quiet, "profile"]
+    before = ["device", *quiet, "reference", "check", "machine code"]
+    assert done == [*before, *quiet, "time", *quiet, "roofline", *quiet, "profile"]
     done = stages_of(DeviceKind.CUDA, mode=GradeMode.CHECK, settled=True)[1]
-    assert done == WHOLE[:3]
+    assert done == ["device", "check", "machine code"]
 
 
 @pytest.mark.parametrize("failing", [None, "check", "time", "roofline"])
@@ -260,7 +274,7 @@ def test_a_stage_that_fails_is_the_last(stages_of, failing):
 @pytest.mark.parametrize(
     ("device", "done"),
     [
-        (DeviceKind.CPU, ["check", "machine code", "time", "profile"]),
+        (DeviceKind.CPU, ["check", "machine code", "reference", "time", "profile"]),
         (DeviceKind.EMULATED, ["check", "machine code"]),
     ],
 )
@@ -271,7 +285,7 @@ def test_a_device_has_the_stages_that_mean_something_on_it(stages_of, device, do
 def test_nothing_is_profiled_unasked_and_an_unknown_share_is_not_correct(stages_of):
     assert stages_of(DeviceKind.CUDA)[1] == WHOLE[:-1]
     outcome, done = stages_of(DeviceKind.CUDA, required=0.5)
-    assert done == WHOLE  # On a GPU only a profile shows the share.
+    assert done == [*WHOLE[:5], "own kernels", *WHOLE[5:]]  # On a GPU only a profile shows the share.
     assert (outcome.status, outcome.reason.code) == (Status.INCONCLUSIVE, Code.OWN_SHARE_UNKNOWN.value)
 
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from evaluator.findings import Code, finding
+from evaluator.judge import checked_calls as checked_calls_module
 from evaluator.judge import stages
 from evaluator.judge.backend.clock_watch import NO_WATCH
 from evaluator.judge.checked_calls import checked_calls
@@ -17,20 +18,26 @@ from evaluator.judge.trial import timing_loop
 from evaluator.judge.trial.trial_runner import Trial
 from evaluator.protocol.frames import Constructed
 from evaluator.records import Build, DeviceKind, Fault, SizeName, Status, WeightsRule
+from evaluator.sandbox.time_limit import CpuTime
 from tests import cards
 
 
 @pytest.fixture
 def context():
     """A context whose runners answer nothing; it counts them."""
-    trial_runner = SimpleNamespace(look_closely=lambda: None, unproven=lambda: None)
+    trial_runner = SimpleNamespace(look_closely=lambda: None, unproven=lambda: None, pace_s=0.0, earlier_weights=[])
 
     def load(meanwhile=None):
         if meanwhile is not None:
             meanwhile()
 
+    session = SimpleNamespace(child=SimpleNamespace(cpu_time=lambda: CpuTime(0.0, {})))
     place = SimpleNamespace(
-        load=load, construct=lambda: None, sites=lambda _: NO_SITES, trial_runner=lambda _: trial_runner
+        session=session,
+        load=load,
+        construct=lambda: None,
+        sites=lambda _: NO_SITES,
+        trial_runner=lambda _: trial_runner,
     )
     started = []
 
@@ -54,6 +61,13 @@ def context():
     )
 
 
+def timed(context):
+    """Time the submission in the runner of its checked calls."""
+    ends = contextlib.ExitStack()
+    ends.enter_context(context.runners.start(context.source, None))
+    return stages._timed_submission(context, None, stages.RightRunner(context.trial_runner, NO_SITES, ends))
+
+
 def faults(monkeypatch, *codes, medians_ms=(1.0,)):
     """Have a side fail with each of these in turn, and then be measured; those of T306 have samples too."""
     left = [Fault(Status.REJECTED, finding(code, "it worked on")) for code in codes]
@@ -71,12 +85,12 @@ def faults(monkeypatch, *codes, medians_ms=(1.0,)):
 
 def test_what_somebody_else_may_have_done_is_no_verdict_before_it_was_seen_three_times(context, monkeypatch):
     faults(monkeypatch, Code.WORK_AFTER_DONE, Code.NOT_QUIET)
-    samples, remarks, _ = stages._timed_submission(context, None)
+    samples, remarks, _ = timed(context)
     assert samples.median_ms == 1.0
     assert [(each.code, each.details) for each in remarks] == [("T306", {"attempt": 1}), ("T305", {"attempt": 2})]
     assert len(context.started) == 3
     faults(monkeypatch, Code.WORK_AFTER_DONE, Code.WORK_AFTER_DONE, Code.WORK_AFTER_DONE)
-    refused, _, _ = stages._timed_submission(context, None)
+    refused, _, _ = timed(context)
     assert (refused.fault.status, refused.fault.finding.code) == (Status.REJECTED, Code.WORK_AFTER_DONE.value)
     assert len(context.started) == 6
 
@@ -84,7 +98,7 @@ def test_what_somebody_else_may_have_done_is_no_verdict_before_it_was_seen_three
 @pytest.mark.parametrize("medians_ms", [(3.0, 2.0), (2.0, 3.0)])
 def test_nobody_gains_by_failing_a_try(context, monkeypatch, medians_ms):
     faults(monkeypatch, Code.WORK_AFTER_DONE, medians_ms=medians_ms)
-    samples, _, _ = stages._timed_submission(context, None)
+    samples, _, _ = timed(context)
     assert samples.median_ms == 3.0
 
 
@@ -116,10 +130,10 @@ def test_timed_calls_are_looked_at_closely_when_their_runner_has_ended(context, 
     faults(monkeypatch)
     lower = Trial(None, Fault(Status.WRONG_RESULT, finding(Code.LOWER_PRECISION, "in TF32")), 0.0, copied=False)
     ended_when_looked_at(context, lambda: lower)
-    refused, _, _ = stages._timed_submission(context, None)
+    refused, _, _ = timed(context)
     assert refused.fault == lower.fault
     ended_when_looked_at(context, no_memory)
-    samples, remarks, _ = stages._timed_submission(context, None)
+    samples, remarks, _ = timed(context)
     assert samples.median_ms == 1.0
     assert [each.code for each in remarks] == ["C418"]
     assert "2 GiB more" in remarks[0].message
@@ -141,24 +155,27 @@ def ready_to_check(context, monkeypatch):
         size=SizeName.FULL,
         further_sizes=(),
     )
-    context.reference = SimpleNamespace(weights=SimpleNamespace(exist=False), model=torch.nn.Identity())
+    context.reference = SimpleNamespace(
+        weights=SimpleNamespace(exist=False), model=torch.nn.Identity(), draws_numbers=False
+    )
     served = SimpleNamespace(units=[], failures=[], built_from="", device_code=[], imports=[])
     context.build_services.for_submission = lambda: served
     monkeypatch.setattr(stages, "_about_values", lambda *_: [])
 
 
 BUILT = Build(ok=True, import_s=0.0, units=[])
-TIMER = SimpleNamespace(begin=lambda: None)
 
 
 def test_checked_calls_are_looked_at_closely_when_their_runner_has_ended(context, monkeypatch):
     ready_to_check(context, monkeypatch)
+    context.terms.is_timed = False
+    context.seeds.more_checks = lambda *_: []
     fault = Fault(Status.WRONG_RESULT, finding(Code.LOWER_PRECISION, "in TF32"))
     lower = Trial(cards.check(), fault, 0.0, copied=False)
     ended_when_looked_at(context, lambda: lower)
-    assert stages.check(context, TIMER, BUILT).fault == fault
+    assert stages.check(context, BUILT, contextlib.ExitStack()).fault == fault
     ended_when_looked_at(context, no_memory)
-    passed = stages.check(context, TIMER, BUILT)
+    passed = stages.check(context, BUILT, contextlib.ExitStack())
     assert passed.fault is None
     assert "C418" in [each.code for each in passed.findings]
 
@@ -168,13 +185,13 @@ def test_only_with_a_gpu_do_later_runners_start_beside_a_check(context, monkeypa
     ready_to_check(context, monkeypatch)
     context.gpu_session, started = gpu_session, []
     context.runners.pool.refill = lambda: started.append(True)
-    assert stages.check(context, TIMER, BUILT).fault is None
+    assert stages.check(context, BUILT, contextlib.ExitStack()).fault is None
     assert len(started) == refills
 
 
 def test_what_nobody_else_can_have_done_is_seen_once(context, monkeypatch):
     faults(monkeypatch, Code.WRONG_VALUES)
-    refused, _, _ = stages._timed_submission(context, None)
+    refused, _, _ = timed(context)
     assert refused.fault.finding.code == Code.WRONG_VALUES.value
     assert len(context.started) == 1
 
@@ -221,28 +238,63 @@ class Runner:
 
 
 def test_each_check_finds_a_warm_runner(context, monkeypatch):
-    """Of the four first runners, two are the reference's for all grades of the problem."""
+    """Of the three first runners, two are the reference's for all grades of the problem."""
     ready_to_check(context, monkeypatch)
     pool = RunnerPool(Runner, DeviceKind.CUDA, POOLED_RUNNERS)
-    warm = {"check": [], "time": []}
+    warm = []
 
     @contextlib.contextmanager
     def start(*_):
-        warm["check"].append(pool.take().is_warm)
+        warm.append(pool.take().is_warm)
         yield context.place
 
-    def begin():
-        if len(warm["check"]) == 1:
-            pool.take()
-            pool.take()
-
     context.runners, context.gpu_session = SimpleNamespace(start=start, pool=pool), object()
-    pool.refill(4)
+    pool.refill(3)
+    pool.take()
+    pool.take()
     for _ in range(3):
-        assert stages.check(context, SimpleNamespace(begin=begin), BUILT).fault is None
+        assert stages.check(context, BUILT, contextlib.ExitStack()).fault is None
         pool.settle()
-        warm["time"].append(pool.take().is_warm)
-    assert warm == {"check": [True] * 3, "time": [True] * 3}
+    assert warm == [True] * 3
+
+
+@pytest.mark.parametrize("is_timed", [True, False])
+def test_a_runner_with_right_answers_lives_on_to_be_timed(context, monkeypatch, is_timed):
+    ready_to_check(context, monkeypatch)
+    context.terms.is_timed, context.seeds.more_checks = is_timed, lambda *_: []
+    alive, ends = [], contextlib.ExitStack()
+
+    @contextlib.contextmanager
+    def start(*_):
+        alive.append(True)
+        yield context.place
+        alive.pop()
+
+    context.runners.start = start
+    checked = stages.check(context, BUILT, ends)
+    assert (checked.right is not None, alive) == ((True, [True]) if is_timed else (False, []))
+    ends.close()
+    assert alive == []
+
+
+@pytest.mark.parametrize(
+    ("strict", "lot", "right", "made"),
+    [(False, 1, False, 0), (False, 0, False, 1), (True, 1, False, 1), (True, 1, True, 1)],
+)
+def test_a_second_process_must_be_right_too(context, monkeypatch, strict, lot, right, made):
+    """In one grade of ten, and in strict ones."""
+    ready_to_check(context, monkeypatch)
+    context.terms.options = SimpleNamespace(strict=strict)
+    wrong = Trial(cards.check(), Fault(Status.WRONG_RESULT, finding(Code.WRONG_VALUES, "1 of 9")), 0.0, copied=False)
+    if not right:
+        context.trial_runner.run = lambda *_, **__: wrong
+        monkeypatch.setattr(checked_calls_module, "retried", lambda _, trial, *__: (trial.fault, None))
+    monkeypatch.setattr(stages.secrets, "randbelow", lambda _: lot)
+    failed = stages._failure_in_second_process(context)
+    assert len(context.started) == made
+    assert (failed is None) is (right or not made)
+    if failed is not None:
+        assert failed.fault.finding.message == "right in one process, and not in a second: 1 of 9"
 
 
 @pytest.mark.parametrize(

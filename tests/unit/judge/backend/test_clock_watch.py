@@ -147,7 +147,14 @@ def test_a_side_waits_until_the_gpu_is_as_cool_as_when_the_first_began(monitor, 
 
 
 def test_a_side_that_is_kept_from_an_earlier_grade_is_the_first(monitor):
-    made, waited = monitor(HOT, HOT)
-    made.reuse(QUIET._replace(temperature_c=40))
+    made, waited = monitor(COOL, HOT)
+    assert made.resumes(QUIET._replace(temperature_c=40))
     made.begin_side()
     assert len(waited) == 20
+
+
+def test_a_side_of_an_earlier_grade_does_not_count_for_a_hotter_gpu(monitor):
+    made, waited = monitor(HOT, HOT)
+    assert not made.resumes(QUIET._replace(temperature_c=40))
+    made.begin_side()
+    assert waited == []

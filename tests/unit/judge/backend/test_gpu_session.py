@@ -85,7 +85,7 @@ def test_its_runners_are_there_when_it_is_settled_and_gone_when_it_is_closed(gpu
             assert gpu_session.monitor
         gpu_session.reach()
         gpu_session.settle()
-        assert len(alive) == 4
+        assert len(alive) == 3
         assert {entry for entry, _ in fork_server.asked} == {"evaluator.runner.main:run"}
         assert all(what["limits"].memory_bytes == 1 << 46 for _, what in fork_server.asked)
         assert gpu_session.monitor is not None
@@ -103,7 +103,7 @@ def test_the_judges_context_comes_beside_the_processes_and_before_the_runners_co
     class Warming(Runner):
         def __init__(self, alive):
             super().__init__(alive)
-            if len(alive) == 4:
+            if len(alive) == 3:
                 processes_started.set()
 
         def warm(self, device):
@@ -121,7 +121,7 @@ def test_the_judges_context_comes_beside_the_processes_and_before_the_runners_co
             gpu_session.reach()
         gpu_session.settle()
         assert did[0] == "judge's context"
-        assert did[-4:] == ["runner's context"] * 4
+        assert did[-3:] == ["runner's context"] * 3
 
 
 def test_where_one_runner_cannot_be_made_none_stays(gpu, monkeypatch):
@@ -162,7 +162,7 @@ def test_a_grade_that_ends_at_once_leaves_nothing(gpu, monkeypatch):
     gpu_session.close()
 
 
-@pytest.mark.parametrize("at", [1, 4])
+@pytest.mark.parametrize("at", [1, 3])
 def test_what_is_made_while_a_grade_ends_is_cut_short(at, gpu, monkeypatch):
     alive, reached, may_go_on = [], threading.Event(), threading.Event()
 

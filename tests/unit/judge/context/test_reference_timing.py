@@ -17,43 +17,111 @@ from evaluator.timing.agreement import excess_ms
 from tests import cards
 
 
-@pytest.fixture
-def kept(monkeypatch):
-    """A lasting timer, whose clock the test moves and whose measurements it counts."""
-    clock = SimpleNamespace(now_s=1000.0, measured=[])
+class Measured:
+    """A lasting timer, with a clock that the test moves. Its halves and probes take `times_ms` in turn."""
 
-    def overhead(trial_runner, timeout_s):
-        clock.measured.append(trial_runner)
-        return timing_loop.Overhead(float(len(clock.measured)), 0.0, None, None, None, None, None)
+    def __init__(self, monkeypatch, times_ms, *, lasting=True):
+        self.now_s, self.made, self.resumes = 1000.0, [], True
+        self._times_ms = iter(times_ms)
+        monitor = SimpleNamespace(resumes=lambda _: self.resumes, sample=lambda: "a state")
+        context = SimpleNamespace(
+            call_timeout_s=1.0,
+            gpu_session=SimpleNamespace(monitor=monitor),
+            begin_side=lambda: None,
+            seeds=SimpleNamespace(timed=lambda _: iter(())),
+        )
+        self.timer = reference_timing.ReferenceTimer(context, lasting=lasting)
+        monkeypatch.setattr(reference_timing.time, "monotonic", lambda: self.now_s)
+        monkeypatch.setattr(self.timer, "_begin", lambda: None)
+        monkeypatch.setattr(self.timer, "_runner", lambda: contextlib.nullcontext("a runner"))
+        monkeypatch.setattr(timing_loop, "overhead", lambda *_: EMPTY)
+        monkeypatch.setattr(timing_loop, "side", self._side)
+        monkeypatch.setattr(timing_loop, "probe", self._probe)
 
-    monkeypatch.setattr(reference_timing.time, "monotonic", lambda: clock.now_s)
-    monkeypatch.setattr(timing_loop, "overhead", overhead)
-    return reference_timing.ReferenceTimer(SimpleNamespace(call_timeout_s=1.0), lasting=True), clock
+    def _side(self, name, *_, **__):
+        self.made.append(name)
+        return timing_loop.TimedSide(cards.samples(name, next(self._times_ms)), None)
+
+    def _probe(self, *_):
+        self.made.append("probe")
+        return next(self._times_ms)
+
+    def grade(self):
+        """Return the medians of the halves around a submission, and the drift probe."""
+        before, after = self.timer.before(), self.timer.after()
+        return before.samples.median_ms, after.samples.median_ms, after.probe_ms
 
 
-def test_what_a_call_costs_is_measured_anew_after_a_while(kept):
-    side, clock = kept
-    assert side._known_overhead("one").taken_off_ms == 1.0
-    clock.now_s += reference_timing.OVERHEAD_GOOD_S - 1
-    assert side._known_overhead("other").taken_off_ms == 1.0
-    clock.now_s += 2
-    assert side._known_overhead("other").taken_off_ms == 2.0
-    assert clock.measured == ["one", "other"]
+EMPTY = timing_loop.Overhead(0.0, 0.0, None, None, None, None, None)
+HALVES = ["reference_before", "reference_after"]
 
 
-def test_how_much_slower_the_reference_is_in_spot_checks_comes_with_its_times(kept, monkeypatch):
-    side, _ = kept
+def test_submissions_of_a_problem_share_the_halves_and_each_has_a_probe(monkeypatch):
+    measured = Measured(monkeypatch, [1.0, 1.001, 1.0005, 1.0006])
+    assert [measured.grade() for _ in range(3)] == [
+        (1.0, 1.001, None),
+        (1.0, 1.001, 1.0005),
+        (1.0, 1.001, 1.0006),
+    ]
+    assert measured.made == [*HALVES, "probe", "probe"]
+
+
+@pytest.mark.parametrize("probe_ms", [1.2, 0.8, None])
+def test_a_gpu_that_is_another_than_before_is_measured_again(monkeypatch, probe_ms):
+    measured = Measured(monkeypatch, [1.0, 1.0, probe_ms, 1.2, 1.21, 1.22])
+    assert measured.grade() == (1.0, 1.0, None)
+    assert measured.grade() == (1.0, 1.2, probe_ms)  # The quote sees both halves, and that they differ.
+    assert measured.grade() == (1.21, 1.22, None)
+    assert measured.made == [*HALVES, "probe", "reference_after", *HALVES]
+
+
+@pytest.mark.parametrize(("later_s", "resumes"), [(reference_timing.GOOD_S + 1, True), (1.0, False)])
+def test_old_halves_and_those_of_a_cooler_gpu_are_measured_again(monkeypatch, later_s, resumes):
+    measured = Measured(monkeypatch, [1.0, 1.0, 2.0, 2.0])
+    measured.grade()
+    measured.now_s, measured.resumes = measured.now_s + later_s, resumes
+    assert measured.grade() == (2.0, 2.0, None)
+
+
+def test_a_wrong_submission_leaves_the_half_before_to_the_next(monkeypatch):
+    measured = Measured(monkeypatch, [1.0, 1.001])
+    measured.timer.before()
+    measured.now_s += 3.0
+    assert measured.grade() == (1.0, 1.001, None)
+    assert measured.made == HALVES
+
+
+def test_a_single_grade_measures_both_halves(monkeypatch):
+    measured = Measured(monkeypatch, [1.0, 1.0, 2.0, 2.0], lasting=False)
+    assert (measured.grade(), measured.grade()) == ((1.0, 1.0, None), (2.0, 2.0, None))
+
+
+@pytest.mark.parametrize(
+    ("usual_ms", "spread_ms", "probe_ms", "drifted"),
+    [
+        (0.044, 0.0, 0.0442, False),
+        (0.044, 0.0, 0.0443, True),
+        (0.044, 0.001, 0.0443, False),
+        (2.66, 0.0, 2.667, False),
+        (2.66, 0.0, 2.65, True),
+    ],
+)
+def test_a_drift_is_more_than_three_thousandths_and_the_scatter(usual_ms, spread_ms, probe_ms, drifted):
+    half = replace(
+        cards.samples("reference_before", usual_ms), samples_ms=[usual_ms - spread_ms, usual_ms, usual_ms + spread_ms]
+    )
+    assert reference_timing.has_drifted(probe_ms, [half, half]) is drifted
+
+
+def test_how_much_slower_the_reference_is_in_spot_checks_comes_with_its_times(monkeypatch):
+    side = Measured(monkeypatch, []).timer
     empty = timing_loop.Overhead(1.0, 0.0, None, None, None, None, None, spot=SpotRule(0.02))
     samples = cards.in_windows(cards.samples("reference_before", 0.3), 0.010, spot_ms=[0.0112, 0.0115, 0.0118])
-    monkeypatch.setattr(side, "_runner", lambda: contextlib.nullcontext("one"))
     monkeypatch.setattr(timing_loop, "overhead", lambda *_: empty)
     monkeypatch.setattr(timing_loop, "side", lambda *_, **__: timing_loop.TimedSide(samples, None))
-    side._context.gpu_session, side._context.begin_side = None, lambda: None
-    side._context.seeds = SimpleNamespace(timed=lambda _: iter(()))
     spot = side.before().overhead.spot
     assert spot.constant_ms == 0.02
     assert excess_ms(spot.reference) == pytest.approx(0.0012)
-    assert side._overhead.spot.reference is None  # Each side of the reference has its own.
 
 
 class Starting:
@@ -73,9 +141,9 @@ class Starting:
 
 
 @pytest.mark.parametrize("settled", [True, False])
-def test_no_runner_of_the_reference_starts_while_the_other_is_timed(kept, settled):
+def test_no_runner_of_the_reference_starts_while_the_other_is_timed(settled):
     """And the two are taken in turn, from the first on."""
-    side, story = kept[0], []
+    side, story = reference_timing.ReferenceTimer(SimpleNamespace(), lasting=True), []
     side._starting.extend(Starting(name, story) for name in ("one", "other"))
     if settled:
         side.settle()
@@ -86,12 +154,12 @@ def test_no_runner_of_the_reference_starts_while_the_other_is_timed(kept, settle
     assert story == ["one answered", "other answered", "one", "other", "one", "other", "one"]
 
 
-def test_a_reference_that_fails_while_that_is_measured_is_no_submissions_fault(kept, monkeypatch):
-    side, _ = kept
+def test_a_reference_that_fails_while_that_is_measured_is_no_submissions_fault(monkeypatch):
+    side = Measured(monkeypatch, []).timer
     fault = Fault(Status.RUNTIME_ERROR, finding(Code.FORWARD_FAILED, "it broke"))
     monkeypatch.setattr(timing_loop, "overhead", lambda *_: fault)
     with pytest.raises(JudgeFailed, match="the reference's own runner failed: it broke"):
-        side._known_overhead("one")
+        side.before()
 
 
 @pytest.fixture(autouse=True)
