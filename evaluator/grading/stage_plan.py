@@ -14,8 +14,9 @@ def stages_of(terms: GradeTerms) -> tuple[str, ...]:
     """
     on_gpu, options = terms.gpu is not None, terms.options
     profiled = options.profile is not None or (on_gpu and options.require_own_kernel is not None)
-    stages = ["read", "prepare", "lint", "build", *(["device"] if on_gpu else []), "check"]
-    stages += ["time"] if terms.is_timed else []
+    stages = ["read", "prepare", "lint", "build", *(["device"] if on_gpu else [])]
+    stages += ["reference"] if terms.is_timed and on_gpu else []
+    stages += ["check", *(["time"] if terms.is_timed else [])]
     stages += ["roofline"] if terms.is_timed and on_gpu else []
     stages += ["profile"] if profiled and terms.device is not DeviceKind.EMULATED else []
     return tuple(stages)

@@ -18,7 +18,7 @@ from evaluator.progress import Stopwatch
 from evaluator.records import Build, DeviceKind, Fault, GradeMode, Outcome, Status
 from evaluator.timing.quote import unquoted
 
-_MEASURING = frozenset(("time", "roofline", "profile"))
+_MEASURING = frozenset(("reference", "time", "roofline", "profile"))
 """Stages beside which no other work of this judge may run on the device."""
 
 
@@ -80,8 +80,7 @@ def finish(context: GradeContext, timer: ReferenceTimer, build_outcome: Outcome,
     with contextlib.ExitStack() as ends:
         grade = _Finish(context, timer, stopwatch, ends)
         grade.take_device()
-        if context.terms.gpu is not None:  # Elsewhere the submission's processes are stopped between two calls.
-            grade.measure_reference()
+        grade.measure_reference()
         grade.check(build_outcome.build)
         for stage in (
             grade.time,
@@ -140,12 +139,14 @@ class _Finish:
             with self._stage("device"):
                 self._context.take_device()
 
-    def measure_reference(self) -> stages.ReferenceSide | None:
-        """Time the reference, once, if the grade is timed."""
-        if self._reference is None and self._context.terms.is_timed:
-            with self._stage("time"):
+    def measure_reference(self) -> None:
+        """Time the reference on a GPU before any code of the submission runs. Elsewhere stage `time` does.
+
+        Without a GPU, all processes of the submission are stopped between two calls.
+        """
+        if self._context.terms.gpu is not None and self._context.terms.is_timed:
+            with self._stage("reference"):
                 self._reference = stages.measure_reference(self._context, self._timer)
-        return self._reference
 
     def check(self, build: Build) -> None:
         """Compare the submission's answers with the expected outputs."""
@@ -166,21 +167,21 @@ class _Finish:
         """Reject a submission whose own kernels do too little, if the grade requires a share."""
         if self._required_share is None:
             return
-        with self._stage("check"):
-            self._evidence = stages.own_kernel_evidence(self._context, self._evidence)
+        self._evidence = stages.own_kernel_evidence(self._context, self._evidence)
         self.outcome = replace(self.outcome, own_kernels=own_kernels(self._evidence))
         self._fail(too_little(self.outcome.own_kernels, self._required_share))
 
     def time(self) -> None:
         """Time both sides. On `emulated`, no time is meaningful; mode `check` leaves the times out."""
-        reference = self.measure_reference()
-        if reference is None or self._right is None:
+        right = self._right
+        if right is None:
             if self._context.terms.options.mode is GradeMode.CHECK:
                 untimed = finding(Code.NOT_TIMED, "the grade had mode check: no time was measured")
                 self.outcome = replace(self.outcome, findings=[untimed, *self.outcome.findings])
             return
         with self._stage("time"):
-            timed = stages.measure_both(self._context, self._timer, reference, self._right)
+            reference = self._reference or stages.measure_reference(self._context, self._timer)
+            timed = stages.measure_both(self._context, self._timer, reference, right)
         outcome = self.outcome
         self.outcome = replace(
             outcome,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _REDRAW_S = 0.25
 _DETAIL = 60
-STILL = frozenset({"time"})
+STILL = frozenset({"reference", "time"})
 """Stages without updates of the line: drawing would disturb the clock."""
 
 

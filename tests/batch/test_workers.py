@@ -2,7 +2,6 @@
 
 import contextlib
 import fcntl
-import itertools
 import os
 import random
 import resource
@@ -16,8 +15,6 @@ import psutil
 import pytest
 
 from evaluator.batch.runs.results import read_run
-from evaluator.batch.runs.run_folder import RunFolder
-from evaluator.batch.runs.timeline_file import read_timeline
 from evaluator.batch.workers.messages import GradePart, NotGraded, send
 from evaluator.batch.workers.slots import slots_for
 from evaluator.batch.workers.worker_handle import LocalWorker
@@ -228,8 +225,6 @@ def test_submissions_of_a_problem_share_the_reference_and_no_inputs(started, tmp
     drawn = [{each.seed for each in card.checks} for card in found.values()]
     drawn += [set(timing.submission.seeds) for timing in (first, second)]
     assert len(set.union(*drawn)) == sum(map(len, drawn))
-    (session,) = read_timeline(RunFolder(tmp_path / "run")).sessions
-    turns = {turn.name: turn for turn in session.turns}
     assert first.reference_before.samples_ms == second.reference_before.samples_ms
     assert (first.drift_probe_ms is None, second.drift_probe_ms is None) == (True, False)
     # On a busy machine, the probe may differ, and the half after s02 is measured again.
@@ -238,12 +233,6 @@ def test_submissions_of_a_problem_share_the_reference_and_no_inputs(started, tmp
         second.drift_probe_ms, [first.reference_before, first.reference_after]
     )
     assert second.reference_age_s > first.reference_age_s > 0
-
-
-def span(turn, name):
-    """Return when a stage of a turn began, and when it ended."""
-    begins = [*turn.stages, ("", turn.ended_s)]
-    return next((begun, ended) for (stage, begun), (_, ended) in itertools.pairwise(begins) if stage == name)
 
 
 def test_a_kept_runner_that_dies_costs_one_attempt(started, tmp_path):

@@ -24,9 +24,13 @@ def terms(device=DeviceKind.CPU, **options):
         (DeviceKind.CPU, {}, "read prepare lint build check time"),
         (DeviceKind.CPU, {"mode": GradeMode.CHECK, "require_own_kernel": 0.5}, "read prepare lint build check"),
         (DeviceKind.CPU, {"profile": ProfilerKind.TORCH}, "read prepare lint build check time profile"),
-        (DeviceKind.CUDA, {}, "read prepare lint build device check time roofline"),
+        (DeviceKind.CUDA, {}, "read prepare lint build device reference check time roofline"),
         (DeviceKind.CUDA, {"mode": GradeMode.CHECK}, "read prepare lint build device check"),
-        (DeviceKind.CUDA, {"require_own_kernel": 0.5}, "read prepare lint build device check time roofline profile"),
+        (
+            DeviceKind.CUDA,
+            {"require_own_kernel": 0.5},
+            "read prepare lint build device reference check time roofline profile",
+        ),
     ],
 )
 def test_the_stages_of_a_grade_are_known_in_advance(device, options, stages):
