@@ -174,7 +174,7 @@ class _Finish:
     def time(self) -> None:
         """Time both sides. On `emulated`, no time is meaningful; mode `check` leaves the times out."""
         right = self._right
-        if right is None:
+        if right is None or not self._context.terms.is_timed:
             if self._context.terms.options.mode is GradeMode.CHECK:
                 untimed = finding(Code.NOT_TIMED, "the grade had mode check: no time was measured")
                 self.outcome = replace(self.outcome, findings=[untimed, *self.outcome.findings])
