@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 rows = 64
-columns = 16384
+columns = 8192
 
 
 class Model(nn.Module):
