@@ -5,9 +5,10 @@ import threading
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 from evaluator.batch.workers import worker
-from evaluator.batch.workers.messages import NotGraded, Order, receive_reply, receive_request, send
+from evaluator.batch.workers.messages import GradePart, NotGraded, Order, receive_reply, receive_request, send
 from evaluator.catalog import find_problem
 from evaluator.errors import ProblemError
 from evaluator.grade_options import GradeOptions
@@ -34,12 +35,28 @@ def test_an_error_of_a_problem_is_told_with_its_remedy(monkeypatch):
 
     monkeypatch.setattr(worker.pipeline, "grade", broken)
     monkeypatch.setattr(worker.pipeline, "begin", broken)
-    result = worker._result(order(), None, None, 0)
+    result = worker._result(order(), pool(in_the_way=False), None, 0)
     assert result == NotGraded("p: forward failed", again=False, hint="mend its forward")
 
 
-def pool(*, in_the_way, refill=lambda: None):
-    return SimpleNamespace(is_in_the_way=in_the_way, refill=refill)
+def pool(*, in_the_way, refill=lambda: None, must_end=False):
+    return SimpleNamespace(is_in_the_way=in_the_way, refill=refill, must_end=lambda _: must_end)
+
+
+def test_a_problem_that_needs_a_new_judge_is_not_graded_in_the_old_one(monkeypatch):
+    monkeypatch.setattr(worker.pipeline, "grade", None)
+    with pytest.raises(worker._GaveWay):
+        worker._result(order(), pool(in_the_way=False, must_end=True), None, 0)
+
+
+def test_on_a_gpu_problems_in_place_share_a_judge_and_texts_do_not(tmp_path):
+    relu, softmax = (replace(order(), problem=find_problem(name)) for name in ("relu", "softmax"))
+    assert relu.streak != softmax.streak
+    on_gpu = [replace(each, options=GradeOptions(DeviceKind.CUDA)) for each in (relu, softmax)]
+    assert len({each.streak for each in on_gpu}) == 1
+    assert len({replace(each, part=GradePart.BEGIN).streak for each in on_gpu}) == 2
+    texts = [replace(each, problem=replace(each.problem, path=f"<problem {each.problem.name}>")) for each in on_gpu]
+    assert len({each.streak for each in [*texts, on_gpu[0]]}) == 3
 
 
 def next_order(orders, context_pool):

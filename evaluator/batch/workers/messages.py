@@ -5,6 +5,7 @@ message raises `EOFError`. Printed output goes elsewhere.
 """
 
 from enum import StrEnum
+from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
@@ -65,8 +66,15 @@ class Order(Record, frozen=True, tag=True):
 
     @property
     def streak(self) -> str:
-        """Key of grades that one process may make in a row: same problem, options and part."""
-        return f"{self.problem.name} {self.problem.sha256} {self.options} {self.part}"
+        """Key of grades that one judge may make in a row: same options and part, and the same problem without a GPU.
+
+        A problem that came as a text is somebody else's code, and has a judge of its own.
+        """
+        key = f"{self.options} {self.part}"
+        uses_gpu = self.options.device is DeviceKind.CUDA and self.part is not GradePart.BEGIN
+        if uses_gpu and Path(self.problem.path).exists():
+            return key
+        return f"{self.problem.name} {self.problem.sha256} {key}"
 
     def on_gpu(self, uuid: str) -> "Order":
         """Return the order for a worker that has this GPU on its own machine."""

@@ -1,9 +1,11 @@
 """Worker process of a batch or of the ready judge, with the arguments `REPLIES_FD [CORES]`. Orders come in on stdin.
 
 The worker imports PyTorch and the judge once, and computes nothing with either. Grades run in a judge process forked
-from the worker, which ends at the next change of problem. Submissions of one problem share a judge
-(`judge/context/context_pool.py`). Code, memory and settings of a problem end with the judge, and no grade waits for an
-import. The fork server belongs to the worker, and also imports PyTorch only once.
+from the worker, and no grade waits for an import. Submissions of one problem share a judge
+(`judge/context/context_pool.py`). Without a GPU, the judge ends at the next change of problem: code, memory and
+settings of a problem end with the judge. On a GPU, loading PyTorch's kernels anew would take seconds: the judge ends
+only if a problem has changed PyTorch, or came as a text. The fork server belongs to the worker, and also imports
+PyTorch only once.
 
 No process outlives the batch. If the orders' pipe hangs up, the worker ends the judge. The kernel kills the judge if
 the worker dies, and runners end with the judge, as in a single grade.
@@ -192,7 +194,7 @@ def _leave_at_once(fork_server: "ForkServer", _number: int, _frame: object) -> N
 
 
 class _GaveWay(Exception):
-    """Another grade waits for the GPU of an idle judge."""
+    """Another grade waits for the GPU of an idle judge, or the next problem needs a new judge."""
 
 
 class _Terminated(BaseException):
@@ -320,6 +322,8 @@ def _result(order: Order, context_pool: "ContextPool", stage_sender: _StageSende
 
     try:
         request = order.request()
+        if context_pool.must_end(request.terms):
+            raise _GaveWay
         if order.part is not GradePart.BEGIN:
             return Graded(card=pipeline.grade(request, stage_sender, context_pool, order.begun, stuck))
         begun = pipeline.begin(request, stage_sender, context_pool, stuck)

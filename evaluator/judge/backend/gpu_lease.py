@@ -45,6 +45,11 @@ class GpuLease:
                 raise
 
     @property
+    def is_held(self) -> bool:
+        """Whether the GPU is held."""
+        return self._held
+
+    @property
     def is_in_the_way(self) -> bool:
         """Whether the GPU is held while another grade waits for it."""
         return self._held and is_awaited(self._gpu)

@@ -29,11 +29,13 @@ _FIRST = 3
 class GpuSession:
     """GPU session of a judge. A context manager: the exit ends all pooled runners, then releases the GPU."""
 
-    def __init__(self, gpu: Gpu, fork_server: ForkServer, *, runner_pool: int = 0) -> None:
+    def __init__(self, gpu: Gpu, fork_server: ForkServer, *, runner_pool: int = 0, lasting: bool = False) -> None:
         """Create the session without lease and runners.
 
-        Runners come from `fork_server`. The pool replaces taken runners up to `runner_pool`.
+        Runners come from `fork_server`. The pool replaces taken runners up to `runner_pool`. A `lasting` session serves
+        several problems in turn (`renew`), and its owner closes it.
         """
+        self.lasting = lasting
         os.environ.update(show_only(gpu.uuid))
         self._gpu = gpu
         self._fork_server = fork_server
@@ -79,6 +81,13 @@ class GpuSession:
     def settle(self) -> None:
         """Hold the GPU with contexts until `close`. Wait for the lease of another grade."""
         self._gpu_lease.settle()
+
+    def renew(self) -> None:
+        """Begin with another problem: new runners, and a new monitor. No process of the last problem stays."""
+        self.runner_pool.close()
+        self._own = frozenset()
+        if self._gpu_lease.is_held:
+            self._bring_up()
 
     def close(self) -> None:
         """End the pooled runners and release the GPU. Idempotent."""

@@ -1,9 +1,13 @@
 """Pool of grade contexts: a new context for each grade, or one context for successive grades of the same problem.
 
+On a GPU, successive problems share the judge's CUDA context and the GPU's lease: loading PyTorch's kernels anew takes
+longer than most grades. No process and no memory of a problem outlives its context.
+
 A pool needs no PyTorch before `make_room`, so that the pool of a single grade can be made during the import of PyTorch.
 """
 
 import contextlib
+import gc
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Self
@@ -18,6 +22,7 @@ if TYPE_CHECKING:
     from evaluator.judge.backend.gpu_session import GpuSession
     from evaluator.judge.context.grade_context import GradeContext
     from evaluator.judge.context.reference_timing import ReferenceTimer
+    from evaluator.judge.context.torch_state import TorchState
     from evaluator.judge.runners.speculative_build import SpeculativeBuild
 
 
@@ -42,12 +47,26 @@ class ContextPool:
         self._gpu_session = gpu_session
         self._kept: tuple[GradeContext, ReferenceTimer] | None = None
         self._leaving = contextlib.ExitStack()
+        self._lasting_session: GpuSession | None = None
+        self._torch_state: TorchState | None = None
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._drop()
+        self._drop_all()
+
+    def must_end(self, terms: GradeTerms) -> bool:
+        """Return whether a grade on `terms` needs a new process: for another problem, if another grade awaits the GPU.
+
+        Also if the code of the last problem has changed PyTorch.
+        """
+        if self._kept is None or self._kept[0].terms == terms:
+            return False
+        from evaluator.judge.context.torch_state import TorchState
+
+        changed = self._torch_state is not None and not TorchState.now().is_as(self._torch_state)
+        return self.is_in_the_way or changed
 
     def make_room(self, terms: GradeTerms, *, plans_memory: bool) -> None:
         """End a context with other terms.
@@ -72,6 +91,7 @@ class ContextPool:
         """
         from evaluator.judge.context.grade_context import GradeContext
         from evaluator.judge.context.reference_timing import ReferenceTimer
+        from evaluator.judge.context.torch_state import TorchState
         from evaluator.judge.runners.language_preload import prepare_for
         from evaluator.judge.setup.seed_book import SeedBook
 
@@ -93,8 +113,15 @@ class ContextPool:
         prepare_for(source, terms.device, self._fork_server)
         if self._kept is None:
             context = GradeContext(
-                terms, source, SeedBook(card), fork_server=self._fork_server, lasting=True, deadline=deadline
+                terms,
+                source,
+                SeedBook(card),
+                fork_server=self._fork_server,
+                lasting=True,
+                gpu_session=self._session_for(terms),
+                deadline=deadline,
             )
+            self._torch_state = self._torch_state or TorchState.now()
             self._kept = (
                 self._leaving.enter_context(context),
                 self._leaving.enter_context(ReferenceTimer(context, lasting=True)),
@@ -105,8 +132,21 @@ class ContextPool:
         try:
             yield self._kept
         except BaseException:
-            self._drop()
+            self._drop_all()
             raise
+
+    def _session_for(self, terms: GradeTerms) -> "GpuSession | None":
+        """Return the session of the grade's GPU, kept from the problem before or new; None without a GPU."""
+        from evaluator.judge.backend.gpu_session import GpuSession
+        from evaluator.judge.runners.runner_pool import POOLED_RUNNERS
+
+        if terms.gpu is None:
+            return None
+        if self._lasting_session is None:
+            self._lasting_session = GpuSession(terms.gpu, self._fork_server, runner_pool=POOLED_RUNNERS, lasting=True)
+        else:
+            self._lasting_session.renew()
+        return self._lasting_session
 
     def refill(self) -> None:
         """Start the processes that the next grade in the kept context takes. A failure ends the context."""
@@ -115,13 +155,12 @@ class ContextPool:
         try:
             self._kept[0].refill()
         except (WarpgradeError, OSError):  # The next grade makes a new context, and reports a lasting failure.
-            self._drop()
+            self._drop_all()
 
     @property
     def is_in_the_way(self) -> bool:
-        """Whether the kept context holds a GPU for which another grade waits."""
-        session = None if self._kept is None else self._kept[0].gpu_session
-        return session is not None and session.is_in_the_way
+        """Whether the pool holds a GPU for which another grade waits."""
+        return self._lasting_session is not None and self._lasting_session.is_in_the_way
 
     def kill_all(self) -> None:
         """Begin to kill all processes of the current grade. May be called from another thread."""
@@ -135,3 +174,14 @@ class ContextPool:
                 kept[0].runners.pool.condemn()
         finally:
             self._leaving.__exit__(*sys.exc_info())
+        if self._lasting_session is not None:
+            del kept
+            gc.collect()  # The reference's tensors on the GPU.
+
+    def _drop_all(self) -> None:
+        """End the kept context, and release the GPU."""
+        session, self._lasting_session = self._lasting_session, None
+        with contextlib.ExitStack() as leaving:
+            if session is not None:
+                leaving.callback(session.close)
+            self._drop()

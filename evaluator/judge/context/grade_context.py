@@ -55,7 +55,7 @@ class GradeContext(GradeFacts):
         """Start the fork server unless given. Without a GPU, run the problem's own code meanwhile.
 
         `speculative_build` is for the text `source` only. `gpu_session` must be for the GPU of `terms`; the context
-        closes the session.
+        closes the session, unless the session is lasting.
         """
         super().__init__(terms, source, seeds, deadline)
         self._speculative_build = speculative_build
@@ -123,7 +123,8 @@ class GradeContext(GradeFacts):
             ending.callback(self._end_processes)
             ending.callback(self._device_builders.close, self._end_processes)
             ending.callback(self.build_services.close, self._end_processes)
-            (self.runners.pool.close if self.gpu_session is None else self.gpu_session.close)()
+            session = self.gpu_session
+            (self.runners.pool.close if session is None or session.lasting else session.close)()
             self._spare_children.close()
             if error is None:
                 self._device_builders.wait()

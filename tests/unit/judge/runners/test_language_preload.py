@@ -53,7 +53,7 @@ def test_a_lasting_pool_has_triton_imported_before_the_first_runner(monkeypatch)
         raise Reached
 
     monkeypatch.setattr(grade_context, "GradeContext", stop)
-    terms = types.SimpleNamespace(device=DeviceKind.EMULATED)
+    terms = types.SimpleNamespace(device=DeviceKind.EMULATED, gpu=None)
     for lasting in (True, False):
         fork_server = Imports()
         pool = ContextPool(fork_server, lasting=lasting)
