@@ -53,6 +53,8 @@ from evaluator.records import (
 from evaluator.sizes.found_sizes import changes
 from evaluator.timing.quote import quote, unquoted
 
+_IN_TURN = 2
+"""A stopped runner of the submission, and one of the reference."""
 _ONE_IN = 10
 """Grades of which one, by lot, repeats its checks in a second process."""
 
@@ -260,7 +262,7 @@ def _checked_calls(context: GradeContext, ends: ExitStack | None) -> _CheckedCal
         if context.terms.gpu is not None:
             compiled = read_kernels(model_runner.session, context.source)
             context.kernel_cache = b"" if compiled is None else compiled.cache
-        if ends is None or not context.terms.is_timed:
+        if ends is None or not context.terms.is_timed or not _may_wait(context):
             return _CheckedCalls(called, build_service)
         ends.push(failing.pop_all())
     sites = NO_SITES if called.sites is None else called.sites
@@ -268,6 +270,11 @@ def _checked_calls(context: GradeContext, ends: ExitStack | None) -> _CheckedCal
     return _CheckedCalls(
         called, build_service, RightRunner(called.trial_runner, sites, ends, calls, called.first_call_ms)
     )
+
+
+def _may_wait(context: GradeContext) -> bool:
+    """Return whether a runner may live on until its timing. On a CPU the reference is measured meanwhile."""
+    return context.terms.gpu is not None or context.backend.room_for(_IN_TURN)
 
 
 def own_kernel_evidence(context: GradeContext, evidence: OwnKernelEvidence) -> OwnKernelEvidence:
@@ -323,9 +330,12 @@ def measure_reference(context: GradeContext, timer: ReferenceTimer) -> Reference
 
 
 def measure_both(
-    context: GradeContext, timer: ReferenceTimer, reference: ReferenceSide, right: RightRunner
+    context: GradeContext, timer: ReferenceTimer, reference: ReferenceSide, right: RightRunner | None
 ) -> TimeOutcome:
-    """Time the submission after the reference, and look at the reference again. Each side has a separate runner."""
+    """Time the submission after the reference, and look at the reference again. Each side has a separate runner.
+
+    Without a runner of the checked calls, a new one is timed.
+    """
     timed, remarks, sites = _timed_submission(context, reference.before.overhead, right)
     if isinstance(timed, TimeOutcome):
         return timed
@@ -343,7 +353,7 @@ def measure_both(
 
 
 def _timed_submission(
-    context: GradeContext, empty: timing_loop.Overhead, right: RightRunner
+    context: GradeContext, empty: timing_loop.Overhead, right: RightRunner | None
 ) -> tuple[Samples | TimeOutcome, list[Finding], Sites]:
     """Time the submission in the runner of its checked calls. Return samples or failure, remarks, and weights' sites.
 
@@ -353,48 +363,49 @@ def _timed_submission(
     tries: list[Samples] = []
     remarks: list[Finding] = []
     for number in itertools.count(1):
-        if number > 1:
-            started = _new_runner(context, right.ends)
-            if isinstance(started, Fault):
-                return TimeOutcome(None, None, started, []), [], NO_SITES
-            right = started
-        with right.ends:
+        runner = right if right is not None and number == 1 else _new_runner(context)
+        if isinstance(runner, Fault):
+            return TimeOutcome(None, None, runner, []), [], NO_SITES
+        with runner.ends:
             side = timing_loop.side(
                 "submission",
-                right.trial_runner,
+                runner.trial_runner,
                 context.seeds.timed("submission"),
                 empty,
                 context.call_timeout_s,
                 closely=True,
                 watch=context.begin_side(),
-                index=right.calls,
-                first_call_ms=right.first_call_ms,
+                index=runner.calls,
+                first_call_ms=runner.first_call_ms,
             )
             if context.gpu_session is not None:
                 context.gpu_session.monitor.sample()
         failed, untried = (
-            (side.failed, []) if side.failed is not None else _check_precision(right.trial_runner, "timed")
+            (side.failed, []) if side.failed is not None else _check_precision(runner.trial_runner, "timed")
         )
         tries += [side.samples] if side.samples is not None else []
         if side.samples is not None and failed is None:
-            return max(tries, key=lambda samples: samples.median_ms), [*remarks, *untried], right.sites
+            return max(tries, key=lambda samples: samples.median_ms), [*remarks, *untried], runner.sites
         fault = None if failed is None else failed.fault
         if fault is None or not has_trait(fault.finding, Trait.DISTURBED_CLOCK) or number == timing_loop.TRIES:
-            return TimeOutcome(None, failed.check if failed else None, fault, []), [], right.sites
+            return TimeOutcome(None, failed.check if failed else None, fault, []), [], runner.sites
         message = f"timed again, and the slowest time is quoted: {fault.finding.message}"
         remarks.append(finding(Code(fault.finding.code), message, attempt=number))
     raise AssertionError("one of these tries is the last")
 
 
-def _new_runner(context: GradeContext, ends: ExitStack) -> RightRunner | Fault:
-    """Load and construct the submission in another runner, which lives until `ends` is closed."""
-    model_runner = ends.enter_context(context.runners.start(context.source, context.build_services.for_submission()))
-    fault = model_runner.load()
-    constructed = fault if fault is not None else model_runner.construct()
-    if isinstance(constructed, Fault):
-        return constructed
-    sites = model_runner.sites(constructed)
-    return RightRunner(model_runner.trial_runner(sites), sites, ends)
+def _new_runner(context: GradeContext) -> RightRunner | Fault:
+    """Load and construct the submission in another runner."""
+    with ExitStack() as failing:
+        model_runner = failing.enter_context(
+            context.runners.start(context.source, context.build_services.for_submission())
+        )
+        fault = model_runner.load()
+        constructed = fault if fault is not None else model_runner.construct()
+        if isinstance(constructed, Fault):
+            return constructed
+        sites = model_runner.sites(constructed)
+        return RightRunner(model_runner.trial_runner(sites), sites, failing.pop_all())
 
 
 def _failure_in_second_process(context: GradeContext) -> TimeOutcome | None:

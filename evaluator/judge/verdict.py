@@ -173,15 +173,14 @@ class _Finish:
 
     def time(self) -> None:
         """Time both sides. On `emulated`, no time is meaningful; mode `check` leaves the times out."""
-        right = self._right
-        if right is None or not self._context.terms.is_timed:
+        if not self._context.terms.is_timed:
             if self._context.terms.options.mode is GradeMode.CHECK:
                 untimed = finding(Code.NOT_TIMED, "the grade had mode check: no time was measured")
                 self.outcome = replace(self.outcome, findings=[untimed, *self.outcome.findings])
             return
         with self._stage("time"):
             reference = self._reference or stages.measure_reference(self._context, self._timer)
-            timed = stages.measure_both(self._context, self._timer, reference, right)
+            timed = stages.measure_both(self._context, self._timer, reference, self._right)
         outcome = self.outcome
         self.outcome = replace(
             outcome,

@@ -155,6 +155,7 @@ def ready_to_check(context, monkeypatch):
         size=SizeName.FULL,
         further_sizes=(),
     )
+    context.backend = SimpleNamespace(room_for=lambda _: True)
     context.reference = SimpleNamespace(
         weights=SimpleNamespace(exist=False), model=torch.nn.Identity(), draws_numbers=False
     )
@@ -258,10 +259,15 @@ def test_each_check_finds_a_warm_runner(context, monkeypatch):
     assert warm == [True] * 3
 
 
-@pytest.mark.parametrize("is_timed", [True, False])
-def test_a_runner_with_right_answers_lives_on_to_be_timed(context, monkeypatch, is_timed):
+@pytest.mark.parametrize(
+    ("is_timed", "gpu", "room", "lives"),
+    [(True, None, True, True), (True, None, False, False), (True, "a GPU", False, True), (False, None, True, False)],
+)
+def test_a_runner_with_right_answers_lives_on_to_be_timed(context, monkeypatch, is_timed, gpu, room, lives):
     ready_to_check(context, monkeypatch)
     context.terms.is_timed, context.seeds.more_checks = is_timed, lambda *_: []
+    context.terms.gpu, context.backend.room_for = gpu, lambda _: room
+    monkeypatch.setattr(stages, "read_kernels", lambda *_: None)
     alive, ends = [], contextlib.ExitStack()
 
     @contextlib.contextmanager
@@ -272,7 +278,7 @@ def test_a_runner_with_right_answers_lives_on_to_be_timed(context, monkeypatch, 
 
     context.runners.start = start
     checked = stages.check(context, BUILT, ends)
-    assert (checked.right is not None, alive) == ((True, [True]) if is_timed else (False, []))
+    assert (checked.right is not None, alive) == ((True, [True]) if lives else (False, []))
     ends.close()
     assert alive == []
 
