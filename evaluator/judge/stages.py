@@ -273,8 +273,14 @@ def _checked_calls(context: GradeContext, ends: ExitStack | None) -> _CheckedCal
 
 
 def _may_wait(context: GradeContext) -> bool:
-    """Return whether a runner may live on until its timing. On a CPU the reference is measured meanwhile."""
-    return context.terms.gpu is not None or context.backend.room_for(_IN_TURN)
+    """Return whether a runner may live on until its timing.
+
+    On a CPU the reference is measured meanwhile. Where a freeze is not atomic, a process of the submission could escape
+    the freeze and slow the reference down.
+    """
+    if context.terms.gpu is not None:
+        return True
+    return "atomic-freeze" in context.sandbox.layers and context.backend.room_for(_IN_TURN)
 
 
 def own_kernel_evidence(context: GradeContext, evidence: OwnKernelEvidence) -> OwnKernelEvidence:

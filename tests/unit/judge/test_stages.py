@@ -155,7 +155,7 @@ def ready_to_check(context, monkeypatch):
         size=SizeName.FULL,
         further_sizes=(),
     )
-    context.backend = SimpleNamespace(room_for=lambda _: True)
+    context.backend, context.sandbox = SimpleNamespace(room_for=lambda _: True), SimpleNamespace(layers=[FREEZE])
     context.reference = SimpleNamespace(
         weights=SimpleNamespace(exist=False), model=torch.nn.Identity(), draws_numbers=False
     )
@@ -164,6 +164,7 @@ def ready_to_check(context, monkeypatch):
     monkeypatch.setattr(stages, "_about_values", lambda *_: [])
 
 
+FREEZE = "atomic-freeze"
 BUILT = Build(ok=True, import_s=0.0, units=[])
 
 
@@ -260,11 +261,19 @@ def test_each_check_finds_a_warm_runner(context, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("is_timed", "gpu", "room", "lives"),
-    [(True, None, True, True), (True, None, False, False), (True, "a GPU", False, True), (False, None, True, False)],
+    ("is_timed", "gpu", "room", "layers", "lives"),
+    [
+        (True, None, True, [FREEZE], True),
+        (True, None, False, [FREEZE], False),
+        (True, None, True, [], False),
+        (True, "a GPU", False, [], True),
+        (False, None, True, [FREEZE], False),
+    ],
 )
-def test_a_runner_with_right_answers_lives_on_to_be_timed(context, monkeypatch, is_timed, gpu, room, lives):
+def test_a_runner_with_right_answers_lives_on_to_be_timed(context, monkeypatch, is_timed, gpu, room, layers, lives):
+    """On a CPU, the reference is measured beside its stopped processes."""
     ready_to_check(context, monkeypatch)
+    context.sandbox.layers = layers
     context.terms.is_timed, context.seeds.more_checks = is_timed, lambda *_: []
     context.terms.gpu, context.backend.room_for = gpu, lambda _: room
     monkeypatch.setattr(stages, "read_kernels", lambda *_: None)
