@@ -304,7 +304,7 @@ def test_a_second_process_must_be_right_too(context, monkeypatch, strict, lot, r
     if not right:
         context.trial_runner.run = lambda *_, **__: wrong
         monkeypatch.setattr(checked_calls_module, "retried", lambda _, trial, *__: (trial.fault, None))
-    monkeypatch.setattr(stages.secrets, "randbelow", lambda _: lot)
+    monkeypatch.setattr(stages, "_is_drawn", lambda: lot == 0)
     failed = stages._failure_in_second_process(context)
     assert len(context.started) == made
     assert (failed is None) is (right or not made)
