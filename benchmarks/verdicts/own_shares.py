@@ -14,6 +14,7 @@ import json
 import sys
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,7 +23,6 @@ from evaluator.catalog import find_problem
 from evaluator.grade_options import GradeOptions
 from evaluator.judge import stages
 from evaluator.judge.context.grade_context import GradeContext
-from evaluator.judge.context.reference_timing import ReferenceTimer
 from evaluator.judge.own_kernels.ablation import AblationResults
 from evaluator.judge.own_kernels.own_kernels import not_known, own_kernels, too_little
 from evaluator.judge.setup.grade_terms import GradeTerms
@@ -89,10 +89,13 @@ def _row(context: GradeContext, each: Honest, required: float) -> Row:
         took_s = time.monotonic() - began
         verdict = _said(built.fault.status, built.fault.finding.message)
         return Row(each.problem, each.path.stem, "", "", "", verdict, took_s, false_alarm=True)
-    with ReferenceTimer(context) as timer:
-        checked = stages.check(context, timer, built.build)
-    own = own_kernels(checked.evidence)
-    counted = own_kernels(checked.evidence._replace(needs=AblationResults()))
+    with ExitStack() as ends:
+        checked = stages.check(context, built.build, ends)
+    evidence = checked.evidence
+    if checked.fault is None:
+        evidence = stages.own_kernel_evidence(context, evidence)
+    own = own_kernels(evidence)
+    counted = own_kernels(evidence._replace(needs=AblationResults()))
     fault = checked.fault or too_little(own, required) or not_known(own, required)
     verdict = Status.CORRECT.value if fault is None else _said(fault.status, fault.finding.message)
     # One with too few kernels of its own is refused for that, and rightly.
