@@ -35,12 +35,7 @@ def judge(context: GradeContext, timer: ReferenceTimer, stopwatch: Stopwatch) ->
         with stopwatch.stage("device"):
             context.set_up_early()
     build_outcome = _lint_and_build(context, stopwatch)
-    if build_outcome.is_final:
-        return build_outcome
-    if context.terms.gpu is not None:
-        with stopwatch.stage("build"):
-            context.build_ahead()
-    return finish(context, timer, build_outcome, stopwatch)
+    return build_outcome if build_outcome.is_final else finish(context, timer, build_outcome, stopwatch)
 
 
 def begin(context: GradeContext, stopwatch: Stopwatch) -> Outcome:
@@ -51,18 +46,21 @@ def begin(context: GradeContext, stopwatch: Stopwatch) -> Outcome:
     stages.require_sandbox_layers(context)
     build_outcome = _lint_and_build(context, stopwatch)
     if not build_outcome.is_final:
-        with stopwatch.stage("build"):
-            context.build_ahead()
         context.build_services.machine_code()
     return build_outcome
 
 
 def _lint_and_build(context: GradeContext, stopwatch: Stopwatch) -> Outcome:
-    """Lint and build. The lint decides nothing, and only adds findings and languages."""
+    """Lint and build; for a GPU, also what only a constructor requests: no compiler may run beside the reference.
+
+    The lint decides nothing, and only adds findings and languages.
+    """
     with stopwatch.stage("lint"):
         looked = context.lint()
     with stopwatch.stage("build"):
         built = stages.build(context)
+        if built.fault is None and context.terms.gpu is not None:
+            context.build_ahead()
     outcome = Outcome(
         build=built.build,
         findings=looked.findings,

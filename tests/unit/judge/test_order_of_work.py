@@ -308,7 +308,7 @@ def test_a_wrong_answer_has_the_instructions_as_well(stages_of):
 def test_before_a_gpu_is_there_all_builds_are_made_and_their_machine_code_is_read(monkeypatch, built):
     done = []
     context = SimpleNamespace(
-        terms=SimpleNamespace(options=SimpleNamespace(strict=False)),
+        terms=SimpleNamespace(options=SimpleNamespace(strict=False), gpu="a GPU"),
         build_ahead=lambda: done.append("build ahead"),
         build_services=SimpleNamespace(machine_code=lambda: done.append("machine code")),
         lint=lambda: LookedAt([]),
