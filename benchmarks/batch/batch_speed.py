@@ -32,7 +32,7 @@ from evaluator.records import Scorecard, Status
 
 TOP = Path(__file__).parents[2]
 _CLI = [sys.executable, str(TOP / "cli.py")]
-_GPU_STAGES = ("check", "time", "roofline")
+_GPU_STAGES = ("reference", "check", "time", "roofline")
 _WRITE_S = 2.0
 _MINUTE_S = 60.0
 NAIVE = 6
