@@ -276,8 +276,11 @@ def _may_wait(context: GradeContext) -> bool:
     """Return whether a runner may live on until its timing.
 
     On a CPU the reference is measured meanwhile. Where a freeze is not atomic, a process of the submission could escape
-    the freeze and slow the reference down.
+    the freeze and slow the reference down. A required share of own kernels is determined before the timing, by more
+    runners of the submission.
     """
+    if context.terms.options.require_own_kernel is not None:
+        return False
     if context.terms.gpu is not None:
         return True
     return "atomic-freeze" in context.sandbox.layers and context.backend.room_for(_IN_TURN)

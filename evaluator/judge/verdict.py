@@ -81,8 +81,8 @@ def finish(context: GradeContext, timer: ReferenceTimer, build_outcome: Outcome,
         grade.measure_reference()
         grade.check(build_outcome.build)
         for stage in (
-            grade.time,
             grade.require_own_kernels,
+            grade.time,
             grade.compare_with_roofline,
             grade.profile,
             grade.accept,

@@ -285,7 +285,7 @@ def test_a_device_has_the_stages_that_mean_something_on_it(stages_of, device, do
 def test_nothing_is_profiled_unasked_and_an_unknown_share_is_not_correct(stages_of):
     assert stages_of(DeviceKind.CUDA)[1] == WHOLE[:-1]
     outcome, done = stages_of(DeviceKind.CUDA, required=0.5)
-    assert done == [*WHOLE[:5], "own kernels", *WHOLE[5:]]  # On a GPU only a profile shows the share.
+    assert done == [*WHOLE[:4], "own kernels", *WHOLE[4:]]  # On a GPU only a profile shows the share.
     assert (outcome.status, outcome.reason.code) == (Status.INCONCLUSIVE, Code.OWN_SHARE_UNKNOWN.value)
 
 
