@@ -266,10 +266,8 @@ def _checked_calls(context: GradeContext, ends: ExitStack | None) -> _CheckedCal
             return _CheckedCalls(called, build_service)
         ends.push(failing.pop_all())
     sites = NO_SITES if called.sites is None else called.sites
-    calls = 1 + max(check.index for check in called.checks)
-    return _CheckedCalls(
-        called, build_service, RightRunner(called.trial_runner, sites, ends, calls, called.first_call_ms)
-    )
+    right = RightRunner(called.trial_runner, sites, ends, len(called.checks), called.first_call_ms)
+    return _CheckedCalls(called, build_service, right)
 
 
 def _may_wait(context: GradeContext) -> bool:
