@@ -37,6 +37,9 @@ GOOD_S = 600.0
 _DRIFT, _DRIFT_MS = 0.003, 0.0001
 """Difference of a probe from the halves that is no drift, beside their own scatter."""
 
+_DISTURBED = 0.05
+"""Relative difference of two halves above which one of them was disturbed, as of finding T301."""
+
 _SCATTER = 3.0
 """Standard deviations of the halves' samples within which a probe lies."""
 
@@ -65,6 +68,12 @@ class After(NamedTuple):
     samples: Samples
     before_age_s: float
     probe_ms: float | None
+
+
+def agree(before: Samples, after: Samples) -> bool:
+    """Return whether two halves are good for later submissions: a disturbed half would be in all of their cards."""
+    one, other = of_one_kind([before, after])
+    return abs(one.median_ms - other.median_ms) <= _DISTURBED * max(one.median_ms, other.median_ms) + _DRIFT_MS
 
 
 def has_drifted(probe_ms: float, halves: list[Samples]) -> bool:
@@ -126,7 +135,7 @@ class ReferenceTimer:
         if after is not None and probe_ms is not None and not has_drifted(probe_ms, [before.samples, after.samples]):
             return After(after.samples, age_s, probe_ms)
         self._after = self._measured(_AFTER, before.overhead)
-        if after is not None or not self._lasting:
+        if after is not None or not self._lasting or not agree(before.samples, self._after.samples):
             self._before = None  # The GPU is another than before: the next submission has both halves anew.
         return After(self._after.samples, age_s, probe_ms)
 

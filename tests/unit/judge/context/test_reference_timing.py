@@ -83,6 +83,11 @@ def test_old_halves_and_those_of_a_cooler_gpu_are_measured_again(monkeypatch, la
     assert measured.grade() == (2.0, 2.0, None)
 
 
+def test_halves_of_which_one_was_disturbed_are_not_kept(monkeypatch):
+    measured = Measured(monkeypatch, [1.0, 1.1, 1.0, 1.001, 1.0])
+    assert [measured.grade() for _ in range(3)] == [(1.0, 1.1, None), (1.0, 1.001, None), (1.0, 1.001, 1.0)]
+
+
 def test_a_wrong_submission_leaves_the_half_before_to_the_next(monkeypatch):
     measured = Measured(monkeypatch, [1.0, 1.001])
     measured.timer.before()
