@@ -93,8 +93,9 @@ class AnyGrader(ABC):
                 future = completed.get()
                 candidate = running.pop(future)
                 if candidate is not None:
+                    card = future.result()  # An error must not make room: another candidate would be read, and lost.
                     room.release()
-                    yield candidate, future.result()
+                    yield candidate, card
                 elif (candidate := future.result()) is not None:
                     add(self.submit_candidate(candidate), candidate)
                     add(_next_of(coming, room), None)
