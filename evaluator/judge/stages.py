@@ -322,12 +322,9 @@ def with_check(checks: list[Check], failed: Check | None) -> list[Check]:
     """Return the checks with `failed` in place of the check of the same call, or at the end."""
     if failed is None:
         return checks
-    others = [check for check in checks if (check.index, check.seed) != (failed.index, failed.seed)]
-    return (
-        [failed if check not in others else check for check in checks]
-        if len(others) < len(checks)
-        else [*checks, failed]
-    )
+    is_same = [(check.index, check.seed) == (failed.index, failed.seed) for check in checks]
+    replaced = [failed if same else check for same, check in zip(is_same, checks, strict=True)]
+    return replaced if any(is_same) else [*checks, failed]
 
 
 def measure_reference(context: GradeContext, timer: ReferenceTimer) -> ReferenceSide:
@@ -346,7 +343,8 @@ def measure_both(
     timed, remarks, sites = _timed_submission(context, reference.before.overhead, right)
     if isinstance(timed, TimeOutcome):
         return timed
-    if (failed := _failure_in_second_process(context)) is not None:
+    # Without a runner of the checked calls, the timed calls were right in a second process already.
+    if right is not None and (failed := _failure_in_second_process(context)) is not None:
         return failed
     after = timer.after()
     clock = ClockKind.HOST if context.terms.gpu is None else ClockKind.SEALED

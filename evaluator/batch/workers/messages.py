@@ -68,7 +68,7 @@ class Order(Record, frozen=True, tag=True):
     def streak(self) -> str:
         """Key of grades that one judge may make in a row: same options and part, and the same problem without a GPU.
 
-        A problem that came as a text is somebody else's code, and has a judge of its own.
+        The code of a problem that came as a text runs in a judge of its own: another client wrote the code.
         """
         key = f"{self.options} {self.part}"
         uses_gpu = self.options.device is DeviceKind.CUDA and self.part is not GradePart.BEGIN

@@ -29,6 +29,26 @@ def _model_runner(trial_runner, cpu_time=lambda: CpuTime(0.0, {})):
     )
 
 
+class Proving:
+    """A trial runner with right answers, which prove the outputs after `proven_by` of `calls`."""
+
+    pace_s, earlier_weights = 0.0, ()
+
+    def __init__(self, calls, proven_by, lacks_calls=False):
+        self._calls, self._proven_by, self.lacks_calls = calls, proven_by, lacks_calls
+
+    @property
+    def lacks_proof(self):
+        return len(self._calls) < self._proven_by
+
+    def run(self, index, seed, **_):
+        self._calls.append(seed)
+        return Trial(None, None, 1.0, copied=False)
+
+    def unproven(self):
+        return None
+
+
 def _context(*, is_timed):
     more = lambda count, _: list(range(100, 100 + 24 - count))  # noqa: E731
     return SimpleNamespace(
@@ -79,25 +99,8 @@ def test_a_slow_submission_has_fewer_checked_calls(monkeypatch, wall_s, cpu_s, p
     calls = []
     monkeypatch.setattr(checked, "time", SimpleNamespace(monotonic=lambda: wall_s * len(calls)))
 
-    class TrialRunner:
-        pace_s, earlier_weights = 0.0, ()
-
-        def __init__(self):
-            self.lacks_calls = lacks_calls
-
-        @property
-        def lacks_proof(self):
-            return len(calls) < proven_by
-
-        def run(self, index, seed, **_):
-            calls.append(seed)
-            return Trial(None, None, 1.0, copied=False)
-
-        def unproven(self):
-            return None
-
     now = lambda: CpuTime(cpu_s * len(calls), {1: cpu_s * len(calls)})  # noqa: E731
-    called = checked_calls(_context(is_timed=False), _model_runner(TrialRunner(), now))
+    called = checked_calls(_context(is_timed=False), _model_runner(Proving(calls, proven_by, lacks_calls), now))
     assert calls[:5] == SEEDS
     assert len(calls) == made
     told = [each.message for each in called.remarks if each.code == Code.FEWER_CALLS.value]
@@ -110,19 +113,5 @@ def test_more_calls_follow_until_the_outputs_are_proven(proven_by, made):
     """VGG16: wrong answers to its distributions are 2 to 22 tolerances off, and two calls of 8 tolerances are asked."""
     calls = []
 
-    class TrialRunner:
-        pace_s, earlier_weights = 0.0, ()
-
-        @property
-        def lacks_proof(self):
-            return len(calls) < proven_by
-
-        def run(self, index, seed, **_):
-            calls.append(seed)
-            return Trial(None, None, 1.0, copied=False)
-
-        def unproven(self):
-            return None
-
-    checked_calls(_context(is_timed=True), _model_runner(TrialRunner()))
+    checked_calls(_context(is_timed=True), _model_runner(Proving(calls, proven_by)))
     assert calls == [*SEEDS, *PROOFS][:made]

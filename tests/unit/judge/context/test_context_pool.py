@@ -72,7 +72,7 @@ def test_an_interruption_at_the_end_of_a_context_still_ends_it(pool):
 
 
 class Session:
-    """A GPU session that notes what is asked of it."""
+    """A GPU session without a GPU, which records the calls of its methods."""
 
     def __init__(self, *_, **options):
         self.asked, self.is_in_the_way = [options], False
