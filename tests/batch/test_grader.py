@@ -5,7 +5,7 @@ import contextlib
 import hashlib
 import queue
 import threading
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Future
 
 import pytest
 
@@ -379,6 +379,25 @@ def test_candidates_may_wait_for_earlier_cards(worker, is_async):
         for _, card in grade_stream(iter(answers.get, None), device="emulated", jobs=2):
             follow_up(answers, card)
     assert statuses == [Status.WRONG_RESULT, Status.CORRECT]
+
+
+def test_a_stream_that_fails_reads_no_further_candidate(worker):
+    read = []
+
+    def endless():
+        while True:
+            read.append(len(read))
+            yield Candidate("relu", "# right")
+
+    failed = Future()
+    failed.set_exception(CancelledError())
+    with Grader(device="emulated", jobs=2) as grader:
+        pending = iter([*(Future() for _ in range(grader.at_once - 1)), failed])
+        grader.submit_candidate = lambda _: next(pending)
+        with pytest.raises(CancelledError):
+            next(grader.grade_stream(endless()))
+        soon(lambda: all(thread.name != "candidates" for thread in threading.enumerate()))
+        assert len(read) == grader.at_once
 
 
 def test_a_stream_reads_two_candidates_for_each_worker_ahead(worker):

@@ -6,18 +6,20 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from msgspec.structs import replace
 
 from evaluator.findings import Code, finding
 from evaluator.judge import checked_calls as checked_calls_module
 from evaluator.judge import stages
 from evaluator.judge.backend.clock_watch import NO_WATCH
 from evaluator.judge.checked_calls import checked_calls
+from evaluator.judge.context.reference_timing import After, Reading
 from evaluator.judge.inputs.changing_weights import NO_SITES
 from evaluator.judge.runners.runner_pool import POOLED_RUNNERS, RunnerPool
 from evaluator.judge.trial import timing_loop
 from evaluator.judge.trial.trial_runner import Trial
 from evaluator.protocol.frames import Constructed
-from evaluator.records import Build, DeviceKind, Fault, SizeName, Status, WeightsRule
+from evaluator.records import Build, DeviceKind, Fault, SizeName, Status, WeightsRule, seed_text
 from evaluator.sandbox.time_limit import CpuTime
 from tests import cards
 
@@ -198,6 +200,31 @@ def test_what_nobody_else_can_have_done_is_seen_once(context, monkeypatch):
     assert len(context.started) == 1
 
 
+def test_a_failed_call_takes_the_place_of_its_check_or_comes_last():
+    checks = [replace(cards.check(), index=index, seed=seed_text(index)) for index in range(3)]
+    failed = replace(checks[1], ok=False)
+    assert stages.with_check(checks, failed) == [checks[0], failed, checks[2]]
+    other = replace(failed, seed=seed_text(9))  # Of a second process.
+    assert stages.with_check(checks, other) == [*checks, other]
+    assert stages.with_check(checks, None) == checks
+
+
+@pytest.mark.parametrize("lives", [True, False])
+def test_a_submission_timed_in_a_second_process_needs_no_third(context, monkeypatch, lives):
+    asked = []
+    monkeypatch.setattr(stages, "_timed_submission", lambda *_: (cards.samples("submission", 1.0), [], NO_SITES))
+    monkeypatch.setattr(stages, "_failure_in_second_process", lambda _: asked.append(True))
+    monkeypatch.setattr(stages, "record", lambda *_: None)
+    context.terms = SimpleNamespace(gpu=None, weights=WeightsRule.CHANGING)
+    context.reference = SimpleNamespace(weights=None)
+    before = Reading(cards.samples("reference_before", 1.0), None, None)
+    timer = SimpleNamespace(after=lambda: After(cards.samples("reference_after", 1.0), 3.0, 1.01))
+    right = stages.RightRunner(context.trial_runner, NO_SITES, contextlib.ExitStack()) if lives else None
+    timed = stages.measure_both(context, timer, stages.ReferenceSide(before, []), right)
+    assert len(asked) == lives
+    assert (timed.timing.reference_age_s, timed.timing.drift_probe_ms) == (3.0, 1.01)
+
+
 HOST = 'load_inline(cpp_sources="x.data_ptr<float>()")'
 GPU = HOST + ' load_inline(cuda_sources="k<<<1, 1>>>()")'
 
@@ -261,19 +288,22 @@ def test_each_check_finds_a_warm_runner(context, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("is_timed", "gpu", "room", "layers", "lives"),
+    ("is_timed", "gpu", "room", "layers", "share", "lives"),
     [
-        (True, None, True, [FREEZE], True),
-        (True, None, False, [FREEZE], False),
-        (True, None, True, [], False),
-        (True, "a GPU", False, [], True),
-        (False, None, True, [FREEZE], False),
+        (True, None, True, [FREEZE], None, True),
+        (True, None, False, [FREEZE], None, False),
+        (True, None, True, [], None, False),
+        (True, "a GPU", False, [], None, True),
+        (True, "a GPU", True, [FREEZE], 0.5, False),
+        (False, None, True, [FREEZE], None, False),
     ],
 )
-def test_a_runner_with_right_answers_lives_on_to_be_timed(context, monkeypatch, is_timed, gpu, room, layers, lives):
+def test_a_runner_with_right_answers_lives_on_to_be_timed(
+    context, monkeypatch, is_timed, gpu, room, layers, share, lives
+):
     """On a CPU, the reference is measured beside its stopped processes."""
     ready_to_check(context, monkeypatch)
-    context.sandbox.layers = layers
+    context.sandbox.layers, context.terms.options.require_own_kernel = layers, share
     context.terms.is_timed, context.seeds.more_checks = is_timed, lambda *_: []
     context.terms.gpu, context.backend.room_for = gpu, lambda _: room
     monkeypatch.setattr(stages, "read_kernels", lambda *_: None)

@@ -96,6 +96,23 @@ def test_its_runners_are_there_when_it_is_settled_and_gone_when_it_is_closed(gpu
     assert alive == [taken]
 
 
+def test_a_renewed_session_has_new_runners_and_a_new_monitor_and_keeps_the_gpu(gpu, monkeypatch):
+    alive = []
+    monkeypatch.setattr(gpu_sessions, "RunnerClient", lambda child, build_service: Runner(alive))
+    with GpuSession(gpu, ForkServer(), lasting=True) as gpu_session:
+        gpu_session.renew()
+        assert alive == []  # No GPU is held yet.
+        gpu_session.settle()
+        gpu_session.add_own(frozenset({1}))
+        first, monitor = list(alive), gpu_session.monitor
+        gpu_session.renew()
+        assert len(alive) == 3
+        assert not {*map(id, first)} & {*map(id, alive)}
+        assert gpu_session.monitor is not monitor
+        assert 1 not in gpu_session._own_processes()
+        assert gpu_session._gpu_lease.is_held
+
+
 @pytest.mark.parametrize("reach", [True, False])
 def test_the_judges_context_comes_beside_the_processes_and_before_the_runners_contexts(gpu, monkeypatch, reach):
     did, processes_started, alive = [], threading.Event(), []

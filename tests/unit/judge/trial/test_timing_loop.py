@@ -14,8 +14,9 @@ from evaluator.judge.trial.enough_calls import MIN_CALLS, REFERENCE_CALLS
 from evaluator.judge.trial.timing_loop import Overhead, overhead, side
 from evaluator.judge.trial.trial_runner import Trial
 from evaluator.judge.trial.window_loop import SpotRule, WindowHost, WindowSide
+from evaluator.judge.trial.window_runner import WindowTrials
 from evaluator.protocol.frames import Done
-from evaluator.records import ClockKind, Clocks, Fault, Profile, Status
+from evaluator.records import ClockKind, Clocks, Fault, Profile, Status, Windows
 from evaluator.timing.quote import quote
 
 AS_GIVEN = Profile.AS_GIVEN
@@ -371,3 +372,56 @@ def test_the_clocks_of_a_side_are_looked_at_between_calls_and_passed_on_to_windo
     assert samples.clocks == Clocks(sm_mhz=[1980] * (len(samples.seeds) // 5), start_c=39)
     assert len(samples.clocks.sm_mhz) == 4
     assert passed == [watch]
+
+
+def test_a_side_goes_on_in_the_runner_of_earlier_calls():
+    """Its calls are numbered on, its first call is no sample, and the card has the runner's own first call."""
+    indices = []
+
+    class Numbered(Script):
+        def run(self, index, seed, **options):
+            indices.append(index)
+            return super().run(index, seed, **options)
+
+    measured = side("submission", Numbered([9.0, 1.1]), itertools.count(), HOST, 1.0, index=13, first_call_ms=5.1)
+    assert indices == list(range(13, 13 + MIN_CALLS + 1))
+    assert measured.samples.first_call_ms == pytest.approx(5.0)
+    assert max(measured.samples.samples_ms) == pytest.approx(1.0)
+
+
+BROKEN = Fault(Status.RUNTIME_ERROR, finding(Code.FORWARD_FAILED, "it broke"))
+HALF = Windows(calls=[8, 6], window_ms=[0.7, 0.5], clock_error_ms=0.0, single_ms=[1.0])
+
+
+@pytest.mark.parametrize(
+    ("window", "probe_ms"),
+    [
+        (None, 1.9),
+        (WindowTrials([], None, 0.9, was_queued=True), 0.1),
+        (WindowTrials([], None, 0.9, was_queued=False), None),
+        (WindowTrials([], BROKEN, 0.9, was_queued=True), None),
+    ],
+    ids=["single calls", "a window", "a window that was not queued", "a window that failed"],
+)
+def test_a_probe_is_a_few_calls_or_a_window_less_the_overhead(monkeypatch, window, probe_ms):
+    class Windowing:
+        def __init__(self, trial_runner):
+            pass
+
+        def run(self, index, seeds, *, timeout_s):
+            assert (index, len(seeds)) == (4, 8)
+            return window
+
+    monkeypatch.setattr(timing_loop, "WindowRunner", Windowing)
+    script = Script([9.0, 1.0, 3.0, 2.0])
+    script.has_own_values = lambda _: True
+    measured_ms = timing_loop.probe(script, itertools.count(), HOST, None if window is None else HALF, 1.0)
+    assert measured_ms == (None if probe_ms is None else pytest.approx(probe_ms))
+
+
+def test_a_probe_of_a_reference_that_fails_measures_nothing():
+    class Broken(Script):
+        def run(self, index, seed, **_):
+            return Trial(None, BROKEN if index == 2 else None, 1.0, copied=False)
+
+    assert timing_loop.probe(Broken([1.0]), itertools.count(), HOST, None, 1.0) is None
