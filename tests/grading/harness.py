@@ -28,7 +28,7 @@ from evaluator.schema import check_card
 from tests.grading.preloaded import PreloadedCommand
 
 TOP = Path(__file__).parents[2]
-PROGRESS = ("read", "prepare", "lint", "build", "device", "check", "time", "roofline", "profile", "replay")
+PROGRESS = ("read", "prepare", "lint", "build", "device", "reference", "check", "time", "roofline", "profile", "replay")
 EXIT_CODES = {Status.CORRECT: 0, Status.INFRA_ERROR: 3}
 """Those that are not 1."""
 PATIENT_S = 60.0
