@@ -160,12 +160,11 @@ def means_distance(exact: torch.Tensor, limit: Bounds) -> float:
     size = float(values.square().mean().sqrt()) if values.numel() else 0.0
     if values.numel() and not size:
         return 0.0
-    distances = [
-        _median_distance(mean, rows, limit, shape)
-        for mean in _means(values)
-        if float(torch.where(is_counted, mean - rows, 0.0).abs().max()) > _SAME * size
-    ]
-    return min(distances, default=math.inf)
+    means = list(_means(values))
+    furthest = [torch.where(is_counted, mean - rows, 0.0).abs().max() for mean in means]
+    others = [mean for mean, far in zip(means, _read(furthest), strict=True) if far > _SAME * size]
+    yardstick = _yardstick(rows, limit, shape) if others else None
+    return min((0.0 if yardstick is None else yardstick.median_to(mean) for mean in others), default=math.inf)
 
 
 def _without_an_eighth(
@@ -206,6 +205,11 @@ def _means(rows: torch.Tensor) -> Iterator[torch.Tensor]:
         yield of_rows * of_columns / mean if float(mean) else torch.zeros_like(rows)
 
 
+def _read(numbers: list[torch.Tensor]) -> list[float]:
+    """Wait once for several numbers."""
+    return torch.stack(numbers).tolist() if numbers else []
+
+
 def _changes(wrong: object, exact: object) -> bool:
     """Return whether 1 in `_LEAST_PART` elements differ at least. Some outputs do not depend on the first input."""
     if not isinstance(wrong, torch.Tensor) or not isinstance(exact, torch.Tensor) or wrong.shape != exact.shape:
@@ -227,7 +231,8 @@ def _distance(wrong: object, exact: torch.Tensor, limit: Bounds) -> float:
     if not isinstance(wrong, torch.Tensor):
         return math.inf
     rows, shape = _real_rows(exact)
-    return _median_distance(_real_rows(wrong.to(exact.dtype))[0].double(), rows.double(), limit, shape)
+    yardstick = _yardstick(rows.double(), limit, shape)
+    return 0.0 if yardstick is None else yardstick.median_to(_real_rows(wrong.to(exact.dtype))[0].double())
 
 
 def _real_rows(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Size]:
@@ -239,10 +244,32 @@ def _real_rows(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Size]:
     return parts, parts.shape
 
 
-def _median_distance(wrong: torch.Tensor, exact: torch.Tensor, limit: Bounds, shape: torch.Size) -> float:
-    """Return the median distance of differing finite elements; infinite without finite elements, 0 of zeros."""
+class _Yardstick(NamedTuple):
+    """Rows of expected values in float64, and the allowed error and the rounding of each element."""
+
+    exact: torch.Tensor
+    allowed: torch.Tensor
+    rounding: torch.Tensor
+
+    def median_to(self, wrong: torch.Tensor) -> float:
+        """Return the median distance of differing finite elements; infinite without finite elements."""
+        beyond = ((wrong - self.exact).abs() - self.rounding).clamp(min=0.0)
+        relative = beyond / self.allowed
+        is_seen = torch.isfinite(relative) & ((wrong != 0) | (self.exact != 0))
+        is_far = is_seen & (wrong != self.exact)
+        is_clear = relative > _NEGLIGIBLE * torch.where(is_seen, relative, 0.0).amax()
+        is_clear &= is_seen
+        seen, far, clear = torch.stack([each.sum() for each in (is_seen, is_far, is_clear)]).tolist()
+        if far * _LEAST_PART < seen:
+            return 0.0
+        counted, count = (is_clear, clear) if clear * _LEAST_PART >= seen > 0 else (is_far, far)
+        return float(relative[counted].median()) if count else math.inf
+
+
+def _yardstick(exact: torch.Tensor, limit: Bounds, shape: torch.Size) -> _Yardstick | None:
+    """Return what distances to `exact` are measured with; None for zeros."""
     if not bool(exact.any()):
-        return 0.0
+        return None
     exact = torch.where(exact.abs() < limit.fill, exact, math.nan) if limit.fill < math.inf else exact
     overview = overview_of([[exact, exact, exact]], limit, shape if has_columns(shape) else exact.shape)
     rows = overview.scales[0]
@@ -250,12 +277,4 @@ def _median_distance(wrong: torch.Tensor, exact: torch.Tensor, limit: Bounds, sh
         rows = torch.nan_to_num(exact, 0.0, 0.0, 0.0).square().mean(1, keepdim=True).sqrt()
     sizes = exact.abs()
     allowed = limit.floor * element_scale(rows, sizes, overview.columns, shape) + limit.smallest
-    beyond = ((wrong - exact).abs() - limit.unit * last_place(sizes)).clamp(min=0.0)
-    relative = beyond / allowed
-    is_seen = torch.isfinite(relative) & ((wrong != 0) | (exact != 0))
-    finite, far = relative[is_seen], relative[is_seen & (wrong != exact)]
-    if far.numel() * _LEAST_PART < finite.numel():
-        return 0.0
-    clearly = finite[finite > _NEGLIGIBLE * finite.max()] if finite.numel() else far
-    far = clearly if clearly.numel() * _LEAST_PART >= finite.numel() else far
-    return float(far.median()) if far.numel() else math.inf
+    return _Yardstick(exact, allowed, limit.unit * last_place(sizes))
