@@ -57,6 +57,8 @@ random signs included: a sigmoid by tanh is off by 6e-8, which is 4e-5 of output
 small."""
 _TF32_FLOOR = 2e-3
 """Two operands, each rounded by 2**-11 at most: 3e-4 of the row's root mean square, and five standard deviations."""
+_ROOM, _MOST_FLOOR = 0.05, 0.1
+"""Part of the floor for the difference of scales, enough up to the largest floor (`around_reference`)."""
 ARITHMETIC = {
     Precision.FP32: torch.float32,
     Precision.TF32: torch.float32,
@@ -122,6 +124,22 @@ def bounds(rule: ToleranceRule, problem: Problem, dtype: torch.dtype, rounding: 
         smallest=_smallest(dtype),
         widest=widest,
     )
+
+
+def around_reference(limit: Bounds) -> Bounds | None:
+    """Return bounds around the plain reference that imply `limit` around the exact value; None where nothing does.
+
+    Let e be the plain reference's largest error beyond half a unit, as a part of the element's scale. An answer within
+    d scales of the plain reference is within d + e of the exact value, and max(multiple x e, floor) - e is at least
+    (1 - 1 / multiple) x floor for every e. A few percent less leave room for the scale, which is the plain
+    reference's here: it differs from the exact one by 1.5 e at most. Columns and fill values have scales with steps,
+    and the scale of one of a few numbers may be 0. An exact output of zeros alone has no scale either: there an answer
+    has to be near the plain reference's own rounding errors.
+    """
+    part = 1 - 1 / limit.multiple - _ROOM if limit.multiple > 1 else 0.0
+    if part <= 0 or limit.floor > _MOST_FLOOR or limit.fill < math.inf or limit.rule is ToleranceRule.KERNELBENCH:
+        return None
+    return limit._replace(multiple=0.0, floor=part * limit.floor, unit=0.0, smallest=0.0, far=math.inf)
 
 
 def without_sums(limit: Bounds, problem: Problem, dtype: torch.dtype, rounding: float) -> Bounds:

@@ -13,8 +13,9 @@ from evaluator.devices.out_of_memory import out_of_memory
 from evaluator.errors import ProblemError
 from evaluator.judge.clock.clock import Clock, ClockedCall
 from evaluator.judge.compare.limits import limit_of, with_flips, with_scales
+from evaluator.judge.compare.overview import has_columns, is_vector_of_few
 from evaluator.judge.compare.tensor_comparison import Comparison, Limit, Reading, Sides, joined, rows_from
-from evaluator.judge.compare.tolerance import Bounds
+from evaluator.judge.compare.tolerance import Bounds, around_reference
 from evaluator.judge.inputs.cancelling_rows import ROWS_NAME, Slices
 from evaluator.judge.inputs.changing_weights import Sites
 from evaluator.judge.integrity.output_checks import (
@@ -91,6 +92,7 @@ class AnswerJudge:
         self._fills: dict[str, float] = {}
         self._limits = self._limits_of_call()
         self._means: dict[str, float] = {}
+        self._may_be_implied = rule is not ToleranceRule.KERNELBENCH
         self._rounding: dict[Profile, set[str]] = {}
         self.evidence = Evidence(unquoted=sites.unmatched)
         self._last_storages: dict[str, tuple[int, int]] = {}
@@ -119,8 +121,8 @@ class AnswerJudge:
     ) -> Judged:
         """Compare an answer, block by block. An answer counts as wrong until all outputs are compared.
 
-        Outputs equal to given `honest` answers are compared no further. Without `samples`, only wrong outputs are
-        sampled for the precision check.
+        Outputs equal to given `honest` answers are compared no further. Without `samples`, neither are outputs so near
+        that float64 could not refute them, and only wrong outputs are sampled for the precision check.
         """
         pairs = pair_up(wanted.outputs, answer.done.outputs)
         if isinstance(pairs, Finding):
@@ -144,6 +146,9 @@ class AnswerJudge:
             earlier = self._not_of_this_call(snapshots, pairs, owned)
             problem = shared or self._changed_input(placed) or earlier
             return Judged(in_float64=False, problem=problem)
+        if honest is not None and not samples and plan.plain is not None and self._is_implied(plan.plain, snapshots):
+            earlier = self._not_of_this_call(snapshots, pairs, plan.plain.borrowed)
+            return Judged(in_float64=False, problem=shared or self._changed_input(placed) or earlier)
         checks, borrowed, in_float64 = self._compared_by_own_rounding(plan, snapshots, samples=samples)
         problem = self._limits.few_at_steps(plan, checks) or _first_wrong(checks)
         if problem is None and samples:
@@ -167,6 +172,24 @@ class AnswerJudge:
         if any(not _has_shape_of(values.get(view.path), view.tensor) for view in snapshots):
             return None
         return self._compared(plan, snapshots).tensors
+
+    def _is_implied(self, honest: Honest, snapshots: list[OutputViews]) -> bool:
+        """Return whether all outputs are so near the plain reference that float64 could not refute any.
+
+        After an output that is not, no further call is looked at: the next ones have the same rounding.
+        """
+        expected = self._reference.values(honest.result)
+        readings = []
+        for path, _, tensor, _ in snapshots if self._may_be_implied else ():
+            value = expected[path]
+            limit = self.limits(path, value) if isinstance(value, torch.Tensor) else None
+            near = around_reference(limit) if isinstance(limit, Bounds) else None
+            if near is None or value.is_complex() or value.shape != tensor.shape or _has_other_scales(value.shape):
+                self._may_be_implied = False
+                break
+            readings.append(self._comparison(path, Sides(tensor, value, value), near))
+        self._may_be_implied = self._may_be_implied and all(read().ok for read in readings)
+        return self._may_be_implied
 
     def _compared_by_own_rounding(self, plan: CallPlan, snapshots: list[OutputViews], *, samples: bool) -> _Compared:
         """Compare all outputs, and again if wrong and the rounding of the call itself sets other limits."""
@@ -356,6 +379,11 @@ class AnswerJudge:
         """Find an output in memory of the last call's outputs, still held by the runner."""
         reuse, self._last_storages = reused(snapshots, self._last_storages, exempt)
         return reuse
+
+
+def _has_other_scales(shape: torch.Size) -> bool:
+    """Return whether an output has more scales than those of its rows: see `around_reference`."""
+    return has_columns(shape) or is_vector_of_few(shape)
 
 
 def _first_wrong(checks: list[TensorCheck]) -> Finding | None:

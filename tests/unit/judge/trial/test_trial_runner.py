@@ -259,6 +259,47 @@ def test_a_quick_trial_of_another_answer_is_compared_in_float64(trial_runner):
     assert wrong.fault.finding.code == Code.WRONG_VALUES.value
 
 
+def compared(made, seed):
+    """Compare a call as those of a window are: its values are no samples."""
+    plan = made._plan(seed, ())
+    wanted = made._answers.begin(plan)
+    placed, answer = made.call_driver.ask(1, plan, wanted, schedule=None, timeout_s=1)
+    return made.compared(1, plan, placed, answer)
+
+
+@pytest.mark.parametrize(("given", "output"), [("torch.randn(9, 300)", "x * 2"), ("torch.randn(64)", "(x * 2, x + 1)")])
+def test_a_windows_call_near_the_reference_needs_no_float64(trial_runner, monkeypatch, given, output):
+    made = trial_runner(given, output, output.replace("x * 2", "x * 2 * (1 + 2e-7)"))
+    assert made.run(0, fresh_seed(), timeout_s=1).check.precision == "float64"
+    monkeypatch.setattr(made._reference, "_exact", None)
+    for _ in range(3):
+        assert compared(made, fresh_seed()).fault is None
+
+
+@pytest.mark.parametrize(
+    ("given", "output", "answer"),
+    [
+        ("torch.randn(9, 300)", "x * 2", "x * 2 * (1 + 4e-5)"),  # 0.8 of the floor
+        ("torch.randn(9, 3)", "x * 2", "x * 2 * (1 + 2e-7)"),  # columns have sizes
+        ("torch.randn(300)", "(x * 2, x > 0)", "(x * 2 * (1 + 2e-7), x > 0)"),  # booleans are equal, or not
+    ],
+)
+def test_other_calls_of_a_window_are_compared_in_float64(trial_runner, given, output, answer):
+    made = trial_runner(given, output, answer)
+    made.run(0, fresh_seed(), timeout_s=1)
+    for _ in range(2):
+        trial = compared(made, fresh_seed())
+        assert (trial.fault, trial.check.precision) == (None, "float64")
+
+
+def test_a_wrong_call_of_a_window_is_wrong_after_right_ones(trial_runner):
+    made = trial_runner("torch.randn(9, 300)", "x * 2", "x * 2 * (1 + 2e-7 + (x[0, 0] > 0) * 1e-3)")
+    right = [compared(made, seed).fault is None for seed in range(40)]
+    assert True in right
+    assert False in right
+    assert right == [bool(made._plan(seed, ()).inputs.args[0][0, 0] <= 0) for seed in range(40)]
+
+
 WRONG = {
     "another factor": ("torch.rand(8)", "x * 2", "x * 2.01", Code.WRONG_VALUES),
     "NaN": ("torch.rand(8)", "x * 2", "x / 0 * 0", Code.NOT_FINITE),
