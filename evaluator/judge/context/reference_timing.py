@@ -166,7 +166,8 @@ class ReferenceTimer:
     def _measured(self, name: str, known: timing_loop.Overhead | None) -> Reading:
         with self._runner() as trial_runner:
             overhead = known or self._overhead(trial_runner)
-            samples = self._undisturbed(name, trial_runner, overhead, self._context.begin_side())
+            watch, is_first = self._context.begin_side(), known is None
+            samples = self._undisturbed(name, trial_runner, overhead, watch, spot_checks=is_first)
             gpu_session = self._context.gpu_session
             gpu_state = None if gpu_session is None else gpu_session.monitor.sample()
         if overhead.spot is not None:
@@ -174,9 +175,18 @@ class ReferenceTimer:
         return Reading(samples, overhead, gpu_state, time.monotonic())
 
     def _undisturbed(
-        self, name: str, trial_runner: TrialRunner, overhead: timing_loop.Overhead, watch: ClockWatch = NO_WATCH
+        self,
+        name: str,
+        trial_runner: TrialRunner,
+        overhead: timing_loop.Overhead,
+        watch: ClockWatch = NO_WATCH,
+        *,
+        spot_checks: bool = True,
     ) -> Samples:
-        """Measure a side; repeat after a disturbance by other work on the GPU."""
+        """Measure a half; repeat after a disturbance by other work on the GPU.
+
+        The submission's spot checks are compared with those of the half before.
+        """
         message, first_call_ms = "", 0.0
         for number in range(timing_loop.TRIES):
             time.sleep(number * _REST_S)
@@ -189,6 +199,7 @@ class ReferenceTimer:
                 timeout_s,
                 at_least=REFERENCE_CALLS,
                 trusted=True,
+                spot_checks=spot_checks,
                 watch=watch,
             )
             if side.samples is not None:  # Only the first try includes a true first call.

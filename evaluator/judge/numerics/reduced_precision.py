@@ -40,7 +40,7 @@ _DEVIATIONS = 8.0
 ENOUGH = 64
 """Number of errors for a test of an output in a single call. Smaller outputs are tested over many calls."""
 ENOUGH_CALLS = 20
-"""Calls for a joint test. A timed submission has answered at least as many (`enough_calls.MIN_CALLS`)."""
+"""Calls for a joint test. A timed submission answers more of them where they could tell (`lacks_calls`)."""
 _FIRST_CALLS = 4
 """Calls after which errors far smaller than a rounding are recognised."""
 _SAMPLE = 1 << 16

@@ -8,11 +8,13 @@ from evaluator.timing.stats import median_interval
 from evaluator.timing.time_errors import CLOCK_ERROR_MS
 
 MIN_CALLS, MAX_CALLS = 20, 100
+FEW_CALLS = 8
+"""Single calls before windows, which are quoted: the single calls only have to agree with the windows, to 30 us."""
 REFERENCE_CALLS = MIN_CALLS // 2
 """The reference is timed in two halves, before and after a submission, and quoted as one side."""
 NARROW_WINDOWS = 0.01
 """Error of the median time of a call in windows, relative to it, above which a side makes more windows, at most twice
-as many."""
+as many; or the spread between processes, if larger."""
 _ENOUGH_S = 2.0
 _ENOUGH_FOR_PRECISION_S = 8.0
 """Calls continue so long for the precision check of small outputs: on busy cores, 2 s are fewer than its 32 calls."""

@@ -14,7 +14,7 @@ from evaluator.findings import Code, finding
 from evaluator.judge.backend.clock_watch import NO_WATCH, ClockWatch
 from evaluator.judge.clock.clock import ClockedCall
 from evaluator.judge.setup.seed_book import fresh_seed
-from evaluator.judge.trial.enough_calls import MAX_CALLS, MIN_CALLS, enough
+from evaluator.judge.trial.enough_calls import FEW_CALLS, MAX_CALLS, MIN_CALLS, enough
 from evaluator.judge.trial.retry import retried
 from evaluator.judge.trial.trial_runner import Trial, TrialRunner
 from evaluator.judge.trial.window_loop import (
@@ -24,6 +24,7 @@ from evaluator.judge.trial.window_loop import (
     TakenOff,
     WindowHost,
     WindowSide,
+    longest_window,
     own_values,
     windows_of,
 )
@@ -33,7 +34,6 @@ from evaluator.timing.stats import interquartile_range, lower_quartile, median, 
 
 _NEVER_QUIET_S = 20.0
 _EMPTY_CALLS, _FEW_EMPTY_CALLS = 30, 15
-_FEW_EMPTY_SPOT_CHECKS = 2
 _FEWEST_CALLS, _EMPTY_WINDOWS = 2, 2
 _EMPTY_S = 0.15
 """Time limit of the empty calls. Beyond it, inputs are large, calls are long, and the overhead matters little."""
@@ -127,13 +127,9 @@ def _empty_spot_checks(trial_runner: TrialRunner, timeout_s: float) -> float | F
     """Return the time of a spot check's call without a forward, a lower quartile; None without windows."""
     if trial_runner.window_calls == 1:
         return None
+    window_runner, calls = WindowRunner(trial_runner), min(SPOT_CALLS, trial_runner.window_calls)
     times_ms: list[float] = []
-    started = time.monotonic()
-    for number in range(SPOT_CHECKS):
-        if number >= _FEW_EMPTY_SPOT_CHECKS and time.monotonic() - started > _EMPTY_S:
-            break
-        calls = min(SPOT_CALLS, trial_runner.window_calls)
-        spot_check = WindowRunner(trial_runner).time_empty_spot_check(calls, timeout_s=timeout_s)
+    for spot_check in window_runner.time_empty_spot_checks(calls, SPOT_CHECKS, timeout_s=timeout_s):
         if isinstance(spot_check, Fault):
             return spot_check
         times_ms += spot_check[1:]
@@ -145,10 +141,9 @@ def _empty_windows(trial_runner: TrialRunner, timeout_s: float) -> WindowHost | 
     most = trial_runner.window_calls
     if most == 1:
         return None
-    least_ms: dict[int, float] = {}
+    window_runner, least_ms = WindowRunner(trial_runner), dict[int, float]()
     for calls in (_FEWEST_CALLS, most):
-        for _ in range(_EMPTY_WINDOWS):
-            host_ms = WindowRunner(trial_runner).time_empty_window(calls, timeout_s=timeout_s)
+        for host_ms in window_runner.time_empty_windows(calls, _EMPTY_WINDOWS, timeout_s=timeout_s):
             if isinstance(host_ms, Fault):
                 return host_ms
             least_ms[calls] = min(host_ms, least_ms.get(calls, host_ms))
@@ -205,7 +200,7 @@ def side(
     index: int = 0,
     first_call_ms: float | None = None,
 ) -> TimedSide:
-    """Time at least `at_least` calls until there are enough (`enough_calls`).
+    """Time at least `at_least` calls, or a few before windows, until there are enough (`enough_calls`).
 
     Every output is verified, including void calls, and calls with other input distributions, which are not quoted. With
     `closely`, calls continue until small outputs have enough samples for the precision check (`precision_sampler`).
@@ -223,7 +218,7 @@ def side(
     lacking = False
     while not enough(
         _times_ms(good := _quoted_calls(quiet, waited)),
-        at_least,
+        _fewest(good, at_least, trial_runner, empty),
         time.monotonic() - started,
         clock=ClockKind.HOST if empty.quiet_ms is None else ClockKind.SEALED,
         spread_ms=empty.spread_ms,
@@ -348,6 +343,15 @@ def _in_windows(
         empty_host=empty.window_host,
         watch=watch,
     )
+
+
+def _fewest(good: list[Trial], at_least: int, trial_runner: TrialRunner, empty: Overhead) -> int:
+    """Return the least number of single calls of a side: few if its windows will be quoted, else `at_least`."""
+    few = at_least * FEW_CALLS // MIN_CALLS
+    if len(good) < few or empty.spot is None or _waits_for_gpu(good) or any(trial.copied for trial in good):
+        return at_least
+    call_ms = median(_times_ms(good)) - empty.taken_off_ms
+    return few if longest_window(trial_runner, call_ms) > 1 else at_least
 
 
 def _quoted_calls(quiet: list[Trial], waited: list[Trial]) -> list[Trial]:

@@ -22,13 +22,17 @@ from evaluator.judge.backend.clock_watch import NO_WATCH, ClockWatch
 from evaluator.judge.trial.enough_calls import NARROW_WINDOWS
 from evaluator.judge.trial.trial_runner import Trial, TrialRunner
 from evaluator.judge.trial.window_runner import WindowRunner
-from evaluator.records import Fault, Windows
+from evaluator.records import ClockKind, Fault, Windows
 from evaluator.timing.agreement import disagreement, excess_ms, raised, usual_ms
 from evaluator.timing.stats import lower_quartile, median, median_error
+from evaluator.timing.time_errors import process_spread_ms
 
 _WINDOWS, _HALFS_WINDOWS = 6, 5
 """Windows of a side, and of a half of the reference. Both halves are quoted together. Intervals from the first five
 windows of each half are as wide as from six to twelve; intervals from four are wider (docs/measured.md)."""
+_FEW_WINDOWS, _HALFS_FEW_WINDOWS = 4, 3
+"""Windows that are enough if their times scatter by less than the spread between processes: the spread is then the
+interval, and more windows would not narrow it."""
 _SPREAD = 4
 """Windows have between three quarters of the largest number of calls and all; of three or four calls, a call may be
 missing."""
@@ -109,8 +113,8 @@ def windows_of(
     """
     runner = WindowRunner(trial_runner)
     single_ms = [max(elapsed_ms - taken_off.empty_ms, 0.0) for elapsed_ms in single_ms]
-    call_ms = max(median(single_ms), _SHORTEST_CALL_MS)
-    most = min(trial_runner.window_calls, int(_LONGEST_MS / call_ms))
+    call_ms = median(single_ms)
+    most = longest_window(trial_runner, call_ms)
     warms_up = True
     used: list[int] = []
     calls: list[int] = []
@@ -189,16 +193,26 @@ def _needs_more(windows: Windows, reference: Windows | None, *, trusted: bool) -
     return is_fast or raised(windows, reference).added_ms > 0
 
 
+def longest_window(trial_runner: TrialRunner, call_ms: float) -> int:
+    """Return the largest number of calls of `call_ms` in a window; 1 or less without windows."""
+    return min(trial_runner.window_calls, int(_LONGEST_MS / max(call_ms, _SHORTEST_CALL_MS)))
+
+
 def enough(calls: list[int], window_ms: list[float], *, half: bool = False) -> bool:
     """Return whether the windows are enough. Windows with scattered times are more, at most twice as many.
 
     The `half` of a side may scatter more: the error of both halves together is smaller by the square root of two.
     """
-    fewest, narrow = (_HALFS_WINDOWS, NARROW_WINDOWS * math.sqrt(2)) if half else (_WINDOWS, NARROW_WINDOWS)
-    if len(calls) < fewest or len(calls) >= 2 * fewest:
+    few, fewest = (_HALFS_FEW_WINDOWS, _HALFS_WINDOWS) if half else (_FEW_WINDOWS, _WINDOWS)
+    if len(calls) < few or len(calls) >= 2 * fewest:
         return len(calls) >= 2 * fewest
     call_ms = [each_ms / (count - 1) for each_ms, count in zip(window_ms, calls, strict=True)]
-    return median_error(call_ms) <= narrow * median(call_ms)
+    usual_ms = median(call_ms)
+    spread_ms = process_spread_ms(ClockKind.SEALED, usual_ms)
+    if max(call_ms) - min(call_ms) <= spread_ms:
+        return True
+    narrow_ms = max(NARROW_WINDOWS * usual_ms, spread_ms) * (math.sqrt(2) if half else 1.0)
+    return len(calls) >= fewest and median_error(call_ms) <= narrow_ms
 
 
 def own_values(trial_runner: TrialRunner, seeds: Iterator[int], count: int) -> list[int]:

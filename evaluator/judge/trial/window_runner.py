@@ -1,6 +1,6 @@
 """Windows and spot checks of one runner: fresh inputs for several calls, and a comparison of every output."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -65,11 +65,12 @@ class WindowRunner:
             fault = Fault(Status.REJECTED, finding(Code.WORK_AFTER_DONE, message))
         return SpotTrials(trials, fault, answer.times_ms)
 
-    def time_empty_spot_check(self, calls: int, *, timeout_s: float) -> list[float] | Fault:
-        """Return the times of a spot check's calls without a forward, in ms."""
+    def time_empty_spot_checks(self, calls: int, count: int, *, timeout_s: float) -> Iterator[list[float] | Fault]:
+        """Yield the times of the calls of `count` spot checks without a forward, in ms. All have the same inputs."""
         plans, weights = self._spot_plans(1, [fresh_seed() for _ in range(calls)])
-        _, answer = self._call_driver.ask_spot_check(1, plans, weights, timeout_s=timeout_s, empty=True)
-        return answer if isinstance(answer, Fault) else answer.times_ms
+        for _ in range(count):
+            _, answer = self._call_driver.ask_spot_check(1, plans, weights, timeout_s=timeout_s, empty=True)
+            yield answer if isinstance(answer, Fault) else answer.times_ms
 
     def _spot_plans(self, index: int, seeds: Sequence[int]) -> tuple[list[CallPlan], list[dict[str, torch.Tensor]]]:
         """Return the plans of calls that each have their own weights, and these weights."""
@@ -80,11 +81,12 @@ class WindowRunner:
             weights.append(self._call_driver.staged_weights())
         return plans, weights
 
-    def time_empty_window(self, calls: int, *, timeout_s: float) -> float | Fault:
-        """Return the time of the runner's host for a window of calls without a forward, in ms."""
+    def time_empty_windows(self, calls: int, count: int, *, timeout_s: float) -> Iterator[float | Fault]:
+        """Yield the time of the runner's host for each of `count` windows without a forward, in ms."""
         plans = self._trial_runner.plans(1, [fresh_seed() for _ in range(calls)])
-        _, answer = self._call_driver.ask_window(1, plans, timeout_s=timeout_s, empty=True)
-        return answer if isinstance(answer, Fault) else answer.host_ms
+        for _ in range(count):
+            _, answer = self._call_driver.ask_window(1, plans, timeout_s=timeout_s, empty=True)
+            yield answer if isinstance(answer, Fault) else answer.host_ms
 
     def _compared(
         self,

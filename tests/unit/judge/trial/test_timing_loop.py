@@ -336,12 +336,12 @@ class Windowed(Script):
         super().__init__([0.3], prepared_ms=0.5, host_ms=0.1)
         self.window_calls, self.asked, self._more_ms = window_calls, [], itertools.cycle(more_ms)
 
-    def time_empty_window(self, calls, *, timeout_s):
+    def time_empty_windows(self, calls, count, *, timeout_s):
         self.asked.append(calls)
-        return 0.2 + 0.003 * calls + next(self._more_ms)
+        return (0.2 + 0.003 * calls + next(self._more_ms) for _ in range(count))
 
-    def time_empty_spot_check(self, calls, *, timeout_s):
-        return [0.4, *[0.01] * (calls - 1)]
+    def time_empty_spot_checks(self, calls, count, *, timeout_s):
+        return [[0.4, *[0.01] * (calls - 1)]] * count
 
 
 @pytest.mark.parametrize(
@@ -358,6 +358,32 @@ def test_what_the_host_does_beside_forward_is_measured_in_empty_windows(monkeypa
     monkeypatch.setattr(timing_loop, "WindowRunner", lambda script: script)
     found = overhead(Windowed(window_calls, more_ms), 1.0).window_host
     assert found == (None if host is None else pytest.approx(host))
+
+
+@pytest.mark.parametrize(
+    ("call_ms", "seen", "window_calls", "at_least", "calls"),
+    [
+        (0.005, {}, 32, MIN_CALLS, 8),
+        (0.005, {}, 32, REFERENCE_CALLS, 4),
+        (1.9, {}, 32, MIN_CALLS, 8),
+        (2.1, {}, 32, MIN_CALLS, MIN_CALLS),
+        (0.005, {}, 1, MIN_CALLS, MIN_CALLS),
+        (0.005, {"host_ms": None}, 32, MIN_CALLS, MIN_CALLS),  # waits for the GPU
+        (0.005, {"copied": True}, 32, MIN_CALLS, MIN_CALLS),
+    ],
+)
+def test_a_side_with_windows_makes_few_single_calls(monkeypatch, call_ms, seen, window_calls, at_least, calls):
+    monkeypatch.setattr(timing_loop, "windows_of", lambda *_, **__: WindowSide(None, None, []))
+    empty = overhead(Script([0.3], prepared_ms=0.5, host_ms=0.1), 1.0)._replace(spot=SpotRule(0.01))
+
+    class Short(Script):
+        def run(self, index, seed, *, timeout_s, quick):
+            return super().run(index, seed, timeout_s=timeout_s, quick=quick)._replace(**seen)
+
+    script = Short([0.3 + call_ms], prepared_ms=0.5, host_ms=0.1)
+    script.window_calls = window_calls
+    samples = side("submission", script, itertools.count(), empty, 1.0, at_least=at_least).samples
+    assert len(samples.samples_ms) == calls
 
 
 def test_the_clocks_of_a_side_are_looked_at_between_calls_and_passed_on_to_windows(monkeypatch):

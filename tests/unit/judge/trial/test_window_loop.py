@@ -10,7 +10,7 @@ from evaluator.findings import Code, finding
 from evaluator.judge.backend.clock_watch import ClockWatch
 from evaluator.judge.trial import window_loop
 from evaluator.judge.trial.trial_runner import Trial
-from evaluator.judge.trial.window_loop import SpotRule, TakenOff, WindowHost, windows_of
+from evaluator.judge.trial.window_loop import SpotRule, TakenOff, WindowHost, longest_window, windows_of
 from evaluator.judge.trial.window_runner import SpotTrials, WindowRunner, WindowTrials
 from evaluator.records import Fault, Status, Windows
 
@@ -78,7 +78,7 @@ def side(monkeypatch):
 def test_a_call_takes_what_a_window_takes_longer_than_an_empty_call(side):
     rules = Rules()
     windows = side(rules).windows
-    assert windows.call_ms == pytest.approx([0.005] * 6)
+    assert windows.call_ms == pytest.approx([0.005] * 4)
     assert all(24 < calls <= 32 for calls in windows.calls)
     assert windows.single_ms == pytest.approx([each - TAKEN_OFF.empty_ms for each in SINGLE_MS])
     assert 0 < windows.clock_error_ms < 0.0001
@@ -143,7 +143,7 @@ def test_every_call_of_a_window_is_compared_up_to_the_first_that_fails(wrong, co
 def test_the_reference_has_spot_checks_and_shares_no_work(side, call_ms, checks):
     rules = Rules(call_ms=call_ms, spot_ms=call_ms + 0.004)
     windows = side(rules, trusted=True, half=True).windows
-    assert [asked > 0 for asked in rules.asked] == [True] * 5 + [False] * checks
+    assert [asked > 0 for asked in rules.asked] == [True] * 3 + [False] * checks
     assert windows.spot_ms == pytest.approx([call_ms + 0.004] * 15 * checks)
     assert not windows.shared_work
 
@@ -256,17 +256,33 @@ def test_the_error_of_windows_is_the_spread_of_empty_calls_and_a_step_of_the_eve
 
 
 @pytest.mark.parametrize(
-    ("scatter", "half", "count"),
-    [(0.0, False, 6), (0.005, False, 6), (0.008, False, 9), (0.02, False, 12), (0.008, True, 5), (0.02, True, 10)],
+    ("call_ms", "scatter", "half", "count"),
+    [
+        (0.05, 0.0009, False, 4),  # 0.2 % is the spread between processes: all windows lie within half of it
+        (0.05, 0.0009, True, 3),
+        (0.05, 0.002, False, 6),
+        (0.05, 0.008, False, 9),
+        (0.05, 0.02, False, 12),
+        (0.05, 0.008, True, 5),
+        (0.05, 0.02, True, 10),
+        (0.005, 0.009, False, 4),  # 2 %
+        (0.005, 0.015, False, 8),
+        (0.005, 0.04, False, 12),
+    ],
 )
-def test_windows_that_scatter_are_more(side, scatter, half, count):
+def test_windows_that_scatter_are_more(side, call_ms, scatter, half, count):
     class Scattering(Rules):
         def run(self, index, seeds, *, timeout_s):
             window = super().run(index, seeds, timeout_s=timeout_s)
             part = 1 + scatter * (1 if len(self.asked) % 2 else -1)
             return window._replace(elapsed_ms=TAKEN_OFF.empty_ms + (window.elapsed_ms - TAKEN_OFF.empty_ms) * part)
 
-    assert len(side(Scattering(), half=half, spot=None).windows.calls) == count
+    assert len(side(Scattering(call_ms), half=half, spot=None).windows.calls) == count
+
+
+@pytest.mark.parametrize(("call_ms", "longest"), [(0.0, 32), (0.1, 32), (0.5, 8), (1.5, 2), (2.1, 1), (5.0, 0)])
+def test_the_longest_window_takes_a_few_milliseconds(call_ms, longest):
+    assert longest_window(Rules(), call_ms) == longest
 
 
 def test_the_clock_of_the_gpu_is_looked_at_after_each_window(side, monkeypatch):
@@ -276,4 +292,4 @@ def test_the_clock_of_the_gpu_is_looked_at_after_each_window(side, monkeypatch):
     windows_of(
         rules, itertools.count(1), 20, SINGLE_MS, TAKEN_OFF, 1.0, trusted=True, half=True, spot=None, watch=watch
     )
-    assert looks == [1, 2, 3, 4, 5, 6]
+    assert looks == [1, 2, 3, 4]
