@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 from evaluator.cache.build_cache import BuildCache
 from evaluator.compile.cuda.background_precompile import BackgroundPrecompile
 from evaluator.compile.cuda.cuda_builder import CudaBuilder
-from evaluator.compile.cuda.precompiled import worth_trying
+from evaluator.compile.cuda.precompiled import wait_while_made, worth_trying
 from evaluator.compile.emulated.emulated_builder import EmulatedBuilder
 from evaluator.compile.emulated.emulator_libraries import build_runtime, full_headers_are_built, runtime_is_built
 from evaluator.compile.extension.build_result import BuildResult
@@ -72,11 +72,19 @@ def to_build_on_error(device: DeviceKind) -> str:
 
 
 def device_builders(
-    device: DeviceKind, gpu: Gpu | None, run_tool: RunTool, cache: BuildCache, build_timeout_s: float, spawn: Spawn
+    device: DeviceKind,
+    gpu: Gpu | None,
+    run_tool: RunTool,
+    cache: BuildCache,
+    build_timeout_s: float,
+    spawn: Spawn,
+    *,
+    for_many: bool = False,
 ) -> DeviceBuilders:
     """Prepare a device. The first use builds the device's library and stores it in `cache`.
 
-    Compilers run through `run_tool`. Our own analysis of submission text runs in children of `spawn`.
+    Compilers run through `run_tool`. Our own analysis of submission text runs in children of `spawn`. Builds `for_many`
+    submissions wait for shared headers that are being made.
     """
     builder_of = functools.partial(builder, device, gpu, run_tool, cache, build_timeout_s, spawn)
     match device:
@@ -88,8 +96,30 @@ def device_builders(
         case DeviceKind.CUDA:
             kernels = build_kernels(run_tool, cache.parts, _architecture(gpu))
             descriptor = sealed_file(build_device_allocator(run_tool, cache.parts))
-            preparation = BackgroundPrecompile(run_tool, cache_folder()) if worth_trying(cache_folder()) else None
+            if not worth_trying(cache_folder()):
+                return DeviceBuilders(builder_of, descriptor, kernels)
+            preparation = BackgroundPrecompile(run_tool, cache_folder(), is_awaited=for_many)
+            if for_many:
+                builder_of = functools.partial(_waiting_builder, builder_of, preparation)
             return DeviceBuilders(builder_of, descriptor, kernels, preparation)
+
+
+class _WaitingBuilder(NamedTuple):
+    """Builder whose builds wait for shared headers, made by this process or another."""
+
+    builder: ExtensionBuilder
+    preparation: BackgroundPrecompile
+
+    def build(self, request: BuildRequest) -> BuildResult:
+        self.preparation.wait()
+        wait_while_made(cache_folder())
+        return self.builder.build(request)
+
+
+def _waiting_builder(
+    builder_of: Callable[[str], ExtensionBuilder], preparation: BackgroundPrecompile, source: str
+) -> ExtensionBuilder:
+    return _WaitingBuilder(builder_of(source), preparation)
 
 
 def builder(

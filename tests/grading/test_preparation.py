@@ -55,8 +55,8 @@ def context(cache, monkeypatch):
 
     @contextlib.contextmanager
     def opened(command, around=lambda run_tool: run_tool):
-        def with_preparation(device, gpu, run_tool, *rest):
-            equipped = made(device, gpu, run_tool, *rest)
+        def with_preparation(device, gpu, run_tool, *rest, **further):
+            equipped = made(device, gpu, run_tool, *rest, **further)
             return equipped._replace(preparation=BackgroundPrecompile(around(run_tool), cache))
 
         monkeypatch.setattr(precompiled, "_ninja_text", lambda: NINJA.format(command=command))

@@ -1,7 +1,8 @@
 """Shared files of split builds, built once per PyTorch and compiler: a precompiled header and the binding support.
 
-Building takes a minute of one core and half a gigabyte of disk, so the files are built ahead or in the background; no
-grade waits. The compiler's sandbox reads the folder, and only the judge's side writes to it.
+Building takes a minute of one core and half a gigabyte of disk, so the files are built ahead or in the background. A
+single grade does not wait. In a batch, the builds of all workers wait: each would take ten times as long otherwise. The
+compiler's sandbox reads the folder, and only the judge's side writes to it.
 """
 
 import contextlib
@@ -30,6 +31,7 @@ _COMPLETE = "complete"
 _FAILURE = ".failed-"
 _TRIED_AGAIN_S = 24 * 3600.0
 _TIMEOUT_S = 600.0
+_MOST_WAIT_S, _LOOK_S = 120.0, 0.1
 _SAID = 300
 _LIMITS = Limits(memory_bytes=12 << 30, file_bytes=2 << 30, processes=256, kept_output_bytes=32 << 10)
 
@@ -66,6 +68,20 @@ def worth_trying(cache: Path) -> bool:
     except OSError:
         return True
     return time.time() - failed_s >= _TRIED_AGAIN_S
+
+
+def wait_while_made(cache: Path) -> None:
+    """Wait while another process makes the files, two minutes at most."""
+    deadline = time.monotonic() + _MOST_WAIT_S
+    while time.monotonic() < deadline and precompiled(cache) is None:
+        try:
+            with (precompiled_folder(cache) / ".lock").open("w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+        except BlockingIOError:
+            time.sleep(_LOOK_S)
+        except OSError:
+            return
 
 
 def why_not_precompiled(cache: Path) -> str:

@@ -79,6 +79,7 @@ class GradeContext(GradeFacts):
                 cache,
                 terms.options.build_timeout_s,
                 self._spare_children.spawn,
+                for_many=lasting,
             )
             undo.callback(self._device_builders.close, self._end_processes)
             pooled_runners = POOLED_RUNNERS if lasting else 0
