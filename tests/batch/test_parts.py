@@ -11,7 +11,7 @@ import pytest
 
 from evaluator.batch.runs.inputs import from_text
 from evaluator.batch.runs.problems import Problems
-from evaluator.batch.workers import ray_cluster, worker_pool
+from evaluator.batch.workers import gpu_queue, ray_cluster, worker_pool
 from evaluator.batch.workers.gpu_queue import BuiltTask, GpuQueue
 from evaluator.batch.workers.messages import Built, GpuModel, Graded, GradePart, NotGraded, Order, Prepare, Stage
 from evaluator.batch.workers.worker_handle import NoWorker, Slot
@@ -370,6 +370,46 @@ def test_two_gpus_set_up_two_problems_before_they_share_one():
     for number in range(2):
         ready.put(waiting("gelu", number))
     assert ready.take(None, 1.0).task.problem.name == "gelu"  # its slot has left: two for one slot again
+
+
+def test_a_slot_takes_a_problem_without_further_builds_first():
+    ready = GpuQueue(builders=1, room=100)
+    for number, problem in enumerate(["relu", "relu", "gelu"]):
+        ready.put(waiting(problem, number))
+    with ready.coming(waiting("relu", 9).task.problem.sha256):
+        assert ready.take(None, 1.0).task.problem.name == "gelu"
+    assert ready.take(None, 1.0).task.problem.name == "relu"
+
+
+def test_a_slot_waits_a_moment_for_a_build_of_its_problem():
+    ready = GpuQueue(builders=1, room=2)
+    relu = waiting("relu", 1)
+    ready.put(waiting("gelu", 0))
+    taken = []
+    with ready.coming(relu.task.problem.sha256):
+        slot = threading.Thread(target=lambda: taken.append(ready.take(relu.task.problem.sha256, 60.0)), daemon=True)
+        slot.start()
+        slot.join(0.1)
+        assert taken == []
+        ready.put(relu)
+        slot.join(60)
+    assert taken == [relu]
+
+
+@pytest.mark.parametrize("end", ["patience", "failed build", "no room"])
+def test_a_slot_goes_on_to_another_problem_where_no_build_comes(monkeypatch, end):
+    monkeypatch.setattr(gpu_queue, "_PATIENCE_S", 0.05 if end == "patience" else 600.0)
+    ready = GpuQueue(builders=1, room=1 if end == "no room" else 100)
+    relu = waiting("relu", 1).task.problem.sha256
+    ready.put(waiting("gelu", 0))
+    taken = []
+    slot = threading.Thread(target=lambda: taken.append(ready.take(relu, 600.0)), daemon=True)
+    with ready.coming(relu):
+        slot.start()
+        slot.join(0.1 if end == "failed build" else 60)
+        assert bool(taken) is (end != "failed build")
+    slot.join(60)
+    assert [one.task.problem.name for one in taken] == ["gelu"]
 
 
 def test_builders_wait_for_room_and_nobody_waits_for_ever():

@@ -1,11 +1,17 @@
 """Queue of built submissions that wait for a GPU."""
 
+import contextlib
 import threading
 from collections import Counter
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from evaluator.batch.runs.tasks import Task
 from evaluator.grading.request import Begun
+
+_PATIENCE_S = 1.5
+"""Time for which a slot waits for builds of its problem while others are built: to come back to a problem, with the
+reference measured again, costs as much (docs/measured.md)."""
 
 
 class BuiltTask(NamedTuple):
@@ -20,9 +26,10 @@ class BuiltTask(NamedTuple):
 class GpuQueue:
     """Queue between slots that build and slots with a GPU. Thread-safe.
 
-    A GPU slot receives a task of its previous problem while the queue has any: the judge then keeps the reference's
-    runner and measurements. Otherwise the slot receives the oldest task of the problem with the most tasks for each
-    slot, itself included: every slot sets up a problem anew, so two slots rather take two problems than share one.
+    A GPU slot receives a task of its previous problem while the queue has any, or soon has: the judge then keeps the
+    reference's runner and measurements. Otherwise the slot receives the oldest task of a problem without further builds
+    in progress, if there is one, and with the most tasks for each slot, itself included: every slot sets up a problem
+    anew, so two slots rather take two problems than share one.
     """
 
     def __init__(self, builders: int, room: int) -> None:
@@ -34,6 +41,19 @@ class GpuQueue:
         self._closed = False
         self._in_progress = 0
         self._slots_on: Counter[str] = Counter()
+        self._coming: Counter[str] = Counter()
+
+    @contextlib.contextmanager
+    def coming(self, problem_sha256: str) -> Iterator[None]:
+        """Context in which a task of the problem is being built and put."""
+        with self._changed:
+            self._coming[problem_sha256] += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._coming[problem_sha256] -= 1
+                self._changed.notify_all()
 
     def put(self, waiting: BuiltTask) -> None:
         """Append a task."""
@@ -78,13 +98,17 @@ class GpuQueue:
         None after `timeout_s` without a task, or at the end.
         """
         with self._changed:
+            if problem_sha256 is not None:
+                self._changed.wait_for(lambda: self._settles(problem_sha256), min(_PATIENCE_S, timeout_s))
             self._changed.wait_for(lambda: self._waiting or self.over, timeout_s)
             if self._closed or not self._waiting:
                 return None
-            counts = Counter(waiting.task.problem.sha256 for waiting in self._waiting)
+            counts = self._counts()
             chosen_sha256 = problem_sha256
             if chosen_sha256 is None or chosen_sha256 not in counts:
-                chosen_sha256 = max(counts, key=lambda waiting: counts[waiting] / (1 + self._slots_on[waiting]))
+                chosen_sha256 = max(
+                    counts, key=lambda one: (not self._coming[one], counts[one] / (1 + self._slots_on[one]))
+                )
             if problem_sha256 is not None:
                 self._slots_on[problem_sha256] -= 1
             self._slots_on[chosen_sha256] += 1
@@ -93,3 +117,11 @@ class GpuQueue:
             self._in_progress += 1
             self._changed.notify_all()
             return chosen
+
+    def _settles(self, problem_sha256: str) -> bool:
+        """Return whether a task of the problem waits, or none can come."""
+        none_comes = not self._coming[problem_sha256] or len(self._waiting) >= self._room
+        return none_comes or problem_sha256 in self._counts() or self.over
+
+    def _counts(self) -> Counter[str]:
+        return Counter(waiting.task.problem.sha256 for waiting in self._waiting)

@@ -169,21 +169,28 @@ class WorkerPool:
     def _begin_all(self, number: int, slot: Slot) -> None:
         """Take new tasks until the end. A slot that only builds passes built tasks to the GPU queue."""
         while (task := self._next()) is not None:
-            since_s = time.monotonic()
-            try:
-                outcome = self._attempt(number, slot, task, None)
-            except NoWorker:
-                self._give_back(task)
-                raise
-            finally:
-                self._count_busy(-1)
-            if outcome is None:
-                return
-            if isinstance(outcome.result, Built):
-                self._began(number, task, "built")
-                self._ready.put(BuiltTask(task, outcome.result.begun, outcome.attempts, since_s))
-            else:
-                self._end(number, task, outcome.result, outcome.attempts, since_s)
+            with self._ready.coming(task.problem.sha256):
+                if not self._begin(number, slot, task):
+                    return
+
+    def _begin(self, number: int, slot: Slot, task: Task) -> bool:
+        """Make the slot's part of a grade. Return False if the pool is stopping."""
+        since_s = time.monotonic()
+        try:
+            outcome = self._attempt(number, slot, task, None)
+        except NoWorker:
+            self._give_back(task)
+            raise
+        finally:
+            self._count_busy(-1)
+        if outcome is None:
+            return False
+        if isinstance(outcome.result, Built):
+            self._began(number, task, "built")
+            self._ready.put(BuiltTask(task, outcome.result.begun, outcome.attempts, since_s))
+        else:
+            self._end(number, task, outcome.result, outcome.attempts, since_s)
+        return True
 
     def _next(self) -> Task | None:
         """Take a task returned by a lost slot, or a new task. A busy slot may still return its task."""
