@@ -340,7 +340,7 @@ def measure_both(
 
     Without a runner of the checked calls, a new one is timed.
     """
-    timed, remarks, sites = _timed_submission(context, reference.before.overhead, right)
+    timed, remarks, sites = _timed_submission(context, reference.before, right)
     if isinstance(timed, TimeOutcome):
         return timed
     # Without a runner of the checked calls, the timed calls were right in a second process already.
@@ -358,7 +358,7 @@ def measure_both(
 
 
 def _timed_submission(
-    context: GradeContext, empty: timing_loop.Overhead, right: RightRunner | None
+    context: GradeContext, before: Reading, right: RightRunner | None
 ) -> tuple[Samples | TimeOutcome, list[Finding], Sites]:
     """Time the submission in the runner of its checked calls. Return samples or failure, remarks, and weights' sites.
 
@@ -376,12 +376,13 @@ def _timed_submission(
                 "submission",
                 runner.trial_runner,
                 context.seeds.timed("submission"),
-                empty,
+                before.overhead,
                 context.call_timeout_s,
                 closely=True,
                 watch=context.begin_side(),
                 index=runner.calls,
                 first_call_ms=runner.first_call_ms,
+                usual_ms=before.samples.median_ms,
             )
             if context.gpu_session is not None:
                 context.gpu_session.monitor.sample()

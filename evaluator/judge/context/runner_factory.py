@@ -65,6 +65,7 @@ class RunnerFactory:
                     seeded_because=facts.seeded_because if is_submission else None,
                     in_training=is_submission and facts.in_training,
                     entries=(NAME,) if trusted else facts.terms.options.entries,
+                    trusted=trusted,
                 )
             finally:
                 if is_submission:

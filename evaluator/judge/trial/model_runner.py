@@ -49,7 +49,8 @@ class ModelRunner(NamedTuple):
 
     `kernel_cache` holds the kernels that an earlier runner of the same submission compiled. `seeded_because` is the
     reason why the model keeps the seeded weights, unless all names and values are the reference's; None to copy
-    the reference's. `in_training`: `train()` follows the construction. `entries` are the names of the class to load.
+    the reference's. `in_training`: `train()` follows the construction. `entries` are the names of the class to load. A
+    `trusted` source is a form of the reference.
     """
 
     spec: ModelSpec
@@ -61,6 +62,7 @@ class ModelRunner(NamedTuple):
     seeded_because: str | None = None
     in_training: bool = False
     entries: tuple[str, ...] = (NAME,)
+    trusted: bool = False
 
     def load(self, tf32: Tf32 | None = None, meanwhile: Callable[[], object] | None = None) -> Fault | None:
         """Load the submission with the TF32 setting `tf32`; None means the problem's own setting.
@@ -145,6 +147,7 @@ class ModelRunner(NamedTuple):
             ).first_call_s,
             sites=sites,
             source=self.source,
+            trusted=self.trusted,
         )
 
 

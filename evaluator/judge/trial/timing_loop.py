@@ -6,6 +6,7 @@ was running, and is repeated.
 """
 
 import itertools
+import math
 import time
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -44,6 +45,8 @@ Measured on an H200: at most 7 us if the work is over, at least 140 us otherwise
 _SLICE_MS = 1.0
 """Time slice of a context: on an H200, work of 1 ms is not interrupted, work of 3 ms is."""
 _FORKED_CALLS = 5
+_CLEARLY_SLOWER = 5.0
+"""Times the reference's time: nobody asks how much slower to the percent."""
 _PROBE_CALLS = 3
 """Calls of a drift probe, after a first one that is no sample."""
 _QUIET_PART = 0.10
@@ -199,15 +202,16 @@ def side(
     watch: ClockWatch = NO_WATCH,
     index: int = 0,
     first_call_ms: float | None = None,
+    usual_ms: float = math.inf,
 ) -> TimedSide:
-    """Time at least `at_least` calls, or a few before windows, until there are enough (`enough_calls`).
+    """Time at least `at_least` calls, or a few (`_fewest`), until there are enough (`enough_calls`).
 
     Every output is verified, including void calls, and calls with other input distributions, which are not quoted. With
     `closely`, calls continue until small outputs have enough samples for the precision check (`precision_sampler`).
     Windows follow where the clock has windows, on a GPU with `spot_checks`. With `at_least` below `MIN_CALLS`, the side
     is a half of the reference. `trusted` code is the reference or a baseline. `watch` looks at the GPU's clock after
     some of the calls. The runner has made `index` calls before, the first of `first_call_ms`; the side's own first call
-    is no sample either way.
+    is no sample either way. `usual_ms` is the time of a single call of the reference.
     """
     used: list[int] = []
     quiet: list[Trial] = []
@@ -218,7 +222,7 @@ def side(
     lacking = False
     while not enough(
         _times_ms(good := _quoted_calls(quiet, waited)),
-        _fewest(good, at_least, trial_runner, empty),
+        _fewest(good, at_least, trial_runner, empty, usual_ms),
         time.monotonic() - started,
         clock=ClockKind.HOST if empty.quiet_ms is None else ClockKind.SEALED,
         spread_ms=empty.spread_ms,
@@ -345,12 +349,16 @@ def _in_windows(
     )
 
 
-def _fewest(good: list[Trial], at_least: int, trial_runner: TrialRunner, empty: Overhead) -> int:
-    """Return the least number of single calls of a side: few if its windows will be quoted, else `at_least`."""
+def _fewest(good: list[Trial], at_least: int, trial_runner: TrialRunner, empty: Overhead, usual_ms: float) -> int:
+    """Return the least number of single calls: few before windows, or of a clear loser, else `at_least`."""
     few = at_least * FEW_CALLS // MIN_CALLS
-    if len(good) < few or empty.spot is None or _waits_for_gpu(good) or any(trial.copied for trial in good):
+    if len(good) < few:
         return at_least
     call_ms = median(_times_ms(good)) - empty.taken_off_ms
+    if call_ms > _CLEARLY_SLOWER * usual_ms:
+        return few
+    if empty.spot is None or _waits_for_gpu(good) or any(trial.copied for trial in good):
+        return at_least
     return few if longest_window(trial_runner, call_ms) > 1 else at_least
 
 

@@ -67,7 +67,8 @@ def timed(context):
     """Time the submission in the runner of its checked calls."""
     ends = contextlib.ExitStack()
     ends.enter_context(context.runners.start(context.source, None))
-    return stages._timed_submission(context, None, stages.RightRunner(context.trial_runner, NO_SITES, ends))
+    before = Reading(cards.samples("reference_before", 1.0), None, None)
+    return stages._timed_submission(context, before, stages.RightRunner(context.trial_runner, NO_SITES, ends))
 
 
 def faults(monkeypatch, *codes, medians_ms=(1.0,)):

@@ -386,6 +386,18 @@ def test_a_side_with_windows_makes_few_single_calls(monkeypatch, call_ms, seen, 
     assert len(samples.samples_ms) == calls
 
 
+@pytest.mark.parametrize(("usual_ms", "calls"), [(0.9, 8), (1.1, MIN_CALLS), (0.0, 8)])
+def test_a_clear_loser_makes_few_single_calls(usual_ms, calls):
+    samples = side("submission", Script([5.1]), itertools.count(), HOST, 1.0, usual_ms=usual_ms).samples
+    assert len(samples.samples_ms) == calls
+
+
+def test_a_clear_loser_that_scatters_makes_more(monkeypatch):
+    monkeypatch.setattr("evaluator.judge.trial.timing_loop.time.monotonic", lambda: 0.0)
+    script = Script([5.1, *[5.1, 7.1] * 200])
+    assert len(side("submission", script, itertools.count(), HOST, 1.0, usual_ms=0.5).samples.samples_ms) > 20
+
+
 def test_the_clocks_of_a_side_are_looked_at_between_calls_and_passed_on_to_windows(monkeypatch):
     passed = []
     monkeypatch.setattr(

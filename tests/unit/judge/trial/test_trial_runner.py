@@ -104,7 +104,7 @@ def trial_runner(tmp_path):
     """Make a bench of a reference and of a submission given as forward's expression."""
     with HostRegion(4 * ROOM) as inputs, HostRegion(4 * ROOM) as outputs:
 
-        def make(given, output, answer=None, *, backward=False, spoil=lambda done: done, first_call_s=0.0):
+        def make(given, output, answer=None, *, backward=False, spoil=lambda done: done, **settings):
             reference = Reference(problem(output, given, backward=backward), SizeName.FULL, 1)
             runner = Runner(None, tmp_path)
             runner._memory = Shared(inputs.flat, HostArena(outputs.flat, ROOM), None, None)
@@ -123,9 +123,7 @@ def trial_runner(tmp_path):
             once = reference.draw(0)
             reference.settle(once, reference.forward(once, 0))
             memory = SharedMemory(inputs, outputs, ROOM, None, 2 * ROOM)
-            return TrialRunner(
-                reference, SameProcess(runner, spoil), memory, ToleranceRule.MEASURED, None, first_call_s=first_call_s
-            )
+            return TrialRunner(reference, SameProcess(runner, spoil), memory, ToleranceRule.MEASURED, None, **settings)
 
         yield make
 
@@ -274,6 +272,15 @@ def test_a_windows_call_near_the_reference_needs_no_float64(trial_runner, monkey
     monkeypatch.setattr(made._reference, "_exact", None)
     for _ in range(3):
         assert compared(made, fresh_seed()).fault is None
+
+
+def test_the_reference_in_a_runner_needs_no_float64_where_it_rounds_otherwise(trial_runner, monkeypatch):
+    made = trial_runner("torch.randn(9, 300)", "x * 2", "x * 2 * (1 + 2e-7)", trusted=True)
+    monkeypatch.setattr(made._reference, "_exact", None)
+    for index in range(3):
+        assert made.run(index, fresh_seed(), timeout_s=1, quick=True).fault is None
+    far = trial_runner("torch.randn(9, 300)", "x * 2", "x * 2.01", trusted=True)
+    assert far.run(0, fresh_seed(), timeout_s=1, quick=True).fault.finding.code == Code.WRONG_VALUES.value
 
 
 @pytest.mark.parametrize(
