@@ -1,6 +1,7 @@
 """The checked calls of a runner, the first failure, and remarks on the weights."""
 
 import itertools
+import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -14,7 +15,7 @@ from evaluator.judge.inputs.changing_weights import Sites
 from evaluator.judge.reference.dependence import depends_on_random_numbers
 from evaluator.judge.setup.seed_book import FEWEST_CALLS, UNTIMED_CALLS, fresh_seed
 from evaluator.judge.trial.model_runner import ModelRunner
-from evaluator.judge.trial.retry import differing, retried
+from evaluator.judge.trial.retry import SEARCH_S, differing, retried
 from evaluator.judge.trial.trial_runner import TrialRunner
 from evaluator.protocol.frames import Constructed
 from evaluator.records import Check, DeviceKind, Fault, Finding, Schedule, SizeName, Status
@@ -105,7 +106,10 @@ def checked_calls(
         if seed in right_seeds:
             fault, again = differing(trial.fault), None
         else:
-            fault, again = retried(trial_runner, trial, index, seed, schedules, context.call_timeout_s)
+            search_s = math.inf if context.terms.gpu is None else SEARCH_S
+            fault, again = retried(
+                trial_runner, trial, index, seed, schedules, context.call_timeout_s, search_s=search_s
+            )
         checks += [again] if again is not None else []
         if fault is not None and trial.refused:
             fault = model_runner.session.with_refused_launch(fault, trial.refused)

@@ -4,8 +4,12 @@ On `emulated`, the first retry changes only the content of fresh memory: a corre
 memory. Another uses earlier weights of the model: a correct answer proves a copy made only once, if the error of the
 wrong answer is a part of the weights' change (`stale_weights`). An equal answer follows no change of the weights. The
 last call has the problem's own values, and is tried with earlier weights too.
+
+On a GPU, no further cause is looked for after `SEARCH_S`: other grades wait for the GPU. The verdict is the same.
 """
 
+import math
+import time
 from collections.abc import Iterator
 
 from msgspec.structs import replace
@@ -19,6 +23,7 @@ from evaluator.judge.trial.trial_runner import EarlierWeightsTrial, Trial, Trial
 from evaluator.records import Check, Fault, Fill, Finding, Schedule, Status
 
 _TIMES = 3
+SEARCH_S = 2.0
 
 
 def retried(
@@ -28,8 +33,10 @@ def retried(
     seed: int,
     schedules: Iterator[Schedule | None],
     timeout_s: float,
+    *,
+    search_s: float = math.inf,
 ) -> tuple[Fault | None, Check | None]:
-    """Repeat a call with wrong values, several times if needed, and interpret the answers.
+    """Repeat a call with wrong values, several times if needed and up to `search_s`, and interpret the answers.
 
     Return the fault to report, and the check of the deciding answer, if other than the wrong one. A wrong answer for
     other input values is confirmed by a call with the problem's own values.
@@ -42,14 +49,30 @@ def retried(
         again = trial_runner.run(index, seed, schedule=filled, timeout_s=timeout_s, explain=False)
         if again.fault is None:
             return _unwritten(wrong.fault, before.fill, filled.fill), again.check
+    ends_s = time.monotonic() + search_s
     for _ in range(_TIMES):
         again = trial_runner.run(index, seed, schedule=next(schedules), timeout_s=timeout_s, explain=False)
         if again.fault is None:
             return differing(wrong.fault), again.check
-        if not has_trait(again.fault.finding, Trait.WRONG_VALUES):
+        if not has_trait(again.fault.finding, Trait.WRONG_VALUES) or time.monotonic() > ends_s:
             break
+    if time.monotonic() > ends_s:
+        return wrong.fault, None
+    return _with_cause(trial_runner, wrong, wrong.fault, index, seed, schedules, timeout_s)
+
+
+def _with_cause(
+    trial_runner: TrialRunner,
+    wrong: Trial,
+    fault: Fault,
+    index: int,
+    seed: int,
+    schedules: Iterator[Schedule | None],
+    timeout_s: float,
+) -> tuple[Fault, Check | None]:
+    """Return the fault of an answer that is wrong each time, with a cause in the weights, and the deciding check."""
     cause = _weights_fault(trial_runner, wrong, index, seed, schedules, timeout_s)
-    code = wrong.fault.finding.code
+    code = fault.finding.code
     if cause is not None and (cause.finding.code == Code.STALE_WEIGHTS or code == Code.WRONG_VALUES):
         return cause, None
     if code == Code.WRONG_ON_OTHER_VALUES:
@@ -60,7 +83,7 @@ def retried(
             # constant rows, a batch norm leaves nothing of a linear layer's weights but signs.
             own_fault = _weights_fault(trial_runner, own_trial, index, fresh, schedules, timeout_s, own_values=True)
             return own_fault or own_trial.fault, own_trial.check
-    return cause or wrong.fault, None
+    return cause or fault, None
 
 
 def _comparison(wrong_values: Finding) -> str:

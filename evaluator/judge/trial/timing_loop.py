@@ -16,7 +16,7 @@ from evaluator.judge.backend.clock_watch import NO_WATCH, ClockWatch
 from evaluator.judge.clock.clock import ClockedCall
 from evaluator.judge.setup.seed_book import fresh_seed
 from evaluator.judge.trial.enough_calls import FEW_CALLS, MAX_CALLS, MIN_CALLS, enough
-from evaluator.judge.trial.retry import retried
+from evaluator.judge.trial.retry import SEARCH_S, retried
 from evaluator.judge.trial.trial_runner import Trial, TrialRunner
 from evaluator.judge.trial.window_loop import (
     SPOT_CALLS,
@@ -232,7 +232,9 @@ def side(
         trial = trial_runner.run(index + len(used), seed, timeout_s=timeout_s, quick=not lacking)
         lacking = closely and trial_runner.lacks_calls
         if trial.fault is not None:
-            fault, _ = retried(trial_runner, trial, index + len(used), seed, itertools.repeat(None), timeout_s)
+            search_s = math.inf if empty.quiet_ms is None else SEARCH_S
+            unscheduled = itertools.repeat(None)
+            fault, _ = retried(trial_runner, trial, index + len(used), seed, unscheduled, timeout_s, search_s=search_s)
             return TimedSide(None, trial._replace(fault=fault))
         used.append(seed)
         watch.look_at(len(used))

@@ -334,7 +334,7 @@ def test_a_second_process_must_be_right_too(context, monkeypatch, strict, lot, r
     wrong = Trial(cards.check(), Fault(Status.WRONG_RESULT, finding(Code.WRONG_VALUES, "1 of 9")), 0.0, copied=False)
     if not right:
         context.trial_runner.run = lambda *_, **__: wrong
-        monkeypatch.setattr(checked_calls_module, "retried", lambda _, trial, *__: (trial.fault, None))
+        monkeypatch.setattr(checked_calls_module, "retried", lambda _, trial, *__, **___: (trial.fault, None))
     monkeypatch.setattr(stages, "_is_drawn", lambda: lot == 0)
     failed = stages._failure_in_second_process(context)
     assert len(context.started) == made

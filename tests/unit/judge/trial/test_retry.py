@@ -45,6 +45,25 @@ def test_wrong_for_other_values_alone_is_told_from_wrong_for_all(with_own_values
     assert fault.finding.code == reported.value
 
 
+@pytest.mark.parametrize(("call_s", "calls"), [(0.1, 3), (0.9, 3), (1.5, 2), (30.0, 1)])
+def test_no_cause_is_looked_for_after_the_time_for_it(monkeypatch, call_s, calls):
+    now_s, asked = [0.0], []
+
+    def run(*_, **__):
+        asked.append(now_s[0])
+        now_s[0] += call_s
+        return trial(Code.WRONG_VALUES)
+
+    monkeypatch.setattr(retry, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
+    causes = []
+    monkeypatch.setattr(retry, "_weights_fault", lambda *_, **__: causes.append(now_s[0]))
+    wrong = trial(Code.WRONG_VALUES)
+    fault, _ = retried(SimpleNamespace(run=run), wrong, 1, OWN_SEED, itertools.repeat(None), 1.0, search_s=2.0)
+    assert fault == wrong.fault
+    assert len(asked) == calls
+    assert bool(causes) is (calls * call_s <= 2.0)
+
+
 def test_stale_weights_are_wrong_for_all_values(monkeypatch):
     monkeypatch.setattr(retry, "is_stale", lambda *_: True)
     message = f"{wrong_for('outliers')}output: 1 of 2 values differ"
