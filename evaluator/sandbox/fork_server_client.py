@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import NoReturn, Self
@@ -198,12 +198,13 @@ class ForkServer:
             undo.pop_all()
         return process
 
-    def end_all(self) -> None:
-        """Kill every remaining runner and tool; the starter stays usable."""
+    def end_all(self, but: Collection[Child] = ()) -> None:
+        """Kill every remaining runner and tool `but` some; the starter stays usable."""
         with contextlib.ExitStack() as closing:
             for process in tuple(self._alive):
-                closing.callback(process.kill)
-                process.condemn()  # All die in parallel.
+                if process not in but:
+                    closing.callback(process.kill)
+                    process.condemn()  # All die in parallel.
 
     def condemn_all(self) -> None:
         """Begin to kill every remaining runner and tool; the threads waiting for their end do the rest."""

@@ -180,6 +180,14 @@ def test_the_end_of_all_finishes_a_kill_that_was_interrupted(monkeypatch):
         assert child.socket.fileno() == -1
 
 
+def test_the_end_of_all_may_spare_a_child(fork_server, spawn):
+    spared, other = spawn(fork_server, "sleeper"), spawn(fork_server, "sleeper")
+    hear(spared)
+    fork_server.end_all([spared])
+    assert other.poll_exit() is not None
+    assert spared.poll_exit() is None
+
+
 def test_of_a_dead_runner_there_are_no_members(fork_server, spawn):
     """The numbers of closed descriptors may belong to descriptors of a live runner."""
     dead, live = spawn(fork_server, "sleeper"), spawn(fork_server, "sleeper")

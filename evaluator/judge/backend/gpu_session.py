@@ -83,8 +83,10 @@ class GpuSession:
         self._gpu_lease.settle()
 
     def renew(self) -> None:
-        """Begin with another problem: new runners, and a new monitor. No process of the last problem stays."""
-        self.runner_pool.close()
+        """Begin with another problem: a new monitor, and as many runners as for the first.
+
+        No process of the last problem stays. Idle runners have read nothing, and do.
+        """
         self._own = frozenset()
         if self._gpu_lease.is_held:
             self._bring_up()

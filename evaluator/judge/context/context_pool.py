@@ -167,10 +167,10 @@ class ContextPool:
         self._fork_server.condemn_all()
 
     def _drop(self) -> None:
-        """End the kept context. Idle runners and those of the reference release their GPU contexts in parallel."""
+        """End the kept context. Its runners release their GPU contexts in parallel."""
         kept, self._kept = self._kept, None
         try:
-            if kept is not None:
+            if kept is not None and self._lasting_session is None:
                 kept[0].runners.pool.condemn()
         finally:
             self._leaving.__exit__(*sys.exc_info())

@@ -59,6 +59,7 @@ class GradeContext(GradeFacts):
         """
         super().__init__(terms, source, seeds, deadline)
         self._speculative_build = speculative_build
+        self.gpu_session = gpu_session
         self._predicted: Sequence[BuildRequest] = ()
         self._further_setups: dict[SizeName, ProblemSetup] = {}
         if terms.gpu is not None:
@@ -125,17 +126,22 @@ class GradeContext(GradeFacts):
             ending.callback(self._device_builders.close, self._end_processes)
             ending.callback(self.build_services.close, self._end_processes)
             session = self.gpu_session
-            (self.runners.pool.close if session is None or session.lasting else session.close)()
+            if session is None or not session.lasting:  # Idle runners of a lasting session have read nothing.
+                (self.runners.pool.close if session is None else session.close)()
             self._spare_children.close()
             if error is None:
                 self._device_builders.wait()
 
     def _end_processes(self) -> None:
-        """End all processes of the fork server, and a fork server of our own. A repeated call changes nothing."""
+        """End all processes of the fork server, and a fork server of our own. A repeated call changes nothing.
+
+        The idle runners of a lasting session stay, for the next problem.
+        """
+        session = self.gpu_session
         if self._owns_fork_server:
             self.fork_server.close()
         else:
-            self.fork_server.end_all()
+            self.fork_server.end_all(session.runner_pool.children if session is not None and session.lasting else ())
 
     @property
     def sandbox(self) -> SandboxFacts:

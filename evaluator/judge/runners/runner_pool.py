@@ -64,6 +64,11 @@ class RunnerPool:
         """Process ids of all pooled runners."""
         return frozenset[int]().union(*(session.child.members() for session in (*self._ready, *self._warming)))
 
+    @property
+    def children(self) -> list[Child]:
+        """All pooled runners' processes."""
+        return [session.child for session in (*self._ready, *self._warming)]
+
     def condemn(self) -> None:
         """Begin to end all idle runners, without waiting: see `close`."""
         for session in (*self._ready, *self._warming):

@@ -36,7 +36,7 @@ from evaluator.timing.stats import interquartile_range, lower_quartile, median, 
 _NEVER_QUIET_S = 20.0
 _EMPTY_CALLS, _FEW_EMPTY_CALLS = 30, 15
 _FEWEST_CALLS, _EMPTY_WINDOWS = 2, 2
-_EMPTY_S = 0.15
+_EMPTY_S = 0.05
 """Time limit of the empty calls. Beyond it, inputs are large, calls are long, and the overhead matters little."""
 _LAG_MS = 0.030
 """Additional time, over a runner without a submission, for a GPU to become idle.

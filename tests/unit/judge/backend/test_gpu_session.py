@@ -96,7 +96,7 @@ def test_its_runners_are_there_when_it_is_settled_and_gone_when_it_is_closed(gpu
     assert alive == [taken]
 
 
-def test_a_renewed_session_has_new_runners_and_a_new_monitor_and_keeps_the_gpu(gpu, monkeypatch):
+def test_a_renewed_session_keeps_idle_runners_and_the_gpu_and_has_a_new_monitor(gpu, monkeypatch):
     alive = []
     monkeypatch.setattr(gpu_sessions, "RunnerClient", lambda child, build_service: Runner(alive))
     with GpuSession(gpu, ForkServer(), lasting=True) as gpu_session:
@@ -105,9 +105,11 @@ def test_a_renewed_session_has_new_runners_and_a_new_monitor_and_keeps_the_gpu(g
         gpu_session.settle()
         gpu_session.add_own(frozenset({1}))
         first, monitor = list(alive), gpu_session.monitor
+        taken = gpu_session.runner_pool.take()
+        taken.__exit__()
         gpu_session.renew()
         assert len(alive) == 3
-        assert not {*map(id, first)} & {*map(id, alive)}
+        assert {*map(id, first)} - {*map(id, alive)} == {id(taken)}
         assert gpu_session.monitor is not monitor
         assert 1 not in gpu_session._own_processes()
         assert gpu_session._gpu_lease.is_held
