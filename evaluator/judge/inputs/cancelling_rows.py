@@ -94,7 +94,7 @@ def write_rows(rows: Sequence[Rows], inputs: Arguments, seed: int, *, keep: bool
         leaf = tensors[site.tensor]
         if format_of(leaf.dtype) is not None:
             leaf = leaf.view(torch.int8)  # The sign of a float is the sign of its byte.
-        places = torch.tensor(indices, device=leaf.device)
+        places = torch.tensor(indices).to(leaf.device, non_blocking=True)  # torch.tensor on a GPU waits for it.
         generator = torch.Generator(leaf.device).manual_seed(seed + number)
         drawn = leaf.index_select(site.dim, places)
         values = _concentrated(drawn, site.dim, generator) if concentrated else _with_signs(drawn, generator)
