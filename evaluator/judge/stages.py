@@ -3,7 +3,8 @@
 import itertools
 import secrets
 import time
-from contextlib import ExitStack
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from typing import NamedTuple
 
 import torch
@@ -66,15 +67,20 @@ class BuildOutcome(NamedTuple):
     fault: Fault | None
 
 
+def _wait_for_the_end() -> None:
+    """Begin nothing."""
+
+
 class RightRunner(NamedTuple):
     """A runner of the submission whose answers were right so far. It lives until `ends` is closed.
 
-    `calls` were made, the first of `first_call_ms`.
+    `begin_to_end` lets it exit, without waiting. `calls` were made, the first of `first_call_ms`.
     """
 
     trial_runner: TrialRunner
     sites: Sites
     ends: ExitStack
+    begin_to_end: Callable[[], None] = _wait_for_the_end
     calls: int = 0
     first_call_ms: float | None = None
 
@@ -266,7 +272,14 @@ def _checked_calls(context: GradeContext, ends: ExitStack | None) -> _CheckedCal
             return _CheckedCalls(called, build_service)
         ends.push(failing.pop_all())
     sites = NO_SITES if called.sites is None else called.sites
-    right = RightRunner(called.trial_runner, sites, ends, len(called.checks), called.first_call_ms)
+    right = RightRunner(
+        called.trial_runner,
+        sites,
+        ends,
+        model_runner.session.begin_farewell,
+        len(called.checks),
+        called.first_call_ms,
+    )
     return _CheckedCalls(called, build_service, right)
 
 
@@ -316,6 +329,20 @@ def _check_precision(trial_runner: TrialRunner, which: str) -> tuple[Trial | Non
         return None, [
             finding(Code.ROUNDING_UNTRIED, f"reduced precision was not checked for the {which} calls: {error}")
         ]
+
+
+class _Seen(NamedTuple):
+    """Result of a check: the trial that fails it, if any."""
+
+    failed: Trial | None
+
+
+def _seen_while_it_ends(runner: RightRunner) -> _Seen | None:
+    """Check the errors while the runner ends, which takes as long. None without memory, which the runner may hold."""
+    runner.begin_to_end()
+    with suppress(MemoryError):
+        return _Seen(runner.trial_runner.look_closely())
+    return None
 
 
 def with_check(checks: list[Check], failed: Check | None) -> list[Check]:
@@ -386,9 +413,8 @@ def _timed_submission(
             )
             if context.gpu_session is not None:
                 context.gpu_session.monitor.sample()
-        failed, untried = (
-            (side.failed, []) if side.failed is not None else _check_precision(runner.trial_runner, "timed")
-        )
+            seen = _Seen(side.failed) if side.failed is not None else _seen_while_it_ends(runner)
+        failed, untried = (seen.failed, []) if seen is not None else _check_precision(runner.trial_runner, "timed")
         tries += [side.samples] if side.samples is not None else []
         if side.samples is not None and failed is None:
             return max(tries, key=lambda samples: samples.median_ms), [*remarks, *untried], runner.sites
@@ -411,7 +437,8 @@ def _new_runner(context: GradeContext) -> RightRunner | Fault:
         if isinstance(constructed, Fault):
             return constructed
         sites = model_runner.sites(constructed)
-        return RightRunner(model_runner.trial_runner(sites), sites, failing.pop_all())
+        begin_to_end = model_runner.session.begin_farewell
+        return RightRunner(model_runner.trial_runner(sites), sites, failing.pop_all(), begin_to_end)
 
 
 def _is_drawn() -> bool:

@@ -305,7 +305,7 @@ def probe(
     `windows` are those of the measurement that the probe is compared with. None if a call fails or was not queued.
     """
     times_ms: list[float] = []
-    for index in range(1 + _PROBE_CALLS):
+    for index in range(1 + (_PROBE_CALLS if windows is None else 0)):
         trial = trial_runner.run(index, next(seeds), timeout_s=timeout_s, quick=True)
         if trial.fault is not None:
             return None

@@ -33,7 +33,8 @@ def context():
         if meanwhile is not None:
             meanwhile()
 
-    session = SimpleNamespace(child=SimpleNamespace(cpu_time=lambda: CpuTime(0.0, {})))
+    child = SimpleNamespace(cpu_time=lambda: CpuTime(0.0, {}))
+    session = SimpleNamespace(child=child, begin_farewell=lambda: None)
     place = SimpleNamespace(
         session=session,
         load=load,
@@ -63,12 +64,13 @@ def context():
     )
 
 
-def timed(context):
+def timed(context, begin_to_end=lambda: None):
     """Time the submission in the runner of its checked calls."""
     ends = contextlib.ExitStack()
     ends.enter_context(context.runners.start(context.source, None))
     before = Reading(cards.samples("reference_before", 1.0), None, None)
-    return stages._timed_submission(context, before, stages.RightRunner(context.trial_runner, NO_SITES, ends))
+    right = stages.RightRunner(context.trial_runner, NO_SITES, ends, begin_to_end)
+    return stages._timed_submission(context, before, right)
 
 
 def faults(monkeypatch, *codes, medians_ms=(1.0,)):
@@ -129,13 +131,23 @@ def no_memory():
     raise MemoryError("2 GiB more")
 
 
-def test_timed_calls_are_looked_at_closely_when_their_runner_has_ended(context, monkeypatch):
+def test_timed_calls_are_looked_at_closely_while_their_runner_ends(context, monkeypatch):
     faults(monkeypatch)
     lower = Trial(None, Fault(Status.WRONG_RESULT, finding(Code.LOWER_PRECISION, "in TF32")), 0.0, copied=False)
-    ended_when_looked_at(context, lambda: lower)
-    refused, _, _ = timed(context)
+    did = []
+    context.trial_runner.look_closely = lambda: did.append("look") or lower
+    refused, _, _ = timed(context, lambda: did.append("begin to end"))
     assert refused.fault == lower.fault
-    ended_when_looked_at(context, no_memory)
+    assert did == ["begin to end", "look"]
+
+
+def test_what_a_runner_holds_of_a_gpu_does_not_decide(context, monkeypatch):
+    """Without memory, the look is repeated when the runner has ended."""
+    faults(monkeypatch)
+    looks = iter((no_memory, lambda: None, no_memory, no_memory))
+    context.trial_runner.look_closely = lambda: next(looks)()  # noqa: PLW0108 - a new look each time
+    _, remarks, _ = timed(context)
+    assert remarks == []
     samples, remarks, _ = timed(context)
     assert samples.median_ms == 1.0
     assert [each.code for each in remarks] == ["C418"]

@@ -447,7 +447,7 @@ def test_a_probe_is_a_few_calls_or_a_window_less_the_overhead(monkeypatch, windo
             pass
 
         def run(self, index, seeds, *, timeout_s):
-            assert (index, len(seeds)) == (4, 8)
+            assert (index, len(seeds)) == (1, 8)
             return window
 
     monkeypatch.setattr(timing_loop, "WindowRunner", Windowing)
