@@ -48,6 +48,7 @@ class Formula(NamedTuple):
     init: str = "pass"
 
 
+# The eps of RMSNorm is by default that of the dtype: a fused kernel in fp32 would compute another function.
 _F = "torch.nn.functional."
 _ROWS = "torch.randn({rows}, {terms})"
 PROBLEMS = {
@@ -59,7 +60,7 @@ PROBLEMS = {
     ),
     "softmax": Formula("x", "torch.softmax(x, 1)", _ROWS),
     "layer norm": Formula("x", "self.norm(x)", _ROWS, "self.norm = nn.LayerNorm({terms})"),
-    "RMS norm": Formula("x", "self.norm(x)", _ROWS, "self.norm = nn.RMSNorm({terms})"),
+    "RMS norm": Formula("x", "self.norm(x)", _ROWS, "self.norm = nn.RMSNorm({terms}, eps=1e-5)"),
     "instance norm": Formula("x", f"{_F}instance_norm(x)", "torch.randn(2, {rows} // 2, {terms} // 8, 8)"),
     "cross entropy": Formula(
         "x, y", f"{_F}cross_entropy(x, y)", "torch.randn({terms}, 64), torch.randint(64, ({terms},))"

@@ -1,6 +1,8 @@
 """Judges submissions in this process, with a context that stays for several of them."""
 
 import contextlib
+import math
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,7 +19,9 @@ from evaluator.progress import Silent, Stopwatch
 from evaluator.records import DeviceKind, SizeName
 from tests.grading.harness import PATIENT_S
 
-_NO_OVERHEAD = Overhead(0.0, 0.0, None, None, None, None, None)
+_BEFORE = SimpleNamespace(
+    overhead=Overhead(0.0, 0.0, None, None, None, None, None), samples=SimpleNamespace(median_ms=math.inf)
+)
 _NO_REFERENCE = stages.ReferenceSide(None, [])
 
 
@@ -39,7 +43,7 @@ def judged_by_values(context, source):
     """
 
     def answers(context, timer, reference, right):
-        timed, _, _ = stages._timed_submission(context, _NO_OVERHEAD, right)
+        timed, _, _ = stages._timed_submission(context, _BEFORE, right)
         return timed if isinstance(timed, stages.TimeOutcome) else stages.TimeOutcome(None, None, None, [])
 
     context.turn_to(source, SeedBook(None, weight=context.seeds.weight))
