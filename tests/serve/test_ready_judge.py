@@ -95,7 +95,7 @@ def test_a_killed_worker_costs_no_grade(judge, kept):
 @pytest.mark.slow
 def test_a_killed_server_costs_no_grade_and_may_start_again(judge):
     judge.grade(RIGHT)
-    result = judge.in_background(ENDLESS, "endless", "--timeout", "10")
+    result = judge.in_background(ENDLESS, "endless", "--timeout", "3")
     soon(judge.busy_workers)
     judge.process.kill()  # `nobody_left_behind` sees to the workers
     judge.process.wait()

@@ -112,7 +112,7 @@ def test_errors_that_are_not_of_the_tensor_core_fail(problem, drawn):
     assert not judged(problem, drawn, in_fewer_bits @ b.T).ok
 
 
-OUTLIERS = 4
+OUTLIERS = 2
 """Calls with outliers among the scales."""
 
 
