@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 from evaluator.cache.build_cache import BuildCache
 from evaluator.compile.cuda.background_precompile import BackgroundPrecompile
 from evaluator.compile.cuda.cuda_builder import CudaBuilder
-from evaluator.compile.cuda.precompiled import wait_while_made, worth_trying
+from evaluator.compile.cuda.precompiled import make_or_await, worth_trying
 from evaluator.compile.emulated.emulated_builder import EmulatedBuilder
 from evaluator.compile.emulated.emulator_libraries import build_runtime, full_headers_are_built, runtime_is_built
 from evaluator.compile.extension.build_result import BuildResult
@@ -31,18 +31,23 @@ class ExtensionBuilder(Protocol):
         """Build one extension, or report why not."""
 
 
+def _nothing() -> None:
+    """Make no headers."""
+
+
 class DeviceBuilders(NamedTuple):
     """Builder factory of a device, and a descriptor of its native library: the allocator, or the emulator's runtime.
 
     `builder_of` returns a builder for a submission's source; compiler messages refer to the source's lines. `kernels`
     is a cubin with the judge's GPU kernels. `preparation` builds shared headers in the background, for faster later
-    builds.
+    builds; `make_headers` builds them at once, or waits for another process that does.
     """
 
     builder_of: Callable[[str], ExtensionBuilder]
     library: int | None
     kernels: bytes | None = None
     preparation: BackgroundPrecompile | None = None
+    make_headers: Callable[[], None] = _nothing
 
     def wait(self) -> None:
         """Wait for the background preparation."""
@@ -83,8 +88,8 @@ def device_builders(
 ) -> DeviceBuilders:
     """Prepare a device. The first use builds the device's library and stores it in `cache`.
 
-    Compilers run through `run_tool`. Our own analysis of submission text runs in children of `spawn`. Builds `for_many`
-    submissions wait for shared headers that are being made.
+    Compilers run through `run_tool`. Our own analysis of submission text runs in children of `spawn`. `for_many`
+    submissions, shared headers are made before the first build, instead of beside it.
     """
     builder_of = functools.partial(builder, device, gpu, run_tool, cache, build_timeout_s, spawn)
     match device:
@@ -96,30 +101,11 @@ def device_builders(
         case DeviceKind.CUDA:
             kernels = build_kernels(run_tool, cache.parts, _architecture(gpu))
             descriptor = sealed_file(build_device_allocator(run_tool, cache.parts))
-            if not worth_trying(cache_folder()):
-                return DeviceBuilders(builder_of, descriptor, kernels)
-            preparation = BackgroundPrecompile(run_tool, cache_folder(), is_awaited=for_many)
             if for_many:
-                builder_of = functools.partial(_waiting_builder, builder_of, preparation)
+                make_headers = functools.partial(make_or_await, run_tool, cache_folder())
+                return DeviceBuilders(builder_of, descriptor, kernels, make_headers=make_headers)
+            preparation = BackgroundPrecompile(run_tool, cache_folder()) if worth_trying(cache_folder()) else None
             return DeviceBuilders(builder_of, descriptor, kernels, preparation)
-
-
-class _WaitingBuilder(NamedTuple):
-    """Builder whose builds wait for shared headers, made by this process or another."""
-
-    builder: ExtensionBuilder
-    preparation: BackgroundPrecompile
-
-    def build(self, request: BuildRequest) -> BuildResult:
-        self.preparation.wait()
-        wait_while_made(cache_folder())
-        return self.builder.build(request)
-
-
-def _waiting_builder(
-    builder_of: Callable[[str], ExtensionBuilder], preparation: BackgroundPrecompile, source: str
-) -> ExtensionBuilder:
-    return _WaitingBuilder(builder_of(source), preparation)
 
 
 def builder(

@@ -1,10 +1,7 @@
-"""Stages of a grade. Checked and timed calls are one sequence in one runner of the submission."""
+"""Stages `build` and `check` of a grade. A runner whose checked calls were right lives on, to be timed."""
 
-import itertools
-import secrets
 import time
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from typing import NamedTuple
 
 import torch
@@ -13,12 +10,10 @@ from msgspec.structs import replace
 from evaluator.catalog.origin import Origin
 from evaluator.compile.binaries.imported_symbols import together
 from evaluator.errors import SandboxUnavailable
-from evaluator.findings import Code, Trait, finding, has_trait
-from evaluator.judge.baselines import other_baselines
+from evaluator.findings import Code, finding
 from evaluator.judge.checked_calls import Called, checked_calls
 from evaluator.judge.compare.tolerance import bounds
 from evaluator.judge.context.grade_context import GradeContext
-from evaluator.judge.context.reference_timing import Reading, ReferenceTimer
 from evaluator.judge.faults.triton_faults import interpreter_remarks
 from evaluator.judge.inputs.changing_weights import NO_SITES, Sites, record
 from evaluator.judge.inputs.input_distributions import PROFILES
@@ -35,29 +30,21 @@ from evaluator.judge.reference.dependence import depends_on_mode
 from evaluator.judge.runners.build_service import BuildService
 from evaluator.judge.runners.jit_kernels import own_names, read_kernels
 from evaluator.judge.setup.seed_book import fresh_seed
-from evaluator.judge.trial import timing_loop
 from evaluator.judge.trial.trial_runner import Trial, TrialRunner
 from evaluator.protocol.frames import Counted
 from evaluator.records import (
-    Baseline,
     Build,
     Check,
-    ClockKind,
     Fault,
     Finding,
     Mode,
     Profile,
-    Samples,
-    Timing,
     Weights,
 )
 from evaluator.sizes.found_sizes import changes
-from evaluator.timing.quote import quote, unquoted
 
 _IN_TURN = 2
 """A stopped runner of the submission, and one of the reference."""
-_ONE_IN = 10
-"""Grades of which one, by lot, repeats its checks in a second process."""
 
 
 class BuildOutcome(NamedTuple):
@@ -67,20 +54,15 @@ class BuildOutcome(NamedTuple):
     fault: Fault | None
 
 
-def _wait_for_the_end() -> None:
-    """Begin nothing."""
-
-
 class RightRunner(NamedTuple):
     """A runner of the submission whose answers were right so far. It lives until `ends` is closed.
 
-    `begin_to_end` lets it exit, without waiting. `calls` were made, the first of `first_call_ms`.
+    `calls` were made, the first of `first_call_ms`.
     """
 
     trial_runner: TrialRunner
     sites: Sites
     ends: ExitStack
-    begin_to_end: Callable[[], None] = _wait_for_the_end
     calls: int = 0
     first_call_ms: float | None = None
 
@@ -100,24 +82,6 @@ class CheckOutcome(NamedTuple):
     right: RightRunner | None = None
 
 
-class ReferenceSide(NamedTuple):
-    """The reference's time before the submission, and the baselines."""
-
-    before: Reading
-    baselines: list[Baseline]
-
-
-class TimeOutcome(NamedTuple):
-    """Times of both sides; `failed` is the check of a timed call that did not pass."""
-
-    timing: Timing | None
-    failed: Check | None
-    fault: Fault | None
-    findings: list[Finding]
-    baselines: list[Baseline] = []
-    weights: Weights | None = None
-
-
 def require_sandbox_layers(context: GradeContext) -> None:
     """Raise SandboxUnavailable if a sandbox layer is missing under `--strict`."""
     if context.terms.options.strict and (missing := context.sandbox.missing):
@@ -129,6 +93,7 @@ def require_sandbox_layers(context: GradeContext) -> None:
 
 def build(context: GradeContext) -> BuildOutcome:
     """Load the submission once, and build all extensions requested during the import."""
+    context.make_headers()
     build_service = context.build_services.for_submission()
     started = time.monotonic()
     fault = context.runners.import_submission(build_service)
@@ -187,7 +152,7 @@ def _check_at_size(context: GradeContext, built: Build, ends: ExitStack) -> Chec
     """
     (trial_runner, checks, fault, remarks, sites, *_), build_service, right = _tried_in_other_ways(context, ends)
     if trial_runner is not None and fault is None and right is None:
-        lowered, untried = _check_precision(trial_runner, "checked")
+        lowered, untried = check_precision(trial_runner, "checked")
         remarks += untried
         if lowered is not None:
             fault, checks = lowered.fault, with_check(checks, lowered.check)
@@ -232,12 +197,12 @@ def _tried_in_other_ways(context: GradeContext, ends: ExitStack) -> _CheckedCall
     calls that the first did not come to. Each of the two is tried alone.
     """
     started = time.monotonic()
-    first_try = _checked_calls(context, ends)
+    first_try = calls_in_new_runner(context, ends)
     needed_s = time.monotonic() - started + first_try.called.more_s
     fault = first_try.called.fault
     if fault is not None and context.deadline.left_s > needed_s and _may_need_training(context, first_try.called):
         context.in_training = True
-        again = _checked_calls(context, ends)
+        again = calls_in_new_runner(context, ends)
         if again.called.fault is None:
             message = f"right after train(), wrong as constructed ({fault.finding.code}): {fault.finding.message}"
             remark = finding(Code.SET_TO_TRAINING, message)
@@ -246,7 +211,7 @@ def _tried_in_other_ways(context: GradeContext, ends: ExitStack) -> _CheckedCall
     if (reason := first_try.called.reason_to_seed) is None or context.deadline.left_s <= needed_s:
         return first_try
     context.seeded_because = reason
-    again = _checked_calls(context, ends)
+    again = calls_in_new_runner(context, ends)
     return again if again.called.fault is None else first_try
 
 
@@ -255,7 +220,7 @@ def _may_need_training(context: GradeContext, called: Called) -> bool:
     return in_training and depends_on_mode(context.reference, fresh_seed())
 
 
-def _checked_calls(context: GradeContext, ends: ExitStack | None) -> _CheckedCalls:
+def calls_in_new_runner(context: GradeContext, ends: ExitStack | None) -> _CheckedCalls:
     """Make the checked calls in a new runner. In a timed grade, a runner with right answers lives until `ends` ends."""
     build_service = context.build_services.for_submission()
     with ExitStack() as failing:
@@ -272,14 +237,7 @@ def _checked_calls(context: GradeContext, ends: ExitStack | None) -> _CheckedCal
             return _CheckedCalls(called, build_service)
         ends.push(failing.pop_all())
     sites = NO_SITES if called.sites is None else called.sites
-    right = RightRunner(
-        called.trial_runner,
-        sites,
-        ends,
-        model_runner.session.begin_farewell,
-        len(called.checks),
-        called.first_call_ms,
-    )
+    right = RightRunner(called.trial_runner, sites, ends, len(called.checks), called.first_call_ms)
     return _CheckedCalls(called, build_service, right)
 
 
@@ -318,7 +276,7 @@ def _ablation(context: GradeContext) -> tuple[AblationResults, Counted | None]:
     return AblationResults(without_kernels, right_without(context, "library")), counted
 
 
-def _check_precision(trial_runner: TrialRunner, which: str) -> tuple[Trial | None, list[Finding]]:
+def check_precision(trial_runner: TrialRunner, which: str) -> tuple[Trial | None, list[Finding]]:
     """Check the errors of a runner's correct answers, and report a lack of memory for the check.
 
     The runner must have ended, so that its GPU memory use cannot decide.
@@ -331,20 +289,6 @@ def _check_precision(trial_runner: TrialRunner, which: str) -> tuple[Trial | Non
         ]
 
 
-class _Seen(NamedTuple):
-    """Result of a check: the trial that fails it, if any."""
-
-    failed: Trial | None
-
-
-def _seen_while_it_ends(runner: RightRunner) -> _Seen | None:
-    """Check the errors while the runner ends, which takes as long. None without memory, which the runner may hold."""
-    runner.begin_to_end()
-    with suppress(MemoryError):
-        return _Seen(runner.trial_runner.look_closely())
-    return None
-
-
 def with_check(checks: list[Check], failed: Check | None) -> list[Check]:
     """Return the checks with `failed` in place of the check of the same call, or at the end."""
     if failed is None:
@@ -352,114 +296,6 @@ def with_check(checks: list[Check], failed: Check | None) -> list[Check]:
     is_same = [(check.index, check.seed) == (failed.index, failed.seed) for check in checks]
     replaced = [failed if same else check for same, check in zip(is_same, checks, strict=True)]
     return replaced if any(is_same) else [*checks, failed]
-
-
-def measure_reference(context: GradeContext, timer: ReferenceTimer) -> ReferenceSide:
-    """Time the reference and the baselines, while no code of the submission runs."""
-    before = timer.before()
-    return ReferenceSide(before, other_baselines.measured(context, before))
-
-
-def measure_both(
-    context: GradeContext, timer: ReferenceTimer, reference: ReferenceSide, right: RightRunner | None
-) -> TimeOutcome:
-    """Time the submission after the reference, and look at the reference again. Each side has a separate runner.
-
-    Without a runner of the checked calls, a new one is timed.
-    """
-    timed, remarks, sites = _timed_submission(context, reference.before, right)
-    if isinstance(timed, TimeOutcome):
-        return timed
-    # Without a runner of the checked calls, the timed calls were right in a second process already.
-    if right is not None and (failed := _failure_in_second_process(context)) is not None:
-        return failed
-    after = timer.after()
-    clock = ClockKind.HOST if context.terms.gpu is None else ClockKind.SEALED
-    quoted = quote(clock, reference.before.samples, timed, after.samples)
-    timing = replace(quoted.timing, reference_age_s=after.before_age_s, drift_probe_ms=after.probe_ms)
-    weights = record(context.terms.weights, context.reference.weights, sites)
-    if sites.unmatched:
-        return TimeOutcome(unquoted(timing), None, None, [*quoted.findings, *remarks], reference.baselines, weights)
-    baselines = other_baselines.held_against(reference.baselines, timed, clock)
-    return TimeOutcome(timing, None, None, [*quoted.findings, *remarks], baselines, weights)
-
-
-def _timed_submission(
-    context: GradeContext, before: Reading, right: RightRunner | None
-) -> tuple[Samples | TimeOutcome, list[Finding], Sites]:
-    """Time the submission in the runner of its checked calls. Return samples or failure, remarks, and weights' sites.
-
-    A try disturbed by other work on the GPU is repeated, in a new runner. The slowest try is quoted, so that failing a
-    try has no benefit.
-    """
-    tries: list[Samples] = []
-    remarks: list[Finding] = []
-    for number in itertools.count(1):
-        runner = right if right is not None and number == 1 else _new_runner(context)
-        if isinstance(runner, Fault):
-            return TimeOutcome(None, None, runner, []), [], NO_SITES
-        with runner.ends:
-            side = timing_loop.side(
-                "submission",
-                runner.trial_runner,
-                context.seeds.timed("submission"),
-                before.overhead,
-                context.call_timeout_s,
-                closely=True,
-                watch=context.begin_side(),
-                index=runner.calls,
-                first_call_ms=runner.first_call_ms,
-                usual_ms=before.samples.median_ms,
-            )
-            if context.gpu_session is not None:
-                context.gpu_session.monitor.sample()
-            seen = _Seen(side.failed) if side.failed is not None else _seen_while_it_ends(runner)
-        failed, untried = (seen.failed, []) if seen is not None else _check_precision(runner.trial_runner, "timed")
-        tries += [side.samples] if side.samples is not None else []
-        if side.samples is not None and failed is None:
-            return max(tries, key=lambda samples: samples.median_ms), [*remarks, *untried], runner.sites
-        fault = None if failed is None else failed.fault
-        if fault is None or not has_trait(fault.finding, Trait.DISTURBED_CLOCK) or number == timing_loop.TRIES:
-            return TimeOutcome(None, failed.check if failed else None, fault, []), [], runner.sites
-        message = f"timed again, and the slowest time is quoted: {fault.finding.message}"
-        remarks.append(finding(Code(fault.finding.code), message, attempt=number))
-    raise AssertionError("one of these tries is the last")
-
-
-def _new_runner(context: GradeContext) -> RightRunner | Fault:
-    """Load and construct the submission in another runner."""
-    with ExitStack() as failing:
-        model_runner = failing.enter_context(
-            context.runners.start(context.source, context.build_services.for_submission())
-        )
-        fault = model_runner.load()
-        constructed = fault if fault is not None else model_runner.construct()
-        if isinstance(constructed, Fault):
-            return constructed
-        sites = model_runner.sites(constructed)
-        begin_to_end = model_runner.session.begin_farewell
-        return RightRunner(model_runner.trial_runner(sites), sites, failing.pop_all(), begin_to_end)
-
-
-def _is_drawn() -> bool:
-    """Draw the lot of a grade."""
-    return secrets.randbelow(_ONE_IN) == 0
-
-
-def _failure_in_second_process(context: GradeContext) -> TimeOutcome | None:
-    """Return the failure of the checked calls in a second process: in each strict grade, and in one of ten by lot.
-
-    A single process may be right by chance, for instance by what its memory held.
-    """
-    if not context.terms.options.strict and not _is_drawn():
-        return None
-    called = _checked_calls(context, None).called
-    if called.fault is None:
-        return None
-    fault = called.fault
-    message = f"right in one process, and not in a second: {fault.finding.message}"
-    failed = called.checks[-1] if called.checks and not called.checks[-1].ok else None
-    return TimeOutcome(None, failed, fault._replace(finding=replace(fault.finding, message=message)), [])
 
 
 def _build_findings(build_service: BuildService) -> list[Finding]:

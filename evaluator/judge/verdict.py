@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from evaluator.findings import Code, finding
-from evaluator.judge import stages
+from evaluator.judge import stages, timing_stage
 from evaluator.judge.context.grade_context import GradeContext
 from evaluator.judge.context.reference_timing import ReferenceTimer
 from evaluator.judge.numerics.reduced_instructions import about_machine_code, with_library_kernels
@@ -117,7 +117,7 @@ class _Finish:
         self._timer = timer
         self._stopwatch = stopwatch
         self._ends = ends
-        self._reference: stages.ReferenceSide | None = None
+        self._reference: timing_stage.ReferenceSide | None = None
         self._right: stages.RightRunner | None = None
         self._required_share = context.terms.options.require_own_kernel
         self.outcome = Outcome()
@@ -144,7 +144,7 @@ class _Finish:
         """
         if self._context.terms.gpu is not None and self._context.terms.is_timed:
             with self._stage("reference"):
-                self._reference = stages.measure_reference(self._context, self._timer)
+                self._reference = timing_stage.measure_reference(self._context, self._timer)
 
     def check(self, build: Build) -> None:
         """Compare the submission's answers with the expected outputs."""
@@ -177,8 +177,8 @@ class _Finish:
                 self.outcome = replace(self.outcome, findings=[untimed, *self.outcome.findings])
             return
         with self._stage("time"):
-            reference = self._reference or stages.measure_reference(self._context, self._timer)
-            timed = stages.measure_both(self._context, self._timer, reference, self._right)
+            reference = self._reference or timing_stage.measure_reference(self._context, self._timer)
+            timed = timing_stage.measure_both(self._context, self._timer, reference, self._right)
         outcome = self.outcome
         self.outcome = replace(
             outcome,

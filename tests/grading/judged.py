@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from evaluator.grade_options import GradeOptions
-from evaluator.judge import stages
+from evaluator.judge import timing_stage
 from evaluator.judge.context.grade_context import GradeContext
 from evaluator.judge.context.reference_timing import ReferenceTimer
 from evaluator.judge.setup.grade_terms import GradeTerms
@@ -22,7 +22,7 @@ from tests.grading.harness import PATIENT_S
 _BEFORE = SimpleNamespace(
     overhead=Overhead(0.0, 0.0, None, None, None, None, None), samples=SimpleNamespace(median_ms=math.inf)
 )
-_NO_REFERENCE = stages.ReferenceSide(None, [])
+_NO_REFERENCE = timing_stage.ReferenceSide(None, [])
 
 
 def judged(context, source, *, timed=False):
@@ -30,8 +30,8 @@ def judged(context, source, *, timed=False):
     context.turn_to(source, SeedBook(None, weight=context.seeds.weight))
     with pytest.MonkeyPatch.context() as untimed:
         if not timed:
-            untimed.setattr(stages, "measure_reference", lambda *_: _NO_REFERENCE)
-            untimed.setattr(stages, "measure_both", lambda *_: stages.TimeOutcome(None, None, None, []))
+            untimed.setattr(timing_stage, "measure_reference", lambda *_: _NO_REFERENCE)
+            untimed.setattr(timing_stage, "measure_both", lambda *_: timing_stage.TimeOutcome(None, None, None, []))
         with ReferenceTimer(context) as timer:
             return judge(context, timer, Stopwatch(Silent()))
 
@@ -43,14 +43,14 @@ def judged_by_values(context, source):
     """
 
     def answers(context, timer, reference, right):
-        timed, _, _ = stages._timed_submission(context, _BEFORE, right)
-        return timed if isinstance(timed, stages.TimeOutcome) else stages.TimeOutcome(None, None, None, [])
+        timed, _, _ = timing_stage._timed_submission(context, _BEFORE, right)
+        return timed if isinstance(timed, timing_stage.TimeOutcome) else timing_stage.TimeOutcome(None, None, None, [])
 
     context.turn_to(source, SeedBook(None, weight=context.seeds.weight))
     with pytest.MonkeyPatch.context() as patch, ReferenceTimer(context) as timer:
         patch.setattr(enough_calls, "_ENOUGH_S", 0.0)
-        patch.setattr(stages, "measure_reference", lambda *_: _NO_REFERENCE)
-        patch.setattr(stages, "measure_both", answers)
+        patch.setattr(timing_stage, "measure_reference", lambda *_: _NO_REFERENCE)
+        patch.setattr(timing_stage, "measure_both", answers)
         return judge(context, timer, Stopwatch(Silent()))
 
 

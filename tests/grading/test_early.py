@@ -24,7 +24,7 @@ from evaluator.grade_options import GradeOptions
 from evaluator.grading import pipeline, single_grade
 from evaluator.grading.request import GradeRequest
 from evaluator.grading.resources import threads
-from evaluator.judge import stages
+from evaluator.judge import timing_stage
 from evaluator.judge.runners import speculative_build as speculative
 from evaluator.judge.runners.fork_servers import light_fork_server_for
 from evaluator.judge.runners.sandboxed_tools import SandboxedTools
@@ -325,7 +325,7 @@ def begun(monkeypatch):
 
 @pytest.mark.slow
 def test_a_grade_uses_what_was_begun(graded, begun, monkeypatch):
-    monkeypatch.setattr(stages, "_is_drawn", lambda: False)
+    monkeypatch.setattr(timing_stage, "_is_drawn", lambda: False)
     # A text of its own: other tests of the run fill the same cache.
     card = graded(WORKING.replace("torch::relu(x)", "torch::relu(torch::relu(x))"))
     assert card.status is Status.CORRECT

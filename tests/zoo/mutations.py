@@ -17,7 +17,7 @@ from evaluator.protocol.frames import Constructed
 from evaluator.emulator.frontend import build_ladder
 from evaluator.compile.binaries.imported_symbols import ImportedSymbols
 from evaluator.compile.emulated import emulated_builder
-from evaluator.judge import stages, verdict
+from evaluator.judge import stages, timing_stage, verdict
 from evaluator.judge.trial import answer_judge, timing_loop, window_loop
 from evaluator.judge.compare.tensor_comparison import Sides
 from evaluator.judge.clock.host_clock import HostClock
@@ -113,13 +113,13 @@ def _one_by_one(patch: Patch) -> None:
 
 def _first_calls(patch: Patch, count: int) -> None:
     checks = SeedBook.checks
-    patch.setattr(SeedBook, "checks", lambda self, **_: checks(self)[:count])
+    patch.setattr(SeedBook, "checks", lambda self, *_, **__: checks(self)[:count])
     _untimed(patch)
 
 
 def _untimed(patch: Patch) -> None:
-    patch.setattr(stages, "measure_reference", lambda *_: stages.ReferenceSide(None, []))
-    patch.setattr(stages, "measure_both", lambda *_: stages.TimeOutcome(None, None, None, []))
+    patch.setattr(timing_stage, "measure_reference", lambda *_: timing_stage.ReferenceSide(None, []))
+    patch.setattr(timing_stage, "measure_both", lambda *_: timing_stage.TimeOutcome(None, None, None, []))
 
 
 def _comparing(patch: Patch, before: Callable[[Sides], Sides], after: Callable) -> None:
@@ -217,6 +217,7 @@ def _reference_on_the_runners_inputs(patch: Patch) -> None:
 
     patch.setattr(answer_judge.AnswerJudge, "judge", on_shared)
     patch.setattr(answer_judge, "changed_input", lambda placed, exempt: None)
+    patch.setattr(TrialRunner, "unproven", lambda self: None)  # Inputs without values prove nothing.
     _untimed(patch)  # A window's calls share one list of inputs; how many a window has depends on the machine.
 
 

@@ -1,6 +1,5 @@
 """Background build of split builds' shared files, so the first split build on a machine does not wait."""
 
-import functools
 import shutil
 import threading
 from collections.abc import Callable, Sequence
@@ -18,11 +17,11 @@ _AGAIN_S = 0.05
 
 
 class BackgroundPrecompile:
-    """Run of `precompile` in a thread. Failures have no effect on the grade."""
+    """Run of `prepare` in a low-priority thread. Failures have no effect on the grade."""
 
-    def __init__(self, run_tool: RunTool, cache: Path, *, is_awaited: bool = False) -> None:
-        """Start the thread. The thread calls `run_tool`, with low priority unless a build waits for it."""
-        self._run_tool = run_tool if is_awaited else functools.partial(_run_behind, run_tool)
+    def __init__(self, run_tool: RunTool, cache: Path) -> None:
+        """Start the thread. The thread calls `run_tool`."""
+        self._run_tool = run_tool
         self._cache = cache
         self._ending = False
         # An event instead of `join`: after Ctrl-C in `join`, Python reports the thread as ended.
@@ -45,7 +44,7 @@ class BackgroundPrecompile:
 
     def _prepare(self) -> None:
         try:
-            precompile(self._run_tool, self._cache)
+            precompile(self._run_behind, self._cache)
         except (WarpgradeError, OSError, DeadlineReached):
             return  # No compiler, space or time: builds use the next step.
         except Exception:
@@ -54,7 +53,6 @@ class BackgroundPrecompile:
         finally:
             self._done.set()
 
-
-def _run_behind(run_tool: RunTool, argv: Sequence[str], **how: Any) -> ToolResult:
-    nice = shutil.which("nice")
-    return run_tool([*([nice, *_LAST_IN_LINE] if nice else []), *argv], **how)
+    def _run_behind(self, argv: Sequence[str], **how: Any) -> ToolResult:
+        nice = shutil.which("nice")
+        return self._run_tool([*([nice, *_LAST_IN_LINE] if nice else []), *argv], **how)

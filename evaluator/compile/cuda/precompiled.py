@@ -1,7 +1,7 @@
 """Shared files of split builds, built once per PyTorch and compiler: a precompiled header and the binding support.
 
 Building takes a minute of one core and half a gigabyte of disk, so the files are built ahead or in the background. A
-single grade does not wait. In a batch, the builds of all workers wait: each would take ten times as long otherwise. The
+single grade does not wait. In a batch, all workers that build wait: builds would take ten times as long otherwise. The
 compiler's sandbox reads the folder, and only the judge's side writes to it.
 """
 
@@ -20,6 +20,7 @@ import msgspec
 
 from evaluator.cache.eviction import DRAFT, cache_limit_bytes, hold, make_room
 from evaluator.compile.extension.builder import RunTool, work_folder
+from evaluator.errors import WarpgradeError
 from evaluator.sandbox import Limits, ToolResult
 from evaluator.toolchain import host_compiler, nvcc
 from evaluator.toolchain.bound_headers import BINDING_HEADER, BINDING_SUPPORT
@@ -70,18 +71,35 @@ def worth_trying(cache: Path) -> bool:
     return time.time() - failed_s >= _TRIED_AGAIN_S
 
 
-def wait_while_made(cache: Path) -> None:
-    """Wait while another process makes the files, two minutes at most."""
+def make_or_await(run_tool: RunTool, cache: Path) -> None:
+    """Make missing files, or wait while another process makes them, two minutes at most; once in a process.
+
+    Without the files, builds take the next step.
+    """
+    if cache in _TRIED or not worth_trying(cache):
+        return
+    _TRIED.add(cache)
+    with contextlib.suppress(WarpgradeError, OSError):
+        precompile(run_tool, cache)
     deadline = time.monotonic() + _MOST_WAIT_S
-    while time.monotonic() < deadline and precompiled(cache) is None:
-        try:
-            with (precompiled_folder(cache) / ".lock").open("w") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
-        except BlockingIOError:
-            time.sleep(_LOOK_S)
-        except OSError:
-            return
+    while precompiled(cache) is None and _is_being_made(cache) and time.monotonic() < deadline:
+        time.sleep(_LOOK_S)
+
+
+_TRIED: set[Path] = set()
+"""Caches for which this process has made or awaited the files: a compiler that is killed each time must not run again
+for each submission."""
+
+
+def _is_being_made(cache: Path) -> bool:
+    try:
+        with (precompiled_folder(cache) / ".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def why_not_precompiled(cache: Path) -> str:

@@ -161,6 +161,10 @@ class GradeContext(GradeFacts):
         self._predicted = looked.builds
         return looked
 
+    def make_headers(self) -> None:
+        """Make what the builds of many submissions share, or wait for another process that does."""
+        self._device_builders.make_headers()
+
     def build_ahead(self) -> None:
         """Build what the text requests, also in constructors, so that no compiler runs while the grade has the GPU."""
         self.build_services.build_ahead(self._predicted)

@@ -23,7 +23,7 @@ from evaluator.judge.numerics.rounded_reference import (
     with_rounded_operands,
 )
 
-_LEAST_ERRORS = 32
+LEAST_ERRORS = 32
 """Fewer errors decide nothing: the root mean square of 32 normal errors is within a third of the true one."""
 _ENOUGH_ERRORS = 1024
 _STEPS = 4
@@ -70,7 +70,7 @@ def outsized(calls: Sequence[CallErrors], to: Format) -> Outsized | None:
     for path in {path: None for call in calls for path in call.outputs}:
         asked = _enough([call for call in calls if path in call.outputs], path)
         pool = _pool([call.outputs[path] for call in asked])
-        if pool.error.numel() < _LEAST_ERRORS:
+        if pool.error.numel() < LEAST_ERRORS:
             continue
         units = _UNITS * torch.finfo(torch.float32).eps * _rms(pool.exact)
         error, fp32 = _rms(_without_steps(pool.error)), _rms(pool.honest)

@@ -8,6 +8,7 @@ Slices that depend on cancelling rows are kept of several calls, and tested by t
 import contextlib
 import functools
 import secrets
+from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -19,7 +20,7 @@ from evaluator.judge.compare.tensor_comparison import Sides
 from evaluator.judge.compare.tolerance import HALF
 from evaluator.judge.inputs.cancelling_rows import Slices
 from evaluator.judge.numerics.arithmetic_modes import Format
-from evaluator.judge.numerics.error_size import outsized
+from evaluator.judge.numerics.error_size import LEAST_ERRORS, outsized
 from evaluator.judge.numerics.half_errors import fault_in_half
 from evaluator.judge.numerics.reduced_precision import (
     ENOUGH,
@@ -100,6 +101,14 @@ class _Lots:
         elif (index := secrets.randbelow(self._shown)) < self._most:
             self.kept[index] = drawn
 
+    @property
+    def errors(self) -> Counter[str]:
+        """Number of errors of each output, in all kept calls."""
+        count = Counter[str]()
+        for drawn in self.kept:
+            count.update({path: errors.exact.numel() for path, errors in drawn.sample.outputs.items()})
+        return count
+
 
 class PrecisionWatch:
     """Samples of a runner's outputs: of fp32 for a later test, of half precision for a test in the call itself."""
@@ -120,6 +129,13 @@ class PrecisionWatch:
     def lacks_calls(self) -> bool:
         """Whether more correct calls would improve the test of outputs with few elements."""
         return self._can_tell and len(self._many.kept) < _MOST_CALLS
+
+    @property
+    def lacks_errors(self) -> bool:
+        """Whether a test over several calls has some errors, and too few: of secret rows, or of small outputs."""
+        of_rows = (count for lots in self._with_slices.values() for count in lots.errors.values())
+        has_few = any(count < LEAST_ERRORS for count in of_rows) or 0 < len(self._many.kept) < ENOUGH_CALLS
+        return self._can_tell and has_few
 
     @property
     def drawn(self) -> list[list[Drawn]]:

@@ -76,20 +76,14 @@ class RunnerClient:
         self.child.kill()
         self._channel.close()
 
-    def begin_farewell(self) -> None:
+    def farewell(self) -> None:
         """Let the runner flush its output and exit. A runner with an unanswered request is left unchanged."""
         if self._owes or self.child.poll_exit() is not None:
             return
         with contextlib.suppress(JudgeFailed, OSError):  # The processes may be gone already.
             self.child.socket.shutdown(socket.SHUT_WR)
             self.let_go()
-
-    def farewell(self) -> None:
-        """Let the runner flush its output and exit, and wait for the exit."""
-        self.begin_farewell()
-        if not self._owes:
-            with contextlib.suppress(JudgeFailed, OSError):
-                self.child.wait_exit(_FAREWELL_S)
+            self.child.wait_exit(_FAREWELL_S)
 
     def warm(self, device: DeviceKind) -> None:
         """Start the runner's device initialization; `warmed` waits for the end."""

@@ -352,9 +352,12 @@ def _in_windows(
 
 
 def _fewest(good: list[Trial], at_least: int, trial_runner: TrialRunner, empty: Overhead, usual_ms: float) -> int:
-    """Return the least number of single calls: few before windows, or of a clear loser, else `at_least`."""
+    """Return the least number of single calls: few before windows, or of a clear loser, else `at_least`.
+
+    Windows are no samples for the precision check, which may need the errors of `at_least` calls.
+    """
     few = at_least * FEW_CALLS // MIN_CALLS
-    if len(good) < few:
+    if len(good) < few or trial_runner.lacks_errors:
         return at_least
     call_ms = median(_times_ms(good)) - empty.taken_off_ms
     if call_ms > _CLEARLY_SLOWER * usual_ms:

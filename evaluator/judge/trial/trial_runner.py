@@ -308,6 +308,11 @@ class TrialRunner:
         return few and self._answers.rule is not ToleranceRule.KERNELBENCH and self._precision.lacks_calls
 
     @property
+    def lacks_errors(self) -> bool:
+        """Whether a test of the answers' precision over several calls has begun, and has too few errors."""
+        return self._answers.rule is not ToleranceRule.KERNELBENCH and self._precision.lacks_errors
+
+    @property
     def empty_ms(self) -> float:
         """Duration of an empty call's own work, in ms."""
         return self._clock.empty_ms

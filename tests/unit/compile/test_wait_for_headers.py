@@ -1,20 +1,20 @@
-"""Builds of a batch wait for the shared headers of split builds while a process makes them."""
+"""Workers of a batch wait for the shared headers of split builds while one of them makes the headers."""
 
 import fcntl
 import threading
-from types import SimpleNamespace
 
 import pytest
 
-from evaluator.compile import device_builders
 from evaluator.compile.cuda import precompiled
-from evaluator.compile.cuda.precompiled import precompiled_folder, wait_while_made
+from evaluator.compile.cuda.precompiled import make_or_await, precompiled_folder
+from evaluator.errors import JudgeFailed
 
 
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
     monkeypatch.setattr(precompiled, "_key", lambda: "0" * 32)
     monkeypatch.setattr(precompiled, "_LOOK_S", 0.001)
+    monkeypatch.setattr(precompiled, "_TRIED", set())
     precompiled_folder(tmp_path).mkdir()
     return tmp_path
 
@@ -31,17 +31,12 @@ class Waiting:
     def __init__(self, cache):
         self.lock = (precompiled_folder(cache) / ".lock").open("w")
         fcntl.flock(self.lock, fcntl.LOCK_EX)
-        self.thread = threading.Thread(target=wait_while_made, args=(cache,), daemon=True)
+        self.thread = threading.Thread(target=make_or_await, args=(None, cache), daemon=True)
         self.thread.start()
 
     def is_over(self, within_s):
         self.thread.join(within_s)
         return not self.thread.is_alive()
-
-
-def test_nobody_waits_where_nobody_makes_them(cache, tmp_path):
-    wait_while_made(cache)
-    wait_while_made(tmp_path / "no folder")
 
 
 @pytest.mark.parametrize("made", [True, False])
@@ -61,12 +56,23 @@ def test_the_wait_ends_where_the_making_takes_too_long(cache, monkeypatch):
     waiting.lock.close()
 
 
-def test_a_build_comes_after_the_wait(monkeypatch, tmp_path):
-    did = []
-    monkeypatch.setattr(device_builders, "cache_folder", lambda: tmp_path)
-    monkeypatch.setattr(device_builders, "wait_while_made", did.append)
-    builder = SimpleNamespace(build=lambda request: did.append(request) or "built")
-    preparation = SimpleNamespace(wait=lambda: did.append("own"))
-    waiting = device_builders._waiting_builder(lambda source: builder, preparation, "text")
-    assert waiting.build("request") == "built"
-    assert did == ["own", tmp_path, "request"]
+@pytest.mark.parametrize("error", [None, JudgeFailed("no space"), OSError("no folder")])
+def test_a_process_makes_them_once_whatever_becomes_of_it(cache, monkeypatch, error):
+    made = []
+
+    def fail(cache):
+        made.append(cache)
+        if error is not None:
+            raise error
+
+    monkeypatch.setattr(precompiled, "_make", lambda run_tool, cache: fail(cache))
+    for _ in range(3):
+        make_or_await(None, cache)
+    assert made == [cache]
+
+
+def test_headers_that_are_there_are_not_made(cache, monkeypatch):
+    monkeypatch.setattr(precompiled, "precompile", lambda *_: pytest.fail("made again"))
+    make(cache)
+    make_or_await(None, cache)
+    make_or_await(None, cache)

@@ -7,7 +7,7 @@ import pytest
 
 from evaluator.findings import Code, finding
 from evaluator.grade_options import GradeOptions
-from evaluator.judge import stages, verdict
+from evaluator.judge import stages, timing_stage, verdict
 from evaluator.judge.context import grade_context, runner_factory
 from evaluator.judge.context.grade_context import GradeContext
 from evaluator.judge.context.runner_factory import RunnerFactory
@@ -178,7 +178,7 @@ def stages_of(monkeypatch):
         def measure_reference(*_):
             done.append("reference")
 
-            return stages.ReferenceSide(None, [])
+            return timing_stage.ReferenceSide(None, [])
 
         def own_kernel_evidence(_, evidence):
             done.append("own kernels")
@@ -195,10 +195,12 @@ def stages_of(monkeypatch):
             return machine_code
 
         monkeypatch.setattr(
-            stages, "measure_both", lambda *_: stages.TimeOutcome(cards.card().timing, None, fault("time"), [])
+            timing_stage,
+            "measure_both",
+            lambda *_: timing_stage.TimeOutcome(cards.card().timing, None, fault("time"), []),
         )
         monkeypatch.setattr(stages, "check", check)
-        monkeypatch.setattr(stages, "measure_reference", measure_reference)
+        monkeypatch.setattr(timing_stage, "measure_reference", measure_reference)
         monkeypatch.setattr(stages, "own_kernel_evidence", own_kernel_evidence)
         monkeypatch.setattr(verdict, "check_roofline", check_roofline)
         monkeypatch.setattr(verdict, "profiling", profiling)

@@ -38,7 +38,7 @@ def tries_of(
         return stages._CheckedCalls(called, None)
 
     monkeypatch.setattr(stages, "depends_on_mode", lambda *_: depends)
-    monkeypatch.setattr(stages, "_checked_calls", tried)
+    monkeypatch.setattr(stages, "calls_in_new_runner", tried)
     called = stages._tried_in_other_ways(context, None).called
     return tries, [(each.code, each.message) for each in called.remarks], called.fault is None
 

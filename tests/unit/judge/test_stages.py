@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from evaluator.findings import Code, finding
 from evaluator.judge import checked_calls as checked_calls_module
-from evaluator.judge import stages
+from evaluator.judge import stages, timing_stage
 from evaluator.judge.backend.clock_watch import NO_WATCH
 from evaluator.judge.checked_calls import checked_calls
 from evaluator.judge.context.reference_timing import After, Reading
@@ -34,7 +34,7 @@ def context():
             meanwhile()
 
     child = SimpleNamespace(cpu_time=lambda: CpuTime(0.0, {}))
-    session = SimpleNamespace(child=child, begin_farewell=lambda: None)
+    session = SimpleNamespace(child=child)
     place = SimpleNamespace(
         session=session,
         load=load,
@@ -64,13 +64,13 @@ def context():
     )
 
 
-def timed(context, begin_to_end=lambda: None):
+def timed(context):
     """Time the submission in the runner of its checked calls."""
     ends = contextlib.ExitStack()
     ends.enter_context(context.runners.start(context.source, None))
     before = Reading(cards.samples("reference_before", 1.0), None, None)
-    right = stages.RightRunner(context.trial_runner, NO_SITES, ends, begin_to_end)
-    return stages._timed_submission(context, before, right)
+    right = stages.RightRunner(context.trial_runner, NO_SITES, ends)
+    return timing_stage._timed_submission(context, before, right)
 
 
 def faults(monkeypatch, *codes, medians_ms=(1.0,)):
@@ -131,23 +131,13 @@ def no_memory():
     raise MemoryError("2 GiB more")
 
 
-def test_timed_calls_are_looked_at_closely_while_their_runner_ends(context, monkeypatch):
+def test_timed_calls_are_looked_at_closely_when_their_runner_has_ended(context, monkeypatch):
     faults(monkeypatch)
     lower = Trial(None, Fault(Status.WRONG_RESULT, finding(Code.LOWER_PRECISION, "in TF32")), 0.0, copied=False)
-    did = []
-    context.trial_runner.look_closely = lambda: did.append("look") or lower
-    refused, _, _ = timed(context, lambda: did.append("begin to end"))
+    ended_when_looked_at(context, lambda: lower)
+    refused, _, _ = timed(context)
     assert refused.fault == lower.fault
-    assert did == ["begin to end", "look"]
-
-
-def test_what_a_runner_holds_of_a_gpu_does_not_decide(context, monkeypatch):
-    """Without memory, the look is repeated when the runner has ended."""
-    faults(monkeypatch)
-    looks = iter((no_memory, lambda: None, no_memory, no_memory))
-    context.trial_runner.look_closely = lambda: next(looks)()  # noqa: PLW0108 - a new look each time
-    _, remarks, _ = timed(context)
-    assert remarks == []
+    ended_when_looked_at(context, no_memory)
     samples, remarks, _ = timed(context)
     assert samples.median_ms == 1.0
     assert [each.code for each in remarks] == ["C418"]
@@ -225,15 +215,15 @@ def test_a_failed_call_takes_the_place_of_its_check_or_comes_last():
 @pytest.mark.parametrize("lives", [True, False])
 def test_a_submission_timed_in_a_second_process_needs_no_third(context, monkeypatch, lives):
     asked = []
-    monkeypatch.setattr(stages, "_timed_submission", lambda *_: (cards.samples("submission", 1.0), [], NO_SITES))
-    monkeypatch.setattr(stages, "_failure_in_second_process", lambda _: asked.append(True))
-    monkeypatch.setattr(stages, "record", lambda *_: None)
+    monkeypatch.setattr(timing_stage, "_timed_submission", lambda *_: (cards.samples("submission", 1.0), [], NO_SITES))
+    monkeypatch.setattr(timing_stage, "_failure_in_second_process", lambda _: asked.append(True))
+    monkeypatch.setattr(timing_stage, "record", lambda *_: None)
     context.terms = SimpleNamespace(gpu=None, weights=WeightsRule.CHANGING)
     context.reference = SimpleNamespace(weights=None)
     before = Reading(cards.samples("reference_before", 1.0), None, None)
     timer = SimpleNamespace(after=lambda: After(cards.samples("reference_after", 1.0), 3.0, 1.01))
     right = stages.RightRunner(context.trial_runner, NO_SITES, contextlib.ExitStack()) if lives else None
-    timed = stages.measure_both(context, timer, stages.ReferenceSide(before, []), right)
+    timed = timing_stage.measure_both(context, timer, timing_stage.ReferenceSide(before, []), right)
     assert len(asked) == lives
     assert (timed.timing.reference_age_s, timed.timing.drift_probe_ms) == (3.0, 1.01)
 
@@ -347,8 +337,8 @@ def test_a_second_process_must_be_right_too(context, monkeypatch, strict, lot, r
     if not right:
         context.trial_runner.run = lambda *_, **__: wrong
         monkeypatch.setattr(checked_calls_module, "retried", lambda _, trial, *__, **___: (trial.fault, None))
-    monkeypatch.setattr(stages, "_is_drawn", lambda: lot == 0)
-    failed = stages._failure_in_second_process(context)
+    monkeypatch.setattr(timing_stage, "_is_drawn", lambda: lot == 0)
+    failed = timing_stage._failure_in_second_process(context)
     assert len(context.started) == made
     assert (failed is None) is (right or not made)
     if failed is not None:
@@ -371,7 +361,7 @@ def test_wrong_answers_are_tried_with_own_weights_if_time_is_left(monkeypatch, l
     wrong = tried("wrong", "pairs without a proof")
     made = []
     coming = iter([wrong, tried(None if right else "wrong", None)])
-    monkeypatch.setattr(stages, "_checked_calls", lambda *_: made.append(next(coming)) or made[-1])
+    monkeypatch.setattr(stages, "calls_in_new_runner", lambda *_: made.append(next(coming)) or made[-1])
     context = SimpleNamespace(deadline=SimpleNamespace(left_s=left_s), seeded_because=None)
     assert stages._tried_in_other_ways(context, None) is (made[-1] if right else wrong)
     assert len(made) == tries

@@ -34,6 +34,7 @@ class Script:
 
     earlier_weights = ()
     window_calls = 1
+    lacks_errors = False
 
     def __init__(self, times_ms, empty_ms=0.0, **seen):
         self.empty_ms = empty_ms
@@ -383,6 +384,23 @@ def test_a_side_with_windows_makes_few_single_calls(monkeypatch, call_ms, seen, 
     script = Short([0.3 + call_ms], prepared_ms=0.5, host_ms=0.1)
     script.window_calls = window_calls
     samples = side("submission", script, itertools.count(), empty, 1.0, at_least=at_least).samples
+    assert len(samples.samples_ms) == calls
+
+
+@pytest.mark.parametrize(("missing", "calls"), [(0, 8), (15, 15), (30, MIN_CALLS)])
+def test_single_calls_continue_while_the_precision_check_has_too_few_errors(missing, calls):
+    class Lacking(Script):
+        made = 0
+
+        @property
+        def lacks_errors(self):
+            return self.made <= missing
+
+        def run(self, *args, **how):
+            self.made += 1
+            return super().run(*args, **how)
+
+    samples = side("submission", Lacking([5.1]), itertools.count(), HOST, 1.0, usual_ms=0.5).samples
     assert len(samples.samples_ms) == calls
 
 
