@@ -129,8 +129,8 @@ def bounds(rule: ToleranceRule, problem: Problem, dtype: torch.dtype, rounding: 
 def around_reference(limit: Bounds) -> Bounds | None:
     """Return bounds around the plain reference that imply `limit` around the exact value; None where nothing does.
 
-    Let e be the plain reference's largest error beyond half a unit, as a part of the element's scale. An answer within d
-    scales of the plain reference is within d + e of the exact value, and max(multiple x e, floor) - e is at least
+    Let e be the plain reference's largest error beyond half a unit, as a part of the element's scale. An answer at d
+    scales from the plain reference is within d + e of the exact value, and max(multiple x e, floor) - e is at least
     (1 - 1 / multiple) x floor for every finite e. A few percent less leave room for the scale, which is the plain
     reference's here: it differs from the exact one by 1.5 e at most. Columns and fill values have scales with steps,
     and the scale of one of a few numbers may be 0. Where float64 has infinities or zeros alone and the plain reference
