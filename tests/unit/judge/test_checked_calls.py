@@ -53,7 +53,7 @@ def _context(*, is_timed):
     more = lambda count, _: list(range(100, 100 + 24 - count))  # noqa: E731
     return SimpleNamespace(
         terms=SimpleNamespace(
-            device=DeviceKind.CPU if is_timed else DeviceKind.EMULATED, is_timed=is_timed, size=SizeName.SMALL
+            device=DeviceKind.CPU if is_timed else DeviceKind.EMULATED, gpu=None, is_timed=is_timed, size=SizeName.SMALL
         ),
         seeds=SimpleNamespace(
             checks=lambda _: SEEDS,
