@@ -46,7 +46,7 @@ _SLICE_MS = 1.0
 """Time slice of a context: on an H200, work of 1 ms is not interrupted, work of 3 ms is."""
 _FORKED_CALLS = 5
 _CLEARLY_SLOWER = 5.0
-"""Times the reference's time: nobody asks how much slower to the percent."""
+"""Ratio of the submission's time to the reference's, above which a wide interval of the speedup is enough."""
 _PROBE_CALLS = 3
 """Calls of a drift probe, after a first one that is no sample."""
 _QUIET_PART = 0.10

@@ -2,12 +2,15 @@
 
 import fcntl
 import threading
+from types import SimpleNamespace
 
 import pytest
 
+from evaluator.compile import device_builders
 from evaluator.compile.cuda import precompiled
 from evaluator.compile.cuda.precompiled import make_or_await, precompiled_folder
 from evaluator.errors import JudgeFailed
+from evaluator.records import DeviceKind
 
 
 @pytest.fixture
@@ -72,7 +75,23 @@ def test_a_process_makes_them_once_whatever_becomes_of_it(cache, monkeypatch, er
 
 
 def test_headers_that_are_there_are_not_made(cache, monkeypatch):
-    monkeypatch.setattr(precompiled, "precompile", lambda *_: pytest.fail("made again"))
+    made = []
+    monkeypatch.setattr(precompiled, "precompile", lambda *asked: made.append(asked))
     make(cache)
     make_or_await(None, cache)
-    make_or_await(None, cache)
+    assert made == []
+
+
+@pytest.mark.parametrize("for_many", [True, False])
+def test_only_for_many_submissions_are_they_made_before_a_build(monkeypatch, tmp_path, for_many):
+    asked = []
+    monkeypatch.setattr(device_builders, "build_kernels", lambda *_: b"kernels")
+    monkeypatch.setattr(device_builders, "build_device_allocator", lambda *_: b"library")
+    monkeypatch.setattr(device_builders, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(device_builders, "worth_trying", lambda _: False)
+    monkeypatch.setattr(device_builders, "make_or_await", lambda *how: asked.append(how))
+    gpu, cache = SimpleNamespace(capability=(9, 0)), SimpleNamespace(parts=None)
+    equipped = device_builders.device_builders(DeviceKind.CUDA, gpu, "run", cache, 1.0, None, for_many=for_many)
+    equipped.make_headers()
+    equipped.close(lambda: None)
+    assert asked == ([("run", tmp_path)] if for_many else [])

@@ -1,6 +1,7 @@
 """The checked calls of a runner up to the first failure, and how long the calls after it would take."""
 
 import itertools
+import math
 from types import SimpleNamespace
 
 import pytest
@@ -9,6 +10,7 @@ from evaluator.findings import Code, finding
 from evaluator.judge import checked_calls as checked
 from evaluator.judge.checked_calls import checked_calls
 from evaluator.judge.inputs.changing_weights import NO_SITES
+from evaluator.judge.trial.retry import SEARCH_S
 from evaluator.judge.trial.trial_runner import Trial
 from evaluator.protocol.frames import Constructed
 from evaluator.records import DeviceKind, Fault, SizeName, Status
@@ -80,6 +82,19 @@ def test_calls_that_a_failure_prevented_take_as_long_as_those_before(failing, mo
     assert made == (SEEDS if failing is None else SEEDS[: failing + 1])
     assert called.fault is (None if failing is None else TIMED_OUT)
     assert called.more_s == more_s
+
+
+@pytest.mark.parametrize(("gpu", "search_s"), [(None, math.inf), ("a GPU", SEARCH_S)])
+def test_the_search_for_a_cause_has_a_time_limit_on_a_gpu(monkeypatch, gpu, search_s):
+    asked = []
+    monkeypatch.setattr(
+        checked, "retried", lambda _, trial, *__, search_s: asked.append(search_s) or (trial.fault, None)
+    )
+    context = _context(is_timed=True)
+    context.terms.gpu = gpu
+    failing = SimpleNamespace(run=lambda *_, **__: Trial(None, TIMED_OUT, 1.0, copied=False), pace_s=2.0)
+    assert checked_calls(context, _model_runner(failing)).fault is TIMED_OUT
+    assert asked == [search_s]
 
 
 @pytest.mark.parametrize(

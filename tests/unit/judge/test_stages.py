@@ -88,6 +88,31 @@ def faults(monkeypatch, *codes, medians_ms=(1.0,)):
     monkeypatch.setattr(timing_loop, "side", side)
 
 
+def test_a_submission_is_timed_beside_the_references_single_calls(context, monkeypatch):
+    """Else no submission would be a clear loser, and each would make twenty single calls."""
+    usual_ms = []
+
+    def side(*_, **how):
+        usual_ms.append(how["usual_ms"])
+        return timing_loop.TimedSide(cards.samples("submission", 1.0), None)
+
+    monkeypatch.setattr(timing_loop, "side", side)
+    timed(context)
+    assert usual_ms == [cards.samples("reference_before", 1.0).median_ms]
+
+
+def test_shared_headers_are_made_before_a_build_and_outside_its_time():
+    did = []
+    service = SimpleNamespace(failures=[], waited_s=0.0, units=[])
+    context = SimpleNamespace(
+        make_headers=lambda: did.append("headers"),
+        build_services=SimpleNamespace(for_submission=lambda: did.append("service") or service),
+        runners=SimpleNamespace(import_submission=lambda _: did.append("import")),
+    )
+    assert stages.build(context).build.ok
+    assert did == ["headers", "service", "import"]
+
+
 def test_what_somebody_else_may_have_done_is_no_verdict_before_it_was_seen_three_times(context, monkeypatch):
     faults(monkeypatch, Code.WORK_AFTER_DONE, Code.NOT_QUIET)
     samples, remarks, _ = timed(context)

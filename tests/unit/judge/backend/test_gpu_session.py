@@ -1,11 +1,13 @@
 """The GPU session of a grade before PyTorch is imported. Needs no GPU; a real fork server starts the runners."""
 
+import contextlib
 import os
 import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,6 +17,8 @@ from evaluator.errors import JudgeFailed
 from evaluator.judge.backend import gpu_monitor
 from evaluator.judge.backend import gpu_session as gpu_sessions
 from evaluator.judge.backend.gpu_session import GpuSession
+from evaluator.judge.context.grade_context import GradeContext
+from evaluator.judge.context.runner_factory import RunnerFactory
 from tests.grading.harness import TOP
 
 QUIET = GpuState(1000, 1000, 40, (), 0, (), mig=False)
@@ -113,6 +117,35 @@ def test_a_renewed_session_keeps_idle_runners_and_the_gpu_and_has_a_new_monitor(
         assert gpu_session.monitor is not monitor
         assert 1 not in gpu_session._own_processes()
         assert gpu_session._gpu_lease.is_held
+
+
+@pytest.mark.parametrize("lasting", [True, False])
+def test_the_end_of_a_problem_spares_the_idle_runners_of_a_lasting_session(lasting):
+    ended = []
+    context = SimpleNamespace(
+        _owns_fork_server=False,
+        gpu_session=SimpleNamespace(lasting=lasting, runner_pool=SimpleNamespace(children=["an idle runner"])),
+        fork_server=SimpleNamespace(end_all=lambda but=(): ended.append([*but])),
+    )
+    GradeContext._end_processes(context)
+    assert ended == [["an idle runner"] if lasting else []]
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+def test_only_runners_of_the_reference_are_trusted(trusted):
+    """The values of others are samples for the check for fewer bits."""
+    terms = SimpleNamespace(gpu="a GPU", options=SimpleNamespace(entries=("ModelNew",)))
+    child = SimpleNamespace(kill=lambda: None)
+    session = SimpleNamespace(child=child, serve_from=lambda _: None, under=lambda *_, **__: None)
+    backend = SimpleNamespace(
+        memory=lambda: contextlib.nullcontext("memory"), clock=lambda *_: contextlib.nullcontext("clock")
+    )
+    facts = SimpleNamespace(terms=terms, backend=backend, source="another text")
+    factory = RunnerFactory(facts, None, SimpleNamespace(runner_pool=SimpleNamespace()))
+    factory.pool = SimpleNamespace(take=lambda: contextlib.nullcontext(session))
+    factory._spec = lambda: None
+    with factory.start("text", trusted=trusted) as model_runner:
+        assert model_runner.trusted is trusted
 
 
 @pytest.mark.parametrize("reach", [True, False])

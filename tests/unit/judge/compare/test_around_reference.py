@@ -1,4 +1,4 @@
-"""Bounds around the plain reference imply the tolerance around the exact value, whatever that is."""
+"""Bounds around the plain reference imply the tolerance around the exact value, for every error of the reference."""
 
 import math
 

@@ -22,6 +22,7 @@ class Measured:
 
     def __init__(self, monkeypatch, times_ms, *, lasting=True):
         self.now_s, self.made, self.resumes = 1000.0, [], True
+        self.spot_checks: list[bool] = []
         self._times_ms = iter(times_ms)
         monitor = SimpleNamespace(resumes=lambda _: self.resumes, sample=lambda: "a state")
         context = SimpleNamespace(
@@ -38,8 +39,9 @@ class Measured:
         monkeypatch.setattr(timing_loop, "side", self._side)
         monkeypatch.setattr(timing_loop, "probe", self._probe)
 
-    def _side(self, name, *_, **__):
+    def _side(self, name, *_, spot_checks, **__):
         self.made.append(name)
+        self.spot_checks.append(spot_checks)
         return timing_loop.TimedSide(cards.samples(name, next(self._times_ms)), None)
 
     def _probe(self, *_):
@@ -64,6 +66,7 @@ def test_submissions_of_a_problem_share_the_halves_and_each_has_a_probe(monkeypa
         (1.0, 1.001, 1.0006),
     ]
     assert measured.made == [*HALVES, "probe", "probe"]
+    assert measured.spot_checks == [True, False], "a submission's spot checks are compared with the half before"
 
 
 @pytest.mark.parametrize("probe_ms", [1.2, 0.8, None])
