@@ -29,6 +29,7 @@ from evaluator.judge.own_kernels.own_kernels import OwnKernelEvidence
 from evaluator.judge.reference.dependence import depends_on_mode
 from evaluator.judge.runners.build_service import BuildService
 from evaluator.judge.runners.jit_kernels import own_names, read_kernels
+from evaluator.judge.runners.runner_client import RunnerClient
 from evaluator.judge.setup.seed_book import fresh_seed
 from evaluator.judge.trial.trial_runner import Trial, TrialRunner
 from evaluator.protocol.frames import Counted
@@ -61,6 +62,7 @@ class RightRunner(NamedTuple):
     """
 
     trial_runner: TrialRunner
+    session: RunnerClient
     sites: Sites
     ends: ExitStack
     calls: int = 0
@@ -226,7 +228,7 @@ def calls_in_new_runner(context: GradeContext, ends: ExitStack | None) -> _Check
     with ExitStack() as failing:
         model_runner = failing.enter_context(context.runners.start(context.source, build_service))
         # Processes start beside the submission's load, and contexts of the GPU come into being beside the checks.
-        refill = None if context.gpu_session is None else context.runners.pool.refill
+        refill = None if context.gpu_session is None else context.runners.pool.begin_refill
         called = checked_calls(context, model_runner, refill)
         if called.fault is not None or called.trial_runner is None:
             return _CheckedCalls(called, build_service)
@@ -237,7 +239,8 @@ def calls_in_new_runner(context: GradeContext, ends: ExitStack | None) -> _Check
             return _CheckedCalls(called, build_service)
         ends.push(failing.pop_all())
     sites = NO_SITES if called.sites is None else called.sites
-    right = RightRunner(called.trial_runner, sites, ends, len(called.checks), called.first_call_ms)
+    session, calls = model_runner.session, len(called.checks)
+    right = RightRunner(called.trial_runner, session, sites, ends, calls, called.first_call_ms)
     return _CheckedCalls(called, build_service, right)
 
 

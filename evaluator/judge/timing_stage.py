@@ -11,7 +11,7 @@ from evaluator.findings import Code, Trait, finding, has_trait
 from evaluator.judge.baselines import other_baselines
 from evaluator.judge.context.grade_context import GradeContext
 from evaluator.judge.context.reference_timing import Reading, ReferenceTimer
-from evaluator.judge.inputs.changing_weights import NO_SITES, Sites, record
+from evaluator.judge.inputs.changing_weights import record
 from evaluator.judge.stages import RightRunner, calls_in_new_runner, check_precision
 from evaluator.judge.trial import timing_loop
 from evaluator.records import Baseline, Check, ClockKind, Fault, Finding, Samples, Timing, Weights
@@ -45,34 +45,49 @@ def measure_reference(context: GradeContext, timer: ReferenceTimer) -> Reference
     return ReferenceSide(before, other_baselines.measured(context, before))
 
 
+class _Timed(NamedTuple):
+    """Timed calls of a submission: samples, remarks on earlier tries, and the runner, which is about to exit."""
+
+    samples: Samples
+    remarks: list[Finding]
+    runner: RightRunner
+
+
 def measure_both(
     context: GradeContext, timer: ReferenceTimer, reference: ReferenceSide, right: RightRunner | None
 ) -> TimeOutcome:
     """Time the submission after the reference, and look at the reference again. Each side has a separate runner.
 
-    Without a runner of the checked calls, a new one is timed.
+    Without a runner of the checked calls, a new one is timed. On a GPU, the drift probe and the intervals are made
+    while the runner exits, which takes a tenth of a second. What a runner does meanwhile can only lengthen the probe:
+    the reference is then measured again, after the runner's end.
     """
-    timed, remarks, sites = _timed_submission(context, reference.before, right)
-    if isinstance(timed, TimeOutcome):
-        return timed
+    with ExitStack() as ends:
+        timed = _timed_submission(context, reference.before, right, ends)
+        if isinstance(timed, TimeOutcome):
+            return timed
+        after = timer.after(ends.close)
+        clock = ClockKind.HOST if context.terms.gpu is None else ClockKind.SEALED
+        quoted = quote(clock, reference.before.samples, timed.samples, after.samples)
+    failed, untried = check_precision(timed.runner.trial_runner, "timed")
+    if failed is not None:
+        return TimeOutcome(None, failed.check, failed.fault, [])
     # Without a runner of the checked calls, the timed calls were right in a second process already.
-    if right is not None and (failed := _failure_in_second_process(context)) is not None:
-        return failed
-    after = timer.after()
-    clock = ClockKind.HOST if context.terms.gpu is None else ClockKind.SEALED
-    quoted = quote(clock, reference.before.samples, timed, after.samples)
+    if right is not None and (unlike := _failure_in_second_process(context)) is not None:
+        return unlike
+    sites, findings = timed.runner.sites, [*quoted.findings, *timed.remarks, *untried]
     timing = replace(quoted.timing, reference_age_s=after.before_age_s, drift_probe_ms=after.probe_ms)
     weights = record(context.terms.weights, context.reference.weights, sites)
     if sites.unmatched:
-        return TimeOutcome(unquoted(timing), None, None, [*quoted.findings, *remarks], reference.baselines, weights)
-    baselines = other_baselines.held_against(reference.baselines, timed, clock)
-    return TimeOutcome(timing, None, None, [*quoted.findings, *remarks], baselines, weights)
+        return TimeOutcome(unquoted(timing), None, None, findings, reference.baselines, weights)
+    baselines = other_baselines.held_against(reference.baselines, timed.samples, clock)
+    return TimeOutcome(timing, None, None, findings, baselines, weights)
 
 
 def _timed_submission(
-    context: GradeContext, before: Reading, right: RightRunner | None
-) -> tuple[Samples | TimeOutcome, list[Finding], Sites]:
-    """Time the submission in the runner of its checked calls. Return samples or failure, remarks, and weights' sites.
+    context: GradeContext, before: Reading, right: RightRunner | None, ends: ExitStack
+) -> _Timed | TimeOutcome:
+    """Time the submission in the runner of its checked calls, which lives until `ends` is closed.
 
     A try disturbed by other work on the GPU is repeated, in a new runner. The slowest try is quoted, so that failing a
     try has no benefit.
@@ -82,31 +97,30 @@ def _timed_submission(
     for number in itertools.count(1):
         runner = right if right is not None and number == 1 else _new_runner(context)
         if isinstance(runner, Fault):
-            return TimeOutcome(None, None, runner, []), [], NO_SITES
-        with runner.ends:
-            side = timing_loop.side(
-                "submission",
-                runner.trial_runner,
-                context.seeds.timed("submission"),
-                before.overhead,
-                context.call_timeout_s,
-                closely=True,
-                watch=context.begin_side(),
-                index=runner.calls,
-                first_call_ms=runner.first_call_ms,
-                usual_ms=before.samples.median_ms,
-            )
-            if context.gpu_session is not None:
-                context.gpu_session.monitor.sample()
-        failed, untried = (
-            (side.failed, []) if side.failed is not None else check_precision(runner.trial_runner, "timed")
+            return TimeOutcome(None, None, runner, [])
+        ends.callback(runner.ends.close)
+        side = timing_loop.side(
+            "submission",
+            runner.trial_runner,
+            context.seeds.timed("submission"),
+            before.overhead,
+            context.call_timeout_s,
+            closely=True,
+            watch=context.begin_side(),
+            index=runner.calls,
+            first_call_ms=runner.first_call_ms,
+            usual_ms=before.samples.median_ms,
         )
+        if context.gpu_session is not None:
+            context.gpu_session.monitor.sample()
         tries += [side.samples] if side.samples is not None else []
-        if side.samples is not None and failed is None:
-            return max(tries, key=lambda samples: samples.median_ms), [*remarks, *untried], runner.sites
-        fault = None if failed is None else failed.fault
+        if side.samples is not None and side.failed is None:
+            runner.session.leave()
+            return _Timed(max(tries, key=lambda samples: samples.median_ms), remarks, runner)
+        ends.close()
+        fault = None if side.failed is None else side.failed.fault
         if fault is None or not has_trait(fault.finding, Trait.DISTURBED_CLOCK) or number == timing_loop.TRIES:
-            return TimeOutcome(None, failed.check if failed else None, fault, []), [], runner.sites
+            return TimeOutcome(None, side.failed.check if side.failed else None, fault, [])
         message = f"timed again, and the slowest time is quoted: {fault.finding.message}"
         remarks.append(finding(Code(fault.finding.code), message, attempt=number))
     raise AssertionError("one of these tries is the last")
@@ -123,7 +137,7 @@ def _new_runner(context: GradeContext) -> RightRunner | Fault:
         if isinstance(constructed, Fault):
             return constructed
         sites = model_runner.sites(constructed)
-        return RightRunner(model_runner.trial_runner(sites), sites, failing.pop_all())
+        return RightRunner(model_runner.trial_runner(sites), model_runner.session, sites, failing.pop_all())
 
 
 def _is_drawn() -> bool:

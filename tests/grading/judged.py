@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from evaluator.grade_options import GradeOptions
-from evaluator.judge import timing_stage
+from evaluator.judge import stages, timing_stage
 from evaluator.judge.context.grade_context import GradeContext
 from evaluator.judge.context.reference_timing import ReferenceTimer
 from evaluator.judge.setup.grade_terms import GradeTerms
@@ -43,8 +43,13 @@ def judged_by_values(context, source):
     """
 
     def answers(context, timer, reference, right):
-        timed, _, _ = timing_stage._timed_submission(context, _BEFORE, right)
-        return timed if isinstance(timed, timing_stage.TimeOutcome) else timing_stage.TimeOutcome(None, None, None, [])
+        with contextlib.ExitStack() as ends:
+            timed = timing_stage._timed_submission(context, _BEFORE, right, ends)
+        if isinstance(timed, timing_stage.TimeOutcome):
+            return timed
+        failed, _ = stages.check_precision(timed.runner.trial_runner, "timed")
+        check, fault = (failed.check, failed.fault) if failed else (None, None)
+        return timing_stage.TimeOutcome(None, check, fault, [])
 
     context.turn_to(source, SeedBook(None, weight=context.seeds.weight))
     with pytest.MonkeyPatch.context() as patch, ReferenceTimer(context) as timer:

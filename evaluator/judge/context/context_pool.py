@@ -138,12 +138,12 @@ class ContextPool:
     def _session_for(self, terms: GradeTerms) -> "GpuSession | None":
         """Return the session of the grade's GPU, kept from the problem before or new; None without a GPU."""
         from evaluator.judge.backend.gpu_session import GpuSession
-        from evaluator.judge.runners.runner_pool import POOLED_RUNNERS
+        from evaluator.judge.runners.runner_pool import GPU_RUNNERS
 
         if terms.gpu is None:
             return None
         if self._lasting_session is None:
-            self._lasting_session = GpuSession(terms.gpu, self._fork_server, runner_pool=POOLED_RUNNERS, lasting=True)
+            self._lasting_session = GpuSession(terms.gpu, self._fork_server, runner_pool=GPU_RUNNERS, lasting=True)
         else:
             self._lasting_session.renew()
         return self._lasting_session

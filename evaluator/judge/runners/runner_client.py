@@ -76,14 +76,19 @@ class RunnerClient:
         self.child.kill()
         self._channel.close()
 
+    def leave(self) -> None:
+        """Let the runner flush its output and exit, without waiting. One with an unanswered request is left alone."""
+        if not self._owes and self.child.poll_exit() is None:
+            with contextlib.suppress(JudgeFailed, OSError):  # The processes may be gone already.
+                self.child.socket.shutdown(socket.SHUT_WR)
+                self.let_go()
+
     def farewell(self) -> None:
-        """Let the runner flush its output and exit. A runner with an unanswered request is left unchanged."""
-        if self._owes or self.child.poll_exit() is not None:
-            return
-        with contextlib.suppress(JudgeFailed, OSError):  # The processes may be gone already.
-            self.child.socket.shutdown(socket.SHUT_WR)
-            self.let_go()
-            self.child.wait_exit(_FAREWELL_S)
+        """Let the runner flush its output and exit, and wait. One with an unanswered request is left alone."""
+        self.leave()
+        if not self._owes:
+            with contextlib.suppress(JudgeFailed, OSError):
+                self.child.wait_exit(_FAREWELL_S)
 
     def warm(self, device: DeviceKind) -> None:
         """Start the runner's device initialization; `warmed` waits for the end."""

@@ -12,6 +12,10 @@ from evaluator.sandbox import Child, ForkServer, Limits
 
 POOLED_RUNNERS = 1
 """A runner for the next submission."""
+GPU_RUNNERS = 3
+"""On a GPU, also the two runners of the next problem's reference."""
+_AT_ONCE = 2
+"""Runners that start beside the checked calls: the driver makes one context after another, 0.2 s each."""
 _WARM_S = 60.0
 
 
@@ -28,9 +32,12 @@ class RunnerPool:
         self._count = count
         self._ready: deque[RunnerClient] = deque()
         self._warming: deque[RunnerClient] = deque()
+        self._filling: threading.Thread | None = None
+        self._failure: BaseException | None = None
 
     def take(self) -> RunnerClient:
         """Return a live runner; the caller ends the process."""
+        self._end_filling()
         while self._ready or self._warming:
             if not self._ready:
                 self._await_one()
@@ -45,8 +52,34 @@ class RunnerPool:
 
         All processes start first, then comes a call of `before_warming`, then the warm-ups.
         """
+        self._end_filling()
+        self._fill(max(self._count, at_least), before_warming)
+
+    def begin_refill(self) -> None:
+        """Start a few of the missing runners in a thread: the next call of another method waits for it."""
+        self._end_filling()
+
+        def fill() -> None:
+            try:
+                self._fill(min(self._count, len(self._ready) + len(self._warming) + _AT_ONCE))
+            except BaseException as error:  # noqa: BLE001 - raised again by `_end_filling`
+                self._failure = error
+
+        self._filling = threading.Thread(target=fill, name="runners", daemon=True)
+        self._filling.start()
+
+    def _end_filling(self) -> None:
+        """Wait for `begin_refill`. Raises its error."""
+        if self._filling is not None:
+            self._filling.join()
+            self._filling = None
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    def _fill(self, count: int, before_warming: Callable[[], object] | None = None) -> None:
         started: list[RunnerClient] = []
-        while len(self._ready) + len(self._warming) < max(self._count, at_least):
+        while len(self._ready) + len(self._warming) < count:
             started.append(self._spawn())
             self._warming.append(started[-1])
         if before_warming is not None:
@@ -56,26 +89,32 @@ class RunnerPool:
 
     def settle(self) -> None:
         """Wait until all runners are ready. Raises JudgeFailed if a warm-up fails twice."""
+        self._end_filling()
         while self._warming:
             self._await_one()
 
     @property
     def processes(self) -> frozenset[int]:
         """Process ids of all pooled runners."""
+        self._end_filling()
         return frozenset[int]().union(*(session.child.members() for session in (*self._ready, *self._warming)))
 
     @property
     def children(self) -> list[Child]:
         """All pooled runners' processes."""
+        self._end_filling()
         return [session.child for session in (*self._ready, *self._warming)]
 
     def condemn(self) -> None:
-        """Begin to end all idle runners, without waiting: see `close`."""
+        """Begin to end all idle runners, without waiting for their end: see `close`."""
+        self._end_filling()
         for session in (*self._ready, *self._warming):
             session.child.condemn()
 
     def close(self) -> None:
         """End all idle runners in parallel: releasing a GPU context takes a tenth of a second."""
+        with contextlib.suppress(JudgeFailed):
+            self._end_filling()
         with contextlib.ExitStack() as closing:
             closing.callback(self._warming.clear)
             closing.callback(self._ready.clear)

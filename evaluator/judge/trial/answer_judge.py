@@ -240,11 +240,8 @@ class AnswerJudge:
     def _with_power(
         self, plan: CallPlan, checks: list[TensorCheck], snapshots: list[OutputViews], *, in_float64: bool
     ) -> list[TensorCheck]:
-        """Return right comparisons with their power: how far from the tolerance a wrong answer would have been.
-
-        KernelBench's rule asks for no power.
-        """
-        if self.rule is ToleranceRule.KERNELBENCH:
+        """Return right comparisons with their power: how far from the tolerance a wrong answer would have been."""
+        if not any(self._needs_power(check.path) for check in checks):
             return checks
         distances = self._distribution_mix.distances.get(plan.profile, {})
         if not in_float64:
@@ -252,6 +249,9 @@ class AnswerJudge:
         views = {view.path: view for view in snapshots}
         measured = []
         for check in checks:
+            if not self._needs_power(check.path):
+                measured.append(check)
+                continue
             view = views[check.path]
             limit = limit_of(self._reference.problem, check.path, view.tensor)
             distance = min(distances.get(check.path, math.inf), self._means.get(check.path, math.inf))
@@ -261,6 +261,10 @@ class AnswerJudge:
             has_bits = self.evidence.unquoted and follows(plan.honest(), view, self._reference.values)
             self.evidence.note(measured[-1], has_bits_of_reference=has_bits)
         return measured
+
+    def _needs_power(self, path: str) -> bool:
+        """Return whether the power of a call counts for an output: never by KernelBench's rule."""
+        return self.rule is not ToleranceRule.KERNELBENCH and not self.evidence.has_proofs(path)
 
     def _results_of_rounding(self, plan: CallPlan) -> set[str]:
         """Return the paths of outputs that are results of rounding with the constructed weights.
@@ -326,7 +330,7 @@ class AnswerJudge:
             if parts[path] and not tensor.dim():
                 continue  # A scalar is the same for all blocks (`Reference.settle`).
             sides = sides_by_path[path]
-            if samples and not number and self.rule is not ToleranceRule.KERNELBENCH:
+            if samples and not number and self._needs_power(path):
                 usual, limit = limit_of(self._reference.problem, path, sides.honest), self.limits(path, sides.honest)
                 if isinstance(usual, Bounds) and isinstance(limit, Bounds):
                     self._means[path] = means_distance(sides.exact, usual._replace(fill=limit.fill))

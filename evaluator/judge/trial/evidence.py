@@ -32,6 +32,10 @@ class Evidence:
         if not has_bits_of_reference:
             self._other_bits.add(check.path)
 
+    def has_proofs(self, path: str) -> bool:
+        """Return whether enough calls prove an output: the power of further calls cannot change the verdict."""
+        return self._proofs[path] >= _ENOUGH_PROOFS
+
     @property
     def unproven(self) -> list[str]:
         """Paths of outputs for which a wrong answer would have passed all calls, or nearly."""
@@ -43,4 +47,4 @@ class Evidence:
         return any(map(self._is_proven, self.powers))
 
     def _is_proven(self, path: str) -> bool:
-        return self._proofs[path] >= _ENOUGH_PROOFS or path not in self._other_bits
+        return self.has_proofs(path) or path not in self._other_bits

@@ -236,7 +236,7 @@ def stages_of(monkeypatch):
 
 EVIDENCE = OwnKernelEvidence(DeviceKind.CUDA, None, 0, "", None)
 FIRST, LATER, LAST = (finding(Code.WIDE_TOLERANCE, text) for text in ("of the lint", "of a check", "of the monitor"))
-RIGHT = stages.RightRunner(None, NO_SITES, contextlib.ExitStack())
+RIGHT = stages.RightRunner(None, None, NO_SITES, contextlib.ExitStack())
 WHOLE = ["device", "reference", "check", "machine code", "time", "roofline", "profile"]
 
 

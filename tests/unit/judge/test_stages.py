@@ -15,7 +15,7 @@ from evaluator.judge.backend.clock_watch import NO_WATCH
 from evaluator.judge.checked_calls import checked_calls
 from evaluator.judge.context.reference_timing import After, Reading
 from evaluator.judge.inputs.changing_weights import NO_SITES
-from evaluator.judge.runners.runner_pool import POOLED_RUNNERS, RunnerPool
+from evaluator.judge.runners.runner_pool import GPU_RUNNERS, RunnerPool
 from evaluator.judge.trial import timing_loop
 from evaluator.judge.trial.trial_runner import Trial
 from evaluator.protocol.frames import Constructed
@@ -34,7 +34,7 @@ def context():
             meanwhile()
 
     child = SimpleNamespace(cpu_time=lambda: CpuTime(0.0, {}))
-    session = SimpleNamespace(child=child)
+    session = SimpleNamespace(child=child, leave=lambda: None)
     place = SimpleNamespace(
         session=session,
         load=load,
@@ -53,7 +53,7 @@ def context():
         source="",
         right_at=(),
         build_services=SimpleNamespace(for_submission=lambda: None),
-        runners=SimpleNamespace(start=start, pool=SimpleNamespace(refill=lambda: None)),
+        runners=SimpleNamespace(start=start, pool=SimpleNamespace(begin_refill=lambda: None)),
         started=started,
         trial_runner=trial_runner,
         place=place,
@@ -64,13 +64,32 @@ def context():
     )
 
 
+BEFORE = Reading(cards.samples("reference_before", 1.0), None, None)
+AFTER = After(cards.samples("reference_after", 1.0), 3.0, 1.01)
+
+
+def right_runner(context):
+    """Give the runner of the checked calls."""
+    ends = contextlib.ExitStack()
+    place = ends.enter_context(context.runners.start(context.source, None))
+    return stages.RightRunner(context.trial_runner, place.session, NO_SITES, ends)
+
+
 def timed(context):
     """Time the submission in the runner of its checked calls."""
-    ends = contextlib.ExitStack()
-    ends.enter_context(context.runners.start(context.source, None))
-    before = Reading(cards.samples("reference_before", 1.0), None, None)
-    right = stages.RightRunner(context.trial_runner, NO_SITES, ends)
-    return timing_stage._timed_submission(context, before, right)
+    with contextlib.ExitStack() as ends:
+        return timing_stage._timed_submission(context, BEFORE, right_runner(context), ends)
+
+
+def measured(context, monkeypatch, after=AFTER):
+    """Time the submission beside a reference with these halves; `after` may be a function of the runner's end."""
+    monkeypatch.setattr(timing_stage, "_failure_in_second_process", lambda _: None)
+    monkeypatch.setattr(timing_stage, "record", lambda *_: None)
+    context.terms = SimpleNamespace(gpu=None, weights=WeightsRule.CHANGING)
+    context.reference = SimpleNamespace(weights=None)
+    timer = SimpleNamespace(after=after if callable(after) else lambda end: after)
+    reference = timing_stage.ReferenceSide(BEFORE, [])
+    return timing_stage.measure_both(context, timer, reference, right_runner(context))
 
 
 def faults(monkeypatch, *codes, medians_ms=(1.0,)):
@@ -115,12 +134,12 @@ def test_shared_headers_are_made_before_a_build_and_outside_its_time():
 
 def test_what_somebody_else_may_have_done_is_no_verdict_before_it_was_seen_three_times(context, monkeypatch):
     faults(monkeypatch, Code.WORK_AFTER_DONE, Code.NOT_QUIET)
-    samples, remarks, _ = timed(context)
-    assert samples.median_ms == 1.0
-    assert [(each.code, each.details) for each in remarks] == [("T306", {"attempt": 1}), ("T305", {"attempt": 2})]
+    right = timed(context)
+    assert right.samples.median_ms == 1.0
+    assert [(each.code, each.details) for each in right.remarks] == [("T306", {"attempt": 1}), ("T305", {"attempt": 2})]
     assert len(context.started) == 3
     faults(monkeypatch, Code.WORK_AFTER_DONE, Code.WORK_AFTER_DONE, Code.WORK_AFTER_DONE)
-    refused, _, _ = timed(context)
+    refused = timed(context)
     assert (refused.fault.status, refused.fault.finding.code) == (Status.REJECTED, Code.WORK_AFTER_DONE.value)
     assert len(context.started) == 6
 
@@ -128,8 +147,7 @@ def test_what_somebody_else_may_have_done_is_no_verdict_before_it_was_seen_three
 @pytest.mark.parametrize("medians_ms", [(3.0, 2.0), (2.0, 3.0)])
 def test_nobody_gains_by_failing_a_try(context, monkeypatch, medians_ms):
     faults(monkeypatch, Code.WORK_AFTER_DONE, medians_ms=medians_ms)
-    samples, _, _ = timed(context)
-    assert samples.median_ms == 3.0
+    assert timed(context).samples.median_ms == 3.0
 
 
 def ended_when_looked_at(context, look):
@@ -160,13 +178,35 @@ def test_timed_calls_are_looked_at_closely_when_their_runner_has_ended(context, 
     faults(monkeypatch)
     lower = Trial(None, Fault(Status.WRONG_RESULT, finding(Code.LOWER_PRECISION, "in TF32")), 0.0, copied=False)
     ended_when_looked_at(context, lambda: lower)
-    refused, _, _ = timed(context)
-    assert refused.fault == lower.fault
+    assert measured(context, monkeypatch).fault == lower.fault
     ended_when_looked_at(context, no_memory)
-    samples, remarks, _ = timed(context)
-    assert samples.median_ms == 1.0
-    assert [each.code for each in remarks] == ["C418"]
-    assert "2 GiB more" in remarks[0].message
+    right = measured(context, monkeypatch)
+    assert right.timing.submission_median_ms == 1.0
+    (remark,) = (each for each in right.findings if each.code == "C418")
+    assert "2 GiB more" in remark.message
+
+
+def test_a_probe_is_made_while_the_runner_exits_and_a_half_after_its_end(context, monkeypatch):
+    did = []
+    faults(monkeypatch)
+    context.place.session.leave = lambda: did.append("leave")
+    start = context.runners.start
+
+    @contextlib.contextmanager
+    def ending(*asked):
+        with start(*asked) as place:
+            yield place
+        did.append("ended")
+
+    def after(end):
+        did.append("probe")
+        end()
+        did.append("half")
+        return AFTER
+
+    context.runners.start = ending
+    measured(context, monkeypatch, after)
+    assert did == ["leave", "probe", "ended", "half"]
 
 
 def ready_to_check(context, monkeypatch):
@@ -216,15 +256,14 @@ def test_checked_calls_are_looked_at_closely_when_their_runner_has_ended(context
 def test_only_with_a_gpu_do_later_runners_start_beside_a_check(context, monkeypatch, gpu_session, refills):
     ready_to_check(context, monkeypatch)
     context.gpu_session, started = gpu_session, []
-    context.runners.pool.refill = lambda: started.append(True)
+    context.runners.pool.begin_refill = lambda: started.append(True)
     assert stages.check(context, BUILT, contextlib.ExitStack()).fault is None
     assert len(started) == refills
 
 
 def test_what_nobody_else_can_have_done_is_seen_once(context, monkeypatch):
     faults(monkeypatch, Code.WRONG_VALUES)
-    refused, _, _ = timed(context)
-    assert refused.fault.finding.code == Code.WRONG_VALUES.value
+    assert timed(context).fault.finding.code == Code.WRONG_VALUES.value
     assert len(context.started) == 1
 
 
@@ -240,15 +279,17 @@ def test_a_failed_call_takes_the_place_of_its_check_or_comes_last():
 @pytest.mark.parametrize("lives", [True, False])
 def test_a_submission_timed_in_a_second_process_needs_no_third(context, monkeypatch, lives):
     asked = []
-    monkeypatch.setattr(timing_stage, "_timed_submission", lambda *_: (cards.samples("submission", 1.0), [], NO_SITES))
     monkeypatch.setattr(timing_stage, "_failure_in_second_process", lambda _: asked.append(True))
     monkeypatch.setattr(timing_stage, "record", lambda *_: None)
+    monkeypatch.setattr(timing_stage, "check_precision", lambda *_: (None, []))
+    faults(monkeypatch)
     context.terms = SimpleNamespace(gpu=None, weights=WeightsRule.CHANGING)
     context.reference = SimpleNamespace(weights=None)
-    before = Reading(cards.samples("reference_before", 1.0), None, None)
-    timer = SimpleNamespace(after=lambda: After(cards.samples("reference_after", 1.0), 3.0, 1.01))
-    right = stages.RightRunner(context.trial_runner, NO_SITES, contextlib.ExitStack()) if lives else None
-    timed = timing_stage.measure_both(context, timer, timing_stage.ReferenceSide(before, []), right)
+    timer = SimpleNamespace(after=lambda _: AFTER)
+    right = right_runner(context)
+    if not lives:
+        monkeypatch.setattr(timing_stage, "_new_runner", lambda _: right)
+    timed = timing_stage.measure_both(context, timer, timing_stage.ReferenceSide(BEFORE, []), right if lives else None)
     assert len(asked) == lives
     assert (timed.timing.reference_age_s, timed.timing.drift_probe_ms) == (3.0, 1.01)
 
@@ -297,7 +338,7 @@ class Runner:
 def test_each_check_finds_a_warm_runner(context, monkeypatch):
     """Of the three first runners, two are the reference's for all grades of the problem."""
     ready_to_check(context, monkeypatch)
-    pool = RunnerPool(Runner, DeviceKind.CUDA, POOLED_RUNNERS)
+    pool = RunnerPool(Runner, DeviceKind.CUDA, GPU_RUNNERS)
     warm = []
 
     @contextlib.contextmanager

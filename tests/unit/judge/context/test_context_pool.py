@@ -98,7 +98,7 @@ def test_problems_on_a_gpu_share_its_session_until_the_pool_ends(pool, session):
     assert (pool._kept, session.asked[1:]) == (None, ["renew"])
     with pool:
         pass
-    assert session.asked == [{"runner_pool": 1, "lasting": True}, "renew", "close"]
+    assert session.asked == [{"runner_pool": 3, "lasting": True}, "renew", "close"]
 
 
 def changed_dtype():

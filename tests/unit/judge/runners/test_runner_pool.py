@@ -88,3 +88,31 @@ def test_a_second_failure_is_the_judges(pool):
     assert runners[0].has_ended
     made.close()
     assert all(runner.has_ended for runner in runners[1:])
+
+
+def test_runners_started_in_a_thread_are_there_for_whoever_asks(pool):
+    made, runners = pool()
+    for _ in range(2):
+        made.take()
+    made.begin_refill()
+    assert made.processes == frozenset(id(runner) for runner in runners[2:])
+    assert len(runners) == 4
+    made.begin_refill()
+    made.settle()
+    assert len(runners) == 4
+
+
+def test_the_failure_of_a_thread_is_raised_where_its_runners_are_needed(pool):
+    made, runners = pool()
+    made.take()
+
+    def spawn():
+        raise JudgeFailed("no process could be started")
+
+    made._spawn = spawn
+    made.begin_refill()
+    with pytest.raises(JudgeFailed, match="no process"):
+        made.settle()
+    made.begin_refill()
+    made.close()
+    assert runners[1].has_ended
