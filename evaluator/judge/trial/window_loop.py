@@ -27,12 +27,10 @@ from evaluator.timing.agreement import disagreement, excess_ms, raised, usual_ms
 from evaluator.timing.stats import lower_quartile, median, median_error
 from evaluator.timing.time_errors import process_spread_ms
 
-_WINDOWS, _HALFS_WINDOWS = 6, 5
-"""Windows of a side, and of a half of the reference. Both halves are quoted together. Intervals from the first five
-windows of each half are as wide as from six to twelve; intervals from four are wider (docs/measured.md)."""
-_FEW_WINDOWS, _HALFS_FEW_WINDOWS = 4, 3
-"""Windows that are enough if their times scatter by less than the spread between processes: the spread is then the
-interval, and more windows would not narrow it."""
+_FEWEST_WINDOWS = 3
+"""Intervals from three windows or more are 3 % wider than from six, on either side (docs/measured.md): the spread
+between processes makes most of an interval."""
+_MOST_WINDOWS, _HALFS_MOST_WINDOWS = 12, 10
 _SPREAD = 4
 """Windows have between three quarters of the largest number of calls and all; of three or four calls, a call may be
 missing."""
@@ -199,20 +197,17 @@ def longest_window(trial_runner: TrialRunner, call_ms: float) -> int:
 
 
 def enough(calls: list[int], window_ms: list[float], *, half: bool = False) -> bool:
-    """Return whether the windows are enough. Windows with scattered times are more, at most twice as many.
+    """Return whether the windows are enough: their median is known better than to the spread between processes.
 
     The `half` of a side may scatter more: the error of both halves together is smaller by the square root of two.
     """
-    few, fewest = (_HALFS_FEW_WINDOWS, _HALFS_WINDOWS) if half else (_FEW_WINDOWS, _WINDOWS)
-    if len(calls) < few or len(calls) >= 2 * fewest:
-        return len(calls) >= 2 * fewest
+    if len(calls) < _FEWEST_WINDOWS:
+        return False
     call_ms = [each_ms / (count - 1) for each_ms, count in zip(window_ms, calls, strict=True)]
     usual_ms = median(call_ms)
-    spread_ms = process_spread_ms(ClockKind.SEALED, usual_ms)
-    if max(call_ms) - min(call_ms) <= spread_ms:
-        return True
-    narrow_ms = max(NARROW_WINDOWS * usual_ms, spread_ms) * (math.sqrt(2) if half else 1.0)
-    return len(calls) >= fewest and median_error(call_ms) <= narrow_ms
+    narrow_ms = max(NARROW_WINDOWS * usual_ms, process_spread_ms(ClockKind.SEALED, usual_ms))
+    is_narrow = median_error(call_ms) <= narrow_ms * (math.sqrt(2) if half else 1.0)
+    return is_narrow or len(calls) >= (_HALFS_MOST_WINDOWS if half else _MOST_WINDOWS)
 
 
 def own_values(trial_runner: TrialRunner, seeds: Iterator[int], count: int) -> list[int]:

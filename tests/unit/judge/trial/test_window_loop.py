@@ -78,7 +78,7 @@ def side(monkeypatch):
 def test_a_call_takes_what_a_window_takes_longer_than_an_empty_call(side):
     rules = Rules()
     windows = side(rules).windows
-    assert windows.call_ms == pytest.approx([0.005] * 4)
+    assert windows.call_ms == pytest.approx([0.005] * 3)
     assert all(24 < calls <= 32 for calls in windows.calls)
     assert windows.single_ms == pytest.approx([each - TAKEN_OFF.empty_ms for each in SINGLE_MS])
     assert 0 < windows.clock_error_ms < 0.0001
@@ -258,16 +258,12 @@ def test_the_error_of_windows_is_the_spread_of_empty_calls_and_a_step_of_the_eve
 @pytest.mark.parametrize(
     ("call_ms", "scatter", "half", "count"),
     [
-        (0.05, 0.0009, False, 4),  # 0.2 % is the spread between processes: all windows lie within half of it
-        (0.05, 0.0009, True, 3),
-        (0.05, 0.002, False, 6),
-        (0.05, 0.008, False, 9),
+        (0.05, 0.008, False, 3),
         (0.05, 0.02, False, 12),
-        (0.05, 0.008, True, 5),
         (0.05, 0.02, True, 10),
-        (0.005, 0.009, False, 4),  # 2 %
-        (0.005, 0.015, False, 8),
+        (0.005, 0.015, False, 3),  # 2 % is the spread between processes.
         (0.005, 0.04, False, 12),
+        (0.005, 0.04, True, 10),
     ],
 )
 def test_windows_that_scatter_are_more(side, call_ms, scatter, half, count):
