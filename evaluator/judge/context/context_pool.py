@@ -111,6 +111,8 @@ class ContextPool:
                 yield context, timer
             return
         prepare_for(source, terms.device, self._fork_server)
+        if self._torch_state is None and terms.gpu is not None:
+            gc.freeze()  # PyTorch's own objects: without them, the collection after a problem takes 0.2 s less.
         if self._kept is None:
             context = GradeContext(
                 terms,

@@ -15,15 +15,12 @@ POOLED_RUNNERS = 1
 GPU_RUNNERS = 3
 """On a GPU, also the two runners of the next problem's reference."""
 _AT_ONCE = 2
-"""Runners that start beside the checked calls: the driver makes one context after another, 0.2 s each."""
+"""Runners that start beside the calls of a grade: the driver makes one context after another, 0.2 s each."""
 _WARM_S = 60.0
 
 
 class RunnerPool:
-    """A few idle runners. Creating a GPU context takes longer than most checks.
-
-    Warm-up overlaps with a submission's checks. `settle` waits for all warm-ups, so that no warm-up disturbs timing.
-    """
+    """A few idle runners. Creating a GPU context takes longer than most checks: see `GradeContext.settle`."""
 
     def __init__(self, spawn: Callable[[], RunnerClient], device: DeviceKind, count: int) -> None:
         """Keep `count` runners from `spawn` after the first `refill`; with 0, start each runner on request."""
