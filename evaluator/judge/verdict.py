@@ -89,6 +89,7 @@ def finish(context: GradeContext, timer: ReferenceTimer, build_outcome: Outcome,
         ):
             if not grade.outcome.is_final:
                 stage()
+        context.warm_idle_runners()
     machine_code = with_library_kernels(context.build_services.machine_code(), grade.outcome.profiling)
     about_code = about_machine_code(machine_code, context.terms.problem.precision, context.terms.problem.formats)
     outcome = replace(

@@ -181,15 +181,14 @@ class GradeContext(GradeFacts):
         keep_memory(self.setup.judge_bytes)  # An earlier grade may have released some memory.
 
     def settle(self) -> None:
-        """End speculative builds: no compiler may run beside a timing. Without a GPU, wait for starting runners too.
-
-        On a GPU, idle runners may make their contexts beside a timing. That moves neither the median nor the 95th
-        percentile of windows (H200: 2.108 and 2.123 us beside four processes that make contexts, 2.119 and 2.132 us
-        without).
-        """
+        """End speculative builds, and wait for starting runners: nothing of the grade may run beside a timing."""
         self.build_services.end_speculative()
-        if self.gpu_session is None:
-            self.runners.pool.settle()
+        self.runners.pool.settle()
+
+    def warm_idle_runners(self) -> None:
+        """Let the idle runners that started beside the checks make their contexts, after the last timed call."""
+        if self.gpu_session is not None:
+            self.runners.pool.warm()
 
     def begin_side(self) -> ClockWatch:
         """Return a watch of the GPU's clock for a side that begins now, after a pause if the GPU is hotter."""

@@ -24,7 +24,7 @@ from evaluator.judge.trial.trial_runner import Trial, TrialRunner
 from evaluator.judge.trial.window_runner import WindowRunner
 from evaluator.records import ClockKind, Fault, Windows
 from evaluator.timing.agreement import disagreement, excess_ms, raised, usual_ms
-from evaluator.timing.stats import lower_quartile, median, median_error
+from evaluator.timing.stats import lower_quartile, median, median_interval
 from evaluator.timing.time_errors import process_spread_ms
 
 _FEWEST_WINDOWS = 3
@@ -197,16 +197,16 @@ def longest_window(trial_runner: TrialRunner, call_ms: float) -> int:
 
 
 def enough(calls: list[int], window_ms: list[float], *, half: bool = False) -> bool:
-    """Return whether the windows are enough: their median is known better than to the spread between processes.
+    """Return whether the windows are enough: their median is known to the spread between processes, or to 1 %.
 
     The `half` of a side may scatter more: the error of both halves together is smaller by the square root of two.
     """
     if len(calls) < _FEWEST_WINDOWS:
         return False
     call_ms = [each_ms / (count - 1) for each_ms, count in zip(window_ms, calls, strict=True)]
-    usual_ms = median(call_ms)
+    usual_ms, (low_ms, high_ms) = median(call_ms), median_interval(call_ms)
     narrow_ms = max(NARROW_WINDOWS * usual_ms, process_spread_ms(ClockKind.SEALED, usual_ms))
-    is_narrow = median_error(call_ms) <= narrow_ms * (math.sqrt(2) if half else 1.0)
+    is_narrow = high_ms - low_ms <= 2 * narrow_ms * (math.sqrt(2) if half else 1.0)
     return is_narrow or len(calls) >= (_HALFS_MOST_WINDOWS if half else _MOST_WINDOWS)
 
 

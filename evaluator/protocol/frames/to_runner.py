@@ -53,7 +53,8 @@ class Construct(Frame, frozen=True):
 
     By equal names and shapes, or by correspondence, if each of the reference's `parameters` has a counterpart. With
     `seeded`, nothing is copied by correspondence, nor over parameters with values of ModelNew's own. `changing` names
-    the parameters that the judge modifies between calls; the runner reports their locations.
+    the parameters that the judge modifies between calls; the runner reports their locations. A `rehearsal`, of
+    arguments and keywords, is a call of the reference whose result nobody needs.
     """
 
     weight_seed: int
@@ -64,6 +65,7 @@ class Construct(Frame, frozen=True):
     changing: list[ShortText] = []
     parameters: list[ShortText] = []
     seeded: bool = False
+    rehearsal: Items | None = None
 
 
 class Prepare(Frame, frozen=True):

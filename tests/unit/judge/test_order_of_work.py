@@ -221,6 +221,7 @@ def stages_of(monkeypatch):
             gpu_session=SimpleNamespace(monitor=monitor) if on_gpu else None,
             take_device=lambda: done.append("device"),
             settle=lambda: done.append("settle") if settled else None,
+            warm_idle_runners=lambda: done.append("idle runners"),
             sandbox=None,
             backend=SimpleNamespace(l2=L2Inputs(rule=L2Rule.WARM)),
             output=RunnerOutput(total_bytes=0, text=""),
@@ -229,6 +230,7 @@ def stages_of(monkeypatch):
         timer = SimpleNamespace(settle=lambda: done.append("settle reference") if settled else None)
         outcome = verdict.finish(context, timer, built, Stopwatch(Silent()))
         assert done.pop() == "machine code"  # Of builds that a call asked for.
+        assert done.pop() == "idle runners", "no context may be made beside a timing"
         return outcome, done
 
     return run

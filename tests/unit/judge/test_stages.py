@@ -352,6 +352,8 @@ def test_each_check_finds_a_warm_runner(context, monkeypatch):
     pool.take()
     for _ in range(3):
         assert stages.check(context, BUILT, contextlib.ExitStack()).fault is None
+        assert not any(session.is_warm for session in pool._started), "contexts are made after the timing"
+        pool.warm()
         pool.settle()
     assert warm == [True] * 3
 

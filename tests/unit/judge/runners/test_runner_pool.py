@@ -90,19 +90,30 @@ def test_a_second_failure_is_the_judges(pool):
     assert all(runner.has_ended for runner in runners[1:])
 
 
-def test_runners_started_in_a_thread_are_there_for_whoever_asks(pool):
+def test_runners_started_beside_checks_warm_up_when_asked(pool):
     made, runners = pool()
     for _ in range(2):
         made.take()
     made.begin_refill()
     assert made.processes == frozenset(id(runner) for runner in runners[2:])
     assert len(runners) == 4
-    made.begin_refill()
     made.settle()
-    assert len(runners) == 4
+    assert not any(runner.is_warm for runner in runners[2:]), "no context may be made beside a timing"
+    made.warm()
+    made.settle()
+    assert all(runner.is_warm for runner in runners[2:])
 
 
-def test_the_failure_of_a_thread_is_raised_where_its_runners_are_needed(pool):
+def test_a_runner_that_nobody_warmed_up_is_warm_when_taken(pool):
+    made, runners = pool()
+    for _ in range(2):
+        made.take()
+    made.begin_refill()
+    assert made.take() is runners[2]
+    assert runners[2].is_warm
+
+
+def test_the_failure_of_a_start_is_raised_where_its_runner_is_needed(pool):
     made, runners = pool()
     made.take()
 
@@ -112,7 +123,7 @@ def test_the_failure_of_a_thread_is_raised_where_its_runners_are_needed(pool):
     made._spawn = spawn
     made.begin_refill()
     with pytest.raises(JudgeFailed, match="no process"):
-        made.settle()
+        made.warm()
     made.begin_refill()
     made.close()
     assert runners[1].has_ended
