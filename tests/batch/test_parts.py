@@ -173,9 +173,10 @@ def test_a_gpu_that_is_lost_before_the_first_order_is_lost_for_the_first_task_al
 
 
 class Starting(TwoParts):
-    """Builds; the first stage of a worker's first grade comes when `may_start` is set."""
+    """Builds; the first stage of a worker's first grade comes when `may_start` is set, the next with `may_go_on`."""
 
     may_start: threading.Event
+    may_go_on: threading.Event
     first: set
 
     def grade(self, order, on_stage):
@@ -185,6 +186,8 @@ class Starting(TwoParts):
             with self.lock:
                 self.first.add(self)
             assert self.may_start.wait(120)
+        else:
+            assert self.may_go_on.wait(120)
         on_stage(Stage("read", ""))
         return Built(BEGUN)
 
@@ -192,6 +195,7 @@ class Starting(TwoParts):
 @pytest.fixture
 def starting(two_parts, monkeypatch):
     monkeypatch.setattr(Starting, "may_start", threading.Event(), raising=False)
+    monkeypatch.setattr(Starting, "may_go_on", threading.Event(), raising=False)
     monkeypatch.setattr(Starting, "first", set(), raising=False)
     monkeypatch.setattr(worker_pool, "LocalWorker", Starting)
     return Starting
@@ -218,9 +222,37 @@ def test_a_quarter_of_the_workers_starts_at_a_time(starting):
     assert len(builders_of(starting)) == 3  # a quarter of twelve, and the workers of the GPUs beside them
     assert len(starting.started) == 7
     starting.may_start.set()
+    until(lambda: len(builders_of(starting)) == 12)
+    starting.may_go_on.set()
     grading.join(60)
     assert len(made) == 24
-    assert len(builders_of(starting)) > 3
+
+
+def test_a_slot_that_waits_for_its_workers_start_holds_no_task(two_parts, monkeypatch):
+    """The GPU waited for the first problem's builds, which slots without a worker had taken."""
+    begins, starts = threading.Event(), threading.Event()
+
+    class SecondStartsLate(TwoParts):
+        def grade(self, order, on_stage):
+            if order.part is GradePart.BEGIN:
+                if self is not builders_of(two_parts)[0]:
+                    begins.set()
+                    assert starts.wait(60)
+                time.sleep(0.2)  # A slot that takes a task before its turn has the time to.
+                on_stage(Stage("read", ""))
+                assert begins.wait(60)
+            return super().grade(order, on_stage)
+
+    monkeypatch.setattr(worker_pool, "_LEAST_STARTING", 1)
+    monkeypatch.setattr(worker_pool, "LocalWorker", SecondStartsLate)
+    made = []
+    grading = threading.Thread(target=lambda: made.extend(run([task("relu", n) for n in range(9)], builders=3)))
+    grading.start()
+    until(lambda: sum(part is GradePart.BEGIN for part, *_ in two_parts.orders) == 8)
+    assert len(builders_of(two_parts)) == 2
+    starts.set()
+    grading.join(60)
+    assert len(made) == 9
 
 
 def test_a_worker_that_never_starts_keeps_the_others_waiting_for_a_time_only(starting, monkeypatch):
@@ -230,6 +262,7 @@ def test_a_worker_that_never_starts_keeps_the_others_waiting_for_a_time_only(sta
     grading.start()
     until(lambda: len(starting.first) == 7)
     starting.may_start.set()
+    starting.may_go_on.set()
     grading.join(60)
     assert len(made) == 7
 

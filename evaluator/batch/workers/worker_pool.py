@@ -117,6 +117,7 @@ class WorkerPool:
         self._changing = threading.Lock()
         self._stopping = threading.Event()
         self._workers: dict[int, WorkerHandle] = {}
+        self._turns: dict[int, contextlib.ExitStack] = {}
         self._ready = GpuQueue(builders, room=_ROOM * builders)
         # Daemon threads: at an interrupt one may be blocked in `next_task`, waiting for a line from another process.
         self._threads = [
@@ -167,11 +168,15 @@ class WorkerPool:
             self.events.put(SlotDrained(number, error))
 
     def _begin_all(self, number: int, slot: Slot) -> None:
-        """Take new tasks until the end. A slot that only builds passes built tasks to the GPU queue."""
-        while (task := self._next()) is not None:
-            with self._ready.coming(task.problem.sha256):
-                if not self._begin(number, slot, task):
-                    return
+        """Take new tasks until the end. A slot that only builds passes built tasks to the GPU queue.
+
+        A slot takes its first task when its worker may start: workers that are ready take the tasks before.
+        """
+        with self._turn_to_start(number, slot):
+            while (task := self._next()) is not None:
+                with self._ready.coming(task.problem.sha256):
+                    if not self._begin(number, slot, task):
+                        return
 
     def _begin(self, number: int, slot: Slot, task: Task) -> bool:
         """Make the slot's part of a grade. Return False if the pool is stopping."""
@@ -274,11 +279,10 @@ class WorkerPool:
         )
         self._began(number, task, "start")
         for attempt, pause_s in enumerate((*BACKOFF_S, None), start=1):
-            with self._start(number, slot) as report_start:
-                worker = self._worker(number, slot)
-                if worker is None:
-                    return None
-                result = worker.grade(order, lambda stage: self._on_stage(number, task, stage, report_start))
+            worker = self._worker(number, slot)
+            if worker is None:
+                return None
+            result = worker.grade(order, lambda stage: self._on_stage(number, task, stage))
             if self._stopping.is_set():
                 return None
             repeats = worth_another(result)
@@ -292,23 +296,23 @@ class WorkerPool:
                 return None
         raise AssertionError("the last attempt ends it")
 
-    def _on_stage(self, number: int, task: Task, stage: Stage, report_start: Callable[[], None]) -> None:
+    def _on_stage(self, number: int, task: Task, stage: Stage) -> None:
         """Report the stage of a grade, which proves the start of the worker."""
-        report_start()
+        if number in self._turns:
+            self._turns[number].close()
         self._began(number, task, stage.name)
 
     @contextlib.contextmanager
-    def _start(self, number: int, slot: Slot) -> Iterator[Callable[[], None]]:
-        """Wait until the slot's worker may start. The caller calls the yielded function after the start.
+    def _turn_to_start(self, number: int, slot: Slot) -> Iterator[None]:
+        """Wait until the slot's first worker may start. The turn ends with the start, or with the context.
 
         Only building workers wait: GPUs need the first build early.
         """
-        with self._changing:
-            is_new = number not in self._workers and slot.part is GradePart.BEGIN
-        with contextlib.ExitStack() as start:
-            if is_new and self._starting.acquire(timeout=_START_S):
-                start.callback(self._starting.release)
-            yield start.close
+        with contextlib.ExitStack() as turn:
+            if slot.part is GradePart.BEGIN and self._starting.acquire(timeout=_START_S):
+                turn.callback(self._starting.release)
+            self._turns[number] = turn
+            yield
 
     def _worker(self, number: int, slot: Slot) -> WorkerHandle | None:
         """Return the slot's worker, and start one if needed. None if the pool is stopping."""

@@ -22,9 +22,9 @@ _WARM_S = 60.0
 class RunnerPool:
     """A few idle runners. Creating a GPU context takes longer than most checks.
 
-    Processes start beside a submission's checks, and their warm-ups begin after the last timed call of a grade. `settle`
-    waits for all warm-ups, so that none disturbs a timing. Beside contexts that are made, one of five windows took two
-    to six times as long in five of 45 grades (H200).
+    Processes start beside a submission's checks, and warm up after the last timed call of a grade: `settle` waits for
+    all warm-ups. Beside contexts that are made, one of five windows took two to six times as long in five of 45 grades
+    (H200).
     """
 
     def __init__(self, spawn: Callable[[], RunnerClient], device: DeviceKind, count: int) -> None:
