@@ -227,7 +227,7 @@ def calls_in_new_runner(context: GradeContext, ends: ExitStack | None) -> _Check
     build_service = context.build_services.for_submission()
     with ExitStack() as failing:
         model_runner = failing.enter_context(context.runners.start(context.source, build_service))
-        # Processes start beside the submission's load, and make their contexts after its last timed call.
+        # Processes start beside the submission's load, and make GPU contexts after the last timed call.
         refill = None if context.gpu_session is None else context.runners.pool.begin_refill
         called = checked_calls(context, model_runner, refill)
         if called.fault is not None or called.trial_runner is None:

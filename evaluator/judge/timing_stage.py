@@ -46,7 +46,7 @@ def measure_reference(context: GradeContext, timer: ReferenceTimer) -> Reference
 
 
 class _Timed(NamedTuple):
-    """Timed calls of a submission: samples, remarks on earlier tries, and the runner, which is about to exit."""
+    """Timed calls of a submission: samples, remarks on earlier tries, and the runner about to exit."""
 
     samples: Samples
     remarks: list[Finding]
@@ -58,8 +58,8 @@ def measure_both(
 ) -> TimeOutcome:
     """Time the submission after the reference, and look at the reference again. Each side has a separate runner.
 
-    Without a runner of the checked calls, a new one is timed. On a GPU, the drift probe and the intervals are made
-    while the runner exits, which takes a tenth of a second. What a runner does meanwhile can only lengthen the probe:
+    Without a runner of the checked calls, a new runner is timed. On a GPU, the drift probe and the intervals are made
+    during the exit of the runner, a tenth of a second. Work of the runner can only lengthen the probe:
     the reference is then measured again, after the runner's end.
     """
     with ExitStack() as ends:
@@ -87,7 +87,7 @@ def measure_both(
 def _timed_submission(
     context: GradeContext, before: Reading, right: RightRunner | None, ends: ExitStack
 ) -> _Timed | TimeOutcome:
-    """Time the submission in the runner of its checked calls, which lives until `ends` is closed.
+    """Time the submission in the runner of the checked calls, alive until `ends` is closed.
 
     A try disturbed by other work on the GPU is repeated, in a new runner. The slowest try is quoted, so that failing a
     try has no benefit.

@@ -18,8 +18,9 @@ from evaluator.progress import Stopwatch
 from evaluator.records import Build, DeviceKind, Fault, GradeMode, Outcome, Status
 from evaluator.timing.quote import unquoted
 
-_MEASURING = frozenset(("reference", "time", "roofline", "profile"))
-"""Stages beside which no other work of this judge may run on the device."""
+_MEASURING = frozenset(("time", "roofline", "profile"))
+"""Stages without other work of this judge on the device. `ReferenceTimer.before` settles other work only before a
+measurement, absent from most grades of a batch."""
 
 
 def judge(context: GradeContext, timer: ReferenceTimer, stopwatch: Stopwatch) -> Outcome:

@@ -177,7 +177,7 @@ class Runner:
         )
 
     def _rehearse(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """Call the reference once, and free the memory. A call whose result counts reports a failure."""
+        """Call the reference once, and free the memory. Failures are reported by later calls."""
         with contextlib.suppress(Exception):
             model_call.forward(self._model, args, kwargs)
         torch.cuda.synchronize()

@@ -170,7 +170,7 @@ class WorkerPool:
     def _begin_all(self, number: int, slot: Slot) -> None:
         """Take new tasks until the end. A slot that only builds passes built tasks to the GPU queue.
 
-        A slot takes its first task when its worker may start: workers that are ready take the tasks before.
+        A slot takes the first task when the slot's worker may start. Until then, ready workers take all tasks.
         """
         with self._turn_to_start(number, slot):
             while (task := self._next()) is not None:

@@ -143,6 +143,7 @@ def _still_holds(baseline: Baseline, reference: Reading) -> bool:
 
 def _timed(context: GradeContext, source: str, empty: timing_loop.Overhead, tf32: Tf32 | None) -> Samples:
     """Time one program. A JIT compiler runs in the first call, which has the time limit of a build."""
+    context.settle()
     trusted = source in _SOURCES.values()
     build_service = None if trusted else context.build_services.for_source(source)
     with context.runners.start(source, build_service, trusted=trusted) as model_runner:

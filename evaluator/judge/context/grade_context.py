@@ -186,7 +186,7 @@ class GradeContext(GradeFacts):
         self.runners.pool.settle()
 
     def warm_idle_runners(self) -> None:
-        """Let the idle runners that started beside the checks make their contexts, after the last timed call."""
+        """Let idle runners, started beside the checks, make GPU contexts after the last timed call."""
         if self.gpu_session is not None:
             self.runners.pool.warm()
 

@@ -121,19 +121,20 @@ class ReferenceTimer:
             session, state = self._context.gpu_session, self._before.gpu_state
             if session is None or state is None or session.monitor.resumes(state):
                 return self._before
+        self._context.settle()
         self._begin()
         self._before, self._after = self._measured(_BEFORE, None), None
         return self._before
 
     def after(self, end: Callable[[], object]) -> After:
-        """Return the half after a submission. `end` waits for the end of its runner, before a half is measured.
+        """Return the half after a submission. Before a half is measured, `end` waits for the runner's end.
 
         On a GPU, a drift probe is made while the runner exits.
         """
         before, after = self._before, self._after
         if before is None:
             raise RuntimeError("the half before the submission was not measured")
-        if self._context.terms.gpu is None:  # Its processes share the cores with the reference.
+        if self._context.terms.gpu is None:  # The runner shares the cores with the reference.
             end()
         age_s = time.monotonic() - before.measured_s
         probe_ms = None if after is None else self._probe_ms(before, after.samples)

@@ -77,14 +77,14 @@ class RunnerClient:
         self._channel.close()
 
     def leave(self) -> None:
-        """Let the runner flush its output and exit, without waiting. One with an unanswered request is left alone."""
+        """Let the runner flush its output and exit, without waiting. A runner with an unanswered request stays."""
         if not self._owes and self.child.poll_exit() is None:
             with contextlib.suppress(JudgeFailed, OSError):  # The processes may be gone already.
                 self.child.socket.shutdown(socket.SHUT_WR)
                 self.let_go()
 
     def farewell(self) -> None:
-        """Let the runner flush its output and exit, and wait. One with an unanswered request is left alone."""
+        """Let the runner flush its output and exit, and wait. A runner with an unanswered request stays."""
         self.leave()
         if not self._owes:
             with contextlib.suppress(JudgeFailed, OSError):

@@ -15,7 +15,7 @@ POOLED_RUNNERS = 1
 GPU_RUNNERS = 3
 """On a GPU, also the two runners of the next problem's reference."""
 _AT_ONCE = 2
-"""Contexts that are made after a grade: the driver makes one after another, 0.2 s each."""
+"""Contexts made after a grade: the driver needs 0.2 s for each, in turn."""
 _WARM_S = 60.0
 
 
@@ -23,8 +23,8 @@ class RunnerPool:
     """A few idle runners. Creating a GPU context takes longer than most checks.
 
     Processes start beside a submission's checks, and warm up after the last timed call of a grade: `settle` waits for
-    all warm-ups. Beside contexts that are made, one of five windows took two to six times as long in five of 45 grades
-    (H200).
+    all warm-ups. Beside the creation of contexts, a fifth of the windows took two to six times as long in five of 45
+    grades (H200).
     """
 
     def __init__(self, spawn: Callable[[], RunnerClient], device: DeviceKind, count: int) -> None:
@@ -62,7 +62,7 @@ class RunnerPool:
         self.warm()
 
     def begin_refill(self) -> None:
-        """Start a few of the missing runners in a thread, without their warm-ups."""
+        """Start a few of the missing runners in a thread, without warm-ups."""
         self._end_filling()
         count = min(self._count, len(self._idle) + _AT_ONCE)
 
@@ -100,7 +100,7 @@ class RunnerPool:
         return [session.child for session in self._idle]
 
     def condemn(self) -> None:
-        """Begin to end all idle runners, without waiting for their end: see `close`."""
+        """Begin to end all idle runners, without waiting: see `close`."""
         for child in self.children:
             child.condemn()
 
@@ -125,7 +125,7 @@ class RunnerPool:
             self._started.append(self._spawn())
 
     def _end_filling(self) -> None:
-        """Wait for the thread of `begin_refill`. Raises its error."""
+        """Wait for the thread of `begin_refill`. Raises the thread's error."""
         if self._filling is not None:
             self._filling.join()
             self._filling = None

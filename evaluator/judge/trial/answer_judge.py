@@ -240,7 +240,7 @@ class AnswerJudge:
     def _with_power(
         self, plan: CallPlan, checks: list[TensorCheck], snapshots: list[OutputViews], *, in_float64: bool
     ) -> list[TensorCheck]:
-        """Return right comparisons with their power: how far from the tolerance a wrong answer would have been."""
+        """Return right comparisons with the power: the distance of a wrong answer from the tolerance."""
         if not any(self._needs_power(check.path) for check in checks):
             return checks
         distances = self._distribution_mix.distances.get(plan.profile, {})

@@ -165,7 +165,7 @@ class ModelRunner(NamedTuple):
 
 
 def _that_fit(values: list[tuple[str, Value]], inputs: list[Value], region: Region) -> list[tuple[str, Value]]:
-    """Return the inputs of a rehearsal if they surely fit into `region` beside `values`: half of it is enough."""
+    """Return the inputs of a rehearsal if half of `region` has room for the inputs and `values`."""
     leaves = tensors_of([inputs, *(value for _, value in values)])
     return [("rehearsal", inputs)] if 2 * sum(leaf.nbytes for leaf in leaves) <= region.size_bytes else []
 

@@ -197,7 +197,7 @@ def longest_window(trial_runner: TrialRunner, call_ms: float) -> int:
 
 
 def enough(calls: list[int], window_ms: list[float], *, half: bool = False) -> bool:
-    """Return whether the windows are enough: their median is known to the spread between processes, or to 1 %.
+    """Return whether the median of the windows is known to the spread between processes, or to 1 %.
 
     The `half` of a side may scatter more: the error of both halves together is smaller by the square root of two.
     """

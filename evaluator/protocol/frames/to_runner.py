@@ -54,7 +54,7 @@ class Construct(Frame, frozen=True):
     By equal names and shapes, or by correspondence, if each of the reference's `parameters` has a counterpart. With
     `seeded`, nothing is copied by correspondence, nor over parameters with values of ModelNew's own. `changing` names
     the parameters that the judge modifies between calls; the runner reports their locations. A `rehearsal`, of
-    arguments and keywords, is a call of the reference whose result nobody needs.
+    arguments and keywords, is a call of the reference without a result.
     """
 
     weight_seed: int

@@ -22,11 +22,13 @@ class Measured:
 
     def __init__(self, monkeypatch, times_ms, *, lasting=True, gpu="a GPU"):
         self.now_s, self.made, self.resumes = 1000.0, [], True
+        self.settled: list[int] = []
         self.spot_checks: list[bool] = []
         self._times_ms = iter(times_ms)
         monitor = SimpleNamespace(resumes=lambda _: self.resumes, sample=lambda: "a state")
         context = SimpleNamespace(
             terms=SimpleNamespace(gpu=gpu),
+            settle=lambda: self.settled.append(len(self.made)),
             call_timeout_s=1.0,
             gpu_session=SimpleNamespace(monitor=monitor),
             begin_side=lambda: None,
@@ -67,6 +69,7 @@ def test_submissions_of_a_problem_share_the_halves_and_each_has_a_probe(monkeypa
         (1.0, 1.001, 1.0006),
     ]
     assert measured.made == ["reference_before", "end", "reference_after", "probe", "probe"]
+    assert measured.settled == [0], "idle runners may start beside the checks of a grade that measures no reference"
     assert measured.spot_checks == [True, False], "a submission's spot checks are compared with the half before"
 
 

@@ -243,10 +243,9 @@ def test_other_distributions_prove_what_the_problems_own_values_do_not():
     """Large values are 32 to 1024 times as large."""
     codes, powers, fault = graded(NEARLY_CONSTANT, in_float64)
     assert (codes, fault) == ({None}, None)
-    assert sum(power is not None and power >= PROOF for power in powers) == 2
-    first = [power is not None and power >= PROOF for power in powers].index(True)
-    assert None not in powers[:first]
-    assert powers[-1] is None, "two calls prove the output: the power of a third cannot change the verdict"
+    proofs = [number for number, power in enumerate(powers) if power is not None and power >= PROOF]
+    assert len(proofs) == 2
+    assert [number for number, power in enumerate(powers) if power is None] == [*range(proofs[-1] + 1, len(powers))]
     codes, _, _ = graded(NEARLY_CONSTANT, mean_of_all)
     assert Code.WRONG_ON_OTHER_VALUES.value in codes
 
