@@ -33,6 +33,7 @@ SAMPLE = {
 
 
 ON_GPU = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")]
+_TRIES = 3
 QUICK = {"nan-wildcard", "output-aliases-input-or-state", "shape-broadcast-accept", "forge-result-fd"}
 """Rows whose mutations every run tries; `make long` tries the others."""
 
@@ -209,9 +210,14 @@ def on_its_device(entry):
 def test_a_naive_grader_takes_the_cheat_in(entry, tmp_path):
     if not ALL and entry.name not in SAMPLE and entry.control_device == "cpu":
         pytest.skip("WARPGRADE_ZOO=all runs every naive grader")
-    said = control(entry, entry.cheat, tmp_path)
-    if said is None:
-        pytest.skip("no Landlock here: a naive grader would run unconfined")
+    # Which freed memory a process gets again is a draw.
+    for number in range(_TRIES):
+        (folder := tmp_path / str(number)).mkdir()
+        said = control(entry, entry.cheat, folder)
+        if said is None:
+            pytest.skip("no Landlock here: a naive grader would run unconfined")
+        if said.accepted:
+            break
     assert said.accepted, said
 
 
