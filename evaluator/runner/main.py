@@ -3,7 +3,6 @@
 import contextlib
 import os
 import socket
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -164,8 +163,6 @@ class Runner:
         )
         state = to_value(frame.state, memory.inputs)
         counterparts = take_over_state(self._model, state, frame.parameters, frame.changing, seeded=frame.seeded)
-        if frame.rehearsal is not None:
-            self._rehearse(*to_value(frame.rehearsal, memory.inputs))
         changing = {name: counterparts.pairs[name] for name in frame.changing if name in counterparts.pairs}
         self._weights = ChangingParameters(self._model, changing)
         outbox = Outbox(memory.arena)
@@ -175,13 +172,6 @@ class Runner:
             assumed={name: own_name[:_MOST_NAME] for name, own_name in [*counterparts.assumed.items()][:MOST_ASSUMED]},
             partly_in_evaluation=submission_module.is_partly_in_evaluation(self._model),
         )
-
-    def _rehearse(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """Call the reference once, and free the memory. Failures are reported by later calls."""
-        with contextlib.suppress(Exception):
-            model_call.forward(self._model, args, kwargs)
-        torch.cuda.synchronize()
-        torch.cuda.empty_cache()
 
     def _prepare(self, frame: Prepare) -> Frame:
         """Keep the last call's outputs alive, for the judge's check of shared memory between calls; free older ones."""

@@ -7,7 +7,7 @@ import torch
 from msgspec.structs import replace
 
 from evaluator.catalog import sized_source
-from evaluator.devices.memory import Region, SharedMemory
+from evaluator.devices.memory import SharedMemory
 from evaluator.judge.clock.clock import Clock
 from evaluator.judge.compare.tensor_comparison import Comparison
 from evaluator.judge.inputs.changing_weights import Sites, sites_of
@@ -16,12 +16,10 @@ from evaluator.judge.runners.call_timeouts import call_timeouts
 from evaluator.judge.runners.runner_client import RunnerClient
 from evaluator.judge.setup.distribution_mix import DistributionMix
 from evaluator.judge.setup.grade_terms import GradeTerms
-from evaluator.judge.setup.seed_book import fresh_seed
-from evaluator.judge.tensors.pytree import Value, lay_out
+from evaluator.judge.tensors.pytree import lay_out
 from evaluator.judge.trial.trial_runner import TrialRunner
-from evaluator.protocol.frames import Construct, Constructed, Items, Load, Table
+from evaluator.protocol.frames import Construct, Constructed, Load, Table
 from evaluator.protocol.frames.model_mode import ModelMode
-from evaluator.protocol.pytree import tensors_of
 from evaluator.records import DeviceKind, Fault, Mode, Precision, Problem, Tf32, WeightsRule
 from evaluator.submission.model_new import NAME
 
@@ -79,12 +77,8 @@ class ModelRunner(NamedTuple):
         return self.session.construct(self._construct(), timeout_s=self._timeout_s)
 
     def begin(self) -> Fault | None:
-        """Send the requests of `load` and `construct` without waiting; `begun` waits for both answers.
-
-        On a GPU, the reference rehearses a call: loading a library's kernels takes up to 0.2 s, here beside the same in
-        another runner.
-        """
-        load, construct = self._load(None), self._construct(rehearses=self.trusted and self.spec.terms.gpu is not None)
+        """Send the requests of `load` and `construct` without waiting; `begun` waits for both answers."""
+        load, construct = self._load(None), self._construct()
         return self.session.begin(load, construct, self.memory.descriptors, timeout_s=self._timeout_s)
 
     def begun(self) -> Constructed | Fault:
@@ -115,21 +109,15 @@ class ModelRunner(NamedTuple):
         frozen = self.spec.terms.weights is WeightsRule.FROZEN or self.seeded_because is not None
         return [] if frozen else list(self.spec.reference.weights.names)
 
-    def _construct(self, *, rehearses: bool = False) -> Construct:
+    def _construct(self) -> Construct:
         """Write the constructor's arguments and the weights to shared memory, and return the request."""
         reference, terms = self.spec.reference, self.spec.terms
-        values: list[tuple[str, Value]] = [
-            ("init", reference.init.args),
-            ("init", reference.init.kwargs),
-            ("state", reference.state()),
-        ]
-        if rehearses:
-            values += _that_fit(values, [*reference.draw(fresh_seed())], self.memory.inputs)
-        placed = lay_out(values, self.memory.inputs)
+        values = [("init", reference.init.args), ("init", reference.init.kwargs), ("state", reference.state())]
+        placed = lay_out(list(values), self.memory.inputs)
         placed.write()
         if terms.gpu is not None:
             torch.cuda.synchronize()
-        args, kwargs, state, *rehearsal = placed.nodes
+        args, kwargs, state = placed.nodes
         if not isinstance(state, Table):
             raise TypeError("a state_dict is a table")
         return Construct(
@@ -141,7 +129,6 @@ class ModelRunner(NamedTuple):
             changing=self._changing,
             parameters=list(reference.weights.trained),
             seeded=self.seeded_because is not None,
-            rehearsal=next((node for node in rehearsal if isinstance(node, Items)), None),
         )
 
     def trial_runner(self, sites: Sites) -> TrialRunner:
@@ -162,12 +149,6 @@ class ModelRunner(NamedTuple):
             source=self.source,
             trusted=self.trusted,
         )
-
-
-def _that_fit(values: list[tuple[str, Value]], inputs: list[Value], region: Region) -> list[tuple[str, Value]]:
-    """Return the inputs of a rehearsal if half of `region` has room for the inputs and `values`."""
-    leaves = tensors_of([inputs, *(value for _, value in values)])
-    return [("rehearsal", inputs)] if 2 * sum(leaf.nbytes for leaf in leaves) <= region.size_bytes else []
 
 
 def load_frame(

@@ -53,8 +53,7 @@ class Construct(Frame, frozen=True):
 
     By equal names and shapes, or by correspondence, if each of the reference's `parameters` has a counterpart. With
     `seeded`, nothing is copied by correspondence, nor over parameters with values of ModelNew's own. `changing` names
-    the parameters that the judge modifies between calls; the runner reports their locations. A `rehearsal`, of
-    arguments and keywords, is a call of the reference without a result.
+    the parameters that the judge modifies between calls; the runner reports their locations.
     """
 
     weight_seed: int
@@ -65,7 +64,6 @@ class Construct(Frame, frozen=True):
     changing: list[ShortText] = []
     parameters: list[ShortText] = []
     seeded: bool = False
-    rehearsal: Items | None = None
 
 
 class Prepare(Frame, frozen=True):
