@@ -13,7 +13,7 @@ from evaluator.judge.context.reference_timing import ReferenceTimer
 from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.judge.setup.seed_book import SeedBook
 from evaluator.judge.trial import enough_calls
-from evaluator.judge.trial.timing_loop import Overhead
+from evaluator.judge.trial.call_overhead import Overhead
 from evaluator.judge.verdict import judge
 from evaluator.progress import Silent, Stopwatch
 from evaluator.records import DeviceKind, SizeName

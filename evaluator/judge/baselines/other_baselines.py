@@ -22,6 +22,7 @@ from evaluator.judge.inputs.changing_weights import Sites
 from evaluator.judge.setup.distribution_mix import AS_GIVEN_ALONE
 from evaluator.judge.setup.seed_book import fresh_seed
 from evaluator.judge.trial import timing_loop
+from evaluator.judge.trial.call_overhead import Overhead
 from evaluator.judge.trial.model_runner import ModelRunner, own_tf32
 from evaluator.judge.trial.trial_runner import TrialRunner
 from evaluator.records import Baseline, BaselineKind, ClockKind, Fault, Samples, TensorCheck, Tf32
@@ -141,7 +142,7 @@ def _still_holds(baseline: Baseline, reference: Reading) -> bool:
     return then_ms is not None and abs(then_ms - now_ms) <= max(_MOVED * now_ms, spread_ms)
 
 
-def _timed(context: GradeContext, source: str, empty: timing_loop.Overhead, tf32: Tf32 | None) -> Samples:
+def _timed(context: GradeContext, source: str, empty: Overhead, tf32: Tf32 | None) -> Samples:
     """Time one program. A JIT compiler runs in the first call, which has the time limit of a build."""
     context.settle()
     trusted = source in _SOURCES.values()

@@ -19,7 +19,8 @@ from evaluator.errors import JudgeFailed
 from evaluator.findings import Trait, has_trait
 from evaluator.judge.backend.clock_watch import NO_WATCH, ClockWatch
 from evaluator.judge.context.grade_context import GradeContext
-from evaluator.judge.trial import timing_loop
+from evaluator.judge.trial import call_overhead, timing_loop
+from evaluator.judge.trial.call_overhead import Overhead
 from evaluator.judge.trial.enough_calls import REFERENCE_CALLS
 from evaluator.judge.trial.model_runner import ModelRunner
 from evaluator.judge.trial.trial_runner import TrialRunner
@@ -57,7 +58,7 @@ class Reading(NamedTuple):
     """A half of the reference's side: samples, call overhead, and the GPU's state at the end, `measured_s`."""
 
     samples: Samples
-    overhead: timing_loop.Overhead
+    overhead: Overhead
     gpu_state: GpuState | None
     measured_s: float = 0.0
 
@@ -170,7 +171,7 @@ class ReferenceTimer:
                 raise _failed(fault)
             self._starting.append(model_runner)
 
-    def _measured(self, name: str, known: timing_loop.Overhead | None) -> Reading:
+    def _measured(self, name: str, known: Overhead | None) -> Reading:
         with self._runner() as trial_runner:
             overhead = known or self._overhead(trial_runner)
             watch, is_first = self._context.begin_side(), known is None
@@ -185,7 +186,7 @@ class ReferenceTimer:
         self,
         name: str,
         trial_runner: TrialRunner,
-        overhead: timing_loop.Overhead,
+        overhead: Overhead,
         watch: ClockWatch = NO_WATCH,
         *,
         spot_checks: bool = True,
@@ -225,9 +226,9 @@ class ReferenceTimer:
             hint="end other work on this GPU, or choose another GPU with --gpu",
         )
 
-    def _overhead(self, trial_runner: TrialRunner) -> timing_loop.Overhead:
+    def _overhead(self, trial_runner: TrialRunner) -> Overhead:
         """Measure the overhead of a call."""
-        measured = timing_loop.overhead(trial_runner, self._context.call_timeout_s)
+        measured = call_overhead.measured(trial_runner, self._context.call_timeout_s)
         if isinstance(measured, Fault):
             raise _failed(measured)
         return measured

@@ -16,12 +16,12 @@ from evaluator.judge.baselines.other_baselines import _still_holds, _variants, _
 from evaluator.judge.compare.tolerance import Bounds
 from evaluator.judge.context.reference_timing import Reading
 from evaluator.judge.setup.grade_terms import GradeTerms
-from evaluator.judge.trial import timing_loop
+from evaluator.judge.trial.call_overhead import Overhead
 from evaluator.records import Baseline, BaselineKind, ClockKind, DeviceKind, L2Rule, Precision, Tf32, ToleranceRule
 from evaluator.report.card.card_screen import render_card
 from tests import cards
 
-EMPTY = timing_loop.Overhead(0.02, 0.001, None, None, None, None, None)
+EMPTY = Overhead(0.02, 0.001, None, None, None, None, None)
 
 
 def baseline(median_ms=1.0, **changes):

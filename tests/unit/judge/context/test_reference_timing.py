@@ -9,7 +9,8 @@ from msgspec.structs import replace
 from evaluator.errors import JudgeFailed
 from evaluator.findings import Code, finding
 from evaluator.judge.context import reference_timing
-from evaluator.judge.trial import timing_loop
+from evaluator.judge.trial import call_overhead, timing_loop
+from evaluator.judge.trial.call_overhead import Overhead
 from evaluator.judge.trial.trial_runner import Trial
 from evaluator.judge.trial.window_loop import SpotRule
 from evaluator.records import Fault, Status
@@ -38,7 +39,7 @@ class Measured:
         monkeypatch.setattr(reference_timing.time, "monotonic", lambda: self.now_s)
         monkeypatch.setattr(self.timer, "_begin", lambda: None)
         monkeypatch.setattr(self.timer, "_runner", lambda: contextlib.nullcontext("a runner"))
-        monkeypatch.setattr(timing_loop, "overhead", lambda *_: EMPTY)
+        monkeypatch.setattr(call_overhead, "measured", lambda *_: EMPTY)
         monkeypatch.setattr(timing_loop, "side", self._side)
         monkeypatch.setattr(timing_loop, "probe", self._probe)
 
@@ -57,7 +58,7 @@ class Measured:
         return before.samples.median_ms, after.samples.median_ms, after.probe_ms
 
 
-EMPTY = timing_loop.Overhead(0.0, 0.0, None, None, None, None, None)
+EMPTY = Overhead(0.0, 0.0, None, None, None, None, None)
 HALVES = ["reference_before", "reference_after"]
 
 
@@ -135,9 +136,9 @@ def test_a_drift_is_more_than_three_thousandths_and_the_scatter(usual_ms, spread
 
 def test_how_much_slower_the_reference_is_in_spot_checks_comes_with_its_times(monkeypatch):
     side = Measured(monkeypatch, []).timer
-    empty = timing_loop.Overhead(1.0, 0.0, None, None, None, None, None, spot=SpotRule(0.02))
+    empty = Overhead(1.0, 0.0, None, None, None, None, None, spot=SpotRule(0.02))
     samples = cards.in_windows(cards.samples("reference_before", 0.3), 0.010, spot_ms=[0.0112, 0.0115, 0.0118])
-    monkeypatch.setattr(timing_loop, "overhead", lambda *_: empty)
+    monkeypatch.setattr(call_overhead, "measured", lambda *_: empty)
     monkeypatch.setattr(timing_loop, "side", lambda *_, **__: timing_loop.TimedSide(samples, None))
     spot = side.before().overhead.spot
     assert spot.constant_ms == 0.02
@@ -177,7 +178,7 @@ def test_no_runner_of_the_reference_starts_while_the_other_is_timed(settled):
 def test_a_reference_that_fails_while_that_is_measured_is_no_submissions_fault(monkeypatch):
     side = Measured(monkeypatch, []).timer
     fault = Fault(Status.RUNTIME_ERROR, finding(Code.FORWARD_FAILED, "it broke"))
-    monkeypatch.setattr(timing_loop, "overhead", lambda *_: fault)
+    monkeypatch.setattr(call_overhead, "measured", lambda *_: fault)
     with pytest.raises(JudgeFailed, match="the reference's own runner failed: it broke"):
         side.before()
 

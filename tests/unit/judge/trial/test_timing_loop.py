@@ -9,9 +9,10 @@ from evaluator.devices.gpu import ClockLook
 from evaluator.findings import Code, finding
 from evaluator.judge.backend.clock_watch import ClockWatch
 from evaluator.judge.clock.clock import ClockedCall
-from evaluator.judge.trial import timing_loop
+from evaluator.judge.trial import call_overhead, timing_loop
+from evaluator.judge.trial.call_overhead import Overhead
 from evaluator.judge.trial.enough_calls import MIN_CALLS, REFERENCE_CALLS
-from evaluator.judge.trial.timing_loop import Overhead, overhead, side
+from evaluator.judge.trial.timing_loop import side
 from evaluator.judge.trial.trial_runner import Trial
 from evaluator.judge.trial.window_loop import SpotRule, WindowHost, WindowSide
 from evaluator.judge.trial.window_runner import WindowTrials
@@ -26,7 +27,8 @@ HOST = Overhead(0.1, 0.01, None, None, None, None, None)
 @pytest.fixture(autouse=True)
 def no_time_passes(monkeypatch):
     """The loop accepts a wider interval as time passes: a pause of a busy machine must not count."""
-    monkeypatch.setattr(timing_loop, "time", SimpleNamespace(monotonic=lambda: 0.0))
+    for module in (call_overhead, timing_loop):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: 0.0))
 
 
 class Script:
@@ -51,14 +53,14 @@ class Script:
 
 
 def test_on_a_gpu_the_overhead_is_a_median_less_what_the_empty_call_does_itself():
-    empty = overhead(Script([9.0, 0.3, 0.5, 0.4], empty_ms=0.1, prepared_ms=0.5), 1.0)
+    empty = call_overhead.measured(Script([9.0, 0.3, 0.5, 0.4], empty_ms=0.1, prepared_ms=0.5), 1.0)
     assert empty.taken_off_ms == pytest.approx(0.4 - 0.1)
     assert empty.spread_ms == 0.0
 
 
 def test_on_the_host_it_is_what_an_empty_call_takes_at_least():
     """A busy core makes most of them longer, and a call that comes when it is not has nothing to give for that."""
-    empty = overhead(Script([9.0, 0.3, 5.0, 5.5, 4.5]), 1.0)
+    empty = call_overhead.measured(Script([9.0, 0.3, 5.0, 5.5, 4.5]), 1.0)
     assert (empty.taken_off_ms, empty.quiet_ms, empty.lag_ms, empty.host_ms) == (0.3, None, None, None)
     assert empty.spread_ms == pytest.approx(4.5 - 0.3)
     script = Script([20.3])
@@ -69,7 +71,7 @@ def test_on_the_host_it_is_what_an_empty_call_takes_at_least():
 
 def test_on_the_host_no_more_can_be_hidden_than_what_the_quoted_resolution_says():
     """A submission may answer without the runner's Python and work meanwhile; all of that is taken off all the same."""
-    empty = overhead(Script([0.3]), 1.0)
+    empty = call_overhead.measured(Script([0.3]), 1.0)
     assert (empty.taken_off_ms, empty.spread_ms) == (0.3, 0.0)
     reference = side("reference", Script([10.3]), itertools.count(), empty, 1.0).samples
     hidden = side("submission", Script([10.0]), itertools.count(), empty, 1.0).samples
@@ -81,7 +83,7 @@ def test_on_the_host_no_more_can_be_hidden_than_what_the_quoted_resolution_says(
 
 
 def test_the_hosts_part_of_an_empty_call_is_measured_where_there_is_a_gpu():
-    empty = overhead(Script([0.3], host_ms=0.2, prepared_ms=1.0, lag_ms=0.005), 1.0)
+    empty = call_overhead.measured(Script([0.3], host_ms=0.2, prepared_ms=1.0, lag_ms=0.005), 1.0)
     assert empty.host_ms == 0.2
     measured = side(
         "submission", Script([1.3], host_ms=0.9, prepared_ms=1.0, lag_ms=0.005), itertools.count(), empty, 1.0
@@ -115,13 +117,13 @@ class Copying(Script):
 @pytest.mark.parametrize(("copied", "told"), [((), False), ((0, 2, 5, 7), False), ((4,), True)])
 def test_that_outputs_were_copied_is_told_of_calls_that_are_quoted(copied, told):
     """The first call is not, nor are those with other values or on a GPU that was not quiet, where most were."""
-    empty = overhead(Forking([0.3], prepared_ms=3.0), 1.0)
+    empty = call_overhead.measured(Forking([0.3], prepared_ms=3.0), 1.0)
     assert side("submission", Copying(copied), itertools.count(), empty, 1.0).samples.outputs_copied is told
 
 
 @pytest.mark.parametrize(("prepared_ms", "forked_ms"), [(0.5, 0.57), (3.0, 4.64)])
 def test_what_waits_on_several_streams_may_take_longer_where_a_slice_of_the_gpus_time_is_over(prepared_ms, forked_ms):
-    empty = overhead(Forking([0.3], prepared_ms=prepared_ms), 1.0)
+    empty = call_overhead.measured(Forking([0.3], prepared_ms=prepared_ms), 1.0)
     assert empty.quiet_ms == pytest.approx(prepared_ms * 1.1 + 0.02)
     assert empty.forked_ms == pytest.approx(forked_ms)
 
@@ -130,7 +132,7 @@ def test_what_waits_on_several_streams_may_take_longer_where_a_slice_of_the_gpus
     ("prepared_ms", "void_calls", "unwatched_ms"), [(3.05, 0, 0.0), (4.2, 0, 1.2), (4.7, 101, None)]
 )
 def test_time_that_streams_had_before_a_call_is_told_and_more_makes_it_void(prepared_ms, void_calls, unwatched_ms):
-    empty = overhead(Forking([0.3], prepared_ms=3.0), 1.0)
+    empty = call_overhead.measured(Forking([0.3], prepared_ms=3.0), 1.0)
     measured = side("submission", Script([1.3], prepared_ms=prepared_ms), itertools.count(), empty, 1.0)
     if unwatched_ms is None:
         assert measured.failed.fault.finding.code == Code.NOT_QUIET.value
@@ -152,7 +154,7 @@ class Turning(Script):
 
 
 def test_calls_during_which_streams_had_the_gpu_count_only_where_most_are_such():
-    empty = overhead(Forking([0.3], prepared_ms=3.0), 1.0)
+    empty = call_overhead.measured(Forking([0.3], prepared_ms=3.0), 1.0)
     mostly_quiet = side("submission", Turning([1.3], [3.0, 3.0, 4.2]), itertools.count(), empty, 1.0).samples
     assert (len(mostly_quiet.samples_ms), mostly_quiet.unwatched_ms) == (20, 0.0)
     assert mostly_quiet.void_calls in (9, 10)
@@ -162,7 +164,7 @@ def test_calls_during_which_streams_had_the_gpu_count_only_where_most_are_such()
 
 
 def test_what_never_is_quiet_is_not_waited_for_for_ever(monkeypatch):
-    empty = overhead(Script([0.3], prepared_ms=0.5), 1.0)
+    empty = call_overhead.measured(Script([0.3], prepared_ms=0.5), 1.0)
     passing = itertools.count()
     monkeypatch.setattr("evaluator.judge.trial.timing_loop.time.monotonic", lambda: next(passing) * 0.5)
     measured = side("submission", Script([1.3], prepared_ms=0.9), itertools.count(), empty, 1.0)
@@ -170,7 +172,7 @@ def test_what_never_is_quiet_is_not_waited_for_for_ever(monkeypatch):
 
 
 def test_a_side_whose_work_goes_on_has_samples_all_the_same():
-    empty = overhead(Script([0.3], prepared_ms=0.5, lag_ms=0.005), 1.0)
+    empty = call_overhead.measured(Script([0.3], prepared_ms=0.5, lag_ms=0.005), 1.0)
     measured = side("submission", Script([1.3], prepared_ms=0.5, lag_ms=0.2), itertools.count(), empty, 1.0)
     assert measured.failed.fault.finding.code == Code.WORK_AFTER_DONE.value
     assert len(measured.samples.samples_ms) == 20
@@ -243,15 +245,15 @@ def test_a_half_need_not_be_known_as_well_as_a_whole():
 
 def test_fewer_empty_calls_are_made_where_they_take_long(monkeypatch):
     passing = itertools.count()
-    monkeypatch.setattr("evaluator.judge.trial.timing_loop.time.monotonic", lambda: next(passing) / 5)
+    monkeypatch.setattr("evaluator.judge.trial.call_overhead.time.monotonic", lambda: next(passing) / 5)
 
     def made():
         empty = Script([*range(100)])
-        overhead(empty, 1.0)
+        call_overhead.measured(empty, 1.0)
         return next(empty._times_ms) - 1
 
     assert made() == 15
-    monkeypatch.setattr("evaluator.judge.trial.timing_loop.time.monotonic", lambda: 0.0)
+    monkeypatch.setattr("evaluator.judge.trial.call_overhead.time.monotonic", lambda: 0.0)
     assert made() == 30
 
 
@@ -322,7 +324,7 @@ def test_no_calls_are_made_for_what_the_clock_cannot_tell():
 
 def test_a_forward_that_waits_for_the_gpu_is_not_timed_in_windows(monkeypatch):
     monkeypatch.setattr(timing_loop, "windows_of", lambda *_, **__: pytest.fail("a window was made"))
-    empty = overhead(Script([0.3], prepared_ms=0.5, host_ms=0.1), 1.0)._replace(spot=SpotRule(0.01))
+    empty = call_overhead.measured(Script([0.3], prepared_ms=0.5, host_ms=0.1), 1.0)._replace(spot=SpotRule(0.01))
     waiting = side("submission", Script([1.3], prepared_ms=0.5, host_ms=None), itertools.count(), empty, 1.0)
     assert waiting.samples.waits_for_gpu
     assert (waiting.samples.host_ms, waiting.samples.windows) == (None, None)
@@ -356,8 +358,8 @@ class Windowed(Script):
     ],
 )
 def test_what_the_host_does_beside_forward_is_measured_in_empty_windows(monkeypatch, window_calls, more_ms, host):
-    monkeypatch.setattr(timing_loop, "WindowRunner", lambda script: script)
-    found = overhead(Windowed(window_calls, more_ms), 1.0).window_host
+    monkeypatch.setattr(call_overhead, "WindowRunner", lambda script: script)
+    found = call_overhead.measured(Windowed(window_calls, more_ms), 1.0).window_host
     assert found == (None if host is None else pytest.approx(host))
 
 
@@ -375,7 +377,7 @@ def test_what_the_host_does_beside_forward_is_measured_in_empty_windows(monkeypa
 )
 def test_a_side_with_windows_makes_few_single_calls(monkeypatch, call_ms, seen, window_calls, at_least, calls):
     monkeypatch.setattr(timing_loop, "windows_of", lambda *_, **__: WindowSide(None, None, []))
-    empty = overhead(Script([0.3], prepared_ms=0.5, host_ms=0.1), 1.0)._replace(spot=SpotRule(0.01))
+    empty = call_overhead.measured(Script([0.3], prepared_ms=0.5, host_ms=0.1), 1.0)._replace(spot=SpotRule(0.01))
 
     class Short(Script):
         def run(self, index, seed, *, timeout_s, quick):
@@ -421,7 +423,7 @@ def test_the_clocks_of_a_side_are_looked_at_between_calls_and_passed_on_to_windo
     monkeypatch.setattr(
         timing_loop, "windows_of", lambda *_, watch, **__: passed.append(watch) or WindowSide(None, None, [])
     )
-    empty = overhead(Script([0.3], prepared_ms=0.5, host_ms=0.1), 1.0)._replace(spot=SpotRule(0.01))
+    empty = call_overhead.measured(Script([0.3], prepared_ms=0.5, host_ms=0.1), 1.0)._replace(spot=SpotRule(0.01))
     watch = ClockWatch(lambda: ClockLook(1980, 40, ()), start_c=39)
     script = Script([1.3], prepared_ms=0.5, host_ms=0.1)
     samples = side("submission", script, itertools.count(), empty, 1.0, watch=watch).samples
