@@ -67,12 +67,19 @@ class Preparations(Record, frozen=True):
 
 
 def parts(devices: Sequence[DeviceKind], cache: Path) -> list[Artefact]:
-    """List the artefacts for grades on `devices`.
+    """List the artefacts for grades on `devices`, those of the GPU first: a batch waits for them longest.
 
     A machine with nvcc but without a GPU also gets the headers of split builds.
     """
     builds = BuildCache(cache)
     needed = []
+    if _builds_for_gpus():
+        needed.append(Artefact(DeviceKind.CUDA, "headers of split builds", functools.partial(_split_headers, cache)))
+    if DeviceKind.CUDA in devices:
+        needed.append(Artefact(DeviceKind.CUDA, "allocator", functools.partial(_device_allocator, builds)))
+        for architecture in sorted({nvcc.architecture(*gpu.capability) for gpu in gpus()}):
+            make = functools.partial(_kernels, builds, architecture)
+            needed.append(Artefact(DeviceKind.CUDA, f"judge's kernels for sm_{architecture}", make))
     if DeviceKind.CPU in devices:
         needed.append(Artefact(DeviceKind.CPU, "allocator", functools.partial(_allocator, builds)))
     if DeviceKind.EMULATED in devices:
@@ -82,13 +89,6 @@ def parts(devices: Sequence[DeviceKind], cache: Path) -> list[Artefact]:
             if precompilation(step) is not None:
                 name = f"precompiled header{_HEADERS_OF.get(step, '')}"
                 needed.append(Artefact(DeviceKind.EMULATED, name, functools.partial(_header, builds, step)))
-    if DeviceKind.CUDA in devices:
-        needed.append(Artefact(DeviceKind.CUDA, "allocator", functools.partial(_device_allocator, builds)))
-        for architecture in sorted({nvcc.architecture(*gpu.capability) for gpu in gpus()}):
-            make = functools.partial(_kernels, builds, architecture)
-            needed.append(Artefact(DeviceKind.CUDA, f"judge's kernels for sm_{architecture}", make))
-    if _builds_for_gpus():
-        needed.append(Artefact(DeviceKind.CUDA, "headers of split builds", functools.partial(_split_headers, cache)))
     return needed
 
 
