@@ -58,16 +58,18 @@ def measure_both(
 ) -> TimeOutcome:
     """Time the submission after the reference, and look at the reference again. Each side has a separate runner.
 
-    Without a runner of the checked calls, a new runner is timed. On a GPU, the drift probe and the intervals are made
-    during the exit of the runner, a tenth of a second. Work of the runner can only lengthen the probe:
-    the reference is then measured again, after the runner's end.
+    Without a runner of the checked calls, a new runner is timed. The intervals are computed during the exit of the
+    runner, a tenth of a second on a GPU, with the half that an earlier submission left.
     """
+    clock = ClockKind.HOST if context.terms.gpu is None else ClockKind.SEALED
     with ExitStack() as ends:
         timed = _timed_submission(context, reference.before, right, ends)
         if isinstance(timed, TimeOutcome):
             return timed
-        after = timer.after(ends.close)
-        clock = ClockKind.HOST if context.terms.gpu is None else ClockKind.SEALED
+        kept = timer.kept_after
+        quoted = None if kept is None else quote(clock, reference.before.samples, timed.samples, kept)
+    after = timer.after()
+    if quoted is None or after.samples is not kept:
         quoted = quote(clock, reference.before.samples, timed.samples, after.samples)
     failed, untried = check_precision(timed.runner.trial_runner, "timed")
     if failed is not None:

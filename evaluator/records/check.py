@@ -20,8 +20,8 @@ class TensorCheck(Record, frozen=True):
     infinite and the expected one is not. `honest_error_ratio` is the same ratio for the plain reference. `tolerance` is
     the allowed error beyond the rounding of an element, as a part of the larger of the element and the root mean square
     of its row; `None` for exact comparisons and under KernelBench's rule. `power` is how many tolerances the nearest
-    surely wrong answer is away, in most elements: 0 where rounding decides, `None` where earlier calls proved the
-    output.
+    surely wrong answer is away, in most elements: 0 where rounding decides, `None` where infinite, not measured, or
+    not needed because earlier calls proved the output.
     """
 
     path: str

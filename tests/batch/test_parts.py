@@ -255,6 +255,29 @@ def test_a_slot_that_waits_for_its_workers_start_holds_no_task(two_parts, monkey
     assert len(made) == 9
 
 
+def test_slots_that_were_idle_for_long_start_a_quarter_at_a_time(starting, monkeypatch):
+    """All waits for a turn have ended before the first task comes."""
+    monkeypatch.setattr(worker_pool, "_START_S", 0.3)
+    made, coming = [], threading.Event()
+
+    def tasks():
+        assert coming.wait(60)
+        yield from (task("relu", n) for n in range(12))
+
+    grading = threading.Thread(target=lambda: made.extend(run(tasks(), builders=12)))
+    grading.start()
+    time.sleep(1.0)
+    monkeypatch.setattr(worker_pool, "_START_S", 60.0)
+    coming.set()
+    until(lambda: len(starting.first) == 3)
+    time.sleep(0.2)
+    assert len(builders_of(starting)) == 3
+    starting.may_start.set()
+    starting.may_go_on.set()
+    grading.join(60)
+    assert len(made) == 12
+
+
 def test_a_worker_that_never_starts_keeps_the_others_waiting_for_a_time_only(starting, monkeypatch):
     monkeypatch.setattr(worker_pool, "_START_S", 0.05)
     made = []

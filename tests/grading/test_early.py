@@ -356,7 +356,8 @@ def test_what_is_never_asked_for_is_no_part_of_the_card_and_at_an_end_before_any
     card = graded(WORKING.replace("class ModelNew", unasked + "\n\nclass ModelNew"))
     assert card.status is Status.CORRECT
     assert [unit.name for unit in card.build.units] == ["mine"]
-    assert order == ["end", "side", "side", "side"]
+    assert order[0] == "end"
+    assert order.count("side") == 3
 
 
 @pytest.mark.parametrize(("strict", "begins"), [(False, True), (True, False)])

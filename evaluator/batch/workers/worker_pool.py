@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -118,6 +118,7 @@ class WorkerPool:
         self._stopping = threading.Event()
         self._workers: dict[int, WorkerHandle] = {}
         self._turns: dict[int, contextlib.ExitStack] = {}
+        self._in_turn: set[int] = set()
         self._ready = GpuQueue(builders, room=_ROOM * builders)
         # Daemon threads: at an interrupt one may be blocked in `next_task`, waiting for a line from another process.
         self._threads = [
@@ -170,13 +171,19 @@ class WorkerPool:
     def _begin_all(self, number: int, slot: Slot) -> None:
         """Take new tasks until the end. A slot that only builds passes built tasks to the GPU queue.
 
-        A slot takes the first task when the slot's worker may start. Until then, ready workers take all tasks.
+        A slot without a worker takes a task when a worker may start. Until then, ready workers take all tasks.
         """
-        with self._turn_to_start(number, slot):
-            while (task := self._next()) is not None:
+        with contextlib.ExitStack() as turn:
+            self._turns[number] = turn
+            while True:
+                self._await_turn(number, slot)
+                if (task := self._next()) is None:
+                    return
+                self._await_turn(number, slot)  # The wait for a task may have been longer than for the turn.
                 with self._ready.coming(task.problem.sha256):
                     if not self._begin(number, slot, task):
                         return
+                turn.close()
 
     def _begin(self, number: int, slot: Slot, task: Task) -> bool:
         """Make the slot's part of a grade. Return False if the pool is stopping."""
@@ -302,17 +309,20 @@ class WorkerPool:
             self._turns[number].close()
         self._began(number, task, stage.name)
 
-    @contextlib.contextmanager
-    def _turn_to_start(self, number: int, slot: Slot) -> Iterator[None]:
-        """Wait until the slot's first worker may start. The turn ends with the start, or with the context.
+    def _await_turn(self, number: int, slot: Slot) -> None:
+        """Wait until the slot may start a worker, if needed. The turn ends with the first stage or the first task.
 
         Only building workers wait: GPUs need the first build early.
         """
-        with contextlib.ExitStack() as turn:
-            if slot.part is GradePart.BEGIN and self._starting.acquire(timeout=_START_S):
-                turn.callback(self._starting.release)
-            self._turns[number] = turn
-            yield
+        with self._changing:
+            has_worker = number in self._workers
+        turn = self._turns[number]
+        if slot.part is not GradePart.BEGIN or has_worker or number in self._in_turn:
+            return
+        if self._starting.acquire(timeout=_START_S):
+            self._in_turn.add(number)
+            turn.callback(self._in_turn.discard, number)
+            turn.callback(self._starting.release)
 
     def _worker(self, number: int, slot: Slot) -> WorkerHandle | None:
         """Return the slot's worker, and start one if needed. None if the pool is stopping."""

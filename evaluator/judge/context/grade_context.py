@@ -14,6 +14,7 @@ from evaluator.cache.build_cache import BuildCache
 from evaluator.compile.cuda.disassembly import read_machine_code
 from evaluator.compile.device_builders import device_builders
 from evaluator.deadline import Deadline
+from evaluator.errors import WarpgradeError
 from evaluator.judge.backend.clock_watch import NO_WATCH, ClockWatch
 from evaluator.judge.backend.gpu_session import GpuSession
 from evaluator.judge.context.build_services import BuildServices
@@ -186,9 +187,13 @@ class GradeContext(GradeFacts):
         self.runners.pool.settle()
 
     def warm_idle_runners(self) -> None:
-        """Let idle runners, started beside the checks, make GPU contexts after the last timed call."""
+        """Let idle runners, started beside the checks, make GPU contexts after the last timed call.
+
+        A failure costs no finished verdict: the next grade starts runners, and reports a lasting failure.
+        """
         if self.gpu_session is not None:
-            self.runners.pool.warm()
+            with contextlib.suppress(WarpgradeError, OSError):
+                self.runners.pool.warm()
 
     def begin_side(self) -> ClockWatch:
         """Return a watch of the GPU's clock for a side that begins now, after a pause if the GPU is hotter."""

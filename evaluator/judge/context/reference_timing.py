@@ -9,7 +9,7 @@ after the submission is measured again. Inputs are drawn anew for every call.
 import contextlib
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple, Self
 
 from msgspec.structs import replace
@@ -127,21 +127,20 @@ class ReferenceTimer:
         self._before, self._after = self._measured(_BEFORE, None), None
         return self._before
 
-    def after(self, end: Callable[[], object]) -> After:
-        """Return the half after a submission. Before a half is measured, `end` waits for the runner's end.
+    @property
+    def kept_after(self) -> Samples | None:
+        """The half after an earlier submission, which `after` returns again unless the GPU has changed."""
+        return None if self._after is None else self._after.samples
 
-        On a GPU, a drift probe is made while the runner exits.
-        """
+    def after(self) -> After:
+        """Return the half after a submission, whose runner has ended."""
         before, after = self._before, self._after
         if before is None:
             raise RuntimeError("the half before the submission was not measured")
-        if self._context.terms.gpu is None:  # The runner shares the cores with the reference.
-            end()
         age_s = time.monotonic() - before.measured_s
         probe_ms = None if after is None else self._probe_ms(before, after.samples)
         if after is not None and probe_ms is not None and not has_drifted(probe_ms, [before.samples, after.samples]):
             return After(after.samples, age_s, probe_ms)
-        end()  # A repeated call changes nothing.
         self._after = self._measured(_AFTER, before.overhead)
         if after is not None or not self._lasting or not agree(before.samples, self._after.samples):
             self._before = None  # The GPU is another than before: the next submission has both halves anew.

@@ -78,8 +78,8 @@ class RunnerClient:
 
     def leave(self) -> None:
         """Let the runner flush its output and exit, without waiting. A runner with an unanswered request stays."""
-        if not self._owes and self.child.poll_exit() is None:
-            with contextlib.suppress(JudgeFailed, OSError):  # The processes may be gone already.
+        with contextlib.suppress(JudgeFailed, OSError):  # The processes may be gone already.
+            if not self._owes and self.child.poll_exit() is None:
                 self.child.socket.shutdown(socket.SHUT_WR)
                 self.let_go()
 

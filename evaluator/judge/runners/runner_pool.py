@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from evaluator.errors import JudgeFailed
 from evaluator.judge.runners.runner_client import RunnerClient
+from evaluator.protocol.frames import Closed
 from evaluator.records import DeviceKind
 from evaluator.sandbox import Child, ForkServer, Limits
 
@@ -35,20 +36,23 @@ class RunnerPool:
         self._ready: deque[RunnerClient] = deque()
         self._warming: deque[RunnerClient] = deque()
         self._started: deque[RunnerClient] = deque()
-        self._filling: threading.Thread | None = None
+        self._filled = threading.Event()
+        self._filled.set()
         self._failure: BaseException | None = None
 
     def take(self) -> RunnerClient:
-        """Return a live runner; the caller ends the process."""
-        if not self._ready and not self._warming:
-            self.warm()
-        while self._ready or self._warming:
-            if not self._ready:
+        """Return a live runner; the caller ends the process. Of started runners, one warms up."""
+        self._filled.wait()
+        while self._idle:
+            if not self._ready and not self._warming:
+                self._warm_one()
+            if not self._ready and self._warming:
                 self._await_one()
-            session = self._ready.popleft()
-            if session.child.poll_exit() is None:
-                return session
-            session.__exit__()  # Without submission code, the death of an idle runner is the machine's fault.
+            if self._ready:
+                session = self._ready.popleft()
+                if session.child.poll_exit() is None:
+                    return session
+                session.__exit__()  # Without submission code, the death of an idle runner is the machine's fault.
         return self._spawn()
 
     def refill(self, at_least: int = 0, before_warming: Callable[[], object] | None = None) -> None:
@@ -65,6 +69,7 @@ class RunnerPool:
         """Start a few of the missing runners in a thread, without warm-ups."""
         self._end_filling()
         count = min(self._count, len(self._idle) + _AT_ONCE)
+        filled = self._filled = threading.Event()
 
         def fill() -> None:
             try:
@@ -72,19 +77,20 @@ class RunnerPool:
                     self._started.append(self._spawn())
             except BaseException as error:  # noqa: BLE001 - raised again by `_end_filling`
                 self._failure = error
+            finally:
+                filled.set()
 
-        self._filling = threading.Thread(target=fill, name="runners", daemon=True)
-        self._filling.start()
+        threading.Thread(target=fill, name="runners", daemon=True).start()
 
     def warm(self) -> None:
-        """Begin the warm-ups of all started runners, without waiting."""
+        """Begin the warm-ups of all started runners, without waiting. Raises an error of `begin_refill`."""
         self._end_filling()
         while self._started:
-            self._started[0].warm(self._device)
-            self._warming.append(self._started.popleft())
+            self._warm_one()
 
     def settle(self) -> None:
-        """Wait for all warm-ups. Raises JudgeFailed if a warm-up fails twice."""
+        """Wait for starting processes and for all warm-ups. Raises JudgeFailed if a warm-up fails twice."""
+        self._filled.wait()
         while self._warming:
             self._await_one()
 
@@ -96,7 +102,7 @@ class RunnerPool:
     @property
     def children(self) -> list[Child]:
         """All pooled runners' processes."""
-        self._end_filling()
+        self._filled.wait()
         return [session.child for session in self._idle]
 
     def condemn(self) -> None:
@@ -106,8 +112,8 @@ class RunnerPool:
 
     def close(self) -> None:
         """End all idle runners in parallel: releasing a GPU context takes a tenth of a second."""
-        with contextlib.suppress(JudgeFailed):
-            self._end_filling()
+        self._filled.wait()
+        self._failure = None
         with contextlib.ExitStack() as closing:
             for sessions in (self._started, self._warming, self._ready):
                 closing.callback(sessions.clear)
@@ -126,12 +132,20 @@ class RunnerPool:
 
     def _end_filling(self) -> None:
         """Wait for the thread of `begin_refill`. Raises the thread's error."""
-        if self._filling is not None:
-            self._filling.join()
-            self._filling = None
+        self._filled.wait()  # An interrupted `Thread.join` does not wait again.
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure
+
+    def _warm_one(self) -> None:
+        """Begin the warm-up of a started runner. A dead runner is dropped."""
+        session = self._started.popleft()
+        try:
+            session.warm(self._device)
+        except Closed:  # For example the machine's memory was short.
+            session.__exit__()
+        else:
+            self._warming.append(session)
 
     def _await_one(self) -> None:
         """Wait for a warm-up. A runner that fails is replaced once: a submission may have taken the GPU's memory."""

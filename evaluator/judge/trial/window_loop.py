@@ -27,10 +27,11 @@ from evaluator.timing.agreement import disagreement, excess_ms, raised, usual_ms
 from evaluator.timing.stats import lower_quartile, median, median_interval
 from evaluator.timing.time_errors import process_spread_ms
 
-_FEWEST_WINDOWS = 3
-"""Intervals from three windows or more are 3 % wider than from six, on either side (docs/measured.md): the spread
-between processes makes most of an interval."""
-_MOST_WINDOWS, _HALFS_MOST_WINDOWS = 12, 10
+_FEW_WINDOWS = 3
+"""Windows that are enough if they lie within twice the spread between processes: the spread makes most of an interval,
+and more windows would hardly narrow it."""
+_WINDOWS, _HALFS_WINDOWS = 6, 5
+"""Windows of a side, and of a half of the reference, if they scatter more."""
 _SPREAD = 4
 """Windows have between three quarters of the largest number of calls and all; of three or four calls, a call may be
 missing."""
@@ -200,14 +201,19 @@ def enough(calls: list[int], window_ms: list[float], *, half: bool = False) -> b
     """Return whether the median of the windows is known to the spread between processes, or to 1 %.
 
     The `half` of a side may scatter more: the error of both halves together is smaller by the square root of two.
+    Windows that scatter are at most twice as many.
     """
-    if len(calls) < _FEWEST_WINDOWS:
+    if len(calls) < _FEW_WINDOWS:
         return False
     call_ms = [each_ms / (count - 1) for each_ms, count in zip(window_ms, calls, strict=True)]
     usual_ms, (low_ms, high_ms) = median(call_ms), median_interval(call_ms)
-    narrow_ms = max(NARROW_WINDOWS * usual_ms, process_spread_ms(ClockKind.SEALED, usual_ms))
-    is_narrow = high_ms - low_ms <= 2 * narrow_ms * (math.sqrt(2) if half else 1.0)
-    return is_narrow or len(calls) >= (_HALFS_MOST_WINDOWS if half else _MOST_WINDOWS)
+    spread_ms = process_spread_ms(ClockKind.SEALED, usual_ms)
+    if high_ms - low_ms <= 2 * spread_ms:
+        return True
+    fewest = _HALFS_WINDOWS if half else _WINDOWS
+    narrow_ms = max(NARROW_WINDOWS * usual_ms, spread_ms) * (math.sqrt(2) if half else 1.0)
+    is_narrow = len(calls) >= fewest and high_ms - low_ms <= 2 * narrow_ms
+    return is_narrow or len(calls) >= 2 * fewest
 
 
 def own_values(trial_runner: TrialRunner, seeds: Iterator[int], count: int) -> list[int]:

@@ -81,13 +81,13 @@ def timed(context):
         return timing_stage._timed_submission(context, BEFORE, right_runner(context), ends)
 
 
-def measured(context, monkeypatch, after=AFTER):
-    """Time the submission beside a reference with these halves; `after` may be a function of the runner's end."""
+def measured(context, monkeypatch, after=lambda: AFTER, kept=None):
+    """Time the submission beside a reference with these halves; `kept` is that after an earlier submission."""
     monkeypatch.setattr(timing_stage, "_failure_in_second_process", lambda _: None)
     monkeypatch.setattr(timing_stage, "record", lambda *_: None)
     context.terms = SimpleNamespace(gpu=None, weights=WeightsRule.CHANGING)
     context.reference = SimpleNamespace(weights=None)
-    timer = SimpleNamespace(after=after if callable(after) else lambda end: after)
+    timer = SimpleNamespace(after=after, kept_after=kept)
     reference = timing_stage.ReferenceSide(BEFORE, [])
     return timing_stage.measure_both(context, timer, reference, right_runner(context))
 
@@ -186,11 +186,14 @@ def test_timed_calls_are_looked_at_closely_when_their_runner_has_ended(context, 
     assert "2 GiB more" in remark.message
 
 
-def test_a_probe_is_made_while_the_runner_exits_and_a_half_after_its_end(context, monkeypatch):
+@pytest.mark.parametrize("drifted", [False, True])
+def test_intervals_are_computed_while_the_runner_exits_and_the_reference_waits_for_its_end(
+    context, monkeypatch, drifted
+):
     did = []
     faults(monkeypatch)
     context.place.session.leave = lambda: did.append("leave")
-    start = context.runners.start
+    start, quote = context.runners.start, timing_stage.quote
 
     @contextlib.contextmanager
     def ending(*asked):
@@ -198,15 +201,19 @@ def test_a_probe_is_made_while_the_runner_exits_and_a_half_after_its_end(context
             yield place
         did.append("ended")
 
-    def after(end):
+    def quoted(*sides):
+        did.append("quote")
+        return quote(*sides)
+
+    def after():
         did.append("probe")
-        end()
-        did.append("half")
-        return AFTER
+        return After(cards.samples("reference_after", 2.0), 3.0, 2.0) if drifted else AFTER
 
     context.runners.start = ending
-    measured(context, monkeypatch, after)
-    assert did == ["leave", "probe", "ended", "half"]
+    monkeypatch.setattr(timing_stage, "quote", quoted)
+    outcome = measured(context, monkeypatch, after, kept=AFTER.samples)
+    assert did == ["leave", "quote", "ended", "probe", *(["quote"] if drifted else [])]
+    assert outcome.timing.reference_after.median_ms == (2.0 if drifted else 1.0)
 
 
 def ready_to_check(context, monkeypatch):
@@ -285,7 +292,7 @@ def test_a_submission_timed_in_a_second_process_needs_no_third(context, monkeypa
     faults(monkeypatch)
     context.terms = SimpleNamespace(gpu=None, weights=WeightsRule.CHANGING)
     context.reference = SimpleNamespace(weights=None)
-    timer = SimpleNamespace(after=lambda _: AFTER)
+    timer = SimpleNamespace(after=lambda: AFTER, kept_after=None)
     right = right_runner(context)
     if not lives:
         monkeypatch.setattr(timing_stage, "_new_runner", lambda _: right)

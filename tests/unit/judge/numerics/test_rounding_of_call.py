@@ -110,8 +110,8 @@ def test_a_long_sum_may_have_one_accumulator_and_leave_nothing_out(case):
             found = total(terms_of(plan))
             return model_call.Result(found if case is LONG else found[0] / 1_048_576, None)
 
-        trials = [AnswerTrials(setup, answer).run(0, seed, timeout_s=60, own_values=True) for seed in seeds(setup)[:3]]
-        assert [each.fault is None for each in trials] == [is_right[case is SKEWED]] * 3, name
+        trials = [AnswerTrials(setup, answer).run(0, seed, timeout_s=60, own_values=True) for seed in seeds(setup)[:1]]
+        assert [each.fault is None for each in trials] == [is_right[case is SKEWED]], name
 
 
 GIVEN = "torch.randn(256, 512)"

@@ -1,10 +1,13 @@
 """A pool's runner that fails to warm up is replaced once."""
 
+import threading
+
 import pytest
 
 from evaluator.deadline import DeadlineReached
 from evaluator.errors import JudgeFailed
 from evaluator.judge.runners.runner_pool import RunnerPool
+from evaluator.protocol.frames import Closed
 from evaluator.records import DeviceKind
 
 
@@ -13,10 +16,13 @@ class Runner:
 
     def __init__(self, fails):
         self.fails, self.is_warm, self.has_ended, self.interrupts = fails, False, False, False
+        self.is_dead = False
         self.child = self
 
     def warm(self, device):
         assert device is DeviceKind.CUDA
+        if self.is_dead:
+            raise Closed("the runner has ended")
 
     def warmed(self, timeout_s):
         if self.fails:
@@ -104,26 +110,63 @@ def test_runners_started_beside_checks_warm_up_when_asked(pool):
     assert all(runner.is_warm for runner in runners[2:])
 
 
-def test_a_runner_that_nobody_warmed_up_is_warm_when_taken(pool):
+def test_of_two_started_runners_the_one_taken_warms_up_alone(pool):
+    """Another try is timed at once: no context may be made beside it."""
     made, runners = pool()
     for _ in range(2):
         made.take()
     made.begin_refill()
     assert made.take() is runners[2]
     assert runners[2].is_warm
+    made.settle()
+    assert not runners[3].is_warm
 
 
-def test_the_failure_of_a_start_is_raised_where_its_runner_is_needed(pool):
+def test_a_started_runner_that_died_costs_no_verdict(pool):
+    """The machine's memory may be short."""
+    made, runners = pool()
+    for _ in range(2):
+        made.take()
+    made.begin_refill()
+    made.settle()
+    runners[2].is_dead = True
+    made.warm()
+    assert runners[2].has_ended
+    assert made.take() is runners[3]
+
+
+def test_runners_are_settled_when_their_processes_are_there(pool):
+    made, runners = pool()
+    for _ in range(2):
+        made.take()
+    may_start, spawn = threading.Event(), made._spawn
+
+    def slow():
+        assert may_start.wait(60)
+        return spawn()
+
+    made._spawn = slow
+    made.begin_refill()
+    threading.Timer(0.1, may_start.set).start()
+    made.settle()
+    assert len(runners) == 4
+
+
+@pytest.mark.parametrize("error", [JudgeFailed("no process could be started"), OSError(24, "too many open files")])
+def test_the_failure_of_a_start_is_raised_where_its_runner_is_needed(pool, error):
+    """At the end of a grade for any other reason, it must take the place of no other error."""
     made, runners = pool()
     made.take()
 
     def spawn():
-        raise JudgeFailed("no process could be started")
+        raise error
 
     made._spawn = spawn
     made.begin_refill()
-    with pytest.raises(JudgeFailed, match="no process"):
+    with pytest.raises(type(error)):
         made.warm()
     made.begin_refill()
+    made.condemn()
     made.close()
     assert runners[1].has_ended
+    assert made.processes == frozenset()

@@ -258,7 +258,9 @@ def test_the_error_of_windows_is_the_spread_of_empty_calls_and_a_step_of_the_eve
 @pytest.mark.parametrize(
     ("call_ms", "scatter", "half", "count"),
     [
-        (0.05, 0.008, False, 3),
+        (0.05, 0.002, False, 3),  # 0.2 % is the spread between processes.
+        (0.05, 0.008, False, 6),
+        (0.05, 0.008, True, 5),
         (0.05, 0.02, False, 12),
         (0.05, 0.02, True, 10),
         (0.005, 0.015, False, 3),  # 2 % is the spread between processes.
