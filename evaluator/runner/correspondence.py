@@ -57,11 +57,6 @@ class _ModelTensor(NamedTuple):
     is_stored: bool
 
 
-def named_tensors(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield a model's named tensors: the state dict, and plain tensor attributes of modules."""
-    return ((owned.name, owned.tensor) for owned in _model_tensors(model))
-
-
 def correspondence(model: Any, state: Mapping[str, torch.Tensor]) -> dict[str, Counterpart]:
     """Return the submission's counterparts of the reference's tensors, by the reference's names.
 

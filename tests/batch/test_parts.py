@@ -255,6 +255,24 @@ def test_a_slot_that_waits_for_its_workers_start_holds_no_task(two_parts, monkey
     assert len(made) == 9
 
 
+def test_a_task_without_a_stage_ends_its_slots_turn(two_parts, monkeypatch):
+    """Unreadable texts have none. All other workers would wait."""
+    others = threading.Event()
+
+    class NoStage(TwoParts):
+        def grade(self, order, on_stage):
+            if order.part is GradePart.BEGIN and self is not builders_of(two_parts)[0]:
+                others.set()
+            elif order.part is GradePart.BEGIN and any(part is GradePart.BEGIN for part, *_ in two_parts.orders):
+                assert others.wait(30)
+            return super().grade(order, on_stage)
+
+    monkeypatch.setattr(worker_pool, "_LEAST_STARTING", 1)
+    monkeypatch.setattr(worker_pool, "_START_S", 60.0)
+    monkeypatch.setattr(worker_pool, "LocalWorker", NoStage)
+    assert len(run([task("relu", n) for n in range(9)], builders=3)) == 9
+
+
 def test_slots_that_were_idle_for_long_start_a_quarter_at_a_time(starting, monkeypatch):
     """All waits for a turn have ended before the first task comes."""
     monkeypatch.setattr(worker_pool, "_START_S", 0.3)

@@ -8,13 +8,13 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from evaluator.catalog import find_problem
-from evaluator.errors import UsageError
+from evaluator.errors import JudgeFailed, UsageError
 from evaluator.findings import Code, finding
 from evaluator.grade_options import GradeOptions, read_options
 from evaluator.judge.baselines import other_baselines
-from evaluator.judge.baselines.other_baselines import _still_holds, _variants, _with_room, held_against
+from evaluator.judge.baselines.other_baselines import _still_holds, _timed, _variants, _with_room, held_against
 from evaluator.judge.compare.tolerance import Bounds
-from evaluator.judge.context.reference_timing import Reading
+from evaluator.judge.context.reference_timing import AS_REFERENCE, Reading
 from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.judge.trial.call_overhead import Overhead
 from evaluator.records import Baseline, BaselineKind, ClockKind, DeviceKind, L2Rule, Precision, Tf32, ToleranceRule
@@ -142,3 +142,16 @@ def test_a_kept_baseline_holds_for_the_same_state_of_the_l2_cache(monkeypatch):
         context = SimpleNamespace(terms=terms, reference=SimpleNamespace(source=""))
         assert other_baselines._reference_baseline(context, BaselineKind.COMPILE, None, reading).kept
     assert keys[0] != keys[1]
+
+
+def test_other_work_has_ended_before_a_baseline_is_timed():
+    did = []
+
+    def start(*_, **__):
+        did.append("start")
+        raise JudgeFailed("far enough")
+
+    context = SimpleNamespace(settle=lambda: did.append("settle"), runners=SimpleNamespace(start=start))
+    with pytest.raises(JudgeFailed):
+        _timed(context, AS_REFERENCE, EMPTY, None)
+    assert did == ["settle", "start"]

@@ -170,3 +170,20 @@ def test_the_failure_of_a_start_is_raised_where_its_runner_is_needed(pool, error
     made.close()
     assert runners[1].has_ended
     assert made.processes == frozenset()
+
+
+def test_the_end_of_a_pool_ends_a_runner_that_is_starting(pool):
+    made, runners = pool()
+    made.take()
+    may_start, spawn = threading.Event(), made._spawn
+
+    def slow():
+        assert may_start.wait(60)
+        return spawn()
+
+    made._spawn = slow
+    made.begin_refill()
+    threading.Timer(0.1, may_start.set).start()
+    made.close()
+    assert len(runners) == 3
+    assert all(runner.has_ended for runner in runners[1:])
