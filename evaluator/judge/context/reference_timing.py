@@ -102,6 +102,11 @@ class ReferenceTimer:
         return self
 
     def __exit__(self, *_: object) -> None:
+        """End the kept runners, and forget the measurements."""
+        self._end_runners()
+        self._before = self._after = None
+
+    def _end_runners(self) -> None:
         """End the kept runners in parallel: releasing a GPU context takes a tenth of a second."""
         for runner in self._runners:
             runner.condemn()
@@ -109,7 +114,6 @@ class ReferenceTimer:
         self._kept.close()
         self._trial_runners.clear()
         self._starting.clear()
-        self._before = self._after = None
 
     def settle(self) -> None:
         """Wait for the runners of `_begin`: none may still be starting while a call is timed."""
@@ -141,6 +145,8 @@ class ReferenceTimer:
         probe_ms = None if after is None else self._probe_ms(before, after.samples)
         if after is not None and probe_ms is not None and not has_drifted(probe_ms, [before.samples, after.samples]):
             return After(after.samples, age_s, probe_ms)
+        if after is not None and probe_ms is None:
+            self._end_runners()  # A runner may still owe the answer to the probe.
         self._after = self._measured(_AFTER, before.overhead)
         if after is not None or not self._lasting or not agree(before.samples, self._after.samples):
             self._before = None  # The GPU is another than before: the next submission has both halves anew.

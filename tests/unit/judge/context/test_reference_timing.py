@@ -82,6 +82,16 @@ def test_a_gpu_that_is_another_than_before_is_measured_again(monkeypatch, probe_
     assert measured.made == [*HALVES, "probe", "reference_after", *HALVES]
 
 
+@pytest.mark.parametrize(("probe_ms", "ended"), [(None, 1), (1.2, 0), (1.0, 0)])
+def test_a_runner_that_may_owe_an_answer_to_the_probe_is_used_no_more(monkeypatch, probe_ms, ended):
+    """The answer would come as that of the next submission's reference."""
+    measured = Measured(monkeypatch, [1.0, 1.0, probe_ms, 1.2])
+    measured.grade()
+    measured.timer._trial_runners.append("one that is kept")
+    measured.grade()
+    assert len(measured.timer._trial_runners) == 1 - ended
+
+
 @pytest.mark.parametrize(("later_s", "resumes"), [(reference_timing.GOOD_S + 1, True), (1.0, False)])
 def test_old_halves_and_those_of_a_cooler_gpu_are_measured_again(monkeypatch, later_s, resumes):
     measured = Measured(monkeypatch, [1.0, 1.0, 2.0, 2.0])
