@@ -45,6 +45,10 @@ ROWS = sorted(
 )
 
 
+FOUND_BY_DRAW = "quarter_of_the_tokens"
+"""A mean over a quarter of the tokens behind a look at the values: two of 154 grades called it correct."""
+
+
 @pytest.fixture(scope="module")
 def context(grader, request):
     """Yield the context of a problem's rows: `request.param` is the problem's name and the device."""
@@ -60,9 +64,7 @@ def context(grader, request):
 )
 def test_wrong_answers_are_refused_and_honest_ones_are_correct(context, submission):
     outcome = judged_by_values(context, submission.path.read_text())
-    if outcome.status is Status.CORRECT is not submission.expected:
-        # Behind a look at the values, a wrong answer is found by a draw: one grade in 150 called a mean over a quarter
-        # of the tokens correct.
+    if outcome.status is Status.CORRECT and submission.path.stem == FOUND_BY_DRAW:
         outcome = judged_by_values(context, submission.path.read_text())
     assert outcome.status is submission.expected, outcome.reason
 

@@ -117,7 +117,6 @@ class WorkerPool:
         self._changing = threading.Lock()
         self._stopping = threading.Event()
         self._workers: dict[int, WorkerHandle] = {}
-        self._turns: dict[int, contextlib.ExitStack] = {}
         self._in_turn: set[int] = set()
         self._ready = GpuQueue(builders, room=_ROOM * builders)
         # Daemon threads: at an interrupt one may be blocked in `next_task`, waiting for a line from another process.
@@ -173,8 +172,7 @@ class WorkerPool:
 
         A slot without a worker takes a task when a worker may start. Until then, ready workers take all tasks.
         """
-        with contextlib.ExitStack() as turn:
-            self._turns[number] = turn
+        try:
             while True:
                 self._await_turn(number, slot)
                 if (task := self._next()) is None:
@@ -183,7 +181,9 @@ class WorkerPool:
                 with self._ready.coming(task.problem.sha256):
                     if not self._begin(number, slot, task):
                         return
-                turn.close()
+                self._end_turn(number)
+        finally:
+            self._end_turn(number)
 
     def _begin(self, number: int, slot: Slot, task: Task) -> bool:
         """Make the slot's part of a grade. Return False if the pool is stopping."""
@@ -305,8 +305,7 @@ class WorkerPool:
 
     def _on_stage(self, number: int, task: Task, stage: Stage) -> None:
         """Report the stage of a grade, which proves the start of the worker."""
-        if number in self._turns:
-            self._turns[number].close()
+        self._end_turn(number)
         self._began(number, task, stage.name)
 
     def _await_turn(self, number: int, slot: Slot) -> None:
@@ -315,14 +314,14 @@ class WorkerPool:
         Only building workers wait: GPUs need the first build early.
         """
         with self._changing:
-            has_worker = number in self._workers
-        turn = self._turns[number]
-        if slot.part is not GradePart.BEGIN or has_worker or number in self._in_turn:
-            return
-        if self._starting.acquire(timeout=_START_S):
+            needs_turn = slot.part is GradePart.BEGIN and number not in self._workers and number not in self._in_turn
+        if needs_turn and self._starting.acquire(timeout=_START_S):
             self._in_turn.add(number)
-            turn.callback(self._in_turn.discard, number)
-            turn.callback(self._starting.release)
+
+    def _end_turn(self, number: int) -> None:
+        if number in self._in_turn:
+            self._in_turn.remove(number)
+            self._starting.release()
 
     def _worker(self, number: int, slot: Slot) -> WorkerHandle | None:
         """Return the slot's worker, and start one if needed. None if the pool is stopping."""

@@ -135,10 +135,8 @@ def test_a_started_runner_that_died_costs_no_verdict(pool):
     assert made.take() is runners[3]
 
 
-def test_runners_are_settled_when_their_processes_are_there(pool):
-    made, runners = pool()
-    for _ in range(2):
-        made.take()
+def begin_slowly(made):
+    """Begin a refill whose first process starts after a tenth of a second."""
     may_start, spawn = threading.Event(), made._spawn
 
     def slow():
@@ -148,6 +146,13 @@ def test_runners_are_settled_when_their_processes_are_there(pool):
     made._spawn = slow
     made.begin_refill()
     threading.Timer(0.1, may_start.set).start()
+
+
+def test_runners_are_settled_when_their_processes_are_there(pool):
+    made, runners = pool()
+    for _ in range(2):
+        made.take()
+    begin_slowly(made)
     made.settle()
     assert len(runners) == 4
 
@@ -175,15 +180,7 @@ def test_the_failure_of_a_start_is_raised_where_its_runner_is_needed(pool, error
 def test_the_end_of_a_pool_ends_a_runner_that_is_starting(pool):
     made, runners = pool()
     made.take()
-    may_start, spawn = threading.Event(), made._spawn
-
-    def slow():
-        assert may_start.wait(60)
-        return spawn()
-
-    made._spawn = slow
-    made.begin_refill()
-    threading.Timer(0.1, may_start.set).start()
+    begin_slowly(made)
     made.close()
     assert len(runners) == 3
     assert all(runner.has_ended for runner in runners[1:])
