@@ -34,7 +34,14 @@ TOO_SLOW = {
 NOT_OF_A_CLIENT = (
     *("evaluator.compile", "evaluator.emulator", "evaluator.lint", "evaluator.roofline", "evaluator.runner"),
     *("evaluator.sandbox", "evaluator.timing", "evaluator.toolchain", "evaluator.cuda_source", "evaluator.batch.runs"),
-    *("evaluator.grading.pipeline", "evaluator.report.run", "evaluator.report.card", "evaluator.serve.server"),
+    *(
+        "evaluator.grading.pipeline",
+        "evaluator.report.run",
+        "evaluator.report.card",
+        "evaluator.service.program",
+        "starlette",
+        "uvicorn",
+    ),
 )
 OTHER_COMMANDS = {"agents", "machine", "problems", "reference", "results", "serving", "signatures"}
 
