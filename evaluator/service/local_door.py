@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 from evaluator.batch.runs.tasks import Task
 from evaluator.batch.workers.messages import Graded, NotGraded, Order, Stage
 from evaluator.batch.workers.task_grader import TaskGrader
-from evaluator.batch.workers.worker_pool import TaskEnded
+from evaluator.batch.workers.worker_pool import NO_STAGES, TaskEnded
 from evaluator.errors import WarpgradeError
 from evaluator.records import DeviceKind, Record
 from evaluator.serve import socket_folder
@@ -45,8 +45,6 @@ from evaluator.version import __version__
 
 _hellos = msgspec.json.Decoder(Hello)
 _orders = msgspec.json.Decoder(LocalOrder)
-_SILENT_STAGES = frozenset({"start", "built"})
-"""Events of the worker pool beside the stages of a grade."""
 
 
 class ServerStatus(Record, frozen=True):
@@ -170,8 +168,10 @@ class LocalGrades:
     async def _grade(self, task: Task, receive: Receive, send: Send) -> None:
         """Grade, and send each stage and the result as a line. The grade ends when the client leaves."""
         assert task.options is not None  # noqa: S101 - for the type checker: `_task_of` sets them
-        device = task.options.device
-        grader, loop = await self._grader(device), asyncio.get_running_loop()
+        gpu, loop = task.options.gpu, asyncio.get_running_loop()
+        grader = await self._grader(task.options.device)
+        if gpu is not None and all(state.slot.gpu != gpu for state in grader.pool.states):
+            raise RequestRefused(422, f"the ready judge has no GPU {gpu[:80]}")
         messages: asyncio.Queue[Stage | Future[TaskEnded] | None] = asyncio.Queue()
 
         def tell(message: Stage | Future[TaskEnded]) -> None:
@@ -189,7 +189,7 @@ class LocalGrades:
                 {"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"application/x-ndjson")]}
             )
             while isinstance(message := await messages.get(), Stage):
-                if message.name not in _SILENT_STAGES:
+                if message.name not in NO_STAGES:
                     await _send_line(send, message)
             result = None if message is None or self._is_aborted else _result(future)
             if result is not None:

@@ -228,6 +228,11 @@ def test_without_the_sandbox_nothing_is_graded(served, worker):
     assert not worker.graded
 
 
+def test_a_gpu_that_the_server_lacks_is_refused(served):
+    with served():
+        assert client.grade(order("# right", gpu="GPU-x"), silent) == Unready("the ready judge has no GPU GPU-x")
+
+
 def test_a_missing_device_is_refused(served, monkeypatch):
     monkeypatch.setattr("evaluator.devices.gpu._listed", lambda _: [])
     with served():

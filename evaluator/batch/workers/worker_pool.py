@@ -34,6 +34,8 @@ _ROOM = 4
 _IDLE_S = 10.0
 """Time before a slot without work releases the GPU."""
 _JOIN_S = 1.0
+NO_STAGES = frozenset({"start", "built"})
+"""Names of `TaskBegan` beside the stages of a grade."""
 _CANCELLED = NotGraded(reason="the grade was cancelled", again=False)
 _STARTING_PART = 4
 """A quarter of the local building workers starts at a time. Each start imports PyTorch twice, in the worker and in the
