@@ -11,31 +11,60 @@ async with Grader() as grader:
 
 import atexit
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from evaluator.api.any_grader import AnyGrader, OnProgress, cards_of
 from evaluator.api.candidate import Candidate, task_for
 from evaluator.api.ready import places
 from evaluator.api.scorecard import Scorecard
-from evaluator.batch.grading_setup import setup_for
-from evaluator.batch.runs.problems import ProblemText
+from evaluator.batch.runs.problems import Problems, ProblemText
 from evaluator.batch.runs.tasks import Task, renamed
 from evaluator.batch.workers.infra_card import infra_card
 from evaluator.batch.workers.messages import Graded
 from evaluator.batch.workers.ray_cluster import cluster_places
+from evaluator.batch.workers.slots import gpus_for, slots_for
 from evaluator.batch.workers.task_grader import TaskGrader
 from evaluator.batch.workers.worker_handle import Hire, Slot
 from evaluator.batch.workers.worker_pool import TaskEnded
 from evaluator.catalog.kernelbench import read_text as read_problem_text
 from evaluator.errors import InfraError, UsageError
-from evaluator.grade_options import with_options
-from evaluator.grading.resolved_request import remarked
+from evaluator.grade_options import GradeOptions, with_options
+from evaluator.grading.resolved_request import options_for, remarked
 from evaluator.records import Finding
+from evaluator.signatures.keys import SigningKey, signing_key
 from evaluator.signatures.signing import signed
+
+
+class GradingSetup(NamedTuple):
+    """Options, slots of this machine, problems and, if configured, the key that signs cards."""
+
+    options: GradeOptions
+    slots: list[Slot]
+    problems: Problems
+    key: SigningKey | None
+
+
+def setup_for(named: Mapping[str, Any], jobs: int | None, *, on_cluster: bool = False) -> GradingSetup:
+    """Parse options by name.
+
+    Args:
+        named: the options.
+        jobs: number of concurrent grades; None takes the limit of the device.
+        on_cluster: whether other machines grade: this machine then has no slots, and may lack a GPU.
+
+    Raises:
+        TypeError: the name of an option is unknown.
+        UsageError: the value of an option is unknown.
+        InfraError: this machine has no GPU.
+    """
+    options = options_for(named).options
+    slots = [] if on_cluster else slots_for(options.device, jobs, gpus_for(options))
+    key = signing_key(options.signing_key, sandboxed=options.is_sandboxed)
+    return GradingSetup(options, slots, Problems(options.problems, options.sizes, entry=options.entry), key)
 
 
 class Grader(AnyGrader):

@@ -22,6 +22,7 @@ from evaluator.records import Record
 from evaluator.report.card.feedback import CHARACTERS
 from evaluator.service import metrics
 from evaluator.service.bodies import Bodies, PartsResponse, Turns
+from evaluator.service.connections import CLIENT
 from evaluator.service.dispatcher import Dispatcher, problem_of, until
 from evaluator.service.documents import openapi
 from evaluator.service.documents.messages import (
@@ -40,7 +41,7 @@ from evaluator.service.documents.messages import (
     RequestRefused,
     TextProblem,
 )
-from evaluator.service.gate import CLIENT, HEALTH, STILL_VALID, AccessControl
+from evaluator.service.gate import HEALTH, STILL_VALID, AccessControl
 from evaluator.service.metrics import Metrics
 from evaluator.service.store.grades_table import Added, Arrival, OtherRequest, QueueFull
 from evaluator.service.store.journal import Journal

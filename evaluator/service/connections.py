@@ -16,8 +16,10 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from evaluator.serve.socket_folder import peer_uid
 from evaluator.service.documents.messages import RequestRefused
-from evaluator.service.gate import CLIENT, MOST_CONNECTIONS
 
+CLIENT = "warpgrade.client"
+"""Key of the client's name in the scope of a request."""
+MOST_CONNECTIONS = 1_000
 HEAD_S = 10.0
 """Time limit for the head of a request, from its first byte or from the start of the connection."""
 STALL_S = 30.0

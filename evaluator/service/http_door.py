@@ -12,9 +12,8 @@ from typing import NamedTuple
 from evaluator.api.grader import Grader
 from evaluator.errors import UsageError
 from evaluator.service.app import Parts, app_of
-from evaluator.service.connections import LimitedConnection
+from evaluator.service.connections import MOST_CONNECTIONS, LimitedConnection
 from evaluator.service.dispatcher import Dispatcher
-from evaluator.service.gate import MOST_CONNECTIONS
 from evaluator.service.metrics import Metrics
 from evaluator.service.program import Door
 from evaluator.service.state import locked

@@ -35,10 +35,9 @@ from evaluator.serve.protocol import (
     Welcome,
 )
 from evaluator.service.bodies import Bodies
-from evaluator.service.connections import LocalConnection
+from evaluator.service.connections import CLIENT, LocalConnection
 from evaluator.service.device_graders import DeviceGraders, WorkerStatus, tree_bytes
 from evaluator.service.documents.messages import Refusal, RequestRefused
-from evaluator.service.gate import CLIENT
 from evaluator.service.program import Door
 from evaluator.text import one_line
 from evaluator.version import __version__

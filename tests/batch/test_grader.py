@@ -9,7 +9,7 @@ from concurrent.futures import CancelledError, Future
 
 import pytest
 
-from evaluator.batch.grading_setup import setup_for
+from evaluator.api.grader import setup_for
 from evaluator.batch.workers import worker_pool
 from evaluator.batch.workers.worker_handle import NoWorker
 from evaluator.errors import ProblemNotFound, UsageError

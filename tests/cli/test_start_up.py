@@ -72,3 +72,10 @@ def test_every_command_is_listed_and_found():
     names = [name for names in _MODULES.values() for name in names]
     assert sorted(names) == sorted(warpgrade.commands)
     assert all(warpgrade.commands[name].name == name for name in names)
+
+
+def test_the_ready_judge_needs_no_extra():
+    code = (
+        "import sys; sys.modules |= dict.fromkeys(['httpx', 'prometheus_client']); import evaluator.service.local_door"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=TOP, check=True)

@@ -74,13 +74,15 @@ class TaskGrader:
 
     def cancel(self, task: Task) -> None:
         """End a task. The future is cancelled, or of a task in progress ends after the worker, without a card."""
-        if self._tasks.remove(task):
-            with self._changing:
-                pending = self._pending.pop(id(task), None)
-            if pending is not None:
-                pending.future.cancel()
-        else:
-            self.pool.cancel(task)
+        with self._changing:
+            pending = self._pending.get(id(task))
+            if pending is None:
+                return
+            if not self._tasks.remove(task):
+                self.pool.cancel(task)
+                return
+            del self._pending[id(task)]
+        pending.future.cancel()
 
     def prepare(self) -> None:
         """Start workers in the background, until enough are ready."""
@@ -101,6 +103,7 @@ class TaskGrader:
                 case TaskEnded() as ended:
                     with self._changing:
                         pending = self._pending.pop(id(ended.task), None)
+                        self.pool.forget(ended.task)
                     if pending is not None and pending.future.set_running_or_notify_cancel():
                         pending.future.set_result(ended)
                 case TaskBegan(task=task) as began:

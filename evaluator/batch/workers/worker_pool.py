@@ -18,10 +18,10 @@ from typing import NamedTuple, Self
 from evaluator.batch.runs.tasks import Task
 from evaluator.batch.workers.gpu_queue import BuiltTask, GpuQueue
 from evaluator.batch.workers.messages import Built, Graded, GradePart, NotGraded, Order, Prepare, Result, Stage
-from evaluator.batch.workers.retries import may_be_the_machines, worth_another
 from evaluator.batch.workers.task_queue import Errand, SlotState, TaskSource
 from evaluator.batch.workers.worker_handle import Hire, LocalWorker, NoWorker, Slot, WorkerHandle
 from evaluator.errors import InfraError
+from evaluator.findings import Code
 from evaluator.grade_options import GradeOptions
 from evaluator.grading.request import Begun, Unread
 from evaluator.records import Status
@@ -120,7 +120,6 @@ class WorkerPool:
         self._changing = threading.Lock()
         self._stopping = threading.Event()
         self._workers: dict[int, WorkerHandle] = {}
-        self._taken: dict[int, Task] = {}
         self._cancelled: set[int] = set()
         self._in_turn: set[int] = set()
         self._ready = GpuQueue(builders, room=_ROOM * builders)
@@ -156,16 +155,19 @@ class WorkerPool:
                 thread.join(_JOIN_S)
 
     def cancel(self, task: Task) -> None:
-        """End a slot's task, and the worker too. Without effect on a waiting or ended task."""
+        """End a slot's task, and the worker too. The caller knows that a slot has the task, until its `TaskEnded`."""
         if self._ready.remove(task) is not None:
             self._end(0, task, _CANCELLED, 1, time.monotonic())
             return
         with self._changing:
-            slots = [number for number, state in enumerate(self.states) if state.task is task]
-            if slots or id(task) in self._taken:
-                self._cancelled.add(id(task))
-            for worker in (self._workers[number] for number in slots if number in self._workers):
-                worker.interrupt()
+            self._cancelled.add(id(task))
+            for number, state in enumerate(self.states):
+                if state.task is task and number in self._workers:
+                    self._workers[number].interrupt()
+
+    def forget(self, task: Task) -> None:
+        """Forget that an ended task was cancelled."""
+        self._cancelled.discard(id(task))
 
     def worker(self, number: int) -> WorkerHandle | None:
         """Return the worker of a slot, if any."""
@@ -221,17 +223,16 @@ class WorkerPool:
         try:
             outcome = self._attempt(number, slot, task, None)
         except NoWorker:
-            self._leave(number, task)
             self._tasks.put_back(task)
             raise
         finally:
+            self.states[number].task = None
             self._tasks.done()
         if outcome is None:
             return False
         if isinstance(outcome.result, Built):
             self._began(number, task, "built")
             self._ready.put(BuiltTask(task, outcome.result.begun, outcome.attempts, since_s))
-            self.states[number].task = None
         else:
             self._end(number, task, outcome.result, outcome.attempts, since_s)
         return True
@@ -256,10 +257,10 @@ class WorkerPool:
             try:
                 outcome = self._attempt(number, slot, waiting.task, waiting.begun)
             except NoWorker:
-                state.task = None
                 self._ready.put_back(waiting)
                 raise
             finally:
+                state.task = None
                 self._ready.done()
             if outcome is None:
                 return
@@ -278,20 +279,11 @@ class WorkerPool:
         state.is_preparing, state.used_s = False, time.monotonic()
 
     def _end(self, number: int, task: Task, result: Graded | NotGraded, attempts: int, since_s: float) -> None:
-        self._leave(number, task)
         if self._fail_fast and not _correct(result):
             # Before the slot takes another task, and before the reader sees the event.
             self._tasks.end()
         now_s = time.monotonic()
         self.events.put(TaskEnded(number, task, result, attempts, now_s - since_s, now_s))
-
-    def _leave(self, number: int, task: Task) -> None:
-        """Note the end of a task in a slot."""
-        with self._changing:
-            self._taken.pop(id(task), None)
-            self._cancelled.discard(id(task))
-            if self.states[number].task is task:
-                self.states[number].task = None
 
     def _began(self, number: int, task: Task, stage: str, detail: str = "") -> None:
         self.events.put(TaskBegan(number, task, stage, time.monotonic(), detail))
@@ -308,11 +300,10 @@ class WorkerPool:
             begun=begun,
             facts=slot.facts,
         )
-        with self._changing:
-            self._taken[id(task)] = task
         self._began(number, task, "start")
         for attempt, pause_s in enumerate((*self._pauses_s, None), start=1):
             if id(task) in self._cancelled:
+                self._dismiss(number)
                 return _AttemptedGrade(_CANCELLED, attempt)
             worker = self._worker(number, slot, task)
             if worker is None:
@@ -320,10 +311,10 @@ class WorkerPool:
             result = self._result(number, worker, order, task)
             if self._stopping.is_set():
                 return None
-            repeats = worth_another(result)
+            repeats = _worth_another(result)
             if repeats:
                 self._dismiss(number)
-            repeats = repeats or (attempt == 1 and may_be_the_machines(result))
+            repeats = repeats or (attempt == 1 and _may_be_the_machines(result))
             if not repeats or pause_s is None:
                 return _AttemptedGrade(result, attempt)
             self._began(number, task, "again", "in a new process")
@@ -334,11 +325,12 @@ class WorkerPool:
     def _result(self, number: int, worker: WorkerHandle, order: Order, task: Task) -> Result:
         """Let the worker grade. The worker of a cancelled task ends."""
         state = self.states[number]
-        state.context, state.problem = task.context, task.problem.name
+        state.task, state.context, state.problem = task, task.context, task.problem.name
         result = worker.grade(order, lambda stage: self._on_stage(number, task, stage))
         state.grades, state.used_s = state.grades + 1, time.monotonic()
         with self._changing:
             if id(task) not in self._cancelled:
+                state.task = None  # From now on, `cancel` leaves the worker alone.
                 return result
         self._dismiss(number)
         return _CANCELLED
@@ -400,3 +392,27 @@ class _AttemptedGrade(NamedTuple):
 
 def _correct(result: Graded | NotGraded) -> bool:
     return isinstance(result, Graded) and result.card.status is Status.CORRECT
+
+
+def _worth_another(result: Result) -> bool:
+    """Return whether the machine failed, so that a new worker should try again."""
+    match result:
+        case Built():
+            return False
+        case Graded(card=card):
+            # No retry after a deadline: a grade must not take three times its limit.
+            late = card.reason is not None and card.reason.code == Code.DEADLINE
+            return card.status is Status.INFRA_ERROR and not late
+        case NotGraded(again=again):
+            return again
+
+
+def _may_be_the_machines(result: Result) -> bool:
+    """Whether a process of the submission was killed: by itself, by the kernel for lack of memory, or from outside.
+
+    The three cases look the same afterwards. A retry shows whether the submission was the cause.
+    """
+    reason = result.card.reason if isinstance(result, Graded) else None
+    if reason is None:
+        return False
+    return reason.details.get("signal") == "SIGKILL" or reason.details.get("killed") is True
