@@ -25,7 +25,6 @@ from evaluator.serve.protocol import (
     STOP,
     Hello,
     LocalOrder,
-    Refusal,
     Stopping,
     Welcome,
     answers,
@@ -234,7 +233,8 @@ def _response(connection: socket.socket, method: str, path: str, body: Record | 
             if not protocol.startswith(b"HTTP/"):
                 raise _Refused(_SILENT)
             if not rest.startswith(b"200"):
-                raise _Refused(msgspec.json.decode(b"".join(_lines(response)), type=Refusal).error)
+                refusal = msgspec.json.decode(b"".join(_lines(response)), type=dict[str, str])
+                raise _Refused(refusal.get("error", _SILENT))
             connection.settimeout(None)
         except (OSError, ValueError):
             raise _Refused(_SILENT) from None

@@ -2,7 +2,7 @@
 
 `POST /v1/hello` asks whether the judge grades for a client. `POST /v1/grades` grades: the response has a line for each
 stage, and a last line with the result. `GET /v1/status` and `POST /v1/stop` need no identity: every version of the
-client can stop every server.
+client can stop every server. The body of a refusal is that of the HTTP service.
 """
 
 import msgspec
@@ -42,13 +42,6 @@ class Stopping(Record, frozen=True):
     """Server's consent to end. The end of the process releases the lock of the socket's folder."""
 
     pid: int
-
-
-class Refusal(Record, frozen=True):
-    """Body of a refusal, as of the HTTP service."""
-
-    error: str
-    hint: str = ""
 
 
 Answer = Stage | Graded | NotGraded

@@ -65,10 +65,6 @@ class DeviceGraders:
                     grader.close()
             return grader
 
-    def at_once(self, device: DeviceKind) -> int:
-        """Return the number of concurrent grades on a device."""
-        return len(self.grader(device).pool.states)
-
     def close(self) -> None:
         """End all workers, even during a grade."""
         with self._changing:
@@ -87,7 +83,7 @@ class DeviceGraders:
         statuses = []
         for device, grader in list(self._graders.items()):
             for number, state in enumerate(grader.pool.states):
-                pid = getattr(grader.pool.worker(number), "pid", None)
+                pid = getattr(grader.pool.workers.get(number), "pid", None)
                 if pid is not None:
                     statuses.append(
                         WorkerStatus(

@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from typing import Any
+from typing import TypeVar
 
 import msgspec
 from starlette.requests import Request
@@ -20,20 +20,9 @@ from evaluator.batch.workers.task_grader import TaskGrader
 from evaluator.batch.workers.worker_pool import NO_STAGES, TaskEnded
 from evaluator.errors import WarpgradeError
 from evaluator.records import DeviceKind, Record
-from evaluator.serve import socket_folder
+from evaluator.serve import protocol, socket_folder
 from evaluator.serve.identity import Identity, difference, identity
-from evaluator.serve.protocol import (
-    GRADES,
-    HELLO,
-    MOST_REQUEST_BYTES,
-    STATUS,
-    STOP,
-    Answer,
-    Hello,
-    LocalOrder,
-    Stopping,
-    Welcome,
-)
+from evaluator.serve.protocol import MOST_REQUEST_BYTES, Answer, Hello, LocalOrder, Stopping, Welcome
 from evaluator.service.bodies import Bodies
 from evaluator.service.connections import CLIENT, LocalConnection
 from evaluator.service.device_graders import DeviceGraders, WorkerStatus, tree_bytes
@@ -44,6 +33,7 @@ from evaluator.version import __version__
 
 _hellos = msgspec.json.Decoder(Hello)
 _orders = msgspec.json.Decoder(LocalOrder)
+_Document = TypeVar("_Document")
 
 
 class ServerStatus(Record, frozen=True):
@@ -131,25 +121,36 @@ class LocalGrades:
     async def _response(self, request: Request, send: Send) -> Response | None:
         """Return the response; None if the response is sent."""
         match request.method, request.scope["path"]:
-            case "GET", path if path == STATUS:
+            case "GET", protocol.STATUS:
                 return _json(await asyncio.to_thread(self._status))
-            case "POST", path if path == STOP:
+            case "POST", protocol.STOP:
                 self.stop()
                 return _json(Stopping(os.getpid()))
-            case "POST", path if path == HELLO:
-                async with self._bodies.read("", request) as body:
-                    hello = await asyncio.to_thread(_decoded, body, _hellos)
+            case "POST", protocol.HELLO:
+                hello = await self._read(request, _hellos)
                 self._refuse(hello.identity)
-                await self._grader(hello.device)
-                return _json(Welcome(os.getpid(), self._graders.at_once(hello.device)))
-            case "POST", path if path == GRADES:
-                async with self._bodies.read("", request) as body:
-                    wanted = await asyncio.to_thread(_decoded, body, _orders)
+                grader = await self._grader(hello.device)
+                return _json(Welcome(os.getpid(), len(grader.pool.states)))
+            case "POST", protocol.GRADES:
+                wanted = await self._read(request, _orders)
                 self._refuse(wanted.identity)
-                await self._grade(_task_of(wanted.order), request.receive, send)
+                task, grader = _task_of(wanted.order), await self._grader(wanted.order.options.device)
+                gpu = wanted.order.options.gpu
+                if gpu is not None and all(state.slot.gpu != gpu for state in grader.pool.states):
+                    raise RequestRefused(422, f"the ready judge has no GPU {gpu[:80]}")
+                self._refuse(wanted.identity)  # The end may have begun meanwhile.
+                await self._grade(grader, task, request.receive, send)
                 return None
             case _:
                 raise RequestRefused(404, "the ready judge is of another version: restart it")
+
+    async def _read(self, request: Request, decoder: "msgspec.json.Decoder[_Document]") -> _Document:
+        async with self._bodies.read("", request) as body:
+            try:
+                return await asyncio.to_thread(decoder.decode, body)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+                message = f"the ready judge is of another version, or the message is invalid: {error}"
+                raise RequestRefused(400, message) from None
 
     def _refuse(self, client: Identity) -> None:
         """Raise RequestRefused if the server ends, or must not grade for the client."""
@@ -164,13 +165,9 @@ class LocalGrades:
         except WarpgradeError as error:
             raise RequestRefused(422, f"the ready judge cannot use {device.value}: {error.message}") from None
 
-    async def _grade(self, task: Task, receive: Receive, send: Send) -> None:
+    async def _grade(self, grader: TaskGrader, task: Task, receive: Receive, send: Send) -> None:
         """Grade, and send each stage and the result as a line. The grade ends when the client leaves."""
-        assert task.options is not None  # noqa: S101 - for the type checker: `_task_of` sets them
-        gpu, loop = task.options.gpu, asyncio.get_running_loop()
-        grader = await self._grader(task.options.device)
-        if gpu is not None and all(state.slot.gpu != gpu for state in grader.pool.states):
-            raise RequestRefused(422, f"the ready judge has no GPU {gpu[:80]}")
+        loop = asyncio.get_running_loop()
         messages: asyncio.Queue[Stage | Future[TaskEnded] | None] = asyncio.Queue()
 
         def tell(message: Stage | Future[TaskEnded]) -> None:
@@ -259,14 +256,6 @@ def _task_of(order: Order) -> Task:
     if not order.options.is_sandboxed:  # An unconfined submission may change the processes of the next grade.
         raise RequestRefused(422, "the ready judge grades only in the sandbox")
     return Task(order.problem, submission.name, submission, options=order.options)
-
-
-def _decoded(body: bytearray, decoder: "msgspec.json.Decoder[Any]") -> Any:
-    try:
-        return decoder.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        message = f"the ready judge is of another version, or the message is invalid: {error}"
-        raise RequestRefused(400, message) from None
 
 
 def _json(document: Record | Refusal, status: int = 200) -> Response:

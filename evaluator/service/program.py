@@ -54,7 +54,19 @@ class Program:
         logging.getLogger("uvicorn.error").addFilter(_is_no_cancellation)
         self._door = door
         self._tell = tell
-        self._server = _server_of(door)
+        self._server = _Uvicorn(
+            uvicorn.Config(
+                door.application,
+                http=door.connection,
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                timeout_keep_alive=_KEEP_ALIVE_S,
+                timeout_graceful_shutdown=_LEAVE_S,
+            )
+        )
         self._signals = 0
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -106,22 +118,6 @@ class _Uvicorn(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """Capture no signal."""
         yield
-
-
-def _server_of(door: Door) -> _Uvicorn:
-    return _Uvicorn(
-        uvicorn.Config(
-            door.application,
-            http=door.connection,
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            timeout_keep_alive=_KEEP_ALIVE_S,
-            timeout_graceful_shutdown=_LEAVE_S,
-        )
-    )
 
 
 def _is_no_cancellation(record: logging.LogRecord) -> bool:

@@ -119,7 +119,8 @@ class WorkerPool:
         self._counting = threading.Lock()
         self._changing = threading.Lock()
         self._stopping = threading.Event()
-        self._workers: dict[int, WorkerHandle] = {}
+        self.workers: dict[int, WorkerHandle] = {}
+        """Workers by slot. Only the pool changes the workers."""
         self._cancelled: set[int] = set()
         self._in_turn: set[int] = set()
         self._ready = GpuQueue(builders, room=_ROOM * builders)
@@ -145,7 +146,7 @@ class WorkerPool:
             self._stopping.set()
             self._tasks.close()
             self._ready.close()
-            workers = list(self._workers.values())
+            workers = list(self.workers.values())
         for worker in workers:  # interrupt all before waiting for any
             worker.interrupt()
         for worker in workers:
@@ -162,16 +163,12 @@ class WorkerPool:
         with self._changing:
             self._cancelled.add(id(task))
             for number, state in enumerate(self.states):
-                if state.task is task and number in self._workers:
-                    self._workers[number].interrupt()
+                if state.task is task and number in self.workers:
+                    self.workers[number].interrupt()
 
     def forget(self, task: Task) -> None:
         """Forget that an ended task was cancelled."""
         self._cancelled.discard(id(task))
-
-    def worker(self, number: int) -> WorkerHandle | None:
-        """Return the worker of a slot, if any."""
-        return self._workers.get(number)
 
     def _work(self, number: int, slot: Slot) -> None:
         error: BaseException | None = None
@@ -346,7 +343,7 @@ class WorkerPool:
         Only building workers wait: GPUs need the first build early.
         """
         with self._changing:
-            needs_turn = slot.part is GradePart.BEGIN and number not in self._workers and number not in self._in_turn
+            needs_turn = slot.part is GradePart.BEGIN and number not in self.workers and number not in self._in_turn
         if needs_turn and self._starting.acquire(timeout=_START_S):
             self._in_turn.add(number)
 
@@ -363,14 +360,14 @@ class WorkerPool:
         with self._changing:
             if self._stopping.is_set():
                 return None
-            worker = self._workers.get(number)
+            worker = self.workers.get(number)
         if worker is None:
             log = self._logs / f"worker-{number}.log" if self._logs is not None else None
             worker = self._hire(slot, log)  # Outside the lock: hiring may take long, and other slots must not wait.
             self.states[number].started()
         with self._changing:
             if not self._stopping.is_set():
-                self._workers[number] = worker
+                self.workers[number] = worker
                 if task is not None and id(task) in self._cancelled:
                     worker.interrupt()
                 return worker
@@ -379,7 +376,7 @@ class WorkerPool:
 
     def _dismiss(self, number: int) -> None:
         with self._changing:
-            worker = self._workers.pop(number, None)
+            worker = self.workers.pop(number, None)
         self.states[number].dismissed()
         if worker is not None:
             worker.close()
