@@ -63,7 +63,7 @@ class TaskStream:
         self._counting = threading.Lock()
         self._closed = threading.Event()
 
-    def take(self, state: SlotState) -> Task | Errand | None:  # noqa: ARG002 - of the protocol
+    def take(self, state: SlotState) -> Task | Errand | None:  # noqa: ARG002 - for `TaskQueue`
         """Return a task of a lost slot, or a new task. A busy slot may still put a task back."""
         while not self._closed.is_set():
             with self._taking:
