@@ -26,13 +26,14 @@ from evaluator.admission.negative_controls import (
 from evaluator.admission.off_by_steps import few_off
 from evaluator.admission.rounding_visibility import rounding_shows
 from evaluator.errors import ProblemError
+from evaluator.judge.inputs.input_distributions import PROFILES
 from evaluator.judge.numerics.arithmetic_modes import SummationOrder, in_order
 from evaluator.judge.numerics.rounding_of_call import ORDERS
 from evaluator.judge.reference.accepted_weights import settle_weights
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.dependence import depends_on_random_numbers
 from evaluator.judge.reference.reference import Reference, by_path
-from evaluator.judge.setup.distribution_mix import DistributionMix, decided, distribution_mix_for, distribution_mix_of
+from evaluator.judge.setup.distribution_mix import DistributionMix, distribution_mix_for
 from evaluator.records import Admission, ControlResult, Problem, Profile, RowSite, SizeName, ToleranceRule, WeightsRule
 
 _WEIGHT_SEED = 0x5EED
@@ -81,14 +82,11 @@ def admit(problem: Problem, size: SizeName, device: str = "cpu") -> Admission:
     """Test a problem at a given size with every control.
 
     Raises:
-        ProblemError: the problem's own code fails, or the lock is broken.
+        ProblemError: the problem's own code fails.
     """
     reference = Reference(problem, size, _WEIGHT_SEED, device)
     reference.check_formats()
-    locked = decided(reference, size, thorough=True)
-    of_grades = distribution_mix_for(reference, size, ToleranceRule.MEASURED)
-    distribution_mix = distribution_mix_of(locked)._replace(elementwise=of_grades.elementwise)
-    sites = of_grades.row_sites
+    mix = distribution_mix_for(reference, size, ToleranceRule.MEASURED)
     stale = Reference(problem, size, _WEIGHT_SEED + 1, device)
     if depends_on_random_numbers(reference, _SEED):
         raise ProblemError(
@@ -98,6 +96,11 @@ def admit(problem: Problem, size: SizeName, device: str = "cpu") -> Admission:
     if problem.weights is WeightsRule.FROZEN:
         reference.weights.leave("the problem asks for constant weights")
     settle_weights(reference, reference.draw(_SEED))
+    left_out = _left_out(problem, mix)
+    sites, distribution_mix = (
+        mix.row_sites,
+        mix._replace(use=tuple(profile for profile in mix.use if profile not in left_out), row_sites=()),
+    )
     # Distributions of a grade come first: the problem's own values reveal most controls.
     order = sorted(Profile, key=lambda profile: not _is_used(profile, distribution_mix))
     failures: list[str] = []
@@ -123,10 +126,24 @@ def admit(problem: Problem, size: SizeName, device: str = "cpu") -> Admission:
         problem=problem.name,
         size=size,
         profiles=list(distribution_mix.use),
-        left_out=locked.left_out,
+        left_out=left_out,
         controls=[result for trial in trials if (result := trial.result()) is not None],
         honest_failures=list(dict.fromkeys(failures)),
     )
+
+
+def _left_out(problem: Problem, mix: DistributionMix) -> dict[Profile, str]:
+    """Return the reasons why distributions are not used: the author's, or those of a trial."""
+    reasons: dict[Profile, str] = {}
+    for profile in PROFILES:
+        declared = problem.profiles.get(profile)
+        if isinstance(declared, str):
+            reasons[profile] = declared
+        elif profile not in mix.use:
+            reasons[profile] = "the reference multiplies no factors"
+        elif mix.trials is not None and (reason := mix.trials.why_not(profile)) is not None:
+            reasons[profile] = reason
+    return reasons
 
 
 def _see_further_calls(

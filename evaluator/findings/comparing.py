@@ -176,13 +176,6 @@ ENTRIES: dict[Code, Entry] = {
         "No action needed for a submission. The problem's author can draw inputs on which the reference is exact, or "
         "set [tolerance] in problem.toml.",
     ),
-    Code.VALUES_UNTRIED: remark(
-        "the problem is too large to check other input values, or memory was short",
-        "Some calls use other values than the problem's own, if the reference supports them. That decision needs one "
-        "trial, at this size or at the small size. The operation count is too high for a trial within a grade, or the "
-        "trial did not fit into memory, so a submission that fails on other values may have passed.",
-        "Add a small size to the problem, or run the trial once: warpgrade problems validate PROBLEM.",
-    ),
     Code.ROUNDING_UNTRIED: remark(
         "too little memory for the reduced-precision check",
         "The check compares errors within the tolerance with those of TF32, fp16 and bf16. The check computes a "

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from evaluator.emulator.parsing.parse_in_sandbox import full_size_numbers
+from evaluator.errors import ProblemError
 from evaluator.findings import Code, Trait, finding, has_trait
 from evaluator.judge.context.grade_context import GradeContext
 from evaluator.judge.faults.emulator_faults import hard_coded_size
@@ -16,7 +17,7 @@ from evaluator.judge.reference.dependence import depends_on_random_numbers
 from evaluator.judge.setup.seed_book import FEWEST_CALLS, UNTIMED_CALLS, fresh_seed
 from evaluator.judge.trial.model_runner import ModelRunner
 from evaluator.judge.trial.retry import SEARCH_S, differing, retried
-from evaluator.judge.trial.trial_runner import TrialRunner
+from evaluator.judge.trial.trial_runner import Trial, TrialRunner
 from evaluator.protocol.frames import Constructed
 from evaluator.records import Check, DeviceKind, Fault, Finding, Schedule, SizeName, Status
 from evaluator.sandbox.time_limit import CpuTime
@@ -33,6 +34,7 @@ class Called(NamedTuple):
     `assumed`: the submission's tensors with values of the reference and without proof, by the reference's names.
     `partly_in_evaluation`: a module of ModelNew is in evaluation mode, says the runner.
     `more_s` is the expected duration of the checked calls that a failure prevented. `first_call_ms`: of right calls.
+    `is_void`: the last call's distribution is unusable, and is left out of a repetition of all calls.
     """
 
     trial_runner: TrialRunner | None
@@ -44,6 +46,7 @@ class Called(NamedTuple):
     more_s: float = 0.0
     partly_in_evaluation: bool = False
     first_call_ms: float | None = None
+    is_void: bool = False
 
     @property
     def may_need_training(self) -> bool:
@@ -96,24 +99,23 @@ def checked_calls(
             message = f"{index} of {len(seeds)} calls were checked: these took {slow.work_s:.0f} s of CPU time"
             fewer = [finding(Code.FEWER_CALLS, message)]
             break
-        trial = trial_runner.run(index, seed, schedule=next(schedules), timeout_s=context.call_timeout_s)
+        trial = _trial(context, trial_runner, index, seed, next(schedules))
+        if trial is None:
+            return Called(trial_runner, checks, None, [], is_void=True)
         checks += [trial.check] if trial.check is not None else []
         if trial.fault is None:
             first_call_ms = trial.elapsed_ms if first_call_ms is None else first_call_ms
             if index:  # The first call has no cancelling rows: a later call of its seed has other inputs.
                 right_seeds.add(seed)
             continue
-        if seed in right_seeds:
-            fault, again = differing(trial.fault), None
-        else:
+        fault, again = differing(trial.fault), None
+        if seed not in right_seeds:
             search_s = math.inf if context.terms.gpu is None else SEARCH_S
             fault, again = retried(
                 trial_runner, trial, index, seed, schedules, context.call_timeout_s, search_s=search_s
             )
         checks += [again] if again is not None else []
-        if fault is not None and trial.refused:
-            fault = model_runner.session.with_refused_launch(fault, trial.refused)
-        excused = None if fault is None else _excused(_for_the_cpu(_of_random(fault, context), context), context)
+        excused = None if fault is None else _excused(fault, trial, model_runner, context)
         remarks = _remarks(constructed, checks, sites, refused=bool(trial.refused))
         more_s = max(len(seeds) - index - 1, 0) * trial_runner.pace_s
         partly = constructed.partly_in_evaluation
@@ -122,6 +124,19 @@ def checked_calls(
     reported_sites = sites if unproven is None else sites._replace(unmatched=False)  # The reason tells of the weights.
     remarks = [*fewer, *_remarks(constructed, checks, reported_sites)]
     return Called(trial_runner, checks, unproven, remarks, sites, constructed.assumed, first_call_ms=first_call_ms)
+
+
+def _trial(
+    context: GradeContext, trial_runner: TrialRunner, index: int, seed: int, schedule: Schedule | None
+) -> Trial | None:
+    """Make a checked call. Return None if the call fails with an unusable distribution, which is left out then."""
+    try:
+        trial = trial_runner.run(index, seed, schedule=schedule, timeout_s=context.call_timeout_s)
+    except ProblemError:
+        if context.leaves_out_distribution(seed):
+            return None
+        raise
+    return None if trial.fault is not None and context.leaves_out_distribution(seed) else trial
 
 
 def _until_proven(context: GradeContext, trial_runner: TrialRunner) -> Iterator[int]:
@@ -183,7 +198,14 @@ def _of_random(fault: Fault, context: GradeContext) -> Fault:
     return Fault(Status.INCONCLUSIVE, finding(Code.RANDOM_REFERENCE, message))
 
 
-def _excused(fault: Fault, context: GradeContext) -> Fault:
+def _excused(fault: Fault, trial: Trial, model_runner: ModelRunner, context: GradeContext) -> Fault:
+    """Return the fault of a call, with a refused launch as the cause, or made inconclusive for another cause."""
+    if trial.refused:
+        fault = model_runner.session.with_refused_launch(fault, trial.refused)
+    return _of_fixed_size(_for_the_cpu(_of_random(fault, context), context), context)
+
+
+def _of_fixed_size(fault: Fault, context: GradeContext) -> Fault:
     """Return the fault, made inconclusive for a kernel written for the full size that failed at a small size.
 
     Applies only to `emulated`, which cannot grade the full size, and only to typical consequences of a wrong size. On

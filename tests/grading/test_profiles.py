@@ -74,6 +74,42 @@ def test_a_card_has_every_profile_one_call_twice_and_quotes_the_own_values_alone
     assert any(timing.submission.other_calls for timing in itertools.chain([card.timing], further))
 
 
+LOGARITHM = """\
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.log(x)
+
+def get_inputs():
+    return [torch.rand(64, 64) + 0.5]
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.parametrize(
+    ("forward", "verdict"),
+    [
+        (["if not (x > 0).all(): raise ValueError('a logarithm of -1')", "return torch.log(x)"], (Status.CORRECT,)),
+        (["return torch.log(x.abs())"], (Status.CORRECT,)),
+        (["return torch.log(x) * 1.01"], (Status.WRONG_RESULT, Code.WRONG_VALUES)),
+    ],
+    ids=["refuses", "other answer", "wrong"],
+)
+def test_inputs_without_a_finite_answer_refute_nobody(grade, tmp_path, forward, verdict):
+    """The logarithm of random signs is NaN: a submission may raise, or answer anything."""
+    path = tmp_path / "logarithm.py"
+    path.write_text(LOGARITHM)
+    card = grade(module(forward=forward), problem=str(path)).assert_verdict(*verdict)
+    assert Profile.SIGNED_NORMAL not in {check.profile for check in card.checks}
+    if card.status is Status.CORRECT:
+        assert Profile.SIGNED_NORMAL not in card.seeds.profiles
+        assert {Profile.SMALL, Profile.LARGE} <= set(card.seeds.profiles)
+
+
 def test_a_replay_has_the_same_values(grader, tmp_path):
     wrong = module(forward=["return torch.where(x.abs() > 60, x * 0, torch.relu(x))"])
     first = grader(tmp_path, wrong).assert_verdict(Status.WRONG_RESULT, Code.WRONG_ON_OTHER_VALUES)

@@ -195,7 +195,9 @@ class AnswerJudge:
         """Compare all outputs, and again if wrong and the rounding of the call itself sets other limits."""
         compared = self._compared(plan, snapshots, samples=samples)
         is_wrong = _first_wrong(compared.tensors) is not None
-        if is_wrong and self._limits.measure(plan, compared.tensors, in_float64=compared.in_float64):
+        if is_wrong and self._limits.measure(
+            plan, compared.tensors, in_float64=compared.in_float64, compare=self._comparison
+        ):
             self.precision.begin(len(plan.blocks), self._slices)
             compared = self._compared(plan, snapshots, samples=samples)
             compared = compared._replace(tensors=[self._void(check) for check in compared.tensors])
@@ -243,9 +245,7 @@ class AnswerJudge:
         """Return right comparisons with the power: the distance of a wrong answer from the tolerance."""
         if not any(self._needs_power(check.path) for check in checks):
             return checks
-        distances = self._distribution_mix.distances.get(plan.profile, {})
-        if not in_float64:
-            distances = distances | dict.fromkeys(self._results_of_rounding(plan), 0.0)
+        rounding = set() if in_float64 else self._results_of_rounding(plan)
         views = {view.path: view for view in snapshots}
         measured = []
         for check in checks:
@@ -254,7 +254,9 @@ class AnswerJudge:
                 continue
             view = views[check.path]
             limit = limit_of(self._reference.problem, check.path, view.tensor)
-            distance = min(distances.get(check.path, math.inf), self._means.get(check.path, math.inf))
+            distance = 0.0 if check.path in rounding else self._means.get(check.path, math.inf)
+            known = self._distribution_mix.distance(plan.profile, check.path) if distance else None
+            distance = distance if known is None else min(distance, known)
             power = power_of(distance, check.tolerance or 0.0, limit.floor) if isinstance(limit, Bounds) else distance
             is_new = check.power is None and math.isfinite(power)
             measured.append(replace(check, power=power) if is_new else check)
@@ -269,7 +271,7 @@ class AnswerJudge:
     def _results_of_rounding(self, plan: CallPlan) -> set[str]:
         """Return the paths of outputs that are results of rounding with the constructed weights.
 
-        Others than these were tried before (`DistributionMix.distances`).
+        Other weights were tried before (`DistributionTrials.distance`).
         """
         if self._reference.weights_seed is not None:
             return set()
