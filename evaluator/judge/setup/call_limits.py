@@ -18,7 +18,7 @@ from evaluator.findings import Code, finding
 from evaluator.findings.comparing import DECLARE_FLIPS
 from evaluator.judge.compare.fill_values import fill_from
 from evaluator.judge.compare.limits import limit_of
-from evaluator.judge.compare.tensor_comparison import Limit
+from evaluator.judge.compare.tensor_comparison import Comparison, Limit, begin
 from evaluator.judge.compare.tolerance import Bounds, without_sums
 from evaluator.judge.numerics.rounding_of_call import are_few, may_be_rounding, results_in_call, rounding_of_call
 from evaluator.judge.numerics.summation_orders import decides, rounds
@@ -66,7 +66,14 @@ class CallLimits:
             self._fills[path] = fill_from(honest)
         return limit._replace(fill=self._fills[path])
 
-    def measure(self, plan: CallPlan, checks: Sequence[TensorCheck], *, in_float64: bool = True) -> bool:
+    def measure(
+        self,
+        plan: CallPlan,
+        checks: Sequence[TensorCheck],
+        *,
+        in_float64: bool = True,
+        compare: Comparison = begin,
+    ) -> bool:
         """Measure the rounding of a call with wrong `checks`, and return whether an output may have another limit.
 
         With the problem's own values, many far errors are no rounding. But an output may be a result of rounding: then
@@ -79,7 +86,7 @@ class CallLimits:
             self.void |= results_in_call(plan)
         if is_own and not may_be_rounding(check for check in checks if check.path not in self.void):
             return bool(self.void)
-        for path, rounding in rounding_of_call(plan).items():
+        for path, rounding in rounding_of_call(plan, compare).items():
             limit = limit_of(self._reference.problem, path, self._value(plan, path), rule=self._rule)
             is_wide = isinstance(limit, Bounds) and decides(rounding, limit)
             if path in self.void:

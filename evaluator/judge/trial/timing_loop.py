@@ -211,7 +211,7 @@ def _fewest(good: list[Trial], at_least: int, trial_runner: TrialRunner, empty: 
 
     Windows are no samples for the precision check, which may need the errors of `at_least` calls.
     """
-    few = at_least * FEW_CALLS // MIN_CALLS
+    few = FEW_CALLS if at_least >= MIN_CALLS else FEW_CALLS // 2
     if len(good) < few or trial_runner.lacks_errors:
         return at_least
     call_ms = median(_times_ms(good)) - empty.taken_off_ms
