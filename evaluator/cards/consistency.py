@@ -138,7 +138,7 @@ def _evidence_of_a_pass(card: Scorecard) -> Iterator[Contradiction]:
 
 
 def _second_opinion(card: Scorecard) -> Iterator[Contradiction]:
-    """Check that KernelBench's rule has an opinion where the rule can, and that the card's follows from the checks'."""
+    """Check KernelBench's opinion: the card's follows from the opinions of the checks, on the problem's own values."""
     if card.kernelbench_correct is not card.kernelbench_of_checks:
         yield Contradiction("kernelbench_correct", "does not follow from the checks")
     for number, check in enumerate(card.checks):

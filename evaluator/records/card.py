@@ -164,10 +164,10 @@ class Scorecard(Record, frozen=True, kw_only=True):
 
     @property
     def kernelbench_of_checks(self) -> bool | None:
-        """Whether KernelBench's rule accepts all checked calls at the card's size that the rule can judge.
+        """Whether KernelBench's rule accepts all checked calls with an opinion, at the card's size.
 
-        The opinion is about the calls before the verdict ended the grade. None without such a call, and for a
-        submission that was not built, failed to run or had no time left: by no rule is such a submission correct.
+        The opinion is about the calls before the verdict ended the grade. None without an opinion, and for a submission
+        without outputs: not built, crashed, or out of time. By no rule is a submission without outputs correct.
         """
         size = self.problem.size
         opinions = [check.kernelbench_ok for check in self.checks if check.size in (None, size)]

@@ -1,11 +1,11 @@
 """KernelBench's rule for an output: `torch.allclose`, against the plain reference's output.
 
 KernelBench requires equal shapes and calls `torch.allclose(output, output_new)` with one number for both tolerances
-(`run_and_check_correctness` of src/kernelbench/eval.py at 423217d). So the arithmetic is that of the dtype, the
-relative part is of the submission's element, an infinity agrees with itself, and NaN with nothing.
+(`run_and_check_correctness` of src/kernelbench/eval.py at 423217d). The arithmetic is the dtype's, the relative part
+is of the submission's element, equal infinities agree, and NaN agrees with nothing.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import torch
 
@@ -17,7 +17,7 @@ _PIECE = 1 << 22
 
 
 def kernelbench_tolerance(dtype: torch.dtype) -> float:
-    """Return the absolute tolerance for an output of `dtype`, which is the relative tolerance too."""
+    """Return the absolute and relative tolerance for an output of `dtype`."""
     return _IN_HALF if dtype in (torch.float16, torch.bfloat16) else _USUAL
 
 
@@ -27,7 +27,7 @@ def agrees(actual: torch.Tensor, honest: torch.Tensor) -> torch.Tensor:
     return torch.isclose(wide(honest), wide(actual.to(honest.dtype)), rtol=tolerance, atol=tolerance)
 
 
-def all_agree(actual: torch.Tensor, honest: torch.Tensor, apart: Iterable[tuple[int, int]] = ()) -> torch.Tensor:
+def all_agree(actual: torch.Tensor, honest: torch.Tensor, apart: Sequence[tuple[int, int]] = ()) -> torch.Tensor:
     """Return whether all elements agree, as a boolean on the tensors' device: no step waits for a GPU.
 
     Slices `apart`, each a dimension with an index, do not count. An output without elements agrees.

@@ -269,7 +269,7 @@ class _Relative(NamedTuple):
 class _Allowed(NamedTuple):
     """Values in float64, and the allowed error of each element. `is_finite` is about the values `wide`.
 
-    `agreed` has the elements that KernelBench's rule accepts, if that rule decides.
+    `agreed` has the elements accepted by KernelBench's rule, if KernelBench's rule decides.
     """
 
     got: torch.Tensor

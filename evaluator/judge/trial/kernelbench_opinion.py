@@ -1,4 +1,4 @@
-"""Second opinion on an answer, by KernelBench's rule. It changes no verdict, and nothing of it comes from a runner."""
+"""Second opinion on an answer, by KernelBench's rule: changes no verdict, and comes from the judge alone."""
 
 import contextlib
 
@@ -13,8 +13,8 @@ def kernelbench_accepts(plan: CallPlan, judged: Judged) -> bool | None:
     """Return whether KernelBench's rule accepts the judge's snapshots of an answer; None where the rule has no opinion.
 
     KernelBench draws the problem's own values alone: other distributions have no opinion, and secret rows do not count.
-    An answer of another structure, shape or dtype has no snapshot: KernelBench refuses it. A failure of the comparison,
-    such as a lack of memory, leaves no opinion.
+    An answer of another structure, shape or dtype has no snapshot: KernelBench refuses the answer. A failure of the
+    comparison, as by a lack of memory, leaves no opinion.
     """
     if plan.profile is not Profile.AS_GIVEN:
         return None

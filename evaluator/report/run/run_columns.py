@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from evaluator.catalog import natural
 from evaluator.report.layout.markup import code_span
-from evaluator.report.run.both_rules import from_to
 from evaluator.report.run.estimates import NOTHING, between, factor, percent, percentage
 from evaluator.report.run.run_tables import (
     OF_WHOLE_LEVELS,
@@ -161,11 +160,9 @@ def _speed(run: NamedRun) -> list[str]:
 
 
 def _by_kernelbench(run: NamedRun) -> list[str]:
-    shares = run.section.total.kernelbench
-    if shares is None:
-        return [run.name, *[NOTHING] * (2 + len(_FAST))]
-    fast = [from_to(*shares.fast[p]) if p in shares.fast else NOTHING for p in _FAST]
-    return [run.name, percent(shares.correct), between(shares.correct, percentage), *fast]
+    total = (run.section.by_kernelbench or run.section).total
+    fast = [percent(total.fast[p]) for p in _FAST]
+    return [run.name, percent(total.correct), between(total.correct, percentage), *fast]
 
 
 def _whole_level_row(name: str, level: WholeLevel) -> list[str]:

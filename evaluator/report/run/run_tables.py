@@ -7,13 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from evaluator.records import DeviceKind
 from evaluator.report.layout.markup import code_span, folded
-from evaluator.report.run.both_rules import (
-    disputed_document,
-    disputed_rows,
-    kernelbench_document,
-    rates_by_both,
-    remark_of_both,
-)
+from evaluator.report.run.both_rules import disputed_document, disputed_rows, rates_by_both, remark_of_both
 from evaluator.report.run.estimates import NOTHING, between, estimate_document, factor, percent, percentage
 from evaluator.report.run.intervals import Estimate
 from evaluator.report.run.rows import no_formula
@@ -67,16 +61,10 @@ def document(sections: list[Section]) -> dict[str, Any]:
     return {
         "version": 1,
         "devices": [
-            {
-                "device": section.device.kind,
-                "name": section.device.name,
-                "timed": section.device.timed,
-                "total": numbers(section.total),
-                "levels": {str(level): numbers(summary) for level, summary in section.levels.items()},
-                "problems": {name: numbers(summary) for name, summary in section.problems.items()},
-                "whole_levels": {
-                    str(number): _whole_level_document(level) for number, level in section.whole_levels.items()
-                },
+            {"device": section.device.kind, "name": section.device.name, "timed": section.device.timed}
+            | _rates_document(section)
+            | {
+                "by_kernelbench": section.by_kernelbench and _rates_document(section.by_kernelbench),
                 "disputed": [disputed_document(sample) for sample in section.disputed],
             }
             for section in sections
@@ -84,10 +72,18 @@ def document(sections: list[Section]) -> dict[str, Any]:
     }
 
 
+def _rates_document(section: Section) -> dict[str, Any]:
+    return {
+        "total": numbers(section.total),
+        "levels": {str(level): numbers(summary) for level, summary in section.levels.items()},
+        "problems": {name: numbers(summary) for name, summary in section.problems.items()},
+        "whole_levels": {str(number): _whole_level_document(level) for number, level in section.whole_levels.items()},
+    }
+
+
 def _whole_level_document(level: WholeLevel) -> dict[str, Any]:
     fast = {f"{p:g}": estimate_document(value) for p, value in level.fast.items()}
-    kernelbench = kernelbench_document(level.kernelbench)
-    return level._asdict() | {"correct": estimate_document(level.correct), "fast": fast, "kernelbench": kernelbench}
+    return level._asdict() | {"correct": estimate_document(level.correct), "fast": fast}
 
 
 def numbers(summary: Summary) -> dict[str, Any]:
@@ -101,7 +97,6 @@ def numbers(summary: Summary) -> dict[str, Any]:
         "speedup": estimate_document(summary.speedup),
         "speedup_or_1": estimate_document(summary.speedup_or_1),
         "measured": summary.measured._asdict(),
-        "kernelbench": kernelbench_document(summary.kernelbench),
     }
 
 
@@ -112,7 +107,7 @@ def csv_text(sections: list[Section]) -> str:
     """
     ks = sorted({k for section in sections for k in section.total.pass_at})
     numbers = ["built", "correct", *(f"fast_{p:g}" for p in THRESHOLDS), *(f"pass@{k}" for k in ks)]
-    numbers += ["speedup", "speedup_or_1", "correct_by_kernelbench"]
+    numbers += ["speedup", "speedup_or_1"]
     buffer = io.StringIO()
     table = csv.writer(buffer, lineterminator="\n")
     header = ["device", "device_name", "group", "name", "samples", "problems", "unquoted", "refused"]
@@ -121,7 +116,6 @@ def csv_text(sections: list[Section]) -> str:
         for group, name, summary in _groups(section):
             values = [summary.built, summary.correct, *(summary.fast[p] for p in THRESHOLDS)]
             values += [*(summary.pass_at.get(k) for k in ks), summary.speedup, summary.speedup_or_1]
-            values.append(summary.kernelbench and summary.kernelbench.correct)
             cells = [cell for value in values for cell in (value or (None, None, None))]
             counts = [summary.samples, summary.problems, summary.unquoted, summary.statuses.get(REFUSED, 0)]
             names = map(no_formula, (section.device.kind, section.device.name, group, name))

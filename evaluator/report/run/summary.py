@@ -9,7 +9,7 @@ are too narrow to generalise to other problems.
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from evaluator.catalog import natural
@@ -59,9 +59,13 @@ class RunSample(NamedTuple):
         return self.status is Status.CORRECT
 
     @property
-    def correct_by_kernelbench(self) -> bool:
-        """Whether KernelBench's rule accepts the submission. Without an opinion, the verdict counts."""
-        return self.correct if self.kernelbench_correct is None else self.kernelbench_correct
+    def by_kernelbench(self) -> "RunSample":
+        """The sample with the verdict of KernelBench's rule; without an opinion, the same sample."""
+        if self.kernelbench_correct is None:
+            return self
+        refused = Status.WRONG_RESULT if self.correct else self.status
+        status = Status.CORRECT if self.kernelbench_correct else refused
+        return self._replace(status=status, kernelbench_correct=None)
 
     @property
     def status_text(self) -> str:
@@ -69,17 +73,6 @@ class RunSample(NamedTuple):
         if self.status is None:
             return REFUSED if self.is_refused else MISSING
         return self.status.value
-
-
-class ByKernelBench(NamedTuple):
-    """Shares by KernelBench's rule.
-
-    `fast` maps each p above 0 to the least and the largest possible share: submissions that KernelBench's rule alone
-    accepts were not timed. A device without a clock has none.
-    """
-
-    correct: Estimate | None
-    fast: dict[float, tuple[float, float]]
 
 
 class Summary(NamedTuple):
@@ -91,7 +84,6 @@ class Summary(NamedTuple):
     one. `speedup_or_1` is the geometric mean over all samples, where a failure or a missing speedup counts as 1: users
     would run the reference. Both are None without any quoted speedup. A device without a clock has no statistics of
     speed. `wrong_on_other_values` counts the samples that are correct on the problem's own values, and on no others.
-    `kernelbench` is None if no card has an opinion by KernelBench's rule.
     """
 
     samples: int
@@ -107,7 +99,6 @@ class Summary(NamedTuple):
     unquoted: int
     wrong_on_other_values: int
     measured: "Measured"
-    kernelbench: ByKernelBench | None
 
 
 class Measured(NamedTuple):
@@ -145,21 +136,21 @@ def measured_as(samples: Sequence[RunSample]) -> Measured:
 class WholeLevel(NamedTuple):
     """Shares of all `problems` of a KernelBench level; a problem without a sample counts as not correct.
 
-    `tried` problems have samples. A problem with several samples counts with the mean over the samples. `fast` and
-    `kernelbench` are as in `Summary`.
+    `tried` problems have samples. A problem with several samples counts with the mean over the samples. `fast` is as in
+    `Summary`.
     """
 
     problems: int
     tried: int
     correct: Estimate | None
     fast: dict[float, Estimate | None]
-    kernelbench: ByKernelBench | None
 
 
 class Section(NamedTuple):
     """Statistics of one device: total, by level and by problem. `whole_levels` has the levels of known size.
 
-    KernelBench's rule and the verdict disagree on the samples `disputed`; those accepted by KernelBench's come first.
+    `by_kernelbench` has the verdicts of KernelBench's rule; None if no card has an opinion. The verdicts disagree on
+    the samples `disputed`. Samples accepted by KernelBench's rule alone come first: never timed, and so never fast.
     """
 
     device: Device
@@ -167,6 +158,7 @@ class Section(NamedTuple):
     levels: dict[int, Summary]
     problems: dict[str, Summary]
     whole_levels: dict[int, WholeLevel] = {}
+    by_kernelbench: "Section | None" = None
     disputed: Sequence[RunSample] = ()
 
 
@@ -220,25 +212,7 @@ def summarise(samples: Sequence[RunSample], *, timed: bool) -> Summary:
         unquoted=len(correct) - len(speedups) if timed else 0,
         wrong_on_other_values=sum(sample.reason == Code.WRONG_ON_OTHER_VALUES.value for sample in samples),
         measured=measured_as(samples if timed else ()),
-        kernelbench=_by_kernelbench([[sample] for sample in samples], len(samples), timed=timed),
     )
-
-
-def _by_kernelbench(groups: Collection[Sequence[RunSample]], whole: int, *, timed: bool) -> ByKernelBench | None:
-    """Return the shares of `whole`, in which each group of samples counts with its mean."""
-    if all(sample.kernelbench_correct is None for group in groups for sample in group):
-        return None
-
-    def part(counts: Callable[[RunSample], bool]) -> float:
-        return math.fsum(sum(map(counts, group)) / len(group) for group in groups)
-
-    def fast(p: float) -> tuple[float, float]:
-        known = part(lambda sample: sample.correct_by_kernelbench and _is_fast(sample, p))
-        untimed = part(lambda sample: sample.correct_by_kernelbench and not sample.correct)
-        return known / whole, (known + untimed) / whole
-
-    correct = share(part(lambda sample: sample.correct_by_kernelbench), whole)
-    return ByKernelBench(correct, {p: fast(p) for p in THRESHOLDS if p and timed})
 
 
 def sections(
@@ -269,6 +243,8 @@ def _section(device: Device, samples: list[RunSample], level_sizes: Mapping[int,
             continue
         levels[sample.level].append(sample)
         problems[sample.problem].append(sample)
+    has_opinion = any(sample.kernelbench_correct is not None for sample in samples)
+    by_kernelbench = [sample.by_kernelbench for sample in samples] if has_opinion else []
     return Section(
         device=device,
         total=summarise(samples, timed=device.timed),
@@ -279,8 +255,9 @@ def _section(device: Device, samples: list[RunSample], level_sizes: Mapping[int,
             for level, samples in sorted(levels.items())
             if level in level_sizes
         },
+        by_kernelbench=_section(device, by_kernelbench, level_sizes) if has_opinion else None,
         disputed=sorted(
-            (sample for sample in samples if sample.correct_by_kernelbench is not sample.correct),
+            (sample for sample in samples if sample.by_kernelbench.correct is not sample.correct),
             key=lambda sample: sample.correct,
         ),
     )
@@ -297,8 +274,7 @@ def _whole_level(problems: int, samples: Sequence[RunSample], *, timed: bool) ->
         return share(math.fsum(means), problem_count)
 
     fast = {p: of_all(p) if timed or p == 0 else None for p in THRESHOLDS}
-    kernelbench = _by_kernelbench(by_problem.values(), problem_count, timed=timed)
-    return WholeLevel(problem_count, len(by_problem), fast[0.0], fast, kernelbench)
+    return WholeLevel(problem_count, len(by_problem), fast[0.0], fast)
 
 
 def _is_fast(sample: RunSample, p: float) -> bool:
