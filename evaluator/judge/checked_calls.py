@@ -96,7 +96,8 @@ def checked_calls(
             message = f"{index} of {len(seeds)} calls were checked: these took {slow.work_s:.0f} s of CPU time"
             fewer = [finding(Code.FEWER_CALLS, message)]
             break
-        trial = trial_runner.run(index, seed, schedule=next(schedules), timeout_s=context.call_timeout_s)
+        schedule, timeout_s = next(schedules), context.call_timeout_s
+        trial = trial_runner.run(index, seed, schedule=schedule, timeout_s=timeout_s, second_opinion=True)
         checks += [trial.check] if trial.check is not None else []
         if trial.fault is None:
             first_call_ms = trial.elapsed_ms if first_call_ms is None else first_call_ms

@@ -84,13 +84,12 @@ def side(
         lacking=lacking,
     ):
         seed = next(seeds)
-        number = index + len(used)
-        trial = trial_runner.run(number, seed, timeout_s=timeout_s, quick=not lacking, second_opinion=False)
+        trial = trial_runner.run(index + len(used), seed, timeout_s=timeout_s, quick=not lacking)
         lacking = closely and trial_runner.lacks_calls
         if trial.fault is not None:
             search_s = math.inf if empty.quiet_ms is None else SEARCH_S
             unscheduled = itertools.repeat(None)
-            fault, _ = retried(trial_runner, trial, number, seed, unscheduled, timeout_s, search_s=search_s)
+            fault, _ = retried(trial_runner, trial, index + len(used), seed, unscheduled, timeout_s, search_s=search_s)
             return TimedSide(None, trial._replace(fault=fault))
         used.append(seed)
         watch.look_at(len(used))
