@@ -131,7 +131,8 @@ def _trial(
 ) -> Trial | None:
     """Make a checked call. Return None if the call fails with an unusable distribution, which is left out then."""
     try:
-        trial = trial_runner.run(index, seed, schedule=schedule, timeout_s=context.call_timeout_s)
+        timeout_s = context.call_timeout_s
+        trial = trial_runner.run(index, seed, schedule=schedule, timeout_s=timeout_s, second_opinion=True)
     except ProblemError:
         if context.leaves_out_distribution(seed):
             return None

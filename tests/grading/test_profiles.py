@@ -6,6 +6,7 @@ import pytest
 
 from evaluator.catalog import find_problem
 from evaluator.findings import Code, finding
+from evaluator.judge.inputs.cancelling_rows import ROWS_NAME
 from evaluator.judge.trial import enough_calls
 from evaluator.judge.trial.enough_calls import FEW_CALLS
 from evaluator.judge.trial.trial_runner import Trial, TrialRunner
@@ -38,8 +39,8 @@ def test_a_copy_is_no_relu_though_the_problems_own_inputs_are_positive(grade):
     assert card.checks[0].ok
     assert card.checks[0].profile is Profile.AS_GIVEN
     other = card.checks[-1].profile
-    of_rows = other is Profile.AS_GIVEN  # Calls with the problem's own values have rows with random signs.
-    assert card.reason.details["profile"] == ("rows with random signs" if of_rows else other.value)
+    of_rows = other is Profile.AS_GIVEN  # Calls with the problem's own values have secret rows.
+    assert card.reason.details["profile"] == (ROWS_NAME if of_rows else other.value)
     assert "on inputs" in run.out
 
 

@@ -138,7 +138,7 @@ class AnswerJudge:
         on_host = None if self._memory_samples is None else late_on_host(pairs, self._memory_samples)
         too_late = late(snapshots, answer.samples or {}) or on_host
         if too_late is not None:
-            return Judged(problem=too_late)
+            return Judged(problem=too_late, snapshots=snapshots)
         # In blocks, the full values never exist at once; the memory layouts are those of the first call.
         expected_layouts = self._reference.layouts if wanted.outputs is self._outline else layouts(by_path(wanted))
         shared = shared_elements(views_laid_out(pairs), expected_layouts)
