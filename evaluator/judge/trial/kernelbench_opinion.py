@@ -29,6 +29,8 @@ def kernelbench_accepts(plan: CallPlan, judged: Judged) -> bool | None:
                 honest, start = values[path], starts[path]
                 rows = honest.shape[0] if honest.dim() else 1
                 actual = tensor if honest.shape == tensor.shape else tensor[start : start + rows]
+                if actual.shape != honest.shape:
+                    return False
                 secret = [each for each in plan.slices.get(path, []) if each.fit(tensor.shape)]
                 apart = [(each.dim, index - (0 if each.dim else start)) for each in secret for index in each.indices]
                 flags.append(all_agree(actual, honest, apart))

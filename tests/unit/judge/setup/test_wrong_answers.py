@@ -180,7 +180,7 @@ def right(power, path="output"):
 
 
 def test_two_calls_with_power_prove_an_output():
-    evidence = Evidence(unquoted=False)
+    evidence = Evidence(None, AS_GIVEN_ALONE, unquoted=False)
     for power, unproven in ((PROOF - 0.1, ["output"]), (PROOF, ["output"]), (0.0, ["output"]), (PROOF, [])):
         evidence.note(right(power), has_bits_of_reference=False)
         assert evidence.unproven == unproven
@@ -189,7 +189,7 @@ def test_two_calls_with_power_prove_an_output():
 
 
 def test_each_output_needs_its_own_proofs():
-    evidence = Evidence(unquoted=False)
+    evidence = Evidence(None, AS_GIVEN_ALONE, unquoted=False)
     for _ in range(2):
         evidence.note(right(100.0, "output[0]"), has_bits_of_reference=False)
         evidence.note(right(1.0, "output[1]"), has_bits_of_reference=False)
@@ -197,14 +197,14 @@ def test_each_output_needs_its_own_proofs():
 
 
 def test_the_references_own_bits_are_a_proof_only_in_all_calls():
-    evidence = Evidence(unquoted=True)
+    evidence = Evidence(None, AS_GIVEN_ALONE, unquoted=True)
     for is_same, unproven in ((True, []), (True, []), (False, ["output"]), (True, ["output"])):
         evidence.note(right(0.0), has_bits_of_reference=is_same)
         assert evidence.unproven == unproven
 
 
 def test_what_was_not_measured_tells_against_no_answer():
-    evidence = Evidence(unquoted=False)
+    evidence = Evidence(None, AS_GIVEN_ALONE, unquoted=False)
     for _ in range(2):
         evidence.note(right(None), has_bits_of_reference=False)
     assert evidence.unproven == []
