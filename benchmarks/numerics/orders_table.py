@@ -56,8 +56,7 @@ def _calls(setup: Setup) -> list[tuple[str, int, int]]:
     given = Profile.AS_GIVEN
     calls = [(given.value, 0, mix.seed_for(given))]
     calls += [(CANCELLING, 1, mix.seed_for(given))] if mix.row_sites else []
-    usable = [each for each in mix.use if mix.trials is None or mix.trials.why_not(each) is None]
-    return calls + [(profile.value, 1, mix.seed_for(profile)) for profile in usable]
+    return calls + [(profile.value, 1, mix.seed_for(profile)) for profile in mix.use]
 
 
 def _judged(setup: Setup, values: str, index: int, seed: int) -> list[dict[str, Any]]:

@@ -26,7 +26,6 @@ from evaluator.admission.negative_controls import (
 from evaluator.admission.off_by_steps import few_off
 from evaluator.admission.rounding_visibility import rounding_shows
 from evaluator.errors import ProblemError
-from evaluator.judge.inputs.input_distributions import PROFILES
 from evaluator.judge.numerics.arithmetic_modes import SummationOrder, in_order
 from evaluator.judge.numerics.rounding_of_call import ORDERS
 from evaluator.judge.reference.accepted_weights import settle_weights
@@ -96,11 +95,7 @@ def admit(problem: Problem, size: SizeName, device: str = "cpu") -> Admission:
     if problem.weights is WeightsRule.FROZEN:
         reference.weights.leave("the problem asks for constant weights")
     settle_weights(reference, reference.draw(_SEED))
-    left_out = _left_out(problem, mix)
-    sites, distribution_mix = (
-        mix.row_sites,
-        mix._replace(use=tuple(profile for profile in mix.use if profile not in left_out), row_sites=()),
-    )
+    sites, distribution_mix = mix.row_sites, mix._replace(row_sites=())
     # Distributions of a grade come first: the problem's own values reveal most controls.
     order = sorted(Profile, key=lambda profile: not _is_used(profile, distribution_mix))
     failures: list[str] = []
@@ -126,24 +121,10 @@ def admit(problem: Problem, size: SizeName, device: str = "cpu") -> Admission:
         problem=problem.name,
         size=size,
         profiles=list(distribution_mix.use),
-        left_out=left_out,
+        left_out=dict(mix.left_out),
         controls=[result for trial in trials if (result := trial.result()) is not None],
         honest_failures=list(dict.fromkeys(failures)),
     )
-
-
-def _left_out(problem: Problem, mix: DistributionMix) -> dict[Profile, str]:
-    """Return the reasons why distributions are not used: the author's, or those of a trial."""
-    reasons: dict[Profile, str] = {}
-    for profile in PROFILES:
-        declared = problem.profiles.get(profile)
-        if isinstance(declared, str):
-            reasons[profile] = declared
-        elif profile not in mix.use:
-            reasons[profile] = "the reference multiplies no factors"
-        elif mix.trials is not None and (reason := mix.trials.why_not(profile)) is not None:
-            reasons[profile] = reason
-    return reasons
 
 
 def _see_further_calls(

@@ -176,6 +176,13 @@ ENTRIES: dict[Code, Entry] = {
         "No action needed for a submission. The problem's author can draw inputs on which the reference is exact, or "
         "set [tolerance] in problem.toml.",
     ),
+    Code.VALUES_UNTRIED: remark(
+        "the problem is too slow to check other input values, or memory was short",
+        "Some calls use other values than the problem's own, if the reference supports them. Trials on the reference "
+        "tell, at the small size or at the only size. They would take too long, or did not fit into memory, so a "
+        "submission that fails on other values may have passed.",
+        "Give the problem a small size.",
+    ),
     Code.ROUNDING_UNTRIED: remark(
         "too little memory for the reduced-precision check",
         "The check compares errors within the tolerance with those of TF32, fp16 and bf16. The check computes a "

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from evaluator.emulator.parsing.parse_in_sandbox import full_size_numbers
-from evaluator.errors import ProblemError
 from evaluator.findings import Code, Trait, finding, has_trait
 from evaluator.judge.context.grade_context import GradeContext
 from evaluator.judge.faults.emulator_faults import hard_coded_size
@@ -34,7 +33,6 @@ class Called(NamedTuple):
     `assumed`: the submission's tensors with values of the reference and without proof, by the reference's names.
     `partly_in_evaluation`: a module of ModelNew is in evaluation mode, says the runner.
     `more_s` is the expected duration of the checked calls that a failure prevented. `first_call_ms`: of right calls.
-    `is_void`: the last call's distribution is unusable, and is left out of a repetition of all calls.
     """
 
     trial_runner: TrialRunner | None
@@ -46,7 +44,6 @@ class Called(NamedTuple):
     more_s: float = 0.0
     partly_in_evaluation: bool = False
     first_call_ms: float | None = None
-    is_void: bool = False
 
     @property
     def may_need_training(self) -> bool:
@@ -99,9 +96,8 @@ def checked_calls(
             message = f"{index} of {len(seeds)} calls were checked: these took {slow.work_s:.0f} s of CPU time"
             fewer = [finding(Code.FEWER_CALLS, message)]
             break
-        trial = _trial(context, trial_runner, index, seed, next(schedules))
-        if trial is None:
-            return Called(trial_runner, checks, None, [], is_void=True)
+        schedule, timeout_s = next(schedules), context.call_timeout_s
+        trial = trial_runner.run(index, seed, schedule=schedule, timeout_s=timeout_s, second_opinion=True)
         checks += [trial.check] if trial.check is not None else []
         if trial.fault is None:
             first_call_ms = trial.elapsed_ms if first_call_ms is None else first_call_ms
@@ -124,20 +120,6 @@ def checked_calls(
     reported_sites = sites if unproven is None else sites._replace(unmatched=False)  # The reason tells of the weights.
     remarks = [*fewer, *_remarks(constructed, checks, reported_sites)]
     return Called(trial_runner, checks, unproven, remarks, sites, constructed.assumed, first_call_ms=first_call_ms)
-
-
-def _trial(
-    context: GradeContext, trial_runner: TrialRunner, index: int, seed: int, schedule: Schedule | None
-) -> Trial | None:
-    """Make a checked call. Return None if the call fails with an unusable distribution, which is left out then."""
-    try:
-        timeout_s = context.call_timeout_s
-        trial = trial_runner.run(index, seed, schedule=schedule, timeout_s=timeout_s, second_opinion=True)
-    except ProblemError:
-        if context.leaves_out_distribution(seed):
-            return None
-        raise
-    return None if trial.fault is not None and context.leaves_out_distribution(seed) else trial
 
 
 def _until_proven(context: GradeContext, trial_runner: TrialRunner) -> Iterator[int]:

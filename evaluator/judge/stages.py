@@ -16,6 +16,7 @@ from evaluator.judge.compare.tolerance import bounds
 from evaluator.judge.context.grade_context import GradeContext
 from evaluator.judge.faults.triton_faults import interpreter_remarks
 from evaluator.judge.inputs.changing_weights import NO_SITES, Sites, record
+from evaluator.judge.inputs.input_distributions import PROFILES
 from evaluator.judge.own_kernels.ablation import (
     AblationResult,
     AblationResults,
@@ -222,23 +223,14 @@ def _may_need_training(context: GradeContext, called: Called) -> bool:
 
 
 def calls_in_new_runner(context: GradeContext, ends: ExitStack | None) -> _CheckedCalls:
-    """Make the checked calls in a new runner. In a timed grade, a runner with right answers lives until `ends` ends.
-
-    A call that fails with an unusable distribution is void: all calls are repeated in a new runner, without it.
-    """
-    while (checked := _calls_in_new_runner(context, ends)).called.is_void:
-        pass
-    return checked
-
-
-def _calls_in_new_runner(context: GradeContext, ends: ExitStack | None) -> _CheckedCalls:
+    """Make the checked calls in a new runner. In a timed grade, a runner with right answers lives until `ends` ends."""
     build_service = context.build_services.for_submission()
     with ExitStack() as failing:
         model_runner = failing.enter_context(context.runners.start(context.source, build_service))
         # Processes start beside the submission's load, and make GPU contexts after the last timed call.
         refill = None if context.gpu_session is None else context.runners.pool.begin_refill
         called = checked_calls(context, model_runner, refill)
-        if called.fault is not None or called.is_void or called.trial_runner is None:
+        if called.fault is not None or called.trial_runner is None:
             return _CheckedCalls(called, build_service)
         if context.terms.gpu is not None:
             compiled = read_kernels(model_runner.session, context.source)
@@ -319,7 +311,7 @@ def _build_findings(build_service: BuildService) -> list[Finding]:
 
 
 def _about_values(context: GradeContext, checks: list[Check]) -> list[Finding]:
-    """Return findings about weak checks: a wide tolerance, and inputs that never change."""
+    """Return findings about weak checks: a wide tolerance, fixed inputs, and distributions that could not be tried."""
     rule, problem = context.terms.options.tolerance, context.terms.problem
     tensors = [tensor for check in checks if check.profile is Profile.AS_GIVEN for tensor in check.tensors]
     widest: dict[str, tuple[float, float]] = {}
@@ -340,4 +332,9 @@ def _about_values(context: GradeContext, checks: list[Check]) -> list[Finding]:
     if context.reference.has_fixed_inputs:
         message = "get_inputs returns the same values in every call"
         findings.append(finding(Code.FIXED_INPUTS, message))
+    if untried := context.seeds.distribution_mix.untried:
+        names = ", ".join(profile.value for profile in untried)
+        reason = context.seeds.distribution_mix.left_out[untried[0]]
+        message = f"{len(untried)} of {len(PROFILES)} input distributions were not checked: {reason}"
+        findings.append(finding(Code.VALUES_UNTRIED, message, profiles=names))
     return findings

@@ -131,7 +131,6 @@ class GpuArena:
         self._allocator = allocator
         self._side: torch.cuda.Stream | None = None
         self._in_use = False
-        self._ahead_bytes = 0
         self._copies: list[torch.Tensor] = []
 
     def open(self) -> None:
@@ -144,17 +143,9 @@ class GpuArena:
             self._in_use = True
 
     def poison(self, byte: int, ahead_bytes: int) -> None:
-        """Fill the memory of the next outputs with `byte`, and synchronize the GPU.
-
-        Windows begin with an empty pool: the addresses of temporaries, and hits of the L2 cache, must not depend on
-        earlier calls. A chain of three kernels took 10.6 us after four calls, and 11.1 us after twenty (H200).
-        """
+        """Fill the memory of the next outputs with `byte`, and synchronize the GPU."""
         self._copies.clear()
         self._reclaim()
-        if ahead_bytes > self._ahead_bytes > 0:
-            self._pool = torch.cuda.MemPool(self._allocator.allocator())  # type: ignore[no-untyped-call]
-            torch.cuda.empty_cache()
-        self._ahead_bytes = ahead_bytes
         self.open()
         block = torch.empty(max(ahead_bytes, 1), dtype=torch.uint8, device="cuda")
         block.fill_(byte)

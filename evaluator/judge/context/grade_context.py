@@ -229,18 +229,8 @@ class GradeContext(GradeFacts):
                 )
             self.setup = self._further_setups[size]
             yield
-            self._further_setups[size] = self.setup
         finally:
             self.terms, self.setup = terms, setup
-
-    def leaves_out_distribution(self, seed: int) -> bool:
-        """Return whether the distribution of a failed call is unusable. The problem's calls then leave it out."""
-        mix = self.seeds.distribution_mix
-        profile = mix.pick(seed)
-        if mix.trials is None or mix.trials.why_not(profile) is None:
-            return False
-        self.setup = self.setup._replace(distribution_mix=mix.without(profile))
-        return profile not in self.seeds.distribution_mix.use  # A replay has its card's distributions.
 
     def _set_up(self) -> None:
         self.setup = set_up_problem(self.terms, self.seeds.weight, self._device_builders)

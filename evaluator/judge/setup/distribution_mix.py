@@ -1,38 +1,40 @@
 """Mix of input distributions: the distributions (profiles) of a problem's calls, and their frequencies.
 
-Every distribution is used, unless the author leaves the distribution out. Unusable distributions are left out of a
-problem's further calls (`distribution_trials`).
+Every distribution is used that the reference supports, unless the author leaves the distribution out.
 """
 
 import hashlib
 import itertools
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from evaluator.judge.compare.tensor_comparison import Comparison, begin
 from evaluator.judge.inputs.input_distributions import PROFILES
 from evaluator.judge.reference.reference import Reference
-from evaluator.judge.setup.distribution_trials import DistributionTrials
-from evaluator.judge.setup.problem_traits import NO_TRAITS, traits_of
-from evaluator.records import Precision, Problem, Profile, RowSite, SizeName, ToleranceRule, ValuesRule
+from evaluator.judge.setup.distribution_trials import TOO_SLOW, DistributionTrials
+from evaluator.judge.setup.problem_traits import traits_of
+from evaluator.records import Precision, Profile, RowSite, SizeName, ToleranceRule, ValuesRule, WeightsRule
 
 _ONE_IN = 5
 """A fifth of the timed calls use a distribution other than the problem's own."""
 _CHECKS = 5
 _AS_GIVEN_CHECKS = 2
+_NO_MEMORY = "memory is too short to try it"
 
 
 class DistributionMix(NamedTuple):
     """Distributions in use beside the problem's own.
 
     `row_sites` are where rows cancel in calls with the problem's own values. `elementwise` are the paths of outputs
-    without sums. `trials` answer questions about a distribution; None if no call needs evidence.
+    without sums. `left_out` has the reasons against unused distributions. `trials` measure distances of wrong answers;
+    None if no call needs evidence.
     """
 
     use: tuple[Profile, ...] = ()
     row_sites: tuple[RowSite, ...] = ()
     elementwise: frozenset[str] = frozenset()
+    left_out: Mapping[Profile, str] = {}
     trials: DistributionTrials | None = None
 
     def pick(self, seed: int) -> Profile:
@@ -63,13 +65,14 @@ class DistributionMix(NamedTuple):
         if self.trials is not None:
             yield from itertools.cycle(filter(self.trials.is_evidence, (Profile.AS_GIVEN, *self.use)))
 
+    @property
+    def untried(self) -> list[Profile]:
+        """Distributions left out for lack of a trial: the problem is too slow, or memory was short."""
+        return [profile for profile, reason in self.left_out.items() if reason in (TOO_SLOW, _NO_MEMORY)]
+
     def distance(self, profile: Profile, path: str) -> float | None:
         """Return the distance of wrong answers of an output with a distribution; None if unknown."""
         return None if self.trials is None else self.trials.distance(profile, path)
-
-    def without(self, profile: Profile) -> "DistributionMix":
-        """Return the mix without a distribution."""
-        return self._replace(use=tuple(each for each in self.use if each is not profile))
 
 
 AS_GIVEN_ALONE = DistributionMix()
@@ -82,38 +85,32 @@ def distribution_mix_for(
     rule: ToleranceRule,
     values: ValuesRule = ValuesRule.ALL,
     compare: Comparison = begin,
+    weights: WeightsRule = WeightsRule.CHANGING,
 ) -> DistributionMix:
-    """Return the mix for a reference. `compare` compares tensors on the reference's device."""
+    """Return the mix for a reference. `compare` compares tensors on the reference's device.
+
+    Raises:
+        ProblemError: the reference refuses its own inputs.
+    """
     if rule is ToleranceRule.KERNELBENCH:
         return AS_GIVEN_ALONE
     problem = reference.problem
+    may_change = WeightsRule.FROZEN not in (weights, problem.weights)
+    trials = DistributionTrials(reference, size, compare, may_change=may_change)
     try:
         traits = traits_of(problem, size, reference.device.type)
     except MemoryError:  # For this grade alone.
-        traits = NO_TRAITS
+        return DistributionMix(left_out=dict.fromkeys(PROFILES, _NO_MEMORY), trials=trials)
     is_own = values is ValuesRule.OWN
     # TF32 cut off, as tensor cores do, is off by a third of bf16: size does not separate the two.
     has_sites = not is_own and problem.precision is not Precision.TF32
     return DistributionMix(
-        () if is_own else usable_profiles(problem, multiplies=traits.multiplies),
+        () if is_own else tuple(profile for profile in PROFILES if profile not in traits.left_out),
         tuple(traits.sites) if has_sites else (),
+        # Logarithms and roots take no random signs, and their textbook forms round near 1 and 0.
         frozenset(traits.elementwise) if problem.precision is Precision.FP32 else frozenset(),
-        DistributionTrials(reference, size, compare),
-    )
-
-
-def usable_profiles(problem: Problem, *, multiplies: bool) -> tuple[Profile, ...]:
-    """Return the distributions not left out by the author.
-
-    Factors near 1 are for products of many factors, or on the author's request: long sums of equal terms have a bias in
-    any single accumulator.
-    """
-    declared = problem.profiles
-    return tuple(
-        profile
-        for profile in PROFILES
-        if not isinstance(declared.get(profile), str)
-        and (profile is not Profile.NEAR_ONE or multiplies or declared.get(profile) is True)
+        {} if is_own else traits.left_out,
+        trials,
     )
 
 

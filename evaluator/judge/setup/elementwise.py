@@ -13,15 +13,12 @@ large, and outputs with small rows keep the usual floor.
 
 import torch
 
-from evaluator.errors import ProblemError
 from evaluator.judge.compare.reductions import as_rows
 from evaluator.judge.inputs.cancelling_rows import has_shared_elements, input_tensors
 from evaluator.judge.reference.operation_cost import cost_of
 from evaluator.judge.reference.reference import Reference
-from evaluator.judge.setup.distribution_trials import newly_nonfinite
 from evaluator.judge.setup.row_sites import LONGEST_S, dependent, outputs_in_float64, tried_rows
 from evaluator.judge.tensors.call_arguments import cloned
-from evaluator.records import Profile
 
 _LEAST_SIZE = 0.2
 """Least root mean square of a row, on the problem's own values: 2**-21.41 is 1.8e-6 of this size, below a fifth of the
@@ -33,7 +30,6 @@ def find_elementwise(reference: Reference) -> set[str]:
     """Return the paths of a reference's outputs whose elements each depend on a single element of each input.
 
     None of a model with weights, since a forward may add up weights; none without float64; none if a trial is too slow.
-    None of a reference without results for random signs: textbook formulas of logarithms and roots round near 1 and 0.
 
     Raises:
         ProblemError: the reference refuses its own inputs.
@@ -53,22 +49,12 @@ def find_elementwise(reference: Reference) -> set[str]:
     paths = {path for path, value in before.items() if rows and _least_row(value) >= _LEAST_SIZE}
     for number, dim, index in rows:
         if not paths:
-            return set()
+            break
         changed = cloned(inputs)
         input_tensors(changed)[number].select(dim, index).copy_(other_tensors[number].select(dim, index))
         after = outputs_in_float64(reference, changed)
         paths &= set(dependent(before, after, [index], tensors[number].shape[dim]))
-    return paths if paths and _takes_signs(reference) else set()
-
-
-def _takes_signs(reference: Reference) -> bool:
-    """Return whether outputs for inputs of random signs are as finite as for the problem's own, and in float64."""
-    own = reference.expected(reference.draw(_SEED), 0, None)
-    try:
-        signed = reference.expected(reference.draw(_SEED, Profile.SIGNED_NORMAL), 0, None)
-    except ProblemError:
-        return False
-    return newly_nonfinite(signed, own) is None and (signed.in_float64 or not own.in_float64)
+    return paths
 
 
 def _least_row(output: torch.Tensor) -> float:

@@ -55,7 +55,8 @@ def set_up_problem(
     """
     reference = Reference(terms.problem, terms.size, weight_seed, "cpu" if terms.gpu is None else "cuda")
     compare = comparison_on_gpu(device_builders) if terms.gpu is not None else begin
-    mix = distribution_mix_for(reference, terms.size, terms.options.tolerance, terms.options.values, compare)
+    options = terms.options
+    mix = distribution_mix_for(reference, terms.size, options.tolerance, options.values, compare, terms.weights)
     if distribution_mix is not None:
         mix = distribution_mix._replace(trials=mix.trials)
     sizes, reference_s = try_one_call(reference, on_gpu=terms.gpu is not None)

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from evaluator.errors import ProblemError
 from evaluator.findings import Code, finding
 from evaluator.judge import checked_calls as checked
 from evaluator.judge.checked_calls import checked_calls
@@ -67,7 +66,6 @@ def _context(*, is_timed):
         call_timeout_s=1.0,
         right_at=(),
         reference=None,
-        leaves_out_distribution=lambda _: False,
     )
 
 
@@ -84,31 +82,6 @@ def test_calls_that_a_failure_prevented_take_as_long_as_those_before(failing, mo
     assert made == (SEEDS if failing is None else SEEDS[: failing + 1])
     assert called.fault is (None if failing is None else TIMED_OUT)
     assert called.more_s == more_s
-
-
-@pytest.mark.parametrize("refuses", [False, True], ids=["a failed call", "a reference that refuses the inputs"])
-def test_a_failed_call_with_an_unusable_distribution_is_void(refuses):
-    made = []
-
-    def run(index, seed, **_):
-        made.append(seed)
-        if index == 2 and refuses:
-            raise ProblemError("log(-1)")
-        return Trial(None, TIMED_OUT if index == 2 else None, 1.0, copied=False)
-
-    trial_runner = SimpleNamespace(run=run, pace_s=2.0, earlier_weights=[])
-    context = _context(is_timed=True)
-    context.leaves_out_distribution = lambda seed: seed == SEEDS[2]
-    called = checked_calls(context, _model_runner(trial_runner))
-    assert (called.is_void, called.fault, made) == (True, None, SEEDS[:3])
-
-
-def test_a_problem_that_refuses_its_own_inputs_is_broken():
-    def run(*_, **__):
-        raise ProblemError("log(-1)")
-
-    with pytest.raises(ProblemError):
-        checked_calls(_context(is_timed=True), _model_runner(SimpleNamespace(run=run)))
 
 
 @pytest.mark.parametrize(("gpu", "search_s"), [(None, math.inf), ("a GPU", SEARCH_S)])

@@ -61,7 +61,6 @@ def context():
         call_timeout_s=1.0,
         gpu_session=None,
         begin_side=lambda: NO_WATCH,
-        leaves_out_distribution=lambda _: False,
     )
 
 

@@ -5,15 +5,12 @@ import collections
 import pytest
 
 from evaluator.judge.inputs.input_distributions import PROFILES
-from evaluator.judge.setup.distribution_mix import (
-    AS_GIVEN_ALONE,
-    DistributionMix,
-    distribution_mix_for,
-    usable_profiles,
-)
+from evaluator.judge.reference.accepted_weights import settle_weights
+from evaluator.judge.setup import distribution_trials
+from evaluator.judge.setup.distribution_mix import AS_GIVEN_ALONE, DistributionMix, distribution_mix_for
 from evaluator.judge.setup.seed_book import fresh_seed
-from evaluator.records import Profile, SizeName, ToleranceRule, ValuesRule
-from tests.unit.references import problem, reference
+from evaluator.records import Profile, SizeName, ToleranceRule, ValuesRule, WeightsRule
+from tests.unit.references import reference
 
 ALL = DistributionMix(PROFILES)
 WITHOUT_FACTORS = tuple(profile for profile in PROFILES if profile is not Profile.NEAR_ONE)
@@ -47,27 +44,33 @@ def test_the_checks_have_every_profile_and_begin_as_given(use):
     assert [planned.count(profile) for profile in use] == [1 + 2 * (profile is Profile.OUTLIERS) for profile in use]
 
 
-def test_a_mix_without_a_distribution_draws_no_call_with_it():
-    mix = ALL.without(Profile.LARGE)
-    assert Profile.LARGE not in mix.checks()
-    assert {mix.pick(fresh_seed()) for _ in range(400)} == set(Profile) - {Profile.LARGE}
-
-
-def test_an_authors_declaration_decides_which_distributions_are_drawn():
-    declared = {Profile.SMALL: "logarithms of lengths, which are large", Profile.LARGE: True}
-    assert usable_profiles(problem("x", profiles=declared), multiplies=False) == tuple(
-        profile for profile in WITHOUT_FACTORS if profile is not Profile.SMALL
-    )
-    assert usable_profiles(problem("x", profiles={Profile.NEAR_ONE: True}), multiplies=False) == PROFILES
-
-
 def mix(output="torch.relu(x)", rule=ToleranceRule.MEASURED, values=ValuesRule.ALL):
     return distribution_mix_for(reference(output, "torch.rand(32, 64)"), SizeName.SMALL, rule, values)
 
 
-def test_factors_near_one_are_for_products_of_many_factors():
+def test_distributions_that_the_reference_does_not_support_are_left_out():
+    found = mix("torch.log(x)")
+    assert not {Profile.SIGNED_NORMAL, Profile.NEAR_ONE} & set(found.use)
+    assert set(found.use) | set(found.left_out) == set(PROFILES)
+    assert found.untried == []
     assert mix().use == WITHOUT_FACTORS
-    assert mix("x.prod(1)").use == PROFILES
+
+
+def test_without_a_trial_the_problems_own_values_are_alone(monkeypatch):
+    monkeypatch.setattr(distribution_trials, "_LONGEST_S", 1e-9)
+    slow = mix()
+    assert (slow.use, slow.untried) == ((), list(PROFILES))
+
+
+@pytest.mark.parametrize(("weights", "of_problem"), [(WeightsRule.FROZEN, None), (None, WeightsRule.FROZEN)])
+def test_constant_weights_have_no_evidence_from_other_weights(weights, of_problem):
+    """With weights of 1 and biases of 0, the mean of a group norm is 0."""
+    changes = {} if of_problem is None else {"weights": of_problem}
+    made = reference("self.norm(x).mean(1)", "torch.rand(64, 32)", "self.norm = nn.GroupNorm(4, 32)", **changes)
+    settle_weights(made, made.draw(11))
+    rule = weights or WeightsRule.CHANGING
+    found = distribution_mix_for(made, SizeName.SMALL, ToleranceRule.MEASURED, weights=rule)
+    assert found.distance(Profile.AS_GIVEN, "output") == 0.0
 
 
 def test_kernelbenchs_rule_goes_with_its_inputs():

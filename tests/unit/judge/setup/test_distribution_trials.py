@@ -1,4 +1,4 @@
-"""Which calls are evidence, and which distributions are unusable."""
+"""Which distributions are usable, and which calls are evidence."""
 
 import itertools
 import time
@@ -10,8 +10,8 @@ from evaluator.judge.inputs.input_distributions import PROFILES
 from evaluator.judge.reference.accepted_weights import settle_weights
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.setup import distribution_trials
-from evaluator.judge.setup.distribution_trials import DistributionTrials
-from evaluator.records import Profile, SizeName, WeightsRule
+from evaluator.judge.setup.distribution_trials import NO_FACTORS, TOO_SLOW, DistributionTrials
+from evaluator.records import Profile, SizeName
 from tests.unit.references import reference
 
 
@@ -20,22 +20,21 @@ def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path))
 
 
-def trials(output, given="torch.rand(32, 64)", init="pass", **changes):
-    made = reference(output, given, init, **changes)
-    if made.problem.weights is not WeightsRule.FROZEN:
-        settle_weights(made, made.draw(11))
-    return DistributionTrials(made, SizeName.SMALL)
-
-
 def unusable(output, given="torch.rand(32, 64)", init="pass", **changes):
-    tried = trials(output, given, init, **changes)
-    found = {profile: tried.why_not(profile) for profile in PROFILES if profile is not Profile.NEAR_ONE}
-    return {profile: reason for profile, reason in found.items() if reason is not None}
+    found = distribution_trials.unusable(reference(output, given, init, **changes))
+    return {profile: reason for profile, reason in found.items() if reason != NO_FACTORS}
+
+
+def trials(output, given="torch.rand(32, 64)", init="pass", *, may_change=True, size=SizeName.SMALL, **changes):
+    made = reference(output, given, init, **changes)
+    settle_weights(made, made.draw(11))
+    return DistributionTrials(made, size, may_change=may_change)
 
 
 def test_every_distribution_suits_an_operation_for_all_inputs():
     assert unusable("torch.relu(x)") == {}
     assert unusable("self.linear(x)", init="self.linear = nn.Linear(64, 64)") == {}
+    assert unusable("torch.relu(x)", backward=True) == {}
 
 
 def test_a_distribution_with_an_infinite_output_is_unusable():
@@ -43,15 +42,12 @@ def test_a_distribution_with_an_infinite_output_is_unusable():
     assert found[Profile.SIGNED_NORMAL] == "output is not finite"
     assert Profile.SMALL not in found
     assert unusable("torch.exp(x.sum(1) * 0.05)")[Profile.LARGE] == "output is not finite"
+    assert unusable("x * float('nan')") == {}, "as with the problem's own values"
 
 
 def test_a_distribution_that_the_reference_refuses_is_unusable():
     found = unusable("F.binary_cross_entropy(x, torch.ones_like(x))")
     assert found[Profile.SIGNED_NORMAL].startswith("the reference refuses it: ")
-
-
-def test_a_distribution_with_a_constant_output_is_unusable():
-    assert unusable("torch.relu(x - 100)")[Profile.SMALL] == "the output hardly depends on such inputs"
 
 
 def test_rounding_makes_a_distribution_unusable_only_if_float64_disagrees():
@@ -83,15 +79,17 @@ def test_a_distribution_with_a_choice_among_equal_values_is_unusable(output):
 def test_an_author_may_ask_for_a_distribution_unless_its_output_is_not_finite():
     assert unusable("x.argmax(1)")[Profile.ZEROS_AND_TIES] == "output depends on the choice among equal values"
     assert Profile.ZEROS_AND_TIES not in unusable("x.argmax(1)", profiles={Profile.ZEROS_AND_TIES: True})
-    assert (
-        trials("x.prod(1)", MIXED, profiles={Profile.MIXED_MAGNITUDES: True}).why_not(Profile.MIXED_MAGNITUDES) is None
-    )
+    assert Profile.MIXED_MAGNITUDES not in unusable("x.prod(1)", MIXED, profiles={Profile.MIXED_MAGNITUDES: True})
     asked = unusable("torch.log(x)", profiles={Profile.SIGNED_NORMAL: True})
     assert asked[Profile.SIGNED_NORMAL] == "output is not finite"
+    said = {Profile.SMALL: "logarithms of lengths, which are large"}
+    assert unusable("x * 2", profiles=said) == said
 
 
-def test_the_problems_own_values_are_never_unusable():
-    assert trials("x * float('nan')").why_not(Profile.AS_GIVEN) is None
+def test_factors_near_one_are_for_products_of_many_factors():
+    assert distribution_trials.unusable(reference("x * 2")) == {Profile.NEAR_ONE: NO_FACTORS}
+    assert distribution_trials.unusable(reference("x * 2", profiles={Profile.NEAR_ONE: True})) == {}
+    assert Profile.NEAR_ONE not in distribution_trials.unusable(reference("x.prod(1)"))
 
 
 def test_a_trial_leaves_the_weights_and_the_blocks_of_the_reference_alone():
@@ -100,16 +98,24 @@ def test_a_trial_leaves_the_weights_and_the_blocks_of_the_reference_alone():
     made.set_weights(5)
     before = {name: value.clone() for name, value in made.parameters().items()}
     tried.distance(Profile.AS_GIVEN, "output")
-    tried.why_not(Profile.SMALL)
     assert made.weights_seed == 5
     assert all(value.equal(before[name]) for name, value in made.parameters().items())
     assert len(made.blocks(made.draw(1))) == 1
 
 
-def test_a_distance_is_measured_once_for_a_problem(monkeypatch):
+def test_a_distance_is_measured_once_for_a_problem_without_weights(monkeypatch):
+    linear = {"output": "self.linear(x)", "init": "self.linear = nn.Linear(64, 64)"}
     first = trials("torch.relu(x)").distance(Profile.AS_GIVEN, "output")
-    monkeypatch.setattr(DistributionTrials, "_try", lambda *_: pytest.fail("it was tried again"))
+    trials(**linear).distance(Profile.AS_GIVEN, "output")
+    measured = []
+    monkeypatch.setattr(DistributionTrials, "_measured", lambda _, profile: measured.append(profile) or {"output": 7.0})
     assert trials("torch.relu(x)").distance(Profile.AS_GIVEN, "output") == first > 0
+    assert measured == []
+    assert trials(**linear).distance(Profile.AS_GIVEN, "output") == 7.0, "weights differ from session to session"
+
+
+def test_an_output_missing_in_the_trial_has_no_known_distance():
+    assert trials("torch.relu(x)").distance(Profile.AS_GIVEN, "output[7]") is None
 
 
 def test_a_busy_machine_measures_as_an_idle_one(monkeypatch):
@@ -123,11 +129,24 @@ def test_a_busy_machine_measures_as_an_idle_one(monkeypatch):
 
 def test_a_problem_too_slow_to_try_has_no_known_distances(monkeypatch):
     monkeypatch.setattr(distribution_trials, "_LONGEST_S", 1e-9)
-    monkeypatch.setattr(DistributionTrials, "_try", lambda *_: pytest.fail("it was tried"))
     tried = trials("torch.log(x)")
     assert tried.distance(Profile.AS_GIVEN, "output") is None
-    assert tried.why_not(Profile.SIGNED_NORMAL) is None
     assert not tried.is_evidence(Profile.AS_GIVEN)
+    assert unusable("torch.log(x)") == dict.fromkeys(PROFILES, TOO_SLOW)
+
+
+def test_a_size_too_slow_to_try_has_the_distances_of_the_small_one(monkeypatch):
+    sizes = {SizeName.SMALL: {}, SizeName.FULL: {}}
+    slow = trials("torch.relu(x)", sizes=sizes, size=SizeName.FULL)
+    nominal_s, tried = distribution_trials._nominal_s, []
+
+    def nominal(of, inputs):
+        tried.append(of)
+        return 1e9 if len(tried) == 1 else nominal_s(of, inputs)
+
+    monkeypatch.setattr(distribution_trials, "_nominal_s", nominal)
+    assert slow.distance(Profile.AS_GIVEN, "output") > 0
+    assert len(tried) == 2
 
 
 def test_a_large_problem_is_tried_on_its_first_rows(monkeypatch):
@@ -170,9 +189,10 @@ def test_memory_that_a_submission_may_hold_is_no_evidence(monkeypatch, profile):
     with monkeypatch.context() as patch:
         patch.setattr(Reference, "_run", short)
         assert tried.distance(profile, "output") == (None if profile is Profile.AS_GIVEN else 0.0)
-        assert tried.why_not(Profile.SIGNED_NORMAL) is None
-    assert tried.why_not(Profile.SIGNED_NORMAL) == "output is not finite"
-    assert trials("torch.log(x)").distance(profile, "output") > 0, "a shortage is not remembered"
+        assert not tried.is_evidence(profile)
+    if profile is not Profile.AS_GIVEN:
+        assert tried.distance(profile, "output") > 0, "a later submission may hold no memory"
+    assert trials("torch.log(x)").distance(profile, "output") > 0, "a shortage is not kept"
 
 
 MEAN_OF_NORM = {"given": "torch.rand(64, 32)", "init": "self.norm = nn.GroupNorm(4, 32)"}
@@ -184,19 +204,14 @@ def test_other_weights_are_tried_if_the_constructed_ones_spoil_the_output():
     assert tried.is_evidence(Profile.AS_GIVEN)
     assert tried.is_evidence(Profile.SIGNED_NORMAL)
     assert tried.distance(Profile.AS_GIVEN, "output") > 0.01
-    frozen = trials("self.norm(x).mean(1)", **MEAN_OF_NORM, weights=WeightsRule.FROZEN, sha256="2" * 64)
-    frozen._reference.weights.leave("the problem asks for constant weights")
+    frozen = trials("self.norm(x).mean(1)", **MEAN_OF_NORM, may_change=False)
     assert frozen.distance(Profile.AS_GIVEN, "output") == 0.0
     assert not any(map(frozen.is_evidence, PROFILES))
 
 
 def test_a_result_of_rounding_beside_another_output_is_no_evidence():
     two = "(n := self.norm(x), n.mean(0))"
-    norm = "self.norm = nn.BatchNorm1d(32)"
-    made = reference(two, "torch.randn(64, 32)", norm, weights=WeightsRule.FROZEN)
-    made.weights.leave("the problem asks for constant weights")
-    tried = DistributionTrials(made, SizeName.SMALL)
+    tried = trials(two, "torch.randn(64, 32)", "self.norm = nn.BatchNorm1d(32)", may_change=False)
     assert tried.distance(Profile.AS_GIVEN, "output[0]") > 0.1
     assert tried.distance(Profile.AS_GIVEN, "output[1]") == 0
-    assert tried.why_not(Profile.SIGNED_NORMAL) is None
     assert not any(map(tried.is_evidence, Profile))

@@ -4,15 +4,17 @@ import pytest
 import torch
 from msgspec.structs import replace
 
+from evaluator.errors import ProblemError
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.setup import problem_traits
 from evaluator.judge.setup.distribution_mix import distribution_mix_for
+from evaluator.judge.setup.distribution_trials import NO_FACTORS
 from evaluator.judge.setup.problem_traits import ProblemTraits, traits_of
-from evaluator.records import Precision, RowSite, SizeName, ToleranceRule, ValuesRule
+from evaluator.records import Precision, Profile, RowSite, SizeName, ToleranceRule, ValuesRule
 from tests.unit.references import problem, reference
 
 ROWS, COLUMNS = RowSite(0, 0, {"output": 0}), RowSite(0, 1, {"output": 1})
-DOUBLED = ProblemTraits([ROWS, COLUMNS], ["output"])
+DOUBLED = ProblemTraits([ROWS, COLUMNS], ["output"], {Profile.NEAR_ONE: NO_FACTORS})
 GIVEN = "torch.rand(32, 64)"
 
 
@@ -31,11 +33,6 @@ def test_traits_are_found_once(monkeypatch):
     assert traits("x * 2") == DOUBLED
 
 
-def test_factors_are_found():
-    assert traits("x.prod(1)").multiplies
-    assert not traits("x.sum(1)").multiplies
-
-
 @pytest.mark.parametrize(
     ("sizes", "tried"),
     [
@@ -50,8 +47,20 @@ def test_a_problem_without_a_small_size_is_tried_at_its_own(monkeypatch, sizes, 
     assert places == [tried]
 
 
-def test_a_reference_that_refuses_its_own_inputs_has_no_traits():
-    assert traits("x.view(7)") == ProblemTraits()
+def test_a_reference_that_refuses_its_own_inputs_is_broken():
+    with pytest.raises(ProblemError):
+        traits("x.view(7)")
+
+
+def test_a_reference_for_a_gpu_alone_is_tried_there(monkeypatch):
+    def by_trials(_, size, device):
+        if device == "cpu":
+            raise ProblemError("x.cuda()")
+        return DOUBLED
+
+    monkeypatch.setattr(problem_traits, "_by_trials", by_trials)
+    sizes = {SizeName.FULL: {}, SizeName.SMALL: {}}
+    assert traits_of(problem("x * 2", GIVEN, sizes=sizes), SizeName.FULL, "cuda") == DOUBLED
 
 
 @pytest.mark.parametrize("calls", [None, 0, 1, 3])
