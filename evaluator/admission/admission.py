@@ -32,7 +32,7 @@ from evaluator.judge.reference.accepted_weights import settle_weights
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.dependence import depends_on_random_numbers
 from evaluator.judge.reference.reference import Reference, by_path
-from evaluator.judge.setup.distribution_mix import DistributionMix, decided, distribution_mix_for, distribution_mix_of
+from evaluator.judge.setup.distribution_mix import DistributionMix, distribution_mix_for
 from evaluator.records import Admission, ControlResult, Problem, Profile, RowSite, SizeName, ToleranceRule, WeightsRule
 
 _WEIGHT_SEED = 0x5EED
@@ -81,14 +81,11 @@ def admit(problem: Problem, size: SizeName, device: str = "cpu") -> Admission:
     """Test a problem at a given size with every control.
 
     Raises:
-        ProblemError: the problem's own code fails, or the lock is broken.
+        ProblemError: the problem's own code fails.
     """
     reference = Reference(problem, size, _WEIGHT_SEED, device)
     reference.check_formats()
-    locked = decided(reference, size, thorough=True)
-    of_grades = distribution_mix_for(reference, size, ToleranceRule.MEASURED)
-    distribution_mix = distribution_mix_of(locked)._replace(elementwise=of_grades.elementwise)
-    sites = of_grades.row_sites
+    mix = distribution_mix_for(reference, size, ToleranceRule.MEASURED)
     stale = Reference(problem, size, _WEIGHT_SEED + 1, device)
     if depends_on_random_numbers(reference, _SEED):
         raise ProblemError(
@@ -98,6 +95,7 @@ def admit(problem: Problem, size: SizeName, device: str = "cpu") -> Admission:
     if problem.weights is WeightsRule.FROZEN:
         reference.weights.leave("the problem asks for constant weights")
     settle_weights(reference, reference.draw(_SEED))
+    sites, distribution_mix = mix.row_sites, mix._replace(row_sites=())
     # Distributions of a grade come first: the problem's own values reveal most controls.
     order = sorted(Profile, key=lambda profile: not _is_used(profile, distribution_mix))
     failures: list[str] = []
@@ -123,7 +121,7 @@ def admit(problem: Problem, size: SizeName, device: str = "cpu") -> Admission:
         problem=problem.name,
         size=size,
         profiles=list(distribution_mix.use),
-        left_out=locked.left_out,
+        left_out=dict(mix.left_out),
         controls=[result for trial in trials if (result := trial.result()) is not None],
         honest_failures=list(dict.fromkeys(failures)),
     )

@@ -49,6 +49,7 @@ class Scorecard(records.Scorecard, frozen=True, kw_only=True):
         stages_s: seconds of each stage.
         wall_s: seconds of the grade.
         signature: signature of the card.
+        kernelbench_correct: whether KernelBench's rule accepts the outputs; None without an opinion.
         schema_version: version of the layout.
     """
 

@@ -16,9 +16,11 @@ from evaluator.records import (
     Check,
     DeviceKind,
     GradeMode,
+    Profile,
     Scorecard,
     Status,
     TensorCheck,
+    ToleranceRule,
 )
 
 _MOST_PACKED = 8
@@ -32,6 +34,7 @@ def inconsistencies(card: Scorecard, *, intervals: bool = True) -> list[Contradi
     earlier version followed other rules: each is only compared with its value.
     """
     contradictions = [*_reason(card), *_names(card), *_submission(card), *_facts_of_the_grade(card), *_evidence(card)]
+    contradictions += _second_opinion(card)
     for number, check in enumerate(card.checks):
         contradictions += _check(f"checks[{number}]", check)
     contradictions += contradictions_of_times(card, intervals=intervals)
@@ -132,6 +135,17 @@ def _evidence_of_a_pass(card: Scorecard) -> Iterator[Contradiction]:
     required = card.required_own_kernel
     if required is not None and (card.own_kernels is None or card.own_kernels.share_high < required):
         yield Contradiction("own_kernels", f"correct, but own kernels do less than the required {required:g}")
+
+
+def _second_opinion(card: Scorecard) -> Iterator[Contradiction]:
+    """Check KernelBench's opinion: the card's follows from the opinions of the checks, on the problem's own values."""
+    if card.kernelbench_correct is not card.kernelbench_of_checks:
+        yield Contradiction("kernelbench_correct", "does not follow from the checks")
+    for number, check in enumerate(card.checks):
+        if check.kernelbench_ok is None:
+            continue
+        if check.profile != Profile.AS_GIVEN or card.tolerance is ToleranceRule.KERNELBENCH:
+            yield Contradiction(f"checks[{number}].kernelbench_ok", "present, although the rule has no second opinion")
 
 
 def _check(field: str, check: Check) -> Iterator[Contradiction]:

@@ -8,7 +8,7 @@ import msgspec
 
 from evaluator.catalog import OWN_PROBLEMS, find_problem, list_problems
 from evaluator.commands import terminal
-from evaluator.commands.options import FILE_PATH, FOLDER_PATH, complete_problem, json_option, one_of, problems_option
+from evaluator.commands.options import FOLDER_PATH, complete_problem, json_option, one_of, problems_option
 from evaluator.errors import ExitCode
 from evaluator.records import DeviceKind, SizeName
 from evaluator.report.problems import listing_document, listing_text, problem_text
@@ -93,10 +93,9 @@ def get(*, name: str, source: str | None, output: Path) -> None:
 @problems_option
 @_size_option
 @_device_option
-@click.option("--write", is_flag=True, help="Choose the input distributions, and write profiles.lock.toml.")
 @json_option
 def validate_them(
-    *, names: tuple[str, ...], problems: Path | None, size: str | None, device: str, write: bool, as_json: bool
+    *, names: tuple[str, ...], problems: Path | None, size: str | None, device: str, as_json: bool
 ) -> ExitCode:
     """Test the problems NAME with bad submissions; report which ones pass, and what to change.
 
@@ -107,46 +106,13 @@ def validate_them(
 
     admissions = []
     chosen = None if size is None else SizeName(size)
-    for admission in validate(names, problems, chosen, DeviceKind(device), write=write):
+    for admission in validate(names, problems, chosen, DeviceKind(device)):
         admissions.append(admission)
         if not as_json:
             terminal.emit(admission_text(admission) + (details_text(admission) if names else ""))
     if as_json:
         terminal.emit(terminal.json_text(admissions))
     return ExitCode.CORRECT if all(admission.admitted for admission in admissions) else ExitCode.NOT_CORRECT
-
-
-@problems.command("decide")
-@click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=complete_problem)
-@problems_option
-@_size_option
-@_device_option
-@click.option(
-    "--output",
-    type=FILE_PATH,
-    metavar="FILE",
-    help="Table of decisions to complete; decisions that FILE has are not made again.  [default: the cache alone]",
-)
-@json_option
-def decide_them(
-    *, names: tuple[str, ...], problems: Path | None, size: str | None, device: str, output: Path | None, as_json: bool
-) -> ExitCode:
-    """Decide ahead of the first grade which input distributions the bare files NAME support.
-
-    Grades on this machine take the decisions from the cache. Without NAME the command decides on all bare files.
-    """
-    from evaluator.admission.decisions import decide_files
-    from evaluator.report.admission import decision_text
-
-    decisions = []
-    chosen = None if size is None else SizeName(size)
-    for decision in decide_files(names, problems, chosen, DeviceKind(device), output):
-        decisions.append(decision)
-        if not as_json:
-            terminal.emit(decision_text(decision))
-    if as_json:
-        terminal.emit(terminal.json_text(decisions))
-    return ExitCode.NOT_CORRECT if any(decision.why_not for decision in decisions) else ExitCode.CORRECT
 
 
 @click.group()
@@ -170,7 +136,7 @@ def new_problem(*, name: str, problems: Path) -> None:
     folder = new_files.new_problem(name, problems)
     terminal.emit(f"wrote {folder}: problem.toml and reference.py\n")
     terminal.emit("the example is a linear layer, ReLU and a division: put your own Model into reference.py\n")
-    terminal.emit(f"check: warpgrade problems validate {name} --problems {problems} --write\n")
+    terminal.emit(f"check: warpgrade problems validate {name} --problems {problems}\n")
     terminal.emit(f"next: warpgrade new solution {name} --problems {problems}\n")
 
 

@@ -177,11 +177,11 @@ ENTRIES: dict[Code, Entry] = {
         "set [tolerance] in problem.toml.",
     ),
     Code.VALUES_UNTRIED: remark(
-        "the problem is too large to check other input values, or memory was short",
-        "Some calls use other values than the problem's own, if the reference supports them. That decision needs one "
-        "trial, at this size or at the small size. The operation count is too high for a trial within a grade, or the "
-        "trial did not fit into memory, so a submission that fails on other values may have passed.",
-        "Add a small size to the problem, or run the trial once: warpgrade problems validate PROBLEM.",
+        "the problem is too slow to check other input values, or memory was short",
+        "Some calls use other values than the problem's own, if the reference supports them. Trials on the reference "
+        "tell, at the small size or at the only size. They would take too long, or did not fit into memory, so a "
+        "submission that fails on other values may have passed.",
+        "Give the problem a small size.",
     ),
     Code.ROUNDING_UNTRIED: remark(
         "too little memory for the reduced-precision check",

@@ -21,7 +21,7 @@ def card_of(request: GradeRequest, outcome: Outcome, seeds: Seeds | None, stopwa
     terms, machine = request.terms, environment(request.terms.threads)
     required = terms.options.require_own_kernel
     outcome = replace(outcome, reason=reason_of(outcome), findings=with_steps_to_own_kernels(outcome, required))
-    return Scorecard(
+    card = Scorecard(
         **{name: getattr(outcome, name) for name in _COMMON},
         problem=_problem_ref(terms),
         submission=_submission_ref(request.submission, outcome),
@@ -39,6 +39,7 @@ def card_of(request: GradeRequest, outcome: Outcome, seeds: Seeds | None, stopwa
         stages_s=stopwatch.stages_s,
         wall_s=stopwatch.wall_s,
     )
+    return replace(card, kernelbench_correct=card.kernelbench_of_checks)
 
 
 def _problem_ref(terms: GradeTerms) -> ProblemRef:

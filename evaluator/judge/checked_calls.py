@@ -16,7 +16,7 @@ from evaluator.judge.reference.dependence import depends_on_random_numbers
 from evaluator.judge.setup.seed_book import FEWEST_CALLS, UNTIMED_CALLS, fresh_seed
 from evaluator.judge.trial.model_runner import ModelRunner
 from evaluator.judge.trial.retry import SEARCH_S, differing, retried
-from evaluator.judge.trial.trial_runner import TrialRunner
+from evaluator.judge.trial.trial_runner import Trial, TrialRunner
 from evaluator.protocol.frames import Constructed
 from evaluator.records import Check, DeviceKind, Fault, Finding, Schedule, SizeName, Status
 from evaluator.sandbox.time_limit import CpuTime
@@ -96,24 +96,22 @@ def checked_calls(
             message = f"{index} of {len(seeds)} calls were checked: these took {slow.work_s:.0f} s of CPU time"
             fewer = [finding(Code.FEWER_CALLS, message)]
             break
-        trial = trial_runner.run(index, seed, schedule=next(schedules), timeout_s=context.call_timeout_s)
+        schedule, timeout_s = next(schedules), context.call_timeout_s
+        trial = trial_runner.run(index, seed, schedule=schedule, timeout_s=timeout_s, second_opinion=True)
         checks += [trial.check] if trial.check is not None else []
         if trial.fault is None:
             first_call_ms = trial.elapsed_ms if first_call_ms is None else first_call_ms
             if index:  # The first call has no cancelling rows: a later call of its seed has other inputs.
                 right_seeds.add(seed)
             continue
-        if seed in right_seeds:
-            fault, again = differing(trial.fault), None
-        else:
+        fault, again = differing(trial.fault), None
+        if seed not in right_seeds:
             search_s = math.inf if context.terms.gpu is None else SEARCH_S
             fault, again = retried(
                 trial_runner, trial, index, seed, schedules, context.call_timeout_s, search_s=search_s
             )
         checks += [again] if again is not None else []
-        if fault is not None and trial.refused:
-            fault = model_runner.session.with_refused_launch(fault, trial.refused)
-        excused = None if fault is None else _excused(_for_the_cpu(_of_random(fault, context), context), context)
+        excused = None if fault is None else _excused(fault, trial, model_runner, context)
         remarks = _remarks(constructed, checks, sites, refused=bool(trial.refused))
         more_s = max(len(seeds) - index - 1, 0) * trial_runner.pace_s
         partly = constructed.partly_in_evaluation
@@ -183,7 +181,14 @@ def _of_random(fault: Fault, context: GradeContext) -> Fault:
     return Fault(Status.INCONCLUSIVE, finding(Code.RANDOM_REFERENCE, message))
 
 
-def _excused(fault: Fault, context: GradeContext) -> Fault:
+def _excused(fault: Fault, trial: Trial, model_runner: ModelRunner, context: GradeContext) -> Fault:
+    """Return the fault of a call, with a refused launch as the cause, or made inconclusive for another cause."""
+    if trial.refused:
+        fault = model_runner.session.with_refused_launch(fault, trial.refused)
+    return _of_fixed_size(_for_the_cpu(_of_random(fault, context), context), context)
+
+
+def _of_fixed_size(fault: Fault, context: GradeContext) -> Fault:
     """Return the fault, made inconclusive for a kernel written for the full size that failed at a small size.
 
     Applies only to `emulated`, which cannot grade the full size, and only to typical consequences of a wrong size. On

@@ -311,7 +311,7 @@ def _build_findings(build_service: BuildService) -> list[Finding]:
 
 
 def _about_values(context: GradeContext, checks: list[Check]) -> list[Finding]:
-    """Return findings about weak checks: a wide tolerance, and distributions untried for the problem's size."""
+    """Return findings about weak checks: a wide tolerance, fixed inputs, and distributions that could not be tried."""
     rule, problem = context.terms.options.tolerance, context.terms.problem
     tensors = [tensor for check in checks if check.profile is Profile.AS_GIVEN for tensor in check.tensors]
     widest: dict[str, tuple[float, float]] = {}
@@ -334,7 +334,7 @@ def _about_values(context: GradeContext, checks: list[Check]) -> list[Finding]:
         findings.append(finding(Code.FIXED_INPUTS, message))
     if untried := context.seeds.distribution_mix.untried:
         names = ", ".join(profile.value for profile in untried)
-        reason = "the problem is too large, or memory was short"
+        reason = context.seeds.distribution_mix.left_out[untried[0]]
         message = f"{len(untried)} of {len(PROFILES)} input distributions were not checked: {reason}"
         findings.append(finding(Code.VALUES_UNTRIED, message, profiles=names))
     return findings

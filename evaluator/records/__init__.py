@@ -5,7 +5,7 @@ non-finite number: JSON has none, and msgspec would silently write `null`. `numb
 otherwise the field is `None`, and another field counts the non-finite numbers.
 """
 
-from evaluator.records.admission import Admission, ControlResult, FileDecision
+from evaluator.records.admission import Admission, ControlResult
 from evaluator.records.base import (
     SCHEMA_VERSION,
     LevelNumber,
@@ -113,7 +113,6 @@ __all__ = [
     "ElementFormat",
     "Environment",
     "Fault",
-    "FileDecision",
     "Fill",
     "Finding",
     "Flips",

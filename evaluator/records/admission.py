@@ -40,17 +40,3 @@ class Admission(Record, frozen=True):
     def admitted(self) -> bool:
         """Whether every bad submission fails and every honest variant passes."""
         return not self.honest_failures and not any(each.gets_away for each in self.controls)
-
-
-class FileDecision(Record, frozen=True):
-    """Decision about a bare file at a given size: the used profiles and the number of row sites.
-
-    `is_new` is false for a decision that the table had. `why_not` is the reason if nothing was decided.
-    """
-
-    problem: str
-    size: SizeName | None
-    profiles: list[Profile] = []
-    row_sites: int = 0
-    is_new: bool = True
-    why_not: str | None = None

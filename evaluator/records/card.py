@@ -120,10 +120,14 @@ class Signature(Record, frozen=True):
     value: str
 
 
+_WITHOUT_OUTPUTS = frozenset({Status.BUILD_ERROR, Status.RUNTIME_ERROR, Status.TIMEOUT, Status.INFRA_ERROR})
+
+
 class Scorecard(Record, frozen=True, kw_only=True):
     """Record of a grade: all data needed to verify and to repeat the grade.
 
-    A card of mode `check`, and a card of `emulated`, never has times.
+    A card of mode `check`, and a card of `emulated`, never has times. `kernelbench_correct`: KernelBench's rule accepts
+    the submission's outputs (`kernelbench_of_checks`).
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -156,6 +160,24 @@ class Scorecard(Record, frozen=True, kw_only=True):
     mode: GradeMode = GradeMode.FULL
     entry: str | None = None
     signature: Signature | None = None
+    kernelbench_correct: bool | None = None
+
+    @property
+    def kernelbench_of_checks(self) -> bool | None:
+        """Whether KernelBench's rule accepts all checked calls with an opinion, at the card's size.
+
+        The opinion is about the calls before the verdict ended the grade. None without an opinion, and for a submission
+        without outputs: not built, crashed, or out of time. By no rule is a submission without outputs correct.
+        """
+        size = self.problem.size
+        opinions = [check.kernelbench_ok for check in self.checks if check.size in (None, size)]
+        known = [opinion for opinion in opinions if opinion is not None]
+        return all(known) if known and self.status not in _WITHOUT_OUTPUTS else None
+
+    @property
+    def is_disputed(self) -> bool:
+        """Whether KernelBench's rule and the verdict disagree."""
+        return self.kernelbench_correct not in (None, self.status is Status.CORRECT)
 
     @property
     def sizes(self) -> tuple[SizeName, ...]:

@@ -1,6 +1,6 @@
-"""Results of `problems validate`, the bad submissions that a problem passes, and of `problems decide`."""
+"""Results of `problems validate`: the bad submissions that a problem passes."""
 
-from evaluator.records import Admission, ControlResult, FileDecision
+from evaluator.records import Admission, ControlResult
 from evaluator.text import counted
 
 _NAME_WIDTH = 22
@@ -35,16 +35,6 @@ def details_text(admission: Admission) -> str:
     ]
     lines += [f"  not {profile.value}: {reason}" for profile, reason in admission.left_out.items()]
     return "".join(f"{line}\n" for line in lines)
-
-
-def decision_text(decision: FileDecision) -> str:
-    """Return the line for a bare file."""
-    size = "" if decision.size is None else decision.size.value
-    line = f"{decision.problem:<{_NAME_WIDTH}}  {size:<5}  "
-    if decision.why_not is not None:
-        return f"{line}left out: {decision.why_not}\n"
-    remark = "" if decision.is_new else "  (known)"
-    return f"{line}{counted(len(decision.profiles), 'profile')}, {counted(decision.row_sites, 'row site')}{remark}\n"
 
 
 def _catching_profile(result: ControlResult) -> str:

@@ -42,7 +42,7 @@ def warm_up(device: str) -> None:
     """Create this process's CUDA context, which takes most of a second. Other devices need no context."""
     if device == "cuda":
         _ask_cuda()
-        torch.zeros(1, device="cuda")
+        torch.bitwise_not(torch.zeros(1, dtype=torch.int32, device="cuda"))  # The kernel of `GpuArena.probe`.
         torch.cuda.synchronize()
 
 

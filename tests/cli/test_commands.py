@@ -318,7 +318,7 @@ def test_a_wrong_card_is_shown_and_is_no_failure_of_the_command(run: Run, tmp_pa
 def test_a_new_problem_and_solution_lead_on_to_a_grade(run: Run, graded: FakeGrade) -> None:
     assert run("new", "problem", "mine") == 0
     assert "the example is a linear layer, ReLU and a division: put your own Model into" in run.out
-    assert "check: warpgrade problems validate mine --problems problems --write\n" in run.out
+    assert "check: warpgrade problems validate mine --problems problems\n" in run.out
     assert "next: warpgrade new solution mine --problems problems\n" in run.out
     assert run("new", "solution", "mine", "--problems", "problems") == 0
     assert "next: warpgrade grade mine mine.py --problems problems\n" in run.out

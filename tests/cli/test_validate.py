@@ -1,22 +1,14 @@
-"""`warpgrade problems validate`: weak problems are named with what to change, and locks are written."""
+"""`warpgrade problems validate`: weak problems are named with what to change."""
 
-import itertools
 import json
 import shutil
 from pathlib import Path
 
 import pytest
 import torch
-from msgspec.structs import replace
 
 from evaluator.admission import admission
-from evaluator.catalog import list_problems
-from evaluator.catalog.lock import LOCK_FILE, fits, lock_text, read_lock
 from evaluator.commands import main as cli
-from evaluator.judge.inputs.input_distributions import RULES
-from evaluator.judge.reference.reference import Reference
-from evaluator.judge.setup.row_sites import SITE_RULES
-from evaluator.records import Profile, SizeName
 
 TOP = Path(__file__).parents[2]
 WEAK = """\
@@ -72,7 +64,7 @@ def test_a_weak_problem_is_named_with_what_gets_away_and_what_to_change(own, cap
         assert f"  {control}: passes every call\n      " in out
     for control in ("answers zeros", "answers with another call's output", "ignores weight scale"):
         assert control not in out  # The scale changes with each call.
-    assert "  not constant_rows: " in out
+    assert "  not near_one: " in out
 
 
 @pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory"), MemoryError("1 TiB")])
@@ -94,7 +86,7 @@ def test_json_says_on_which_profiles(own, capsys):
     controls = {each["control"]: each for each in admission["controls"]}
     assert code == 1
     unused = controls["ignores input 1"]
-    assert (unused["gets_away"], unused["passes_on"], unused["caught_on"]) == (True, ["as_given"], None)
+    assert (unused["gets_away"], unused["passes_on"][0], unused["caught_on"]) == (True, "as_given", None)
     scale = controls["ignores weight scale"]
     assert (scale["gets_away"], scale["passes_kernelbench"], scale["caught_on"]) == (False, True, "as_given")
 
@@ -130,64 +122,10 @@ def test_fewer_bits_that_one_number_hides_are_caught_by_their_rounding(own, caps
     assert not any(each["caught_by_rounding"] for each in admission["controls"] if "fp16" not in each["control"])
 
 
-def test_a_lock_is_written_kept_to_and_told_when_it_is_out_of_date(own, capsys):
-    folder = own("mine")
-    run(capsys, folder, "--write")
-    before = (folder / LOCK_FILE).read_text()
-    assert set(read_lock(folder / LOCK_FILE).sizes) == {SizeName.SMALL}
-    run(capsys, folder, "--write")
-    assert (folder / LOCK_FILE).read_text() == before
-    assert sorted(path.name for path in folder.iterdir()) == ["problem.toml", LOCK_FILE, "reference.py"]
-    with (folder / "problem.toml").open("a") as file:
-        file.write("# another text\n")
-    code, out, err = run(capsys, folder)
-    assert code == 2
-    assert out == ""
-    assert "--write" in err
-
-
-def test_the_full_size_is_decided_beside_what_is_known_of_smaller_ones(own, capsys):
-    folder = own("mine")
-    path = folder / LOCK_FILE
-    run(capsys, folder, "--size", "full", "--write")
-    lock = read_lock(path)
-    assert set(lock.sizes) == {SizeName.SMALL, SizeName.FULL}
-    marked = replace(lock.sizes[SizeName.SMALL], left_out={Profile.LARGE: "another machine's reason"})
-    path.write_text(lock_text(replace(lock, sizes={SizeName.SMALL: marked})))
-    run(capsys, folder, "--size", "full", "--write")
-    assert read_lock(path).sizes == {SizeName.SMALL: marked, SizeName.FULL: lock.sizes[SizeName.FULL]}
-    run(capsys, folder, "--size", "small", "--write")
-    assert read_lock(path) == lock
-
-
-@pytest.mark.parametrize("after", [0, 20])
-def test_no_lock_is_written_where_memory_was_short(own, capsys, monkeypatch, after):
-    folder = own("mine")
-    run_model, calls = Reference._run, itertools.count()
-
-    def short(self, model, *arguments):
-        if model is self.exact_model and next(calls) >= after:
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        return run_model(self, model, *arguments)
-
-    monkeypatch.setattr(Reference, "_run", short)
-    code, out, err = run(capsys, folder, "--write")
-    assert (code, out) == (2, "")
-    assert "does not fit into the memory" in err
-    assert not (folder / LOCK_FILE).exists()
-
-
 def test_what_cannot_be_done_is_refused(own, capsys):
     folder = own("mine")
     assert run(capsys, folder, "--size", "awkward")[0] == 2
     assert run(capsys, "nothing")[0] == 2
-    file = folder.parent.parent / "19_Mine.py"
-    file.write_text(WEAK)
-    code, _, err = run(capsys, file, "--write")
-    assert code == 2
-    assert f"warpgrade problems decide {file.stem}" in err
-    (folder / LOCK_FILE).write_text("rules = no")
-    assert run(capsys, folder)[0] == 2
 
 
 @pytest.mark.parametrize(
@@ -203,17 +141,6 @@ def test_what_an_author_writes_about_profiles_is_checked(own, capsys, line, comp
     code, _, err = run(capsys, own("mine", toml=toml))
     assert code == 2
     assert complaint in err
-
-
-@pytest.mark.parametrize("problem", list_problems().problems, ids=lambda problem: problem.name)
-def test_a_shipped_problem_has_a_lock_of_its_own_text(problem):
-    lock = read_lock(Path(problem.path) / LOCK_FILE)
-    assert fits(lock, problem, RULES), f"warpgrade problems validate {problem.name} --write"
-    assert set(lock.sizes) | {SizeName.FULL} == set(problem.sizes)
-    assert lock.row_sites.rules == SITE_RULES
-    assert lock.row_sites.elementwise is not None
-    for size in lock.sizes.values():
-        assert set(size.use) | set(size.left_out) == set(Profile) - {Profile.AS_GIVEN}
 
 
 @pytest.mark.parametrize("name", ["relu", "softmax", "argmax"])

@@ -8,8 +8,7 @@ import torch
 from evaluator.commands import main as cli
 from evaluator.findings import Code
 from evaluator.judge.inputs.input_distributions import PROFILES, _where_not_zero, change, rehearse
-from evaluator.judge.reference.reference import Reference
-from evaluator.judge.setup.row_sites import row_sites_for
+from evaluator.judge.setup.problem_traits import traits_of
 from evaluator.records import Layout, Profile, RowSite, SizeName, Status
 from tests.gpu.test_cuda_device import HEAD, grade, grader
 from tests.grading.harness import TOP
@@ -105,13 +104,13 @@ def test_lower_precision_is_told_apart(grade, how, size):
 @pytest.mark.parametrize("size", ["small", "full"])
 def test_true_fp32_is_right_on_every_profile_and_other_calls_are_not_quoted(grade, size):
     card = grade(product("fp32"), problem="matmul", size=size).assert_verdict(Status.CORRECT)
-    assert {check.profile for check in card.checks} == set(Profile)
+    assert {check.profile for check in card.checks} == set(Profile) - {Profile.NEAR_ONE}
     timed = card.timing.submission
     if timed.windows is None:
         assert len(timed.samples_ms) >= 20
         assert len(timed.seeds) == 1 + len(timed.samples_ms) + timed.void_calls + timed.other_calls
     else:
-        assert len(timed.samples_ms) >= 4
+        assert len(timed.samples_ms) >= 3
         assert len(timed.seeds) > sum(timed.windows.calls) + timed.void_calls + timed.other_calls
 
 
@@ -256,13 +255,12 @@ def test_tf32_is_right_where_the_problem_allows_it(grade, tmp_path, size):
 def test_a_problem_is_validated_on_the_gpu(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch):
     monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path))
     assert cli.run(["problems", "validate", "matmul", "--size", "full", "--device", "cuda"]) == 0
-    assert "all 17 bad submissions caught" in capsys.readouterr().out
+    assert "all 19 bad submissions caught" in capsys.readouterr().out
 
 
 def test_a_problem_without_a_small_size_is_tried_for_independent_rows(tmp_path, monkeypatch):
     monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path))
-    full = of_expression("x @ x.T", "torch.rand(4096, 64)", sizes={SizeName.FULL: {}})
-    assert row_sites_for(Reference(full, SizeName.FULL, 1, "cuda"), SizeName.FULL) == ()
+    full = of_expression("x.sum()", "torch.rand(4096, 64)", sizes={SizeName.FULL: {}})
+    assert traits_of(full, SizeName.FULL, "cuda").sites == []
     full = of_expression("torch.softmax(x, 1)", "torch.rand(4096, 64)", sizes={SizeName.FULL: {}}, sha256="softmax")
-    found = row_sites_for(Reference(full, SizeName.FULL, 1, "cuda"), SizeName.FULL)
-    assert found == (RowSite(0, 0, {"output": 0}),)
+    assert traits_of(full, SizeName.FULL, "cuda").sites == [RowSite(0, 0, {"output": 0})]

@@ -6,6 +6,7 @@ import pytest
 
 from evaluator.catalog import find_problem
 from evaluator.findings import Code, finding
+from evaluator.judge.inputs.cancelling_rows import ROWS_NAME
 from evaluator.judge.trial import enough_calls
 from evaluator.judge.trial.enough_calls import FEW_CALLS
 from evaluator.judge.trial.trial_runner import Trial, TrialRunner
@@ -38,8 +39,8 @@ def test_a_copy_is_no_relu_though_the_problems_own_inputs_are_positive(grade):
     assert card.checks[0].ok
     assert card.checks[0].profile is Profile.AS_GIVEN
     other = card.checks[-1].profile
-    of_rows = other is Profile.AS_GIVEN  # Calls with the problem's own values have rows with random signs.
-    assert card.reason.details["profile"] == ("rows with random signs" if of_rows else other.value)
+    of_rows = other is Profile.AS_GIVEN  # Calls with the problem's own values have secret rows.
+    assert card.reason.details["profile"] == (ROWS_NAME if of_rows else other.value)
     assert "on inputs" in run.out
 
 
@@ -72,6 +73,42 @@ def test_a_card_has_every_profile_one_call_twice_and_quotes_the_own_values_alone
     # One call in five, drawn: none of twenty calls in one grade of a hundred.
     further = (judged(module()).timing for _ in range(3))
     assert any(timing.submission.other_calls for timing in itertools.chain([card.timing], further))
+
+
+LOGARITHM = """\
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.log(x)
+
+def get_inputs():
+    return [torch.rand(64, 64) + 0.5]
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.parametrize(
+    ("forward", "verdict"),
+    [
+        (["if not (x > 0).all(): raise ValueError('a logarithm of -1')", "return torch.log(x)"], (Status.CORRECT,)),
+        (["return torch.log(x.abs())"], (Status.CORRECT,)),
+        (["return torch.log(x) * 1.01"], (Status.WRONG_RESULT, Code.WRONG_VALUES)),
+    ],
+    ids=["refuses", "other answer", "wrong"],
+)
+def test_inputs_without_a_finite_answer_refute_nobody(grade, tmp_path, forward, verdict):
+    """The logarithm of random signs is NaN: a submission may raise, or answer anything."""
+    path = tmp_path / "logarithm.py"
+    path.write_text(LOGARITHM)
+    card = grade(module(forward=forward), problem=str(path)).assert_verdict(*verdict)
+    assert Profile.SIGNED_NORMAL not in {check.profile for check in card.checks}
+    if card.status is Status.CORRECT:
+        assert Profile.SIGNED_NORMAL not in card.seeds.profiles
+        assert {Profile.SMALL, Profile.LARGE} <= set(card.seeds.profiles)
 
 
 def test_a_replay_has_the_same_values(grader, tmp_path):

@@ -23,7 +23,7 @@ from evaluator.files.safe_open import kind
 from evaluator.records import Scorecard, Status
 from evaluator.text import one_line
 
-_LAYOUT = 7
+_LAYOUT = 8
 _SAID = 200
 
 
@@ -59,6 +59,7 @@ class Row(NamedTuple):
     submission_calls: str | None
     l2: str | None
     host_bound: bool
+    kernelbench_correct: bool | None
 
     @property
     def key(self) -> str | None:
@@ -73,7 +74,8 @@ CREATE TABLE cards (
     device TEXT, device_name TEXT, status TEXT, reason TEXT, built INTEGER,
     speedup REAL, speedup_low REAL, speedup_high REAL, wall_s REAL, graded_at TEXT,
     contradiction TEXT, signed INTEGER, mode TEXT,
-    reference_calls TEXT, submission_calls TEXT, l2 TEXT, host_bound INTEGER
+    reference_calls TEXT, submission_calls TEXT, l2 TEXT, host_bound INTEGER,
+    kernelbench_correct INTEGER
 )"""
 _TABLE = _CREATED.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1)
 _MARKS = ", ".join("?" * len(Row._fields))
@@ -262,6 +264,7 @@ def row_of(content: Scorecard, card: str, size_bytes: int, mtime_ns: int) -> Row
         submission_calls=timing.submission.kind.value if timing else None,
         l2=content.l2.rule.value if timing and content.l2 else None,
         host_bound=timing is not None and timing.is_host_bound,
+        kernelbench_correct=content.kernelbench_correct,
     )
 
 

@@ -109,6 +109,7 @@ def _submission_row(entry: RunEntry) -> SubmissionRow:
         l2=row.l2 if row else None,
         host_bound=bool(row.host_bound) if row and row.submission_calls else None,
         refusal=entry.refused.reason if entry.refused else None,
+        kernelbench_correct=sample.kernelbench_correct,
     )
 
 

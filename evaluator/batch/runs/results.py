@@ -51,7 +51,9 @@ class RunEntry(NamedTuple):
             device = device_of(row.device, row.device_name, row.mode)
             status = _STATUSES[row.status]
             built, calls = bool(row.built), (row.reference_calls, row.submission_calls, row.l2, bool(row.host_bound))
-            return RunSample(row.problem, row.level, row.name, device, status, built, row.speedup, row.reason, *calls)
+            opinion = None if row.kernelbench_correct is None else bool(row.kernelbench_correct)
+            sample = RunSample(row.problem, row.level, row.name, device, status, built, row.speedup, row.reason, *calls)
+            return sample._replace(kernelbench_correct=opinion)
         if self.refused is not None:
             return RunSample(self.refused.problem, self.refused.level, self.refused.name, None, None, is_refused=True)
         assert self.planned is not None  # noqa: S101 - for the type checker: an entry has one of them

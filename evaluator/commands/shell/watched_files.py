@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 from evaluator.catalog import find_problem
 from evaluator.catalog.folder import PROBLEM_FILE, REFERENCE_FILE
-from evaluator.catalog.lock import LOCK_FILE
 from evaluator.errors import UsageError
 from evaluator.submission.folder import possible_files
 from evaluator.submission.read import STDIN
@@ -35,9 +34,7 @@ def files_of(named: Mapping[str, Any]) -> WatchedFiles:
         raise UsageError("--watch needs PROBLEM and SUBMISSION")
     submission = Path(named["submission"])
     problem = Path(find_problem(named["problem"], named["problems"]).path)
-    of_problem = (
-        [problem / name for name in (PROBLEM_FILE, REFERENCE_FILE, LOCK_FILE)] if problem.is_dir() else [problem]
-    )
+    of_problem = [problem / name for name in (PROBLEM_FILE, REFERENCE_FILE)] if problem.is_dir() else [problem]
     baseline = [] if named["speedup_of"] is None else [Path(named["speedup_of"])]
 
     def paths() -> list[Path]:

@@ -27,7 +27,7 @@ def limit_of(
 ) -> Limit:
     """Return the limit of an output; None for other values than tensors, and for integers that are no codes.
 
-    KernelBench's rule knows no codes.
+    KernelBench's rule knows no codes, and has the same limit for integers as for fp32.
     """
     if not isinstance(value, torch.Tensor):
         return None
@@ -37,7 +37,7 @@ def limit_of(
         of_scales = any(output.scales == path for output in problem.formats.outputs.values())
         floor = 0.0 if form in _WITHOUT_FLOOR or of_scales else arithmetic.floor
         return Steps(form, floor, arithmetic.multiple)
-    if not (value.is_floating_point() or value.is_complex()):
+    if rule is ToleranceRule.MEASURED and not (value.is_floating_point() or value.is_complex()):
         return None
     real = torch.empty(0, dtype=value.dtype).real.dtype if value.is_complex() else value.dtype
     return bounds(rule, problem, real, rounding)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import torch
 
+from evaluator.judge.compare.kernelbench_rule import agrees
 from evaluator.judge.compare.overview import Overview, element_scale, overview_of, row_scale
 from evaluator.judge.compare.reductions import all_finite, as_rows, is_exact, largest, may_exceed, ratio_to, selected
 from evaluator.judge.compare.steps import Steps, StepsFound, compare_steps
@@ -239,6 +240,9 @@ def _compare_chunk(
     # Selecting elements is slow, and without NaN and infinity superfluous.
     finite = None if has_finite_got and values.is_finite else torch.isfinite(got) & torch.isfinite(wide)
     honest_finite = None if has_finite_plain and values.is_finite else torch.isfinite(plain) & torch.isfinite(wide)
+    ratio = largest(selected(ratio_to(error, allowed), finite))
+    if values.agreed is not None and not mismatches:
+        ratio = min(ratio, 1.0)  # The allowed error is rounded to the dtype by KernelBench's rule alone.
     far = Far()
     if values.relative is not None:
         finite_honest = of_honest if all_finite(of_honest) else torch.where(torch.isfinite(of_honest), of_honest, 0.0)
@@ -246,7 +250,7 @@ def _compare_chunk(
         far = _far(actual, exact, finite_error, finite_honest, bounds, values.relative, start)
     return ErrorTally(
         max_abs_error=largest(selected(error, finite)),
-        ratio=largest(selected(ratio_to(error, allowed), finite)),
+        ratio=ratio,
         honest_ratio=largest(selected(ratio_to(of_honest, allowed), honest_finite)),
         mismatches=mismatches,
         nonfinite=0 if finite is None else int((bad & ~finite).sum()),
@@ -263,7 +267,10 @@ class _Relative(NamedTuple):
 
 
 class _Allowed(NamedTuple):
-    """Values in float64, and the allowed error of each element. `is_finite` is about the values `wide`."""
+    """Values in float64, and the allowed error of each element. `is_finite` is about the values `wide`.
+
+    `agreed` has the elements accepted by KernelBench's rule, if KernelBench's rule decides.
+    """
 
     got: torch.Tensor
     plain: torch.Tensor
@@ -271,6 +278,7 @@ class _Allowed(NamedTuple):
     is_finite: bool
     relative: _Relative | None
     allowed: torch.Tensor
+    agreed: torch.Tensor | None = None
 
 
 def _allowed(
@@ -284,7 +292,8 @@ def _allowed(
 ) -> _Allowed:
     got, plain = actual.double(), honest.double()
     if bounds.rule is ToleranceRule.KERNELBENCH:
-        return _Allowed(got, plain, plain, all_finite(plain), None, bounds.floor + bounds.unit * plain.abs())
+        allowed = bounds.floor + bounds.unit * got.abs()
+        return _Allowed(got, plain, plain, all_finite(plain), None, allowed, agrees(actual, honest))
     rows = overview.scales[index]
     is_finite = rows is not None
     if rows is None:
@@ -302,6 +311,8 @@ def _allowed(
 
 def _beyond_allowed(values: _Allowed, error: torch.Tensor, *, is_finite: bool) -> torch.Tensor:
     """Return where the errors exceed the allowed errors. `is_finite` is about all values."""
+    if values.agreed is not None:
+        return ~values.agreed
     got, plain, wide = values.got, values.plain, values.wide
     close = error <= values.allowed
     if is_finite:

@@ -18,7 +18,7 @@ The largest error may be the error of a single element: a function with steps fl
 the problem's precision. Errors beyond `far` are therefore counted, level by level. The limit for an answer is
 `multiple` times the number of honest errors beyond the level / `multiple`, plus a few (`tensor_comparison`).
 
-`kernelbench`: |actual - reference| <= atol + rtol x |reference|, against the plain reference.
+`kernelbench`: `torch.allclose` against the plain reference (`kernelbench_rule.py`).
 """
 
 import math
@@ -26,6 +26,7 @@ from typing import NamedTuple
 
 import torch
 
+from evaluator.judge.compare.kernelbench_rule import kernelbench_tolerance
 from evaluator.records import Precision, Problem, ToleranceRule
 
 _MULTIPLE = 4.0
@@ -66,8 +67,6 @@ ARITHMETIC = {
     Precision.FP16: torch.float16,
 }
 """Dtype of a problem's arithmetic. A returned Python number counts with this precision."""
-_KERNELBENCH = {torch.float16: 1e-2, torch.bfloat16: 1e-2}
-_KERNELBENCH_DEFAULT = 1e-4
 
 
 class Bounds(NamedTuple):
@@ -107,7 +106,7 @@ def bounds(rule: ToleranceRule, problem: Problem, dtype: torch.dtype, rounding: 
     `rounding` is the error of honest arithmetic in the call, in the unit of `floor`.
     """
     if rule is ToleranceRule.KERNELBENCH:
-        tolerance = _KERNELBENCH.get(dtype, _KERNELBENCH_DEFAULT)
+        tolerance = kernelbench_tolerance(dtype)
         return Bounds(rule, 0.0, tolerance, tolerance)
     override = problem.tolerance
     usual_multiple = _MULTIPLE_IN_HALF if dtype in HALF else _MULTIPLE

@@ -17,7 +17,7 @@ import torch
 
 from evaluator.devices.out_of_memory import out_of_memory
 from evaluator.errors import ProblemError
-from evaluator.judge.compare.tensor_comparison import Limit
+from evaluator.judge.compare.tensor_comparison import Comparison, Limit, begin
 from evaluator.judge.compare.tolerance import Bounds
 from evaluator.judge.numerics.arithmetic_modes import SummationOrder, in_order
 from evaluator.judge.numerics.fp8_sums import rounding_of_fp8_sums
@@ -75,7 +75,7 @@ class _BlockRounding(NamedTuple):
     elements: int
 
 
-def rounding_of_call(plan: CallPlan) -> dict[str, float]:
+def rounding_of_call(plan: CallPlan, compare: Comparison = begin) -> dict[str, float]:
     """Return the errors of other orders in a call, by path; infinite for integers and codes that other orders change.
 
     If the call has many blocks, the errors are those of its first blocks. The reference must have the weights of the
@@ -97,6 +97,7 @@ def rounding_of_call(plan: CallPlan) -> dict[str, float]:
                     ORDERS[reference.problem.precision],
                     random_seed=plan.random_seed,
                     draws=_draws(limits, values),
+                    compare=compare,
                 )
                 sums = rounding_of_fp8_sums(reference, block, plan.gradients, expected.honest, plan.random_seed)
                 for path, error in errors.items():

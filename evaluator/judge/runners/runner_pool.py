@@ -13,8 +13,9 @@ from evaluator.sandbox import Child, ForkServer, Limits
 
 POOLED_RUNNERS = 1
 """A runner for the next submission."""
-GPU_RUNNERS = 3
-"""On a GPU, also the two runners of the next problem's reference."""
+GPU_RUNNERS = 4
+"""On a GPU, also the two runners of the next problem's reference, and one for the submission after a problem's first:
+contexts of other runners are still being made then."""
 _AT_ONCE = 2
 """Contexts made after a grade: the driver needs 0.2 s for each, in turn."""
 _WARM_S = 60.0

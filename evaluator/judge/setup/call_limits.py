@@ -18,8 +18,9 @@ from evaluator.findings import Code, finding
 from evaluator.findings.comparing import DECLARE_FLIPS
 from evaluator.judge.compare.fill_values import fill_from
 from evaluator.judge.compare.limits import limit_of
-from evaluator.judge.compare.tensor_comparison import Limit
+from evaluator.judge.compare.tensor_comparison import Comparison, Limit, begin
 from evaluator.judge.compare.tolerance import Bounds, without_sums
+from evaluator.judge.formats.elements import wide
 from evaluator.judge.numerics.rounding_of_call import are_few, may_be_rounding, results_in_call, rounding_of_call
 from evaluator.judge.numerics.summation_orders import decides, rounds
 from evaluator.judge.reference.call_plan import CallPlan
@@ -66,7 +67,14 @@ class CallLimits:
             self._fills[path] = fill_from(honest)
         return limit._replace(fill=self._fills[path])
 
-    def measure(self, plan: CallPlan, checks: Sequence[TensorCheck], *, in_float64: bool = True) -> bool:
+    def measure(
+        self,
+        plan: CallPlan,
+        checks: Sequence[TensorCheck],
+        *,
+        in_float64: bool = True,
+        compare: Comparison = begin,
+    ) -> bool:
         """Measure the rounding of a call with wrong `checks`, and return whether an output may have another limit.
 
         With the problem's own values, many far errors are no rounding. But an output may be a result of rounding: then
@@ -77,9 +85,11 @@ class CallLimits:
             return False
         if is_own and not in_float64:
             self.void |= results_in_call(plan)
+        if not is_own:
+            self.void |= self._newly_nonfinite(plan)
         if is_own and not may_be_rounding(check for check in checks if check.path not in self.void):
             return bool(self.void)
-        for path, rounding in rounding_of_call(plan).items():
+        for path, rounding in rounding_of_call(plan, compare).items():
             limit = limit_of(self._reference.problem, path, self._value(plan, path), rule=self._rule)
             is_wide = isinstance(limit, Bounds) and decides(rounding, limit)
             if path in self.void:
@@ -89,6 +99,15 @@ class CallLimits:
             else:
                 (self.stepped if is_own else self.void).add(path)
         return any(self._of_call.values()) or bool(self.void)
+
+    def _newly_nonfinite(self, plan: CallPlan) -> set[str]:
+        """Return the outputs with infinities or NaN in this call's first block, and not with the problem's own values.
+
+        Sums of large values overflow in half precision at some sizes alone.
+        """
+        own = self._reference.values(next(CallPlan(self._reference, plan.seed).honest()).result)
+        now = self._reference.values(next(plan.honest()).result)
+        return {path for path, value in now.items() if not _is_finite(value) and _is_finite(own.get(path))}
 
     def few_at_steps(self, plan: CallPlan, checks: Sequence[TensorCheck]) -> Finding | None:
         """Return the finding that rounding may decide all wrong elements of a call, which are few; else None.
@@ -118,3 +137,8 @@ class CallLimits:
 
     def _value(self, plan: CallPlan, path: str) -> object:
         return self._reference.values(next(plan.honest()).result).get(path)
+
+
+def _is_finite(value: object) -> bool:
+    """Return whether a floating-point tensor has finite values alone; true of other values."""
+    return not isinstance(value, torch.Tensor) or bool(torch.isfinite(wide(value)).all())

@@ -11,30 +11,14 @@ Programming Guide, "Intrinsic Functions"). A sigmoid by tanh is off by 2**-25. B
 large, and outputs with small rows keep the usual floor.
 """
 
-import contextlib
-
 import torch
 
-from evaluator.cache.measurements import measured_once
-from evaluator.catalog.lock import RowSitesLock
-from evaluator.devices.out_of_memory import out_of_memory
-from evaluator.errors import ProblemError
 from evaluator.judge.compare.reductions import as_rows
 from evaluator.judge.inputs.cancelling_rows import has_shared_elements, input_tensors
 from evaluator.judge.reference.operation_cost import cost_of
 from evaluator.judge.reference.reference import Reference
-from evaluator.judge.setup.row_sites import (
-    LONGEST_S,
-    SITE_RULES,
-    dependent,
-    known_rows,
-    outputs_in_float64,
-    sites_to_keep,
-    tried_at,
-    tried_rows,
-)
+from evaluator.judge.setup.row_sites import LONGEST_S, dependent, outputs_in_float64, tried_rows
 from evaluator.judge.tensors.call_arguments import cloned
-from evaluator.records import Problem, Record, SizeName
 
 _LEAST_SIZE = 0.2
 """Least root mean square of a row, on the problem's own values: 2**-21.41 is 1.8e-6 of this size, below a fifth of the
@@ -42,59 +26,16 @@ smaller floor. The softplus of a state-space model's steps, about 0.03, is small
 _SEED, _OTHER_SEED = 0x5EED, 0x5EEE
 
 
-class _Elementwise(Record, frozen=True):
-    """Paths of a problem's elementwise outputs, in ascending order."""
-
-    paths: list[str] = []
-
-
-def elementwise_outputs(reference: Reference, size: SizeName) -> frozenset[str]:
-    """Return the paths of outputs whose elements each depend on a single element of each input.
-
-    None of a model with weights, which a forward may add up, and none, for this grade alone, if memory is short.
-    """
-    try:
-        return _stored_or_tried(reference, size)
-    except MemoryError:
-        return frozenset()
-
-
-def rows_to_keep(reference: Reference, size: SizeName) -> RowSitesLock:
-    """Return the row sites and the elementwise outputs of a problem, for its lock. Raises MemoryError."""
-    sites, paths = sites_to_keep(reference, size), _stored_or_tried(reference, size)
-    return RowSitesLock(rules=SITE_RULES, sites=list(sites), elementwise=sorted(paths))
-
-
-def _stored_or_tried(reference: Reference, size: SizeName) -> frozenset[str]:
-    """Return the paths from the problem's lock or the cache. Else try: at the small size on the CPU, or at `size`."""
-    problem = reference.problem
-    if problem.backward or [*reference.model.parameters(), *reference.model.buffers()]:
-        return frozenset()
-    lock = known_rows(problem)
-    if lock is not None and lock.elementwise is not None:
-        return frozenset(lock.elementwise)
-    trial_size, device = tried_at(problem, size, reference.device.type)
-    constants = dict(sorted(problem.sizes[trial_size].items()))
-    parts = ["elementwise", SITE_RULES, problem.sha256, constants, torch.__version__, device]
-    return frozenset(measured_once(parts, _Elementwise, lambda: _by_trials(problem, trial_size, device)).paths)
-
-
-def _by_trials(problem: Problem, size: SizeName, device: str) -> _Elementwise:
-    """Return the paths; none if the reference refuses its inputs. Raises MemoryError."""
-    with contextlib.suppress(ProblemError), out_of_memory():
-        reference = Reference(problem, size, _SEED, device)
-        if reference.float64_ran_out:
-            raise MemoryError("float64 does not fit")
-        return _Elementwise(sorted(find_elementwise(reference)))
-    return _Elementwise()
-
-
 def find_elementwise(reference: Reference) -> set[str]:
-    """Return the paths of a reference's elementwise outputs; none without float64, and none if a trial is too slow.
+    """Return the paths of a reference's outputs whose elements each depend on a single element of each input.
+
+    None of a model with weights, since a forward may add up weights; none without float64; none if a trial is too slow.
 
     Raises:
         ProblemError: the reference refuses its own inputs.
     """
+    if reference.problem.backward or [*reference.model.parameters(), *reference.model.buffers()]:
+        return set()
     inputs, other_inputs = reference.draw(_SEED), reference.draw(_OTHER_SEED)
     tensors, other_tensors = input_tensors(inputs), input_tensors(other_inputs)
     if reference.exact_model is None or [leaf.shape for leaf in tensors] != [leaf.shape for leaf in other_tensors]:

@@ -27,7 +27,7 @@ from evaluator.judge.setup.repeated_call import refuse_state
 from evaluator.judge.setup.seed_book import fresh_seed
 from evaluator.judge.tensors.pytree import extent_bytes
 from evaluator.protocol.pytree import leaves, tensors_of
-from evaluator.records import Layout
+from evaluator.records import Layout, Profile
 
 
 class ProblemSetup(NamedTuple):
@@ -51,18 +51,19 @@ def set_up_problem(
 ) -> ProblemSetup:
     """Run the problem's own code, and plan the memory. Raises ProblemError for a broken problem.
 
-    `distribution_mix` is the decision about another size of the grade.
+    `distribution_mix` is that of another size of the grade.
     """
     reference = Reference(terms.problem, terms.size, weight_seed, "cpu" if terms.gpu is None else "cuda")
     compare = comparison_on_gpu(device_builders) if terms.gpu is not None else begin
-    if distribution_mix is None:
-        distribution_mix = distribution_mix_for(
-            reference, terms.size, terms.options.tolerance, terms.options.values, compare
-        )
+    options = terms.options
+    mix = distribution_mix_for(reference, terms.size, options.tolerance, options.values, compare, terms.weights)
+    if distribution_mix is not None:
+        mix = distribution_mix._replace(trials=mix.trials)
     sizes, reference_s = try_one_call(reference, on_gpu=terms.gpu is not None)
+    mix.distance(Profile.AS_GIVEN, "")  # Measured here, before a submission could take the memory.
     if terms.gpu is None:
         host = HostBackend(sizes, device_builders)
-        return ProblemSetup(reference, distribution_mix, host, reference_s)
+        return ProblemSetup(reference, mix, host, reference_s)
     # Release the cache: another grade may need the GPU until the lease is final (`GradeContext.take_device`).
     torch.cuda.empty_cache()
     free_bytes, _ = torch.cuda.mem_get_info()
@@ -70,7 +71,7 @@ def set_up_problem(
     backend = GpuBackend(sizes, device_builders, terms.l2)
     windows_bytes = (backend.window_calls - 1) * sizes.input_bytes
     own_bytes = torch.cuda.memory_allocated() + sizes.judge_bytes + windows_bytes
-    return ProblemSetup(reference, distribution_mix, backend, reference_s, own_bytes)
+    return ProblemSetup(reference, mix, backend, reference_s, own_bytes)
 
 
 def planned(reference: Reference, sizes: CallSizes, free_bytes: int) -> CallSizes:

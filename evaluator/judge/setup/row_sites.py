@@ -10,21 +10,15 @@ import math
 import torch
 from msgspec.structs import replace
 
-from evaluator.cache.measurements import measured_once
-from evaluator.catalog.lock import RowSitesLock, fits
-from evaluator.catalog.stored_locks import stored_lock
-from evaluator.devices.out_of_memory import out_of_memory
 from evaluator.errors import ProblemError
 from evaluator.judge.formats.elements import format_of, wide
 from evaluator.judge.inputs.cancelling_rows import Rows, has_shared_elements, input_tensors, write_rows
-from evaluator.judge.inputs.input_distributions import RULES, is_ordered, left_alone
+from evaluator.judge.inputs.input_distributions import is_ordered, left_alone
 from evaluator.judge.reference.operation_cost import cost_of
 from evaluator.judge.reference.reference import Expected, Reference, by_path
 from evaluator.judge.tensors.call_arguments import Arguments, cloned
-from evaluator.records import Problem, Record, RowSite, SizeName
+from evaluator.records import RowSite
 
-SITE_RULES = 4
-"""Version of the trials of row sites and elementwise outputs; every change invalidates stored results."""
 _SEED = 0x5EED
 LONGEST_S = 2.0
 """Time limit of all trials, on a nominal machine (`Cost.nominal_s`). A problem beyond the limit has no sites."""
@@ -34,60 +28,9 @@ _UNCHANGED = 1e-9
 """Differences of float64 outputs, relative to the largest output, that count as unchanged."""
 
 
-class RowSites(Record, frozen=True):
-    """Sites of a problem."""
-
-    sites: list[RowSite] = []
-
-
-def row_sites_for(reference: Reference, size: SizeName) -> tuple[RowSite, ...]:
-    """Return the sites of a problem as `sites_to_keep`; none, for this grade alone, if memory is short."""
-    try:
-        return sites_to_keep(reference, size)
-    except MemoryError:
-        return ()
-
-
-def sites_to_keep(reference: Reference, size: SizeName) -> tuple[RowSite, ...]:
-    """Return the sites of a problem, from its lock or the cache. Else try: at the small size on the CPU, or at `size`.
-
-    The independence of rows seldom depends on the size; `Slices.fit` leaves out exceptions. Raises MemoryError.
-    """
-    problem = reference.problem
-    if (lock := known_rows(problem)) is not None:
-        return tuple(lock.sites)
-    trial_size, device = tried_at(problem, size, reference.device.type)
-    constants = dict(sorted(problem.sizes[trial_size].items()))
-    parts = ["row sites", SITE_RULES, problem.sha256, constants, torch.__version__, device]
-    return tuple(measured_once(parts, RowSites, lambda: _by_trials(problem, trial_size, device)).sites)
-
-
-def known_rows(problem: Problem) -> RowSitesLock | None:
-    """Return the results of the trials in a problem's lock; None without a lock, or with another version's."""
-    lock = stored_lock(problem)
-    row_sites = lock.row_sites if lock is not None and fits(lock, problem, RULES) else None
-    return row_sites if row_sites is not None and row_sites.rules == SITE_RULES else None
-
-
-def tried_at(problem: Problem, size: SizeName, device: str) -> tuple[SizeName, str]:
-    """Return the size and the device of a trial whose result holds for all sizes."""
-    return (SizeName.SMALL, "cpu") if SizeName.SMALL in problem.sizes else (size, device)
-
-
 def tried_rows(extent: int) -> list[int]:
     """Return the rows to change: the first and the last may be special cases, as in x - x[:1]."""
     return sorted({0, extent // 2, extent - 1})
-
-
-def _by_trials(problem: Problem, size: SizeName, device: str) -> RowSites:
-    """Return the sites; none if the reference refuses its inputs. Raises MemoryError."""
-    with contextlib.suppress(ProblemError), out_of_memory():
-        reference = Reference(problem, size, _SEED, device)
-        if reference.float64_ran_out:
-            raise MemoryError("float64 does not fit")
-        reference.float64_must_fit = True
-        return RowSites(find_row_sites(reference))
-    return RowSites()
 
 
 def find_row_sites(reference: Reference) -> list[RowSite]:

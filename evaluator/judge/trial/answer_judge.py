@@ -1,7 +1,6 @@
 """Comparison of a call's answer with the reference, block by block, and with the outputs of the last call."""
 
 import contextlib
-import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -12,7 +11,7 @@ from evaluator.devices.memory import SharedMemory
 from evaluator.devices.out_of_memory import out_of_memory
 from evaluator.errors import ProblemError
 from evaluator.judge.clock.clock import Clock, ClockedCall
-from evaluator.judge.compare.limits import limit_of, with_flips, with_scales
+from evaluator.judge.compare.limits import with_flips, with_scales
 from evaluator.judge.compare.overview import has_columns, is_vector_of_few
 from evaluator.judge.compare.tensor_comparison import Comparison, Limit, Reading, Sides, joined, rows_from
 from evaluator.judge.compare.tolerance import Bounds, around_reference
@@ -20,7 +19,6 @@ from evaluator.judge.inputs.cancelling_rows import ROWS_NAME, Slices
 from evaluator.judge.inputs.changing_weights import Sites
 from evaluator.judge.integrity.output_checks import (
     changed_input,
-    follows,
     gradient_pairs,
     late,
     late_on_host,
@@ -30,13 +28,11 @@ from evaluator.judge.integrity.output_checks import (
 )
 from evaluator.judge.integrity.precomputed_output import PrecomputedOutputCheck
 from evaluator.judge.numerics.precision_sampler import PrecisionWatch
-from evaluator.judge.numerics.rounding_of_call import results_in_call
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.reference import Expected, Honest, Reference, by_path
 from evaluator.judge.setup.call_limits import CallLimits
 from evaluator.judge.setup.distribution_mix import DistributionMix
 from evaluator.judge.setup.equal_values import TieBreak, choosing, has_choice
-from evaluator.judge.setup.wrong_answers import means_distance, power_of
 from evaluator.judge.tensors.memory_overlap import layouts, lent_weights, shared_elements, views_laid_out
 from evaluator.judge.tensors.output_views import OutputViews, output_views
 from evaluator.judge.tensors.pytree import AnswerPair, LaidOut, Value, pair_up
@@ -91,10 +87,9 @@ class AnswerJudge:
         self._slices: dict[str, list[Slices]] = {}
         self._fills: dict[str, float] = {}
         self._limits = self._limits_of_call()
-        self._means: dict[str, float] = {}
         self._may_be_implied = rule is not ToleranceRule.KERNELBENCH
-        self._rounding: dict[Profile, set[str]] = {}
-        self.evidence = Evidence(unquoted=sites.unmatched)
+        counts = rule is not ToleranceRule.KERNELBENCH
+        self.evidence = Evidence(reference, distribution_mix, counts=counts, unquoted=sites.unmatched)
         self._last_storages: dict[str, tuple[int, int]] = {}
         self._memory_samples = clock.memory_samples
         self.precision = PrecisionWatch(reference.problem.precision)
@@ -138,7 +133,7 @@ class AnswerJudge:
         on_host = None if self._memory_samples is None else late_on_host(pairs, self._memory_samples)
         too_late = late(snapshots, answer.samples or {}) or on_host
         if too_late is not None:
-            return Judged(problem=too_late)
+            return Judged(problem=too_late, snapshots=snapshots)
         # In blocks, the full values never exist at once; the memory layouts are those of the first call.
         expected_layouts = self._reference.layouts if wanted.outputs is self._outline else layouts(by_path(wanted))
         shared = shared_elements(views_laid_out(pairs), expected_layouts)
@@ -152,7 +147,7 @@ class AnswerJudge:
         checks, borrowed, in_float64 = self._compared_by_own_rounding(plan, snapshots, samples=samples)
         problem = self._limits.few_at_steps(plan, checks) or _first_wrong(checks)
         if problem is None and samples:
-            checks = self._with_power(plan, checks, snapshots, in_float64=in_float64)
+            checks = self.evidence.measured(plan, checks, snapshots, in_float64=in_float64)
             problem = self._fault_in_half()
         if problem is not None and self.precomputed_output is not None:
             problem = self.precomputed_output.unwritten(pairs) or problem
@@ -195,7 +190,9 @@ class AnswerJudge:
         """Compare all outputs, and again if wrong and the rounding of the call itself sets other limits."""
         compared = self._compared(plan, snapshots, samples=samples)
         is_wrong = _first_wrong(compared.tensors) is not None
-        if is_wrong and self._limits.measure(plan, compared.tensors, in_float64=compared.in_float64):
+        if is_wrong and self._limits.measure(
+            plan, compared.tensors, in_float64=compared.in_float64, compare=self._comparison
+        ):
             self.precision.begin(len(plan.blocks), self._slices)
             compared = self._compared(plan, snapshots, samples=samples)
             compared = compared._replace(tensors=[self._void(check) for check in compared.tensors])
@@ -236,46 +233,6 @@ class AnswerJudge:
         if check.ok or check.path not in self._limits.void:
             return check
         return replace(check, ok=True, error_ratio=None, mismatches=0, nonfinite=0, first_mismatch=None, power=0.0)
-
-    def _with_power(
-        self, plan: CallPlan, checks: list[TensorCheck], snapshots: list[OutputViews], *, in_float64: bool
-    ) -> list[TensorCheck]:
-        """Return right comparisons with the power: the distance of a wrong answer from the tolerance."""
-        if not any(self._needs_power(check.path) for check in checks):
-            return checks
-        distances = self._distribution_mix.distances.get(plan.profile, {})
-        if not in_float64:
-            distances = distances | dict.fromkeys(self._results_of_rounding(plan), 0.0)
-        views = {view.path: view for view in snapshots}
-        measured = []
-        for check in checks:
-            if not self._needs_power(check.path):
-                measured.append(check)
-                continue
-            view = views[check.path]
-            limit = limit_of(self._reference.problem, check.path, view.tensor)
-            distance = min(distances.get(check.path, math.inf), self._means.get(check.path, math.inf))
-            power = power_of(distance, check.tolerance or 0.0, limit.floor) if isinstance(limit, Bounds) else distance
-            is_new = check.power is None and math.isfinite(power)
-            measured.append(replace(check, power=power) if is_new else check)
-            has_bits = self.evidence.unquoted and follows(plan.honest(), view, self._reference.values)
-            self.evidence.note(measured[-1], has_bits_of_reference=has_bits)
-        return measured
-
-    def _needs_power(self, path: str) -> bool:
-        """Return whether the power of a call counts for an output: never by KernelBench's rule."""
-        return self.rule is not ToleranceRule.KERNELBENCH and not self.evidence.has_proofs(path)
-
-    def _results_of_rounding(self, plan: CallPlan) -> set[str]:
-        """Return the paths of outputs that are results of rounding with the constructed weights.
-
-        Others than these were tried before (`DistributionMix.distances`).
-        """
-        if self._reference.weights_seed is not None:
-            return set()
-        if plan.profile not in self._rounding:
-            self._rounding[plan.profile] = results_in_call(plan)
-        return self._rounding[plan.profile]
 
     def _compared(self, plan: CallPlan, snapshots: list[OutputViews], *, samples: bool = True) -> _Compared:
         """Compare all outputs, block by block."""
@@ -330,10 +287,8 @@ class AnswerJudge:
             if parts[path] and not tensor.dim():
                 continue  # A scalar is the same for all blocks (`Reference.settle`).
             sides = sides_by_path[path]
-            if samples and not number and self._needs_power(path):
-                usual, limit = limit_of(self._reference.problem, path, sides.honest), self.limits(path, sides.honest)
-                if isinstance(usual, Bounds) and isinstance(limit, Bounds):
-                    self._means[path] = means_distance(sides.exact, usual._replace(fill=limit.fill))
+            if samples and not number:
+                self.evidence.see(path, sides, self.limits(path, sides.honest))
             if tensor.shape != sides.honest.shape and self._is_small_row(path, tensor):
                 # Copies: a part may be a view of a large tensor, or of memory that the next block overwrites.
                 pieces.setdefault(path, []).append((sides.exact.clone(), sides.honest.clone()))

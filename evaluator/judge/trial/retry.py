@@ -77,7 +77,9 @@ def _with_cause(
         return cause, None
     if code == Code.WRONG_ON_OTHER_VALUES:
         fresh = trial_runner.own_values_seed()
-        own_trial = trial_runner.run(index, fresh, schedule=next(schedules), timeout_s=timeout_s, own_values=True)
+        own_trial = trial_runner.run(
+            index, fresh, schedule=next(schedules), timeout_s=timeout_s, own_values=True, second_opinion=True
+        )
         if own_trial.fault is not None and has_trait(own_trial.fault.finding, Trait.WRONG_VALUES):
             # Wrong for the problem's own values too, after a correct call. Other values may hide the weights: after
             # constant rows, a batch norm leaves nothing of a linear layer's weights but signs.

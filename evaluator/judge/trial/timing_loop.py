@@ -13,7 +13,7 @@ from typing import NamedTuple
 from evaluator.findings import Code, finding
 from evaluator.judge.backend.clock_watch import NO_WATCH, ClockWatch
 from evaluator.judge.trial.call_overhead import LAG_MS, Overhead
-from evaluator.judge.trial.enough_calls import FEW_CALLS, MAX_CALLS, MIN_CALLS, enough
+from evaluator.judge.trial.enough_calls import FEW_CALLS, MAX_CALLS, MIN_CALLS, SEALED_CALLS, enough
 from evaluator.judge.trial.retry import SEARCH_S, retried
 from evaluator.judge.trial.trial_runner import Trial, TrialRunner
 from evaluator.judge.trial.window_loop import (
@@ -207,19 +207,20 @@ def _in_windows(
 
 
 def _fewest(good: list[Trial], at_least: int, trial_runner: TrialRunner, empty: Overhead, usual_ms: float) -> int:
-    """Return the least number of single calls: few before windows, or of a clear loser, else `at_least`.
+    """Return the least number of single calls: few before windows, or of a clear loser; `at_least` on a CPU.
 
     Windows are no samples for the precision check, which may need the errors of `at_least` calls.
     """
-    few = at_least * FEW_CALLS // MIN_CALLS
+    few = FEW_CALLS if at_least >= MIN_CALLS else FEW_CALLS // 2
     if len(good) < few or trial_runner.lacks_errors:
         return at_least
     call_ms = median(_times_ms(good)) - empty.taken_off_ms
     if call_ms > _CLEARLY_SLOWER * usual_ms:
         return few
+    alone = at_least if empty.quiet_ms is None else min(at_least, SEALED_CALLS)
     if empty.spot is None or _waits_for_gpu(good) or any(trial.copied for trial in good):
-        return at_least
-    return few if longest_window(trial_runner, call_ms) > 1 else at_least
+        return alone
+    return few if longest_window(trial_runner, call_ms) > 1 else alone
 
 
 def _quoted_calls(quiet: list[Trial], waited: list[Trial]) -> list[Trial]:

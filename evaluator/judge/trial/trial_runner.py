@@ -35,6 +35,7 @@ from evaluator.judge.tensors.output_views import some_bits
 from evaluator.judge.tensors.pytree import LaidOut, Value
 from evaluator.judge.trial.answer_judge import AnswerJudge, Judged
 from evaluator.judge.trial.call_driver import CallDriver
+from evaluator.judge.trial.kernelbench_opinion import kernelbench_accepts
 from evaluator.judge.trial.other_values import of_other_values
 from evaluator.protocol import model_call
 from evaluator.records import (
@@ -139,13 +140,15 @@ class TrialRunner:
         quick: bool = False,
         own_values: bool = False,
         explain: bool = True,
+        second_opinion: bool = False,
     ) -> Trial:
         """Draw inputs from `seed`, run one call, compare the outputs. No work of the call continues afterwards.
 
         The weights follow from the call's seed. With `quick`, outputs bit-equal to the plain
         reference's are accepted without float64: the tolerance is a multiple of the reference's own error, and admits
         equal outputs anyway. No row cancels in the first call of a runner, and none with `own_values`. `explain` looks
-        for the cause of wrong values, and takes longer than the comparison.
+        for the cause of wrong values, and takes longer than the comparison. With `second_opinion`, KernelBench's rule
+        is asked too.
         """
         started = time.monotonic()
         self.set_weights(seed)
@@ -166,6 +169,7 @@ class TrialRunner:
             quick=quick,
             counts=not self._is_trusted,
             explain=explain,
+            second_opinion=second_opinion,
         )
         self._calls_s.append(time.monotonic() - started)
         return verified
@@ -232,10 +236,13 @@ class TrialRunner:
         quick: bool = True,
         counts: bool = True,
         explain: bool = True,
+        second_opinion: bool = False,
     ) -> Trial:
         """Compare the outputs of a call. A correct call with the problem's own values `counts` for its precision."""
         honest = plan.honest() if quick else None
         judged = self._answers.judge(answer, wanted, plan, placed, honest, samples=counts)
+        is_asked = second_opinion and self._answers.rule is not ToleranceRule.KERNELBENCH
+        kernelbench_ok = kernelbench_accepts(plan, judged) if is_asked else None
         problem = judged.problem
         if explain and problem is not None and problem.code == Code.WRONG_VALUES.value:
             problem = self._with_cause(problem, plan, judged)
@@ -250,6 +257,7 @@ class TrialRunner:
             precision="float64" if judged.in_float64 else "reference",
             tensors=judged.tensors,
             finding=problem,
+            kernelbench_ok=kernelbench_ok,
         )
         if problem is None and plan.profile is Profile.AS_GIVEN and counts:
             self._precision.draw_lots(plan.seed, check)

@@ -184,6 +184,8 @@ def _correctness(sheet: Sheet, card: Scorecard) -> None:
         _first_mismatch(sheet, wrong[0])
     elif (power := _power(card)) is not None:
         sheet.row("", Text(f"a wrong answer would have been off by {power} {sheet.symbols.times} what is allowed"))
+    if card.is_disputed:
+        sheet.row("KernelBench", Text(f"{'correct' if card.kernelbench_correct else 'wrong'} by its own rule"))
     if card.weights is not None and card.weights.graded is not WeightsGraded.NONE:
         sheet.row("Weights", _weights(sheet, card.weights))
 

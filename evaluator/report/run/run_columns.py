@@ -5,18 +5,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from evaluator.catalog import natural
 from evaluator.report.layout.markup import code_span
+from evaluator.report.run.estimates import NOTHING, between, factor, percent, percentage
 from evaluator.report.run.run_tables import (
-    NOTHING,
     OF_WHOLE_LEVELS,
     TextTable,
-    between,
     document,
-    factor,
     markdown_table,
     markdown_text,
     numbers,
-    percent,
-    percentage,
     render_tables,
     title_of,
 )
@@ -75,6 +71,10 @@ def rates(runs: Sequence[NamedRun]) -> list[TextTable]:
     if timed:
         header = ["", *_FAST_NAMES, "95 % of fast_1", "speedup if correct", _INTERVAL]
         tables.append(TextTable("Fast", header, [_speed(run) for run in runs]))
+    if any(run.section.disputed for run in runs):
+        header = ["", "correct", _INTERVAL, *(_FAST_NAMES if timed else [])]
+        rows = [_by_kernelbench(run)[: len(header)] for run in runs]
+        tables.append(TextTable("By KernelBench's rule", header, rows))
     levels = [
         (f"{run.name}: level {number}", level) for run in runs for number, level in run.section.whole_levels.items()
     ]
@@ -157,6 +157,12 @@ def _speed(run: NamedRun) -> list[str]:
     fast = [percent(total.fast[p]) for p in _FAST]
     speedup = NOTHING if total.speedup is None else factor(total.speedup.value)
     return [run.name, *fast, between(total.fast[1.0], percentage), speedup, between(total.speedup, factor)]
+
+
+def _by_kernelbench(run: NamedRun) -> list[str]:
+    total = (run.section.by_kernelbench or run.section).total
+    fast = [percent(total.fast[p]) for p in _FAST]
+    return [run.name, percent(total.correct), between(total.correct, percentage), *fast]
 
 
 def _whole_level_row(name: str, level: WholeLevel) -> list[str]:

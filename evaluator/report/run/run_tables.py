@@ -7,22 +7,27 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from evaluator.records import DeviceKind
 from evaluator.report.layout.markup import code_span, folded
+from evaluator.report.run.both_rules import disputed_document, disputed_rows, rates_by_both, remark_of_both
+from evaluator.report.run.estimates import NOTHING, between, estimate_document, factor, percent, percentage
 from evaluator.report.run.intervals import Estimate
 from evaluator.report.run.rows import no_formula
 from evaluator.report.run.summary import REFUSED, THRESHOLDS, Device, Measured, Section, Summary, WholeLevel
-from evaluator.text import counted, one_line, significant
+from evaluator.text import counted, one_line
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-NOTHING = "-"
 _LONGEST = 300
 """Upper bound on the length of a name or a remark."""
 MOST_FAILED = 20
 """Submissions listed as not correct."""
 _MOST_BODIES = 10
 _BY_PROBLEM = "By problem"
+_BY_BOTH, _DISPUTED = "By both rules", "Where the rules disagree"
+_OF_USERS = frozenset({_BY_PROBLEM, _DISPUTED})
+"""Tables whose first column has names from users."""
 OF_WHOLE_LEVELS = "Of all problems of a level, as KernelBench counts"
+_AT_ONCE = frozenset({OF_WHOLE_LEVELS, _BY_BOTH, _DISPUTED})
 _REASON = 160
 _HEADLINE = frozenset({"built", "correct (fast_0)", "fast_1", "fast_2", "speedup if correct"})
 _IN_TABLES = (1.0, 1.5, 2.0)
@@ -56,41 +61,41 @@ def document(sections: list[Section]) -> dict[str, Any]:
     return {
         "version": 1,
         "devices": [
-            {
-                "device": section.device.kind,
-                "name": section.device.name,
-                "timed": section.device.timed,
-                "total": numbers(section.total),
-                "levels": {str(level): numbers(summary) for level, summary in section.levels.items()},
-                "problems": {name: numbers(summary) for name, summary in section.problems.items()},
-                "whole_levels": {
-                    str(number): _whole_level_document(level) for number, level in section.whole_levels.items()
-                },
+            {"device": section.device.kind, "name": section.device.name, "timed": section.device.timed}
+            | _rates_document(section)
+            | {
+                "by_kernelbench": section.by_kernelbench and _rates_document(section.by_kernelbench),
+                "disputed": [disputed_document(sample) for sample in section.disputed],
             }
             for section in sections
         ],
     }
 
 
-def _estimate_document(value: Estimate | None) -> dict[str, float | None] | None:
-    return None if value is None else value._asdict()
+def _rates_document(section: Section) -> dict[str, Any]:
+    return {
+        "total": numbers(section.total),
+        "levels": {str(level): numbers(summary) for level, summary in section.levels.items()},
+        "problems": {name: numbers(summary) for name, summary in section.problems.items()},
+        "whole_levels": {str(number): _whole_level_document(level) for number, level in section.whole_levels.items()},
+    }
 
 
 def _whole_level_document(level: WholeLevel) -> dict[str, Any]:
-    fast = {f"{p:g}": _estimate_document(value) for p, value in level.fast.items()}
-    return level._asdict() | {"correct": _estimate_document(level.correct), "fast": fast}
+    fast = {f"{p:g}": estimate_document(value) for p, value in level.fast.items()}
+    return level._asdict() | {"correct": estimate_document(level.correct), "fast": fast}
 
 
 def numbers(summary: Summary) -> dict[str, Any]:
     """Return the statistics of a group for JSON."""
     return summary._asdict() | {
-        "built": _estimate_document(summary.built),
-        "correct": _estimate_document(summary.correct),
-        "fast": {f"{p:g}": _estimate_document(value) for p, value in summary.fast.items()},
-        "pass_at": {str(k): _estimate_document(value) for k, value in summary.pass_at.items()},
+        "built": estimate_document(summary.built),
+        "correct": estimate_document(summary.correct),
+        "fast": {f"{p:g}": estimate_document(value) for p, value in summary.fast.items()},
+        "pass_at": {str(k): estimate_document(value) for k, value in summary.pass_at.items()},
         "pass_at_problems": {str(k): count for k, count in summary.pass_at_problems.items()},
-        "speedup": _estimate_document(summary.speedup),
-        "speedup_or_1": _estimate_document(summary.speedup_or_1),
+        "speedup": estimate_document(summary.speedup),
+        "speedup_or_1": estimate_document(summary.speedup_or_1),
         "measured": summary.measured._asdict(),
     }
 
@@ -146,7 +151,7 @@ def _markdown(section: Section) -> str:
     lines = [f"## {markdown_text(_title(section))}", "", "\n\n".join(_remarks(section)), ""]
     for title, header, rows in _tables(section):
         # The names of problems come from users.
-        cells = [[code_span(row[0]) if title == _BY_PROBLEM else row[0], *row[1:]] for row in rows]
+        cells = [[code_span(row[0]) if title in _OF_USERS else row[0], *row[1:]] for row in rows]
         lines += [f"### {title}", "", *markdown_table(header, cells)]
     return "\n".join(lines)
 
@@ -240,9 +245,9 @@ def described(section: Section) -> SectionText:
     """Return a section as text, for a page, which has an own table of problems."""
     tables = [table for table in _tables(section) if table.title != _BY_PROBLEM]
     headline = [fact for fact in _facts(section.total) if fact[0] in _HEADLINE]
-    whole_level_tables = [table for table in tables if table.title == OF_WHOLE_LEVELS]
-    further = [table for table in tables if table.title != OF_WHOLE_LEVELS]
-    return SectionText(_title(section), _remarks(section), headline, whole_level_tables, further)
+    first = [table for table in tables if table.title in _AT_ONCE]
+    further = [table for table in tables if table.title not in _AT_ONCE]
+    return SectionText(_title(section), _remarks(section), headline, first, further)
 
 
 def title_of(device: Device) -> str:
@@ -278,6 +283,7 @@ def _remarks(section: Section) -> list[str]:
             f"{total.wrong_on_other_values} of the wrong results {'is' if single else 'are'} correct on the problem's "
             "own values (C422): --values own grades by these alone."
         )
+    remarks += remark_of_both(section)
     remarks += _measured(total.measured)
     if not section.device.timed:
         remarks.append("Mode check measures no time." if _mode(section.device) else "emulated measures no time.")
@@ -313,6 +319,9 @@ def _tables(section: Section) -> Iterator[TextTable]:
     total = section.total
     yield TextTable("All", ["", "value", "95 % interval"], list(_facts(total)))
     thresholds = _IN_TABLES if section.device.timed else ()
+    if section.disputed:
+        yield TextTable(_BY_BOTH, *rates_by_both(section, thresholds))
+        yield TextTable(_DISPUTED, *disputed_rows(section.disputed, MOST_FAILED))
     header = ["samples", "built", "correct", *(f"fast_{p:g}" for p in thresholds), *(["speedup"] if thresholds else [])]
     if any(level.tried < level.problems for level in section.whole_levels.values()):
         rows = [
@@ -364,27 +373,5 @@ def _groups(section: Section) -> Iterator[tuple[str, str, Summary]]:
         yield "problem", name, summary
 
 
-def percent(value: Estimate | None) -> str:
-    """Format a share, or its absence."""
-    return NOTHING if value is None else percentage(value.value)
-
-
 def _times(value: Estimate | None) -> str:
     return NOTHING if value is None else factor(value.value)
-
-
-def percentage(value: float) -> str:
-    """Format a share as a percentage."""
-    return f"{value * 100:.1f} %"
-
-
-def factor(value: float) -> str:
-    """Format a ratio."""
-    return f"{significant(value)}x"
-
-
-def between(value: Estimate | None, spell: Any) -> str:
-    """Format an interval by `spell`; an unbounded interval as nothing."""
-    if value is None or value.low is None or value.high is None:
-        return NOTHING
-    return f"{spell(value.low)} to {spell(value.high)}"

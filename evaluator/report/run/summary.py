@@ -35,7 +35,7 @@ class RunSample(NamedTuple):
     """One submission of a run. `status` and `device` are None without a card; `reason` is a finding's code, if any.
 
     `reference_calls`, `submission_calls` and `l2` are circumstances of the speedup, as in the index. A refused
-    input could not be graded. `level` is None without a known problem.
+    input could not be graded. `level` is None without a known problem. `kernelbench_correct` is as on the card.
     """
 
     problem: str
@@ -51,11 +51,21 @@ class RunSample(NamedTuple):
     l2: str | None = None
     host_bound: bool = False
     is_refused: bool = False
+    kernelbench_correct: bool | None = None
 
     @property
     def correct(self) -> bool:
         """Whether the submission is correct."""
         return self.status is Status.CORRECT
+
+    @property
+    def by_kernelbench(self) -> "RunSample":
+        """The sample with the verdict of KernelBench's rule; without an opinion, the same sample."""
+        if self.kernelbench_correct is None:
+            return self
+        refused = Status.WRONG_RESULT if self.correct else self.status
+        status = Status.CORRECT if self.kernelbench_correct else refused
+        return self._replace(status=status, kernelbench_correct=None)
 
     @property
     def status_text(self) -> str:
@@ -137,13 +147,19 @@ class WholeLevel(NamedTuple):
 
 
 class Section(NamedTuple):
-    """Statistics of one device: total, by level and by problem. `whole_levels` has the levels of known size."""
+    """Statistics of one device: total, by level and by problem. `whole_levels` has the levels of known size.
+
+    `by_kernelbench` has the verdicts of KernelBench's rule; None if no card has an opinion. The verdicts disagree on
+    the samples `disputed`. Samples accepted by KernelBench's rule alone come first: never timed, and so never fast.
+    """
 
     device: Device
     total: Summary
     levels: dict[int, Summary]
     problems: dict[str, Summary]
     whole_levels: dict[int, WholeLevel] = {}
+    by_kernelbench: "Section | None" = None
+    disputed: Sequence[RunSample] = ()
 
 
 def pass_at_k(samples: int, correct: int, k: int) -> float:
@@ -227,6 +243,8 @@ def _section(device: Device, samples: list[RunSample], level_sizes: Mapping[int,
             continue
         levels[sample.level].append(sample)
         problems[sample.problem].append(sample)
+    has_opinion = any(sample.kernelbench_correct is not None for sample in samples)
+    by_kernelbench = [sample.by_kernelbench for sample in samples] if has_opinion else []
     return Section(
         device=device,
         total=summarise(samples, timed=device.timed),
@@ -237,6 +255,11 @@ def _section(device: Device, samples: list[RunSample], level_sizes: Mapping[int,
             for level, samples in sorted(levels.items())
             if level in level_sizes
         },
+        by_kernelbench=_section(device, by_kernelbench, level_sizes) if has_opinion else None,
+        disputed=sorted(
+            (sample for sample in samples if sample.by_kernelbench.correct is not sample.correct),
+            key=lambda sample: sample.correct,
+        ),
     )
 
 

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from evaluator.cards.consistency import inconsistencies
-from evaluator.cards.regrade import regraded
+from evaluator.cards.regrade import changes, regraded
 from evaluator.cards.time_consistency import requoted_baselines
 from evaluator.commands import main as cli
 from evaluator.files.card_files import write_card
@@ -23,7 +23,9 @@ from evaluator.records import (
     Mismatch,
     OwnKernels,
     ShareBasis,
+    SizeName,
     Status,
+    ToleranceRule,
 )
 from tests import cards
 
@@ -39,7 +41,17 @@ def with_baseline(**changes):
     return replace(card, baselines=[replace(honest, **changes)])
 
 
+def with_opinions(*opinions, made=cards.card, **changes):
+    """A card with KernelBench's opinion of its first checks, as the judge writes it."""
+    card = made(**changes)
+    for number, opinion in enumerate(opinions):
+        card = with_check(card, number, kernelbench_ok=opinion)
+    return replace(card, kernelbench_correct=card.kernelbench_of_checks)
+
+
 HONEST = [
+    *(lambda: with_opinions(True, True), lambda: with_opinions(True, None, False)),
+    *(lambda: with_opinions(True, True, True, made=cards.wrong_card), lambda: with_opinions(made=cards.crashed_card)),
     *(cards.card, cards.wrong_card, cards.uncompiled_card, cards.crashed_card, cards.unread_card),
     *(checked_card, cards.windows_card, cards.mixed_card, with_baseline),
     lambda: cards.card(status=Status.INCONCLUSIVE, reason=finding(Code.ROUNDING_DECIDES, "said"), timing=None),
@@ -129,6 +141,23 @@ FORGED = {
     "a code that is none": (
         lambda: cards.wrong_card(reason=replace(reason(Code.WRONG_VALUES), code="C999")),
         "reason.code",
+    ),
+    "an opinion without a check": (lambda: cards.card(kernelbench_correct=True), "kernelbench_correct"),
+    "another opinion than the checks'": (
+        lambda: replace(with_opinions(True, False), kernelbench_correct=True),
+        "kernelbench_correct",
+    ),
+    "no opinion beside the checks'": (
+        lambda: replace(with_opinions(True), kernelbench_correct=None),
+        "kernelbench_correct",
+    ),
+    "an opinion on other values": (
+        lambda: with_check(with_opinions(True), profile="large"),
+        "checks[0].kernelbench_ok",
+    ),
+    "a second opinion of the same rule": (
+        lambda: with_opinions(True, tolerance=ToleranceRule.KERNELBENCH),
+        "checks[0].kernelbench_ok",
     ),
     "another speedup": (lambda: with_times(cards.card(), speedup=99.0), "timing.speedup"),
     "another median": (lambda: with_times(cards.card(), submission_median_ms=0.1), "timing.submission_median_ms"),
@@ -324,3 +353,26 @@ def test_a_report_counts_no_card_that_contradicts_itself(tmp_path, monkeypatch, 
     said = capsys.readouterr().out
     assert "relu/forged  contradicts itself: checks[2]" in said
     assert "status correct -> wrong_result" in said
+
+
+def test_kernelbenchs_opinion_is_about_the_outputs_at_the_cards_size():
+    assert [with_opinions(*said).kernelbench_correct for said in ((), (None, True), (True, False))] == [
+        None,
+        True,
+        False,
+    ]
+    right = with_opinions(True, True)
+    elsewhere = [replace(check, size=SizeName.AWKWARD, kernelbench_ok=False) for check in right.checks[:1]]
+    assert replace(right, checks=[*right.checks, *elsewhere]).kernelbench_of_checks is True
+    for status in (Status.RUNTIME_ERROR, Status.TIMEOUT, Status.BUILD_ERROR, Status.INFRA_ERROR):
+        assert replace(right, status=status).kernelbench_of_checks is None
+    assert [with_opinions(said).is_disputed for said in (True, False, None)] == [False, True, False]
+    assert [with_opinions(said, made=cards.wrong_card).is_disputed for said in (True, False)] == [True, False]
+
+
+def test_a_regraded_card_has_the_opinion_of_its_checks():
+    forged = replace(with_opinions(True, False), kernelbench_correct=True)
+    assert regraded(forged).kernelbench_correct is False
+    assert [change.field for change in changes(forged, regraded(forged))] == ["kernelbench_correct"]
+    disputed = with_opinions(True, made=cards.wrong_card)
+    assert regraded(disputed) == disputed

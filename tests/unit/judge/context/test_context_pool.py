@@ -11,6 +11,7 @@ from evaluator.judge.backend import gpu_session as gpu_session_module
 from evaluator.judge.context.context_pool import ContextPool
 from evaluator.judge.context.grade_context import GradeContext
 from evaluator.judge.context.torch_state import TorchState
+from evaluator.judge.runners.runner_pool import GPU_RUNNERS
 
 
 @pytest.fixture
@@ -98,7 +99,7 @@ def test_problems_on_a_gpu_share_its_session_until_the_pool_ends(pool, session):
     assert (pool._kept, session.asked[1:]) == (None, ["renew"])
     with pool:
         pass
-    assert session.asked == [{"runner_pool": 3, "lasting": True}, "renew", "close"]
+    assert session.asked == [{"runner_pool": GPU_RUNNERS, "lasting": True}, "renew", "close"]
 
 
 def changed_dtype():

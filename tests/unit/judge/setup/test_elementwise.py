@@ -2,20 +2,15 @@
 
 import pytest
 import torch
-from msgspec.structs import replace
 
-from evaluator.catalog.lock import LOCK_FILE, Lock, RowSitesLock, lock_text
 from evaluator.judge.compare.tensor_comparison import Sides, compare
 from evaluator.judge.compare.tolerance import bounds, without_sums
-from evaluator.judge.inputs.input_distributions import RULES
 from evaluator.judge.reference.call_plan import CallPlan
-from evaluator.judge.reference.reference import Reference
 from evaluator.judge.setup import elementwise
 from evaluator.judge.setup.call_limits import CallLimits
-from evaluator.judge.setup.distribution_mix import AS_GIVEN_ALONE, distribution_mix_for
-from evaluator.judge.setup.elementwise import elementwise_outputs, find_elementwise, rows_to_keep
-from evaluator.judge.setup.row_sites import SITE_RULES
-from evaluator.records import Precision, Profile, SizeName, ToleranceOverride, ToleranceRule, ValuesRule
+from evaluator.judge.setup.distribution_mix import AS_GIVEN_ALONE
+from evaluator.judge.setup.elementwise import find_elementwise
+from evaluator.records import Precision, Profile, ToleranceOverride, ToleranceRule
 from tests.unit.references import problem, reference
 
 GIVEN = "torch.rand(16, 64)"
@@ -80,58 +75,18 @@ def test_every_input_counts(output, paths):
 
 @pytest.mark.parametrize("init", ["self.w = nn.Parameter(torch.rand(64))", "self.register_buffer('w', torch.rand(64))"])
 def test_a_forward_may_add_up_weights(init):
-    assert elementwise_outputs(reference("torch.exp(x)", GIVEN), SizeName.SMALL) == {"output"}
-    assert elementwise_outputs(reference("torch.exp(x)", GIVEN, init), SizeName.SMALL) == set()
+    assert find_elementwise(reference("torch.exp(x)", GIVEN)) == {"output"}
+    assert find_elementwise(reference("torch.exp(x)", GIVEN, init)) == set()
 
 
 def test_a_problem_with_a_backward_pass_adds_up_gradients():
     made = reference("torch.exp(x)", GIVEN, backward=True)
-    assert elementwise_outputs(made, SizeName.SMALL) == set()
+    assert find_elementwise(made) == set()
 
 
 def test_what_is_too_slow_is_not_tried(monkeypatch):
     monkeypatch.setattr(elementwise, "LONGEST_S", 0.0)
     assert find_elementwise(reference("torch.exp(x)", GIVEN)) == set()
-
-
-def test_missing_paths_for_lack_of_memory_are_not_kept(tmp_path, monkeypatch):
-    monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path))
-    made = reference("x * 2", GIVEN)
-
-    def find(_):
-        raise MemoryError
-
-    with monkeypatch.context() as patch:
-        patch.setattr(elementwise, "find_elementwise", find)
-        assert elementwise_outputs(made, SizeName.SMALL) == set()
-    assert elementwise_outputs(made, SizeName.SMALL) == {"output"}
-    with monkeypatch.context() as patch:
-        patch.setattr(elementwise, "find_elementwise", find)
-        assert elementwise_outputs(made, SizeName.SMALL) == {"output"}
-
-
-@pytest.mark.parametrize("calls", [None, 0, 1, 2])
-def test_a_trial_without_memory_for_float64_is_not_kept(tmp_path, monkeypatch, calls):
-    """Memory may be short when the model is converted, or in a later call."""
-    monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path))
-    made = reference("x * 2", GIVEN)
-    run, left = Reference._run, iter(range(calls or 0))
-
-    def does_not_fit(_):
-        raise torch.OutOfMemoryError("CUDA out of memory")
-
-    def short(self, model, *arguments):
-        if model is self.exact_model and next(left, None) is None:
-            does_not_fit(model)
-        return run(self, model, *arguments)
-
-    with monkeypatch.context() as patch:
-        if calls is None:
-            patch.setattr(torch.nn.Module, "double", does_not_fit)
-        else:
-            patch.setattr(Reference, "_run", short)
-        assert elementwise_outputs(made, SizeName.SMALL) == set()
-    assert elementwise_outputs(made, SizeName.SMALL) == {"output"}
 
 
 def test_without_float64_nothing_is_tried():
@@ -142,44 +97,6 @@ def test_without_float64_nothing_is_tried():
 
 def test_inputs_whose_shapes_are_drawn_are_not_tried():
     assert find_elementwise(reference("x * 2", "torch.rand(16, 2 + int(torch.randint(1 << 16, ())))")) == set()
-
-
-def test_paths_of_a_lock_are_taken_for_its_rules_alone(tmp_path, monkeypatch):
-    monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path / "cache"))
-    made = reference("(x * 2, x * 3)", GIVEN, path=str(tmp_path))
-    known = RowSitesLock(rules=SITE_RULES, elementwise=["output[1]"])
-    tried = {"output[0]", "output[1]"}
-    for lock, wanted in (
-        (Lock(problem=made.problem.sha256, rules=RULES, row_sites=known), {"output[1]"}),
-        (Lock(problem=made.problem.sha256, rules=RULES, row_sites=replace(known, elementwise=[])), set()),
-        (Lock(problem=made.problem.sha256, rules=RULES, row_sites=replace(known, elementwise=None)), tried),
-        (Lock(problem="1" * 64, rules=RULES, row_sites=known), tried),
-        (Lock(problem=made.problem.sha256, rules=RULES, row_sites=replace(known, rules=2)), tried),
-        (Lock(problem=made.problem.sha256, rules=RULES), tried),
-    ):
-        (tmp_path / LOCK_FILE).write_text(lock_text(lock))
-        assert elementwise_outputs(made, SizeName.SMALL) == wanted
-
-
-def test_a_lock_keeps_the_sites_and_the_paths():
-    rows = rows_to_keep(reference("(x * 2, x.mean(1))", GIVEN), SizeName.SMALL)
-    assert (rows.rules, len(rows.sites), rows.elementwise) == (SITE_RULES, 2, ["output[0]"])
-    assert rows_to_keep(reference("(x * 3, x * 4)", GIVEN), SizeName.SMALL).elementwise == ["output[0]", "output[1]"]
-
-
-@pytest.mark.parametrize("values", list(ValuesRule))
-def test_functions_that_take_random_signs_have_the_smaller_floor(values):
-    """Textbook forms of logarithms and roots have more rounding, near 1 and 0."""
-    for output, paths in (("torch.exp(x)", {"output"}), ("torch.log(x)", set()), ("torch.acos(x)", set())):
-        made = reference(output, GIVEN)
-        assert distribution_mix_for(made, SizeName.SMALL, ToleranceRule.MEASURED, values).elementwise == paths
-
-
-def test_other_precisions_and_rules_have_no_smaller_floor():
-    half = reference("torch.exp(x)", GIVEN, precision=Precision.TF32)
-    assert distribution_mix_for(half, SizeName.SMALL, ToleranceRule.MEASURED).elementwise == set()
-    made = reference("torch.exp(x)", GIVEN)
-    assert distribution_mix_for(made, SizeName.SMALL, ToleranceRule.KERNELBENCH).elementwise == set()
 
 
 EXP = {"output": "torch.exp(x)", "given": "torch.rand(64, 256)"}

@@ -2,6 +2,7 @@
 
 import itertools
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 from msgspec.structs import replace
@@ -151,8 +152,9 @@ def test_the_checked_calls_have_every_profile():
 def test_a_replay_has_the_cards_profiles_whatever_is_decided_now():
     only = [Profile.SMALL]
     seeds = replayed(seeds=Seeds(weight=seed_text(1), replayed_from=None, profiles=only))
-    seeds.settle(DistributionMix(PROFILES, {Profile.SMALL: {"output": 1e-3}}))
-    assert seeds.distribution_mix == DistributionMix((Profile.SMALL,), {Profile.SMALL: {"output": 1e-3}})
+    trials = SimpleNamespace()
+    seeds.settle(DistributionMix(PROFILES, trials=trials))
+    assert seeds.distribution_mix == DistributionMix((Profile.SMALL,), trials=trials)
     before = replayed(seeds=Seeds(weight=seed_text(1), replayed_from=None))
     before.settle(DistributionMix(PROFILES))
     assert before.distribution_mix.use == ()
@@ -171,9 +173,11 @@ def test_rows_cancel_in_a_replay_where_they_did_in_the_card():
 
 
 def test_calls_for_lack_of_proof_use_the_distributions_that_are_evidence():
-    mix = DistributionMix((Profile.SMALL, Profile.LARGE), evidence=(Profile.AS_GIVEN, Profile.LARGE, Profile.OUTLIERS))
+    evidence = (Profile.AS_GIVEN, Profile.LARGE, Profile.OUTLIERS)
+    trials = SimpleNamespace(is_evidence=evidence.__contains__)
+    mix = DistributionMix((Profile.SMALL, Profile.LARGE), trials=trials)
     seeds = SeedBook(None)
     seeds.settle(mix)
     assert [mix.pick(seed) for seed in seeds.proofs()] == [Profile.AS_GIVEN, Profile.LARGE] * 6
-    seeds.settle(mix._replace(evidence=()))
+    seeds.settle(mix._replace(trials=SimpleNamespace(is_evidence=lambda _: False)))
     assert list(seeds.proofs()) == []

@@ -9,7 +9,9 @@ import torch
 from benchmarks.numerics.judged_answers import AnswerTrials, set_up
 from evaluator.findings import Code
 from evaluator.judge.compare.tolerance import bounds
-from evaluator.judge.setup.distribution_mix import AS_GIVEN_ALONE, decide
+from evaluator.judge.reference.accepted_weights import settle_weights
+from evaluator.judge.setup.distribution_mix import AS_GIVEN_ALONE
+from evaluator.judge.setup.distribution_trials import DistributionTrials, unusable
 from evaluator.judge.setup.seed_book import SeedBook
 from evaluator.judge.setup.wrong_answers import PROOF, is_noise, means_distance, power_of
 from evaluator.judge.trial.evidence import Evidence
@@ -29,9 +31,15 @@ def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path))
 
 
+def tried(output, *arguments, **changes):
+    made = reference(output, *arguments, **changes)
+    settle_weights(made, made.draw(11))
+    return DistributionTrials(made, SizeName.SMALL)
+
+
 def product(kind):
     changes = LINEAR | {"init": LINEAR["init"].format(kind=kind)}
-    return decide(reference("x @ self.w", f"torch.{kind}(64, 256).bfloat16()", **changes), SizeName.SMALL)
+    return tried("x @ self.w", f"torch.{kind}(64, 256).bfloat16()", **changes)
 
 
 def test_a_product_of_positive_numbers_is_less_evidence_than_of_normal_ones():
@@ -41,10 +49,10 @@ def test_a_product_of_positive_numbers_is_less_evidence_than_of_normal_ones():
     """
     normal, positive = product("randn"), product("rand")
     floor = measured(torch.bfloat16).floor
-    assert 0.18 < normal.distances[Profile.AS_GIVEN]["output"] * floor < 0.25
-    assert positive.distances[Profile.AS_GIVEN]["output"] * floor < 0.67 * 16 / 12 / 64
-    assert Profile.AS_GIVEN in normal.evidence
-    assert Profile.SIGNED_NORMAL in positive.evidence
+    assert 0.18 < normal.distance(Profile.AS_GIVEN, "output") * floor < 0.25
+    assert positive.distance(Profile.AS_GIVEN, "output") * floor < 0.67 * 16 / 12 / 64
+    assert normal.is_evidence(Profile.AS_GIVEN)
+    assert positive.is_evidence(Profile.SIGNED_NORMAL)
 
 
 def test_power_is_the_distance_in_the_tolerances_of_the_call():
@@ -112,22 +120,20 @@ SPARSE = {
 
 @pytest.mark.parametrize(("output", "given"), SPARSE.values(), ids=SPARSE)
 def test_elements_that_are_equal_in_wrong_answers_say_nothing_against_the_others(output, given):
-    assert Profile.AS_GIVEN in decide(reference(output, given), SizeName.SMALL).evidence
+    assert tried(output, given).is_evidence(Profile.AS_GIVEN)
 
 
 def test_an_output_that_does_not_depend_on_the_first_input_is_evidence():
-    found = decide(
-        reference("(x * 2, y * 0.9)", "torch.rand(64, 64), torch.rand(64, 64)", forward="x, y"), SizeName.SMALL
-    )
-    assert found.distances[Profile.AS_GIVEN]["output[1]"] > 0.05
-    assert Profile.AS_GIVEN in found.evidence
+    found = tried("(x * 2, y * 0.9)", "torch.rand(64, 64), torch.rand(64, 64)", forward="x, y")
+    assert found.distance(Profile.AS_GIVEN, "output[1]") > 0.05
+    assert found.is_evidence(Profile.AS_GIVEN)
 
 
 def test_whole_numbers_are_evidence_if_other_inputs_have_others():
-    found = decide(reference("x.argmax(1)", "torch.randn(32, 64)"), SizeName.SMALL)
-    assert found.distances[Profile.AS_GIVEN] == {"output": 1e30}
-    constant = decide(reference("(x * 0).int()", "torch.randn(32, 64)"), SizeName.SMALL)
-    assert constant.distances[Profile.AS_GIVEN] == {"output": 0.0}
+    found = tried("x.argmax(1)", "torch.randn(32, 64)")
+    assert found.distance(Profile.AS_GIVEN, "output") == 1e30
+    constant = tried("(x * 0).int()", "torch.randn(32, 64)")
+    assert constant.distance(Profile.AS_GIVEN, "output") == 0.0
 
 
 @pytest.mark.parametrize(
@@ -174,7 +180,7 @@ def right(power, path="output"):
 
 
 def test_two_calls_with_power_prove_an_output():
-    evidence = Evidence(unquoted=False)
+    evidence = Evidence(None, AS_GIVEN_ALONE, unquoted=False)
     for power, unproven in ((PROOF - 0.1, ["output"]), (PROOF, ["output"]), (0.0, ["output"]), (PROOF, [])):
         evidence.note(right(power), has_bits_of_reference=False)
         assert evidence.unproven == unproven
@@ -183,7 +189,7 @@ def test_two_calls_with_power_prove_an_output():
 
 
 def test_each_output_needs_its_own_proofs():
-    evidence = Evidence(unquoted=False)
+    evidence = Evidence(None, AS_GIVEN_ALONE, unquoted=False)
     for _ in range(2):
         evidence.note(right(100.0, "output[0]"), has_bits_of_reference=False)
         evidence.note(right(1.0, "output[1]"), has_bits_of_reference=False)
@@ -191,14 +197,14 @@ def test_each_output_needs_its_own_proofs():
 
 
 def test_the_references_own_bits_are_a_proof_only_in_all_calls():
-    evidence = Evidence(unquoted=True)
+    evidence = Evidence(None, AS_GIVEN_ALONE, unquoted=True)
     for is_same, unproven in ((True, []), (True, []), (False, ["output"]), (True, ["output"])):
         evidence.note(right(0.0), has_bits_of_reference=is_same)
         assert evidence.unproven == unproven
 
 
 def test_what_was_not_measured_tells_against_no_answer():
-    evidence = Evidence(unquoted=False)
+    evidence = Evidence(None, AS_GIVEN_ALONE, unquoted=False)
     for _ in range(2):
         evidence.note(right(None), has_bits_of_reference=False)
     assert evidence.unproven == []
@@ -268,10 +274,8 @@ def test_a_void_call_refutes_no_answer_and_proves_none():
 
 @pytest.mark.parametrize("output", ["x.argmax(1)", "x.square().mean()"])
 def test_a_problem_too_large_to_try_is_judged_without_measured_power(output, monkeypatch):
-    monkeypatch.setattr("evaluator.judge.setup.distribution_mix._LONGEST_S", 1e-9)
-    setup = set_up(problem(output, "torch.randn(32, 64)"), SizeName.SMALL, "cpu")
-    assert setup.distribution_mix.untried
-    codes, powers, fault = graded(setup.reference.problem, in_float64)
+    monkeypatch.setattr("evaluator.judge.setup.distribution_trials._LONGEST_S", 1e-9)
+    codes, powers, fault = graded(problem(output, "torch.randn(32, 64)"), in_float64)
     assert (codes, set(powers), fault) == ({None}, {None}, None)
 
 
@@ -288,20 +292,19 @@ FIXED = "torch.rand(64, 64, generator=torch.Generator().manual_seed(5))"
 
 def test_fixed_inputs_are_evidence_where_weights_change_and_else_not():
     """A stored answer is right for fixed inputs in every call, unless weights change."""
-    linear = reference("self.linear(x)", FIXED, "self.linear = nn.Linear(64, 64)")
-    assert Profile.AS_GIVEN in decide(linear, SizeName.SMALL).evidence
-    assert Profile.AS_GIVEN not in decide(reference("torch.relu(x)", FIXED), SizeName.SMALL).evidence
+    assert tried("self.linear(x)", FIXED, "self.linear = nn.Linear(64, 64)").is_evidence(Profile.AS_GIVEN)
+    assert not tried("torch.relu(x)", FIXED).is_evidence(Profile.AS_GIVEN)
 
 
 def test_an_output_of_the_weights_alone_is_no_evidence():
     """The norm of constant rows is the norm's bias, whatever the input is."""
-    found = decide(reference("self.norm(x)", "torch.rand(64, 64)", "self.norm = nn.LayerNorm(64)"), SizeName.SMALL)
-    assert Profile.CONSTANT_ROWS not in found.evidence
-    assert Profile.AS_GIVEN in found.evidence
+    found = tried("self.norm(x)", "torch.rand(64, 64)", "self.norm = nn.LayerNorm(64)")
+    assert not found.is_evidence(Profile.CONSTANT_ROWS)
+    assert found.is_evidence(Profile.AS_GIVEN)
 
 
 def test_a_distribution_that_shows_a_missing_part_alone_is_in_use():
     """The means of two draws round to the same number of bf16; a mean without every eighth value does not."""
     given = ", ".join(["torch.randn(1024, 512).bfloat16()"] * 2)
     squares = reference("F.mse_loss(x, y)", given, forward="x, y", precision=Precision.BF16)
-    assert Profile.RELATED in decide(squares, SizeName.SMALL).use
+    assert Profile.RELATED not in unusable(squares)

@@ -840,7 +840,8 @@ def measured(monkeypatch):
     """Return a list with an entry for each call whose rounding is measured."""
     found = []
     monkeypatch.setattr(
-        "evaluator.judge.setup.call_limits.rounding_of_call", lambda plan: found.append(plan) or rounding_of_call(plan)
+        "evaluator.judge.setup.call_limits.rounding_of_call",
+        lambda plan, compare: found.append(plan) or rounding_of_call(plan, compare),
     )
     return found
 

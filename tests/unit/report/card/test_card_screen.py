@@ -43,6 +43,19 @@ def test_a_correct_and_faster_submission() -> None:
     )
 
 
+def test_kernelbenchs_rule_has_a_line_where_it_disagrees_alone() -> None:
+    told = [
+        (cards.card(kernelbench_correct=True), None),
+        (cards.card(kernelbench_correct=False), "  KernelBench    wrong by its own rule\n"),
+        (cards.wrong_card(kernelbench_correct=True), "  KernelBench    correct by its own rule\n"),
+        (cards.wrong_card(kernelbench_correct=False), None),
+        (cards.crashed_card(), None),
+    ]
+    for card, line in told:
+        assert ("KernelBench" in screen(card)) is (line is not None)
+        assert line is None or line in screen(card)
+
+
 def test_of_several_files_an_error_has_its_file_and_line() -> None:
     shown = screen(cards.several_card())
     assert "csrc/relu.cpp, line 3: expected ';'\n" in shown

@@ -1,0 +1,39 @@
+"""Second opinion on an answer, by KernelBench's rule: changes no verdict, and comes from the judge alone."""
+
+import contextlib
+
+from evaluator.errors import ProblemError
+from evaluator.judge.compare.kernelbench_rule import all_agree
+from evaluator.judge.reference.call_plan import CallPlan
+from evaluator.judge.trial.answer_judge import Judged
+from evaluator.records import Profile
+
+
+def kernelbench_accepts(plan: CallPlan, judged: Judged) -> bool | None:
+    """Return whether KernelBench's rule accepts the judge's snapshots of an answer; None where the rule has no opinion.
+
+    KernelBench draws the problem's own values alone: other distributions have no opinion, and secret rows do not count.
+    An answer of another structure, shape or dtype has no snapshot: KernelBench refuses the answer. A failure of the
+    comparison, as by a lack of memory, leaves no opinion.
+    """
+    if plan.profile is not Profile.AS_GIVEN:
+        return None
+    if not judged.snapshots:
+        return judged.problem is None
+    starts = {view.path: 0 for view in judged.snapshots}
+    with contextlib.suppress(ProblemError, RuntimeError, MemoryError):
+        flags = []
+        for result, _ in plan.honest():
+            values = plan.reference.values(result)
+            for path, _, tensor, _ in judged.snapshots:
+                honest, start = values[path], starts[path]
+                rows = honest.shape[0] if honest.dim() else 1
+                actual = tensor if honest.shape == tensor.shape else tensor[start : start + rows]
+                if actual.shape != honest.shape:
+                    return False
+                secret = [each for each in plan.slices.get(path, []) if each.fit(tensor.shape)]
+                apart = [(each.dim, index - (0 if each.dim else start)) for each in secret for index in each.indices]
+                flags.append(all_agree(actual, honest, apart))
+                starts[path] += rows
+        return all(map(bool, flags))
+    return None
