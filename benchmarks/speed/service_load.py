@@ -33,7 +33,8 @@ from typing import Any
 
 from evaluator.api.grader import Grader
 from evaluator.api.scorecard import Scorecard
-from evaluator.service.server import Address, Settings, serve
+from evaluator.service.http_door import Address, Settings, http_door
+from evaluator.service.program import Program
 from evaluator.service.tokens import add_token
 from warpgrade import Candidate, RemoteGrader
 
@@ -186,7 +187,8 @@ def _serve(state: Path, judge: Callable[[dict[str, float]], Any], there: Connect
 
     threading.Thread(target=lambda: there.send((there.recv(), dict(spans_s))[1]), daemon=True).start()
     settings = Settings(Address("127.0.0.1", 0), state, state / "tokens", keep_days=1.0, allows_problem_text=False)
-    serve(settings, lambda: judge(spans_s), tell)
+    with http_door(settings, lambda: judge(spans_s), tell) as door:
+        Program(door, tell).run()
 
 
 def _ask(here: Connection) -> dict[str, float]:

@@ -10,9 +10,8 @@ async with Grader() as grader:
 """
 
 import atexit
-import queue
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack
 from pathlib import Path
@@ -22,26 +21,50 @@ from evaluator.api.any_grader import AnyGrader, OnProgress, cards_of
 from evaluator.api.candidate import Candidate, task_for
 from evaluator.api.ready import places
 from evaluator.api.scorecard import Scorecard
-from evaluator.batch.grading_setup import setup_for
-from evaluator.batch.runs.problems import ProblemText
+from evaluator.batch.runs.problems import Problems, ProblemText
 from evaluator.batch.runs.tasks import Task, renamed
 from evaluator.batch.workers.infra_card import infra_card
 from evaluator.batch.workers.messages import Graded
 from evaluator.batch.workers.ray_cluster import cluster_places
+from evaluator.batch.workers.slots import gpus_for, slots_for
+from evaluator.batch.workers.task_grader import TaskGrader
 from evaluator.batch.workers.worker_handle import Hire, Slot
-from evaluator.batch.workers.worker_pool import SlotDrained, TaskBegan, TaskEnded, WorkerPool
+from evaluator.batch.workers.worker_pool import TaskEnded
 from evaluator.catalog.kernelbench import read_text as read_problem_text
 from evaluator.errors import InfraError, UsageError
-from evaluator.grade_options import with_options
-from evaluator.grading.resolved_request import remarked
+from evaluator.grade_options import GradeOptions, with_options
+from evaluator.grading.resolved_request import options_for, remarked
 from evaluator.records import Finding
+from evaluator.signatures.keys import SigningKey, signing_key
 from evaluator.signatures.signing import signed
 
 
-class _PendingGrade(NamedTuple):
-    task: Task
-    future: Future[Scorecard]
-    on_stage: Callable[[str], object] | None
+class GradingSetup(NamedTuple):
+    """Options, slots of this machine, problems and, if configured, the key that signs cards."""
+
+    options: GradeOptions
+    slots: list[Slot]
+    problems: Problems
+    key: SigningKey | None
+
+
+def setup_for(named: Mapping[str, Any], jobs: int | None, *, on_cluster: bool = False) -> GradingSetup:
+    """Parse options by name.
+
+    Args:
+        named: the options.
+        jobs: number of concurrent grades; None takes the limit of the device.
+        on_cluster: whether other machines grade: this machine then has no slots, and may lack a GPU.
+
+    Raises:
+        TypeError: the name of an option is unknown.
+        UsageError: the value of an option is unknown.
+        InfraError: this machine has no GPU.
+    """
+    options = options_for(named).options
+    slots = [] if on_cluster else slots_for(options.device, jobs, gpus_for(options))
+    key = signing_key(options.signing_key, sandboxed=options.is_sandboxed)
+    return GradingSetup(options, slots, Problems(options.problems, options.sizes, entry=options.entry), key)
 
 
 class Grader(AnyGrader):
@@ -79,12 +102,8 @@ class Grader(AnyGrader):
         self._cluster = ExitStack()
         if ray is None:
             self._slots, self._hire = places(self._options, self._slots, jobs=jobs, ready=ready)
-        self._tasks: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
-        self._waiting: dict[int, _PendingGrade] = {}
         self._changing = threading.Lock()
-        self._closed = True
-        self._lost: InfraError | None = None
-        self._worker_pool: WorkerPool | None = None
+        self._tasks: TaskGrader | None = None
 
     def start(self) -> Self:
         """Start the workers, and return the grader. Without `close`, the workers end with the program.
@@ -95,31 +114,21 @@ class Grader(AnyGrader):
             InfraError: no Ray cluster answers, or the cluster lacks the resources to grade.
         """
         with self._changing:
-            if self._worker_pool is not None:
+            if self._tasks is not None:
                 raise RuntimeError("this Grader has started already")
             if self._ray is not None:
                 self._slots, self._hire = cluster_places(self._ray, self._options, self._jobs, self._cluster)
-            self._tasks = queue.SimpleQueue()
-            self._lost, self._closed = None, False
-            tasks = self._tasks
-            worker_pool = WorkerPool(self._slots, self._options, tasks.get, hire=self._hire, give_back=tasks.put)
-            self._worker_pool = worker_pool.__enter__()
+            self._tasks = TaskGrader(self._slots, self._options, hire=self._hire)
         atexit.register(self.close)
-        reader = threading.Thread(target=self._read, args=(self._worker_pool,), name="grader", daemon=True)
-        reader.start()
         return self
 
     def close(self) -> None:
         """End all workers at once and cancel unfinished grades. A second call has no effect."""
         with self._changing:
-            self._closed, self._lost = True, None
-            worker_pool, self._worker_pool = self._worker_pool, None
-            for _ in self._slots:
-                self._tasks.put(None)
+            tasks, self._tasks = self._tasks, None
         atexit.unregister(self.close)
-        if worker_pool is not None:
-            worker_pool.__exit__(None, None, None)
-        self._cancel(None)
+        if tasks is not None:
+            tasks.close()
         self._cluster.close()
 
     @property
@@ -130,7 +139,8 @@ class Grader(AnyGrader):
     @property
     def failure(self) -> InfraError | None:
         """The failure of the machine that ended the workers: all further cards are of status `infra_error`."""
-        return self._lost
+        failure = None if self._tasks is None else self._tasks.failure
+        return failure if isinstance(failure, InfraError) else None
 
     def refusal_of(self, problem: str | ProblemText) -> UsageError | None:
         """Return the error of `submit` for a problem, as far as known without running code of the problem.
@@ -231,77 +241,32 @@ class Grader(AnyGrader):
         return copy
 
     def _submitted(self, task: Task, on_stage: Callable[[str], object] | None = None) -> Future[Scorecard]:
-        waiting = _PendingGrade(task, Future(), on_stage)
-        with self._changing:
-            failure = self._lost
-            if failure is None:
-                if self._closed:
-                    raise RuntimeError("a Grader grades between start() and close(), or in the block of `with`")
-                self._waiting[id(task)] = waiting
-                self._tasks.put(task)
-        if failure is not None:
-            self._give_infra(waiting, str(failure))
-        return waiting.future
+        graded: Future[Scorecard] = Future()
 
-    def _read(self, worker_pool: WorkerPool) -> None:
-        open_slots = len(self._slots)
-        while open_slots:
-            event = worker_pool.events.get()
-            if isinstance(event, TaskEnded):
-                self._give(event)
-            elif isinstance(event, TaskBegan):
-                waiting = self._waiting.get(id(event.task))
-                if waiting is not None and waiting.on_stage is not None:
-                    waiting.on_stage(event.stage)
-            elif isinstance(event, SlotDrained):
-                open_slots -= 1
-                if event.error is not None:
-                    self._fail(event.error, worker_pool)
-        self._cancel(worker_pool)
+        def give(ended: Future[TaskEnded]) -> None:
+            if ended.cancelled():
+                graded.cancel()
+            elif graded.set_running_or_notify_cancel():
+                try:
+                    graded.set_result(self._card(task, ended))
+                except BaseException as error:  # noqa: BLE001 - a caller waits for the future, in any case
+                    graded.set_exception(error)
 
-    def _give(self, event: TaskEnded) -> None:
-        with self._changing:
-            waiting = self._waiting.pop(id(event.task), None)
-        if waiting is None:
-            return
-        if not isinstance(event.result, Graded):
-            self._give_infra(waiting, event.result.reason, event.slot, event.result.hint)
-        elif waiting.future.set_running_or_notify_cancel():
-            waiting.future.set_result(Scorecard.of(signed(event.result.card, self._key)))
+        tasks = self._tasks
+        if tasks is None:
+            raise RuntimeError("a Grader grades between start() and close(), or in the block of `with`")
+        tasks.submit(task, None if on_stage is None else lambda stage: on_stage(stage.name)).add_done_callback(give)
+        return graded
 
-    def _give_infra(self, waiting: _PendingGrade, reason: str, slot: int = 0, hint: str = "") -> None:
-        if not waiting.future.set_running_or_notify_cancel():
-            return
+    def _card(self, task: Task, ended: Future[TaskEnded]) -> Scorecard:
+        """Return the card of a task. A failure of the machine is a card too, and the caller keeps the other cards."""
         try:
-            waiting.future.set_result(self._infra_card(waiting.task, reason, self._slots[slot], hint))
-        except Exception as error:  # noqa: BLE001 - a caller waits for this future, in any case
-            waiting.future.set_exception(error)
+            event = ended.result()
+        except InfraError as error:
+            return self._infra_card(task, str(error), self._slots[0])
+        if isinstance(event.result, Graded):
+            return Scorecard.of(signed(event.result.card, self._key))
+        return self._infra_card(task, event.result.reason, self._slots[event.slot], event.result.hint)
 
     def _infra_card(self, task: Task, reason: str, slot: Slot, hint: str = "") -> Scorecard:
         return Scorecard.of(signed(infra_card(task, self._options, reason, slot, hint), self._key))
-
-    def _fail(self, error: BaseException, worker_pool: WorkerPool) -> None:
-        """Answer all waiting futures after the loss of the workers; no worker would finish the futures.
-
-        A failure of the machine gives cards: the caller keeps the other results. Any other error is raised.
-        """
-        with self._changing:
-            if self._worker_pool is not worker_pool:
-                return  # Closed: nothing waits, or the futures of a later start.
-            self._closed = True
-            self._lost = error if isinstance(error, InfraError) else None
-            unfinished, self._waiting = list(self._waiting.values()), {}
-        for waiting in unfinished:
-            if isinstance(error, InfraError):
-                self._give_infra(waiting, str(error))
-            elif waiting.future.set_running_or_notify_cancel():
-                waiting.future.set_exception(error)
-
-    def _cancel(self, worker_pool: WorkerPool | None) -> None:
-        """Cancel all waiting futures, unless they belong to other workers than `worker_pool`."""
-        with self._changing:
-            if self._worker_pool is not worker_pool:
-                return
-            unfinished, self._waiting = list(self._waiting.values()), {}
-        for waiting in unfinished:
-            waiting.future.cancel()

@@ -17,6 +17,7 @@ from evaluator.batch.runs.tasks import Planned, Refused, Task, UnchangedFile, re
 from evaluator.batch.runs.timeline_file import TimelineWriter
 from evaluator.batch.workers.infra_card import infra_card
 from evaluator.batch.workers.messages import Graded, GradePart
+from evaluator.batch.workers.task_queue import TaskStream
 from evaluator.batch.workers.worker_handle import Hire, Slot
 from evaluator.batch.workers.worker_pool import SlotDrained, TaskBegan, TaskEnded, WorkerPool
 from evaluator.errors import CardError, ExitCode, InfraError
@@ -167,7 +168,7 @@ class Scheduler:
                 with WorkerPool(
                     self._slots,
                     self._options,
-                    self._next,
+                    TaskStream(self._next),
                     logs=self._folder.logs,
                     fail_fast=self._fail_fast,
                     hire=self._hire,

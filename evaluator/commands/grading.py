@@ -28,6 +28,7 @@ from evaluator.errors import CardError, CardNotWritten, ExitCode
 from evaluator.records import ProfilerKind, Scorecard, Status
 
 if TYPE_CHECKING:
+    from evaluator.commands.shell.watched_grades import WatchedGrades
     from evaluator.grading.request import GradeRequest
     from evaluator.grading.run_until_deadline import LastResort
     from evaluator.signatures.keys import SigningKey
@@ -92,7 +93,7 @@ def grade(
     output_format: str | None,
     watch: bool,
     **named: Any,
-) -> int:
+) -> int | None:
     """Grade SUBMISSION against PROBLEM and write its scorecard.
 
     PROBLEM is a name from `warpgrade problems list`, or a path. SUBMISSION is a Python file that defines ModelNew,
@@ -106,8 +107,16 @@ def grade(
     return _grade(form, **named)
 
 
-def _grade(form: OutputFormat, *, output: Path | None, ready: bool, quiet: bool, **named: Any) -> ExitCode:
-    """Make a grade, then write and show the card."""
+def _grade(
+    form: OutputFormat,
+    *,
+    output: Path | None,
+    ready: bool,
+    quiet: bool,
+    watched: "WatchedGrades | None" = None,
+    **named: Any,
+) -> ExitCode | None:
+    """Make a grade, then write and show the card. None after a change of the watched files."""
     from evaluator.commands.ready import graded_ready
     from evaluator.files.card_files import check_target, write_card
     from evaluator.grading.resolved_request import GradeArguments, default_target, request_for
@@ -128,7 +137,12 @@ def _grade(form: OutputFormat, *, output: Path | None, ready: bool, quiet: bool,
         os._exit(_exit_code(card))
 
     meanwhile = terminal.import_card_screen if form is OutputFormat.FULL else _nothing
-    card = graded_ready(request, quiet=quiet, meanwhile=meanwhile) if ready else None
+    if watched is not None:
+        card = watched.card_of(request, ready=ready, quiet=quiet)
+        if card is None:
+            return None
+    else:
+        card = graded_ready(request, quiet=quiet, meanwhile=meanwhile) if ready else None
     card = _signed(_graded_here(request, stuck, quiet=quiet) if card is None else card, key)
     not_written: CardNotWritten | None = None
     try:
@@ -151,27 +165,28 @@ def _nothing() -> None:
 
 
 def _watched(named: dict[str, Any], form: OutputFormat) -> int:
-    """Grade after each change of a file. Every grade runs in a new process, as without --watch."""
+    """Grade after each change of a file."""
     import time
 
     from evaluator.commands.main import guarded
     from evaluator.commands.shell.watch import Watched, watch
     from evaluator.commands.shell.watched_files import files_of
+    from evaluator.commands.shell.watched_grades import WatchedGrades
 
     files = files_of(named)
-
-    def grade_and_leave() -> NoReturn:
-        try:
-            terminal.leave(guarded(lambda: _grade(form, **named)))
-        except KeyboardInterrupt:  # The watching process reports the end.
-            os._exit(ExitCode.INTERRUPTED)
-        except SystemExit as exit_error:
-            os._exit(exit_error.code if isinstance(exit_error.code, int) else ExitCode.INFRASTRUCTURE)
+    watched = Watched(files.paths, files.submission)
 
     def tell() -> None:
         terminal.tell(f"watching {files.what}: graded at {time.strftime('%H:%M:%S')}, Ctrl-C ends")
 
-    code = watch(Watched(files.paths, files.submission), grade_and_leave, tell, click.clear)
+    with WatchedGrades(watched.has_changed, streams.harmless(sys.stderr)) as grades:
+
+        def grade() -> int | None:
+            grades.was_given_up = False
+            code = guarded(lambda: _grade(form, watched=grades, **named))
+            return None if grades.was_given_up else code
+
+        code = watch(watched, grade, tell, click.clear)
     if code == ExitCode.INTERRUPTED:
         terminal.tell("no longer watching")
     return code

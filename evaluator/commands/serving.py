@@ -155,18 +155,21 @@ def _serve_socket(device: str, jobs: int | None, *, idle_minutes: float, asks_st
         terminal.tell("the ready judge has ended")
     else:
         from evaluator.doctor.default_device import default_device
-        from evaluator.serve.grades import Grades
-        from evaluator.serve.server import Server
+        from evaluator.service.device_graders import DeviceGraders
+        from evaluator.service.local_door import local_door
+        from evaluator.service.program import Program
 
         chosen = default_device() if device == AUTO else DeviceKind(device)
-        Server(Grades(jobs), idle_minutes, terminal.tell).run(chosen)
+        with local_door(DeviceGraders(jobs, idle_minutes * 60), chosen, idle_minutes, terminal.tell) as door:
+            Program(door, terminal.tell).run()
 
 
 def _serve_http(http: str, arguments: dict[str, Any], jobs: int | None) -> None:
     if arguments["sandbox"] == SandboxMode.NONE.value:
         raise UsageError("the service grades only in the sandbox", hint="omit --sandbox none")
     try:
-        from evaluator.service.server import Settings, address_of, serve
+        from evaluator.service.http_door import Settings, address_of, http_door
+        from evaluator.service.program import Program
     except ImportError as error:
         raise UsageError(f"{error.name} is not installed", hint="pip install 'warpgrade[http]'") from None
     from evaluator.api.grader import Grader
@@ -183,9 +186,13 @@ def _serve_http(http: str, arguments: dict[str, Any], jobs: int | None) -> None:
         problems=options.get("problems"),
         most_waiting=arguments["most_waiting"],
     )
-    with contextlib.redirect_stdout(sys.stderr):  # Ray prints messages about lost machines.
-        # Workers of the service's own: a ready judge of the user may end at any time.
-        serve(settings, lambda: Grader(jobs=jobs, ready=False, ray=ray, **options), terminal.tell)
+    # Workers of the service's own: a ready judge of the user may end at any time.
+    grading = partial(Grader, jobs=jobs, ready=False, ray=ray, **options)
+    with (
+        contextlib.redirect_stdout(sys.stderr),  # Ray prints messages about lost machines.
+        http_door(settings, grading, terminal.tell) as door,
+    ):
+        Program(door, terminal.tell).run()
 
 
 def _refuse_given(ctx: click.Context, names: Collection[str], reason: str) -> None:

@@ -4,37 +4,40 @@ import contextlib
 import os
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple, TypeVar
 
 import msgspec
 
-from evaluator.batch.workers.framing import read_message, write_message
 from evaluator.batch.workers.messages import Graded, NotGraded, Order, Prepare, Result, Stage
 from evaluator.batch.workers.worker_handle import NoWorker, Slot
 from evaluator.errors import InfraError, UsageError
 from evaluator.grade_options import GradeOptions
-from evaluator.records import DeviceKind, Record
+from evaluator.records import Record
 from evaluator.serve import socket_folder
 from evaluator.serve.identity import identity
 from evaluator.serve.protocol import (
+    GRADES,
+    HELLO,
     MOST_REPLY_BYTES,
-    AskStatus,
-    AskStop,
-    Greeting,
+    STATUS,
+    STOP,
     Hello,
-    Refusal,
+    LocalOrder,
+    Stopping,
     Welcome,
     answers,
-    greetings,
 )
 
 VARIABLE = "WARPGRADE_READY"
 """Environment variable: 0 makes every grade without the ready judge."""
 NO_SANDBOX = "the ready judge grades only in the sandbox"
 _GREETING_S = 5.0
+_MOST_HEAD_BYTES = 64 << 10
 _OFF = frozenset({"0", "false", "no", "off"})
+_SILENT = "the ready judge does not answer"
+_T = TypeVar("_T")
 
 
 class Unready(NamedTuple):
@@ -51,8 +54,7 @@ def is_allowed() -> bool:
 def is_running() -> bool:
     """Return whether a ready judge of the user listens."""
     try:
-        with socket_folder.opened() as folder:
-            socket_folder.connect(folder, _GREETING_S).close()
+        _connection().close()
     except (OSError, InfraError):
         return False
     return True
@@ -62,39 +64,38 @@ def reach(options: GradeOptions) -> Welcome | Unready:
     """Ask whether the ready judge grades with `options`."""
     if not options.is_sandboxed:
         return Unready(NO_SANDBOX if is_running() else "")
-    reached = _connected(options.device)
-    if isinstance(reached, Unready):
-        return reached
-    connection, welcome = reached
-    connection.close()
-    return welcome
+    connection = _connected()
+    if isinstance(connection, Unready):
+        return connection
+    with connection:
+        try:
+            return _document(connection, "POST", HELLO, Hello(identity=identity(), device=options.device), Welcome)
+        except _Refused as refused:
+            return Unready(refused.reason)
 
 
 def grade(order: Order, on_stage: Callable[[Stage], None]) -> Graded | NotGraded | Unready:
     """Let the ready judge grade. An exception, for example Ctrl-C, also ends the grade in the server.
 
-    Unready: no ready judge runs, or the judge refuses or has died.
+    Unready: no ready judge runs, or the judge refuses.
     """
-    reached = _connected(order.options.device)
-    if isinstance(reached, Unready):
-        return reached
-    with reached[0] as connection:
+    connection = _connected()
+    if isinstance(connection, Unready):
+        return connection
+    with connection:
         return _result(connection, order, on_stage)
 
 
 def status() -> bytes:
     """Return the status of the ready judge as JSON. Raises UsageError if none runs."""
-    with _ask(AskStatus()) as connection:
-        try:
-            return read_message(connection.fileno(), MOST_REPLY_BYTES, _GREETING_S)
-        except (EOFError, OSError, ValueError) as error:
-            raise InfraError(f"the ready judge does not answer: {error}") from None
+    return msgspec.json.encode(_ask("GET", STATUS, msgspec.Raw))
 
 
 def stop() -> None:
     """End the ready judge; return after the last grade. Raises UsageError if none runs."""
-    with _ask(AskStop()) as connection, contextlib.suppress(EOFError, OSError):
-        read_message(connection.fileno(), MOST_REPLY_BYTES)  # No reply: the end of the server closes the connection.
+    pid = _ask("POST", STOP, Stopping).pid
+    with contextlib.suppress(FileNotFoundError), socket_folder.opened() as folder:
+        socket_folder.await_end(folder, pid)
 
 
 class ReadyWorker:
@@ -112,17 +113,18 @@ class ReadyWorker:
 
     def grade(self, order: Order, on_stage: Callable[[Stage], None]) -> Result:
         """Make a grade. Raises NoWorker if no ready judge accepts the grade any more."""
-        reached = _connected(order.options.device)
-        if isinstance(reached, Unready):
-            raise NoWorker(reached.reason or "the ready judge has ended")
-        connection, _ = reached
+        connection = _connected()
+        if isinstance(connection, Unready):
+            raise NoWorker(connection.reason or "the ready judge has ended")
         try:
             self._use(connection)
             result = _result(connection, order, on_stage)
         finally:
             self._use(None)
             connection.close()
-        return NotGraded(reason=result.reason, again=True) if isinstance(result, Unready) else result
+        if isinstance(result, Unready):
+            raise NoWorker(result.reason)
+        return result
 
     def interrupt(self) -> None:
         """End the current grade. May be called while another thread waits in `grade`."""
@@ -149,58 +151,99 @@ class ReadyWorker:
                 self._connection.shutdown(socket.SHUT_RDWR)
 
 
-def _connected(device: DeviceKind) -> tuple[socket.socket, Welcome] | Unready:
-    """Connect to the ready judge and send the client's `Hello`."""
+class _Refused(Exception):
+    """The server refuses a request."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+def _connection() -> socket.socket:
+    with socket_folder.opened() as folder:
+        return socket_folder.connect(folder, _GREETING_S)
+
+
+def _connected() -> socket.socket | Unready:
     try:
-        with socket_folder.opened() as folder:
-            connection = socket_folder.connect(folder, _GREETING_S)
+        return _connection()
     except (FileNotFoundError, ConnectionRefusedError):  # never started, ended, or killed
         return Unready()
     except InfraError as error:
         return Unready(error.message)
     except OSError as error:
-        return Unready(f"the ready judge does not answer: {error.strerror or error}")
-    try:
-        greeting = _greeting(connection, device)
-    except (EOFError, OSError, ValueError):
-        greeting = Refusal(reason="the ready judge does not answer")
-    except BaseException:
-        connection.close()
-        raise
-    if isinstance(greeting, Welcome):
-        return connection, greeting
-    connection.close()
-    return Unready(greeting.reason)
-
-
-def _greeting(connection: socket.socket, device: DeviceKind) -> Greeting:
-    _send(connection, Hello(identity=identity(), device=device))
-    return greetings.decode(read_message(connection.fileno(), MOST_REPLY_BYTES, _GREETING_S))
+        return Unready(f"{_SILENT}: {error.strerror or error}")
 
 
 def _result(connection: socket.socket, order: Order, on_stage: Callable[[Stage], None]) -> Graded | NotGraded | Unready:
     try:
-        _send(connection, order)
-        while isinstance(answer := answers.decode(read_message(connection.fileno(), MOST_REPLY_BYTES)), Stage):
-            on_stage(answer)
-    except (EOFError, OSError, ValueError):
-        return Unready("the ready judge ended during the grade")
-    return Unready(answer.reason) if isinstance(answer, Refusal) else answer
+        with _response(connection, "POST", GRADES, LocalOrder(identity=identity(), order=order)) as response:
+            for line in _lines(response):
+                if not isinstance(answer := answers.decode(line), Stage):
+                    return answer
+                on_stage(answer)
+    except _Refused as refused:
+        return Unready(refused.reason)
+    except (OSError, ValueError):
+        pass
+    return NotGraded(reason="the ready judge ended during the grade", again=True)
 
 
-def _ask(question: AskStatus | AskStop) -> socket.socket:
-    """Connect and ask. Raises UsageError if no ready judge runs."""
+def _ask(method: str, path: str, kind: type[_T]) -> _T:
+    """Return the document of a response. Raises UsageError if no ready judge runs."""
     try:
-        with socket_folder.opened() as folder:
-            connection = socket_folder.connect(folder, _GREETING_S)
+        connection = _connection()
     except (FileNotFoundError, ConnectionRefusedError):
-        path = socket_folder.folder_path()
-        raise UsageError(f"no ready judge runs: nothing listens in {path}", hint="start one: warpgrade serve") from None
+        place = socket_folder.folder_path()
+        raise UsageError(
+            f"no ready judge runs: nothing listens in {place}", hint="start one: warpgrade serve"
+        ) from None
     except OSError as error:
-        raise InfraError(f"the ready judge does not answer: {error.strerror or error}") from None
-    _send(connection, question)
-    return connection
+        raise InfraError(f"{_SILENT}: {error.strerror or error}") from None
+    with connection:
+        try:
+            return _document(connection, method, path, None, kind)
+        except _Refused as refused:
+            raise InfraError(refused.reason) from None
 
 
-def _send(connection: socket.socket, message: Record) -> None:
-    write_message(connection.fileno(), msgspec.json.encode(message))
+def _document(connection: socket.socket, method: str, path: str, body: Record | None, kind: type[_T]) -> _T:
+    with _response(connection, method, path, body) as response:
+        try:
+            return msgspec.json.decode(b"".join(_lines(response)), type=kind)
+        except (OSError, ValueError):
+            raise _Refused(_SILENT) from None
+
+
+@contextlib.contextmanager
+def _response(connection: socket.socket, method: str, path: str, body: Record | None) -> Iterator[BinaryIO]:
+    """Send a request, and yield the body of the response.
+
+    HTTP/1.0: the body ends with the connection. Raises `_Refused` for a refusal, and without a response in time.
+    """
+    content = b"" if body is None else msgspec.json.encode(body)
+    with connection.makefile("rb") as response:
+        try:
+            connection.settimeout(_GREETING_S)
+            head = b"%s %s HTTP/1.0\r\nContent-Length: %d\r\n\r\n" % (method.encode(), path.encode(), len(content))
+            connection.sendall(head + content)
+            protocol, _, rest = response.readline(_MOST_HEAD_BYTES).partition(b" ")
+            while response.readline(_MOST_HEAD_BYTES).strip():
+                pass
+            if not protocol.startswith(b"HTTP/"):
+                raise _Refused(_SILENT)
+            if not rest.startswith(b"200"):
+                refusal = msgspec.json.decode(b"".join(_lines(response)), type=dict[str, str])
+                raise _Refused(refusal.get("error", _SILENT))
+            connection.settimeout(None)
+        except (OSError, ValueError):
+            raise _Refused(_SILENT) from None
+        yield response
+
+
+def _lines(response: BinaryIO) -> Iterator[bytes]:
+    """Yield the lines of a response. Raises ValueError for a line without an end within the limit."""
+    while line := response.readline(MOST_REPLY_BYTES):
+        if len(line) == MOST_REPLY_BYTES:
+            raise ValueError(f"a line of more than {MOST_REPLY_BYTES} bytes")
+        yield line

@@ -5,14 +5,16 @@ after the check is never used.
 """
 
 import contextlib
+import fcntl
 import os
 import socket
 import stat
 import struct
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from evaluator.errors import InfraError
+from evaluator.errors import InfraError, UsageError
 from evaluator.paths import cache_folder
 
 SOCKET = "judge.sock"
@@ -20,6 +22,7 @@ LOCK = "judge.lock"
 _PRIVATE = 0o700
 _OWNER_ONLY = 0o600
 _WAITING_CLIENTS = 256
+_LOOK_S = 0.02
 _CREDENTIALS = struct.Struct("=iII")
 """The kernel's `struct ucred`: process, user, group."""
 
@@ -59,8 +62,71 @@ def opened(*, create: bool = False) -> Iterator[int]:
         os.close(descriptor)
 
 
-def listen(folder: int) -> socket.socket:
+def socket_path() -> str:
+    """Return the path of the socket."""
+    return str(folder_path() / SOCKET)
+
+
+@contextlib.contextmanager
+def locked() -> Iterator[int]:
+    """Create and open the folder, and hold its lock. Raises UsageError if another server holds the lock."""
+    with opened(create=True) as folder:
+        try:
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            lock = os.open(LOCK, flags, 0o600, dir_fd=folder)
+        except OSError as error:
+            hint = "remove it, or free space there"
+            raise InfraError(f"cannot use {folder_path() / LOCK}: {error.strerror}", hint=hint) from None
+        try:
+            if not _has_locked(lock, fcntl.LOCK_EX):
+                hint = "end it with `warpgrade serve --stop`"
+                raise UsageError(f"a ready judge of this user is running already (process {_pid(lock)})", hint=hint)
+            os.ftruncate(lock, 0)
+            os.pwrite(lock, str(os.getpid()).encode(), 0)
+            yield folder
+        finally:
+            os.close(lock)
+
+
+def await_end(folder: int, pid: int) -> None:
+    """Wait until the server with this process id has released the lock: the process has no worker then."""
+    lock = os.open(LOCK, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=folder)
+    try:
+        while not _has_locked(lock, fcntl.LOCK_SH) and _pid(lock) == str(pid):
+            time.sleep(_LOOK_S)
+    finally:
+        os.close(lock)
+
+
+def _has_locked(lock: int, kind: int) -> bool:
+    try:
+        fcntl.flock(lock, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _pid(lock: int) -> str:
+    return os.pread(lock, 20, 0).decode("ascii", "replace").strip()
+
+
+@contextlib.contextmanager
+def listening(folder: int) -> Iterator[socket.socket]:
     """Listen on the socket; replace the socket of a dead server. The caller holds the lock of the folder."""
+    try:
+        listener = _listener(folder)
+    except OSError as error:
+        hint = "set XDG_RUNTIME_DIR to a folder on a local disk"
+        raise InfraError(f"cannot make the socket {socket_path()}: {error.strerror}", hint=hint) from None
+    with listener:
+        try:
+            yield listener
+        finally:
+            with contextlib.suppress(OSError):
+                os.unlink(SOCKET, dir_fd=folder)
+
+
+def _listener(folder: int) -> socket.socket:
     with contextlib.suppress(FileNotFoundError):
         os.unlink(SOCKET, dir_fd=folder)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -2,7 +2,7 @@
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import NamedTuple
@@ -14,14 +14,16 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
+from evaluator.api.grader import Grader
 from evaluator.api.scorecard import Scorecard
 from evaluator.catalog import list_problems
 from evaluator.errors import InfraError, ProblemError, ProblemNotFound, UsageError
 from evaluator.records import Record
 from evaluator.report.card.feedback import CHARACTERS
 from evaluator.service import metrics
-from evaluator.service.bodies import Bodies
-from evaluator.service.dispatcher import Dispatcher, until
+from evaluator.service.bodies import Bodies, PartsResponse, Turns
+from evaluator.service.connections import CLIENT
+from evaluator.service.dispatcher import Dispatcher, problem_of, until
 from evaluator.service.documents import openapi
 from evaluator.service.documents.messages import (
     LEAST_FEEDBACK,
@@ -33,21 +35,22 @@ from evaluator.service.documents.messages import (
     GradeOrder,
     GradePage,
     ListedProblem,
+    Position,
     ProblemList,
     Refusal,
     RequestRefused,
     TextProblem,
 )
-from evaluator.service.events import stream
-from evaluator.service.gate import CLIENT, HEALTH, STILL_VALID, AccessControl
-from evaluator.service.grading import Grading, problem_of
+from evaluator.service.gate import HEALTH, STILL_VALID, AccessControl
 from evaluator.service.metrics import Metrics
 from evaluator.service.store.grades_table import Added, Arrival, OtherRequest, QueueFull
 from evaluator.service.store.journal import Journal
 from evaluator.service.tokens import Tokens
-from evaluator.service.turns import PartsResponse, Turns
 
 _LATER = "submit again when some are graded"
+BEAT_S = 15.0
+"""Pause before a comment in an event stream, the sign of a living connection for clients and proxies."""
+_TOGETHER = 100
 _orders = msgspec.json.Decoder(GradeOrder)
 _cards = msgspec.json.Decoder(Scorecard)
 
@@ -57,7 +60,7 @@ class Parts(NamedTuple):
 
     journal: Journal
     dispatcher: Dispatcher
-    grading: Grading
+    grader: Grader
     tokens: Tokens
     metrics: Metrics
     allows_problem_text: bool
@@ -206,7 +209,7 @@ class _Routes:
                 409, "the next event is deleted, as old grades are", "ask for each grade, or submit again"
             )
         is_valid = request.scope[STILL_VALID]
-        content: AsyncIterator[bytes] = stream(self._parts.journal, self._parts.dispatcher, client, number, is_valid)
+        content: AsyncIterator[bytes] = _stream(self._parts.journal, self._parts.dispatcher, client, number, is_valid)
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
         return StreamingResponse(content, media_type="text/event-stream", headers=headers)
 
@@ -232,7 +235,7 @@ class _Routes:
         if isinstance(order.problem, TextProblem) and not self._parts.allows_problem_text:
             hint = "name one of its problems; the operator may start it with --allow-problem-text"
             raise RequestRefused(403, "this service accepts no problems as text", hint)
-        error = await asyncio.to_thread(self._parts.grading.refusal_of, problem_of(order))
+        error = await asyncio.to_thread(self._parts.grader.refusal_of, problem_of(order))
         if isinstance(error, ProblemNotFound):  # Its hint names commands, which list the problems of another machine.
             raise ProblemNotFound(str(order.problem)[:80], error.nearest, "ask the operator for the service's problems")
         if error is not None:
@@ -305,3 +308,28 @@ def _order(body: bytearray) -> GradeOrder:
     if not order.name.isprintable():
         raise RequestRefused(400, "the submission's name is not printable")
     return order
+
+
+async def _stream(
+    journal: Journal, dispatcher: Dispatcher, client: str, after: int, is_valid: Callable[[], bool]
+) -> AsyncIterator[bytes]:
+    """Yield the final grades of a client after the number `after`, each once, in the order of the ends.
+
+    The id of an event is the number, also after a restart of the server. The stream ends with the server, with the
+    validity of the token, and before a deleted event.
+    """
+    yield _event("start", after, Position(after))
+    while not dispatcher.is_ending and is_valid():
+        news = dispatcher.news(client)
+        final = await journal.final_after(client, after, _TOGETHER)
+        for number, grade in final:
+            if number != after + 1:
+                return
+            after = number
+            yield _event("grade", number, grade)
+        if not final and not await until(news, BEAT_S):
+            yield b": alive\n\n"
+
+
+def _event(name: str, number: int, document: Record) -> bytes:
+    return b"event: %s\nid: %d\ndata: %s\n\n" % (name.encode(), number, msgspec.json.encode(document))

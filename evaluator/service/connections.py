@@ -6,6 +6,7 @@ oldest one without a request of a client with a token, so that strangers cannot 
 """
 
 import asyncio
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -13,9 +14,12 @@ import h11
 import msgspec
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
+from evaluator.serve.socket_folder import peer_uid
 from evaluator.service.documents.messages import RequestRefused
-from evaluator.service.gate import CLIENT, MOST_CONNECTIONS
 
+CLIENT = "warpgrade.client"
+"""Key of the client's name in the scope of a request."""
+MOST_CONNECTIONS = 1_000
 HEAD_S = 10.0
 """Time limit for the head of a request, from its first byte or from the start of the connection."""
 STALL_S = 30.0
@@ -23,6 +27,8 @@ STALL_S = 30.0
 _LEAVE_S = 2.0
 """Time between a refusal and the end of the connection: at an early end, a sending client would lose the refusal."""
 _MOST_HEAD_BYTES = 64 << 10
+_MOST_LOCAL = 200
+"""Limit of connections on the Unix socket: more would take more descriptors than a process may open by default."""
 
 
 class LimitedConnection(H11Protocol):
@@ -39,7 +45,7 @@ class LimitedConnection(H11Protocol):
         self.made_s = self.loop.time()
         self._head_limit, self._stall_limit = _Limit(self.loop), _Limit(self.loop)
         self._head_limit.start(HEAD_S, transport.abort)
-        if len(self.connections) > MOST_CONNECTIONS:
+        if len(self.connections) > self._most_connections:
             self._make_room()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -80,6 +86,10 @@ class LimitedConnection(H11Protocol):
         self.transport.pause_reading()
         self.loop.call_later(_LEAVE_S, self.transport.abort)
 
+    @property
+    def _most_connections(self) -> int:
+        return MOST_CONNECTIONS
+
     def _make_room(self) -> None:
         """Close the oldest connection without a client's request; this connection, if all have one."""
         idle = [peer for peer in self.connections if isinstance(peer, LimitedConnection) and peer.is_idle]
@@ -101,6 +111,20 @@ class LimitedConnection(H11Protocol):
         """Cancel the time limit of a reader."""
         super().resume_writing()
         self._stall_limit.cancel()
+
+
+class LocalConnection(LimitedConnection):
+    """Connection on the Unix socket. Another user's connection, as reported by the kernel, ends before any byte."""
+
+    def connection_made(self, transport: Any) -> None:
+        """Begin the connection, or end it."""
+        super().connection_made(transport)
+        if peer_uid(transport.get_extra_info("socket")) != os.geteuid():
+            transport.abort()
+
+    @property
+    def _most_connections(self) -> int:
+        return _MOST_LOCAL
 
 
 class _Conversation(h11.Connection):

@@ -3,16 +3,17 @@
 import asyncio
 import contextlib
 import time
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import msgspec
 
+from evaluator.api.grader import Grader
 from evaluator.api.scorecard import Scorecard
+from evaluator.batch.runs.problems import ProblemText
 from evaluator.errors import InfraError, UsageError
-from evaluator.service.documents.messages import Grade, GradeOrder, GradeState
-from evaluator.service.fair_queue import FairQueue
-from evaluator.service.grading import Grading, problem_of
+from evaluator.service.documents.messages import Grade, GradeOrder, GradeState, TextProblem
 from evaluator.service.metrics import Metrics
 from evaluator.service.store.grades_table import Added, Arrival, Final, GradeAttempt, OtherRequest, QueueFull
 from evaluator.service.store.journal import Journal
@@ -27,15 +28,69 @@ _ROUND_S = 600.0
 """Time between two deletions of old grades."""
 
 
+class FairQueue:
+    """Waiting grades of all clients. Clients take turns; the grades of a client keep their order.
+
+    A client with many grades delays the first grade of another by one turn.
+
+    >>> queue = FairQueue()
+    >>> for client, grade in [("a", "a1"), ("a", "a2"), ("a", "a3"), ("b", "b1")]:
+    ...     queue.put(client, grade)
+    >>> [queue.take() for _ in range(4)]
+    [('a', 'a1'), ('b', 'b1'), ('a', 'a2'), ('a', 'a3')]
+    """
+
+    def __init__(self) -> None:
+        self._waiting: OrderedDict[str, deque[str]] = OrderedDict()
+        self._length = 0
+
+    def __len__(self) -> int:
+        return self._length
+
+    def put(self, client: str, grade: str) -> None:
+        """Add a grade behind all grades of the client."""
+        self._waiting.setdefault(client, deque()).append(grade)
+        self._length += 1
+
+    @property
+    def first(self) -> str:
+        """Return the grade that `take` would remove. Raises IndexError if the queue is empty."""
+        for grades in self._waiting.values():
+            return grades[0]
+        raise IndexError("the queue is empty")
+
+    def take(self) -> tuple[str, str]:
+        """Remove and return the next client and grade. Raises IndexError if the queue is empty."""
+        if not self._waiting:
+            raise IndexError("the queue is empty")
+        client, grades = self._waiting.popitem(last=False)
+        grade = grades.popleft()
+        if grades:
+            self._waiting[client] = grades  # behind all other clients
+        self._length -= 1
+        return client, grade
+
+    def remove(self, client: str, grade: str) -> bool:
+        """Remove a grade. Return false if the grade does not wait."""
+        grades = self._waiting.get(client)
+        if grades is None or grade not in grades:
+            return False
+        grades.remove(grade)
+        if not grades:
+            del self._waiting[client]
+        self._length -= 1
+        return True
+
+
 class Dispatcher:
     """Queue of the service. All methods belong to a single event loop."""
 
     def __init__(
-        self, journal: Journal, grading: Grading, metrics: Metrics, tell: Callable[[str], None], *, keep_s: float
+        self, journal: Journal, grader: Grader, metrics: Metrics, tell: Callable[[str], None], *, keep_s: float
     ) -> None:
-        """Grade the journal's queue by `grading`; forget grades final for longer than `keep_s`."""
+        """Grade the journal's queue by `grader`; forget grades final for longer than `keep_s`."""
         self._journal = journal
-        self._grading = grading
+        self._grader = grader
         self._metrics = metrics
         self._tell = tell
         self._keep_s = keep_s
@@ -48,7 +103,7 @@ class Dispatcher:
         self._interrupted: list[str] = []
         self._news: dict[str, asyncio.Future[None]] = {}
         self._fault: BaseException | None = None
-        self._handing_in = ThreadPoolExecutor(grading.at_once, "hand-in")
+        self._handing_in = ThreadPoolExecutor(grader.at_once, "hand-in")
 
     async def run(self) -> None:
         """Grade until `stop`; return after the last grade in progress.
@@ -145,7 +200,7 @@ class Dispatcher:
         """Return whether the first grade of the queue may begin. A suspect runs without other grades."""
         if self._queue.first in self._suspects or self._in_progress & self._suspects:
             return not self._tasks
-        return len(self._tasks) < self._grading.at_once
+        return len(self._tasks) < self._grader.at_once
 
     def _begin(self, client: str, grade: str) -> None:
         self._in_progress.add(grade)
@@ -200,15 +255,15 @@ class Dispatcher:
             # The same text would cause the same fault of Warpgrade after every later start of the service.
             self._tell(f"{client} {grade}: {type(error).__name__}: {one_line(str(error), 200)}")
             return Final(GradeState.FAILED, reason="Warpgrade cannot read the problem or the submission")
-        if self._grading.failure is not None:
-            raise InfraError(f"the workers failed: {self._grading.failure}", hint="start the service again")
+        if self._grader.failure is not None:
+            raise InfraError(f"the workers failed: {self._grader.failure}", hint="start the service again")
         return Final(GradeState.FINISHED, card.status, msgspec.json.encode(card))
 
     def _submitted(self, order: GradeOrder) -> Future[Scorecard]:
-        return self._grading.submit(problem_of(order), order.source, name=order.name)
+        return self._grader.submit(problem_of(order), order.source, name=order.name)
 
     def _infra_card(self, order: GradeOrder) -> Scorecard:
-        return self._grading.infra_card(problem_of(order), order.source, name=order.name, reason=_TOO_MANY)
+        return self._grader.infra_card(problem_of(order), order.source, name=order.name, reason=_TOO_MANY)
 
     async def _finish(self, client: str, grade: str, final: Final) -> None:
         await self._journal.finish(grade, final)
@@ -239,3 +294,12 @@ def _finished_future() -> "asyncio.Future[None]":
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     future.set_result(None)
     return future
+
+
+def problem_of(order: GradeOrder) -> str | ProblemText:
+    """Return the problem of an order as the library names problems."""
+    match order.problem:
+        case TextProblem(name=name, source=source):
+            return ProblemText(source, name)
+        case str() as name:
+            return name

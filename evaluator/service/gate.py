@@ -10,16 +10,14 @@ from collections import Counter
 import msgspec
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from evaluator.service.connections import CLIENT, MOST_CONNECTIONS
 from evaluator.service.documents.messages import MOST_BODY_BYTES, RequestRefused, too_large
 from evaluator.service.metrics import Metrics
 from evaluator.service.tokens import Tokens
 
-CLIENT = "warpgrade.client"
-"""Key of the client's name in the scope of a request."""
 STILL_VALID = "warpgrade.still_valid"
 """Key of a function in the scope: whether the token is still valid, for long responses."""
 HEALTH = "/healthz"
-MOST_CONNECTIONS = 1_000
 MOST_REQUESTS = 200
 """Limit of concurrent requests of a client, event streams included.
 

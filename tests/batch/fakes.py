@@ -20,7 +20,7 @@ MADE = {
 
 
 class FakeWorker:
-    """Stands in for `crew.Worker`. A source `# right`, `# wrong` … is graded so; `# lost 2` is lost twice, then right;
+    """Stands in for `LocalWorker`. A source `# right`, `# wrong` … is graded so; `# lost 2` is lost twice, then right;
     `# killed 1` is killed once.
 
     `# hanging` waits for an interrupt.

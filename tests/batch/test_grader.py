@@ -9,7 +9,7 @@ from concurrent.futures import CancelledError, Future
 
 import pytest
 
-from evaluator.batch.grading_setup import setup_for
+from evaluator.api.grader import setup_for
 from evaluator.batch.workers import worker_pool
 from evaluator.batch.workers.worker_handle import NoWorker
 from evaluator.errors import ProblemNotFound, UsageError
@@ -19,7 +19,6 @@ from warpgrade import (
     Candidate,
     GradeOptions,
     Grader,
-    InfraError,
     ProblemError,
     ProblemText,
     Progress,
@@ -91,19 +90,6 @@ def test_it_starts_and_closes_without_a_block(worker):
         with pytest.raises(RuntimeError, match="between start"):
             grader.submit("relu", "# right")
     assert all(each.closed or each.interrupted.is_set() for each in worker.started)
-
-
-def test_the_end_of_earlier_workers_ends_nothing_of_later_ones(worker):
-    with Grader(device="emulated", jobs=1) as grader:
-        earlier = grader._worker_pool
-        grader.close()
-        grader.start()
-        waiting = grader.submit("relu", "# hanging")
-        grader._cancel(earlier)
-        grader._fail(InfraError("gone"), earlier)
-        assert not waiting.done()
-        assert not grader._closed
-    assert waiting.cancelled()
 
 
 def test_a_list_has_its_cards_in_order(worker):

@@ -14,6 +14,7 @@ from evaluator.batch.runs.problems import Problems
 from evaluator.batch.workers import gpu_queue, ray_cluster, worker_pool
 from evaluator.batch.workers.gpu_queue import BuiltTask, GpuQueue
 from evaluator.batch.workers.messages import Built, GpuModel, Graded, GradePart, NotGraded, Order, Prepare, Stage
+from evaluator.batch.workers.task_queue import TaskStream
 from evaluator.batch.workers.worker_handle import NoWorker, Slot
 from evaluator.batch.workers.worker_pool import SlotDrained, TaskEnded, WorkerPool
 from evaluator.findings import Code, finding
@@ -85,7 +86,7 @@ def run(tasks, gpus=("a",), builders=3, **options):
         *[Slot(gpu=gpus[0], part=GradePart.BEGIN)] * builders,
     ]
     left, ended, coming = len(slots), [], iter(tasks)
-    with WorkerPool(slots, GradeOptions(DeviceKind.CUDA), lambda: next(coming, None), **options) as working:
+    with WorkerPool(slots, GradeOptions(DeviceKind.CUDA), TaskStream(lambda: next(coming, None)), **options) as working:
         while left:
             event = working.events.get(timeout=120)
             if isinstance(event, TaskEnded):
@@ -336,7 +337,7 @@ def test_an_interrupt_ends_slots_that_wait_for_the_start_of_others(starting, mon
     monkeypatch.setattr(worker_pool, "_START_S", 600)
     coming = iter([task("relu", n) for n in range(20)])
     slots = [Slot(gpu="a", part=GradePart.FINISH), *[Slot(gpu="a", part=GradePart.BEGIN)] * 8]
-    with WorkerPool(slots, GradeOptions(DeviceKind.CUDA), lambda: next(coming, None)) as pool:
+    with WorkerPool(slots, GradeOptions(DeviceKind.CUDA), TaskStream(lambda: next(coming, None))) as pool:
         until(lambda: len(starting.first) == 2)
     assert not any(thread.is_alive() for thread in pool._threads)
     assert len(builders_of(starting)) == 2
@@ -346,7 +347,7 @@ def test_an_interrupt_while_slots_start_ends_the_workers_that_have_started(worke
     monkeypatch.setattr(worker_pool, "_JOIN_S", 60)
     coming = iter([task("relu", 0, "hanging")])
     slots = [Slot(part=GradePart.ALL)] * 3
-    pool = WorkerPool(slots, GradeOptions(DeviceKind.CPU), lambda: next(coming, None))
+    pool = WorkerPool(slots, GradeOptions(DeviceKind.CPU), TaskStream(lambda: next(coming, None)))
 
     def interrupted():
         until(lambda: worker.graded["# hanging"] == 1)
@@ -406,7 +407,9 @@ def test_fail_fast_tells_a_result_while_another_slot_waits_for_the_next_line(wor
 
     monkeypatch.setattr(worker, "grade", grade)
     coming, slots = lines(), [Slot(), Slot()]
-    with WorkerPool(slots, GradeOptions(DeviceKind.EMULATED), lambda: next(coming, None), fail_fast=True) as working:
+    with WorkerPool(
+        slots, GradeOptions(DeviceKind.EMULATED), TaskStream(lambda: next(coming, None)), fail_fast=True
+    ) as working:
         while not isinstance(working.events.get(timeout=60), TaskEnded):
             pass
         seen.set()

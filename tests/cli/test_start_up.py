@@ -34,7 +34,14 @@ TOO_SLOW = {
 NOT_OF_A_CLIENT = (
     *("evaluator.compile", "evaluator.emulator", "evaluator.lint", "evaluator.roofline", "evaluator.runner"),
     *("evaluator.sandbox", "evaluator.timing", "evaluator.toolchain", "evaluator.cuda_source", "evaluator.batch.runs"),
-    *("evaluator.grading.pipeline", "evaluator.report.run", "evaluator.report.card", "evaluator.serve.server"),
+    *(
+        "evaluator.grading.pipeline",
+        "evaluator.report.run",
+        "evaluator.report.card",
+        "evaluator.service.program",
+        "starlette",
+        "uvicorn",
+    ),
 )
 OTHER_COMMANDS = {"agents", "machine", "problems", "reference", "results", "serving", "signatures"}
 
@@ -65,3 +72,10 @@ def test_every_command_is_listed_and_found():
     names = [name for names in _MODULES.values() for name in names]
     assert sorted(names) == sorted(warpgrade.commands)
     assert all(warpgrade.commands[name].name == name for name in names)
+
+
+def test_the_ready_judge_needs_no_extra():
+    code = (
+        "import sys; sys.modules |= dict.fromkeys(['httpx', 'prometheus_client']); import evaluator.service.local_door"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=TOP, check=True)

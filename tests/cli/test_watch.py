@@ -8,17 +8,23 @@ import signal
 import subprocess
 import sys
 import threading
-import time
+from collections import Counter
 from pathlib import Path
 
 import psutil
 import pytest
 
+from evaluator import environment
+from evaluator.batch.workers import worker_pool
 from evaluator.catalog import find_problem
 from evaluator.commands import main as cli
-from evaluator.commands.shell.watch import GradeProcess, Watched, watch
+from evaluator.commands.shell.watch import Watched, watch
 from evaluator.commands.shell.watched_files import files_of
+from evaluator.commands.shell.watched_grades import WatchedGrades
 from evaluator.errors import ExitCode
+from evaluator.grading.resolved_request import GradeArguments, request_for
+from evaluator.records import Status
+from tests.batch.fakes import FakeWorker
 
 TOP = Path(__file__).parents[2]
 _LIMIT_S = 120
@@ -191,90 +197,65 @@ def test_other_files_in_the_folder_of_a_submission_are_no_change():
     assert watched.has_changed()
 
 
-def test_a_grade_that_fails_or_is_killed_has_an_exit_code():
-    with GradeProcess(lambda: os._exit(1)) as one, GradeProcess(lambda: 1 / 0) as other:
-        assert (one.code_within(None), other.code_within(None)) == (1, ExitCode.INFRASTRUCTURE)
-    with GradeProcess(lambda: os.kill(os.getpid(), signal.SIGKILL)) as killed:
-        assert killed.code_within(None) == ExitCode.INFRASTRUCTURE
-
-
-def test_a_grade_of_a_background_job_ends_by_sigint():
-    """A shell starts a background job with SIGINT ignored."""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    read, write = os.pipe()
+def test_a_change_during_a_grade_starts_the_next_and_only_a_grade_is_told():
+    path, codes, said = Path("mine.py"), [None, ExitCode.NOT_CORRECT], []
+    watched = Watched(list, path)
 
     def grade():
-        try:
-            os.write(write, b".")
-            time.sleep(600)
-        except KeyboardInterrupt:
-            os._exit(7)
+        if not codes:
+            raise KeyboardInterrupt
+        return codes.pop(0)
 
-    try:
-        with GradeProcess(grade) as grading:
-            os.read(read, 1)
-        assert grading.code_within(0.0) == 7
-    finally:
-        signal.signal(signal.SIGINT, before)
+    def tell():
+        said.append("told")
+        path.write_text("x = 22\n")
+
+    assert watch(watched, grade, tell, lambda: said.append("cleared")) == ExitCode.INTERRUPTED
+    assert said == ["cleared", "told", "cleared"]
 
 
-INTERRUPTED_AT_ONCE = """
-import os, time
-from evaluator.commands.shell.watch import GradeProcess
-from tests.signals import interrupting
-
-os.fork = interrupting(os.fork)
-try:
-    with GradeProcess(lambda: time.sleep(600)) as grading:
-        print("exit code", grading.code_within(60.0))
-except KeyboardInterrupt:
-    print("a copy of the watching process", flush=True)
-"""
+@pytest.fixture
+def worker(monkeypatch):
+    monkeypatch.setattr(FakeWorker, "graded", Counter(), raising=False)
+    monkeypatch.setattr(FakeWorker, "started", [], raising=False)
+    monkeypatch.setattr(environment, "_cpu_name", lambda: "a processor")
+    return FakeWorker
 
 
-def test_a_grade_that_is_interrupted_at_once_does_not_go_on_as_its_parent():
-    done = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED_AT_ONCE],
-        env={**os.environ, "PYTHONPATH": str(TOP)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.stdout == f"exit code {ExitCode.INFRASTRUCTURE:d}\n"
+@pytest.fixture
+def grades(worker, monkeypatch):
+    """Grades of a watch by workers that grade in no time; `changed` tells that a file has changed."""
+    changed = threading.Event()
+    monkeypatch.setattr(worker_pool, "LocalWorker", worker)
+    with WatchedGrades(changed.is_set, sys.stderr) as made:
+        made.changed = changed
+        yield made
 
 
-def test_ctrl_c_right_after_the_start_of_a_grade_ends_that_grade(monkeypatch):
-    started, fork = [], os.fork
-
-    def interrupted():
-        if pid := fork():
-            started.append(pid)
-            signal.raise_signal(signal.SIGINT)
-        return pid
-
-    monkeypatch.setattr(os, "fork", interrupted)
-    watched = Watched(list, Path("mine.py"))
-    assert watch(watched, lambda: time.sleep(600), pytest.fail, pytest.fail) == ExitCode.INTERRUPTED
-    with pytest.raises(ChildProcessError):
-        os.waitpid(started[0], os.WNOHANG)
+def card_of(grades, source, **named):
+    Path("mine.py").write_text(source)
+    arguments = GradeArguments(problem="relu", submission="mine.py")
+    return grades.card_of(request_for(arguments, {"device": "emulated", **named}), ready=False, quiet=True)
 
 
-def test_a_second_ctrl_c_kills_the_grade(monkeypatch):
-    read, write = os.pipe()
-
-    def grade():
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        os.write(write, b".")
-        time.sleep(600)
-
-    grading = GradeProcess(grade)
-    os.read(read, 1)
-    within = grading.code_within
-    monkeypatch.setattr(grading, "code_within", lambda limit_s: interrupt() if limit_s else within(limit_s))
-    with pytest.raises(KeyboardInterrupt):
-        grading.__exit__()
-    assert grading._code == ExitCode.INFRASTRUCTURE
+def test_the_worker_stays_from_grade_to_grade(grades, worker):
+    assert card_of(grades, "# right").status is Status.CORRECT
+    assert card_of(grades, "# wrong", size="small").status is Status.WRONG_RESULT
+    assert len(worker.started) == 1
+    assert card_of(grades, "# right", device="cpu").status is Status.CORRECT
+    assert [each.closed or each.interrupted.is_set() for each in worker.started] == [True, False]
 
 
-def interrupt():
-    raise KeyboardInterrupt
+def test_a_change_ends_a_grade_and_its_worker(grades, worker):
+    grades.changed.set()
+    assert card_of(grades, "# hanging") is None
+    assert grades.was_given_up
+    assert worker.started[0].interrupted.is_set()
+    assert card_of(grades, "# right").status is Status.CORRECT
+
+
+def test_a_machine_without_a_worker_is_a_card(grades, worker, monkeypatch):
+    monkeypatch.setattr(worker_pool, "BACKOFF_S", (0.0, 0.0))
+    card = card_of(grades, "# lost 99")
+    assert card.status is Status.INFRA_ERROR
+    assert "died" in card.reason.message

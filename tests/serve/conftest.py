@@ -4,6 +4,7 @@ import contextlib
 import threading
 import time
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,8 +15,9 @@ from evaluator.catalog import find_problem
 from evaluator.grade_options import GradeOptions
 from evaluator.records import DeviceKind
 from evaluator.serve import client
-from evaluator.serve.grades import Grades
-from evaluator.serve.server import Server
+from evaluator.service.device_graders import DeviceGraders
+from evaluator.service.local_door import local_door
+from evaluator.service.program import Program
 from evaluator.submission.read import Submission
 from tests.batch.fakes import FakeWorker
 
@@ -50,20 +52,25 @@ def worker(monkeypatch):
 
 @pytest.fixture
 def served(folder, worker):
-    """Starts a server: `with served() as server`."""
+    """Starts a server: `with served() as server`. `said` has its lines, `stop` ends it."""
 
     @contextlib.contextmanager
     def start(*, jobs=2, idle_minutes=10.0):
-        said = []
-        server = Server(Grades(jobs, worker), idle_minutes, said.append)
-        server.said = said
-        thread = threading.Thread(target=server.run, args=(DeviceKind.EMULATED,))
+        said, programs = [], []
+
+        def serve():
+            graders = DeviceGraders(jobs, idle_minutes * 60, worker)
+            with local_door(graders, DeviceKind.EMULATED, idle_minutes, said.append) as door:
+                programs.append(Program(door, said.append))
+                programs[0].run()
+
+        thread = threading.Thread(target=serve)
         thread.start()
         try:
-            soon(client.is_running)
-            yield server
+            soon(lambda: programs and programs[0]._loop is not None and client.is_running())
+            yield SimpleNamespace(said=said, stop=programs[0].stop)
         finally:
-            server.stop()
+            programs[0].stop()
             thread.join(60)
             assert not thread.is_alive()
 

@@ -2,10 +2,13 @@
 
 import asyncio
 import logging
+import sys
 
 import pytest
 
 from evaluator.batch.workers import worker_pool
+from evaluator.commands.shell.watched_grades import WatchedGrades
+from evaluator.grading.resolved_request import GradeArguments, request_for
 from evaluator.records import Status
 from evaluator.serve import client
 from tests.serve.conftest import soon
@@ -44,6 +47,15 @@ def test_many_are_graded_by_the_ready_judge(served, no_other):
         assert sorted(candidate.name for candidate, _ in asyncio.run(program())) == sorted(each.name for each in given)
     assert [card.status is Status.CORRECT for card in together] == [bool(n % 3) for n in range(24)]
     assert [card.submission.name for card in together] == [each.name for each in given]
+
+
+def test_a_watch_uses_the_ready_judge(served, no_other, tmp_path):
+    (tmp_path / "mine.py").write_text("# wrong")
+    wanted = request_for(GradeArguments("relu", str(tmp_path / "mine.py")), {"device": "emulated"})
+    with served() as ready, WatchedGrades(lambda: False, sys.stderr) as grades:
+        for _ in range(2):
+            assert grades.card_of(wanted, ready=True, quiet=True).status is Status.WRONG_RESULT
+        soon(lambda: len(ready.said) == 3)
 
 
 def test_own_workers_grade_where_asked_for(served, worker, monkeypatch):

@@ -10,16 +10,17 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from evaluator.batch.workers.framing import read_message, write_message
-from evaluator.batch.workers.messages import Graded, NotGraded
+from evaluator.batch.workers.messages import Graded, NotGraded, Stage
 from evaluator.errors import InfraError, UsageError
 from evaluator.grade_options import GradeOptions
 from evaluator.records import DeviceKind, SandboxMode, Status
-from evaluator.serve import client, connection, server, socket_folder
+from evaluator.serve import client, socket_folder
 from evaluator.serve.client import Unready
-from evaluator.serve.grades import Grades
 from evaluator.serve.identity import identity
-from evaluator.serve.protocol import MOST_REQUEST_BYTES, AskStop, Hello, Refusal, Welcome, greetings
+from evaluator.serve.protocol import GRADES, HELLO, MOST_REQUEST_BYTES, LocalOrder, Welcome
+from evaluator.service import bodies, connections
+from evaluator.service.device_graders import DeviceGraders
+from evaluator.service.local_door import local_door
 from tests.serve.conftest import order, soon
 
 EMULATED = GradeOptions(DeviceKind.EMULATED)
@@ -36,13 +37,20 @@ def connected():
         yield made
 
 
-def greet(made):
-    write_message(made.fileno(), msgspec.json.encode(Hello(identity=identity(), device=DeviceKind.EMULATED)))
-    return greetings.decode(read_message(made.fileno()))
+def send(made, body, path=GRADES, declared=None):
+    made.sendall(b"POST %s HTTP/1.0\r\nContent-Length: %d\r\n\r\n" % (path.encode(), declared or len(body)))
+    made.sendall(body)
 
 
-def refusal_of(made):
-    return msgspec.json.decode(read_message(made.fileno()), type=Refusal).reason
+def order_of(wanted):
+    return msgspec.json.encode(LocalOrder(identity=identity(), order=wanted))
+
+
+def answer_to(made):
+    """Return the whole response: status and body."""
+    with made.makefile("rb") as response:
+        head, _, body = response.read().partition(b"\r\n\r\n")
+    return int(head.split()[1]), body
 
 
 def in_background(work):
@@ -105,8 +113,7 @@ def test_two_clients_at_once_have_a_worker_each(served, worker, gate):
 def test_a_client_that_vanishes_frees_its_worker(served, worker):
     with served(jobs=1) as ready:
         with connected() as made:
-            assert isinstance(greet(made), Welcome)
-            write_message(made.fileno(), msgspec.json.encode(order("# hanging")))
+            send(made, order_of(order("# hanging")))
             soon(lambda: worker.graded["# hanging"])
         soon(lambda: any("abandoned" in line for line in ready.said))
         assert client.grade(order("# right"), silent).card.status is Status.CORRECT
@@ -125,37 +132,78 @@ def test_an_exception_in_a_client_ends_its_grade(served, worker):
 
 @pytest.mark.parametrize(
     "body",
-    [b"", b"\x00\xff", b"{}", b'{"type":"Hello"}', b'{"type":"Hello","identity":1,"device":"cpu"}', b"[" * 100_000],
-    ids=["empty", "no text", "no type", "no fields", "wrong fields", "nested"],
+    [b"", b"\x00\xff", b"{}", b'{"identity":{}}', b'{"identity":1,"device":"cpu","order":2}', b"[" * 100_000],
+    ids=["empty", "no text", "no fields", "few fields", "wrong fields", "nested"],
 )
 def test_a_broken_message_is_refused(served, body):
     with served():
-        with connected() as made:
-            write_message(made.fileno(), body)
-            assert "another version, or the message is invalid" in refusal_of(made)
-            assert made.recv(1) == b""
-        with connected() as made:
-            greet(made)
-            write_message(made.fileno(), body)
-            assert "invalid" in refusal_of(made)
+        for path in (HELLO, GRADES):
+            with connected() as made:
+                send(made, body, path)
+                status, said = answer_to(made)
+                assert status == 400
+                assert b"another version, or the message is invalid" in said
         assert isinstance(client.reach(EMULATED), Welcome)
 
 
-def test_a_message_that_is_too_long_is_refused_before_it_is_read(served):
+def test_an_order_without_a_submission_is_refused(served):
     with served(), connected() as made:
-        made.sendall((MOST_REQUEST_BYTES + 1).to_bytes(4, "big"))
-        assert str(MOST_REQUEST_BYTES) in refusal_of(made)
+        send(made, order_of(replace(order("# right"), submission=None)))
+        assert answer_to(made)[0] == 400
+
+
+@pytest.mark.parametrize("path", ["/", "/v1/grades/1", "/v2/grades", "//v1/grades", "/metrics"])
+def test_an_unknown_path_is_refused(served, path):
+    with served(), connected() as made:
+        send(made, b"{}", path)
+        status, said = answer_to(made)
+        assert status == 404
+        assert b"another version" in said
+
+
+def test_a_message_of_an_earlier_client_is_refused(served):
+    """Earlier versions wrote a length of four bytes and a JSON text."""
+    with served(), connected() as made:
+        made.sendall(b'\x00\x00\x00\x12{"type":"AskStop"}\r\n\r\n')
+        assert answer_to(made)[0] == 400
+        assert client.is_running()
+
+
+def test_a_message_that_is_too_long_is_refused(served, monkeypatch):
+    with served(), connected() as made, contextlib.suppress(ConnectionError):
+        send(made, b"x" * (MOST_REQUEST_BYTES + 1))
+        assert answer_to(made)[0] == 413
+    with pytest.raises(UsageError):
+        client.status()
 
 
 def test_half_a_message_harms_nobody(served, monkeypatch):
-    monkeypatch.setattr(connection, "_REQUEST_S", 0.2)
+    monkeypatch.setattr(connections, "HEAD_S", 0.2)
+    monkeypatch.setattr(bodies, "BODY_S", 0.2)
     with served():
-        with connected() as gone, contextlib.suppress(ConnectionError):  # closed, if these bytes come late
-            gone.sendall(b"\x00\x00")
+        with connected() as gone:
+            gone.sendall(b"POST ")
         with connected() as silent_one, contextlib.suppress(ConnectionError):
-            silent_one.sendall(b"\x00\x00\x00\x10half")
+            silent_one.sendall(b"POST ")
             assert silent_one.recv(1) == b""
+        with connected() as slow_one:
+            send(slow_one, b"half", declared=16)
+            assert answer_to(slow_one)[0] == 408
         assert client.is_running()
+
+
+def test_a_chunked_body_is_refused(served):
+    with served(), connected() as made:
+        made.sendall(b"POST /v1/grades HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n")
+        assert b" 411 " in made.recv(100)
+
+
+def test_a_connection_of_another_user_ends_before_any_answer(served, monkeypatch):
+    with served():
+        monkeypatch.setattr(connections, "peer_uid", lambda _: 12345)
+        with connected() as made, contextlib.suppress(ConnectionError):
+            send(made, order_of(order("# right")))
+            assert made.recv(1) == b""
 
 
 def test_another_version_is_refused(served, monkeypatch):
@@ -180,6 +228,11 @@ def test_without_the_sandbox_nothing_is_graded(served, worker):
     assert not worker.graded
 
 
+def test_a_gpu_that_the_server_lacks_is_refused(served):
+    with served():
+        assert client.grade(order("# right", gpu="GPU-x"), silent) == Unready("the ready judge has no GPU GPU-x")
+
+
 def test_a_missing_device_is_refused(served, monkeypatch):
     monkeypatch.setattr("evaluator.devices.gpu._listed", lambda _: [])
     with served():
@@ -197,19 +250,25 @@ def test_the_status_is_json(served, folder):
     assert found["socket"] == str(folder / socket_folder.SOCKET)
 
 
+def opened(worker):
+    with local_door(DeviceGraders(1, 60.0, worker), DeviceKind.EMULATED, 1.0, silent):
+        raise AssertionError("the door is open")
+
+
 def test_a_second_server_is_refused(served, worker):
     with served(), pytest.raises(UsageError, match="running already") as caught:
-        server.Server(Grades(1, worker), 1.0, silent).run(DeviceKind.EMULATED)
+        opened(worker)
     assert "--stop" in caught.value.hint
 
 
 def test_the_end_waits_for_the_grade(served, worker, gate):
-    with served() as ready:
+    with served():
         grading, results = in_background(lambda: client.grade(order("# gated"), silent))
         soon(lambda: worker.graded["# gated"])
         stopping, _ = in_background(client.stop)
-        soon(lambda: ready.is_ending)
+        soon(lambda: json.loads(client.status())["ending"])
         assert client.reach(EMULATED) == Unready("the ready judge is ending")
+        assert client.grade(order("# right"), silent) == Unready("the ready judge is ending")
         assert stopping.is_alive()
         gate.set()
         grading.join(60)
@@ -226,31 +285,52 @@ def test_idle_workers_are_released(served, worker):
         assert client.grade(order("# right"), silent).card.status is Status.CORRECT
 
 
-def test_who_asks_too_many_at_once_is_turned_away(served, monkeypatch):
-    monkeypatch.setattr(server, "MOST_CLIENTS", 2)
-    with served():
-        client.status()  # accepted after the first client, the probe of `served`
-        soon(lambda: all(thread.name != "client" for thread in threading.enumerate()))
-        with connected(), connected():
-            assert client.reach(EMULATED) == Unready("the ready judge does not answer")
+def test_of_too_many_connections_those_without_a_request_end(served, worker, gate, monkeypatch):
+    monkeypatch.setattr(connections, "_MOST_LOCAL", 3)
+    with served(jobs=2):
+        waiting = [in_background(lambda: client.grade(order("# gated"), silent)) for _ in range(2)]
+        soon(lambda: worker.graded["# gated"] == 2)
+        with connected() as first, contextlib.suppress(ConnectionError):
+            assert json.loads(client.status())["running"] == 2  # one more connection
+            assert first.recv(1) == b""
+        gate.set()
+        for thread, found in waiting:
+            thread.join(60)
+            assert found[0].card.status is Status.CORRECT
 
 
 def test_a_client_that_does_not_read_loses_its_grade(served, worker, monkeypatch):
-    monkeypatch.setattr(connection, "_REPLY_S", 1)
+    monkeypatch.setattr(connections, "STALL_S", 1.0)
     text = "x" * (1 << 20)
 
     def grade(self, _order, on_stage):
         for _ in range(9):
-            on_stage(connection.Stage("build", text))
+            on_stage(Stage("build", text))
         assert self.interrupted.wait(60)
         return NotGraded("the process that made the grade died", again=True)
 
     monkeypatch.setattr(worker, "grade", grade)
     with served(jobs=1) as ready, connected() as made:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        greet(made)
-        write_message(made.fileno(), msgspec.json.encode(order("# right")))
+        send(made, order_of(order("# right")))
         soon(lambda: any("abandoned" in line for line in ready.said))
+
+
+def test_a_worker_that_cannot_start_is_an_answer_and_costs_no_later_grade(served, worker, monkeypatch):
+    made = worker.__init__
+
+    def refuse(*_):
+        raise OSError(12, "Cannot allocate memory")
+
+    with served(jobs=1):
+        soon(lambda: len(worker.started) == 1)
+        soon(lambda: not json.loads(client.status())["running"])
+        assert client.grade(order("# lost 1"), silent).card.status is Status.CORRECT
+        monkeypatch.setattr(worker, "__init__", refuse)
+        result = client.grade(order("# lost 9"), silent)
+        assert result == NotGraded("no worker process could start: Cannot allocate memory", again=True)
+        monkeypatch.setattr(worker, "__init__", made)
+        assert client.grade(order("# right"), silent).card.status is Status.CORRECT
 
 
 def test_nobody_is_asked_where_nobody_runs(folder):
@@ -261,13 +341,13 @@ def test_nobody_is_asked_where_nobody_runs(folder):
 
 def test_every_version_may_stop_the_server(served):
     with served() as ready, connected() as made:
-        write_message(made.fileno(), msgspec.json.encode(AskStop()))
-        soon(lambda: ready.is_ending)
-        assert made.recv(1) == b""
+        made.sendall(b"POST /v1/stop HTTP/1.0\r\n\r\n")
+        assert answer_to(made)[0] == 200
+        soon(lambda: ready.said[-1] == "ended after 0 grades")
 
 
 def test_a_lock_that_is_no_file_is_told(folder, worker):
     folder.mkdir(parents=True, mode=0o700)
     (folder / socket_folder.LOCK).symlink_to(folder / "elsewhere")
     with pytest.raises(InfraError, match="cannot use"):
-        server.Server(Grades(1, worker), 1.0, silent).run(DeviceKind.EMULATED)
+        opened(worker)

@@ -1,5 +1,6 @@
 """The folder of the socket: private, of any length, and without a stranger."""
 
+import contextlib
 import os
 import socket
 import stat
@@ -16,9 +17,15 @@ EMULATED = GradeOptions(DeviceKind.EMULATED)
 _NOBODY = 65534
 
 
+@contextlib.contextmanager
 def listening():
+    with socket_folder.locked() as folder, socket_folder.listening(folder):
+        yield
+
+
+def leave_a_dead_socket():
     with socket_folder.opened(create=True) as folder:
-        return socket_folder.listen(folder)
+        socket_folder._listener(folder).close()
 
 
 def test_nobody_else_may_enter(folder):
@@ -29,7 +36,7 @@ def test_nobody_else_may_enter(folder):
 
 def test_without_a_server_there_is_nothing_to_say(folder):
     assert client.reach(EMULATED) == Unready()
-    listening().close()
+    leave_a_dead_socket()
     assert client.reach(EMULATED) == Unready()
 
 
@@ -65,7 +72,7 @@ def test_a_link_to_a_folder_is_refused(folder, tmp_path):
 
 
 def test_the_socket_of_a_dead_server_is_replaced(folder):
-    listening().close()
+    leave_a_dead_socket()
     assert (folder / socket_folder.SOCKET).is_socket()
     with listening():
         assert client.is_running()

@@ -20,8 +20,9 @@ from evaluator.api.grader import Grader
 from evaluator.api.scorecard import Scorecard
 from evaluator.errors import InfraError
 from evaluator.records import Status
-from evaluator.service import bodies, connections, events, gate, server
-from evaluator.service.server import Settings, address_of, serve
+from evaluator.service import app, bodies, connections, gate, http_door
+from evaluator.service.http_door import Settings, address_of
+from evaluator.service.program import Program
 from tests import cards
 
 
@@ -78,13 +79,16 @@ def main() -> None:
     connections.MOST_CONNECTIONS = gate.MOST_CONNECTIONS = int(named.get("connections", gate.MOST_CONNECTIONS))
     bodies.BODY_S = float(named.get("body_s", bodies.BODY_S))
     bodies.LARGE_BYTES = int(named.get("large_bytes", bodies.LARGE_BYTES))
-    events.BEAT_S = float(named.get("beat_s", events.BEAT_S))
-    given = {name: int(value) for name, value in named.items() if name in server.LIMITS._fields}
-    server.LIMITS = server.LIMITS._replace(**given)
+    app.BEAT_S = float(named.get("beat_s", app.BEAT_S))
+    given = {name: int(value) for name, value in named.items() if name in http_door.LIMITS._fields}
+    http_door.LIMITS = http_door.LIMITS._replace(**given)
 
     @contextlib.contextmanager
     def grading():
         yield FakeGrading(state, int(named.get("at_once", 4)))
+
+    def tell(line):
+        print(line, file=sys.stderr, flush=True)
 
     settings = Settings(
         address=address_of(f"127.0.0.1:{port}"),
@@ -95,7 +99,8 @@ def main() -> None:
         most_waiting=int(named["most_waiting"]) if "most_waiting" in named else None,
     )
     try:
-        serve(settings, grading, lambda line: print(line, file=sys.stderr, flush=True))
+        with http_door.http_door(settings, grading, tell) as door:
+            Program(door, tell).run()
     except InfraError as error:
         print(error, file=sys.stderr)
         sys.exit(error.exit_code)

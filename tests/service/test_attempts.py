@@ -11,8 +11,8 @@ from msgspec.json import encode
 from evaluator.errors import InfraError
 from evaluator.service.dispatcher import MOST_ATTEMPTS, Dispatcher
 from evaluator.service.documents.messages import GradeOrder
+from evaluator.service.http_door import LIMITS
 from evaluator.service.metrics import Metrics
-from evaluator.service.server import LIMITS
 from evaluator.service.store.grades_table import Arrival
 from evaluator.service.store.journal import Journal
 

@@ -17,10 +17,10 @@ from click.testing import CliRunner
 from evaluator import schema
 from evaluator.commands.main import warpgrade
 from evaluator.errors import UsageError
-from evaluator.service import server, tokens
+from evaluator.service import http_door, tokens
+from evaluator.service.bodies import OF_A_CLIENT, PartsResponse, Turns
 from evaluator.service.documents import openapi
 from evaluator.service.tokens import Tokens, add_token, revoke_tokens
-from evaluator.service.turns import OF_A_CLIENT, PartsResponse, Turns
 from tests.service.conftest import TOP
 
 
@@ -121,14 +121,14 @@ def test_the_service_may_open_more_files_than_it_has_connections(monkeypatch, so
     found = []
     monkeypatch.setattr("resource.getrlimit", lambda _: (soft, hard))
     monkeypatch.setattr("resource.setrlimit", lambda _, limits: found.append(limits))
-    server._allow_open_files()
+    http_door._allow_open_files()
     assert found == ([] if wanted is None else [wanted])
 
 
 def test_a_low_limit_of_open_files_is_told(monkeypatch):
     monkeypatch.setattr("resource.getrlimit", lambda _: (512, 1024))
     with pytest.raises(UsageError, match="2000 open files, and may have 1024"):
-        server._allow_open_files()
+        http_door._allow_open_files()
 
 
 def test_a_card_is_sent_in_parts_and_holds_its_turn_until_the_last():
@@ -310,5 +310,5 @@ def test_a_second_service_of_the_state_or_the_port_is_refused(shared, tmp_path):
 
 def test_responses_are_sent_at_once():
     """A socket without the protocol's number has no TCP_NODELAY, which costs 40 ms in a grade."""
-    with server._listening(server.address_of("127.0.0.1:0")) as listener:
+    with http_door._listening(http_door.address_of("127.0.0.1:0")) as listener:
         assert listener.proto == socket.IPPROTO_TCP

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from evaluator.files.file_names import card_place
+from evaluator.grade_options import GradeOptions
 from evaluator.grading.request import Unread
 from evaluator.records import LevelNumber, Problem, Record, Scorecard, Sha256
 from evaluator.submission.read import Submission
@@ -19,12 +20,22 @@ Stamp = tuple[int, int]
 
 
 class Task(NamedTuple):
-    """One submission to grade. `name` is unique within the problem. `stamp` belongs to the submission's file."""
+    """One submission to grade. `name` is unique within the problem. `stamp` belongs to the submission's file.
+
+    `options` are those of this grade alone; None means the options of all grades of the pool.
+    """
 
     problem: Problem
     name: str
     submission: Submission | Unread
     stamp: Stamp | None = None
+    options: GradeOptions | None = None
+
+    @property
+    def context(self) -> str:
+        """Key of tasks whose grades share a worker's context: one problem, and the same options."""
+        own = "" if self.options is None else f" {self.options.for_worker(None)}"
+        return f"{self.problem.sha256}{own}"
 
     @property
     def card(self) -> str:

@@ -44,15 +44,15 @@ class GpuQueue:
         self._coming: Counter[str] = Counter()
 
     @contextlib.contextmanager
-    def coming(self, problem_sha256: str) -> Iterator[None]:
-        """Context in which a task of the problem is being built and put."""
+    def coming(self, context: str) -> Iterator[None]:
+        """Context manager while a task of a problem (`Task.context`) is being built and put."""
         with self._changed:
-            self._coming[problem_sha256] += 1
+            self._coming[context] += 1
         try:
             yield
         finally:
             with self._changed:
-                self._coming[problem_sha256] -= 1
+                self._coming[context] -= 1
                 self._changed.notify_all()
 
     def put(self, waiting: BuiltTask) -> None:
@@ -92,36 +92,52 @@ class GpuQueue:
         with self._changed:
             return self._closed or not (self._waiting or self._builders or self._in_progress)
 
-    def take(self, problem_sha256: str | None, timeout_s: float) -> BuiltTask | None:
-        """Take a task, preferably of the given problem, which is the slot's last.
+    def take(self, context: str | None, timeout_s: float, gpu: str | None = None) -> BuiltTask | None:
+        """Take a task for a slot with `gpu`, preferably with the context of the slot's last task.
 
         None after `timeout_s` without a task, or at the end.
         """
         with self._changed:
-            if problem_sha256 is not None:
-                self._changed.wait_for(lambda: self._settles(problem_sha256), min(_PATIENCE_S, timeout_s))
-            self._changed.wait_for(lambda: self._waiting or self.over, timeout_s)
-            if self._closed or not self._waiting:
+            if context is not None:
+                self._changed.wait_for(lambda: self._settles(context, gpu), min(_PATIENCE_S, timeout_s))
+            self._changed.wait_for(lambda: self._fitting(gpu) or self.over, timeout_s)
+            fitting = self._fitting(gpu)
+            if self._closed or not fitting:
                 return None
-            counts = self._counts()
-            chosen_sha256 = problem_sha256
-            if chosen_sha256 is None or chosen_sha256 not in counts:
-                chosen_sha256 = max(
+            counts = Counter(waiting.task.context for waiting in fitting)
+            chosen_context = context
+            if chosen_context is None or chosen_context not in counts:
+                chosen_context = max(
                     counts, key=lambda one: (not self._coming[one], counts[one] / (1 + self._slots_on[one]))
                 )
-            if problem_sha256 is not None:
-                self._slots_on[problem_sha256] -= 1
-            self._slots_on[chosen_sha256] += 1
-            chosen = next(waiting for waiting in self._waiting if waiting.task.problem.sha256 == chosen_sha256)
+            if context is not None:
+                self._slots_on[context] -= 1
+            self._slots_on[chosen_context] += 1
+            chosen = next(waiting for waiting in fitting if waiting.task.context == chosen_context)
             self._waiting.remove(chosen)
             self._in_progress += 1
             self._changed.notify_all()
             return chosen
 
-    def _settles(self, problem_sha256: str) -> bool:
-        """Return whether a task of the problem waits, or none can come."""
-        none_comes = not self._coming[problem_sha256] or len(self._waiting) >= self._room
-        return none_comes or problem_sha256 in self._counts() or self.over
+    def remove(self, task: Task) -> BuiltTask | None:
+        """Remove and return a waiting task; None if the task does not wait."""
+        with self._changed:
+            for waiting in self._waiting:
+                if waiting.task is task:
+                    self._waiting.remove(waiting)
+                    self._changed.notify_all()
+                    return waiting
+        return None
 
-    def _counts(self) -> Counter[str]:
-        return Counter(waiting.task.problem.sha256 for waiting in self._waiting)
+    def _settles(self, context: str, gpu: str | None) -> bool:
+        """Return whether a task with the context waits, or none can come."""
+        none_comes = not self._coming[context] or len(self._waiting) >= self._room
+        return none_comes or any(waiting.task.context == context for waiting in self._fitting(gpu)) or self.over
+
+    def _fitting(self, gpu: str | None) -> list[BuiltTask]:
+        """Return the waiting tasks for a slot with `gpu`: all tasks for `gpu` or for any GPU."""
+        return [waiting for waiting in self._waiting if gpu is None or _gpu_of(waiting.task) in (None, gpu)]
+
+
+def _gpu_of(task: Task) -> str | None:
+    return None if task.options is None else task.options.gpu

@@ -1,16 +1,20 @@
 """Messages between a batch and its workers: JSON after a length of four bytes, on dedicated pipes.
 
 Both ends are trusted. The protocol guards against a crash in the middle of a message, not against malice: an incomplete
-message raises `EOFError`. Printed output goes elsewhere.
+message raises `EOFError`. Printed output goes elsewhere. The length is checked before anything is read, so no message
+takes more memory than the reader allows.
 """
 
+import os
+import select
+import struct
+import time
 from enum import StrEnum
 from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
 
-from evaluator.batch.workers.framing import read_message, write_message
 from evaluator.devices.gpu import Gpu, choose
 from evaluator.grade_options import GradeOptions
 from evaluator.grading.request import Begun, GradeRequest, Unread
@@ -18,6 +22,11 @@ from evaluator.grading.resources import threads
 from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.records import DeviceKind, Problem, Record, Scorecard
 from evaluator.submission.read import Submission
+
+_MOST_BYTES = 256 << 20
+"""Limit of a message between processes of one grader."""
+_LENGTH = struct.Struct(">I")
+_PART_BYTES = 1 << 20
 
 
 class GradePart(StrEnum):
@@ -137,13 +146,13 @@ _prepared = msgspec.json.Decoder(Prepared)
 
 def send(descriptor: int, message: Request | Prepared | Reply) -> None:
     """Write one message. Raises OSError if the other end is closed."""
-    write_message(descriptor, msgspec.json.encode(message))
+    _write_message(descriptor, msgspec.json.encode(message))
 
 
 def receive_request(descriptor: int) -> Request | None:
     """Wait for the next request; None at the end of the requests."""
     try:
-        return _requests.decode(read_message(descriptor))
+        return _requests.decode(_read_message(descriptor))
     except EOFError:
         return None
 
@@ -155,9 +164,51 @@ def receive_reply(descriptor: int, within_s: float) -> Reply:
         EOFError: the worker died, even in the middle of a message.
         TimeoutError: the reply is not complete after `within_s`.
     """
-    return _replies.decode(read_message(descriptor, within_s=within_s))
+    return _replies.decode(_read_message(descriptor, within_s=within_s))
 
 
 def receive_prepared(descriptor: int, within_s: float) -> None:
     """Wait for the reply to `Prepare`. Raises EOFError if the worker died, TimeoutError after `within_s`."""
-    _prepared.decode(read_message(descriptor, within_s=within_s))
+    _prepared.decode(_read_message(descriptor, within_s=within_s))
+
+
+def _write_message(descriptor: int, body: bytes) -> None:
+    """Write one message. Raises OSError if the other end is closed."""
+    unsent = memoryview(_LENGTH.pack(len(body)) + body)
+    while unsent:
+        unsent = unsent[os.write(descriptor, unsent) :]
+
+
+def _read_message(descriptor: int, within_s: float | None = None) -> bytes:
+    """Read one message; wait at most `within_s` for all of it.
+
+    Raises:
+        EOFError: the writer is gone, even in the middle of a message.
+        ValueError: the message is longer than `_MOST_BYTES`.
+        TimeoutError: the message is not complete in time.
+    """
+    until_s = None if within_s is None else time.monotonic() + within_s
+    (length,) = _LENGTH.unpack(_read_exactly(descriptor, _LENGTH.size, until_s))
+    if length > _MOST_BYTES:
+        raise ValueError(f"a message of {length} bytes, where {_MOST_BYTES} are allowed")
+    return _read_exactly(descriptor, length, until_s)
+
+
+def _read_exactly(descriptor: int, size: int, until_s: float | None) -> bytes:
+    parts, missing_bytes = [], size
+    while missing_bytes:
+        if until_s is not None:
+            _await(descriptor, until_s)
+        part = os.read(descriptor, min(missing_bytes, _PART_BYTES))
+        if not part:
+            raise EOFError
+        parts.append(part)
+        missing_bytes -= len(part)
+    return b"".join(parts)
+
+
+def _await(descriptor: int, until_s: float) -> None:
+    poll = select.poll()  # `select` refuses descriptors above 1023
+    poll.register(descriptor, select.POLLIN)
+    if not poll.poll(max(0.0, until_s - time.monotonic()) * 1000):
+        raise TimeoutError

@@ -1,4 +1,4 @@
-"""Worker pool of a batch: each slot takes tasks in turn and grades them in a worker process of the slot.
+"""Worker pool of a batch, a program or a server: each slot takes tasks in turn, and grades in a process of the slot.
 
 After a crash, a hang or a failure of the machine, a new worker replaces the old and tries the task again. The pause
 grows with each attempt. A failure of the machine never counts against the submission.
@@ -9,8 +9,8 @@ import queue
 import sys
 import threading
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -18,9 +18,10 @@ from typing import NamedTuple, Self
 from evaluator.batch.runs.tasks import Task
 from evaluator.batch.workers.gpu_queue import BuiltTask, GpuQueue
 from evaluator.batch.workers.messages import Built, Graded, GradePart, NotGraded, Order, Prepare, Result, Stage
-from evaluator.batch.workers.retries import may_be_the_machines, worth_another
+from evaluator.batch.workers.task_queue import Errand, SlotState, TaskSource
 from evaluator.batch.workers.worker_handle import Hire, LocalWorker, NoWorker, Slot, WorkerHandle
 from evaluator.errors import InfraError
+from evaluator.findings import Code
 from evaluator.grade_options import GradeOptions
 from evaluator.grading.request import Begun, Unread
 from evaluator.records import Status
@@ -29,11 +30,13 @@ from evaluator.submission.read import Submission
 BACKOFF_S = (1.0, 5.0)
 """Pauses before the second and the third attempt, which is the last."""
 _ROOM = 4
-"""Limit of built submissions that wait for a GPU, for each building slot."""
+"""Limit of built submissions without a GPU, for each building slot."""
 _IDLE_S = 10.0
-"""Time after which a slot without work releases its GPU."""
+"""Time before a slot without work releases the GPU."""
 _JOIN_S = 1.0
-_LOOK_S = 0.5
+NO_STAGES = frozenset({"start", "built"})
+"""Names of `TaskBegan` beside the stages of a grade."""
+_CANCELLED = NotGraded(reason="the grade was cancelled", again=False)
 _STARTING_PART = 4
 """A quarter of the local building workers starts at a time. Each start imports PyTorch twice, in the worker and in the
 starter. When all start at once, the first build begins after the last import, and the GPUs wait."""
@@ -49,6 +52,7 @@ class TaskBegan(NamedTuple):
     task: Task
     stage: str
     at_s: float
+    detail: str = ""
 
 
 class TaskEnded(NamedTuple):
@@ -63,14 +67,14 @@ class TaskEnded(NamedTuple):
 
 
 class SlotDrained(NamedTuple):
-    """A slot has ended; `error` is the exception that ended the slot, if any."""
+    """A slot has ended; `error` is the cause, if any."""
 
     slot: int
     error: BaseException | None
 
 
 class WorkerPool:
-    """Slots, each in a thread, that take tasks from `next_task` until the tasks end.
+    """Slots, each in a thread, that take tasks from a source until the tasks end.
 
     Events go to `events`, for one reader. The exit of the context ends all workers, even during a grade.
     """
@@ -79,47 +83,48 @@ class WorkerPool:
         self,
         slots: Sequence[Slot],
         options: GradeOptions,
-        next_task: Callable[[], Task | None],
+        tasks: TaskSource,
         *,
         logs: Path | None = None,
         fail_fast: bool = False,
         hire: Hire | None = None,
-        give_back: Callable[[Task], None] | None = None,
+        pauses_s: Sequence[float] | None = None,
+        idle_s: float | None = None,
     ) -> None:
-        """Create the threads. `next_task` is called by one thread at a time, until the first None.
+        """Create the threads.
 
         Args:
             slots: the slots; after a lost machine (`NoWorker`) the remaining slots take over.
-            options: options of all grades.
-            next_task: returns the next task; None at the end.
+            options: options of all tasks without `options`.
+            tasks: source of the tasks.
             logs: folder for the output of workers.
             fail_fast: take no further task after the first incorrect result, and end all current grades.
             hire: factory of a slot's worker, with its log file; None starts local processes.
-            give_back: returns the task of a lost slot to the source of `next_task`, which may be waiting for a task;
-                None keeps the task until the next call, for a source that soon ends.
+            pauses_s: pauses before the second and each further attempt; None means `BACKOFF_S`.
+            idle_s: time without work before a slot releases the GPU; None means `_IDLE_S`.
         """
         self._hire = hire or LocalWorker
         builders = sum(slot.part is GradePart.BEGIN for slot in slots)
         starting = builders if hire is not None else builders // _STARTING_PART
         self._starting = threading.BoundedSemaphore(max(starting, _LEAST_STARTING))
-        self._returned: deque[Task] = deque()
-        self._give_back = give_back or self._returned.append
-        self._more = True
-        self._busy = 0
+        self._tasks = tasks
         self._places = Counter(slot.part for slot in slots)
         self._fail_fast = fail_fast
+        self._pauses_s = tuple(BACKOFF_S if pauses_s is None else pauses_s)
+        self._idle_s = _IDLE_S if idle_s is None else idle_s
         self.events: queue.SimpleQueue[TaskBegan | TaskEnded | SlotDrained] = queue.SimpleQueue()
+        self.states = tuple(map(SlotState, slots))
         self._options = options
-        self._next_task = next_task
         self._logs = logs
-        self._taking = threading.Lock()
         self._counting = threading.Lock()
         self._changing = threading.Lock()
         self._stopping = threading.Event()
-        self._workers: dict[int, WorkerHandle] = {}
+        self.workers: dict[int, WorkerHandle] = {}
+        """Workers by slot. Only the pool changes the workers."""
+        self._cancelled: set[int] = set()
         self._in_turn: set[int] = set()
         self._ready = GpuQueue(builders, room=_ROOM * builders)
-        # Daemon threads: at an interrupt one may be blocked in `next_task`, waiting for a line from another process.
+        # Daemon threads: at an interrupt one may be blocked in `take`, waiting for a line from another process.
         self._threads = [
             threading.Thread(target=self._work, args=(number, slot), name=f"slot-{number}", daemon=True)
             for number, slot in enumerate(slots)
@@ -129,7 +134,7 @@ class WorkerPool:
         try:
             for thread in self._threads:
                 thread.start()
-        except BaseException:  # An interrupt here is followed by no `__exit__`, and workers may have started.
+        except BaseException:  # No `__exit__` follows an interrupt, and workers may have started.
             self.__exit__(*sys.exc_info())
             raise
         return self
@@ -139,8 +144,9 @@ class WorkerPool:
     ) -> None:
         with self._changing:
             self._stopping.set()
+            self._tasks.close()
             self._ready.close()
-            workers = list(self._workers.values())
+            workers = list(self.workers.values())
         for worker in workers:  # interrupt all before waiting for any
             worker.interrupt()
         for worker in workers:
@@ -148,6 +154,21 @@ class WorkerPool:
         for thread in self._threads:
             if thread.ident is not None:
                 thread.join(_JOIN_S)
+
+    def cancel(self, task: Task) -> None:
+        """End a slot's task, and the worker too. The caller knows that a slot has the task, until its `TaskEnded`."""
+        if self._ready.remove(task) is not None:
+            self._end(0, task, _CANCELLED, 1, time.monotonic())
+            return
+        with self._changing:
+            self._cancelled.add(id(task))
+            for number, state in enumerate(self.states):
+                if state.task is task and number in self.workers:
+                    self.workers[number].interrupt()
+
+    def forget(self, task: Task) -> None:
+        """Forget that an ended task was cancelled."""
+        self._cancelled.discard(id(task))
 
     def _work(self, number: int, slot: Slot) -> None:
         error: BaseException | None = None
@@ -172,15 +193,22 @@ class WorkerPool:
 
         A slot without a worker takes a task when a worker may start. Until then, ready workers take all tasks.
         """
+        state = self.states[number]
         try:
             while True:
                 self._await_turn(number, slot)
-                if (task := self._next()) is None:
-                    return
-                self._await_turn(number, slot)  # The wait for a task may have been longer than for the turn.
-                with self._ready.coming(task.problem.sha256):
-                    if not self._begin(number, slot, task):
+                match self._tasks.take(state):
+                    case None:
                         return
+                    case Errand.PREPARE:
+                        self._prepare(number, slot)
+                    case Errand.RELEASE:
+                        self._dismiss(number)
+                    case task:
+                        self._await_turn(number, slot)  # The wait for a task may have been longer than for the turn.
+                        with self._ready.coming(task.context):
+                            if not self._begin(number, slot, task):
+                                return
                 self._end_turn(number)
         finally:
             self._end_turn(number)
@@ -188,13 +216,15 @@ class WorkerPool:
     def _begin(self, number: int, slot: Slot, task: Task) -> bool:
         """Make the slot's part of a grade. Return False if the pool is stopping."""
         since_s = time.monotonic()
+        self.states[number].task = task
         try:
             outcome = self._attempt(number, slot, task, None)
         except NoWorker:
-            self._give_back(task)
+            self._tasks.put_back(task)
             raise
         finally:
-            self._count_busy(-1)
+            self.states[number].task = None
+            self._tasks.done()
         if outcome is None:
             return False
         if isinstance(outcome.result, Built):
@@ -204,27 +234,6 @@ class WorkerPool:
             self._end(number, task, outcome.result, outcome.attempts, since_s)
         return True
 
-    def _next(self) -> Task | None:
-        """Take a task returned by a lost slot, or a new task. A busy slot may still return its task."""
-        while not self._stopping.is_set():
-            with self._taking:
-                if self._returned:
-                    self._count_busy(1)
-                    return self._returned.popleft()
-                if self._more and (task := self._next_task()) is not None:
-                    self._count_busy(1)
-                    return task
-                self._more = False
-                if not self._busy:
-                    return None
-            self._stopping.wait(_LOOK_S)
-        return None
-
-    def _count_busy(self, change: int) -> None:
-        # Not under `_taking`: a slot may hold `_taking` for long, while the next task is read from a pipe.
-        with self._counting:
-            self._busy += change
-
     def _error_without_machine(self, slot: Slot, no_worker: NoWorker) -> BaseException | None:
         """Return the error of a slot that lost its machine: None while another slot makes the same part."""
         with self._counting:
@@ -232,22 +241,23 @@ class WorkerPool:
             return None if self._places[slot.part] else InfraError(f"no machine is left to grade on: {no_worker}")
 
     def _finish_all(self, number: int, slot: Slot) -> None:
-        """Finish built tasks until all are done. A slot that is idle after a grade releases the GPU."""
+        """Finish built tasks until all are done. An idle slot releases the GPU after a grade."""
         self._prepare(number, slot)
-        problem_sha256: str | None = None
+        state, context = self.states[number], None
         while not self._ready.over:
-            waiting = self._ready.take(problem_sha256, _IDLE_S)
+            waiting = self._ready.take(context, self._idle_s, slot.gpu)
             if waiting is None:
-                if problem_sha256 is not None:  # Before the first grade, the worker has no context on the GPU.
+                if context is not None:  # Before the first grade, the worker has no context on the GPU.
                     self._dismiss(number)
                 continue
-            problem_sha256 = waiting.task.problem.sha256
+            state.task, context = waiting.task, waiting.task.context
             try:
                 outcome = self._attempt(number, slot, waiting.task, waiting.begun)
             except NoWorker:
                 self._ready.put_back(waiting)
                 raise
             finally:
+                state.task = None
                 self._ready.done()
             if outcome is None:
                 return
@@ -256,57 +266,76 @@ class WorkerPool:
             self._end(number, waiting.task, outcome.result, waiting.attempts + outcome.attempts - 1, waiting.since_s)
 
     def _prepare(self, number: int, slot: Slot) -> None:
-        """Start the slot's worker beside the first builds: its imports would keep the first built task waiting."""
-        with contextlib.suppress(NoWorker):  # A task then finds out, and stays for another slot.
+        """Start the slot's worker before a task needs one, and wait until the worker can grade."""
+        state = self.states[number]
+        state.is_preparing = True
+        with contextlib.suppress(NoWorker, OSError):  # A task then finds out, and stays for another slot.
             worker = self._worker(number, slot)
             if worker is not None and not worker.prepare(Prepare(self._options.for_worker(slot.gpu))):
                 self._dismiss(number)
+        state.is_preparing, state.used_s = False, time.monotonic()
 
     def _end(self, number: int, task: Task, result: Graded | NotGraded, attempts: int, since_s: float) -> None:
         if self._fail_fast and not _correct(result):
-            # Before the slot takes another task, and before the reader sees the event. Not under `_taking`: another
-            # slot may hold the lock until the next line of a pipe, and the result would wait as long.
-            self._more = False
+            # Before the slot takes another task, and before the reader sees the event.
+            self._tasks.end()
         now_s = time.monotonic()
         self.events.put(TaskEnded(number, task, result, attempts, now_s - since_s, now_s))
 
-    def _began(self, number: int, task: Task, stage: str) -> None:
-        self.events.put(TaskBegan(number, task, stage, time.monotonic()))
+    def _began(self, number: int, task: Task, stage: str, detail: str = "") -> None:
+        self.events.put(TaskBegan(number, task, stage, time.monotonic(), detail))
 
     def _attempt(self, number: int, slot: Slot, task: Task, begun: Begun | None) -> "_AttemptedGrade | None":
         """Make the slot's part of a grade, with retries after failures of the machine. None if the pool is stopping."""
+        options = self._options if task.options is None else task.options
         order = Order(
             problem=task.problem,
             submission=task.submission if isinstance(task.submission, Submission) else None,
             unread=task.submission if isinstance(task.submission, Unread) else None,
-            options=self._options.for_worker(slot.gpu),
+            options=options.for_worker(slot.gpu),
             part=slot.part,
             begun=begun,
             facts=slot.facts,
         )
         self._began(number, task, "start")
-        for attempt, pause_s in enumerate((*BACKOFF_S, None), start=1):
-            worker = self._worker(number, slot)
+        for attempt, pause_s in enumerate((*self._pauses_s, None), start=1):
+            if id(task) in self._cancelled:
+                self._dismiss(number)
+                return _AttemptedGrade(_CANCELLED, attempt)
+            worker = self._worker(number, slot, task)
             if worker is None:
                 return None
-            result = worker.grade(order, lambda stage: self._on_stage(number, task, stage))
+            result = self._result(number, worker, order, task)
             if self._stopping.is_set():
                 return None
-            repeats = worth_another(result)
+            repeats = _worth_another(result)
             if repeats:
                 self._dismiss(number)
-            repeats = repeats or (attempt == 1 and may_be_the_machines(result))
+            repeats = repeats or (attempt == 1 and _may_be_the_machines(result))
             if not repeats or pause_s is None:
                 return _AttemptedGrade(result, attempt)
-            self._began(number, task, "again")
+            self._began(number, task, "again", "in a new process")
             if self._stopping.wait(pause_s):
                 return None
         raise AssertionError("the last attempt ends it")
 
+    def _result(self, number: int, worker: WorkerHandle, order: Order, task: Task) -> Result:
+        """Let the worker grade. The worker of a cancelled task ends."""
+        state = self.states[number]
+        state.task, state.context, state.problem = task, task.context, task.problem.name
+        result = worker.grade(order, lambda stage: self._on_stage(number, task, stage))
+        state.grades, state.used_s = state.grades + 1, time.monotonic()
+        with self._changing:
+            if id(task) not in self._cancelled:
+                state.task = None  # From now on, `cancel` leaves the worker alone.
+                return result
+        self._dismiss(number)
+        return _CANCELLED
+
     def _on_stage(self, number: int, task: Task, stage: Stage) -> None:
         """Report the stage of a grade, which proves the start of the worker."""
         self._end_turn(number)
-        self._began(number, task, stage.name)
+        self._began(number, task, stage.name, stage.detail)
 
     def _await_turn(self, number: int, slot: Slot) -> None:
         """Wait until the slot may start a worker, if needed. The turn ends with the first stage or the first task.
@@ -314,7 +343,7 @@ class WorkerPool:
         Only building workers wait: GPUs need the first build early.
         """
         with self._changing:
-            needs_turn = slot.part is GradePart.BEGIN and number not in self._workers and number not in self._in_turn
+            needs_turn = slot.part is GradePart.BEGIN and number not in self.workers and number not in self._in_turn
         if needs_turn and self._starting.acquire(timeout=_START_S):
             self._in_turn.add(number)
 
@@ -323,23 +352,32 @@ class WorkerPool:
             self._in_turn.remove(number)
             self._starting.release()
 
-    def _worker(self, number: int, slot: Slot) -> WorkerHandle | None:
-        """Return the slot's worker, and start one if needed. None if the pool is stopping."""
+    def _worker(self, number: int, slot: Slot, task: Task | None = None) -> WorkerHandle | None:
+        """Return the slot's worker for a task, and start one if needed. None if the pool is stopping.
+
+        The worker of a cancelled task is interrupted.
+        """
         with self._changing:
-            if self._stopping.is_set() or number in self._workers:
-                return None if self._stopping.is_set() else self._workers[number]
-        log = self._logs / f"worker-{number}.log" if self._logs is not None else None
-        worker = self._hire(slot, log)  # Outside the lock: hiring may take long, and other slots must not wait.
+            if self._stopping.is_set():
+                return None
+            worker = self.workers.get(number)
+        if worker is None:
+            log = self._logs / f"worker-{number}.log" if self._logs is not None else None
+            worker = self._hire(slot, log)  # Outside the lock: hiring may take long, and other slots must not wait.
+            self.states[number].started()
         with self._changing:
             if not self._stopping.is_set():
-                self._workers[number] = worker
+                self.workers[number] = worker
+                if task is not None and id(task) in self._cancelled:
+                    worker.interrupt()
                 return worker
         worker.close()
         return None
 
     def _dismiss(self, number: int) -> None:
         with self._changing:
-            worker = self._workers.pop(number, None)
+            worker = self.workers.pop(number, None)
+        self.states[number].dismissed()
         if worker is not None:
             worker.close()
 
@@ -351,3 +389,27 @@ class _AttemptedGrade(NamedTuple):
 
 def _correct(result: Graded | NotGraded) -> bool:
     return isinstance(result, Graded) and result.card.status is Status.CORRECT
+
+
+def _worth_another(result: Result) -> bool:
+    """Return whether the machine failed, so that a new worker should try again."""
+    match result:
+        case Built():
+            return False
+        case Graded(card=card):
+            # No retry after a deadline: a grade must not take three times its limit.
+            late = card.reason is not None and card.reason.code == Code.DEADLINE
+            return card.status is Status.INFRA_ERROR and not late
+        case NotGraded(again=again):
+            return again
+
+
+def _may_be_the_machines(result: Result) -> bool:
+    """Whether a process of the submission was killed: by itself, by the kernel for lack of memory, or from outside.
+
+    The three cases look the same afterwards. A retry shows whether the submission was the cause.
+    """
+    reason = result.card.reason if isinstance(result, Graded) else None
+    if reason is None:
+        return False
+    return reason.details.get("signal") == "SIGKILL" or reason.details.get("killed") is True

@@ -117,7 +117,7 @@ class RequestRefused(Exception):
         self.refusal = Refusal(error, hint)
 
 
-def too_large() -> RequestRefused:
-    """Return the refusal of a large body."""
+def too_large(most_bytes: int = MOST_BODY_BYTES) -> RequestRefused:
+    """Return the refusal of a body with more than `most_bytes`."""
     hint = "a submission has at most 4 MiB of text"
-    return RequestRefused(413, f"the body is larger than {MOST_BODY_BYTES >> 20} MiB", hint)
+    return RequestRefused(413, f"the body is larger than {most_bytes >> 20} MiB", hint)

@@ -53,80 +53,49 @@ def document() -> dict[str, Any]:
 
 
 def _paths() -> dict[str, Any]:
+    key = _header("Idempotency-Key", {"type": "string", "maxLength": MOST_KEY})
+    wait_s = {"type": "number", "minimum": 0, "maximum": MOST_WAIT_S, "default": 0}
     grade = {"200": _json("The grade", "Grade")}
+    new = {
+        "202": _json("The new grade", "Grade"),
+        "200": _json("The grade of an earlier request with the same Idempotency-Key", "Grade"),
+    }
+    page = [
+        _query("limit", "Largest number of grades", _integer(1, MOST_PAGE, 100)),
+        _query("before", "Only grades that arrived before the grade with this id", {"type": "string"}),
+    ]
+    wait = _query("wait_s", "Longest time to wait for the end of the grade, in seconds", wait_s)
+    length = _query("characters", "Longest text", _integer(LEAST_FEEDBACK, MOST_FEEDBACK, CHARACTERS))
+    number = _header("Last-Event-ID", {"type": "integer", "minimum": 0})
+    events = {"200": {"description": "The events", "content": {"text/event-stream": {}}}}
+    described = "Text about a finished grade for a language model's next attempt"
+    streamed = "Server-sent events: `start` with a Position, then `grade` with each final Grade"
     return {
         "/v1/grades": {
             "post": {
-                "summary": "Submit a submission",
-                "parameters": [_header("Idempotency-Key", {"type": "string", "maxLength": MOST_KEY})],
+                **_operation("Submit a submission", new, "400 403 408 411 413 422 429 503", key),
                 "requestBody": {"required": True, **_content("GradeOrder")},
-                "responses": {
-                    "202": _json("The new grade", "Grade"),
-                    "200": _json("The grade of an earlier request with the same Idempotency-Key", "Grade"),
-                    **_refusals("400", "403", "408", "411", "413", "422", "429", "503"),
-                },
             },
-            "get": {
-                "summary": "The client's grades, latest first",
-                "parameters": [
-                    _query("limit", "Largest number of grades", _integer(1, MOST_PAGE, 100)),
-                    _query("before", "Only grades that arrived before the grade with this id", {"type": "string"}),
-                ],
-                "responses": {"200": _json("The grades", "GradePage"), **_refusals("400", "404")},
-            },
+            "get": _operation(
+                "The client's grades, latest first", {"200": _json("The grades", "GradePage")}, "400 404", *page
+            ),
         },
         "/v1/grades/{grade}": {
-            "get": {
-                "summary": "State of a grade",
-                "parameters": [
-                    _GRADE_ID,
-                    _query(
-                        "wait_s",
-                        "Longest time to wait for the end of the grade, in seconds",
-                        {"type": "number", "minimum": 0, "maximum": MOST_WAIT_S, "default": 0},
-                    ),
-                ],
-                "responses": {**grade, **_refusals("400", "404")},
-            },
-            "delete": {
-                "summary": "Cancel a waiting grade; without effect on any other grade",
-                "parameters": [_GRADE_ID],
-                "responses": {**grade, **_refusals("404")},
-            },
+            "get": _operation("State of a grade", grade, "400 404", _GRADE_ID, wait),
+            "delete": _operation("Cancel a waiting grade; without effect on any other grade", grade, "404", _GRADE_ID),
         },
         "/v1/grades/{grade}/card": {
-            "get": {
-                "summary": "Scorecard of a finished grade",
-                "parameters": [_GRADE_ID],
-                "responses": {"200": _json("The scorecard", "Scorecard"), **_refusals("404", "409")},
-            }
+            "get": _operation(
+                "Scorecard of a finished grade", {"200": _json("The scorecard", "Scorecard")}, "404 409", _GRADE_ID
+            )
         },
         "/v1/grades/{grade}/feedback": {
-            "get": {
-                "summary": "Text about a finished grade for a language model's next attempt",
-                "parameters": [
-                    _GRADE_ID,
-                    _query("characters", "Longest text", _integer(LEAST_FEEDBACK, MOST_FEEDBACK, CHARACTERS)),
-                ],
-                "responses": {**_text("200"), **_refusals("400", "404", "409")},
-            }
+            "get": _operation(described, _text("200"), "400 404 409", _GRADE_ID, length),
         },
         "/v1/problems": {
-            "get": {
-                "summary": "Problems of the service",
-                "responses": {"200": _json("The problems", "ProblemList"), **_refusals("503")},
-            }
+            "get": _operation("Problems of the service", {"200": _json("The problems", "ProblemList")}, "503")
         },
-        "/v1/events": {
-            "get": {
-                "summary": "Server-sent events: `start` with a Position, then `grade` with each final Grade",
-                "parameters": [_header("Last-Event-ID", {"type": "integer", "minimum": 0})],
-                "responses": {
-                    "200": {"description": "The events", "content": {"text/event-stream": {}}},
-                    **_refusals("400", "409"),
-                },
-            }
-        },
+        "/v1/events": {"get": _operation(streamed, events, "400 409", number)},
         "/metrics": {"get": {"summary": "Metrics for Prometheus", "responses": _text("200")}},
         "/healthz": {
             "get": {"summary": "Whether the server lives", "security": [], "responses": _text("200", "503")},
@@ -134,8 +103,11 @@ def _paths() -> dict[str, Any]:
     }
 
 
-def _refusals(*statuses: str) -> dict[str, Any]:
-    return {status: _json("Refused", "Refusal") for status in (*statuses, "401")}
+def _operation(summary: str, responses: dict[str, Any], refusals: str, *parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return an operation with responses, refusals by HTTP status, and parameters."""
+    refused = {status: _json("Refused", "Refusal") for status in (*refusals.split(), "401")}
+    named = {"parameters": list(parameters)} if parameters else {}
+    return {"summary": summary, **named, "responses": {**responses, **refused}}
 
 
 def _json(described: str, name: str) -> dict[str, Any]:

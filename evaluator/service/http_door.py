@@ -1,26 +1,21 @@
-"""The service as a process: start and end of state folder, HTTP server and grader."""
+"""Door of clients on other machines: state folder, journal, tokens and grader of the HTTP service."""
 
-import asyncio
 import contextlib
 import ipaddress
-import logging
 import os
 import resource
-import signal
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import uvicorn
-
+from evaluator.api.grader import Grader
 from evaluator.errors import UsageError
 from evaluator.service.app import Parts, app_of
-from evaluator.service.connections import LimitedConnection
+from evaluator.service.connections import MOST_CONNECTIONS, LimitedConnection
 from evaluator.service.dispatcher import Dispatcher
-from evaluator.service.gate import MOST_CONNECTIONS
-from evaluator.service.grading import Grading
 from evaluator.service.metrics import Metrics
+from evaluator.service.program import Door
 from evaluator.service.state import locked
 from evaluator.service.store.grades_table import QueueLimits
 from evaluator.service.store.journal import Journal
@@ -31,8 +26,6 @@ LIMITS = QueueLimits(
 )
 _OPEN_FILES = 2 * MOST_CONNECTIONS
 """Connections, and the pipes and files of workers and journal."""
-_KEEP_ALIVE_S = 30
-_LEAVE_S = 10
 _DAY_S = 86_400.0
 
 
@@ -71,21 +64,22 @@ def address_of(text: str) -> Address:
     return Address(host, int(port))
 
 
-def serve(
+@contextlib.contextmanager
+def http_door(
     settings: Settings,
-    make_grading: Callable[[], contextlib.AbstractContextManager[Grading]],
+    make_grader: Callable[[], Grader],
     tell: Callable[[str], None],
-) -> None:
-    """Serve until SIGTERM or SIGINT.
+) -> Iterator[Door]:
+    """Open the door.
 
     Args:
         settings: the settings.
-        make_grading: makes the grader, after all other parts are ready.
+        make_grader: makes the grader, after all other parts are ready.
         tell: prints a line.
 
     Raises:
         UsageError: the address, the token file or the state folder cannot be used, or too few files may be open.
-        InfraError: the disk or the workers failed.
+        InfraError: the disk failed.
     """
     tokens = Tokens(settings.tokens)
     _allow_open_files()
@@ -93,7 +87,7 @@ def serve(
         locked(settings.state),
         _listening(settings.address) as listener,
         contextlib.closing(Journal(settings.state, _limits(settings))) as journal,
-        make_grading() as grading,
+        make_grader() as grader,
     ):
         port = listener.getsockname()[1]
         host = f"[{settings.address.host}]" if ":" in settings.address.host else settings.address.host
@@ -102,77 +96,15 @@ def serve(
         if settings.allows_problem_text:
             tell("clients may run any code as this user, because of --allow-problem-text")
         tell(f"service {os.getpid()} listens on http://{host}:{port}; state in {settings.state}")
-        asyncio.run(_Service(settings, journal, grading, tokens, tell).run(listener))
+        metrics = Metrics()
+        dispatcher = Dispatcher(journal, grader, metrics, tell, keep_s=settings.keep_days * _DAY_S)
+        parts = Parts(journal, dispatcher, grader, tokens, metrics, settings.allows_problem_text, settings.problems)
+        yield Door(listener, app_of(parts), LimitedConnection, dispatcher, has_results=False)
     tell("the service has ended")
 
 
 def _limits(settings: Settings) -> QueueLimits:
     return LIMITS if settings.most_waiting is None else LIMITS._replace(of_a_client=settings.most_waiting)
-
-
-class _Service:
-    """The parts of a running service."""
-
-    def __init__(
-        self, settings: Settings, journal: Journal, grading: Grading, tokens: Tokens, tell: Callable[[str], None]
-    ) -> None:
-        metrics = Metrics()
-        self._tell = tell
-        self._signals = 0
-        self._dispatcher = Dispatcher(journal, grading, metrics, tell, keep_s=settings.keep_days * _DAY_S)
-        parts = Parts(
-            journal, self._dispatcher, grading, tokens, metrics, settings.allows_problem_text, settings.problems
-        )
-        logging.getLogger("uvicorn").setLevel(logging.ERROR)
-        logging.getLogger("uvicorn.error").addFilter(_is_no_cancellation)
-        self._server = _Uvicorn(
-            uvicorn.Config(
-                app_of(parts),
-                http=LimitedConnection,
-                ws="none",
-                lifespan="off",
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                timeout_keep_alive=_KEEP_ALIVE_S,
-                timeout_graceful_shutdown=_LEAVE_S,
-            )
-        )
-
-    async def run(self, listener: socket.socket) -> None:
-        """Serve until a signal, or until the dispatcher fails."""
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._heed_signal)
-        dispatching = asyncio.create_task(self._dispatcher.run())
-        dispatching.add_done_callback(lambda _: self._end_http())
-        try:
-            await self._server.serve(sockets=[listener])
-        finally:
-            self._dispatcher.stop()
-            await dispatching
-
-    def _heed_signal(self) -> None:
-        self._signals += 1
-        if self._signals == 1:
-            self._tell("ending after the grades in progress; a second signal ends them too")
-            self._dispatcher.stop()
-            self._end_http()
-        else:
-            self._server.force_exit = True
-            self._dispatcher.abort()
-
-    def _end_http(self) -> None:
-        self._server.should_exit = True
-
-
-class _Uvicorn(uvicorn.Server):
-    """Server of uvicorn that leaves signals to the service."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Capture no signal."""
-        yield
 
 
 @contextlib.contextmanager
@@ -204,11 +136,6 @@ def _allow_open_files() -> None:
     if hard != resource.RLIM_INFINITY and hard < _OPEN_FILES:
         raise UsageError(f"the service needs {_OPEN_FILES} open files, and may have {hard}", hint="raise `ulimit -Hn`")
     resource.setrlimit(resource.RLIMIT_NOFILE, (_OPEN_FILES, hard))
-
-
-def _is_no_cancellation(record: logging.LogRecord) -> bool:
-    """Whether a record tells of a fault: uvicorn also logs a traceback of each request cut short by the end."""
-    return record.exc_info is None or not isinstance(record.exc_info[1], asyncio.CancelledError)
 
 
 def _is_loopback(host: str) -> bool:
