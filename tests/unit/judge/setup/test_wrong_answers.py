@@ -272,6 +272,20 @@ def test_a_void_call_refutes_no_answer_and_proves_none():
     assert 0 < exact.check.tensors[0].power < PROOF
 
 
+def test_an_output_that_overflows_at_this_size_alone_is_void_in_a_call():
+    """The small size has no infinity; with the problem's own values, an infinity is none of the size."""
+    for output, code in (("torch.exp(x.sum(1) * 0.05)", None), ("x.sum(1)", Code.WRONG_ON_OTHER_VALUES.value)):
+        setup = set_up(problem(output, "torch.rand(32, 64)"), SizeName.SMALL, "cpu")
+        setup = setup._replace(distribution_mix=setup.distribution_mix._replace(use=(Profile.LARGE,)))
+        wrong = AnswerTrials(setup, lambda plan: Result(plan.inputs.args[0][:, 0] * 0, None))
+        trial = wrong.run(1, setup.distribution_mix.seed_for(Profile.LARGE), timeout_s=60)
+        assert (trial.fault and trial.fault.finding.code) == code
+    infinite = set_up(problem("torch.exp(x.sum(1) * 100)", "torch.rand(32, 64)"), SizeName.SMALL, "cpu")
+    infinite = infinite._replace(distribution_mix=infinite.distribution_mix._replace(use=(Profile.LARGE,)))
+    wrong = AnswerTrials(infinite, lambda plan: Result(plan.inputs.args[0][:, 0] * 0, None))
+    assert wrong.run(1, infinite.distribution_mix.seed_for(Profile.LARGE), timeout_s=60).fault is not None
+
+
 @pytest.mark.parametrize("output", ["x.argmax(1)", "x.square().mean()"])
 def test_a_problem_too_large_to_try_is_judged_without_measured_power(output, monkeypatch):
     monkeypatch.setattr("evaluator.judge.setup.distribution_trials._LONGEST_S", 1e-9)
