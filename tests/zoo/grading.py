@@ -197,7 +197,7 @@ def _verdict(entry: Entry, outcome: Outcome, twin: Outcome | None) -> Verdict:
 
 def _of_problem(entry: Entry, verdict: Verdict) -> Verdict:
     """Hold the problem against the controls of `problems validate`: it is refused if the row's gets away."""
-    (admission,) = validate([str(entry.problem().path)], None, entry.expected.size, DeviceKind.CPU, write=False)
+    (admission,) = validate([str(entry.problem().path)], None, entry.expected.size, DeviceKind.CPU)
     away = [control.control for control in admission.controls if control.gets_away]
     refused = not admission.admitted and entry.expected.refused_for in away
     return verdict._replace(state="problem refused" if refused else "not yet", message=f"get away: {', '.join(away)}")
