@@ -22,8 +22,8 @@ from evaluator.records import ElementFormat, Layout, Profile
 
 PROFILES = tuple(profile for profile in Profile if profile is not Profile.AS_GIVEN)
 RULES = 10
-"""Version of the drawn values, and of the decision about distributions. Every change increments the version and
-invalidates stored decisions."""
+"""Version of the drawn values and of the trials about distributions. Every change increments the version and
+invalidates cached results."""
 
 _PIECE_ELEMENTS = 1 << 24
 """Elements of a piece. With pieces, temporaries stay small beside a large input."""

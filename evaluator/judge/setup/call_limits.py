@@ -103,11 +103,13 @@ class CallLimits:
     def _newly_nonfinite(self, plan: CallPlan) -> set[str]:
         """Return the outputs with infinities or NaN in this call's first block, and not with the problem's own values.
 
-        Sums of large values overflow in half precision at some sizes alone.
+        Sums of large values overflow in half precision at some sizes alone. A lack of memory excuses no answer.
         """
-        own = self._reference.values(next(CallPlan(self._reference, plan.seed).honest()).result)
-        now = self._reference.values(next(plan.honest()).result)
-        return {path for path, value in now.items() if not _is_finite(value) and _is_finite(own.get(path))}
+        with contextlib.suppress(MemoryError), out_of_memory():
+            own = self._reference.values(next(CallPlan(self._reference, plan.seed).honest()).result)
+            now = self._reference.values(next(plan.honest()).result)
+            return {path for path, value in now.items() if not _is_finite(value) and _is_finite(own.get(path))}
+        return set()
 
     def few_at_steps(self, plan: CallPlan, checks: Sequence[TensorCheck]) -> Finding | None:
         """Return the finding that rounding may decide all wrong elements of a call, which are few; else None.
