@@ -8,6 +8,7 @@ import msgspec
 from evaluator.batch.workers.messages import Graded, NotGraded, Stage
 from evaluator.findings import Code, finding
 from evaluator.records import DeviceFacts, Status
+from evaluator.submission.read import Submission
 from tests import cards
 
 MADE = {
@@ -88,3 +89,16 @@ class FakeWorker:
     def close(self):
         self.interrupted.set()
         self.closed = True
+
+
+def text_submission(source):
+    """Return a text as a submission, as read from a file."""
+    return Submission(
+        name="mine",
+        origin="mine.py",
+        sha256="0" * 64,
+        source=source,
+        extracted_from_answer=False,
+        line_offset=0,
+        findings=(),
+    )

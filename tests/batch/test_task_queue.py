@@ -14,22 +14,13 @@ from evaluator.batch.workers.worker_handle import Slot
 from evaluator.catalog import find_problem
 from evaluator.grade_options import GradeOptions
 from evaluator.records import DeviceKind, Status
-from evaluator.submission.read import Submission
 from tests import cards
-from tests.batch.fakes import FakeWorker
+from tests.batch.fakes import FakeWorker, text_submission
 from tests.batch.test_parts import BEGUN
 
 
 def task(source="# right", problem="relu", **options):
-    submission = Submission(
-        name="mine",
-        origin="mine.py",
-        sha256="0" * 64,
-        source=source,
-        extracted_from_answer=False,
-        line_offset=0,
-        findings=(),
-    )
+    submission = text_submission(source)
     own = GradeOptions(**{"device": DeviceKind.EMULATED, **options}) if options else None
     return Task(find_problem(problem), "mine", submission, options=own)
 

@@ -18,8 +18,7 @@ from evaluator.serve import client
 from evaluator.service.device_graders import DeviceGraders
 from evaluator.service.local_door import local_door
 from evaluator.service.program import Program
-from evaluator.submission.read import Submission
-from tests.batch.fakes import FakeWorker
+from tests.batch.fakes import FakeWorker, text_submission
 
 
 class FakeReadyWorker(FakeWorker):
@@ -85,14 +84,6 @@ def soon(what):
 
 
 def order(source, problem="relu", **options):
-    submission = Submission(
-        name="mine",
-        origin="mine.py",
-        sha256="0" * 64,
-        source=source,
-        extracted_from_answer=False,
-        line_offset=0,
-        findings=(),
-    )
+    submission = text_submission(source)
     named = {"device": DeviceKind.EMULATED, **options}
     return Order(find_problem(problem), submission, None, GradeOptions(**named))

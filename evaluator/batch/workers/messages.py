@@ -16,11 +16,12 @@ import msgspec
 from msgspec.structs import replace
 
 from evaluator.devices.gpu import Gpu, choose
+from evaluator.findings import Code
 from evaluator.grade_options import GradeOptions
 from evaluator.grading.request import Begun, GradeRequest, Unread
 from evaluator.grading.resources import threads
 from evaluator.judge.setup.grade_terms import GradeTerms
-from evaluator.records import DeviceKind, Problem, Record, Scorecard
+from evaluator.records import DeviceKind, Problem, Record, Scorecard, Status
 from evaluator.submission.read import Submission
 
 _MOST_BYTES = 256 << 20
@@ -212,3 +213,27 @@ def _await(descriptor: int, until_s: float) -> None:
     poll.register(descriptor, select.POLLIN)
     if not poll.poll(max(0.0, until_s - time.monotonic()) * 1000):
         raise TimeoutError
+
+
+def worth_another(result: Result) -> bool:
+    """Return whether the machine failed, so that a new worker should try again."""
+    match result:
+        case Built():
+            return False
+        case Graded(card=card):
+            # No retry after a deadline: a grade must not take three times its limit.
+            late = card.reason is not None and card.reason.code == Code.DEADLINE
+            return card.status is Status.INFRA_ERROR and not late
+        case NotGraded(again=again):
+            return again
+
+
+def may_be_the_machines(result: Result) -> bool:
+    """Whether a process of the submission was killed: by itself, by the kernel for lack of memory, or from outside.
+
+    The three cases look the same afterwards. A retry shows whether the submission was the cause.
+    """
+    reason = result.card.reason if isinstance(result, Graded) else None
+    if reason is None:
+        return False
+    return reason.details.get("signal") == "SIGKILL" or reason.details.get("killed") is True

@@ -17,11 +17,21 @@ from typing import NamedTuple, Self
 
 from evaluator.batch.runs.tasks import Task
 from evaluator.batch.workers.gpu_queue import BuiltTask, GpuQueue
-from evaluator.batch.workers.messages import Built, Graded, GradePart, NotGraded, Order, Prepare, Result, Stage
+from evaluator.batch.workers.messages import (
+    Built,
+    Graded,
+    GradePart,
+    NotGraded,
+    Order,
+    Prepare,
+    Result,
+    Stage,
+    may_be_the_machines,
+    worth_another,
+)
 from evaluator.batch.workers.task_queue import Errand, SlotState, TaskSource
 from evaluator.batch.workers.worker_handle import Hire, LocalWorker, NoWorker, Slot, WorkerHandle
 from evaluator.errors import InfraError
-from evaluator.findings import Code
 from evaluator.grade_options import GradeOptions
 from evaluator.grading.request import Begun, Unread
 from evaluator.records import Status
@@ -308,10 +318,10 @@ class WorkerPool:
             result = self._result(number, worker, order, task)
             if self._stopping.is_set():
                 return None
-            repeats = _worth_another(result)
+            repeats = worth_another(result)
             if repeats:
                 self._dismiss(number)
-            repeats = repeats or (attempt == 1 and _may_be_the_machines(result))
+            repeats = repeats or (attempt == 1 and may_be_the_machines(result))
             if not repeats or pause_s is None:
                 return _AttemptedGrade(result, attempt)
             self._began(number, task, "again", "in a new process")
@@ -389,27 +399,3 @@ class _AttemptedGrade(NamedTuple):
 
 def _correct(result: Graded | NotGraded) -> bool:
     return isinstance(result, Graded) and result.card.status is Status.CORRECT
-
-
-def _worth_another(result: Result) -> bool:
-    """Return whether the machine failed, so that a new worker should try again."""
-    match result:
-        case Built():
-            return False
-        case Graded(card=card):
-            # No retry after a deadline: a grade must not take three times its limit.
-            late = card.reason is not None and card.reason.code == Code.DEADLINE
-            return card.status is Status.INFRA_ERROR and not late
-        case NotGraded(again=again):
-            return again
-
-
-def _may_be_the_machines(result: Result) -> bool:
-    """Whether a process of the submission was killed: by itself, by the kernel for lack of memory, or from outside.
-
-    The three cases look the same afterwards. A retry shows whether the submission was the cause.
-    """
-    reason = result.card.reason if isinstance(result, Graded) else None
-    if reason is None:
-        return False
-    return reason.details.get("signal") == "SIGKILL" or reason.details.get("killed") is True

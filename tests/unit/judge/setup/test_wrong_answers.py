@@ -248,6 +248,14 @@ def test_without_power_no_answer_is_right(answer):
     assert "no call could have told a wrong answer" in fault.finding.message
 
 
+@pytest.mark.parametrize(("output", "is_proven"), [("(x * 0).int()", False), ("x.argmax(1)", True)])
+def test_the_answer_to_another_draw_counts_beside_the_means(output, is_proven):
+    """Integers have no means. A stored answer is right in all calls of a constant."""
+    codes, powers, fault = graded(problem(output, "torch.randn(32, 64)"), in_float64)
+    assert (codes, fault is None) == ({None}, is_proven)
+    assert max(power or 0.0 for power in powers) >= PROOF if is_proven else powers == [0.0] * len(powers)
+
+
 def test_other_distributions_prove_what_the_problems_own_values_do_not():
     """Large values are 32 to 1024 times as large."""
     codes, powers, fault = graded(NEARLY_CONSTANT, in_float64)

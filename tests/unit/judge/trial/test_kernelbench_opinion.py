@@ -1,4 +1,4 @@
-"""The second opinion on a checked call: KernelBench's rule on the judge's snapshots, whatever the verdict."""
+"""KernelBench's rule on the judge's snapshots of a checked call, independent of the verdict."""
 
 from types import SimpleNamespace
 
