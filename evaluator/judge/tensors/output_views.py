@@ -32,7 +32,10 @@ class OutputViews(NamedTuple):
 
 
 def some_bits(views: Sequence[OutputViews]) -> bytes:
-    """Return the bits of some thousand elements of each output, at places that follow from the shape alone."""
+    """Return the bits of some thousand elements of each output, at places that follow from the shape alone.
+
+    The sum of all elements' bits follows, as integers: a single other element changes it.
+    """
     parts: list[bytes] = []
     for view in views:
         tensor = torch.view_as_real(view.tensor) if view.tensor.is_complex() else view.tensor
@@ -40,7 +43,8 @@ def some_bits(views: Sequence[OutputViews]) -> bytes:
         places = torch.arange(0, count, max(count // _SAMPLED, 1), device=tensor.device)
         bits = tensor.view(_INTEGERS[tensor.element_size()])
         some = bits[unravelled(places, tensor.shape)] if count and tensor.dim() else bits
-        parts.append(some.cpu().numpy().tobytes())
+        total = str(int(bits.sum(dtype=torch.int64))) if count else ""
+        parts.append(some.cpu().numpy().tobytes() + total.encode())
     return b"".join(parts)
 
 

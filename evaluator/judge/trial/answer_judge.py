@@ -34,7 +34,7 @@ from evaluator.judge.setup.call_limits import CallLimits
 from evaluator.judge.setup.distribution_mix import DistributionMix
 from evaluator.judge.setup.equal_values import TieBreak, choosing, has_choice
 from evaluator.judge.tensors.memory_overlap import layouts, lent_weights, shared_elements, views_laid_out
-from evaluator.judge.tensors.output_views import OutputViews, output_views
+from evaluator.judge.tensors.output_views import OutputViews, output_views, some_bits
 from evaluator.judge.tensors.pytree import AnswerPair, LaidOut, Value, pair_up
 from evaluator.judge.trial.evidence import Evidence
 from evaluator.protocol import model_call
@@ -51,6 +51,8 @@ class Judged(NamedTuple):
     in_float64: bool = True
     problem: Finding | None = None
     snapshots: list[OutputViews] = []
+    is_repeated: bool = False
+    """Whether the answer has the bits of an earlier answer to the same call, and was not compared."""
 
 
 class _Compared(NamedTuple):
@@ -113,11 +115,13 @@ class AnswerJudge:
         honest: Iterable[Honest] | None,
         *,
         samples: bool = True,
+        wrong_bits: bytes = b"",
     ) -> Judged:
         """Compare an answer, block by block. An answer counts as wrong until all outputs are compared.
 
         Outputs equal to given `honest` answers are compared no further. Without `samples`, neither are outputs so near
-        that float64 could not refute them, and only wrong outputs are sampled for the precision check.
+        that float64 could not refute them, and only wrong outputs are sampled for the precision check. Nor are answers
+        with `wrong_bits` (`some_bits`), those of a wrong answer to the same call.
         """
         pairs = pair_up(wanted.outputs, answer.done.outputs)
         if isinstance(pairs, Finding):
@@ -132,8 +136,9 @@ class AnswerJudge:
             return Judged(problem=snapshots)
         on_host = None if self._memory_samples is None else late_on_host(pairs, self._memory_samples)
         too_late = late(snapshots, answer.samples or {}) or on_host
-        if too_late is not None:
-            return Judged(problem=too_late, snapshots=snapshots)
+        is_repeated = bool(wrong_bits) and some_bits(snapshots) == wrong_bits
+        if too_late is not None or is_repeated:
+            return Judged(problem=too_late, snapshots=snapshots, is_repeated=too_late is None)
         # In blocks, the full values never exist at once; the memory layouts are those of the first call.
         expected_layouts = self._reference.layouts if wanted.outputs is self._outline else layouts(by_path(wanted))
         shared = shared_elements(views_laid_out(pairs), expected_layouts)

@@ -51,7 +51,7 @@ def retried(
             return _unwritten(wrong.fault, before.fill, filled.fill), again.check
     ends_s = time.monotonic() + search_s
     for _ in range(_TIMES):
-        again = trial_runner.run(index, seed, schedule=next(schedules), timeout_s=timeout_s, explain=False)
+        again = trial_runner.run(index, seed, schedule=next(schedules), timeout_s=timeout_s, explain=False, wrong=wrong)
         if again.fault is None:
             return differing(wrong.fault), again.check
         if not has_trait(again.fault.finding, Trait.WRONG_VALUES) or time.monotonic() > ends_s:

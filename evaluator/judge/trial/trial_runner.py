@@ -141,6 +141,7 @@ class TrialRunner:
         own_values: bool = False,
         explain: bool = True,
         second_opinion: bool = False,
+        wrong: Trial | None = None,
     ) -> Trial:
         """Draw inputs from `seed`, run one call, compare the outputs. No work of the call continues afterwards.
 
@@ -148,7 +149,8 @@ class TrialRunner:
         reference's are accepted without float64: the tolerance is a multiple of the reference's own error, and admits
         equal outputs anyway. No row cancels in the first call of a runner, and none with `own_values`. `explain` looks
         for the cause of wrong values, and takes longer than the comparison. With `second_opinion`, KernelBench's rule
-        is asked too.
+        is asked too. An answer with the bits of `wrong`, an answer to the same call, is not compared again: it is
+        wrong.
         """
         started = time.monotonic()
         self.set_weights(seed)
@@ -170,6 +172,7 @@ class TrialRunner:
             counts=not self._is_trusted,
             explain=explain,
             second_opinion=second_opinion,
+            wrong=wrong,
         )
         self._calls_s.append(time.monotonic() - started)
         return verified
@@ -237,10 +240,14 @@ class TrialRunner:
         counts: bool = True,
         explain: bool = True,
         second_opinion: bool = False,
+        wrong: Trial | None = None,
     ) -> Trial:
         """Compare the outputs of a call. A correct call with the problem's own values `counts` for its precision."""
         honest = plan.honest() if quick else None
-        judged = self._answers.judge(answer, wanted, plan, placed, honest, samples=counts)
+        wrong_bits = b"" if wrong is None else wrong.some_bits
+        judged = self._answers.judge(answer, wanted, plan, placed, honest, samples=counts, wrong_bits=wrong_bits)
+        if wrong is not None and judged.is_repeated:
+            return wrong
         is_asked = second_opinion and self._answers.rule is not ToleranceRule.KERNELBENCH
         kernelbench_ok = kernelbench_accepts(plan, judged) if is_asked else None
         problem = judged.problem

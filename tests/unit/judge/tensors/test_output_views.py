@@ -99,6 +99,14 @@ def test_a_large_answer_has_few_bits():
     assert 4 * 4096 <= len(some_bits([OutputViews("output", large, large, None)])) < 4 * 2 * 4096
 
 
+def test_one_other_element_of_a_large_answer_changes_its_bits():
+    large = torch.randn(1000, 999)
+    other = large.clone()
+    other.view(torch.int32)[500, 17] += 1
+    views = [[OutputViews("output", each, each, None)] for each in (large, other)]
+    assert some_bits(views[0]) != some_bits(views[1])
+
+
 REFUSED = {
     "one row more": (replace(VIEW, shape=(3, 3)), Code.WRONG_SHAPE),
     "transposed": (replace(VIEW, shape=(3, 2)), Code.WRONG_SHAPE),

@@ -11,6 +11,7 @@ from evaluator.findings import Code, finding
 from evaluator.findings.comparing import CONSTANT, WEIGHTS_IN_EACH_CALL
 from evaluator.judge.numerics.precision_sampler import ErrorSample
 from evaluator.judge.trial import retry
+from evaluator.judge.trial.answer_judge import AnswerJudge
 from evaluator.judge.trial.other_values import wrong_for
 from evaluator.judge.trial.retry import retried
 from evaluator.judge.trial.trial_runner import EarlierWeightsTrial, Trial
@@ -119,9 +120,26 @@ def test_a_repeated_call_looks_for_no_cause(monkeypatch):
     mix = setup.distribution_mix
     seed = next(seed for seed in itertools.count() if mix.pick(seed) is Profile.AS_GIVEN)
     wrong = trials.run(1, seed, timeout_s=60)
+    compared = []
+    monkeypatch.setattr(AnswerJudge, "_compared", lambda *_, **__: compared.append(1))
     fault, _ = retried(trials, wrong, 1, seed, itertools.repeat(None), 60)
     assert fault == wrong.fault
     assert looked == [1]
+    assert not compared, "an answer with the bits of the wrong one is wrong"
+
+
+def test_a_repeated_call_with_other_bits_is_compared():
+    setup = set_up(problem("F.gelu(x)", "torch.rand(64, 64)"), SizeName.SMALL, "cpu")
+    errors = iter([1e-2, 2e-2, 0.0])
+    trials = AnswerTrials(
+        setup, lambda plan: model_call.Result(functional.gelu(*plan.inputs.args) + next(errors), None)
+    )
+    mix = setup.distribution_mix
+    seed = next(seed for seed in itertools.count() if mix.pick(seed) is Profile.AS_GIVEN)
+    wrong = trials.run(1, seed, timeout_s=60)
+    fault, check = retried(trials, wrong, 1, seed, itertools.repeat(None), 60)
+    assert fault.finding.code == Code.DIFFERS.value
+    assert check.ok
 
 
 @pytest.mark.parametrize(("is_right", "code"), [(True, Code.STALE_WEIGHTS), (False, Code.WRONG_VALUES)])

@@ -280,7 +280,7 @@ def test_what_is_wrong_once_and_right_again_differs_between_calls():
     wrong = Fault(Status.WRONG_RESULT, finding(Code.WRONG_VALUES, "output: 1 of 9 values differ"))
 
     class Racing(Script):
-        def run(self, index, seed, *, timeout_s, schedule=None, quick=False, explain=True):
+        def run(self, index, seed, *, timeout_s, schedule=None, quick=False, explain=True, **_):
             self.calls = getattr(self, "calls", 0) + 1
             return Trial(None, wrong if self.calls == 3 else None, 1.1, copied=False)
 
@@ -294,7 +294,7 @@ def test_what_stays_wrong_is_wrong():
     wrong = Fault(Status.WRONG_RESULT, finding(Code.WRONG_VALUES, "output: 1 of 9 values differ"))
 
     class Wrong(Script):
-        def run(self, index, seed, *, timeout_s, schedule=None, quick=False, explain=True):
+        def run(self, index, seed, *, timeout_s, schedule=None, quick=False, explain=True, **_):
             return Trial(None, wrong, 1.1, copied=False)
 
     assert side("submission", Wrong([1.1]), itertools.count(), HOST, 1.0).failed.fault == wrong
