@@ -33,7 +33,17 @@ from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.dependence import depends_on_random_numbers
 from evaluator.judge.reference.reference import Reference, by_path
 from evaluator.judge.setup.distribution_mix import DistributionMix, distribution_mix_for
-from evaluator.records import Admission, ControlResult, Problem, Profile, RowSite, SizeName, ToleranceRule, WeightsRule
+from evaluator.records import (
+    Admission,
+    CheckRule,
+    ControlResult,
+    Problem,
+    Profile,
+    RowSite,
+    SizeName,
+    ToleranceRule,
+    WeightsRule,
+)
 
 _WEIGHT_SEED = 0x5EED
 _SEED = 11
@@ -87,7 +97,7 @@ def admit(problem: Problem, size: SizeName, device: str = "cpu") -> Admission:
     reference.check_formats()
     mix = distribution_mix_for(reference, size, ToleranceRule.MEASURED)
     stale = Reference(problem, size, _WEIGHT_SEED + 1, device)
-    if depends_on_random_numbers(reference, _SEED):
+    if problem.check is not CheckRule.INSTEAD and depends_on_random_numbers(reference, _SEED):
         raise ProblemError(
             f"{problem.name}: random numbers that forward draws decide about the reference's values",
             hint="draw random numbers in get_inputs, and pass them to forward",

@@ -19,6 +19,7 @@ from evaluator.catalog.reference import ParsedReference, read_reference
 from evaluator.catalog.text import decode, did_you_mean, one_of, read_bytes
 from evaluator.errors import ProblemError
 from evaluator.records import (
+    CheckRule,
     Constant,
     L2Rule,
     Layout,
@@ -85,6 +86,7 @@ class ProblemFile(_Table, frozen=True, kw_only=True):
     layouts: list[Layout] = []
     weights: WeightsRule = WeightsRule.CHANGING
     l2: L2Rule = L2Rule.COLD
+    check: CheckRule | None = None
     profiles: dict[str, Any] = {}
     tolerance: _Tolerance = _Tolerance()
     roofline: _Roofline | None = None
@@ -106,6 +108,7 @@ _CHOICES: Final[Mapping[str, EnumMeta | tuple[int, ...]]] = {
     "layouts": Layout,
     "weights": WeightsRule,
     "l2": L2Rule,
+    "check": CheckRule,
 }
 
 
@@ -157,6 +160,7 @@ def read_folder(folder: Path, origin: Origin, found_in: Path | None = None) -> P
         weights=header.weights,
         l2=header.l2,
         formats=checked_formats(header.formats.inputs, header.formats.outputs, reference, toml_path),
+        check=_checked_check(header.check, reference, toml_path),
     )
 
 
@@ -234,6 +238,13 @@ def _checked_split(split: dict[str, Any], reference: ParsedReference, path: Path
             message = f"{label}: Model.forward has no parameter {name}; {one_of(reference.forward)}"
             raise ProblemError(message, hint=did_you_mean(name, reference.forward))
     return split
+
+
+def _checked_check(check: CheckRule | None, reference: ParsedReference, path: Path) -> CheckRule | None:
+    if check is not None and not reference.has_check:
+        message = f"{path}: check: {REFERENCE_FILE} defines no function check(inputs, outputs)"
+        raise ProblemError(message, hint="return None for a right answer, and a message for a wrong one")
+    return check
 
 
 def _checked_roofline(

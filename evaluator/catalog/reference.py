@@ -22,12 +22,14 @@ class ParsedReference(NamedTuple):
     """A reference, parsed but not run.
 
     `constants` are the names set once, at module level, to a literal on one line: `n = 4`, `h = w = 2 * 64`, `d, h, w =
-    16, 32, 32`. `forward` is None if the file's `Model` defines no `forward`.
+    16, 32, 32`. `forward` is None if the file's `Model` defines no `forward`. `has_check`: a function `check` of two
+    parameters is there.
     """
 
     constants: Mapping[str, Literal]
     forward: tuple[str, ...] | None
     docstring: str
+    has_check: bool
 
 
 def read_reference(source: str, where: str) -> ParsedReference:
@@ -47,6 +49,7 @@ def read_reference(source: str, where: str) -> ParsedReference:
         constants={name: literal for name, literal in module_literals(tree) if bound[name] == 1},
         forward=_forward_parameters(model),
         docstring=(ast.get_docstring(model) or "") if model else "",
+        has_check=any(_is_check(node) for node in tree.body),
     )
 
 
@@ -117,6 +120,10 @@ def _bound_names(tree: ast.Module) -> Iterator[str]:
                 pass
         if not isinstance(node, _OWN_SCOPE + _COMPREHENSION):
             todo.extend(ast.iter_child_nodes(node))
+
+
+def _is_check(node: ast.stmt) -> bool:
+    return isinstance(node, ast.FunctionDef) and node.name == "check" and len(node.args.args) == 2
 
 
 def _forward_parameters(model: ast.ClassDef | None) -> tuple[str, ...] | None:

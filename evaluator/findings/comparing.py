@@ -255,6 +255,20 @@ ENTRIES: dict[Code, Entry] = {
         "The forward of the reference draws random numbers, and other numbers give other values. The answer was "
         "compared with one of many right ones, so the difference says nothing about the submission. Only a submission "
         "that draws the same numbers from PyTorch's seeded generator agrees.",
-        "The problem's author can draw the random numbers in get_inputs, and pass them to forward.",
+        "The problem's author can draw the random numbers in get_inputs, and pass them to forward, or give the problem "
+        "a check of its own.",
+    ),
+    Code.CHECK_REFUSES: wrong_result(
+        "the problem's own check refuses the answer",
+        "The function check(inputs, outputs) of the problem returned a message, or raised an exception.",
+        "Read the message, and the function check in the problem's reference.py.",
+        traits=Trait.WRONG_VALUES | Trait.FROM_WEIGHTS | Trait.FROM_FIXED_SIZE,
+    ),
+    Code.NOT_UNIQUE: inconclusive(
+        "the reference's answer is not the only right one",
+        "The reference calls qr, eig, eigh or svd. Factors and eigenvectors have free signs, or are any basis of a "
+        "subspace. The answer was compared with one of many right ones, so the difference says nothing.",
+        'The problem\'s author can write a function check(inputs, outputs) in reference.py, with check = "instead" in '
+        "problem.toml.",
     ),
 }

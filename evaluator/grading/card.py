@@ -55,6 +55,7 @@ def _problem_ref(terms: GradeTerms) -> ProblemRef:
         precision=problem.precision,
         mode=problem.mode,
         backward=problem.backward,
+        check=problem.check,
         further_sizes={size: problem.sizes[size] for size in terms.further_sizes},
     )
 

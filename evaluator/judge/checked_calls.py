@@ -1,5 +1,6 @@
 """The checked calls of a runner, the first failure, and remarks on the weights."""
 
+import contextlib
 import itertools
 import math
 import os
@@ -7,12 +8,18 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
+import torch
+
+from evaluator.devices.out_of_memory import out_of_memory
 from evaluator.emulator.parsing.parse_in_sandbox import full_size_numbers
+from evaluator.errors import ProblemError
 from evaluator.findings import Code, Trait, finding, has_trait
 from evaluator.judge.context.grade_context import GradeContext
 from evaluator.judge.faults.emulator_faults import hard_coded_size
 from evaluator.judge.inputs.changing_weights import Sites
+from evaluator.judge.numerics.summation_orders import uses
 from evaluator.judge.reference.dependence import depends_on_random_numbers
+from evaluator.judge.reference.reference import Reference
 from evaluator.judge.setup.seed_book import FEWEST_CALLS, UNTIMED_CALLS, fresh_seed
 from evaluator.judge.trial.model_runner import ModelRunner
 from evaluator.judge.trial.retry import SEARCH_S, differing, retried
@@ -22,7 +29,12 @@ from evaluator.records import Check, DeviceKind, Fault, Finding, Schedule, SizeN
 from evaluator.sandbox.time_limit import CpuTime
 from evaluator.submission.host_code import is_for_the_cpu
 
+aten = torch.ops.aten
 _NAMED = 3
+_OF_MANY_ANSWERS = frozenset(
+    (aten.linalg_qr.default, aten.linalg_eig.default, aten._linalg_eigh.default, aten._linalg_svd.default)  # noqa: SLF001
+)
+_MANY_ANSWERS = "the reference calls qr, eig, eigh or svd, which have more than one right answer"
 _ENOUGH_S = 40.0
 """Work of a submission's checked calls, in seconds, after which only calls that are needed as evidence follow."""
 
@@ -170,10 +182,17 @@ def _for_the_cpu(fault: Fault, context: GradeContext) -> Fault:
     return Fault(Status.INCONCLUSIVE, finding(Code.NOT_ON_THIS_DEVICE, message, line=fault.finding.line))
 
 
-def _of_random(fault: Fault, context: GradeContext) -> Fault:
-    """Return the fault, made inconclusive for values that depend on random numbers of the reference's forward."""
+def _of_many_answers(fault: Fault, context: GradeContext) -> Fault:
+    """Return the fault, made inconclusive for values that depend on random numbers of the reference's forward.
+
+    Also if the reference's answer is one of many: eigenvectors with other signs.
+    """
     reference = context.reference
-    if not has_trait(fault.finding, Trait.FROM_RANDOM_REFERENCE) or not reference.draws_numbers:
+    if not has_trait(fault.finding, Trait.FROM_RANDOM_REFERENCE):
+        return fault
+    if _has_many_answers(reference):
+        return Fault(Status.INCONCLUSIVE, finding(Code.NOT_UNIQUE, f"{_MANY_ANSWERS}: {fault.finding.message}"))
+    if not reference.draws_numbers:
         return fault
     if not depends_on_random_numbers(reference, fresh_seed()):
         return fault
@@ -181,11 +200,18 @@ def _of_random(fault: Fault, context: GradeContext) -> Fault:
     return Fault(Status.INCONCLUSIVE, finding(Code.RANDOM_REFERENCE, message))
 
 
+def _has_many_answers(reference: Reference) -> bool:
+    """Return whether a call of the reference has more than one right answer; False if a call is not possible."""
+    with contextlib.suppress(ProblemError, MemoryError), out_of_memory():
+        return uses(reference, reference.blocks(reference.draw(fresh_seed()))[0], _OF_MANY_ANSWERS)
+    return False
+
+
 def _excused(fault: Fault, trial: Trial, model_runner: ModelRunner, context: GradeContext) -> Fault:
     """Return the fault of a call, with a refused launch as the cause, or made inconclusive for another cause."""
     if trial.refused:
         fault = model_runner.session.with_refused_launch(fault, trial.refused)
-    return _of_fixed_size(_for_the_cpu(_of_random(fault, context), context), context)
+    return _of_fixed_size(_for_the_cpu(_of_many_answers(fault, context), context), context)
 
 
 def _of_fixed_size(fault: Fault, context: GradeContext) -> Fault:

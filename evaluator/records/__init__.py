@@ -49,6 +49,7 @@ from evaluator.records.machine_code import (
     NumberFormat,
 )
 from evaluator.records.names import (
+    CheckRule,
     DeviceKind,
     ElementFormat,
     Fill,
@@ -102,6 +103,7 @@ __all__ = [
     "CallKind",
     "CancellingRows",
     "Check",
+    "CheckRule",
     "ClockKind",
     "Clocks",
     "Constant",

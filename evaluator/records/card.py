@@ -8,6 +8,7 @@ from evaluator.records.finding import Finding
 from evaluator.records.machine import DeviceFacts, Environment, SandboxFacts
 from evaluator.records.machine_code import MachineCode
 from evaluator.records.names import (
+    CheckRule,
     DeviceKind,
     GradeMode,
     Mode,
@@ -29,6 +30,7 @@ class ProblemRef(Record, frozen=True):
     """Reference to the graded problem, with a hash to detect changes.
 
     `constants` are those of `size`. `further_sizes` are graded after right answers at `size`, each with its constants.
+    `check` is the role of the problem's own check.
     """
 
     name: str
@@ -42,6 +44,7 @@ class ProblemRef(Record, frozen=True):
     mode: Mode
     backward: bool
     further_sizes: dict[SizeName, dict[str, Constant]] = {}
+    check: CheckRule | None = None
 
 
 class SubmissionRef(Record, frozen=True):

@@ -92,6 +92,13 @@ class ValuesRule(StrEnum):
     OWN = "own"
 
 
+class CheckRule(StrEnum):
+    """Role of the function `check` of a problem: beside the comparison with the expected output, or instead of it."""
+
+    BESIDE = "beside"
+    INSTEAD = "instead"
+
+
 class L2Rule(StrEnum):
     """Inputs of a timed call on `cuda`: flushed from the L2 cache, or read by the judge just before the call."""
 

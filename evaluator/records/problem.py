@@ -5,7 +5,17 @@ from typing import Annotated
 import msgspec
 
 from evaluator.records.base import Record, Sha256
-from evaluator.records.names import ElementFormat, L2Rule, Layout, Mode, Precision, Profile, SizeName, WeightsRule
+from evaluator.records.names import (
+    CheckRule,
+    ElementFormat,
+    L2Rule,
+    Layout,
+    Mode,
+    Precision,
+    Profile,
+    SizeName,
+    WeightsRule,
+)
 
 
 class ToleranceOverride(Record, frozen=True):
@@ -75,7 +85,7 @@ class Problem(Record, frozen=True):
     rows of the output (its dimension 0), so that float64 fits into memory. `profiles` maps value profiles to a reason
     for exclusion, or to true for unconditional use. `layouts` lists the allowed memory layouts of inputs. `weights` is
     the rule for weights, `l2` the state of the inputs in a GPU's L2 cache when a timed call begins. `formats` declares
-    inputs and outputs in formats of few bits.
+    inputs and outputs in formats of few bits. `check` is the role of the reference's own `check`, None without one.
     """
 
     name: str
@@ -98,3 +108,4 @@ class Problem(Record, frozen=True):
     weights: WeightsRule = WeightsRule.CHANGING
     l2: L2Rule = L2Rule.COLD
     formats: Formats = Formats()
+    check: CheckRule | None = None

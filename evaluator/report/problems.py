@@ -3,7 +3,7 @@
 import textwrap
 
 from evaluator.catalog import WHAT_COUNTS, Listing
-from evaluator.records import Formats, Problem
+from evaluator.records import CheckRule, Formats, Problem
 from evaluator.text import one_line, printable
 
 _WIDTH = 80
@@ -30,6 +30,9 @@ def listing_document(listing: Listing) -> dict[str, list[dict[str, str | int]] |
 def problem_text(problem: Problem, work: str = "") -> str:
     """Return a problem's task, sizes, the text about its work if given, and its reference."""
     graded = "forward and gradients" if problem.backward else "forward"
+    if problem.check is not None:
+        instead = " of" if problem.check is CheckRule.INSTEAD else ""
+        graded += f"; check(inputs, outputs) {problem.check.value}{instead} the comparison"
     sizes = [
         f"  {size.value:<8} " + ", ".join(f"{name} = {value!r}" for name, value in constants.items())
         for size, constants in problem.sizes.items()

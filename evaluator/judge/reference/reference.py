@@ -68,6 +68,9 @@ class Reference:
         self._device = torch.device(device)
         self._file = ProblemModule(problem, size)
         self.source, self.init = self._file.source, self._file.init
+        self.author_check: Callable[[Value, Value], object] | None = (
+            None if problem.check is None else self._file.namespace["check"]
+        )
         self.model = self._file.construct(weight_seed)
         with self._author("Model(...).to(device)"):
             self.model.to(self._device)

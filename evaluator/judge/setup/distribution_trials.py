@@ -19,6 +19,7 @@ from evaluator.errors import ProblemError
 from evaluator.judge.compare.tensor_comparison import Comparison, begin
 from evaluator.judge.formats.elements import wide
 from evaluator.judge.inputs.input_distributions import PROFILES, RULES
+from evaluator.judge.reference.author_check import refusal
 from evaluator.judge.reference.operation_cost import cost_of
 from evaluator.judge.reference.reference import Expected, Reference, by_path
 from evaluator.judge.setup.equal_values import changed_by_choice, has_ambiguity
@@ -86,10 +87,12 @@ def _refusal(
         inputs = _first_block(reference, reference.draw(TRIAL_SEED, profile))
         gradients = _gradients(reference, inputs)
         expected = reference.expected(inputs, 0, gradients)
-    except ProblemError as refusal:
-        return f"the reference refuses it: {refusal.message}"[:200]
+    except ProblemError as error:
+        return f"the reference refuses it: {error.message}"[:200]
     if (reason := _disagreement(expected, usual)) is not None:
         return reason
+    if (message := refusal(reference, inputs, expected.honest.outputs)) is not None:
+        return f"check refuses the answer of Model itself: {message}"[:200]
     return next(filter(None, (test(reference, inputs, gradients, compare) for test in tests)), None)
 
 

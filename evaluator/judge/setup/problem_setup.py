@@ -19,6 +19,7 @@ from evaluator.judge.backend.device_backend import (
 )
 from evaluator.judge.compare.tensor_comparison import begin
 from evaluator.judge.reference.accepted_weights import settle_weights
+from evaluator.judge.reference.author_check import require_own_answer
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.setup.distribution_mix import DistributionMix, distribution_mix_for
 from evaluator.judge.setup.grade_terms import GradeTerms
@@ -114,6 +115,7 @@ def try_one_call(reference: Reference, *, on_gpu: bool) -> tuple[CallSizes, floa
         if isinstance(leaf, torch.Tensor) and leaf.numel() == 0:
             shape = list(leaf.shape)
             raise ProblemError(f"{problem.name}: the reference's {path} has shape {shape}, with no element to compare")
+    require_own_answer(reference, inputs, outputs)
     input_tensors = [*tensors_of(inputs.args), *tensors_of(inputs.kwargs)]
     state = [*tensors_of(reference.state()), *tensors_of(list(reference.init))]
     backward = problem.backward

@@ -16,7 +16,7 @@ from evaluator.judge.reference.reference import Reference
 from evaluator.judge.setup.distribution_trials import unusable
 from evaluator.judge.setup.elementwise import find_elementwise
 from evaluator.judge.setup.row_sites import find_row_sites
-from evaluator.records import Problem, Profile, Record, RowSite, SizeName
+from evaluator.records import CheckRule, Problem, Profile, Record, RowSite, SizeName
 
 _SEED = 0x5EED
 
@@ -54,5 +54,7 @@ def _by_trials(problem: Problem, size: SizeName, device: str) -> ProblemTraits:
         reference.float64_must_fit = True
         reference.check_formats()
         left_out = unusable(reference)
+        if problem.check is CheckRule.INSTEAD:  # Rows with other signs may leave the check's domain.
+            return ProblemTraits([], [], left_out)
         elementwise = [] if Profile.SIGNED_NORMAL in left_out else sorted(find_elementwise(reference))
         return ProblemTraits(find_row_sites(reference), elementwise, left_out)

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from evaluator.devices.memory import SharedMemory
 from evaluator.devices.out_of_memory import out_of_memory
 from evaluator.errors import ProblemError
+from evaluator.findings import Code, finding
 from evaluator.judge.clock.clock import Clock, ClockedCall
 from evaluator.judge.compare.limits import with_flips, with_scales
 from evaluator.judge.compare.overview import has_columns, is_vector_of_few
@@ -28,6 +29,7 @@ from evaluator.judge.integrity.output_checks import (
 )
 from evaluator.judge.integrity.precomputed_output import PrecomputedOutputCheck
 from evaluator.judge.numerics.precision_sampler import PrecisionWatch
+from evaluator.judge.reference.author_check import refusal, with_tensors
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.reference import Expected, Honest, Reference, by_path
 from evaluator.judge.setup.call_limits import CallLimits
@@ -38,7 +40,7 @@ from evaluator.judge.tensors.output_views import OutputViews, output_views, some
 from evaluator.judge.tensors.pytree import AnswerPair, LaidOut, Value, pair_up
 from evaluator.judge.trial.evidence import Evidence
 from evaluator.protocol import model_call
-from evaluator.records import Finding, Profile, TensorCheck, ToleranceRule
+from evaluator.records import CheckRule, Finding, Profile, TensorCheck, ToleranceRule
 
 _MOST_OF_ROW = 1 << 22
 """Longer rows are compared in parts: each block has a long part, and copies of expected values take 96 MiB in fp32."""
@@ -89,7 +91,7 @@ class AnswerJudge:
         self._slices: dict[str, list[Slices]] = {}
         self._fills: dict[str, float] = {}
         self._limits = self._limits_of_call()
-        self._may_be_implied = rule is not ToleranceRule.KERNELBENCH
+        self._may_be_implied = rule is not ToleranceRule.KERNELBENCH and reference.problem.check is None
         counts = rule is not ToleranceRule.KERNELBENCH
         self.evidence = Evidence(reference, distribution_mix, counts=counts, unquoted=sites.unmatched)
         self._last_storages: dict[str, tuple[int, int]] = {}
@@ -150,7 +152,7 @@ class AnswerJudge:
             earlier = self._not_of_this_call(snapshots, pairs, plan.plain.borrowed)
             return Judged(in_float64=False, problem=shared or self._changed_input(placed) or earlier)
         checks, borrowed, in_float64 = self._compared_by_own_rounding(plan, snapshots, samples=samples)
-        problem = self._limits.few_at_steps(plan, checks) or _first_wrong(checks)
+        problem = self._limits.few_at_steps(plan, checks) or _first_wrong(checks) or self._refusal(plan, snapshots)
         if problem is None and samples:
             checks = self.evidence.measured(plan, checks, snapshots, in_float64=in_float64)
             problem = self._fault_in_half()
@@ -192,7 +194,12 @@ class AnswerJudge:
         return self._may_be_implied
 
     def _compared_by_own_rounding(self, plan: CallPlan, snapshots: list[OutputViews], *, samples: bool) -> _Compared:
-        """Compare all outputs, and again if wrong and the rounding of the call itself sets other limits."""
+        """Compare all outputs, and again if wrong and the rounding of the call itself sets other limits.
+
+        Nothing is compared if the problem's own check decides instead.
+        """
+        if self._reference.problem.check is CheckRule.INSTEAD:
+            return _Compared([], frozenset(), in_float64=True)
         compared = self._compared(plan, snapshots, samples=samples)
         is_wrong = _first_wrong(compared.tensors) is not None
         if is_wrong and self._limits.measure(
@@ -226,6 +233,14 @@ class AnswerJudge:
                     break
         plan.forget()
         return compared
+
+    def _refusal(self, plan: CallPlan, snapshots: list[OutputViews]) -> Finding | None:
+        """Return the refusal of an answer by the problem's own check, on copies that the submission cannot change."""
+        if self._reference.author_check is None:
+            return None
+        answer = with_tensors(self._reference.outline, {view.path: view.tensor for view in snapshots})
+        message = refusal(self._reference, plan.inputs, answer)
+        return None if message is None else finding(Code.CHECK_REFUSES, message)
 
     def _fault_in_half(self) -> Finding | None:
         """Return the fault of half-precision errors within the tolerance; KernelBench's rule allows any of them."""

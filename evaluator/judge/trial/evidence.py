@@ -10,12 +10,17 @@ from evaluator.judge.compare.tensor_comparison import Limit, Sides
 from evaluator.judge.compare.tolerance import Bounds
 from evaluator.judge.integrity.output_checks import follows
 from evaluator.judge.numerics.rounding_of_call import results_in_call
+from evaluator.judge.reference.author_check import refuses_wrong_answers
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.setup.distribution_mix import DistributionMix
+from evaluator.judge.setup.seed_book import fresh_seed
 from evaluator.judge.setup.wrong_answers import PROOF, means_distance, power_of
 from evaluator.judge.tensors.output_views import OutputViews
-from evaluator.records import Profile, TensorCheck
+from evaluator.records import CheckRule, Profile, TensorCheck
+
+OWN_CHECK = "check(inputs, outputs)"
+"""Stands for all outputs where the problem's own check decides."""
 
 _ENOUGH_PROOFS = 2
 """Calls with power that prove an output: one may have been answered by chance."""
@@ -54,7 +59,13 @@ class Evidence:
     def measured(
         self, plan: CallPlan, checks: list[TensorCheck], snapshots: list[OutputViews], *, in_float64: bool
     ) -> list[TensorCheck]:
-        """Return right comparisons with the power: the distance of a wrong answer from the tolerance."""
+        """Return right comparisons with the power: the distance of a wrong answer from the tolerance.
+
+        The problem's own check, where it decides instead, proves an answer if it refuses surely wrong ones.
+        """
+        if self._reference.problem.check is CheckRule.INSTEAD:
+            self._note_check(plan)
+            return checks
         if not any(self._needs_power(check.path) for check in checks):
             return checks
         rounding = set() if in_float64 else self._results_of_rounding(plan)
@@ -75,6 +86,16 @@ class Evidence:
             has_bits = self.unquoted and follows(plan.honest(), view, self._reference.values)
             self.note(measured[-1], has_bits_of_reference=has_bits)
         return measured
+
+    def _note_check(self, plan: CallPlan) -> None:
+        if not self._needs_power(OWN_CHECK):
+            return
+        inputs = self._reference.draw(fresh_seed(), plan.profile)
+        other = self._reference.honest(inputs, 0, None).result.outputs
+        proves = refuses_wrong_answers(self._reference, plan.inputs, other)
+        self.powers[OWN_CHECK] = max(self.powers.get(OWN_CHECK, 0.0), math.inf if proves else 0.0)
+        self._proofs[OWN_CHECK] += proves
+        self._other_bits.add(OWN_CHECK)
 
     def note(self, check: TensorCheck, *, has_bits_of_reference: bool) -> None:
         """Note a right comparison. A missing power, of a problem too large to try, counts as a proof."""

@@ -35,11 +35,13 @@ from evaluator.judge.tensors.output_views import some_bits
 from evaluator.judge.tensors.pytree import LaidOut, Value
 from evaluator.judge.trial.answer_judge import AnswerJudge, Judged
 from evaluator.judge.trial.call_driver import CallDriver
+from evaluator.judge.trial.evidence import OWN_CHECK
 from evaluator.judge.trial.kernelbench_opinion import kernelbench_accepts
 from evaluator.judge.trial.other_values import of_other_values
 from evaluator.protocol import model_call
 from evaluator.records import (
     Check,
+    CheckRule,
     Fault,
     Finding,
     Profile,
@@ -51,6 +53,7 @@ from evaluator.records import (
     seed_text,
 )
 
+_AUTHORS_CHECK = "The problem's author can let check compare the outputs with the inputs."
 _AUTHORS_ALONE = "Rounding decides under all weights of these calls: only the problem's author can change the output."
 
 
@@ -318,6 +321,8 @@ class TrialRunner:
 
         Calls bit-equal to the plain reference count too, so no call should be `quick` meanwhile.
         """
+        if self._reference.problem.check is CheckRule.INSTEAD:
+            return False
         outputs = outlined(self.call_driver.wanted).values()
         few = any(0 < tensor.numel() < ENOUGH and tensor.dtype == torch.float32 for tensor in outputs)
         return few and self._answers.rule is not ToleranceRule.KERNELBENCH and self._precision.lacks_calls
@@ -384,6 +389,9 @@ class TrialRunner:
             paths = self._meaningful(paths)
         if not paths:
             return None
+        if paths[0] == OWN_CHECK:
+            message = f"{OWN_CHECK} accepts zeros, or the answer to other inputs"
+            return Fault(Status.INCONCLUSIVE, finding(Code.ROUNDING_DECIDES, message, next_step=_AUTHORS_CHECK))
         cause = "" if self._sites.why_not is None else f"; the weights are the same in all calls: {self._sites.why_not}"
         message = (
             f"{paths[0]}: no call could have told a wrong answer: in most elements a wrong one differs by at most "

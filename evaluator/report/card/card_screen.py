@@ -18,6 +18,7 @@ from evaluator.protocol.submission_files import LONGEST_LABEL, place_of
 from evaluator.records import (
     SCHEMA_VERSION,
     Check,
+    CheckRule,
     Finding,
     GradeMode,
     Scorecard,
@@ -177,6 +178,8 @@ def _correctness(sheet: Sheet, card: Scorecard) -> None:
         summary.append(f", worst error {significant(max(finite))} {sheet.symbols.times} what is allowed")
     elif finite and not wrong:
         summary.append(", every value exact")
+    if card.problem.check is CheckRule.INSTEAD:
+        summary.append(" by the problem's own check")
     if card.values is ValuesRule.OWN:
         summary.append(", for the problem's own input values alone")
     sheet.row("Correctness", summary)

@@ -14,7 +14,7 @@ from evaluator import paths
 from evaluator.catalog import OWN_PROBLEMS, Origin, find_problem, kernelbench, list_problems, sized_source
 from evaluator.errors import InfraError, ProblemError, ProblemNotFound
 from evaluator.paths import data_dir
-from evaluator.records import L2Rule, Mode, Precision, Problem, RooflineOverride, SizeName
+from evaluator.records import CheckRule, L2Rule, Mode, Precision, Problem, RooflineOverride, SizeName
 from evaluator.scaffold import new_files
 
 TOML = """\
@@ -172,6 +172,12 @@ class TestOwnFolder:
         assert (problem.precision, problem.mode, problem.backward) == (Precision.BF16, Mode.EVAL, True)
         assert problem.l2 is L2Rule.WARM
 
+    def test_a_check_of_two_parameters_has_a_role(self, own):
+        check = "\ndef check(inputs, outputs):\n    return None\n"
+        problem = find_problem(str(own('check = "instead"\n' + TOML, REFERENCE + check)))
+        assert problem.check is CheckRule.INSTEAD
+        assert find_problem(str(own(TOML, REFERENCE + check))).check is None
+
     @pytest.mark.parametrize(
         ("old", "new", "said"),
         [
@@ -192,6 +198,8 @@ class TestOwnFolder:
             ),
             ("level = 1", "level = 1\nmode = 'test'", ["mode: ", "allowed: train, eval"]),
             ("level = 1", "level = 1\nl2 = 'hot'", ["l2: ", "allowed: cold, warm"]),
+            ("level = 1", "level = 1\ncheck = 'both'", ["check: ", "allowed: beside, instead"]),
+            ("level = 1", "level = 1\ncheck = 'beside'", ["check: ", "no function check(inputs, outputs)"]),
             ("level = 1", "level = 1\nbackward = 'yes'", ["backward: expected `bool`, got `str`"]),
             ("level = 1", "level = 1\nsplit = { y = 0 }", ["split.y: ", "allowed: x, bias"]),
             ("level = 1", "level = 1\nsplit = { bais = 0 }", ["split.bais: ", "did you mean bias?"]),

@@ -3,8 +3,15 @@
 from msgspec.structs import replace
 
 from evaluator.catalog import find_problem
-from evaluator.records import ElementFormat, Formats, OutputFormat
+from evaluator.records import CheckRule, ElementFormat, Formats, OutputFormat
 from evaluator.report.problems import problem_text
+
+
+def test_a_check_of_the_problems_own_is_named():
+    problem = find_problem("relu")
+    assert "check(" not in problem_text(problem)
+    text = problem_text(replace(problem, check=CheckRule.INSTEAD))
+    assert "forward; check(inputs, outputs) instead of the comparison\n" in text
 
 
 def test_declared_formats_are_listed():

@@ -6,11 +6,22 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
 from evaluator.findings import ENTRIES, Code, finding
 from evaluator.progress import Silent
-from evaluator.records import ClockKind, Diagnostic, L2Inputs, L2Rule, MachineCode, RunnerOutput, Scorecard, Status
+from evaluator.records import (
+    CheckRule,
+    ClockKind,
+    Diagnostic,
+    L2Inputs,
+    L2Rule,
+    MachineCode,
+    RunnerOutput,
+    Scorecard,
+    Status,
+)
 from evaluator.report.card.card_screen import render_card
 from evaluator.report.card.excerpts import caret_cell
 from evaluator.report.progress_line import MovingLine, StageLines, progress_on
@@ -238,6 +249,13 @@ def test_a_card_from_before_there_were_intervals_has_a_screen() -> None:
 def test_no_error_at_all_is_said_in_words() -> None:
     exact = cards.check(tensors=[cards.tensor_check(error_ratio=0.0)])
     assert "Correctness    1 call checked, every value exact\n" in screen(cards.card(checks=[exact]))
+
+
+def test_a_check_of_the_problems_own_is_named() -> None:
+    card = cards.card(checks=[cards.check(tensors=[])])
+    own = replace(card, problem=replace(card.problem, check=CheckRule.INSTEAD))
+    assert "Correctness    1 call checked by the problem's own check\n" in screen(own)
+    assert "own check" not in screen(card)
 
 
 def test_slower_is_said_in_words() -> None:
