@@ -176,7 +176,7 @@ class TestOwnFolder:
         check = "\ndef check(inputs, outputs):\n    return None\n"
         problem = find_problem(str(own('check = "instead"\n' + TOML, REFERENCE + check)))
         assert problem.check is CheckRule.INSTEAD
-        assert find_problem(str(own(TOML, REFERENCE + check))).check is None
+        assert find_problem(str(own(TOML, REFERENCE + check, "without"))).check is None
 
     @pytest.mark.parametrize(
         ("old", "new", "said"),
