@@ -4,7 +4,7 @@ import hashlib
 
 from msgspec.structs import replace
 
-from evaluator.records import Mode, Precision, Problem, SizeName, ToleranceOverride
+from evaluator.records import Mode, Precision, Problem, SizeName, ToleranceOverride, cases_of
 
 _SOURCE = """\
 import torch
@@ -84,7 +84,7 @@ def problem_of(
         path="/nowhere",
         source=source,
         sha256=hashlib.sha256(source.encode()).hexdigest(),
-        sizes={SizeName.FULL: {}},
+        cases=cases_of({SizeName.FULL: {}}),
         precision=Precision.FP32,
         mode=Mode.TRAIN,
         backward=False,

@@ -43,7 +43,7 @@ from evaluator.paths import cache_folder
 from evaluator.protocol import model_call
 from evaluator.protocol.frames import Done, Items, Node, Scalar, Table, TensorView
 from evaluator.protocol.pytree import dtype_name, plain, tensors_of
-from evaluator.records import Fault, Problem, Profile, SizeName, ToleranceRule, WeightsRule
+from evaluator.records import CaseName, Fault, Problem, Profile, ToleranceRule, WeightsRule
 from evaluator.sandbox import ToolResult
 from evaluator.toolchain.nvcc import architecture
 
@@ -95,7 +95,7 @@ class Setup(NamedTuple):
     compare: Comparison
 
 
-def set_up(problem: Problem, size: SizeName, device: str, kind: type[Reference] = Reference) -> Setup:
+def set_up(problem: Problem, size: CaseName, device: str, kind: type[Reference] = Reference) -> Setup:
     """Prepare a problem as a grade does, on `cpu` or `cuda`. Raises ProblemError for a broken problem."""
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     seeds = SeedBook(None)

@@ -32,7 +32,7 @@ from benchmarks.numerics.judged_answers import (
 )
 from evaluator.catalog import list_problems
 from evaluator.errors import ProblemError
-from evaluator.records import Precision, Problem, Profile, SizeName
+from evaluator.records import CaseName, Precision, Problem, Profile, SizeName
 
 _TIMEOUT_S = 60.0
 CANCELLING = "cancelling rows"
@@ -43,9 +43,9 @@ def forms_of(precision: Precision) -> Mapping[str, Answer]:
     return HONEST if precision in DTYPES else {name: by_context(form) for name, form in FORMS.items()}
 
 
-def tried(problem: Problem, size: SizeName, device: str) -> dict[str, Any]:
+def tried(problem: Problem, size: CaseName, device: str) -> dict[str, Any]:
     """Return the results of all forms on a problem, at its full size if it has no other."""
-    used = size if size in problem.sizes else SizeName.FULL
+    used = size if size in problem.cases else SizeName.FULL
     setup = set_up(problem, used, device, OneCallReference)
     return {"size": used.value, "results": [row for call in _calls(setup) for row in _judged(setup, *call)]}
 

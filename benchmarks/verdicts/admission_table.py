@@ -193,7 +193,7 @@ def _admit(task: _Task, pipe: multiprocessing.connection.Connection) -> None:
 
     started = time.monotonic()
     problem = task.problem
-    size = SizeName.SMALL if SizeName.SMALL in problem.sizes else SizeName.FULL
+    size = SizeName.SMALL if SizeName.SMALL in problem.cases else SizeName.FULL
     admission, failure = None, None
     try:
         admission = admit(problem, size)

@@ -110,7 +110,7 @@ def run_apart(source: str, context: ForkServerContext, *, double: bool) -> Run |
 
 def check(problem: Problem, context: ForkServerContext, *, double: bool) -> Row:
     """Run one file and hold it to the limits."""
-    if SizeName.SMALL not in problem.sizes:
+    if SizeName.SMALL not in problem.cases:
         return Row(problem.name, None, f"not in the table: sha256 {problem.sha256}")
     run = run_apart(sized_source(problem, SizeName.SMALL), context, double=double)
     if isinstance(run, str):

@@ -35,12 +35,12 @@ from evaluator.judge.reference.reference import Reference, by_path
 from evaluator.judge.setup.distribution_mix import DistributionMix, distribution_mix_for
 from evaluator.records import (
     Admission,
+    CaseName,
     CheckRule,
     ControlResult,
     Problem,
     Profile,
     RowSite,
-    SizeName,
     ToleranceRule,
     WeightsRule,
 )
@@ -87,7 +87,7 @@ _EQUIVALENT = frozenset(
 """Controls that are no cheats if correct wherever the reference is meaningful: the square of |x| is the square of x."""
 
 
-def admit(problem: Problem, size: SizeName, device: str = "cpu") -> Admission:
+def admit(problem: Problem, size: CaseName, device: str = "cpu") -> Admission:
     """Test a problem at a given size with every control.
 
     Raises:
@@ -134,6 +134,7 @@ def admit(problem: Problem, size: SizeName, device: str = "cpu") -> Admission:
         left_out=dict(mix.left_out),
         controls=[result for trial in trials if (result := trial.result()) is not None],
         honest_failures=list(dict.fromkeys(failures)),
+        cases=list(problem.cases),
     )
 
 

@@ -8,13 +8,13 @@ from pathlib import Path
 from evaluator.catalog import find_problem, list_problems
 from evaluator.devices.gpu import Gpu, choose, leased, show_only
 from evaluator.errors import UsageError
-from evaluator.records import Admission, DeviceKind, Problem, SizeName
+from evaluator.records import Admission, CaseName, DeviceKind, Problem, SizeName
 
 _LEASE_WAIT_S = 600.0
 
 
 def validate(
-    names: Sequence[str], folder: Path | None, size: SizeName | None, device: DeviceKind
+    names: Sequence[str], folder: Path | None, size: CaseName | None, device: DeviceKind
 ) -> Iterator[Admission]:
     """Yield the admission of each problem in `names`, or of all in `folder`, after tests with negative controls.
 
@@ -37,7 +37,7 @@ def validate(
                     admission = admit(problem, chosen, place_of(device))
             except MemoryError as error:
                 owner = "this machine" if gpu is None else "the GPU"
-                message = f"{problem.name} at size {chosen.value} does not fit into the memory of {owner}"
+                message = f"{problem.name} at size {chosen} does not fit into the memory of {owner}"
                 raise UsageError(message, hint="use a smaller size: --size small") from error
             yield admission
 
@@ -49,11 +49,11 @@ def _all(folder: Path | None) -> list[Problem]:
     return listing.problems
 
 
-def size_of(problem: Problem, requested: SizeName | None) -> SizeName:
+def size_of(problem: Problem, requested: CaseName | None) -> CaseName:
     """Return the wanted size, else small, else full. Raises UsageError if the problem lacks the wanted size."""
-    chosen = requested or (SizeName.SMALL if SizeName.SMALL in problem.sizes else SizeName.FULL)
-    if chosen not in problem.sizes:
-        raise UsageError(f"{problem.name} has no size {chosen.value}", hint=f"its sizes: {', '.join(problem.sizes)}")
+    chosen = requested or (SizeName.SMALL if SizeName.SMALL in problem.cases else SizeName.FULL)
+    if chosen not in problem.cases:
+        raise UsageError(f"{problem.name} has no case {chosen}", hint=f"its cases: {', '.join(problem.cases)}")
     return chosen
 
 

@@ -1,7 +1,6 @@
 """Problem folders: `problem.toml`, read strictly, and `reference.py`, parsed but not run, checked for consistency."""
 
 import hashlib
-import math
 import os
 import re
 import tomllib
@@ -17,10 +16,11 @@ from evaluator.catalog.formula import FormulaError, evaluate
 from evaluator.catalog.origin import Origin
 from evaluator.catalog.reference import ParsedReference, read_reference
 from evaluator.catalog.text import decode, did_you_mean, one_of, read_bytes
+from evaluator.catalog.workload import WORKLOAD_FILE, check_constant, read_workload
 from evaluator.errors import ProblemError
 from evaluator.records import (
+    Case,
     CheckRule,
-    Constant,
     L2Rule,
     Layout,
     Mode,
@@ -31,6 +31,7 @@ from evaluator.records import (
     SizeName,
     ToleranceOverride,
     WeightsRule,
+    cases_of,
 )
 
 PROBLEM_FILE = "problem.toml"
@@ -134,10 +135,15 @@ def read_folder(folder: Path, origin: Origin, found_in: Path | None = None) -> P
         if not os.path.lexists(path):
             raise no_problem(folder, path.name)
     toml_bytes, reference_bytes = (read_bytes(path, found_in) for path in (toml_path, reference_path))
+    workload_path = folder / WORKLOAD_FILE
+    workload_bytes = read_bytes(workload_path, found_in) if os.path.lexists(workload_path) else b""
     header = _decode_toml(decode(toml_bytes, toml_path), toml_path)
     source = decode(reference_bytes, reference_path)
     reference = read_reference(source, str(reference_path))
-    sizes = _checked_sizes(header.sizes, reference, toml_path)
+    cases = cases_of(_checked_sizes(header.sizes, reference, toml_path))
+    if os.path.lexists(workload_path):
+        workload = read_workload(decode(workload_bytes, workload_path), workload_path, reference)
+        cases |= {case.name: case for case in workload}
     return Problem(
         name=problem_name(folder),
         title=header.title,
@@ -146,15 +152,15 @@ def read_folder(folder: Path, origin: Origin, found_in: Path | None = None) -> P
         origin=origin,
         path=str(folder),
         source=source,
-        # Equal to `cat reference.py problem.toml | sha256sum`.
-        sha256=hashlib.sha256(reference_bytes + toml_bytes).hexdigest(),
-        sizes=sizes,
+        # Equal to `cat reference.py problem.toml workload.jsonl | sha256sum`.
+        sha256=hashlib.sha256(reference_bytes + toml_bytes + workload_bytes).hexdigest(),
+        cases=cases,
         precision=header.precision,
         mode=header.mode,
         backward=header.backward,
         tolerance=ToleranceOverride(header.tolerance.multiple, header.tolerance.floor),
         split=_checked_split(header.split, reference, toml_path),
-        roofline=_checked_roofline(header.roofline, sizes, reference, toml_path),
+        roofline=_checked_roofline(header.roofline, cases, reference, toml_path),
         profiles=_checked_profiles(header.profiles, toml_path),
         layouts=header.layouts,
         weights=header.weights,
@@ -193,13 +199,13 @@ def _explained(complaint: str, path: Path) -> ProblemError:
     return ProblemError(f"{path}: {key}: {reason}")
 
 
-def _checked_sizes(sizes: Sizes, reference: ParsedReference, path: Path) -> dict[SizeName, dict[str, Constant]]:
-    tables = {SizeName.FULL: sizes.full, SizeName.SMALL: sizes.small}
+def _checked_sizes(sizes: Sizes, reference: ParsedReference, path: Path) -> dict[str, dict[str, Any]]:
+    tables: dict[str, dict[str, Any]] = {SizeName.FULL: sizes.full, SizeName.SMALL: sizes.small}
     if sizes.awkward is not None:
         tables[SizeName.AWKWARD] = sizes.awkward
     for size, table in tables.items():
         for name, value in table.items():
-            _check_constant(f"{path}: sizes.{size}.{name}", name, value, reference)
+            check_constant(f"{path}: sizes.{size}.{name}", name, value, reference)
         differing = sorted(sizes.full.keys() ^ table.keys())
         if differing:
             names = ", ".join(differing)
@@ -212,19 +218,6 @@ def _checked_sizes(sizes: Sizes, reference: ParsedReference, path: Path) -> dict
             message = f"{path}: sizes.full.{name} is {value!r}, but {REFERENCE_FILE} says {name} = {literal!r}"
             raise ProblemError(message, hint="the full size is given by the reference's literals; make both equal")
     return tables
-
-
-def _check_constant(label: str, name: str, value: object, reference: ParsedReference) -> None:
-    constants = reference.constants
-    if name not in constants:
-        message = f"{label}: {REFERENCE_FILE} has no module-level constant {name} = literal; {one_of(constants)}"
-        raise ProblemError(message, hint=did_you_mean(name, constants))
-    expected = type(constants[name].value)
-    if type(value) is not expected:
-        message = f"{label}: got {value!r}, expected {expected.__name__}, as in {REFERENCE_FILE}"
-        raise ProblemError(message)
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ProblemError(f"{label}: got {value!r}, expected a finite number")
 
 
 def _checked_split(split: dict[str, Any], reference: ParsedReference, path: Path) -> dict[str, int]:
@@ -248,9 +241,9 @@ def _checked_check(check: CheckRule | None, reference: ParsedReference, path: Pa
 
 
 def _checked_roofline(
-    roofline: _Roofline | None, sizes: dict[SizeName, dict[str, Constant]], reference: ParsedReference, path: Path
+    roofline: _Roofline | None, cases: dict[str, Case], reference: ParsedReference, path: Path
 ) -> RooflineOverride | None:
-    """Evaluate every formula at every size: no formula can then fail during a grade."""
+    """Evaluate every formula for every case: no formula can then fail during a grade."""
     if roofline is None:
         return None
     full_constants = {name: literal.value for name, literal in reference.constants.items()}
@@ -258,11 +251,12 @@ def _checked_roofline(
     if not any(formulas.values()):
         raise ProblemError(f"{path}: roofline: no key set; {one_of(formulas)}")
     for name, formula in formulas.items():
-        for constants in sizes.values() if formula is not None else ():
+        for case in cases.values() if formula is not None else ():
             try:
-                evaluate(formula, {**full_constants, **constants})
+                evaluate(formula, {**full_constants, **case.axes})
             except FormulaError as error:
-                raise ProblemError(f"{path}: roofline.{name}: {formula!r} {error}") from error
+                message = f"{path}: roofline.{name}: {formula!r} {error} (case {case.name})"
+                raise ProblemError(message) from error
     return RooflineOverride(reason=roofline.reason, **formulas)
 
 

@@ -13,7 +13,7 @@ from evaluator.catalog.origin import Origin
 from evaluator.catalog.reference import REQUIRED_NAMES, ParsedReference, read_reference
 from evaluator.catalog.text import MAX_FILE_BYTES, decode, read_bytes
 from evaluator.errors import ProblemError
-from evaluator.records import Constant, Mode, Precision, Problem, Sha256, SizeName, ToleranceOverride
+from evaluator.records import Case, Constant, Mode, Precision, Problem, Sha256, SizeName, ToleranceOverride, cases_of
 
 _SIZES_FILE = Path(__file__).resolve().parent.parent / "kernelbench_sizes.json"
 _LEVEL_FOLDER = re.compile(r"level([0-9]{1,9})")
@@ -153,7 +153,7 @@ def _problem(names: _Names, data: bytes, small_sizes: SmallSizes) -> Problem:
         path=names.path,
         source=source,
         sha256=sha256,
-        sizes=_sizes(reference, small_sizes.get(sha256), names.path),
+        cases=_cases(reference, small_sizes.get(sha256), names.path),
         precision=Precision.FP32,
         mode=Mode.TRAIN,
         backward=False,
@@ -166,12 +166,12 @@ def _title(stem: str) -> str:
     return " ".join(re.sub(r"^\d+_", "", stem).replace("_", " ").split()) or stem
 
 
-def _sizes(reference: ParsedReference, small: SmallSize | None, path: str) -> dict[SizeName, dict[str, Constant]]:
+def _cases(reference: ParsedReference, small: SmallSize | None, path: str) -> dict[str, Case]:
     full = {name: literal.value for name, literal in reference.constants.items()}
     if small is None:
-        return {SizeName.FULL: full}
+        return cases_of({SizeName.FULL: full})
     unknown = [name for name in small.small if name not in full]
     if unknown:
         message = f"{path}: its small size in {_SIZES_FILE.name} sets {', '.join(unknown)}, which it does not define"
         raise ProblemError(message)
-    return {SizeName.FULL: full, SizeName.SMALL: {**full, **small.small}}
+    return cases_of({SizeName.FULL: full, SizeName.SMALL: {**full, **small.small}})

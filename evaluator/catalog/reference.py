@@ -10,7 +10,9 @@ from evaluator.catalog.literals import Literal, LiteralSpan, module_literals
 from evaluator.catalog.origin import Origin
 from evaluator.catalog.text import one_of
 from evaluator.errors import ProblemError
-from evaluator.records import Constant, Problem, SizeName
+from evaluator.records import CaseName, Constant, Problem, SizeName
+
+_NAMED = 20
 
 REQUIRED_NAMES = ("Model", "get_inputs", "get_init_inputs")
 
@@ -53,20 +55,19 @@ def read_reference(source: str, where: str) -> ParsedReference:
     )
 
 
-def sized_source(problem: Problem, size: SizeName) -> str:
-    """Replace the literals in the reference by the constants of `size`; every other byte and all line numbers stay.
+def sized_source(problem: Problem, case: CaseName) -> str:
+    """Replace the literals in the reference by the axes of `case`; every other byte and all line numbers stay.
 
     Raises:
-        ProblemError: the problem lacks the size, or the size contradicts the reference.
+        ProblemError: the problem lacks the case, or the case contradicts the reference.
     """
-    if size not in problem.sizes:
-        message = f"{problem.name} has no size {size.value!r}; {one_of(problem.sizes)}"
-        hint = f"choose one with --size {next(iter(problem.sizes), SizeName.FULL)}"
+    if case not in problem.cases:
+        message = f"{problem.name} has no case '{case}'; {one_of(list(problem.cases)[:_NAMED])}"
+        hint = f"choose one with --case {next(iter(problem.cases), SizeName.FULL)}; `problems show` lists them"
         if problem.origin == Origin.KERNELBENCH:
             hint += ", or write a problem with sizes of your own: warpgrade new problem"
         raise ProblemError(message, hint=hint)
-    constants = problem.sizes[size]
-    return with_constants(problem.source, constants, f"{problem.name}, size {size.value}")
+    return with_constants(problem.source, problem.cases[case].axes, f"{problem.name}, case {case}")
 
 
 def with_constants(source: str, values: Mapping[str, Constant], where: str) -> str:

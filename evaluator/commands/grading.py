@@ -250,13 +250,13 @@ def _tell_replaced(before: Scorecard | None, card: Scorecard, path: Path) -> Non
     """Report a replaced card of another device, size or mode: a path stores one card of a submission."""
     if before is None or _kind(before) == _kind(card):
         return
-    was = f"{before.status.value} on {before.device.kind.value}, size {before.problem.size.value}"
+    was = f"{before.status.value} on {before.device.kind.value}, size {before.problem.size}"
     was += f", mode {before.mode.value}" if before.mode is not card.mode else ""
     terminal.tell(f"replaced: {path} was another grade ({was}); --output FILE keeps both")
 
 
 def _kind(card: Scorecard) -> tuple[str, str, str]:
-    return card.device.kind.value, card.problem.size.value, card.mode.value
+    return card.device.kind.value, card.problem.size, card.mode.value
 
 
 def _tell_replay(before: Scorecard, after: Scorecard) -> None:

@@ -51,12 +51,12 @@ def _problem_ref(terms: GradeTerms) -> ProblemRef:
         origin=problem.origin,
         sha256=problem.sha256,
         size=terms.size,
-        constants=problem.sizes[terms.size],
+        constants=problem.cases[terms.size].axes,
         precision=problem.precision,
         mode=problem.mode,
         backward=problem.backward,
         check=problem.check,
-        further_sizes={size: problem.sizes[size] for size in terms.further_sizes},
+        further_sizes={size: problem.cases[size].axes for size in terms.further_sizes},
     )
 
 

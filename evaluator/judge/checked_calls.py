@@ -223,16 +223,17 @@ def _of_fixed_size(fault: Fault, context: GradeContext) -> Fault:
     """
     if (
         context.terms.device is not DeviceKind.EMULATED
-        or context.terms.size is SizeName.FULL
+        or context.terms.size == SizeName.FULL
         or not has_trait(fault.finding, Trait.FROM_FIXED_SIZE)
     ):
         return fault
-    sizes, spawn = context.terms.problem.sizes, context.fork_server.spawn
-    full = sizes[SizeName.FULL]
+    cases, spawn = context.terms.problem.cases, context.fork_server.spawn
     undisproved = {
-        name: value for name, value in full.items() if all(sizes[size][name] == value for size in context.right_at)
+        name: value
+        for name, value in cases[SizeName.FULL].axes.items()
+        if all(cases[size].axes[name] == value for size in context.right_at)
     }
-    numbers = full_size_numbers(context.source, undisproved, sizes[context.terms.size], spawn)
+    numbers = full_size_numbers(context.source, undisproved, cases[context.terms.size].axes, spawn)
     excuse = hard_coded_size(numbers, fault.finding, context.source)
     return fault if excuse is None else Fault(Status.INCONCLUSIVE, excuse)
 

@@ -131,7 +131,9 @@ def _merged(before: CheckOutcome, further: CheckOutcome, context: GradeContext) 
     checks, fault, remarks = further.checks, further.fault, further.findings
     if fault is not None:
         code, message = Code(fault.finding.code), fault.finding.message
-        text = f"at size {size.value} ({changes(problem.sizes[context.right_at[0]], problem.sizes[size])}): {message}"
+        text = (
+            f"at size {size} ({changes(problem.cases[context.right_at[0]].axes, problem.cases[size].axes)}): {message}"
+        )
         refuses = code in _REFUSALS and _OF_A_LAUNCH not in message and not any(check.ok for check in checks)
         if refuses and problem.origin == Origin.KERNELBENCH:
             checks, remarks = [], [finding(Code.SIZE_REFUSED, text, line=fault.finding.line)]

@@ -72,6 +72,8 @@ from evaluator.records.names import (
 )
 from evaluator.records.outcome import Fault, Outcome
 from evaluator.records.problem import (
+    Case,
+    CaseName,
     Constant,
     Formats,
     OutputFormat,
@@ -79,6 +81,7 @@ from evaluator.records.problem import (
     RooflineOverride,
     RowSite,
     ToleranceOverride,
+    cases_of,
 )
 from evaluator.records.timing import (
     Baseline,
@@ -102,6 +105,8 @@ __all__ = [
     "BuildUnit",
     "CallKind",
     "CancellingRows",
+    "Case",
+    "CaseName",
     "Check",
     "CheckRule",
     "ClockKind",
@@ -174,6 +179,7 @@ __all__ = [
     "WeightsGraded",
     "WeightsRule",
     "Windows",
+    "cases_of",
     "finite_or_none",
     "number_text",
     "seed_text",

@@ -1,7 +1,8 @@
 """Result of testing a problem with bad submissions."""
 
 from evaluator.records.base import Record
-from evaluator.records.names import Profile, SizeName
+from evaluator.records.names import Profile
+from evaluator.records.problem import CaseName
 
 
 class ControlResult(Record, frozen=True):
@@ -26,15 +27,16 @@ class Admission(Record, frozen=True):
     """Result of separating bad from good submissions of a problem at a given size.
 
     `left_out` maps the unused profiles to reasons. `honest_failures` lists honest variants of the reference that exceed
-    the problem's tolerance.
+    the problem's tolerance. `cases` are the names of all cases of the problem.
     """
 
     problem: str
-    size: SizeName
+    size: CaseName
     profiles: list[Profile]
     left_out: dict[Profile, str]
     controls: list[ControlResult]
     honest_failures: list[str]
+    cases: list[CaseName] = []
 
     @property
     def admitted(self) -> bool:

@@ -14,7 +14,6 @@ from evaluator.records.names import (
     Mode,
     Precision,
     Profile,
-    SizeName,
     Status,
     ToleranceRule,
     Toolchain,
@@ -22,7 +21,7 @@ from evaluator.records.names import (
     WeightsGraded,
     WeightsRule,
 )
-from evaluator.records.problem import Constant
+from evaluator.records.problem import CaseName, Constant
 from evaluator.records.timing import Baseline, L2Inputs, Timing
 
 
@@ -38,12 +37,12 @@ class ProblemRef(Record, frozen=True):
     level: LevelNumber
     origin: str
     sha256: Sha256
-    size: SizeName
+    size: CaseName
     constants: dict[str, Constant]
     precision: Precision
     mode: Mode
     backward: bool
-    further_sizes: dict[SizeName, dict[str, Constant]] = {}
+    further_sizes: dict[CaseName, dict[str, Constant]] = {}
     check: CheckRule | None = None
 
 
@@ -183,7 +182,7 @@ class Scorecard(Record, frozen=True, kw_only=True):
         return self.kernelbench_correct not in (None, self.status is Status.CORRECT)
 
     @property
-    def sizes(self) -> tuple[SizeName, ...]:
+    def sizes(self) -> tuple[CaseName, ...]:
         """The checked sizes, the card's first."""
         return tuple(dict.fromkeys([self.problem.size, *(each.size for each in self.checks if each.size is not None)]))
 

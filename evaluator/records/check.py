@@ -2,7 +2,8 @@
 
 from evaluator.records.base import Record, Seed
 from evaluator.records.finding import Finding
-from evaluator.records.names import Fill, Order, Profile, SizeName
+from evaluator.records.names import Fill, Order, Profile
+from evaluator.records.problem import CaseName
 
 
 class Mismatch(Record, frozen=True):
@@ -68,5 +69,5 @@ class Check(Record, frozen=True):
     precision: str
     tensors: list[TensorCheck]
     finding: Finding | None
-    size: SizeName | None = None
+    size: CaseName | None = None
     kernelbench_ok: bool | None = None

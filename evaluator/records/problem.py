@@ -1,6 +1,7 @@
 """A problem, and its author's settings."""
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import msgspec
 
@@ -26,7 +27,32 @@ class ToleranceOverride(Record, frozen=True):
 
 
 Constant = bool | int | float | str | list[int]
-"""Value of a module-level constant of a reference, replaceable by a size."""
+"""Value of a module-level constant of a reference, replaceable by a case."""
+CaseName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}$")]
+
+
+class Case(Record, frozen=True):
+    """A shape of a problem: `axes` are the constants that replace those in the reference's text.
+
+    `weight` is the case's part of the score, relative to the other cases: for example the number of calls in a trace.
+    `origin` says where the case comes from. `uuid` and `tolerance` are those of the file with the case, kept as data.
+    """
+
+    name: CaseName
+    axes: dict[str, Constant]
+    weight: float = 1.0
+    origin: str = ""
+    uuid: str | None = None
+    tolerance: dict[str, Any] = {}
+
+
+def cases_of(sizes: Mapping[str, dict[str, Constant]]) -> dict[str, Case]:
+    """Return a case for each size, by name.
+
+    >>> cases_of({"small": {"n": 8}})["small"].axes
+    {'n': 8}
+    """
+    return {str(name): Case(name=str(name), axes=axes) for name, axes in sizes.items()}
 
 
 class RooflineOverride(Record, frozen=True):
@@ -80,8 +106,8 @@ class RowSite(Record, frozen=True):
 class Problem(Record, frozen=True):
     """A reference `Model` with `get_inputs` and `get_init_inputs`, and its settings. Loading a problem runs no code.
 
-    `source` is the reference's text as written by its author. `sizes` maps each size to the constants that replace
-    those in the text. `split` maps inputs to the dimension along which they can be cut into blocks without changing the
+    `source` is the reference's text as written by its author. `cases` has the sizes and the cases of the workload,
+    by name. `split` maps inputs to the dimension along which they can be cut into blocks without changing the
     rows of the output (its dimension 0), so that float64 fits into memory. `profiles` maps value profiles to a reason
     for exclusion, or to true for unconditional use. `layouts` lists the allowed memory layouts of inputs. `weights` is
     the rule for weights, `l2` the state of the inputs in a GPU's L2 cache when a timed call begins. `formats` declares
@@ -96,7 +122,7 @@ class Problem(Record, frozen=True):
     path: str
     source: str
     sha256: Sha256
-    sizes: dict[SizeName, dict[str, Constant]]
+    cases: dict[CaseName, Case]
     precision: Precision
     mode: Mode
     backward: bool
@@ -109,3 +135,8 @@ class Problem(Record, frozen=True):
     l2: L2Rule = L2Rule.COLD
     formats: Formats = Formats()
     check: CheckRule | None = None
+
+    @property
+    def workload(self) -> tuple[str, ...]:
+        """The names of the cases beside the sizes, in their order."""
+        return tuple(name for name in self.cases if name not in set(SizeName))

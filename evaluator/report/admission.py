@@ -34,6 +34,8 @@ def details_text(admission: Admission) -> str:
         f"  {control.control}: {profiles}" for control in admission.controls if (profiles := _catching_profile(control))
     ]
     lines += [f"  not {profile.value}: {reason}" for profile, reason in admission.left_out.items()]
+    others = [name for name in admission.cases if name != admission.size]
+    lines += [f"  tested at {admission.size}; the other cases: {', '.join(others)}"] if others else []
     return "".join(f"{line}\n" for line in lines)
 
 

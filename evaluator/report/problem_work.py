@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from evaluator.records import Precision, SizeName
+from evaluator.records import CaseName, Precision
 from evaluator.roofline.counted_work import CallWork
 from evaluator.roofline.least_time import LeastTime, Roofs, least_time
 from evaluator.text import amount, duration, one_line
@@ -13,8 +13,8 @@ _NOTE = "FLOP are those of matrix products, convolutions and attention."
 class ProblemWork(NamedTuple):
     """Work of a call for each size, reasons for sizes without a count, and the limits of a GPU, if there is one."""
 
-    known: dict[SizeName, CallWork]
-    unknown: dict[SizeName, str]
+    known: dict[CaseName, CallWork]
+    unknown: dict[CaseName, str]
     roofs: Roofs | None
     precision: Precision
 
@@ -22,8 +22,8 @@ class ProblemWork(NamedTuple):
 def work_document(work: ProblemWork) -> dict[str, Any]:
     """Return the work as a document. Times are null without a measured limit."""
     return {
-        "sizes": {size.value: _row_document(call_work, work.roofs) for size, call_work in work.known.items()},
-        "not_counted": {size.value: reason for size, reason in work.unknown.items()},
+        "sizes": {size: _row_document(call_work, work.roofs) for size, call_work in work.known.items()},
+        "not_counted": dict(work.unknown),
         "gpu": None if work.roofs is None else _gpu_document(work.roofs),
     }
 
@@ -51,7 +51,7 @@ def work_text(work: ProblemWork) -> str:
     rows = [header, *(_row(size, call_work, work) for size, call_work in work.known.items())]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows] if work.known else []
-    lines += [f"  {size.value}: not counted: {one_line(reason, 160)}" for size, reason in work.unknown.items()]
+    lines += [f"  {size}: not counted: {one_line(reason, 160)}" for size, reason in work.unknown.items()]
     notes = [_NOTE, *_about_gpu(work)] if work.known else []
     return "\n".join(["a call moves and computes, each byte once", *lines, *notes])
 
@@ -60,9 +60,9 @@ def _has_times(work: ProblemWork) -> bool:
     return work.roofs is not None and work.roofs.bandwidth_bytes_per_s is not None
 
 
-def _row(size: SizeName, call_work: CallWork, work: ProblemWork) -> list[str]:
+def _row(size: CaseName, call_work: CallWork, work: ProblemWork) -> list[str]:
     flop = amount(call_work.flop, "FLOP") if call_work.flop else "none"
-    cells = [size.value, amount(call_work.read_bytes, "B"), amount(call_work.written_bytes, "B"), flop]
+    cells = [size, amount(call_work.read_bytes, "B"), amount(call_work.written_bytes, "B"), flop]
     if work.roofs is not None and _has_times(work):
         cells.append(_time(least_time(call_work, work.roofs)))
     return cells

@@ -3,7 +3,7 @@
 import textwrap
 
 from evaluator.catalog import WHAT_COUNTS, Listing
-from evaluator.records import CheckRule, Formats, Problem
+from evaluator.records import Case, CheckRule, Formats, Problem
 from evaluator.text import one_line, printable
 
 _WIDTH = 80
@@ -28,25 +28,30 @@ def listing_document(listing: Listing) -> dict[str, list[dict[str, str | int]] |
 
 
 def problem_text(problem: Problem, work: str = "") -> str:
-    """Return a problem's task, sizes, the text about its work if given, and its reference."""
+    """Return a problem's task, cases, the text about its work if given, and its reference."""
     graded = "forward and gradients" if problem.backward else "forward"
     if problem.check is not None:
         instead = " of" if problem.check is CheckRule.INSTEAD else ""
         graded += f"; check(inputs, outputs) {problem.check.value}{instead} the comparison"
-    sizes = [
-        f"  {size.value:<8} " + ", ".join(f"{name} = {value!r}" for name, value in constants.items())
-        for size, constants in problem.sizes.items()
-    ]
+    width = max((len(name) for name in problem.cases), default=0)
+    cases = [f"  {name:<{width}} {_case_text(case)}".rstrip() for name, case in problem.cases.items()]
     paragraphs = [
         f"{problem.name}: {one_line(problem.title, 100)}",
         f"level {problem.level}, {problem.precision.value}, {problem.mode.value} mode, {graded}\n{problem.path}",
         "\n".join(_wrapped(line) for line in printable(problem.description).split("\n")),
-        "sizes\n" + "\n".join(sizes),
+        "cases\n" + "\n".join(cases),
         _formats_text(problem.formats),
         work,
         printable(problem.source).rstrip(),
     ]
     return "\n\n".join(paragraph for paragraph in paragraphs if paragraph) + "\n"
+
+
+def _case_text(case: Case) -> str:
+    """Return the axes of a case, its weight unless 1, and its origin."""
+    axes = ", ".join(f"{name} = {value!r}" for name, value in case.axes.items())
+    weight = "" if case.weight == 1 else f"; weight {case.weight:g}"
+    return f"{axes}{weight}{f'; {one_line(case.origin, 80)}' if case.origin else ''}"
 
 
 def _formats_text(formats: Formats) -> str:

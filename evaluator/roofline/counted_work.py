@@ -4,7 +4,7 @@ The process runs the reference's own code on the meta device (`work_count.py`). 
 """
 
 from evaluator.cache.measurements import measured_once
-from evaluator.records import Problem, Record, SizeName
+from evaluator.records import CaseName, Problem, Record
 from evaluator.sandbox.question import PROBLEM_ANSWER_BYTES, PROBLEM_LIMITS, NoAnswer, Question
 from evaluator.toolchain.host_compiler import torch_version
 
@@ -32,8 +32,8 @@ class CallWork(Record, frozen=True):
 class WorkBySize(Record, frozen=True):
     """Work of a call for each size. A size in `unknown` has a reason instead."""
 
-    known: dict[SizeName, CallWork]
-    unknown: dict[SizeName, str]
+    known: dict[CaseName, CallWork]
+    unknown: dict[CaseName, str]
 
 
 COUNT = Question("evaluator.roofline.work_count:run", Problem, WorkBySize, 300.0, PROBLEM_LIMITS, PROBLEM_ANSWER_BYTES)
@@ -42,8 +42,9 @@ COUNT = Question("evaluator.roofline.work_count:run", Problem, WorkBySize, 300.0
 
 def work_of(problem: Problem) -> WorkBySize:
     """Return the work of a call for each size of `problem`. A failed process is a reason, and is not cached."""
-    parts = ["work", _VERSION, problem.sha256, problem.sizes, torch_version()]
+    axes = {name: case.axes for name, case in problem.cases.items()}
+    parts = ["work", _VERSION, problem.sha256, axes, torch_version()]
     work = measured_once(parts, WorkBySize, lambda: COUNT.ask_in_new_sandbox(problem))
     if isinstance(work, NoAnswer):
-        return WorkBySize(known={}, unknown=dict.fromkeys(problem.sizes, f"the count failed: {work.reason}"))
+        return WorkBySize(known={}, unknown=dict.fromkeys(problem.cases, f"the count failed: {work.reason}"))
     return work

@@ -6,7 +6,7 @@ from evaluator.catalog import sized_source
 from evaluator.catalog.formula import evaluate
 from evaluator.catalog.reference import read_reference
 from evaluator.devices.gpu import Gpu, gpus
-from evaluator.records import Problem, SizeName
+from evaluator.records import CaseName, Problem
 from evaluator.roofline.attained import floor_ms
 from evaluator.roofline.counted_work import CallWork
 from evaluator.roofline.peaks import known_bandwidth, known_peak, peak_of
@@ -48,7 +48,7 @@ def roofs_of(problem: Problem) -> Roofs | None:
     )
 
 
-def stated(problem: Problem, size: SizeName, work: CallWork) -> CallWork:
+def stated(problem: Problem, size: CaseName, work: CallWork) -> CallWork:
     """Return the counted work with the numbers of the problem's author in place of counts."""
     override = problem.roofline
     if override is None:

@@ -16,7 +16,7 @@ from evaluator.catalog import sized_source
 from evaluator.problem_code import CudaMeans
 from evaluator.protocol import model_call
 from evaluator.protocol.pytree import mapped, tensors_of
-from evaluator.records import Mode, Problem, SizeName
+from evaluator.records import CaseName, Mode, Problem
 from evaluator.roofline.counted_work import COUNT, CallWork, WorkBySize
 from evaluator.roofline.storages import Looks, covered_bytes
 
@@ -32,9 +32,9 @@ class Uncountable(NamedTuple):
 
 def count_all(problem: Problem) -> WorkBySize:
     """Return the work of a call for each size."""
-    known: dict[SizeName, CallWork] = {}
-    unknown: dict[SizeName, str] = {}
-    for size in problem.sizes:
+    known: dict[CaseName, CallWork] = {}
+    unknown: dict[CaseName, str] = {}
+    for size in problem.cases:
         match count(problem, size):
             case Uncountable(reason=reason):
                 unknown[size] = reason
@@ -46,7 +46,7 @@ def count_all(problem: Problem) -> WorkBySize:
 run = COUNT.answered_by(count_all)
 
 
-def count(problem: Problem, size: SizeName) -> CallWork | Uncountable:
+def count(problem: Problem, size: CaseName) -> CallWork | Uncountable:
     """Count one call of `problem` at `size`: forward, and backward if the problem grades gradients.
 
     Raises:

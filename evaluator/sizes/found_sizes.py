@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from evaluator.catalog.origin import Origin
 from evaluator.errors import ProblemError
-from evaluator.records import Constant, Problem, Record, SizeName
+from evaluator.records import CaseName, Constant, Problem, Record, SizeName, cases_of
 
 if TYPE_CHECKING:
     from evaluator.sandbox.question import NoAnswer, Question
@@ -39,43 +39,47 @@ class SizesFound(Record, frozen=True):
     why_broken: str | None = None
 
 
-def with_sizes(problem: Problem, sizes: Sequence[SizeName]) -> Problem:
+def with_sizes(problem: Problem, sizes: Sequence[CaseName]) -> Problem:
     """Add a small and an awkward size to `problem` if requested and missing, and if the search finds constants.
 
     Raises:
         ProblemError: the reference does not run, or returns nothing that can be compared.
     """
-    missing = {SizeName.SMALL, SizeName.AWKWARD}.intersection(sizes) - problem.sizes.keys()
+    missing = {SizeName.SMALL, SizeName.AWKWARD}.intersection(sizes) - problem.cases.keys()
     if not missing or problem.origin != Origin.KERNELBENCH:
         return problem
     from evaluator.cache.measurements import measured_once
 
-    question = SizeQuestion(problem.source, problem.sizes.get(SizeName.SMALL))
+    small = problem.cases.get(SizeName.SMALL)
+    question = SizeQuestion(problem.source, None if small is None else small.axes)
     parts = ["sizes", _VERSION, problem.sha256, question.small]
     sizes_found = measured_once(parts, SizesFound, lambda: _search(problem, question))
     if not isinstance(sizes_found, SizesFound):
         return problem
-    constants = {SizeName.SMALL: sizes_found.small, SizeName.AWKWARD: sizes_found.awkward}
-    more = {name: values for name, values in constants.items() if values is not None and name not in problem.sizes}
-    return replace(problem, sizes={**problem.sizes, **more})
+    constants: dict[str, dict[str, Constant] | None] = {
+        SizeName.SMALL: sizes_found.small,
+        SizeName.AWKWARD: sizes_found.awkward,
+    }
+    more = {name: values for name, values in constants.items() if values is not None and name not in problem.cases}
+    return replace(problem, cases={**problem.cases, **cases_of(more)})
 
 
-def about_sizes(problem: Problem, sizes: Sequence[SizeName]) -> list[str]:
+def about_sizes(problem: Problem, sizes: Sequence[CaseName]) -> list[str]:
     """Return a sentence about each of `sizes` that Warpgrade chose, and one for an awkward size that is missing."""
     if problem.origin != Origin.KERNELBENCH:
         return []
     from evaluator.catalog.kernelbench import shipped_small_sizes
 
-    sentences, before = [], problem.sizes[SizeName.FULL]
+    sentences, before = [], problem.cases[SizeName.FULL].axes
     for size in sizes:
-        constants = problem.sizes.get(size)
-        if constants is None:
-            reason = "the reference needs its extents" if problem.sizes[SizeName.FULL] else _NO_CONSTANTS
-            sentences.append(f"{problem.name} has no {size.value} size: {reason}")
-        elif size is SizeName.AWKWARD or problem.sha256 not in shipped_small_sizes():
-            changed = changes(before, constants)
-            sentences += [f"{size.value} size of {problem.name}: {changed}"] if changed else []
-        before = constants or before
+        case = problem.cases.get(size)
+        if case is None:
+            reason = "the reference needs its extents" if problem.cases[SizeName.FULL].axes else _NO_CONSTANTS
+            sentences.append(f"{problem.name} has no {size} size: {reason}")
+        elif size == SizeName.AWKWARD or (size == SizeName.SMALL and problem.sha256 not in shipped_small_sizes()):
+            changed = changes(before, case.axes)
+            sentences += [f"{size} size of {problem.name}: {changed}"] if changed else []
+        before = before if case is None else case.axes
     return sentences
 
 

@@ -113,9 +113,9 @@ def test_a_run_folder_of_kernelbench(hand_in, tmp_path):
     assert list(found) == [("level1/19_ReLU", "sample_0"), ("level1/19_ReLU", "sample_12")]
     assert found["level1/19_ReLU", "sample_0"].card == "level1/19_ReLU/sample_0.json"
     small = next(iter(read_folder(top, Problems(tmp_path, (SizeName.SMALL,)))))
-    assert small.problem.sizes[SizeName.SMALL] == {"batch_size": 16}
+    assert small.problem.cases[SizeName.SMALL].axes == {"batch_size": 16}
     awkward = next(iter(read_folder(top, Problems(tmp_path, (SizeName.SMALL, SizeName.AWKWARD)))))
-    assert awkward.problem.sizes[SizeName.AWKWARD] == {"batch_size": 13}
+    assert awkward.problem.cases[SizeName.AWKWARD].axes == {"batch_size": 13}
 
 
 def test_a_reference_that_does_not_run_is_the_reason_of_a_refusal(hand_in, tmp_path):

@@ -411,7 +411,7 @@ def test_who_replaces_a_grade_of_another_kind_is_told(run: Run, graded: FakeGrad
     device = msgspec.structs.replace(first.device, kind=DeviceKind.CUDA)
     graded.card = msgspec.structs.replace(first, device=device)
     run("grade", "relu", submission)
-    was = f"correct on {first.device.kind.value}, size {first.problem.size.value}"
+    was = f"correct on {first.device.kind.value}, size {first.problem.size}"
     told = f"replaced: scorecards/relu/mine.json was another grade ({was}); --output FILE keeps both\n"
     assert run.err.endswith(told)
     graded.card = first

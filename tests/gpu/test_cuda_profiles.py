@@ -9,7 +9,7 @@ from evaluator.commands import main as cli
 from evaluator.findings import Code
 from evaluator.judge.inputs.input_distributions import PROFILES, _where_not_zero, change, rehearse
 from evaluator.judge.setup.problem_traits import traits_of
-from evaluator.records import Layout, Profile, RowSite, SizeName, Status
+from evaluator.records import Layout, Profile, RowSite, SizeName, Status, cases_of
 from tests.gpu.test_cuda_device import HEAD, grade, grader
 from tests.grading.harness import TOP
 from tests.grading.test_profiles import distance
@@ -260,7 +260,9 @@ def test_a_problem_is_validated_on_the_gpu(capsys: pytest.CaptureFixture[str], t
 
 def test_a_problem_without_a_small_size_is_tried_for_independent_rows(tmp_path, monkeypatch):
     monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path))
-    full = of_expression("x.sum()", "torch.rand(4096, 64)", sizes={SizeName.FULL: {}})
+    full = of_expression("x.sum()", "torch.rand(4096, 64)", cases=cases_of({SizeName.FULL: {}}))
     assert traits_of(full, SizeName.FULL, "cuda").sites == []
-    full = of_expression("torch.softmax(x, 1)", "torch.rand(4096, 64)", sizes={SizeName.FULL: {}}, sha256="softmax")
+    full = of_expression(
+        "torch.softmax(x, 1)", "torch.rand(4096, 64)", cases=cases_of({SizeName.FULL: {}}), sha256="softmax"
+    )
     assert traits_of(full, SizeName.FULL, "cuda").sites == [RowSite(0, 0, {"output": 0})]

@@ -6,7 +6,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from evaluator.judge.reference.reference import Reference
-from evaluator.records import Mode, Precision, Problem, SizeName, ToleranceOverride
+from evaluator.records import Mode, Precision, Problem, SizeName, ToleranceOverride, cases_of
 
 SOURCE = """
 import torch
@@ -43,7 +43,7 @@ def problem(
         path="/nowhere",
         source=source,
         sha256=hashlib.sha256(source.encode()).hexdigest(),  # A key of cached decisions: each problem has its own.
-        sizes={SizeName.SMALL: {}},
+        cases=cases_of({SizeName.SMALL: {}}),
         precision=Precision.FP32,
         mode=Mode.TRAIN,
         backward=False,

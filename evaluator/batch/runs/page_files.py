@@ -99,7 +99,7 @@ def _run_terms(results: Results) -> list[tuple[str, str]]:
     card = next((card for card in (entry.read_card() for entry in results.entries) if card is not None), None)
     if card is not None:
         machine = card.environment
-        facts += [("graded on", card.device.name), ("size of the first card", card.problem.size.value)]
+        facts += [("graded on", card.device.name), ("size of the first card", card.problem.size)]
         facts += [("compiler", machine.compiler), ("cores", str(machine.cpu_cores))]
         if card.device.gpu is not None:
             facts.append(("GPU driver", card.device.gpu.driver))

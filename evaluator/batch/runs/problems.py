@@ -13,7 +13,7 @@ from evaluator.catalog.kernelbench import WHERE, looks_like_one
 from evaluator.catalog.kernelbench import read_text as read_problem_text
 from evaluator.catalog.text import did_you_mean
 from evaluator.errors import ProblemError, UsageError
-from evaluator.records import Problem, SizeName
+from evaluator.records import CaseName, Problem
 from evaluator.sandbox.filesystem.visible_files import refuse_readable
 from evaluator.sizes.found_sizes import NO_SMALL, with_sizes
 from evaluator.text import one_line
@@ -71,7 +71,7 @@ class Problems:
     """Problems that submissions may name. A name from a stream of submissions is never used as a path."""
 
     def __init__(
-        self, folder: Path | None, sizes: Sequence[SizeName], only: Sequence[str] = (), entry: str | None = None
+        self, folder: Path | None, sizes: Sequence[CaseName], only: Sequence[str] = (), entry: str | None = None
     ) -> None:
         """Read the problems in `folder`, or the shipped problems.
 
@@ -124,7 +124,7 @@ class Problems:
     def has(self, name: str, sha256: str) -> bool:
         """Return whether a problem with exactly the given name, content and size exists."""
         problem = self._by_name.get(name)
-        return problem is not None and problem.sha256 == sha256 and self._sizes[0] in problem.sizes
+        return problem is not None and problem.sha256 == sha256 and self._sizes[0] in problem.cases
 
     def find(self, name: str) -> Problem | str:
         """Return the problem with the given name, or the reason why none can be graded."""
@@ -175,6 +175,6 @@ class Problems:
             sized = with_sizes(problem, self._sizes)
         except ProblemError as error:
             return error.message
-        if self._sizes[0] in sized.sizes:
+        if self._sizes[0] in sized.cases:
             return sized
-        return f"{problem.name} has no size {self._sizes[0].value}; {NO_SMALL}"
+        return f"{problem.name} has no case {self._sizes[0]}; {NO_SMALL}"

@@ -30,7 +30,7 @@ from evaluator.judge.setup.seed_book import SeedBook
 from evaluator.lint.lint_in_sandbox import LookedAt, look_at
 from evaluator.paths import cache_folder
 from evaluator.protocol.frames import BuildRequest
-from evaluator.records import SandboxFacts, SizeName
+from evaluator.records import CaseName, SandboxFacts
 from evaluator.sandbox import ForkServer
 
 
@@ -62,7 +62,7 @@ class GradeContext(GradeFacts):
         self._speculative_build = speculative_build
         self.gpu_session = gpu_session
         self._predicted: Sequence[BuildRequest] = ()
-        self._further_setups: dict[SizeName, ProblemSetup] = {}
+        self._further_setups: dict[CaseName, ProblemSetup] = {}
         if terms.gpu is not None:
             _keep_tf32_out()
         self._owns_fork_server = fork_server is None
@@ -218,7 +218,7 @@ class GradeContext(GradeFacts):
                 self._set_up()
 
     @contextlib.contextmanager
-    def at(self, size: SizeName) -> Iterator[None]:
+    def at(self, size: CaseName) -> Iterator[None]:
         """Context in which the grade is at another size of the problem, with the same builds and distributions."""
         terms, setup = self.terms, self.setup
         self.terms = terms.at(size)

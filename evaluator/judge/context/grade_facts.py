@@ -8,7 +8,7 @@ from evaluator.judge.setup.distribution_mix import AS_GIVEN_ALONE
 from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.judge.setup.problem_setup import ProblemSetup
 from evaluator.judge.setup.seed_book import SeedBook
-from evaluator.records import RunnerOutput, SizeName
+from evaluator.records import CaseName, RunnerOutput
 
 
 class GradeFacts:
@@ -36,7 +36,7 @@ class GradeFacts:
         self.kernel_cache = b""
         self.seeded_because: str | None = None
         self.in_training = False
-        self.right_at: tuple[SizeName, ...] = ()
+        self.right_at: tuple[CaseName, ...] = ()
 
     @property
     def setup(self) -> ProblemSetup:

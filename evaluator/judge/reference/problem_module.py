@@ -11,7 +11,7 @@ from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.problem_code import CudaMeans, author_code, refuse_other_layouts
 from evaluator.protocol.pytree import mapped
 from evaluator.protocol.seeding import seed_all
-from evaluator.records import Mode, Problem, SizeName
+from evaluator.records import CaseName, Mode, Problem
 
 
 class ProblemModule:
@@ -20,7 +20,7 @@ class ProblemModule:
     `source` is the text at the size, `namespace` what its execution defined, `init` the arguments of `Model`.
     """
 
-    def __init__(self, problem: Problem, size: SizeName) -> None:
+    def __init__(self, problem: Problem, size: CaseName) -> None:
         """Execute the file."""
         self._problem = problem
         self.source = sized_source(problem, size)

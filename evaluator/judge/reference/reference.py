@@ -30,7 +30,7 @@ from evaluator.problem_code import author_code, refuse_other_layouts
 from evaluator.protocol import model_call
 from evaluator.protocol.pytree import leaves, mapped, tensors_of
 from evaluator.protocol.seeding import seed_torch
-from evaluator.records import Formats, Problem, Profile, SizeName
+from evaluator.records import CaseName, Formats, Problem, Profile
 
 
 class Honest(NamedTuple):
@@ -59,7 +59,7 @@ class Expected(NamedTuple):
 class Reference:
     """A problem at a given size, with given weights, on a device."""
 
-    def __init__(self, problem: Problem, size: SizeName, weight_seed: int, device: str = "cpu") -> None:
+    def __init__(self, problem: Problem, size: CaseName, weight_seed: int, device: str = "cpu") -> None:
         """Run the reference's file, construct `Model` under `weight_seed`, and move the model to `device`.
 
         Construction takes place on the CPU, as for a submission: both draw the same weights.

@@ -15,7 +15,7 @@ from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.protocol import model_call
 from evaluator.protocol.pytree import mapped, tensors_of
 from evaluator.protocol.seeding import seed_torch
-from evaluator.records import Flips, Problem, SizeName
+from evaluator.records import CaseName, Flips, Problem
 from evaluator.roofline.attained import Needs
 from evaluator.roofline.input_sensitivity import BUDGET_S, Undetermined, changeable, sample
 from evaluator.roofline.storages import covered_bytes
@@ -30,7 +30,7 @@ class TrafficUnknown(Exception):
     """The required traffic of a call cannot be determined; the message has the reason."""
 
 
-def required_traffic(problem: Problem, size: SizeName, reference: Reference) -> Needs:
+def required_traffic(problem: Problem, size: CaseName, reference: Reference) -> Needs:
     """Return the needs of a call of `problem`, from the cache if known.
 
     Raises:
@@ -41,7 +41,7 @@ def required_traffic(problem: Problem, size: SizeName, reference: Reference) -> 
     return measured_once(parts, Needs, lambda: worked_out(problem, size, reference))
 
 
-def worked_out(problem: Problem, size: SizeName, reference: Reference, budget_s: float = BUDGET_S) -> Needs:
+def worked_out(problem: Problem, size: CaseName, reference: Reference, budget_s: float = BUDGET_S) -> Needs:
     """Count and sample now, with a limit of `budget_s` for each round of samples. Raises TrafficUnknown."""
     counted = count(problem, size)
     if isinstance(counted, Uncountable):

@@ -14,7 +14,7 @@ from evaluator.judge.inputs.input_distributions import PROFILES
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.setup.distribution_trials import TOO_SLOW, DistributionTrials
 from evaluator.judge.setup.problem_traits import traits_of
-from evaluator.records import Precision, Profile, RowSite, SizeName, ToleranceRule, ValuesRule, WeightsRule
+from evaluator.records import CaseName, Precision, Profile, RowSite, ToleranceRule, ValuesRule, WeightsRule
 
 _ONE_IN = 5
 """A fifth of the timed calls use a distribution other than the problem's own."""
@@ -81,7 +81,7 @@ AS_GIVEN_ALONE = DistributionMix()
 
 def distribution_mix_for(
     reference: Reference,
-    size: SizeName,
+    size: CaseName,
     rule: ToleranceRule,
     values: ValuesRule = ValuesRule.ALL,
     compare: Comparison = begin,

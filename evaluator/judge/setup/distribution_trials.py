@@ -28,7 +28,7 @@ from evaluator.judge.setup.wrong_answers import PROOF, WrongAnswers, distances_o
 from evaluator.judge.tensors.call_arguments import Arguments, are_equal
 from evaluator.judge.tensors.pytree import Value
 from evaluator.protocol.pytree import tensors_of
-from evaluator.records import Profile, Record, SizeName
+from evaluator.records import CaseName, Profile, Record, SizeName
 
 TRIAL_SEED = 0x5EED
 """Fixed seed of all trials: results are the same in every grade."""
@@ -106,7 +106,7 @@ class DistributionTrials:
     """Distances of wrong answers, measured on a reference after the first call."""
 
     def __init__(
-        self, reference: Reference, size: SizeName, compare: Comparison = begin, *, may_change: bool = True
+        self, reference: Reference, size: CaseName, compare: Comparison = begin, *, may_change: bool = True
     ) -> None:
         """Try on `reference`, of a problem at `size`. `compare` compares tensors on the reference's device.
 
@@ -150,7 +150,7 @@ class DistributionTrials:
         problem = reference.problem
         if [*reference.model.parameters(), *reference.model.buffers()]:
             return self._measured(profile)
-        constants = dict(sorted(problem.sizes[self._size].items()))
+        constants = dict(sorted(problem.cases[self._size].axes.items()))
         parts = ["distances", RULES, problem.sha256, constants, torch.__version__, reference.device.type, profile]
         return measured_once(parts, _Distances, lambda: _Distances(self._measured(profile))).by_path
 
@@ -171,7 +171,7 @@ class DistributionTrials:
 
     def _at_small_size(self, profile: Profile) -> dict[str, float] | None:
         problem = self._reference.problem
-        if self._size is SizeName.SMALL or SizeName.SMALL not in problem.sizes:
+        if self._size == SizeName.SMALL or SizeName.SMALL not in problem.cases:
             return None
         small = Reference(problem, SizeName.SMALL, TRIAL_SEED, "cpu")
         return DistributionTrials(small, SizeName.SMALL, may_change=self._may_change)._of(profile)  # noqa: SLF001

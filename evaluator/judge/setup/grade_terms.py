@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from evaluator.devices.gpu import Gpu
 from evaluator.grade_options import GradeOptions
-from evaluator.records import DeviceKind, L2Rule, Problem, SizeName, WeightsRule
+from evaluator.records import CaseName, DeviceKind, L2Rule, Problem, WeightsRule
 
 
 class GradeTerms(NamedTuple):
@@ -23,16 +23,16 @@ class GradeTerms(NamedTuple):
         return self.options.device
 
     @property
-    def size(self) -> SizeName:
+    def size(self) -> CaseName:
         """Graded size of the problem: the first, if there are several."""
         return self.options.sizes[0]
 
     @property
-    def further_sizes(self) -> tuple[SizeName, ...]:
+    def further_sizes(self) -> tuple[CaseName, ...]:
         """Sizes graded after right answers at `size`."""
-        return tuple(size for size in self.options.sizes[1:] if size in self.problem.sizes)
+        return tuple(size for size in self.options.sizes[1:] if size in self.problem.cases)
 
-    def at(self, size: SizeName) -> "GradeTerms":
+    def at(self, size: CaseName) -> "GradeTerms":
         """Return the terms with a single size."""
         return self._replace(options=replace(self.options, size=size))
 

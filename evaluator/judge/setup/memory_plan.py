@@ -13,7 +13,7 @@ from evaluator.errors import UsageError
 from evaluator.judge.tensors.pytree import Value
 from evaluator.problem_code import CudaMeans
 from evaluator.protocol.pytree import tensors_of
-from evaluator.records import Problem, Record, SizeName
+from evaluator.records import CaseName, Problem, Record
 
 
 class MemoryPlan(Record, frozen=True):
@@ -82,7 +82,7 @@ class _Planned(Record, frozen=True):
     plan: MemoryPlan | None
 
 
-def plan(problem: Problem, size: SizeName, *, from_bytes: int = 0) -> MemoryPlan | None:
+def plan(problem: Problem, size: CaseName, *, from_bytes: int = 0) -> MemoryPlan | None:
     """Return the sizes of a call, computed on the meta device without allocating tensors; None on failure.
 
     Inputs and weights below `from_bytes` also return None, to save time: the first operation on the meta device imports
@@ -113,7 +113,7 @@ def _plan_on_meta(source: str, path: str, from_bytes: int) -> MemoryPlan | None:
     return MemoryPlan(input_bytes=input_bytes, output_bytes=output_bytes, state_bytes=state_bytes)
 
 
-def refuse_what_does_not_fit(problem: Problem, size: SizeName, gpu: Gpu | None) -> None:
+def refuse_what_does_not_fit(problem: Problem, size: CaseName, gpu: Gpu | None) -> None:
     """Raise UsageError with the sizes if the machine, or its GPU, has too little memory."""
     sizes = plan(problem, size, from_bytes=_WORTH_PLANNING_BYTES)
     if sizes is None:
@@ -126,7 +126,7 @@ def refuse_what_does_not_fit(problem: Problem, size: SizeName, gpu: Gpu | None) 
         machine = f"GPU {gpu.number} ({gpu.name})"
     if needed > free:
         raise UsageError(
-            f"{problem.name} at size {size.value} needs about {_gib(needed)} ({_gib(sizes.input_bytes)} of inputs, "
+            f"{problem.name} at size {size} needs about {_gib(needed)} ({_gib(sizes.input_bytes)} of inputs, "
             f"{_gib(sizes.output_bytes)} of outputs); {machine} has {_gib(free)}",
             hint="grade at a smaller size (--size small)",
         )

@@ -16,7 +16,7 @@ from evaluator.judge.reference.reference import Reference
 from evaluator.judge.setup.distribution_trials import unusable
 from evaluator.judge.setup.elementwise import find_elementwise
 from evaluator.judge.setup.row_sites import find_row_sites
-from evaluator.records import CheckRule, Problem, Profile, Record, RowSite, SizeName
+from evaluator.records import CaseName, CheckRule, Problem, Profile, Record, RowSite, SizeName
 
 _SEED = 0x5EED
 
@@ -29,24 +29,24 @@ class ProblemTraits(Record, frozen=True):
     left_out: dict[Profile, str] = {}
 
 
-def traits_of(problem: Problem, size: SizeName, device: str) -> ProblemTraits:
+def traits_of(problem: Problem, size: CaseName, device: str) -> ProblemTraits:
     """Return the traits of a problem, from the cache or by trials at the small size, else at `size` on `device`.
 
     Raises:
         ProblemError: the reference refuses its own inputs.
         MemoryError: memory is too small.
     """
-    if SizeName.SMALL in problem.sizes and (size, device) != (SizeName.SMALL, "cpu"):
+    if SizeName.SMALL in problem.cases and (size, device) != (SizeName.SMALL, "cpu"):
         try:
             return traits_of(problem, SizeName.SMALL, "cpu")
         except ProblemError:  # A reference may be for a GPU alone.
             pass
-    constants = dict(sorted(problem.sizes[size].items()))
+    constants = dict(sorted(problem.cases[size].axes.items()))
     parts = ["traits", RULES, problem.sha256, constants, torch.__version__, device]
     return measured_once(parts, ProblemTraits, lambda: _by_trials(problem, size, device))
 
 
-def _by_trials(problem: Problem, size: SizeName, device: str) -> ProblemTraits:
+def _by_trials(problem: Problem, size: CaseName, device: str) -> ProblemTraits:
     with out_of_memory():
         reference = Reference(problem, size, _SEED, device)
         if reference.float64_ran_out:

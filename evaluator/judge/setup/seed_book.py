@@ -12,6 +12,7 @@ from evaluator.judge.inputs.input_distributions import PROFILES
 from evaluator.judge.setup.distribution_mix import AS_GIVEN_ALONE, DistributionMix
 from evaluator.records import (
     CancellingRows,
+    CaseName,
     Check,
     Fill,
     Order,
@@ -19,7 +20,6 @@ from evaluator.records import (
     Schedule,
     Scorecard,
     Seeds,
-    SizeName,
     seed_text,
 )
 
@@ -83,13 +83,13 @@ class SeedBook:
         profiles = {check.profile for check in self._card.checks} if self._card is not None else set()
         return tuple(profile for profile in PROFILES if profile in profiles)
 
-    def _checks_at(self, size: SizeName | None) -> list[Check]:
+    def _checks_at(self, size: CaseName | None) -> list[Check]:
         """Return the replayed card's checks at a size; None stands for the size of the card."""
         if (card := self._card) is None:
             return []
-        return [check for check in card.checks if (check.size or card.problem.size) is (size or card.problem.size)]
+        return [check for check in card.checks if (check.size or card.problem.size) == (size or card.problem.size)]
 
-    def checks(self, size: SizeName | None = None) -> list[int]:
+    def checks(self, size: CaseName | None = None) -> list[int]:
         """Return the seeds of the calls that are always checked at a size: the card's, and fresh seeds for others.
 
         Every distribution occurs. One call is repeated with the same inputs at a random later position: never the
@@ -113,13 +113,13 @@ class SeedBook:
         for profile in itertools.islice(self.distribution_mix.proofs(), _MORE_PROOFS):
             yield self.distribution_mix.seed_for(profile)
 
-    def more_checks(self, count: int, size: SizeName | None = None) -> list[int]:
+    def more_checks(self, count: int, size: CaseName | None = None) -> list[int]:
         """Return the seeds of further calls where none is timed, after `count` calls. How many is random."""
         card_checks = self._checks_at(size)
         total = UNTIMED_CALLS + (0 if card_checks else secrets.randbelow(_UNTIMED_MORE))
         return [fresh_seed() for _ in range(total - count)]
 
-    def schedules(self, size: SizeName | None = None) -> Iterator[Schedule]:
+    def schedules(self, size: CaseName | None = None) -> Iterator[Schedule]:
         """Yield emulator schedules of the calls at a size.
 
         Each order comes with one worker, then shuffled and ascending with two, repeatedly.

@@ -86,8 +86,8 @@ def test_texts_and_problems_of_each_duration_load_and_have_windows(cheat, us, tm
     constants = SCALES[problem_of(cheat)].guesses[us]
     entry = entry_of(cheat)
     problem = find_problem(str(write_problem(entry, constants, tmp_path)))
-    assert problem.sizes[SizeName.FULL] == constants
-    assert problem.sizes[SizeName.SMALL] == entry.problem().sizes[SizeName.SMALL]
+    assert problem.cases[SizeName.FULL].axes == constants
+    assert problem.cases[SizeName.SMALL].axes == entry.problem().cases[SizeName.SMALL].axes
     text = sized_source(problem, SizeName.FULL)
     assert all(re.search(rf"^{name} = {value}$", text, re.MULTILINE) for name, value in constants.items())
     plan = memory_plan.plan(problem, SizeName.FULL)
@@ -260,7 +260,7 @@ class FakeJudge:
         pass
 
     def honest(self, entry):
-        constants = entry.problem().sizes[SizeName.FULL]
+        constants = entry.problem().cases[SizeName.FULL].axes
         self.sizes.append(constants["batch_size"])
         call_ms = constants["batch_size"] / 256 * 0.010
         side = cards.samples("submission", call_ms)

@@ -14,7 +14,7 @@ from evaluator import paths
 from evaluator.catalog import OWN_PROBLEMS, Origin, find_problem, kernelbench, list_problems, sized_source
 from evaluator.errors import InfraError, ProblemError, ProblemNotFound
 from evaluator.paths import data_dir
-from evaluator.records import CheckRule, L2Rule, Mode, Precision, Problem, RooflineOverride, SizeName
+from evaluator.records import CheckRule, L2Rule, Mode, Precision, Problem, RooflineOverride, SizeName, cases_of
 from evaluator.scaffold import new_files
 
 TOML = """\
@@ -121,9 +121,9 @@ class TestShipped:
 
     def test_every_size_of_every_one_gives_python_with_those_constants(self):
         for problem in list_problems().problems:
-            assert problem.sizes.keys() >= {SizeName.FULL, SizeName.SMALL}
-            for size, constants in problem.sizes.items():
-                assert constants_in(sized_source(problem, size)).items() >= constants.items()
+            assert problem.cases.keys() >= {SizeName.FULL, SizeName.SMALL}
+            for name, case in problem.cases.items():
+                assert constants_in(sized_source(problem, name)).items() >= case.axes.items()
 
     def test_listing_and_finding_import_neither_torch_nor_rich(self):
         code = (
@@ -156,7 +156,7 @@ class TestOwnFolder:
         assert (problem.precision, problem.mode, problem.backward) == (Precision.FP32, Mode.TRAIN, False)
         assert (problem.tolerance.multiple, problem.tolerance.floor) == (4.0, None)
         assert problem.split == {"x": 0, "bias": 1}
-        assert problem.sizes == {"full": {"rows": 64, "factor": 2.0}, "small": {"rows": 4, "factor": 0.5}}
+        assert problem.cases == cases_of({"full": {"rows": 64, "factor": 2.0}, "small": {"rows": 4, "factor": 0.5}})
         assert problem.source == REFERENCE
         assert (
             problem.sha256
@@ -312,7 +312,7 @@ class TestKernelBench:
         assert problem.description == "Simple model that multiplies."
         assert (problem.origin, problem.path) == (Origin.KERNELBENCH, str(file))
         assert (problem.precision, problem.mode, problem.backward) == (Precision.FP32, Mode.TRAIN, False)
-        assert problem.sizes == {"full": {"M": 2048, "height": 256, "width": 256, "D": 16, "H": 32}}
+        assert problem.cases == cases_of({"full": {"M": 2048, "height": 256, "width": 256, "D": 16, "H": 32}})
         assert problem.sha256 == hashlib.sha256(file.read_bytes()).hexdigest()
 
     def test_levels_and_numbers_are_in_their_natural_order(self, tree):
@@ -363,7 +363,7 @@ class TestKernelBench:
         entry = kernelbench.SmallSize(name="level1/2_Add", small={"M": 32, "H": 8})
         sha256 = hashlib.sha256(file.read_bytes()).hexdigest()
         problem = kernelbench.read_file(file, {sha256: entry})
-        assert problem.sizes["small"] == {"M": 32, "height": 256, "width": 256, "D": 16, "H": 8}
+        assert problem.cases["small"].axes == {"M": 32, "height": 256, "width": 256, "D": 16, "H": 8}
         source = sized_source(problem, SizeName.SMALL)
         assert source == KERNELBENCH_FILE.replace("1024 * 2", "32").replace("16, 32", "16, 8")
 
@@ -381,12 +381,12 @@ class TestKernelBench:
         listing = list_problems(Path(os.environ["WARPGRADE_KERNELBENCH"]))
         assert listing.broken == []
         assert len(listing.problems) >= 250
-        with_small = [problem for problem in listing.problems if SizeName.SMALL in problem.sizes]
+        with_small = [problem for problem in listing.problems if SizeName.SMALL in problem.cases]
         assert len(with_small) >= 240
         for problem in with_small:
             assert sized_source(problem, SizeName.FULL) == problem.source
             written = constants_in(sized_source(problem, SizeName.SMALL))
-            assert written.items() >= problem.sizes[SizeName.SMALL].items()
+            assert written.items() >= problem.cases[SizeName.SMALL].axes.items()
 
 
 class TestFind:
@@ -454,7 +454,7 @@ class TestSizedSource:
         assert source == REFERENCE.replace("rows = 64", "rows = 4").replace("factor = 2.0", "factor = 0.5")
 
     def test_a_size_that_is_lacking_names_those_there_are(self, own):
-        with pytest.raises(ProblemError, match="scale has no size 'awkward'; allowed: full, small"):
+        with pytest.raises(ProblemError, match="scale has no case 'awkward'; allowed: full, small"):
             sized_source(find_problem(str(own())), SizeName.AWKWARD)
 
     @pytest.mark.parametrize(

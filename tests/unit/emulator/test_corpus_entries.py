@@ -39,7 +39,7 @@ def test_an_entry_is_a_submission_to_a_problem(entry: Entry) -> None:
     assert "ModelNew" in {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
     assert ast.get_docstring(tree)
     assert bool(entry.expected.problem) != bool(entry.expected.reference)
-    assert SizeName.SMALL in entry.problem().sizes
+    assert SizeName.SMALL in entry.problem().cases
 
 
 @each

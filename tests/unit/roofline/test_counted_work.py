@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from evaluator.catalog import find_problem
 from evaluator.devices.gpu import Gpu
 from evaluator.judge.roofline import gpu_peaks
-from evaluator.records import Mode, Precision, RooflineOverride, SizeName
+from evaluator.records import Mode, Precision, RooflineOverride, SizeName, cases_of
 from evaluator.report.problem_work import ProblemWork, work_document, work_text
 from evaluator.roofline import counted_work, least_time
 from evaluator.roofline.counted_work import CallWork, work_of
@@ -36,7 +36,7 @@ def text(*works, roofs=None, unknown=None):
 
 def test_every_size_is_count_all():
     found = count_all(find_problem("matmul", None))
-    constants = find_problem("matmul", None).sizes[SizeName.AWKWARD]
+    constants = find_problem("matmul", None).cases[SizeName.AWKWARD].axes
     work = found.known[SizeName.AWKWARD]
     m, k, n = (constants[name] for name in ("rows", "inner", "columns"))
     assert work == CallWork(4 * (m * k + k * n), 4 * m * n, 2 * m * k * n)
@@ -80,8 +80,10 @@ def test_no_module_of_the_current_folder_is_imported(tmp_path, monkeypatch):
         (tmp_path / f"{name}.py").write_text("open('imported', 'w').close()\nraise ImportError\n")
     relu = find_problem("relu", None)
     assert work_of(relu).unknown == {}
-    bare = replace(relu, origin="kernelbench", sizes={SizeName.FULL: relu.sizes[SizeName.FULL]}, sha256="0" * 64)
-    assert SizeName.SMALL in with_sizes(bare, (SizeName.SMALL,)).sizes
+    bare = replace(
+        relu, origin="kernelbench", cases=cases_of({SizeName.FULL: relu.cases[SizeName.FULL].axes}), sha256="0" * 64
+    )
+    assert SizeName.SMALL in with_sizes(bare, (SizeName.SMALL,)).cases
     assert not (tmp_path / "imported").exists()
 
 

@@ -14,7 +14,7 @@ from evaluator.findings import Code
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.roofline import required_traffic
 from evaluator.judge.roofline.required_traffic import TrafficUnknown, distinct_bytes, worked_out
-from evaluator.records import Flips, RooflineOverride, SizeName
+from evaluator.records import Flips, RooflineOverride, SizeName, cases_of
 from evaluator.roofline.attained import Needs, Roof, attained, impossible, is_impossible, least_part, remarks, traffic
 from evaluator.roofline.input_sensitivity import Undetermined, sample
 from tests import cards
@@ -39,7 +39,7 @@ def needs(inputs, forward, init="pass", **changes):
         f"def get_inputs():\n    return [{inputs}]\n"
         f"def get_init_inputs():\n    return []\n"
     )
-    problem = replace(find_problem("relu"), source=source, sizes={SizeName.FULL: {}}, **changes)
+    problem = replace(find_problem("relu"), source=source, cases=cases_of({SizeName.FULL: {}}), **changes)
     return worked_out(problem, SizeName.FULL, Reference(problem, SizeName.FULL, 1), math.inf)
 
 

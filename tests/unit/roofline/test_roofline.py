@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from evaluator.catalog import find_problem, list_problems
-from evaluator.records import ElementFormat, Formats, Precision, SizeName
+from evaluator.records import ElementFormat, Formats, Precision, SizeName, cases_of
 from evaluator.roofline.attained import floor_ms
 from evaluator.roofline.least_time import CallWork, stated
 from evaluator.roofline.peaks import peak_of
@@ -164,7 +164,7 @@ def counted(source, **changes):
     """Count a reference given as the body of its file; it need not import torch."""
     text = f"import torch\nfrom torch import nn\nfrom torch.nn import functional as F\n{source}"
     sha256 = hashlib.sha256(text.encode()).hexdigest()
-    problem = replace(find_problem("relu"), source=text, sha256=sha256, sizes={SizeName.FULL: {}}, **changes)
+    problem = replace(find_problem("relu"), source=text, sha256=sha256, cases=cases_of({SizeName.FULL: {}}), **changes)
     return count(problem, SizeName.FULL)
 
 

@@ -34,7 +34,7 @@ def test_a_new_problem_is_one(tmp_path: Path) -> None:
     assert problem.title == "Scaled relu"
     assert "The example that a new problem starts from" in problem.description
     assert "under any name" in problem.source
-    assert set(problem.sizes) == set(SizeName)
+    assert set(problem.cases) == set(SizeName)
     assert _left(tmp_path / "mine") == ["scaled_relu"]
     assert _left(tmp_path / "mine" / "scaled_relu") == ["problem.toml", "reference.py"]
 

@@ -133,7 +133,7 @@ def test_where_the_full_size_is_unknown_every_dimension_of_one_counts():
 
 def test_a_shape_stays_a_tuple_at_another_size(tmp_path):
     problem = made(tmp_path, {"shape": [4, 8]}, "return x")
-    assert problem.sizes[SizeName.FULL]["shape"] == [32, 16]
+    assert problem.cases[SizeName.FULL].axes["shape"] == [32, 16]
     assert "shape = (4, 8)\n" in sized_source(problem, SizeName.SMALL)
     assert sized_source(problem, SizeName.FULL) == problem.source
 
@@ -145,7 +145,7 @@ ON_META = [problem for problem in list_problems().problems if problem.name not i
 
 @pytest.mark.parametrize("problem", ON_META, ids=lambda problem: problem.name)
 def test_no_shipped_problem_has_a_degenerate_size(problem):
-    for size in problem.sizes:
+    for size in problem.cases:
         assert degenerate(problem, size) == []
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from evaluator.catalog.kernelbench import read_file
 from evaluator.errors import ProblemError
-from evaluator.records import SizeName
+from evaluator.records import SizeName, cases_of
 from evaluator.sizes import found_sizes
 from evaluator.sizes.degenerate import Operations
 from evaluator.sizes.found_sizes import SizeQuestion, SizesFound, about_sizes, with_sizes
@@ -223,7 +223,7 @@ SMALL, BOTH = (SizeName.SMALL,), (SizeName.SMALL, SizeName.AWKWARD)
 def test_it_is_searched_once_in_a_process_of_its_own_and_kept(bare, monkeypatch):
     sized = with_sizes(bare, SMALL)
     found = search(SizeQuestion(SUM, None))
-    assert sized.sizes == {**bare.sizes, SizeName.SMALL: found.small, SizeName.AWKWARD: found.awkward}
+    assert sized.cases == {**bare.cases, **cases_of({SizeName.SMALL: found.small, SizeName.AWKWARD: found.awkward})}
     assert about_sizes(sized, BOTH) == [
         "small size of old_sum: rows = 512, not 4096; columns = 512, not 8192",
         "awkward size of old_sum: rows = 509, not 512; columns = 509, not 512",
@@ -244,7 +244,7 @@ def test_a_search_that_was_ended_is_not_kept(bare, monkeypatch):
     assert with_sizes(bare, SMALL) is bare
     monkeypatch.setattr(found_sizes, "_search", lambda *_: SizesFound(small={"rows": 4, "columns": 8, "dim": 1}))
     sized = with_sizes(bare, BOTH)
-    assert sized.sizes[SizeName.SMALL]["rows"] == 4
+    assert sized.cases[SizeName.SMALL].axes["rows"] == 4
     assert about_sizes(sized, BOTH)[1] == "old_sum has no awkward size: the reference needs its extents"
 
 
@@ -256,7 +256,7 @@ def test_a_file_of_numbers_alone_is_graded_as_it_is_or_says_why_not(tmp_path):
     assert find(source.replace("512", "65536")) is None
     (tmp_path / "numbers.py").write_text(source)
     problem = read_file(tmp_path / "numbers.py")
-    sized = msgspec.structs.replace(problem, sizes={**problem.sizes, SizeName.SMALL: {}})
+    sized = msgspec.structs.replace(problem, cases={**problem.cases, **cases_of({SizeName.SMALL: {}})})
     assert "its extents are numbers" in about_sizes(sized, BOTH)[0]
 
 
@@ -268,4 +268,4 @@ def test_a_broken_reference_is_named_and_searched_again(tmp_path, monkeypatch):
         with pytest.raises(ProblemError, match=r"broken\.py, line 8: forward failed: NameError: name 'y'"):
             with_sizes(read_file(path), SMALL)
     path.write_text(text("x @ x", "n = 64", "torch.rand(n, n)"))
-    assert with_sizes(read_file(path), SMALL).sizes[SizeName.SMALL] == {"n": 64}
+    assert with_sizes(read_file(path), SMALL).cases[SizeName.SMALL].axes == {"n": 64}

@@ -15,7 +15,7 @@ from evaluator.judge.compare.tolerance import bounds
 from evaluator.judge.numerics.fp8_sums import rounding_of_fp8_sums
 from evaluator.judge.reference.reference import Reference
 from evaluator.protocol.model_call import Result
-from evaluator.records import Profile, SizeName, ToleranceRule
+from evaluator.records import Profile, SizeName, ToleranceRule, cases_of
 
 TOKENS, COLUMNS = 16, 1024
 TOGETHER, BITS = 32, 13
@@ -121,7 +121,7 @@ def trials(problem):
     """A setup of 512 tokens: enough rows that an element of the heaviest column cancels in some."""
     setup = set_up(problem, SizeName.SMALL, "cpu")
     shape = {"tokens": 512, "inner": 1024, "columns": 4096}
-    smaller = Reference(replace(problem, sizes={SizeName.FULL: shape}, split={}), SizeName.FULL, 1)
+    smaller = Reference(replace(problem, cases=cases_of({SizeName.FULL: shape}), split={}), SizeName.FULL, 1)
     return setup._replace(reference=smaller)
 
 

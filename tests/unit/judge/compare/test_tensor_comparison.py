@@ -7,7 +7,7 @@ from evaluator.judge.compare.fused_kernel import FusedComparison
 from evaluator.judge.compare.reductions import as_rows, is_exact, may_exceed
 from evaluator.judge.compare.tensor_comparison import Sides, compare
 from evaluator.judge.compare.tolerance import Bounds, bounds
-from evaluator.records import Mode, Precision, Problem, SizeName, ToleranceOverride, ToleranceRule
+from evaluator.records import Mode, Precision, Problem, SizeName, ToleranceOverride, ToleranceRule, cases_of
 
 
 def problem(**tolerance):
@@ -20,7 +20,7 @@ def problem(**tolerance):
         path="p",
         source="",
         sha256="0" * 64,
-        sizes={SizeName.FULL: {}},
+        cases=cases_of({SizeName.FULL: {}}),
         precision=Precision.FP32,
         mode=Mode.TRAIN,
         backward=False,

@@ -11,7 +11,7 @@ from evaluator.judge.reference.accepted_weights import settle_weights
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.setup import distribution_trials
 from evaluator.judge.setup.distribution_trials import NO_FACTORS, TOO_SLOW, DistributionTrials
-from evaluator.records import Profile, SizeName
+from evaluator.records import Profile, SizeName, cases_of
 from tests.unit.references import reference
 
 
@@ -137,7 +137,7 @@ def test_a_problem_too_slow_to_try_has_no_known_distances(monkeypatch):
 
 def test_a_size_too_slow_to_try_has_the_distances_of_the_small_one(monkeypatch):
     sizes = {SizeName.SMALL: {}, SizeName.FULL: {}}
-    slow = trials("torch.relu(x)", sizes=sizes, size=SizeName.FULL)
+    slow = trials("torch.relu(x)", cases=cases_of(sizes), size=SizeName.FULL)
     nominal_s, tried = distribution_trials._nominal_s, []
 
     def nominal(of, inputs):

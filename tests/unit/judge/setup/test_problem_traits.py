@@ -10,7 +10,7 @@ from evaluator.judge.setup import problem_traits
 from evaluator.judge.setup.distribution_mix import distribution_mix_for
 from evaluator.judge.setup.distribution_trials import NO_FACTORS
 from evaluator.judge.setup.problem_traits import ProblemTraits, traits_of
-from evaluator.records import Precision, Profile, RowSite, SizeName, ToleranceRule, ValuesRule
+from evaluator.records import Precision, Profile, RowSite, SizeName, ToleranceRule, ValuesRule, cases_of
 from tests.unit.references import problem, reference
 
 ROWS, COLUMNS = RowSite(0, 0, {"output": 0}), RowSite(0, 1, {"output": 1})
@@ -43,7 +43,7 @@ def test_traits_are_found_once(monkeypatch):
 def test_a_problem_without_a_small_size_is_tried_at_its_own(monkeypatch, sizes, tried):
     places = []
     monkeypatch.setattr(problem_traits, "_by_trials", lambda _, *place: places.append(place) or DOUBLED)
-    traits_of(problem("x * 2", GIVEN, sizes=sizes), SizeName.FULL, "cuda")
+    traits_of(problem("x * 2", GIVEN, cases=cases_of(sizes)), SizeName.FULL, "cuda")
     assert places == [tried]
 
 
@@ -60,7 +60,7 @@ def test_a_reference_for_a_gpu_alone_is_tried_there(monkeypatch):
 
     monkeypatch.setattr(problem_traits, "_by_trials", by_trials)
     sizes = {SizeName.FULL: {}, SizeName.SMALL: {}}
-    assert traits_of(problem("x * 2", GIVEN, sizes=sizes), SizeName.FULL, "cuda") == DOUBLED
+    assert traits_of(problem("x * 2", GIVEN, cases=cases_of(sizes)), SizeName.FULL, "cuda") == DOUBLED
 
 
 @pytest.mark.parametrize("calls", [None, 0, 1, 3])

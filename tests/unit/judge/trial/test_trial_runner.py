@@ -38,6 +38,7 @@ from evaluator.records import (
     Status,
     ToleranceOverride,
     ToleranceRule,
+    cases_of,
 )
 from evaluator.runner import main, submission_module
 from evaluator.runner.host_arena import HostArena
@@ -71,7 +72,7 @@ def problem(output: str, given: str, *, backward: bool = False) -> Problem:
         path="reference.py",
         source=REFERENCE.format(output=output, input=given),
         sha256="0" * 64,
-        sizes={SizeName.FULL: {}},
+        cases=cases_of({SizeName.FULL: {}}),
         precision=Precision.FP32,
         mode=Mode.TRAIN,
         backward=backward,
