@@ -18,6 +18,7 @@ from evaluator.catalog.text import did_you_mean, one_of
 from evaluator.errors import UsageError
 from evaluator.records import (
     BaselineKind,
+    CaseName,
     DeviceKind,
     GradeMode,
     L2Rule,
@@ -34,6 +35,7 @@ from evaluator.submission.read import Submission, read_submission
 
 AUTO = "auto"
 """The command line's device name for an automatic choice; programs pass None."""
+_MOST_CASES = 1000
 BESIDE_BUILDS_S = 1200.0
 """Default time limit of a grade, without its builds."""
 OPTION_OF = {
@@ -65,6 +67,11 @@ def _forms_of_the_reference(kinds: tuple[BaselineKind, ...]) -> None:
         raise ValueError("submission is not a form of the reference: use speedup_of")
 
 
+def _few(names: tuple[str, ...]) -> None:
+    if len(names) > _MOST_CASES:
+        raise ValueError(f"{len(names)} names; a grade has at most {_MOST_CASES} cases")
+
+
 Seconds = Annotated[float, seconds]
 Share = Annotated[float, share]
 EntryName = Annotated[str, entry_name]
@@ -73,11 +80,15 @@ EntryName = Annotated[str, entry_name]
 class Terms(Record, frozen=True):
     """How the submissions of a batch are graded; the same for all of them.
 
-    `size` is None for the device's own, `weights` and `l2` for what each problem says.
+    `size` is None for the device's own, `weights` and `l2` for what each problem says. `case` has names of cases, `all`
+    or `hidden`; none for `size`.
     """
 
     device: DeviceKind
     size: SizeName | None = None
+    case: Annotated[tuple[CaseName, ...], _few] = ()
+    stop_at_failure: bool = False
+    budget_s: Seconds | None = None
     tolerance: ToleranceRule = ToleranceRule.MEASURED
     sandbox: Annotated[str, SandboxMode] = SandboxMode.FULL.value
     timeout_s: Seconds | None = None
@@ -105,6 +116,11 @@ class GradeOptions(Terms, frozen=True):
         gpu: one of several GPUs, by index or UUID; by default all GPUs, and the first for a single grade.
         problems: a folder of problems; by default the shipped problems.
         size: full, small or awkward; by default full on cuda, small on cpu, and small and awkward on emulated.
+        case: names of the problem's cases, or all, or hidden: a list, or one text with commas. One grade, one card; the
+            first is the card's own. By default the size, and hidden cases where the problem declares them.
+        stop_at_failure: leave the cases after the first failing one out. Without `case`, always so.
+        budget_s: seconds on the device after which no further case begins; the heaviest weights come first. By default
+            all cases are graded.
         tolerance: measured (the default) or kernelbench.
         weights: changing, from call to call, or frozen; by default as defined by each problem.
         values: all (the default), so some calls have other input values than the problem draws, or own.
@@ -143,8 +159,13 @@ class GradeOptions(Terms, frozen=True):
 
     @property
     def sizes(self) -> tuple[SizeName, ...]:
-        """The graded sizes. Every problem needs the first; the others count where a problem has them."""
+        """The sizes without `case`. Every problem needs the first; the others count where a problem has them."""
         return _SIZES[self.device] if self.size is None else (self.size,)
+
+    @property
+    def ends_at_failure(self) -> bool:
+        """Whether no case is graded after one that fails."""
+        return self.stop_at_failure or not self.case
 
     @property
     def entries(self) -> tuple[str, ...]:
@@ -211,8 +232,12 @@ def check(name: str, value: object) -> None:
 
 
 def given(named: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options with a value: not None, and no automatic device."""
-    return {name: value for name, value in named.items() if value is not None and (name, value) != ("device", AUTO)}
+    """Return the options with a value: not None, no empty list, and no automatic device."""
+    return {
+        name: value
+        for name, value in named.items()
+        if value is not None and value != () and (name, value) != ("device", AUTO)
+    }
 
 
 def read_options(named: Mapping[str, Any]) -> GradeOptions:
@@ -224,9 +249,12 @@ def read_options(named: Mapping[str, Any]) -> GradeOptions:
     """
     refuse_unknown(named)
     found = given(named)
+    if "case" in found:
+        found["case"] = _names_in(found["case"])
     other = found.pop("speedup_of", None)
     options = GradeOptions(**{name: _read(name, value) for name, value in found.items()})
-    options = replace(options, baselines=tuple(dict.fromkeys(options.baselines)))
+    unique = {name: tuple(dict.fromkeys(getattr(options, name))) for name in ("baselines", "case")}
+    options = replace(options, **unique)
     _refuse_contradictions(options)
     return options if other is None else replace(options, speedup_of=_other(other, options))
 
@@ -260,6 +288,18 @@ def with_options(function: Callable[_P, _R]) -> Callable[_P, _R]:
     return function
 
 
+def _names_in(value: object) -> object:
+    """Return the names in a text with commas, or in a list of such texts; any other value as it is.
+
+    >>> _names_in(("decode_1, hidden", "full"))
+    ['decode_1', 'hidden', 'full']
+    """
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
+        return value
+    return [name for text in texts for part in text.split(",") if (name := part.strip())]
+
+
 def _read(name: str, value: object) -> Any:
     try:
         read = msgspec.convert(value, _TYPES[name], dec_hook=lambda kind, each: kind(each))
@@ -286,6 +326,8 @@ def _enum_values(kind: Any) -> list[object]:
 def _refuse_contradictions(options: GradeOptions) -> None:
     """Raise UsageError for options that exclude each other, or that have no effect on their device."""
     device = options.device
+    if options.case and options.size is not None:
+        raise UsageError("--size and --case both choose cases", hint=f"use --case {options.size},{options.case[0]}")
     if options.strict and not options.is_sandboxed:
         raise UsageError("--strict requires the sandbox, and --sandbox none disables it", hint="omit one of the two")
     if options.gpu is not None and device is not DeviceKind.CUDA:

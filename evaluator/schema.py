@@ -87,7 +87,7 @@ def faults_of(content: bytes, path: Path) -> list[str]:
     if isinstance(version, int) and not is_readable(version):
         return [f"schema_version: this card is of version {version}; {why_unreadable(version)}"]
     try:
-        if is_earlier(version):
+        if is_readable(version):
             document = in_current_form(document) | {"schema_version": SCHEMA_VERSION}
         if faults := _faults(document):
             return faults

@@ -156,7 +156,5 @@ def _ratio(first: Scorecard, second: Scorecard) -> SpeedupInterval | None:
 
 
 def _interval(card: Scorecard) -> SpeedupInterval | None:
-    timing = card.timing
-    if not card.correct or timing is None or timing.speedup_low is None or timing.speedup_high is None:
-        return None
-    return SpeedupInterval(timing.speedup_low, timing.speedup_high) if timing.speedup_low > 0 else None
+    _, low, high = card.quoted
+    return None if not low or low <= 0 or high is None else SpeedupInterval(low, high)

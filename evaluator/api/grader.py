@@ -64,7 +64,8 @@ def setup_for(named: Mapping[str, Any], jobs: int | None, *, on_cluster: bool = 
     options = options_for(named).options
     slots = [] if on_cluster else slots_for(options.device, jobs, gpus_for(options))
     key = signing_key(options.signing_key, sandboxed=options.is_sandboxed)
-    return GradingSetup(options, slots, Problems(options.problems, options.sizes, entry=options.entry), key)
+    problems = Problems(options.problems, options.sizes, entry=options.entry, cases=options.case)
+    return GradingSetup(options, slots, problems, key)
 
 
 class Grader(AnyGrader):

@@ -64,10 +64,9 @@ def _require_times(card: Scorecard) -> None:
 
 
 def _certain_speedup(card: Scorecard) -> float:
-    """Return the lower end of the speedup's interval; 0 without an interval.
+    """Return the lower end of the speedup's interval, of several cases that of the score; 0 without an interval.
 
     The lower end is certain also where the interval has no upper end, because the clock cannot tell the submission from
     an empty call.
     """
-    timing = card.timing
-    return 0.0 if timing is None or timing.speedup_low is None else max(0.0, timing.speedup_low)
+    return max(0.0, card.quoted.low or 0.0)

@@ -50,6 +50,8 @@ class Scorecard(records.Scorecard, frozen=True, kw_only=True):
         wall_s: seconds of the grade.
         signature: signature of the card.
         kernelbench_correct: whether KernelBench's rule accepts the outputs; None without an opinion.
+        cases: result of each case of a grade of several.
+        score: weighted geometric mean of the speedups of the cases.
         schema_version: version of the layout.
     """
 
@@ -65,12 +67,12 @@ class Scorecard(records.Scorecard, frozen=True, kw_only=True):
 
     @property
     def speedup(self) -> float | None:
-        """Time of the reference divided by the time of a correct submission.
+        """Time of the reference divided by the time of a correct submission; the score of several timed cases.
 
         None if the submission is not correct, was not timed, or if the 95 % interval is wider than 15 %, or
         20 % where both sides were timed in windows on a GPU.
         """
-        return self.timing.speedup if self.correct and self.timing is not None else None
+        return self.quoted.speedup
 
     def feedback(self, *, characters: int = CHARACTERS) -> str:
         """Return the text for a language model's next attempt.

@@ -70,7 +70,7 @@ def run_batch(arguments: BatchArguments, named: Mapping[str, Any], stream: TextI
     options = options_for(named).options
     key = signing_key(options.signing_key, sandboxed=options.is_sandboxed)
     shard = parse_shard(arguments.shard) if arguments.shard else None
-    problems = Problems(options.problems, options.sizes, arguments.only, options.entry)
+    problems = Problems(options.problems, options.sizes, arguments.only, options.entry, options.case)
     with contextlib.ExitStack() as stack:
         # Open the source before the run folder is created, or cleared by --fresh: the source may be refused.
         source = _source(arguments.submissions, problems, stack)

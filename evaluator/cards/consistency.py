@@ -10,19 +10,26 @@ import math
 import unicodedata
 from collections.abc import Iterator
 
+import msgspec
+
 from evaluator.cards.time_consistency import SAME, Contradiction, contradictions_of_times
 from evaluator.findings import Code, entry_of
 from evaluator.records import (
+    CaseResult,
     Check,
     DeviceKind,
     GradeMode,
     Profile,
+    Score,
     Scorecard,
     Status,
     TensorCheck,
     ToleranceRule,
 )
+from evaluator.timing.score import score_of
 
+_OF_A_CASE = frozenset({Status.WRONG_RESULT, Status.REJECTED, Status.INCONCLUSIVE})
+"""Statuses that follow from the evidence of a case: a deadline or a machine may end a grade between two."""
 _MOST_PACKED = 8
 """Numbers of the fewest bits in an element of a packed format."""
 
@@ -34,7 +41,7 @@ def inconsistencies(card: Scorecard, *, intervals: bool = True) -> list[Contradi
     earlier version followed other rules: each is only compared with its value.
     """
     contradictions = [*_reason(card), *_names(card), *_submission(card), *_facts_of_the_grade(card), *_evidence(card)]
-    contradictions += _second_opinion(card)
+    contradictions += [*_second_opinion(card), *_cases(card)]
     for number, check in enumerate(card.checks):
         contradictions += _check(f"checks[{number}]", check)
     contradictions += contradictions_of_times(card, intervals=intervals)
@@ -146,6 +153,40 @@ def _second_opinion(card: Scorecard) -> Iterator[Contradiction]:
             continue
         if check.profile != Profile.AS_GIVEN or card.tolerance is ToleranceRule.KERNELBENCH:
             yield Contradiction(f"checks[{number}].kernelbench_ok", "present, although the rule has no second opinion")
+
+
+def _cases(card: Scorecard) -> Iterator[Contradiction]:
+    """Check that status and score follow from the cases, and that the card's own case has the card's times."""
+    if not card.cases:
+        if card.score is not None:
+            yield Contradiction("score", "present without cases")
+        return
+    for number, case in enumerate(card.cases):
+        if case.code is not None and case.status is Status.CORRECT:
+            yield Contradiction(f"cases[{number}].code", "the case is correct, but has a code")
+        if card.status is Status.CORRECT and case.status not in (None, Status.CORRECT):
+            yield Contradiction(f"cases[{number}].status", f"{case.status.value}, but the card is correct")
+    if all(case.status in (None, Status.CORRECT) for case in card.cases) and card.status in _OF_A_CASE:
+        yield Contradiction("cases", f"no case is {card.status.value}")
+    yield from _own_case(card, card.cases[0])
+    if not _same_score(card.score, score_of(card.cases)):
+        yield Contradiction("score", "does not follow from the cases")
+
+
+def _own_case(card: Scorecard, own: CaseResult) -> Iterator[Contradiction]:
+    if own.name != card.problem.size or own.axes != card.problem.constants:
+        yield Contradiction("cases[0]", "differs from the card's own case")
+    elif own.is_timed and card.timing is not None:
+        ours = (own.speedup, own.median_ms, own.reference_median_ms)
+        if ours != (card.timing.speedup, card.timing.submission_median_ms, card.timing.reference_median_ms):
+            yield Contradiction("cases[0]", "differs from the times of the card")
+
+
+def _same_score(score: Score | None, again: Score | None) -> bool:
+    if score is None or again is None:
+        return score is again
+    pairs = zip(msgspec.structs.astuple(score), msgspec.structs.astuple(again), strict=True)
+    return all(old is new if old is None or new is None else math.isclose(old, new, rel_tol=SAME) for old, new in pairs)
 
 
 def _check(field: str, check: Check) -> Iterator[Contradiction]:

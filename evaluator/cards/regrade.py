@@ -12,6 +12,7 @@ from evaluator.cards.consistency import wrong
 from evaluator.cards.time_consistency import requoted, requoted_baselines
 from evaluator.findings import Code, Trait, finding, has_trait
 from evaluator.records import SCHEMA_VERSION, Check, Finding, Samples, Scorecard, Status, Timing
+from evaluator.timing.score import score_of
 
 _NUMBERS = (
     "speedup",
@@ -44,8 +45,25 @@ def regraded(card: Scorecard) -> Scorecard:
     if again.timing is not None and all(side.samples_ms for side in _sides(again.timing)):
         again = _with_new_statistics(again)
     again = _with_new_verdict(replace(again, checks=[_rechecked(check) for check in again.checks]))
-    again = replace(again, kernelbench_correct=again.kernelbench_of_checks)
+    again = _with_new_score(replace(again, kernelbench_correct=again.kernelbench_of_checks))
     return card if again == card else replace(again, signature=None)
+
+
+def _with_new_score(card: Scorecard) -> Scorecard:
+    """Return the card with the present times in its own case, and with the score that follows."""
+    timing = card.timing
+    if not card.cases or timing is None or not card.cases[0].is_timed:
+        return card
+    own = replace(
+        card.cases[0],
+        speedup=timing.speedup,
+        speedup_low=timing.speedup_low,
+        speedup_high=timing.speedup_high,
+        median_ms=timing.submission_median_ms,
+        reference_median_ms=timing.reference_median_ms,
+    )
+    cases = [own, *card.cases[1:]]
+    return replace(card, cases=cases, score=score_of(cases))
 
 
 def _with_new_verdict(card: Scorecard) -> Scorecard:

@@ -19,6 +19,7 @@ from evaluator.catalog.text import decode, did_you_mean, one_of, read_bytes
 from evaluator.catalog.workload import WORKLOAD_FILE, check_constant, read_workload
 from evaluator.errors import ProblemError
 from evaluator.records import (
+    AxisRange,
     Case,
     CheckRule,
     L2Rule,
@@ -74,6 +75,14 @@ class Sizes(_Table, frozen=True, kw_only=True):
     awkward: dict[str, Any] | None = None
 
 
+class _Range(_Table, frozen=True, kw_only=True):
+    """A range of `[hidden]`."""
+
+    min: Annotated[int, msgspec.Meta(ge=1)]
+    max: Annotated[int, msgspec.Meta(le=1 << 40)]
+    multiple_of: Annotated[int, msgspec.Meta(ge=1)] = 1
+
+
 class ProblemFile(_Table, frozen=True, kw_only=True):
     """A problem.toml, as it is written."""
 
@@ -92,9 +101,11 @@ class ProblemFile(_Table, frozen=True, kw_only=True):
     tolerance: _Tolerance = _Tolerance()
     roofline: _Roofline | None = None
     formats: _Formats = _Formats()
+    hidden: dict[str, Any] = {}
     sizes: Sizes
 
 
+_RANGE = _Range.__struct_fields__
 _TABLES: Final[Mapping[str, type[_Table]]] = {
     "": ProblemFile,
     "tolerance": _Tolerance,
@@ -165,6 +176,7 @@ def read_folder(folder: Path, origin: Origin, found_in: Path | None = None) -> P
         layouts=header.layouts,
         weights=header.weights,
         l2=header.l2,
+        hidden=_checked_hidden(header.hidden, reference, toml_path),
         formats=checked_formats(header.formats.inputs, header.formats.outputs, reference, toml_path),
         check=_checked_check(header.check, reference, toml_path),
     )
@@ -218,6 +230,24 @@ def _checked_sizes(sizes: Sizes, reference: ParsedReference, path: Path) -> dict
             message = f"{path}: sizes.full.{name} is {value!r}, but {REFERENCE_FILE} says {name} = {literal!r}"
             raise ProblemError(message, hint="the full size is given by the reference's literals; make both equal")
     return tables
+
+
+def _checked_hidden(tables: dict[str, Any], reference: ParsedReference, path: Path) -> dict[str, AxisRange]:
+    spans = [literal.span for literal in reference.constants.values()]
+    ranges: dict[str, AxisRange] = {}
+    for name, table in tables.items():
+        label = f"{path}: hidden.{name}"
+        try:
+            limits = msgspec.convert(table, _Range)
+        except msgspec.ValidationError as error:
+            raise ProblemError(f"{label}: {str(error)[:1].lower()}{str(error)[1:]}; {one_of(_RANGE)}") from error
+        check_constant(label, name, limits.min, reference)
+        if spans.count(reference.constants[name].span) > 1:
+            raise ProblemError(f"{label}: {name} shares its literal with another constant; write two literals")
+        if -(-limits.min // limits.multiple_of) * limits.multiple_of > limits.max:
+            raise ProblemError(f"{label}: no multiple of {limits.multiple_of} from {limits.min} to {limits.max}")
+        ranges[name] = AxisRange(limits.min, limits.max, limits.multiple_of)
+    return ranges
 
 
 def _checked_split(split: dict[str, Any], reference: ParsedReference, path: Path) -> dict[str, int]:

@@ -164,6 +164,21 @@ _OTHER_OPTIONS = (
         type=one_of([size.value for size in SizeName]),
         help="Size of the problem.  [default: full on cuda, small on cpu, small and awkward on emulated]",
     ),
+    _option(
+        "--case",
+        multiple=True,
+        metavar="NAME",
+        help="Case of the problem: a name of `problems show`, all, or hidden. Repeatable, or with commas; one card has "
+        "all. all is the problem's workload, hidden further shapes that the judge draws.",
+    ),
+    _option("--stop-at-failure", is_flag=True, help="Grade no further case after one that fails."),
+    _option(
+        "--budget-s",
+        type=float,
+        callback=checked,
+        metavar="SECONDS",
+        help="Begin no further case after this time on the device; the heaviest weights come first.",
+    ),
     problems_option,
     _option(
         "--mode",

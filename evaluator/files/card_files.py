@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from evaluator.errors import CardError, CardNotWritten, UsageError
-from evaluator.files.earlier_cards import in_current_form, is_readable, why_unreadable
+from evaluator.files.earlier_cards import has_further_sizes, in_current_form, is_readable, why_unreadable
 from evaluator.files.safe_open import NotRegular, read_found, read_named_regular
 from evaluator.records import SCHEMA_VERSION, Scorecard
 
@@ -144,7 +144,7 @@ def card_of(content: bytes, path: Path) -> Scorecard:
     """Decode the scorecard read from `path`, in the current form. Raises the errors of `read_card`."""
     try:
         version = version_of(content)
-        if version == SCHEMA_VERSION:
+        if version == SCHEMA_VERSION and not has_further_sizes(content):
             return msgspec.json.decode(content, type=Scorecard)
         if is_readable(version):
             made = in_current_form(msgspec.json.decode(content))

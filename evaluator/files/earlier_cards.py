@@ -2,7 +2,8 @@
 
 Version 1 covers every form before version 2. Later forms of version 1 only added optional fields, with these
 exceptions: cards before the emulated device have no schedules of checks, and cards of the first windows have
-`spot_quoted`, for quoted spot checks. In version 2, windows have no `raised_ms`, and other times (`Windows`).
+`spot_quoted`, for quoted spot checks. Cards of two sizes before `cases` have `further_sizes`: the checks tell of them
+too. In version 2, windows have no `raised_ms`, and other times (`Windows`).
 """
 
 from collections.abc import Iterator
@@ -33,6 +34,11 @@ def why_unreadable(version: object) -> str:
     return f"this Warpgrade reads versions {FIRST_VERSION} to {SCHEMA_VERSION}{remedy}"
 
 
+def has_further_sizes(content: bytes) -> bool:
+    """Return whether a card of the current version may be one of two sizes before `cases`."""
+    return b'"further_sizes"' in content
+
+
 def in_current_form(document: dict[str, Any]) -> dict[str, Any]:
     """Return the document of a readable card with the current fields; `schema_version` is unchanged.
 
@@ -41,9 +47,11 @@ def in_current_form(document: dict[str, Any]) -> dict[str, Any]:
     Raises:
         CardError: the card quotes times without a current field.
     """
-    if document.get("schema_version") == SCHEMA_VERSION:
-        return document
     made = dict(document)
+    if _is_object(problem := made.get("problem")) and "further_sizes" in problem:
+        made["problem"] = {name: each for name, each in problem.items() if name != "further_sizes"}
+    if document.get("schema_version") == SCHEMA_VERSION:
+        return made
     if isinstance(checks := made.get("checks"), list):
         made["checks"] = [{"schedule": None, "launches": None} | each if _is_object(each) else each for each in checks]
     if _is_object(timing := made.get("timing")):

@@ -117,6 +117,7 @@ class Code(StrEnum):
     SHARED_WORK = "T318"
     NOT_TIMED = "T319"
     TIME_UNEARNED = "T320"
+    CASES_LEFT_OUT = "T321"
 
     NO_SANDBOX = "I501"
     WALL_MISSING = "I502"

@@ -163,4 +163,11 @@ ENTRIES: dict[Code, Entry] = {
         "No action needed for a submission. The problem's author can return an output whose rows are independent, or "
         'set precision = "tf32".',
     ),
+    Code.CASES_LEFT_OUT: remark(
+        "the budget ended before the cases did",
+        "--budget-s limits the time on the device. The heaviest cases came first, and when the time was spent, no "
+        "further case began. Status and score are those of the graded cases; the cases left out were neither checked "
+        "nor timed.",
+        "Raise --budget-s, or name fewer cases with --case.",
+    ),
 }

@@ -56,7 +56,6 @@ def _problem_ref(terms: GradeTerms) -> ProblemRef:
         mode=problem.mode,
         backward=problem.backward,
         check=problem.check,
-        further_sizes={size: problem.cases[size].axes for size in terms.further_sizes},
     )
 
 

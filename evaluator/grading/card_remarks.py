@@ -11,6 +11,7 @@ from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.paths import cache_folder
 from evaluator.records import Finding, Outcome, SandboxMode, Status
 from evaluator.sizes import found_sizes
+from evaluator.sizes.chosen_cases import sought_sizes
 
 _FLOOD_BYTES = 1 << 20
 _OWN_STEPS = {Code.NO_LAUNCH.value: LAUNCH_KERNEL, Code.LIBRARY_IN_FORWARD.value: REPLACE_CALL}
@@ -30,7 +31,7 @@ def remarks_on(outcome: Outcome) -> list[Finding]:
 
 def about_sizes(terms: GradeTerms) -> list[Finding]:
     """Return a finding about sizes with constants that Warpgrade chose, and about an awkward size that is missing."""
-    sentences = found_sizes.about_sizes(terms.problem, terms.options.sizes)
+    sentences = found_sizes.about_sizes(terms.problem, sought_sizes(terms.options.sizes, terms.options.case))
     return [finding(Code.SIZE_FOUND, "; ".join(sentences))] if sentences else []
 
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from evaluator.catalog import sized_source
 from evaluator.deadline import Deadline, Guard
-from evaluator.errors import JudgeFailed, OutlivesKill, WarpgradeError
+from evaluator.errors import JudgeFailed, OutlivesKill, ProblemError, WarpgradeError
 from evaluator.findings import Code, entry_of, finding
 from evaluator.findings.submission import RENAME
 from evaluator.grading import single_grade
@@ -29,6 +29,7 @@ from evaluator.interrupts import held_back
 from evaluator.judge.context.context_pool import ContextPool
 from evaluator.progress import Progress, Stopwatch
 from evaluator.records import Finding, Outcome, Scorecard, Seeds, Status
+from evaluator.sizes.chosen_cases import HIDDEN
 from evaluator.submission.forms import defined_classes
 from evaluator.submission.model_new import can_define
 from evaluator.submission.read import Submission
@@ -139,7 +140,11 @@ def _in_time(
 def _outcome(
     request: GradeRequest, stopwatch: Stopwatch, context_pool: ContextPool | None, part: _Part, guard: Guard
 ) -> Worked:
-    sized_source(request.terms.problem, request.terms.size)  # Report a missing size before any other failure.
+    for case in request.terms.cases:
+        sized_source(request.terms.problem, case)  # Report a missing case before any other failure.
+    if HIDDEN in request.terms.options.case and not request.terms.problem.hidden:
+        message = f"{request.terms.problem.name} declares no hidden cases"
+        raise ProblemError(message, hint="add ranges to problem.toml: [hidden] N = { min = 1, max = 4096 }")
     match request.submission:
         case Unread(finding=reason):
             return Outcome().failed(entry_of(reason).status, reason), None

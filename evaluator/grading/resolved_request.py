@@ -21,7 +21,8 @@ from evaluator.grading.request import GradeRequest, Unread
 from evaluator.grading.resources import threads
 from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.paths import data_dir
-from evaluator.records import DeviceKind, Finding, Problem, Scorecard, WeightsRule
+from evaluator.records import CaseName, DeviceKind, Finding, Problem, Scorecard, WeightsRule
+from evaluator.sizes.chosen_cases import HIDDEN, sought_sizes
 from evaluator.sizes.found_sizes import with_sizes
 from evaluator.submission.host_code import is_for_the_cpu
 from evaluator.submission.read import MAX_CODE_BYTES, STDIN, Submission, read_submission
@@ -74,14 +75,14 @@ def request_for(arguments: GradeArguments, named: Mapping[str, Any]) -> GradeReq
     card = read_card(arguments.replay) if arguments.replay is not None else None
     if card is None and (arguments.problem is None or arguments.submission is None):
         raise _missing(arguments.problem)
-    named = {**_options_of(card, given(named).get("device")), **given(named)}
+    named = {**_options_of(card, given(named)), **given(named)}
     try:
         problem = _problem(arguments, named.get("problems"), card)
     except UsageError as error:
         raise _swapped(arguments, named.get("problems")) or error from None
     submission = _named(_submission(arguments.submission, card, entry_given(named)), arguments.name)
     options, remarks = options_for(named, submission)
-    problem = with_sizes(problem, options.sizes)
+    problem = with_sizes(problem, sought_sizes(options.sizes, options.case))
     gpu = choose(options.gpu) if options.device is DeviceKind.CUDA else None
     return GradeRequest(
         submission=remarked(submission, remarks),
@@ -114,18 +115,19 @@ def options_for(named: Mapping[str, Any], submission: Submission | Unread | None
     return Resolved(read_options({**named, "device": device}), remarks)
 
 
-def _options_of(card: Scorecard | None, device: str | None) -> dict[str, Any]:
-    """Return the options of the grade of `card`, to be repeated on `device`, or on the card's if None.
+def _options_of(card: Scorecard | None, named: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of the grade of `card`, to be repeated with the options `named` by the user.
 
-    A card without a weights rule is of a grade with frozen weights. Only `cuda` has a rule for the L2 cache.
+    The cases are the card's, unless the user chooses others. A card without a weights rule is of a grade with frozen
+    weights. Only `cuda` has a rule for the L2 cache.
     """
     if card is None:
         return {}
     frozen = WeightsRule.FROZEN if card.checks else None
-    on = device or card.device.kind
+    on = named.get("device") or card.device.kind
     return {
         "device": card.device.kind,
-        "size": None if card.problem.further_sizes and on == DeviceKind.EMULATED else card.problem.size,
+        "case": () if {"size", "case"}.intersection(named) else _cases_of(card, on),
         "tolerance": card.tolerance,
         "values": card.values,
         "mode": card.mode,
@@ -134,6 +136,13 @@ def _options_of(card: Scorecard | None, device: str | None) -> dict[str, Any]:
         "weights": frozen if card.weights is None else card.weights.rule,
         "l2": card.l2.rule if card.l2 is not None and on == DeviceKind.CUDA else None,
     }
+
+
+def _cases_of(card: Scorecard, on: str) -> tuple[CaseName, ...]:
+    """Return the cases of the grade of `card`. Only the card's own fits another device."""
+    names = card.sizes if on == card.device.kind else card.sizes[:1]
+    hidden = any(name.startswith(HIDDEN) for name in names)
+    return (*(name for name in names if not name.startswith(HIDDEN)), *([HIDDEN] if hidden else []))
 
 
 def remarked(submission: Submission | Unread, remarks: tuple[Finding, ...]) -> Submission | Unread:

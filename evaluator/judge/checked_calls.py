@@ -231,7 +231,7 @@ def _of_fixed_size(fault: Fault, context: GradeContext) -> Fault:
     undisproved = {
         name: value
         for name, value in cases[SizeName.FULL].axes.items()
-        if all(cases[size].axes[name] == value for size in context.right_at)
+        if all(axes[name] == value for axes in context.right_at)
     }
     numbers = full_size_numbers(context.source, undisproved, cases[context.terms.size].axes, spawn)
     excuse = hard_coded_size(numbers, fault.finding, context.source)

@@ -7,7 +7,6 @@ from typing import NamedTuple
 import torch
 from msgspec.structs import replace
 
-from evaluator.catalog.origin import Origin
 from evaluator.compile.binaries.imported_symbols import together
 from evaluator.errors import SandboxUnavailable
 from evaluator.findings import Code, finding
@@ -42,7 +41,6 @@ from evaluator.records import (
     Profile,
     Weights,
 )
-from evaluator.sizes.found_sizes import changes
 
 _IN_TURN = 2
 """A stopped runner of the submission, and one of the reference."""
@@ -109,50 +107,10 @@ def build(context: GradeContext) -> BuildOutcome:
 
 
 def check(context: GradeContext, built: Build, ends: ExitStack) -> CheckOutcome:
-    """Compare the submission's answers with the expected outputs, at each size of the grade until a fault.
+    """Compare the submission's answers to fresh inputs with the expected outputs, at the case of the context.
 
-    In a timed grade, a runner with right answers lives until `ends` is closed: its next calls are timed.
-    """
-    checked = _check_at_size(context, built, ends)
-    for size in context.terms.further_sizes:
-        if checked.fault is None:
-            with context.at(size):
-                checked = _merged(checked, _check_at_size(context, checked.build, ends), context)
-    return checked
-
-
-def _merged(before: CheckOutcome, further: CheckOutcome, context: GradeContext) -> CheckOutcome:
-    """Merge the outcome `further`, at the present size of `context`, into `before`, whose answers are all right.
-
-    The reason of a fault names the size. The judge itself chose the further size of a bare file. A submission whose
-    constructor or first call raises a Python exception at such a size keeps its verdict, with finding R321.
-    """
-    problem, size = context.terms.problem, context.terms.size
-    checks, fault, remarks = further.checks, further.fault, further.findings
-    if fault is not None:
-        code, message = Code(fault.finding.code), fault.finding.message
-        text = (
-            f"at size {size} ({changes(problem.cases[context.right_at[0]].axes, problem.cases[size].axes)}): {message}"
-        )
-        refuses = code in _REFUSALS and _OF_A_LAUNCH not in message and not any(check.ok for check in checks)
-        if refuses and problem.origin == Origin.KERNELBENCH:
-            checks, remarks = [], [finding(Code.SIZE_REFUSED, text, line=fault.finding.line)]
-            fault = None
-        else:
-            fault = fault._replace(finding=replace(fault.finding, message=text))
-    findings = [*before.findings, *(remark for remark in remarks if remark not in before.findings)]
-    return before._replace(build=further.build, checks=[*before.checks, *checks], fault=fault, findings=findings)
-
-
-_REFUSALS = (Code.CONSTRUCTOR_FAILED, Code.FORWARD_FAILED)
-_OF_A_LAUNCH = "CUDA error"
-"""Part of the message for a launch that fails: an empty grid is a fault of the host code."""
-
-
-def _check_at_size(context: GradeContext, built: Build, ends: ExitStack) -> CheckOutcome:
-    """Compare the submission's answers to fresh inputs with the expected outputs.
-
-    See `_tried_in_other_ways` for weights and the model's mode.
+    In a timed grade, a runner with right answers lives until `ends` is closed: its next calls are timed. See
+    `_tried_in_other_ways` for weights and the model's mode.
     """
     (trial_runner, checks, fault, remarks, sites, *_), build_service, right = _tried_in_other_ways(context, ends)
     if trial_runner is not None and fault is None and right is None:
@@ -175,7 +133,7 @@ def _check_at_size(context: GradeContext, built: Build, ends: ExitStack) -> Chec
         imports=together(build_service.imports),
     )
     if fault is None:
-        context.right_at += (context.terms.size,)
+        context.right_at += (context.terms.problem.cases[context.terms.size].axes,)
     checks = [replace(check, size=context.terms.size) for check in checks]
     return CheckOutcome(build, checks, fault, findings, evidence, weights, right)
 

@@ -9,6 +9,7 @@ from evaluator.findings import Code, finding
 from evaluator.judge import stages, timing_stage
 from evaluator.judge.context.grade_context import GradeContext
 from evaluator.judge.context.reference_timing import ReferenceTimer
+from evaluator.judge.graded_cases import grade_cases
 from evaluator.judge.numerics.reduced_instructions import about_machine_code, with_library_kernels
 from evaluator.judge.own_kernels.ablation import needed_alone
 from evaluator.judge.own_kernels.own_kernels import OwnKernelEvidence, not_known, own_kernels, too_little
@@ -73,14 +74,36 @@ def _lint_and_build(context: GradeContext, stopwatch: Stopwatch) -> Outcome:
 
 
 def finish(context: GradeContext, timer: ReferenceTimer, build_outcome: Outcome, stopwatch: Stopwatch) -> Outcome:
-    """Check and time a build, made here or by another process on the same machine."""
+    """Check and time a build at every case, made here or by another process on the same machine."""
     if build_outcome.build is None:
         raise ValueError("nothing was built")
+    if context.terms.gpu is not None:
+        with stopwatch.stage("device"):
+            context.take_device()
+    outcome = grade_cases(
+        context, timer, build_outcome.build, stopwatch, lambda *case: _graded(context, stopwatch, *case)
+    )
+    machine_code = with_library_kernels(context.build_services.machine_code(), outcome.profiling)
+    about_code = about_machine_code(machine_code, context.terms.problem.precision, context.terms.problem.formats)
+    outcome = replace(
+        outcome,
+        sandbox=context.sandbox,
+        machine_code=machine_code,
+        findings=[*outcome.findings, *about_code, *build_outcome.findings],
+        toolchains=build_outcome.toolchains,
+    )
+    if context.gpu_session is None:
+        return outcome
+    monitor = context.gpu_session.monitor
+    return replace(outcome, gpu=monitor.facts(), findings=[*outcome.findings, *monitor.findings(outcome.timing)])
+
+
+def _graded(context: GradeContext, stopwatch: Stopwatch, timer: ReferenceTimer, build: Build, detail: str) -> Outcome:
+    """Check and time a build at the case of the context; `detail` is that of the stages."""
     with contextlib.ExitStack() as ends:
-        grade = _Finish(context, timer, stopwatch, ends)
-        grade.take_device()
+        grade = _Finish(context, timer, stopwatch, ends, detail)
         grade.measure_reference()
-        grade.check(build_outcome.build)
+        grade.check(build)
         for stage in (
             grade.require_own_kernels,
             grade.time,
@@ -91,20 +114,7 @@ def finish(context: GradeContext, timer: ReferenceTimer, build_outcome: Outcome,
             if not grade.outcome.is_final:
                 stage()
         context.warm_idle_runners()
-    machine_code = with_library_kernels(context.build_services.machine_code(), grade.outcome.profiling)
-    about_code = about_machine_code(machine_code, context.terms.problem.precision, context.terms.problem.formats)
-    outcome = replace(
-        grade.outcome,
-        sandbox=context.sandbox,
-        output=context.output,
-        machine_code=machine_code,
-        findings=[*grade.outcome.findings, *about_code, *build_outcome.findings],
-        toolchains=build_outcome.toolchains,
-    )
-    if context.gpu_session is None:
-        return outcome
-    monitor = context.gpu_session.monitor
-    return replace(outcome, gpu=monitor.facts(), findings=[*outcome.findings, *monitor.findings(outcome.timing)])
+    return replace(grade.outcome, output=context.output)
 
 
 class _Finish:
@@ -113,12 +123,18 @@ class _Finish:
     _evidence: OwnKernelEvidence
 
     def __init__(
-        self, context: GradeContext, timer: ReferenceTimer, stopwatch: Stopwatch, ends: contextlib.ExitStack
+        self,
+        context: GradeContext,
+        timer: ReferenceTimer,
+        stopwatch: Stopwatch,
+        ends: contextlib.ExitStack,
+        detail: str,
     ) -> None:
         self._context = context
         self._timer = timer
         self._stopwatch = stopwatch
         self._ends = ends
+        self._detail = detail
         self._reference: timing_stage.ReferenceSide | None = None
         self._right: stages.RightRunner | None = None
         self._required_share = context.terms.options.require_own_kernel
@@ -127,17 +143,11 @@ class _Finish:
     @contextlib.contextmanager
     def _stage(self, name: str) -> Iterator[None]:
         """Enter a stage. Before a stage that needs the device alone, settle all other work of this judge."""
-        with self._stopwatch.stage(name):
+        with self._stopwatch.stage(name, self._detail):
             if name in _MEASURING:
                 self._context.settle()
                 self._timer.settle()
             yield
-
-    def take_device(self) -> None:
-        """Wait for the GPU, if any."""
-        if self._context.terms.gpu is not None:
-            with self._stage("device"):
-                self._context.take_device()
 
     def measure_reference(self) -> None:
         """Time the reference on a GPU before any code of the submission runs. Elsewhere stage `time` does.

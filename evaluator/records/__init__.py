@@ -27,6 +27,7 @@ from evaluator.records.card import (
     SubmissionRef,
     Weights,
 )
+from evaluator.records.cases import CaseResult, Quoted, Score
 from evaluator.records.check import Check, Mismatch, Schedule, TensorCheck
 from evaluator.records.evidence import (
     Counters,
@@ -72,6 +73,7 @@ from evaluator.records.names import (
 )
 from evaluator.records.outcome import Fault, Outcome
 from evaluator.records.problem import (
+    AxisRange,
     Case,
     CaseName,
     Constant,
@@ -99,6 +101,7 @@ from evaluator.records.timing import (
 __all__ = [
     "SCHEMA_VERSION",
     "Admission",
+    "AxisRange",
     "Baseline",
     "BaselineKind",
     "Build",
@@ -107,6 +110,7 @@ __all__ = [
     "CancellingRows",
     "Case",
     "CaseName",
+    "CaseResult",
     "Check",
     "CheckRule",
     "ClockKind",
@@ -150,6 +154,7 @@ __all__ = [
     "Profile",
     "ProfilerKind",
     "Profiling",
+    "Quoted",
     "Record",
     "Roofline",
     "RooflineOverride",
@@ -159,6 +164,7 @@ __all__ = [
     "SandboxFacts",
     "SandboxMode",
     "Schedule",
+    "Score",
     "Scorecard",
     "Seed",
     "Seeds",

@@ -2,6 +2,7 @@
 
 from evaluator.records.base import SCHEMA_VERSION, LevelNumber, Record, Seed, Sha256
 from evaluator.records.build import Build
+from evaluator.records.cases import CaseResult, Quoted, Score
 from evaluator.records.check import Check
 from evaluator.records.evidence import OwnKernels, Profiling, Roofline
 from evaluator.records.finding import Finding
@@ -28,8 +29,7 @@ from evaluator.records.timing import Baseline, L2Inputs, Timing
 class ProblemRef(Record, frozen=True):
     """Reference to the graded problem, with a hash to detect changes.
 
-    `constants` are those of `size`. `further_sizes` are graded after right answers at `size`, each with its constants.
-    `check` is the role of the problem's own check.
+    `size` is the name of the card's own case, whose axes are `constants`. `check` is the role of the problem's own check.
     """
 
     name: str
@@ -42,7 +42,6 @@ class ProblemRef(Record, frozen=True):
     precision: Precision
     mode: Mode
     backward: bool
-    further_sizes: dict[CaseName, dict[str, Constant]] = {}
     check: CheckRule | None = None
 
 
@@ -130,6 +129,9 @@ class Scorecard(Record, frozen=True, kw_only=True):
 
     A card of mode `check`, and a card of `emulated`, never has times. `kernelbench_correct`: KernelBench's rule accepts
     the submission's outputs (`kernelbench_of_checks`).
+
+    A grade of several cases has the result of each in `cases`, the card's own first, and their `score`. The status is
+    the worst of them. Times and evidence outside of `cases` are those of the card's own case; `checks` are all.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -163,6 +165,8 @@ class Scorecard(Record, frozen=True, kw_only=True):
     entry: str | None = None
     signature: Signature | None = None
     kernelbench_correct: bool | None = None
+    cases: list[CaseResult] = []
+    score: Score | None = None
 
     @property
     def kernelbench_of_checks(self) -> bool | None:
@@ -183,8 +187,20 @@ class Scorecard(Record, frozen=True, kw_only=True):
 
     @property
     def sizes(self) -> tuple[CaseName, ...]:
-        """The checked sizes, the card's first."""
-        return tuple(dict.fromkeys([self.problem.size, *(each.size for each in self.checks if each.size is not None)]))
+        """The names of the graded cases, the card's own first."""
+        names = [*(case.name for case in self.cases), *(each.size for each in self.checks if each.size is not None)]
+        return tuple(dict.fromkeys([self.problem.size, *names]))
+
+    @property
+    def quoted(self) -> Quoted:
+        """The speedup of a correct card: the score of several timed cases, otherwise that of the card's own case."""
+        if self.status is not Status.CORRECT:
+            return Quoted(None, None, None)
+        several = sum(case.is_timed and not case.hidden for case in self.cases) > 1
+        quote = self.score if several else self.timing
+        return (
+            Quoted(None, None, None) if quote is None else Quoted(quote.speedup, quote.speedup_low, quote.speedup_high)
+        )
 
     @property
     def has_like_weights(self) -> bool:

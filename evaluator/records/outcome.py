@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from evaluator.records.base import Record
 from evaluator.records.build import Build
 from evaluator.records.card import RunnerOutput, Weights
+from evaluator.records.cases import CaseResult, Score
 from evaluator.records.check import Check
 from evaluator.records.evidence import OwnKernels, Profiling, Roofline
 from evaluator.records.finding import Finding
@@ -51,6 +52,8 @@ class Outcome(Record, frozen=True):
     weights: Weights | None = None
     output: RunnerOutput = msgspec.field(default_factory=_nothing_printed)
     toolchains: list[Toolchain] | None = None
+    cases: list[CaseResult] = []
+    score: Score | None = None
 
     @property
     def is_final(self) -> bool:

@@ -46,6 +46,14 @@ class Case(Record, frozen=True):
     tolerance: dict[str, Any] = {}
 
 
+class AxisRange(Record, frozen=True):
+    """Range of an axis for hidden cases: the multiples of `multiple_of` from `min` to `max`."""
+
+    min: int
+    max: int
+    multiple_of: int = 1
+
+
 def cases_of(sizes: Mapping[str, dict[str, Constant]]) -> dict[str, Case]:
     """Return a case for each size, by name.
 
@@ -112,6 +120,7 @@ class Problem(Record, frozen=True):
     for exclusion, or to true for unconditional use. `layouts` lists the allowed memory layouts of inputs. `weights` is
     the rule for weights, `l2` the state of the inputs in a GPU's L2 cache when a timed call begins. `formats` declares
     inputs and outputs in formats of few bits. `check` is the role of the reference's own `check`, None without one.
+    `hidden` has the axes of hidden cases, with their ranges.
     """
 
     name: str
@@ -135,6 +144,7 @@ class Problem(Record, frozen=True):
     l2: L2Rule = L2Rule.COLD
     formats: Formats = Formats()
     check: CheckRule | None = None
+    hidden: dict[str, AxisRange] = {}
 
     @property
     def workload(self) -> tuple[str, ...]:

@@ -156,13 +156,14 @@ class Grader:
         """Assert that the stages are counted from 1, and up to the last one where nothing ends a grade early.
 
         A later stage waits for the GPU where another grade has it: stage `device` comes again, without a new number.
+        The stages of further cases have no number of their own.
         """
         places = re.findall(r"^(\w+) \((\d+) of (\d+)\)", run.err, re.MULTILINE)
         numbers = [int(number) for _, number, _ in places]
         assert numbers == sorted(numbers), run.err
         assert set(numbers) == set(range(1, len(set(numbers)) + 1)), run.err
         again = [stage for (_, *place), (stage, *after) in itertools.pairwise(places) if after == place]
-        assert set(again) <= {"device"}, run.err
+        assert card.cases or set(again) <= {"device"}, run.err
         assert card.status is not Status.CORRECT or not places or places[-1][1] == places[-1][2], run.err
 
     def _check_promises(self, run: Run, target: Path, *, as_json: bool) -> None:

@@ -74,7 +74,10 @@ def graded(grader, tmp_path):
 def test_a_right_kernel_is_checked_at_both_sizes_and_built_once(graded, grader, tmp_path):
     card = graded(kernel()).assert_verdict(Status.CORRECT)
     assert card.problem.constants == {"rows": 64, "cols": 96}
-    assert card.problem.further_sizes == {SizeName.AWKWARD: {"rows": 61, "cols": 89}}
+    assert [(each.name, each.axes, each.status) for each in card.cases] == [
+        (SizeName.SMALL, {"rows": 64, "cols": 96}, Status.CORRECT),
+        (SizeName.AWKWARD, {"rows": 61, "cols": 89}, Status.CORRECT),
+    ]
     assert {(each.size, *each.tensors[0].shape) for each in card.checks} == {
         (SizeName.SMALL, 64, 96),
         (SizeName.AWKWARD, 61, 89),
@@ -109,10 +112,10 @@ def test_a_right_kernel_is_checked_at_both_sizes_and_built_once(graded, grader, 
 )
 def test_a_fault_of_the_tail_is_found(graded, changes, status, code):
     card = graded(kernel(**changes)).assert_verdict(status, code)
-    assert card.reason.message.startswith("at size awkward (rows = 61, not 64; cols = 89, not 96): ")
-    assert [each.ok for each in card.checks if each.size is SizeName.SMALL].count(False) == 0
+    assert card.reason.message.startswith("at case awkward (rows = 61, not 64; cols = 89, not 96): ")
+    assert [each.ok for each in card.checks if each.size == SizeName.SMALL].count(False) == 0
     card = graded(kernel(**changes), "--size", "small").assert_verdict(Status.CORRECT)
-    assert card.problem.further_sizes == {}
+    assert card.cases == []
     assert {each.size for each in card.checks} == {SizeName.SMALL}
 
 

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple, Self
 
+import msgspec
+
 from evaluator.batch.runs.run_folder import RunFolder
 from evaluator.batch.runs.tasks import equality_key
 from evaluator.cards.consistency import inconsistencies
@@ -23,15 +25,16 @@ from evaluator.files.safe_open import kind
 from evaluator.records import Scorecard, Status
 from evaluator.text import one_line
 
-_LAYOUT = 8
+_LAYOUT = 9
 _SAID = 200
 
 
 class Row(NamedTuple):
     """Summary of a card. `card` is the path below `cards/`. Only correct submissions have speedups and kinds of calls.
 
-    `reference_calls` and `submission_calls` are values of `CallKind`, `l2` is a value of `L2Rule`.
-    `contradiction` describes inconsistencies of the card, found without recomputing confidence intervals.
+    `reference_calls` and `submission_calls` are values of `CallKind`, `l2` is a value of `L2Rule`. `cases` is the JSON
+    of `_cases_text`. `contradiction` describes inconsistencies of the card, found without recomputing confidence
+    intervals.
     """
 
     card: str
@@ -60,6 +63,7 @@ class Row(NamedTuple):
     l2: str | None
     host_bound: bool
     kernelbench_correct: bool | None
+    cases: str
 
     @property
     def key(self) -> str | None:
@@ -75,7 +79,7 @@ CREATE TABLE cards (
     speedup REAL, speedup_low REAL, speedup_high REAL, wall_s REAL, graded_at TEXT,
     contradiction TEXT, signed INTEGER, mode TEXT,
     reference_calls TEXT, submission_calls TEXT, l2 TEXT, host_bound INTEGER,
-    kernelbench_correct INTEGER
+    kernelbench_correct INTEGER, cases TEXT
 )"""
 _TABLE = _CREATED.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1)
 _MARKS = ", ".join("?" * len(Row._fields))
@@ -252,9 +256,9 @@ def row_of(content: Scorecard, card: str, size_bytes: int, mtime_ns: int) -> Row
         status=content.status.value,
         reason=content.reason.code if content.reason else None,
         built=content.build is not None and content.build.ok,
-        speedup=timing.speedup if timing else None,
-        speedup_low=timing.speedup_low if timing else None,
-        speedup_high=timing.speedup_high if timing else None,
+        speedup=content.quoted.speedup,
+        speedup_low=content.quoted.low,
+        speedup_high=content.quoted.high,
         wall_s=content.wall_s,
         graded_at=content.graded_at,
         contradiction=_contradiction(content, card),
@@ -265,7 +269,15 @@ def row_of(content: Scorecard, card: str, size_bytes: int, mtime_ns: int) -> Row
         l2=content.l2.rule.value if timing and content.l2 else None,
         host_bound=timing is not None and timing.is_host_bound,
         kernelbench_correct=content.kernelbench_correct,
+        cases=_cases_text(content),
     )
+
+
+def _cases_text(content: Scorecard) -> str:
+    """Return name, status and speedup with its interval of each case but the hidden ones, as JSON; maybe empty."""
+    listed = [case for case in content.cases if not case.hidden]
+    rows = [(case.name, case.status, case.speedup, case.speedup_low, case.speedup_high) for case in listed]
+    return msgspec.json.encode(rows).decode() if rows else ""
 
 
 def _contradiction(content: Scorecard, card: str) -> str | None:

@@ -13,8 +13,9 @@ from evaluator.catalog.kernelbench import WHERE, looks_like_one
 from evaluator.catalog.kernelbench import read_text as read_problem_text
 from evaluator.catalog.text import did_you_mean
 from evaluator.errors import ProblemError, UsageError
-from evaluator.records import CaseName, Problem
+from evaluator.records import CaseName, Problem, SizeName
 from evaluator.sandbox.filesystem.visible_files import refuse_readable
+from evaluator.sizes.chosen_cases import missing_case, sought_sizes
 from evaluator.sizes.found_sizes import NO_SMALL, with_sizes
 from evaluator.text import one_line
 
@@ -71,9 +72,14 @@ class Problems:
     """Problems that submissions may name. A name from a stream of submissions is never used as a path."""
 
     def __init__(
-        self, folder: Path | None, sizes: Sequence[CaseName], only: Sequence[str] = (), entry: str | None = None
+        self,
+        folder: Path | None,
+        sizes: Sequence[CaseName],
+        only: Sequence[str] = (),
+        entry: str | None = None,
+        cases: Sequence[CaseName] = (),
     ) -> None:
-        """Read the problems in `folder`, or the shipped problems.
+        """Read the problems in `folder`, or the shipped problems, to be graded at `sizes` or at `cases`.
 
         `only` has patterns of names, as for a shell: submissions to other problems are not wanted. `entry` names the
         class that submissions define; None for ModelNew, else Model.
@@ -84,7 +90,7 @@ class Problems:
         """
         if folder is not None:
             refuse_readable(folder, "the problem folder")
-        self._sizes = sizes
+        self._sizes, self._cases = sizes, cases
         self.entry = entry
         self._shipped = folder is None
         self._sized_by_name: dict[str, Problem | str] = {}
@@ -122,9 +128,9 @@ class Problems:
         return any(fnmatchcase(full_name, pattern) for pattern in self._only)
 
     def has(self, name: str, sha256: str) -> bool:
-        """Return whether a problem with exactly the given name, content and size exists."""
+        """Return whether a problem with exactly the given name, content and cases exists."""
         problem = self._by_name.get(name)
-        return problem is not None and problem.sha256 == sha256 and self._sizes[0] in problem.cases
+        return problem is not None and problem.sha256 == sha256 and self._missing(problem) is None
 
     def find(self, name: str) -> Problem | str:
         """Return the problem with the given name, or the reason why none can be graded."""
@@ -172,9 +178,12 @@ class Problems:
 
     def _checked(self, problem: Problem) -> Problem | str:
         try:
-            sized = with_sizes(problem, self._sizes)
+            sized = with_sizes(problem, sought_sizes(self._sizes, self._cases))
         except ProblemError as error:
             return error.message
-        if self._sizes[0] in sized.cases:
+        if (missing := self._missing(sized)) is None:
             return sized
-        return f"{problem.name} has no case {self._sizes[0]}; {NO_SMALL}"
+        return f"{problem.name} has no case {missing}" + (f"; {NO_SMALL}" if missing in set(SizeName) else "")
+
+    def _missing(self, problem: Problem) -> CaseName | None:
+        return missing_case(problem, self._sizes, self._cases)

@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
 from evaluator.batch.runs.index import Index, Row, row_of
@@ -28,6 +29,7 @@ from evaluator.text import one_line
 _CONTRADICTS = "it counts as missing; `warpgrade check-card` says all of it, and the same batch grades it again"
 _NOT_TAKEN = "it counts as missing"
 _LONGEST_NAME = 120
+_Number = float | None
 _STATUSES = {status.value: status for status in Status}  # many times faster than Status(…)
 
 
@@ -104,7 +106,8 @@ class RunEntry(NamedTuple):
         low, high = (row.speedup_low, row.speedup_high) if row is not None else (None, None)
         calls = sample.reference_calls, sample.submission_calls, sample.l2
         measured = calls if sample.submission_calls is not None else None
-        return ComparedSubmission(sample.problem, sample.name, sample.status, sample.speedup, low, high, measured)
+        compared = ComparedSubmission(sample.problem, sample.name, sample.status, sample.speedup, low, high, measured)
+        return compared if row is None or not row.cases else compared._replace(cases=_compared_cases(row))
 
 
 class Results(NamedTuple):
@@ -135,6 +138,12 @@ class Results(NamedTuple):
     def samples(self) -> list[RunSample]:
         """Samples of all entries."""
         return [entry.sample for entry in self.entries]
+
+
+def _compared_cases(row: Row) -> tuple[ComparedSubmission, ...]:
+    """Return the cases of a card for the comparison, under their names."""
+    cases = msgspec.json.decode(row.cases, type=list[tuple[str, Status | None, _Number, _Number, _Number]])
+    return tuple(ComparedSubmission(row.problem, *case) for case in cases)
 
 
 @cache

@@ -79,7 +79,8 @@ class ContextPool:
         if plans_memory:
             from evaluator.judge.setup.memory_plan import refuse_what_does_not_fit
 
-            refuse_what_does_not_fit(terms.problem, terms.size, terms.gpu)
+            for case in terms.cases:
+                refuse_what_does_not_fit(terms.problem, case, terms.gpu)
 
     @contextlib.contextmanager
     def context_for(

@@ -24,13 +24,14 @@ from evaluator.judge.runners.fork_servers import fork_server_for
 from evaluator.judge.runners.runner_pool import POOLED_RUNNERS, SpareChildren
 from evaluator.judge.runners.sandboxed_tools import SandboxedTools
 from evaluator.judge.runners.speculative_build import SpeculativeBuild
+from evaluator.judge.setup.distribution_mix import DistributionMix
 from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.judge.setup.problem_setup import ProblemSetup, keep_memory, set_up_problem
 from evaluator.judge.setup.seed_book import SeedBook
 from evaluator.lint.lint_in_sandbox import LookedAt, look_at
 from evaluator.paths import cache_folder
 from evaluator.protocol.frames import BuildRequest
-from evaluator.records import CaseName, SandboxFacts
+from evaluator.records import Case, CaseName, SandboxFacts, SizeName
 from evaluator.sandbox import ForkServer
 
 
@@ -218,19 +219,27 @@ class GradeContext(GradeFacts):
                 self._set_up()
 
     @contextlib.contextmanager
-    def at(self, size: CaseName) -> Iterator[None]:
-        """Context in which the grade is at another size of the problem, with the same builds and distributions."""
-        terms, setup = self.terms, self.setup
-        self.terms = terms.at(size)
+    def at(self, case: Case, *, is_hidden: bool) -> Iterator[None]:
+        """Context in which the grade is at a further case of the problem, with the same builds and distributions."""
+        terms, setup, seeds = self.terms, self.setup, self.seeds
+        self.terms, self.seeds = terms.at(case, is_hidden=is_hidden), seeds.elsewhere()
         try:
-            if size not in self._further_setups:
-                self._further_setups[size] = set_up_problem(
-                    self.terms, self.seeds.weight, self._device_builders, setup.distribution_mix
-                )
-            self.setup = self._further_setups[size]
+            self.setup = self._setup_at(case, setup.distribution_mix)
             yield
         finally:
-            self.terms, self.setup = terms, setup
+            self.terms, self.seeds = terms, seeds
+            self.setup = setup
+
+    def _setup_at(self, case: Case, mix: DistributionMix) -> ProblemSetup:
+        """Set the problem up at a further case. On the CPU, a lasting context keeps the small sizes."""
+        if (kept := self._further_setups.get(case.name)) is not None:
+            return kept
+        setup = set_up_problem(self.terms, self.seeds.weight, self._device_builders, mix)
+        if self.terms.gpu is not None:
+            keep_memory(setup.judge_bytes)
+        elif case.name in (SizeName.SMALL, SizeName.AWKWARD):
+            self._further_setups[case.name] = setup
+        return setup
 
     def _set_up(self) -> None:
         self.setup = set_up_problem(self.terms, self.seeds.weight, self._device_builders)

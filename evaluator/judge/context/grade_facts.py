@@ -8,7 +8,7 @@ from evaluator.judge.setup.distribution_mix import AS_GIVEN_ALONE
 from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.judge.setup.problem_setup import ProblemSetup
 from evaluator.judge.setup.seed_book import SeedBook
-from evaluator.records import CaseName, RunnerOutput
+from evaluator.records import Constant, RunnerOutput
 
 
 class GradeFacts:
@@ -17,7 +17,8 @@ class GradeFacts:
     `kernel_cache` holds the kernels that the checked runner compiled (Triton), for later runners of the submission. The
     judge never decodes the bytes. `seeded_because` is the reason why the submission keeps the seeded weights, although
     parameters may correspond to the reference's; usually None. `in_training`: ModelNew is graded after `train()`, since
-    its constructor calls `eval()` and only then the answers are right. `right_at` are the sizes with right answers.
+    its constructor calls `eval()` and only then the answers are right. `right_at` are the axes of
+    the cases with right answers.
     """
 
     def __init__(self, terms: GradeTerms, source: str, seeds: SeedBook, deadline: Deadline | None) -> None:
@@ -36,7 +37,7 @@ class GradeFacts:
         self.kernel_cache = b""
         self.seeded_because: str | None = None
         self.in_training = False
-        self.right_at: tuple[CaseName, ...] = ()
+        self.right_at: tuple[dict[str, Constant], ...] = ()
 
     @property
     def setup(self) -> ProblemSetup:

@@ -15,7 +15,7 @@ from evaluator.judge.runners.runner_client import RUNNER, RunnerClient
 from evaluator.judge.runners.runner_pool import RunnerPool
 from evaluator.judge.trial.model_runner import ModelRunner, ModelSpec, import_timeout_s, load_frame
 from evaluator.records import DeviceKind, Fault
-from evaluator.sandbox import ForkServer, ToolResult, run_tool
+from evaluator.sandbox import ForkServer, Limits, ToolResult, run_tool
 from evaluator.submission.model_new import NAME
 
 
@@ -31,6 +31,7 @@ class RunnerFactory:
         """
         self._facts = facts
         self._fork_server = fork_server
+        self._pooled_limits: Limits | None = None
         self.pool = (
             RunnerPool(self._empty_runner, facts.terms.device, pooled_runners)
             if gpu_session is None
@@ -48,6 +49,8 @@ class RunnerFactory:
         """
         facts, backend = self._facts, self._facts.backend
         is_submission = source is facts.source
+        if self._pooled_limits not in (None, backend.limits):
+            self.pool.close()  # The idle runners are for another case.
         with contextlib.ExitStack() as stack:
             memory = stack.enter_context(backend.memory())
             session = stack.enter_context(self.pool.take())
@@ -135,4 +138,5 @@ class RunnerFactory:
 
     def _empty_runner(self) -> RunnerClient:
         """Start a runner without submission and without GPU."""
-        return RunnerClient(self._fork_server.spawn(RUNNER, self._facts.backend.limits), None)
+        self._pooled_limits = self._facts.backend.limits
+        return RunnerClient(self._fork_server.spawn(RUNNER, self._pooled_limits), None)

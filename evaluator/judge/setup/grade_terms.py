@@ -6,7 +6,8 @@ from msgspec.structs import replace
 
 from evaluator.devices.gpu import Gpu
 from evaluator.grade_options import GradeOptions
-from evaluator.records import CaseName, DeviceKind, L2Rule, Problem, WeightsRule
+from evaluator.records import Case, CaseName, DeviceKind, GradeMode, L2Rule, Problem, WeightsRule
+from evaluator.sizes.chosen_cases import HIDDEN, chosen_cases
 
 
 class GradeTerms(NamedTuple):
@@ -24,17 +25,27 @@ class GradeTerms(NamedTuple):
 
     @property
     def size(self) -> CaseName:
-        """Graded size of the problem: the first, if there are several."""
-        return self.options.sizes[0]
+        """Name of the card's own case: the first of `cases`."""
+        return self.cases[0]
 
     @property
-    def further_sizes(self) -> tuple[CaseName, ...]:
-        """Sizes graded after right answers at `size`."""
-        return tuple(size for size in self.options.sizes[1:] if size in self.problem.cases)
+    def cases(self) -> tuple[CaseName, ...]:
+        """Names of the graded cases, without hidden ones, which each grade draws."""
+        return chosen_cases(self.problem, self.options.sizes, self.options.case)
 
-    def at(self, size: CaseName) -> "GradeTerms":
-        """Return the terms with a single size."""
-        return self._replace(options=replace(self.options, size=size))
+    @property
+    def draws_hidden(self) -> bool:
+        """Whether each grade draws hidden cases: on request, and by default where the problem declares them."""
+        options = self.options
+        by_default = not options.case and options.size is None
+        return bool(self.problem.hidden) and (by_default or HIDDEN in options.case)
+
+    def at(self, case: Case, *, is_hidden: bool = False) -> "GradeTerms":
+        """Return the terms with that case alone. A hidden case is timed only on request."""
+        problem = replace(self.problem, cases={**self.problem.cases, case.name: case})
+        checks_only = is_hidden and HIDDEN not in self.options.case
+        mode = GradeMode.CHECK if checks_only else self.options.mode
+        return self._replace(problem=problem, options=replace(self.options, size=None, case=(case.name,), mode=mode))
 
     @property
     def is_timed(self) -> bool:

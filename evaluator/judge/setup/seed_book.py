@@ -3,6 +3,7 @@
 A call's seed determines the input distribution (`DistributionMix.pick`), so a replay repeats the distributions too.
 """
 
+import copy
 import itertools
 import secrets
 from collections import Counter
@@ -13,6 +14,7 @@ from evaluator.judge.setup.distribution_mix import AS_GIVEN_ALONE, DistributionM
 from evaluator.records import (
     CancellingRows,
     CaseName,
+    CaseResult,
     Check,
     Fill,
     Order,
@@ -57,6 +59,18 @@ class SeedBook:
         drawn = fresh_seed() if card_seeds is None else int(card_seeds.weight, 16)
         self.weight = drawn if weight is None else weight
         self.distribution_mix = AS_GIVEN_ALONE
+        self._timing = None if card is None else card.timing
+
+    @property
+    def replayed_cases(self) -> list[CaseResult] | None:
+        """The cases of the replayed card; None without a replay."""
+        return None if self._card is None else self._card.cases
+
+    def elsewhere(self) -> "SeedBook":
+        """Return the seeds of a further case: a card has the seeds of the timed calls of its own case only."""
+        other = copy.copy(self)
+        other._timing = None  # noqa: SLF001 - a copy of this object
+        return other
 
     def record(self) -> Seeds:
         """Return the seed record of a card, without the seeds of calls."""
@@ -136,7 +150,7 @@ class SeedBook:
         The reference's own calls all use the problem's own values: other calls are not quoted, and only a submission
         could profit from knowing the distribution.
         """
-        timing = None if self._card is None else self._card.timing
-        yield from (int(text, 16) for text in ([] if timing is None else getattr(timing, side).seeds))
+        seeds = [] if self._timing is None else getattr(self._timing, side).seeds
+        yield from (int(text, 16) for text in seeds)
         while True:
             yield fresh_seed() if side == "submission" else self.distribution_mix.seed_for(Profile.AS_GIVEN)

@@ -30,6 +30,7 @@ from evaluator.records import (
     WeightsGraded,
 )
 from evaluator.report.card.baselines import baseline_rows
+from evaluator.report.card.cases import case_lines, cases_sentence, score_text, shows_cases
 from evaluator.report.card.excerpts import lines_of, printed_rows, show_diagnostic, show_line
 from evaluator.report.card.measurement import calls_line, clocks_line, host_line, inputs_line, samples_of
 from evaluator.report.card.profile import profiling_rows
@@ -40,6 +41,8 @@ from evaluator.text import counted, duration, printable, ratio, side_by_side, si
 
 _MOST_FINDINGS = 3
 _MOST_ERRORS = 3
+_MOST_CASES = 16
+_MOST_SIZES = 3
 _LONGEST_STEP = 320
 """More characters than any step of the table of findings. Other steps may quote the submission at any length."""
 _MOST_LOG_LINES = 6
@@ -61,6 +64,7 @@ def render_card(
     _correctness(sheet, card)
     if card.status is Status.CORRECT:
         _time(sheet, card)
+    _cases(sheet, card, _MOST_CASES if not with_samples else len(card.cases))
     if card.roofline is not None:
         roofline_row(sheet, card.roofline)
     if card.profiling is not None:
@@ -155,7 +159,9 @@ def _end_of_log(sheet: Sheet, log: str) -> None:
 
 def _subject(sheet: Sheet, card: Scorecard) -> None:
     subject = sheet.say(card.submission.name, 80).append(" for ").append_text(sheet.say(card.problem.name, 80))
-    subject.append(f", size {' and '.join(card.sizes)}, on {card.device.kind.value}")
+    few = len(card.sizes) <= _MOST_SIZES
+    sizes = f"size {' and '.join(card.sizes)}" if few else f"{card.problem.size} and {len(card.sizes) - 1} more cases"
+    subject.append(f", {sizes}, on {card.device.kind.value}")
     if card.mode is not GradeMode.FULL:
         subject.append(f", mode {card.mode.value}")
     name = Text("(").append_text(sheet.say(card.device.name, 60)).append(")")
@@ -259,6 +265,19 @@ def _time(sheet: Sheet, card: Scorecard) -> None:
     if card.schema_version != SCHEMA_VERSION and timing.speedup_low is not None:
         sheet.row("", styled(f"schema version {card.schema_version}: {INTERVALS_REMARK}", "yellow"))
     baseline_rows(sheet, card.baselines, timing.submission.kind)
+
+
+def _cases(sheet: Sheet, card: Scorecard, most: int) -> None:
+    """Show the score, a sentence about all cases, and a line for each of the first cases."""
+    if not shows_cases(card):
+        return
+    if card.status is Status.CORRECT and card.score is not None:
+        sheet.row("Score", Text(score_text(card.score, sheet.symbols.times)))
+    sheet.row("Cases", Text(cases_sentence(card.cases, sheet.symbols.times)))
+    for line in case_lines(card.cases, sheet.symbols.times)[:most]:
+        sheet.row("", Text(line))
+    if len(card.cases) > most:
+        sheet.row("", styled(f"and {len(card.cases) - most} more in the scorecard", "dim"))
 
 
 def _speedup(sheet: Sheet, timing: Timing) -> Text:

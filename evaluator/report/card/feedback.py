@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from evaluator.findings import ENTRIES, Code
 from evaluator.protocol.submission_files import place_of
 from evaluator.records import Check, Diagnostic, Finding, GradeMode, Scorecard, Status, Timing
+from evaluator.report.card.cases import case_rows, cases_sentence, score_text, shows_cases
 from evaluator.report.card.measurement import measured
 from evaluator.report.layout.quotation import MARK, plain, quoted, quoted_line
 from evaluator.text import counted, ratio, side_by_side, significant
@@ -22,6 +23,7 @@ _HEAD = (
 _MOST_ERRORS = 4
 _MOST_FINDINGS = 6
 _MOST_LINES = 12
+_MOST_CASES = 16
 _OF_THE_GRADE = frozenset((Code.SIZE_FOUND.value,))
 """Findings without a use for the next attempt: nothing in the submission caused these."""
 _READ = 1 << 16
@@ -71,12 +73,26 @@ def _bytes(line: str) -> int:
     return len(line.encode("utf-8", "surrogatepass")) + 1
 
 
+def _cases(card: Scorecard) -> Part:
+    """Return a line about all cases, and one for each case that is not right or not certainly faster."""
+    if not shows_cases(card):
+        return []
+    lines = [f"Cases: {cases_sentence(card.cases, 'times')}."]
+    if card.score is not None and card.status is Status.CORRECT:
+        lines.append(f"Score: {score_text(card.score, 'times')}.")
+    rows = zip(card.cases, case_rows(card.cases, "times"), strict=True)
+    slow = [row for case, row in rows if not (case.status is Status.CORRECT and (case.speedup_low or 0.0) > 1)]
+    lines += [f"{MARK}{plain(f'{row.name} ({row.axes}): {row.result}')}" for row in slow[:_MOST_CASES]]
+    return lines
+
+
 def _details(card: Scorecard) -> Iterator[Part]:
     """Yield the parts below the verdict. Empty parts take no room."""
     yield _compiler(card)
     yield _source_excerpt(card)
     yield _mismatch(card.checks)
     yield _times(card)
+    yield _cases(card)
     yield _other_findings(card)
     yield _printed(card)
 

@@ -1,6 +1,7 @@
 """A scorecard as Markdown, for the summary of a workflow's step. Pure."""
 
 from evaluator.records import GradeMode, Scorecard, Status
+from evaluator.report.card.cases import cases_sentence, shows_cases
 from evaluator.report.card.feedback import feedback
 from evaluator.report.card.measurement import measured
 from evaluator.report.ci.verdicts import verdict_of
@@ -21,6 +22,7 @@ def card_markdown(card: Scorecard) -> str:
         times = (duration(card.timing.reference_median_ms), duration(card.timing.submission_median_ms))
         lines += ["| speedup | reference | submission |", "|---|---|---|", f"| {' | '.join((speedup, *times))} |", ""]
         lines += [f"Measured: {measured(card)}.", ""]
+        lines += [f"Cases: {cases_sentence(card.cases)}.", ""] if shows_cases(card) else []
     elif card.mode is GradeMode.CHECK:
         lines += ["Mode check: no time was measured.", ""]
     return "\n".join(lines) + "\n"

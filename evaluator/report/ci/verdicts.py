@@ -99,13 +99,13 @@ def verdict_of(card: Scorecard, path: str | None) -> Verdict:
         in_file=not card.submission.extracted_from_answer,
         reason=card.reason,
         findings=tuple(finding for finding in card.findings if finding != card.reason),
-        speedup=None if timing is None else timing.speedup,
+        speedup=card.quoted.speedup,
         inside={}
         if path is None
         else _locations_in_files(path, card.submission.source, {finding.line for finding in findings}),
         mode=card.mode,
-        speedup_low=None if timing is None else timing.speedup_low,
-        speedup_high=None if timing is None else timing.speedup_high,
+        speedup_low=card.quoted.low,
+        speedup_high=card.quoted.high,
         mixes_kinds=timing is not None and timing.mixes_kinds,
     )
 

@@ -7,13 +7,15 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from evaluator.protocol.submission_files import LONGEST_LABEL, parts, place_of
-from evaluator.records import Finding, Scorecard, Timing
+from evaluator.records import Finding, Scorecard, Status, Timing
+from evaluator.report.card.cases import case_lines, cases_sentence, score_text, shows_cases
 from evaluator.report.card.measurement import measured
 from evaluator.report.page.samples_chart import samples_chart
 from evaluator.text import counted, duration, one_line, printable, ratio
 
 _MOST_FRAMES = 8
 _MOST_FINDINGS = 20
+_MOST_CASES = 200
 _LONGEST_CODE = 200_000
 _LONGEST_TEXT = 2000
 _LONGEST_OUTPUT = 20_000
@@ -61,6 +63,7 @@ class Detail(NamedTuple):
     frames: list[CompilerError] = []
     machine_code: str = ""
     times: str = ""
+    cases: str = ""
     samples_chart: Markup = Markup("")
     output: str = ""
 
@@ -68,7 +71,8 @@ class Detail(NamedTuple):
     def size(self) -> int:
         """Length in characters before escaping."""
         texts = [text for note in self.notes for text in note[2:]] + [text for frame in self.frames for text in frame]
-        return sum(map(len, (self.code.text, self.machine_code, self.samples_chart, self.output, *texts)))
+        drawn = self.code.text, self.machine_code, self.samples_chart, self.output, self.cases
+        return sum(map(len, (*drawn, *texts)))
 
 
 def code_of(source: str, longest: int = _LONGEST_CODE) -> PageCode:
@@ -86,9 +90,18 @@ def detail_of(card: Scorecard) -> Detail:
         frames=list(_frames(card)),
         machine_code="" if card.machine_code is None else _text(card.machine_code.text),
         times="" if card.timing is None else _times(card, card.timing),
+        cases=_cases(card),
         samples_chart=Markup("") if card.timing is None else samples_chart(card.timing),
         output=printable(card.output.text[:_LONGEST_OUTPUT]),
     )
+
+
+def _cases(card: Scorecard) -> str:
+    """Return the score of a correct card, a sentence about the cases, and a line for each."""
+    if not shows_cases(card):
+        return ""
+    score = [f"score: {score_text(card.score)}"] if card.score is not None and card.status is Status.CORRECT else []
+    return "\n".join([*score, f"cases: {cases_sentence(card.cases)}", *case_lines(card.cases)[:_MOST_CASES]])
 
 
 def _note(source: str, finding: Finding) -> Note:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from evaluator.report.run.run_columns import NamedRun, rates, totals_document
-from evaluator.report.run.run_comparison import Comparison, SubmissionPair
+from evaluator.report.run.run_comparison import Comparison, SubmissionPair, VerdictChange
 from evaluator.report.run.run_tables import render_tables
 from evaluator.report.run.summary import MISSING
 from evaluator.text import counted, one_line, significant
@@ -49,9 +49,21 @@ def _measured(pair: SubmissionPair) -> dict[str, Any]:
     """Return the ratio of speedups, and how each speedup was measured."""
     sides = {"measured_before": pair.before.measured, "measured_after": pair.after.measured}
     names = ("reference_calls", "submission_calls", "l2")
-    return {"ratio": pair.ratio} | {
+    measured = {
         name: None if measurement is None else dict(zip(names, measurement, strict=True))
         for name, measurement in sides.items()
+    }
+    return {"ratio": pair.ratio, **measured, "cases": [_case_document(case) for case in pair.cases]}
+
+
+def _case_document(case: SubmissionPair) -> dict[str, Any]:
+    names = _names(case)
+    return {
+        "case": names["name"],
+        "before": names["before"],
+        "after": names["after"],
+        "ratio": case.ratio,
+        "change": case.change.value,
     }
 
 
@@ -112,3 +124,11 @@ def render_comparison(comparison: Comparison, runs: Sequence[NamedRun], console:
     for ratio, pair in sorted(changed, key=lambda item: item[0])[:_MOST]:
         differently = "  measured differently" if pair.measured_differently else ""
         line(f"{significant(ratio)}x  {pair.before.problem}/{pair.before.name}{differently}")
+    changed_cases = [
+        (pair, case) for pair in comparison.pairs for case in pair.cases if case.change is not VerdictChange.SAME
+    ]
+    for pair, case in sorted(changed_cases, key=lambda item: item[1].ratio or 0.0)[:_MOST]:
+        ratio_text = "" if case.ratio is None else f"{significant(case.ratio)}x  "
+        line(f"{ratio_text}{pair.before.problem}/{pair.before.name} at case {case.before.name}: {case.change.value}")
+    if len(changed_cases) > _MOST:
+        line(f"and {len(changed_cases) - _MOST} more changed cases")

@@ -25,7 +25,8 @@ Measured = tuple[str | None, str | None, str | None]
 class ComparedSubmission(NamedTuple):
     """One submission in a run. `status` is None without a card; unknown ends of the interval are None.
 
-    `measured` has the kinds of calls of the reference and of the submission, and the state of the inputs in L2.
+    `measured` has the kinds of calls of the reference and of the submission, and the state of the inputs in L2. `cases`
+    are the results of a grade of several cases, by the names of the cases; hidden ones have no counterpart.
     """
 
     problem: str
@@ -35,6 +36,7 @@ class ComparedSubmission(NamedTuple):
     speedup_low: float | None = None
     speedup_high: float | None = None
     measured: Measured | None = None
+    cases: "tuple[ComparedSubmission, ...]" = ()
 
     @property
     def correct(self) -> bool:
@@ -68,6 +70,12 @@ class SubmissionPair(NamedTuple):
         if not (self.before.correct and self.after.correct and self.before.speedup and self.after.speedup):
             return None
         return self.after.speedup / self.before.speedup
+
+    @property
+    def cases(self) -> "list[SubmissionPair]":
+        """The cases in both runs."""
+        after = {case.name: case for case in self.after.cases}
+        return [SubmissionPair(case, after[case.name]) for case in self.before.cases if case.name in after]
 
     @property
     def measured_differently(self) -> bool:

@@ -19,7 +19,7 @@ from evaluator.judge.runners.runner_pool import GPU_RUNNERS, RunnerPool
 from evaluator.judge.trial import timing_loop
 from evaluator.judge.trial.trial_runner import Trial
 from evaluator.protocol.frames import Constructed
-from evaluator.records import Build, DeviceKind, Fault, SizeName, Status, WeightsRule, seed_text
+from evaluator.records import Build, DeviceKind, Fault, SizeName, Status, WeightsRule, cases_of, seed_text
 from evaluator.sandbox.time_limit import CpuTime
 from tests import cards
 
@@ -230,7 +230,7 @@ def ready_to_check(context, monkeypatch):
         weights=WeightsRule.CHANGING,
         is_timed=True,
         size=SizeName.FULL,
-        further_sizes=(),
+        problem=SimpleNamespace(cases=cases_of({SizeName.FULL: {}})),
     )
     context.backend, context.sandbox = SimpleNamespace(room_for=lambda _: True), SimpleNamespace(layers=[FREEZE])
     context.reference = SimpleNamespace(

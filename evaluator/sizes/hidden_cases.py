@@ -1,0 +1,101 @@
+"""Hidden cases: shapes that a grade draws within the ranges of the problem's author, after the submission is fixed.
+
+Half of the values are awkward on purpose: a neighbour of a graded case, a prime, a multiple of 8 that is not one of 16.
+A drawn extent is never above the largest of the graded cases by more than 1, so that it fits where these fit.
+"""
+
+import math
+import random
+from collections.abc import Callable, Sequence
+
+from evaluator.errors import CardError
+from evaluator.records import AxisRange, Case, CaseResult, Constant, Problem
+
+DRAWN = 4
+"""Hidden cases of a grade: one of each kind."""
+_TRIES = 50
+
+
+def drawn_cases(problem: Problem, graded: Sequence[Case], source: random.Random | None = None) -> list[Case]:
+    """Return new cases near those that are `graded`, at most `DRAWN`, none of which the problem lists.
+
+    The numbers come from the operating system, unless from `source`.
+    """
+    source = random.SystemRandom() if source is None else source
+    seen = [case.axes for case in problem.cases.values()]
+    cases: list[Case] = []
+    for kind in (_anywhere, _neighbour, _prime, _of_eight):
+        for _ in range(_TRIES):
+            axes = _drawn(problem, graded, kind, source)
+            if axes not in seen:
+                seen.append(axes)
+                cases.append(Case(f"hidden_{len(cases) + 1}", axes, origin="drawn for this grade"))
+                break
+    return cases
+
+
+def replayed_cases(problem: Problem, graded: Sequence[Case], results: Sequence[CaseResult]) -> list[Case]:
+    """Return the hidden cases of a card for a replay.
+
+    Raises:
+        CardError: a case is outside of the problem's ranges: a card may come from anybody.
+    """
+    hidden = [result for result in results if result.hidden]
+    cases = [Case(f"hidden_{number}", each.axes, origin="drawn for the card") for number, each in enumerate(hidden, 1)]
+    for case in cases:
+        fixed = [{name: value for name, value in each.axes.items() if name not in problem.hidden} for each in graded]
+        rest = {name: value for name, value in case.axes.items() if name not in problem.hidden}
+        ranged = all(_is_within(case.axes.get(name), limits) for name, limits in problem.hidden.items())
+        if not ranged or rest not in fixed:
+            raise CardError(f"the hidden case {case.axes} of the card is outside of the ranges of {problem.name}")
+    return cases[:DRAWN]
+
+
+def _is_within(value: object, limits: AxisRange) -> bool:
+    return type(value) is int and limits.min <= value <= limits.max and value % limits.multiple_of == 0
+
+
+_Kind = Callable[[int, AxisRange, random.Random], int]
+"""Returns a value near one of a graded case. It may be outside of the range."""
+
+
+def _drawn(problem: Problem, graded: Sequence[Case], kind: _Kind, source: random.Random) -> dict[str, Constant]:
+    """Return the axes of a graded case with other values of the axes that have ranges."""
+    axes = dict(source.choice(graded).axes)
+    for name, limits in problem.hidden.items():
+        known = [case.axes[name] for case in graded]
+        largest = max((value for value in known if isinstance(value, int)), default=limits.max)
+        below = AxisRange(limits.min, max(min(limits.max, largest + 1), limits.min), limits.multiple_of)
+        value = axes[name]
+        near = kind(value if isinstance(value, int) else limits.min, below, source)
+        axes[name] = near if _is_within(near, below) else _anywhere(near, below, source)
+    return axes
+
+
+def _anywhere(_: int, limits: AxisRange, source: random.Random) -> int:
+    """Return a multiple in the range; small ones are as likely as large ones."""
+    step = limits.multiple_of
+    least, most = -(-limits.min // step), limits.max // step
+    if most <= least:
+        return least * step
+    drawn = math.exp(source.uniform(math.log(max(least, 1)), math.log(most + 1)))
+    return min(max(int(drawn), least), most) * step
+
+
+def _neighbour(value: int, limits: AxisRange, source: random.Random) -> int:
+    return value + source.choice((-1, 1)) * limits.multiple_of
+
+
+def _prime(value: int, limits: AxisRange, source: random.Random) -> int:
+    start = min(_anywhere(value, AxisRange(limits.min, limits.max), source), limits.max)
+    return next((number for number in range(start, max(limits.min, 2) - 1, -1) if _is_prime(number)), start)
+
+
+def _of_eight(value: int, limits: AxisRange, source: random.Random) -> int:
+    drawn = _anywhere(value, AxisRange(limits.min, limits.max), source)
+    number = drawn // 16 * 16 + 8
+    return number if number <= limits.max else number - 16
+
+
+def _is_prime(number: int) -> bool:
+    return number >= 2 and all(number % factor for factor in range(2, math.isqrt(number) + 1))
