@@ -43,7 +43,8 @@ class AgentSession:
         self._root = None if root is None else root.absolute()
         self._graders: dict[_GraderKind, Grader] = {_GraderKind(): Grader(**self._options)}
         self._started: set[_GraderKind] = set()
-        self.terms = ToolTerms(root is not None, options.get("size") is None, self._has_profiler())
+        has_sizes = options.get("size") is None and not options.get("case")
+        self.terms = ToolTerms(root is not None, has_sizes, self._has_profiler())
 
     def listing(self) -> Listing:
         """Return all problems. Raises ProblemError if the folder does not exist."""

@@ -110,13 +110,15 @@ def test_a_kernel_for_the_listed_shapes_alone_is_wrong_at_a_hidden_one(graded):
 def test_a_kernel_for_multiples_alone_is_wrong_at_a_hidden_shape(graded):
     graded(MULTIPLES_ALONE, "--case", "small,full").assert_verdict(Status.CORRECT)
     run = graded(MULTIPLES_ALONE, toml=TOML + HIDDEN + "cols = { min = 1, max = 128 }\n")
-    card = run.assert_verdict(Status.WRONG_RESULT)
+    card = run.assert_verdict(Status.WRONG_RESULT, Code.WRONG_VALUES)
     assert any(each.hidden and each.status is Status.WRONG_RESULT for each in card.cases)
 
 
 def test_a_wrong_case_leaves_the_others_their_results(graded):
     workload = [{"name": name, "axes": {"rows": rows}} for name, rows in (("a", 32), ("b", 33), ("c", 16))]
-    card = graded(LISTED_ALONE, "--case", "all", workload=workload).assert_verdict(Status.WRONG_RESULT)
+    card = graded(LISTED_ALONE, "--case", "all", workload=workload).assert_verdict(
+        Status.WRONG_RESULT, Code.WRONG_VALUES
+    )
     assert {each.name: each.status for each in card.cases} == {
         "a": Status.CORRECT,
         "b": Status.WRONG_RESULT,

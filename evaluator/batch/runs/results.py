@@ -19,6 +19,7 @@ from evaluator.errors import CardError, UsageError
 from evaluator.files.card_files import card_of, read_bytes, read_card
 from evaluator.findings import ENTRIES, Code
 from evaluator.records import DeviceKind, GradeMode, L2Rule, Scorecard, Status, ValuesRule, WeightsRule
+from evaluator.report.run.by_case import CaseSample
 from evaluator.report.run.run_columns import NamedRun
 from evaluator.report.run.run_comparison import ComparedSubmission, Comparison, compare
 from evaluator.report.run.summary import Device, RunSample, Section, sections
@@ -29,7 +30,6 @@ from evaluator.text import one_line
 _CONTRADICTS = "it counts as missing; `warpgrade check-card` says all of it, and the same batch grades it again"
 _NOT_TAKEN = "it counts as missing"
 _LONGEST_NAME = 120
-_Number = float | None
 _STATUSES = {status.value: status for status in Status}  # many times faster than Status(…)
 
 
@@ -55,7 +55,7 @@ class RunEntry(NamedTuple):
             built, calls = bool(row.built), (row.reference_calls, row.submission_calls, row.l2, bool(row.host_bound))
             opinion = None if row.kernelbench_correct is None else bool(row.kernelbench_correct)
             sample = RunSample(row.problem, row.level, row.name, device, status, built, row.speedup, row.reason, *calls)
-            return sample._replace(kernelbench_correct=opinion)
+            return sample._replace(kernelbench_correct=opinion, cases=_cases_of(row))
         if self.refused is not None:
             return RunSample(self.refused.problem, self.refused.level, self.refused.name, None, None, is_refused=True)
         assert self.planned is not None  # noqa: S101 - for the type checker: an entry has one of them
@@ -106,8 +106,10 @@ class RunEntry(NamedTuple):
         low, high = (row.speedup_low, row.speedup_high) if row is not None else (None, None)
         calls = sample.reference_calls, sample.submission_calls, sample.l2
         measured = calls if sample.submission_calls is not None else None
-        compared = ComparedSubmission(sample.problem, sample.name, sample.status, sample.speedup, low, high, measured)
-        return compared if row is None or not row.cases else compared._replace(cases=_compared_cases(row))
+        cases = tuple(ComparedSubmission(sample.problem, *case) for case in sample.cases)
+        return ComparedSubmission(
+            sample.problem, sample.name, sample.status, sample.speedup, low, high, measured, cases
+        )
 
 
 class Results(NamedTuple):
@@ -140,10 +142,9 @@ class Results(NamedTuple):
         return [entry.sample for entry in self.entries]
 
 
-def _compared_cases(row: Row) -> tuple[ComparedSubmission, ...]:
-    """Return the cases of a card for the comparison, under their names."""
-    cases = msgspec.json.decode(row.cases, type=list[tuple[str, Status | None, _Number, _Number, _Number]])
-    return tuple(ComparedSubmission(row.problem, *case) for case in cases)
+def _cases_of(row: Row) -> tuple[CaseSample, ...]:
+    """Return the cases of a card."""
+    return msgspec.json.decode(row.cases, type=tuple[CaseSample, ...]) if row.cases else ()
 
 
 @cache

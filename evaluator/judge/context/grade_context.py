@@ -1,6 +1,7 @@
 """Context of a grade: facts, builders, runners and GPU session, shared by all stages."""
 
 import contextlib
+import gc
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -229,6 +230,7 @@ class GradeContext(GradeFacts):
         finally:
             self.terms, self.seeds = terms, seeds
             self.setup = setup
+            gc.collect()  # The tensors of the case's reference: the next case may need their memory.
 
     def _setup_at(self, case: Case, mix: DistributionMix) -> ProblemSetup:
         """Set the problem up at a further case. On the CPU, a lasting context keeps the small sizes."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from evaluator.records import DeviceKind
 from evaluator.report.layout.markup import code_span, folded
 from evaluator.report.run.both_rules import disputed_document, disputed_rows, rates_by_both, remark_of_both
+from evaluator.report.run.by_case import case_documents, case_table
 from evaluator.report.run.estimates import NOTHING, between, estimate_document, factor, percent, percentage
 from evaluator.report.run.intervals import Estimate
 from evaluator.report.run.rows import no_formula
@@ -66,6 +67,7 @@ def document(sections: list[Section]) -> dict[str, Any]:
             | {
                 "by_kernelbench": section.by_kernelbench and _rates_document(section.by_kernelbench),
                 "disputed": [disputed_document(sample) for sample in section.disputed],
+                "cases": case_documents(section.cases),
             }
             for section in sections
         ],
@@ -344,6 +346,8 @@ def _tables(section: Section) -> Iterator[TextTable]:
             rows.append([name, str(summary.samples), *map(percent, shares), *speedup])
         if rows:  # refused inputs alone have neither level nor problem
             yield TextTable(title, ["", *header], rows)
+    if section.cases:
+        yield TextTable("By case", *case_table(section.cases))
 
 
 def _facts(summary: Summary) -> Iterator[list[str]]:

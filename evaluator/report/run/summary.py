@@ -15,6 +15,7 @@ from typing import NamedTuple
 from evaluator.catalog import natural
 from evaluator.findings import Code
 from evaluator.records import CallKind, L2Rule, Status
+from evaluator.report.run.by_case import CaseSample, CaseSummary, case_summaries
 from evaluator.report.run.intervals import Estimate, geometric_mean, share
 
 THRESHOLDS = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0, 3.0, 5.0)
@@ -35,7 +36,8 @@ class RunSample(NamedTuple):
     """One submission of a run. `status` and `device` are None without a card; `reason` is a finding's code, if any.
 
     `reference_calls`, `submission_calls` and `l2` are circumstances of the speedup, as in the index. A refused
-    input could not be graded. `level` is None without a known problem. `kernelbench_correct` is as on the card.
+    input could not be graded. `level` is None without a known problem. `kernelbench_correct` is as on the card. `cases`
+    are those of a grade of several, without hidden ones.
     """
 
     problem: str
@@ -52,6 +54,7 @@ class RunSample(NamedTuple):
     host_bound: bool = False
     is_refused: bool = False
     kernelbench_correct: bool | None = None
+    cases: tuple[CaseSample, ...] = ()
 
     @property
     def correct(self) -> bool:
@@ -160,6 +163,7 @@ class Section(NamedTuple):
     whole_levels: dict[int, WholeLevel] = {}
     by_kernelbench: "Section | None" = None
     disputed: Sequence[RunSample] = ()
+    cases: Sequence[CaseSummary] = ()
 
 
 def pass_at_k(samples: int, correct: int, k: int) -> float:
@@ -260,6 +264,7 @@ def _section(device: Device, samples: list[RunSample], level_sizes: Mapping[int,
             (sample for sample in samples if sample.by_kernelbench.correct is not sample.correct),
             key=lambda sample: sample.correct,
         ),
+        cases=case_summaries((sample.problem, sample.cases) for sample in samples),
     )
 
 

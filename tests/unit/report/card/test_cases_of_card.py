@@ -157,3 +157,22 @@ def test_the_index_and_the_page_have_the_cases():
     assert row_of(cards.card(), "relu/relu_inline.json", 1, 1).cases == ""
     assert "decode  batch_size = 1   0.500 x (0.490 to 0.510)  weight 1" in detail_of(cards.cases_card()).cases
     assert detail_of(cards.card()).cases == ""
+
+
+def test_a_report_has_a_row_for_each_case():
+    from evaluator.report.run.by_case import CaseSample
+    from evaluator.report.run.run_tables import document, markdown
+    from evaluator.report.run.summary import Device, RunSample, sections
+
+    gpu = Device("cuda", "H200", timed=True)
+    fast = CaseSample("decode", Status.CORRECT, 4.0, 3.9, 4.1)
+    slow = CaseSample("decode", Status.CORRECT, 1.0, 0.9, 1.1)
+    others = (CaseSample("decode", Status.WRONG_RESULT), CaseSample("prefill", None))
+    rows = [(fast,), (slow,), others]
+    samples = [RunSample("relu", 1, str(at), gpu, Status.CORRECT, True, cases=case) for at, case in enumerate(rows)]
+    made = sections(samples, gpu)
+    assert [list(each.values()) for each in document(made)["devices"][0]["cases"]] == [
+        ["relu", "decode", 3, 2, 1, 2.0],
+        ["relu", "prefill", 0, 0, 0, None],
+    ]
+    assert "| relu, decode | 2 of 3 | 1 | 2.00x |" in markdown(made)
