@@ -1,6 +1,6 @@
 """The cases of one grade: built once, each checked and timed by the same stages, merged into one outcome.
 
-Every case has runners of its own: a constructor may depend on the case, and no process sees two of them.
+Every case has separate runners: a constructor may depend on the case, and no process sees two cases.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ from evaluator.text import one_line
 from evaluator.timing.score import score_of
 
 GradeOne = Callable[[ReferenceTimer, Build, str], Outcome]
-"""Stages of the case at which the context is, with a detail for the progress."""
+"""Stages at the present case of the context, with a detail for the progress."""
 _WORST_FIRST = (
     Status.REJECTED,
     Status.WRONG_RESULT,
@@ -36,7 +36,7 @@ _WORST_FIRST = (
     Status.INCONCLUSIVE,
     Status.CORRECT,
 )
-"""What is proven against a submission comes before what is unknown."""
+"""Proven failures of the submission come before unknown verdicts."""
 _REFUSALS = (Code.CONSTRUCTOR_FAILED, Code.FORWARD_FAILED)
 _OF_A_LAUNCH = "CUDA error"
 """Part of the message for a launch that fails: an empty grid is a fault of the host code."""
@@ -45,7 +45,7 @@ _NAMED = 8
 
 
 class _Graded(NamedTuple):
-    """A case with its outcome; without one, it was left out, and `finding` or `message` says why."""
+    """A case with the outcome. A case without an outcome was left out, with the reason in `finding` or `message`."""
 
     case: Case
     outcome: Outcome | None
@@ -79,7 +79,7 @@ def grade_cases(
 
 
 def _hidden_cases(context: GradeContext, graded: Sequence[Case]) -> list[Case]:
-    """Draw the hidden cases of a grade, or take those of a replayed card."""
+    """Draw the hidden cases of a grade, or take the hidden cases of a replayed card."""
     if not context.terms.draws_hidden:
         return []
     replayed = context.seeds.replayed_cases
@@ -90,14 +90,14 @@ def _hidden_cases(context: GradeContext, graded: Sequence[Case]) -> list[Case]:
 def _in_order(cases: Sequence[Case], context: GradeContext) -> list[Case]:
     """Return the further cases in a secret order; under a budget, the heaviest first."""
     options = context.terms.options
-    if options.ends_at_failure:  # The order would decide which failure is the verdict.
+    if options.ends_at_failure:  # Otherwise the order would decide between two failures.
         return list(cases)
     mixed = random.SystemRandom().sample(cases, len(cases))
     return mixed if options.budget_s is None else sorted(mixed, key=lambda case: -case.weight)
 
 
 def _why_no_more(graded: Sequence[_Graded], context: GradeContext, spent_s: float) -> str | None:
-    """Return why no further case begins; None if one may begin."""
+    """Return the reason to end the grade; None if a further case may begin."""
     options = context.terms.options
     if options.budget_s is not None and spent_s >= options.budget_s:
         return f"the budget of {options.budget_s:g} s was spent"
@@ -108,7 +108,7 @@ def _why_no_more(graded: Sequence[_Graded], context: GradeContext, spent_s: floa
 def _graded_at(
     context: GradeContext, case: Case, build: Build, stopwatch: Stopwatch, grade_one: GradeOne, *, is_hidden: bool
 ) -> _Graded:
-    """Grade a further case. Raises ProblemError if the reference does not run there."""
+    """Grade a further case. Raises ProblemError if the reference does not run at the case."""
     with contextlib.ExitStack() as stack:
         try:
             with stopwatch.stage("prepare", case.name):
@@ -128,7 +128,7 @@ def _graded_at(
 
 
 def _is_refusal(outcome: Outcome, problem: Problem) -> bool:
-    """Return whether a submission refuses a further size of a bare file, which the judge itself chose (R321)."""
+    """Return whether a submission refuses a further size of a bare file, chosen by the judge (R321)."""
     reason = outcome.reason
     if reason is None or problem.origin != Origin.KERNELBENCH or any(check.ok for check in outcome.checks):
         return False
@@ -140,7 +140,7 @@ def _axes_text(case: Case) -> str:
 
 
 def _merged(graded: Sequence[_Graded], hidden: Sequence[Case], context: GradeContext) -> Outcome:
-    """Merge the outcomes, the card's own first. Status and reason are those of the worst."""
+    """Merge the outcomes, the card's own first. The worst outcome gives status and reason."""
     outcomes = [each.outcome for each in graded if each.outcome is not None]
     first, last = outcomes[0], outcomes[-1]
     worst = min(outcomes, key=lambda outcome: _WORST_FIRST.index(outcome.status))
@@ -182,7 +182,7 @@ def _result(graded: _Graded) -> CaseResult:
 
 
 def _findings(graded: Sequence[_Graded], context: GradeContext) -> list[Finding]:
-    """Return the findings of all cases; those of further cases that say something else than the first's have a name."""
+    """Return the findings of all cases, each message once; findings of further cases name the case."""
     findings = [] if graded[0].outcome is None else list(graded[0].outcome.findings)
     said = {(remark.code, remark.message) for remark in findings}
     for each in graded[1:]:

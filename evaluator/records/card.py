@@ -29,7 +29,8 @@ from evaluator.records.timing import Baseline, L2Inputs, Timing
 class ProblemRef(Record, frozen=True):
     """Reference to the graded problem, with a hash to detect changes.
 
-    `size` is the name of the card's own case, whose axes are `constants`. `check` is the role of the problem's own check.
+    `size` is the name of the card's own case, with the axes `constants`. `check` is the role of the problem's own
+    check.
     """
 
     name: str
@@ -130,8 +131,8 @@ class Scorecard(Record, frozen=True, kw_only=True):
     A card of mode `check`, and a card of `emulated`, never has times. `kernelbench_correct`: KernelBench's rule accepts
     the submission's outputs (`kernelbench_of_checks`).
 
-    A grade of several cases has the result of each in `cases`, the card's own first, and their `score`. The status is
-    the worst of them. Times and evidence outside of `cases` are those of the card's own case; `checks` are all.
+    A grade of several cases has the result of each in `cases`, the card's own first, and a `score`. The status is the
+    worst. Times and evidence outside of `cases` are of the card's own case; `checks` are all.
     """
 
     schema_version: int = SCHEMA_VERSION

@@ -1,4 +1,4 @@
-"""Results of the cases of a grade, and the score of all of them."""
+"""Results of the cases of a grade, and the score."""
 
 from typing import Annotated, NamedTuple
 
@@ -14,9 +14,9 @@ Weight = Annotated[float, msgspec.Meta(gt=0, le=1e12)]
 class CaseResult(Record, frozen=True):
     """Result of one case of a grade of several cases.
 
-    `status` is None for a case that was left out, whose `message` says why. `code` and `message` are those of a
-    failure. Medians are None for a case that was checked and not timed; the speedup and its 95 % interval follow the
-    rules for a card's own (`Timing`). A `hidden` case was drawn for the grade, and is no part of the score.
+    `status` is None for a case left out, with the reason in `message`. `code` and `message` describe a failure. Medians
+    are None for a case without times; the speedup and the 95 % interval follow the rules of `Timing`. A `hidden` case
+    was drawn for the grade, and is no part of the score.
     """
 
     name: CaseName
@@ -39,10 +39,10 @@ class CaseResult(Record, frozen=True):
 
 
 class Score(Record, frozen=True):
-    """Weighted geometric mean of the speedups of the timed cases, with its 95 % interval (`evaluator/timing/score.py`).
+    """Weighted geometric mean of the speedups of the timed cases, with a 95 % interval (`evaluator/timing/score.py`).
 
-    The speedup is None if the interval is wider than that of a quoted speedup. `weight` is the part of the weight of
-    the listed cases of the grade that the timed ones have: 1, unless cases were left out.
+    The speedup is None if the interval is too wide for a quoted speedup. `weight` is the share of the timed cases in
+    the weight of all listed cases of the grade: 1, unless cases were left out.
     """
 
     speedup: float | None
@@ -53,7 +53,7 @@ class Score(Record, frozen=True):
 
 
 class Quoted(NamedTuple):
-    """The speedup of a correct card, with its 95 % interval; None where unknown."""
+    """The speedup of a correct card, with a 95 % interval; None where unknown."""
 
     speedup: float | None
     low: float | None

@@ -35,7 +35,7 @@ class Case(Record, frozen=True):
     """A shape of a problem: `axes` are the constants that replace those in the reference's text.
 
     `weight` is the case's part of the score, relative to the other cases: for example the number of calls in a trace.
-    `origin` says where the case comes from. `uuid` and `tolerance` are those of the file with the case, kept as data.
+    `origin` names the source of the case. `uuid` and `tolerance` come from the file with the case, kept as data.
     """
 
     name: CaseName

@@ -1,19 +1,19 @@
-"""The cases of a grade: those that the user names, or the sizes of the device."""
+"""The cases of a grade: named by the user, or the sizes of the device."""
 
 from collections.abc import Sequence
 
 from evaluator.records import CaseName, Problem
 
 ALL, HIDDEN = "all", "hidden"
-"""Words of `--case` beside the names of cases."""
+"""Words of `--case` beside names."""
 
 
 def chosen_cases(problem: Problem, sizes: Sequence[CaseName], words: Sequence[CaseName]) -> tuple[CaseName, ...]:
     """Return the names of the graded cases, the card's own first. The problem may lack some.
 
-    `words` are those of `--case`: `all` are the cases of the workload, or the sizes of a problem without one. Without
-    another word than `hidden`, the first is the first of `sizes`. Without any, its further sizes count where the
-    problem has them.
+    `words` are the words of `--case`: `all` means the cases of the workload, or the sizes of a problem without a
+    workload. Without another word than `hidden`, the only case is the first of `sizes`. Without words, further sizes
+    of the problem count too.
     """
     if not words:
         return (sizes[0], *(size for size in sizes[1:] if size in problem.cases))
@@ -27,12 +27,12 @@ def chosen_cases(problem: Problem, sizes: Sequence[CaseName], words: Sequence[Ca
 
 
 def missing_case(problem: Problem, sizes: Sequence[CaseName], words: Sequence[CaseName]) -> CaseName | None:
-    """Return a case that a grade needs and the problem lacks, maybe `hidden`; None without one."""
+    """Return the first necessary case without a definition in the problem, maybe `hidden`; None if all exist."""
     if HIDDEN in words and not problem.hidden:
         return HIDDEN
     return next((name for name in chosen_cases(problem, sizes, words) if name not in problem.cases), None)
 
 
 def sought_sizes(sizes: Sequence[CaseName], words: Sequence[CaseName]) -> tuple[CaseName, ...]:
-    """Return the names of the sizes that a bare file may need: those of the device, or those among `words`."""
+    """Return the names of all sizes for a bare file: the sizes of the device, or the sizes among `words`."""
     return tuple(words) if words and HIDDEN not in words else (*words, *sizes)

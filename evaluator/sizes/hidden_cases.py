@@ -1,7 +1,7 @@
-"""Hidden cases: shapes that a grade draws within the ranges of the problem's author, after the submission is fixed.
+"""Hidden cases: shapes drawn by a grade within the ranges of the problem's author, after the submission is fixed.
 
-Half of the values are awkward on purpose: a neighbour of a graded case, a prime, a multiple of 8 that is not one of 16.
-A drawn extent is never above the largest of the graded cases by more than 1, so that it fits where these fit.
+Most values are awkward on purpose: a neighbour of a graded case, a prime, a multiple of 8 and not of 16.
+A drawn extent exceeds the largest of the graded cases by 1 at most: memory for the graded cases is enough.
 """
 
 import math
@@ -17,9 +17,9 @@ _TRIES = 50
 
 
 def drawn_cases(problem: Problem, graded: Sequence[Case], source: random.Random | None = None) -> list[Case]:
-    """Return new cases near those that are `graded`, at most `DRAWN`, none of which the problem lists.
+    """Return new cases near the `graded` cases, at most `DRAWN`, without listed cases.
 
-    The numbers come from the operating system, unless from `source`.
+    The numbers come from the operating system by default, else from `source`.
     """
     source = random.SystemRandom() if source is None else source
     seen = [case.axes for case in problem.cases.values()]
@@ -56,11 +56,11 @@ def _is_within(value: object, limits: AxisRange) -> bool:
 
 
 _Kind = Callable[[int, AxisRange, random.Random], int]
-"""Returns a value near one of a graded case. It may be outside of the range."""
+"""Returns a value near the value of a graded case, maybe outside of the range."""
 
 
 def _drawn(problem: Problem, graded: Sequence[Case], kind: _Kind, source: random.Random) -> dict[str, Constant]:
-    """Return the axes of a graded case with other values of the axes that have ranges."""
+    """Return the axes of a graded case with other values of all axes with ranges."""
     axes = dict(source.choice(graded).axes)
     for name, limits in problem.hidden.items():
         known = [case.axes[name] for case in graded]
@@ -73,7 +73,7 @@ def _drawn(problem: Problem, graded: Sequence[Case], kind: _Kind, source: random
 
 
 def _anywhere(_: int, limits: AxisRange, source: random.Random) -> int:
-    """Return a multiple in the range; small ones are as likely as large ones."""
+    """Return a multiple in the range, drawn on a logarithmic scale."""
     step = limits.multiple_of
     least, most = -(-limits.min // step), limits.max // step
     if most <= least:

@@ -8,13 +8,13 @@ from evaluator.timing.quote import WIDEST
 
 
 def score_of(cases: Sequence[CaseResult]) -> Score | None:
-    """Return the score of the timed cases, hidden ones left out; None for fewer than two, or without their intervals.
+    """Return the score of the timed cases, without hidden cases; None for fewer than two cases, or without intervals.
 
-    The mean of ratios is geometric: it alone gives the same answer whichever side is the numerator (P. J. Fleming and
+    The mean of ratios is geometric: no other mean is independent of the choice of the numerator (P. J. Fleming and
     J. J. Wallace, How not to lie with statistics, Communications of the ACM 29, 1986). The logarithm of the mean is the
-    sum of c[i] log S[i], where c[i] is the weight of a case divided by the weight of all timed cases. Its interval
-    combines those of the cases, which are independent and need not be symmetric, by the method of variance estimates
-    recovery (G. Y. Zou, W. Huang, X. Zhang, A note on confidence interval estimation for a linear function of binomial
+    sum of c[i] log S[i], where c[i] is the weight of a case divided by the weight of all timed cases. The
+    interval combines the intervals of independent cases, maybe asymmetric, by the method of variance estimates recovery
+    (G. Y. Zou, W. Huang, X. Zhang, A note on confidence interval estimation for a linear function of binomial
     proportions, Computational Statistics and Data Analysis 53, 2009):
 
         low  = mean - sqrt(sum of (c[i] (log S[i] - log low[i]))^2), and high likewise with log high[i] - log S[i].
@@ -45,7 +45,7 @@ def score_of(cases: Sequence[CaseResult]) -> Score | None:
 
 
 def _is_measured(case: CaseResult) -> bool:
-    """Return whether a case has an interval, and a ratio of its times. Other weights of the two sides leave none."""
+    """Return whether a case has an interval, and a ratio of the times. Different weights of the sides leave neither."""
     return case.speedup_low is not None and 0 < _ratio(case) < math.inf
 
 
