@@ -26,6 +26,7 @@ Exit status of grade and batch:
 
 _MODULES = {
     "grading": ("grade", "batch"),
+    "sweep": ("sweep",),
     "serving": ("serve", "token"),
     "agents": ("mcp",),
     "results": ("report", "view", "compare", "regrade", "show"),
