@@ -13,7 +13,7 @@ from evaluator.roofline.least_time import Roofs, least_time
 from evaluator.text import Symbols, amount, duration, one_line, ratio, significant
 
 _WIDTH, _HEIGHT, _GAP = 640, 240, 40
-_LEFT, _RIGHT, _TOP, _BOTTOM = 76, 130, 36, 40
+_LEFT, _RIGHT, _TOP, _BOTTOM = 76, 24, 36, 40
 _NOTE = 80
 _BAR = 10
 _STYLE = """
@@ -182,6 +182,7 @@ def sweep_svg(sweep: Sweep, title: str) -> bytes:
 
 
 _SIDES = (("reference", "reference_median_ms"), ("submission", "median_ms"))
+_LEGEND = 104
 _LABELS = {"reference": "reference", "submission": "submission", "roof": "roofline"}
 
 
@@ -199,13 +200,15 @@ def _draw(root: svg.Picture, panel: _Panel, sweep: Sweep, top: float) -> None:
     for place in _few(places):
         svg.text(root, x.at(place), top + _HEIGHT - _BOTTOM + 16, f"{place:.0f}", "middle")
     svg.text(root, (_LEFT + _WIDTH - _RIGHT) / 2, top + _HEIGHT - 8, sweep.name, "middle")
-    for kind, curve in panel.curves.items():
+    shown = {kind: curve for kind, curve in panel.curves.items() if curve}
+    for number, (kind, curve) in enumerate(shown.items()):
         points = [(x.at(place), y.at(height)) for place, height in curve]
-        if points:
-            svg.curve(root, points, f"curve {kind}")
-            svg.text(root, points[-1][0] + 8, points[-1][1] + 4, _LABELS[kind])
+        svg.curve(root, points, f"curve {kind}")
         for point in points if kind != "roof" else ():
             svg.dot(root, *point, kind)
+        legend = _WIDTH - _RIGHT - (len(shown) - number) * _LEGEND
+        svg.curve(root, [(legend, top + 6), (legend + 20, top + 6)], f"curve {kind}")
+        svg.text(root, legend + 26, top + 10, _LABELS[kind])
 
 
 class _Scale:
