@@ -13,7 +13,7 @@ from evaluator.roofline.least_time import Roofs, least_time
 from evaluator.text import Symbols, amount, duration, one_line, ratio, significant
 
 _WIDTH, _HEIGHT, _GAP = 640, 240, 40
-_LEFT, _RIGHT, _TOP, _BOTTOM = 76, 24, 36, 40
+_LEFT, _RIGHT, _TOP, _BOTTOM = 76, 32, 36, 40
 _NOTE = 80
 _BAR = 10
 _STYLE = """
