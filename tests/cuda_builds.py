@@ -22,8 +22,8 @@ from evaluator.runner.extensions import ExtensionLoader
 from evaluator.sandbox import ToolResult
 from evaluator.submission.read import Submission, read_submission
 from evaluator.toolchain import nvcc
+from tests.corpus.entries import entries
 
-CORPUS = Path(__file__).parent / "corpus"
 ARCHITECTURE = "90a"
 
 _HEADERS = {
@@ -142,5 +142,5 @@ def requests_of(path: Path, folder: Path) -> tuple[Submission, list[BuildRequest
 def corpus_texts() -> dict[str, str]:
     """Give the text of each cuda.cu of tests/corpus, by the entry's name."""
     literal = re.compile(r'CUDA_SOURCE = r?"""(.*?)"""', re.DOTALL)
-    found = {path.parent.name: literal.search(path.read_text()) for path in CORPUS.glob("*/submission.py")}
-    return {name: match[1] for name, match in sorted(found.items()) if match is not None}
+    found = {entry.name: literal.search(entry.source) for entry in entries()}
+    return {name: match[1] for name, match in found.items() if match is not None}

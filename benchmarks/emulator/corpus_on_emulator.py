@@ -32,7 +32,16 @@ def graded(entry: Entry) -> dict[str, Any]:
     expected = entry.expected
     problem = expected.problem or str((entry.folder / expected.reference).resolve().parent)
     with tempfile.TemporaryDirectory() as folder:
-        words = ["grade", problem, str(entry.submission), "--device", "emulated", "--json", "--timeout", "60"]
+        words = [
+            "grade",
+            problem,
+            str(entry.submission(Path(folder))),
+            "--device",
+            "emulated",
+            "--json",
+            "--timeout",
+            "60",
+        ]
         done = subprocess.run(
             [sys.executable, str(TOP / "cli.py"), *words, "--quiet", "--output", f"{folder}/card.json"],
             capture_output=True,

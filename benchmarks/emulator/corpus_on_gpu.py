@@ -115,7 +115,7 @@ def answer_for(entry: Entry) -> tuple[Status, str]:
     torch.backends.cuda.matmul.allow_tf32 = False
     reference = reference_module(entry.problem(), SizeName.SMALL)
     try:
-        model_new = submission_class(entry.submission)
+        model_new = submission_class(entry.submission(Path.cwd()))
     except Exception as error:  # noqa: BLE001 - a submission may raise anything
         text = str(error)
         if BUILD_FAILED in text:

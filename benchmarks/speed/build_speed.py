@@ -95,9 +95,9 @@ def speed(trial_runner: Bench, files: list[Path], repeat: int) -> list[dict[str,
     return rows
 
 
-def corpus_files() -> dict[str, Path]:
-    """Name every CUDA submission of our own."""
-    files = {entry.name: entry.submission for entry in entries()}
+def corpus_files(folder: Path) -> dict[str, Path]:
+    """Name every CUDA submission of our own; those that are a change of another are written into `folder`."""
+    files = {entry.name: entry.submission(folder) for entry in entries()}
     return files | {f"{path.parent.name}/{path.stem}": path for path in sorted(TOP.glob("solutions/*/cuda*.py"))}
 
 
@@ -115,14 +115,15 @@ def by_which_step(trial_runner: Bench, request: BuildRequest) -> tuple[str, floa
 
 
 def corpus(trial_runner: Bench, names: list[str], workers: int) -> list[dict[str, Any]]:
-    """Build every submission."""
+    """Build the named submissions; without names, every one."""
 
     def one(name: str, request: BuildRequest) -> dict[str, Any]:
         step, seconds, reasons = by_which_step(trial_runner, request)
         print(f"{name:36} {step:6} {seconds:6.1f} s  {reasons}", flush=True)
         return {"name": name, "extension": request.name, "step": step, "seconds": seconds, "reasons": reasons}
 
-    wanted = [(name, request) for name in names for request in trial_runner.requests(corpus_files()[name])]
+    files = corpus_files(trial_runner.folder)
+    wanted = [(name, request) for name in names or files for request in trial_runner.requests(files[name])]
     with ThreadPoolExecutor(workers) as pool:
         return list(pool.map(lambda pair: one(*pair), wanted))
 
@@ -215,7 +216,7 @@ def main() -> int:
             case "speed":
                 found = speed(trial_runner, [Path(name) for name in options.targets], options.repeat)
             case "corpus":
-                found = corpus(trial_runner, options.only or list(corpus_files()), options.workers)
+                found = corpus(trial_runner, options.only or [], options.workers)
                 counts = {step: sum(row["step"] == step for row in found) for step in (*STEPS, "none")}
                 print(", ".join(f"{step}: {count}" for step, count in counts.items()))
             case _:

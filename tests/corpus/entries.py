@@ -14,12 +14,19 @@ EXPECT_FILE = "expect.toml"
 UNDEFINED = "undefined"
 
 
+class Change(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A fault: `new` instead of `old`, which occurs once."""
+
+    old: str
+    new: str
+
+
 class Expectation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An expect.toml.
 
     `status` is the verdict of the emulated device on a good day; `gpu` what a real one makes of it. Where that is
     `undefined`, a race or a stray access may go unpunished. A `blind_spot` says why the emulated device may pass a
-    submission that is broken.
+    submission that is broken. A broken submission is its `twin` with `changes`, and `text` as its docstring.
     """
 
     construct: str
@@ -29,6 +36,8 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     reference: str = ""
     code: str = ""
     twin: str = ""
+    text: str = ""
+    changes: list[Change] = []
     blind_spot: str = ""
 
 
@@ -44,14 +53,29 @@ class Entry(msgspec.Struct, frozen=True):
         return CORPUS / self.name
 
     @property
-    def submission(self) -> Path:
-        """Give the path of what is graded."""
-        return self.folder / SUBMISSION_FILE
-
-    @property
     def source(self) -> str:
-        """Read the text of what is graded."""
-        return self.submission.read_text()
+        """Give the text of what is graded.
+
+        Raises:
+            ValueError: the text that a change replaces does not occur exactly once.
+        """
+        if not self.expected.twin:
+            return (self.folder / SUBMISSION_FILE).read_text()
+        _, code = (CORPUS / self.expected.twin / SUBMISSION_FILE).read_text().split("\n", 1)
+        code = code.replace(f"corpus_{self.expected.twin}", f"corpus_{self.name}")
+        for change in self.expected.changes:
+            if code.count(change.old) != 1:
+                raise ValueError(f"{self.name}: the twin has not exactly one {change.old!r}")
+            code = code.replace(change.old, change.new)
+        return f'"""{self.expected.text}"""\n{code}'
+
+    def submission(self, folder: Path) -> Path:
+        """Give the path of what is graded; a broken submission is written into `folder`, which other files share."""
+        if not self.expected.twin:
+            return self.folder / SUBMISSION_FILE
+        path = folder / f"{self.name}.py"
+        path.write_text(self.source)
+        return path
 
     def problem(self) -> Problem:
         """Read the problem: a shipped one by name, or the folder that holds `reference` (often a neighbour's)."""

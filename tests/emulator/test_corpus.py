@@ -45,8 +45,8 @@ BY_STATUS = {
 }
 
 
-def graded(entry):
-    submission = read_submission(entry.submission)
+def graded(entry, folder):
+    submission = read_submission(entry.submission(folder))
     request = GradeRequest(
         submission,
         GradeTerms(
@@ -60,10 +60,10 @@ def graded(entry):
 
 
 @pytest.mark.parametrize("entry", entries(), ids=lambda entry: entry.name)
-def test_the_verdict_is_the_expected_one(entry):
+def test_the_verdict_is_the_expected_one(entry, tmp_path):
     if os.environ.get("WARPGRADE_CORPUS") != "all" and entry.name not in SAMPLE:
         pytest.skip("not in the sample; WARPGRADE_CORPUS=all (make corpus) grades the whole corpus")
-    card = graded(entry)
+    card = graded(entry, tmp_path)
     expected = entry.expected
     if card.status is Status.CORRECT and expected.blind_spot:
         pytest.skip(f"a known miss, which passed this time: {expected.blind_spot}")
