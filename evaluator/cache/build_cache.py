@@ -6,9 +6,11 @@ Every read verifies the hash, and a damaged entry is rebuilt. `eviction` bounds 
 """
 
 import contextlib
+import fcntl
 import hashlib
 import logging
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -113,6 +115,16 @@ class BuildCache:
             discard(folder)
             return None
         return folder if hold(folder) else None
+
+    @contextlib.contextmanager
+    def one_writer(self) -> Iterator[None]:
+        """Wait until no other process is in this block. In a folder that cannot be written, nobody waits."""
+        with contextlib.ExitStack() as stack:
+            with contextlib.suppress(OSError):
+                self._folder.mkdir(parents=True, exist_ok=True)
+                lock = stack.enter_context((self._folder / ".lock").open("w"))
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
 
     def discard(self, key: str) -> None:
         """Remove an entry."""

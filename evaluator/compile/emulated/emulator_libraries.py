@@ -1,7 +1,8 @@
 """Emulator artefacts: the runtime library, the support of bindings, and the precompiled headers.
 
 Built in the sandbox, once per combination of torch, compiler and emulator. The first use builds the parts of the
-first build step in parallel. The headers of a later step are built when a submission first reaches the step.
+first build step in parallel. The headers of a later step are built when a submission first reaches the step. Other
+processes that need a part wait for the process that builds parts.
 """
 
 import hashlib
@@ -55,8 +56,11 @@ def build_runtime(run_tool: RunTool, cache: BuildCache) -> bytes:
     if (entry := cache.get(runtime_artefact.key)) is not None:
         return entry.library
     optional = [artefact for artefact in (_headers(StepName.BOUND), _support()) if artefact is not None]
-    artefacts = [runtime_artefact, *(artefact for artefact in optional if cache.folder(artefact.key) is None)]
-    library = _make(artefacts, run_tool, cache).get(runtime_artefact.key)
+    with cache.one_writer():
+        if (entry := cache.get(runtime_artefact.key)) is not None:
+            return entry.library
+        artefacts = [runtime_artefact, *(artefact for artefact in optional if cache.folder(artefact.key) is None)]
+        library = _make(artefacts, run_tool, cache).get(runtime_artefact.key)
     if library is None:
         raise JudgeFailed("the emulator's runtime does not compile with this compiler", hint="see `warpgrade doctor`")
     return library
@@ -75,7 +79,9 @@ def binding_support(run_tool: RunTool, cache: BuildCache) -> Path | None:
 
 def _get_or_build(artefact: _Artefact, run_tool: RunTool, cache: BuildCache) -> Path | None:
     if (folder := cache.folder(artefact.key)) is None:
-        _make([artefact], run_tool, cache)
+        with cache.one_writer():
+            if cache.folder(artefact.key) is None:
+                _make([artefact], run_tool, cache)
         folder = cache.folder(artefact.key)
     # An empty file records a failed build.
     return folder / LIBRARY if folder is not None and (folder / LIBRARY).stat().st_size != 0 else None

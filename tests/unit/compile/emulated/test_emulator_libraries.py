@@ -1,5 +1,7 @@
 """The emulator's own parts, with a compiler that is a function of the test."""
 
+import threading
+
 import pytest
 
 from evaluator.cache.build_cache import BuildCache
@@ -111,3 +113,18 @@ def test_the_header_is_compiled_with_the_flags_of_a_build_and_no_extensions_own(
     assert {"-O1", "-g1", "-fPIC", "-DTORCH_API_INCLUDE_EXTENSION_H"} <= set(argv)
     assert not any("TORCH_EXTENSION_NAME" in word or "MARKS_RETURNS" in word for word in argv)
     assert argv[-2:] == ["-o", PRECOMPILED[step]]
+
+
+def test_two_grades_at_once_build_the_parts_once(cache):
+    """The second one comes while the first one builds; whether it looks before or after the end makes no difference."""
+    tool, results = Tool("runtime.so", HEADER, SUPPORT), []
+    second = threading.Thread(target=lambda: results.append(emulator_libraries.build_runtime(tool, cache)))
+
+    def meanwhile(*arguments, **options):
+        second.start()
+        return tool(*arguments, **options)
+
+    results.append(emulator_libraries.build_runtime(meanwhile, cache))
+    second.join(120)
+    assert results == [b"made runtime.so"] * 2
+    assert len(tool.asked) == 1
