@@ -9,11 +9,13 @@ from evaluator.grade_options import GradeOptions
 from evaluator.grading.pipeline import grade
 from evaluator.grading.request import GradeRequest
 from evaluator.grading.resources import threads
+from evaluator.judge.context.context_pool import ContextPool
 from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.progress import Silent
 from evaluator.records import DeviceKind, Order, SizeName, Status
 from evaluator.submission.read import read_submission
 from tests.corpus.entries import entries
+from tests.fork_servers import shared_fork_server
 
 pytestmark = pytest.mark.slow
 
@@ -56,7 +58,9 @@ def graded(entry, folder):
             threads=threads(),
         ),
     )
-    return grade(request, Silent())
+    context_pool = ContextPool(shared_fork_server(DeviceKind.EMULATED, request.terms.threads), lasting=False)
+    with context_pool:
+        return grade(request, Silent(), context_pool)
 
 
 @pytest.mark.parametrize("entry", entries(), ids=lambda entry: entry.name)

@@ -16,9 +16,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from evaluator.cache.build_cache import BuildCache
+from evaluator.compile.emulated.emulator_libraries import build_runtime
 from evaluator.emulator import runtime
+from evaluator.paths import cache_folder
 from evaluator.toolchain import host_compiler
 from tests import once
+from tests.cuda_builds import local_tool
 
 FOLDER = Path(__file__).parent / "headers"
 GPU = json.loads((FOLDER / "gpu_values.json").read_text())
@@ -69,10 +73,11 @@ def build():
 @pytest.fixture(scope="module")
 def engine():
     """Load the emulator's runtime, with its symbols for everybody, as a runner does."""
-    sources = [path for path in runtime.runtime_sources() if path.suffix == ".cpp"]
-    flags = [*runtime.runtime_flags(), *host_compiler.native_flags()]
-    path = compiled("engine", sources, flags)
-    return ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+
+    def make(folder):
+        (folder / "engine.so").write_bytes(build_runtime(local_tool({}), BuildCache(cache_folder())))
+
+    return ctypes.CDLL(str(once.made_once("engine", make) / "engine.so"), mode=ctypes.RTLD_GLOBAL)
 
 
 @pytest.fixture(params=[(0, 1), (1, 1), (2, 1), (2, 2)], ids=["ascending", "descending", "shuffled", "two workers"])

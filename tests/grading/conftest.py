@@ -15,6 +15,7 @@ from evaluator.judge.verdict import judge
 from evaluator.progress import Silent, Stopwatch
 from evaluator.records import DeviceKind, SizeName
 from tests import once
+from tests.fork_servers import shared_fork_server
 from tests.grading.harness import PATIENT_BUILD_S, PATIENT_S, Grader, passable_folder
 
 
@@ -47,7 +48,9 @@ def judging(grader):
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("WARPGRADE_CACHE", grader.environment["WARPGRADE_CACHE"])
-        with GradeContext(terms, "", SeedBook(None)) as context, ReferenceTimer(context) as timer:
+        fork_server = shared_fork_server(terms.device, terms.threads)
+        context = GradeContext(terms, "", SeedBook(None), fork_server=fork_server)
+        with context, ReferenceTimer(context) as timer:
 
             def run(source, timeout_s=PATIENT_S):
                 context.turn_to(source, SeedBook(None, weight=context.seeds.weight))

@@ -120,7 +120,7 @@ class Grader:
         target = folder / "card.json"
         before = set(folder.rglob("*"))
         command = self.command(*arguments, "--output", target)[2:]
-        COMMAND.start()
+        COMMAND.start(command[len(command) - command[::-1].index("--device")])
         with nobody_left_behind():
             done = COMMAND.run(command, cwd=folder, env=self.environment, stdin=stdin, timeout_s=_LIMIT_S)
         out, err = done.stdout.decode(), done.stderr.decode()

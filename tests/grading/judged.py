@@ -17,6 +17,7 @@ from evaluator.judge.trial.call_overhead import Overhead
 from evaluator.judge.verdict import judge
 from evaluator.progress import Silent, Stopwatch
 from evaluator.records import DeviceKind, SizeName
+from tests.fork_servers import shared_fork_server
 from tests.grading.harness import PATIENT_S
 
 _BEFORE = SimpleNamespace(
@@ -70,5 +71,6 @@ def context_of(grader, problem, size=SizeName.FULL, device=DeviceKind.CPU):
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("WARPGRADE_CACHE", grader.environment["WARPGRADE_CACHE"])
-        with GradeContext(terms, "", SeedBook(None)) as context:
+        fork_server = shared_fork_server(device, terms.threads)
+        with GradeContext(terms, "", SeedBook(None), fork_server=fork_server) as context:
             yield context

@@ -1,9 +1,10 @@
-"""The command line without the import of PyTorch: a server imports the judge once, and forks for each command.
+"""The command line without imports of PyTorch: a server imports the judge once, and forks for each command.
 
     python -m tests.grading.preloaded SOCKET_FD
 
-Half of the CPU time of a small grade is the judge's import. Everything else is as in a command of its own: arguments,
-environment, folder, streams, exit code, and a process that ends. The workers of a batch fork their judges likewise.
+Most of the CPU time of a small grade are the imports of the judge and of the fork server of its runners. Everything
+else is as in a command of its own: arguments, environment, folder, streams, exit code, and a process that ends. The
+workers of a batch fork their judges and keep their fork server likewise.
 `tests/grading/test_interruption.py` and others start `cli.py` itself.
 """
 
@@ -20,8 +21,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+from evaluator.grading import single_grade
+from evaluator.grading.resources import threads
+from evaluator.judge.runners.fork_servers import fork_server_for
+from evaluator.records import DeviceKind, SandboxMode
+from evaluator.sandbox import ForkServer
+from evaluator.serve import client
+from tests.fork_servers import ForkServerShare, shared_fork_server
+
 _TOP = Path(__file__).parents[2]
 _MAX_REQUEST_BYTES = 1 << 20
+_READY = b"ready"
+SHARED = (DeviceKind.CPU.value, DeviceKind.EMULATED.value)
+"""Devices whose grades share a fork server, if they ask for the usual sandbox."""
 _START_S = 300.0
 
 
@@ -31,11 +43,18 @@ class PreloadedCommand:
     def __init__(self) -> None:
         self._server: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
+        self._devices: set[str] = set()
 
-    def start(self) -> None:
-        """Start the server if none is running."""
-        if self._server is not None:
-            return
+    def start(self, device: str = "") -> None:
+        """Start what is not running: the server, and in it the fork server of grades on `device`."""
+        if self._server is None:
+            self._start_server()
+        if device in SHARED and device not in self._devices:
+            self._devices.add(device)
+            self._socket.send(device.encode())
+            assert self._socket.recv(16) == _READY
+
+    def _start_server(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._server = subprocess.Popen(
@@ -47,7 +66,7 @@ class PreloadedCommand:
             )
         self._socket = ours
         ours.settimeout(_START_S)
-        assert ours.recv(16) == b"ready"
+        assert ours.recv(16) == _READY
 
     def run(
         self, arguments: Sequence[str], *, cwd: Path, env: Mapping[str, str], stdin: bytes | None, timeout_s: float
@@ -78,15 +97,20 @@ class PreloadedCommand:
             self._server.kill()
             self._server.wait()
         self._server = self._socket = None
+        self._devices.clear()
 
 
 def _serve(requests: socket.socket) -> list[str] | None:
     """Fork for each request. Return its arguments in the child; None in the server, when the client is gone."""
-    requests.send(b"ready")
+    requests.send(_READY)
     while True:
         request, descriptors, _, _ = socket.recv_fds(requests, _MAX_REQUEST_BYTES, 3)
         if not request:
             return None
+        if not descriptors:
+            shared_fork_server(DeviceKind(request.decode()), threads()).machine  # noqa: B018 - waits until it is ready
+            requests.send(_READY)
+            continue
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # PyTorch's threads, which wait
             child = os.fork()
@@ -111,15 +135,24 @@ def _become(request: bytes, descriptors: list[int]) -> list[str]:
     return list(arguments)
 
 
+def _fork_server_for(
+    device: DeviceKind, gpu: str | None, sandbox: SandboxMode, its_threads: int
+) -> ForkServer | ForkServerShare:
+    if device.value in SHARED and sandbox is SandboxMode.FULL and its_threads == threads():
+        return shared_fork_server(device, its_threads)
+    return fork_server_for(device, gpu, sandbox, its_threads)
+
+
 def main() -> None:
     """Serve on the socket of the argument; in a child, be the command line."""
     import evaluator.commands.main
-    import evaluator.grading.single_grade
     import evaluator.judge.verdict
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
     arguments = _serve(socket.socket(fileno=int(sys.argv[1])))
     if arguments is not None:
+        single_grade.fork_server_for = _fork_server_for
+        client._GREETING_S = _START_S  # On a busy machine, a client would soon grade itself.
         sys.argv = ["warpgrade", *arguments]
         evaluator.commands.main.main()
 

@@ -1,6 +1,7 @@
 """A server in a process of its own, for tests with real grades."""
 
 import contextlib
+import functools
 import json
 import os
 import signal
@@ -15,6 +16,7 @@ from evaluator.errors import WarpgradeError
 from evaluator.files.card_files import read_card
 from evaluator.records import Scorecard
 from evaluator.serve import client
+from tests.grading.harness import COMMAND as PRELOADED
 from tests.grading.harness import TOP
 from tests.serve.conftest import soon
 
@@ -68,6 +70,15 @@ class Judge:
         return None
 
     def run(self, *arguments, **variables):
+        """Run a command to its end. Without a GPU, it is forked from a process that has imported PyTorch."""
+        if self.device == "cuda":
+            return self.run_alone(*arguments, **variables)
+        environment = {**self.environment, **variables}
+        done = PRELOADED.run(arguments, cwd=self.folder, env=environment, stdin=None, timeout_s=LIMIT_S)
+        return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    def run_alone(self, *arguments, **variables):
+        """Run a command in a process of its own, beside others."""
         return subprocess.run(
             [*COMMAND, *arguments],
             cwd=self.folder,
@@ -80,17 +91,21 @@ class Judge:
 
     def grade(self, source, *options, name="mine", **variables):
         """Grade; return the finished process and the card."""
+        return self._graded(self.run, source, options, name, variables)
+
+    def _graded(self, run, source, options, name, variables):
         (self.folder / f"{name}.py").write_text(source)
         target = self.folder / f"{name}.json"
         target.unlink(missing_ok=True)
         device = ("--device", self.device, "--size", self.size)
-        done = self.run("grade", "relu", f"{name}.py", *device, "--output", str(target), *options, **variables)
+        done = run("grade", "relu", f"{name}.py", *device, "--output", str(target), *options, **variables)
         return done, read_card(target) if target.exists() else None
 
     def in_background(self, source, name, *options):
         """Start a grade; return a function that waits for the result."""
         results = []
-        thread = threading.Thread(target=lambda: results.append(self.grade(source, *options, name=name)))
+        grade = functools.partial(self._graded, self.run_alone, source, options, name, {})
+        thread = threading.Thread(target=lambda: results.append(grade()))
         thread.start()
 
         def result():

@@ -1,5 +1,6 @@
 """A real server with real workers: the same card, and each killed process costs one grade at most."""
 
+import contextlib
 import json
 import os
 import signal
@@ -8,9 +9,13 @@ import subprocess
 import pytest
 
 from evaluator.records import Status
+from tests import once
+from tests.grading.harness import COMMAND as PRELOADED
 from tests.grading.harness import module, nobody_left_behind, passable_folder
 from tests.serve.conftest import soon
 from tests.serve.judge import COMMAND, LIMIT_S, Judge, facts
+
+pytestmark = pytest.mark.slow
 
 RIGHT = module()
 WRONG = module(forward=("return torch.relu(x) + 1",))
@@ -28,16 +33,11 @@ KNOCKING = module(
 )
 
 
-@pytest.fixture(scope="module")
-def cache():
-    with passable_folder() as folder:
-        yield folder
-
-
-@pytest.fixture
-def judge(tmp_path, cache):
+@contextlib.contextmanager
+def started(folder):
+    PRELOADED.start("cpu")
     with nobody_left_behind(), passable_folder() as temporary:
-        made = Judge("cpu", tmp_path, cache, temporary)
+        made = Judge("cpu", folder, once.folder_for("cache"), temporary)
         made.start()
         try:
             yield made
@@ -45,7 +45,20 @@ def judge(tmp_path, cache):
             made.end()
 
 
-@pytest.mark.slow
+@pytest.fixture(scope="module")
+def judge(tmp_path_factory):
+    """A ready judge that stays."""
+    with started(tmp_path_factory.mktemp("judge")) as made:
+        yield made
+
+
+@pytest.fixture
+def mortal_judge(tmp_path):
+    """A ready judge that the test ends."""
+    with started(tmp_path) as made:
+        yield made
+
+
 def test_the_card_is_the_same(judge):
     for source, status in ((RIGHT, Status.CORRECT), (WRONG, Status.WRONG_RESULT), (CRASHING, Status.RUNTIME_ERROR)):
         ready, its_card = judge.grade(source)
@@ -58,8 +71,8 @@ def test_the_card_is_the_same(judge):
     assert "relu mine: wrong result" in judge.log.read_text()
 
 
-@pytest.mark.slow
 def test_what_the_ready_judge_cannot_do_is_done_here(judge):
+    grades = judge.status()["grades"]
     _, card = judge.grade(RIGHT, name="first")
     unconfined, _ = judge.grade(RIGHT, "--sandbox", "none")
     replayed, _ = judge.grade(RIGHT, "--replay", "first.json")
@@ -73,14 +86,10 @@ def test_what_the_ready_judge_cannot_do_is_done_here(judge):
         assert reason in done.stderr
         assert done.returncode == 0, done.stderr
     assert card.status is Status.CORRECT
-    assert judge.status()["grades"] == 1
+    assert judge.status()["grades"] == grades + 1
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kept", [False, True], ids=["new", "kept"])
-def test_a_killed_worker_costs_no_grade(judge, kept):
-    if kept:
-        judge.grade(RIGHT)
+def assert_that_a_killed_worker_costs_no_grade(judge):
     result = judge.in_background(ENDLESS, "endless", "--timeout", "3")
     soon(judge.busy_workers)
     for pid in judge.busy_workers():
@@ -92,8 +101,13 @@ def test_a_killed_worker_costs_no_grade(judge, kept):
     assert card.status is Status.TIMEOUT, done.stderr
 
 
-@pytest.mark.slow
-def test_a_killed_server_costs_no_grade_and_may_start_again(judge):
+def test_a_killed_worker_costs_no_grade(judge):
+    judge.grade(RIGHT)
+    assert_that_a_killed_worker_costs_no_grade(judge)
+
+
+def test_a_killed_server_costs_no_grade_and_another_may_start_and_stop(mortal_judge):
+    judge = mortal_judge
     judge.grade(RIGHT)
     result = judge.in_background(ENDLESS, "endless", "--timeout", "3")
     soon(judge.busy_workers)
@@ -108,9 +122,11 @@ def test_a_killed_server_costs_no_grade_and_may_start_again(judge):
     again, card = judge.grade(RIGHT)
     assert card.status is Status.CORRECT
     assert "graded by the ready judge" in again.stderr
+    stopped = judge.run("serve", "--stop")
+    assert (stopped.returncode, stopped.stderr.strip()) == (0, "the ready judge has ended")
+    assert judge.process.wait(LIMIT_S) == 0
 
 
-@pytest.mark.slow
 def test_ctrl_c_in_a_client_ends_its_grade(judge):
     (judge.folder / "endless.py").write_text(ENDLESS)
     with subprocess.Popen(
@@ -126,8 +142,9 @@ def test_ctrl_c_in_a_client_ends_its_grade(judge):
     assert card.status is Status.CORRECT
 
 
-@pytest.mark.slow
-def test_a_signal_ends_the_server_after_its_grade(judge):
+def test_a_signal_ends_the_server_after_its_grade(mortal_judge):
+    judge = mortal_judge
+    assert_that_a_killed_worker_costs_no_grade(judge)  # one that has graded nothing yet
     result = judge.in_background(RIGHT, "mine")
     soon(lambda: judge.busy_workers() or "mine" in judge.log.read_text())
     judge.process.terminate()
@@ -137,19 +154,14 @@ def test_a_signal_ends_the_server_after_its_grade(judge):
     assert judge.run("serve", "--stop").returncode == 2
 
 
-@pytest.mark.slow
-def test_a_second_server_is_refused_and_stop_ends_the_first(judge):
+def test_a_second_server_is_refused(judge):
     assert json.loads(judge.run("serve", "--status").stdout)["pid"] == judge.process.pid
     second = judge.run("serve", "--device", "cpu")
     assert second.returncode == 2
     assert f"running already (process {judge.process.pid})" in second.stderr
     assert judge.run("serve", "--stop", "--status").returncode == 2
-    stopped = judge.run("serve", "--stop")
-    assert (stopped.returncode, stopped.stderr.strip()) == (0, "the ready judge has ended")
-    assert judge.process.wait(LIMIT_S) == 0
 
 
-@pytest.mark.slow
 def test_a_submission_does_not_reach_the_socket(judge):
     path = judge.status()["socket"]
     done, card = judge.grade(KNOCKING.replace("PATH", repr(path)))

@@ -29,6 +29,7 @@ from evaluator.records import DeviceKind, SizeName, Status, Timing, ToleranceRul
 from evaluator.progress import Silent
 from evaluator.progress import Stopwatch
 from evaluator.admission.validation import validate
+from tests.fork_servers import shared_fork_server
 from tests.zoo.confine import NO_LANDLOCK
 from tests.zoo.entries import Entry, Evidence, Expectation
 from tests.zoo.mutations import Mutation
@@ -167,7 +168,9 @@ class Judge:
             self.close()
             # One that lasts keeps a GPU for itself; on a CPU each grade has processes of its own.
             lasting = gpu is not None
-            self._context = self._leaving.enter_context(GradeContext(terms, source, SeedBook(None), lasting=lasting))
+            fork_server = None if lasting else shared_fork_server(terms.device, terms.threads)
+            context = GradeContext(terms, source, SeedBook(None), lasting=lasting, fork_server=fork_server)
+            self._context = self._leaving.enter_context(context)
             self._timer = self._leaving.enter_context(ReferenceTimer(self._context, lasting=lasting))
         else:
             self._context.turn_to(source, SeedBook(None, weight=self._context.seeds.weight))
