@@ -26,7 +26,7 @@ import random
 import resource
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,15 +37,14 @@ from evaluator.batch.runs.problems import Problems
 from evaluator.batch.runs.refusals import Refusals
 from evaluator.batch.runs.run_folder import PlanFile, RunFolder, manifest_for, opened
 from evaluator.batch.runs.tasks import Task
-from evaluator.batch.runs.timeline_file import read_timeline
 from evaluator.batch.scheduler import CardResult, Scheduler
+from evaluator.batch.timeline import WAITING
 from evaluator.batch.workers.messages import Built, Graded, GradePart, NotGraded, Order, Prepare, Stage
 from evaluator.batch.workers.worker_handle import Slot
 from evaluator.grade_options import GradeOptions
 from evaluator.grading.request import Begun
 from evaluator.progress import Lap
 from evaluator.records import DeviceFacts, DeviceKind, Outcome, Scorecard, SizeName
-from evaluator.report.timeline import LaneKind, SessionTimeline, waits
 from tests import cards
 
 START_S = 10.0
@@ -168,38 +167,51 @@ def simulate(folder: RunFolder, given: list[Task], gpus: int, cores: int) -> Non
         Scheduler(folder, plan, refusals, iter(given), options, slots, Quiet(), hire=WaitingWorker).run()
 
 
-def figures(timeline: SessionTimeline, speed: float) -> dict[str, float]:
-    """Return the figures of a run, in seconds of the simulated machine."""
-    on_gpu = [turn for turn in timeline.turns if timeline.session.lanes[turn.lane].kind is LaneKind.GPU]
-    gpus = sum(lane.kind is LaneKind.GPU for lane in timeline.session.lanes)
-    begin_s = min(turn.began_s for turn in on_gpu)
-    end_s = max(wait.ended_s for wait in waits(timeline))
+class Slice(NamedTuple):
+    """A slice of the timeline: a turn or a stage on a lane, in seconds since the start."""
 
-    def share(stages: Collection[str]) -> float:
-        spans = [span for turn in on_gpu for span in turn.spans if not stages or span.stage in stages]
-        covered = sum(max(0.0, min(span.ended_s, end_s) - span.began_s) for span in spans)
-        return round(covered / (gpus * (end_s - begin_s)), 3)
+    lane: int
+    name: str
+    began_s: float
+    ended_s: float
+
+
+def figures(path: Path, speed: float) -> dict[str, float]:
+    """Return the figures of a timeline, in seconds of the simulated machine."""
+    events = json.loads(path.read_text().rstrip().removesuffix(",") + "]")
+    gpus = {
+        event["tid"] for event in events if event["name"] == "thread_name" and event["args"]["name"].startswith("GPU")
+    }
+    slices = [
+        Slice(event["tid"], event["name"], event["ts"] / 1e6, (event["ts"] + event["dur"]) / 1e6)
+        for event in events
+        if event["ph"] == "X"
+    ]
+    turns = [each for each in slices if "/" in each.name]
+    on_gpu = sorted((turn for turn in turns if turn.lane in gpus), key=lambda turn: turn.began_s)
+    begin_s, ended_s = on_gpu[0].began_s, max(turn.ended_s for turn in turns)
+    end_s = max(event["ts"] for event in events if event["name"] == WAITING) / 1e6
+
+    def share(chosen: Iterable[Slice]) -> float:
+        covered = sum(max(0.0, min(each.ended_s, end_s) - each.began_s) for each in chosen)
+        return round(covered / (len(gpus) * (end_s - begin_s)), 3)
 
     return {
-        "wall_s": round(timeline.ended_s * speed, 1),
+        "wall_s": round(ended_s * speed, 1),
         "first_gpu_turn_s": round(begin_s * speed, 1),
-        "per_minute": round(len(_graded(timeline)) / (timeline.ended_s * speed) * 60, 1),
-        "busy": share(()),
-        "judging": share(("check", "time")),
-        "setups": sum(_setups(timeline)),
+        "per_minute": round(len({turn.name for turn in turns}) / (ended_s * speed) * 60, 1),
+        "busy": share(on_gpu),
+        "judging": share(each for each in slices if each.lane in gpus and each.name in ("check", "time")),
+        "setups": sum(_setups(on_gpu)),
     }
 
 
-def _graded(timeline: SessionTimeline) -> set[tuple[str, str]]:
-    return {(turn.problem, turn.name) for turn in timeline.turns}
-
-
-def _setups(timeline: SessionTimeline) -> Iterator[bool]:
+def _setups(on_gpu: Iterable[Slice]) -> Iterator[bool]:
     last: dict[int, str] = {}
-    for turn in sorted(timeline.turns, key=lambda each: each.began_s):
-        if timeline.session.lanes[turn.lane].kind is LaneKind.GPU:
-            yield last.get(turn.lane) != turn.problem
-            last[turn.lane] = turn.problem
+    for turn in on_gpu:
+        problem = turn.name.rpartition("/")[0]
+        yield last.get(turn.lane) != problem
+        last[turn.lane] = problem
 
 
 def main() -> None:
@@ -219,12 +231,13 @@ def main() -> None:
         manifest = manifest_for(GradeOptions(DeviceKind.CUDA), "-")
         with opened(Path(place) / "run", manifest) as folder:
             simulate(folder, given, arguments.gpus, arguments.cores)
-        (timeline,) = read_timeline(folder).sessions
+        (timeline,) = folder.logs.glob("timeline-*.json")
+        measured = figures(timeline, arguments.speed)
         written = len(list(folder.cards.glob("*/*.json")))
     used = resource.getrusage(resource.RUSAGE_SELF)
     asked = {"gpus": arguments.gpus, "cores": arguments.cores, "submissions": len(given), "cards": written}
     scheduler_cpu = round((used.ru_utime + used.ru_stime) / (time.monotonic() - began_s), 2)
-    print(json.dumps(asked | figures(timeline, arguments.speed) | {"scheduler_cores": scheduler_cpu}))
+    print(json.dumps(asked | measured | {"scheduler_cores": scheduler_cpu}))
 
 
 if __name__ == "__main__":

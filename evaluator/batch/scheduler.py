@@ -14,9 +14,9 @@ from evaluator.batch.runs.inputs import Item
 from evaluator.batch.runs.refusals import Refusals
 from evaluator.batch.runs.run_folder import PlanFile, RunFolder, not_written
 from evaluator.batch.runs.tasks import Planned, Refused, Task, UnchangedFile, renamed
-from evaluator.batch.runs.timeline_file import TimelineWriter
+from evaluator.batch.timeline import Timeline
 from evaluator.batch.workers.infra_card import infra_card
-from evaluator.batch.workers.messages import Graded, GradePart
+from evaluator.batch.workers.messages import Graded
 from evaluator.batch.workers.task_queue import TaskStream
 from evaluator.batch.workers.worker_handle import Hire, Slot
 from evaluator.batch.workers.worker_pool import SlotDrained, TaskBegan, TaskEnded, WorkerPool
@@ -25,7 +25,6 @@ from evaluator.files.card_files import read_bytes, read_card, write_card
 from evaluator.files.safe_open import open_to_append
 from evaluator.grade_options import GradeOptions
 from evaluator.records import Scorecard, Status
-from evaluator.report.timeline import Lane, LaneKind
 from evaluator.signatures.keys import SigningKey
 from evaluator.signatures.signing import State, signature_of, signed
 from evaluator.text import one_line
@@ -153,9 +152,7 @@ class Scheduler:
         with (
             Index(self._folder) as index,
             io.TextIOWrapper(open_to_append(self._folder.logs, "batch.log"), "utf-8", write_through=True) as log,
-            contextlib.closing(
-                TimelineWriter(self._folder, [_lane(slot) for slot in self._slots], time.monotonic())
-            ) as timeline,
+            contextlib.closing(Timeline(self._folder, self._slots, time.monotonic())) as timeline,
         ):
             self._index, self._log, self._timeline = index, log, timeline
             self._note("begin", f"{len(index.rows)} cards are there")
@@ -321,14 +318,3 @@ class Scheduler:
         timestamp = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
         self._log.write(f"{timestamp} {event} {one_line(text, 300)}\n")
         self._log.flush()
-
-
-def _lane(slot: Slot) -> Lane:
-    """Return the slot as a lane of the timeline."""
-    match slot.part:
-        case GradePart.FINISH:
-            return Lane(LaneKind.GPU, slot.gpu)
-        case GradePart.BEGIN:
-            return Lane(LaneKind.BUILD)
-        case GradePart.ALL:
-            return Lane(LaneKind.GRADE)

@@ -60,12 +60,6 @@ _MOST_SAID = 5
     help="Write a self-contained HTML page to FILE.",
 )
 @click.option(
-    "--timeline",
-    type=FILE_PATH,
-    metavar="FILE",
-    help="Write who had which worker and GPU, when, to FILE, for https://ui.perfetto.dev.",
-)
-@click.option(
     "--kernelbench",
     type=FOLDER_PATH,
     metavar="DIR",
@@ -81,7 +75,6 @@ def report(
     submissions: Path | None,
     junit: Path | None,
     html: Path | None,
-    timeline: Path | None,
     kernelbench: Path | None,
     trusted: Path | None,
     problems: Path | None,
@@ -103,13 +96,17 @@ def report(
     all_results = read_each(runs, _trust_in(trusted))
     if not are_shards(all_results):
         forms: dict[str, object] = {"--csv": as_csv, f"--output-format {form}": form not in _OF_SEVERAL}
-        files = {"--submissions": submissions, "--junit": junit, "--timeline": timeline, "--kernelbench": kernelbench}
+        files = {"--submissions": submissions, "--junit": junit, "--kernelbench": kernelbench}
         _refuse_options_of_one_run(forms | files)
         return _report_of_several(all_results, as_json=form is OutputFormat.JSON, as_markdown=as_markdown, html=html)
     results = merged(all_results)
     summaries = results.sections
     _write_files(results, submissions=submissions, junit=junit, kernelbench=kernelbench)
-    _write_files_of_runs(results, runs, html=html, timeline=timeline, problems=problems)
+    if html is not None:
+        from evaluator.batch.runs import page_files
+
+        page_files.write_pieces(html, page_files.run_page_of(results, problems=problems))
+        _tell_of_references(runs, problems)
     if as_csv:
         terminal.emit(run_tables.csv_text(summaries))
     elif as_markdown:
@@ -224,22 +221,6 @@ def _write_files(results: "Results", *, submissions: Path | None, junit: Path | 
         report_files.write_junit(results, junit)
     if kernelbench is not None:
         _write_kernelbench(results, kernelbench)
-
-
-def _write_files_of_runs(
-    results: "Results", runs: tuple[Path, ...], *, html: Path | None, timeline: Path | None, problems: Path | None
-) -> None:
-    from evaluator.batch.runs import page_files, timeline_file
-
-    if html is not None:
-        page_files.write_pieces(html, page_files.run_page_of(results, problems=problems))
-        _tell_of_references(runs, problems)
-    if timeline is not None:
-        recorded = timeline_file.read_timelines(runs)
-        if recorded.is_cut:
-            terminal.tell("a run's timeline.jsonl is longer than 64 MiB: only its beginning was read")
-        timeline_file.write_trace(recorded, timeline)
-        terminal.tell(f"wrote {timeline}: {counted(len(recorded.sessions), 'session')}")
 
 
 def _emit_report(results: "Results", summaries: "list[Section]", form: OutputFormat) -> None:

@@ -1,4 +1,4 @@
-"""Files of a run with a JSON record on each line: plan, refused inputs, timeline."""
+"""Files of a run with a JSON record on each line: plan and refused inputs."""
 
 import re
 from collections.abc import Iterator
@@ -13,15 +13,6 @@ from evaluator.records import Record
 
 R = TypeVar("R", bound=Record)
 _FILLED = re.compile(rb"\S[^\n]*")
-
-
-def filled_lines(content: bytes) -> Iterator[bytes]:
-    r"""Return the lines of a file one by one, without empty lines.
-
-    >>> list(filled_lines(b"\n{}\n \n\n[]"))
-    [b'{}', b'[]']
-    """
-    return (match[0] for match in _FILLED.finditer(content))
 
 
 def read_lines(folder: Path, name: str, record: type[R], most_bytes: int, hint: str) -> Iterator[R]:
@@ -40,8 +31,8 @@ def read_lines(folder: Path, name: str, record: type[R], most_bytes: int, hint: 
     if len(content) > most_bytes:
         raise CardError(f"{path} is larger than {most_bytes >> 20} MiB, the limit for this file", hint=hint)
     decoder = msgspec.json.Decoder(record)
-    for line in filled_lines(content):
+    for match in _FILLED.finditer(content):
         try:
-            yield decoder.decode(line)
+            yield decoder.decode(match[0])
         except (ValueError, RecursionError):
             continue

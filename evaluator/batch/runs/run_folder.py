@@ -5,8 +5,7 @@
     RUN/refused.jsonl          a line for each refused input
     RUN/cards/PROBLEM/NAME.json
     RUN/index.sqlite           made from the cards; rebuilt if missing
-    RUN/timeline.jsonl         who had which worker and GPU, when; for `report --timeline`
-    RUN/logs/                  log of events, and output of the workers
+    RUN/logs/                  log of events, timelines of the sessions, output of the workers
 
 Cards and plan are the source of truth, and both survive a crash at any time. Cards are written by a rename, and an
 incomplete line of the plan is ignored.
@@ -85,11 +84,6 @@ class RunFolder(Record, frozen=True):
     def index(self) -> Path:
         """Summaries of the cards, for SQL."""
         return self.path / "index.sqlite"
-
-    @property
-    def timeline(self) -> Path:
-        """Times of the stages, by slot of the batch."""
-        return self.path / "timeline.jsonl"
 
     @property
     def logs(self) -> Path:
@@ -294,7 +288,6 @@ def _clear(folder: RunFolder) -> None:
     for path in (
         folder.plan,
         folder.refused,
-        folder.timeline,
         *folder.path.glob(f"{folder.index.name}*"),
         folder.manifest,
     ):
