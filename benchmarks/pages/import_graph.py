@@ -21,7 +21,7 @@ FLOORS = (
     ("commands",),
     ("agents", "commands/shell", "service", "service/client"),
     ("api",),
-    ("batch", "serve", "service/store", "view"),
+    ("batch", "serve", "view"),
     ("batch/workers", "schema", "service/documents"),
     ("batch/runs",),
     ("grading",),

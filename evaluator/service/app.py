@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import NamedTuple
@@ -11,7 +10,7 @@ import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 from starlette.routing import Route
 
 from evaluator.api.grader import Grader
@@ -23,34 +22,30 @@ from evaluator.report.card.feedback import CHARACTERS
 from evaluator.service import metrics
 from evaluator.service.bodies import Bodies, PartsResponse, Turns
 from evaluator.service.connections import CLIENT
-from evaluator.service.dispatcher import Dispatcher, problem_of, until
+from evaluator.service.dispatcher import Dispatcher, problem_of
 from evaluator.service.documents import openapi
 from evaluator.service.documents.messages import (
     LEAST_FEEDBACK,
     MOST_FEEDBACK,
     MOST_KEY,
+    MOST_NAMED,
     MOST_PAGE,
     MOST_WAIT_S,
     Grade,
     GradeOrder,
     GradePage,
     ListedProblem,
-    Position,
     ProblemList,
     Refusal,
     RequestRefused,
     TextProblem,
 )
-from evaluator.service.gate import HEALTH, STILL_VALID, AccessControl
+from evaluator.service.gate import HEALTH, AccessControl
+from evaluator.service.journal import Added, Arrival, Journal, OtherRequest, QueueFull
 from evaluator.service.metrics import Metrics
-from evaluator.service.store.grades_table import Added, Arrival, OtherRequest, QueueFull
-from evaluator.service.store.journal import Journal
 from evaluator.service.tokens import Tokens
 
 _LATER = "submit again when some are graded"
-BEAT_S = 15.0
-"""Pause before a comment in an event stream, the sign of a living connection for clients and proxies."""
-_TOGETHER = 100
 _orders = msgspec.json.Decoder(GradeOrder)
 _cards = msgspec.json.Decoder(Scorecard)
 
@@ -89,7 +84,6 @@ class _Routes:
                 Route("/v1/grades/{grade}/card", self.card, methods=["GET"]),
                 Route("/v1/grades/{grade}/feedback", self.feedback, methods=["GET"]),
                 Route("/v1/problems", self.problems, methods=["GET"]),
-                Route("/v1/events", self.events, methods=["GET"]),
                 Route("/openapi.json", self.openapi, methods=["GET"]),
                 Route("/metrics", self.metrics, methods=["GET"]),
                 Route(HEALTH, self.health, methods=["GET"]),
@@ -134,7 +128,12 @@ class _Routes:
                 raise RequestRefused(429, "too many or too large submissions of all clients wait", _LATER)
 
     async def page(self, request: Request) -> Response:
-        """Return the client's grades, latest first, at most `limit` before the grade `before`."""
+        """Return the client's grades, latest first, at most `limit` before the grade `before`.
+
+        With `ids`, return the named grades, with `wait_s` after the end of one of them.
+        """
+        if (named := request.query_params.get("ids")) is not None:
+            return await self._named(request, named.split(","))
         most = _number(request, "limit", 100, 1, MOST_PAGE)
         before = request.query_params.get("before")
         grades = await self._parts.journal.page(request.scope[CLIENT], before, most + 1)
@@ -142,6 +141,16 @@ class _Routes:
             raise RequestRefused(404, "no such grade as `before`", "begin again without `before`")
         grades_now = [self._parts.dispatcher.at_present(grade) for grade in grades[:most]]
         return _json(GradePage(grades_now, grades_now[-1].id if len(grades) > most else None), 200)
+
+    async def _named(self, request: Request, ids: list[str]) -> Response:
+        if len(ids) > MOST_NAMED:
+            raise RequestRefused(400, f"ids has more than {MOST_NAMED} grades")
+        client, wait_s, dispatcher = request.scope[CLIENT], _wait_s(request), self._parts.dispatcher
+        grades = await self._parts.journal.grades(client, ids)
+        if wait_s and grades:
+            await dispatcher.until_final([grade.id for grade in grades], wait_s)
+            grades = await self._parts.journal.grades(client, ids)
+        return _json(GradePage([dispatcher.at_present(grade) for grade in grades], None), 200)
 
     async def problems(self, _: Request) -> Response:
         """Return the problems of the service. One request at a time reads the folder."""
@@ -157,15 +166,11 @@ class _Routes:
 
     async def show(self, request: Request) -> Response:
         """Return a grade; with `wait_s`, wait for the end first."""
-        news = self._parts.dispatcher.news(request.scope[CLIENT])
-        until_s = asyncio.get_running_loop().time() + _wait_s(request)
-        while True:
+        wait_s, grade = _wait_s(request), await self._found(request)
+        if wait_s:
+            await self._parts.dispatcher.until_final([grade.id], wait_s)
             grade = await self._found(request)
-            left_s = until_s - asyncio.get_running_loop().time()
-            if grade.state.is_final or left_s <= 0 or self._parts.dispatcher.is_ending:
-                return self._grade(grade, 200)
-            await until(news, left_s)
-            news = self._parts.dispatcher.news(request.scope[CLIENT])
+        return self._grade(grade, 200)
 
     async def cancel(self, request: Request) -> Response:
         """Cancel a waiting grade."""
@@ -195,24 +200,6 @@ class _Routes:
             raise RequestRefused(409, f"the grade has no card: it is {state}", "ask /v1/grades/ID?wait_s=60 first")
         return card
 
-    async def events(self, request: Request) -> Response:
-        """Stream the client's final grades as server-sent events, from `Last-Event-ID` or from now on."""
-        client, last = request.scope[CLIENT], request.headers.get("last-event-id")
-        if last is not None and not (last.isascii() and last.isdigit() and len(last) < 19):
-            raise RequestRefused(400, "Last-Event-ID is not a number", "send the id of the last event, or no header")
-        first_stored, last_stored = await self._parts.journal.numbers(client)
-        number = last_stored if last is None else int(last)
-        if number > last_stored:
-            raise RequestRefused(409, "no event has this Last-Event-ID: the service has lost its state", "submit again")
-        if number + 1 < first_stored:
-            raise RequestRefused(
-                409, "the next event is deleted, as old grades are", "ask for each grade, or submit again"
-            )
-        is_valid = request.scope[STILL_VALID]
-        content: AsyncIterator[bytes] = _stream(self._parts.journal, self._parts.dispatcher, client, number, is_valid)
-        headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-        return StreamingResponse(content, media_type="text/event-stream", headers=headers)
-
     async def openapi(self, _: Request) -> Response:
         """Return the OpenAPI description."""
         return Response(openapi.description(), media_type="application/json")
@@ -226,10 +213,10 @@ class _Routes:
         return Response("ending\n", 503) if self._parts.dispatcher.is_ending else Response("ok\n")
 
     async def _found(self, request: Request) -> Grade:
-        grade = await self._parts.journal.grade(request.scope[CLIENT], request.path_params["grade"])
-        if grade is None:
+        grades = await self._parts.journal.grades(request.scope[CLIENT], [request.path_params["grade"]])
+        if not grades:
             raise RequestRefused(404, "no such grade", "grades are kept for a limited time")
-        return grade
+        return grades[0]
 
     async def _check_problem(self, order: GradeOrder) -> None:
         if isinstance(order.problem, TextProblem) and not self._parts.allows_problem_text:
@@ -308,28 +295,3 @@ def _order(body: bytearray) -> GradeOrder:
     if not order.name.isprintable():
         raise RequestRefused(400, "the submission's name is not printable")
     return order
-
-
-async def _stream(
-    journal: Journal, dispatcher: Dispatcher, client: str, after: int, is_valid: Callable[[], bool]
-) -> AsyncIterator[bytes]:
-    """Yield the final grades of a client after the number `after`, each once, in the order of the ends.
-
-    The id of an event is the number, also after a restart of the server. The stream ends with the server, with the
-    validity of the token, and before a deleted event.
-    """
-    yield _event("start", after, Position(after))
-    while not dispatcher.is_ending and is_valid():
-        news = dispatcher.news(client)
-        final = await journal.final_after(client, after, _TOGETHER)
-        for number, grade in final:
-            if number != after + 1:
-                return
-            after = number
-            yield _event("grade", number, grade)
-        if not final and not await until(news, BEAT_S):
-            yield b": alive\n\n"
-
-
-def _event(name: str, number: int, document: Record) -> bytes:
-    return b"event: %s\nid: %d\ndata: %s\n\n" % (name.encode(), number, msgspec.json.encode(document))

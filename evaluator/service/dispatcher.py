@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import msgspec
@@ -14,9 +14,8 @@ from evaluator.api.scorecard import Scorecard
 from evaluator.batch.runs.problems import ProblemText
 from evaluator.errors import InfraError, UsageError
 from evaluator.service.documents.messages import Grade, GradeOrder, GradeState, TextProblem
+from evaluator.service.journal import Added, Arrival, Final, GradeAttempt, Journal, OtherRequest, QueueFull
 from evaluator.service.metrics import Metrics
-from evaluator.service.store.grades_table import Added, Arrival, Final, GradeAttempt, OtherRequest, QueueFull
-from evaluator.service.store.journal import Journal
 from evaluator.text import one_line
 
 MOST_ATTEMPTS = 3
@@ -101,7 +100,8 @@ class Dispatcher:
         self._in_progress: set[str] = set()
         self._suspects: set[str] = set()
         self._interrupted: list[str] = []
-        self._news: dict[str, asyncio.Future[None]] = {}
+        self._listeners: dict[str, set[asyncio.Future[None]]] = {}
+        """Requests that wait for the end of each grade without a result."""
         self._fault: BaseException | None = None
         self._handing_in = ThreadPoolExecutor(grader.at_once, "hand-in")
 
@@ -112,7 +112,7 @@ class Dispatcher:
             InfraError: the workers or the disk failed. Grades without a result stay in the journal.
         """
         for client, grade, attempts in await self._journal.waiting():
-            self._queue.put(client, grade)
+            self._put(client, grade)
             if attempts >= _ALONE:
                 self._suspects.add(grade)
         if len(self._queue):
@@ -142,7 +142,8 @@ class Dispatcher:
         """Begin no further grade."""
         self._stopping = True
         self._changed.set()
-        self._end_waiting()
+        for grade in self._listeners:
+            self._notify(grade)
 
     def abort(self) -> None:
         """End also the grades in progress; the journal keeps the requests."""
@@ -159,7 +160,7 @@ class Dispatcher:
         """Store an arrival and put the new grade into the queue."""
         added = await self._journal.add(arrival)
         if isinstance(added, Added) and added.is_new:
-            self._queue.put(arrival.client, added.grade.id)
+            self._put(arrival.client, added.grade.id)
             self._changed.set()
         return added
 
@@ -167,7 +168,7 @@ class Dispatcher:
         """Cancel a waiting grade. Return false if the grade is in progress or final."""
         if not self._queue.remove(client, grade):
             return False
-        await self._finish(client, grade, Final(GradeState.CANCELLED))
+        await self._finish(grade, Final(GradeState.CANCELLED))
         self._changed.set()  # The next grade may not need to run alone.
         return True
 
@@ -177,20 +178,28 @@ class Dispatcher:
             return msgspec.structs.replace(grade, state=GradeState.GRADING)
         return grade
 
-    def news(self, client: str) -> "asyncio.Future[None]":
-        """Return a future of the client's next final grade; done already if the server ends.
+    async def until_final(self, grades: Sequence[str], timeout_s: float) -> None:
+        """Wait until one of the grades is final, or no further grade begins, at most `timeout_s`."""
+        if self._stopping or not self._listeners.keys() >= set(grades):
+            return
+        awaited = [self._listeners[grade] for grade in grades]
+        final: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        for listeners in awaited:
+            listeners.add(final)
+        try:
+            await asyncio.wait([final], timeout=timeout_s)
+        finally:
+            for listeners in awaited:
+                listeners.discard(final)
 
-        A caller asks for the future before reading the journal: otherwise a grade may fall between.
-        """
-        if self._stopping:
-            return _finished_future()
-        return self._news.setdefault(client, asyncio.get_running_loop().create_future())
+    def _notify(self, grade: str) -> None:
+        for final in self._listeners[grade]:
+            if not final.done():
+                final.set_result(None)
 
-    def _end_waiting(self) -> None:
-        waiting, self._news = self._news, {}
-        for news in waiting.values():
-            if not news.done():
-                news.set_result(None)
+    def _put(self, client: str, grade: str) -> None:
+        self._queue.put(client, grade)
+        self._listeners[grade] = set()
 
     def _begin_waiting(self) -> None:
         while len(self._queue) and self._has_room():
@@ -227,7 +236,7 @@ class Dispatcher:
         started_s = time.monotonic()
         try:
             final = await self._result(client, grade, attempt)
-            await self._finish(client, grade, final)
+            await self._finish(grade, final)
         except (asyncio.CancelledError, InfraError):
             # A signal, the workers or the disk ended the grade: no evidence against the submission.
             self._interrupted.append(grade)
@@ -265,11 +274,10 @@ class Dispatcher:
     def _infra_card(self, order: GradeOrder) -> Scorecard:
         return self._grader.infra_card(problem_of(order), order.source, name=order.name, reason=_TOO_MANY)
 
-    async def _finish(self, client: str, grade: str, final: Final) -> None:
+    async def _finish(self, grade: str, final: Final) -> None:
         await self._journal.finish(grade, final)
-        news = self._news.pop(client, None)
-        if news is not None and not news.done():
-            news.set_result(None)
+        self._notify(grade)
+        del self._listeners[grade]
 
     async def _forget_old(self) -> None:
         while True:
@@ -281,19 +289,6 @@ class Dispatcher:
 
     def _show(self) -> None:
         self._metrics.show(waiting=len(self._queue), grading=len(self._in_progress))
-
-
-async def until(news: "asyncio.Future[None]", timeout_s: float) -> bool:
-    """Wait for news. Return false after the time."""
-    # `wait_for` would cancel the future of all other waiting clients.
-    arrived, _ = await asyncio.wait([news], timeout=timeout_s)
-    return bool(arrived)
-
-
-def _finished_future() -> "asyncio.Future[None]":
-    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    future.set_result(None)
-    return future
 
 
 def problem_of(order: GradeOrder) -> str | ProblemText:

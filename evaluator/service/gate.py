@@ -15,14 +15,12 @@ from evaluator.service.documents.messages import MOST_BODY_BYTES, RequestRefused
 from evaluator.service.metrics import Metrics
 from evaluator.service.tokens import Tokens
 
-STILL_VALID = "warpgrade.still_valid"
-"""Key of a function in the scope: whether the token is still valid, for long responses."""
 HEALTH = "/healthz"
 MOST_REQUESTS = 200
-"""Limit of concurrent requests of a client, event streams included.
+"""Limit of concurrent requests of a client.
 
 A client may also have at most a quarter of the connections that the requests of all clients leave, so that five clients
-with as many event streams as they may have do not keep out a sixth.
+with as many waiting requests as they may have do not keep out a sixth.
 """
 _MOST_DISCARDED_BYTES = 4 << 20
 _DISCARD_S = 2.0
@@ -60,7 +58,6 @@ class AccessControl:
             await self._refuse(refused, receive, send, [(b"retry-after", b"1")])
         else:
             scope[CLIENT] = client
-            scope[STILL_VALID] = lambda: self._client(authorization) == client
             await self._let_in(client, scope, receive, send)
 
     def _most_requests(self) -> int:

@@ -14,11 +14,10 @@ from evaluator.errors import UsageError
 from evaluator.service.app import Parts, app_of
 from evaluator.service.connections import MOST_CONNECTIONS, LimitedConnection
 from evaluator.service.dispatcher import Dispatcher
+from evaluator.service.journal import Journal, QueueLimits
 from evaluator.service.metrics import Metrics
 from evaluator.service.program import Door
 from evaluator.service.state import locked
-from evaluator.service.store.grades_table import QueueLimits
-from evaluator.service.store.journal import Journal
 from evaluator.service.tokens import Tokens
 
 LIMITS = QueueLimits(

@@ -33,7 +33,6 @@ class Service:
         self._held = held_port()
         self.port = self._held.getsockname()[1]
         self.process = None
-        self.streams = []
         state.mkdir(mode=0o700, exist_ok=True)
 
     @property
@@ -72,8 +71,6 @@ class Service:
         return self.process.wait(300)
 
     def close(self):
-        for stream in self.streams:
-            stream.close()
         if self.process is not None:
             self.kill()
         self._held.close()
@@ -136,16 +133,6 @@ class Service:
         finally:
             made.close()
 
-    def events(self, token, **headers):
-        """Return the grades of an event stream as an iterator; the first event has arrived."""
-        made = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-        made.request("GET", "/v1/events", headers={"Authorization": f"Bearer {token}", **headers})
-        response = made.getresponse()
-        self.streams += [made, response]
-        assert response.status == 200
-        assert response.readline() == b"event: start\n"
-        return grades_in(response)
-
     def submit(self, token, source, problem="relu", **headers):
         status, _, body = self.ask("POST", "/v1/grades", token, {"problem": problem, "source": source}, **headers)
         assert status in (200, 202), body
@@ -180,17 +167,6 @@ def shared(tmp_path_factory):
     made.alice, made.bob = made.token("alice"), made.token("bob")
     yield made.start()
     made.close()
-
-
-def grades_in(stream):
-    """Yield the grades of an event stream, until its end or the death of the server."""
-    kind = None
-    with contextlib.suppress(OSError, http.client.HTTPException):
-        while line := stream.readline():
-            if line.startswith(b"event: "):
-                kind = line[7:-1]
-            elif line.startswith(b"data: ") and kind == b"grade":
-                yield json.loads(line[6:])
 
 
 def held_port():

@@ -20,7 +20,7 @@ from evaluator.api.grader import Grader
 from evaluator.api.scorecard import Scorecard
 from evaluator.errors import InfraError
 from evaluator.records import Status
-from evaluator.service import app, bodies, connections, gate, http_door
+from evaluator.service import bodies, connections, gate, http_door
 from evaluator.service.http_door import Settings, address_of
 from evaluator.service.program import Program
 from tests import cards
@@ -79,7 +79,6 @@ def main() -> None:
     connections.MOST_CONNECTIONS = gate.MOST_CONNECTIONS = int(named.get("connections", gate.MOST_CONNECTIONS))
     bodies.BODY_S = float(named.get("body_s", bodies.BODY_S))
     bodies.LARGE_BYTES = int(named.get("large_bytes", bodies.LARGE_BYTES))
-    app.BEAT_S = float(named.get("beat_s", app.BEAT_S))
     given = {name: int(value) for name, value in named.items() if name in http_door.LIMITS._fields}
     http_door.LIMITS = http_door.LIMITS._replace(**given)
 

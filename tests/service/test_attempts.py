@@ -12,9 +12,8 @@ from evaluator.errors import InfraError
 from evaluator.service.dispatcher import MOST_ATTEMPTS, Dispatcher
 from evaluator.service.documents.messages import GradeOrder
 from evaluator.service.http_door import LIMITS
+from evaluator.service.journal import Arrival, Journal
 from evaluator.service.metrics import Metrics
-from evaluator.service.store.grades_table import Arrival
-from evaluator.service.store.journal import Journal
 
 
 def killed(served, times):
@@ -103,7 +102,7 @@ def test_a_signal_before_the_journal_has_begun_a_grade_is_no_attempt(tmp_path):
         running = asyncio.create_task(dispatcher.run())
         await asyncio.sleep(0)  # It reads the journal before the grade arrives.
         await dispatcher.accept(Arrival("alice", None, encode(GradeOrder("relu", "one")), "one", "relu", "one"))
-        waiting = asyncio.create_task(journal._do(lambda _: busy.wait(60)))
+        waiting = asyncio.create_task(journal.do(lambda: busy.wait(60)))
         while not dispatcher._in_progress:
             await asyncio.sleep(0)
         await asyncio.sleep(0)  # The grade's task asks the journal.

@@ -152,7 +152,7 @@ def test_a_service_that_stays_away_fails_the_grades_and_later_ones(service):
 
 
 def test_a_revoked_token_fails_the_grades(service):
-    served = service(at_once=1, beat_s=0.05)
+    served = service(at_once=1)
     with RemoteGrader(served.url, served.alice) as grader:
         future = grader.submit("relu", "# 60000 long")
         soon(lambda: b"in_progress 1.0" in served.ask("GET", "/metrics", served.bob)[2])

@@ -1,6 +1,7 @@
 """Who gets in, and how much a request may send: tokens, sizes, slow clients, other clients' grades."""
 
 import contextlib
+import http.client
 import json
 import select
 import socket
@@ -22,7 +23,6 @@ ROUTES = [
     ("GET", "/v1/grades?before={grade}"),
     ("GET", "/v1/grades"),
     ("GET", "/v1/problems"),
-    ("GET", "/v1/events"),
     ("GET", "/openapi.json"),
     ("GET", "/metrics"),
     ("GET", "/nothing"),
@@ -63,22 +63,11 @@ def test_a_client_sees_nothing_of_another_client(shared):
     assert shared.submit(shared.bob, "# 0 private", Idempotency_Key="one")["id"] != grade
 
 
-def test_events_of_another_client_do_not_arrive(service):
+def test_a_revoked_token_ends_requests(service):
     served = service()
-    bobs = served.events(served.bob)
-    grade = served.submit(served.alice, "# 0 private")["id"]
-    served.wait(served.alice, grade)
-    own = served.submit(served.bob, "# 0 own")["id"]
-    assert next(bobs)["id"] == own
-
-
-def test_a_revoked_token_ends_requests_and_streams(service):
-    served = service(beat_s=0.05)
-    stream = served.events(served.alice)
     assert served.ask("GET", "/metrics", served.alice)[0] == 200
     revoke_tokens(served.state / "tokens", "alice")
     assert served.ask("GET", "/metrics", served.alice)[0] == 401
-    assert list(stream) == []
     assert served.ask("GET", "/metrics", served.bob)[0] == 200
 
 
@@ -135,19 +124,23 @@ def test_a_chunked_body_is_refused_before_a_chunk_is_read(shared, has_token):
     assert b"send the body in one piece" in said
 
 
-def test_streams_of_five_clients_leave_connections_for_a_sixth(service):
+def test_waiting_requests_of_five_clients_leave_connections_for_a_sixth(service):
     served = service(connections=20)
     with contextlib.ExitStack() as held:
         for token in [served.token(f"greedy{number}") for number in range(5)]:
+            grade = served.submit(token, "# gated")["id"]
+            head = f"GET /v1/grades/{grade}?wait_s=60 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\r\n"
             for _ in range(20):
                 made = held.enter_context(socket.create_connection(("127.0.0.1", served.port), timeout=60))
-                made.sendall(f"GET /v1/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\r\n".encode())
-                if made.recv(12) == b"HTTP/1.1 429":
+                made.sendall(head.encode())
+                soon(lambda made=made: served.has_read(made))
+                if served.ask("GET", "/metrics", token)[0] == 429:
                     break
             else:
-                raise AssertionError("no stream is refused")
+                raise AssertionError("no request is refused")
         assert served.ask("GET", "/healthz")[0] == 200
-        grade = served.submit(served.alice, "# 0 beside streams")["id"]
+        grade = served.submit(served.alice, "# 0 beside them")["id"]
+        served.open_gate()
         assert served.wait(served.alice, grade)["state"] == "finished"
 
 
@@ -193,7 +186,7 @@ def first_of(made, sent, most):
 def test_a_stranger_writes_no_traceback_into_the_log(service):
     served = service()
     for authorization in ("", f"Authorization: Bearer {served.alice}\r\n"):
-        path = "/v1/events" if authorization else "/"
+        path = "/v1/problems" if authorization else "/"
         with socket.create_connection(("127.0.0.1", served.port), timeout=60) as made:
             head = f"GET {path} HTTP/1.1\r\nHost: x\r\n{authorization}Transfer-Encoding: chunked\r\n\r\n"
             made.sendall(head.encode())
@@ -208,14 +201,18 @@ def test_a_stranger_writes_no_traceback_into_the_log(service):
 
 def test_strangers_with_many_connections_do_not_keep_a_client_out(service):
     served = service(connections=20, head_s=600)
-    stream = served.events(served.alice)
+    gated = served.submit(served.alice, "# gated")["id"]
     with contextlib.ExitStack() as held:
+        waiting = held.enter_context(contextlib.closing(http.client.HTTPConnection("127.0.0.1", served.port)))
+        waiting.request("GET", f"/v1/grades/{gated}?wait_s=60", headers={"Authorization": f"Bearer {served.alice}"})
+        soon(lambda: served.has_read(waiting.sock))
         for number in range(60):
             made = held.enter_context(socket.create_connection(("127.0.0.1", served.port), timeout=60))
             if number % 2:
                 made.sendall(b"POST /v1/grades HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n")
-        grade = served.submit(served.alice, "# 0 beside strangers")["id"]
-        assert next(stream)["id"] == grade  # The stream of a client with a token stays.
+        served.open_gate()
+        # The request of a client with a token stays.
+        assert json.loads(waiting.getresponse().read())["state"] == "finished"
         soon(lambda: open_connections(served.port) <= 21)
 
 
@@ -306,8 +303,6 @@ def test_an_invalid_submission_is_refused_with_a_reason(shared, body, status):
     [
         ("/v1/grades/x?wait_s=nan", {}, 400),
         ("/v1/grades/x?wait_s=1e9", {}, 400),
-        ("/v1/events", {"Last_Event_ID": "-1"}, 400),
-        ("/v1/events", {"Last_Event_ID": "9" * 18}, 409),
         ("/v1/grades?limit=0", {}, 400),
         ("/v2", {}, 404),
     ],
@@ -321,7 +316,7 @@ def test_an_invalid_question_is_refused_with_a_reason(shared, path, headers, sta
 def test_no_token_is_in_the_log_or_in_the_state(service):
     served = service()
     served.wait(served.alice, served.submit(served.alice, "# 0 a")["id"])
-    served.ask("GET", f"/v1/events?token={served.alice}", "wg_wrong")
+    served.ask("GET", f"/v1/grades?token={served.alice}", "wg_wrong")
     assert served.end() == 0
     for path in served.state.iterdir():
         content = path.read_bytes()

@@ -3,16 +3,14 @@
 import asyncio
 import datetime
 import sqlite3
-import threading
 from types import SimpleNamespace
 
 import pytest
 
 from evaluator.errors import InfraError
+from evaluator.service import journal as module
 from evaluator.service.documents.messages import GradeState
-from evaluator.service.store import grades_table as table
-from evaluator.service.store.grades_table import Added, Arrival, Final, Numbers, QueuedGrade, QueueFull, QueueLimits
-from evaluator.service.store.journal import Journal
+from evaluator.service.journal import Added, Arrival, Final, Journal, QueuedGrade, QueueFull, QueueLimits
 
 LIMITS = QueueLimits(of_a_client=100, of_all=1000, bytes_of_a_client=1000, bytes_of_all=2500, kept_bytes=1 << 20)
 LARGE = QueueLimits(of_a_client=100, of_all=1000, bytes_of_a_client=1 << 30, bytes_of_all=1 << 30, kept_bytes=1 << 30)
@@ -68,10 +66,13 @@ def test_a_second_result_changes_nothing(journal):
     async def program():
         grade = await finished(journal, card=b"first")
         await journal.finish(grade, Final(GradeState.FAILED, reason="second"))
-        return await journal.card("alice", grade), await journal.final_after("alice", 0, 10), await journal.waiting()
+        return (
+            await journal.card("alice", grade),
+            (await journal.grades("alice", [grade]))[0].state,
+            await journal.waiting(),
+        )
 
-    card, final, waiting = asyncio.run(program())
-    assert (card, [each.number for each in final], waiting) == (b"first", [1], [])
+    assert asyncio.run(program()) == (b"first", GradeState.FINISHED, [])
 
 
 def test_a_commit_survives_a_power_cut(journal):
@@ -79,7 +80,12 @@ def test_a_commit_survives_a_power_cut(journal):
     assert settings == ["wal", 2]
 
 
-def test_old_grades_are_forgotten_and_numbers_are_not_used_again(journal, clock):
+async def stored(journal, client="alice"):
+    """Return the number of the client's final grades."""
+    return sum(grade.state.is_final for grade in await journal.page(client, None, 100))
+
+
+def test_old_grades_are_forgotten(journal, clock):
     async def program():
         for _ in range(3):
             await finished(journal)
@@ -87,9 +93,9 @@ def test_old_grades_are_forgotten_and_numbers_are_not_used_again(journal, clock)
         clock.now_s += 11
         kept, forgotten = await journal.forget(12.0), await journal.forget(10.0)
         await finished(journal)
-        return kept, forgotten, await journal.numbers("alice"), len(await journal.waiting())
+        return kept, forgotten, await stored(journal), len(await journal.waiting())
 
-    assert asyncio.run(program()) == (0, 2, Numbers(3, 4), 1)
+    assert asyncio.run(program()) == (0, 3, 1, 1)
 
 
 def test_a_jump_of_the_systems_clock_deletes_no_card(journal, monkeypatch):
@@ -102,11 +108,11 @@ def test_a_jump_of_the_systems_clock_deletes_no_card(journal, monkeypatch):
 
     async def program():
         with monkeypatch.context() as changed:
-            changed.setattr(table, "datetime", jumped)
+            changed.setattr(module, "datetime", jumped)
             first = await finished(journal)
         grades = [first, await finished(journal), await finished(journal)]
         with monkeypatch.context() as changed:
-            changed.setattr(table, "datetime", jumped)
+            changed.setattr(module, "datetime", jumped)
             await journal.forget(3600.0)
         return [await journal.card("alice", grade) for grade in grades]
 
@@ -154,13 +160,13 @@ def test_the_oldest_cards_of_a_client_make_room(journal):
         bobs = await finished(journal, "bob", card)
         grades = [await finished(journal, card=card) for _ in range(10)]
         cards = [await journal.card("alice", grade) for grade in grades]
-        numbers = await journal.numbers("alice")
+        number = await stored(journal)
         large = await finished(journal, card=5 * card)  # The newest card stays in any case.
-        return cards, numbers, await journal.numbers("alice"), await journal.card("alice", large), bobs
+        return cards, number, await stored(journal), await journal.card("alice", large), bobs
 
-    cards, numbers, at_last, large, bobs = asyncio.run(program())
+    cards, number, at_last, large, bobs = asyncio.run(program())
     assert cards == [None] * 7 + [card] * 3
-    assert (numbers, at_last, len(large)) == (Numbers(8, 10), Numbers(11, 11), 5 * len(card))
+    assert (number, at_last, len(large)) == (3, 1, 5 * len(card))
     assert asyncio.run(journal.card("bob", bobs)) == card
 
 
@@ -170,20 +176,29 @@ def test_grades_without_a_card_are_limited_too(opened):
     async def program():
         for _ in range(50):
             await finished(journal, card=None, state=GradeState.CANCELLED)
-        return await journal.numbers("alice")
+        return await stored(journal)
 
-    assert asyncio.run(program()) == Numbers(31, 50)
+    assert asyncio.run(program()) == 20
 
 
 def test_a_failed_disk_is_an_infra_error_and_stores_nothing(journal, monkeypatch):
     async def program():
-        whole = table.add
+        class Fails:
+            def __init__(self, connection):
+                self.connection = connection
 
-        def fails(connection, *rest):
-            whole(connection, *rest)
-            raise OSError("no space")
+            @property
+            def in_transaction(self):
+                return self.connection.in_transaction
 
-        monkeypatch.setattr(table, "add", fails)
+            def execute(self, statement, *values):
+                found = self.connection.execute(statement, *values)
+                if statement.startswith("INSERT"):
+                    raise OSError("no space")
+                return found
+
+        whole = journal._connection
+        monkeypatch.setattr(journal, "_connection", Fails(whole))
         with pytest.raises(InfraError, match="no space"):
             await journal.add(arrival())
         monkeypatch.undo()
@@ -201,22 +216,12 @@ def test_a_full_disk_refuses_a_large_request_and_still_takes_a_card(opened):
         pages = journal._connection.execute("PRAGMA page_count").fetchone()[0]
         journal._connection.execute(f"PRAGMA max_page_count = {pages + 20}")
         large = arrival(text="x" * (1 << 20))
-        # One transaction has all operations: the thread is busy until all of them wait.
-        busy, all_wait = threading.Event(), threading.Event()
-        first = asyncio.create_task(journal._do(lambda _: busy.set() or all_wait.wait(60)))
-        while not busy.is_set():
-            await asyncio.sleep(0.001)
-        together = asyncio.gather(
+        found = await asyncio.gather(
             journal.add(large),
             journal.finish(grade, Final(GradeState.FINISHED, None, b"card")),
             journal.add(large),
             return_exceptions=True,
         )
-        while journal._operations.qsize() < 3:
-            await asyncio.sleep(0.001)
-        all_wait.set()
-        assert await first
-        found = await together
         return found, await journal.card("alice", grade), await journal.waiting()
 
     found, card, waiting = asyncio.run(program())

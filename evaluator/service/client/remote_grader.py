@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Self
 
 import msgspec
 
@@ -20,28 +20,19 @@ from evaluator.api.any_grader import AnyGrader, OnProgress, cards_of
 from evaluator.api.candidate import Candidate, submission_of
 from evaluator.api.scorecard import Scorecard
 from evaluator.batch.runs.problems import ProblemText
-from evaluator.errors import UsageError
+from evaluator.errors import InfraError, UsageError
 from evaluator.grading.request import Unread
-from evaluator.service.client.event_reader import EventReader
 from evaluator.service.client.transport import Transport
-from evaluator.service.documents.messages import Grade, GradeOrder, GradeState, TextProblem
+from evaluator.service.documents.messages import MOST_NAMED, Grade, GradeOrder, GradePage, GradeState, TextProblem
 
-_THREADS = 8
-"""Requests at a time; also the number of bodies that the server reads from a client at a time."""
+_HAND_IN, _WATCH = 8, 2
+"""Threads that hand in submissions, as many as the server reads bodies of a client at a time, and that wait for grades.
+
+A submission may wait while the queue is full, and no result waits behind it.
+"""
+_WAIT_S = 2.0
+"""Time for which a request waits for the end of a grade: cancelled futures and further grades are noticed after it."""
 _CANCEL_S = 5.0
-
-
-class _PendingRequest(NamedTuple):
-    key: str
-    order: bytes
-    future: Future[Scorecard]
-
-
-class _Pools(NamedTuple):
-    """Threads for requests. Cards never wait behind submissions, which wait themselves while the queue is full."""
-
-    hand_in: ThreadPoolExecutor
-    fetch: ThreadPoolExecutor
 
 
 class RemoteGrader(AnyGrader):
@@ -58,19 +49,22 @@ class RemoteGrader(AnyGrader):
             url: address of the service, `http://HOST:PORT`.
             token: a token of `warpgrade token`.
             patience_s: time to wait for an unreachable service, before grades raise InfraError.
-            at_once: number of submissions that `grade_stream` hands in ahead.
+            at_once: number of submissions at the service, at most 100; further submissions wait here.
 
         Raises:
             UsageError: the extra is not installed, or the address is invalid.
         """
         self._transport = Transport(url, token, patience_s)
-        self._at_once = at_once
-        self._waiting: dict[str, _PendingRequest] = {}
-        self._ids: dict[str, str] = {}
-        self._changing = threading.Lock()
-        self._pools: _Pools | None = None
-        self._lost: Exception | None = None
-        self._reader: EventReader | None = None
+        self._at_once = min(at_once, MOST_NAMED)
+        self._changed = threading.Condition()
+        self._unfinished: set[Future[Scorecard]] = set()
+        self._at_service = 0
+        self._unwatched: dict[str, Future[Scorecard]] = {}
+        """Grades at the service for which no thread waits, by id."""
+        self._pool: ThreadPoolExecutor | None = None
+        self._watchers = [threading.Thread(target=self._watch, name="watch", daemon=True) for _ in range(_WATCH)]
+        self._is_over = False
+        self._lost: InfraError | None = None
 
     def start(self) -> Self:
         """Connect to the service, and return the grader.
@@ -80,13 +74,14 @@ class RemoteGrader(AnyGrader):
             InfraError: the service is not reachable within `patience_s`.
             RuntimeError: the grader has started already.
         """
-        with self._changing:
-            if self._pools is not None or self._transport.is_closed:
+        with self._changed:
+            if self._pool is not None or self._transport.is_closed:
                 raise RuntimeError("this RemoteGrader has started already")
-            self._pools = _Pools(ThreadPoolExecutor(_THREADS, "hand-in"), ThreadPoolExecutor(_THREADS, "fetch"))
-        self._reader = EventReader(self._transport, self._on_grade, self._on_lost)
+            self._pool = ThreadPoolExecutor(_HAND_IN, "hand-in")
+        for watcher in self._watchers:
+            watcher.start()
         try:
-            self._reader.start()
+            self._transport.request("GET", "/v1/grades?limit=1")
         except BaseException:
             self.close()
             raise
@@ -95,25 +90,23 @@ class RemoteGrader(AnyGrader):
 
     def close(self) -> None:
         """Cancel unfinished grades, here and in the queue of the service. A second call has no effect."""
-        with self._changing:
-            pools, self._pools = self._pools, None
-            reader, self._reader = self._reader, None
-            unfinished, self._waiting = list(self._waiting.values()), {}
-            ids, self._ids = self._ids, {}
-        if pools is None:
+        with self._changed:
+            pool, self._pool = self._pool, None
+            unfinished = list(self._unfinished)
+            self._changed.notify_all()
+        if pool is None:
             return
         atexit.unregister(self.close)
-        if reader is not None:
-            reader.close()
-        for waiting in unfinished:
-            waiting.future.cancel()
+        for future in unfinished:
+            future.cancel()
         self._transport.end_repetitions()
-        for pool in pools:
-            pool.shutdown(wait=False, cancel_futures=True)
-        self._cancel_there([ids[waiting.key] for waiting in unfinished if waiting.key in ids])
-        pools.hand_in.shutdown(wait=True)  # The thread of a submission on its way cancels the grade.
+        pool.shutdown()
+        with self._changed:
+            self._is_over = True
+            self._changed.notify_all()
+        for watcher in self._watchers:  # They cancel the grades at the service.
+            watcher.join()
         self._transport.close()
-        pools.fetch.shutdown(wait=True)
 
     @property
     def at_once(self) -> int:
@@ -133,20 +126,14 @@ class RemoteGrader(AnyGrader):
             UsageError: a name is empty or too long.
             RuntimeError: the grader has not started, or is closed.
         """
-        key = str(uuid.uuid4())
-        waiting = _PendingRequest(key, _encoded(Candidate(problem, source, name)), Future())
-        with self._changing:
-            if self._pools is None:
+        order = _encoded(Candidate(problem, source, name))
+        future: Future[Scorecard] = Future()
+        with self._changed:
+            if self._pool is None:
                 raise RuntimeError("a RemoteGrader grades between start() and close(), or in the block of `with`")
-            failure = self._lost
-            if failure is None:
-                self._waiting[key] = waiting
-                self._pools.hand_in.submit(self._hand_in, waiting)
-        if failure is not None:
-            waiting.future.set_exception(failure)
-        else:
-            waiting.future.add_done_callback(lambda future: self._on_done(key, future))
-        return waiting.future
+            self._unfinished.add(future)
+            self._pool.submit(self._hand_in, order, future)
+        return future
 
     def grade_many(self, candidates: Iterable[Candidate], *, on_progress: OnProgress | None = None) -> list[Scorecard]:
         """Grade candidates concurrently. Return the cards in the order of the candidates. Raises like `grade`.
@@ -157,79 +144,88 @@ class RemoteGrader(AnyGrader):
         futures = [self.submit_candidate(candidate) for candidate in candidates]
         return cards_of(candidates, futures, on_progress)
 
-    def _hand_in(self, waiting: _PendingRequest) -> None:
-        if waiting.future.cancelled():
+    def _hand_in(self, order: bytes, future: Future[Scorecard]) -> None:
+        """Submit, as soon as fewer than `at_once` submissions are at the service."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._at_service < self._at_once or self._pool is None)
+            self._at_service += 1
+        if self._lost is not None or future.cancelled():
+            self._end(future, self._lost)
             return
         try:
-            headers = {"Idempotency-Key": waiting.key}
-            content = self._transport.request("POST", "/v1/grades", content=waiting.order, headers=headers)
+            headers = {"Idempotency-Key": str(uuid.uuid4())}
+            content = self._transport.request("POST", "/v1/grades", content=order, headers=headers)
             grade = msgspec.json.decode(content, type=Grade)
         except Exception as error:  # noqa: BLE001 - a caller waits for the future
-            self._fail(waiting.key, error)
+            self._end(future, error)
             return
-        with self._changing:
-            is_wanted, is_closed = waiting.key in self._waiting, self._pools is None
-            if is_wanted:
-                self._ids[waiting.key] = grade.id
-        if not is_wanted and (is_closed or waiting.future.cancelled()):
-            self._cancel_there([grade.id])
+        with self._changed:
+            self._unwatched[grade.id] = future
+            self._changed.notify_all()
 
-    def _on_grade(self, grade: Grade) -> None:
-        """Fetch the result of a final grade, unless the grade belongs to another program."""
-        with self._changing:
-            if grade.key in self._waiting and self._pools is not None:
-                self._pools.fetch.submit(self._fetch, grade.key, grade)
+    def _watch(self) -> None:
+        """Wait for the grades for which no other thread waits, until all are final after `close`."""
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._unwatched or self._is_over)
+                watched, self._unwatched = self._unwatched, {}
+            if not watched:
+                return
+            cancelled = [grade for grade, future in watched.items() if future.cancelled()]
+            self._cancel_there(cancelled)
+            for grade in cancelled:
+                self._end(watched.pop(grade), None)
+            try:
+                unfinished = self._wait_for(watched) if watched else {}
+            except Exception as error:  # noqa: BLE001 - callers wait for the futures
+                self._lost = error if isinstance(error, InfraError) else self._lost
+                for future in watched.values():
+                    self._end(future, error)
+            else:
+                with self._changed:
+                    self._unwatched |= unfinished
 
-    def _on_done(self, key: str, future: Future[Scorecard]) -> None:
-        """Cancel the grade in the queue of the service too, after a cancelled future."""
-        if not future.cancelled():
-            return
-        with self._changing:
-            self._waiting.pop(key, None)
-            grade = self._ids.pop(key, None)
-            if grade is not None and self._pools is not None:
-                self._pools.fetch.submit(self._cancel_there, [grade])
+    def _wait_for(self, watched: dict[str, Future[Scorecard]]) -> dict[str, Future[Scorecard]]:
+        """Wait for one of the grades, end the futures of all final grades, and return the others."""
+        path = f"/v1/grades?ids={','.join(watched)}&wait_s={_WAIT_S:g}"
+        page = msgspec.json.decode(self._transport.request("GET", path), type=GradePage)
+        for grade in page.grades:
+            if grade.state.is_final:
+                self._end(watched.pop(grade.id), self._result(grade))
+        for lost in watched.keys() - {grade.id for grade in page.grades}:
+            self._end(watched.pop(lost), UsageError("the service has lost its state", hint="submit again"))
+        return watched
 
-    def _fetch(self, key: str, grade: Grade) -> None:
+    def _result(self, grade: Grade) -> Scorecard | Exception | None:
+        if grade.state is GradeState.CANCELLED:
+            return None
+        if grade.state is GradeState.FAILED:
+            return UsageError(grade.reason or "the service could not grade the submission")
         try:
-            if grade.state is GradeState.FAILED:
-                self._fail(key, UsageError(grade.reason or "the service could not grade the submission"))
-                return
-            if grade.state is GradeState.CANCELLED:
-                cancelled = self._forget(key)
-                if cancelled is not None:
-                    cancelled.future.cancel()
-                return
-            card = msgspec.json.decode(self._transport.request("GET", f"/v1/grades/{grade.id}/card"), type=Scorecard)
-        except Exception as error:  # noqa: BLE001 - a caller waits for the future
-            self._fail(key, error)
+            content = self._transport.request("GET", f"/v1/grades/{grade.id}/card")
+            return msgspec.json.decode(content, type=Scorecard)
+        except Exception as error:  # noqa: BLE001 - the caller waits for the future
+            return error
+
+    def _end(self, future: Future[Scorecard], result: Scorecard | Exception | None) -> None:
+        """Set the result of a future, which may be cancelled; None cancels it."""
+        with self._changed:
+            self._at_service -= 1
+            self._unfinished.discard(future)
+            self._changed.notify_all()
+        if result is None:
+            future.cancel()
+        if not future.set_running_or_notify_cancel():
             return
-        waiting = self._forget(key)
-        if waiting is not None and waiting.future.set_running_or_notify_cancel():
-            waiting.future.set_result(card)
+        if isinstance(result, Scorecard):
+            future.set_result(result)
+        else:
+            future.set_exception(result)
 
-    def _on_lost(self, error: Exception) -> None:
-        """Fail all waiting grades: the service is unreachable, or refuses the token."""
-        with self._changing:
-            self._lost = error
-            keys = list(self._waiting)
-        for key in keys:
-            self._fail(key, error)
-
-    def _fail(self, key: str, error: Exception) -> None:
-        waiting = self._forget(key)
-        if waiting is not None and waiting.future.set_running_or_notify_cancel():
-            waiting.future.set_exception(error)
-
-    def _forget(self, key: str) -> _PendingRequest | None:
-        with self._changing:
-            self._ids.pop(key, None)
-            return self._waiting.pop(key, None)
-
-    def _cancel_there(self, ids: list[str]) -> None:
+    def _cancel_there(self, grades: list[str]) -> None:
         """Cancel grades in the queue of the service, as far as the service answers soon."""
         until_s = time.monotonic() + _CANCEL_S
-        for grade in ids:
+        for grade in grades:
             left_s = until_s - time.monotonic()
             if left_s <= 0 or not self._transport.try_once("DELETE", f"/v1/grades/{grade}", left_s):
                 return

@@ -14,13 +14,11 @@ from evaluator.service.documents.messages import MOST_BODY_BYTES, Refusal
 if TYPE_CHECKING:
     import httpx
 
-BUSY = frozenset({408, 429, 500, 502, 503, 504})
+_BUSY = frozenset({408, 429, 500, 502, 503, 504})
 """HTTP statuses after which the same request may succeed later."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0
 _TIMEOUT_S = 20.0
 _WAITS = 429
-SILENCE_S = 45.0
-"""Time without any byte of an event stream after which the connection counts as lost: three comments of the server."""
 
 
 class Transport:
@@ -45,6 +43,7 @@ class Transport:
             headers={"Authorization": f"Bearer {token}"},
             timeout=_TIMEOUT_S,
             follow_redirects=False,
+            limits=self._httpx.Limits(),
             trust_env=parsed.scheme == "https",
         )
 
@@ -82,8 +81,8 @@ class Transport:
             except (self._httpx.TransportError, RuntimeError) as error:  # RuntimeError: the client is closed
                 attempts.pause(str(error) or type(error).__name__)
                 continue
-            if response.status_code not in BUSY:
-                return self.accepted(response)
+            if response.status_code not in _BUSY:
+                return _accepted(response)
             if response.status_code == _WAITS:
                 attempts.renew()
             attempts.pause(_refusal(response).error)
@@ -95,15 +94,6 @@ class Transport:
         except (self._httpx.TransportError, RuntimeError):
             return False
         return True
-
-    def accepted(self, response: "httpx.Response") -> bytes:
-        """Return the body of a response. Raises UsageError for a refusal."""
-        if response.is_success:
-            return response.read()
-        response.read()
-        refusal = _refusal(response)
-        message = f"the service refuses the request ({response.status_code}): {refusal.error}"
-        raise UsageError(message, hint=refusal.hint)
 
     def wait(self, pause_s: float) -> None:
         """Wait. Raises InfraError if the client is closed meanwhile."""
@@ -130,6 +120,15 @@ class Attempts:
             raise InfraError(message, hint="check the address, and that the service runs")
         self._transport.wait(self._pause_s)
         self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
+
+
+def _accepted(response: "httpx.Response") -> bytes:
+    """Return the body of a response. Raises UsageError for a refusal."""
+    if response.is_success:
+        return response.content
+    refusal = _refusal(response)
+    message = f"the service refuses the request ({response.status_code}): {refusal.error}"
+    raise UsageError(message, hint=refusal.hint)
 
 
 def _refusal(response: "httpx.Response") -> Refusal:

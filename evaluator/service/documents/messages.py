@@ -10,6 +10,8 @@ from evaluator.records import Record, Status
 MOST_BODY_BYTES = 8 << 20
 """Limit of a request's body: an answer of 4 MiB, escaped in JSON."""
 MOST_KEY = 200
+MOST_NAMED = 100
+"""Largest number of grades that a request names."""
 MOST_PAGE = 500
 """Largest number of grades in a page of a list."""
 LEAST_FEEDBACK, MOST_FEEDBACK = 600, 20_000
@@ -93,12 +95,6 @@ class ProblemList(Record, frozen=True):
     """The problems of the service, by level and name."""
 
     problems: list[ListedProblem]
-
-
-class Position(Record, frozen=True):
-    """First event of a stream: the number of the client's last final grade."""
-
-    number: int
 
 
 class Refusal(Record, frozen=True):

@@ -11,19 +11,19 @@ from evaluator.service.documents.messages import (
     LEAST_FEEDBACK,
     MOST_FEEDBACK,
     MOST_KEY,
+    MOST_NAMED,
     MOST_PAGE,
     MOST_WAIT_S,
     Grade,
     GradeOrder,
     GradePage,
-    Position,
     ProblemList,
     Refusal,
 )
 from evaluator.version import __version__
 
 _REF = "#/components/schemas/{name}"
-_DOCUMENTS = [Grade, GradeOrder, GradePage, Position, ProblemList, Refusal, Scorecard]
+_DOCUMENTS = [Grade, GradeOrder, GradePage, ProblemList, Refusal, Scorecard]
 _GRADE_ID = {"name": "grade", "in": "path", "required": True, "schema": {"type": "string"}}
 
 
@@ -63,13 +63,12 @@ def _paths() -> dict[str, Any]:
     page = [
         _query("limit", "Largest number of grades", _integer(1, MOST_PAGE, 100)),
         _query("before", "Only grades that arrived before the grade with this id", {"type": "string"}),
+        _query("ids", f"Only the grades with these ids, at most {MOST_NAMED}, separated by commas", {"type": "string"}),
+        _query("wait_s", "Longest time to wait for the end of one of the named grades, in seconds", wait_s),
     ]
     wait = _query("wait_s", "Longest time to wait for the end of the grade, in seconds", wait_s)
     length = _query("characters", "Longest text", _integer(LEAST_FEEDBACK, MOST_FEEDBACK, CHARACTERS))
-    number = _header("Last-Event-ID", {"type": "integer", "minimum": 0})
-    events = {"200": {"description": "The events", "content": {"text/event-stream": {}}}}
     described = "Text about a finished grade for a language model's next attempt"
-    streamed = "Server-sent events: `start` with a Position, then `grade` with each final Grade"
     return {
         "/v1/grades": {
             "post": {
@@ -95,7 +94,6 @@ def _paths() -> dict[str, Any]:
         "/v1/problems": {
             "get": _operation("Problems of the service", {"200": _json("The problems", "ProblemList")}, "503")
         },
-        "/v1/events": {"get": _operation(streamed, events, "400 409", number)},
         "/metrics": {"get": {"summary": "Metrics for Prometheus", "responses": _text("200")}},
         "/healthz": {
             "get": {"summary": "Whether the server lives", "security": [], "responses": _text("200", "503")},

@@ -1,1 +1,0 @@
-"""Durable storage of the HTTP service: the journal of all grades."""
