@@ -27,8 +27,7 @@ Exit status of grade and batch:
 _MODULES = {
     "grading": ("grade", "batch"),
     "sweep": ("sweep",),
-    "serving": ("serve", "token"),
-    "agents": ("mcp",),
+    "serving": ("serve", "token", "mcp"),
     "results": ("report", "view", "compare", "regrade", "show"),
     "signatures": ("check-card", "keygen"),
     "problems": ("problems", "new"),

@@ -1,4 +1,4 @@
-"""The commands serve and token."""
+"""The commands serve, token and mcp."""
 
 import contextlib
 import sys
@@ -14,6 +14,7 @@ from evaluator.commands import terminal
 from evaluator.commands.options import (
     FILE_PATH,
     FOLDER_PATH,
+    grading_options,
     one_of,
     options_besides_device,
     ray_option,
@@ -201,3 +202,23 @@ def _refuse_given(ctx: click.Context, names: Collection[str], reason: str) -> No
         source = ctx.get_parameter_source(param.name or "")
         if param.name in names and source is ParameterSource.COMMANDLINE:
             raise UsageError(f"{param.opts[0]} {reason}")
+
+
+@click.command(short_help="Serve tools for agents by the Model Context Protocol.")
+@click.option(
+    "--root",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Folder below which the agent may name files to grade.  [default: the agent sends text]",
+)
+@grading_options
+def mcp(*, root: Path | None, **arguments: Any) -> None:
+    """Serve the tools grade, explain, problems, profile and compare to an agent, until stdin closes.
+
+    The options hold for all grades. The agent chooses problem, submission and, without --size, the size. Needs: pip
+    install 'warpgrade[mcp]'
+    """
+    from evaluator.agents.server import serve
+
+    notice = "serving the Model Context Protocol on stdin and stdout, for the client that started this command"
+    serve(taken_options(arguments), root, lambda: terminal.tell(notice))

@@ -17,7 +17,7 @@ from evaluator.records import Scorecard, Status
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from evaluator.report.card.sweep import Sweep
+    from evaluator.report.sweep import Sweep
 
 
 @click.command(short_help="Time SUBMISSION over many values of one axis.")
@@ -48,7 +48,7 @@ def sweep(*, axis: str, svg: Path | None, output: Path | None, as_json: bool, qu
     from evaluator.errors import UsageError
     from evaluator.files.card_files import check_target, write_card, write_whole
     from evaluator.grading.resolved_request import GradeArguments, default_target, request_for
-    from evaluator.report.card.sweep import sweep_document, sweep_of, sweep_svg
+    from evaluator.report.sweep import sweep_document, sweep_of, sweep_svg
     from evaluator.roofline.counted_work import work_of
     from evaluator.roofline.least_time import roofs_of
     from evaluator.sizes.swept_axis import swept_axis, with_swept_cases
@@ -96,8 +96,8 @@ def _named_by_axis(card_file: Path, axis: str) -> Path:
 
 def _render(drawn: "Sweep", title: str, card: Scorecard, target: Path, console: "Console") -> None:
     from evaluator.report.card.cases import cases_sentence
-    from evaluator.report.card.sweep import sweep_lines
     from evaluator.report.layout.sheet import Sheet, styled
+    from evaluator.report.sweep import sweep_lines
 
     sheet = Sheet(console)
     sheet.line(sheet.say(title, 160, "bold"))
