@@ -139,10 +139,18 @@ def _options_of(card: Scorecard | None, named: Mapping[str, Any]) -> dict[str, A
 
 
 def _cases_of(card: Scorecard, on: str) -> tuple[CaseName, ...]:
-    """Return the cases of the grade of `card`. Only the card's own fits another device."""
-    names = card.sizes if on == card.device.kind else card.sizes[:1]
-    hidden = any(name.startswith(HIDDEN) for name in names)
-    return (*(name for name in names if not name.startswith(HIDDEN)), *([HIDDEN] if hidden else []))
+    """Return the graded cases of `card`. Only the card's own fits another device.
+
+    Hidden cases of a grade without named cases need no name: a name would time them.
+    """
+    graded = [case for case in card.cases if case.status is not None or case.code is not None]
+    names = tuple(case.name for case in graded if not case.hidden) or card.sizes
+    hidden = [case for case in graded if case.hidden]
+    if on != card.device.kind or not hidden:
+        return names[:1] if on != card.device.kind else names
+    sizes = GradeOptions(card.device.kind).sizes
+    by_default = names[0] == sizes[0] and set(names) <= set(sizes) and not any(case.is_timed for case in hidden)
+    return () if by_default else (*names, HIDDEN)
 
 
 def remarked(submission: Submission | Unread, remarks: tuple[Finding, ...]) -> Submission | Unread:

@@ -40,7 +40,7 @@ def replayed_cases(problem: Problem, graded: Sequence[Case], results: Sequence[C
     Raises:
         CardError: a case is outside of the problem's ranges: a card may come from anybody.
     """
-    hidden = [result for result in results if result.hidden]
+    hidden = [result for result in results if result.hidden and result.status is not None]
     cases = [Case(f"hidden_{number}", each.axes, origin="drawn for the card") for number, each in enumerate(hidden, 1)]
     for case in cases:
         fixed = [{name: value for name, value in each.axes.items() if name not in problem.hidden} for each in graded]

@@ -26,6 +26,7 @@ from evaluator.grading.resolved_request import GradeArguments, request_for
 from evaluator.grading.run_until_deadline import LastResort
 from evaluator.progress import Progress
 from evaluator.records import (
+    CaseResult,
     DeviceFacts,
     DeviceKind,
     L2Inputs,
@@ -510,9 +511,34 @@ def test_a_card_is_replayed_without_any_other_file(run: Run, graded: FakeGrade) 
     assert request.terms.problem.name == "relu"
     assert request.submission.source == cards.SOURCE
     assert request.terms.options.tolerance is ToleranceRule.KERNELBENCH
-    assert request.terms.size is SizeName.SMALL
+    assert request.terms.size == SizeName.SMALL
     assert read_card(Path("card.json")) == card
     assert Path("scorecards/relu/relu_inline.replay.json").is_file()
+
+
+CHECKED = CaseResult("hidden_1", {"batch_size": 61}, 1.0, Status.CORRECT, hidden=True)
+TIMED = CaseResult("hidden_1", {"batch_size": 61}, 1.0, Status.CORRECT, None, None, 2, 1, 3, 1, 2, hidden=True)
+LEFT_OUT = CaseResult("decode", {"batch_size": 1}, 1.0, None, None, "case small failed")
+
+
+@pytest.mark.parametrize(
+    ("others", "named", "names"),
+    [
+        ([], {}, ("small", "decode")),
+        ([CHECKED], {}, ()),
+        ([TIMED], {}, ("small", "hidden")),
+        ([LEFT_OUT], {}, ("small",)),
+        ([], {"size": "awkward"}, ()),
+        ([], {"case": ("full",)}, ("full",)),
+        ([TIMED], {"device": "emulated"}, ("small",)),
+    ],
+)
+def test_a_replay_has_the_graded_cases_of_its_card(
+    others: list[CaseResult], named: dict[str, Any], names: tuple[str, ...]
+) -> None:
+    write_card(cards.cases_card(*others), Path("card.json"))
+    arguments = GradeArguments(replay=Path("card.json"), changed_problem=True)
+    assert request_for(arguments, named).terms.options.case == names
 
 
 def test_a_card_without_code_cannot_be_replayed(run: Run, graded: FakeGrade) -> None:
