@@ -86,9 +86,6 @@ class Terms(Record, frozen=True):
 
     device: DeviceKind
     size: SizeName | None = None
-    case: Annotated[tuple[CaseName, ...], _few] = ()
-    stop_at_failure: bool = False
-    budget_s: Seconds | None = None
     tolerance: ToleranceRule = ToleranceRule.MEASURED
     sandbox: Annotated[str, SandboxMode] = SandboxMode.FULL.value
     timeout_s: Seconds | None = None
@@ -102,6 +99,9 @@ class Terms(Record, frozen=True):
     l2: L2Rule | None = None
     mode: GradeMode = GradeMode.FULL
     entry: EntryName | None = None
+    case: Annotated[tuple[CaseName, ...], _few] = ()
+    stop_at_failure: bool = False
+    budget_s: Seconds | None = None
 
 
 class GradeOptions(Terms, frozen=True):
