@@ -1,5 +1,5 @@
 # make demo   a virtual environment, the installation, and one grade
-# make check  the linters, the type checker, doctests and quick unit tests: under two minutes on two cores
+# make check  the linters, the type checker, doctests and quick tests that start no process: two minutes on two cores
 # make test   the linters, the type checker and the tests that need no GPU: 13 to 37 minutes on two cores
 # make long   tests that take a minute or more, and every mutation of the judge against its cheats: 6 to 11 minutes
 # make triton the tests of Triton in its interpreter: 2 minutes; installs Triton, a download of up to 290 MB
@@ -37,8 +37,7 @@ demo: $(VENV)/installed
 
 # One test for each core: these wait for nothing.
 check: lint
-	$(BIN)/python -m pytest --numprocesses $$(nproc) --dist worksteal -m "not slow and not gpu" \
-		tests/unit tests/packaging evaluator
+	$(BIN)/python -m pytest --numprocesses $$(nproc) --dist worksteal -m "not slow and not process and not gpu"
 
 test: lint
 	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal -m "not long" --durations=20 --durations-min=10

@@ -36,6 +36,7 @@ settings.register_profile(
 )
 settings.load_profile("warpgrade")
 
+_PROCESS_FOLDERS = {"cli", "cutlass", "examples", "gpu", "grading", "sandbox", "service", "zoo"}
 _COMPILER_BYTES = 3 << 29
 """What a test that compiles takes at most."""
 
@@ -44,6 +45,13 @@ def pytest_xdist_auto_num_workers() -> int:
     """Run two tests for each core, as far as memory goes: nearly half of the time a test waits for something."""
     cores = len(os.sched_getaffinity(0))
     return max(1, min(2 * cores, psutil.virtual_memory().total // _COMPILER_BYTES))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of folders that start processes; elsewhere, tests are marked one by one."""
+    for item in items:
+        if item.path.parent.name in _PROCESS_FOLDERS:
+            item.add_marker(pytest.mark.process)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

@@ -67,6 +67,7 @@ def test_nothing_but_a_runner_imports_a_runner():
     assert {room_of(name).split("/")[0] for name in importers} == {"runner"}
 
 
+@pytest.mark.process
 def test_a_fork_server_preloads_the_modules_of_a_runner():
     """In the sandbox no file of the package is readable, so a late import would fail."""
     code = (
@@ -77,6 +78,7 @@ def test_a_fork_server_preloads_the_modules_of_a_runner():
     assert set(json.loads(said)) == reached(module_graph(), RUNNER) | {RUNNER}
 
 
+@pytest.mark.process
 def test_a_program_under_ncu_sees_what_it_imports_and_no_judge(tmp_path):
     (tmp_path / "evaluator").mkdir()
     for part in own_parts():

@@ -60,6 +60,7 @@ def test_the_scatter_of_windows_is_no_spread():
     assert likelihood([found], spread[0]) > likelihood([found], spread[1])
 
 
+@pytest.mark.slow
 def test_intervals_of_a_process_beside_two_others_are_counted():
     (close,), (apart,) = kernels(lambda _: 2e-5, [0.01]), kernels(lambda _: 1e-3, [0.01])
     of_close, of_apart = list(against_others(close)), list(against_others(apart))

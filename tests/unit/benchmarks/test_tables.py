@@ -156,6 +156,7 @@ def test_wrong_forms_of_half_precision_are_refused_unless_they_do_not_apply(tmp_
     assert "Not tried" not in page
 
 
+@pytest.mark.slow
 def test_honest_forms_of_half_precision_are_correct(tmp_path):
     rows = ["--problems", "linear, GELU", "--rows", "8"]
     lines, page = half(tmp_path / "honest.jsonl", *rows, table=honest_grades)

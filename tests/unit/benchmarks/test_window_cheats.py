@@ -212,6 +212,7 @@ def command(output, *more):
     return window_cheats.main(["--output", str(output), "--device", "cpu", *more])
 
 
+@pytest.mark.slow
 def test_a_failed_grade_is_reported_and_the_others_go_on_and_a_repeated_command_tries_it_again(processes, tmp_path):
     output = tmp_path / "cheats.jsonl"
     processes.failing = {FIRST.title}
@@ -322,6 +323,7 @@ def test_a_process_does_not_outlive_its_turn(ending, monkeypatch):
 
 
 @pytest.mark.parametrize(("limit_s", "words"), [(600.0, "the process ended with 1: "), (0.0, "no end after 0 s")])
+@pytest.mark.slow
 def test_how_a_process_ended_without_a_grade(limit_s, words, monkeypatch, tmp_path):
     monkeypatch.setattr(window_cheats, "_GRADE_S", limit_s)
     options = window_cheats.Options(tmp_path / "cheats.jsonl", window_cheats.DeviceKind.CPU, tiny=True)

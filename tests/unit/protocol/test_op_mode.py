@@ -1,6 +1,7 @@
 import subprocess
 import sys
 
+import pytest
 import torch
 
 from evaluator.judge.numerics.arithmetic_modes import Format, with_operands
@@ -15,11 +16,13 @@ print("torch._dynamo" in sys.modules)
 """
 
 
+@pytest.mark.process
 def test_a_mode_does_not_bring_in_the_compiler():
     run = subprocess.run([sys.executable, "-c", PLAIN], capture_output=True, text=True, check=False, timeout=300)
     assert run.stdout == "False\n", run.stderr
 
 
+@pytest.mark.process
 def test_nothing_of_a_mode_is_compiled_where_there_is_a_compiler():
     graphs = []
 

@@ -45,6 +45,7 @@ TRAIN, EVAL = "True", "False"
         (ModelMode.EVAL, "", EVAL, EVAL),
     ],
 )
+@pytest.mark.process
 def test_the_mode_is_the_submissions_and_in_evaluation_the_references(
     tmp_path, mode, constructor, of_reference, of_submission
 ):

@@ -39,6 +39,7 @@ def test_a_new_problem_is_one(tmp_path: Path) -> None:
     assert _left(tmp_path / "mine" / "scaled_relu") == ["problem.toml", "reference.py"]
 
 
+@pytest.mark.process
 def test_a_new_problem_runs_in_float32_and_float64(tmp_path: Path) -> None:
     folder = new_problem("mine", tmp_path)
     code = (
@@ -200,6 +201,7 @@ def test_a_skeleton_says_how_its_problem_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("own", [False, True])
+@pytest.mark.process
 def test_the_commands_of_the_agents_page_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: bool) -> None:
     monkeypatch.chdir(tmp_path)
     if own:

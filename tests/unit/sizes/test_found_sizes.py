@@ -157,6 +157,7 @@ def test_a_known_small_size_is_not_searched():
     assert search(SizeQuestion(SUM, known)) == SizesFound(small=known, awkward={"rows": 61, "columns": 31, "dim": 1})
 
 
+@pytest.mark.slow
 def test_a_file_without_constants_that_is_large_has_no_small_size():
     assert search(SizeQuestion(text("torch.relu(x)", "", "torch.rand(16384, 16384)"), None)) == SizesFound()
 
@@ -220,6 +221,7 @@ def bare(tmp_path, monkeypatch):
 SMALL, BOTH = (SizeName.SMALL,), (SizeName.SMALL, SizeName.AWKWARD)
 
 
+@pytest.mark.process
 def test_it_is_searched_once_in_a_process_of_its_own_and_kept(bare, monkeypatch):
     sized = with_sizes(bare, SMALL)
     found = search(SizeQuestion(SUM, None))
@@ -239,6 +241,7 @@ def test_only_a_size_that_lacks_is_searched(bare, monkeypatch):
     assert about_sizes(bare, (SizeName.FULL,)) == []
 
 
+@pytest.mark.process
 def test_a_search_that_was_ended_is_not_kept(bare, monkeypatch):
     monkeypatch.setattr(found_sizes, "_LIMIT_S", 0.001)
     assert with_sizes(bare, SMALL) is bare
@@ -260,6 +263,7 @@ def test_a_file_of_numbers_alone_is_graded_as_it_is_or_says_why_not(tmp_path):
     assert "its extents are numbers" in about_sizes(sized, BOTH)[0]
 
 
+@pytest.mark.process
 def test_a_broken_reference_is_named_and_searched_again(tmp_path, monkeypatch):
     monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path / "cache"))
     path = tmp_path / "broken.py"

@@ -52,6 +52,7 @@ print("done")
 """
 
 
+@pytest.mark.process
 def test_without_the_library_tensors_are_made_and_moved_and_nothing_computes():
     text = WITHOUT_LIBRARY.replace("WORDS", LEFT_OUT)
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
