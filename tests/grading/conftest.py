@@ -1,7 +1,5 @@
 """One grader for the session: the cache of builds is shared with all tests of the run, nothing else."""
 
-import contextlib
-
 import pytest
 from msgspec.structs import replace
 
@@ -35,9 +33,9 @@ def grade(grader, tmp_path):
     return run
 
 
-@contextlib.contextmanager
-def judging(grader):
-    """Judge submissions for `relu` without the command line: ten times as fast, for the many kinds of one thing."""
+@pytest.fixture(scope="session")
+def judged():
+    """Judge submissions for `relu` in one context: ten times as fast as by the command line."""
     terms = GradeTerms(
         find_problem("relu"),
         GradeOptions(
@@ -46,22 +44,12 @@ def judging(grader):
         None,
         threads=1,
     )
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("WARPGRADE_CACHE", grader.environment["WARPGRADE_CACHE"])
-        fork_server = shared_fork_server(terms.device, terms.threads)
-        context = GradeContext(terms, "", SeedBook(None), fork_server=fork_server)
-        with context, ReferenceTimer(context) as timer:
+    context = GradeContext(terms, "", SeedBook(None), fork_server=shared_fork_server(terms.device, terms.threads))
+    with context, ReferenceTimer(context) as timer:
 
-            def run(source, timeout_s=PATIENT_S):
-                context.turn_to(source, SeedBook(None, weight=context.seeds.weight))
-                context.terms = terms._replace(options=replace(terms.options, timeout_s=timeout_s))
-                return judge(context, timer, Stopwatch(Silent()))
+        def run(source, timeout_s=PATIENT_S):
+            context.turn_to(source, SeedBook(None, weight=context.seeds.weight))
+            context.terms = terms._replace(options=replace(terms.options, timeout_s=timeout_s))
+            return judge(context, timer, Stopwatch(Silent()))
 
-            yield run
-
-
-@pytest.fixture(scope="session")
-def judged(grader):
-    """Judge submissions for `relu` in one context."""
-    with judging(grader) as run:
         yield run

@@ -61,7 +61,7 @@ def judged_by_values(context, source):
 
 
 @contextlib.contextmanager
-def context_of(grader, problem, size=SizeName.FULL, device=DeviceKind.CPU):
+def context_of(problem, size=SizeName.FULL, device=DeviceKind.CPU):
     """Yield the context of grades of a problem."""
     terms = GradeTerms(
         problem,
@@ -69,8 +69,6 @@ def context_of(grader, problem, size=SizeName.FULL, device=DeviceKind.CPU):
         None,
         threads=1,
     )
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("WARPGRADE_CACHE", grader.environment["WARPGRADE_CACHE"])
-        fork_server = shared_fork_server(device, terms.threads)
-        with GradeContext(terms, "", SeedBook(None), fork_server=fork_server) as context:
-            yield context
+    fork_server = shared_fork_server(device, terms.threads)
+    with GradeContext(terms, "", SeedBook(None), fork_server=fork_server) as context:
+        yield context

@@ -50,10 +50,10 @@ FOUND_BY_DRAW = "quarter_of_the_tokens"
 
 
 @pytest.fixture(scope="module")
-def context(grader, request):
+def context(request):
     """Yield the context of a problem's rows: `request.param` is the problem's name and the device."""
     name, device = request.param
-    with context_of(grader, problem_of(name), SizeName.SMALL, device) as context:
+    with context_of(problem_of(name), SizeName.SMALL, device) as context:
         yield context
 
 

@@ -205,10 +205,10 @@ def distance(to: str) -> str:
 
 
 @pytest.mark.parametrize("to", ["cut({}, 'tf32')", "cut({}, torch.float16)", "cut({}, torch.bfloat16)"])
-def test_fewer_bits_are_told_in_one_number_over_many_timed_calls(grader, monkeypatch, to):
+def test_fewer_bits_are_told_in_one_number_over_many_timed_calls(monkeypatch, to):
     """The evidence takes up to 32 calls, and a busy machine may have time for 20 only."""
     monkeypatch.setattr(enough_calls, "_ENOUGH_FOR_PRECISION_S", 600.0)
-    with context_of(grader, find_problem(str(WEAK / "mean_distance")), SizeName.SMALL) as context:
+    with context_of(find_problem(str(WEAK / "mean_distance")), SizeName.SMALL) as context:
         outcome = in_process.judged(context, distance(to), timed=True)
     assert (outcome.status, outcome.reason.code) == (Status.WRONG_RESULT, Code.LOWER_PRECISION.value)
     assert "within the tolerance, but its errors are those of" in outcome.reason.message

@@ -94,12 +94,12 @@ self.folded = (self.gamma * self.multiplier_scale).detach()
 
 
 @pytest.fixture
-def judge(grader, tmp_path):
+def judge(tmp_path):
     """Judge a submission for a problem."""
 
     def run(source, rule=WeightsRule.CHANGING, problem=LINEAR_AND_NORM, *, timed=False, device=DeviceKind.CPU):
         (tmp_path / "problem.py").write_text(problem)
-        with context_of(grader, find_problem(str(tmp_path / "problem.py")), device=device) as context:
+        with context_of(find_problem(str(tmp_path / "problem.py")), device=device) as context:
             context.terms = context.terms._replace(options=replace(context.terms.options, weights=rule))
             return judged(context, source, timed=timed)
 

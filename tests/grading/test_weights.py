@@ -229,9 +229,9 @@ def table(request, tmp_path):
 
 
 @pytest.mark.parametrize("source", LENDS.values(), ids=LENDS)
-def test_the_judges_writing_of_weights_is_no_answer(grader, table, source):
+def test_the_judges_writing_of_weights_is_no_answer(table, source):
     problem, given = table
-    with context_of(grader, problem) as context:
+    with context_of(problem) as context:
         outcome = judged(context, source)
     if given == ".detach()":
         assert outcome.status is Status.CORRECT, outcome.reason
@@ -240,8 +240,8 @@ def test_the_judges_writing_of_weights_is_no_answer(grader, table, source):
         assert "the memory of the weight table" in outcome.reason.message
 
 
-def test_signs_of_earlier_weights_are_wrong(grader, table):
-    with context_of(grader, table[0]) as context:
+def test_signs_of_earlier_weights_are_wrong(table):
+    with context_of(table[0]) as context:
         outcome = judged(context, STALE_SIGNS)
         assert (outcome.status, outcome.reason.code) == (Status.WRONG_RESULT, Code.STALE_WEIGHTS.value)
         honest = judged(context, SUBMISSION.format("", PLAIN_SIGNS + "self.table.clone()"))
@@ -249,9 +249,9 @@ def test_signs_of_earlier_weights_are_wrong(grader, table):
 
 
 @pytest.fixture(scope="module")
-def graded(grader):
+def graded():
     """Judge a submission for two linear layers; without `timed`, its checks alone."""
-    with context_of(grader, find_problem(str(ZOO / "problems" / "two_linears")), SizeName.AWKWARD) as context:
+    with context_of(find_problem(str(ZOO / "problems" / "two_linears")), SizeName.AWKWARD) as context:
 
         def run(source, rule=WeightsRule.CHANGING, *, timed=False):
             context.terms = context.terms._replace(options=replace(context.terms.options, weights=rule))
@@ -414,13 +414,13 @@ class ModelNew(nn.Module):
 
 
 @pytest.fixture(scope="module")
-def judged_for(grader, tmp_path_factory):
+def judged_for(tmp_path_factory):
     """Judge a submission for the problem with a given text."""
 
     def run(problem, source, rule=WeightsRule.CHANGING):
         path = tmp_path_factory.mktemp("problem") / "problem.py"
         path.write_text(problem)
-        with context_of(grader, find_problem(str(path))) as context:
+        with context_of(find_problem(str(path))) as context:
             context.terms = context.terms._replace(options=replace(context.terms.options, weights=rule))
             return judged(context, source)
 

@@ -14,10 +14,11 @@ import msgspec
 
 from evaluator.errors import WarpgradeError
 from evaluator.files.card_files import read_card
-from evaluator.records import Scorecard
+from evaluator.records import Scorecard, Status
 from evaluator.serve import client
+from tests import once
 from tests.grading.harness import COMMAND as PRELOADED
-from tests.grading.harness import TOP
+from tests.grading.harness import TOP, nobody_left_behind, passable_folder
 from tests.serve.conftest import soon
 
 PATIENT = f"""
@@ -134,3 +135,29 @@ def facts(card: Scorecard):
     found["findings"] = [each["code"] for each in found["findings"] if each["code"][0] != "T"]  # noise of the clock
     found["reason"] = found["reason"] and found["reason"]["code"]
     return found | {"timed": card.timing is not None, "checked": bool(card.checks)}
+
+
+@contextlib.contextmanager
+def started(folder):
+    """Start a ready judge for the CPU; nothing of it may be left at the end."""
+    PRELOADED.start("cpu")
+    with nobody_left_behind(), passable_folder() as temporary:
+        made = Judge("cpu", folder, once.folder_for("cache"), temporary)
+        made.start()
+        try:
+            yield made
+        finally:
+            made.end()
+
+
+def assert_that_a_killed_worker_costs_no_grade(judge, endless, right):
+    """Kill the worker of an endless grade: the grade is made again, and another grade meanwhile."""
+    result = judge.in_background(endless, "endless", "--timeout", "3")
+    soon(judge.busy_workers)
+    for pid in judge.busy_workers():
+        os.kill(pid, signal.SIGKILL)
+    after, card = judge.grade(right, name="after")
+    assert card.status is Status.CORRECT
+    assert "graded by the ready judge" in after.stderr
+    done, card = result()
+    assert card.status is Status.TIMEOUT, done.stderr

@@ -1,19 +1,15 @@
 """A real server with real workers: the same card, and each killed process costs one grade at most."""
 
-import contextlib
 import json
-import os
 import signal
 import subprocess
 
 import pytest
 
 from evaluator.records import Status
-from tests import once
-from tests.grading.harness import COMMAND as PRELOADED
-from tests.grading.harness import module, nobody_left_behind, passable_folder
+from tests.grading.harness import module
 from tests.serve.conftest import soon
-from tests.serve.judge import COMMAND, LIMIT_S, Judge, facts
+from tests.serve.judge import COMMAND, LIMIT_S, assert_that_a_killed_worker_costs_no_grade, facts, started
 
 pytestmark = pytest.mark.slow
 
@@ -33,29 +29,10 @@ KNOCKING = module(
 )
 
 
-@contextlib.contextmanager
-def started(folder):
-    PRELOADED.start("cpu")
-    with nobody_left_behind(), passable_folder() as temporary:
-        made = Judge("cpu", folder, once.folder_for("cache"), temporary)
-        made.start()
-        try:
-            yield made
-        finally:
-            made.end()
-
-
 @pytest.fixture(scope="module")
 def judge(tmp_path_factory):
     """A ready judge that stays."""
     with started(tmp_path_factory.mktemp("judge")) as made:
-        yield made
-
-
-@pytest.fixture
-def mortal_judge(tmp_path):
-    """A ready judge that the test ends."""
-    with started(tmp_path) as made:
         yield made
 
 
@@ -89,42 +66,9 @@ def test_what_the_ready_judge_cannot_do_is_done_here(judge):
     assert judge.status()["grades"] == grades + 1
 
 
-def assert_that_a_killed_worker_costs_no_grade(judge):
-    result = judge.in_background(ENDLESS, "endless", "--timeout", "3")
-    soon(judge.busy_workers)
-    for pid in judge.busy_workers():
-        os.kill(pid, signal.SIGKILL)
-    after, card = judge.grade(RIGHT, name="after")
-    assert card.status is Status.CORRECT
-    assert "graded by the ready judge" in after.stderr
-    done, card = result()
-    assert card.status is Status.TIMEOUT, done.stderr
-
-
 def test_a_killed_worker_costs_no_grade(judge):
     judge.grade(RIGHT)
-    assert_that_a_killed_worker_costs_no_grade(judge)
-
-
-def test_a_killed_server_costs_no_grade_and_another_may_start_and_stop(mortal_judge):
-    judge = mortal_judge
-    judge.grade(RIGHT)
-    result = judge.in_background(ENDLESS, "endless", "--timeout", "3")
-    soon(judge.busy_workers)
-    judge.process.kill()  # `nobody_left_behind` sees to the workers
-    judge.process.wait()
-    done, card = result()
-    assert "the ready judge ended during the grade" in done.stderr
-    assert card.status is Status.TIMEOUT
-    alone, card = judge.grade(RIGHT)
-    assert (card.status, "ready judge" in alone.stderr) == (Status.CORRECT, False)
-    judge.start()
-    again, card = judge.grade(RIGHT)
-    assert card.status is Status.CORRECT
-    assert "graded by the ready judge" in again.stderr
-    stopped = judge.run("serve", "--stop")
-    assert (stopped.returncode, stopped.stderr.strip()) == (0, "the ready judge has ended")
-    assert judge.process.wait(LIMIT_S) == 0
+    assert_that_a_killed_worker_costs_no_grade(judge, ENDLESS, RIGHT)
 
 
 def test_ctrl_c_in_a_client_ends_its_grade(judge):
@@ -140,18 +84,6 @@ def test_ctrl_c_in_a_client_ends_its_grade(judge):
     soon(lambda: "relu endless: abandoned" in judge.log.read_text())
     _, card = judge.grade(RIGHT)
     assert card.status is Status.CORRECT
-
-
-def test_a_signal_ends_the_server_after_its_grade(mortal_judge):
-    judge = mortal_judge
-    assert_that_a_killed_worker_costs_no_grade(judge)  # one that has graded nothing yet
-    result = judge.in_background(RIGHT, "mine")
-    soon(lambda: judge.busy_workers() or "mine" in judge.log.read_text())
-    judge.process.terminate()
-    done, card = result()
-    assert card.status is Status.CORRECT, done.stderr
-    assert judge.process.wait(LIMIT_S) == 0
-    assert judge.run("serve", "--stop").returncode == 2
 
 
 def test_a_second_server_is_refused(judge):

@@ -13,8 +13,7 @@ each = pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name.partiti
 
 @pytest.fixture(scope="module")
 def judge():
-    with pytest.MonkeyPatch.context() as patch, Judge() as made:
-        patch.setenv("WARPGRADE_CACHE", str(once.folder_for("cache")))
+    with Judge() as made:
         yield made
 
 

@@ -40,8 +40,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def lasting_judge():
-    with pytest.MonkeyPatch.context() as patch, Judge() as found:
-        patch.setenv("WARPGRADE_CACHE", str(once.folder_for("cache")))
+    with Judge() as found:
         yield found
 
 

@@ -73,15 +73,7 @@ def known_hole(entry):
 
 
 @pytest.fixture(scope="module")
-def cache():
-    with pytest.MonkeyPatch.context() as patch:
-        if "WARPGRADE_CACHE" not in os.environ:
-            patch.setenv("WARPGRADE_CACHE", str(once.folder_for("cache")))
-        yield
-
-
-@pytest.fixture(scope="module")
-def lasting_grader(cache):
+def lasting_grader():
     with Judge() as judge:
         yield judge
 
@@ -164,7 +156,7 @@ LIKE = {
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, id=name, marks=marks) for name, marks in LIKE.items()])
-def test_an_honest_grade_calls_what_the_mutations_of_rows_like_it_replace(cache, monkeypatch, tmp_path, name):
+def test_an_honest_grade_calls_what_the_mutations_of_rows_like_it_replace(monkeypatch, tmp_path, name):
     """A switch for a function without callers would switch nothing off."""
     (entry,) = (entry for entry in ENTRIES if entry.name == name)
     survey = Survey()
