@@ -17,7 +17,7 @@ from tests.unit.references import problem, reference
 OPPOSITE = "(torch.rand(1) < 0.6) * 16 - 8 + torch.randn(8, 2048), torch.randn(8, 2048) - 8, torch.randn(8, 2048) - 8"
 """In six of ten draws both distances are about 724, their difference is about 1, and so is the loss."""
 LOSS = problem("F.triplet_margin_loss(a, b, c, margin=1.0)", OPPOSITE, forward="a, b, c")
-CALLS = 120
+CALLS = 60
 
 
 def distance(x):
@@ -38,9 +38,9 @@ def setup():
     return set_up(LOSS, SizeName.SMALL, "cpu")
 
 
-def findings(setup, answer):
+def findings(setup, answer, calls=CALLS):
     """Return the codes of calls with the values of `OPPOSITE`; None for a correct call."""
-    trials = (AnswerTrials(setup, answer).run(0, seed, timeout_s=60, own_values=True) for seed in seeds(setup))
+    trials = (AnswerTrials(setup, answer).run(0, seed, timeout_s=60, own_values=True) for seed in seeds(setup)[:calls])
     return [None if trial.fault is None else trial.fault.finding.code for trial in trials]
 
 
@@ -48,6 +48,7 @@ def seeds(setup):
     return [seed for seed in range(10 * CALLS) if setup.distribution_mix.pick(seed).value == "as_given"][:CALLS]
 
 
+@pytest.mark.slow
 def test_one_accumulator_for_each_row_of_a_loss_is_right_in_every_draw(setup):
     assert findings(setup, kernel) == [None] * CALLS
 
@@ -56,7 +57,7 @@ def test_an_error_far_beyond_one_accumulators_is_wrong(setup):
     def shifted(plan):
         return model_call.Result(kernel(plan).outputs + 0.03, None)
 
-    assert findings(setup, shifted)[:5] == [Code.WRONG_VALUES.value] * 5
+    assert findings(setup, shifted, 5) == [Code.WRONG_VALUES.value] * 5
 
 
 @pytest.mark.parametrize(("output", "draws"), [("x.sum()", 8), ("x.sum(1)[:3]", 3), ("x.sum(1)", 2), ("x.argmax()", 2)])
@@ -102,6 +103,7 @@ SUMS = {
 
 
 @pytest.mark.parametrize("case", [LONG, SKEWED], ids=["577600 sigmoids", "1048576 squares"])
+@pytest.mark.slow
 def test_a_long_sum_may_have_one_accumulator_and_leave_nothing_out(case):
     setup = set_up(case, SizeName.SMALL, "cpu")
     for name, (total, *is_right) in SUMS.items():
