@@ -69,14 +69,8 @@ def endless_fork_bomb(sock, private):
 
 
 def allocate(sock, private):
-    import torch
-
-    try:
-        held = torch.empty(question(sock), dtype=torch.uint8)
-    except (MemoryError, RuntimeError) as error:
-        answer(sock, type(error).__name__)
-    else:
-        answer(sock, f"allowed {held.nbytes}")
+    size = question(sock)
+    answer(sock, outcome(lambda: mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)))
 
 
 def flood(sock, private):

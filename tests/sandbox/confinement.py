@@ -17,7 +17,7 @@ SMALL = Limits(processes=50)
 
 def make_fork_server(**options):
     options.setdefault("environment", {"OMP_NUM_THREADS": "2"})
-    options.setdefault("preload", ("torch", "probes", "burdens", "hoards", "wakers"))
+    options.setdefault("preload", ("probes", "burdens", "hoards", "wakers"))
     options.setdefault("extra_sys_path", [HERE])
     return ForkServer(**options)
 

@@ -229,6 +229,7 @@ def test_no_frame_of_the_judge_is_on_the_stack(fork_server, ask):
 
 
 def test_torch_computes_with_two_threads(fork_server, ask):
+    fork_server.preload("torch")
     assert ask(fork_server, "torch_works") == [2_000_000.0, 512.0**3, 2]
 
 
