@@ -69,6 +69,12 @@ def with_tensors(outputs: Value, tensors: Mapping[str, torch.Tensor]) -> Value:
 
 
 def refuses_wrong_answers(reference: Reference, inputs: Arguments, other: Value) -> bool:
-    """Return whether the check refuses surely wrong answers to `inputs`: `other`, of other inputs, and zeros."""
-    wrong = [other, mapped(other, torch.zeros_like)]
+    """Return whether the check refuses surely wrong answers to `inputs`: `other`, of other inputs, zeros, and NaN."""
+    wrong = [other, mapped(other, torch.zeros_like), mapped(other, _not_a_number)]
     return all(refusal(reference, inputs, answer) is not None for answer in wrong)
+
+
+def _not_a_number(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor of NaN, or of zeros where the dtype has none."""
+    has_nan = tensor.is_floating_point() or tensor.is_complex()
+    return torch.full_like(tensor, torch.nan) if has_nan else torch.zeros_like(tensor)

@@ -71,7 +71,7 @@ def test_a_check_that_accepts_anything_proves_nothing():
     assert faults(runner) == [None] * 12
     fault = runner.unproven()
     assert fault.finding.code == Code.ROUNDING_DECIDES.value
-    assert "accepts zeros, or the answer to other inputs" in fault.finding.message
+    assert "accepts zeros, NaN, or the answer to other inputs" in fault.finding.message
 
 
 def test_distributions_that_the_check_refuses_are_left_out():
