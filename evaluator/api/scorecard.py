@@ -49,7 +49,9 @@ class Scorecard(records.Scorecard, frozen=True, kw_only=True):
         stages_s: seconds of each stage.
         wall_s: seconds of the grade.
         signature: signature of the card.
-        kernelbench_correct: whether KernelBench's rule accepts the outputs; None without an opinion.
+        benchmark_correct: whether the rule of the problem's own benchmark accepts the outputs; None without an
+            opinion.
+        benchmark_rule: that rule: kernelbench, sol_execbench or flashinfer_bench.
         cases: result of each case of a grade of several.
         score: weighted geometric mean of the speedups of the cases.
         schema_version: version of the layout.

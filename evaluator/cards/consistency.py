@@ -24,7 +24,6 @@ from evaluator.records import (
     Scorecard,
     Status,
     TensorCheck,
-    ToleranceRule,
 )
 from evaluator.timing.score import score_of
 
@@ -145,14 +144,14 @@ def _evidence_of_a_pass(card: Scorecard) -> Iterator[Contradiction]:
 
 
 def _second_opinion(card: Scorecard) -> Iterator[Contradiction]:
-    """Check KernelBench's opinion: the card's follows from the opinions of the checks, on the problem's own values."""
-    if card.kernelbench_correct is not card.kernelbench_of_checks:
-        yield Contradiction("kernelbench_correct", "does not follow from the checks")
+    """Check the benchmark's opinion: the card's follows from those of the checks, on the problem's own values."""
+    if card.benchmark_correct is not card.benchmark_of_checks:
+        yield Contradiction("benchmark_correct", "does not follow from the checks")
     for number, check in enumerate(card.checks):
-        if check.kernelbench_ok is None:
+        if check.benchmark_ok is None:
             continue
-        if check.profile != Profile.AS_GIVEN or card.tolerance is ToleranceRule.KERNELBENCH:
-            yield Contradiction(f"checks[{number}].kernelbench_ok", "present, although the rule has no second opinion")
+        if check.profile != Profile.AS_GIVEN or card.tolerance.value == card.benchmark_rule.value:
+            yield Contradiction(f"checks[{number}].benchmark_ok", "present, although the rule has no second opinion")
 
 
 def _cases(card: Scorecard) -> Iterator[Contradiction]:

@@ -45,7 +45,7 @@ def regraded(card: Scorecard) -> Scorecard:
     if again.timing is not None and all(side.samples_ms for side in _sides(again.timing)):
         again = _with_new_statistics(again)
     again = _with_new_verdict(replace(again, checks=[_rechecked(check) for check in again.checks]))
-    again = _with_new_score(replace(again, kernelbench_correct=again.kernelbench_of_checks))
+    again = _with_new_score(replace(again, benchmark_correct=again.benchmark_of_checks))
     return card if again == card else replace(again, signature=None)
 
 
@@ -96,7 +96,7 @@ def changes(before: Scorecard, after: Scorecard) -> list[CardChange]:
     old, new = (card.reason.code if card.reason else "none" for card in (before, after))
     if before.status is after.status:  # A changed status implies a changed reason.
         values.append(("reason", old, new))
-    values.append(("kernelbench_correct", before.kernelbench_correct, after.kernelbench_correct))
+    values.append(("benchmark_correct", before.benchmark_correct, after.benchmark_correct))
     values += [(field, getattr(before.timing, field, None), getattr(after.timing, field, None)) for field in _NUMBERS]
     for number, (old_baseline, new_baseline) in enumerate(zip(before.baselines, after.baselines, strict=True)):
         values.append((f"baselines[{number}].speedup", old_baseline.speedup, new_baseline.speedup))

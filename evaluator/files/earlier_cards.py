@@ -3,7 +3,8 @@
 Version 1 covers every form before version 2. Later forms of version 1 only added optional fields, with these
 exceptions: cards before the emulated device have no schedules of checks, and cards of the first windows have
 `spot_quoted`, for quoted spot checks. Cards of two sizes before `cases` have `further_sizes`: the checks tell of them
-too. In version 2, windows have no `raised_ms`, and other times (`Windows`).
+too. In version 2, windows have no `raised_ms`, and other times (`Windows`). Up to version 3, the second opinion is
+KernelBench's.
 """
 
 from collections.abc import Iterator
@@ -52,13 +53,22 @@ def in_current_form(document: dict[str, Any]) -> dict[str, Any]:
         made["problem"] = {name: each for name, each in problem.items() if name != "further_sizes"}
     if document.get("schema_version") == SCHEMA_VERSION:
         return made
+    made = _renamed(made, "kernelbench_correct", "benchmark_correct")
     if isinstance(checks := made.get("checks"), list):
-        made["checks"] = [{"schedule": None, "launches": None} | each if _is_object(each) else each for each in checks]
+        made["checks"] = [_check(each) if _is_object(each) else each for each in checks]
     if _is_object(timing := made.get("timing")):
         made["timing"] = timing | {name: _side(timing[name]) for name in _SIDES if name in timing}
     if isinstance(baselines := made.get("baselines"), list):
         made["baselines"] = list(_baselines(baselines))
     return made
+
+
+def _check(check: dict[str, Any]) -> dict[str, Any]:
+    return {"schedule": None, "launches": None} | _renamed(check, "kernelbench_ok", "benchmark_ok")
+
+
+def _renamed(document: dict[str, Any], before: str, after: str) -> dict[str, Any]:
+    return {after if name == before else name: value for name, value in document.items()}
 
 
 def _baselines(baselines: list[Any]) -> Iterator[Any]:

@@ -35,11 +35,12 @@ def card_of(request: GradeRequest, outcome: Outcome, seeds: Seeds | None, stopwa
         mode=terms.options.mode,
         entry=terms.options.entry,
         required_own_kernel=required,
+        benchmark_rule=terms.problem.benchmark,
         graded_at=stopwatch.started_at,
         stages_s=stopwatch.stages_s,
         wall_s=stopwatch.wall_s,
     )
-    return replace(card, kernelbench_correct=card.kernelbench_of_checks)
+    return replace(card, benchmark_correct=card.benchmark_of_checks)
 
 
 def _problem_ref(terms: GradeTerms) -> ProblemRef:

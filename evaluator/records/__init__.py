@@ -50,6 +50,7 @@ from evaluator.records.machine_code import (
     NumberFormat,
 )
 from evaluator.records.names import (
+    BenchmarkRule,
     CheckRule,
     DeviceKind,
     ElementFormat,
@@ -78,6 +79,7 @@ from evaluator.records.problem import (
     CaseName,
     Constant,
     Formats,
+    MatchedRatio,
     OutputFormat,
     Problem,
     RooflineOverride,
@@ -104,6 +106,7 @@ __all__ = [
     "AxisRange",
     "Baseline",
     "BaselineKind",
+    "BenchmarkRule",
     "Build",
     "BuildUnit",
     "CallKind",
@@ -141,6 +144,7 @@ __all__ = [
     "Layout",
     "LevelNumber",
     "MachineCode",
+    "MatchedRatio",
     "Mismatch",
     "Mode",
     "NumberFormat",

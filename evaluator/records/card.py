@@ -9,6 +9,7 @@ from evaluator.records.finding import Finding
 from evaluator.records.machine import DeviceFacts, Environment, SandboxFacts
 from evaluator.records.machine_code import MachineCode
 from evaluator.records.names import (
+    BenchmarkRule,
     CheckRule,
     DeviceKind,
     GradeMode,
@@ -128,8 +129,8 @@ _WITHOUT_OUTPUTS = frozenset({Status.BUILD_ERROR, Status.RUNTIME_ERROR, Status.T
 class Scorecard(Record, frozen=True, kw_only=True):
     """Record of a grade: all data needed to verify and to repeat the grade.
 
-    A card of mode `check`, and a card of `emulated`, never has times. `kernelbench_correct`: KernelBench's rule accepts
-    the submission's outputs (`kernelbench_of_checks`).
+    A card of mode `check`, and a card of `emulated`, never has times. `benchmark_correct`: `benchmark_rule`, the
+    rule of the problem's own benchmark, accepts the submission's outputs (`benchmark_of_checks`).
 
     A grade of several cases has the result of each in `cases`, the card's own first, and a `score`. The status is the
     worst. Times and evidence outside of `cases` are of the card's own case; `checks` are all.
@@ -165,26 +166,27 @@ class Scorecard(Record, frozen=True, kw_only=True):
     mode: GradeMode = GradeMode.FULL
     entry: str | None = None
     signature: Signature | None = None
-    kernelbench_correct: bool | None = None
+    benchmark_correct: bool | None = None
+    benchmark_rule: BenchmarkRule = BenchmarkRule.KERNELBENCH
     cases: list[CaseResult] = []
     score: Score | None = None
 
     @property
-    def kernelbench_of_checks(self) -> bool | None:
-        """Whether KernelBench's rule accepts all checked calls with an opinion, at the card's size.
+    def benchmark_of_checks(self) -> bool | None:
+        """Whether the benchmark's rule accepts all checked calls with an opinion, at the card's size.
 
         The opinion is about the calls before the verdict ended the grade. None without an opinion, and for a submission
         without outputs: not built, crashed, or out of time. By no rule is a submission without outputs correct.
         """
         size = self.problem.size
-        opinions = [check.kernelbench_ok for check in self.checks if check.size in (None, size)]
+        opinions = [check.benchmark_ok for check in self.checks if check.size in (None, size)]
         known = [opinion for opinion in opinions if opinion is not None]
         return all(known) if known and self.status not in _WITHOUT_OUTPUTS else None
 
     @property
     def is_disputed(self) -> bool:
-        """Whether KernelBench's rule and the verdict disagree."""
-        return self.kernelbench_correct not in (None, self.status is Status.CORRECT)
+        """Whether the benchmark's rule and the verdict disagree."""
+        return self.benchmark_correct not in (None, self.status is Status.CORRECT)
 
     @property
     def sizes(self) -> tuple[CaseName, ...]:

@@ -56,8 +56,8 @@ class Check(Record, frozen=True):
 
     `size` is None on older cards, whose checks all have the card's size.
     On `emulated`, `schedule` is the order of threads, and `launches` the number of kernel launches.
-    `kernelbench_ok`: KernelBench's rule accepts the outputs, secret rows aside. None for other values than the
-    problem's own, for timed calls, and where KernelBench's rule decided.
+    `benchmark_ok`: the benchmark's rule accepts the outputs, secret rows aside. None for other values than the
+    problem's own, for timed calls, and where the benchmark's rule decided.
     """
 
     index: int
@@ -70,4 +70,4 @@ class Check(Record, frozen=True):
     tensors: list[TensorCheck]
     finding: Finding | None
     size: CaseName | None = None
-    kernelbench_ok: bool | None = None
+    benchmark_ok: bool | None = None

@@ -125,6 +125,28 @@ class ToleranceRule(StrEnum):
     KERNELBENCH = "kernelbench"
 
 
+class BenchmarkRule(StrEnum):
+    """Rule of a problem's own benchmark, for a second opinion."""
+
+    KERNELBENCH = "kernelbench"
+    SOL_EXECBENCH = "sol_execbench"
+    FLASHINFER_BENCH = "flashinfer_bench"
+    ATREX = "atrex"
+
+    @property
+    def label(self) -> str:
+        """The benchmark's name."""
+        return _TITLES[self]
+
+
+_TITLES = {
+    BenchmarkRule.KERNELBENCH: "KernelBench",
+    BenchmarkRule.SOL_EXECBENCH: "SOL-ExecBench",
+    BenchmarkRule.FLASHINFER_BENCH: "FlashInfer",
+    BenchmarkRule.ATREX: "Atrex",
+}
+
+
 class Precision(StrEnum):
     """Precision of the arithmetic that a problem requires."""
 

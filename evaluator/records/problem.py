@@ -7,6 +7,7 @@ import msgspec
 
 from evaluator.records.base import Record, Sha256
 from evaluator.records.names import (
+    BenchmarkRule,
     CheckRule,
     ElementFormat,
     L2Rule,
@@ -61,6 +62,21 @@ def cases_of(sizes: Mapping[str, dict[str, Constant]]) -> dict[str, Case]:
     {'n': 8}
     """
     return {str(name): Case(name=str(name), axes=axes) for name, axes in sizes.items()}
+
+
+class MatchedRatio(Record, frozen=True):
+    """SOL-ExecBench's tolerance: errors up to `max_atol + max_rtol * |expected|`, in the required share of elements.
+
+    `max_error_cap` limits the error of every element. `allow_negative_inf` accepts -inf where the reference has it.
+    `either`: as in FlashInfer-Bench, an error may also be small by one of both numbers alone.
+    """
+
+    max_atol: float = 1e-2
+    max_rtol: float = 1e-2
+    required_matched_ratio: float = 0.99
+    max_error_cap: float | None = None
+    allow_negative_inf: bool = False
+    either: bool = False
 
 
 class RooflineOverride(Record, frozen=True):
@@ -120,7 +136,8 @@ class Problem(Record, frozen=True):
     for exclusion, or to true for unconditional use. `layouts` lists the allowed memory layouts of inputs. `weights` is
     the rule for weights, `l2` the state of the inputs in a GPU's L2 cache when a timed call begins. `formats` declares
     inputs and outputs in formats of few bits. `check` is the role of the reference's own `check`, None without one.
-    `hidden` has the axes of hidden cases, with their ranges.
+    `hidden` has the axes of hidden cases, with their ranges. `benchmark` is the benchmark whose rule gives a second
+    opinion.
     """
 
     name: str
@@ -145,8 +162,15 @@ class Problem(Record, frozen=True):
     formats: Formats = Formats()
     check: CheckRule | None = None
     hidden: dict[str, AxisRange] = {}
+    benchmark: BenchmarkRule = BenchmarkRule.KERNELBENCH
 
     @property
     def workload(self) -> tuple[str, ...]:
         """The names of the cases beside the sizes, in their order."""
         return tuple(name for name in self.cases if name not in set(SizeName))
+
+    def matched_ratio(self, case: CaseName) -> MatchedRatio | None:
+        """The tolerance of a case by the benchmark's rule; None where that is KernelBench's."""
+        if self.benchmark is BenchmarkRule.KERNELBENCH or case not in self.cases:
+            return None
+        return msgspec.convert(self.cases[case].tolerance, MatchedRatio)

@@ -27,7 +27,7 @@ LEAST = "its fast_p is a lower bound"
 
 def sample(name, status, opinion, speedup=None, reason=None, device=GPU, problem="level1/1_X"):
     given = RunSample(problem, int(problem[5]), name, device, status, built=True, speedup=speedup, reason=reason)
-    return given._replace(kernelbench_correct=opinion)
+    return given._replace(benchmark_correct=opinion)
 
 
 SAMPLES = [
@@ -58,13 +58,13 @@ def shown(made, width=80):
 def test_a_card_without_an_opinion_counts_alike_by_both_rules():
     made = section()
     assert made.total.correct == share(4, 10)
-    assert made.by_kernelbench.total.correct == share(6, 10)
-    assert made.by_kernelbench.total.statuses == {"correct": 6, "wrong_result": 2, "runtime_error": 1, "missing": 1}
-    assert made.by_kernelbench.by_kernelbench is None
+    assert made.by_benchmark.total.correct == share(6, 10)
+    assert made.by_benchmark.total.statuses == {"correct": 6, "wrong_result": 2, "runtime_error": 1, "missing": 1}
+    assert made.by_benchmark.by_benchmark is None
 
 
 def test_what_kernelbenchs_rule_alone_refuses_is_not_fast_and_what_it_accepts_has_no_time():
-    fast = section().by_kernelbench.total.fast
+    fast = section().by_benchmark.total.fast
     assert [fast[p].value for p in (0.0, 0.5, 0.8, 1.0, 1.5, 2.0, 3.0)] == [0.6, 0.3, 0.2, 0.2, 0.2, 0.1, 0.0]
 
 
@@ -89,7 +89,7 @@ def test_the_rates_of_a_whole_level_are_there_by_both_rules():
     text = shown(section(level_sizes={1: 100, 2: 1}))
     assert re.search(r"(?m)^level 1, all +KernelBench +0.6 % +0.2 % ", text)
     assert "level 2, all" not in text
-    assert section(level_sizes={1: 100}).by_kernelbench.whole_levels[1].correct == share(5 / 8, 100)
+    assert section(level_sizes={1: 100}).by_benchmark.whole_levels[1].correct == share(5 / 8, 100)
 
 
 @pytest.mark.parametrize("opinion", [None, True])
@@ -98,7 +98,7 @@ def test_rules_that_agree_have_a_sentence_and_rules_without_an_opinion_nothing(o
     text = shown(made)
     assert ("Correct by KernelBench's rule: 1, by Warpgrade's: 1." in text) is (opinion is not None)
     assert text.count("KernelBench") == (opinion is not None)
-    assert (made.disputed, made.by_kernelbench is None) == ([], opinion is None)
+    assert (made.disputed, made.by_benchmark is None) == ([], opinion is None)
 
 
 def test_without_a_clock_no_table_speaks_of_speed():
@@ -110,16 +110,16 @@ def test_without_a_clock_no_table_speaks_of_speed():
 
 def test_documents_have_both_rules():
     made = json.loads(json.dumps(document([section(level_sizes={1: 100})])))["devices"][0]
-    assert made["by_kernelbench"]["total"]["correct"]["value"] == 0.6
-    assert made["by_kernelbench"]["total"]["fast"]["1"]["value"] == 0.2
-    assert made["by_kernelbench"]["whole_levels"]["1"]["correct"]["value"] == 0.00625
-    assert document([section(SAMPLES[3:4])])["devices"][0]["by_kernelbench"] is None
+    assert made["by_benchmark"]["total"]["correct"]["value"] == 0.6
+    assert made["by_benchmark"]["total"]["fast"]["1"]["value"] == 0.2
+    assert made["by_benchmark"]["whole_levels"]["1"]["correct"]["value"] == 0.00625
+    assert document([section(SAMPLES[3:4])])["devices"][0]["by_benchmark"] is None
     assert made["disputed"][0] == {
         "problem": "level1/1_X",
         "name": "biased",
         "status": "wrong_result",
         "reason": "C405",
-        "kernelbench_correct": True,
+        "benchmark_correct": True,
     }
     assert "| `level1/1_X/in_tf32` | correct | wrong_result | C414 |" in markdown([section()])
 
@@ -142,7 +142,7 @@ def test_of_many_disputed_submissions_the_first_are_listed():
     assert len(document([made])["devices"][0]["disputed"]) == 30
 
 
-def test_several_runs_have_a_table_by_kernelbenchs_rule():
+def test_several_runs_have_a_table_by_benchmarks_rule():
     agreed = NamedRun("A", section([sample("right", Status.CORRECT, None, speedup=2.0)]), [2.0])
     assert [table.title for table in rates([agreed, agreed])] == ["Correct", "Fast"]
     table = rates([agreed, NamedRun("B", section(), [])])[-1]
@@ -153,7 +153,7 @@ def test_several_runs_have_a_table_by_kernelbenchs_rule():
 
 @pytest.mark.parametrize("opinion", [None, True, False])
 def test_a_row_of_the_index_has_the_cards_opinion(opinion):
-    assert row_of(cards.wrong_card(kernelbench_correct=opinion), "relu/s.json", 1, 1).kernelbench_correct is opinion
+    assert row_of(cards.wrong_card(benchmark_correct=opinion), "relu/s.json", 1, 1).benchmark_correct is opinion
 
 
 def test_a_run_reports_what_its_cards_say(batch, hand_in, tmp_path, capsys):  # noqa: F811
@@ -162,13 +162,13 @@ def test_a_run_reports_what_its_cards_say(batch, hand_in, tmp_path, capsys):  # 
     for name in "ab":
         path = tmp_path / f"run/cards/relu/{name}.json"
         card = read_card(path)
-        judged = replace(card, checks=[replace(card.checks[0], kernelbench_ok=True), *card.checks[1:]])
-        write_card(replace(judged, kernelbench_correct=True), path)
+        judged = replace(card, checks=[replace(card.checks[0], benchmark_ok=True), *card.checks[1:]])
+        write_card(replace(judged, benchmark_correct=True), path)
     capsys.readouterr()
     for _ in range(2):  # The second report has the rows of the index.
         assert cli.run(["report", "run", "--submissions", "rows.json"]) == 0
         said = capsys.readouterr().out
         assert "Correct by KernelBench's rule: 2, by Warpgrade's: 1." in said
         assert re.search(r"(?m)^relu/b +correct +wrong_result +C405$", said)
-    rows = {row["name"]: row["kernelbench_correct"] for row in json.loads((tmp_path / "rows.json").read_text())}
+    rows = {row["name"]: row["benchmark_correct"] for row in json.loads((tmp_path / "rows.json").read_text())}
     assert rows == {"a": True, "b": True, "c": None}

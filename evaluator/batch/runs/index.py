@@ -62,7 +62,8 @@ class Row(NamedTuple):
     submission_calls: str | None
     l2: str | None
     host_bound: bool
-    kernelbench_correct: bool | None
+    benchmark_correct: bool | None
+    benchmark_rule: str
     cases: str
 
     @property
@@ -79,7 +80,7 @@ CREATE TABLE cards (
     speedup REAL, speedup_low REAL, speedup_high REAL, wall_s REAL, graded_at TEXT,
     contradiction TEXT, signed INTEGER, mode TEXT,
     reference_calls TEXT, submission_calls TEXT, l2 TEXT, host_bound INTEGER,
-    kernelbench_correct INTEGER, cases TEXT
+    benchmark_correct INTEGER, benchmark_rule TEXT, cases TEXT
 )"""
 _TABLE = _CREATED.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1)
 _MARKS = ", ".join("?" * len(Row._fields))
@@ -268,7 +269,8 @@ def row_of(content: Scorecard, card: str, size_bytes: int, mtime_ns: int) -> Row
         submission_calls=timing.submission.kind.value if timing else None,
         l2=content.l2.rule.value if timing and content.l2 else None,
         host_bound=timing is not None and timing.is_host_bound,
-        kernelbench_correct=content.kernelbench_correct,
+        benchmark_correct=content.benchmark_correct,
+        benchmark_rule=content.benchmark_rule.value,
         cases=_cases_text(content),
     )
 

@@ -109,7 +109,8 @@ def _submission_row(entry: RunEntry) -> SubmissionRow:
         l2=row.l2 if row else None,
         host_bound=bool(row.host_bound) if row and row.submission_calls else None,
         refusal=entry.refused.reason if entry.refused else None,
-        kernelbench_correct=sample.kernelbench_correct,
+        benchmark_correct=sample.benchmark_correct,
+        benchmark_rule=row.benchmark_rule if row and sample.benchmark_correct is not None else None,
     )
 
 

@@ -18,7 +18,7 @@ from evaluator.catalog import natural
 from evaluator.errors import CardError, UsageError
 from evaluator.files.card_files import card_of, read_bytes, read_card
 from evaluator.findings import ENTRIES, Code
-from evaluator.records import DeviceKind, GradeMode, L2Rule, Scorecard, Status, ValuesRule, WeightsRule
+from evaluator.records import BenchmarkRule, DeviceKind, GradeMode, L2Rule, Scorecard, Status, ValuesRule, WeightsRule
 from evaluator.report.run.by_case import CaseSample
 from evaluator.report.run.run_columns import NamedRun
 from evaluator.report.run.run_comparison import ComparedSubmission, Comparison, compare
@@ -53,9 +53,10 @@ class RunEntry(NamedTuple):
             device = device_of(row.device, row.device_name, row.mode)
             status = _STATUSES[row.status]
             built, calls = bool(row.built), (row.reference_calls, row.submission_calls, row.l2, bool(row.host_bound))
-            opinion = None if row.kernelbench_correct is None else bool(row.kernelbench_correct)
+            opinion = None if row.benchmark_correct is None else bool(row.benchmark_correct)
             sample = RunSample(row.problem, row.level, row.name, device, status, built, row.speedup, row.reason, *calls)
-            return sample._replace(kernelbench_correct=opinion, cases=_cases_of(row))
+            rule = BenchmarkRule(row.benchmark_rule)
+            return sample._replace(benchmark_correct=opinion, benchmark_rule=rule, cases=_cases_of(row))
         if self.refused is not None:
             return RunSample(self.refused.problem, self.refused.level, self.refused.name, None, None, is_refused=True)
         assert self.planned is not None  # noqa: S101 - for the type checker: an entry has one of them

@@ -9,11 +9,10 @@ from collections.abc import Sequence
 
 import torch
 
+from evaluator.judge.compare.pieces import pieces
 from evaluator.judge.formats.elements import wide
 
 _IN_HALF, _USUAL = 1e-2, 1e-4
-_PIECE = 1 << 22
-"""Elements compared at once: the temporaries of `torch.isclose` take 100 MiB in fp32."""
 
 
 def kernelbench_tolerance(dtype: torch.dtype) -> float:
@@ -32,17 +31,10 @@ def all_agree(actual: torch.Tensor, honest: torch.Tensor, apart: Sequence[tuple[
 
     Slices `apart`, each a dimension with an index, do not count. An output without elements agrees.
     """
-    if not honest.dim():
-        actual, honest = actual[None], honest[None]
-    longest = max(range(honest.dim()), key=honest.shape.__getitem__)
-    step = max(_PIECE * honest.shape[longest] // max(honest.numel(), 1), 1)
-    pieces = (torch.split(side, step, longest) for side in (actual, honest))
     flags = []
-    for number, pair in enumerate(zip(*pieces, strict=True)):
-        close = agrees(*pair)
-        for dim, index in apart:
-            place = index - number * step if dim == longest else index
-            if 0 <= place < close.shape[dim]:
-                close.select(dim, place).fill_(True)  # noqa: FBT003 - the value of all elements
+    for piece in pieces(actual, honest, apart):
+        close = agrees(piece.actual, piece.honest)
+        for dim, place in piece.apart:
+            close.select(dim, place).fill_(True)  # noqa: FBT003 - the value of all elements
         flags.append(close.all())
     return torch.stack(flags).all()

@@ -41,7 +41,10 @@ class TransposedConvolutions(OperationMode):
 
 
 class WideCasts(OperationMode):
-    """Dispatch mode in which a cast of float64 to a narrower number changes nothing: the exact value is not rounded."""
+    """Dispatch mode in which a cast to a narrower number gives float64: the exact value is not rounded.
+
+    Of whole numbers too: PyTorch multiplies no float64 by positions in fp32.
+    """
 
     def __init__(self) -> None:
         """Leave all other operations unchanged."""
@@ -53,7 +56,7 @@ class WideCasts(OperationMode):
         del types
         options = dict(kwargs or {})
         is_cast = func is torch.ops.aten._to_copy.default and options.get("dtype") in NARROW  # noqa: SLF001
-        if is_cast and args[0].dtype == torch.float64:
+        if is_cast and args[0].dtype not in NARROW and not args[0].dtype.is_complex:
             options["dtype"] = torch.float64
         return func(*args, **options)
 

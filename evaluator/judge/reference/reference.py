@@ -65,6 +65,7 @@ class Reference:
         Construction takes place on the CPU, as for a submission: both draw the same weights.
         """
         self.problem = problem
+        self.matched_ratio = problem.matched_ratio(size)
         self._device = torch.device(device)
         self._file = ProblemModule(problem, size)
         self.source, self.init = self._file.source, self._file.init

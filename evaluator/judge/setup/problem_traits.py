@@ -15,7 +15,7 @@ from evaluator.judge.inputs.input_distributions import RULES
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.setup.distribution_trials import unusable
 from evaluator.judge.setup.elementwise import find_elementwise
-from evaluator.judge.setup.row_sites import find_row_sites
+from evaluator.judge.setup.row_sites import find_row_sites, outputs_in_float64
 from evaluator.records import CaseName, CheckRule, Problem, Profile, Record, RowSite, SizeName
 
 _SEED = 0x5EED
@@ -46,6 +46,14 @@ def traits_of(problem: Problem, size: CaseName, device: str) -> ProblemTraits:
     return measured_once(parts, ProblemTraits, lambda: _by_trials(problem, size, device))
 
 
+def _leave_float64_if_it_fails(reference: Reference) -> None:
+    try:
+        if reference.exact_model is not None:
+            outputs_in_float64(reference, reference.draw(_SEED))
+    except ProblemError:
+        reference.leave_float64()
+
+
 def _by_trials(problem: Problem, size: CaseName, device: str) -> ProblemTraits:
     with out_of_memory():
         reference = Reference(problem, size, _SEED, device)
@@ -53,6 +61,7 @@ def _by_trials(problem: Problem, size: CaseName, device: str) -> ProblemTraits:
             raise MemoryError("float64 does not fit")
         reference.float64_must_fit = True
         reference.check_formats()
+        _leave_float64_if_it_fails(reference)
         left_out = unusable(reference)
         if problem.check is CheckRule.INSTEAD:  # Rows with other signs may leave the check's domain.
             return ProblemTraits([], [], left_out)

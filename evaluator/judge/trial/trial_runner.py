@@ -34,9 +34,9 @@ from evaluator.judge.setup.wrong_answers import is_noise
 from evaluator.judge.tensors.output_views import some_bits
 from evaluator.judge.tensors.pytree import LaidOut, Value
 from evaluator.judge.trial.answer_judge import AnswerJudge, Judged
+from evaluator.judge.trial.benchmark_opinion import benchmark_accepts
 from evaluator.judge.trial.call_driver import CallDriver
 from evaluator.judge.trial.evidence import OWN_CHECK
-from evaluator.judge.trial.kernelbench_opinion import kernelbench_accepts
 from evaluator.judge.trial.other_values import of_other_values
 from evaluator.protocol import model_call
 from evaluator.records import (
@@ -251,8 +251,9 @@ class TrialRunner:
         judged = self._answers.judge(answer, wanted, plan, placed, honest, samples=counts, wrong_bits=wrong_bits)
         if wrong is not None and judged.is_repeated:
             return wrong
-        is_asked = second_opinion and self._answers.rule is not ToleranceRule.KERNELBENCH
-        kernelbench_ok = kernelbench_accepts(plan, judged) if is_asked else None
+        decides = self._answers.rule is ToleranceRule.KERNELBENCH and self._reference.matched_ratio is None
+        is_asked = second_opinion and not decides
+        benchmark_ok = benchmark_accepts(plan, judged) if is_asked else None
         problem = judged.problem
         if explain and problem is not None and problem.code == Code.WRONG_VALUES.value:
             problem = self._with_cause(problem, plan, judged)
@@ -267,7 +268,7 @@ class TrialRunner:
             precision="float64" if judged.in_float64 else "reference",
             tensors=judged.tensors,
             finding=problem,
-            kernelbench_ok=kernelbench_ok,
+            benchmark_ok=benchmark_ok,
         )
         if problem is None and plan.profile is Profile.AS_GIVEN and counts:
             self._precision.draw_lots(plan.seed, check)

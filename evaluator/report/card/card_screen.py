@@ -194,7 +194,8 @@ def _correctness(sheet: Sheet, card: Scorecard) -> None:
     elif (power := _power(card)) is not None:
         sheet.row("", Text(f"a wrong answer would have been off by {power} {sheet.symbols.times} what is allowed"))
     if card.is_disputed:
-        sheet.row("KernelBench", Text(f"{'correct' if card.kernelbench_correct else 'wrong'} by its own rule"))
+        said = "correct" if card.benchmark_correct else "wrong"
+        sheet.row(card.benchmark_rule.label, Text(f"{said} by its own rule"))
     if card.weights is not None and card.weights.graded is not WeightsGraded.NONE:
         sheet.row("Weights", _weights(sheet, card.weights))
 

@@ -1,4 +1,4 @@
-"""Rates by KernelBench's rule beside Warpgrade's, and the disputed submissions."""
+"""Rates by the benchmark's rule beside Warpgrade's, and the disputed submissions."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -12,17 +12,17 @@ Rows = tuple[list[str], list[list[str]]]
 
 
 def remark_of_both(section: Section) -> Iterator[str]:
-    """Yield the numbers of correct submissions by both rules, if KernelBench's rule has an opinion."""
-    if section.by_kernelbench is not None:
-        theirs, ours = (each.total.statuses.get(Status.CORRECT.value, 0) for each in (section.by_kernelbench, section))
-        yield f"Correct by KernelBench's rule: {theirs}, by Warpgrade's: {ours}."
+    """Yield the numbers of correct submissions by both rules, if the benchmark's rule has an opinion."""
+    if section.by_benchmark is not None:
+        theirs, ours = (each.total.statuses.get(Status.CORRECT.value, 0) for each in (section.by_benchmark, section))
+        yield f"Correct by {section.benchmark}'s rule: {theirs}, by Warpgrade's: {ours}."
     if section.device.timed and any(not sample.correct for sample in section.disputed):
-        yield "Submissions that KernelBench's rule alone accepts were not timed: its fast_p is a lower bound."
+        yield f"Submissions that {section.benchmark}'s rule alone accepts were not timed: its fast_p is a lower bound."
 
 
 def rates_by_both(ours: Section, thresholds: Sequence[float]) -> Rows:
     """Return the shares of correct and fast submissions by each rule: all, by level, and of levels partly tried."""
-    theirs = ours.by_kernelbench or ours
+    theirs = ours.by_benchmark or ours
     groups: list[tuple[str, Summary | WholeLevel, Summary | WholeLevel]] = [("all", theirs.total, ours.total)]
     if len(ours.levels) > 1:
         groups += [(f"level {number}", theirs.levels[number], level) for number, level in ours.levels.items()]
@@ -32,13 +32,14 @@ def rates_by_both(ours: Section, thresholds: Sequence[float]) -> Rows:
     rows = [
         [name, rule, percent(rates.correct), *(percent(rates.fast[p]) for p in thresholds)]
         for name, *both in groups
-        for rule, rates in zip(("KernelBench", "Warpgrade"), both, strict=True)
+        for rule, rates in zip((ours.benchmark, "Warpgrade"), both, strict=True)
     ]
     return ["", "rule", "correct", *(f"fast_{p:g}" for p in thresholds)], rows
 
 
-def disputed_rows(samples: Sequence[RunSample], most: int) -> Rows:
+def disputed_rows(section: Section, most: int) -> Rows:
     """Return the verdicts of both rules on the first `most` disputed submissions, and the number of further ones."""
+    samples = section.disputed
     rows = [
         [
             f"{sample.problem}/{sample.name}",
@@ -50,10 +51,10 @@ def disputed_rows(samples: Sequence[RunSample], most: int) -> Rows:
     ]
     if len(samples) > most:
         rows.append([f"and {len(samples) - most} more; --json lists all", "", "", ""])
-    return ["", "KernelBench", "Warpgrade", "reason"], rows
+    return ["", section.benchmark, "Warpgrade", "reason"], rows
 
 
 def disputed_document(sample: RunSample) -> dict[str, Any]:
     """Return the document of a disputed submission."""
     names = {"problem": sample.problem, "name": sample.name, "status": sample.status_text, "reason": sample.reason}
-    return names | {"kernelbench_correct": not sample.correct}
+    return names | {"benchmark_correct": not sample.correct}

@@ -26,7 +26,7 @@ class SubmissionRow(NamedTuple):
 
     `reference_calls` and `submission_calls` are the kinds of calls behind the speedup: windows or single calls. `l2` is
     the state of the inputs in the L2 cache. `host_bound`: calls of a side wait for the host rather than for the GPU.
-    `kernelbench_correct` is as on the card.
+    `benchmark_correct` and `benchmark_rule` are as on the card.
     """
 
     problem: str
@@ -51,7 +51,8 @@ class SubmissionRow(NamedTuple):
     l2: str | None = None
     host_bound: bool | None = None
     refusal: str | None = None
-    kernelbench_correct: bool | None = None
+    benchmark_correct: bool | None = None
+    benchmark_rule: str | None = None
 
 
 def no_formula(text: str) -> str:
@@ -106,7 +107,7 @@ def _parquet(rows: Iterable[SubmissionRow]) -> bytes:
     except ImportError as error:
         raise UsageError("Parquet needs the package pyarrow", hint="pip install 'warpgrade[parquet]'") from error
     numbers = {"speedup", "speedup_low", "speedup_high", "wall_s"}
-    flags = ("built", "host_bound", "kernelbench_correct")
+    flags = ("built", "host_bound", "benchmark_correct")
     kinds = {"level": arrow.int64()} | dict.fromkeys(flags, arrow.bool_()) | dict.fromkeys(numbers, arrow.float64())
     layout = arrow.schema([(name, kinds.get(name, arrow.string())) for name in SubmissionRow._fields])
     buffer = io.BytesIO()

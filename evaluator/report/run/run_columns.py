@@ -73,8 +73,11 @@ def rates(runs: Sequence[NamedRun]) -> list[TextTable]:
         tables.append(TextTable("Fast", header, [_speed(run) for run in runs]))
     if any(run.section.disputed for run in runs):
         header = ["", "correct", _INTERVAL, *(_FAST_NAMES if timed else [])]
-        rows = [_by_kernelbench(run)[: len(header)] for run in runs]
-        tables.append(TextTable("By KernelBench's rule", header, rows))
+        rows = [_by_benchmark(run)[: len(header)] for run in runs]
+        benchmarks = {run.section.benchmark for run in runs if run.section.by_benchmark is not None}
+        tables.append(
+            TextTable(f"By {benchmarks.pop() if len(benchmarks) == 1 else 'the benchmark'}'s rule", header, rows)
+        )
     levels = [
         (f"{run.name}: level {number}", level) for run in runs for number, level in run.section.whole_levels.items()
     ]
@@ -159,8 +162,8 @@ def _speed(run: NamedRun) -> list[str]:
     return [run.name, *fast, between(total.fast[1.0], percentage), speedup, between(total.speedup, factor)]
 
 
-def _by_kernelbench(run: NamedRun) -> list[str]:
-    total = (run.section.by_kernelbench or run.section).total
+def _by_benchmark(run: NamedRun) -> list[str]:
+    total = (run.section.by_benchmark or run.section).total
     fast = [percent(total.fast[p]) for p in _FAST]
     return [run.name, percent(total.correct), between(total.correct, percentage), *fast]
 

@@ -65,7 +65,7 @@ def document(sections: list[Section]) -> dict[str, Any]:
             {"device": section.device.kind, "name": section.device.name, "timed": section.device.timed}
             | _rates_document(section)
             | {
-                "by_kernelbench": section.by_kernelbench and _rates_document(section.by_kernelbench),
+                "by_benchmark": section.by_benchmark and _rates_document(section.by_benchmark),
                 "disputed": [disputed_document(sample) for sample in section.disputed],
                 "cases": case_documents(section.cases),
             }
@@ -323,7 +323,7 @@ def _tables(section: Section) -> Iterator[TextTable]:
     thresholds = _IN_TABLES if section.device.timed else ()
     if section.disputed:
         yield TextTable(_BY_BOTH, *rates_by_both(section, thresholds))
-        yield TextTable(_DISPUTED, *disputed_rows(section.disputed, MOST_FAILED))
+        yield TextTable(_DISPUTED, *disputed_rows(section, MOST_FAILED))
     header = ["samples", "built", "correct", *(f"fast_{p:g}" for p in thresholds), *(["speedup"] if thresholds else [])]
     if any(level.tried < level.problems for level in section.whole_levels.values()):
         rows = [

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from evaluator.catalog import natural
 from evaluator.findings import Code
-from evaluator.records import CallKind, L2Rule, Status
+from evaluator.records import BenchmarkRule, CallKind, L2Rule, Status
 from evaluator.report.run.by_case import CaseSample, CaseSummary, case_summaries
 from evaluator.report.run.intervals import Estimate, geometric_mean, share
 
@@ -36,8 +36,8 @@ class RunSample(NamedTuple):
     """One submission of a run. `status` and `device` are None without a card; `reason` is a finding's code, if any.
 
     `reference_calls`, `submission_calls` and `l2` are circumstances of the speedup, as in the index. A refused
-    input could not be graded. `level` is None without a known problem. `kernelbench_correct` is as on the card. `cases`
-    are those of a grade of several, without hidden ones.
+    input could not be graded. `level` is None without a known problem. `benchmark_correct` and `benchmark_rule` are
+    as on the card. `cases` are those of a grade of several, without hidden ones.
     """
 
     problem: str
@@ -53,7 +53,8 @@ class RunSample(NamedTuple):
     l2: str | None = None
     host_bound: bool = False
     is_refused: bool = False
-    kernelbench_correct: bool | None = None
+    benchmark_correct: bool | None = None
+    benchmark_rule: BenchmarkRule = BenchmarkRule.KERNELBENCH
     cases: tuple[CaseSample, ...] = ()
 
     @property
@@ -62,13 +63,13 @@ class RunSample(NamedTuple):
         return self.status is Status.CORRECT
 
     @property
-    def by_kernelbench(self) -> "RunSample":
-        """The sample with the verdict of KernelBench's rule; without an opinion, the same sample."""
-        if self.kernelbench_correct is None:
+    def by_benchmark(self) -> "RunSample":
+        """The sample with the verdict of the benchmark's rule; without an opinion, the same sample."""
+        if self.benchmark_correct is None:
             return self
         refused = Status.WRONG_RESULT if self.correct else self.status
-        status = Status.CORRECT if self.kernelbench_correct else refused
-        return self._replace(status=status, kernelbench_correct=None)
+        status = Status.CORRECT if self.benchmark_correct else refused
+        return self._replace(status=status, benchmark_correct=None)
 
     @property
     def status_text(self) -> str:
@@ -152,8 +153,8 @@ class WholeLevel(NamedTuple):
 class Section(NamedTuple):
     """Statistics of one device: total, by level and by problem. `whole_levels` has the levels of known size.
 
-    `by_kernelbench` has the verdicts of KernelBench's rule; None if no card has an opinion. The verdicts disagree on
-    the samples `disputed`. Samples accepted by KernelBench's rule alone come first: never timed, and so never fast.
+    `by_benchmark` has the verdicts of the benchmark's rule; None if no card has an opinion. The verdicts disagree on
+    the samples `disputed`. Samples accepted by the benchmark's rule alone come first: never timed, and so never fast.
     """
 
     device: Device
@@ -161,9 +162,10 @@ class Section(NamedTuple):
     levels: dict[int, Summary]
     problems: dict[str, Summary]
     whole_levels: dict[int, WholeLevel] = {}
-    by_kernelbench: "Section | None" = None
+    by_benchmark: "Section | None" = None
     disputed: Sequence[RunSample] = ()
     cases: Sequence[CaseSummary] = ()
+    benchmark: str = ""
 
 
 def pass_at_k(samples: int, correct: int, k: int) -> float:
@@ -247,8 +249,8 @@ def _section(device: Device, samples: list[RunSample], level_sizes: Mapping[int,
             continue
         levels[sample.level].append(sample)
         problems[sample.problem].append(sample)
-    has_opinion = any(sample.kernelbench_correct is not None for sample in samples)
-    by_kernelbench = [sample.by_kernelbench for sample in samples] if has_opinion else []
+    has_opinion = any(sample.benchmark_correct is not None for sample in samples)
+    by_benchmark = [sample.by_benchmark for sample in samples] if has_opinion else []
     return Section(
         device=device,
         total=summarise(samples, timed=device.timed),
@@ -259,13 +261,20 @@ def _section(device: Device, samples: list[RunSample], level_sizes: Mapping[int,
             for level, samples in sorted(levels.items())
             if level in level_sizes
         },
-        by_kernelbench=_section(device, by_kernelbench, level_sizes) if has_opinion else None,
+        by_benchmark=_section(device, by_benchmark, level_sizes) if has_opinion else None,
+        benchmark=_benchmark(samples),
         disputed=sorted(
-            (sample for sample in samples if sample.by_kernelbench.correct is not sample.correct),
+            (sample for sample in samples if sample.by_benchmark.correct is not sample.correct),
             key=lambda sample: sample.correct,
         ),
         cases=case_summaries((sample.problem, sample.cases) for sample in samples),
     )
+
+
+def _benchmark(samples: Sequence[RunSample]) -> str:
+    """Return the benchmark whose rule has opinions; a general word for several benchmarks."""
+    titles = {sample.benchmark_rule.label for sample in samples if sample.benchmark_correct is not None}
+    return titles.pop() if len(titles) == 1 else "the benchmark"
 
 
 def _whole_level(problems: int, samples: Sequence[RunSample], *, timed: bool) -> WholeLevel:

@@ -45,8 +45,8 @@ def with_opinions(*opinions, made=cards.card, **changes):
     """A card with KernelBench's opinion of its first checks, as the judge writes it."""
     card = made(**changes)
     for number, opinion in enumerate(opinions):
-        card = with_check(card, number, kernelbench_ok=opinion)
-    return replace(card, kernelbench_correct=card.kernelbench_of_checks)
+        card = with_check(card, number, benchmark_ok=opinion)
+    return replace(card, benchmark_correct=card.benchmark_of_checks)
 
 
 HONEST = [
@@ -142,22 +142,22 @@ FORGED = {
         lambda: cards.wrong_card(reason=replace(reason(Code.WRONG_VALUES), code="C999")),
         "reason.code",
     ),
-    "an opinion without a check": (lambda: cards.card(kernelbench_correct=True), "kernelbench_correct"),
+    "an opinion without a check": (lambda: cards.card(benchmark_correct=True), "benchmark_correct"),
     "another opinion than the checks'": (
-        lambda: replace(with_opinions(True, False), kernelbench_correct=True),
-        "kernelbench_correct",
+        lambda: replace(with_opinions(True, False), benchmark_correct=True),
+        "benchmark_correct",
     ),
     "no opinion beside the checks'": (
-        lambda: replace(with_opinions(True), kernelbench_correct=None),
-        "kernelbench_correct",
+        lambda: replace(with_opinions(True), benchmark_correct=None),
+        "benchmark_correct",
     ),
     "an opinion on other values": (
         lambda: with_check(with_opinions(True), profile="large"),
-        "checks[0].kernelbench_ok",
+        "checks[0].benchmark_ok",
     ),
     "a second opinion of the same rule": (
         lambda: with_opinions(True, tolerance=ToleranceRule.KERNELBENCH),
-        "checks[0].kernelbench_ok",
+        "checks[0].benchmark_ok",
     ),
     "another speedup": (lambda: with_times(cards.card(), speedup=99.0), "timing.speedup"),
     "another median": (lambda: with_times(cards.card(), submission_median_ms=0.1), "timing.submission_median_ms"),
@@ -356,23 +356,23 @@ def test_a_report_counts_no_card_that_contradicts_itself(tmp_path, monkeypatch, 
 
 
 def test_kernelbenchs_opinion_is_about_the_outputs_at_the_cards_size():
-    assert [with_opinions(*said).kernelbench_correct for said in ((), (None, True), (True, False))] == [
+    assert [with_opinions(*said).benchmark_correct for said in ((), (None, True), (True, False))] == [
         None,
         True,
         False,
     ]
     right = with_opinions(True, True)
-    elsewhere = [replace(check, size=SizeName.AWKWARD, kernelbench_ok=False) for check in right.checks[:1]]
-    assert replace(right, checks=[*right.checks, *elsewhere]).kernelbench_of_checks is True
+    elsewhere = [replace(check, size=SizeName.AWKWARD, benchmark_ok=False) for check in right.checks[:1]]
+    assert replace(right, checks=[*right.checks, *elsewhere]).benchmark_of_checks is True
     for status in (Status.RUNTIME_ERROR, Status.TIMEOUT, Status.BUILD_ERROR, Status.INFRA_ERROR):
-        assert replace(right, status=status).kernelbench_of_checks is None
+        assert replace(right, status=status).benchmark_of_checks is None
     assert [with_opinions(said).is_disputed for said in (True, False, None)] == [False, True, False]
     assert [with_opinions(said, made=cards.wrong_card).is_disputed for said in (True, False)] == [True, False]
 
 
 def test_a_regraded_card_has_the_opinion_of_its_checks():
-    forged = replace(with_opinions(True, False), kernelbench_correct=True)
-    assert regraded(forged).kernelbench_correct is False
-    assert [change.field for change in changes(forged, regraded(forged))] == ["kernelbench_correct"]
+    forged = replace(with_opinions(True, False), benchmark_correct=True)
+    assert regraded(forged).benchmark_correct is False
+    assert [change.field for change in changes(forged, regraded(forged))] == ["benchmark_correct"]
     disputed = with_opinions(True, made=cards.wrong_card)
     assert regraded(disputed) == disputed

@@ -172,3 +172,11 @@ def test_searches_for_a_cause_see_the_convolution(computed):
     assert torch.ops.aten.convolution.default in trace.operations
     assert trace.cost.operations < 5
     assert trace.cost.flop == 2 * computed[0].shape[0] * 2 * 3 * 4 * 7
+
+
+def test_casts_to_narrow_numbers_give_float64_of_whole_numbers_too():
+    with float64_mode(torch.nn.Identity(), widens_casts=True):
+        for given in (torch.ones(2, dtype=torch.float64), torch.arange(2), torch.ones(2, dtype=torch.bool)):
+            assert given.float().dtype == given.bfloat16().dtype == torch.float64
+        assert torch.ones(2).half().dtype == torch.float16
+        assert torch.ones(2, dtype=torch.float64).long().dtype == torch.int64

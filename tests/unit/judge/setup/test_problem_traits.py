@@ -113,3 +113,9 @@ def test_functions_that_take_random_signs_have_the_smaller_floor(values):
 def test_other_precisions_and_rules_have_no_smaller_floor():
     assert mix("torch.exp(x)", precision=Precision.TF32).elementwise == set()
     assert mix("torch.exp(x)", rule=ToleranceRule.KERNELBENCH).elementwise == set()
+
+
+def test_a_reference_that_fails_in_float64_has_traits():
+    """A matrix product needs one dtype: the reference makes the other factor in fp32."""
+    made = problem("x @ torch.ones(64, 8)", precision=Precision.FP32)
+    assert traits_of(made, SizeName.SMALL, "cpu").elementwise == []

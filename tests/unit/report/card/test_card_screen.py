@@ -56,10 +56,10 @@ def test_a_correct_and_faster_submission() -> None:
 
 def test_kernelbenchs_rule_has_a_line_where_it_disagrees_alone() -> None:
     told = [
-        (cards.card(kernelbench_correct=True), None),
-        (cards.card(kernelbench_correct=False), "  KernelBench    wrong by its own rule\n"),
-        (cards.wrong_card(kernelbench_correct=True), "  KernelBench    correct by its own rule\n"),
-        (cards.wrong_card(kernelbench_correct=False), None),
+        (cards.card(benchmark_correct=True), None),
+        (cards.card(benchmark_correct=False), "  KernelBench    wrong by its own rule\n"),
+        (cards.wrong_card(benchmark_correct=True), "  KernelBench    correct by its own rule\n"),
+        (cards.wrong_card(benchmark_correct=False), None),
         (cards.crashed_card(), None),
     ]
     for card, line in told:

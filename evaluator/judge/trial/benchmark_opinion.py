@@ -1,28 +1,33 @@
-"""Second opinion on an answer, by KernelBench's rule: changes no verdict, and comes from the judge alone."""
+"""Second opinion on an answer, by the benchmark's own rule: changes no verdict, and comes from the judge alone."""
 
 import contextlib
+from collections import defaultdict
+
+import torch
 
 from evaluator.errors import ProblemError
 from evaluator.judge.compare.kernelbench_rule import all_agree
+from evaluator.judge.compare.matched_ratio import accepted, compared
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.trial.answer_judge import Judged
 from evaluator.records import Profile
 
 
-def kernelbench_accepts(plan: CallPlan, judged: Judged) -> bool | None:
-    """Return whether KernelBench's rule accepts the judge's snapshots of an answer; None where the rule has no opinion.
+def benchmark_accepts(plan: CallPlan, judged: Judged) -> bool | None:
+    """Return whether the benchmark's rule accepts the judge's snapshots of an answer; None without an opinion.
 
-    KernelBench draws the problem's own values alone: other distributions have no opinion, and secret rows do not count.
-    An answer of another structure, shape or dtype has no snapshot: KernelBench refuses the answer. A failure of the
+    A benchmark draws the problem's own values alone: other distributions have no opinion, and secret rows do not count.
+    An answer of another structure, shape or dtype has no snapshot: every benchmark refuses the answer. A failure of the
     comparison, as by a lack of memory, leaves no opinion.
     """
     if plan.profile is not Profile.AS_GIVEN:
         return None
     if not judged.snapshots:
         return judged.problem is None
+    rule = plan.reference.matched_ratio
     starts = {view.path: 0 for view in judged.snapshots}
+    parts: defaultdict[str, list[torch.Tensor]] = defaultdict(list)
     with contextlib.suppress(ProblemError, RuntimeError, MemoryError):
-        flags = []
         for result, _ in plan.honest():
             values = plan.reference.values(result)
             for path, _, tensor, _ in judged.snapshots:
@@ -33,7 +38,11 @@ def kernelbench_accepts(plan: CallPlan, judged: Judged) -> bool | None:
                     return False
                 secret = [each for each in plan.slices.get(path, []) if each.fit(tensor.shape)]
                 apart = [(each.dim, index - (0 if each.dim else start)) for each in secret for index in each.indices]
-                flags.append(all_agree(actual, honest, apart))
+                parts[path].append(
+                    all_agree(actual, honest, apart) if rule is None else compared(actual, honest, apart, rule)
+                )
                 starts[path] += rows
-        return all(map(bool, flags))
+        if rule is None:
+            return all(bool(flag) for flags in parts.values() for flag in flags)
+        return all(accepted(each, rule) for each in parts.values())
     return None

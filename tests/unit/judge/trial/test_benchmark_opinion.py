@@ -1,4 +1,4 @@
-"""KernelBench's rule on the judge's snapshots of a checked call, independent of the verdict."""
+"""The benchmark's rule on the judge's snapshots of a checked call, independent of the verdict."""
 
 from types import SimpleNamespace
 
@@ -11,11 +11,11 @@ from evaluator.judge.inputs.cancelling_rows import Slices
 from evaluator.judge.reference.reference import Honest
 from evaluator.judge.setup.distribution_mix import AS_GIVEN_ALONE
 from evaluator.judge.tensors.output_views import OutputViews
-from evaluator.judge.trial import kernelbench_opinion
+from evaluator.judge.trial import benchmark_opinion
 from evaluator.judge.trial.answer_judge import Judged
-from evaluator.judge.trial.kernelbench_opinion import kernelbench_accepts
+from evaluator.judge.trial.benchmark_opinion import benchmark_accepts
 from evaluator.protocol.model_call import Result
-from evaluator.records import Profile, RowSite, ToleranceRule
+from evaluator.records import MatchedRatio, Profile, RowSite, ToleranceRule
 from tests.unit.references import reference
 
 ROUNDED = "((x + 1e4) - 1e4, x * 2)"
@@ -54,15 +54,15 @@ CASES = {
 @pytest.mark.parametrize(("output", "answer", "right", "opinion"), CASES.values(), ids=CASES)
 def test_the_opinion_is_kernelbenchs_and_the_verdict_the_judges(output, answer, right, opinion):
     check = run(output, answer).check
-    assert (check.ok, check.kernelbench_ok) == (right, opinion)
+    assert (check.ok, check.benchmark_ok) == (right, opinion)
 
 
 def test_no_second_opinion_of_the_same_rule_nor_of_a_call_that_asks_for_none():
     def twice(x):
         return x * 2
 
-    assert run("x * 2", twice, rule=ToleranceRule.KERNELBENCH).check.kernelbench_ok is None
-    assert run("x * 2", twice, asked=False).check.kernelbench_ok is None
+    assert run("x * 2", twice, rule=ToleranceRule.KERNELBENCH).check.benchmark_ok is None
+    assert run("x * 2", twice, asked=False).check.benchmark_ok is None
 
 
 def test_secret_rows_do_not_count():
@@ -74,14 +74,14 @@ def test_secret_rows_do_not_count():
         return torch.where((x.amin(1, keepdim=True) < 0) | (x.mean(1, keepdim=True) < 0.5), x * 3, x * 2)
 
     check = run("x * 2", answer, given=given, mix=mix, index=1).check
-    assert (check.ok, check.kernelbench_ok) == (False, True)
+    assert (check.ok, check.benchmark_ok) == (False, True)
     check = run("x * 2", lambda x: x * 3, given=given, mix=mix, index=1).check
-    assert (check.ok, check.kernelbench_ok) == (False, False)
+    assert (check.ok, check.benchmark_ok) == (False, False)
 
 
-def planned(parts, slices=None, profile=Profile.AS_GIVEN):
+def planned(parts, slices=None, profile=Profile.AS_GIVEN, rule=None):
     blocks = [Honest(Result(part, None), frozenset()) for part in parts]
-    values = SimpleNamespace(values=lambda result: {"output": result.outputs})
+    values = SimpleNamespace(values=lambda result: {"output": result.outputs}, matched_ratio=rule)
     return SimpleNamespace(profile=profile, honest=lambda: iter(blocks), slices=slices or {}, reference=values)
 
 
@@ -91,14 +91,23 @@ def looked(tensor):
 
 def test_an_output_in_blocks_is_compared_with_the_block_of_its_rows():
     whole = torch.arange(60.0).reshape(10, 6)
-    assert kernelbench_accepts(planned(whole.split(4)), looked(whole)) is True
+    assert benchmark_accepts(planned(whole.split(4)), looked(whole)) is True
     wrong = whole.clone()
     wrong[9, 2] += 1
-    assert kernelbench_accepts(planned(whole.split(4)), looked(wrong)) is False
+    assert benchmark_accepts(planned(whole.split(4)), looked(wrong)) is False
     for dim, index, opinion in ((0, 9, True), (0, 1, False), (1, 2, True), (1, 3, False)):
         slices = {"output": [Slices(dim, whole.shape[dim], [index])]}
-        assert kernelbench_accepts(planned(whole.split(4), slices), looked(wrong)) is opinion
-    assert kernelbench_accepts(planned([whole], profile=Profile.LARGE), looked(wrong)) is None
+        assert benchmark_accepts(planned(whole.split(4), slices), looked(wrong)) is opinion
+    assert benchmark_accepts(planned([whole], profile=Profile.LARGE), looked(wrong)) is None
+
+
+def test_a_share_of_an_output_in_blocks_is_of_the_whole():
+    whole = torch.arange(60.0).reshape(10, 6)
+    wrong = whole.clone()
+    wrong[8:, 2] += 1
+    for share, opinion in ((0.96, True), (0.97, False)):
+        plan = planned(whole.split(4), rule=MatchedRatio(max_rtol=0.0, required_matched_ratio=share))
+        assert benchmark_accepts(plan, looked(wrong)) is opinion
 
 
 @pytest.mark.parametrize("error", [RuntimeError("unsupported"), MemoryError(), torch.OutOfMemoryError("out of memory")])
@@ -106,6 +115,6 @@ def test_a_failure_of_the_opinion_is_no_failure_of_the_grade(monkeypatch, error)
     def failing(*_):
         raise error
 
-    monkeypatch.setattr(kernelbench_opinion, "all_agree", failing)
+    monkeypatch.setattr(benchmark_opinion, "all_agree", failing)
     check = run("x * 2", lambda x: x * 2).check
-    assert (check.ok, check.kernelbench_ok) == (True, None)
+    assert (check.ok, check.benchmark_ok) == (True, None)

@@ -44,46 +44,46 @@ def grade_file(grader, tmp_path):
 
 
 def opinions(card):
-    return [check.kernelbench_ok for check in card.checks if check.profile is Profile.AS_GIVEN]
+    return [check.benchmark_ok for check in card.checks if check.profile is Profile.AS_GIVEN]
 
 
 @pytest.mark.parametrize("device", ["cpu", "emulated"])
 def test_a_constant_bias_within_kernelbenchs_tolerance(grade, device):
     run = grade(module(forward=["return torch.relu(x) + 5e-5"]), "--device", device)
     card = run.assert_verdict(Status.WRONG_RESULT, Code.WRONG_VALUES)
-    assert (card.kernelbench_correct, opinions(card), run.code) == (True, [True], 1)
+    assert (card.benchmark_correct, opinions(card), run.code) == (True, [True], 1)
     assert "KernelBench    correct by its own rule" in run.out
 
 
 def test_operands_in_tf32_that_only_secret_rows_and_other_values_show(grade_file):
     card = grade_file(POSITIVE, product("'tf32'")).card
     assert card.status is Status.WRONG_RESULT
-    assert (card.kernelbench_correct, {*opinions(card)}) == (True, {True})
+    assert (card.benchmark_correct, {*opinions(card)}) == (True, {True})
 
 
 def test_an_answer_more_exact_than_the_reference(grade_file):
     run = grade_file(COARSE, EXACT)
     card = run.assert_verdict(Status.CORRECT)
-    assert (card.kernelbench_correct, {*opinions(card)}, run.code) == (False, {False}, 0)
+    assert (card.benchmark_correct, {*opinions(card)}, run.code) == (False, {False}, 0)
     assert "KernelBench    wrong by its own rule" in run.out
-    assert all(check.kernelbench_ok is None for check in card.checks if check.profile is not Profile.AS_GIVEN)
+    assert all(check.benchmark_ok is None for check in card.checks if check.profile is not Profile.AS_GIVEN)
 
 
 def test_where_kernelbenchs_rule_decides_there_is_no_second_opinion(grade_file):
     card = grade_file(COARSE, EXACT, "--tolerance", "kernelbench").card
     assert (card.status, card.tolerance) == (Status.WRONG_RESULT, ToleranceRule.KERNELBENCH)
-    assert (card.kernelbench_correct, {*opinions(card)}) == (None, {None})
+    assert (card.benchmark_correct, {*opinions(card)}) == (None, {None})
 
 
 def test_another_shape_is_refused_by_both_rules_and_a_crash_has_no_opinion(grade):
     run = grade(module(forward=["return torch.relu(x)[None]"]))
-    assert run.assert_verdict(Status.WRONG_RESULT, Code.WRONG_SHAPE).kernelbench_correct is False
+    assert run.assert_verdict(Status.WRONG_RESULT, Code.WRONG_SHAPE).benchmark_correct is False
     assert "KernelBench" not in run.out
     card = grade(module(init=["self.calls = 0"], forward=["self.calls += 1", "return x.relu() + [0][self.calls - 1]"]))
-    assert card.assert_verdict(Status.RUNTIME_ERROR, Code.FORWARD_FAILED).kernelbench_correct is None
+    assert card.assert_verdict(Status.RUNTIME_ERROR, Code.FORWARD_FAILED).benchmark_correct is None
 
 
 def test_a_replay_has_the_same_opinion(grade):
     run = grade(module(forward=["return torch.relu(x) + 5e-5"]))
     again = grade(None, "--replay", run.folder / "card.json").assert_verdict(Status.WRONG_RESULT, Code.WRONG_VALUES)
-    assert (again.kernelbench_correct, differences(run.card, again)) == (True, [])
+    assert (again.benchmark_correct, differences(run.card, again)) == (True, [])
