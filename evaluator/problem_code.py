@@ -60,9 +60,22 @@ class CudaMeans(TorchFunctionMode):
         return self._device if is_cuda or is_named else value
 
 
+_NO_ARITHMETIC = (torch.float8_e4m3fnuz, torch.float8_e5m2fnuz, torch.float4_e2m1fn_x2)
+"""Dtypes in which PyTorch neither compares nor converts."""
+
+
 def refuse_other_layouts(name: str, value: Any, source: str) -> None:
-    """Raise ProblemError if `value`, which `source` returned in the problem `name`, has a tensor that is not dense."""
+    """Raise ProblemError if `value`, which `source` returned in the problem `name`, has a tensor that is not dense.
+
+    The same for a dtype without arithmetic.
+    """
     for tensor in tensors_of(value):
+        if tensor.dtype in _NO_ARITHMETIC:
+            dtype = str(tensor.dtype).removeprefix("torch.")
+            raise ProblemError(
+                f"{name}: {source} returns a tensor in {dtype}, which no grade can compare or hand over",
+                hint="give its bytes: tensor.view(torch.uint8)",
+            )
         if tensor.is_nested or tensor.layout is not torch.strided or tensor.is_quantized:
             kind = "nested" if tensor.is_nested else "quantized" if tensor.is_quantized else "sparse"
             raise ProblemError(

@@ -65,9 +65,11 @@ FLOORS = (
         "sandbox/layers",
         "signatures",
         "submission",
+        "tensor_files",
         "timing",
     ),
     (
+        "catalog/readers",
         "cuda_source",
         "devices",
         "files",

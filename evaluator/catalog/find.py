@@ -6,15 +6,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 from evaluator.catalog import kernelbench
+from evaluator.catalog.definitions import DEFINITION_FILE, is_definition, read_definition_problem
 from evaluator.catalog.folder import PROBLEM_FILE, REFERENCE_FILE, no_problem, problem_name, read_folder
 from evaluator.catalog.origin import Origin
+from evaluator.catalog.shape_files import has_shapes, read_shapes_problem
 from evaluator.errors import ProblemError, ProblemNotFound
 from evaluator.paths import data_dir
 from evaluator.records import Problem
 
 WHAT_COUNTS = (
     f"a problem is a folder NAME/ with {PROBLEM_FILE} and {REFERENCE_FILE}, a file NAME.py with Model, get_inputs and "
-    "get_init_inputs, or KernelBench's levelN/NUMBER_Name.py"
+    f"get_init_inputs, KernelBench's levelN/NUMBER_Name.py, or a folder NAME/ with {DEFINITION_FILE}"
 )
 OWN_PROBLEMS = Path("problems")
 """Folder for problems of `warpgrade new problem`, below the current folder."""
@@ -38,6 +40,8 @@ class _Location(NamedTuple):
     def read(self) -> Problem:
         if self.origin is Origin.KERNELBENCH:
             return kernelbench.read_file(self.path, found_in=self.found_in)
+        if self.origin is Origin.DEFINITION:
+            return (read_shapes_problem if has_shapes(self.path) else read_definition_problem)(self.path, self.found_in)
         return read_folder(self.path, self.origin, self.found_in)
 
 
@@ -126,6 +130,7 @@ def _locations(folder: Path | None) -> list[_Location]:
     # An installer may have linked the shipped problems.
     found_in = None if folder is None else top
     locations = [_Location(child.name, child, origin, found_in) for child in children if _is_problem_folder(child)]
+    locations += [_Location(each.name, each, Origin.DEFINITION, found_in) for each in children if _is_definition(each)]
     files = kernelbench.problem_files(top)
     locations += [_Location(kernelbench.problem_name(file), file, Origin.KERNELBENCH, found_in) for file in files]
     return sorted(locations, key=lambda location: natural(location.name))
@@ -134,7 +139,14 @@ def _locations(folder: Path | None) -> list[_Location]:
 def _is_problem_folder(path: Path) -> bool:
     # A single file marks a problem; the absence of the other is reported later. The same holds for a file of another
     # kind, such as a dangling link.
-    return _is_there(path / PROBLEM_FILE) or _is_there(path / REFERENCE_FILE)
+    return _is_there(path / PROBLEM_FILE) or (_is_there(path / REFERENCE_FILE) and not _is_definition(path))
+
+
+def _is_definition(path: Path) -> bool:
+    try:
+        return (is_definition(path) or has_shapes(path)) and not _is_there(path / PROBLEM_FILE)
+    except (OSError, ValueError):
+        return False
 
 
 def _is_there(path: Path) -> bool:
@@ -165,6 +177,8 @@ def _location_at(path: Path) -> _Location | None:
         return _Location(kernelbench.problem_name(path), path, Origin.KERNELBENCH, None)
     if _is_problem_folder(path):
         return _Location(problem_name(path), path, Origin.FOLDER, path)
+    if _is_definition(path):
+        return _Location(problem_name(path.with_suffix("")), path, Origin.DEFINITION, path if path.is_dir() else None)
     return None
 
 

@@ -12,8 +12,8 @@ from typing import Annotated, Any, Final, Literal, get_args
 import msgspec
 
 from evaluator.catalog.formats import checked_formats
-from evaluator.catalog.formula import FormulaError, evaluate
 from evaluator.catalog.origin import Origin
+from evaluator.catalog.readers.formula import FormulaError, evaluate
 from evaluator.catalog.reference import ParsedReference, read_reference
 from evaluator.catalog.text import decode, did_you_mean, one_of, read_bytes
 from evaluator.catalog.workload import WORKLOAD_FILE, check_constant, read_workload

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from evaluator.catalog import sized_source
-from evaluator.catalog.formula import evaluate
+from evaluator.catalog.readers.formula import evaluate
 from evaluator.catalog.reference import read_reference
 from evaluator.devices.gpu import Gpu, gpus
 from evaluator.records import CaseName, Problem

@@ -160,7 +160,7 @@ def solution_text(problem: Problem, language: Language) -> str:
 
 def as_named(problem: Problem) -> str:
     """Return the argument by which the command line finds the problem: a shipped name or a path."""
-    by_path = problem.origin == Origin.FOLDER.value and not set(problem.path) & set('"\\\n')
+    by_path = problem.origin in (Origin.FOLDER, Origin.DEFINITION) and not set(problem.path) & set('"\\\n')
     return shlex.quote(problem.path) if by_path else problem.name
 
 

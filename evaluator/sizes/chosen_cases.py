@@ -11,9 +11,9 @@ ALL, HIDDEN = "all", "hidden"
 def chosen_cases(problem: Problem, sizes: Sequence[CaseName], words: Sequence[CaseName]) -> tuple[CaseName, ...]:
     """Return the names of the graded cases, the card's own first. The problem may lack some.
 
-    `words` are the words of `--case`: `all` means the cases of the workload, or the sizes of a problem without a
-    workload. Without another word than `hidden`, the only case is the first of `sizes`. Without words, further sizes
-    of the problem count too.
+    `words` are the words of `--case`. A number from 0 means a case of the workload by its place; `all` means the cases
+    of the workload, or the sizes of a problem without a workload. Without another word than `hidden`, the only case is
+    the first of `sizes`. Without words, further sizes of the problem count too.
     """
     if not words:
         return (sizes[0], *(size for size in sizes[1:] if size in problem.cases))
@@ -21,6 +21,8 @@ def chosen_cases(problem: Problem, sizes: Sequence[CaseName], words: Sequence[Ca
     for word in words:
         if word == ALL:
             names += problem.workload or problem.cases
+        elif word not in problem.cases and word.isdecimal() and int(word) < len(problem.workload):
+            names.append(problem.workload[int(word)])
         elif word != HIDDEN:
             names.append(word)
     return tuple(dict.fromkeys(names)) or (sizes[0],)

@@ -1,0 +1,78 @@
+"""Strict reading of JSON: each error names the file and the key, with the allowed values."""
+
+import difflib
+import keyword
+import re
+from collections.abc import Iterable
+from enum import EnumMeta
+from typing import Any, TypeVar, get_args, get_type_hints
+
+import msgspec
+
+from evaluator.errors import ProblemError
+
+_LONGEST = 80
+_FIELD = re.compile(r"(?P<kind>unknown|missing required) field `(?P<name>.*)`", re.DOTALL)
+_T = TypeVar("_T", bound=msgspec.Struct)
+
+
+class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An object of a JSON file, without unknown keys."""
+
+
+def parsed(text: str, where: str) -> Any:
+    """Return the value of a JSON text; `where` names the file, maybe with a line.
+
+    Raises:
+        ProblemError: the text is no JSON.
+    """
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as error:
+        raise ProblemError(f"{where}: not JSON: {error}") from error
+
+
+def table(value: object, kind: type[_T], where: str, key: str = "") -> _T:
+    """Return a JSON object as a record; `key` is the place in the file, or empty for the whole file.
+
+    Raises:
+        ProblemError: a key is unknown, missing, or has another type.
+    """
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise _explained(str(error), kind, where, key) from error
+
+
+def _explained(complaint: str, kind: type[msgspec.Struct], where: str, key: str) -> ProblemError:
+    reason, _, location = complaint.partition(" - at ")
+    inner = location.strip("`").removeprefix("$").removeprefix(".").replace("[...]", "")
+    match = _FIELD.search(reason)
+    if match is None:
+        hint = get_type_hints(kind).get(inner.partition(".")[0])
+        kinds: list[Any] = [each for each in (hint, *get_args(hint)) if isinstance(each, EnumMeta)]
+        values = [str(value) for each in kinds for value in each]
+        allowed = f"; allowed: {', '.join(values)}" if values else ""
+        return ProblemError(f"{where}: {label(key, inner)}: {reason[:1].lower()}{reason[1:]}{allowed}")
+    name, fields = match["name"][:_LONGEST], kind.__struct_fields__
+    if match["kind"] == "unknown":
+        message = f"{where}: {label(key, inner, name)}: unknown key; allowed: {', '.join(fields)}"
+        similar = difflib.get_close_matches(name, fields, n=1)
+        return ProblemError(message, hint=f"did you mean {similar[0]}?" if similar else "")
+    return ProblemError(f"{where}: {label(key, inner, name)}: this key is required")
+
+
+def usable_names(names: Iterable[str], where: str) -> None:
+    """Raise ProblemError for a name unusable as a variable of Python."""
+    for name in names:
+        if not (name.isascii() and name.isidentifier()) or keyword.iskeyword(name):
+            raise ProblemError(f"{where}: {name[:_LONGEST]!r} cannot be the name of an axis or input: no identifier")
+
+
+def label(*keys: str) -> str:
+    """Return the place of a value in a file.
+
+    >>> label("axes", "", "rows"), label("")
+    ('axes.rows', 'the file')
+    """
+    return ".".join(key[:_LONGEST] for key in keys if key) or "the file"

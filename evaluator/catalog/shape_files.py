@@ -1,0 +1,232 @@
+"""Problems with a list of shapes beside the reference, used in place: kernelbench.com's and Atrex-Bench's folders.
+
+kernelbench.com has `reference.py` in KernelBench's form and `shapes.py`, whose `SHAPES` set constants of the reference.
+Atrex-Bench has `reference.py` with Model alone, `input.py` with a function of the inputs, `shapes.json` with the
+arguments of both, and `metadata.json` with the number of calls in production.
+"""
+
+import ast
+import hashlib
+import math
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from evaluator.catalog.definitions import cases_from
+from evaluator.catalog.literals import module_literals
+from evaluator.catalog.origin import Origin
+from evaluator.catalog.readers.definition import Workload
+from evaluator.catalog.readers.strict import Table, label, parsed, table, usable_names
+from evaluator.catalog.reference import read_reference
+from evaluator.catalog.text import decode, one_of, read_bytes
+from evaluator.errors import ProblemError
+from evaluator.records import (
+    BenchmarkRule,
+    Constant,
+    MatchedRatio,
+    Mode,
+    Precision,
+    Problem,
+    ToleranceOverride,
+)
+
+REFERENCE_FILE = "reference.py"
+_OF_KERNELBENCH_COM = "shapes.py"
+_OF_ATREX = "shapes.json"
+_MOST_SHAPES = 10_000
+_PRECISIONS = {"bf16": Precision.BF16, "bfloat16": Precision.BF16, "fp16": Precision.FP16, "float16": Precision.FP16}
+_PRECISION = re.compile(r"^precision:[ \t]*\w*?(?P<name>bf16|fp16|fp32)\b", re.MULTILINE)
+_ATREX_TOLERANCE = MatchedRatio(max_atol=1e-2, max_rtol=5e-2, required_matched_ratio=1.0)
+
+
+class _AtrexShape(Table, frozen=True, kw_only=True):
+    init_kwargs: dict[str, Any] | None
+    input_kwargs: dict[str, Any] | None
+
+
+class _Text(NamedTuple):
+    """A problem as read: the reference's text, the workloads, and facts of other files."""
+
+    source: str
+    workloads: list[Workload]
+    precision: Precision
+    benchmark: BenchmarkRule
+    data: bytes
+
+
+def has_shapes(path: Path) -> bool:
+    """Return whether a folder has a reference and a list of shapes."""
+    return os.path.lexists(path / REFERENCE_FILE) and any(
+        os.path.lexists(path / name) for name in (_OF_KERNELBENCH_COM, _OF_ATREX)
+    )
+
+
+def read_shapes_problem(folder: Path, found_in: Path | None = None) -> Problem:
+    """Read a folder with shapes. The smallest shape is the size small, the largest the size full.
+
+    Raises:
+        ProblemError: a file is missing or broken; the message names file and key.
+    """
+    is_atrex = os.path.lexists(folder / _OF_ATREX)
+    text = (_atrex if is_atrex else _kernelbench_com)(folder, found_in)
+    reference = read_reference(text.source, str(folder / REFERENCE_FILE))
+    return Problem(
+        name=folder.name if folder.name not in {"", ".."} else folder.resolve().name,
+        title=folder.resolve().name.replace("_", " "),
+        level=0,
+        description=" ".join(reference.docstring.partition("\n\n")[0].split()),
+        origin=Origin.DEFINITION,
+        path=str(folder),
+        source=text.source,
+        sha256=hashlib.sha256(text.data).hexdigest(),
+        cases=cases_from(text.workloads),
+        precision=text.precision,
+        mode=Mode.TRAIN,
+        backward=False,
+        tolerance=ToleranceOverride(),
+        split={},
+        benchmark=text.benchmark,
+    )
+
+
+def _kernelbench_com(folder: Path, found_in: Path | None) -> _Text:
+    file, shapes_file = folder / REFERENCE_FILE, folder / _OF_KERNELBENCH_COM
+    data, shapes_data = read_bytes(file, found_in), read_bytes(shapes_file, found_in)
+    source = decode(data, file)
+    constants = read_reference(source, str(file)).constants
+    workloads = []
+    for number, shape in enumerate(_shapes(decode(shapes_data, shapes_file), str(shapes_file))):
+        where = f"{shapes_file}: SHAPES[{number}]"
+        # The harness sets constants in upper case, too.
+        names = {name: name if name in constants else name.upper() for name in shape}
+        for name in shape:
+            if names[name] not in constants:
+                raise ProblemError(f"{where}: {name} is no constant of {REFERENCE_FILE}; {one_of(constants)}")
+        workloads.append(_workload(str(number), {names[name]: value for name, value in shape.items()}))
+    settings = folder / "problem.yaml"
+    said = _PRECISION.search(decode(read_bytes(settings, found_in), settings)) if os.path.lexists(settings) else None
+    precision = _PRECISIONS.get(said["name"], Precision.FP32) if said else Precision.FP32
+    return _Text(source, workloads, precision, BenchmarkRule.KERNELBENCH, data + shapes_data)
+
+
+def _shapes(text: str, where: str) -> list[dict[str, Constant]]:
+    """Return the list `SHAPES` of literals, and of names of earlier literals. No code is run."""
+    try:
+        tree = ast.parse(text)
+        named = {name: literal.value for name, literal in module_literals(tree)}
+        values = [node.value for node in tree.body if isinstance(node, ast.Assign) and _names(node) == ["SHAPES"]]
+        shapes = [_resolved(item, named) for item in getattr(values[-1], "elts", [])] if values else []
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ProblemError(f"{where}: SHAPES is no list of dicts of literals: {error}") from error
+    if not shapes or len(shapes) > _MOST_SHAPES:
+        raise ProblemError(f"{where}: SHAPES = [{{…}}] with 1 to {_MOST_SHAPES} dicts is required")
+    return shapes
+
+
+def _names(node: ast.Assign) -> list[str]:
+    return [target.id for target in node.targets if isinstance(target, ast.Name)]
+
+
+def _resolved(node: ast.expr, named: Mapping[str, Constant]) -> dict[str, Constant]:
+    """Return a dict of literals and names. Raises ValueError for any other expression."""
+    pairs = zip(node.keys, node.values, strict=True) if isinstance(node, ast.Dict) else ()
+    found: dict[str, Constant] = {}
+    for key, value in pairs:
+        name = "**" if key is None else str(ast.literal_eval(key))
+        found[name] = _constant(named.get(value.id) if isinstance(value, ast.Name) else ast.literal_eval(value))
+    if not found:
+        raise ValueError(f"line {node.lineno} is no dict with a shape")
+    return found
+
+
+def _constant(value: object) -> Constant:
+    if isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    if isinstance(value, list | tuple) and value and all(type(each) is int for each in value):
+        return [int(each) for each in value]
+    raise ValueError(f"{str(value)[:80]} is no number, text or list of integers")
+
+
+def _atrex(folder: Path, found_in: Path | None) -> _Text:
+    files = [folder / name for name in (REFERENCE_FILE, "input.py", _OF_ATREX)]
+    data = [read_bytes(file, found_in) for file in files]
+    reference, inputs, shapes = (decode(each, file) for each, file in zip(data, files, strict=True))
+    where, metadata = str(files[2]), _metadata(folder, found_in)
+    value = parsed(shapes, where)
+    if not isinstance(value, dict):
+        raise ProblemError(f"{where}: not an object with a shape for each key")
+    given = {name: table(each, _AtrexShape, where, name) for name, each in value.items()}
+    if not given or len(given) > _MOST_SHAPES:
+        raise ProblemError(f"{where}: 1 to {_MOST_SHAPES} shapes are required")
+    init = dict.fromkeys(key for shape in given.values() for key in shape.init_kwargs or {})
+    inner = dict.fromkeys(key for shape in given.values() for key in shape.input_kwargs or {})
+    usable_names([*init, *inner], where)
+    defaults = _defaults(reference)
+    workloads = []
+    for name, shape in given.items():
+        values = {**defaults, **(shape.init_kwargs or {})}
+        axes = {f"init_{key}": _checked(values.get(key), f"{where}: {label(name, 'init_kwargs', key)}") for key in init}
+        values = shape.input_kwargs or {}
+        axes |= {key: _checked(values.get(key), f"{where}: {label(name, 'input_kwargs', key)}") for key in inner}
+        facts = metadata.get("shapes", {}).get(name)
+        count = facts.get("call_count") if isinstance(facts, dict) else None
+        weight = float(count) if isinstance(count, int) and count > 0 else 1.0
+        workloads.append(_workload(name, axes, _ATREX_TOLERANCE, weight))
+    lines = [
+        *(f"{name} = {value!r}" for name, value in workloads[0].axes.items()),
+        "",
+        "def get_inputs():",
+        f"    return _make_inputs({', '.join(f'{key}={key}' for key in inner)})",
+        "",
+        "def get_init_inputs():",
+        f"    return {{{', '.join(f'{key!r}: init_{key}' for key in init)}}}",
+    ]
+    source = f"{reference.rstrip()}\n\n{inputs.rstrip()}\n\n# From here on written by Warpgrade.\n" + "\n".join(lines)
+    missing = [name for name in workloads[0].axes if name not in read_reference(source, where).constants]
+    if missing:
+        raise ProblemError(f"{where}: {missing[0]} is a name of the reference's own")
+    precision = _PRECISIONS.get(str(metadata.get("dtype")), Precision.FP32)
+    return _Text(f"{source}\n", workloads, precision, BenchmarkRule.ATREX, b"".join(data))
+
+
+def _metadata(folder: Path, found_in: Path | None) -> dict[str, Any]:
+    file = folder / "metadata.json"
+    value = parsed(decode(read_bytes(file, found_in), file), str(file)) if os.path.lexists(file) else {}
+    return value if isinstance(value, dict) and isinstance(value.get("shapes", {}), dict) else {}
+
+
+def _checked(value: object, where: str) -> Constant:
+    try:
+        return _constant(value)
+    except ValueError as error:
+        raise ProblemError(f"{where}: {error}") from error
+
+
+def _defaults(source: str) -> dict[str, object]:
+    """Return the literal defaults of the constructor of `Model`."""
+    for node in ast.walk(_model(source)):
+        if isinstance(node, ast.FunctionDef) and node.name == "__init__" and node.args.defaults:
+            names = [argument.arg for argument in node.args.args][-len(node.args.defaults) :]
+            pairs = zip(names, node.args.defaults, strict=True)
+            return {name: each.value for name, each in pairs if isinstance(each, ast.Constant)}
+    return {}
+
+
+def _model(source: str) -> ast.AST:
+    """Return the class `Model` of a text, or nothing: `read_reference` says why a text is no reference."""
+    try:
+        classes = [node for node in ast.parse(source).body if isinstance(node, ast.ClassDef) and node.name == "Model"]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        classes = []
+    return classes[0] if classes else ast.Pass()
+
+
+def _workload(
+    name: str, axes: dict[str, Constant], tolerance: MatchedRatio | None = None, weight: float = 1.0
+) -> Workload:
+    """Return the workload of a shape. The product of all integers stands for the number of elements."""
+    extents = [sum(each) if isinstance(each, list) else each for each in axes.values()]
+    elements = math.prod(max(each, 1) for each in extents if isinstance(each, int))
+    return Workload(uuid=name, axes=axes, elements=elements, tolerance=tolerance, weight=weight)
