@@ -8,8 +8,8 @@ after reasoning, which is left out. The code is the last closed fenced block tha
 unless the grade names another. The whole answer is Python if the class is defined outside blocks, or if no blocks exist
 and the text looks like Python. Without ModelNew, the same rules look for Model. Any remaining text contains no code.
 
-A text with the first line of several files is such a submission (see `evaluator/protocol/submission_files.py`), and a
-folder becomes such a text.
+A text with the first line of several files is such a submission (see `evaluator/protocol/submission_files.py`). A
+folder becomes such a text, and so does a file `.json` with a solution of SOL-ExecBench (`solution_json.py`).
 """
 
 import hashlib
@@ -32,6 +32,7 @@ from evaluator.submission.folder import is_submission_folder, read_folder_text
 from evaluator.submission.forms import TextBlock, is_diff, is_json, prose_before_code, without_code
 from evaluator.submission.model_new import entries_of, looks_like_python
 from evaluator.submission.reasoning import Answer, answer_in
+from evaluator.submission.solution_json import is_solution, solution_text
 
 MAX_CODE_BYTES = 1024 * 1024
 """Larger than any honest kernel; small enough for a scorecard and for a build."""
@@ -103,7 +104,7 @@ def read_submission(
     text = _decode(data)
     if isinstance(text, Finding):
         return text
-    code = _Code(text) if suffix == ".py" or is_several(text) else _code_in(text, entries_of(entry))
+    code = _code_of(text, suffix, entries_of(entry))
     if isinstance(code, Finding):
         return code
     source_bytes = code.source.encode()
@@ -123,6 +124,16 @@ def read_submission(
         line_offset=code.line_offset,
         findings=code.findings,
     )
+
+
+def _code_of(text: str, suffix: str, entries: Sequence[str]) -> _Code | Finding:
+    """Return the code of a text from a file with that suffix."""
+    if suffix == ".json" and is_solution(text):
+        try:
+            return _Code(solution_text(text))
+        except BadFiles as error:
+            return finding(Code.BAD_FILES, str(error))
+    return _Code(text) if suffix == ".py" or is_several(text) else _code_in(text, entries)
 
 
 def _wrong_files(source: str) -> Finding | None:

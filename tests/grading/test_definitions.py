@@ -1,0 +1,93 @@
+"""Grades against definitions of SOL-ExecBench."""
+
+import json
+
+import pytest
+
+from evaluator.findings import Code
+from evaluator.records import BenchmarkRule, Status
+from tests.definitions import write_definition
+
+RIGHT = """\
+import torch
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x, weight, eps):
+        return torch.nn.functional.rms_norm(x, (16,), weight, eps)
+"""
+WRONG = RIGHT.replace("weight, eps)\n", "weight, eps / 2)\n")
+
+
+@pytest.fixture
+def grade_definition(grader, tmp_path):
+    folder = write_definition(tmp_path / "norm")
+    return lambda source, *options: grader(tmp_path, source, "--mode", "check", *options, problem=folder)
+
+
+@pytest.mark.parametrize("device", ["cpu", "emulated"])
+def test_a_right_and_a_wrong_submission(grade_definition, device):
+    grade_definition(RIGHT, "--device", device).assert_verdict(Status.CORRECT)
+    grade_definition(WRONG, "--device", device).assert_verdict(Status.WRONG_RESULT, Code.WRONG_VALUES)
+
+
+def test_a_case_by_number(grade_definition):
+    run = grade_definition(RIGHT, "--device", "cpu", "--case", "9")
+    assert (run.code, run.card) == (2, None)
+    assert "norm has no case '9'" in run.err
+    card = grade_definition(RIGHT, "--device", "cpu", "--case", "0").assert_verdict(Status.CORRECT)
+    assert card.checks[0].tensors[0].shape == [8, 16]
+    assert (card.benchmark_rule, card.benchmark_correct) == (BenchmarkRule.SOL_EXECBENCH, True)
+
+
+KERNEL = """\
+#include <torch/extension.h>
+
+void run(torch::Tensor x, torch::Tensor weight, double eps, torch::Tensor y) {
+    auto scale = torch::rsqrt(x.pow(2).mean(-1, true) + eps);
+    y.copy_(x * scale * weight);
+}
+
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("run", &run); }
+"""
+PYTHON = """\
+import torch
+
+
+def run(x, weight, eps):
+    return {"y": torch.nn.functional.rms_norm(x, (16,), weight, eps)}
+"""
+
+
+@pytest.fixture
+def grade_solution(grader, tmp_path):
+    """Grade a solution.json of one file."""
+
+    def run(path, content, **spec):
+        (tmp_path / "solution.json").write_text(
+            json.dumps(
+                {
+                    "name": "mine",
+                    "definition": "norm",
+                    "author": "me",
+                    "spec": {"target_hardware": ["LOCAL"], "entry_point": f"{path}::run", **spec},
+                    "sources": [{"path": path, "content": content}],
+                }
+            )
+        )
+        folder = write_definition(tmp_path / "norm")
+        options = ("--device", "cpu", "--mode", "check")
+        return grader.run(tmp_path, folder, "solution.json", *options)
+
+    return run
+
+
+def test_a_solution_in_python_returns_its_outputs(grade_solution):
+    run = grade_solution("main.py", PYTHON, languages=["pytorch"], destination_passing_style=False)
+    run.assert_verdict(Status.CORRECT)
+
+
+@pytest.mark.slow
+def test_a_solution_in_cpp_writes_into_given_outputs(grade_solution):
+    flags = {"cflags": ["-O1"], "cuda_cflags": [], "ld_flags": []}
+    grade_solution("main.cpp", KERNEL, languages=["cuda_cpp"], compile_options=flags).assert_verdict(Status.CORRECT)
