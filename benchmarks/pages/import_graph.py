@@ -19,7 +19,7 @@ PAGE = TOP / "docs" / "architecture.md"
 PACKAGE = "evaluator"
 FLOORS = (
     ("commands",),
-    ("agents", "commands/shell", "service", "service/client"),
+    ("agents", "service", "service/client"),
     ("api",),
     ("batch", "serve", "view"),
     ("batch/workers", "schema", "service/documents"),

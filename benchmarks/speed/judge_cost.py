@@ -23,7 +23,7 @@ import msgspec
 
 from evaluator.cache.build_cache import BuildCache
 from evaluator.compile.emulated.emulated_builder import EmulatedBuilder
-from evaluator.compile.extension.builder import MOST_BUILT_BYTES, Builder
+from evaluator.compile.extension.builder import MOST_BUILT_BYTES, CpuBuilder
 from evaluator.cuda_source.symbols import instantiations, missing
 from evaluator.emulator.frontend.front_end import FrontEnd
 from evaluator.judge.faults.runner_faults import Stage
@@ -103,7 +103,7 @@ def _heard(frame: object, build_service: BuildService | None = None) -> Callable
 
 
 def _asked(request: BuildRequest, tool: Callable[..., ToolResult], folder: Path) -> Callable[[], object]:
-    builder = Builder(tool, BuildCache(folder), TEXT, 600.0)
+    builder = CpuBuilder(tool, BuildCache(folder), TEXT, 600.0)
     return _heard(request, BuildService(builder, BuildBudget(600.0)))
 
 

@@ -5,7 +5,7 @@
 Each grade of a reference against itself has a fresh process of the submission, so n rounds are n processes of one
 kernel, which are all measured alike. Printed are
 
-- the constants of `evaluator/timing/time_errors.py` by maximum likelihood. A kernel's variance over its processes,
+- the constants of `evaluator/timing/stats.py` by maximum likelihood. A kernel's variance over its processes,
   divided by the expected one, follows an F distribution: kernels differ (G. K. Smyth, Linear Models and Empirical Bayes
   Methods, Statistical Applications in Genetics and Molecular Biology 3, 2004, section 6). Expected is the square of the
   spread, plus that of the error of each median;

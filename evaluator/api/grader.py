@@ -23,11 +23,10 @@ from evaluator.api.ready import places
 from evaluator.api.scorecard import Scorecard
 from evaluator.batch.runs.problems import Problems, ProblemText
 from evaluator.batch.runs.tasks import Task, renamed
-from evaluator.batch.workers.infra_card import infra_card
 from evaluator.batch.workers.messages import Graded
 from evaluator.batch.workers.ray_cluster import cluster_places
 from evaluator.batch.workers.slots import gpus_for, slots_for
-from evaluator.batch.workers.task_grader import TaskGrader
+from evaluator.batch.workers.task_grader import TaskGrader, infra_card
 from evaluator.batch.workers.worker_handle import Hire, Slot
 from evaluator.batch.workers.worker_pool import TaskEnded
 from evaluator.catalog.kernelbench import read_text as read_problem_text

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from evaluator.commands import streams, terminal, workflow
+from evaluator.commands import terminal, workflow
 from evaluator.commands.options import (
     FOLDER_PATH,
     OutputFormat,
@@ -28,7 +28,7 @@ from evaluator.errors import CardError, CardNotWritten, ExitCode
 from evaluator.records import ProfilerKind, Scorecard, Status
 
 if TYPE_CHECKING:
-    from evaluator.commands.shell.watched_grades import WatchedGrades
+    from evaluator.commands.watch import WatchedGrades
     from evaluator.grading.request import GradeRequest
     from evaluator.grading.run_until_deadline import LastResort
     from evaluator.signatures.keys import SigningKey
@@ -169,9 +169,7 @@ def _watched(named: dict[str, Any], form: OutputFormat) -> int:
     import time
 
     from evaluator.commands.main import guarded
-    from evaluator.commands.shell.watch import Watched, watch
-    from evaluator.commands.shell.watched_files import files_of
-    from evaluator.commands.shell.watched_grades import WatchedGrades
+    from evaluator.commands.watch import Watched, WatchedGrades, files_of, watch
 
     files = files_of(named)
     watched = Watched(files.paths, files.submission)
@@ -179,7 +177,7 @@ def _watched(named: dict[str, Any], form: OutputFormat) -> int:
     def tell() -> None:
         terminal.tell(f"watching {files.what}: graded at {time.strftime('%H:%M:%S')}, Ctrl-C ends")
 
-    with WatchedGrades(watched.has_changed, streams.harmless(sys.stderr)) as grades:
+    with WatchedGrades(watched.has_changed, terminal.harmless(sys.stderr)) as grades:
 
         def grade() -> int | None:
             grades.was_given_up = False
@@ -200,7 +198,7 @@ _OF_THIS_MACHINE = "IX"
 def _show(card: Scorecard, written_to: Path | None, form: OutputFormat) -> None:
     """Write the card to stdout, and in a workflow also as annotation and summary."""
     from evaluator.files.card_files import card_bytes
-    from evaluator.files.file_here import file_here
+    from evaluator.files.file_names import file_here
     from evaluator.report.ci.verdicts import verdict_of
     from evaluator.text import one_line
 
@@ -215,7 +213,7 @@ def _show(card: Scorecard, written_to: Path | None, form: OutputFormat) -> None:
             for finding in card.findings:
                 if finding.code[0] in _OF_THIS_MACHINE:
                     terminal.tell(f"{finding.code} {one_line(finding.message, _MESSAGE)}")
-    if streams.in_workflow():
+    if terminal.in_workflow():
         from evaluator.report.ci.step_summary import card_markdown
 
         workflow.publish(verdicts, card_markdown(card), annotated=form is OutputFormat.GITHUB)
@@ -226,7 +224,7 @@ def _graded_here(request: "GradeRequest", stuck: "LastResort", *, quiet: bool) -
     from evaluator.grading.stage_plan import stages_of
     from evaluator.report.progress_line import progress_on
 
-    with progress_on(streams.harmless(sys.stderr), quiet=quiet, stages=stages_of(request.terms)) as progress:
+    with progress_on(terminal.harmless(sys.stderr), quiet=quiet, stages=stages_of(request.terms)) as progress:
         return pipeline.grade(request, progress, last_resort=stuck)
 
 
@@ -335,8 +333,8 @@ def batch(*, jsonl: bool, **named: Any) -> ExitCode:
     options = taken_options(named)
     arguments = BatchArguments(**named)
     try:
-        lines = streams.harmless(sys.stdout, is_json=True) if jsonl else None
-        tally = run_batch(arguments, options, streams.harmless(sys.stderr), lines)
+        lines = terminal.harmless(sys.stdout, is_json=True) if jsonl else None
+        tally = run_batch(arguments, options, terminal.harmless(sys.stderr), lines)
     except KeyboardInterrupt:
         terminal.tell("all cards so far are kept; repeat the command to resume")
         raise

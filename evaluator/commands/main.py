@@ -8,7 +8,7 @@ from typing import Any
 import click
 from click.exceptions import NoArgsIsHelpError
 
-from evaluator.commands import streams, terminal
+from evaluator.commands import terminal
 from evaluator.errors import ExitCode, UsageError, WarpgradeError
 from evaluator.signatures.keys import take_from_environment
 from evaluator.version import __version__
@@ -31,8 +31,7 @@ _MODULES = {
     "results": ("report", "view", "compare", "regrade", "show"),
     "signatures": ("check-card", "keygen"),
     "problems": ("problems", "new"),
-    "machine": ("doctor", "cache"),
-    "reference": ("explain", "schema", "completion"),
+    "machine": ("doctor", "cache", "explain", "schema", "completion"),
 }
 """Commands of each module of this folder. A module is imported when a command of the module is used, or listed."""
 
@@ -170,5 +169,5 @@ def _end_without_stdout(error: OSError) -> int:
 
 def main() -> None:
     """Run the command of this process."""
-    streams.open_closed()
+    terminal.open_closed()
     terminal.leave(run())

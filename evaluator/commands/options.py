@@ -12,8 +12,7 @@ from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from evaluator.catalog import list_problems
-from evaluator.commands import terminal
-from evaluator.commands.shell import project_file
+from evaluator.commands import project_file, terminal
 from evaluator.errors import UsageError, WarpgradeError
 from evaluator.grade_options import AUTO, OPTION_OF, GradeOptions, check, default_of
 from evaluator.records import (

@@ -156,8 +156,8 @@ def new_problem(*, name: str, problems: Path) -> None:
 def new_solution(*, problem: str, problems: Path | None, language: str, output: Path | None, agent: bool) -> None:
     """Write a correct submission for PROBLEM, with a kernel to fill in."""
     from evaluator.scaffold import new_files
-    from evaluator.scaffold.agents_page import agents_page
     from evaluator.scaffold.first_solution import Language
+    from evaluator.scaffold.new_files import agents_page
 
     known_problem = find_problem(problem, problems)
     path = output or Path(f"{known_problem.name.rpartition('/')[2]}.py")

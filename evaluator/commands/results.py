@@ -19,7 +19,7 @@ from evaluator.commands.options import (
     run_argument,
     trusted_option,
 )
-from evaluator.commands.streams import in_workflow
+from evaluator.commands.terminal import in_workflow
 from evaluator.errors import ExitCode, UsageError
 from evaluator.text import counted, one_line
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from evaluator.cards.regrade import CardChange
     from evaluator.cards.time_consistency import Contradiction
     from evaluator.report.run.summary import Section
-    from evaluator.signatures.trust import Trust
+    from evaluator.signatures.signing import Trust
 
 _OF_SEVERAL = (OutputFormat.FULL, OutputFormat.JSON)
 """Formats of a report of several runs."""
@@ -88,7 +88,7 @@ def report(
     from evaluator.batch.runs.results import are_shards, merged, read_each
     from evaluator.report.run import run_tables
     from evaluator.report.run.rows import check_suffix
-    from evaluator.signatures.trust import signers
+    from evaluator.signatures.signing import signers
 
     form = _form(output_format, as_json=as_json, as_csv=as_csv, as_markdown=as_markdown)
     if submissions is not None:
@@ -199,7 +199,7 @@ def view(*, runs: tuple[Path, ...], port: int, trusted: Path | None, problems: P
 def _trust_in(keys: Path | None) -> "Trust":
     """Return the trust in the public keys of a file; without a file, in every signature."""
     from evaluator.signatures.keys import public_keys
-    from evaluator.signatures.trust import Trust
+    from evaluator.signatures.signing import Trust
 
     return Trust(None if keys is None else public_keys(keys))
 

@@ -123,8 +123,7 @@ def token(*, client: str | None, tokens: Path | None, revoke: bool, lists: bool)
 
     The name of the client decides who may fetch a card: two tokens of one client see the same grades.
     """
-    from evaluator.service.state import default_state, default_tokens
-    from evaluator.service.tokens import add_token, revoke_tokens, tokens_by_client
+    from evaluator.service.tokens import add_token, default_state, default_tokens, revoke_tokens, tokens_by_client
 
     path = tokens or default_tokens(default_state())
     if lists:
@@ -174,7 +173,7 @@ def _serve_http(http: str, arguments: dict[str, Any], jobs: int | None) -> None:
     except ImportError as error:
         raise UsageError(f"{error.name} is not installed", hint="pip install 'warpgrade[http]'") from None
     from evaluator.api.grader import Grader
-    from evaluator.service.state import default_state, default_tokens
+    from evaluator.service.tokens import default_state, default_tokens
 
     options, ray = taken_options(arguments), arguments["ray"]
     state = arguments["state"] or default_state()

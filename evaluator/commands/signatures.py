@@ -11,7 +11,7 @@ from evaluator.errors import CardError, ExitCode
 from evaluator.text import counted, one_line
 
 if TYPE_CHECKING:
-    from evaluator.signatures.trust import Trust
+    from evaluator.signatures.signing import Trust
 
 
 @click.command(short_help="Create a key pair for signing scorecards.")
@@ -41,7 +41,7 @@ def check_card(*, files: tuple[Path, ...], trusted: Path | None) -> ExitCode:
     of a trusted key, and replays, whose seeds were known in advance.
     """
     from evaluator.signatures.keys import public_keys
-    from evaluator.signatures.trust import Trust
+    from evaluator.signatures.signing import Trust
 
     trust = Trust(None if trusted is None else public_keys(trusted))
     refused = [error for file in files if (error := _refusal(file, trust)) is not None]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 from msgspec.structs import replace
 
-from evaluator.commands import streams, terminal
+from evaluator.commands import terminal
 from evaluator.commands.options import complete_problem, grading_options, json_option, taken_options
 from evaluator.errors import CardNotWritten, ExitCode
 from evaluator.records import Scorecard, Status
@@ -73,7 +73,7 @@ def sweep(*, axis: str, svg: Path | None, output: Path | None, as_json: bool, qu
     from evaluator.grading.stage_plan import stages_of
     from evaluator.report.progress_line import progress_on
 
-    with progress_on(streams.harmless(sys.stderr), quiet=quiet, stages=stages_of(request.terms)) as progress:
+    with progress_on(terminal.harmless(sys.stderr), quiet=quiet, stages=stages_of(request.terms)) as progress:
         card = pipeline.grade(request, progress, last_resort=stuck)
     write_card(card, target, named=output is not None)
     work = work_of(problem).known

@@ -7,7 +7,7 @@ from typing import Literal
 
 from evaluator.commands import terminal
 from evaluator.commands.options import OutputFormat
-from evaluator.commands.streams import in_workflow
+from evaluator.commands.terminal import in_workflow
 from evaluator.report.ci.verdicts import Verdict, annotations, concise
 
 _SUMMARY = "GITHUB_STEP_SUMMARY"

@@ -11,8 +11,8 @@ from evaluator.compile.cuda.cuda_builder import CudaBuilder
 from evaluator.compile.cuda.precompiled import make_or_await, worth_trying
 from evaluator.compile.emulated.emulated_builder import EmulatedBuilder
 from evaluator.compile.emulated.emulator_libraries import build_runtime, full_headers_are_built, runtime_is_built
-from evaluator.compile.extension.build_result import BuildResult
-from evaluator.compile.extension.builder import Builder, RunTool
+from evaluator.compile.extension.build_results import BuildResult
+from evaluator.compile.extension.builder import CpuBuilder, RunTool
 from evaluator.compile.own_libraries import build_allocator, build_device_allocator, build_kernels
 from evaluator.devices.gpu import Gpu
 from evaluator.devices.memory import sealed_file
@@ -121,7 +121,7 @@ def builder(
     cache = cache.of_one_submission()
     match device:
         case DeviceKind.CPU:
-            return Builder(run_tool, cache, source, build_timeout_s)
+            return CpuBuilder(run_tool, cache, source, build_timeout_s)
         case DeviceKind.EMULATED:
             read = functools.partial(read_for_emulator, spawn=spawn)
             return EmulatedBuilder(run_tool, cache, source, build_timeout_s, read)

@@ -11,8 +11,13 @@ from typing import NamedTuple
 from evaluator.cache.build_cache import BuildCache
 from evaluator.cache.fallback_folder import trouble
 from evaluator.compile.cuda.precompiled import precompile, precompiled, precompiled_folder, why_not_precompiled
-from evaluator.compile.emulated.emulator_libraries import binding_support, build_runtime, precompiled_headers
-from evaluator.compile.emulated.precompiled_headers import PRECOMPILED, precompilation
+from evaluator.compile.emulated.emulator_libraries import (
+    PRECOMPILED,
+    binding_support,
+    build_runtime,
+    precompilation,
+    precompiled_headers,
+)
 from evaluator.compile.extension.builder import RunTool
 from evaluator.compile.own_libraries import build_allocator, build_device_allocator, build_kernels
 from evaluator.devices.gpu import gpus
@@ -72,23 +77,30 @@ def parts(devices: Sequence[DeviceKind], cache: Path) -> list[Artefact]:
     A machine with nvcc but without a GPU also gets the headers of split builds.
     """
     builds = BuildCache(cache)
+    own = builds.parts
     needed = []
     if _builds_for_gpus():
         needed.append(Artefact(DeviceKind.CUDA, "headers of split builds", functools.partial(_split_headers, cache)))
     if DeviceKind.CUDA in devices:
-        needed.append(Artefact(DeviceKind.CUDA, "allocator", functools.partial(_device_allocator, builds)))
+        needed.append(_artefact(DeviceKind.CUDA, "allocator", lambda run: build_device_allocator(run, own)))
         for architecture in sorted({nvcc.architecture(*gpu.capability) for gpu in gpus()}):
-            make = functools.partial(_kernels, builds, architecture)
-            needed.append(Artefact(DeviceKind.CUDA, f"judge's kernels for sm_{architecture}", make))
+            kernels = functools.partial(build_kernels, cache=own, architecture=architecture)
+            needed.append(_artefact(DeviceKind.CUDA, f"judge's kernels for sm_{architecture}", kernels))
     if DeviceKind.CPU in devices:
-        needed.append(Artefact(DeviceKind.CPU, "allocator", functools.partial(_allocator, builds)))
+        why = "it does not compile; outputs are copied instead"
+        needed.append(_artefact(DeviceKind.CPU, "allocator", lambda run: build_allocator(run, own), why))
     if DeviceKind.EMULATED in devices:
-        needed.append(Artefact(DeviceKind.EMULATED, "runtime", functools.partial(_runtime, builds)))
-        needed.append(Artefact(DeviceKind.EMULATED, "support of bindings", functools.partial(_support, builds)))
+        needed.append(_artefact(DeviceKind.EMULATED, "runtime", lambda run: build_runtime(run, builds)))
+        why = "it does not compile; builds take longer"
+        needed.append(
+            _artefact(DeviceKind.EMULATED, "support of bindings", lambda run: binding_support(run, builds), why)
+        )
+        why = "the compiler cannot make it; each build reads the headers as text"
         for step in PRECOMPILED:
             if precompilation(step) is not None:
                 name = f"precompiled header{_HEADERS_OF.get(step, '')}"
-                needed.append(Artefact(DeviceKind.EMULATED, name, functools.partial(_header, builds, step)))
+                header = functools.partial(precompiled_headers, cache=builds, step=step)
+                needed.append(_artefact(DeviceKind.EMULATED, name, header, why))
     return needed
 
 
@@ -167,34 +179,9 @@ def _has_nvcc() -> bool:
     return True
 
 
-def _allocator(cache: BuildCache, run: RunTool) -> str | None:
-    library = build_allocator(run, cache.parts)
-    return None if library is not None else "it does not compile; outputs are copied instead"
-
-
-def _runtime(cache: BuildCache, run: RunTool) -> str | None:
-    build_runtime(run, cache)
-    return None
-
-
-def _support(cache: BuildCache, run: RunTool) -> str | None:
-    path = binding_support(run, cache)
-    return None if path is not None else "it does not compile; builds take longer"
-
-
-def _header(cache: BuildCache, step: StepName, run: RunTool) -> str | None:
-    path = precompiled_headers(run, cache, step)
-    return None if path is not None else "the compiler cannot make it; each build reads the headers as text"
-
-
-def _device_allocator(cache: BuildCache, run: RunTool) -> str | None:
-    build_device_allocator(run, cache.parts)
-    return None
-
-
-def _kernels(cache: BuildCache, architecture: str, run: RunTool) -> str | None:
-    build_kernels(run, cache.parts, architecture)
-    return None
+def _artefact(device: DeviceKind, name: str, build: Callable[[RunTool], object], why: str = "") -> Artefact:
+    """Return the artefact of a build that raises, or returns None because of `why`."""
+    return Artefact(device, name, lambda run: why if build(run) is None else None)
 
 
 def _split_headers(cache: Path, run: RunTool) -> str | None:

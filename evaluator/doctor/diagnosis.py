@@ -12,13 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evaluator.devices.gpu import gpus
-from evaluator.doctor.kernel_languages import InstalledLanguage, kernel_languages
 from evaluator.errors import ExitCode, InfraError, SandboxUnavailable, ToolchainMissing
-from evaluator.records import DeviceKind, Record, SandboxMode
+from evaluator.languages.language import Language
+from evaluator.languages.registry import LANGUAGES, found_installation, install_command
+from evaluator.records import DeviceKind, Record, SandboxMode, Toolchain
 
 if TYPE_CHECKING:
     from evaluator.compile.warm_up import Preparations
     from evaluator.progress import Progress
+
 
 _GIB = 1 << 30
 _PROGRAM_LIMIT_S = 120
@@ -50,6 +52,17 @@ class Prepared(Record, frozen=True):
     device: DeviceKind
     ok: bool
     missing: list[str]
+
+
+class InstalledLanguage(Record, frozen=True):
+    """Kernel language: installed version, devices, and the command for the installation."""
+
+    toolchain: Toolchain
+    title: str
+    ok: bool
+    found: str
+    runs_on: list[DeviceKind]
+    fix: str
 
 
 class Diagnosis(Record, frozen=True):
@@ -307,3 +320,20 @@ def _output(command: list[str]) -> str | None:
 
 def _gib(size_bytes: int) -> str:
     return f"{size_bytes / _GIB:.1f} GiB"
+
+
+def kernel_languages() -> list[InstalledLanguage]:
+    """Return all languages but inline CUDA and C++: their compilers have separate lines."""
+    return [_installed(language) for language in LANGUAGES if language.installation is not None]
+
+
+def _installed(language: Language) -> InstalledLanguage:
+    installation = found_installation(language)
+    return InstalledLanguage(
+        toolchain=language.toolchain,
+        title=language.title,
+        ok=installation is not None,
+        found="not installed" if installation is None else installation.version,
+        runs_on=[device for device in DeviceKind if device in language.runs_on],
+        fix="" if installation is not None else install_command(language),
+    )

@@ -7,7 +7,25 @@ files, whose names begin with a dot. Different names give different files.
 
 import hashlib
 import re
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
+
+from evaluator.protocol.submission_files import MANIFEST
+
+
+def file_here(origin: str) -> str | None:
+    """Return the path of a submission's file relative to the current folder; None for another origin or folder.
+
+    The manifest represents a submission of several files.
+    """
+    try:
+        path = Path(origin).resolve()
+        inside = path.relative_to(Path.cwd())
+        if (path / MANIFEST).is_file():
+            return (inside / MANIFEST).as_posix()
+        return inside.as_posix() if path.is_file() else None
+    except (OSError, ValueError):  # also a NUL in the name
+        return None
+
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._+=@-]")
 _LONGEST_NAME = 120

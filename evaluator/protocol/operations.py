@@ -1,8 +1,14 @@
 """Classification of PyTorch operations: computing, or only creating, moving and describing tensors."""
 
+import functools
+import sys
+from collections.abc import Mapping
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
 
 LIBRARY = frozenset(("aten", "prims", "quantized", "mkldnn", "mkl", "onednn", "torchvision", "inductor"))
 NO_WORK = frozenset(
@@ -47,3 +53,43 @@ def operator_of(name: str) -> Any:
     base, _, overload = rest.partition(".")
     packet = getattr(getattr(torch.ops, namespace), base, None)
     return getattr(packet, overload or "default", None)
+
+
+def flop_of(operation: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: object) -> int:
+    """Return the FLOP of a matrix product, a convolution or attention, 0 for other operations.
+
+    A multiplication and an addition are two. `operation` is the overload that a dispatch mode receives.
+    """
+    formula = flop_registry.get(getattr(operation, "overloadpacket", None))
+    return 0 if formula is None else int(formula(*args, **kwargs, out_val=result))
+
+
+def moved_bytes_of(*values: object) -> int:
+    """Return the bytes of all tensors in the arguments and the result of an operation."""
+    leaves = pytree.tree_leaves(values)
+    return sum(leaf.numel() * leaf.element_size() for leaf in leaves if isinstance(leaf, torch.Tensor))
+
+
+class OperationMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Dispatch mode that does not import PyTorch's compiler, and excludes itself from a loaded compiler.
+
+    PyTorch wraps `__torch_dispatch__` of every mode to exclude the method from compilation. The wrapper imports the
+    compiler: 0.7 s of a grade on two cores (docs/measured.md). Without a loaded compiler, no code can be compiled.
+    """
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Keep PyTorch from wrapping `__torch_dispatch__`."""
+        return False
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Wrap `__torch_dispatch__` as PyTorch does, for calls after the compiler is loaded."""
+        super().__init_subclass__(**options)  # type: ignore[no-untyped-call]
+        plain = cls.__dict__["__torch_dispatch__"]
+        apart = torch._disable_dynamo(plain)  # type: ignore[attr-defined]  # noqa: SLF001
+
+        @functools.wraps(plain)
+        def either(*args: Any, **options: Any) -> Any:
+            return (apart if "torch._dynamo" in sys.modules else plain)(*args, **options)
+
+        cls.__torch_dispatch__ = either  # type: ignore[method-assign]

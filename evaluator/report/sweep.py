@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 from evaluator.records import CaseName, CaseResult, Constant, Scorecard, Status
-from evaluator.report.layout.table import table_lines
+from evaluator.report.layout.markup import table_lines
 from evaluator.report.page import svg
 from evaluator.roofline.counted_work import CallWork
 from evaluator.roofline.least_time import Roofs, least_time

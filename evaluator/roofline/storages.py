@@ -6,8 +6,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from evaluator.protocol.flop_count import flop_of
-from evaluator.protocol.op_mode import OperationMode
+from evaluator.protocol.operations import OperationMode, flop_of
 
 _ONLY_SHAPES = ("_like", "new_empty", "new_zeros", "new_ones", "new_full", "new_empty_strided")
 

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import torch
 
 from evaluator.protocol import model_call
-from evaluator.protocol.frames.model_mode import ModelMode
+from evaluator.protocol.frames.values import ModelMode
 from evaluator.protocol.pytree import mapped, tensors_of
 from evaluator.protocol.seeding import seed_all
 from evaluator.protocol.standalone_call import FAILED, LoneCall, libraries_in, read_back

@@ -19,7 +19,7 @@ from torch.utils import cpp_extension
 
 from evaluator.protocol.frames import Failed, RefusedKernel
 from evaluator.protocol.frames.bounds import MOST_FUNCTIONS
-from evaluator.protocol.frames.model_mode import ModelMode
+from evaluator.protocol.frames.values import ModelMode
 from evaluator.protocol.seeding import seed_all
 from evaluator.protocol.submission_files import SINGLE_FILE, SubmissionFile, parts
 from evaluator.protocol.submission_manifest import checked, extension_sources

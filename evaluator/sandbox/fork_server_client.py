@@ -17,9 +17,9 @@ from evaluator.records import SandboxFacts, SandboxMode
 from evaluator.sandbox.captured_output import OutputDrain
 from evaluator.sandbox.confined_process import Child, ConfinedProcess
 from evaluator.sandbox.filesystem import visible_files
-from evaluator.sandbox.filesystem.python_libraries import library_folders
 from evaluator.sandbox.filesystem.scratch_folders import entered, remove_abandoned
 from evaluator.sandbox.filesystem.untrusted_folders import hand_over
+from evaluator.sandbox.filesystem.visible_files import library_folders
 from evaluator.sandbox.kernel.privileges import Identities, reserve_identities
 from evaluator.sandbox.layers import messages
 from evaluator.sandbox.layers.available_layers import Layers, Machine, choose_layers, sandbox_facts

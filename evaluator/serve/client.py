@@ -16,7 +16,6 @@ from evaluator.errors import InfraError, UsageError
 from evaluator.grade_options import GradeOptions
 from evaluator.records import Record
 from evaluator.serve import socket_folder
-from evaluator.serve.identity import identity
 from evaluator.serve.protocol import (
     GRADES,
     HELLO,
@@ -28,6 +27,7 @@ from evaluator.serve.protocol import (
     Stopping,
     Welcome,
     answers,
+    identity,
 )
 
 VARIABLE = "WARPGRADE_READY"

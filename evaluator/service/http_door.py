@@ -17,8 +17,7 @@ from evaluator.service.dispatcher import Dispatcher
 from evaluator.service.journal import Journal, QueueLimits
 from evaluator.service.metrics import Metrics
 from evaluator.service.program import Door
-from evaluator.service.state import locked
-from evaluator.service.tokens import Tokens
+from evaluator.service.tokens import Tokens, locked
 
 LIMITS = QueueLimits(
     of_a_client=2_000, of_all=20_000, bytes_of_a_client=256 << 20, bytes_of_all=2 << 30, kept_bytes=2 << 30

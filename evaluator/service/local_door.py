@@ -21,8 +21,17 @@ from evaluator.batch.workers.worker_pool import NO_STAGES, TaskEnded
 from evaluator.errors import WarpgradeError
 from evaluator.records import DeviceKind, Record
 from evaluator.serve import protocol, socket_folder
-from evaluator.serve.identity import Identity, difference, identity
-from evaluator.serve.protocol import MOST_REQUEST_BYTES, Answer, Hello, LocalOrder, Stopping, Welcome
+from evaluator.serve.protocol import (
+    MOST_REQUEST_BYTES,
+    Answer,
+    Hello,
+    Identity,
+    LocalOrder,
+    Stopping,
+    Welcome,
+    difference,
+    identity,
+)
 from evaluator.service.bodies import Bodies
 from evaluator.service.connections import CLIENT, LocalConnection
 from evaluator.service.device_graders import DeviceGraders, WorkerStatus, tree_bytes

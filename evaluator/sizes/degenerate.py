@@ -17,7 +17,7 @@ import torch
 from evaluator.catalog import sized_source
 from evaluator.problem_code import CudaMeans
 from evaluator.protocol import model_call
-from evaluator.protocol.op_mode import OperationMode
+from evaluator.protocol.operations import OperationMode
 from evaluator.protocol.pytree import tensors_of
 from evaluator.records import Problem, SizeName
 from evaluator.roofline.work_count import arguments, on_meta, registered

@@ -10,8 +10,7 @@ from evaluator.findings import Code, finding
 from evaluator.findings.timing import CLOCK_TOO_COARSE, CLOSE_PROGRAMS, GRADE_AGAIN, LARGER_SIZE
 from evaluator.records import Baseline, CallKind, ClockKind, Finding, Samples, Timing, finite_or_none
 from evaluator.timing.bootstrap import Bootstrap, Interval, Resolution
-from evaluator.timing.stats import interquartile_range, median, outliers
-from evaluator.timing.time_errors import clock_error_ms, process_spread_ms
+from evaluator.timing.stats import clock_error_ms, interquartile_range, median, outliers, process_spread_ms
 from evaluator.timing.warnings import warnings
 
 WIDEST, WIDEST_IN_WINDOWS = 0.15, 0.20

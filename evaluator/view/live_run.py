@@ -10,7 +10,7 @@ from evaluator.batch.runs.index import card_files
 from evaluator.batch.runs.page_files import run_page_of
 from evaluator.batch.runs.results import read_runs
 from evaluator.batch.runs.run_folder import RunFolder
-from evaluator.signatures.trust import Trust
+from evaluator.signatures.signing import Trust
 
 _LEAST_S = 1.0
 _REST = 4.0

@@ -9,9 +9,9 @@ import click
 import pytest
 
 from evaluator.commands import main as cli
+from evaluator.commands import project_file
 from evaluator.commands.options import field_of
-from evaluator.commands.shell import project_file
-from evaluator.commands.shell.project_file import KEYS, REFUSED
+from evaluator.commands.project_file import KEYS, REFUSED
 from evaluator.files.card_files import write_card
 from evaluator.grade_options import GradeOptions
 from evaluator.grading import pipeline

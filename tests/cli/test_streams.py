@@ -12,7 +12,7 @@ import pytest
 
 from evaluator.commands import main as cli
 from evaluator.commands import terminal
-from evaluator.commands.streams import coloured
+from evaluator.commands.terminal import coloured
 from evaluator.errors import UsageError
 from evaluator.files.card_files import card_bytes
 from tests import cards

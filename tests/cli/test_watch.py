@@ -18,9 +18,7 @@ from evaluator import environment
 from evaluator.batch.workers import worker_pool
 from evaluator.catalog import find_problem
 from evaluator.commands import main as cli
-from evaluator.commands.shell.watch import Watched, watch
-from evaluator.commands.shell.watched_files import files_of
-from evaluator.commands.shell.watched_grades import WatchedGrades
+from evaluator.commands.watch import Watched, WatchedGrades, files_of, watch
 from evaluator.errors import ExitCode
 from evaluator.grading.resolved_request import GradeArguments, request_for
 from evaluator.records import Status

@@ -14,8 +14,7 @@ from evaluator.cuda_source.source_files import source_files
 from evaluator.cuda_source.split import split
 from evaluator.languages.by_text import included_headers
 from evaluator.languages.language import Mentions
-from evaluator.languages.registry import found_installation
-from evaluator.languages.table import CUTLASS
+from evaluator.languages.registry import CUTLASS, found_installation
 from evaluator.protocol.frames import BuildRequest, SourceFile
 from evaluator.protocol.submission_files import HEADER_SUFFIXES
 from evaluator.submission.read import read_submission

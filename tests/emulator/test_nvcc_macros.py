@@ -5,11 +5,10 @@ import subprocess
 
 import pytest
 
-from evaluator.compile.emulated.nvcc_check import nvcc_version
+from evaluator.compile.emulated.emulated_errors import nvcc_version
 from evaluator.emulator import runtime
 from evaluator.emulator.frontend.build_ladder import UNIT, build_steps
-from evaluator.emulator.frontend.front_end import front_end
-from evaluator.emulator.frontend.nvcc_macros import as_nvcc
+from evaluator.emulator.frontend.front_end import as_nvcc, front_end
 from evaluator.protocol.frames import BuildRequest
 from evaluator.toolchain import host_compiler, nvcc
 

@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from evaluator.findings import Code
-from evaluator.languages.registry import found_installation
-from evaluator.languages.table import LANGUAGES
+from evaluator.languages.registry import LANGUAGES, found_installation
 from evaluator.records import Status, Toolchain
 from tests.grading.harness import Grader
 from tests.grading.test_nvrtc import RELU as NVRTC

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from evaluator.cache.build_cache import BuildCache
 from evaluator.catalog import find_problem
-from evaluator.compile.extension.build_result import BuildResult
-from evaluator.compile.extension.builder import Builder
+from evaluator.compile.extension.build_results import BuildResult
+from evaluator.compile.extension.builder import CpuBuilder
 from evaluator.errors import SandboxUnavailable
 from evaluator.findings import Code, finding
 from evaluator.grade_options import GradeOptions
@@ -267,7 +267,7 @@ def test_a_build_that_was_ended_is_not_remembered_as_one_that_failed(tmp_path, m
         return ToolResult(exit_code=1, signal=None, timed_out=False, output=said, wall_s=1.0)
 
     cache = BuildCache(tmp_path)
-    with speculative_build(lambda run_tool: Builder(run_tool, cache, TEXT, 60.0), killed_compiler) as begun:
+    with speculative_build(lambda run_tool: CpuBuilder(run_tool, cache, TEXT, 60.0), killed_compiler) as begun:
         assert began.wait(120)
         monkeypatch.setattr(begun._fork_server, "condemn_all", stopped.set)
         begun.end()

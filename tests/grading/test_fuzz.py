@@ -32,7 +32,7 @@ from evaluator.judge.verdict import judge
 from evaluator.lint.lint import look
 from evaluator.progress import Silent, Stopwatch
 from evaluator.protocol.frames import Call, Construct, Constructed, Counted, Done, Items, Load, Prepare, Scalar, Table
-from evaluator.protocol.frames.model_mode import ModelMode
+from evaluator.protocol.frames.values import ModelMode
 from evaluator.records import DeviceKind, Fault, Finding, SizeName, Status, ToleranceRule
 from evaluator.submission.read import MAX_CODE_BYTES, Submission, read_submission
 from tests.grading.harness import passable_folder

@@ -9,7 +9,7 @@ import msgspec
 import psutil
 
 from evaluator.sandbox import ForkServer, Limits
-from evaluator.sandbox.kernel.namespaces import Namespaces
+from evaluator.sandbox.kernel.privileges import Namespaces
 
 HERE = Path(__file__).parent
 SMALL = Limits(processes=50)

@@ -18,7 +18,7 @@ from evaluator.judge.profiling import hardware_counters as module
 from evaluator.judge.profiling.hardware_counters import counters, own_parts, program
 from evaluator.judge.runners.resource_usage_service import Served
 from evaluator.protocol.frames import BuildReply, BuildRequest
-from evaluator.protocol.frames.model_mode import ModelMode
+from evaluator.protocol.frames.values import ModelMode
 from evaluator.protocol.standalone_call import FAILED, LoneCall, lay_out
 from evaluator.records import DeviceKind, Mode, SizeName
 from evaluator.sandbox import run_tool

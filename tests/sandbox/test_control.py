@@ -22,7 +22,7 @@ from evaluator.sandbox import ForkServer, Machine, fork_server_client
 from evaluator.sandbox.captured_output import OutputDrain
 from evaluator.sandbox.filesystem import visible_files
 from evaluator.sandbox.filesystem.scratch_folders import Scratch
-from evaluator.sandbox.kernel.namespaces import Namespaces
+from evaluator.sandbox.kernel.privileges import Namespaces
 from evaluator.sandbox.layers import messages
 from evaluator.sandbox.layers.available_layers import choose_layers
 

@@ -8,7 +8,7 @@ import pytest
 from evaluator.cache.build_cache import BuildCache
 from evaluator.compile.cuda import disassembly
 from evaluator.compile.cuda.disassembly import read_machine_code
-from evaluator.compile.extension.build_result import BuildResult
+from evaluator.compile.extension.build_results import BuildResult
 from evaluator.findings import Code
 from evaluator.judge.context.build_services import BuildServices
 from evaluator.judge.numerics.reduced_instructions import about_machine_code

@@ -13,8 +13,8 @@ from evaluator.grade_options import GradeOptions
 from evaluator.records import DeviceKind, SizeName
 from evaluator.sandbox import ForkServer
 from evaluator.sandbox.filesystem import visible_files
-from evaluator.sandbox.filesystem.python_libraries import library_folders
-from evaluator.service.state import locked
+from evaluator.sandbox.filesystem.visible_files import library_folders
+from evaluator.service.tokens import locked
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from evaluator.serve import identity as module
-from evaluator.serve.identity import difference, identity
+from evaluator.serve import protocol as module
+from evaluator.serve.protocol import difference, identity
 
 
 def test_a_process_agrees_with_itself():

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from evaluator.batch.workers import worker_pool
-from evaluator.commands.shell.watched_grades import WatchedGrades
+from evaluator.commands.watch import WatchedGrades
 from evaluator.grading.resolved_request import GradeArguments, request_for
 from evaluator.records import Status
 from evaluator.serve import client

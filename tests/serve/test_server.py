@@ -16,8 +16,7 @@ from evaluator.grade_options import GradeOptions
 from evaluator.records import DeviceKind, SandboxMode, Status
 from evaluator.serve import client, socket_folder
 from evaluator.serve.client import Unready
-from evaluator.serve.identity import identity
-from evaluator.serve.protocol import GRADES, HELLO, MOST_REQUEST_BYTES, LocalOrder, Welcome
+from evaluator.serve.protocol import GRADES, HELLO, MOST_REQUEST_BYTES, LocalOrder, Welcome, identity
 from evaluator.service import bodies, connections
 from evaluator.service.device_graders import DeviceGraders
 from evaluator.service.local_door import local_door

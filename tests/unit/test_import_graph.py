@@ -21,7 +21,7 @@ from benchmarks.pages.import_graph import (
     upward,
     with_picture,
 )
-from evaluator.compile.extension.builder_sources import builder_sources
+from evaluator.compile.extension.builder import builder_sources
 from evaluator.judge.profiling.hardware_counters import own_parts
 from evaluator.sandbox import DEFAULT_PRELOAD
 

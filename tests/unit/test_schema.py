@@ -7,7 +7,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from evaluator.catalog import list_problems
-from evaluator.commands.reference import SCHEMAS
+from evaluator.commands.machine import SCHEMAS
 from evaluator.errors import CardError
 from evaluator.files.card_files import MAX_CARD_BYTES, write_card
 from evaluator.records import SCHEMA_VERSION

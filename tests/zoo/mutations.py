@@ -16,7 +16,7 @@ from evaluator.findings import Code
 from evaluator.protocol.frames import Constructed
 from evaluator.emulator.frontend import build_ladder
 from evaluator.compile.binaries.imported_symbols import ImportedSymbols
-from evaluator.compile.emulated import emulated_builder
+from evaluator.compile.emulated.emulated_builder import EmulatedBuilder
 from evaluator.judge import stages, timing_stage, verdict
 from evaluator.judge.trial import answer_judge, timing_loop, window_loop
 from evaluator.judge.compare.tensor_comparison import Sides
@@ -302,10 +302,10 @@ def _one_fill(patch: Patch) -> None:
 
 
 def _no_nvcc(patch: Patch) -> None:
-    marked, key = build_ladder._marked, emulated_builder._key
+    marked, key = build_ladder._marked, EmulatedBuilder.key
     patch.setattr(build_ladder, "_marked", lambda file: marked(file).replace("#include <emu/nvcc.h>\n", ""))
     # Neither is a library of the cache built without the switch, nor does the cache get one for other grades.
-    patch.setattr(emulated_builder, "_key", lambda *args: sha256(f"mutated {key(*args)}".encode()).hexdigest())
+    patch.setattr(EmulatedBuilder, "key", lambda *args: sha256(f"mutated {key(*args)}".encode()).hexdigest())
 
 
 def _as_given_alone(patch: Patch) -> None:

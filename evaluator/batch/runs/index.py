@@ -25,7 +25,7 @@ from evaluator.files.safe_open import kind
 from evaluator.records import Scorecard, Status
 from evaluator.text import one_line
 
-_LAYOUT = 9
+_LAYOUT = 10
 _SAID = 200
 
 
@@ -72,16 +72,7 @@ class Row(NamedTuple):
         return equality_key(self.problem, self.problem_sha256, self.submission_sha256)
 
 
-_CREATED = """\
-CREATE TABLE cards (
-    card TEXT PRIMARY KEY, size_bytes INTEGER, mtime_ns INTEGER,
-    problem TEXT, level INTEGER, name TEXT, problem_sha256 TEXT, submission_sha256 TEXT,
-    device TEXT, device_name TEXT, status TEXT, reason TEXT, built INTEGER,
-    speedup REAL, speedup_low REAL, speedup_high REAL, wall_s REAL, graded_at TEXT,
-    contradiction TEXT, signed INTEGER, mode TEXT,
-    reference_calls TEXT, submission_calls TEXT, l2 TEXT, host_bound INTEGER,
-    benchmark_correct INTEGER, benchmark_rule TEXT, cases TEXT
-)"""
+_CREATED = f"CREATE TABLE cards ({', '.join(Row._fields)}, PRIMARY KEY (card))"
 _TABLE = _CREATED.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1)
 _MARKS = ", ".join("?" * len(Row._fields))
 

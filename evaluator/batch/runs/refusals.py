@@ -11,8 +11,7 @@ from typing import Self
 
 import msgspec
 
-from evaluator.batch.runs.lines import read_lines
-from evaluator.batch.runs.run_folder import RunFolder, not_written, replace_file
+from evaluator.batch.runs.run_folder import RunFolder, not_written, read_lines, replace_file
 from evaluator.batch.runs.tasks import Refused, Task
 from evaluator.files.safe_open import open_to_append
 

@@ -13,7 +13,7 @@ from evaluator.batch.runs.index import Row
 from evaluator.batch.runs.results import Results, RunEntry
 from evaluator.errors import UsageError
 from evaluator.files.card_files import write_whole
-from evaluator.files.file_here import file_here
+from evaluator.files.file_names import file_here
 from evaluator.records import Scorecard, Status
 from evaluator.report.card.feedback import feedback
 from evaluator.report.ci.verdicts import Verdict, verdict_of

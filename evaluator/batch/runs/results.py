@@ -23,8 +23,7 @@ from evaluator.report.run.by_case import CaseSample
 from evaluator.report.run.run_columns import NamedRun
 from evaluator.report.run.run_comparison import ComparedSubmission, Comparison, compare
 from evaluator.report.run.summary import Device, RunSample, Section, sections
-from evaluator.signatures.signing import Seen, State
-from evaluator.signatures.trust import Trust
+from evaluator.signatures.signing import Seen, State, Trust
 from evaluator.text import one_line
 
 _CONTRADICTS = "it counts as missing; `warpgrade check-card` says all of it, and the same batch grades it again"
@@ -266,18 +265,11 @@ def merged(runs: Sequence[Results]) -> Results:
     if (same := _in_two_of(runs)) is not None:
         hint = "`warpgrade report` puts several runs into one table, `warpgrade compare` compares two"
         raise UsageError(f"two runs contain {same.problem}/{same.name}", hint=hint)
-    return Results(
-        runs[0].folder,
-        runs[0].run_device,
-        [entry for run in runs for entry in run.entries],
-        [error for run in runs for error in run.broken],
-        runs[0].weights,
-        runs[0].values,
-        runs[0].l2,
-        runs[0].mode,
-        {f"{run.folder}/{card}": signature for run in runs for card, signature in run.signatures.items()},
-        {level: size for run in runs for level, size in run.level_sizes.items()},
-        runs[0].submissions,
+    return runs[0]._replace(
+        entries=[entry for run in runs for entry in run.entries],
+        broken=[error for run in runs for error in run.broken],
+        signatures={f"{run.folder}/{card}": signature for run in runs for card, signature in run.signatures.items()},
+        level_sizes={level: size for run in runs for level, size in run.level_sizes.items()},
     )
 
 

@@ -17,15 +17,15 @@ import errno
 import importlib.metadata
 import os
 import platform
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
 
 import filelock
 import msgspec
 
-from evaluator.batch.runs.lines import read_lines
 from evaluator.batch.runs.manifest import RunManifest
 from evaluator.batch.runs.tasks import Planned, Task
 from evaluator.errors import CardError, InfraError, UsageError
@@ -36,6 +36,33 @@ from evaluator.records import Record
 from evaluator.sandbox.filesystem.visible_files import refuse_readable
 from evaluator.submission.read import STDIN
 from evaluator.version import __version__
+
+R = TypeVar("R", bound=Record)
+_FILLED = re.compile(rb"\S[^\n]*")
+
+
+def read_lines(folder: Path, name: str, record: type[R], most_bytes: int, hint: str) -> Iterator[R]:
+    """Read the records of a file in the folder of a run; none without the file. A line cut by a crash is ignored.
+
+    Raises:
+        CardError: the file cannot be read, or has more than `most_bytes`; `hint` is the remedy for such a file.
+    """
+    path = folder / name
+    try:
+        content = read_found(folder, name, most_bytes)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise CardError(f"cannot read {path}: {error.strerror or error}") from error
+    if len(content) > most_bytes:
+        raise CardError(f"{path} is larger than {most_bytes >> 20} MiB, the limit for this file", hint=hint)
+    decoder = msgspec.json.Decoder(record)
+    for match in _FILLED.finditer(content):
+        try:
+            yield decoder.decode(match[0])
+        except (ValueError, RecursionError):
+            continue
+
 
 _MOSTLY_OUTDATED = 2
 _MAX_MANIFEST_BYTES = 1 << 20

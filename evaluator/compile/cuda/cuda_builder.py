@@ -6,34 +6,30 @@ next step runs, until two steps agree on an error of the submission. All three s
 """
 
 import functools
-import hashlib
+import re
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import msgspec
 from msgspec.structs import replace
 
 from evaluator.cache.build_cache import BuildCache
 from evaluator.compile.cuda.build_steps import CUDA_SUFFIXES, Attempt, CudaStep, steps
-from evaluator.compile.cuda.kernel_headers import KernelHeaders, kernel_headers, missing_library
-from evaluator.compile.extension.build_result import BuildResult
-from evaluator.compile.extension.builder import CPP_SUFFIXES, RunTool, compile_failure, misnamed, refusal, refused_build
-from evaluator.compile.extension.builder_sources import builder_sha256
-from evaluator.compile.extension.error_agreement import agreed, undeclared
-from evaluator.compile.extension.failed_builds import FailedBuilds
-from evaluator.cuda_source.source_files import all_files, source_files
+from evaluator.compile.cuda.kernel_headers import kernel_headers, missing_library
+from evaluator.compile.extension.build_results import BuildResult
+from evaluator.compile.extension.builder import CPP_SUFFIXES, Builder, RunTool
 from evaluator.findings import Code, finding
 from evaluator.paths import cache_folder
-from evaluator.protocol.frames import BuildRequest, SourceFile
-from evaluator.records import BuildUnit, Diagnostic, Finding
+from evaluator.protocol.frames import BuildRequest
+from evaluator.records import Diagnostic, Finding
 from evaluator.toolchain import nvcc
-from evaluator.toolchain.diagnostics import parse
-from evaluator.toolchain.nvcc_flags import NvccFlags, nvcc_flags
+from evaluator.toolchain.nvcc_flags import nvcc_flags
 
 
-class CudaBuilder:
-    """Builder of one submission's extensions for one GPU architecture."""
+class CudaBuilder(Builder):
+    """Builder of inline CUDA for one GPU architecture."""
+
+    suffixes = CPP_SUFFIXES | CUDA_SUFFIXES
 
     def __init__(
         self,
@@ -46,40 +42,31 @@ class CudaBuilder:
         *,
         cache_root: Path | None = None,
     ) -> None:
-        """Compile through `run_tool` for `architecture` ("90a"), and store libraries in `cache`.
+        """Compile for `architecture` ("90a"); see `Builder` for the other arguments.
 
-        Messages are mapped to lines of `submission`. `too_much` returns why a text is too complex to split (see
-        `emulator/parsing/parse_in_sandbox.py`). `cache_root`, by default the user's cache, holds the files made by
-        `prepare`; without them the split step is skipped.
+        `too_much` returns why a text is too complex to split (see `emulator/parsing/parse_in_sandbox.py`).
+        `cache_root`, by default the user's cache, holds the files made by `prepare`; without them the split step is
+        skipped.
         """
-        self._run_tool = run_tool
-        self._cache = cache
-        self._submission = submission
-        self._timeout_s = timeout_s
+        super().__init__(run_tool, cache, submission, timeout_s)
         self._too_much = too_much
         self._architecture = architecture
         self._cache_root = cache_root if cache_root is not None else cache_folder()
-        self._failures = FailedBuilds(cache, submission)
 
-    def build(self, request: BuildRequest) -> BuildResult:
-        """Build a requested extension; a refused request results in a finding."""
-        files = source_files(request)
-        flags = nvcc_flags(request.extra_cuda_cflags)
-        libraries = kernel_headers(request)
-        key = _key(request, files, self._architecture, libraries)
-        if (
-            problem := misnamed(request) or refusal(request, files, CPP_SUFFIXES | CUDA_SUFFIXES) or _refused(flags)
-        ) is not None:
-            return refused_build(request, key, problem)
-        if (entry := self._cache.get(key)) is not None:
-            log = entry.manifest.log
-            unit = _unit(request, key, self._parsed(log, all_files(request)), log, ok=True, cached=True, wall_s=0.0)
-            return BuildResult(unit=unit, library=entry.library, finding=None)
-        return self._failures.get(key) or self._failures.note(key, self._climb(request, key, libraries))
+    def _inputs(self, request: BuildRequest) -> list[object]:
+        states = kernel_headers(request).states
+        return [self._architecture, request, *states, sorted(nvcc.fingerprint().items())]
 
-    def _climb(self, request: BuildRequest, key: str, libraries: KernelHeaders) -> BuildResult:
+    def _not_for_device(self, request: BuildRequest) -> Finding | None:
+        refused = nvcc_flags(request.extra_cuda_cflags).refused
+        if not refused:
+            return None
+        return finding(Code.FLAG_REFUSED, f"nvcc flags not allowed: {' '.join(refused)[:300]}")
+
+    def _compile(self, request: BuildRequest, key: str) -> BuildResult:
         """Run the steps in order. An error in two steps is the submission's own and final."""
         started = time.monotonic()
+        libraries = kernel_headers(request)
         run_tool = functools.partial(self._run_tool, readable=libraries.folders)
         # The submission's own include folders come first.
         include_paths = request.extra_include_paths
@@ -91,36 +78,16 @@ class CudaBuilder:
             attempt = step.build(run_tool, self._timeout_s - (time.monotonic() - started))
             wall_s = time.monotonic() - started
             log = "\n".join([*notes, f"step: {step.name}", attempt.result.output])
-            diagnostics = self._parsed(attempt.result.output, all_files(request))
+            diagnostics = self._parsed(request, attempt.result.output)
             if attempt.library is not None:
-                self._cache.put(key, attempt.library, log=log, wall_s=wall_s)
-                unit = _unit(request, key, diagnostics, log, ok=True, cached=False, wall_s=wall_s)
-                return BuildResult(unit=unit, library=attempt.library, finding=None)
+                return self._built(request, key, attempt.library, log, diagnostics, wall_s)
             missing = missing_library(diagnostics, request)
             final = missing or agreed(errors, diagnostics) or undeclared(diagnostics, request)
             if attempt.result.timed_out or attempt.result.over_disk or step is ladder.steps[-1] or final:
-                unit = _unit(request, key, diagnostics, log, ok=False, cached=False, wall_s=wall_s)
-                failure = missing or compile_failure(request.name, attempt.result, unit, self._timeout_s)
-                return BuildResult(unit=unit, library=None, finding=failure)
+                return self._failed(request, key, attempt.result, log, diagnostics, wall_s, missing)
             notes.append(_failure_note(step, attempt, diagnostics))
             errors = diagnostics
         raise AssertionError("a build has at least one step")
-
-    def _parsed(self, log: str, files: Sequence[SourceFile]) -> list[Diagnostic]:
-        return parse(log, {file.name: file.text for file in files}, self._submission)
-
-
-def _unit(
-    request: BuildRequest,
-    key: str,
-    diagnostics: list[Diagnostic],
-    log: str,
-    *,
-    ok: bool,
-    cached: bool,
-    wall_s: float,
-) -> BuildUnit:
-    return BuildUnit(name=request.name, key=key, ok=ok, cached=cached, wall_s=wall_s, diagnostics=diagnostics, log=log)
 
 
 def _failure_note(step: CudaStep, attempt: Attempt, parsed: list[Diagnostic]) -> str:
@@ -134,15 +101,62 @@ def _architecture_note(request: BuildRequest, architecture: str) -> list[str]:
     return [f"note: {' '.join(dropped)[:200]} replaced by sm_{architecture}, the GPU at hand"] if dropped else []
 
 
-def _refused(flags: NvccFlags) -> Finding | None:
-    if not flags.refused:
-        return None
-    return finding(Code.FLAG_REFUSED, f"nvcc flags not allowed: {' '.join(flags.refused)[:300]}")
+_PYTORCH = re.compile(
+    r"\b(?:torch|at|c10|pybind11|py|nn)\s*::|\b(?:TORCH|AT|C10|PYBIND11)_\w+|\bTensor|\bScalar|\b[Dd]ispatch"
+)
+_UNKNOWN = re.compile(
+    r"undefined|not declared|undeclared|no member|not a member|does not name|not a (?:class|type)"
+    r"|incomplete|no suitable|no instance|no matching|no operator|cannot open|No such file|namespace|ambiguous|redefin"
+    r"|overload|convert|default argument|linkage|conflicting"
+)
+_UNDECLARED = re.compile(r"[\u2018'](?P<name>\w+)[\u2019'] was not declared in this scope")
+_SPLIT_ONLY = re.compile(r"warpgrade|__cudaPushCallConfiguration")
 
 
-def _key(request: BuildRequest, files: list[SourceFile], architecture: str, libraries: KernelHeaders) -> str:
-    """Hash everything that determines the library's contents: the request, the tools, the split procedure."""
-    inputs = ["cuda", architecture, [(file.name, file.text) for file in files], request, *libraries.states]
-    return hashlib.sha256(
-        msgspec.json.encode([*inputs, sorted(nvcc.fingerprint().items()), builder_sha256()])
-    ).hexdigest()
+def agreed(earlier: Sequence[Diagnostic], later: Sequence[Diagnostic]) -> list[Diagnostic]:
+    """Return the errors of `later` that `earlier` reports for the same lines, and that no light header can cause.
+
+    Both steps see fewer PyTorch headers than the last step. An unknown name that may belong to PyTorch therefore proves
+    nothing. Kernels see all CUDA headers in every step, and nvcc repeats kernel errors in the same words.
+    """
+    by_line = {(entry.file, entry.line): entry for entry in earlier if _is_own(entry)}
+    return [
+        entry
+        for entry in later
+        if _is_own(entry) and (match := by_line.get((entry.file, entry.line))) is not None and _same(entry, match)
+    ]
+
+
+def undeclared(diagnostics: Sequence[Diagnostic], request: BuildRequest) -> list[Diagnostic]:
+    """Return the errors about bound functions that no C++ source declares. Such errors are final in any step.
+
+    A search of the sources confirms the compiler's message: only the sources, or files included by them, could contain
+    the declaration.
+    """
+    sources = "\n".join(request.cpp_sources)
+    if request.functions is None or re.search(r'#\s*include\s*"', sources):
+        return []
+    missing = set(request.functions)
+    for word in re.finditer(r"\w+", sources):
+        missing.discard(word[0])
+    return [
+        entry
+        for entry in diagnostics
+        if entry.severity == "error"
+        and (match := _UNDECLARED.match(entry.message)) is not None
+        and match["name"] in missing
+    ]
+
+
+def _is_own(entry: Diagnostic) -> bool:
+    return entry.severity == "error" and entry.submission_line is not None and not _SPLIT_ONLY.search(entry.message)
+
+
+def _same(entry: Diagnostic, other: Diagnostic) -> bool:
+    if _PYTORCH.search(entry.source_line) or _PYTORCH.search(entry.message):
+        return False
+    return _essence(entry) == _essence(other) or not _UNKNOWN.search(f"{entry.message} {other.message}")
+
+
+def _essence(entry: Diagnostic) -> str:
+    return re.sub("[\u2018\u2019'\"`]", "", entry.message)

@@ -3,7 +3,6 @@
 cuobjdump parses bytes that a submission influenced. Its output goes to a file of limited size, and is untrusted text.
 """
 
-import functools
 import hashlib
 import inspect
 import os
@@ -13,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from evaluator.cache.build_cache import BuildCache
-from evaluator.compile.binaries import instructions, sass
+from evaluator.compile.binaries import sass
 from evaluator.compile.extension.builder import LIMITS, RunTool, read_library, work_folder
 from evaluator.cuda_source.kernel_names import kernels_in_library
 from evaluator.records import MachineCode
@@ -77,10 +76,5 @@ def _why_not(result: ToolResult, listing: Path) -> str | None:
 
 def _key(library: bytes, tool: Toolchain) -> str:
     """Hash everything that determines the record: the library, the disassembler, the parser, the record's fields."""
-    parts = [hashlib.sha256(library).hexdigest(), tool, msgspec.json.schema(MachineCode), _parser()]
+    parts = [hashlib.sha256(library).hexdigest(), tool, msgspec.json.schema(MachineCode), inspect.getsource(sass)]
     return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
-
-
-@functools.cache
-def _parser() -> list[str]:
-    return [inspect.getsource(module) for module in (sass, instructions)]

@@ -11,8 +11,7 @@ from evaluator.cuda_source.source_files import all_files
 from evaluator.findings import Code, finding
 from evaluator.languages.by_text import included_headers
 from evaluator.languages.language import Language, Mentions
-from evaluator.languages.registry import found_installation, install_command
-from evaluator.languages.table import HEADER_LIBRARIES
+from evaluator.languages.registry import HEADER_LIBRARIES, found_installation, install_command
 from evaluator.protocol.frames import BuildRequest
 from evaluator.records import Diagnostic, Finding
 

@@ -23,7 +23,7 @@ from evaluator.compile.extension.builder import RunTool, work_folder
 from evaluator.errors import WarpgradeError
 from evaluator.sandbox import Limits, ToolResult
 from evaluator.toolchain import host_compiler, nvcc
-from evaluator.toolchain.bound_headers import BINDING_HEADER, BINDING_SUPPORT
+from evaluator.toolchain.light_headers import BINDING_HEADER, BINDING_SUPPORT
 
 _SOURCES = (Path(__file__).parent / "host_half" / "warpgrade_host.h", BINDING_HEADER, BINDING_SUPPORT)
 _HEADER = "warpgrade_host.h"

@@ -1,36 +1,28 @@
 """Build of inline CUDA for the emulator: steps of the front end, each compiled by g++ in the sandbox."""
 
-import hashlib
 import re
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-import msgspec
 from msgspec.structs import replace
 
 from evaluator.cache.build_cache import BuildCache
-from evaluator.compile.emulated.emulator_libraries import binding_support, precompiled_headers
-from evaluator.compile.emulated.nvcc_check import device_errors, nvcc_version
-from evaluator.compile.emulated.original_words import in_original_words
-from evaluator.compile.emulated.precompiled_headers import PRECOMPILED
-from evaluator.compile.extension.build_result import BuildResult
+from evaluator.compile.emulated.emulated_errors import device_errors, in_original_words, nvcc_version
+from evaluator.compile.emulated.emulator_libraries import PRECOMPILED, binding_support, precompiled_headers
+from evaluator.compile.extension.build_results import BuildResult
 from evaluator.compile.extension.builder import (
     CPP_SUFFIXES,
     MOST_BUILT_BYTES,
     SUBMISSION_LIMITS,
+    Builder,
     RunTool,
-    compile_failure,
-    misnamed,
     read_library,
-    refusal,
     refused_build,
     work_folder,
     write_files,
 )
-from evaluator.compile.extension.builder_sources import builder_sha256
-from evaluator.compile.extension.failed_builds import FailedBuilds
 from evaluator.cuda_source.source_files import all_files, source_files
 from evaluator.emulator.frontend.build_ladder import SUPPORT, Step, StepName, build_steps, separate_units_may_help
 from evaluator.emulator.frontend.front_end import FileMistake, FrontEnd
@@ -38,18 +30,19 @@ from evaluator.emulator.frontend.unsupported_features import lacking
 from evaluator.emulator.headers import header_declaring
 from evaluator.findings import Code, finding
 from evaluator.protocol.frames import BuildRequest, SourceFile
-from evaluator.records import BuildUnit, Diagnostic, Finding
+from evaluator.records import Diagnostic, Finding
 from evaluator.sandbox import ToolResult
 from evaluator.toolchain import host_compiler
-from evaluator.toolchain.diagnostics import LineMap, parse
+from evaluator.toolchain.diagnostics import LineMap
 
 _MOST_FRONTS = 8
 """Remembered results of the front end, each limited like a frame."""
-_SUFFIXES = CPP_SUFFIXES | {".cu", ".cuh", ".h", ".hpp", ".hh", ".inl", ".inc"}
 
 
-class EmulatedBuilder:
-    """Builder of one submission's extensions for the emulator: fast steps first, then increasingly faithful steps."""
+class EmulatedBuilder(Builder):
+    """Builder of inline CUDA for the emulator: fast steps first, then increasingly faithful steps."""
+
+    suffixes = CPP_SUFFIXES | {".cu", ".cuh", ".h", ".hpp", ".hh", ".inl", ".inc"}
 
     def __init__(
         self,
@@ -59,24 +52,16 @@ class EmulatedBuilder:
         timeout_s: float,
         read: Callable[[BuildRequest], FrontEnd | str],
     ) -> None:
-        """Compile through `run_tool`, store libraries in `cache`, and map messages to lines of `submission`.
-
-        `read` runs the front end in another process (see `rehearsal`), or returns why the sources are too complex.
-        """
-        self._run_tool = run_tool
+        """See `Builder`. `read` runs the front end in another process, or returns why the sources are too complex."""
+        super().__init__(run_tool, cache, submission, timeout_s)
         self._read = read
-        self._cache = cache
-        self._submission = submission
-        self._timeout_s = timeout_s
-        self._failures = FailedBuilds(cache, submission)
         self._fronts: dict[str, FrontEnd] = {}
 
-    def build(self, request: BuildRequest) -> BuildResult:
-        """Build a requested extension; an unsupported construct results in a finding."""
-        files = source_files(request)
-        key = _key(request, files)
-        if (problem := misnamed(request) or refusal(request, files, _SUFFIXES)) is not None:
-            return refused_build(request, key, problem)
+    def _inputs(self, request: BuildRequest) -> list[object]:
+        return [request, nvcc_version(), sorted(host_compiler.fingerprint().items())]
+
+    def _made(self, request: BuildRequest, key: str) -> BuildResult:
+        """Read the sources first: an unsupported construct results in a finding, and the kernels' names are known."""
         started = time.monotonic()
         files = all_files(request)
         front = self._front(request, key)
@@ -87,68 +72,56 @@ class EmulatedBuilder:
             return self._mistaken(request, key, front.mistake, files)
         if (problem := self._lacking(front, files)) is not None:
             return refused_build(request, key, problem)
-        if (entry := self._cache.get(key)) is not None:
-            unit = _unit(request, key, entry.manifest.log, [], ok=True, cached=True, wall_s=0.0)
-            return BuildResult(unit=unit, library=entry.library, finding=None, kernels=front.kernels)
-        if (failed := self._failures.get(key)) is not None:
-            return failed
-        with ThreadPoolExecutor(max_workers=1) as pool:
-            flags = request.extra_cuda_cflags
-            texts = {file.name: file.text for file in front.device}
-            device = pool.submit(device_errors, files, texts, flags, self._run_tool, self._submission, self._timeout_s)
-            return self._failures.note(key, self._climb(request, front, files, key, device))
+        made = super()._made(request, key)
+        if made.library is None:
+            return made
+        return replace(made, unit=replace(made.unit, diagnostics=[]), kernels=front.kernels)
 
     def _front(self, request: BuildRequest, key: str) -> FrontEnd | str:
         """Return the front end's result. Each runner of the submission repeats the requests; a few are remembered."""
         if (remembered := self._fronts.get(key)) is not None:
             return remembered
         front = self._read(request)
-        if isinstance(front, FrontEnd) and len(self._fronts) < _MOST_FRONTS:
+        if isinstance(front, FrontEnd):
+            if len(self._fronts) == _MOST_FRONTS:
+                del self._fronts[next(iter(self._fronts))]
             self._fronts[key] = front
         return front
 
-    def _climb(
-        self,
-        request: BuildRequest,
-        front: FrontEnd,
-        files: list[SourceFile],
-        key: str,
-        device: Future[list[Diagnostic]],
-    ) -> BuildResult:
+    def _compile(self, request: BuildRequest, key: str) -> BuildResult:
         """Run the steps in order. An error with light headers proves nothing; an error with full headers is final.
 
-        `device` resolves to nvcc's errors about the kernels, empty without nvcc.
+        nvcc, if installed, looks for errors about the kernels meanwhile.
         """
-        texts = {file.name: file.text for file in files}
-        steps = build_steps(request, front)
+        front, files = self._front(request, key), all_files(request)
+        if isinstance(front, str):
+            raise TypeError("sources that were read can be read again")
+        with ThreadPoolExecutor(max_workers=1) as pool:
+            flags, parts = request.extra_cuda_cflags, {file.name: file.text for file in front.device}
+            device = pool.submit(device_errors, files, parts, flags, self._run_tool, self._submission, self._timeout_s)
+            return self._climb(request, front, key, device)
+
+    def _climb(self, request: BuildRequest, front: FrontEnd, key: str, device: Future[list[Diagnostic]]) -> BuildResult:
+        texts = {file.name: file.text for file in all_files(request)}
         wall_s = 0.0
-        for step in steps:
-            if (compiled := self._compile(step, max(self._timeout_s - wall_s, 1.0))) is None:
+        for step in build_steps(request, front):
+            if (compiled := self._run(step, max(self._timeout_s - wall_s, 1.0))) is None:
                 continue
             result, library = compiled
             wall_s += result.wall_s
             if library is not None:
                 if errors := device.result():
-                    unit = _unit(request, key, result.output, errors, ok=False, cached=False, wall_s=wall_s)
-                    failure = compile_failure(request.name, result, unit, self._timeout_s)
-                    return BuildResult(unit=unit, library=None, finding=failure)
-                self._cache.put(key, library, log=result.output, wall_s=wall_s)
-                unit = _unit(request, key, result.output, [], ok=True, cached=False, wall_s=wall_s)
-                return BuildResult(unit=unit, library=library, finding=None, kernels=front.kernels)
-            errors = [entry for entry in parse(result.output, texts, self._submission) if entry.severity == "error"]
+                    return self._failed(request, key, result, result.output, errors, wall_s)
+                return self._built(request, key, library, result.output, [], wall_s)
+            errors = [entry for entry in self._parsed(request, result.output) if entry.severity == "error"]
             errors = [in_original_words(entry, texts.get(entry.file, "")) for entry in errors]
             if not (result.timed_out or result.over_disk) and _is_tried_again(step, errors, request):
                 continue
-            unit = _unit(request, key, result.output, errors, ok=False, cached=False, wall_s=wall_s)
-            failure = (
-                _missing_include(request, errors)
-                or _missing_name(errors)
-                or compile_failure(request.name, result, unit, self._timeout_s)
-            )
-            return BuildResult(unit=unit, library=None, finding=failure)
+            explained = _missing_include(request, errors) or _missing_name(errors)
+            return self._failed(request, key, result, result.output, errors, wall_s, explained)
         raise AssertionError("the last step is always final")
 
-    def _compile(self, step: Step, timeout_s: float) -> tuple[ToolResult, bytes | None] | None:
+    def _run(self, step: Step, timeout_s: float) -> tuple[ToolResult, bytes | None] | None:
         """Run a step; None if the support of bindings does not compile."""
         linked: dict[str, Path] = {}
         if step.name is StepName.BOUND:
@@ -229,22 +202,3 @@ def _missing_name(errors: list[Diagnostic]) -> Finding | None:
         if (name := lacking(error.message)) is not None:
             return finding(Code.NOT_EMULATED, f"the emulator lacks {name}", line=error.submission_line, construct=name)
     return None
-
-
-def _unit(
-    request: BuildRequest,
-    key: str,
-    log: str,
-    diagnostics: list[Diagnostic],
-    *,
-    ok: bool,
-    cached: bool,
-    wall_s: float,
-) -> BuildUnit:
-    return BuildUnit(name=request.name, key=key, ok=ok, cached=cached, wall_s=wall_s, diagnostics=diagnostics, log=log)
-
-
-def _key(request: BuildRequest, files: list[SourceFile]) -> str:
-    """Hash everything that determines the library's contents: the request, the tools, the emulator."""
-    inputs = ["emulated", [(file.name, file.text) for file in files], request, nvcc_version(), builder_sha256()]
-    return hashlib.sha256(msgspec.json.encode([*inputs, sorted(host_compiler.fingerprint().items())])).hexdigest()

@@ -1,34 +1,53 @@
 """Build of one extension: cache lookup, or a sandboxed compile without any of the submission's Python code."""
 
 import contextlib
+import functools
 import hashlib
 import os
 import re
 import stat
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path, PurePath
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import msgspec
 from msgspec.structs import replace
 
 from evaluator.cache.build_cache import BuildCache
 from evaluator.compile.extension.build_memory import compilers_at_once
-from evaluator.compile.extension.build_result import BuildResult
-from evaluator.compile.extension.builder_sources import builder_sha256
-from evaluator.compile.extension.failed_builds import FailedBuilds
+from evaluator.compile.extension.build_results import BuildResult, FailedBuilds
 from evaluator.cuda_source.source_files import all_files, source_files
 from evaluator.errors import JudgeFailed
 from evaluator.findings import Code, finding
-from evaluator.protocol.frames import BuildRequest, SourceFile
+from evaluator.protocol.frames import BuildRequest
 from evaluator.protocol.submission_files import HEADER_SUFFIXES, bad_path, clashing_path
-from evaluator.records import BuildUnit, Finding
+from evaluator.records import BuildUnit, Diagnostic, Finding
 from evaluator.sandbox import Limits, ToolResult
 from evaluator.sandbox.filesystem.scratch_folders import entered
 from evaluator.toolchain import host_compiler
 from evaluator.toolchain.diagnostics import parse
-from evaluator.toolchain.flags import refused_compile_flags, refused_link_flags, words
+from evaluator.toolchain.nvcc_flags import refused_compile_flags, refused_link_flags, words
+
+_PACKAGE = Path(__file__).resolve().parents[2]
+_FOLDERS = ("compile", "cuda_source", "emulator", "toolchain")
+
+
+def builder_sources() -> list[Path]:
+    """List the files of all builders, of their readers of C++, and of the emulator: Python, headers and scripts."""
+    paths = (path for folder in _FOLDERS for path in (_PACKAGE / folder).rglob("*"))
+    return sorted(path for path in paths if path.is_file() and path.suffix != ".pyc")
+
+
+@functools.cache
+def builder_sha256() -> str:
+    """Hash the names and contents of `builder_sources`."""
+    digest = hashlib.sha256()
+    for path in builder_sources():
+        digest.update(path.relative_to(_PACKAGE).as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
+
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,220}\Z")
 CPP_SUFFIXES = {".cpp", ".cc", ".cxx", ".c++"}
@@ -58,8 +77,11 @@ class RunTool(Protocol):
         """Run `argv` to completion or until `timeout_s`. The program can also read the folders `readable`."""
 
 
-class Builder:
-    """Builder of one submission's extensions for the CPU."""
+class Builder(ABC):
+    """Builder of one submission's extensions: a refusal, a library or a failure of the caches, or else a compile."""
+
+    suffixes: ClassVar[AbstractSet[str]]
+    """Suffixes of the device's source files."""
 
     def __init__(self, run_tool: RunTool, cache: BuildCache, submission: str, timeout_s: float) -> None:
         """Compile through `run_tool`, store libraries in `cache`, and map messages to lines of `submission`."""
@@ -71,60 +93,94 @@ class Builder:
 
     def build(self, request: BuildRequest) -> BuildResult:
         """Build a requested extension; a refused request results in a finding."""
-        files = source_files(request)
-        key = _key(request, files)
-        if (
-            problem := misnamed(request) or _not_for_the_cpu(request) or refusal(request, files, CPP_SUFFIXES)
-        ) is not None:
-            return refused_build(request, key, problem)
-        if (entry := self._cache.get(key)) is not None:
-            unit = self._unit(request, files, key, ok=True, cached=True, wall_s=0.0, log=entry.manifest.log)
-            return BuildResult(unit=unit, library=entry.library, finding=None)
-        return self._failures.get(key) or self._failures.note(key, self._compile(request, files, key))
+        key = self.key(request)
+        problem = _misnamed(request) or self._not_for_device(request) or _refusal(request, self.suffixes)
+        return self._made(request, key) if problem is None else refused_build(request, key, problem)
 
-    def _compile(self, request: BuildRequest, files: list[SourceFile], key: str) -> BuildResult:
+    def key(self, request: BuildRequest) -> str:
+        """Hash everything that determines the library's contents: the request, the tools, Warpgrade's builders."""
+        files = [(file.name, file.text) for file in source_files(request)]
+        inputs = [type(self).__name__, files, *self._inputs(request), builder_sha256()]
+        return hashlib.sha256(msgspec.json.encode(inputs)).hexdigest()
+
+    @abstractmethod
+    def _inputs(self, request: BuildRequest) -> list[object]:
+        """Return the request as far as the device uses it, and the versions of the tools."""
+
+    def _not_for_device(self, request: BuildRequest) -> Finding | None:  # noqa: ARG002 - for subclasses
+        return None
+
+    @abstractmethod
+    def _compile(self, request: BuildRequest, key: str) -> BuildResult:
+        """Compile an extension that no cache has."""
+
+    def _made(self, request: BuildRequest, key: str) -> BuildResult:
+        if (entry := self._cache.get(key)) is not None:
+            log = entry.manifest.log
+            unit = _unit(request, key, self._parsed(request, log), log, ok=True, cached=True, wall_s=0.0)
+            return BuildResult(unit=unit, library=entry.library, finding=None)
+        return self._failures.get(key) or self._failures.note(key, self._compile(request, key))
+
+    def _parsed(self, request: BuildRequest, log: str) -> list[Diagnostic]:
+        return parse(log, {file.name: file.text for file in all_files(request)}, self._submission)
+
+    def _built(
+        self, request: BuildRequest, key: str, library: bytes, log: str, diagnostics: list[Diagnostic], wall_s: float
+    ) -> BuildResult:
+        """Store a library, and return the result."""
+        self._cache.put(key, library, log=log, wall_s=wall_s)
+        unit = _unit(request, key, diagnostics, log, ok=True, cached=False, wall_s=wall_s)
+        return BuildResult(unit=unit, library=library, finding=None)
+
+    def _failed(
+        self,
+        request: BuildRequest,
+        key: str,
+        result: ToolResult,
+        log: str,
+        diagnostics: list[Diagnostic],
+        wall_s: float,
+        explained: Finding | None = None,
+    ) -> BuildResult:
+        """Return a failure, `explained` or by its first error."""
+        unit = _unit(request, key, diagnostics, log, ok=False, cached=False, wall_s=wall_s)
+        failure = explained or compile_failure(request.name, result, unit, self._timeout_s)
+        return BuildResult(unit=unit, library=None, finding=failure)
+
+
+def _unit(
+    request: BuildRequest, key: str, diagnostics: list[Diagnostic], log: str, *, ok: bool, cached: bool, wall_s: float
+) -> BuildUnit:
+    return BuildUnit(name=request.name, key=key, ok=ok, cached=cached, wall_s=wall_s, diagnostics=diagnostics, log=log)
+
+
+class CpuBuilder(Builder):
+    """Builder of C++ for the CPU."""
+
+    suffixes = CPP_SUFFIXES
+
+    def _inputs(self, request: BuildRequest) -> list[object]:
+        return [replace(request, extra_cuda_cflags=[]), sorted(host_compiler.fingerprint().items())]
+
+    def _not_for_device(self, request: BuildRequest) -> Finding | None:
+        if not request.with_cuda and not request.cuda_sources:
+            return None
+        return finding(Code.NOT_ON_THIS_DEVICE, f"{request.name} is inline CUDA; --device cpu runs inline C++ only")
+
+    def _compile(self, request: BuildRequest, key: str) -> BuildResult:
         with work_folder() as work:
             write_files(work, {file.name: file.text for file in all_files(request)})
-            names = [file.name for file in files]
+            names = [file.name for file in source_files(request)]
             text = host_compiler.ninja_text(request.name, names, _compile_words(request), words(request.extra_ldflags))
             (work / "build.ninja").write_text(text, encoding="utf-8")
             argv = [host_compiler.ninja(), "-f", "build.ninja", "-j", str(compilers_at_once())]
             result = self._run_tool(argv, work=work, limits=SUBMISSION_LIMITS, timeout_s=self._timeout_s)
-            library = (
-                None
-                if result.timed_out or result.exit_code != 0
-                else read_library(work / f"{request.name}.so", MOST_BUILT_BYTES)
-            )
-        log = result.output
-        unit = self._unit(request, files, key, ok=library is not None, cached=False, wall_s=result.wall_s, log=log)
+            is_whole = result.ok and not result.timed_out
+            library = read_library(work / f"{request.name}.so", MOST_BUILT_BYTES) if is_whole else None
+        diagnostics = self._parsed(request, result.output)
         if library is None:
-            return BuildResult(
-                unit=unit, library=None, finding=compile_failure(request.name, result, unit, self._timeout_s)
-            )
-        self._cache.put(key, library, log=log, wall_s=result.wall_s)
-        return BuildResult(unit=unit, library=library, finding=None)
-
-    def _unit(
-        self,
-        request: BuildRequest,
-        files: list[SourceFile],
-        key: str,
-        *,
-        ok: bool,
-        cached: bool,
-        wall_s: float,
-        log: str,
-    ) -> BuildUnit:
-        texts = {file.name: file.text for file in [*files, *request.headers]}
-        return BuildUnit(
-            name=request.name,
-            key=key,
-            ok=ok,
-            cached=cached,
-            wall_s=wall_s,
-            diagnostics=parse(log, texts, self._submission),
-            log=log,
-        )
+            return self._failed(request, key, result, result.output, diagnostics, result.wall_s)
+        return self._built(request, key, library, result.output, diagnostics, result.wall_s)
 
 
 def compile_failure(name: str, result: ToolResult, unit: BuildUnit, timeout_s: float) -> Finding:
@@ -159,28 +215,19 @@ def _too_large(name: str, result: ToolResult) -> Finding | None:
     return None
 
 
-def _not_for_the_cpu(request: BuildRequest) -> Finding | None:
-    if not request.with_cuda and not request.cuda_sources:
-        return None
-    return finding(
-        Code.NOT_ON_THIS_DEVICE,
-        f"{request.name} is inline CUDA; --device cpu runs inline C++ only",
-    )
-
-
-def misnamed(request: BuildRequest) -> Finding | None:
+def _misnamed(request: BuildRequest) -> Finding | None:
     """Refuse an extension name unusable as a file and module name."""
     if _NAME.match(request.name):
         return None
     return finding(Code.BUILD_REQUEST_REFUSED, f"the extension's name {request.name[:100]!r} is not a C identifier")
 
 
-def refusal(request: BuildRequest, files: list[SourceFile], suffixes: AbstractSet[str]) -> Finding | None:
+def _refusal(request: BuildRequest, suffixes: AbstractSet[str]) -> Finding | None:
     """Return why a request is refused before compiling. `suffixes` are the device's source file suffixes."""
     flags = refused_compile_flags(_compile_words(request)) + refused_link_flags(words(request.extra_ldflags))
     if flags:
         return finding(Code.FLAG_REFUSED, f"{request.name}: flags not allowed: {' '.join(flags)[:300]}")
-    names = [file.name for file in files]
+    names = [file.name for file in source_files(request)]
     every = [*names, *(header.name for header in request.headers)]
     wrong = [name for name in names if PurePath(name).suffix not in suffixes]
     wrong += [header.name for header in request.headers if PurePath(header.name).suffix not in HEADER_SUFFIXES]
@@ -189,31 +236,13 @@ def refusal(request: BuildRequest, files: list[SourceFile], suffixes: AbstractSe
         return finding(
             Code.BUILD_REQUEST_REFUSED, f"{request.name}: unsupported source files: {str(wrong or names)[:300]}"
         )
-    if sum(len(file.text.encode()) for file in [*files, *request.headers]) > _MAX_SOURCE_BYTES:
+    if sum(len(file.text.encode()) for file in [*source_files(request), *request.headers]) > _MAX_SOURCE_BYTES:
         return finding(Code.BUILD_REQUEST_REFUSED, f"{request.name}: the sources exceed {_MAX_SOURCE_BYTES >> 20} MiB")
     return None
 
 
 def _compile_words(request: BuildRequest) -> list[str]:
     return [*words(request.extra_cflags), *(f"-I{path}" for path in request.extra_include_paths if path)]
-
-
-def _key(request: BuildRequest, files: list[SourceFile]) -> str:
-    """Hash everything that determines the library's contents."""
-    parts = [
-        [(file.name, file.text) for file in files],
-        [(file.name, file.text) for file in request.headers],
-        request.name,
-        request.extra_cflags,
-        request.extra_ldflags,
-        request.extra_include_paths,
-        sorted(host_compiler.fingerprint().items()),
-        host_compiler.ninja_text(
-            request.name, [file.name for file in files], request.extra_cflags, request.extra_ldflags
-        ),
-        builder_sha256(),
-    ]
-    return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
 
 
 def write_files(work: Path, texts: Mapping[str, str]) -> None:

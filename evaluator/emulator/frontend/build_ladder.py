@@ -21,9 +21,8 @@ from evaluator.protocol.frames import BuildRequest, SourceFile
 from evaluator.protocol.submission_files import HEADER_SUFFIXES
 from evaluator.records import Diagnostic
 from evaluator.toolchain import host_compiler
-from evaluator.toolchain.bound_headers import BOUND_FOLDER, bound_headers
-from evaluator.toolchain.flags import words
-from evaluator.toolchain.light_headers import LIGHT_FOLDER, functions_for, light_headers
+from evaluator.toolchain.light_headers import BOUND_FOLDER, LIGHT_FOLDER, bound_headers, functions_for, light_headers
+from evaluator.toolchain.nvcc_flags import words
 
 _CUDA_LIBRARIES = re.compile(r"-l(?:cu\w+|c10_cuda|torch_cuda\w*|nv\w+)")
 _NVCC_DEFAULTS = [

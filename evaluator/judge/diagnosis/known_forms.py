@@ -17,7 +17,7 @@ from evaluator.judge.numerics.arithmetic_modes import with_handlers
 from evaluator.judge.reference.operation_cost import Cost, TrafficCounter
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.reference.running_statistics import by_running_statistics
-from evaluator.protocol.op_mode import OperationMode
+from evaluator.protocol.operations import OperationMode
 
 aten = torch.ops.aten
 _MOST_PARAMETERS = 16

@@ -23,7 +23,7 @@ from evaluator.judge.formats.elements import format_of
 from evaluator.judge.numerics import products, single_accumulator
 from evaluator.judge.numerics.composites import COMPOSITES, NAIVE, WrittenOut
 from evaluator.judge.numerics.single_accumulator import MOST_ELEMENTS, accumulated, running
-from evaluator.protocol.op_mode import OperationMode
+from evaluator.protocol.operations import OperationMode
 
 aten = torch.ops.aten
 

@@ -6,8 +6,8 @@ from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.operation_cost import Cost, TrafficCounter
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.setup.seed_book import fresh_seed
-from evaluator.protocol.flop_count import moved_bytes_of
 from evaluator.protocol.frames import Counted
+from evaluator.protocol.operations import moved_bytes_of
 from evaluator.protocol.pytree import tensors_of
 
 _FEW = 1 / 16

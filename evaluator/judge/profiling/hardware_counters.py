@@ -22,8 +22,7 @@ from evaluator.judge.trial.model_runner import model_mode, own_tf32
 from evaluator.protocol.standalone_call import FAILED, LoneCall, lay_out
 from evaluator.records import Counters, Finding, KernelCounters, Tf32
 from evaluator.sandbox import ToolResult
-from evaluator.sandbox.filesystem.python_libraries import library_folders
-from evaluator.sandbox.filesystem.visible_files import source_root
+from evaluator.sandbox.filesystem.visible_files import library_folders, source_root
 
 _TIMEOUT_S = 120.0
 _KEPT_OUTPUT_BYTES = 1 << 20

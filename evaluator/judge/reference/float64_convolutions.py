@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from evaluator.protocol.op_mode import OperationMode
+from evaluator.protocol.operations import OperationMode
 
 _MOST_ELEMENTS = 1 << 25
 """Largest number of elements of a product; the product of a single kernel element and item may be larger."""

@@ -3,9 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from evaluator.protocol.flop_count import flop_of, moved_bytes_of
-from evaluator.protocol.op_mode import OperationMode
-from evaluator.protocol.operations import computes, operation_name
+from evaluator.protocol.operations import OperationMode, computes, flop_of, moved_bytes_of, operation_name
 
 
 class _Rates(NamedTuple):

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from evaluator.compile.binaries.imported_symbols import ImportedSymbols, imported_symbols
 from evaluator.compile.device_builders import ExtensionBuilder
 from evaluator.compile.extension.binding_errors import explained
-from evaluator.compile.extension.build_result import BuildResult
+from evaluator.compile.extension.build_results import BuildResult
 from evaluator.cuda_source.kernel_names import Kernels, kernels_in_library
 from evaluator.cuda_source.source_files import all_files
 from evaluator.devices.memory import sealed_file

@@ -14,7 +14,7 @@ from typing import Self
 from msgspec.structs import replace
 
 from evaluator.compile.device_builders import ExtensionBuilder
-from evaluator.compile.extension.build_result import BuildResult
+from evaluator.compile.extension.build_results import BuildResult
 from evaluator.compile.extension.builder import RunTool
 from evaluator.findings import Code
 from evaluator.lint.lint_in_sandbox import LookedAt, look_at

@@ -4,8 +4,7 @@ import math
 from collections.abc import Sequence
 
 from evaluator.records import ClockKind
-from evaluator.timing.stats import median_interval
-from evaluator.timing.time_errors import CLOCK_ERROR_MS
+from evaluator.timing.stats import CLOCK_ERROR_MS, median_interval
 
 MIN_CALLS, MAX_CALLS = 20, 100
 FEW_CALLS = 8

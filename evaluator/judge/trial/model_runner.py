@@ -19,7 +19,7 @@ from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.judge.tensors.pytree import lay_out
 from evaluator.judge.trial.trial_runner import TrialRunner
 from evaluator.protocol.frames import Construct, Constructed, Load, Table
-from evaluator.protocol.frames.model_mode import ModelMode
+from evaluator.protocol.frames.values import ModelMode
 from evaluator.records import DeviceKind, Fault, Mode, Precision, Problem, Tf32, WeightsRule
 from evaluator.submission.model_new import NAME
 

@@ -24,8 +24,7 @@ from evaluator.judge.trial.trial_runner import Trial, TrialRunner
 from evaluator.judge.trial.window_runner import WindowRunner
 from evaluator.records import ClockKind, Fault, Windows
 from evaluator.timing.agreement import disagreement, excess_ms, raised, usual_ms
-from evaluator.timing.stats import lower_quartile, median, median_interval
-from evaluator.timing.time_errors import process_spread_ms
+from evaluator.timing.stats import lower_quartile, median, median_interval, process_spread_ms
 
 _FEW_WINDOWS = 3
 """Windows that are enough if they lie within twice the spread between processes: the spread makes most of an interval,

@@ -5,8 +5,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from evaluator.protocol.frames.bounds import Name, ShortText, Text, Token
-from evaluator.protocol.frames.model_mode import ModelMode
-from evaluator.protocol.frames.values import Frame, Items, Node, Table, TensorView
+from evaluator.protocol.frames.values import Frame, Items, ModelMode, Node, Table, TensorView
 
 
 class Warm(Frame, frozen=True):

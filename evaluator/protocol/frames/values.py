@@ -1,10 +1,19 @@
 """Base class of frames, and the tree of tensors and plain values inside a frame."""
 
+from enum import StrEnum
 from typing import Annotated
 
 import msgspec
 
 from evaluator.protocol.frames.bounds import MOST_ITEMS, Dimension, Dimensions, Name, ShortText, Strides, Word
+
+
+class ModelMode(StrEnum):
+    """Mode that a model is put into after its construction; a constructor may have called `eval()` itself."""
+
+    AS_CONSTRUCTED = "as_constructed"
+    EVAL = "eval"
+    TRAIN = "train"
 
 
 class Frame(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):

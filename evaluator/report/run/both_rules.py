@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from evaluator.records import Status
-from evaluator.report.run.estimates import NOTHING, percent
+from evaluator.report.run.intervals import NOTHING, percent
 from evaluator.report.run.summary import RunSample, Section, Summary, WholeLevel
 
 Rows = tuple[list[str], list[list[str]]]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from evaluator.records import Status
-from evaluator.report.run.estimates import NOTHING
+from evaluator.report.run.intervals import NOTHING
 from evaluator.text import significant
 
 

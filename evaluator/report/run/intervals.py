@@ -2,7 +2,9 @@
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from evaluator.text import significant
 
 NORMAL_95 = 1.959963984540054
 # Student's t at 0.975, for 1 to 30 degrees of freedom; beyond, a series about the normal quantile is exact to 1e-4.
@@ -79,3 +81,33 @@ def _exp(exponent: float) -> float | None:
         return math.exp(exponent)
     except OverflowError:
         return None
+
+
+NOTHING = "-"
+
+
+def estimate_document(value: Estimate | None) -> dict[str, float | None] | None:
+    """Return the document of an estimate, or of its absence."""
+    return None if value is None else value._asdict()
+
+
+def percent(value: Estimate | None) -> str:
+    """Format a share, or its absence."""
+    return NOTHING if value is None else percentage(value.value)
+
+
+def percentage(value: float) -> str:
+    """Format a share as a percentage."""
+    return f"{value * 100:.1f} %"
+
+
+def factor(value: float) -> str:
+    """Format a ratio."""
+    return f"{significant(value)}x"
+
+
+def between(value: Estimate | None, spell: Any) -> str:
+    """Format an interval by `spell`; an unbounded interval as nothing."""
+    if value is None or value.low is None or value.high is None:
+        return NOTHING
+    return f"{spell(value.low)} to {spell(value.high)}"

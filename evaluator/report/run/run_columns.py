@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from evaluator.catalog import natural
 from evaluator.report.layout.markup import code_span
-from evaluator.report.run.estimates import NOTHING, between, factor, percent, percentage
+from evaluator.report.run.intervals import NOTHING, between, factor, percent, percentage
 from evaluator.report.run.run_tables import (
     OF_WHOLE_LEVELS,
     TextTable,
@@ -21,6 +21,7 @@ from evaluator.text import counted, one_line
 
 if TYPE_CHECKING:
     from rich.console import Console
+
 
 _LONGEST_HEAD = 16
 _LONGEST_TITLE = 300

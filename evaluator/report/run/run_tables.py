@@ -9,8 +9,7 @@ from evaluator.records import DeviceKind
 from evaluator.report.layout.markup import code_span, folded
 from evaluator.report.run.both_rules import disputed_document, disputed_rows, rates_by_both, remark_of_both
 from evaluator.report.run.by_case import case_documents, case_table
-from evaluator.report.run.estimates import NOTHING, between, estimate_document, factor, percent, percentage
-from evaluator.report.run.intervals import Estimate
+from evaluator.report.run.intervals import NOTHING, Estimate, between, estimate_document, factor, percent, percentage
 from evaluator.report.run.rows import no_formula
 from evaluator.report.run.summary import REFUSED, THRESHOLDS, Device, Measured, Section, Summary, WholeLevel
 from evaluator.text import counted, one_line
@@ -199,7 +198,7 @@ def render_tables(tables: Iterable[TextTable], console: "Console") -> None:
     """Print tables. The first column may wrap; the others are right-aligned."""
     from rich.text import Text
 
-    from evaluator.report.layout.table import table_lines
+    from evaluator.report.layout.markup import table_lines
 
     for table in tables:
         console.print(Text(table.title, "bold"))

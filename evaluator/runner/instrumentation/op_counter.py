@@ -14,10 +14,8 @@ from typing import Any, Self
 
 import torch
 
-from evaluator.protocol.flop_count import flop_of, moved_bytes_of
 from evaluator.protocol.frames import Counted
-from evaluator.protocol.op_mode import OperationMode
-from evaluator.protocol.operations import LIBRARY, computes, operation_name
+from evaluator.protocol.operations import LIBRARY, OperationMode, computes, flop_of, moved_bytes_of, operation_name
 
 _EXPORTS = ("numpy", "tolist", "__dlpack__")
 """Methods of a tensor that give its values to Python or another library. `__array__` calls `numpy`."""

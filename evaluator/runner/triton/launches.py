@@ -4,8 +4,23 @@ import sys
 from collections.abc import Collection
 from typing import Any
 
+import numpy as np
+
 from evaluator.runner.triton.narrow_floats import install_narrow_floats
-from evaluator.runner.triton.scalar_masks import install_scalar_masks
+
+
+def install_scalar_masks(interpreter: Any) -> None:
+    """Spread truth values as truth values in Triton's interpreter. Other versions stay unchanged."""
+    builder: Any = type(getattr(interpreter, "interpreter_builder", None))
+    if not hasattr(builder, "create_splat") or not hasattr(interpreter, "TensorHandle"):
+        return
+    spread, handle, of_one_bit = builder.create_splat, interpreter.TensorHandle, interpreter.tl.int1
+
+    def create_splat(self: Any, to: Any, scalar: Any) -> Any:
+        is_condition = isinstance(scalar.data, np.ndarray) and scalar.data.dtype == np.bool_
+        return spread(self, to, handle(scalar.data, of_one_bit) if is_condition else scalar)
+
+    builder.create_splat = create_splat
 
 
 class InterpretedLaunches:

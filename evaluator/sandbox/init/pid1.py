@@ -22,9 +22,8 @@ from typing import NoReturn
 from evaluator.sandbox.filesystem import mounts
 from evaluator.sandbox.init import sandbox_entry
 from evaluator.sandbox.init.memory_meter import MemoryMeter
-from evaluator.sandbox.kernel import namespaces, process_group, syscalls
-from evaluator.sandbox.kernel.process_group import ProcessGroup
-from evaluator.sandbox.kernel.stopped_processes import OtherProcesses
+from evaluator.sandbox.kernel import privileges, process_group, syscalls
+from evaluator.sandbox.kernel.process_group import OtherProcesses, ProcessGroup
 from evaluator.sandbox.layers import messages
 from evaluator.sandbox.layers.messages import Command, Spawn
 
@@ -86,7 +85,7 @@ def _start_warden(
     order: Spawn, judge: socket.socket, output: int, runner_socket: int | None, alarm: int, meter: MemoryMeter | None
 ) -> int:
     layers, users, fork_server = order.layers, order.identities, os.getppid()
-    namespaces.enter(layers.namespaces, users.runner if users is not None else None)
+    privileges.enter(layers.namespaces, users.runner if users is not None else None)
     process_group.enter_before_fork(layers.process_group)
     in_namespace = layers.process_group is ProcessGroup.PROCESS_NAMESPACE
     if in_namespace:

@@ -17,7 +17,7 @@ from typing import Any, NoReturn, TextIO
 
 from evaluator.sandbox.filesystem import visible_files
 from evaluator.sandbox.kernel import landlock, privileges, seccomp, syscalls
-from evaluator.sandbox.kernel.namespaces import Namespaces
+from evaluator.sandbox.kernel.privileges import Namespaces
 from evaluator.sandbox.kernel.process_group import ProcessGroup
 from evaluator.sandbox.layers import resource_limits
 from evaluator.sandbox.layers.messages import Spawn

@@ -6,7 +6,7 @@ from evaluator.errors import SandboxUnavailable
 from evaluator.records import SandboxFacts, SandboxMode
 from evaluator.sandbox.filesystem import visible_files
 from evaluator.sandbox.kernel import landlock
-from evaluator.sandbox.kernel.namespaces import Namespaces
+from evaluator.sandbox.kernel.privileges import Namespaces
 from evaluator.sandbox.kernel.process_group import ProcessGroup
 from evaluator.sandbox.layers.resource_limits import Limits
 

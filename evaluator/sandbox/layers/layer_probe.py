@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 
 from evaluator.sandbox.filesystem import mounts, visible_files
-from evaluator.sandbox.kernel import landlock, namespaces, privileges, seccomp, syscalls
-from evaluator.sandbox.kernel.namespaces import Namespaces
+from evaluator.sandbox.kernel import landlock, privileges, seccomp, syscalls
+from evaluator.sandbox.kernel.privileges import Namespaces
 from evaluator.sandbox.layers.available_layers import Machine
 
 _REPORT_BYTES = 4096
@@ -49,7 +49,7 @@ def _namespaces(refused: dict[str, str], *, own_user: bool) -> Namespaces:
     kinds = [Namespaces.ROOT] if os.geteuid() == 0 else []
     for kind in (*kinds, Namespaces.USER):
         user = privileges.fresh_identities().runner if own_user else None
-        problem = _failure_of(partial(namespaces.enter, kind, user))
+        problem = _failure_of(partial(privileges.enter, kind, user))
         if not problem:
             return kind
         refused[f"{kind}-namespaces"] = problem
@@ -91,7 +91,7 @@ def _try_view(kind: Namespaces, own_user: bool) -> None:  # noqa: FBT001 - priva
             mounts.build(trial_view, (os.geteuid(), os.getegid()))
 
         def enter_and_build() -> None:
-            namespaces.enter(kind, user)
+            privileges.enter(kind, user)
             # The next child becomes the first process of the new process namespace.
             problem = _failure_of(build)
             if problem:

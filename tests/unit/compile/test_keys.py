@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from evaluator.cache.build_cache import BuildCache
 from evaluator.compile.cuda.cuda_builder import CudaBuilder
 from evaluator.compile.emulated.emulated_builder import EmulatedBuilder
-from evaluator.compile.extension.builder import Builder
+from evaluator.compile.extension.builder import CpuBuilder
 from evaluator.protocol.frames import BuildRequest, SourceFile
 from evaluator.sandbox import ToolResult
 from evaluator.toolchain import host_compiler, nvcc
@@ -58,7 +58,7 @@ def key_of(request, tmp_path, monkeypatch):
     cache = BuildCache(tmp_path)
     match request.param:
         case "cpu":
-            builder = Builder(refused, cache, "", 30.0)
+            builder = CpuBuilder(refused, cache, "", 30.0)
         case "cuda":
             builder = CudaBuilder(refused, cache, "", 30.0, lambda _: None, "90a", cache_root=tmp_path)
         case _:

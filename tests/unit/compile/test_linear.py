@@ -15,7 +15,7 @@ from functools import partial
 import pytest
 
 from evaluator.compile.binaries.sass import machine_code
-from evaluator.compile.extension.error_agreement import undeclared
+from evaluator.compile.cuda.cuda_builder import undeclared
 from evaluator.cuda_source.kernel_names import kernels_in_library
 from evaluator.cuda_source.symbols import _function_name, missing
 from evaluator.judge.faults.emulator_faults import kernel_fault
@@ -23,8 +23,7 @@ from evaluator.protocol.frames import BuildRequest
 from evaluator.protocol.frames.oversize import oversized_request
 from evaluator.toolchain import diagnostics
 from evaluator.toolchain.diagnostics import LineMap, parse
-from evaluator.toolchain.flags import refused_compile_flags, words
-from evaluator.toolchain.nvcc_flags import nvcc_flags
+from evaluator.toolchain.nvcc_flags import nvcc_flags, refused_compile_flags, words
 
 
 def steps(work):

@@ -7,7 +7,7 @@ import pytest
 
 from evaluator.cache import fallback_folder
 from evaluator.compile import warm_up
-from evaluator.compile.emulated.precompiled_headers import PRECOMPILED
+from evaluator.compile.emulated.emulator_libraries import PRECOMPILED
 from evaluator.compile.warm_up import Artefact, ArtefactState, is_there, make_ahead, parts
 from evaluator.emulator.frontend.build_ladder import SUPPORT
 from evaluator.errors import ExitCode, JudgeFailed, ToolchainMissing

@@ -7,12 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.doctor.kernel_languages import kernel_languages
+from evaluator.doctor.diagnosis import kernel_languages
 from evaluator.languages.by_text import mentions_in_text, nvrtc_kernels
 from evaluator.languages.installations import distribution
 from evaluator.languages.registry import (
+    CUPY,
+    CUTE_DSL,
+    CUTLASS,
+    LANGUAGES,
     MARKS,
     PACKAGES,
+    THUNDERKITTENS,
+    TILELANG,
     failed_in_compiler,
     failed_language,
     found_installation,
@@ -20,7 +26,6 @@ from evaluator.languages.registry import (
     language_of_package,
     recognized,
 )
-from evaluator.languages.table import CUPY, CUTE_DSL, CUTLASS, LANGUAGES, THUNDERKITTENS, TILELANG
 from evaluator.lint.lint import look
 from evaluator.records import DeviceKind, Toolchain
 from evaluator.submission.packages import missing_package
@@ -154,7 +159,7 @@ ELSEWHERE = {
         "judge/runners/jit_kernels.py",
         "judge/runners/language_preload.py",
     ),
-    "environment variables": ("judge/baselines/other_baselines.py", "serve/identity.py"),
+    "environment variables": ("judge/baselines/other_baselines.py", "serve/protocol.py"),
     "headers, namespaces and kernels of C++ libraries": (
         "cuda_source/kernel_names.py",
         "cuda_source/split.py",

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from evaluator.protocol.frames.model_mode import ModelMode
+from evaluator.protocol.frames.values import ModelMode
 from evaluator.protocol.standalone_call import LoneCall, lay_out
 from evaluator.sandbox.filesystem.visible_files import source_root
 

@@ -12,7 +12,7 @@ import torch
 from torch.utils import cpp_extension
 
 from evaluator.protocol.frames import RefusedKernel
-from evaluator.protocol.frames.model_mode import ModelMode
+from evaluator.protocol.frames.values import ModelMode
 from evaluator.protocol.submission_files import SINGLE_FILE, joined, place_of
 from evaluator.runner import submission_module
 from evaluator.runner.extensions import ExtensionLoader

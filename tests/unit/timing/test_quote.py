@@ -15,8 +15,7 @@ from evaluator.findings import ENTRIES, Code
 from evaluator.findings.timing import CLOCK_TOO_COARSE, CLOSE_PROGRAMS, GRADE_AGAIN, LARGER_SIZE
 from evaluator.records import ClockKind
 from evaluator.timing.quote import WIDEST, WIDEST_IN_WINDOWS, quote
-from evaluator.timing.stats import median
-from evaluator.timing.time_errors import CLOCK_ERROR_MS, process_spread_ms
+from evaluator.timing.stats import CLOCK_ERROR_MS, median, process_spread_ms
 from tests.cards import in_windows, samples
 
 times = st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=30)

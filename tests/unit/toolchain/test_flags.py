@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evaluator.toolchain import host_compiler
-from evaluator.toolchain.flags import refused_compile_flags, refused_link_flags, words
+from evaluator.toolchain.nvcc_flags import refused_compile_flags, refused_link_flags, words
 
 ALLOWED = [
     *("-O0", "-O1", "-O2", "-O3", "-Os", "-Oz", "-Og", "-O", "-Ofast"),

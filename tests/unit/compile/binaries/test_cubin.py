@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evaluator.compile.binaries.cubin import EXIT, kernel_code, without
-from evaluator.compile.emulated.nvcc_check import nvcc_version
+from evaluator.compile.emulated.emulated_errors import nvcc_version
 from evaluator.cuda_source.kernel_names import plain_name
 from evaluator.toolchain import nvcc
 

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.compile.binaries.instructions import Meaning, meaning
-from evaluator.compile.binaries.sass import machine_code, together
+from evaluator.compile.binaries.sass import Meaning, machine_code, meaning, together
 from evaluator.records import InstructionKind, MachineCode, NumberFormat
 
 RECORDED = Path(__file__).parents[3] / "data" / "sass"

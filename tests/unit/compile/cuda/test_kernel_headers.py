@@ -8,8 +8,7 @@ from evaluator.cache.build_cache import BuildCache
 from evaluator.compile.cuda.cuda_builder import CudaBuilder
 from evaluator.compile.cuda.kernel_headers import kernel_headers, missing_library
 from evaluator.findings import Code
-from evaluator.languages.registry import found_installation
-from evaluator.languages.table import CUTLASS
+from evaluator.languages.registry import CUTLASS, found_installation
 from evaluator.protocol.frames import BuildRequest, SourceFile
 from evaluator.records import Diagnostic
 from evaluator.sandbox import ToolResult

@@ -4,9 +4,9 @@ import pytest
 from msgspec.structs import replace
 
 from evaluator.cache.build_cache import BuildCache
-from evaluator.compile.emulated import emulated_builder, nvcc_check
+from evaluator.compile.emulated import emulated_builder, emulated_errors
 from evaluator.compile.emulated.emulated_builder import EmulatedBuilder
-from evaluator.compile.emulated.precompiled_headers import PRECOMPILED
+from evaluator.compile.emulated.emulator_libraries import PRECOMPILED
 from evaluator.emulator.frontend.build_ladder import SUPPORT, UNIT, StepName
 from evaluator.emulator.frontend.front_end import front_end
 from evaluator.findings import Code
@@ -68,7 +68,7 @@ def step_of(argv):
 def _fake_toolchain(monkeypatch):
     monkeypatch.setattr(host_compiler, "cxx", lambda: host_compiler.Toolchain("/usr/bin/g++", "g++ 1.0"))
     monkeypatch.setattr(host_compiler, "ninja", lambda: "/usr/bin/ninja")
-    for module in (emulated_builder, nvcc_check):
+    for module in (emulated_builder, emulated_errors):
         monkeypatch.setattr(module, "nvcc_version", lambda: None)
 
 

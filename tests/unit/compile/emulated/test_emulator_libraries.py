@@ -6,7 +6,7 @@ import pytest
 
 from evaluator.cache.build_cache import BuildCache
 from evaluator.compile.emulated import emulator_libraries
-from evaluator.compile.emulated.precompiled_headers import PRECOMPILED, precompilation
+from evaluator.compile.emulated.emulator_libraries import PRECOMPILED, precompilation
 from evaluator.emulator.frontend.build_ladder import SUPPORT, StepName
 from evaluator.errors import JudgeFailed
 from evaluator.sandbox import ToolResult

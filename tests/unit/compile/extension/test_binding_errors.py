@@ -2,8 +2,13 @@
 
 import pytest
 
-from evaluator.compile.extension.binding_errors import explained, explained_load
-from evaluator.compile.extension.definitions import declaration_of, defined_names, definition_of
+from evaluator.compile.extension.binding_errors import (
+    declaration_of,
+    defined_names,
+    definition_of,
+    explained,
+    explained_load,
+)
 from evaluator.findings import Code, finding
 from evaluator.protocol.frames import BuildRequest, SourceFile
 from evaluator.protocol.submission_files import joined

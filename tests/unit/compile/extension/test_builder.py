@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from evaluator.cache.build_cache import BuildCache
-from evaluator.compile.extension.builder import Builder, read_library, work_folder
+from evaluator.compile.extension.builder import CpuBuilder, read_library, work_folder
 from evaluator.errors import JudgeFailed
 from evaluator.findings import Code
 from evaluator.protocol.frames import BuildRequest, SourceFile
@@ -47,7 +47,7 @@ def _fake_toolchain(monkeypatch):
 
 @pytest.fixture
 def made(tmp_path):
-    return lambda tool: Builder(tool, BuildCache(tmp_path), SUBMISSION, 30.0)
+    return lambda tool: CpuBuilder(tool, BuildCache(tmp_path), SUBMISSION, 30.0)
 
 
 def test_a_build_gives_the_library(made):

@@ -1,6 +1,6 @@
 """When an error of a quick step is final, and when a slower step must be asked."""
 
-from evaluator.compile.extension.error_agreement import agreed, undeclared
+from evaluator.compile.cuda.cuda_builder import agreed, undeclared
 from evaluator.protocol.frames import BuildRequest
 from evaluator.records import Diagnostic
 

@@ -3,8 +3,7 @@
 import pytest
 
 from evaluator.cache.build_cache import BuildCache
-from evaluator.compile.extension.build_result import BuildResult
-from evaluator.compile.extension.failed_builds import FailedBuilds
+from evaluator.compile.extension.build_results import BuildResult, FailedBuilds
 from evaluator.findings import Code, finding
 from evaluator.records import BuildUnit, Diagnostic
 

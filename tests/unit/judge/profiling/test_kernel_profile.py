@@ -33,7 +33,7 @@ from evaluator.protocol.frames import (
     Scalar,
     SeenKernel,
 )
-from evaluator.protocol.prebuilt_libraries import PrebuiltLibraries
+from evaluator.protocol.standalone_call import PrebuiltLibraries
 from evaluator.records import (
     Counters,
     DeviceKind,

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from evaluator.compile.extension.build_result import BuildResult
+from evaluator.compile.extension.build_results import BuildResult
 from evaluator.deadline import Deadline
 from evaluator.findings import Code, finding
 from evaluator.findings.submission import ONE_BLOCK

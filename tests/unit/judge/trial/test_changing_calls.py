@@ -20,11 +20,10 @@ from evaluator.judge.trial.retry import retried
 from evaluator.judge.trial.trial_runner import TrialRunner
 from evaluator.judge.trial.window_runner import WindowRunner
 from evaluator.protocol.frames import Construct, Items, Table, Window
-from evaluator.protocol.frames.model_mode import ModelMode
+from evaluator.protocol.frames.values import ModelMode
 from evaluator.records import Profile, SizeName, ToleranceRule
-from evaluator.runner.host_arena import HostArena
 from evaluator.runner.main import Runner
-from evaluator.runner.shared_memory import Shared
+from evaluator.runner.shared_memory import HostArena, Shared
 from tests.unit.judge.trial.test_trial_runner import ROOM, SameProcess, problem
 
 SUBMISSION = """

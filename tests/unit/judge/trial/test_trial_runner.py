@@ -24,7 +24,7 @@ from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.judge.tensors.pytree import lay_out
 from evaluator.judge.trial.trial_runner import TrialRunner
 from evaluator.protocol.frames import Call, Construct, Done, Items, Prepare, Scalar, Table, TensorView
-from evaluator.protocol.frames.model_mode import ModelMode
+from evaluator.protocol.frames.values import ModelMode
 from evaluator.protocol.pytree import tensors_of
 from evaluator.protocol.seeding import seed_torch
 from evaluator.records import (
@@ -41,9 +41,8 @@ from evaluator.records import (
     cases_of,
 )
 from evaluator.runner import main, submission_module
-from evaluator.runner.host_arena import HostArena
 from evaluator.runner.main import Runner
-from evaluator.runner.shared_memory import Shared
+from evaluator.runner.shared_memory import HostArena, Shared
 from evaluator.runner.shared_values import Outbox, to_tensor
 
 REFERENCE = """

@@ -7,7 +7,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from evaluator.records import Status
-from evaluator.report.layout.table import table_lines
+from evaluator.report.layout.markup import table_lines
 from evaluator.report.run.run_tables import FailedSubmission, render
 from evaluator.report.run.summary import Device, RunSample, sections
 from evaluator.text import NO_WIDTH

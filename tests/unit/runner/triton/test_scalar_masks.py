@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from evaluator.runner.triton.scalar_masks import install_scalar_masks
+from evaluator.runner.triton.launches import install_scalar_masks
 
 interpreter = pytest.importorskip("triton.runtime.interpreter")
 tl = importlib.import_module("triton.language")

@@ -7,9 +7,22 @@ import msgspec
 from msgspec.structs import replace
 
 from evaluator.cache.build_cache import BuildCache
-from evaluator.compile.extension.build_result import BuildResult
 from evaluator.findings import Code
+from evaluator.records import BuildUnit, Finding, Record
 from evaluator.version import __version__
+
+
+class BuildResult(Record, frozen=True):
+    """Result of a build request. `library` is None if `unit.ok` is false.
+
+    `kernels` are the kernels defined by the sources, where the library itself has no kernel names (on `emulated`).
+    """
+
+    unit: BuildUnit
+    library: bytes | None
+    finding: Finding | None
+    kernels: list[str] | None = None
+
 
 _FINAL = frozenset({Code.COMPILE_FAILED.value, Code.NOT_EMULATED.value})
 _NOT_THE_SOURCES = re.compile(
