@@ -56,7 +56,6 @@ def run_page(page: RunPage, entries: Iterable[PageEntry]) -> Iterator[bytes]:
         best=best_by_problem(graded),
         references=_codes_within_limit(page.references),
         rows=rows,
-        coloured=room.coloured,
         broken=f"{counted(page.broken, 'card')} could not be read or was rejected, and counts as missing."
         if page.broken
         else "",

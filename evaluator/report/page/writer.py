@@ -10,9 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
-from evaluator.report.page.code_colours import coloured
 from evaluator.report.page.entries import shown_name, times
 from evaluator.text import counted, printable
 
@@ -22,22 +21,19 @@ if TYPE_CHECKING:
 _FOLDER = Path(__file__).parent / "templates"
 DETAILS_BYTES = 32 << 20
 """Limit of all details of a page."""
-COLOURED_CHARACTERS = 4 << 20
-"""Limit of the code with colours: a few seconds of work. Further code is plain."""
 
 
 class Room:
-    """Remaining space for details and colours. A page of 10 000 submissions stays small enough to open."""
+    """Remaining space for details. A page of 10 000 submissions stays small enough to open."""
 
     def __init__(self) -> None:
         self.left_out = 0
         self._bytes = DETAILS_BYTES
-        self._characters = COLOURED_CHARACTERS
 
     def details(self, macro: str, size: int, **content: Any) -> Markup:
         """Return the details of `content`, made by the macro; nothing if the details do not fit."""
         if size <= self._bytes:
-            html: Markup = getattr(_parts(), macro)(**content, coloured=self.coloured)
+            html: Markup = getattr(_parts(), macro)(**content)
             length = len(html.encode("utf-8", "replace"))
             if length <= self._bytes:
                 self._bytes -= length
@@ -45,17 +41,10 @@ class Room:
         self.left_out += 1
         return Markup("")
 
-    def coloured(self, source: str) -> Markup:
-        """Return escaped code, with colours as long as room is left."""
-        if len(source) > self._characters:
-            return escape(source)
-        self._characters -= len(source)
-        return coloured(source)
-
 
 def page_pieces(template: str, *, is_live: bool = False, **content: Any) -> Iterator[bytes]:
     """Yield the parts of a page. A live page may ask the page's own server for news."""
-    style, script = (_trusted(f"page.{end}") for end in ("css", "js"))
+    style, script = _trusted("page.css"), _trusted("code_colours.js") + _trusted("page.js")
     stream = (
         _environment()
         .get_template(template)

@@ -1,4 +1,3 @@
-"use strict";
 // Each submission is a tbody: its row, and its details below. Sorting moves the bodies, filtering hides them.
 const root = document.documentElement;
 const table = document.getElementById("submissions");
@@ -105,7 +104,7 @@ filter.addEventListener("input", () => {
 // The page has each reference once. Opened details show a copy beside the submission's code.
 function compare(details) {
   const beside = details.querySelector(".beside");
-  if (!details.open || !beside || beside.childElementCount) return;
+  if (!beside || beside.childElementCount) return;
   const reference = document.getElementById(beside.dataset.reference);
   if (!reference) return;
   const title = document.createElement("h3");
@@ -113,7 +112,12 @@ function compare(details) {
   beside.append(title, reference.querySelector(".code").cloneNode(true));
 }
 
-table.addEventListener("toggle", (event) => compare(event.target), true);
+function unfold(details) {
+  compare(details);
+  for (const pre of details.querySelectorAll(".code pre")) colour(pre);
+}
+
+document.addEventListener("toggle", (event) => { if (event.target.open) unfold(event.target); }, true);
 
 // A link to a submission opens its details.
 function follow() {
@@ -158,7 +162,7 @@ function take(fresh) {
     before.replaceWith(body);
     if (details && before.querySelector("details[open]")) {
       details.open = true;
-      compare(details);
+      unfold(details);
     }
     return body;
   });
