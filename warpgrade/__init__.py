@@ -11,8 +11,7 @@ Everything else lives in the package `evaluator`, whose names may change at any 
 
 from evaluator.api.any_grader import Progress
 from evaluator.api.candidate import Candidate
-from evaluator.api.grader import Grader
-from evaluator.api.library import grade, grade_many, grade_stream, grade_stream_async
+from evaluator.api.grader import Grader, grade
 from evaluator.api.scorecard import Scorecard, read_card
 from evaluator.batch.runs.problems import ProblemText
 from evaluator.errors import CardError, InfraError, ProblemError, ProblemNotFound, UsageError, WarpgradeError
@@ -43,9 +42,6 @@ __all__ = [
     "WarpgradeError",
     "__version__",
     "grade",
-    "grade_many",
-    "grade_stream",
-    "grade_stream_async",
     "read_card",
     "rewards",
 ]

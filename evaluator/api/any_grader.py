@@ -3,7 +3,16 @@
 import asyncio
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Generator,
+    Iterable,
+    Iterator,
+    Sequence,
+)
 from concurrent.futures import Future, as_completed
 from pathlib import Path
 from queue import SimpleQueue
@@ -104,6 +113,36 @@ class AnyGrader(ABC):
                 future.cancel()
             room.release()
 
+    async def grade_stream_async(
+        self, candidates: Iterable[Candidate] | AsyncIterable[Candidate]
+    ) -> AsyncGenerator[tuple[Candidate, Scorecard], None]:
+        """Grade candidates like `grade_stream`, as an asynchronous iterator.
+
+        Candidates may come from an asynchronous iterable. An ordinary iterable is read in the event loop's thread, and
+        must not wait for the cards.
+        """
+        coming, room = _as_async(candidates), asyncio.Semaphore(self.at_once)
+
+        async def next_candidate() -> Candidate | None:
+            await room.acquire()
+            return await anext(coming, None)
+
+        # The future of the next candidate has no candidate yet.
+        running: dict[asyncio.Future[Any], Candidate | None] = {asyncio.ensure_future(next_candidate()): None}
+        try:
+            while running:
+                for future in (await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED))[0]:
+                    candidate = running.pop(future)
+                    if candidate is not None:
+                        room.release()
+                        yield candidate, future.result()
+                    elif (candidate := future.result()) is not None:
+                        running[asyncio.wrap_future(self.submit_candidate(candidate))] = candidate
+                        running[asyncio.ensure_future(next_candidate())] = None
+        finally:
+            for future in running:
+                future.cancel()
+
 
 def _next_of(candidates: Iterator[Candidate], room: threading.Semaphore) -> Future[Candidate | None]:
     """Wait for room and read the next candidate, in a thread that ends with the program; None at the end."""
@@ -154,3 +193,12 @@ def cards_of(
         for future in futures:
             future.cancel()
         raise
+
+
+async def _as_async(candidates: Iterable[Candidate] | AsyncIterable[Candidate]) -> AsyncIterator[Candidate]:
+    if isinstance(candidates, AsyncIterable):
+        async for candidate in candidates:
+            yield candidate
+    else:
+        for candidate in candidates:
+            yield candidate

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from evaluator.api.any_grader import AnyGrader, OnProgress, cards_of
-from evaluator.api.candidate import Candidate, task_for
+from evaluator.api.candidate import Candidate, submission_of, task_for
 from evaluator.api.ready import places
 from evaluator.api.scorecard import Scorecard
 from evaluator.batch.runs.problems import Problems, ProblemText
@@ -31,7 +31,7 @@ from evaluator.batch.workers.worker_handle import Hire, Slot
 from evaluator.batch.workers.worker_pool import TaskEnded
 from evaluator.catalog.kernelbench import read_text as read_problem_text
 from evaluator.errors import InfraError, UsageError
-from evaluator.grade_options import GradeOptions, with_options
+from evaluator.grade_options import GradeOptions, entry_given, with_options
 from evaluator.grading.resolved_request import options_for, remarked
 from evaluator.records import Finding
 from evaluator.signatures.keys import SigningKey, signing_key
@@ -270,3 +270,31 @@ class Grader(AnyGrader):
 
     def _infra_card(self, task: Task, reason: str, slot: Slot, hint: str = "") -> Scorecard:
         return Scorecard.of(signed(infra_card(task, self._options, reason, slot, hint), self._key))
+
+
+@with_options
+def grade(
+    problem: str | ProblemText, source: str | Path | None, *, ready: bool | None = None, **options: Any
+) -> Scorecard:
+    """Grade a submission in a separate process, or by the ready judge.
+
+    Args:
+        problem: the name or the text of a problem.
+        source: Python text that defines ModelNew, a language model's answer with the code, or the `Path` of a file or
+            of a folder with a submission.toml; None counts as empty.
+        ready: see `Grader`.
+        **options: see `GradeOptions`.
+
+    Returns:
+        The scorecard. The status is `infra_error` after a failure of the machine.
+
+    Raises:
+        TypeError: the name of an option is unknown, or the source is not text.
+        ProblemNotFound: no problem has the name.
+        UsageError: the value of an option is invalid.
+        InfraError: the machine has no GPU.
+    """
+    submission = submission_of(Candidate(problem, source), entry_given(options))
+    chosen, remarks = options_for(options, submission)
+    with Grader(jobs=1, ready=ready, **{**options, "device": chosen.device}) as grader:
+        return grader.submit_with(problem, source, remarks=remarks).result()

@@ -32,10 +32,10 @@ from evaluator.records import (
 from evaluator.submission.read import Submission
 from tests import cards
 from tests.batch.fakes import FakeWorker
-from warpgrade import Grader, grade, grade_many, grade_stream, grade_stream_async
+from warpgrade import Grader, grade
 
 FIELDS = GradeOptions.__struct_fields__
-LIBRARY = [grade, grade_many, grade_stream, grade_stream_async, Grader]
+LIBRARY = [grade, Grader]
 NOT_OF_A_BATCH = {"profile", "speedup_of"}
 """A run's manifest does not hold these, so sessions on one folder could differ in them."""
 OF_THE_ASKER = {"problems", "signing_key"}

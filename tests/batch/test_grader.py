@@ -14,6 +14,7 @@ from evaluator.batch.workers import worker_pool
 from evaluator.batch.workers.worker_handle import NoWorker
 from evaluator.errors import ProblemNotFound, UsageError
 from evaluator.records import DeviceKind, SizeName, Status, ToleranceRule
+from tests.library import grade_many, grade_stream, grade_stream_async
 from tests.serve.conftest import soon
 from warpgrade import (
     Candidate,
@@ -23,9 +24,6 @@ from warpgrade import (
     ProblemText,
     Progress,
     grade,
-    grade_many,
-    grade_stream,
-    grade_stream_async,
 )
 
 
@@ -257,12 +255,9 @@ def test_a_broken_problem_is_not_said_to_be_missing_alone(tmp_path, worker):
     "ask",
     [
         lambda **options: grade("relu", "# right", **options),
-        lambda **options: grade_many([], **options),
-        lambda **options: grade_stream([], **options),
-        lambda **options: grade_stream_async([], **options),
         Grader,
     ],
-    ids=["grade", "grade_many", "grade_stream", "grade_stream_async", "Grader"],
+    ids=["grade", "Grader"],
 )
 def test_options_are_read_at_once(ask):
     with pytest.raises(TypeError, match="unknown option 'devcie': did you mean device"):

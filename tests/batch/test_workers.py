@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+import warpgrade
 from evaluator.batch.runs.results import read_run
 from evaluator.batch.workers.messages import GradePart, NotGraded, send
 from evaluator.batch.workers.slots import slots_for
@@ -25,8 +26,9 @@ from evaluator.judge.context import reference_timing
 from evaluator.records import DeviceKind, Status
 from evaluator.sandbox.filesystem.scratch_folders import remove_abandoned
 from tests.grading.harness import TOP, Grader, module, nobody_left_behind, passable_folder
+from tests.library import grade_stream
 from tests.serve.conftest import order
-from warpgrade import Candidate, grade, grade_stream
+from warpgrade import Candidate, grade
 
 pytestmark = pytest.mark.process
 
@@ -271,7 +273,7 @@ def test_a_program_grades_and_leaves_nobody_when_it_loses_interest(grader, monke
 
 def test_a_program_is_told_what_it_got_wrong():
     with pytest.raises(UsageError, match="tpu"):
-        grade_stream([], device="tpu")
+        warpgrade.Grader(device="tpu")
     with pytest.raises(UsageError, match="no problem named 'rleu'"):
         grade("rleu", RIGHT, device="cpu")
 

@@ -11,8 +11,9 @@ from evaluator.commands.watch import WatchedGrades
 from evaluator.grading.resolved_request import GradeArguments, request_for
 from evaluator.records import Status
 from evaluator.serve import client
+from tests.library import grade_many, grade_stream_async
 from tests.serve.conftest import soon
-from warpgrade import Candidate, Grader, grade, grade_many, grade_stream_async
+from warpgrade import Candidate, Grader, grade
 
 
 @pytest.fixture
