@@ -18,11 +18,11 @@ TOP = Path(__file__).resolve().parents[2]
 PAGE = TOP / "docs" / "architecture.md"
 PACKAGE = "evaluator"
 FLOORS = (
-    ("commands",),
-    ("agents", "service", "service/client"),
+    ("commands", "service/client"),
+    ("agents", "service"),
     ("api",),
     ("batch", "serve", "view"),
-    ("batch/workers", "schema", "service/documents"),
+    ("batch/workers", "schema"),
     ("batch/runs",),
     ("grading",),
     ("judge",),

@@ -19,12 +19,13 @@ from evaluator.catalog import list_problems
 from evaluator.errors import InfraError, ProblemError, ProblemNotFound, UsageError
 from evaluator.records import Record
 from evaluator.report.card.feedback import CHARACTERS
-from evaluator.service import metrics
+from evaluator.service import metrics, openapi
 from evaluator.service.bodies import Bodies, PartsResponse, Turns
 from evaluator.service.connections import CLIENT
 from evaluator.service.dispatcher import Dispatcher, problem_of
-from evaluator.service.documents import openapi
-from evaluator.service.documents.messages import (
+from evaluator.service.gate import HEALTH, AccessControl
+from evaluator.service.journal import Added, Arrival, Journal, OtherRequest, QueueFull
+from evaluator.service.messages import (
     LEAST_FEEDBACK,
     MOST_FEEDBACK,
     MOST_KEY,
@@ -40,8 +41,6 @@ from evaluator.service.documents.messages import (
     RequestRefused,
     TextProblem,
 )
-from evaluator.service.gate import HEALTH, AccessControl
-from evaluator.service.journal import Added, Arrival, Journal, OtherRequest, QueueFull
 from evaluator.service.metrics import Metrics
 from evaluator.service.tokens import Tokens
 
@@ -73,6 +72,7 @@ class _Routes:
         self._bodies = Bodies()
         self._cards = Turns()
         self._listing = asyncio.Lock()
+        self._description = b""
 
     def app(self) -> Starlette:
         app = Starlette(
@@ -94,6 +94,9 @@ class _Routes:
                 InfraError: self._on_infra_error,
                 HTTPException: self._on_http_error,
             },
+        )
+        self._description = msgspec.json.encode(
+            openapi.document([each for each in app.routes if isinstance(each, Route)])
         )
         app.router.redirect_slashes = False  # The address of a redirect would come from the request's Host header.
         return app
@@ -202,7 +205,7 @@ class _Routes:
 
     async def openapi(self, _: Request) -> Response:
         """Return the OpenAPI description."""
-        return Response(openapi.description(), media_type="application/json")
+        return Response(self._description, media_type="application/json")
 
     async def metrics(self, _: Request) -> Response:
         """Return metrics in Prometheus' format."""

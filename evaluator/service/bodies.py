@@ -8,7 +8,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from evaluator.service.documents.messages import MOST_BODY_BYTES, RequestRefused, too_large
+from evaluator.service.messages import MOST_BODY_BYTES, RequestRefused, too_large
 
 BODY_S = 60.0
 """Time limit for a client to send a body."""

@@ -15,7 +15,7 @@ import msgspec
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from evaluator.serve.socket_folder import peer_uid
-from evaluator.service.documents.messages import RequestRefused
+from evaluator.service.messages import RequestRefused
 
 CLIENT = "warpgrade.client"
 """Key of the client's name in the scope of a request."""

@@ -13,8 +13,8 @@ from evaluator.api.grader import Grader
 from evaluator.api.scorecard import Scorecard
 from evaluator.batch.runs.problems import ProblemText
 from evaluator.errors import InfraError, UsageError
-from evaluator.service.documents.messages import Grade, GradeOrder, GradeState, TextProblem
 from evaluator.service.journal import Added, Arrival, Final, GradeAttempt, Journal, OtherRequest, QueueFull
+from evaluator.service.messages import Grade, GradeOrder, GradeState, TextProblem
 from evaluator.service.metrics import Metrics
 from evaluator.text import one_line
 
@@ -41,43 +41,35 @@ class FairQueue:
 
     def __init__(self) -> None:
         self._waiting: OrderedDict[str, deque[str]] = OrderedDict()
-        self._length = 0
 
     def __len__(self) -> int:
-        return self._length
+        return sum(map(len, self._waiting.values()))
 
     def put(self, client: str, grade: str) -> None:
         """Add a grade behind all grades of the client."""
         self._waiting.setdefault(client, deque()).append(grade)
-        self._length += 1
 
     @property
     def first(self) -> str:
-        """Return the grade that `take` would remove. Raises IndexError if the queue is empty."""
-        for grades in self._waiting.values():
-            return grades[0]
-        raise IndexError("the queue is empty")
+        """Return the grade that `take` would remove. Raises StopIteration if the queue is empty."""
+        return next(iter(self._waiting.values()))[0]
 
     def take(self) -> tuple[str, str]:
-        """Remove and return the next client and grade. Raises IndexError if the queue is empty."""
-        if not self._waiting:
-            raise IndexError("the queue is empty")
+        """Remove and return the next client and grade. Raises KeyError if the queue is empty."""
         client, grades = self._waiting.popitem(last=False)
         grade = grades.popleft()
         if grades:
             self._waiting[client] = grades  # behind all other clients
-        self._length -= 1
         return client, grade
 
     def remove(self, client: str, grade: str) -> bool:
         """Remove a grade. Return false if the grade does not wait."""
-        grades = self._waiting.get(client)
-        if grades is None or grade not in grades:
+        grades = self._waiting.get(client, deque())
+        if grade not in grades:
             return False
         grades.remove(grade)
         if not grades:
             del self._waiting[client]
-        self._length -= 1
         return True
 
 

@@ -11,7 +11,7 @@ import msgspec
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from evaluator.service.connections import CLIENT, MOST_CONNECTIONS
-from evaluator.service.documents.messages import MOST_BODY_BYTES, RequestRefused, too_large
+from evaluator.service.messages import MOST_BODY_BYTES, RequestRefused, too_large
 from evaluator.service.metrics import Metrics
 from evaluator.service.tokens import Tokens
 

@@ -1,7 +1,8 @@
 """Journal of the service: every grade from arrival to card, in an SQLite file.
 
 A grade is acknowledged only after the row is on the disk, and reported as finished only after the card is. After any
-end of the process, rows without a result are the queue. A single thread runs all operations, each in a transaction.
+end of the process, rows without a result are the queue. A single thread runs all operations, and commits waiting
+operations together: a hundred clients share a flush of the disk.
 
 A grade's row has a request until the result, then a card. `kept` counts the bytes of each client's final grades; two
 triggers keep the count right. `finished_s` is a time of the service's own clock, independent of the system's clock.
@@ -15,14 +16,15 @@ import os
 import secrets
 import sqlite3
 import time
+from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar, cast
 
 from evaluator.errors import InfraError
 from evaluator.records import Status
-from evaluator.service.documents.messages import Grade, GradeState
+from evaluator.service.messages import Grade, GradeState
 
 LAYOUT = 3
 _LOG_BYTES = 64 << 20
@@ -133,6 +135,11 @@ def _operation(
     return in_the_thread
 
 
+class _Operation(NamedTuple):
+    run: Callable[[], Any]
+    result: Future[Any]
+
+
 class Journal:
     """Journal in `folder`. Coroutines are for an event loop; a failed disk raises InfraError."""
 
@@ -159,6 +166,7 @@ class Journal:
         except (OSError, sqlite3.Error) as error:
             hint = "free space, or choose another folder with --state"
             raise InfraError(f"cannot use the journal {self._path}: {error}", hint=hint) from error
+        self._waiting: deque[_Operation] = deque()
         self._thread = ThreadPoolExecutor(1, "journal")
 
     def close(self) -> None:
@@ -170,8 +178,11 @@ class Journal:
 
     async def do(self, run: Callable[[], _Result]) -> _Result:
         """Run a function in a transaction, in the thread of the journal."""
+        operation = _Operation(run, Future())
+        self._waiting.append(operation)
+        self._thread.submit(self._commit_waiting)
         # Shielded: a lost client must not cancel an operation before the commit.
-        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._thread, self._committed, run))
+        return cast("_Result", await asyncio.shield(asyncio.wrap_future(operation.result)))
 
     @_operation
     def add(self, arrival: Arrival) -> Added | OtherRequest | QueueFull:
@@ -290,19 +301,33 @@ class Journal:
         statement = "DELETE FROM grades WHERE finished_s < ?"
         return self._connection.execute(statement, (self._now_s() - keep_s,)).rowcount
 
-    def _committed(self, run: Callable[[], _Result]) -> _Result:
+    def _commit_waiting(self) -> None:
+        if operations := [self._waiting.popleft() for _ in range(len(self._waiting))]:
+            self._commit(operations)
+
+    def _commit(self, operations: Sequence[_Operation]) -> None:
+        """Run operations in a transaction. After a failure, each operation has a separate transaction.
+
+        On a nearly full disk, only operations without space fail: a large request must not take a card along.
+        """
         try:
             self._connection.execute("BEGIN IMMEDIATE")
-            result = run()
+            results = [operation.run() for operation in operations]
             self._connection.execute("COMMIT")
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - the caller gets the error
             # After a failed rollback the next BEGIN fails, and the server ends.
             with contextlib.suppress(sqlite3.Error):
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
-            hint = "free space on its disk"
-            raise InfraError(f"cannot write the journal {self._path}: {error}", hint=hint) from error
-        return result
+            if len(operations) > 1:
+                for operation in operations:
+                    self._commit([operation])
+            else:
+                message = f"cannot write the journal {self._path}: {error}"
+                operations[0].result.set_exception(InfraError(message, hint="free space on its disk"))
+            return
+        for operation, result in zip(operations, results, strict=True):
+            operation.result.set_result(result)
 
     def _row(self, query: str, *values: Any) -> Any:
         return self._connection.execute(query, values).fetchone()

@@ -35,7 +35,7 @@ from evaluator.serve.protocol import (
 from evaluator.service.bodies import Bodies
 from evaluator.service.connections import CLIENT, LocalConnection
 from evaluator.service.device_graders import DeviceGraders, WorkerStatus, tree_bytes
-from evaluator.service.documents.messages import Refusal, RequestRefused
+from evaluator.service.messages import Refusal, RequestRefused
 from evaluator.service.program import Door
 from evaluator.text import one_line
 from evaluator.version import __version__

@@ -10,9 +10,9 @@ from msgspec.json import encode
 
 from evaluator.errors import InfraError
 from evaluator.service.dispatcher import MOST_ATTEMPTS, Dispatcher
-from evaluator.service.documents.messages import GradeOrder
 from evaluator.service.http_door import LIMITS
 from evaluator.service.journal import Arrival, Journal
+from evaluator.service.messages import GradeOrder
 from evaluator.service.metrics import Metrics
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.service.documents.messages import MOST_BODY_BYTES, MOST_PROBLEM
+from evaluator.service.messages import MOST_BODY_BYTES, MOST_PROBLEM
 from evaluator.service.tokens import revoke_tokens
 from tests.service.conftest import soon
 

@@ -9,8 +9,8 @@ import pytest
 
 from evaluator.errors import InfraError
 from evaluator.service import journal as module
-from evaluator.service.documents.messages import GradeState
 from evaluator.service.journal import Added, Arrival, Final, Journal, QueuedGrade, QueueFull, QueueLimits
+from evaluator.service.messages import GradeState
 
 LIMITS = QueueLimits(of_a_client=100, of_all=1000, bytes_of_a_client=1000, bytes_of_all=2500, kept_bytes=1 << 20)
 LARGE = QueueLimits(of_a_client=100, of_all=1000, bytes_of_a_client=1 << 30, bytes_of_all=1 << 30, kept_bytes=1 << 30)

@@ -23,7 +23,7 @@ from evaluator.batch.runs.problems import ProblemText
 from evaluator.errors import InfraError, UsageError
 from evaluator.grading.request import Unread
 from evaluator.service.client.transport import Transport
-from evaluator.service.documents.messages import MOST_NAMED, Grade, GradeOrder, GradePage, GradeState, TextProblem
+from evaluator.service.messages import MOST_NAMED, Grade, GradeOrder, GradePage, GradeState, TextProblem
 
 _HAND_IN, _WATCH = 8, 2
 """Threads that hand in submissions, as many as the server reads bodies of a client at a time, and that wait for grades.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from evaluator.errors import InfraError, UsageError
-from evaluator.service.documents.messages import MOST_BODY_BYTES, Refusal
+from evaluator.service.messages import MOST_BODY_BYTES, Refusal
 
 if TYPE_CHECKING:
     import httpx
@@ -35,10 +35,10 @@ class Transport:
             raise UsageError(f"{url!r} is not an address: {error}", hint="http://HOST:PORT") from None
         if parsed.scheme not in ("http", "https") or not parsed.host:
             raise UsageError(f"{url!r} is not an address", hint="http://HOST:PORT")
-        self.patience_s = patience_s
+        self._patience_s = patience_s
         self._ended = threading.Event()
         # The client's environment must not send the token through a proxy of its own choice.
-        self.client: httpx.Client = self._httpx.Client(
+        self._client: httpx.Client = self._httpx.Client(
             base_url=parsed,
             headers={"Authorization": f"Bearer {token}"},
             timeout=_TIMEOUT_S,
@@ -59,7 +59,7 @@ class Transport:
     def close(self) -> None:
         """End all connections, and all waiting between repeated requests."""
         self.end_repetitions()
-        self.client.close()
+        self._client.close()
 
     def request(
         self, method: str, path: str, *, content: bytes = b"", headers: Mapping[str, str] | None = None
@@ -74,52 +74,32 @@ class Transport:
         """
         if len(content) > MOST_BODY_BYTES:
             raise UsageError(f"the submission is larger than {MOST_BODY_BYTES >> 20} MiB, the limit of the service")
-        attempts = Attempts(self)
+        until_s, pause_s = time.monotonic() + self._patience_s, _FIRST_PAUSE_S
         while True:
             try:
-                response = self.client.request(method, path, content=content, headers=headers)
+                response = self._client.request(method, path, content=content, headers=headers)
             except (self._httpx.TransportError, RuntimeError) as error:  # RuntimeError: the client is closed
-                attempts.pause(str(error) or type(error).__name__)
-                continue
-            if response.status_code not in _BUSY:
-                return _accepted(response)
-            if response.status_code == _WAITS:
-                attempts.renew()
-            attempts.pause(_refusal(response).error)
+                cause = str(error) or type(error).__name__
+            else:
+                if response.status_code not in _BUSY:
+                    return _accepted(response)
+                cause = _refusal(response).error
+                if response.status_code == _WAITS:
+                    until_s = time.monotonic() + self._patience_s
+            if time.monotonic() + pause_s > until_s:
+                message = f"the service did not answer for {self._patience_s:g} s: {cause}"
+                raise InfraError(message, hint="check the address, and that the service runs")
+            if self._ended.wait(pause_s):
+                raise InfraError("the grader was closed")
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
     def try_once(self, method: str, path: str, timeout_s: float) -> bool:
         """Send a request once; return whether the service replied."""
         try:
-            self.client.request(method, path, timeout=timeout_s)
+            self._client.request(method, path, timeout=timeout_s)
         except (self._httpx.TransportError, RuntimeError):
             return False
         return True
-
-    def wait(self, pause_s: float) -> None:
-        """Wait. Raises InfraError if the client is closed meanwhile."""
-        if self._ended.wait(pause_s):
-            raise InfraError("the grader was closed")
-
-
-class Attempts:
-    """Pauses between attempts, up to the patience of the client."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
-        self._pause_s = _FIRST_PAUSE_S
-        self.renew()
-
-    def renew(self) -> None:
-        """Start the patience anew: the service answered."""
-        self._until_s = time.monotonic() + self._transport.patience_s
-
-    def pause(self, cause: str) -> None:
-        """Wait before the next attempt. Raises InfraError after the end of the patience."""
-        if time.monotonic() + self._pause_s > self._until_s:
-            message = f"the service did not answer for {self._transport.patience_s:g} s: {cause}"
-            raise InfraError(message, hint="check the address, and that the service runs")
-        self._transport.wait(self._pause_s)
-        self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
 
 
 def _accepted(response: "httpx.Response") -> bytes:
