@@ -74,6 +74,6 @@ def with_swept_cases(problem: Problem, base: CaseName, axis: SweptAxis) -> tuple
         raise UsageError(f"{problem.name}: {axis.name} = {constants[axis.name].value!r} is no integer to sweep")
     axes = problem.cases[base].axes
     cases = {
-        (name := f"{axis.name}={value}"): Case(name=name, axes={**axes, axis.name: value}) for value in axis.values
+        (name := f"{axis.name}-{value}"): Case(name=name, axes={**axes, axis.name: value}) for value in axis.values
     }
     return replace(problem, cases={**problem.cases, **cases}), tuple(cases)

@@ -9,6 +9,7 @@ from evaluator.commands import main as cli
 from evaluator.findings import Code
 from evaluator.judge.inputs.input_distributions import PROFILES, _where_not_zero, change, rehearse
 from evaluator.judge.setup.problem_traits import traits_of
+from evaluator.judge.trial.enough_calls import SEALED_CALLS
 from evaluator.records import Layout, Profile, RowSite, SizeName, Status, cases_of
 from tests.gpu.test_cuda_device import HEAD, grade, grader
 from tests.grading.harness import TOP
@@ -107,7 +108,7 @@ def test_true_fp32_is_right_on_every_profile_and_other_calls_are_not_quoted(grad
     assert {check.profile for check in card.checks} == set(Profile) - {Profile.NEAR_ONE}
     timed = card.timing.submission
     if timed.windows is None:
-        assert len(timed.samples_ms) >= 20
+        assert len(timed.samples_ms) >= SEALED_CALLS
         assert len(timed.seeds) == 1 + len(timed.samples_ms) + timed.void_calls + timed.other_calls
     else:
         assert len(timed.samples_ms) >= 3
@@ -229,9 +230,9 @@ class ModelNew(nn.Module):
 )
 
 
-def test_an_honest_kernel_may_round_to_bf16_at_each_step(grade):
-    """Where other values have elements that are far larger than their row, that is a large part of the row."""
-    grade(NORM, problem="rms_norm_bf16", size="full", timeout_s=60.0).assert_verdict(Status.CORRECT)
+def test_a_kernel_that_rounds_where_the_reference_stores_no_tensor_is_refused(grade):
+    run = grade(NORM, problem="rms_norm_bf16", size="full", timeout_s=60.0)
+    run.assert_verdict(Status.WRONG_RESULT, Code.WRONG_VALUES)
 
 
 @pytest.mark.parametrize("how", ["fp32", "tf32", "half"])
@@ -265,4 +266,4 @@ def test_a_problem_without_a_small_size_is_tried_for_independent_rows(tmp_path, 
     full = of_expression(
         "torch.softmax(x, 1)", "torch.rand(4096, 64)", cases=cases_of({SizeName.FULL: {}}), sha256="softmax"
     )
-    assert traits_of(full, SizeName.FULL, "cuda").sites == [RowSite(0, 0, {"output": 0})]
+    assert RowSite(0, 0, {"output": 0}) in traits_of(full, SizeName.FULL, "cuda").sites

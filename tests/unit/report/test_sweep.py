@@ -21,7 +21,7 @@ def case(value, median_ms=None, reference_ms=None, status=Status.CORRECT, code=N
     speedup = None if median_ms is None else reference_ms / median_ms
     low, high = (None, None) if speedup is None else (speedup * 0.99, speedup * 1.01)
     return CaseResult(
-        f"n={value}", {"n": value, "m": 4}, 1.0, status, code, None, speedup, low, high, median_ms, reference_ms
+        f"n-{value}", {"n": value, "m": 4}, 1.0, status, code, None, speedup, low, high, median_ms, reference_ms
     )
 
 

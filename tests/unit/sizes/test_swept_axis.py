@@ -1,10 +1,11 @@
 """The axis of a sweep: its values, and the cases of the problem."""
 
+import msgspec
 import pytest
 
 from evaluator.catalog import find_problem
 from evaluator.errors import UsageError
-from evaluator.records import SizeName
+from evaluator.records import CaseName, SizeName
 from evaluator.sizes.swept_axis import MOST_VALUES, SweptAxis, swept_axis, with_swept_cases
 
 
@@ -54,7 +55,8 @@ def test_a_sweep_has_an_end():
 
 def test_each_value_is_a_case_with_the_other_constants_of_the_base():
     problem, names = with_swept_cases(find_problem("relu"), SizeName.SMALL, SweptAxis("dim", (3, 5)))
-    assert names == ("dim=3", "dim=5")
+    assert names == ("dim-3", "dim-5")
+    assert msgspec.convert(names, tuple[CaseName, ...]) == names, "a card with the cases can be read"
     base = problem.cases[SizeName.SMALL].axes
     assert [problem.cases[name].axes for name in names] == [{**base, "dim": 3}, {**base, "dim": 5}]
 
