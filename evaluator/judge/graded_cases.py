@@ -72,7 +72,7 @@ def grade_cases(
             graded.append(_Graded(case, None, reason))
             continue
         build = graded[-1].outcome.build or build if graded[-1].outcome is not None else build
-        graded.append(_graded_at(context, case, build, stopwatch, grade_one, is_hidden=case in hidden))
+        graded.append(_graded_at(context, timer, case, build, stopwatch, grade_one, is_hidden=case in hidden))
     order = [own.name, *(case.name for case in further)]
     graded.sort(key=lambda each: order.index(each.case.name))
     return _merged(graded, hidden, context)
@@ -106,7 +106,14 @@ def _why_no_more(graded: Sequence[_Graded], context: GradeContext, spent_s: floa
 
 
 def _graded_at(
-    context: GradeContext, case: Case, build: Build, stopwatch: Stopwatch, grade_one: GradeOne, *, is_hidden: bool
+    context: GradeContext,
+    timer: ReferenceTimer,
+    case: Case,
+    build: Build,
+    stopwatch: Stopwatch,
+    grade_one: GradeOne,
+    *,
+    is_hidden: bool,
 ) -> _Graded:
     """Grade a further case. Raises ProblemError if the reference does not run at the case."""
     with contextlib.ExitStack() as stack:
@@ -115,8 +122,8 @@ def _graded_at(
                 stack.enter_context(context.at(case, is_hidden=is_hidden))
         except ProblemError as error:
             raise ProblemError(f"case {case.name} ({_axes_text(case)}): {error.message}", hint=error.hint) from error
-        timer = stack.enter_context(ReferenceTimer(context))
-        outcome = grade_one(timer, build, case.name)
+        at_case = stack.enter_context(timer.at(case.name, is_hidden=is_hidden))
+        outcome = grade_one(at_case, build, case.name)
     reason = outcome.reason
     if reason is None:
         return _Graded(case, outcome)

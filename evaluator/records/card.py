@@ -16,6 +16,7 @@ from evaluator.records.names import (
     Mode,
     Precision,
     Profile,
+    SizeName,
     Status,
     ToleranceRule,
     Toolchain,
@@ -173,13 +174,14 @@ class Scorecard(Record, frozen=True, kw_only=True):
 
     @property
     def benchmark_of_checks(self) -> bool | None:
-        """Whether the benchmark's rule accepts all checked calls with an opinion, at the card's size.
+        """Whether the benchmark's rule accepts all checked calls with an opinion, at the card's case and its workload.
 
         The opinion is about the calls before the verdict ended the grade. None without an opinion, and for a submission
         without outputs: not built, crashed, or out of time. By no rule is a submission without outputs correct.
         """
-        size = self.problem.size
-        opinions = [check.benchmark_ok for check in self.checks if check.size in (None, size)]
+        others = {case.name for case in self.cases if not case.hidden} - set(SizeName)
+        names = {None, self.problem.size, *others}
+        opinions = [check.benchmark_ok for check in self.checks if check.size in names]
         known = [opinion for opinion in opinions if opinion is not None]
         return all(known) if known and self.status not in _WITHOUT_OUTPUTS else None
 

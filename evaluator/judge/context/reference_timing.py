@@ -24,7 +24,7 @@ from evaluator.judge.trial.call_overhead import Overhead
 from evaluator.judge.trial.enough_calls import REFERENCE_CALLS
 from evaluator.judge.trial.model_runner import ModelRunner
 from evaluator.judge.trial.trial_runner import TrialRunner
-from evaluator.records import DeviceKind, Fault, Samples
+from evaluator.records import CaseName, DeviceKind, Fault, Samples
 from evaluator.sandbox import ConfinedProcess
 from evaluator.timing.quote import of_one_kind
 from evaluator.timing.stats import interquartile_range, median
@@ -97,6 +97,7 @@ class ReferenceTimer:
         self._runners: list[ConfinedProcess] = []
         self._before: Reading | None = None
         self._after: Reading | None = None
+        self._further: dict[CaseName, ReferenceTimer] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -104,11 +105,28 @@ class ReferenceTimer:
     def __exit__(self, *_: object) -> None:
         """End the kept runners, and forget the measurements."""
         self._end_runners()
+        self._further.clear()
         self._before = self._after = None
 
     def rest(self) -> None:
-        """End the kept runners, for grades of further cases: the memory is theirs. Measurements stay."""
+        """End the kept runners: a further case needs the memory. Measurements stay."""
         self._end_runners()
+
+    @contextlib.contextmanager
+    def at(self, case: CaseName, *, is_hidden: bool) -> Iterator["ReferenceTimer"]:
+        """Yield the timer of a further case, at which the context is; its runners end with the block.
+
+        Like the timer of the card's own case, a lasting timer keeps the measurements for later submissions, except of
+        hidden cases.
+        """
+        keeps = self._lasting and not is_hidden
+        timer = self._further.get(case) or ReferenceTimer(self._context, lasting=keeps)
+        if keeps:
+            self._further[case] = timer
+        try:
+            yield timer
+        finally:
+            timer.rest()
 
     def _end_runners(self) -> None:
         """End the kept runners in parallel: releasing a GPU context takes a tenth of a second."""

@@ -236,3 +236,19 @@ def test_the_first_call_of_a_disturbed_reference_stays_the_first(monkeypatch):
     context = SimpleNamespace(call_timeout_s=1.0, seeds=SimpleNamespace(timed=lambda _: iter(())))
     found = reference_timing.ReferenceTimer(context, lasting=False)._undisturbed("reference_after", None, None)
     assert found.first_call_ms == 50.0
+
+
+@pytest.mark.parametrize(
+    ("lasting", "is_hidden", "second"), [(True, False, ["probe"]), (True, True, HALVES), (False, False, HALVES)]
+)
+def test_a_lasting_timer_keeps_the_measurements_of_a_listed_case(monkeypatch, lasting, is_hidden, second):
+    measured = Measured(monkeypatch, [1.0] * 4, lasting=lasting)
+    monkeypatch.setattr(reference_timing.ReferenceTimer, "_begin", lambda _: None)
+    monkeypatch.setattr(reference_timing.ReferenceTimer, "_runner", lambda _: contextlib.nullcontext("a runner"))
+    for _ in range(2):
+        with measured.timer.at("decode", is_hidden=is_hidden) as timer:
+            timer.before()
+            timer._trial_runners.append("a runner of the case")
+            timer.after()
+        assert not timer._trial_runners
+    assert measured.made == [*HALVES, *second]

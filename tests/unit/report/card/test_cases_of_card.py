@@ -176,3 +176,12 @@ def test_a_report_has_a_row_for_each_case():
         ["relu", "prefill", 0, 0, 0, None],
     ]
     assert "| relu, decode | 2 of 3 | 1 | 2.00x |" in markdown(made)
+
+
+def test_the_benchmark_s_rule_is_asked_at_the_cases_of_the_workload():
+    """Not at another size, which the judge chose, nor at a hidden case."""
+    others = [replace(WRONG, status=Status.CORRECT, code=None, message=None), CaseResult("a", {}, 1.0, Status.CORRECT)]
+    awkward = CaseResult("awkward", {}, 1.0, Status.CORRECT)
+    for name, opinion in (("small", False), ("a", False), ("hidden_1", True), ("awkward", True)):
+        checks = [cards.check(benchmark_ok=True), cards.check(1, size=name, benchmark_ok=False)]
+        assert cards.cases_card(*others, awkward, checks=checks).benchmark_of_checks is opinion
