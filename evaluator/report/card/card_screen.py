@@ -22,6 +22,7 @@ from evaluator.records import (
     Finding,
     GradeMode,
     Scorecard,
+    SizeName,
     Status,
     TensorCheck,
     Timing,
@@ -160,7 +161,8 @@ def _end_of_log(sheet: Sheet, log: str) -> None:
 def _subject(sheet: Sheet, card: Scorecard) -> None:
     subject = sheet.say(card.submission.name, 80).append(" for ").append_text(sheet.say(card.problem.name, 80))
     few = len(card.sizes) <= _MOST_SIZES
-    sizes = f"size {' and '.join(card.sizes)}" if few else f"{card.problem.size} and {len(card.sizes) - 1} more cases"
+    word = "size" if set(card.sizes) <= set(SizeName) else "case"
+    sizes = f"{word} {' and '.join(card.sizes)}" if few else f"{card.problem.size} and {len(card.sizes) - 1} more cases"
     subject.append(f", {sizes}, on {card.device.kind.value}")
     if card.mode is not GradeMode.FULL:
         subject.append(f", mode {card.mode.value}")
