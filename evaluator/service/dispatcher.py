@@ -171,7 +171,7 @@ class Dispatcher:
         return grade
 
     async def until_final(self, grades: Sequence[str], timeout_s: float) -> None:
-        """Wait until one of the grades is final, or no further grade begins, at most `timeout_s`."""
+        """Wait until any of the grades is final, or no further grade begins, at most `timeout_s`."""
         if self._stopping or not self._listeners.keys() >= set(grades):
             return
         awaited = [self._listeners[grade] for grade in grades]

@@ -158,7 +158,7 @@ class Journal:
         self._limits = limits
         self._clock = clock
         try:
-            # SQLite gives its other files the mode of the first.
+            # SQLite gives all further files the mode of the first.
             os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
             self._connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
             self._create_tables()

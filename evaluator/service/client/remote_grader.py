@@ -28,10 +28,10 @@ from evaluator.service.messages import MOST_NAMED, Grade, GradeOrder, GradePage,
 _HAND_IN, _WATCH = 8, 2
 """Threads that hand in submissions, as many as the server reads bodies of a client at a time, and that wait for grades.
 
-A submission may wait while the queue is full, and no result waits behind it.
+A submission may wait while the queue is full; no result waits behind a submission.
 """
 _WAIT_S = 2.0
-"""Time for which a request waits for the end of a grade: cancelled futures and further grades are noticed after it."""
+"""Time of a request that waits for the end of a grade. Cancelled futures and further grades are noticed afterwards."""
 _CANCEL_S = 5.0
 
 
@@ -60,7 +60,7 @@ class RemoteGrader(AnyGrader):
         self._unfinished: set[Future[Scorecard]] = set()
         self._at_service = 0
         self._unwatched: dict[str, Future[Scorecard]] = {}
-        """Grades at the service for which no thread waits, by id."""
+        """Grades at the service without a waiting thread, by id."""
         self._pool: ThreadPoolExecutor | None = None
         self._watchers = [threading.Thread(target=self._watch, name="watch", daemon=True) for _ in range(_WATCH)]
         self._is_over = False
@@ -104,7 +104,7 @@ class RemoteGrader(AnyGrader):
         with self._changed:
             self._is_over = True
             self._changed.notify_all()
-        for watcher in self._watchers:  # They cancel the grades at the service.
+        for watcher in self._watchers:  # The watchers cancel the grades at the service.
             watcher.join()
         self._transport.close()
 
@@ -164,7 +164,7 @@ class RemoteGrader(AnyGrader):
             self._changed.notify_all()
 
     def _watch(self) -> None:
-        """Wait for the grades for which no other thread waits, until all are final after `close`."""
+        """Wait for the grades without a waiting thread, until all are final after `close`."""
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._unwatched or self._is_over)
@@ -186,7 +186,7 @@ class RemoteGrader(AnyGrader):
                     self._unwatched |= unfinished
 
     def _wait_for(self, watched: dict[str, Future[Scorecard]]) -> dict[str, Future[Scorecard]]:
-        """Wait for one of the grades, end the futures of all final grades, and return the others."""
+        """Wait for the end of any of the grades, end the futures of final grades, and return all further grades."""
         path = f"/v1/grades?ids={','.join(watched)}&wait_s={_WAIT_S:g}"
         page = msgspec.json.decode(self._transport.request("GET", path), type=GradePage)
         for grade in page.grades:
@@ -208,7 +208,7 @@ class RemoteGrader(AnyGrader):
             return error
 
     def _end(self, future: Future[Scorecard], result: Scorecard | Exception | None) -> None:
-        """Set the result of a future, which may be cancelled; None cancels it."""
+        """Set the result of a future; None cancels the future, if not cancelled already."""
         with self._changed:
             self._at_service -= 1
             self._unfinished.discard(future)
