@@ -39,8 +39,10 @@ demo: $(VENV)/installed
 check: lint
 	$(BIN)/python -m pytest --numprocesses $$(nproc) --dist worksteal -m "not slow and not process and not gpu"
 
+# The durations of all tests are in build/tests.xml.
 test: lint
-	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal -m "not long" --durations=20 --durations-min=10
+	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal -m "not long" --durations=20 --durations-min=10 \
+		--junit-xml=build/tests.xml
 
 # Only files with such tests are read: each of the processes would spend 12 s on all others.
 long: $(VENV)/installed
