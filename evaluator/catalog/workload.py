@@ -3,7 +3,6 @@
 Of the keys of others, `inputs` may only say what `get_inputs` does anyway, and `tolerance` is kept as data.
 """
 
-import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -102,6 +101,8 @@ def _case(line: str, label: str, number: int, reference: ParsedReference) -> Cas
 def _object(line: str, label: str) -> dict[str, Any]:
     if len(line) > _MOST_CHARACTERS:
         raise ProblemError(f"{label}: {len(line)} characters; a case has at most {_MOST_CHARACTERS}")
+    import json  # A client of the ready judge reads no workload.
+
     try:
         fields = json.loads(line, object_pairs_hook=_once, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:

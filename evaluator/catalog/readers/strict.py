@@ -1,6 +1,5 @@
 """Strict reading of JSON: each error names the file and the key, with the allowed values."""
 
-import difflib
 import keyword
 import re
 from collections.abc import Iterable
@@ -9,6 +8,7 @@ from typing import Any, TypeVar, get_args, get_type_hints
 
 import msgspec
 
+from evaluator.catalog.text import did_you_mean
 from evaluator.errors import ProblemError
 
 _LONGEST = 80
@@ -57,8 +57,7 @@ def _explained(complaint: str, kind: type[msgspec.Struct], where: str, key: str)
     name, fields = match["name"][:_LONGEST], kind.__struct_fields__
     if match["kind"] == "unknown":
         message = f"{where}: {label(key, inner, name)}: unknown key; allowed: {', '.join(fields)}"
-        similar = difflib.get_close_matches(name, fields, n=1)
-        return ProblemError(message, hint=f"did you mean {similar[0]}?" if similar else "")
+        return ProblemError(message, hint=did_you_mean(name, fields))
     return ProblemError(f"{where}: {label(key, inner, name)}: this key is required")
 
 
