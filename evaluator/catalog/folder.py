@@ -176,9 +176,9 @@ def read_folder(folder: Path, origin: Origin, found_in: Path | None = None) -> P
         layouts=header.layouts,
         weights=header.weights,
         l2=header.l2,
-        hidden=_checked_hidden(header.hidden, reference, toml_path),
+        hidden=_checked_hidden(header, reference, toml_path),
         formats=checked_formats(header.formats.inputs, header.formats.outputs, reference, toml_path),
-        check=_checked_check(header.check, reference, toml_path),
+        check=_checked_check(header, reference, toml_path),
     )
 
 
@@ -232,10 +232,10 @@ def _checked_sizes(sizes: Sizes, reference: ParsedReference, path: Path) -> dict
     return tables
 
 
-def _checked_hidden(tables: dict[str, Any], reference: ParsedReference, path: Path) -> dict[str, AxisRange]:
+def _checked_hidden(header: ProblemFile, reference: ParsedReference, path: Path) -> dict[str, AxisRange]:
     spans = [literal.span for literal in reference.constants.values()]
     ranges: dict[str, AxisRange] = {}
-    for name, table in tables.items():
+    for name, table in header.hidden.items():
         label = f"{path}: hidden.{name}"
         try:
             limits = msgspec.convert(table, _Range)
@@ -244,6 +244,8 @@ def _checked_hidden(tables: dict[str, Any], reference: ParsedReference, path: Pa
         check_constant(label, name, limits.min, reference)
         if spans.count(reference.constants[name].span) > 1:
             raise ProblemError(f"{label}: {name} shares its literal with another constant; write two literals")
+        if name not in header.sizes.full:
+            raise ProblemError(f"{label}: no size sets {name}", hint=f"add {name} to each [sizes] table")
         if -(-limits.min // limits.multiple_of) * limits.multiple_of > limits.max:
             raise ProblemError(f"{label}: no multiple of {limits.multiple_of} from {limits.min} to {limits.max}")
         ranges[name] = AxisRange(limits.min, limits.max, limits.multiple_of)
@@ -263,10 +265,14 @@ def _checked_split(split: dict[str, Any], reference: ParsedReference, path: Path
     return split
 
 
-def _checked_check(check: CheckRule | None, reference: ParsedReference, path: Path) -> CheckRule | None:
+def _checked_check(header: ProblemFile, reference: ParsedReference, path: Path) -> CheckRule | None:
+    check = header.check
     if check is not None and not reference.has_check:
         message = f"{path}: check: {REFERENCE_FILE} defines no function check(inputs, outputs)"
         raise ProblemError(message, hint="return None for a right answer, and a message for a wrong one")
+    if check is CheckRule.INSTEAD and header.backward:
+        message = f'{path}: check: "instead" leaves the gradients of backward = true without a comparison'
+        raise ProblemError(message, hint='write check = "beside", or return the gradients from forward')
     return check
 
 

@@ -51,12 +51,13 @@ def sweep(*, axis: str, svg: Path | None, output: Path | None, as_json: bool, qu
     from evaluator.report.sweep import sweep_document, sweep_of, sweep_svg
     from evaluator.roofline.counted_work import work_of
     from evaluator.roofline.least_time import roofs_of
+    from evaluator.sizes.chosen_cases import ALL, HIDDEN
     from evaluator.sizes.swept_axis import swept_axis, with_swept_cases
 
     swept = swept_axis(axis)
     chosen = taken_options(named)
     request = request_for(GradeArguments(**named), chosen)
-    if len(request.terms.options.case) > 1:
+    if len(request.terms.options.case) > 1 or {ALL, HIDDEN}.intersection(request.terms.options.case):
         raise UsageError("a sweep has the other constants of one case", hint="name one with --case, or a --size")
     problem, names = with_swept_cases(request.terms.problem, request.terms.size, swept)
     options = replace(request.terms.options, size=None, case=names)
@@ -101,7 +102,8 @@ def _render(drawn: "Sweep", title: str, card: Scorecard, target: Path, console: 
 
     sheet = Sheet(console)
     sheet.line(sheet.say(title, 160, "bold"))
-    sheet.line(styled(f"{card.status.value.replace('_', ' ')}, {cases_sentence(card.cases, sheet.symbols.times)}", ""))
+    parts = [card.status.value.replace("_", " "), cases_sentence(card.cases, sheet.symbols.times)]
+    sheet.line(styled(", ".join(filter(None, parts)), ""))
     if card.reason is not None:
         sheet.line(sheet.say(card.reason.message, 300))
     sheet.blank()

@@ -5,7 +5,8 @@ import itertools
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -17,8 +18,8 @@ from evaluator.findings import Code, Trait, finding, has_trait
 from evaluator.judge.context.grade_context import GradeContext
 from evaluator.judge.faults.emulator_faults import hard_coded_size
 from evaluator.judge.inputs.changing_weights import Sites
-from evaluator.judge.numerics.summation_orders import uses
-from evaluator.judge.reference.dependence import depends_on_random_numbers
+from evaluator.judge.numerics.arithmetic_modes import with_handlers
+from evaluator.judge.reference.dependence import depends_on_random_numbers, differ
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.setup.seed_book import FEWEST_CALLS, UNTIMED_CALLS, fresh_seed
 from evaluator.judge.trial.model_runner import ModelRunner
@@ -31,9 +32,13 @@ from evaluator.submission.host_code import is_for_the_cpu
 
 aten = torch.ops.aten
 _NAMED = 3
-_OF_MANY_ANSWERS = frozenset(
-    (aten.linalg_qr.default, aten.linalg_eig.default, aten._linalg_eigh.default, aten._linalg_svd.default)  # noqa: SLF001
-)
+_OTHER_SIGNS: Mapping[object, tuple[int, int]] = {
+    aten.linalg_qr.default: (0, 1),
+    aten.linalg_eig.default: (1, 1),
+    aten._linalg_eigh.default: (1, 1),  # noqa: SLF001
+    aten._linalg_svd.default: (0, 2),  # noqa: SLF001
+}
+"""Operations, and the numbers of the results that may have other signs together."""
 _MANY_ANSWERS = "the reference calls qr, eig, eigh or svd, which have more than one right answer"
 _ENOUGH_S = 40.0
 """Work of a submission's checked calls, in seconds, after which only calls that are needed as evidence follow."""
@@ -190,7 +195,7 @@ def _of_many_answers(fault: Fault, context: GradeContext) -> Fault:
     reference = context.reference
     if not has_trait(fault.finding, Trait.FROM_RANDOM_REFERENCE):
         return fault
-    if _has_many_answers(reference):
+    if has_many_answers(reference):
         return Fault(Status.INCONCLUSIVE, finding(Code.NOT_UNIQUE, f"{_MANY_ANSWERS}: {fault.finding.message}"))
     if not reference.draws_numbers:
         return fault
@@ -200,10 +205,23 @@ def _of_many_answers(fault: Fault, context: GradeContext) -> Fault:
     return Fault(Status.INCONCLUSIVE, finding(Code.RANDOM_REFERENCE, message))
 
 
-def _has_many_answers(reference: Reference) -> bool:
+def _with_other_signs(
+    numbers: tuple[int, int], func: Callable[..., Sequence[torch.Tensor]], *args: object, **options: object
+) -> tuple[torch.Tensor, ...]:
+    results = enumerate(func(*args, **options))
+    return tuple(-result if number in numbers else result for number, result in results)
+
+
+def has_many_answers(reference: Reference) -> bool:
     """Return whether a call of the reference has more than one right answer; False if a call is not possible."""
     with contextlib.suppress(ProblemError, MemoryError), out_of_memory():
-        return uses(reference, reference.blocks(reference.draw(fresh_seed()))[0], _OF_MANY_ANSWERS)
+        block = reference.blocks(reference.draw(fresh_seed()))[0]
+        handlers = {func: partial(_with_other_signs, numbers) for func, numbers in _OTHER_SIGNS.items()}
+        one, other = (
+            reference.values(reference.altered(block, 0, None, signs))
+            for signs in (contextlib.nullcontext(), with_handlers(handlers))
+        )
+        return any(differ(value, other.get(path)) for path, value in one.items())
     return False
 
 

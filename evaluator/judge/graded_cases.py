@@ -115,13 +115,20 @@ def _graded_at(
     *,
     is_hidden: bool,
 ) -> _Graded:
-    """Grade a further case. Raises ProblemError if the reference does not run at the case."""
+    """Grade a further case. A case at which the reference does not run is left out.
+
+    Raises:
+        ProblemError: the reference does not run at a hidden case, within the ranges that its author promised.
+    """
     with contextlib.ExitStack() as stack:
         try:
             with stopwatch.stage("prepare", case.name):
                 stack.enter_context(context.at(case, is_hidden=is_hidden))
         except ProblemError as error:
-            raise ProblemError(f"case {case.name} ({_axes_text(case)}): {error.message}", hint=error.hint) from error
+            message = f"case {case.name} ({_axes_text(case)}): {error.message}"
+            if is_hidden:
+                raise ProblemError(message, hint="narrow the ranges of [hidden] in problem.toml") from error
+            return _Graded(case, None, error.message, finding(Code.CASES_LEFT_OUT, message))
         at_case = stack.enter_context(timer.at(case.name, is_hidden=is_hidden))
         outcome = grade_one(at_case, build, case.name)
     reason = outcome.reason
@@ -129,15 +136,18 @@ def _graded_at(
         return _Graded(case, outcome)
     own = context.terms.problem.cases[context.terms.size]
     message = f"at case {case.name} ({changes(own.axes, case.axes)}): {reason.message}"
-    if _is_refusal(outcome, context.terms.problem):
+    if _is_refusal(outcome, context.terms.problem, is_named=bool(context.terms.options.case)):
         return _Graded(case, None, message, finding(Code.SIZE_REFUSED, message, line=reason.line))
     return _Graded(case, replace(outcome, reason=replace(reason, message=message)))
 
 
-def _is_refusal(outcome: Outcome, problem: Problem) -> bool:
-    """Return whether a submission refuses a further size of a bare file, chosen by the judge (R321)."""
+def _is_refusal(outcome: Outcome, problem: Problem, *, is_named: bool) -> bool:
+    """Return whether a submission refuses a further size of a bare file, chosen by the judge (R321).
+
+    A case that the user named is no such size.
+    """
     reason = outcome.reason
-    if reason is None or problem.origin != Origin.KERNELBENCH or any(check.ok for check in outcome.checks):
+    if reason is None or is_named or problem.origin != Origin.KERNELBENCH or any(check.ok for check in outcome.checks):
         return False
     return Code(reason.code) in _REFUSALS and _OF_A_LAUNCH not in reason.message
 

@@ -201,7 +201,7 @@ class Scorecard(Record, frozen=True, kw_only=True):
         """The speedup of a correct card: the score of several timed cases, otherwise that of the card's own case."""
         if self.status is not Status.CORRECT:
             return Quoted(None, None, None)
-        several = sum(case.is_timed and not case.hidden for case in self.cases) > 1
+        several = sum(not case.hidden for case in self.cases) > 1
         quote = self.score if several else self.timing
         return (
             Quoted(None, None, None) if quote is None else Quoted(quote.speedup, quote.speedup_low, quote.speedup_high)

@@ -89,7 +89,11 @@ def changes(before: dict[str, Constant], after: dict[str, Constant]) -> str:
     >>> changes({"n": 64, "dim": 1}, {"n": 61, "dim": 1})
     'n = 61, not 64'
     """
-    return "; ".join(f"{name} = {value}, not {before[name]}" for name, value in after.items() if value != before[name])
+    return "; ".join(
+        f"{name} = {value}" + (f", not {before[name]}" if name in before else "")
+        for name, value in after.items()
+        if name not in before or value != before[name]
+    )
 
 
 def search_question() -> "Question[SizeQuestion, SizesFound]":

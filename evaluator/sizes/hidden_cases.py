@@ -66,17 +66,20 @@ def _drawn(problem: Problem, graded: Sequence[Case], kind: _Kind, source: random
         known = [case.axes[name] for case in graded]
         largest = max((value for value in known if isinstance(value, int)), default=limits.max)
         below = AxisRange(limits.min, max(min(limits.max, largest + 1), limits.min), limits.multiple_of)
-        value = axes[name]
-        near = kind(value if isinstance(value, int) else limits.min, below, source)
-        axes[name] = near if _is_within(near, below) else _anywhere(near, below, source)
+        graded_value = axes[name]
+        value = graded_value if isinstance(graded_value, int) else limits.min
+        near = kind(value, below, source)
+        axes[name] = near if _is_within(near, below) else _anywhere(value, below, source)
     return axes
 
 
-def _anywhere(_: int, limits: AxisRange, source: random.Random) -> int:
-    """Return a multiple in the range, drawn on a logarithmic scale."""
+def _anywhere(value: int, limits: AxisRange, source: random.Random) -> int:
+    """Return a multiple in the range, drawn on a logarithmic scale; `value` if the range has none."""
     step = limits.multiple_of
     least, most = -(-limits.min // step), limits.max // step
-    if most <= least:
+    if most < least:
+        return value
+    if most == least:
         return least * step
     drawn = math.exp(source.uniform(math.log(max(least, 1)), math.log(most + 1)))
     return min(max(int(drawn), least), most) * step

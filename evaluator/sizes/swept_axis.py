@@ -41,6 +41,10 @@ def swept_axis(text: str) -> SweptAxis:
         values = _range(text, int(parts[1]), int(parts[2]), parts[3], int(parts[4]))
     else:
         raise UsageError(f"--axis {text}: no values", hint=_HINT)
+    if len(values) < 2:
+        raise UsageError(
+            f"--axis {text}: one value is no sweep", hint="use --case, or a wider range from START to STOP"
+        )
     if len(values) > MOST_VALUES:
         raise UsageError(f"--axis {text}: more than {MOST_VALUES} values", hint="choose a larger factor or step")
     return SweptAxis(name, tuple(values))

@@ -6,17 +6,17 @@ trusted; the values in the outputs are not.
 
 import contextlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import torch
 
-from evaluator.devices.out_of_memory import out_of_memory, ran_out
+from evaluator.devices.out_of_memory import out_of_memory
 from evaluator.errors import ProblemError
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.judge.tensors.pytree import Value
-from evaluator.protocol.pytree import leaves, mapped
-from evaluator.records import CheckRule
+from evaluator.protocol.pytree import leaves, mapped, tensors_of
 
 _LONGEST_MESSAGE = 400
 
@@ -24,57 +24,70 @@ _LONGEST_MESSAGE = 400
 def refusal(reference: Reference, inputs: Arguments, outputs: Value) -> str | None:
     """Return the message of the problem's check on an answer; None if it accepts, or if the problem has no check.
 
-    An exception of the check counts as a refusal: an answer may hold values that no right answer has.
-
-    Raises:
-        ProblemError: the check returns neither None nor a message.
-        MemoryError: memory is too small for the check.
+    The check gets copies. With integers among the outputs, they are on the CPU: an index out of range would end the
+    judge's GPU context. Whatever the check does but return None is a refusal, also an exception or a lack of memory:
+    an answer may hold values that no right answer has.
     """
     if reference.author_check is None:
         return None
     try:
         with contextlib.redirect_stdout(sys.stderr), torch.no_grad(), out_of_memory():
-            message = reference.author_check(inputs.kwargs or inputs.args, outputs)
+            message = reference.author_check(*_copies(inputs, outputs))
     except MemoryError:
-        raise
+        message = "check ran out of memory"
     except Exception as error:  # noqa: BLE001 - the author's code, on values of a submission
-        if ran_out(error):
-            raise MemoryError(str(error)) from None
         message = f"check raised {type(error).__name__}: {error}"
     if message is None:
         return None
-    if not isinstance(message, str) or not message.strip():
-        kind = type(message).__name__
-        raise ProblemError(
-            f"{reference.problem.name}: check returned {kind if not isinstance(message, str) else 'an empty text'}",
-            hint="return None for a right answer, and a message for a wrong one",
-        )
-    return " ".join(message.split())[:_LONGEST_MESSAGE]
+    text = message if isinstance(message, str) else f"check returned a {type(message).__name__}, not None or a message"
+    return " ".join(text.split())[:_LONGEST_MESSAGE] or "check returned an empty message"
+
+
+def _copies(inputs: Arguments, outputs: Value) -> tuple[Value, Value]:
+    integers = any(not (each.is_floating_point() or each.is_complex()) for each in tensors_of(outputs))
+
+    def copied(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.detach().to("cpu", copy=True) if integers else tensor.detach().clone()
+
+    return mapped(inputs.kwargs or inputs.args, copied), mapped(outputs, copied)
 
 
 def require_own_answer(reference: Reference, inputs: Arguments, outputs: Value) -> None:
-    """Raise ProblemError if the check refuses the reference's own answer, or cannot decide about all outputs."""
-    name = reference.problem.name
+    """Raise ProblemError if the check refuses the reference's own answer."""
     if (message := refusal(reference, inputs, outputs)) is not None:
-        raise ProblemError(f"{name}: check refuses the answer of Model itself: {message}")
-    floats = [path for path, leaf in leaves(outputs, "output") if isinstance(leaf, float)]
-    if reference.problem.check is CheckRule.INSTEAD and floats:
-        raise ProblemError(f'{name}: {floats[0]} is a float, and check = "instead" needs outputs that are tensors')
+        raise ProblemError(f"{reference.problem.name}: check refuses the answer of Model itself: {message}")
 
 
-def with_tensors(outputs: Value, tensors: Mapping[str, torch.Tensor]) -> Value:
-    """Return the outputs of the reference with copies of the answer's `tensors` (by path) in their places."""
-    paths = iter([path for path, leaf in leaves(outputs, "output") if isinstance(leaf, torch.Tensor)])
-    return mapped(outputs, lambda _: tensors[next(paths)].clone())
+def with_answers(outputs: Value, answers: Mapping[str, torch.Tensor], path: str = "output") -> Value:
+    """Return the outputs of the reference with the answer's tensors and floats (by path) in their places."""
+    if isinstance(outputs, list | tuple):
+        items = [with_answers(item, answers, f"{path}[{index}]") for index, item in enumerate(outputs)]
+        return tuple(items) if isinstance(outputs, tuple) else items
+    if isinstance(outputs, Mapping):
+        return {key: with_answers(item, answers, f"{path}.{key}") for key, item in outputs.items()}
+    if path not in answers:
+        return outputs
+    return answers[path] if isinstance(outputs, torch.Tensor) else answers[path].item()
 
 
-def refuses_wrong_answers(reference: Reference, inputs: Arguments, other: Value) -> bool:
-    """Return whether the check refuses surely wrong answers to `inputs`: `other`, of other inputs, zeros, and NaN."""
-    wrong = [other, mapped(other, torch.zeros_like), mapped(other, _not_a_number)]
-    return all(refusal(reference, inputs, answer) is not None for answer in wrong)
+def refuses_wrong_answers(reference: Reference, inputs: Arguments, right: Value, other: Value) -> bool:
+    """Return whether the check refuses an answer with one surely wrong output, for each output of the answer `right`.
+
+    Wrong are the output of `other` inputs, zeros, and NaN, unless they are right. An output without any is no evidence.
+    """
+    others = dict(leaves(other, "output"))
+    for path, tensor in leaves(right, "output"):
+        if not isinstance(tensor, torch.Tensor):
+            continue
+        wrong = [each for each in _wrong(tensor, others.get(path)) if not torch.equal(each, tensor)]
+        if not wrong or any(refusal(reference, inputs, with_answers(right, {path: each})) is None for each in wrong):
+            return False
+    return True
 
 
-def _not_a_number(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a tensor of NaN, or of zeros where the dtype has none."""
-    has_nan = tensor.is_floating_point() or tensor.is_complex()
-    return torch.full_like(tensor, torch.nan) if has_nan else torch.zeros_like(tensor)
+def _wrong(right: torch.Tensor, other: Any) -> Iterator[torch.Tensor]:
+    if isinstance(other, torch.Tensor) and (other.shape, other.dtype) == (right.shape, right.dtype):
+        yield other
+    yield torch.zeros_like(right)
+    if right.is_floating_point() or right.is_complex():
+        yield torch.full_like(right, torch.nan)

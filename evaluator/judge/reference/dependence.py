@@ -26,7 +26,7 @@ def depends_on_mode(reference: Reference, seed: int) -> bool:
             )
     except (ProblemError, MemoryError):
         return False
-    return any(_differ(value, evaluation.get(path)) for path, value in training.items())
+    return any(differ(value, evaluation.get(path)) for path, value in training.items())
 
 
 def depends_on_random_numbers(reference: Reference, seed: int) -> bool:
@@ -43,7 +43,7 @@ def depends_on_random_numbers(reference: Reference, seed: int) -> bool:
             )
     except (ProblemError, MemoryError):
         return False
-    return any(_differ(value, other.get(path)) for path, value in one.items())
+    return any(differ(value, other.get(path)) for path, value in one.items())
 
 
 @contextlib.contextmanager
@@ -58,7 +58,8 @@ def _in_evaluation(model: torch.nn.Module) -> Iterator[None]:
             module.training = training
 
 
-def _differ(one: Value, other: Value) -> bool:
+def differ(one: Value, other: Value) -> bool:
+    """Return whether two outputs are those of different functions, and not of kernels with other rounding."""
     if not (isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor) and one.shape == other.shape):
         return isinstance(one, torch.Tensor) or isinstance(other, torch.Tensor)
     if not one.is_floating_point():

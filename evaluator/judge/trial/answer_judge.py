@@ -29,7 +29,7 @@ from evaluator.judge.integrity.output_checks import (
 )
 from evaluator.judge.integrity.precomputed_output import PrecomputedOutputCheck
 from evaluator.judge.numerics.precision_sampler import PrecisionWatch
-from evaluator.judge.reference.author_check import refusal, with_tensors
+from evaluator.judge.reference.author_check import refusal, with_answers
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.reference import Expected, Honest, Reference, by_path
 from evaluator.judge.setup.call_limits import CallLimits
@@ -152,7 +152,9 @@ class AnswerJudge:
             earlier = self._not_of_this_call(snapshots, pairs, plan.plain.borrowed)
             return Judged(in_float64=False, problem=shared or self._changed_input(placed) or earlier)
         checks, borrowed, in_float64 = self._compared_by_own_rounding(plan, snapshots, samples=samples)
-        problem = self._limits.few_at_steps(plan, checks) or _first_wrong(checks) or self._refusal(plan, snapshots)
+        problem = (
+            self._limits.few_at_steps(plan, checks) or _first_wrong(checks) or self._refusal(plan, wanted, snapshots)
+        )
         if problem is None and samples:
             checks = self.evidence.measured(plan, checks, snapshots, in_float64=in_float64)
             problem = self._fault_in_half()
@@ -198,7 +200,7 @@ class AnswerJudge:
 
         Nothing is compared if the problem's own check decides instead.
         """
-        if self._reference.problem.check is CheckRule.INSTEAD:
+        if self._reference.problem.check is CheckRule.INSTEAD and self.rule is not ToleranceRule.KERNELBENCH:
             return _Compared([], frozenset(), in_float64=True)
         compared = self._compared(plan, snapshots, samples=samples)
         is_wrong = _first_wrong(compared.tensors) is not None
@@ -234,13 +236,18 @@ class AnswerJudge:
         plan.forget()
         return compared
 
-    def _refusal(self, plan: CallPlan, snapshots: list[OutputViews]) -> Finding | None:
-        """Return the refusal of an answer by the problem's own check, on copies that the submission cannot change."""
-        if self._reference.author_check is None:
+    def _refusal(self, plan: CallPlan, wanted: model_call.Result, snapshots: list[OutputViews]) -> Finding | None:
+        """Return the refusal of an answer by the problem's own check; None too if it refuses the reference's answer."""
+        if self._reference.author_check is None or self.rule is ToleranceRule.KERNELBENCH:
             return None
-        answer = with_tensors(self._reference.outline, {view.path: view.tensor for view in snapshots})
+        answer = with_answers(wanted.outputs, {view.path: view.tensor for view in snapshots})
         message = refusal(self._reference, plan.inputs, answer)
-        return None if message is None else finding(Code.CHECK_REFUSES, message)
+        if message is None or refusal(self._reference, plan.inputs, self._own_answer(plan)) is not None:
+            return None
+        return finding(Code.CHECK_REFUSES, message)
+
+    def _own_answer(self, plan: CallPlan) -> Value:
+        return self._reference.honest(plan.inputs, plan.random_seed, None).result.outputs
 
     def _fault_in_half(self) -> Finding | None:
         """Return the fault of half-precision errors within the tolerance; KernelBench's rule allows any of them."""

@@ -10,7 +10,7 @@ from evaluator.judge.compare.tensor_comparison import Limit, Sides
 from evaluator.judge.compare.tolerance import Bounds
 from evaluator.judge.integrity.output_checks import follows
 from evaluator.judge.numerics.rounding_of_call import results_in_call
-from evaluator.judge.reference.author_check import refuses_wrong_answers
+from evaluator.judge.reference.author_check import refusal, refuses_wrong_answers
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.setup.distribution_mix import DistributionMix
@@ -63,7 +63,7 @@ class Evidence:
 
         The problem's own check, where it decides instead, proves an answer if it refuses surely wrong ones.
         """
-        if self._reference.problem.check is CheckRule.INSTEAD:
+        if self._counts and self._reference.problem.check is CheckRule.INSTEAD:
             self._note_check(plan)
             return checks
         if not any(self._needs_power(check.path) for check in checks):
@@ -92,7 +92,9 @@ class Evidence:
             return
         inputs = self._reference.draw(fresh_seed(), plan.profile)
         other = self._reference.honest(inputs, 0, None).result.outputs
-        proves = refuses_wrong_answers(self._reference, plan.inputs, other)
+        right = self._reference.honest(plan.inputs, plan.random_seed, None).result.outputs
+        accepts = refusal(self._reference, plan.inputs, right) is None
+        proves = accepts and refuses_wrong_answers(self._reference, plan.inputs, right, other)
         self.powers[OWN_CHECK] = max(self.powers.get(OWN_CHECK, 0.0), math.inf if proves else 0.0)
         self._proofs[OWN_CHECK] += proves
         self._other_bits.add(OWN_CHECK)

@@ -391,7 +391,7 @@ class TrialRunner:
         if not paths:
             return None
         if paths[0] == OWN_CHECK:
-            message = f"{OWN_CHECK} accepts zeros, NaN, or the answer to other inputs"
+            message = f"{OWN_CHECK} accepts an output of zeros, of NaN, or of other inputs"
             return Fault(Status.INCONCLUSIVE, finding(Code.ROUNDING_DECIDES, message, next_step=_AUTHORS_CHECK))
         cause = "" if self._sites.why_not is None else f"; the weights are the same in all calls: {self._sites.why_not}"
         message = (

@@ -177,6 +177,9 @@ class TestOwnFolder:
         problem = find_problem(str(own('check = "instead"\n' + TOML, REFERENCE + check)))
         assert problem.check is CheckRule.INSTEAD
         assert find_problem(str(own(TOML, REFERENCE + check, "without"))).check is None
+        header = 'check = "instead"\nbackward = true\n'
+        with pytest.raises(ProblemError, match="leaves the gradients of backward = true without a comparison"):
+            find_problem(str(own(header + TOML, REFERENCE + check, "gradients")))
 
     @pytest.mark.parametrize(
         ("old", "new", "said"),

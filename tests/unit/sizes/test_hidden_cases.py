@@ -87,12 +87,13 @@ def test_without_a_workload_all_are_the_sizes(problem):
         ("rows = { min = 65, max = 66, multiple_of = 8 }", "hidden.rows: no multiple of 8 from 65 to 66"),
         ("row = { min = 1, max = 64 }", "hidden.row: reference.py has no module-level constant row"),
         ("factor = { min = 1, max = 64 }", "hidden.factor: got 1, expected float"),
+        ("columns = { min = 1, max = 64 }", "hidden.columns: no size sets columns"),
         ("height = { min = 1, max = 64 }", "hidden.height: height shares its literal with another constant"),
     ],
 )
 def test_a_wrong_range_is_named(tmp_path, ranges, said):
     reference = (
-        "rows = 64\nfactor = 2.0\nheight = width = 8\n"
+        "rows = 64\ncolumns = 8\nfactor = 2.0\nheight = width = 8\n"
         "class Model: pass\ndef get_inputs(): pass\ndef get_init_inputs(): pass\n"
     )
     toml = 'title = "T"\nlevel = 1\ndescription = "d"\n[sizes.full]\nrows = 64\n[sizes.small]\nrows = 4\n[hidden]\n'

@@ -12,7 +12,6 @@ from evaluator.sizes.swept_axis import MOST_VALUES, SweptAxis, swept_axis, with_
 @pytest.mark.parametrize(
     ("text", "values"),
     [
-        ("n=1:1:x2", (1,)),
         ("n=1024:65536:x4", (1024, 4096, 16384, 65536)),
         ("n=0:10:+4", (0, 4, 8)),
         ("n=7,1,7", (1, 7)),

@@ -2,6 +2,7 @@
 
 import pytest
 
+from evaluator.judge.checked_calls import has_many_answers
 from evaluator.judge.reference.dependence import depends_on_mode
 from tests.unit.references import reference
 
@@ -28,3 +29,19 @@ def test_each_module_keeps_its_mode():
     made = reference("self.norm(x)", init=NORM + "; self.other = nn.Dropout().eval()")
     assert depends_on_mode(made, 3)
     assert [module.training for module in made.model.modules()] == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("output", "has_many"),
+    [
+        ("torch.linalg.qr(x)[0]", True),
+        ("torch.linalg.eigh(x @ x.mT)[1]", True),
+        ("torch.linalg.svd(x)[2]", True),
+        ("torch.linalg.svdvals(x)", False),
+        ("torch.linalg.eigvalsh(x @ x.mT)", False),
+        ("torch.linalg.pinv(x)", False),
+        ("x.relu()", False),
+    ],
+)
+def test_only_vectors_with_free_signs_have_many_answers(output, has_many):
+    assert has_many_answers(reference(output, "torch.rand(8, 8)")) is has_many

@@ -14,7 +14,7 @@ from evaluator.judge.setup.memory_plan import MemoryPlan, judge_bytes, plan
 from evaluator.judge.setup.problem_setup import try_one_call
 from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.protocol.pytree import leaves
-from evaluator.records import Mode, Precision, Problem, Profile, SizeName, ToleranceOverride
+from evaluator.records import Mode, Precision, Problem, Profile, SizeName, ToleranceOverride, cases_of
 from tests.unit import references
 
 GIB = 1 << 30
@@ -52,7 +52,7 @@ def problem(
         "path": "/problems/p/reference.py",
         "source": text.format(forward=forward, inputs=inputs, init=init),
         "sha256": "0" * 64,
-        "sizes": {SizeName.FULL: {}, SizeName.SMALL: {"n": 2}},
+        "cases": cases_of({SizeName.FULL: {}, SizeName.SMALL: {"n": 2}}),
         "precision": Precision.FP32,
         "mode": Mode.TRAIN,
         "backward": False,

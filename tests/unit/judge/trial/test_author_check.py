@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from benchmarks.numerics.judged_answers import AnswerTrials, set_up
 from evaluator.findings import Code
 from evaluator.protocol import model_call
-from evaluator.records import CheckRule, Profile, SizeName
+from evaluator.records import CheckRule, Profile, SizeName, ToleranceRule
 from tests.unit.references import problem
 
 QR = """
@@ -71,7 +71,7 @@ def test_a_check_that_accepts_anything_proves_nothing():
     assert faults(runner) == [None] * 12
     fault = runner.unproven()
     assert fault.finding.code == Code.ROUNDING_DECIDES.value
-    assert "accepts zeros, NaN, or the answer to other inputs" in fault.finding.message
+    assert "accepts an output of zeros, of NaN, or of other inputs" in fault.finding.message
 
 
 def test_distributions_that_the_check_refuses_are_left_out():
@@ -84,3 +84,20 @@ def test_distributions_that_the_check_refuses_are_left_out():
 def test_the_check_sees_answers_of_the_right_structure_alone(answer):
     fault = trials(answer).run(0, 0, timeout_s=60).fault
     assert fault.finding.code in (Code.WRONG_STRUCTURE.value, Code.WRONG_SHAPE.value)
+
+
+def test_a_call_whose_own_answer_the_check_refuses_decides_nothing():
+    body = "calls.append(1)\n    return 'no' if len(calls) > 200 else None\n"
+    check = f"\ncalls = []\ndef check(inputs, outputs):\n    {body}"
+    runner = trials(lambda x: x * 2, check, output="x * 2")
+    assert faults(runner, 40) == [None] * 40
+    assert runner.unproven() is not None
+
+
+def test_kernelbenchs_rule_asks_no_check():
+    check = "\ndef check(inputs, outputs):\n    return None\n"
+    setup = set_up(problem_with(check, output="x * 2"), SizeName.SMALL, "cpu")
+    runner = AnswerTrials(
+        setup, lambda plan: model_call.Result(plan.inputs.args[0] * 3, None), ToleranceRule.KERNELBENCH
+    )
+    assert runner.run(0, 0, timeout_s=60).fault.finding.code == Code.WRONG_VALUES.value
