@@ -72,7 +72,7 @@ def cache_info(*, as_json: bool) -> None:
     """Show the cache's folder, size and contents."""
     from evaluator.cache.eviction import cache_limit_bytes, usage
     from evaluator.paths import cache_folder
-    from evaluator.report.machine import usage_text
+    from evaluator.report.cache import usage_text
 
     cache_usage = usage(cache_folder(), cache_limit_bytes())
     terminal.emit(terminal.json_text(cache_usage) if as_json else usage_text(cache_usage))
@@ -84,7 +84,7 @@ def cache_clear(*, as_json: bool) -> None:
     """Remove all entries, except those that a running grade uses."""
     from evaluator.cache.eviction import clear
     from evaluator.paths import cache_folder
-    from evaluator.report.machine import cleared_text
+    from evaluator.report.cache import cleared_text
 
     cleared = clear(cache_folder())
     terminal.emit(terminal.json_text(cleared) if as_json else cleared_text(cleared))

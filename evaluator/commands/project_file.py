@@ -24,12 +24,18 @@ from evaluator.text import one_line
 NAME = "pyproject.toml"
 KEYS = ("device", "gpu", "strict", "require-own-kernel", "baseline", "timeout", "build-timeout", "deadline", "jobs")
 """Accepted options, without dashes in front."""
-RULES = ("size", "mode", "tolerance", "weights", "values", "l2", "entry")
+RULES = ("size", "case", "stop-at-failure", "budget-s", "mode", "tolerance", "weights", "values", "l2", "entry")
 """Options with the rules of a verdict and of its times."""
+
+
+def _variable(option: str) -> str:
+    return option.upper().replace("-", "_")
+
+
 REFUSED = {
     **{
-        rule: f"{rule} is a rule of the verdict: use --{rule} or the variable WARPGRADE_GRADE_{rule.upper()} "
-        f"(WARPGRADE_BATCH_{rule.upper()})"
+        rule: f"{rule} is a rule of the verdict: use --{rule} or the variable WARPGRADE_GRADE_{_variable(rule)} "
+        f"(WARPGRADE_BATCH_{_variable(rule)})"
         for rule in RULES
     },
     "problems": "the code of problems is trusted: use --problems or the variable WARPGRADE_PROBLEMS",

@@ -145,7 +145,7 @@ def test_nothing_of_a_card_reaches_the_terminal_as_an_escape(tmp_path, capsys):
         return evil if isinstance(value, str) else value
 
     poisoned = poison(document)
-    for path in ("status", "tolerance", "values", "mode", "seeds"):
+    for path in ("status", "tolerance", "values", "mode", "seeds", "benchmark_rule"):
         poisoned[path] = document[path]
     for record, fixed in (
         ("problem", ("sha256", "size", "precision", "mode")),
@@ -154,7 +154,7 @@ def test_nothing_of_a_card_reaches_the_terminal_as_an_escape(tmp_path, capsys):
     ):
         poisoned[record] |= {field: document[record][field] for field in fixed}
     for check, was in zip(poisoned["checks"], document["checks"], strict=True):
-        check |= {"profile": was["profile"], "seed": was["seed"]}
+        check |= {"profile": was["profile"], "seed": was["seed"], "size": was["size"]}
     for unit, was in zip(poisoned["build"]["units"], document["build"]["units"], strict=True):
         unit["key"] = was["key"]
     (tmp_path / "card.json").write_bytes(msgspec.json.encode(poisoned))

@@ -8,7 +8,6 @@ from typing import Any, TypeVar, get_args, get_type_hints
 
 import msgspec
 
-from evaluator.catalog.text import did_you_mean
 from evaluator.errors import ProblemError
 
 _LONGEST = 80
@@ -57,7 +56,10 @@ def _explained(complaint: str, kind: type[msgspec.Struct], where: str, key: str)
     name, fields = match["name"][:_LONGEST], kind.__struct_fields__
     if match["kind"] == "unknown":
         message = f"{where}: {label(key, inner, name)}: unknown key; allowed: {', '.join(fields)}"
-        return ProblemError(message, hint=did_you_mean(name, fields))
+        import difflib  # Only a misspelt key needs it.
+
+        similar = difflib.get_close_matches(name, fields, n=1)
+        return ProblemError(message, hint=f"did you mean {similar[0]}?" if similar else "")
     return ProblemError(f"{where}: {label(key, inner, name)}: this key is required")
 
 

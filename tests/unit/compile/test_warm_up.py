@@ -63,7 +63,7 @@ def test_everything_is_made_once(tmp_path, machine):
     machine(tool := Tool(*RUNTIME_FILES))
     needed = parts([DeviceKind.EMULATED, DeviceKind.CPU], tmp_path)
     assert not any(is_there(part) for part in needed)
-    assert list(tmp_path.iterdir()) == []
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() and path.name != ".lock"]
     first = make_ahead(needed, tmp_path, Silent())
     everything = [("cpu", "allocator"), *(("emulated", name) for name in OF_THE_EMULATOR)]
     assert outcomes(first) == dict.fromkeys(everything, "made")

@@ -234,11 +234,12 @@ def ready_to_check(context, monkeypatch):
     )
     context.backend, context.sandbox = SimpleNamespace(room_for=lambda _: True), SimpleNamespace(layers=[FREEZE])
     context.reference = SimpleNamespace(
-        weights=SimpleNamespace(exist=False), model=torch.nn.Identity(), draws_numbers=False
+        weights=SimpleNamespace(exist=False), model=torch.nn.Identity(), draws_numbers=False, author_check=None
     )
     served = SimpleNamespace(units=[], failures=[], built_from="", device_code=[], imports=[])
     context.build_services.for_submission = lambda: served
     monkeypatch.setattr(stages, "_about_values", lambda *_: [])
+    monkeypatch.setattr(checked_calls_module, "has_many_answers", lambda _: False)
 
 
 FREEZE = "atomic-freeze"

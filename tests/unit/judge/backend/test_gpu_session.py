@@ -138,7 +138,7 @@ def test_only_runners_of_the_reference_are_trusted(trusted):
     child = SimpleNamespace(kill=lambda: None)
     session = SimpleNamespace(child=child, serve_from=lambda _: None, under=lambda *_, **__: None)
     backend = SimpleNamespace(
-        memory=lambda: contextlib.nullcontext("memory"), clock=lambda *_: contextlib.nullcontext("clock")
+        memory=lambda: contextlib.nullcontext("memory"), clock=lambda *_: contextlib.nullcontext("clock"), limits=None
     )
     facts = SimpleNamespace(terms=terms, backend=backend, source="another text")
     factory = RunnerFactory(facts, None, SimpleNamespace(runner_pool=SimpleNamespace()))

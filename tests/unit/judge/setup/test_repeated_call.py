@@ -22,7 +22,6 @@ NONE = {
     "rounding that differs": "x.sub(x) + 1e-6 * (self.__dict__.setdefault('n', []).append(0) or len(self.n))",
     "a cache of equal values": "self.__dict__.setdefault('kept', torch.ones(3)) + x.sum()",
     "in place": "x.mul_(2)",
-    "4 bits": "x.to(torch.uint8).view(torch.float4_e2m1fn_x2)",
     "no finite number": "x * float('nan')",
 }
 
