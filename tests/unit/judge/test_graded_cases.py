@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from evaluator.catalog import find_problem
+from evaluator.errors import ProblemError
 from evaluator.findings import Code, finding
 from evaluator.grade_options import GradeOptions
 from evaluator.judge import graded_cases
@@ -23,11 +24,11 @@ LISTED = [Case(f"case_{number}", {"batch_size": number}, weight=float(number)) f
 def grade():
     """Grade cases whose outcomes are given by name; the others are correct. Returns the outcome and the order."""
 
-    def run(outcomes=None, *, hidden=None, origin="folder", **options):
+    def run(outcomes=None, *, hidden=None, origin="folder", device=DeviceKind.CPU, change=None, **options):
         relu = find_problem("relu")
         own = {name: replace(case, axes={"batch_size": 100}) for name, case in relu.cases.items()}
         problem = replace(relu, cases=own | {case.name: case for case in LISTED}, hidden=hidden or {}, origin=origin)
-        terms = GradeTerms(problem, GradeOptions(DeviceKind.CPU, **options), None, 2)
+        terms = GradeTerms(problem, GradeOptions(device, **options), None, 2)
         context = SimpleNamespace(terms=terms, seeds=SimpleNamespace(replayed_cases=None))
         order = []
 
@@ -45,6 +46,8 @@ def grade():
             return (outcomes or {}).get(context.terms.size, right)
 
         context.at = at
+        if change is not None:
+            change(context)
         timer = SimpleNamespace(rest=lambda: None, at=lambda *_, **__: contextlib.nullcontext("a timer"))
         return graded_cases.grade_cases(context, timer, BUILT, Stopwatch(Silent()), grade_one), order
 
@@ -132,7 +135,9 @@ def test_a_wrong_hidden_case_names_the_drawn_axes(grade):
 
 def test_a_bare_file_s_further_size_may_be_refused(grade):
     refusing = Outcome().failed(Status.RUNTIME_ERROR, finding(Code.FORWARD_FAILED, "no tail"))
-    outcome, _ = grade({"awkward": refusing}, origin="kernelbench", case=("small", "awkward"))
+    named, _ = grade({"awkward": refusing}, origin="kernelbench", case=("small", "awkward"))
+    assert named.status is Status.RUNTIME_ERROR
+    outcome, _ = grade({"awkward": refusing}, origin="kernelbench", device=DeviceKind.EMULATED)
     assert outcome.status is Status.CORRECT
     assert [each.code for each in outcome.findings] == [Code.SIZE_REFUSED]
     assert (outcome.cases[1].status, outcome.cases[1].code) == (None, Code.SIZE_REFUSED)
@@ -144,3 +149,27 @@ def test_findings_of_further_cases_have_a_name_and_are_said_once(grade):
 
     outcome, _ = grade({"small": remarked("a"), "case_1": remarked("a", "b")}, case=("small", "case_1"))
     assert [each.message for each in outcome.findings] == ["a", "case case_1: b"]
+
+
+def test_a_case_at_which_the_reference_does_not_run_is_left_out(grade):
+    def refused(context):
+        at = context.at
+
+        def refusing(case, *, is_hidden):
+            if case.name == "case_2":
+                raise ProblemError("no such extent")
+            return at(case, is_hidden=is_hidden)
+
+        context.at = refusing
+
+    outcome, _ = grade(case=("all",), change=refused)
+    assert outcome.status is Status.CORRECT
+    assert [each.code for each in outcome.findings] == [Code.CASES_LEFT_OUT]
+    assert {each.name: each.status for each in outcome.cases}["case_2"] is None
+
+
+def test_a_card_with_a_case_left_out_quotes_its_score_alone(grade):
+    outcome, _ = grade(case=("all",), budget_s=0.0)
+    card = replace(cards.card(), cases=outcome.cases, score=outcome.score)
+    assert sum(each.is_timed for each in card.cases) == 1
+    assert card.quoted == (None, None, None)
