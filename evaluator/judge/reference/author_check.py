@@ -19,14 +19,15 @@ from evaluator.judge.tensors.pytree import Value
 from evaluator.protocol.pytree import leaves, mapped, tensors_of
 
 _LONGEST_MESSAGE = 400
+OUT_OF_MEMORY = "check ran out of memory"
 
 
 def refusal(reference: Reference, inputs: Arguments, outputs: Value) -> str | None:
     """Return the message of the problem's check on an answer; None if it accepts, or if the problem has no check.
 
     The check gets copies. With integers among the outputs, they are on the CPU: an index out of range would end the
-    judge's GPU context. Whatever the check does but return None is a refusal, also an exception or a lack of memory:
-    an answer may hold values that no right answer has.
+    judge's GPU context. A check that raises an exception, runs out of memory or returns anything but None refuses the
+    answer: it may hold values that no right answer has.
     """
     if reference.author_check is None:
         return None
@@ -34,7 +35,7 @@ def refusal(reference: Reference, inputs: Arguments, outputs: Value) -> str | No
         with contextlib.redirect_stdout(sys.stderr), torch.no_grad(), out_of_memory():
             message = reference.author_check(*_copies(inputs, outputs))
     except MemoryError:
-        message = "check ran out of memory"
+        message = OUT_OF_MEMORY
     except Exception as error:  # noqa: BLE001 - the author's code, on values of a submission
         message = f"check raised {type(error).__name__}: {error}"
     if message is None:

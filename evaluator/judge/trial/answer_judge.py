@@ -29,7 +29,7 @@ from evaluator.judge.integrity.output_checks import (
 )
 from evaluator.judge.integrity.precomputed_output import PrecomputedOutputCheck
 from evaluator.judge.numerics.precision_sampler import PrecisionWatch
-from evaluator.judge.reference.author_check import refusal, with_answers
+from evaluator.judge.reference.author_check import OUT_OF_MEMORY, refusal, with_answers
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.reference import Expected, Honest, Reference, by_path
 from evaluator.judge.setup.call_limits import CallLimits
@@ -242,7 +242,12 @@ class AnswerJudge:
             return None
         answer = with_answers(wanted.outputs, {view.path: view.tensor for view in snapshots})
         message = refusal(self._reference, plan.inputs, answer)
-        if message is None or refusal(self._reference, plan.inputs, self._own_answer(plan)) is not None:
+        if message is None:
+            return None
+        own_message = refusal(self._reference, plan.inputs, self._own_answer(plan))
+        if own_message == OUT_OF_MEMORY:  # A submission may hold the memory: a lack of it excuses no answer.
+            raise MemoryError(own_message)
+        if own_message is not None:
             return None
         return finding(Code.CHECK_REFUSES, message)
 

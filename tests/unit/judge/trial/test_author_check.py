@@ -8,6 +8,8 @@ from msgspec.structs import replace
 
 from benchmarks.numerics.judged_answers import AnswerTrials, set_up
 from evaluator.findings import Code
+from evaluator.judge.reference.author_check import OUT_OF_MEMORY
+from evaluator.judge.trial import answer_judge
 from evaluator.protocol import model_call
 from evaluator.records import CheckRule, Profile, SizeName, ToleranceRule
 from tests.unit.references import problem
@@ -101,3 +103,10 @@ def test_kernelbenchs_rule_asks_no_check():
         setup, lambda plan: model_call.Result(plan.inputs.args[0] * 3, None), ToleranceRule.KERNELBENCH
     )
     assert runner.run(0, 0, timeout_s=60).fault.finding.code == Code.WRONG_VALUES.value
+
+
+def test_a_lack_of_memory_for_the_references_own_answer_excuses_none(monkeypatch):
+    runner = trials(negative)
+    monkeypatch.setattr(answer_judge, "refusal", lambda *_: OUT_OF_MEMORY)
+    with pytest.raises(MemoryError):
+        runner.run(0, 0, timeout_s=60)
