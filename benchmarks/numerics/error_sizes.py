@@ -1,7 +1,7 @@
 """Errors of a matrix product by arithmetic and by number of terms: how far fewer bits are from fp32.
 
-Rows of zero mean times positive columns, as where rows cancel (`evaluator/judge/inputs/cancelling_rows.py`). Prints a
-Markdown table of root mean squares of the errors against float64, relative to the result's:
+Rows of zero mean times positive columns, as where rows cancel (`evaluator/judge/reference/cancelling_rows.py`). Prints
+a Markdown table of root mean squares of the errors against float64, relative to the result's:
 
     python -m benchmarks.numerics.error_sizes
 """

@@ -27,8 +27,8 @@ from evaluator.errors import ToolchainMissing
 from evaluator.judge.clock.clock import ClockedCall
 from evaluator.judge.compare.fused_kernel import FusedComparison
 from evaluator.judge.compare.tensor_comparison import Comparison, begin
-from evaluator.judge.inputs.changing_weights import Sites
 from evaluator.judge.reference.call_plan import CallPlan
+from evaluator.judge.reference.changing_weights import Sites
 from evaluator.judge.reference.reference import Expected, Honest, Reference
 from evaluator.judge.setup.distribution_mix import AS_GIVEN_ALONE, DistributionMix, distribution_mix_for
 from evaluator.judge.setup.problem_setup import planned, try_one_call

@@ -26,10 +26,9 @@ from evaluator.compile.emulated.emulated_builder import EmulatedBuilder
 from evaluator.compile.extension.builder import MOST_BUILT_BYTES, CpuBuilder
 from evaluator.cuda_source.symbols import instantiations, missing
 from evaluator.emulator.frontend.front_end import FrontEnd
-from evaluator.judge.faults.runner_faults import Stage
-from evaluator.judge.runners.build_budget import BuildBudget
-from evaluator.judge.runners.build_service import BuildService
+from evaluator.judge.runners.build_service import BuildBudget, BuildService
 from evaluator.judge.runners.runner_client import RunnerClient
+from evaluator.judge.runners.runner_faults import Stage
 from evaluator.protocol.frames import (
     BuildRequest,
     Constructed,

@@ -23,8 +23,8 @@ from evaluator.catalog import find_problem
 from evaluator.grade_options import GradeOptions
 from evaluator.judge import stages
 from evaluator.judge.context.grade_context import GradeContext
-from evaluator.judge.own_kernels.ablation import AblationResults
-from evaluator.judge.own_kernels.own_kernels import not_known, own_kernels, too_little
+from evaluator.judge.exhibits.ablation import AblationResults
+from evaluator.judge.exhibits.own_kernels import not_known, own_kernels, too_little
 from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.judge.setup.seed_book import SeedBook
 from evaluator.records import DeviceKind, OwnKernels, SizeName, Status

@@ -28,9 +28,8 @@ from evaluator.admission.rounding_visibility import rounding_shows
 from evaluator.errors import ProblemError
 from evaluator.judge.numerics.arithmetic_modes import SummationOrder, in_order
 from evaluator.judge.numerics.rounding_of_call import ORDERS
-from evaluator.judge.reference.accepted_weights import settle_weights
 from evaluator.judge.reference.call_plan import CallPlan
-from evaluator.judge.reference.dependence import depends_on_random_numbers
+from evaluator.judge.reference.dependence import depends_on_random_numbers, settle_weights
 from evaluator.judge.reference.reference import Reference, by_path
 from evaluator.judge.setup.distribution_mix import DistributionMix, distribution_mix_for
 from evaluator.records import (

@@ -5,12 +5,12 @@ import functools
 import torch
 
 from evaluator.admission.negative_controls import Answer, ControlCall
+from evaluator.judge.answer.call_limits import CallLimits
 from evaluator.judge.compare.limits import limit_of, with_flips, with_scales
 from evaluator.judge.compare.tensor_comparison import Limit, Sides, begin
-from evaluator.judge.formats.elements import wide
 from evaluator.judge.reference.call_plan import CallPlan
-from evaluator.judge.setup.call_limits import CallLimits
 from evaluator.judge.setup.distribution_mix import DistributionMix
+from evaluator.judge.tensors.number_formats import wide
 from evaluator.records import Profile, TensorCheck, ToleranceRule
 
 

@@ -15,13 +15,13 @@ import torch
 from evaluator.admission.cheaper_sums import Effect, Operands, with_operands_in, with_terms_left_out
 from evaluator.admission.off_by_steps import ONE_IN, off_by
 from evaluator.errors import ProblemError
-from evaluator.judge.formats.elements import are_equal, elements, format_of, nearest, wide
 from evaluator.judge.numerics.arithmetic_modes import Format, rounded, with_operands
 from evaluator.judge.numerics.reduced_precision import coarser_than
 from evaluator.judge.numerics.rounded_reference import rounded_weights
 from evaluator.judge.reference.declared_formats import input_forms
 from evaluator.judge.reference.reference import Reference, by_path
 from evaluator.judge.tensors.call_arguments import Arguments
+from evaluator.judge.tensors.number_formats import are_equal, elements, format_of, nearest, wide
 from evaluator.judge.tensors.pytree import Value
 from evaluator.protocol.pytree import leaves, mapped
 from evaluator.records import Precision

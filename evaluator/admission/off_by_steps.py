@@ -4,7 +4,7 @@ import torch
 
 from evaluator.judge.compare.limits import form_of
 from evaluator.judge.compare.steps import FEW_ONE_IN
-from evaluator.judge.formats.elements import codes_at, elements
+from evaluator.judge.tensors.number_formats import codes_at, elements
 from evaluator.judge.tensors.pytree import Value
 from evaluator.records import ElementFormat, Problem
 

@@ -13,7 +13,7 @@ from evaluator.sandbox import ForkServer
 if TYPE_CHECKING:
     from evaluator.compile.device_builders import ExtensionBuilder
     from evaluator.compile.extension.builder import RunTool
-    from evaluator.judge.backend.gpu_session import GpuSession
+    from evaluator.judge.clock.gpu_session import GpuSession
     from evaluator.judge.runners.speculative_build import SpeculativeBuild
 
 _CORES_FOR_SPECULATION = 4
@@ -38,7 +38,7 @@ def context_pool(
 
 def _reach_for(gpu: Gpu, fork_server: ForkServer, stack: contextlib.ExitStack) -> "GpuSession":
     """Start to create GPU contexts while torch is imported; `stack` releases the GPU."""
-    from evaluator.judge.backend.gpu_session import GpuSession
+    from evaluator.judge.clock.gpu_session import GpuSession
 
     gpu_session = stack.enter_context(GpuSession(gpu, fork_server))
     stack.callback(fork_server.give_up)  # A grade that ends early need not wait for the fork server's runners.
@@ -60,7 +60,7 @@ def start_speculative_build(
     """Start speculative builds in a separate fork server; `stack` ends both."""
     from evaluator.cache.build_cache import BuildCache
     from evaluator.compile.device_builders import builder
-    from evaluator.judge.runners.sandboxed_tools import SandboxedTools
+    from evaluator.judge.runners.fork_servers import SandboxedTools
     from evaluator.judge.runners.speculative_build import SpeculativeBuild
     from evaluator.paths import cache_folder
 

@@ -16,11 +16,11 @@ from evaluator.emulator.parsing.parse_in_sandbox import full_size_numbers
 from evaluator.errors import ProblemError
 from evaluator.findings import Code, Trait, finding, has_trait
 from evaluator.judge.context.grade_context import GradeContext
-from evaluator.judge.faults.emulator_faults import hard_coded_size
-from evaluator.judge.inputs.changing_weights import Sites
 from evaluator.judge.numerics.arithmetic_modes import with_handlers
+from evaluator.judge.reference.changing_weights import Sites
 from evaluator.judge.reference.dependence import depends_on_random_numbers, differ
 from evaluator.judge.reference.reference import Reference
+from evaluator.judge.runners.language_faults import hard_coded_size
 from evaluator.judge.setup.seed_book import FEWEST_CALLS, UNTIMED_CALLS, fresh_seed
 from evaluator.judge.trial.model_runner import ModelRunner
 from evaluator.judge.trial.retry import SEARCH_S, differing, retried

@@ -13,21 +13,20 @@ from evaluator.findings import Code, finding
 from evaluator.judge.checked_calls import Called, checked_calls
 from evaluator.judge.compare.tolerance import bounds
 from evaluator.judge.context.grade_context import GradeContext
-from evaluator.judge.faults.triton_faults import interpreter_remarks
-from evaluator.judge.inputs.changing_weights import NO_SITES, Sites, record
-from evaluator.judge.inputs.input_distributions import PROFILES
-from evaluator.judge.own_kernels.ablation import (
+from evaluator.judge.exhibits.ablation import (
     AblationResult,
     AblationResults,
     counted_alone,
     counted_without_kernels,
     right_without,
 )
-from evaluator.judge.own_kernels.needed_work import needed_work
-from evaluator.judge.own_kernels.own_kernels import OwnKernelEvidence
+from evaluator.judge.exhibits.own_kernels import OwnKernelEvidence, needed_work
+from evaluator.judge.reference.changing_weights import NO_SITES, Sites, record
 from evaluator.judge.reference.dependence import depends_on_mode
+from evaluator.judge.reference.input_distributions import PROFILES
 from evaluator.judge.runners.build_service import BuildService
 from evaluator.judge.runners.jit_kernels import own_names, read_kernels
+from evaluator.judge.runners.language_faults import interpreter_remarks
 from evaluator.judge.runners.runner_client import RunnerClient
 from evaluator.judge.setup.seed_book import fresh_seed
 from evaluator.judge.trial.trial_runner import Trial, TrialRunner

@@ -8,10 +8,10 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from evaluator.findings import Code, Trait, finding, has_trait
-from evaluator.judge.baselines import other_baselines
 from evaluator.judge.context.grade_context import GradeContext
 from evaluator.judge.context.reference_timing import Reading, ReferenceTimer
-from evaluator.judge.inputs.changing_weights import record
+from evaluator.judge.exhibits import other_baselines
+from evaluator.judge.reference.changing_weights import record
 from evaluator.judge.stages import RightRunner, calls_in_new_runner, check_precision
 from evaluator.judge.trial import timing_loop
 from evaluator.records import Baseline, Check, ClockKind, Fault, Finding, Samples, Timing, Weights

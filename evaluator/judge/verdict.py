@@ -9,12 +9,12 @@ from evaluator.findings import Code, finding
 from evaluator.judge import stages, timing_stage
 from evaluator.judge.context.grade_context import GradeContext
 from evaluator.judge.context.reference_timing import ReferenceTimer
+from evaluator.judge.exhibits.ablation import needed_alone
+from evaluator.judge.exhibits.kernel_profile import profiling
+from evaluator.judge.exhibits.own_kernels import OwnKernelEvidence, not_known, own_kernels, too_little
+from evaluator.judge.exhibits.reduced_instructions import about_machine_code, with_library_kernels
+from evaluator.judge.exhibits.roofline_check import check_roofline
 from evaluator.judge.graded_cases import grade_cases
-from evaluator.judge.numerics.reduced_instructions import about_machine_code, with_library_kernels
-from evaluator.judge.own_kernels.ablation import needed_alone
-from evaluator.judge.own_kernels.own_kernels import OwnKernelEvidence, not_known, own_kernels, too_little
-from evaluator.judge.profiling.kernel_profile import profiling
-from evaluator.judge.roofline.roofline_check import check_roofline
 from evaluator.progress import Stopwatch
 from evaluator.records import Build, DeviceKind, Fault, GradeMode, Outcome, Status
 from evaluator.timing.quote import unquoted

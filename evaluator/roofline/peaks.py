@@ -1,4 +1,4 @@
-"""Measured peaks of a GPU in the cache: keys and records, without PyTorch. `judge/roofline/gpu_peaks.py` measures."""
+"""Measured peaks of a GPU in the cache: keys and records, without PyTorch. `judge/exhibits/gpu_peaks.py` measures."""
 
 import hashlib
 from pathlib import Path

@@ -3,7 +3,7 @@
 import pytest
 
 from evaluator.findings import Code
-from evaluator.judge.faults.emulator_faults import kernel_fault
+from evaluator.judge.runners.language_faults import kernel_fault
 from evaluator.protocol.submission_files import joined, parts, place_of
 
 SUBMISSION = """import torch

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from evaluator.judge.profiling.ncu import find_ncu
+from evaluator.judge.exhibits.ncu import find_ncu
 from evaluator.paths import data_dir
 from evaluator.records import BaselineKind, Status, Tf32
 from tests.grading.harness import Grader

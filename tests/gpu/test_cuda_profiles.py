@@ -7,7 +7,7 @@ import torch
 
 from evaluator.commands import main as cli
 from evaluator.findings import Code
-from evaluator.judge.inputs.input_distributions import PROFILES, _where_not_zero, change, rehearse
+from evaluator.judge.reference.input_distributions import PROFILES, _where_not_zero, change, rehearse
 from evaluator.judge.setup.problem_traits import traits_of
 from evaluator.judge.trial.enough_calls import SEALED_CALLS
 from evaluator.records import Layout, Profile, RowSite, SizeName, Status, cases_of

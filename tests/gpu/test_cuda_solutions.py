@@ -9,7 +9,7 @@ import torch
 from evaluator.catalog import find_problem
 from evaluator.judge.compare.limits import limit_of
 from evaluator.judge.compare.tensor_comparison import Sides, compare
-from evaluator.judge.formats.elements import format_of
+from evaluator.judge.tensors.number_formats import format_of
 from evaluator.paths import data_dir
 from evaluator.records import SizeName
 from tests.naive import called, models, moved, reference_module, submission_class, tensors

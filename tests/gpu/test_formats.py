@@ -5,8 +5,8 @@ import torch
 
 from evaluator.judge.compare.steps import Steps
 from evaluator.judge.compare.tensor_comparison import Sides, compare
-from evaluator.judge.formats.elements import are_equal, codes_at, elements
-from evaluator.judge.inputs.input_distributions import PROFILES, change
+from evaluator.judge.reference.input_distributions import PROFILES, change
+from evaluator.judge.tensors.number_formats import are_equal, codes_at, elements
 from evaluator.records import ElementFormat
 
 pytestmark = [

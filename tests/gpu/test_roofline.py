@@ -67,7 +67,7 @@ def kernels(tmp_path_factory):
 def test_the_bandwidth_is_below_the_memorys_own_and_not_far_below(kernels):
     import pynvml
 
-    from evaluator.judge.roofline.gpu_peaks import measured_bandwidth
+    from evaluator.judge.exhibits.gpu_peaks import measured_bandwidth
 
     torch.zeros(1, device="cuda")
     found = measured_bandwidth(kernels)
@@ -83,7 +83,7 @@ def test_the_bandwidth_is_below_the_memorys_own_and_not_far_below(kernels):
 
 @pytest.mark.parametrize("precision", ["fp32", "tf32", "bf16", "fp16"])
 def test_a_peak_is_measured_and_leaves_products_in_true_fp32(precision):
-    from evaluator.judge.roofline.gpu_peaks import measured_peak
+    from evaluator.judge.exhibits.gpu_peaks import measured_peak
     from evaluator.records import Precision
 
     torch.backends.cuda.matmul.allow_tf32 = False

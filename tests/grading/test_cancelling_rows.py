@@ -5,8 +5,8 @@ import itertools
 import pytest
 
 from evaluator.findings import Code
-from evaluator.judge.inputs.cancelling_rows import chosen_rows
 from evaluator.judge.reference import call_plan
+from evaluator.judge.reference.cancelling_rows import chosen_rows
 from evaluator.records import Status
 from tests.grading.harness import words
 

@@ -26,8 +26,7 @@ from evaluator.grading.request import GradeRequest
 from evaluator.grading.resources import threads
 from evaluator.judge import timing_stage
 from evaluator.judge.runners import speculative_build as speculative
-from evaluator.judge.runners.fork_servers import light_fork_server_for
-from evaluator.judge.runners.sandboxed_tools import SandboxedTools
+from evaluator.judge.runners.fork_servers import SandboxedTools, light_fork_server_for
 from evaluator.judge.runners.speculative_build import SpeculativeBuild
 from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.judge.trial import timing_loop

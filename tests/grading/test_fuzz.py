@@ -20,10 +20,10 @@ from evaluator.grade_options import GradeOptions
 from evaluator.judge.clock.host_clock import HostClock
 from evaluator.judge.context.grade_context import GradeContext
 from evaluator.judge.context.reference_timing import ReferenceTimer
-from evaluator.judge.faults.runner_faults import Stage
-from evaluator.judge.own_kernels import op_count
+from evaluator.judge.exhibits import ablation
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.runners.runner_client import RunnerClient
+from evaluator.judge.runners.runner_faults import Stage
 from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.judge.setup.seed_book import SeedBook
 from evaluator.judge.trial.model_runner import ModelRunner
@@ -188,7 +188,7 @@ def test_no_stream_upsets_what_comes_before_a_call(memory, stream):
         made = session.construct(Construct(1, ModelMode.TRAIN, nothing, Table([], []), Table([], [])), timeout_s=60.0)
         assert isinstance(made, Constructed | Fault)
         place = ModelRunner(None, "", session, memory, HostClock(session, memory.outputs))
-        counted = op_count._count(place, 60.0)
+        counted = ablation._count(place, 60.0)
         assert counted is None or isinstance(counted, Counted)
 
 

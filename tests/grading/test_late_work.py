@@ -10,9 +10,9 @@ import time
 import pytest
 
 from evaluator.findings import Code
+from evaluator.judge.answer import answer_judge
 from evaluator.judge.clock.host_clock import HostClock
 from evaluator.judge.runners.runner_client import RunnerClient
-from evaluator.judge.trial import answer_judge
 from evaluator.records import Status
 from tests.grading.harness import module
 

@@ -6,7 +6,7 @@ import pytest
 
 from evaluator.catalog import find_problem
 from evaluator.findings import Code, finding
-from evaluator.judge.inputs.cancelling_rows import ROWS_NAME
+from evaluator.judge.reference.cancelling_rows import ROWS_NAME
 from evaluator.judge.trial import enough_calls
 from evaluator.judge.trial.enough_calls import FEW_CALLS
 from evaluator.judge.trial.trial_runner import Trial, TrialRunner

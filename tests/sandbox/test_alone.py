@@ -14,9 +14,9 @@ from evaluator.cuda_source.kernel_names import Kernels
 from evaluator.deadline import Deadline
 from evaluator.findings import Code
 from evaluator.judge.context.runner_factory import RunnerFactory
-from evaluator.judge.profiling import hardware_counters as module
-from evaluator.judge.profiling.hardware_counters import counters, own_parts, program
-from evaluator.judge.runners.resource_usage_service import Served
+from evaluator.judge.exhibits import hardware_counters as module
+from evaluator.judge.exhibits.hardware_counters import counters, own_parts, program
+from evaluator.judge.runners.build_service import Served
 from evaluator.protocol.frames import BuildReply, BuildRequest
 from evaluator.protocol.frames.values import ModelMode
 from evaluator.protocol.standalone_call import FAILED, LoneCall, lay_out

@@ -10,9 +10,9 @@ from evaluator.compile.cuda import disassembly
 from evaluator.compile.cuda.disassembly import read_machine_code
 from evaluator.compile.extension.build_results import BuildResult
 from evaluator.findings import Code
-from evaluator.judge.context.build_services import BuildServices
-from evaluator.judge.numerics.reduced_instructions import about_machine_code
-from evaluator.judge.runners.sandboxed_tools import SandboxedTools
+from evaluator.judge.context.grade_context import BuildServices
+from evaluator.judge.exhibits.reduced_instructions import about_machine_code
+from evaluator.judge.runners.fork_servers import SandboxedTools
 from evaluator.protocol.frames import BuildRequest
 from evaluator.records import BuildUnit, DeviceKind, Precision
 from evaluator.toolchain import nvcc

@@ -22,7 +22,7 @@ from benchmarks.pages.import_graph import (
     with_picture,
 )
 from evaluator.compile.extension.builder import builder_sources
-from evaluator.judge.profiling.hardware_counters import own_parts
+from evaluator.judge.exhibits.hardware_counters import own_parts
 from evaluator.sandbox import DEFAULT_PRELOAD
 
 OF_A_RUNNER = {

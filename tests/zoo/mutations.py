@@ -17,16 +17,18 @@ from evaluator.emulator.frontend import build_ladder
 from evaluator.compile.binaries.imported_symbols import ImportedSymbols
 from evaluator.compile.emulated.emulated_builder import EmulatedBuilder
 from evaluator.judge import stages, timing_stage, verdict
-from evaluator.judge.trial import answer_judge, timing_loop, window_loop
+from evaluator.judge.trial import timing_loop
+from evaluator.judge.answer import answer_judge
+from evaluator.judge.trial import windows
 from evaluator.judge.compare.tensor_comparison import Sides
 from evaluator.judge.clock.host_clock import HostClock
-from evaluator.judge.own_kernels.ablation import AblationResults
+from evaluator.judge.exhibits.ablation import AblationResults
 from evaluator.judge.setup.distribution_mix import DistributionMix
 from evaluator.judge.trial.model_runner import ModelRunner
 from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.judge.reference import call_plan
 from evaluator.judge.reference.reference import Reference
-from evaluator.judge.backend.device_backend import HostBackend
+from evaluator.judge.clock.device_backend import HostBackend
 from evaluator.judge.setup.seed_book import SeedBook
 from evaluator.judge.runners.runner_client import RunnerClient
 from evaluator.records import Fault
@@ -58,12 +60,12 @@ def _elements_may_share(patch: Patch) -> None:
 
 
 def _windows_may_disagree(patch: Patch) -> None:
-    patch.setattr(window_loop, "disagreement", lambda *_: None)
-    patch.setattr(window_loop, "raised", lambda *_: Raise(0.0, 0.0))
+    patch.setattr(windows, "disagreement", lambda *_: None)
+    patch.setattr(windows, "raised", lambda *_: Raise(0.0, 0.0))
 
 
 def _single_calls_come_off(patch: Patch) -> None:
-    timed = window_loop.windows_of
+    timed = windows.windows_of
 
     def windows_of(trial_runner, seeds, index, single_ms, taken_off, *args, **options):
         own = taken_off._replace(empty_ms=median(single_ms))

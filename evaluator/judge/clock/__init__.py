@@ -1,1 +1,1 @@
-"""Clocks: reveal the inputs, time one call, sample the runner's memory."""
+"""Device and clock of a grade: lease and session of a GPU, reveal the inputs, time one call, sample memory."""

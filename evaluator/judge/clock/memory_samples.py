@@ -2,7 +2,7 @@
 
 First read: the runner is stopped and the inputs are not yet written. Second read: the runner has reported the end of
 the call and may still run. Comparison with the memory of the stopped runner detects outputs computed too early
-(`judge/integrity/precomputed_output.py`) or too late (`output_checks.late_on_host`).
+(`judge/answer/precomputed_output.py`) or too late (`output_checks.late_on_host`).
 """
 
 import errno

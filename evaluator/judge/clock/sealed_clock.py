@@ -35,11 +35,10 @@ from evaluator.devices.spot_kernels import SpotKernels
 from evaluator.errors import JudgeFailed
 from evaluator.findings import Code, finding
 from evaluator.judge.clock.clock import ClockedCall, ClockedSpotCheck, ClockedWindow
-from evaluator.judge.clock.output_sampling import SLOT_BYTES, Sampling
+from evaluator.judge.clock.clock_kernels import SLOT_BYTES, InputReader, Sampling, warm_spans
 from evaluator.judge.clock.spot_check import SpotCheck
-from evaluator.judge.clock.warm_inputs import InputReader, warm_spans
-from evaluator.judge.faults.runner_faults import Stage, unexpected_frame
 from evaluator.judge.runners.runner_client import RunnerClient, answers
+from evaluator.judge.runners.runner_faults import Stage, unexpected_frame
 from evaluator.protocol.frames import Call, Done, Frame, Masked, Prepare, Queued, Window
 from evaluator.records import Fault, Status
 from evaluator.timing.stats import median

@@ -13,8 +13,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from evaluator.devices import driver
-from evaluator.judge.compare.overview import SMALL_ROW, column_limits, has_columns, is_vector_of_few
-from evaluator.judge.compare.reductions import as_rows
+from evaluator.judge.compare.row_sizes import SMALL_ROW, as_rows, column_limits, has_columns, is_vector_of_few
 from evaluator.judge.compare.tensor_comparison import (
     LEVELS,
     ErrorTally,

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 from evaluator.judge.compare.steps import Steps
 from evaluator.judge.compare.tensor_comparison import Limit, Sides
 from evaluator.judge.compare.tolerance import ARITHMETIC, bounds
-from evaluator.judge.formats.blocks import scale_format
-from evaluator.judge.formats.elements import format_of
+from evaluator.judge.tensors.number_formats import format_of, scale_format
 from evaluator.records import ElementFormat, Problem, TensorCheck, ToleranceRule
 
 _WITHOUT_FLOOR = (ElementFormat.INT8, ElementFormat.INT4, ElementFormat.E8M0)

@@ -19,10 +19,16 @@ from typing import NamedTuple
 
 import torch
 
-from evaluator.judge.compare.overview import SMALL_ROW
-from evaluator.judge.compare.reductions import along_last, as_rows, largest, ratio_to
-from evaluator.judge.formats.blocks import dequantised, scale_values
-from evaluator.judge.formats.elements import comparable, elements, is_packed, place_of, values_of
+from evaluator.judge.compare.row_sizes import SMALL_ROW, along_last, as_rows, largest, ratio_to
+from evaluator.judge.tensors.number_formats import (
+    comparable,
+    dequantised,
+    elements,
+    is_packed,
+    place_of,
+    scale_values,
+    values_of,
+)
 from evaluator.records import ElementFormat
 
 _CHUNK_ELEMENTS = 1 << 21

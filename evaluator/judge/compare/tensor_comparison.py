@@ -8,9 +8,20 @@ from typing import NamedTuple
 
 import torch
 
-from evaluator.judge.compare.kernelbench_rule import agrees
-from evaluator.judge.compare.overview import Overview, element_scale, overview_of, row_scale
-from evaluator.judge.compare.reductions import all_finite, as_rows, is_exact, largest, may_exceed, ratio_to, selected
+from evaluator.judge.compare.benchmark_rules import agrees
+from evaluator.judge.compare.row_sizes import (
+    Overview,
+    all_finite,
+    as_rows,
+    element_scale,
+    is_exact,
+    largest,
+    may_exceed,
+    overview_of,
+    ratio_to,
+    row_scale,
+    selected,
+)
 from evaluator.judge.compare.steps import Steps, StepsFound, compare_steps
 from evaluator.judge.compare.tolerance import Bounds, beside_rounded, last_place
 from evaluator.records import Mismatch, TensorCheck, ToleranceRule, finite_or_none, number_text

@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 import torch
 
-from evaluator.judge.compare.kernelbench_rule import kernelbench_tolerance
+from evaluator.judge.compare.benchmark_rules import kernelbench_tolerance
 from evaluator.records import Precision, Problem, ToleranceRule
 
 _MULTIPLE = 4.0

@@ -2,7 +2,8 @@
 
 import contextlib
 import gc
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from types import TracebackType
@@ -13,17 +14,17 @@ from msgspec.structs import replace
 
 from evaluator.cache.build_cache import BuildCache
 from evaluator.compile.cuda.disassembly import read_machine_code
-from evaluator.compile.device_builders import device_builders
+from evaluator.compile.device_builders import DeviceBuilders, device_builders
 from evaluator.deadline import Deadline
 from evaluator.errors import WarpgradeError
-from evaluator.judge.backend.clock_watch import NO_WATCH, ClockWatch
-from evaluator.judge.backend.gpu_session import GpuSession
-from evaluator.judge.context.build_services import BuildServices
+from evaluator.judge.clock.gpu_monitor import NO_WATCH, ClockWatch
+from evaluator.judge.clock.gpu_session import GpuSession
 from evaluator.judge.context.grade_facts import GradeFacts
 from evaluator.judge.context.runner_factory import RunnerFactory
-from evaluator.judge.runners.fork_servers import fork_server_for
+from evaluator.judge.runners.build_service import BuildBudget, BuildService, EmptyKernelService, ResourceUsageService
+from evaluator.judge.runners.fork_servers import SandboxedTools, fork_server_for
+from evaluator.judge.runners.machine_code_reader import Disassemble, MachineCodeReader
 from evaluator.judge.runners.runner_pool import POOLED_RUNNERS, SpareChildren
-from evaluator.judge.runners.sandboxed_tools import SandboxedTools
 from evaluator.judge.runners.speculative_build import SpeculativeBuild
 from evaluator.judge.setup.distribution_mix import DistributionMix
 from evaluator.judge.setup.grade_terms import GradeTerms
@@ -32,7 +33,7 @@ from evaluator.judge.setup.seed_book import SeedBook
 from evaluator.lint.lint_in_sandbox import LookedAt, look_at
 from evaluator.paths import cache_folder
 from evaluator.protocol.frames import BuildRequest
-from evaluator.records import Case, CaseName, SandboxFacts, SizeName
+from evaluator.records import Case, CaseName, MachineCode, SandboxFacts, SizeName
 from evaluator.sandbox import ForkServer
 
 
@@ -251,3 +252,80 @@ def _keep_tf32_out() -> None:
     """Disable TF32 in the judge. By default, PyTorch lets cuDNN round the operands of convolutions."""
     torch.backends.cudnn.allow_tf32 = False
     torch.backends.cuda.matmul.allow_tf32 = False
+
+
+class BuildServices:
+    """Factory of build services. Each service is for one runner."""
+
+    def __init__(
+        self,
+        device_builders: DeviceBuilders,
+        source: str,
+        build_timeout_s: float,
+        speculative_build: SpeculativeBuild | None,
+        disassemble: Disassemble | None = None,
+    ) -> None:
+        """Build the submission `source` with `device_builders`, or take builds from `speculative_build`.
+
+        `disassemble` reads the machine code of the submission's libraries, on devices with such code.
+        """
+        self._machine_code = None if disassemble is None else MachineCodeReader(disassemble)
+        self._device_builders = device_builders
+        self._build_timeout_s = build_timeout_s
+        self._speculative_build = speculative_build
+        self.turn_to(source)
+
+    def turn_to(self, source: str) -> None:
+        """Switch to a submission, whose builds share a new budget."""
+        self._source = source
+        self._build_budget = self._new_budget()
+        builder = self._device_builders.builder_of(source)
+        self._builder = builder if self._speculative_build is None else self._speculative_build.in_front_of(builder)
+        if self._machine_code is not None:
+            self._machine_code.turn_to_next()
+
+    def for_submission(self) -> BuildService:
+        """Return a build service with the budget of the submission."""
+        on_library = None if self._machine_code is None else self._machine_code.begin
+        return BuildService(self._builder, self._build_budget, self._source, on_library)
+
+    def build_ahead(self, requests: Sequence[BuildRequest]) -> None:
+        """Build `requests` into the cache, within a budget of their own.
+
+        A result has an effect only if the submission requests exactly the same build later.
+        """
+        on_library = None if self._machine_code is None else self._machine_code.begin
+        ahead = BuildService(self._builder, self._new_budget(), self._source, on_library)
+        for request in requests:
+            _, library = ahead.serve(request)
+            if library is not None:
+                os.close(library)
+
+    def for_source(self, source: str) -> BuildService:
+        """Return a build service for `source`, with a budget of its own."""
+        return BuildService(self._device_builders.builder_of(source), self._new_budget(), source)
+
+    def with_empty_kernels(self, kernels: Collection[str] | None = None) -> EmptyKernelService:
+        """Return a build service for the submission's libraries with empty kernels: all kernels, or only the named."""
+        return EmptyKernelService(self._builder, self._new_budget(), kernels)
+
+    def with_resource_usage(self) -> ResourceUsageService:
+        """Return a build service that compiles everything again and reports the resource usage of each kernel."""
+        return ResourceUsageService(self._builder, self._new_budget())
+
+    def machine_code(self) -> MachineCode | None:
+        """Wait for the machine code of all libraries of the submission; None on devices without machine code."""
+        return None if self._machine_code is None else self._machine_code.result()
+
+    def close(self, kill: Callable[[], None]) -> None:
+        """End the reading of machine code; `kill` ends all running tools."""
+        if self._machine_code is not None:
+            self._machine_code.close(kill)
+
+    def end_speculative(self) -> None:
+        """End speculative builds that no request asked for."""
+        if self._speculative_build is not None:
+            self._speculative_build.end()
+
+    def _new_budget(self) -> BuildBudget:
+        return BuildBudget(self._build_timeout_s)

@@ -1,7 +1,7 @@
 """Facts of a grade: terms, submission, seeds, deadline, and the problem on the grade's device."""
 
 from evaluator.deadline import Deadline
-from evaluator.judge.backend.device_backend import DeviceBackend
+from evaluator.judge.clock.device_backend import DeviceBackend
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.runners.call_timeouts import call_timeouts
 from evaluator.judge.setup.distribution_mix import AS_GIVEN_ALONE

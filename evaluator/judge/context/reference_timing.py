@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from evaluator.devices.gpu import GpuState
 from evaluator.errors import JudgeFailed
 from evaluator.findings import Trait, has_trait
-from evaluator.judge.backend.clock_watch import NO_WATCH, ClockWatch
+from evaluator.judge.clock.gpu_monitor import NO_WATCH, ClockWatch
 from evaluator.judge.context.grade_context import GradeContext
 from evaluator.judge.trial import call_overhead, timing_loop
 from evaluator.judge.trial.call_overhead import Overhead

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from evaluator.devices.memory import HostRegion, SharedMemory
 from evaluator.devices.page import PAGE_BYTES
-from evaluator.judge.backend.gpu_session import RUNNER_LIMITS, GpuSession
+from evaluator.judge.clock.gpu_session import RUNNER_LIMITS, GpuSession
 from evaluator.judge.context.grade_facts import GradeFacts
 from evaluator.judge.runners.build_service import BuildService
 from evaluator.judge.runners.runner_client import RUNNER, RunnerClient

@@ -19,10 +19,10 @@ from typing import Any
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from evaluator.judge.formats.elements import format_of
 from evaluator.judge.numerics import products, single_accumulator
 from evaluator.judge.numerics.composites import COMPOSITES, NAIVE, WrittenOut
 from evaluator.judge.numerics.single_accumulator import MOST_ELEMENTS, accumulated, running
+from evaluator.judge.tensors.number_formats import format_of
 from evaluator.protocol.operations import OperationMode
 
 aten = torch.ops.aten

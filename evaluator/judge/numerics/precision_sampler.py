@@ -18,10 +18,8 @@ from evaluator.findings import Code, finding
 from evaluator.findings.comparing import IN_FP32_OR_A_STEP
 from evaluator.judge.compare.tensor_comparison import Sides
 from evaluator.judge.compare.tolerance import HALF
-from evaluator.judge.inputs.cancelling_rows import Slices
 from evaluator.judge.numerics.arithmetic_modes import Format
-from evaluator.judge.numerics.error_size import LEAST_ERRORS, outsized
-from evaluator.judge.numerics.half_errors import fault_in_half
+from evaluator.judge.numerics.error_size import LEAST_ERRORS, fault_in_half, outsized
 from evaluator.judge.numerics.reduced_precision import (
     ENOUGH,
     ENOUGH_CALLS,
@@ -33,6 +31,7 @@ from evaluator.judge.numerics.reduced_precision import (
 )
 from evaluator.judge.numerics.rounded_reference import CallErrors, Errors, ReferenceCall
 from evaluator.judge.reference.call_plan import CallPlan
+from evaluator.judge.reference.cancelling_rows import Slices
 from evaluator.records import Check, Finding, Precision
 
 _MOST_CALLS = 32

@@ -10,6 +10,13 @@ truncated sums, as in tensor cores.
 
 An output of few elements, such as a loss, has too few errors in a single call. The errors of many calls are tested
 together.
+
+Sign test: whether the errors of many calls follow a rounding, independent of their size.
+
+If calls differ in size, a correlation of few numbers may come from a single call. Each call with a large rounding
+therefore has an equal vote: the errors must have the sign of the rounding.
+
+Numbers of fp16 or bf16 among the values of a float32 output. Pure.
 """
 
 import math
@@ -19,11 +26,9 @@ from typing import NamedTuple
 import torch
 
 from evaluator.devices.out_of_memory import out_of_memory
-from evaluator.judge.formats.half_numbers import half_numbers
-from evaluator.judge.inputs.cancelling_rows import Slices
 from evaluator.judge.numerics.arithmetic_modes import Format
 from evaluator.judge.numerics.rounded_reference import WAYS, CallErrors, Errors, Way
-from evaluator.judge.numerics.sign_test import signs_agree
+from evaluator.judge.reference.cancelling_rows import Slices
 from evaluator.judge.tensors.pytree import unravelled
 from evaluator.records import Precision
 
@@ -286,3 +291,76 @@ def _projected_out(
 def _orthogonal_to(values: torch.Tensor, one: torch.Tensor) -> torch.Tensor:
     square = float(one @ one)
     return values - float(values @ one) / square * one if square else values
+
+
+_LARGEST = 16
+"""Number of calls with a vote. Unrelated errors agree in all of them in at most one case of 30 000: of 20 calls, half
+lie on each side of a median, giving C(4, 2) / C(20, 10). With more calls, chance agreement is less likely."""
+
+
+def signs_agree(errors: torch.Tensor, rounding: torch.Tensor, exact: torch.Tensor) -> bool:
+    """Return whether errors have the sign of the rounding in the calls with the largest rounding.
+
+    All tensors are float64 of shape (calls, elements). The median of each element is subtracted, since a value equal in
+    all calls says nothing. A second pass divides by the exact values, since errors proportional to these values say
+    nothing either.
+    """
+    relative = torch.where(exact == 0, 0.0, 1 / exact)
+    return all(_same_side(errors * scale, rounding * scale) for scale in (torch.ones_like(exact), relative))
+
+
+def _same_side(errors: torch.Tensor, rounding: torch.Tensor) -> bool:
+    if len(errors) < _LARGEST:
+        return False
+    errors, rounding = (values - values.quantile(0.5, dim=0) for values in (errors, rounding))
+    largest = rounding.square().sum(1).topk(_LARGEST).indices
+    return bool(((errors * rounding).sum(1)[largest] > 0).all())
+
+
+_ENOUGH = 64
+"""Least number of values. A random float32 number has the mantissa of fp16 once in 2**13 times."""
+_MOST_HONEST = 1 / 16
+"""Part of the reference's values that may be numbers of the format by chance. Of counts and ties, all are."""
+_FORMATS = {"bf16": (torch.bfloat16, 8), "fp16": (torch.float16, 11)}
+"""Dtype and bits of a mantissa. The coarser first: within fp16's range, every bf16 number is an fp16 number."""
+_BINADES, _IN_BINADE, _ODD = 2, 16, 0.25
+"""The last bit of a rounded mantissa is set in half of the values, in each binade. Whole numbers and other multiples of
+a constant use the last bit in one binade alone."""
+
+
+def half_numbers(values: torch.Tensor, honest: torch.Tensor) -> str | None:
+    """Return "fp16" or "bf16" if all `values` are rounded to this format and the `honest` reference's are not.
+
+    Both may be float32, or in float64 for a comparison. Zeros, infinities and NaN are numbers of every format, and
+    count for nothing.
+
+    >>> drawn = torch.randn(999, generator=torch.Generator().manual_seed(1))
+    >>> half_numbers(drawn.half().float(), drawn), half_numbers(drawn, drawn), half_numbers(drawn.round(), drawn)
+    ('fp16', None, None)
+    """
+    if values.dtype not in (torch.float32, torch.float64) or values.shape != honest.shape:
+        return None
+    is_counted = torch.isfinite(values) & (values != 0)
+    some, plain = values[is_counted], honest[is_counted]
+    if some.numel() < _ENOUGH:
+        return None
+    for name, (dtype, bits) in _FORMATS.items():
+        if bool(_are_numbers(some, dtype).all()):
+            is_rounded = _uses_last_bit(some, bits) and bool(_are_numbers(plain, dtype).double().mean() <= _MOST_HONEST)
+            return name if is_rounded else None
+    return None
+
+
+def _are_numbers(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    return values.to(dtype).to(values.dtype) == values
+
+
+def _uses_last_bit(values: torch.Tensor, bits: int) -> bool:
+    """Return whether values of several binades use the last bit of a mantissa."""
+    mantissas, exponents = torch.frexp(values.double())
+    is_odd = (mantissas * 2.0**bits).abs() % 2 == 1
+    used = 0
+    for exponent in sorted(set(exponents.tolist())):
+        of_binade = is_odd[exponents == exponent]
+        used += of_binade.numel() >= _IN_BINADE and bool(of_binade.double().mean() >= _ODD)
+    return used >= _BINADES

@@ -1,1 +1,1 @@
-"""Reference of a problem: drawn inputs, and expected outputs in float64."""
+"""Reference of a problem: inputs and weights of each call, their distributions, and expected outputs in float64."""

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from evaluator.judge.inputs.cancelling_rows import Slices, chosen_rows, slices_of, write_rows
-from evaluator.judge.inputs.derived_seeds import derived
+from evaluator.judge.reference.cancelling_rows import Slices, chosen_rows, slices_of, write_rows
+from evaluator.judge.reference.derived_seeds import derived
 from evaluator.judge.reference.reference import Expected, Honest, Reference
 from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.protocol import model_call

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 import torch
 
 from evaluator.errors import ProblemError
-from evaluator.judge.formats.blocks import block_elements, scale_format
-from evaluator.judge.formats.elements import dtype_of, is_packed
 from evaluator.judge.tensors.call_arguments import Arguments
+from evaluator.judge.tensors.number_formats import block_elements, dtype_of, is_packed, scale_format
 from evaluator.judge.tensors.pytree import Value
 from evaluator.protocol.pytree import leaves, tensors_of
 from evaluator.records import ElementFormat, Problem

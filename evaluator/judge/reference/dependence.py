@@ -1,4 +1,7 @@
-"""Dependence of the reference's outputs on its mode, training or evaluation, and on random numbers."""
+"""Dependence of the reference's outputs on its mode, on random numbers, and on its weights.
+
+A reference accepts other weights if finite outputs stay finite.
+"""
 
 import contextlib
 from collections.abc import Iterator
@@ -8,7 +11,10 @@ import torch
 from evaluator.devices.out_of_memory import out_of_memory
 from evaluator.errors import ProblemError
 from evaluator.judge.reference.reference import Reference
+from evaluator.judge.tensors.call_arguments import Arguments
+from evaluator.judge.tensors.number_formats import wide
 from evaluator.judge.tensors.pytree import Value
+from evaluator.protocol.pytree import tensors_of
 
 _LEAST = 1e-3
 """Smallest distance between outputs of different functions, relative to the size (root mean squares). Other kernels of
@@ -66,3 +72,49 @@ def differ(one: Value, other: Value) -> bool:
         return not torch.equal(one, other)
     distance, size = (one.double() - other.double()).square().mean(), one.double().square().mean()
     return bool(distance > _LEAST**2 * size)
+
+
+_SEEDS = (1, 2, 3)
+
+
+def settle_weights(reference: Reference, inputs: Arguments) -> None:
+    """Fix the weights of a reference that gives finite outputs with its constructed weights alone.
+
+    If the reference accepts other magnitudes but no other signs, only the signs stay fixed. A reference whose
+    output does not depend on the weights accepts any weights.
+    """
+    weights = reference.weights
+    if not weights.names:
+        return
+    first = _finite_parts(reference.forward(inputs, 0))
+    why_not = _refusal(reference, inputs, first)
+    if why_not is not None and weights.keep_signs():
+        why_not = _refusal(reference, inputs, first)
+    if why_not is not None:
+        weights.leave(why_not)
+
+
+def _refusal(reference: Reference, inputs: Arguments, first: list[torch.Tensor]) -> str | None:
+    """Return the reason why the reference accepts no other weights; None if accepted."""
+    try:
+        for seed in _SEEDS:
+            reference.set_weights(seed)
+            if not _still_finite(first, reference.forward(inputs, 0)):
+                return "the reference gives no finite numbers with other weights"
+    except ProblemError as refusal:
+        return f"the reference refuses other weights: {refusal.message}"[:200]
+    finally:
+        reference.set_weights(None)
+    return None
+
+
+def _finite_parts(value: Value) -> list[torch.Tensor]:
+    """Return where each tensor of a value is finite, as booleans in its shape."""
+    return [torch.isfinite(wide(leaf)) for leaf in tensors_of(value)]
+
+
+def _still_finite(before: list[torch.Tensor], value: Value) -> bool:
+    """Return whether all formerly finite elements are still finite."""
+    now = _finite_parts(value)
+    same = len(now) == len(before) and all(one.shape == other.shape for one, other in zip(before, now, strict=True))
+    return same and all(bool((other | ~one).all()) for one, other in zip(before, now, strict=True))

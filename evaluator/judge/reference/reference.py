@@ -14,14 +14,13 @@ import torch
 from evaluator.devices.out_of_memory import ran_out
 from evaluator.errors import JudgeFailed, ProblemError
 from evaluator.judge.compare.tolerance import ARITHMETIC, HALF
-from evaluator.judge.inputs.changing_weights import ChangingWeights
-from evaluator.judge.inputs.derived_seeds import derived
-from evaluator.judge.inputs.input_distributions import change, rehearse
+from evaluator.judge.reference.agreement import begins_and_ends_with, cut, row_splits, same_function
+from evaluator.judge.reference.changing_weights import ChangingWeights
 from evaluator.judge.reference.declared_formats import check_formats, input_forms
-from evaluator.judge.reference.float64_agreement import same_function
+from evaluator.judge.reference.derived_seeds import derived
 from evaluator.judge.reference.float64_convolutions import NARROW, float64_mode
+from evaluator.judge.reference.input_distributions import change, rehearse
 from evaluator.judge.reference.problem_module import ProblemModule
-from evaluator.judge.reference.row_blocks import begins_and_ends_with, cut, row_splits
 from evaluator.judge.reference.running_statistics import RunningStatistics, running_statistics
 from evaluator.judge.tensors.call_arguments import Arguments, are_equal, cloned, storages, versions, wide, widened
 from evaluator.judge.tensors.memory_overlap import Layouts, layouts

@@ -1,1 +1,1 @@
-"""Runner processes: client, pool, fork servers, build requests, sandboxed tools, call timeouts."""
+"""Runner processes: client, pool, fork servers, build requests, call timeouts, and the meaning of failures."""

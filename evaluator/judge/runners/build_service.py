@@ -1,23 +1,78 @@
-"""Build service of one runner: answers build requests, and records builds and failures."""
+"""Build service of one runner: answers build requests, and records builds and failures.
+
+All builds of one grade share a budget, across all runners of the submission. Two services build otherwise: with emptied
+kernels, for a runner that measures how much an answer depends on the kernels, and with a report of each kernel's
+resource usage, for a profiled runner.
+"""
 
 import contextlib
-from collections.abc import Callable, Iterator
+import os
+import time
+from collections.abc import Callable, Collection, Iterator
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from evaluator.compile.binaries.cubin import kernel_code, without
 from evaluator.compile.binaries.imported_symbols import ImportedSymbols, imported_symbols
+from evaluator.compile.binaries.kernel_resources import VERBOSE, kernel_resources
 from evaluator.compile.device_builders import ExtensionBuilder
 from evaluator.compile.extension.binding_errors import explained
 from evaluator.compile.extension.build_results import BuildResult
-from evaluator.cuda_source.kernel_names import Kernels, kernels_in_library
+from evaluator.cuda_source.kernel_names import Kernels, kernels_in_library, plain_name
 from evaluator.cuda_source.source_files import all_files
 from evaluator.devices.memory import sealed_file
 from evaluator.findings import Code, finding
-from evaluator.judge.runners.build_budget import BuildBudget
 from evaluator.protocol.frames import BuildReply, BuildRequest, SourceFile
 from evaluator.protocol.frames.oversize import oversized_request, text_bytes
-from evaluator.records import BuildUnit, Diagnostic, Finding
+from evaluator.records import BuildUnit, Diagnostic, Finding, KernelResources
 from evaluator.toolchain.diagnostics import missing_return
+
+MOST_REQUESTS = 512
+"""A submission may have 64 extensions, requested again by each runner: to load, check, time and profile."""
+MOST_TEXT_BYTES = 64 << 20
+"""A submission is limited to 1 MiB, sent by at most eight runners."""
+
+
+class BuildBudget:
+    """Counts build requests, the size of their sources, and the time to serve them, compilation included.
+
+    `waited_s` is the submission's waiting time, less than the build time if builds were started speculatively.
+    """
+
+    def __init__(self, limit_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        """Start with nothing used. `limit_s` limits the sum over all requests."""
+        self._limit_s = limit_s
+        self._clock = clock
+        self._requests = 0
+        self._text_bytes = 0
+        self.waited_s = 0.0
+
+    def admit(self, text_bytes: int) -> Finding | None:
+        """Count a request. Return None to admit the request, else the reason for refusing."""
+        self._requests += 1
+        self._text_bytes += text_bytes
+        if self._requests > MOST_REQUESTS:
+            return finding(
+                Code.TOO_MANY_BUILDS, f"the submission asked for more than {MOST_REQUESTS} builds in one grade"
+            )
+        if self._text_bytes > MOST_TEXT_BYTES:
+            message = f"the submission sent more than {MOST_TEXT_BYTES >> 20} MiB of sources in one grade"
+            return finding(Code.TOO_MANY_BUILDS, message)
+        if self.waited_s >= self._limit_s:
+            message = f"the builds of this grade took {self.waited_s:.0f} s; the judge refuses further builds"
+            return finding(Code.COMPILER_TIMED_OUT, message)
+        return None
+
+    @contextlib.contextmanager
+    def serving(self) -> Iterator[None]:
+        """Add the duration of a block to `waited_s`."""
+        started = self._clock()
+        try:
+            yield
+        finally:
+            self.waited_s += self._clock() - started
+
 
 _MOST_KEPT_BYTES = 16 << 20
 """Limit on the sources kept for line numbers in messages. A submission has 1 MiB."""
@@ -123,3 +178,72 @@ def _kernels(built: BuildResult, library: bytes) -> Kernels:
     if built.kernels is None:
         return kernels_in_library(library)
     return Kernels(device_code=bool(built.kernels), names=built.kernels)
+
+
+class EmptyKernelService(BuildService):
+    """Serves the same builds as in the grade, with kernels patched to exit immediately.
+
+    `left_out` is True once a kernel was emptied. Compressed device code stays unchanged, and then tests nothing.
+    """
+
+    def __init__(
+        self, builder: ExtensionBuilder, build_budget: BuildBudget, kernels: Collection[str] | None = None
+    ) -> None:
+        """Empty all kernels, or those with a plain name in `kernels`."""
+        super().__init__(builder, build_budget)
+        self.kernels = kernels
+        self.left_out = False
+
+    def serve(self, request: BuildRequest) -> tuple[BuildReply, int | None]:
+        """Build the requested extension like `BuildService`, then empty the kernels of the library."""
+        reply, descriptor = super().serve(request)
+        if descriptor is None:
+            return reply, None
+        library = os.pread(descriptor, os.fstat(descriptor).st_size, 0)
+        names = [code.name for code in kernel_code(library) if self._leaves_out(code.name)]
+        changed = without(library, names)
+        if changed is None:
+            return reply, descriptor
+        os.close(descriptor)
+        self.left_out = True
+        return reply, sealed_file(changed)
+
+    def _leaves_out(self, mangled: str) -> bool:
+        return self.kernels is None or plain_name(mangled) in self.kernels
+
+
+class Served(NamedTuple):
+    """A build request as sent by the runner, and its answer; `library` is None after a failed build."""
+
+    request: BuildRequest
+    reply: BuildReply
+    library: bytes | None
+
+
+class ResourceUsageService(BuildService):
+    """Serves CUDA builds with verbose ptxas: the same machine code, under a separate cache key.
+
+    `served` records all answers, for a process without access to a build service.
+    """
+
+    def __init__(self, builder: ExtensionBuilder, build_budget: BuildBudget) -> None:
+        """Start with nothing built; see `BuildService`."""
+        super().__init__(builder, build_budget)
+        self.served: list[Served] = []
+
+    def serve(self, request: BuildRequest) -> tuple[BuildReply, int | None]:
+        """Build the requested extension like `BuildService`, with verbose ptxas for CUDA."""
+        loud = replace(request, extra_cuda_cflags=[*request.extra_cuda_cflags, VERBOSE])
+        reply, descriptor = super().serve(loud if request.with_cuda else request)
+        self.served.append(Served(request, reply, None if descriptor is None else _content(descriptor)))
+        return reply, descriptor
+
+    @property
+    def resources(self) -> list[KernelResources]:
+        """Resource usage of all built kernels."""
+        return [kernel for unit in self.units for kernel in kernel_resources(unit.log)]
+
+
+def _content(descriptor: int) -> bytes:
+    """Return the content of a sealed file without moving the shared file offset."""
+    return os.pread(descriptor, os.fstat(descriptor).st_size, 0)

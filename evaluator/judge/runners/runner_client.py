@@ -10,9 +10,9 @@ from typing import Self
 from evaluator.deadline import Deadline, Work
 from evaluator.errors import JudgeFailed
 from evaluator.findings import Code, finding
-from evaluator.judge.faults.emulator_faults import of_refused_launch
-from evaluator.judge.faults.runner_faults import Stage, death, failure, invalid_frame, too_slow, unexpected_frame
 from evaluator.judge.runners.build_service import BuildService
+from evaluator.judge.runners.language_faults import of_refused_launch
+from evaluator.judge.runners.runner_faults import Stage, death, failure, invalid_frame, too_slow, unexpected_frame
 from evaluator.protocol.frames import (
     BuildReply,
     BuildRequest,

@@ -1,1 +1,1 @@
-"""Setup of a problem: terms, seeds, mix of input distributions, memory plan."""
+"""Setup of a problem before its first call: terms, traits, distributions, seeds, evidence, memory plan."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from evaluator.judge.compare.tensor_comparison import Comparison, begin
-from evaluator.judge.inputs.input_distributions import PROFILES
+from evaluator.judge.reference.input_distributions import PROFILES
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.setup.distribution_trials import TOO_SLOW, DistributionTrials
 from evaluator.judge.setup.problem_traits import traits_of

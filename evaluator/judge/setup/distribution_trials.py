@@ -1,7 +1,8 @@
 """Trials of input distributions on the reference: which distributions are usable, and which calls are evidence.
 
 A distribution is unusable if the reference refuses the inputs, or if outputs are not finite, disagree with float64, or
-depend on an arbitrary choice. The answer is a trait of the problem (`problem_traits`).
+depend on an arbitrary choice. The answer is a trait of the problem (`problem_traits`). A product is out of range if its
+partial products overflow or underflow in the least favourable order: a bound, which never widens a tolerance.
 
 A call is evidence if wrong answers are far beyond the tolerance (`wrong_answers`). Distances of wrong answers are
 measured when a call needs them: of most problems, two calls with the problem's own values are evidence enough.
@@ -17,18 +18,41 @@ from evaluator.cache.measurements import measured_once
 from evaluator.devices.out_of_memory import out_of_memory
 from evaluator.errors import ProblemError
 from evaluator.judge.compare.tensor_comparison import Comparison, begin
-from evaluator.judge.formats.elements import wide
-from evaluator.judge.inputs.input_distributions import PROFILES, RULES
+from evaluator.judge.compare.tolerance import Bounds
+from evaluator.judge.numerics.products import OPERATIONS, PartialProduct
+from evaluator.judge.numerics.summation_orders import decides, limits_of, other_orders, uses
 from evaluator.judge.reference.author_check import refusal
-from evaluator.judge.reference.operation_cost import cost_of
+from evaluator.judge.reference.input_distributions import PROFILES, RULES
 from evaluator.judge.reference.reference import Expected, Reference, by_path
 from evaluator.judge.setup.equal_values import changed_by_choice, has_ambiguity
-from evaluator.judge.setup.product_range import beyond_range, multiplies
+from evaluator.judge.setup.operation_cost import cost_of
 from evaluator.judge.setup.wrong_answers import PROOF, WrongAnswers, distances_of
 from evaluator.judge.tensors.call_arguments import Arguments, are_equal
+from evaluator.judge.tensors.number_formats import wide
 from evaluator.judge.tensors.pytree import Value
 from evaluator.protocol.pytree import tensors_of
 from evaluator.records import CaseName, Profile, Record, SizeName
+
+
+def multiplies(reference: Reference, inputs: Arguments) -> bool:
+    """Return whether a call of the reference multiplies many factors."""
+    return uses(reference, inputs, OPERATIONS)
+
+
+def beyond_range(
+    reference: Reference, inputs: Arguments, gradients: list[torch.Tensor] | None, compare: Comparison
+) -> str | None:
+    """Return why the order of products decides about an output of a call; None if no order moves any output."""
+    expected = reference.expected(inputs, 0, gradients)
+    limits = limits_of(reference.problem, reference.values(expected.honest))
+    orders = list(PartialProduct)
+    errors = other_orders(reference, inputs, gradients, expected, limits, orders, compare=compare)
+    for path, largest in errors.items():
+        limit = limits[path]
+        if decides(largest, limit) if isinstance(limit, Bounds) else largest > 0:
+            return f"the order of factors decides: partial products of {path} overflow or underflow"
+    return None
+
 
 TRIAL_SEED = 0x5EED
 """Fixed seed of all trials: results are the same in every grade."""

@@ -9,7 +9,7 @@ import secrets
 from collections import Counter
 from collections.abc import Iterator
 
-from evaluator.judge.inputs.input_distributions import PROFILES
+from evaluator.judge.reference.input_distributions import PROFILES
 from evaluator.judge.setup.distribution_mix import AS_GIVEN_ALONE, DistributionMix
 from evaluator.records import (
     CancellingRows,

@@ -25,15 +25,14 @@ import torch
 from evaluator.errors import ProblemError
 from evaluator.judge.compare.fill_values import fill_from
 from evaluator.judge.compare.limits import with_scales
-from evaluator.judge.compare.overview import element_scale, has_columns, overview_of
-from evaluator.judge.compare.reductions import as_rows
+from evaluator.judge.compare.row_sizes import as_rows, element_scale, has_columns, overview_of
 from evaluator.judge.compare.tensor_comparison import Comparison, Limit, Sides
 from evaluator.judge.compare.tolerance import Bounds, last_place
-from evaluator.judge.formats.elements import are_equal, format_of
 from evaluator.judge.numerics.rounding_of_call import is_far, results_of_rounding
 from evaluator.judge.numerics.summation_orders import limits_of
 from evaluator.judge.reference.reference import Expected, Reference
 from evaluator.judge.tensors.call_arguments import Arguments
+from evaluator.judge.tensors.number_formats import are_equal, format_of
 from evaluator.protocol.pytree import mapped
 
 PROOF = 8.0

@@ -1,1 +1,1 @@
-"""Trees of tensors: pytrees, call arguments, output views, memory overlap."""
+"""Trees of tensors: pytrees, call arguments, output views, memory overlap, number formats of few bits."""

@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import torch
 
-from evaluator.judge.formats.elements import are_equal as same_values
-from evaluator.judge.formats.elements import format_of
+from evaluator.judge.tensors.number_formats import are_equal as same_values
+from evaluator.judge.tensors.number_formats import format_of
 from evaluator.judge.tensors.pytree import Value
 from evaluator.protocol.pytree import mapped, tensors_of
 

@@ -9,11 +9,11 @@ from msgspec.structs import replace
 
 from evaluator.devices.memory import SharedMemory
 from evaluator.devices.page import MAX_PLACES
+from evaluator.judge.answer.output_checks import outlined
+from evaluator.judge.answer.precomputed_output import PrecomputedOutputCheck, drawn_byte
 from evaluator.judge.clock.clock import Clock, ClockedCall, ClockedSpotCheck, ClockedWindow, WindowClock
-from evaluator.judge.inputs.changing_weights import Laid, Sites
-from evaluator.judge.integrity.output_checks import outlined
-from evaluator.judge.integrity.precomputed_output import PrecomputedOutputCheck, drawn_byte
 from evaluator.judge.reference.call_plan import CallPlan
+from evaluator.judge.reference.changing_weights import Laid, Sites
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.tensors.pytree import LaidOut, Value, lay_out, named_views
 from evaluator.protocol import model_call

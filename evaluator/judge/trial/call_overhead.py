@@ -12,8 +12,7 @@ from typing import NamedTuple
 from evaluator.judge.clock.clock import ClockedCall
 from evaluator.judge.setup.seed_book import fresh_seed
 from evaluator.judge.trial.trial_runner import TrialRunner
-from evaluator.judge.trial.window_loop import SPOT_CALLS, SPOT_CHECKS, SpotRule, WindowHost
-from evaluator.judge.trial.window_runner import WindowRunner
+from evaluator.judge.trial.windows import SPOT_CALLS, SPOT_CHECKS, SpotRule, WindowHost, WindowRunner
 from evaluator.records import Fault
 from evaluator.timing.stats import interquartile_range, lower_quartile, median
 

@@ -10,7 +10,7 @@ from evaluator.catalog import sized_source
 from evaluator.devices.memory import SharedMemory
 from evaluator.judge.clock.clock import Clock
 from evaluator.judge.compare.tensor_comparison import Comparison
-from evaluator.judge.inputs.changing_weights import Sites, sites_of
+from evaluator.judge.reference.changing_weights import Sites, sites_of
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.runners.call_timeouts import call_timeouts
 from evaluator.judge.runners.runner_client import RunnerClient

@@ -11,19 +11,19 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from evaluator.findings import Code, finding
-from evaluator.judge.backend.clock_watch import NO_WATCH, ClockWatch
+from evaluator.judge.clock.gpu_monitor import NO_WATCH, ClockWatch
 from evaluator.judge.trial.call_overhead import LAG_MS, Overhead
 from evaluator.judge.trial.enough_calls import FEW_CALLS, MAX_CALLS, MIN_CALLS, SEALED_CALLS, enough
 from evaluator.judge.trial.retry import SEARCH_S, retried
 from evaluator.judge.trial.trial_runner import Trial, TrialRunner
-from evaluator.judge.trial.window_loop import (
+from evaluator.judge.trial.windows import (
     TakenOff,
+    WindowRunner,
     WindowSide,
     longest_window,
     own_values,
     windows_of,
 )
-from evaluator.judge.trial.window_runner import WindowRunner
 from evaluator.records import ClockKind, Fault, Profile, Samples, Status, Windows, seed_text
 from evaluator.timing.stats import interquartile_range, median, outliers
 

@@ -13,31 +13,31 @@ from evaluator.devices.memory import SharedMemory
 from evaluator.devices.out_of_memory import out_of_memory
 from evaluator.errors import ProblemError
 from evaluator.findings import Code, entry_of, finding
-from evaluator.judge.clock.clock import Clock, ClockedCall
-from evaluator.judge.compare.tensor_comparison import Comparison, begin
-from evaluator.judge.diagnosis.cause import cause_of
-from evaluator.judge.diagnosis.near_tolerance import near_tolerance
-from evaluator.judge.inputs.changing_weights import NO_SITES, CallWeights, Sites
-from evaluator.judge.inputs.derived_seeds import derived
-from evaluator.judge.integrity.output_checks import (
+from evaluator.judge.answer.answer_judge import AnswerJudge, Judged
+from evaluator.judge.answer.benchmark_opinion import benchmark_accepts
+from evaluator.judge.answer.cause import cause_of
+from evaluator.judge.answer.evidence import OWN_CHECK
+from evaluator.judge.answer.other_values import of_other_values
+from evaluator.judge.answer.output_checks import (
     outlined,
     views,
 )
+from evaluator.judge.answer.wrong_pattern import near_tolerance
+from evaluator.judge.clock.clock import Clock, ClockedCall
+from evaluator.judge.compare.tensor_comparison import Comparison, begin
 from evaluator.judge.numerics.precision_sampler import Drawn
 from evaluator.judge.numerics.reduced_precision import ENOUGH
 from evaluator.judge.numerics.rounded_reference import ReferenceCall
 from evaluator.judge.reference.call_plan import CallPlan
+from evaluator.judge.reference.changing_weights import NO_SITES, CallWeights, Sites
+from evaluator.judge.reference.derived_seeds import derived
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.setup.distribution_mix import AS_GIVEN_ALONE, DistributionMix
 from evaluator.judge.setup.seed_book import fresh_seed
 from evaluator.judge.setup.wrong_answers import is_noise
 from evaluator.judge.tensors.output_views import some_bits
 from evaluator.judge.tensors.pytree import LaidOut, Value
-from evaluator.judge.trial.answer_judge import AnswerJudge, Judged
-from evaluator.judge.trial.benchmark_opinion import benchmark_accepts
 from evaluator.judge.trial.call_driver import CallDriver
-from evaluator.judge.trial.evidence import OWN_CHECK
-from evaluator.judge.trial.other_values import of_other_values
 from evaluator.protocol import model_call
 from evaluator.records import (
     Check,

@@ -1,7 +1,7 @@
 """Wrappers around a submission's own functions, and the omission of one part of the work.
 
 The judge starts such runners to determine from an answer's bytes which part the answer needs
-(`evaluator/judge/own_kernels/ablation.py`). The same wrappers count calls. PyTorch operations are replaced at the
+(`evaluator/judge/exhibits/ablation.py`). The same wrappers count calls. PyTorch operations are replaced at the
 dispatcher's backend kernels. The replacement therefore covers callers in every language, and callers with excluded
 Python dispatch keys.
 """

@@ -2,7 +2,7 @@
 
 The observer runs in extra calls only, which are not timed and do not decide about the answers, because observation
 slows down a call and sees all tensors. A submission in the same process can forge the counts; they can cost a pass,
-never earn a pass (see `evaluator/judge/own_kernels/own_kernels.py`).
+never earn a pass (see `evaluator/judge/exhibits/own_kernels.py`).
 """
 
 import contextlib

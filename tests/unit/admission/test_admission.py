@@ -6,7 +6,7 @@ from evaluator.admission import admission
 from evaluator.admission.admission import admit
 from evaluator.admission.judged_calls import JudgedCall
 from evaluator.errors import ProblemError
-from evaluator.judge.setup.call_limits import CallLimits
+from evaluator.judge.answer.call_limits import CallLimits
 from evaluator.records import Formats, OutputFormat, Precision, Profile, RowSite, SizeName, WeightsRule
 from tests.unit.references import problem
 

@@ -30,7 +30,7 @@ from benchmarks.timing.window_cheat_rows import (
 )
 from evaluator.catalog import find_problem, sized_source
 from evaluator.findings import Code, finding
-from evaluator.judge.backend.device_backend import CallSizes
+from evaluator.judge.clock.device_backend import CallSizes
 from evaluator.judge.setup import memory_plan
 from evaluator.records import Outcome, SizeName, Status
 from tests import cards

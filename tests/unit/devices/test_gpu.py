@@ -9,7 +9,7 @@ from evaluator.devices import gpu as gpu_module
 from evaluator.devices.gpu import ClockLook, Gpu, GpuState, choose, leased, look_at_clock, state, visible
 from evaluator.errors import InfraError
 from evaluator.findings import Code
-from evaluator.judge.backend.gpu_monitor import findings
+from evaluator.judge.clock.gpu_monitor import findings
 
 
 @pytest.fixture

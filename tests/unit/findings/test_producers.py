@@ -16,8 +16,8 @@ MODULES = {
     for path in sorted((TOP / "evaluator").rglob("*.py"))
 }
 MAY_LIST_CODES = {
-    "judge/faults/emulator_faults.py": "the emulator's own words for its errors",
-    "judge/faults/runner_faults.py": "a code for each stage, and for each of CUDA's error strings",
+    "judge/runners/language_faults.py": "the emulator's own words for its errors",
+    "judge/runners/runner_faults.py": "a code for each stage, and for each of CUDA's error strings",
     "lint/side_effects.py": "the names that each remark looks for, and its words",
 }
 """Reasons of the modules outside `findings/` that map to three codes or more."""

@@ -13,11 +13,10 @@ from evaluator.deadline import Deadline, DeadlineReached, Guard, Work, _raise_in
 from evaluator.findings import Code
 from evaluator.grade_options import GradeOptions
 from evaluator.grading.run_until_deadline import in_time
-from evaluator.judge.faults.runner_faults import Stage
-from evaluator.judge.runners.build_budget import BuildBudget
-from evaluator.judge.runners.build_service import BuildService
+from evaluator.judge.runners.build_service import BuildBudget, BuildService
+from evaluator.judge.runners.fork_servers import SandboxedTools
 from evaluator.judge.runners.runner_client import RunnerClient
-from evaluator.judge.runners.sandboxed_tools import SandboxedTools
+from evaluator.judge.runners.runner_faults import Stage
 from evaluator.progress import Silent, Stopwatch
 from evaluator.protocol.frames import BuildRequest, Channel, Closed, DeadlinePassed, Loaded
 from evaluator.records import BuildUnit, DeviceKind, Outcome, Status
@@ -192,7 +191,7 @@ def test_no_compiler_is_started_any_more_and_a_killed_one_says_nothing(clock, de
         clock.now += timeout_s
         return SimpleNamespace(ok=False, output="Killed")
 
-    monkeypatch.setattr("evaluator.judge.runners.sandboxed_tools.run_tool", run_tool)
+    monkeypatch.setattr("evaluator.judge.runners.fork_servers.run_tool", run_tool)
     tools = SandboxedTools(None, DeviceKind.CPU, lambda: deadline)
     clock.now = 60.0
     for _ in range(2):

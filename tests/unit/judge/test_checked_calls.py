@@ -9,7 +9,7 @@ import pytest
 from evaluator.findings import Code, finding
 from evaluator.judge import checked_calls as checked
 from evaluator.judge.checked_calls import checked_calls
-from evaluator.judge.inputs.changing_weights import NO_SITES
+from evaluator.judge.reference.changing_weights import NO_SITES
 from evaluator.judge.trial.retry import SEARCH_S
 from evaluator.judge.trial.trial_runner import Trial
 from evaluator.protocol.frames import Constructed

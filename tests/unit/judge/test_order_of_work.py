@@ -11,9 +11,9 @@ from evaluator.judge import stages, timing_stage, verdict
 from evaluator.judge.context import grade_context, runner_factory
 from evaluator.judge.context.grade_context import GradeContext
 from evaluator.judge.context.runner_factory import RunnerFactory
-from evaluator.judge.inputs.changing_weights import NO_SITES
-from evaluator.judge.own_kernels.own_kernels import OwnKernelEvidence
-from evaluator.judge.roofline.roofline_check import RooflineOutcome
+from evaluator.judge.exhibits.own_kernels import OwnKernelEvidence
+from evaluator.judge.exhibits.roofline_check import RooflineOutcome
+from evaluator.judge.reference.changing_weights import NO_SITES
 from evaluator.lint.lint_in_sandbox import LookedAt
 from evaluator.progress import Silent, Stopwatch
 from evaluator.records import (

@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from evaluator.findings import Code, finding
 from evaluator.judge import checked_calls as checked_calls_module
 from evaluator.judge import stages, timing_stage
-from evaluator.judge.backend.clock_watch import NO_WATCH
 from evaluator.judge.checked_calls import checked_calls
+from evaluator.judge.clock.gpu_monitor import NO_WATCH
 from evaluator.judge.context.reference_timing import After, Reading
-from evaluator.judge.inputs.changing_weights import NO_SITES
+from evaluator.judge.reference.changing_weights import NO_SITES
 from evaluator.judge.runners.runner_pool import GPU_RUNNERS, RunnerPool
 from evaluator.judge.trial import timing_loop
 from evaluator.judge.trial.trial_runner import Trial

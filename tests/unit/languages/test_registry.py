@@ -153,19 +153,18 @@ ELSEWHERE = {
     "names on the card": ("records/names.py",),
     "a runner sees no file of the judge": ("runner/", "protocol/triton_variables.py"),
     "Triton has an interpreter, and is ready in fork servers": (
-        "judge/faults/runner_faults.py",
-        "judge/faults/triton_faults.py",
         "judge/runners/fork_servers.py",
         "judge/runners/jit_kernels.py",
-        "judge/runners/language_preload.py",
+        "judge/runners/language_faults.py",
+        "judge/runners/runner_faults.py",
     ),
-    "environment variables": ("judge/baselines/other_baselines.py", "serve/protocol.py"),
+    "environment variables": ("judge/exhibits/other_baselines.py", "serve/protocol.py"),
     "headers, namespaces and kernels of C++ libraries": (
         "cuda_source/kernel_names.py",
         "cuda_source/split.py",
         "emulator/frontend/unsupported_features.py",
         "emulator/headers.py",
-        "judge/own_kernels/ablation.py",
+        "judge/exhibits/ablation.py",
     ),
     "explanations for users": ("findings/",),
 }

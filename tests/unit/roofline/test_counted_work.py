@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from evaluator.catalog import find_problem
 from evaluator.devices.gpu import Gpu
-from evaluator.judge.roofline import gpu_peaks
+from evaluator.judge.exhibits import gpu_peaks
 from evaluator.records import Mode, Precision, RooflineOverride, SizeName, cases_of
 from evaluator.report.problem_work import ProblemWork, work_document, work_text
 from evaluator.roofline import counted_work, least_time

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from evaluator.catalog import find_problem
 from evaluator.findings import Code
+from evaluator.judge.exhibits import required_traffic
+from evaluator.judge.exhibits.required_traffic import TrafficUnknown, distinct_bytes, worked_out
 from evaluator.judge.reference.reference import Reference
-from evaluator.judge.roofline import required_traffic
-from evaluator.judge.roofline.required_traffic import TrafficUnknown, distinct_bytes, worked_out
 from evaluator.records import Flips, RooflineOverride, SizeName, cases_of
 from evaluator.roofline.attained import Needs, Roof, attained, impossible, is_impossible, least_part, remarks, traffic
 from evaluator.roofline.input_sensitivity import Undetermined, sample

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from evaluator.compile.binaries.kernel_resources import kernel_resources
 from evaluator.compile.binaries.sass import machine_code
-from evaluator.judge.profiling.ncu import read_page
+from evaluator.judge.exhibits.ncu import read_page
 from evaluator.records import MachineCode
 
 PIECES = (

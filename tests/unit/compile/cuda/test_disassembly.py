@@ -11,7 +11,7 @@ from evaluator.compile.cuda import disassembly
 from evaluator.compile.cuda.disassembly import read_machine_code
 from evaluator.cuda_source.device_code import device_code
 from evaluator.cuda_source.source_files import source_files
-from evaluator.judge.numerics.reduced_instructions import about_machine_code
+from evaluator.judge.exhibits.reduced_instructions import about_machine_code
 from evaluator.paths import data_dir
 from evaluator.records import MachineCode
 from evaluator.sandbox import ToolResult

@@ -3,8 +3,8 @@
 import pytest
 
 from evaluator.compile.extension import build_memory
-from evaluator.judge.runners import sandboxed_tools
-from evaluator.judge.runners.sandboxed_tools import SandboxedTools
+from evaluator.judge.runners import fork_servers
+from evaluator.judge.runners.fork_servers import SandboxedTools
 from evaluator.records import DeviceKind
 from evaluator.sandbox import Limits, ToolResult
 
@@ -39,7 +39,7 @@ def test_a_build_in_the_sandbox_has_the_share(machine, monkeypatch, tmp_path):
         seen.append(limits)
         return ToolResult(exit_code=0, signal=None, timed_out=False, output="", wall_s=0.0)
 
-    monkeypatch.setattr(sandboxed_tools, "run_tool", run_tool)
+    monkeypatch.setattr(fork_servers, "run_tool", run_tool)
     for builds in (1, 2):
         build_memory.share_machine(builds)
         SandboxedTools(None, DeviceKind.CPU)(

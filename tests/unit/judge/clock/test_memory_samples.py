@@ -8,9 +8,9 @@ import torch
 
 from evaluator.devices.memory import HostRegion
 from evaluator.findings import Code
+from evaluator.judge.answer.output_checks import late_on_host
 from evaluator.judge.clock import memory_samples
 from evaluator.judge.clock.memory_samples import MemorySamples
-from evaluator.judge.integrity.output_checks import late_on_host
 from evaluator.judge.tensors.pytree import AnswerPair
 from evaluator.protocol.frames import TensorView
 

@@ -10,8 +10,8 @@ import torch
 from evaluator.devices.page import MAX_PLACES, PAGE_BYTES, PLACES, OutputLocation, write_places
 from evaluator.errors import ProblemError
 from evaluator.findings import Code
-from evaluator.judge.clock.output_sampling import SAMPLES, SLOT_BYTES, Sampling, shares
-from evaluator.judge.integrity.output_checks import late
+from evaluator.judge.answer.output_checks import late
+from evaluator.judge.clock.clock_kernels import SAMPLES, SLOT_BYTES, Sampling, shares
 from evaluator.judge.reference.reference import by_path
 from evaluator.judge.tensors.output_views import OutputViews
 from evaluator.protocol.frames import Items, Table, TensorView

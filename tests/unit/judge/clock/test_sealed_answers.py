@@ -7,7 +7,7 @@ import torch
 from evaluator.findings import Code, finding
 from evaluator.judge.clock import sealed_clock
 from evaluator.judge.clock.clock import ClockedCall
-from evaluator.judge.clock.output_sampling import Sampling
+from evaluator.judge.clock.clock_kernels import Sampling
 from evaluator.judge.clock.sealed_clock import SealedClock
 from evaluator.judge.runners.runner_client import RunnerClient
 from evaluator.protocol.frames import Call, Done, Items, Queued, Scalar, Table, WindowDone

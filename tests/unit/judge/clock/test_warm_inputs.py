@@ -7,9 +7,9 @@ import msgspec
 import pytest
 import torch
 
-from evaluator.judge.clock import sealed_clock, warm_inputs
+from evaluator.judge.clock import clock_kernels, sealed_clock
+from evaluator.judge.clock.clock_kernels import InputReader, warm_spans
 from evaluator.judge.clock.sealed_clock import SealedClock
-from evaluator.judge.clock.warm_inputs import InputReader, warm_spans
 from evaluator.protocol.frames import Items, Table, TensorView
 from tests.unit.judge.clock.test_sealed_answers import QUESTION
 
@@ -58,7 +58,7 @@ def launches(monkeypatch):
     def launched(function, *, blocks, threads, stream, arguments):
         made.append((arguments[0].value, arguments[1].value, blocks))
 
-    monkeypatch.setattr(warm_inputs.driver, "launch", launched)
+    monkeypatch.setattr(clock_kernels.driver, "launch", launched)
     return made
 
 

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from evaluator.judge.compare import pieces
-from evaluator.judge.compare.kernelbench_rule import all_agree
+from evaluator.judge.compare import benchmark_rules
+from evaluator.judge.compare.benchmark_rules import all_agree
 from evaluator.judge.compare.limits import limit_of
 from evaluator.judge.compare.tensor_comparison import Sides, compare
 from evaluator.records import ToleranceRule
@@ -91,7 +91,7 @@ def test_fp8_and_complex_numbers_have_the_tolerance_of_fp32():
 @pytest.mark.parametrize("dim", [0, 1, 2])
 @pytest.mark.parametrize("piece", [1, 40, 1 << 22])
 def test_pieces_and_slices_along_any_dimension(monkeypatch, dim, piece):
-    monkeypatch.setattr(pieces, "_PIECE", piece)
+    monkeypatch.setattr(benchmark_rules, "_PIECE", piece)
     honest = torch.zeros(3, 50, 4)
     for index in (0, honest.shape[dim] - 1):
         actual = honest.clone()

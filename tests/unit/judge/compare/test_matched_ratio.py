@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from evaluator.judge.compare import pieces
-from evaluator.judge.compare.matched_ratio import accepted, compared
+from evaluator.judge.compare import benchmark_rules
+from evaluator.judge.compare.benchmark_rules import accepted, compared
 from evaluator.records import MatchedRatio
 
 TIGHT = MatchedRatio(max_atol=0.1, max_rtol=0.0, required_matched_ratio=0.9)
@@ -77,7 +77,7 @@ def test_other_dtypes_and_shapes():
 
 @pytest.mark.parametrize("piece", [1, 40, 1 << 22])
 def test_pieces_and_blocks_count_together(monkeypatch, piece):
-    monkeypatch.setattr(pieces, "_PIECE", piece)
+    monkeypatch.setattr(benchmark_rules, "_PIECE", piece)
     honest, given = torch.ones(10, 10), torch.ones(10, 10)
     given[:3, :3] = 3
     assert accepts(given, honest)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from evaluator.judge.compare.fill_values import fill_from
-from evaluator.judge.compare.overview import has_columns, is_vector_of_few
+from evaluator.judge.compare.row_sizes import has_columns, is_vector_of_few
 from evaluator.judge.compare.tensor_comparison import Sides, compare
 from tests.unit.judge.compare.test_tensor_comparison import measured
 

@@ -11,8 +11,8 @@ from evaluator.judge.compare.limits import limit_of, with_scales
 from evaluator.judge.compare.steps import Steps
 from evaluator.judge.compare.tensor_comparison import Sides, compare
 from evaluator.judge.compare.tolerance import Bounds
-from evaluator.judge.formats.elements import codes_at, dtype_of, elements, is_packed, nearest
-from evaluator.judge.inputs.input_distributions import change
+from evaluator.judge.reference.input_distributions import change
+from evaluator.judge.tensors.number_formats import codes_at, dtype_of, elements, is_packed, nearest
 from evaluator.records import ElementFormat, Formats, OutputFormat, Precision, Profile, ToleranceRule
 from tests.unit.references import problem
 

@@ -12,7 +12,7 @@ from benchmarks.numerics.judged_answers import AnswerTrials, set_up
 from evaluator.catalog import find_problem
 from evaluator.judge.compare.tensor_comparison import Sides, compare
 from evaluator.judge.compare.tolerance import bounds
-from evaluator.judge.numerics.fp8_sums import rounding_of_fp8_sums
+from evaluator.judge.numerics.rounding_of_call import rounding_of_fp8_sums
 from evaluator.judge.reference.reference import Reference
 from evaluator.protocol.model_call import Result
 from evaluator.records import Profile, SizeName, ToleranceRule, cases_of

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from evaluator.judge.compare.fused_kernel import FusedComparison
-from evaluator.judge.compare.reductions import as_rows, is_exact, may_exceed
+from evaluator.judge.compare.row_sizes import as_rows, is_exact, may_exceed
 from evaluator.judge.compare.tensor_comparison import Sides, compare
 from evaluator.judge.compare.tolerance import Bounds, bounds
 from evaluator.records import Mode, Precision, Problem, SizeName, ToleranceOverride, ToleranceRule, cases_of

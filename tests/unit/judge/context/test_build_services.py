@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from evaluator.compile.extension.build_results import BuildResult
-from evaluator.judge.context.build_services import BuildServices
+from evaluator.judge.context.grade_context import BuildServices
 from evaluator.protocol.frames import BuildRequest
 from evaluator.records import BuildUnit, MachineCode
 

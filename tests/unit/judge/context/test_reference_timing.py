@@ -12,7 +12,7 @@ from evaluator.judge.context import reference_timing
 from evaluator.judge.trial import call_overhead, timing_loop
 from evaluator.judge.trial.call_overhead import Overhead
 from evaluator.judge.trial.trial_runner import Trial
-from evaluator.judge.trial.window_loop import SpotRule
+from evaluator.judge.trial.windows import SpotRule
 from evaluator.records import Fault, Status
 from evaluator.timing.agreement import excess_ms
 from tests import cards

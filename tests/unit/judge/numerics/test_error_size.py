@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from evaluator.judge.inputs.cancelling_rows import Slices
 from evaluator.judge.numerics.arithmetic_modes import Format, SummationOrder, in_order, rounded, with_operands
 from evaluator.judge.numerics.error_size import outsized
 from evaluator.judge.numerics.reduced_precision import sampled_slices
 from evaluator.judge.numerics.rounded_reference import CallErrors, ReferenceCall
 from evaluator.judge.reference.call_plan import CallPlan
+from evaluator.judge.reference.cancelling_rows import Slices
 from evaluator.judge.reference.reference import by_path
 from evaluator.records import RowSite
 from tests.unit.references import reference

@@ -9,7 +9,7 @@ from torch.nn import functional
 from benchmarks.numerics.judged_answers import AnswerTrials, Setup
 from evaluator.findings import Code
 from evaluator.judge.compare.tensor_comparison import begin
-from evaluator.judge.numerics.half_errors import fault_in_half
+from evaluator.judge.numerics.error_size import fault_in_half
 from evaluator.judge.numerics.rounded_reference import Errors
 from evaluator.judge.setup.distribution_mix import AS_GIVEN_ALONE
 from evaluator.protocol.model_call import Result

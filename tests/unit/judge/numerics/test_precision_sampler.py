@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from evaluator.judge.compare.tensor_comparison import Sides
-from evaluator.judge.inputs.cancelling_rows import Slices
 from evaluator.judge.numerics.precision_sampler import PrecisionWatch
+from evaluator.judge.reference.cancelling_rows import Slices
 from evaluator.records import Precision
 from tests import cards
 

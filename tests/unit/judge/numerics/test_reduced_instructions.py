@@ -3,7 +3,7 @@
 import pytest
 
 from evaluator.findings import Code
-from evaluator.judge.numerics.reduced_instructions import about_machine_code, name_format, with_library_kernels
+from evaluator.judge.exhibits.reduced_instructions import about_machine_code, name_format, with_library_kernels
 from evaluator.records import (
     ElementFormat,
     Formats,

@@ -11,7 +11,6 @@ import torch
 from evaluator.devices.out_of_memory import ran_out
 from evaluator.findings.comparing import IN_FP32_OR_A_STEP
 from evaluator.judge.compare.tensor_comparison import Sides
-from evaluator.judge.inputs.cancelling_rows import Slices
 from evaluator.judge.numerics import precision_sampler, reduced_precision, rounded_reference
 from evaluator.judge.numerics.arithmetic_modes import Format, SummationOrder, in_order, rounded, with_operands
 from evaluator.judge.numerics.error_size import Outsized
@@ -24,6 +23,7 @@ from evaluator.judge.numerics.reduced_precision import (
     sampled,
 )
 from evaluator.judge.numerics.rounded_reference import CallErrors, Errors, ReferenceCall, rounded_weights
+from evaluator.judge.reference.cancelling_rows import Slices
 from evaluator.judge.reference.reference import by_path
 from evaluator.records import Precision
 from tests import cards

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from evaluator.judge.numerics.sign_test import signs_agree
+from evaluator.judge.numerics.reduced_precision import signs_agree
 
 
 def draw(seed, calls, elements=1):

@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
-from evaluator.judge.diagnosis.known_forms import traced
+from evaluator.judge.answer.known_forms import traced
 from evaluator.judge.reference import float64_convolutions
 from evaluator.judge.reference.float64_convolutions import (
     TransposedConvolutions,

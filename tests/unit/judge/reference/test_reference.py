@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from evaluator.errors import JudgeFailed, ProblemError
-from evaluator.judge.backend.device_backend import CallSizes
+from evaluator.judge.clock.device_backend import CallSizes
+from evaluator.judge.reference import agreement as blocks_module
 from evaluator.judge.reference import reference as reference_module
-from evaluator.judge.reference import row_blocks as blocks_module
+from evaluator.judge.reference.agreement import forward_parameters
 from evaluator.judge.reference.reference import Reference
-from evaluator.judge.reference.row_blocks import forward_parameters
 from evaluator.judge.setup import problem_setup
 from evaluator.judge.setup.memory_plan import MemoryPlan, judge_bytes, plan
 from evaluator.judge.setup.problem_setup import try_one_call

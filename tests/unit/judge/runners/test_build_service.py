@@ -9,8 +9,7 @@ import msgspec
 
 from evaluator.compile.extension.build_results import BuildResult
 from evaluator.findings import Code, finding
-from evaluator.judge.runners.build_budget import BuildBudget
-from evaluator.judge.runners.build_service import BuildService
+from evaluator.judge.runners.build_service import BuildBudget, BuildService
 from evaluator.protocol.frames import BuildRequest, SourceFile
 from evaluator.records import BuildUnit, Diagnostic
 

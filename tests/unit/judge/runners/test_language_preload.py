@@ -9,7 +9,7 @@ import pytest
 
 from evaluator.judge.context import grade_context
 from evaluator.judge.context.context_pool import ContextPool
-from evaluator.judge.runners.language_preload import prepare_for
+from evaluator.judge.runners.fork_servers import prepare_for
 from evaluator.records import DeviceKind
 
 TRITON = "import triton\nimport triton.language as tl\n"

@@ -12,11 +12,10 @@ from evaluator.compile.extension.build_results import BuildResult
 from evaluator.deadline import Deadline
 from evaluator.findings import Code, finding
 from evaluator.findings.submission import ONE_BLOCK
-from evaluator.judge.faults.runner_faults import Stage
 from evaluator.judge.runners import runner_client
-from evaluator.judge.runners.build_budget import BuildBudget
-from evaluator.judge.runners.build_service import BuildService
+from evaluator.judge.runners.build_service import BuildBudget, BuildService
 from evaluator.judge.runners.runner_client import RunnerClient
+from evaluator.judge.runners.runner_faults import Stage
 from evaluator.protocol.frames import (
     BuildRequest,
     Channel,

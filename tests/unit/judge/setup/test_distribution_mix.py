@@ -4,8 +4,8 @@ import collections
 
 import pytest
 
-from evaluator.judge.inputs.input_distributions import PROFILES
-from evaluator.judge.reference.accepted_weights import settle_weights
+from evaluator.judge.reference.dependence import settle_weights
+from evaluator.judge.reference.input_distributions import PROFILES
 from evaluator.judge.setup import distribution_trials
 from evaluator.judge.setup.distribution_mix import AS_GIVEN_ALONE, DistributionMix, distribution_mix_for
 from evaluator.judge.setup.seed_book import fresh_seed

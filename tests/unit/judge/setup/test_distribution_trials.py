@@ -6,8 +6,8 @@ import time
 import pytest
 import torch
 
-from evaluator.judge.inputs.input_distributions import PROFILES
-from evaluator.judge.reference.accepted_weights import settle_weights
+from evaluator.judge.reference.dependence import settle_weights
+from evaluator.judge.reference.input_distributions import PROFILES
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.setup import distribution_trials
 from evaluator.judge.setup.distribution_trials import NO_FACTORS, TOO_SLOW, DistributionTrials

@@ -3,13 +3,13 @@
 import pytest
 import torch
 
+from evaluator.judge.answer.call_limits import CallLimits
 from evaluator.judge.compare.tensor_comparison import Sides, compare
 from evaluator.judge.compare.tolerance import bounds, without_sums
 from evaluator.judge.reference.call_plan import CallPlan
-from evaluator.judge.setup import elementwise
-from evaluator.judge.setup.call_limits import CallLimits
+from evaluator.judge.setup import problem_traits
 from evaluator.judge.setup.distribution_mix import AS_GIVEN_ALONE
-from evaluator.judge.setup.elementwise import find_elementwise
+from evaluator.judge.setup.problem_traits import find_elementwise
 from evaluator.records import Precision, Profile, ToleranceOverride, ToleranceRule
 from tests.unit.references import problem, reference
 
@@ -85,7 +85,7 @@ def test_a_problem_with_a_backward_pass_adds_up_gradients():
 
 
 def test_what_is_too_slow_is_not_tried(monkeypatch):
-    monkeypatch.setattr(elementwise, "LONGEST_S", 0.0)
+    monkeypatch.setattr(problem_traits, "LONGEST_S", 0.0)
     assert find_elementwise(reference("torch.exp(x)", GIVEN)) == set()
 
 

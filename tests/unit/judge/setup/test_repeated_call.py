@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from evaluator.errors import ProblemError
-from evaluator.judge.reference import row_blocks
+from evaluator.judge.reference import agreement
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.setup.problem_setup import try_one_call
 from evaluator.records import SizeName
@@ -44,7 +44,7 @@ def test_equal_answers_and_rounding_are_allowed(forward):
 
 def test_a_row_block_is_not_compared(monkeypatch):
     reference = Reference(problem("torch.relu(x)", "torch.rand(8, 3)", split={"x": 0}), SizeName.SMALL, 1)
-    monkeypatch.setattr(row_blocks, "_BLOCK_BYTES", 50)
+    monkeypatch.setattr(agreement, "_BLOCK_BYTES", 50)
     assert try_one_call(reference, on_gpu=False)[0].output_bytes > 0
     assert len(reference.blocks(reference.draw(1))) == 4
 

@@ -3,8 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
-from evaluator.judge.setup import row_sites
-from evaluator.judge.setup.row_sites import find_row_sites
+from evaluator.judge.setup import problem_traits
+from evaluator.judge.setup.problem_traits import find_row_sites
 from evaluator.records import RowSite
 from tests.unit.references import reference
 
@@ -59,7 +59,7 @@ def test_a_row_that_gives_others_as_much_as_its_own_is_no_site():
 def test_what_is_too_slow_has_no_sites(monkeypatch):
     made = reference("x * 2", "torch.rand(16, 64)")
     assert find_row_sites(made)
-    monkeypatch.setattr(row_sites, "LONGEST_S", 0.0)
+    monkeypatch.setattr(problem_traits, "LONGEST_S", 0.0)
     assert find_row_sites(made) == []
 
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from msgspec.structs import replace
 
-from evaluator.judge.inputs.input_distributions import PROFILES
+from evaluator.judge.reference.input_distributions import PROFILES
 from evaluator.judge.setup import seed_book as seeds_module
 from evaluator.judge.setup.distribution_mix import DistributionMix
 from evaluator.judge.setup.seed_book import SeedBook

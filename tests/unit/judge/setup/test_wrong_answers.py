@@ -8,13 +8,13 @@ import torch
 
 from benchmarks.numerics.judged_answers import AnswerTrials, set_up
 from evaluator.findings import Code
+from evaluator.judge.answer.evidence import Evidence
 from evaluator.judge.compare.tolerance import bounds
-from evaluator.judge.reference.accepted_weights import settle_weights
+from evaluator.judge.reference.dependence import settle_weights
 from evaluator.judge.setup.distribution_mix import AS_GIVEN_ALONE
 from evaluator.judge.setup.distribution_trials import DistributionTrials, unusable
 from evaluator.judge.setup.seed_book import SeedBook
 from evaluator.judge.setup.wrong_answers import PROOF, is_noise, means_distance, power_of
-from evaluator.judge.trial.evidence import Evidence
 from evaluator.protocol.model_call import Result
 from evaluator.records import Precision, Profile, SizeName, Status, TensorCheck, ToleranceRule, WeightsRule
 from tests.unit.judge.compare.test_tensor_comparison import measured

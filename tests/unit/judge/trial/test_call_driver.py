@@ -5,7 +5,7 @@ import itertools
 import torch
 
 from evaluator.devices.memory import HostRegion
-from evaluator.judge.inputs.changing_weights import NO_SITES, Laid
+from evaluator.judge.reference.changing_weights import NO_SITES, Laid
 from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.judge.trial.call_driver import CallDriver, _extent
 from evaluator.protocol import model_call

@@ -9,16 +9,16 @@ from msgspec.structs import replace
 from evaluator.devices.memory import HostRegion, SharedMemory
 from evaluator.findings import Code
 from evaluator.findings.comparing import WEIGHT_LEFT_OUT, WEIGHTS_IN_EACH_CALL
+from evaluator.judge.answer.answer_judge import AnswerJudge
 from evaluator.judge.clock.clock import ClockedCall, ClockedSpotCheck
-from evaluator.judge.inputs.changing_weights import CallWeights, sites_of
-from evaluator.judge.reference.accepted_weights import settle_weights
+from evaluator.judge.reference.changing_weights import CallWeights, sites_of
+from evaluator.judge.reference.dependence import settle_weights
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.setup.distribution_mix import AS_GIVEN_ALONE, DistributionMix
 from evaluator.judge.tensors.pytree import lay_out
-from evaluator.judge.trial.answer_judge import AnswerJudge
 from evaluator.judge.trial.retry import retried
 from evaluator.judge.trial.trial_runner import TrialRunner
-from evaluator.judge.trial.window_runner import WindowRunner
+from evaluator.judge.trial.windows import WindowRunner
 from evaluator.protocol.frames import Construct, Items, Table, Window
 from evaluator.protocol.frames.values import ModelMode
 from evaluator.records import Profile, SizeName, ToleranceRule

@@ -4,7 +4,7 @@ import pytest
 
 from evaluator.findings import ENTRIES, Code, finding
 from evaluator.findings.comparing import CANCELLATION, EXTRA_CLAMP, NEARLY_ALL, NOT_WRITTEN, OVERFLOW, REFERENCE_PART
-from evaluator.judge.trial.other_values import of_other_values
+from evaluator.judge.answer.other_values import of_other_values
 from tests.unit.judge.trial.test_stale_weights import check
 
 USUAL = ENTRIES[Code.WRONG_ON_OTHER_VALUES].next_step

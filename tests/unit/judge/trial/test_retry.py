@@ -9,10 +9,10 @@ from torch.nn import functional
 from benchmarks.numerics.judged_answers import AnswerTrials, set_up
 from evaluator.findings import Code, finding
 from evaluator.findings.comparing import CONSTANT, WEIGHTS_IN_EACH_CALL
+from evaluator.judge.answer.answer_judge import AnswerJudge
+from evaluator.judge.answer.other_values import wrong_for
 from evaluator.judge.numerics.precision_sampler import ErrorSample
 from evaluator.judge.trial import retry
-from evaluator.judge.trial.answer_judge import AnswerJudge
-from evaluator.judge.trial.other_values import wrong_for
 from evaluator.judge.trial.retry import retried
 from evaluator.judge.trial.trial_runner import EarlierWeightsTrial, Trial
 from evaluator.protocol import model_call

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evaluator.judge.trial.stale_weights import is_beyond_chance, is_nearer_to_earlier, is_stale
+from evaluator.judge.trial.retry import is_beyond_chance, is_nearer_to_earlier, is_stale
 from evaluator.records import TensorCheck
 
 ELEMENTS = 16_777_216

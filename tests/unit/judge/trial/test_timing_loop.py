@@ -7,15 +7,14 @@ import pytest
 
 from evaluator.devices.gpu import ClockLook
 from evaluator.findings import Code, finding
-from evaluator.judge.backend.clock_watch import ClockWatch
 from evaluator.judge.clock.clock import ClockedCall
+from evaluator.judge.clock.gpu_monitor import ClockWatch
 from evaluator.judge.trial import call_overhead, timing_loop
 from evaluator.judge.trial.call_overhead import Overhead
 from evaluator.judge.trial.enough_calls import MIN_CALLS, REFERENCE_CALLS, SEALED_CALLS
 from evaluator.judge.trial.timing_loop import side
 from evaluator.judge.trial.trial_runner import Trial
-from evaluator.judge.trial.window_loop import SpotRule, WindowHost, WindowSide
-from evaluator.judge.trial.window_runner import WindowTrials
+from evaluator.judge.trial.windows import SpotRule, WindowHost, WindowSide, WindowTrials
 from evaluator.protocol.frames import Done
 from evaluator.records import ClockKind, Clocks, Fault, Profile, Status, Windows
 from evaluator.timing.quote import quote

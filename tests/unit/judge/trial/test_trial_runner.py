@@ -12,12 +12,12 @@ from msgspec.structs import replace
 from evaluator.devices.memory import HostRegion, SharedMemory
 from evaluator.errors import ProblemError
 from evaluator.findings import Code
+from evaluator.judge.answer.output_checks import views
 from evaluator.judge.clock.clock import ClockedCall
 from evaluator.judge.compare.tensor_comparison import Sides, begin
-from evaluator.judge.inputs.derived_seeds import derived
-from evaluator.judge.integrity.output_checks import views
 from evaluator.judge.numerics.precision_sampler import PrecisionWatch
 from evaluator.judge.numerics.rounding_of_call import rounding_of_call
+from evaluator.judge.reference.derived_seeds import derived
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.setup.seed_book import fresh_seed
 from evaluator.judge.tensors.call_arguments import Arguments
@@ -840,7 +840,7 @@ def measured(monkeypatch):
     """Return a list with an entry for each call whose rounding is measured."""
     found = []
     monkeypatch.setattr(
-        "evaluator.judge.setup.call_limits.rounding_of_call",
+        "evaluator.judge.answer.call_limits.rounding_of_call",
         lambda plan, compare: found.append(plan) or rounding_of_call(plan, compare),
     )
     return found

@@ -7,11 +7,19 @@ from types import SimpleNamespace
 import pytest
 
 from evaluator.findings import Code, finding
-from evaluator.judge.backend.clock_watch import ClockWatch
-from evaluator.judge.trial import window_loop
+from evaluator.judge.clock.gpu_monitor import ClockWatch
+from evaluator.judge.trial import windows
 from evaluator.judge.trial.trial_runner import Trial
-from evaluator.judge.trial.window_loop import SpotRule, TakenOff, WindowHost, longest_window, windows_of
-from evaluator.judge.trial.window_runner import SpotTrials, WindowRunner, WindowTrials
+from evaluator.judge.trial.windows import (
+    SpotRule,
+    SpotTrials,
+    TakenOff,
+    WindowHost,
+    WindowRunner,
+    WindowTrials,
+    longest_window,
+    windows_of,
+)
 from evaluator.records import Fault, Status, Windows
 
 SINGLE_MS = [0.3005, 0.3000, 0.3010, 0.3005, 0.3005]
@@ -55,7 +63,7 @@ class Rules:
 
 @pytest.fixture
 def side(monkeypatch):
-    monkeypatch.setattr(window_loop, "WindowRunner", lambda rules: rules)
+    monkeypatch.setattr(windows, "WindowRunner", lambda rules: rules)
 
     def made(rules, *, single_ms=SINGLE_MS, trusted=False, half=False, spot=RULE, empty_host=None):
         seeds = itertools.count(1)

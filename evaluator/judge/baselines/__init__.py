@@ -1,1 +1,0 @@
-"""Other baselines of a speedup: torch.compile, and another submission."""

@@ -1,1 +1,0 @@
-"""Faults of submissions, by the reports of a runner."""

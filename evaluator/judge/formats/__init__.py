@@ -1,1 +1,0 @@
-"""Number formats of few bits: values, places on the number line, and packing. Pure."""

@@ -1,1 +1,0 @@
-"""Inputs and weights of a call: distributions, changing weights, derived seeds."""

@@ -1,1 +1,0 @@
-"""Checks for outputs that are late, reused or precomputed."""

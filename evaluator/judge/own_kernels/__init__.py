@@ -1,1 +1,0 @@
-"""Share of own kernels in a submission's work: ablation, count of operations, verdict."""

@@ -1,1 +1,0 @@
-"""Profiles of a correct submission: kernel times, and hardware counters by Nsight Compute."""

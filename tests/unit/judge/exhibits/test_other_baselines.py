@@ -1,0 +1,157 @@
+"""What a submission is held against beside the reference: quoting, keeping, the command's options, the screen."""
+
+import io
+from types import SimpleNamespace
+
+import pytest
+from msgspec.structs import replace
+from rich.console import Console
+
+from evaluator.catalog import find_problem
+from evaluator.errors import JudgeFailed, UsageError
+from evaluator.findings import Code, finding
+from evaluator.grade_options import GradeOptions, read_options
+from evaluator.judge.compare.tolerance import Bounds
+from evaluator.judge.context.reference_timing import AS_REFERENCE, Reading
+from evaluator.judge.exhibits import other_baselines
+from evaluator.judge.exhibits.other_baselines import _still_holds, _timed, _variants, _with_room, held_against
+from evaluator.judge.setup.grade_terms import GradeTerms
+from evaluator.judge.trial.call_overhead import Overhead
+from evaluator.records import Baseline, BaselineKind, ClockKind, DeviceKind, L2Rule, Precision, Tf32, ToleranceRule
+from evaluator.report.card.card_screen import render_card
+from tests import cards
+
+EMPTY = Overhead(0.02, 0.001, None, None, None, None, None)
+
+
+def baseline(median_ms=1.0, **changes):
+    plain = Baseline(
+        kind=BaselineKind.COMPILE,
+        tf32=Tf32.DEFAULT,
+        name=None,
+        sha256=None,
+        measured_at="2026-01-02T03:04:05Z",
+        kept=False,
+        reference_median_ms=2.0,
+        samples=cards.samples("baseline", median_ms),
+        speedup=None,
+        speedup_low=None,
+        speedup_high=None,
+        significant=None,
+        finding=None,
+    )
+    return replace(plain, **changes)
+
+
+def screen(*found, **changes):
+    buffer = io.StringIO()
+    render_card(cards.card(baselines=list(found), **changes), Console(file=buffer, width=80))
+    return " ".join(buffer.getvalue().replace("\N{MULTIPLICATION SIGN}", "x").split())
+
+
+def test_each_is_quoted_by_the_same_rules():
+    (found,) = held_against([baseline(1.0)], cards.samples("submission", 0.5), ClockKind.HOST)
+    assert found.speedup == pytest.approx(2.0)
+    assert found.speedup_low < 2.0 < found.speedup_high
+    assert found.significant
+
+
+def test_where_the_clock_cannot_tell_nothing_is_quoted():
+    (found,) = held_against([baseline(0.010)], cards.samples("submission", 0.010), ClockKind.HOST)
+    assert found.speedup is None
+    assert found.speedup_low < 1 < found.speedup_high
+    assert found.significant is False
+
+
+def test_what_was_not_timed_is_passed_on():
+    failed = baseline(samples=None, finding=finding(Code.BASELINE_FAILED, "it does not compile"))
+    assert held_against([failed], cards.samples("submission", 0.5), ClockKind.HOST) == [failed]
+    assert "torch.compile, PyTorch's TF32 default: it does not compile" in screen(failed)
+
+
+def test_a_kept_one_holds_as_long_as_the_reference_takes_its_time():
+    def reading(median_ms):
+        return Reading(replace(cards.samples("reference", median_ms), iqr_ms=0.001), EMPTY, None)
+
+    assert _still_holds(baseline(reference_median_ms=2.0), reading(2.03))
+    assert not _still_holds(baseline(reference_median_ms=2.0), reading(2.2))
+    assert not _still_holds(baseline(reference_median_ms=None), reading(2.0))
+
+
+@pytest.mark.parametrize(
+    ("kind", "precision", "expected"),
+    [
+        (BaselineKind.EAGER, Precision.FP32, [Tf32.DEFAULT]),
+        (BaselineKind.COMPILE, Precision.FP32, [Tf32.DEFAULT, Tf32.OFF]),
+        (BaselineKind.COMPILE, Precision.TF32, [Tf32.DEFAULT, Tf32.ON]),
+    ],
+)
+def test_tf32_as_pytorch_has_it_and_as_the_problem_says(kind, precision, expected):
+    terms = SimpleNamespace(gpu=object(), problem=SimpleNamespace(precision=precision))
+    assert _variants(SimpleNamespace(terms=terms), kind) == expected
+
+
+def test_tf32_has_the_room_that_it_needs_and_equality_stays_equality():
+    seen = []
+    compare = _with_room(lambda path, sides, bounds: seen.append(bounds))
+    compare("output", None, Bounds(ToleranceRule.MEASURED, 4.0, 5e-5, 1e-6))
+    compare("output", None, None)
+    assert [each and each.floor for each in seen] == [1e-2, None]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "device", "message"),
+    [
+        (["compile"], DeviceKind.EMULATED, "measures no time"),
+        (["eager"], DeviceKind.CPU, "PyTorch's TF32 default"),
+    ],
+)
+def test_a_device_that_has_no_use_for_a_baseline_says_so(wanted, device, message):
+    with pytest.raises(UsageError, match=message):
+        read_options({"baselines": wanted, "device": device})
+
+
+def test_a_baseline_asked_for_twice_is_one():
+    options = read_options({"baselines": ["compile", "compile"], "device": "cpu"})
+    assert options.baselines == (BaselineKind.COMPILE,)
+
+
+def test_the_screen_says_which_and_by_how_much():
+    quoted = baseline(speedup=1.61, speedup_low=1.59, speedup_high=1.63, significant=True, kept=True)
+    expected = "torch.compile, PyTorch's TF32 default: 1.00 ms, 1.61 x between 1.59 and 1.63 x cached on 2026-01-02"
+    assert expected in screen(quoted)
+    other = baseline(kind=BaselineKind.SUBMISSION, tf32=Tf32.OFF, name="\x1b[2J[red]mine", speedup_low=0.9)
+    assert "[red]mine: 1.00 ms, no speedup quoted; above 0.900 x" in screen(other)
+
+
+def test_time_that_a_baseline_had_unwatched_is_in_its_interval():
+    unwatched = baseline(3.0, samples=replace(cards.samples("baseline", 3.0), unwatched_ms=1.2))
+    watched, doubtful = held_against([baseline(3.0), unwatched], cards.samples("submission", 2.0), ClockKind.HOST)
+    assert watched.speedup == pytest.approx(1.5)
+    assert (doubtful.speedup, doubtful.significant) == (None, False)
+
+
+def test_a_kept_baseline_holds_for_the_same_state_of_the_l2_cache(monkeypatch):
+    keys = []
+    monkeypatch.setattr(other_baselines, "measured_once", lambda parts, *_: keys.append(parts) or baseline())
+    monkeypatch.setattr(other_baselines, "_still_holds", lambda *_: True)
+    reading = Reading(cards.samples("reference", 2.0), EMPTY, None)
+    for l2 in L2Rule:
+        options = GradeOptions(DeviceKind.CUDA, l2=l2)
+        terms = GradeTerms(find_problem("relu"), options, None, threads=1)
+        context = SimpleNamespace(terms=terms, reference=SimpleNamespace(source=""))
+        assert other_baselines._reference_baseline(context, BaselineKind.COMPILE, None, reading).kept
+    assert keys[0] != keys[1]
+
+
+def test_other_work_has_ended_before_a_baseline_is_timed():
+    did = []
+
+    def start(*_, **__):
+        did.append("start")
+        raise JudgeFailed("far enough")
+
+    context = SimpleNamespace(settle=lambda: did.append("settle"), runners=SimpleNamespace(start=start))
+    with pytest.raises(JudgeFailed):
+        _timed(context, AS_REFERENCE, EMPTY, None)
+    assert did == ["settle", "start"]
