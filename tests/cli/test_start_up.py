@@ -79,3 +79,11 @@ def test_the_ready_judge_needs_no_extra():
         "import sys; sys.modules |= dict.fromkeys(['httpx', 'prometheus_client']); import evaluator.service.local_door"
     )
     subprocess.run([sys.executable, "-c", code], cwd=TOP, check=True)
+
+
+def test_what_works_beside_the_import_of_pytorch_needs_no_pytorch():
+    """A single grade starts processes, the lint and builds meanwhile; a worker says that it lives."""
+    modules = "evaluator.grading.single_grade, evaluator.batch.workers.worker, evaluator.judge.context.context_pool"
+    code = f"import sys, {modules}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=TOP, capture_output=True, text=True, check=True)
+    assert not {"torch", "rich", "jsonschema"} & set(done.stdout.split())

@@ -4,11 +4,6 @@ On a GPU, successive problems share the judge's CUDA context and the GPU's lease
 longer than most grades. No process and no memory of a problem outlives its context.
 
 A pool needs no PyTorch before `make_room`, so that the pool of a single grade can be made during the import of PyTorch.
-
-PyTorch's settings and functions in a judge: whether a problem's code has changed any.
-
-A judge may set up several problems in turn. The author of a problem is trusted, and may still change a default dtype or
-replace a function of PyTorch: the next problem must not compute with either.
 """
 
 import contextlib
@@ -27,11 +22,8 @@ if TYPE_CHECKING:
     from evaluator.judge.clock.gpu_session import GpuSession
     from evaluator.judge.context.grade_context import GradeContext
     from evaluator.judge.context.reference_timing import ReferenceTimer
+    from evaluator.judge.context.torch_state import TorchState
     from evaluator.judge.runners.speculative_build import SpeculativeBuild
-from typing import NamedTuple
-
-import torch
-from torch.nn import functional
 
 
 class ContextPool:
@@ -71,6 +63,7 @@ class ContextPool:
         """
         if self._kept is None or self._kept[0].terms == terms:
             return False
+        from evaluator.judge.context.torch_state import TorchState
 
         changed = self._torch_state is not None and not TorchState.now().is_as(self._torch_state)
         return self.is_in_the_way or changed
@@ -99,6 +92,7 @@ class ContextPool:
         """
         from evaluator.judge.context.grade_context import GradeContext
         from evaluator.judge.context.reference_timing import ReferenceTimer
+        from evaluator.judge.context.torch_state import TorchState
         from evaluator.judge.runners.fork_servers import prepare_for
         from evaluator.judge.setup.seed_book import SeedBook
 
@@ -194,38 +188,3 @@ class ContextPool:
             if session is not None:
                 leaving.callback(session.close)
             self._drop()
-
-
-_NAMESPACES = (torch, torch.Tensor, torch.nn, torch.nn.Module, functional, torch.linalg, torch.special, torch.fft)
-
-
-class TorchState(NamedTuple):
-    """Settings of PyTorch, and the objects behind the names of its modules."""
-
-    settings: tuple[object, ...]
-    names: tuple[dict[str, object], ...]
-
-    @classmethod
-    def now(cls) -> "TorchState":
-        """Return the present state."""
-        cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
-        settings = (
-            torch.get_default_dtype(),
-            torch.get_default_device(),
-            torch.are_deterministic_algorithms_enabled(),
-            torch.get_float32_matmul_precision(),
-            torch.is_grad_enabled(),
-            torch.get_num_threads(),
-            (cudnn.enabled, cudnn.benchmark, cudnn.deterministic, cudnn.allow_tf32),
-            (matmul.allow_tf32, matmul.allow_fp16_reduced_precision_reduction),
-            matmul.allow_bf16_reduced_precision_reduction,
-        )
-        return cls(settings, tuple(dict(vars(namespace)) for namespace in _NAMESPACES))
-
-    def is_as(self, earlier: "TorchState") -> bool:
-        """Return whether nothing has changed since `earlier`. New names, as of late imports, are no change."""
-        return self.settings == earlier.settings and all(
-            now.get(name) is value
-            for before, now in zip(earlier.names, self.names, strict=True)
-            for name, value in before.items()
-        )

@@ -8,8 +8,9 @@ import torch
 from evaluator.deadline import DeadlineReached
 from evaluator.errors import JudgeFailed
 from evaluator.judge.clock import gpu_session as gpu_session_module
-from evaluator.judge.context.context_pool import ContextPool, TorchState
+from evaluator.judge.context.context_pool import ContextPool
 from evaluator.judge.context.grade_context import GradeContext
+from evaluator.judge.context.torch_state import TorchState
 from evaluator.judge.runners.runner_pool import GPU_RUNNERS
 
 
