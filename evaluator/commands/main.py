@@ -28,7 +28,7 @@ _MODULES = {
     "grading": ("grade", "batch"),
     "sweep": ("sweep",),
     "serving": ("serve", "token", "mcp"),
-    "results": ("report", "view", "compare", "regrade", "show"),
+    "results": ("report", "view", "compare", "show"),
     "signatures": ("check-card", "keygen"),
     "problems": ("problems", "new"),
     "machine": ("doctor", "cache", "explain", "schema", "completion"),

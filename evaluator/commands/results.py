@@ -1,4 +1,4 @@
-"""Commands about results: report, view, compare, regrade and show."""
+"""Commands about results: report, view, compare and show."""
 
 import contextlib
 import shlex
@@ -21,21 +21,17 @@ from evaluator.commands.options import (
 )
 from evaluator.commands.terminal import in_workflow
 from evaluator.errors import ExitCode, UsageError
-from evaluator.text import counted, one_line
+from evaluator.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from evaluator.batch.runs.results import Results
-    from evaluator.cards.regrade import CardChange
-    from evaluator.cards.time_consistency import Contradiction
     from evaluator.report.run.summary import Section
     from evaluator.signatures.signing import Trust
 
 _OF_SEVERAL = (OutputFormat.FULL, OutputFormat.JSON)
 """Formats of a report of several runs."""
-_MOST_SAID = 5
-"""Maximum number of printed contradictions per card."""
 
 
 @click.command(short_help="Summarise runs: how many submissions are built, correct, fast.")
@@ -293,56 +289,6 @@ def compare(*, before: Path, after: Path, fail_on: tuple[str, ...], html: Path |
     for reason in failed:
         terminal.tell(f"failed: {reason}")
     return ExitCode.NOT_CORRECT if failed else ExitCode.CORRECT
-
-
-@click.command(short_help="Recompute a run's verdicts from its cards.")
-@click.argument("run", metavar="RUN", type=run_argument)
-@click.option(
-    "--output",
-    type=FOLDER_PATH,
-    metavar="DIR",
-    help="Write the recomputed cards to a new run in DIR.",
-)
-@json_option
-def regrade(*, run: Path, output: Path | None, as_json: bool) -> ExitCode:
-    """Recompute the verdicts and statistics of RUN from its cards, and report differences.
-
-    Regrading covers every card and builds or runs nothing. The exit status is 1 if a verdict differs or a card
-    contradicts itself.
-    """
-    from evaluator.batch.runs.regrade_run import regrade as regraded_run
-
-    regraded = regraded_run(run, output)
-    if as_json:
-        terminal.emit(terminal.json_text(regraded.document()))
-    else:
-        terminal.emit(
-            "".join(f"{change.problem}/{change.name}  {_change_text(change)}\n" for change in regraded.changes)
-        )
-        terminal.emit("".join(map(_contradiction_lines, regraded.contradicting.items())))
-        terminal.emit(f"{counted(regraded.cards, 'card')}, {counted(len(regraded.changes), 'difference')}\n")
-    for broken in regraded.broken:
-        terminal.complain("broken", broken)
-    if regraded.broken:
-        return ExitCode.INFRASTRUCTURE
-    differs = regraded.contradicting or any(change.field == "status" for change in regraded.changes)
-    return ExitCode.NOT_CORRECT if differs else ExitCode.CORRECT
-
-
-def _contradiction_lines(card: "tuple[str, list[Contradiction]]") -> str:
-    path, contradictions = card
-    name = one_line(path.removesuffix(".json"), 200)
-    return "".join(
-        f"{name}  contradicts itself: {one_line(str(contradiction), 200)}\n"
-        for contradiction in contradictions[:_MOST_SAID]
-    )
-
-
-def _change_text(change: "CardChange") -> str:
-    before, after = (
-        f"{value:.4g}" if isinstance(value, float) else str(value) for value in (change.before, change.after)
-    )
-    return one_line(f"{change.field} {before} -> {after}", 120)
 
 
 @click.command("show", short_help="Show a scorecard and the distribution of its samples.")

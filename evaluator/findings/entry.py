@@ -25,8 +25,6 @@ class Trait(Flag):
     """The process ended or was stopped before its answer, so nothing is known about the answer."""
     DISTURBED_CLOCK = auto()
     """Another user of the GPU may be the cause: a submission is refused only if several tries end so."""
-    FROM_SAMPLES = auto()
-    """The finding follows from a card's samples alone: `regrade` makes the finding anew."""
 
 
 class Entry(NamedTuple):

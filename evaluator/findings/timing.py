@@ -14,7 +14,6 @@ ENTRIES: dict[Code, Entry] = {
         "The reference ran before and after the submission. The two times differ by more than 5 % and by more than the "
         "clock's resolution. The speedup's interval includes this drift.",
         CLOSE_PROGRAMS,
-        traits=Trait.FROM_SAMPLES,
     ),
     Code.IMPOSSIBLE: rejected(
         "the submission is faster than the memory bandwidth allows",
@@ -34,7 +33,6 @@ ENTRIES: dict[Code, Entry] = {
         "Grade at a larger size (--size full, or a larger sizes.full in problem.toml). If the samples scatter, close "
         "other programs. If the reference's processes differ, grade again.",
         (LARGER_SIZE, CLOCK_TOO_COARSE, CLOSE_PROGRAMS, GRADE_AGAIN),
-        traits=Trait.FROM_SAMPLES,
     ),
     Code.OUTPUT_COPIED: remark(
         "outputs were copied inside the clock",
@@ -43,13 +41,12 @@ ENTRIES: dict[Code, Entry] = {
         "reference's side alone may inflate the speedup.",
         "Allocate outputs with torch, in forward, before large temporaries. For a copy of the reference's: a smaller "
         "size.",
-        traits=Trait.FROM_SAMPLES,
     ),
     Code.NOT_QUIET: rejected(
         "the machine was busy",
         "The time of an empty call varied widely, so other work was running.",
         CLOSE_PROGRAMS,
-        traits=Trait.DISTURBED_CLOCK | Trait.FROM_SAMPLES,
+        traits=Trait.DISTURBED_CLOCK,
     ),
     Code.WORK_AFTER_DONE: rejected(
         "work continued after a call ended",
@@ -63,14 +60,12 @@ ENTRIES: dict[Code, Entry] = {
         "The times of more than one call in twenty are more than ten standard deviations from the median. Other work "
         "interfered, or the work differs from call to call. Medians hardly change.",
         "Close other programs and grade again; `warpgrade show` draws the samples.",
-        traits=Trait.FROM_SAMPLES,
     ),
     Code.FIRST_CALL_SLOW: remark(
         "the first call was much slower",
         "The submission's first call took over ten times as long as its other calls, and over twice as long as the "
         "reference's first. Usual causes: compilation, tuning, a cold cache. The quoted time excludes the first call.",
         "No action needed for an intended warm-up; otherwise move the work into ModelNew.__init__.",
-        traits=Trait.FROM_SAMPLES,
     ),
     Code.HOST_BOUND: remark(
         "the submission is host-bound, more than the reference",
@@ -80,7 +75,6 @@ ENTRIES: dict[Code, Entry] = {
         "are host-bound, and the card says so; this finding means that the submission is worse than the reference.",
         "Launch fewer, larger kernels, do less in Python inside forward, or capture the work in a CUDA graph. Omit "
         ".item(), .cpu() and synchronize.",
-        traits=Trait.FROM_SAMPLES,
     ),
     Code.BEATS_TARGET: remark(
         "the submission is faster than the target",
@@ -147,7 +141,6 @@ ENTRIES: dict[Code, Entry] = {
         "with single calls.",
         "Do all the work of a call in that call: no work for several calls at once, nothing kept from call to call, no "
         "reading of later calls' inputs, no delays in single calls.",
-        traits=Trait.FROM_SAMPLES,
     ),
     Code.NOT_TIMED: remark(
         "the grade measured no time",

@@ -6,9 +6,8 @@ import msgspec
 import pytest
 
 from evaluator.batch.runs.index import Index
-from evaluator.batch.runs.regrade_run import regrade
 from evaluator.batch.runs.run_folder import RunFolder
-from evaluator.files.card_files import card_bytes, read_card, write_card
+from evaluator.files.card_files import card_bytes, write_card
 from evaluator.records import SCHEMA_VERSION
 from tests import cards
 from tests.batch.test_session import batch  # noqa: F401 - a fixture
@@ -60,15 +59,3 @@ def test_a_card_is_broken_where_what_is_skipped_is_no_json(folder):
     with Index(folder) as index:
         assert list(index.rows) == ["relu/honest.json"]
         assert len(index.broken) == 3
-
-
-def test_what_the_index_skips_is_seen_by_who_reads_it_and_costs_one_card(batch, hand_in, tmp_path, worker):  # noqa: F811
-    hand_in({"relu/a.py": "# right", "relu/b.py": "# right too"})
-    batch()
-    path = tmp_path / "run/cards/relu/a.json"
-    card = plain(read_card(path))
-    card["checks"] = "all of them passed"
-    path.write_bytes(msgspec.json.encode(card))
-    found = regrade(tmp_path / "run", None)
-    assert found.cards == 1
-    assert [error.message.split(" is ")[0] for error in found.broken] == [str(path)]

@@ -367,14 +367,11 @@ def test_a_link_in_place_of_the_file_is_not_written(tmp_path):
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_shards_and_a_regraded_run_keep_the_refused_inputs(mixed, batch, tmp_path):  # noqa: F811
+def test_shards_keep_the_refused_inputs(mixed, batch, tmp_path):  # noqa: F811
     for number in (1, 2):
         assert batch("--shard", f"{number}/2", "--run", f"part{number}") in (0, 1, 2)
     both = read_runs([tmp_path / "part1", tmp_path / "part2"])
     assert sum(each.is_refused for each in both.samples) == 3
-    assert cli.run(["regrade", "run", "--output", "again"]) == 0
-    assert refused(tmp_path / "again") == refused(tmp_path / "run")
-    assert cli.run(["compare", "run", "again"]) == 0
 
 
 def test_without_any_card_the_refused_inputs_are_all_there_is():

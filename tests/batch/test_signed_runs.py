@@ -105,12 +105,3 @@ def test_a_copy_without_a_key_has_no_signature(run, batch, hand_in):  # noqa: F8
     batch()
     assert read_card(run / "cards" / "relu" / "d.json").signature is None
     assert cli.run(["report", "run"]) == 0
-
-
-def test_a_regraded_run_keeps_what_is_intact(run, capsys):
-    path = run / "cards" / "relu" / "c.json"
-    write_card(replace(read_card(path), reason=None), path)
-    cli.run(["regrade", "run", "--output", "second"])
-    second = run.parent / "second" / "cards" / "relu"
-    assert signature_of((second / "a.json").read_bytes()).state is State.INTACT
-    assert read_card(second / "c.json").signature is None

@@ -34,7 +34,6 @@ CODES = {
     ("grade", "relu", "-", "--device", "cpu", "--timeout", "0"): 2,
     ("report", "nosuch"): 2,
     ("compare", "nosuch", "nosuch"): 2,
-    ("regrade", "nosuch"): 2,
     ("batch", "nosuch", "--run", "nosuch", "--device", "cpu"): 2,
     ("new", "problem", "2fast"): 2,
 }

@@ -7,7 +7,6 @@ import pytest
 from msgspec.structs import replace
 
 from evaluator.cards.consistency import inconsistencies
-from evaluator.cards.regrade import changes, regraded
 from evaluator.cards.time_consistency import requoted_baselines
 from evaluator.commands import main as cli
 from evaluator.files.card_files import write_card
@@ -311,30 +310,6 @@ def test_a_reason_fits_the_statuses_of_its_code(status, reasons, others):
     assert {code: places(code) for code in others} == {code: ["reason.code"] for code in others}
 
 
-@pytest.mark.parametrize("name", FORGED)
-def test_what_is_drawn_again_calls_no_forged_card_correct_that_shows_otherwise(name):
-    make, _ = FORGED[name]
-    card = msgspec.convert(msgspec.to_builtins(make()), type(cards.card()))
-    again = regraded(card)
-    failed = any(not check.ok or check.finding for check in card.checks)
-    assert again.status is not Status.CORRECT or (card.status is Status.CORRECT and not failed)
-    assert regraded(again) == again
-
-
-@pytest.mark.parametrize(
-    ("make", "status", "code"),
-    [
-        (lambda: cards.wrong_card(checks=[cards.check()]), Status.INFRA_ERROR, Code.JUDGE_FAILED),
-        (lambda: cards.crashed_card(reason=None), Status.INFRA_ERROR, Code.JUDGE_FAILED),
-        (lambda: cards.wrong_card(reason=None), Status.WRONG_RESULT, Code.WRONG_VALUES),
-        (lambda: with_tensor(cards.card(), error_ratio=3.0), Status.WRONG_RESULT, Code.WRONG_VALUES),
-    ],
-)
-def test_every_card_is_looked_at_again(make, status, code):
-    again = regraded(make())
-    assert (again.status, again.reason.code) == (status, code)
-
-
 def test_a_report_counts_no_card_that_contradicts_itself(tmp_path, monkeypatch, capsys):
     from evaluator.batch.runs.run_folder import manifest_for, opened
 
@@ -349,10 +324,6 @@ def test_a_report_counts_no_card_that_contradicts_itself(tmp_path, monkeypatch, 
         said = capsys.readouterr()
         assert msgspec.json.decode(said.out)["devices"][0]["total"]["statuses"] == {"correct": 1, "missing": 1}
         assert "forged.json contradicts itself: checks[2]: correct, but this check failed" in said.err
-    assert cli.run(["regrade", "run"]) == 1
-    said = capsys.readouterr().out
-    assert "relu/forged  contradicts itself: checks[2]" in said
-    assert "status correct -> wrong_result" in said
 
 
 def test_kernelbenchs_opinion_is_about_the_outputs_at_the_cards_size():
@@ -368,11 +339,3 @@ def test_kernelbenchs_opinion_is_about_the_outputs_at_the_cards_size():
         assert replace(right, status=status).benchmark_of_checks is None
     assert [with_opinions(said).is_disputed for said in (True, False, None)] == [False, True, False]
     assert [with_opinions(said, made=cards.wrong_card).is_disputed for said in (True, False)] == [True, False]
-
-
-def test_a_regraded_card_has_the_opinion_of_its_checks():
-    forged = replace(with_opinions(True, False), benchmark_correct=True)
-    assert regraded(forged).benchmark_correct is False
-    assert [change.field for change in changes(forged, regraded(forged))] == ["benchmark_correct"]
-    disputed = with_opinions(True, made=cards.wrong_card)
-    assert regraded(disputed) == disputed

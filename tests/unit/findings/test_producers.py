@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from evaluator.findings import ENTRIES, Code
-from evaluator.findings.entry import Trait
 from evaluator.records import Status
 from tests.zoo.entries import entries
 
@@ -97,11 +96,6 @@ def test_what_the_lint_notices_is_a_remark():
     noticed = codes_made("lint/", "Remark") | members(words, Code)
     assert len(noticed) >= 10
     assert {code for code in noticed if ENTRIES[code].statuses} == set()
-
-
-def test_regrading_makes_the_findings_anew_that_the_statistics_make():
-    of_samples = {code for code, entry in ENTRIES.items() if Trait.FROM_SAMPLES in entry.traits}
-    assert codes_made("timing/", "finding") == of_samples
 
 
 def test_no_other_module_lists_codes():

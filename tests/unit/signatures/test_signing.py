@@ -14,11 +14,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from evaluator.cards.regrade import regraded
 from evaluator.commands import main as cli
 from evaluator.errors import UsageError
 from evaluator.files.card_files import card_bytes, write_card
-from evaluator.records import Status
 from evaluator.signatures import keys
 from evaluator.signatures.keys import (
     VARIABLE,
@@ -154,13 +152,6 @@ def test_who_signs_anew_replaces_the_signature_and_without_a_key_there_is_none()
     card = signed(cards.card(), KEY)
     assert signature_of(card_bytes(signed(card, OTHER))).signer == OTHER.public
     assert signed(card, None).signature is None
-
-
-def test_what_is_concluded_otherwise_has_no_signature():
-    forged = signed(replace(cards.wrong_card(), status=Status.CORRECT, reason=None), KEY)
-    assert regraded(forged).signature is None
-    honest = signed(cards.card(), KEY)
-    assert regraded(honest) == honest
 
 
 # Keys.

@@ -12,7 +12,6 @@ from evaluator.api import rewards
 from evaluator.api.scorecard import Scorecard
 from evaluator.batch.runs.index import row_of
 from evaluator.cards.consistency import inconsistencies
-from evaluator.cards.regrade import regraded
 from evaluator.findings import Code, finding
 from evaluator.records import CaseResult, SizeName, Status
 from evaluator.report.card.card_screen import render_card
@@ -31,10 +30,9 @@ def screen(card):
     return stream.getvalue()
 
 
-def test_a_card_of_cases_is_consistent_and_stays_when_it_is_regraded():
+def test_a_card_of_cases_is_consistent():
     card = cards.cases_card()
     assert inconsistencies(card) == []
-    assert regraded(card) is card
 
 
 @pytest.mark.parametrize(
