@@ -15,8 +15,8 @@ from pathlib import Path
 
 import msgspec
 
-from evaluator.cache import fallback_folder
 from evaluator.cache.eviction import DRAFT, MANIFEST, CacheNamespace, cache_limit_bytes, discard, hold, make_room, touch
+from evaluator.cache.fallback_folder import fallback_folder, spilled, took_note
 from evaluator.records import Record, Sha256
 
 LIBRARY = "library.so"
@@ -153,21 +153,21 @@ class BuildCache:
         try:
             _write(self._entry(key), library, manifest)
         except OSError as error:
-            if fallback_folder.took_note(self._root, error):
+            if took_note(self._root, error):
                 self._spill(key, library, manifest)
             return  # Otherwise another process was first. The library in memory is valid.
         make_room(self._root, self._limit_bytes, len(library))
 
     def _spill(self, key: str, library: bytes, manifest: LibraryManifest) -> None:
-        folder = fallback_folder.fallback_folder()
+        folder = fallback_folder()
         with contextlib.suppress(OSError):  # Without space nothing is stored. The library in memory is valid.
             if folder is not None:
                 _write(self._below(folder, key), library, manifest)
 
     def _entries(self, key: str) -> list[Path]:
         """List the possible folders of an entry: in the cache, and in this process's spill folder."""
-        spilled = fallback_folder.spilled()
-        return [self._entry(key), *([] if spilled is None else [self._below(spilled, key)])]
+        folder = spilled()
+        return [self._entry(key), *([] if folder is None else [self._below(folder, key)])]
 
     def _below(self, folder: Path, key: str) -> Path:
         return folder / self._folder.relative_to(self._root) / key[:2] / key

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from evaluator.cache import fallback_folder
+from evaluator.cache.fallback_folder import trouble
 from evaluator.findings import ENTRIES, Code, entry_of, finding
 from evaluator.findings.comparing import COMPUTE_IN_FP32, DRIFT, EXTRA_CLAMP, NEARLY_ALL, WEIGHTS_FIRST
 from evaluator.findings.running import LAUNCH_KERNEL
@@ -63,6 +63,6 @@ def reason_of(outcome: Outcome) -> Finding | None:
 
 def _about_the_cache() -> list[Finding]:
     """Return a finding if the cache cannot store builds: the next grade would build again."""
-    if (trouble := fallback_folder.trouble(cache_folder())) is None:
+    if (failure := trouble(cache_folder())) is None:
         return []
-    return [finding(Code.CACHE_UNUSABLE, f"the cache {trouble.folder} cannot store builds: {trouble.why}")]
+    return [finding(Code.CACHE_UNUSABLE, f"the cache {failure.folder} cannot store builds: {failure.why}")]

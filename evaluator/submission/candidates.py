@@ -10,7 +10,7 @@ from typing import NamedTuple
 from evaluator.errors import UsageError
 from evaluator.submission.folder import is_submission_folder
 
-SUFFIXES = frozenset({".py", ".txt", ".md", ".markdown"})
+ANSWER_SUFFIXES = frozenset({".py", ".txt", ".md", ".markdown"})
 _KERNELBENCH_FILE = re.compile(r"level_(?P<level>\d+)_problem_(?P<number>\d+)_sample_(?P<sample>\d+)(?:_kernel)?")
 _BESIDE_KERNELS = re.compile(
     r"(?:level_\d+_problem_\d+_sample_\d+_prompt|(?:prompt|eval_result)_level_\d+_problem_\d+)\.txt"
@@ -87,5 +87,5 @@ def _mode(entry: os.DirEntry[str]) -> int:
 def _may_be_meant(entry: os.DirEntry[str], mode: int) -> bool:
     if _BESIDE_KERNELS.fullmatch(entry.name):
         return False
-    has_suffix = entry.name[entry.name.rfind(".") :].lower() in SUFFIXES
+    has_suffix = entry.name[entry.name.rfind(".") :].lower() in ANSWER_SUFFIXES
     return has_suffix or (stat.S_ISLNK(mode) and entry.is_dir())

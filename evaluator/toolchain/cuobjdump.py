@@ -5,15 +5,15 @@ import os
 import subprocess
 
 from evaluator.errors import ToolchainMissing
-from evaluator.toolchain import nvcc
 from evaluator.toolchain.host_compiler import Toolchain
+from evaluator.toolchain.nvcc import cuda_home
 
 
 @functools.cache
 def cuobjdump() -> Toolchain | None:
     """Find cuobjdump beside nvcc, and its version; None for a toolkit without disassembler."""
     try:
-        path = nvcc.cuda_home() / "bin" / "cuobjdump"
+        path = cuda_home() / "bin" / "cuobjdump"
     except ToolchainMissing:
         return None
     if not os.access(path, os.X_OK):

@@ -23,7 +23,14 @@ from evaluator.errors import SubmissionUnreadable, UsageError
 from evaluator.files.safe_open import kind, open_named
 from evaluator.grading.request import Unread
 from evaluator.records import Problem
-from evaluator.submission.candidates import SUFFIXES, Names, names_in, runs_of_kernelbench, spelled, submission_files
+from evaluator.submission.candidates import (
+    ANSWER_SUFFIXES,
+    Names,
+    names_in,
+    runs_of_kernelbench,
+    spelled,
+    submission_files,
+)
 from evaluator.submission.folder import is_submission_folder
 from evaluator.submission.read import MAX_ANSWER_BYTES, Submission, read_submission
 from evaluator.text import one_line
@@ -137,7 +144,7 @@ def _problemless(folder: Path, problems: Problems) -> UsageError:
 
 def open_lines(path: Path) -> BinaryIO:
     """Open a file of JSON lines. Raises UsageError for an unreadable file, or for a single submission."""
-    if path.suffix.lower() in SUFFIXES and path.is_file():
+    if path.suffix.lower() in ANSWER_SUFFIXES and path.is_file():
         hint = f"grade the file with `warpgrade grade PROBLEM {path}`"
         raise UsageError(f"{path} is a single submission, not a folder", hint=hint)
     try:

@@ -2,13 +2,13 @@
 
 import io
 
-from evaluator.records import Scorecard
+from evaluator import records
 
 _WIDTH = 100
 _PRE = '<pre style="font-family:monospace;line-height:1.3;white-space:pre-wrap">{code}</pre>'
 
 
-def html(card: Scorecard) -> str:
+def html(card: records.Scorecard) -> str:
     """Return the screen of a card as HTML."""
     from rich.console import Console
 
