@@ -19,12 +19,12 @@ from evaluator.deadline import Deadline, Guard
 from evaluator.errors import JudgeFailed, OutlivesKill, ProblemError, WarpgradeError
 from evaluator.findings import Code, entry_of, finding
 from evaluator.findings.submission import RENAME
-from evaluator.grading import single_grade
 from evaluator.grading.card import card_of
 from evaluator.grading.card_remarks import about_sizes, remarks_on
 from evaluator.grading.request import Begun, GradeRequest, Unread
 from evaluator.grading.resources import keep_freed_memory, nothing_collected
 from evaluator.grading.run_until_deadline import LastResort, Worked, in_time
+from evaluator.grading.single_grade import single_context_pool
 from evaluator.interrupts import held_back
 from evaluator.judge.context.context_pool import ContextPool
 from evaluator.progress import Progress, Stopwatch
@@ -157,7 +157,7 @@ def _outcome(
             os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
             with contextlib.ExitStack() as stack:
                 if context_pool is None:
-                    context_pool = single_grade.context_pool(request.terms, source, stack, guard, stopwatch.deadline)
+                    context_pool = single_context_pool(request.terms, source, stack, guard, stopwatch.deadline)
                 else:
                     guard.kill_with(context_pool.kill_all)
                 _import_judge(request, context_pool, stopwatch, plans_memory=part.calls_reference)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _CORES_FOR_SPECULATION = 4
 
 
-def context_pool(
+def single_context_pool(
     terms: GradeTerms, source: str, stack: contextlib.ExitStack, guard: Guard, deadline: Deadline
 ) -> ContextPool:
     """Start the processes of a single grade, before the import of PyTorch; `stack` ends the processes."""

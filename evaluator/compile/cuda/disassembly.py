@@ -6,13 +6,14 @@ cuobjdump parses bytes that a submission influenced. Its output goes to a file o
 import hashlib
 import inspect
 import os
+import sys
 from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
 
 from evaluator.cache.build_cache import BuildCache
-from evaluator.compile.binaries import sass
+from evaluator.compile.binaries.sass import machine_code
 from evaluator.compile.extension.builder import LIMITS, RunTool, read_library, work_folder
 from evaluator.cuda_source.kernel_names import kernels_in_library
 from evaluator.records import MachineCode
@@ -56,7 +57,7 @@ def _disassembled(library: bytes, tool: Toolchain, run_tool: RunTool, timeout_s:
         reason = _why_not(result, work / _LISTING)
     if reason is not None:
         return MachineCode(not_looked_at=reason), result.wall_s
-    code = sass.machine_code((listing or b"").decode(errors="replace"))
+    code = machine_code((listing or b"").decode(errors="replace"))
     if code == MachineCode():
         code = MachineCode(not_looked_at="cuobjdump shows no kernel of a library with device code")
     return code, result.wall_s
@@ -76,5 +77,6 @@ def _why_not(result: ToolResult, listing: Path) -> str | None:
 
 def _key(library: bytes, tool: Toolchain) -> str:
     """Hash everything that determines the record: the library, the disassembler, the parser, the record's fields."""
-    parts = [hashlib.sha256(library).hexdigest(), tool, msgspec.json.schema(MachineCode), inspect.getsource(sass)]
+    parser = inspect.getsource(sys.modules[machine_code.__module__])
+    parts = [hashlib.sha256(library).hexdigest(), tool, msgspec.json.schema(MachineCode), parser]
     return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()

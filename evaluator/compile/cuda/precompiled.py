@@ -25,7 +25,7 @@ from evaluator.sandbox import Limits, ToolResult
 from evaluator.toolchain import host_compiler, nvcc
 from evaluator.toolchain.light_headers import BINDING_HEADER, BINDING_SUPPORT
 
-_SOURCES = (Path(__file__).parent / "host_half" / "warpgrade_host.h", BINDING_HEADER, BINDING_SUPPORT)
+_SOURCES = (Path(__file__).parent.parent / "host_half" / "warpgrade_host.h", BINDING_HEADER, BINDING_SUPPORT)
 _HEADER = "warpgrade_host.h"
 _SUPPORT = "support.o"
 _COMPLETE = "complete"

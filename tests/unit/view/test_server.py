@@ -8,7 +8,7 @@ import time
 import pytest
 
 from evaluator.errors import CardError, UsageError
-from evaluator.view import server as view
+from evaluator.view import server as view_server
 from evaluator.view.server import ViewServer
 
 
@@ -28,8 +28,8 @@ class Live:
 
 @pytest.fixture
 def served(monkeypatch):
-    monkeypatch.setattr(view, "_REQUEST_S", 60.0)
-    monkeypatch.setattr(view, "_ROOM_S", 60.0)
+    monkeypatch.setattr(view_server, "_REQUEST_S", 60.0)
+    monkeypatch.setattr(view_server, "_ROOM_S", 60.0)
     said = []
     with ViewServer(Live(), 0, said.append) as server:
         server.said = said
@@ -150,8 +150,10 @@ def test_a_surprise_is_one_line_and_ends_nothing(served):
 
 
 def test_silent_clients_keep_nobody_out_and_are_bounded(served, monkeypatch):
-    monkeypatch.setattr(view, "_REQUEST_S", 600.0)
-    silent = [socket.create_connection(served.server_address, timeout=60) for _ in range(2 * view._MOST_CONNECTIONS)]
+    monkeypatch.setattr(view_server, "_REQUEST_S", 600.0)
+    silent = [
+        socket.create_connection(served.server_address, timeout=60) for _ in range(2 * view_server._MOST_CONNECTIONS)
+    ]
     try:
         for _ in range(3):
             assert ask(served)[0].status == 200
@@ -168,7 +170,7 @@ def test_a_client_that_sends_a_byte_now_and_then_is_closed(served, monkeypatch):
             time.sleep(0.05)
 
     with monkeypatch.context() as hasty:
-        hasty.setattr(view, "_REQUEST_S", 0.3)
+        hasty.setattr(view_server, "_REQUEST_S", 0.3)
         address = served.server_address
         with socket.create_connection(address, timeout=60) as slow, pytest.raises(OSError, match=r"Errno"):
             drip(slow)
@@ -188,7 +190,7 @@ def test_a_complete_request_is_not_closed_for_another_connection(served, monkeyp
     thread = threading.Thread(target=lambda: found.append(ask(served)[1]))
     thread.start()
     assert asked.wait(60)
-    others = [socket.create_connection(served.server_address) for _ in range(2 * view._MOST_CONNECTIONS)]
+    others = [socket.create_connection(served.server_address) for _ in range(2 * view_server._MOST_CONNECTIONS)]
     assert ask(served, "/")[0].status == 404
     answered.set()
     thread.join(60)
