@@ -1,4 +1,7 @@
-"""CUDA compiler of this machine, and the command lines of PyTorch's extension builder."""
+"""CUDA compiler of this machine, and the command lines of PyTorch's extension builder.
+
+Disassembler of the CUDA toolkit.
+"""
 
 import functools
 import os
@@ -143,3 +146,17 @@ def ninja_text(
 
 def _name_flags(name: str) -> list[str]:
     return [f"-DTORCH_EXTENSION_NAME={name}", "-DTORCH_API_INCLUDE_EXTENSION_H"]
+
+
+@functools.cache
+def cuobjdump() -> Toolchain | None:
+    """Find cuobjdump beside nvcc, and its version; None for a toolkit without disassembler."""
+    try:
+        path = cuda_home() / "bin" / "cuobjdump"
+    except ToolchainMissing:
+        return None
+    if not os.access(path, os.X_OK):
+        return None
+    answer = subprocess.run([path, "--version"], capture_output=True, text=True, check=False, timeout=60)
+    lines = answer.stdout.strip().splitlines()
+    return Toolchain(str(path), lines[-1].strip()) if answer.returncode == 0 and lines else None

@@ -9,7 +9,7 @@ import torch
 from evaluator.findings import Code
 from evaluator.paths import data_dir
 from evaluator.records import InstructionKind, NumberFormat, Status
-from evaluator.toolchain.cuobjdump import cuobjdump
+from evaluator.toolchain.nvcc import cuobjdump
 from tests.grading.harness import Grader
 
 pytestmark = [

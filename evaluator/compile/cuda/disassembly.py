@@ -18,8 +18,8 @@ from evaluator.compile.extension.builder import LIMITS, RunTool, read_library, w
 from evaluator.cuda_source.kernel_names import kernels_in_library
 from evaluator.records import MachineCode
 from evaluator.sandbox import ToolResult
-from evaluator.toolchain.cuobjdump import cuobjdump
 from evaluator.toolchain.host_compiler import Toolchain
+from evaluator.toolchain.nvcc import cuobjdump
 
 _LIBRARY, _LISTING = "library.so", "listing.sass"
 _MOST_LISTING_BYTES = 64 << 20

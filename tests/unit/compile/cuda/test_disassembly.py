@@ -16,8 +16,8 @@ from evaluator.paths import data_dir
 from evaluator.records import MachineCode
 from evaluator.sandbox import ToolResult
 from evaluator.toolchain import nvcc
-from evaluator.toolchain.cuobjdump import cuobjdump
 from evaluator.toolchain.host_compiler import Toolchain, language_standard
+from evaluator.toolchain.nvcc import cuobjdump
 from tests.cuda_builds import ARCHITECTURE, has_nvcc, local_tool, requests_of
 from tests.unit.compile.binaries.test_sass import RECORDED
 
