@@ -19,7 +19,7 @@ from evaluator.catalog import list_problems
 from evaluator.errors import InfraError, ProblemError, ProblemNotFound, UsageError
 from evaluator.records import Record
 from evaluator.report.card.feedback import CHARACTERS
-from evaluator.service import metrics, openapi
+from evaluator.service import metrics
 from evaluator.service.bodies import Bodies, PartsResponse, Turns
 from evaluator.service.connections import CLIENT
 from evaluator.service.dispatcher import Dispatcher, problem_of
@@ -42,6 +42,7 @@ from evaluator.service.messages import (
     TextProblem,
 )
 from evaluator.service.metrics import Metrics
+from evaluator.service.openapi import openapi_document
 from evaluator.service.tokens import Tokens
 
 _LATER = "submit again when some are graded"
@@ -96,7 +97,7 @@ class _Routes:
             },
         )
         self._description = msgspec.json.encode(
-            openapi.document([each for each in app.routes if isinstance(each, Route)])
+            openapi_document([each for each in app.routes if isinstance(each, Route)])
         )
         app.router.redirect_slashes = False  # The address of a redirect would come from the request's Host header.
         return app

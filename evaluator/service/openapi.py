@@ -23,7 +23,7 @@ _RESPONSES: dict[str, type[Record]] = {
 _QUERIES = {"page": ("limit", "before", "ids", "wait_s"), "show": ("wait_s",), "feedback": ("characters",)}
 
 
-def document(routes: Sequence[Route]) -> dict[str, Any]:
+def openapi_document(routes: Sequence[Route]) -> dict[str, Any]:
     """Return the description."""
     _, schemas = msgspec.json.schema_components([*_RESPONSES.values(), GradeOrder, Refusal], ref_template=_REF)
     paths: dict[str, Any] = {}
