@@ -6,7 +6,8 @@ from typing import Any
 import msgspec
 from starlette.routing import Route
 
-from evaluator.records import Record, Scorecard
+from evaluator import records
+from evaluator.records import Record
 from evaluator.service.messages import Grade, GradeOrder, GradePage, ProblemList, Refusal
 from evaluator.version import __version__
 
@@ -16,7 +17,7 @@ _RESPONSES: dict[str, type[Record]] = {
     "page": GradePage,
     "show": Grade,
     "cancel": Grade,
-    "card": Scorecard,
+    "card": records.Scorecard,
     "problems": ProblemList,
 }
 """Document of each route, by the name of its function; other routes return text."""
