@@ -118,7 +118,7 @@ class BuildCache:
 
     @contextlib.contextmanager
     def one_writer(self) -> Iterator[None]:
-        """Wait until no other process is in this block. In a folder that cannot be written, nobody waits."""
+        """Hold the cache's lock during the block. A folder that cannot be written has no lock."""
         with contextlib.ExitStack() as stack:
             with contextlib.suppress(OSError):
                 self._folder.mkdir(parents=True, exist_ok=True)

@@ -67,7 +67,7 @@ def _integer(value: Constant) -> int:
 
 
 def sweep_document(sweep: Sweep) -> dict[str, Any]:
-    """Return the sweep as a document; null for what was not measured or counted."""
+    """Return the sweep as a document. A time or count that is missing is null."""
     return {
         "axis": sweep.name,
         "peak_bytes_per_s": sweep.peak_bytes_per_s,
