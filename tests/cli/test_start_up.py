@@ -8,13 +8,13 @@ TOP = Path(__file__).parents[2]
 
 ASKED = """
 import sys
-from evaluator.serve import socket_folder
+import evaluator.serve.socket_folder as ready_judge
 
 def asked():
     print(*sys.modules)
     raise SystemExit(0)
 
-socket_folder.opened = asked
+ready_judge.opened = asked
 from evaluator.commands import main
 main.run(sys.argv[1:])
 """
