@@ -1,4 +1,4 @@
-"""Answers in formats of few bits that are some steps of the format off, for problems with such outputs."""
+"""Answers some steps off, in formats of few bits."""
 
 import torch
 

@@ -78,7 +78,7 @@ async def answer(session: AgentSession, tool: ToolName, inputs: Input, on_stage:
 
 
 def serve(options: Mapping[str, Any], root: Path | None, on_start: Callable[[], object]) -> None:
-    """Serve one client on stdin and stdout, until it closes stdin; `on_start` is called before the first request.
+    """Serve a client on stdin and stdout, until the client closes stdin; `on_start` is called before the first request.
 
     The client may name files below `root`.
 

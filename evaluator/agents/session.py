@@ -63,7 +63,7 @@ class AgentSession:
         return problems[name]
 
     def source_at(self, path: str) -> str:
-        """Return the text of a file below the root, named by its path there or in full. No part may be a link.
+        """Return the text of a file below the root, named by a relative or a full path. No part may be a link.
 
         Raises:
             UsageError: the file cannot be read, or is none of text.

@@ -155,7 +155,7 @@ def _second_opinion(card: Scorecard) -> Iterator[Contradiction]:
 
 
 def _cases(card: Scorecard) -> Iterator[Contradiction]:
-    """Check that status and score follow from the cases, and that the card's own case has the card's times."""
+    """Check status and score against the cases, and the times of the card's own case."""
     if not card.cases:
         if card.score is not None:
             yield Contradiction("score", "present without cases")
@@ -201,7 +201,7 @@ def _check(field: str, check: Check) -> Iterator[Contradiction]:
 
 
 def _numbers(field: str, tensor: TensorCheck) -> Iterator[Contradiction]:
-    """Check that no error is negative, and that no more elements differ than the tensor can have."""
+    """Check for negative errors, and for more differing elements than the tensor can have."""
     most = _MOST_PACKED * math.prod(tensor.shape)
     for name in ("mismatches", "nonfinite"):
         if not 0 <= getattr(tensor, name) <= most:

@@ -61,11 +61,11 @@ def complete_problem(ctx: click.Context, _: click.Parameter, incomplete: str) ->
 
 
 FILE_PATH = click.Path(dir_okay=False, path_type=Path)
-"""Type of an option that names a file, which may be absent."""
+"""Type of an option with the path of a file, present or absent."""
 one_of = partial(click.Choice, case_sensitive=False)
 """Type of an option with a closed set of values."""
 FOLDER_PATH = click.Path(file_okay=False, path_type=Path)
-"""Type of an option that names a folder, which may be absent."""
+"""Type of an option with the path of a folder, present or absent."""
 
 
 class _RunFolder(click.Path):

@@ -127,7 +127,7 @@ def _listening(address: Address) -> Iterator[socket.socket]:
 
 
 def _allow_open_files() -> None:
-    """Raise the limit of open files, so that connections leave enough for workers. Raises UsageError."""
+    """Raise the limit of open files: connections must leave enough for workers. Raises UsageError."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= _OPEN_FILES:
         return

@@ -65,7 +65,7 @@ def with_sizes(problem: Problem, sizes: Sequence[CaseName]) -> Problem:
 
 
 def about_sizes(problem: Problem, sizes: Sequence[CaseName]) -> list[str]:
-    """Return a sentence about each of `sizes` that Warpgrade chose, and one for an awkward size that is missing."""
+    """Return a sentence about each of Warpgrade's own `sizes`, and about a missing awkward size."""
     if problem.origin != Origin.KERNELBENCH:
         return []
     from evaluator.catalog.kernelbench import shipped_small_sizes

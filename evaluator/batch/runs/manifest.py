@@ -1,4 +1,4 @@
-"""Manifest of a run. The module imports records only, so that printing their schema is fast."""
+"""Manifest of a run. The module imports records only: printing the schema is fast."""
 
 from typing import Annotated
 

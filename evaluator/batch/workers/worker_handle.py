@@ -56,7 +56,7 @@ class NoWorker(Exception):
 
 
 class WorkerHandle(Protocol):
-    """Worker that makes one grade after another, for a slot."""
+    """Worker of a slot: makes grades in sequence."""
 
     def prepare(self, request: Prepare) -> bool:
         """Get ready for the first order. Return false if the worker must be replaced."""

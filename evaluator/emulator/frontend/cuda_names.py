@@ -1,4 +1,4 @@
-"""Names and headers that CUDA 13.0 declares, whether the emulator has them or not, and the ones that a slip means.
+"""Names and headers of CUDA 13.0, present in the emulator or not, and the likely meanings of misspelt names.
 
 `cuda_names.txt` holds functions, types, enumerators, macros, members (`cudaDeviceProp::major`) and headers, without
 libraries and CCCL; `benchmarks/emulator/cuda_names.py` makes the list from the installed headers.

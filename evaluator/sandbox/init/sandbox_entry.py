@@ -49,7 +49,7 @@ def run(order: Spawn, output: int, runner_socket: int | None, report: int) -> No
 def _arrange_descriptors(output: int, runner_socket: int | None, report: int) -> tuple[int, int]:
     """Keep only the standard streams, the runner's socket and, until the end of this module, the report pipe."""
     inherited = [descriptor for descriptor in (runner_socket, report) if descriptor is not None]
-    # Copy to high numbers first, so that no copy to a low number overwrites a source.
+    # Copy to high numbers first: a copy to a low number could overwrite a source.
     above = [os.dup(descriptor) for descriptor in (*inherited, output)]
     while min(above) < _FIRST_FREE + len(above):
         above = [os.dup(descriptor) for descriptor in above]
