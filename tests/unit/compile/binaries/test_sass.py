@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
+import tests
 from evaluator.compile.binaries.sass import Meaning, machine_code, meaning, together
 from evaluator.records import InstructionKind, MachineCode, NumberFormat
 
-RECORDED = Path(__file__).parents[3] / "data" / "sass"
+RECORDED = Path(tests.__file__).parent / "data" / "sass"
 TENSOR_CORE, ARITHMETIC, CONVERSION = InstructionKind
 
 
