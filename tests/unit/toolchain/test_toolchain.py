@@ -19,7 +19,7 @@ def test_builders_are_there_long_before_pytorch_is():
         "import sys\n"
         "from evaluator.compile import device_builders\n"
         "from evaluator.toolchain import host_compiler\n"
-        "from evaluator.judge.runners import speculative_build, sandboxed_tools\n"
+        "import evaluator.judge.runners.fork_servers, evaluator.judge.runners.speculative_build\n"
         "host_compiler.link_flags(), host_compiler.compile_flags('e'), host_compiler.native_flags()\n"
         "sys.exit('torch' in sys.modules)"
     )
