@@ -51,7 +51,7 @@ class Scorecard(records.Scorecard, frozen=True, kw_only=True):
         signature: signature of the card.
         benchmark_correct: whether the rule of the problem's own benchmark accepts the outputs; None without an
             opinion.
-        benchmark_rule: that rule: kernelbench, sol_execbench or flashinfer_bench.
+        benchmark_rule: that rule: kernelbench, sol_execbench, flashinfer_bench, atrex, kernelbot or check.
         cases: result of each case of a grade of several.
         score: weighted geometric mean of the speedups of the cases.
         schema_version: version of the layout.

@@ -24,6 +24,7 @@ from evaluator.records import (
     Scorecard,
     Status,
     TensorCheck,
+    ToleranceRule,
 )
 from evaluator.timing.score import score_of
 
@@ -130,7 +131,7 @@ def _evidence_of_a_pass(card: Scorecard) -> Iterator[Contradiction]:
     failed = next((number for number, check in enumerate(card.checks) if not check.ok), None)
     if failed is not None:
         yield Contradiction(f"checks[{failed}]", "correct, but this check failed")
-    if not any(check.ok and check.tensors for check in card.checks):
+    if not card.has_passed:
         yield Contradiction("checks", "correct without a passed check")
     if card.timing is None and card.is_timed:
         yield Contradiction("timing", f"correct on {card.device.kind.value} without times")
@@ -150,7 +151,8 @@ def _second_opinion(card: Scorecard) -> Iterator[Contradiction]:
     for number, check in enumerate(card.checks):
         if check.benchmark_ok is None:
             continue
-        if check.profile != Profile.AS_GIVEN or card.tolerance.value == card.benchmark_rule.value:
+        decided = card.tolerance.value in (card.benchmark_rule.value, ToleranceRule.BENCHMARK)
+        if check.profile != Profile.AS_GIVEN or decided:
             yield Contradiction(f"checks[{number}].benchmark_ok", "present, although the rule has no second opinion")
 
 

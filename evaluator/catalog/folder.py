@@ -20,6 +20,7 @@ from evaluator.catalog.workload import WORKLOAD_FILE, check_constant, read_workl
 from evaluator.errors import ProblemError
 from evaluator.records import (
     AxisRange,
+    BenchmarkRule,
     Case,
     CheckRule,
     L2Rule,
@@ -179,6 +180,7 @@ def read_folder(folder: Path, origin: Origin, found_in: Path | None = None) -> P
         hidden=_checked_hidden(header, reference, toml_path),
         formats=checked_formats(header.formats.inputs, header.formats.outputs, reference, toml_path),
         check=_checked_check(header, reference, toml_path),
+        benchmark=BenchmarkRule.KERNELBENCH if header.check is None else BenchmarkRule.CHECK,
     )
 
 

@@ -173,6 +173,12 @@ class Scorecard(Record, frozen=True, kw_only=True):
     score: Score | None = None
 
     @property
+    def has_passed(self) -> bool:
+        """Whether a check passed with evidence: comparisons, unless a check or the benchmark's rule decides instead."""
+        decides = self.problem.check is CheckRule.INSTEAD or self.tolerance is ToleranceRule.BENCHMARK
+        return any(check.ok and (check.tensors or decides) for check in self.checks)
+
+    @property
     def benchmark_of_checks(self) -> bool | None:
         """Whether the benchmark's rule accepts all checked calls with an opinion, at the card's case and its workload.
 

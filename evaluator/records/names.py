@@ -118,20 +118,32 @@ class ToleranceRule(StrEnum):
     """Rule for the allowed error of an output.
 
     `measured`: a multiple of the reference's own error against float64, relative to each row. `kernelbench`:
-    KernelBench's rule against the plain reference, atol = rtol = 1e-4 (1e-2 in half precision).
+    KernelBench's rule against the plain reference, atol = rtol = 1e-4 (1e-2 in half precision). `benchmark`: the rule
+    of the problem's own benchmark (`BenchmarkRule`), on the values that `get_inputs` draws.
     """
 
     MEASURED = "measured"
     KERNELBENCH = "kernelbench"
+    BENCHMARK = "benchmark"
 
 
 class BenchmarkRule(StrEnum):
-    """Rule of a problem's own benchmark, for a second opinion."""
+    """Rule of a problem's own benchmark, for a second opinion.
+
+    `kernelbot` and `check` are functions of the problem: `check(inputs, outputs)`.
+    """
 
     KERNELBENCH = "kernelbench"
     SOL_EXECBENCH = "sol_execbench"
     FLASHINFER_BENCH = "flashinfer_bench"
     ATREX = "atrex"
+    KERNELBOT = "kernelbot"
+    CHECK = "check"
+
+    @property
+    def is_check(self) -> bool:
+        """Whether the rule is a function of the problem."""
+        return self in (BenchmarkRule.KERNELBOT, BenchmarkRule.CHECK)
 
     @property
     def label(self) -> str:
@@ -144,6 +156,8 @@ _TITLES = {
     BenchmarkRule.SOL_EXECBENCH: "SOL-ExecBench",
     BenchmarkRule.FLASHINFER_BENCH: "FlashInfer",
     BenchmarkRule.ATREX: "Atrex",
+    BenchmarkRule.KERNELBOT: "KernelBot",
+    BenchmarkRule.CHECK: "Own check",
 }
 
 

@@ -170,7 +170,7 @@ class Problem(Record, frozen=True):
         return tuple(name for name in self.cases if name not in set(SizeName))
 
     def matched_ratio(self, case: CaseName) -> MatchedRatio | None:
-        """The tolerance of a case by the benchmark's rule; None where that is KernelBench's."""
-        if self.benchmark is BenchmarkRule.KERNELBENCH or case not in self.cases:
+        """The tolerance of a case by the benchmark's rule; None where that is KernelBench's, or the problem's check."""
+        if self.benchmark is BenchmarkRule.KERNELBENCH or self.benchmark.is_check or case not in self.cases:
             return None
         return msgspec.convert(self.cases[case].tolerance, MatchedRatio)

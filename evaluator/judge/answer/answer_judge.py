@@ -11,6 +11,7 @@ from evaluator.devices.memory import SharedMemory
 from evaluator.devices.out_of_memory import out_of_memory
 from evaluator.errors import ProblemError
 from evaluator.findings import Code, finding
+from evaluator.judge.answer.benchmark_opinion import refusal_of_benchmark
 from evaluator.judge.answer.call_limits import CallLimits
 from evaluator.judge.answer.evidence import Evidence
 from evaluator.judge.answer.output_checks import (
@@ -40,7 +41,7 @@ from evaluator.judge.tensors.memory_overlap import layouts, lent_weights, shared
 from evaluator.judge.tensors.output_views import OutputViews, output_views, some_bits
 from evaluator.judge.tensors.pytree import AnswerPair, LaidOut, Value, pair_up
 from evaluator.protocol import model_call
-from evaluator.records import CheckRule, Finding, Profile, TensorCheck, ToleranceRule
+from evaluator.records import BenchmarkRule, CheckRule, Finding, Profile, TensorCheck, ToleranceRule
 
 _MOST_OF_ROW = 1 << 22
 """Longer rows are compared in parts: each block has a long part, and copies of expected values take 96 MiB in fp32."""
@@ -83,7 +84,8 @@ class AnswerJudge:
         self._reference = reference
         self._outputs = memory.outputs
         self._weights_lie = sites.layouts(memory.outputs)
-        self.rule = rule
+        is_kernelbench = reference.problem.benchmark is BenchmarkRule.KERNELBENCH
+        self.rule = ToleranceRule.KERNELBENCH if rule is ToleranceRule.BENCHMARK and is_kernelbench else rule
         self._outline = outline
         self._comparison = comparison
         self._distribution_mix = distribution_mix
@@ -91,8 +93,8 @@ class AnswerJudge:
         self._slices: dict[str, list[Slices]] = {}
         self._fills: dict[str, float] = {}
         self._limits = self._limits_of_call()
-        self._may_be_implied = rule is not ToleranceRule.KERNELBENCH and reference.problem.check is None
-        counts = rule is not ToleranceRule.KERNELBENCH
+        self._may_be_implied = rule is ToleranceRule.MEASURED and reference.problem.check is None
+        counts = rule is ToleranceRule.MEASURED
         self.evidence = Evidence(reference, distribution_mix, counts=counts, unquoted=sites.unmatched)
         self._last_storages: dict[str, tuple[int, int]] = {}
         self._memory_samples = clock.memory_samples
@@ -198,10 +200,12 @@ class AnswerJudge:
     def _compared_by_own_rounding(self, plan: CallPlan, snapshots: list[OutputViews], *, samples: bool) -> _Compared:
         """Compare all outputs, and again if wrong and the rounding of the call itself sets other limits.
 
-        Nothing is compared if the problem's own check decides instead.
+        Nothing is compared if the problem's own check or the benchmark's rule decides instead.
         """
-        if self._reference.problem.check is CheckRule.INSTEAD and self.rule is not ToleranceRule.KERNELBENCH:
-            return _Compared([], frozenset(), in_float64=True)
+        instead = self._reference.problem.check is CheckRule.INSTEAD and self.rule is ToleranceRule.MEASURED
+        if instead or self.rule is ToleranceRule.BENCHMARK:
+            borrowed = frozenset() if plan.plain is None else plan.plain.borrowed
+            return _Compared([], borrowed, in_float64=instead)
         compared = self._compared(plan, snapshots, samples=samples)
         is_wrong = _first_wrong(compared.tensors) is not None
         if is_wrong and self._limits.measure(
@@ -221,8 +225,7 @@ class AnswerJudge:
 
     def _with_other_choices(self, plan: CallPlan, snapshots: list[OutputViews], compared: _Compared) -> _Compared:
         """Return comparisons with another choice of the reference among equal values, if all outputs are right then."""
-        kernelbench = self.rule is ToleranceRule.KERNELBENCH
-        if _first_wrong(compared.tensors) is None or kernelbench:
+        if _first_wrong(compared.tensors) is None or self.rule is not ToleranceRule.MEASURED:
             return compared
         # Neither an operation without support for the mode nor a submission that holds free memory decides.
         with contextlib.suppress(ProblemError, MemoryError), out_of_memory():
@@ -237,7 +240,13 @@ class AnswerJudge:
         return compared
 
     def _refusal(self, plan: CallPlan, wanted: model_call.Result, snapshots: list[OutputViews]) -> Finding | None:
-        """Return the refusal of an answer by the problem's own check; None too if it refuses the reference's answer."""
+        """Return the refusal of an answer by the problem's own check, or by the benchmark's rule if that decides.
+
+        None too if the check refuses the reference's answer.
+        """
+        if self.rule is ToleranceRule.BENCHMARK:
+            with out_of_memory():
+                return refusal_of_benchmark(plan, snapshots)
         if self._reference.author_check is None or self.rule is ToleranceRule.KERNELBENCH:
             return None
         answer = with_answers(wanted.outputs, {view.path: view.tensor for view in snapshots})
@@ -255,10 +264,10 @@ class AnswerJudge:
         return self._reference.honest(plan.inputs, plan.random_seed, None).result.outputs
 
     def _fault_in_half(self) -> Finding | None:
-        """Return the fault of half-precision errors within the tolerance; KernelBench's rule allows any of them."""
+        """Return the fault of half-precision errors within the tolerance; a benchmark's rule allows any of them."""
         fault = self.precision.fault_in_half
         is_void = fault is not None and fault.details.get("path") in self._limits.void
-        return None if is_void or self.rule is ToleranceRule.KERNELBENCH else fault
+        return None if is_void or self.rule is not ToleranceRule.MEASURED else fault
 
     def _void(self, check: TensorCheck) -> TensorCheck:
         """Return the comparison of an output that rounding decides: neither right nor wrong."""
@@ -282,7 +291,7 @@ class AnswerJudge:
                 exact, honest = (torch.cat(side) for side in zip(*pieces[path], strict=True))
                 parts[path].append(self._compare(path, {path: Sides(tensor, exact, honest)}))
         checks = [joined([read() for read in readings]) for readings in parts.values()]
-        if self.rule is not ToleranceRule.KERNELBENCH:
+        if self.rule is ToleranceRule.MEASURED:
             checks = [with_flips(check, self._reference.problem) for check in checks]
         return _Compared(checks, borrowed, in_float64)
 

@@ -102,12 +102,19 @@ def compared(
     return torch.stack(parts)
 
 
-def accepted(parts: Sequence[torch.Tensor], rule: MatchedRatio) -> bool:
-    """Return whether an output passes, given the results of all parts."""
+def fault(parts: Sequence[torch.Tensor], rule: MatchedRatio) -> str | None:
+    """Return why an output fails, given the results of all parts; None if it passes."""
     table = torch.cat([part.cpu() for part in parts])
     elements, mismatches, faults, expected, given = table[:, :5].sum(0).tolist()
-    if faults or (expected and not given):
-        return False
-    if rule.max_error_cap is not None and table[:, 5].max().item() > rule.max_error_cap:
-        return False
-    return not elements or 1 - mismatches / elements >= rule.required_matched_ratio
+    if faults:
+        return "NaN or infinities"
+    if expected and not given:
+        return "zeros alone"
+    largest = table[:, 5].max().item()
+    if rule.max_error_cap is not None and largest > rule.max_error_cap:
+        return f"an error of {largest:.3g}, above {rule.max_error_cap:.3g}"
+    if elements and 1 - mismatches / elements < rule.required_matched_ratio:
+        return (
+            f"{mismatches:.0f} of {elements:.0f} values differ, more than {1 - rule.required_matched_ratio:.3g} of all"
+        )
+    return None

@@ -6,7 +6,7 @@ trusted; the values in the outputs are not.
 
 import contextlib
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -29,11 +29,14 @@ def refusal(reference: Reference, inputs: Arguments, outputs: Value) -> str | No
     judge's GPU context. A check that raises an exception, runs out of memory or returns anything but None refuses the
     answer: it may hold values that no right answer has.
     """
-    if reference.author_check is None:
-        return None
+    return None if reference.author_check is None else refusal_by(reference.author_check, inputs, outputs)
+
+
+def refusal_by(check: Callable[[Value, Value], object], inputs: Arguments, outputs: Value) -> str | None:
+    """Return the message of a check on an answer; None if it accepts."""
     try:
         with contextlib.redirect_stdout(sys.stderr), torch.no_grad(), out_of_memory():
-            message = reference.author_check(*_copies(inputs, outputs))
+            message = check(*_copies(inputs, outputs))
     except MemoryError:
         message = OUT_OF_MEMORY
     except Exception as error:  # noqa: BLE001 - the author's code, on values of a submission

@@ -71,6 +71,9 @@ class Reference:
         self.author_check: Callable[[Value, Value], object] | None = (
             None if problem.check is None else self._file.namespace["check"]
         )
+        self.benchmark_check: Callable[[Value, Value], object] | None = (
+            self._file.namespace["check"] if problem.benchmark.is_check else None
+        )
         self.model = self._file.construct(weight_seed)
         with self._author("Model(...).to(device)"):
             self.model.to(self._device)

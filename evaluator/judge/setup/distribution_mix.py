@@ -92,7 +92,7 @@ def distribution_mix_for(
     Raises:
         ProblemError: the reference refuses its own inputs.
     """
-    if rule is ToleranceRule.KERNELBENCH:
+    if rule is not ToleranceRule.MEASURED:
         return AS_GIVEN_ALONE
     problem = reference.problem
     may_change = WeightsRule.FROZEN not in (weights, problem.weights)

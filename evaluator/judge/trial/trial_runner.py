@@ -40,6 +40,7 @@ from evaluator.judge.tensors.pytree import LaidOut, Value
 from evaluator.judge.trial.call_driver import CallDriver
 from evaluator.protocol import model_call
 from evaluator.records import (
+    BenchmarkRule,
     Check,
     CheckRule,
     Fault,
@@ -251,10 +252,12 @@ class TrialRunner:
         judged = self._answers.judge(answer, wanted, plan, placed, honest, samples=counts, wrong_bits=wrong_bits)
         if wrong is not None and judged.is_repeated:
             return wrong
-        decides = self._answers.rule is ToleranceRule.KERNELBENCH and self._reference.matched_ratio is None
+        is_kernelbench = self._reference.problem.benchmark is BenchmarkRule.KERNELBENCH
+        rule = ToleranceRule.KERNELBENCH if is_kernelbench else ToleranceRule.BENCHMARK
+        decides = self._answers.rule is rule
         is_asked = second_opinion and not decides
-        benchmark_ok = benchmark_accepts(plan, judged) if is_asked else None
         problem = judged.problem
+        benchmark_ok = benchmark_accepts(plan, judged.snapshots, is_right=problem is None) if is_asked else None
         if explain and problem is not None and problem.code == Code.WRONG_VALUES.value:
             problem = self._with_cause(problem, plan, judged)
         problem = of_other_values(problem, self._answers.other_values(judged), judged.tensors)
@@ -326,12 +329,12 @@ class TrialRunner:
             return False
         outputs = outlined(self.call_driver.wanted).values()
         few = any(0 < tensor.numel() < ENOUGH and tensor.dtype == torch.float32 for tensor in outputs)
-        return few and self._answers.rule is not ToleranceRule.KERNELBENCH and self._precision.lacks_calls
+        return few and self._answers.rule is ToleranceRule.MEASURED and self._precision.lacks_calls
 
     @property
     def lacks_errors(self) -> bool:
         """Whether a test of the answers' precision over several calls has begun, and has too few errors."""
-        return self._answers.rule is not ToleranceRule.KERNELBENCH and self._precision.lacks_errors
+        return self._answers.rule is ToleranceRule.MEASURED and self._precision.lacks_errors
 
     @property
     def empty_ms(self) -> float:
@@ -378,12 +381,12 @@ class TrialRunner:
     @property
     def lacks_proof(self) -> bool:
         """Whether more calls may prove an output right."""
-        return self._answers.rule is not ToleranceRule.KERNELBENCH and bool(self._answers.evidence.unproven)
+        return self._answers.rule is ToleranceRule.MEASURED and bool(self._answers.evidence.unproven)
 
     def unproven(self) -> Fault | None:
         """Return an inconclusive fault if all calls passed, and an output has no proof that it could have."""
         evidence = self._answers.evidence
-        if self._answers.rule is ToleranceRule.KERNELBENCH or not evidence.powers:
+        if self._answers.rule is not ToleranceRule.MEASURED or not evidence.powers:
             return None
         paths = evidence.unproven
         if evidence.proves_any:
@@ -416,7 +419,7 @@ class TrialRunner:
 
         Return a failed trial, or None. KernelBench's rule allows any error within the tolerance. Raises MemoryError.
         """
-        if self._answers.rule is ToleranceRule.KERNELBENCH:
+        if self._answers.rule is not ToleranceRule.MEASURED:
             return None
         check = self._precision.look_closely(self._reference_call)
         if check is None or check.finding is None:

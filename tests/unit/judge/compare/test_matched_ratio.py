@@ -6,14 +6,14 @@ import pytest
 import torch
 
 from evaluator.judge.compare import benchmark_rules
-from evaluator.judge.compare.benchmark_rules import accepted, compared
+from evaluator.judge.compare.benchmark_rules import compared, fault
 from evaluator.records import MatchedRatio
 
 TIGHT = MatchedRatio(max_atol=0.1, max_rtol=0.0, required_matched_ratio=0.9)
 
 
 def accepts(actual, honest, rule=TIGHT, apart=()):
-    return accepted([compared(torch.as_tensor(actual), torch.as_tensor(honest), apart, rule)], rule)
+    return fault([compared(torch.as_tensor(actual), torch.as_tensor(honest), apart, rule)], rule) is None
 
 
 def off(count, error=1.0, of=100):
@@ -82,7 +82,7 @@ def test_pieces_and_blocks_count_together(monkeypatch, piece):
     given[:3, :3] = 3
     assert accepts(given, honest)
     blocks = [compared(*pair, (), TIGHT) for pair in zip(given.split(3), honest.split(3), strict=True)]
-    assert accepted(blocks, TIGHT)
+    assert fault(blocks, TIGHT) is None
     given[9, 8:] = 3
     assert not accepts(given, honest)
     assert accepts(given, honest, TIGHT, [(0, 9)])
