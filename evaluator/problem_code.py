@@ -4,7 +4,7 @@ import contextlib
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -28,12 +28,20 @@ def author_code(path: str, doing: str) -> Iterator[None]:
     except BaseException as error:  # noqa: BLE001 - SystemExit too: every exception is the problem's
         if ran_out(error):
             raise MemoryError(str(error)) from None
-        lines = [e.lineno for e in traceback.extract_tb(error.__traceback__) if e.filename == path]
-        where = f", line {lines[-1]}" if lines else ""
+        # A folder's reference may consist of several files.
+        own = [
+            e
+            for e in traceback.extract_tb(error.__traceback__)
+            if e.filename == path or e.filename.startswith(f"{path}/")
+        ]
+        where = f"{own[-1].filename}, line {own[-1].lineno}" if own else path
         raise ProblemError(
-            f"{path}{where}: {doing} failed: {type(error).__name__}: {error}",
+            f"{where}: {doing} failed: {type(error).__name__}: {error}",
             hint="the fault is in the problem, not in the submission: fix its reference.py",
         ) from None
+
+
+_Generator = torch.Generator
 
 
 class CudaMeans(TorchFunctionMode):
@@ -43,6 +51,7 @@ class CudaMeans(TorchFunctionMode):
         """Map `cuda` to `device`."""
         super().__init__()
         self._device = device
+        self._outer: list[type[torch.Generator]] = []
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
@@ -53,6 +62,27 @@ class CudaMeans(TorchFunctionMode):
         if func is torch.device:  # The construction of a device keeps its name.
             return func(*args, **(kwargs or {}))
         return func(*map(self._mapped, args), **{name: self._mapped(each) for name, each in (kwargs or {}).items()})
+
+    def __enter__(self) -> Self:
+        """Map the devices of generators too: no mode sees their construction."""
+        device = self._device if self._device.type == "cuda" else torch.device("cpu")  # No other device has generators.
+
+        class Generator(_Generator):
+            def __new__(cls, device: Any = "cpu") -> Any:
+                return _Generator(mapped(device))
+
+        def mapped(named: Any) -> Any:
+            return device if torch.device(named).type == "cuda" else named
+
+        self._outer.append(torch.Generator)
+        torch.Generator = Generator  # type: ignore[misc]
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """End the mapping."""
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
+        torch.Generator = self._outer.pop()  # type: ignore[misc]
 
     def _mapped(self, value: Any) -> Any:
         is_cuda = isinstance(value, torch.device) and value.type == "cuda"

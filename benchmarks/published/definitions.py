@@ -1,10 +1,10 @@
-"""Each definition of a folder against itself: a submission with the definition's own `run` on its smallest workload.
+"""Each definition of some folders against itself: a submission with the reference's own text on the smallest workload.
 
-    python -m benchmarks.published.definitions FOLDER [--device cuda] [--size full] [--output FILE]
+    python -m benchmarks.published.definitions FOLDER... [--device cuda] [--size full] [--output FILE]
 
-FOLDER holds definitions of SOL-ExecBench, each in a folder of its own. The table counts those that load and those whose
-own reference is `correct`, and names the others with the reason. A repeated command with the same --output grades what
-the file lacks.
+FOLDER holds definitions of SOL-ExecBench, or tasks of KernelBot, each in a folder of its own. The table counts those
+that load and those whose own reference is `correct`, and names the others with the reason. A repeated command with the
+same --output grades what the file lacks.
 """
 
 import json
@@ -37,6 +37,7 @@ def row_of(card: Scorecard) -> dict[str, Any]:
         "message": "" if reason is None else reason.message,
         "calls": len(card.checks),
         "speedup": None if card.timing is None else card.timing.speedup,
+        "benchmark_correct": card.benchmark_correct,
         "wall_s": round(card.wall_s, 1),
     }
 
@@ -56,30 +57,34 @@ def table(rows: dict[str, dict[str, Any]], broken: list[str]) -> Iterator[str]:
 
 
 @click.command(help=__doc__)
-@click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.option("--device", default="cpu", show_default=True)
 @click.option("--size", type=click.Choice(["small", "full"]), default="small", show_default=True)
 @click.option("--mode", type=click.Choice(["check", "full"]), default="check", show_default=True)
 @click.option("--limit-s", type=float, default=20.0, show_default=True, help="Seconds for a grade.")
 @click.option("--output", type=click.Path(path_type=Path), help="File with a line for each grade.")
-def main(*, folder: Path, device: str, size: str, mode: str, limit_s: float, output: Path | None) -> None:
+def main(*, folders: tuple[Path, ...], device: str, size: str, mode: str, limit_s: float, output: Path | None) -> None:
     """Grade, and print the table."""
-    listing = list_problems(folder)
     lines = output.read_text().splitlines() if output is not None and output.exists() else []
     rows = {row.pop("name"): row for row in map(json.loads, lines)}
-    with Grader(
-        device=device, size=size, mode=mode, deadline_s=limit_s, problems=folder, jobs=1, ready=False
-    ) as grader:
-        for problem in listing.problems:
-            if problem.name in rows:
-                continue
-            row = row_of(grader.submit(problem.name, own_submission(problem)).result())
-            rows[problem.name] = row
-            click.echo(f"{problem.name} {problem.title}: {row['status']} {row['code']}", err=True)
-            if output is not None:
-                with output.open("a") as file:
-                    file.write(json.dumps({"name": problem.name, **row}) + "\n")
-    click.echo("\n".join(table(rows, [str(error) for error in listing.broken])))
+    broken: list[str] = []
+    for folder in folders:
+        listing = list_problems(folder)
+        broken += [str(error) for error in listing.broken]
+        with Grader(
+            device=device, size=size, mode=mode, deadline_s=limit_s, problems=folder, jobs=1, ready=False
+        ) as grader:
+            for problem in listing.problems:
+                name = problem.name if len(folders) == 1 else f"{folder.name}/{problem.name}"
+                if name in rows:
+                    continue
+                row = row_of(grader.submit(problem.name, own_submission(problem)).result())
+                rows[name] = row
+                click.echo(f"{name} {problem.title}: {row['status']} {row['code']}", err=True)
+                if output is not None:
+                    with output.open("a") as file:
+                        file.write(json.dumps({"name": name, **row}) + "\n")
+    click.echo("\n".join(table(rows, broken)))
 
 
 if __name__ == "__main__":

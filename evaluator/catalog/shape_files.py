@@ -1,24 +1,33 @@
-"""Problems with a list of shapes beside the reference, used in place: kernelbench.com's and Atrex-Bench's folders.
+"""Problems with a list of shapes beside the reference, used in place: folders of three benchmarks.
 
 kernelbench.com has `reference.py` in KernelBench's form and `shapes.py`, whose `SHAPES` set constants of the reference.
 Atrex-Bench has `reference.py` with Model alone, `input.py` with a function of the inputs, `shapes.json` with the
-arguments of both, and `metadata.json` with the number of calls in production.
+arguments of both, and `metadata.json` with the number of calls in production. KernelBot's tasks are read in
+`kernelbot.py`.
 """
 
 import ast
 import hashlib
-import math
 import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from evaluator.catalog.definitions import cases_from
+from evaluator.catalog.kernelbot import TASK_FILE, read_task
 from evaluator.catalog.literals import module_literals
 from evaluator.catalog.origin import Origin
-from evaluator.catalog.readers.definition import Workload
+from evaluator.catalog.readers.shapes import (
+    MOST_SHAPES,
+    ShapesText,
+    checked_constant,
+    constant_of,
+    literal_defaults,
+    workload_of,
+)
 from evaluator.catalog.readers.strict import Table, label, parsed, table, usable_names
+from evaluator.catalog.readers.yaml_text import parsed_yaml
 from evaluator.catalog.reference import read_reference
 from evaluator.catalog.text import decode, one_of, read_bytes
 from evaluator.errors import ProblemError
@@ -35,9 +44,8 @@ from evaluator.records import (
 REFERENCE_FILE = "reference.py"
 _OF_KERNELBENCH_COM = "shapes.py"
 _OF_ATREX = "shapes.json"
-_MOST_SHAPES = 10_000
 _PRECISIONS = {"bf16": Precision.BF16, "bfloat16": Precision.BF16, "fp16": Precision.FP16, "float16": Precision.FP16}
-_PRECISION = re.compile(r"^precision:[ \t]*\w*?(?P<name>bf16|fp16|fp32)\b", re.MULTILINE)
+_LAST_WORD = re.compile(r"(bf16|fp16)$")
 _ATREX_TOLERANCE = MatchedRatio(max_atol=1e-2, max_rtol=5e-2, required_matched_ratio=1.0)
 
 
@@ -46,20 +54,10 @@ class _AtrexShape(Table, frozen=True, kw_only=True):
     input_kwargs: dict[str, Any] | None
 
 
-class _Text(NamedTuple):
-    """A problem as read: the reference's text, the workloads, and facts of other files."""
-
-    source: str
-    workloads: list[Workload]
-    precision: Precision
-    benchmark: BenchmarkRule
-    data: bytes
-
-
 def has_shapes(path: Path) -> bool:
     """Return whether a folder has a reference and a list of shapes."""
     return os.path.lexists(path / REFERENCE_FILE) and any(
-        os.path.lexists(path / name) for name in (_OF_KERNELBENCH_COM, _OF_ATREX)
+        os.path.lexists(path / name) for name in (_OF_KERNELBENCH_COM, _OF_ATREX, TASK_FILE)
     )
 
 
@@ -69,14 +67,14 @@ def read_shapes_problem(folder: Path, found_in: Path | None = None) -> Problem:
     Raises:
         ProblemError: a file is missing or broken; the message names file and key.
     """
-    is_atrex = os.path.lexists(folder / _OF_ATREX)
-    text = (_atrex if is_atrex else _kernelbench_com)(folder, found_in)
+    readers = {TASK_FILE: read_task, _OF_ATREX: _atrex, _OF_KERNELBENCH_COM: _kernelbench_com}
+    text = next(read for file, read in readers.items() if os.path.lexists(folder / file))(folder, found_in)
     reference = read_reference(text.source, str(folder / REFERENCE_FILE))
     return Problem(
         name=folder.name if folder.name not in {"", ".."} else folder.resolve().name,
         title=folder.resolve().name.replace("_", " "),
         level=0,
-        description=" ".join(reference.docstring.partition("\n\n")[0].split()),
+        description=" ".join((text.description or reference.docstring).partition("\n\n")[0].split()),
         origin=Origin.DEFINITION,
         path=str(folder),
         source=text.source,
@@ -87,11 +85,12 @@ def read_shapes_problem(folder: Path, found_in: Path | None = None) -> Problem:
         backward=False,
         tolerance=ToleranceOverride(),
         split={},
+        check=text.check,
         benchmark=text.benchmark,
     )
 
 
-def _kernelbench_com(folder: Path, found_in: Path | None) -> _Text:
+def _kernelbench_com(folder: Path, found_in: Path | None) -> ShapesText:
     file, shapes_file = folder / REFERENCE_FILE, folder / _OF_KERNELBENCH_COM
     data, shapes_data = read_bytes(file, found_in), read_bytes(shapes_file, found_in)
     source = decode(data, file)
@@ -104,11 +103,16 @@ def _kernelbench_com(folder: Path, found_in: Path | None) -> _Text:
         for name in shape:
             if names[name] not in constants:
                 raise ProblemError(f"{where}: {name} is no constant of {REFERENCE_FILE}; {one_of(constants)}")
-        workloads.append(_workload(str(number), {names[name]: value for name, value in shape.items()}))
+        workloads.append(workload_of(str(number), {names[name]: value for name, value in shape.items()}))
     settings = folder / "problem.yaml"
-    said = _PRECISION.search(decode(read_bytes(settings, found_in), settings)) if os.path.lexists(settings) else None
-    precision = _PRECISIONS.get(said["name"], Precision.FP32) if said else Precision.FP32
-    return _Text(source, workloads, precision, BenchmarkRule.KERNELBENCH, data + shapes_data)
+    said = (
+        parsed_yaml(decode(read_bytes(settings, found_in), settings), str(settings))
+        if os.path.lexists(settings)
+        else {}
+    )
+    last_word = _LAST_WORD.search(str(said.get("precision") if isinstance(said, dict) else ""))
+    precision = _PRECISIONS.get(last_word[0] if last_word else "", Precision.FP32)
+    return ShapesText(source, workloads, precision, BenchmarkRule.KERNELBENCH, data + shapes_data)
 
 
 def _shapes(text: str, where: str) -> list[dict[str, Constant]]:
@@ -120,8 +124,8 @@ def _shapes(text: str, where: str) -> list[dict[str, Constant]]:
         shapes = [_resolved(item, named) for item in getattr(values[-1], "elts", [])] if values else []
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ProblemError(f"{where}: SHAPES is no list of dicts of literals: {error}") from error
-    if not shapes or len(shapes) > _MOST_SHAPES:
-        raise ProblemError(f"{where}: SHAPES = [{{…}}] with 1 to {_MOST_SHAPES} dicts is required")
+    if not shapes or len(shapes) > MOST_SHAPES:
+        raise ProblemError(f"{where}: SHAPES = [{{…}}] with 1 to {MOST_SHAPES} dicts is required")
     return shapes
 
 
@@ -135,21 +139,13 @@ def _resolved(node: ast.expr, named: Mapping[str, Constant]) -> dict[str, Consta
     found: dict[str, Constant] = {}
     for key, value in pairs:
         name = "**" if key is None else str(ast.literal_eval(key))
-        found[name] = _constant(named.get(value.id) if isinstance(value, ast.Name) else ast.literal_eval(value))
+        found[name] = constant_of(named.get(value.id) if isinstance(value, ast.Name) else ast.literal_eval(value))
     if not found:
         raise ValueError(f"line {node.lineno} is no dict with a shape")
     return found
 
 
-def _constant(value: object) -> Constant:
-    if isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value)):
-        return value
-    if isinstance(value, list | tuple) and value and all(type(each) is int for each in value):
-        return [int(each) for each in value]
-    raise ValueError(f"{str(value)[:80]} is no number, text or list of integers")
-
-
-def _atrex(folder: Path, found_in: Path | None) -> _Text:
+def _atrex(folder: Path, found_in: Path | None) -> ShapesText:
     files = [folder / name for name in (REFERENCE_FILE, "input.py", _OF_ATREX)]
     data = [read_bytes(file, found_in) for file in files]
     reference, inputs, shapes = (decode(each, file) for each, file in zip(data, files, strict=True))
@@ -158,8 +154,8 @@ def _atrex(folder: Path, found_in: Path | None) -> _Text:
     if not isinstance(value, dict):
         raise ProblemError(f"{where}: not an object with a shape for each key")
     given = {name: table(each, _AtrexShape, where, name) for name, each in value.items()}
-    if not given or len(given) > _MOST_SHAPES:
-        raise ProblemError(f"{where}: 1 to {_MOST_SHAPES} shapes are required")
+    if not given or len(given) > MOST_SHAPES:
+        raise ProblemError(f"{where}: 1 to {MOST_SHAPES} shapes are required")
     init = dict.fromkeys(key for shape in given.values() for key in shape.init_kwargs or {})
     inner = dict.fromkeys(key for shape in given.values() for key in shape.input_kwargs or {})
     usable_names([*init, *inner], where)
@@ -167,13 +163,18 @@ def _atrex(folder: Path, found_in: Path | None) -> _Text:
     workloads = []
     for name, shape in given.items():
         values = {**defaults, **(shape.init_kwargs or {})}
-        axes = {f"init_{key}": _checked(values.get(key), f"{where}: {label(name, 'init_kwargs', key)}") for key in init}
+        axes = {
+            f"init_{key}": checked_constant(values.get(key), f"{where}: {label(name, 'init_kwargs', key)}")
+            for key in init
+        }
         values = shape.input_kwargs or {}
-        axes |= {key: _checked(values.get(key), f"{where}: {label(name, 'input_kwargs', key)}") for key in inner}
+        axes |= {
+            key: checked_constant(values.get(key), f"{where}: {label(name, 'input_kwargs', key)}") for key in inner
+        }
         facts = metadata.get("shapes", {}).get(name)
         count = facts.get("call_count") if isinstance(facts, dict) else None
         weight = float(count) if isinstance(count, int) and count > 0 else 1.0
-        workloads.append(_workload(name, axes, _ATREX_TOLERANCE, weight))
+        workloads.append(workload_of(name, axes, _ATREX_TOLERANCE, weight))
     lines = [
         *(f"{name} = {value!r}" for name, value in workloads[0].axes.items()),
         "",
@@ -188,7 +189,7 @@ def _atrex(folder: Path, found_in: Path | None) -> _Text:
     if missing:
         raise ProblemError(f"{where}: {missing[0]} is a name of the reference's own")
     precision = _PRECISIONS.get(str(metadata.get("dtype")), Precision.FP32)
-    return _Text(f"{source}\n", workloads, precision, BenchmarkRule.ATREX, b"".join(data))
+    return ShapesText(f"{source}\n", workloads, precision, BenchmarkRule.ATREX, b"".join(data))
 
 
 def _metadata(folder: Path, found_in: Path | None) -> dict[str, Any]:
@@ -197,21 +198,10 @@ def _metadata(folder: Path, found_in: Path | None) -> dict[str, Any]:
     return value if isinstance(value, dict) and isinstance(value.get("shapes", {}), dict) else {}
 
 
-def _checked(value: object, where: str) -> Constant:
-    try:
-        return _constant(value)
-    except ValueError as error:
-        raise ProblemError(f"{where}: {error}") from error
-
-
 def _defaults(source: str) -> dict[str, object]:
     """Return the literal defaults of the constructor of `Model`."""
-    for node in ast.walk(_model(source)):
-        if isinstance(node, ast.FunctionDef) and node.name == "__init__" and node.args.defaults:
-            names = [argument.arg for argument in node.args.args][-len(node.args.defaults) :]
-            pairs = zip(names, node.args.defaults, strict=True)
-            return {name: each.value for name, each in pairs if isinstance(each, ast.Constant)}
-    return {}
+    constructors = (node for node in ast.walk(_model(source)) if isinstance(node, ast.FunctionDef))
+    return next((literal_defaults(node) for node in constructors if node.name == "__init__"), {})
 
 
 def _model(source: str) -> ast.AST:
@@ -221,12 +211,3 @@ def _model(source: str) -> ast.AST:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         classes = []
     return classes[0] if classes else ast.Pass()
-
-
-def _workload(
-    name: str, axes: dict[str, Constant], tolerance: MatchedRatio | None = None, weight: float = 1.0
-) -> Workload:
-    """Return the workload of a shape. The product of all integers stands for the number of elements."""
-    extents = [sum(each) if isinstance(each, list) else each for each in axes.values()]
-    elements = math.prod(max(each, 1) for each in extents if isinstance(each, int))
-    return Workload(uuid=name, axes=axes, elements=elements, tolerance=tolerance, weight=weight)

@@ -27,6 +27,7 @@ from evaluator.findings.submission import END_REASONING
 from evaluator.protocol.submission_files import BadFiles, is_several, parts
 from evaluator.protocol.submission_manifest import checked
 from evaluator.records import Finding, Record, Sha256
+from evaluator.submission.custom_kernel import KERNEL, custom_kernel_text, is_custom_kernel
 from evaluator.submission.fenced_blocks import Block, content_of, fenced_blocks
 from evaluator.submission.folder import is_submission_folder, read_folder_text
 from evaluator.submission.forms import TextBlock, is_diff, is_json, prose_before_code, without_code
@@ -107,6 +108,8 @@ def read_submission(
     code = _code_of(text, suffix, entries_of(entry))
     if isinstance(code, Finding):
         return code
+    if entry is None and not is_several(code.source) and is_custom_kernel(code.source):
+        code = code._replace(source=custom_kernel_text(code.source), line_offset=0)
     source_bytes = code.source.encode()
     if len(source_bytes) > MAX_CODE_BYTES:
         message = f"the code is {len(source_bytes)} bytes; a submission is at most {MAX_CODE_BYTES >> 20} MiB"
@@ -247,7 +250,7 @@ def _code_in(text: str, entries: Sequence[str]) -> _Code | Finding:
     parsed = _Text(answer, text.count("\n", 0, answer_span.start), blocks, is_part=len(answer) < len(text))
     draft = _draft(text, answer_span, entries[0])
     may_be_file = not is_diff(answer) and not is_json(answer)
-    for name in entries:
+    for name in (*entries, KERNEL):
         defining = parsed.defining(name)
         if closed := [block for block in defining if block.closed]:
             return _extracted(parsed, closed[-1], draft)
@@ -322,8 +325,9 @@ def _extracted(parsed: _Text, chosen: Block, draft: str) -> _Code:
 
 
 def _definition(name: str) -> re.Pattern[str]:
-    """Return the pattern of a line that begins with `class NAME` or `NAME =`."""
-    return re.compile(rf"^(?P<indent>[ \t]*)(?:class[ \t]+{name}\b|{name}[ \t]*=(?!=))", re.MULTILINE)
+    """Return the pattern of a line that begins with `class NAME` or `NAME =`; for KernelBot's function, with `def`."""
+    word = "def" if name == KERNEL else "class"
+    return re.compile(rf"^(?P<indent>[ \t]*)(?:{word}[ \t]+{name}\b|{name}[ \t]*=(?!=))", re.MULTILINE)
 
 
 def _defines(definition: re.Pattern[str], text: str, block: Block) -> bool:

@@ -1,0 +1,179 @@
+"""KernelBot's tasks: cases, generated text, buffers for outputs, the task's own rule, and what is refused."""
+
+import pytest
+import torch
+
+from evaluator.catalog import find_problem, list_problems
+from evaluator.errors import ProblemError
+from evaluator.judge.reference.problem_module import ProblemModule
+from evaluator.records import BenchmarkRule, CheckRule, Precision, SizeName
+
+TASK = """\
+# name: shift
+files:
+  - {"name": "submission.py", "source": "@SUBMISSION@"}
+  - {"name": "helpers.py", "source": "../helpers.py"}
+  - {"name": "reference.py", "source": "reference.py"}
+lang: "py"
+description: |
+  Adds one.
+
+  Input: a vector.
+config:
+  main: "eval.py"
+tests:
+  - {"rows": 5, "seed": 11, "kind": "even"}
+  - {"rows": 3, "seed": 12}   # the smallest
+benchmarks:
+  - {"rows": 70, "seed": 13}
+ranking_by: "geom"
+"""
+HELPERS = """\
+def is_near(one, other):
+    return bool((one - other).abs().max() < 0.5)
+"""
+REFERENCE = """\
+import torch
+from helpers import is_near
+
+
+def generate_input(rows, seed, kind="odd"):
+    generator = torch.Generator(device="cuda").manual_seed(seed)
+    x = torch.rand(rows, device="cuda", generator=generator) + (kind == "even")
+    return x, torch.empty(rows, device="cuda")
+
+
+def ref_kernel(data):
+    x, out = data
+    out[...] = x + 1
+    return out
+
+
+def check_implementation(data, output):
+    near = is_near(output, ref_kernel(data))
+    return near, "" if near else "too far"
+"""
+PROPERTY = """\
+def check_implementation(data, output):
+    return "" if bool((output > data[0]).all()) else "not larger"
+"""
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def task(tmp_path):
+    """Write a task; returns its folder."""
+
+    def write(reference=REFERENCE, task=TASK, name="shift"):
+        (tmp_path / "helpers.py").write_text(HELPERS)
+        folder = tmp_path / name
+        folder.mkdir(exist_ok=True)
+        (folder / "task.yml").write_text(task)
+        (folder / "reference.py").write_text(reference)
+        return folder
+
+    return write
+
+
+def test_tests_and_benchmarks_are_cases(task):
+    problem = find_problem(str(task()))
+    assert problem.workload == ("test_0", "test_1", "benchmark_0")
+    assert problem.cases["test_0"].axes == {"rows": 5, "kind": "even"}
+    assert problem.cases["test_1"].axes == {"rows": 3, "kind": "odd"}
+    assert problem.cases[SizeName.SMALL].axes["rows"] == 3
+    assert problem.cases[SizeName.FULL].axes["rows"] == 70
+    assert problem.description == "Adds one."
+    assert (problem.precision, problem.benchmark, problem.check) == (Precision.FP32, BenchmarkRule.KERNELBOT, None)
+    assert problem.matched_ratio("test_0") is None
+
+
+def test_a_task_is_found_among_others(task):
+    folder = task()
+    listing = list_problems(folder.parent)
+    assert ([problem.name for problem in listing.problems], listing.broken) == (["shift"], [])
+
+
+def test_the_reference_runs_on_fresh_seeds_and_new_outputs(task):
+    module = ProblemModule(find_problem(str(task())), "test_0")
+    one, other = module.draw(1, CPU), module.draw(2, CPU)
+    (x, out), (y, _) = one.args[0], other.args[0]
+    assert out == {"empty": [5], "dtype": "float32"}
+    assert not torch.equal(x, y)
+    assert (x >= 1).all()
+    assert torch.equal(module.construct(0)(*one.args), x + 1)
+    assert module.construct(0)((x.double(), out)).dtype == torch.float64
+
+
+def test_the_tasks_own_check_is_called(task):
+    module = ProblemModule(find_problem(str(task())), "test_1")
+    data = module.draw(1, CPU).args
+    check = module.namespace["check"]
+    assert check(data, data[0][0] + 1.2) is None
+    assert check(data, data[0][0]) == "too far"
+
+
+def test_a_check_of_properties_decides_instead(task):
+    reference = REFERENCE[: REFERENCE.index("def check_impl")]
+    problem = find_problem(str(task(reference + PROPERTY)))
+    assert (problem.check, problem.benchmark) == (CheckRule.INSTEAD, BenchmarkRule.KERNELBOT)
+    module = ProblemModule(problem, "test_1")
+    data = module.draw(1, CPU).args
+    assert module.namespace["check"](data, data[0][0] + 9) is None
+    assert module.namespace["check"](data, data[0][0]) == "not larger"
+    assert find_problem(str(task(reference))).benchmark is BenchmarkRule.KERNELBENCH
+
+
+def test_the_precision_is_that_of_the_narrowest_dtype(task):
+    half = REFERENCE.replace('device="cuda")\n\n\ndef ref', 'device="cuda", dtype=torch.bfloat16)\n\n\ndef ref')
+    assert find_problem(str(task(half))).precision is Precision.BF16
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('lang: "py"', 'lang: "cu"', ["C++ or CUDA files", "load_inline"]),
+        ('  main: "eval.py"', '  sources: ["a.cu"]', ["C++ or CUDA files"]),
+        ('lang: "py"', "multi_gpu: true", ["multi_gpu", "one GPU"]),
+        ('ranking_by: "geom"', 'ranking: "geom"', ["task.yml: ranking: unknown key", "did you mean ranking_by"]),
+        ('ranking_by: "geom"', 'ranking_by: "worst"', ["ranking_by", "last, mean, geom"]),
+        ('"kind": "even"', '"kind": {"a": 1}', ["test_0.kind", "is no number"]),
+        ('"rows": 3,', '"rows": 3, "torch": 1,', ["'torch'", "rename it"]),
+        ('"rows": 3,', '"row s": 3,', ["no identifier"]),
+        ("../helpers.py", "../../../helpers.py", ["two folders above", "copy the file"]),
+        ("../helpers.py", "helpers.txt", ["is no Python file"]),
+        ('"name": "reference.py"', '"name": "other.py"', ["files: reference.py"]),
+        ("tests:\n", "tests: [\n", ["line 13"]),
+        ("tests:", "tests: 3\nmore:", ["tests"]),
+    ],
+)
+def test_other_tasks_are_refused_with_the_file_and_the_key(task, old, new, words):
+    assert old in TASK
+    with pytest.raises(ProblemError) as error:
+        find_problem(str(task(task=TASK.replace(old, new))))
+    assert all(word in f"{error.value} {error.value.hint}" for word in ["task.yml", *words]), error.value
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("def ref_kernel", "def kernel", ["does not define ref_kernel", "a task's reference defines"]),
+        ("def generate_input", "def generate_inputs", ["does not define generate_input"]),
+        ("import torch", "import torch as", ["not Python"]),
+    ],
+)
+def test_a_reference_needs_two_functions(task, old, new, words):
+    with pytest.raises(ProblemError) as error:
+        find_problem(str(task(REFERENCE.replace(old, new))))
+    assert all(word in f"{error.value} {error.value.hint}" for word in ["reference.py", *words]), error.value
+
+
+def test_an_error_in_a_module_has_its_own_line(task):
+    with pytest.raises(ProblemError, match=r"reference\.py, line 3: "):
+        ProblemModule(find_problem(str(task(REFERENCE.replace("import is_near", "import is_near\n1 / 0")))), "test_0")
+
+
+def test_texts_with_quotes_and_without_a_last_line_end_are_read(task):
+    text = REFERENCE + "TEXT = '''a\\nb'''  # \"\"\"\nEND = r'\\d'"
+    module = ProblemModule(find_problem(str(task(text))), "test_0")
+    reference = module.namespace["_reference"]
+    assert (reference.TEXT, reference.END) == ("a\nb", "\\d")
