@@ -60,21 +60,29 @@ def _module(name, text):
 """
 _MODEL = """\
 
+def _mapped(value, change):
+    if isinstance(value, list | tuple):
+        items = [_mapped(item, change) for item in value]
+        return tuple(items) if isinstance(value, tuple) else items
+    return change(value)
+
+
 def as_given(data):
-    # Outputs of the caller arrive as shape and dtype, and are made anew in each call.
-    if not isinstance(data, tuple):
-        return data
-    tensors = [each for each in data if isinstance(each, torch.Tensor)]
+    # Outputs of the caller arrive as shapes, and are made anew in each call; formats without arithmetic as bytes.
+    tensors = []
+    _mapped(data, lambda each: tensors.append(each) if isinstance(each, torch.Tensor) else None)
     is_wide = any(each.dtype == torch.float64 for each in tensors)
 
     def made(each):
-        if not isinstance(each, dict) or "empty" not in each:
+        if not isinstance(each, dict) or set(each) not in ({{"empty", "dtype"}}, {{"bytes", "dtype"}}):
             return each
         dtype = getattr(torch, each["dtype"])
+        if "bytes" in each:
+            return each["bytes"].view(dtype)
         dtype = torch.float64 if is_wide and dtype.is_floating_point else dtype
-        return torch.empty(each["empty"], dtype=dtype, device=tensors[0].device)
+        return torch.empty(each["empty"], dtype=dtype, device=tensors[0].device if tensors else None)
 
-    return tuple(map(made, data))
+    return _mapped(data, made)
 
 
 class Model(torch.nn.Module):
@@ -86,7 +94,7 @@ class Model(torch.nn.Module):
         return result.to(output.dtype) if is_output and result.shape == output.shape else result
 
 
-class _Unwritten(TorchFunctionMode):
+class _Empty(TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):
         made = func(*args, **(kwargs or {{}}))
         if func in (torch.empty, torch.empty_like):
@@ -95,22 +103,27 @@ class _Unwritten(TorchFunctionMode):
 
 
 def get_inputs():
-    with _Unwritten() as mode:
+    with _Empty() as mode:
         mode.tensors = []
         data = _reference.generate_input({arguments})
-    if not isinstance(data, tuple) or not isinstance(data[0], torch.Tensor):
-        return [data]
-    given = list(data)
-    for index in range(len(given) - 1, 0, -1):
-        if not any(each is given[index] and each._version == 0 for each in mode.tensors):
-            break
-        given[index] = {{"empty": list(given[index].shape), "dtype": str(given[index].dtype)[len("torch.") :]}}
-    return [tuple(given)]
+    outputs = {{id(each) for each in mode.tensors if each._version == 0}}
+
+    def sent(each):
+        if not isinstance(each, torch.Tensor):
+            return each
+        dtype = str(each.dtype)[len("torch.") :]
+        if id(each) in outputs:
+            return {{"empty": list(each.shape), "dtype": dtype}}
+        return {{"bytes": each.view(torch.uint8), "dtype": dtype}} if dtype in {opaque!r} else each
+
+    return [_mapped(data, sent)]
 
 
 def get_init_inputs():
     return []
 """
+_OPAQUE = ("float4_e2m1fn_x2", "float8_e4m3fnuz", "float8_e5m2fnuz")
+"""Formats in which PyTorch neither compares nor converts (`problem_code`)."""
 _NEW_SEED = f'{_SEED}=int(torch.randint(2**24, (), device="cpu"))'
 """Tasks add the seed to values in fp32. Nothing else limits the seeds: 2**24 are too many for a table of answers."""
 _OWN_CHECK = f"""\
@@ -268,7 +281,7 @@ def _source(folder: Path, texts: Mapping[str, str], first: Workload, *, has_seed
         f"{'_reference = ' * (name == _REFERENCE)}_module({name!r}, {_literal(text)})\n" for name, text in texts.items()
     ]
     lines += ["\n", *(f"{name} = {value!r}\n" for name, value in first.axes.items()), "\n"]
-    own = _MODEL.format(arguments=", ".join(arguments)) + _OWN_CHECK * has_check
+    own = _MODEL.format(arguments=", ".join(arguments), opaque=_OPAQUE) + _OWN_CHECK * has_check
     return _HEAD.format(folder=str(folder)) + "".join(lines) + own
 
 

@@ -205,7 +205,7 @@ class AnswerJudge:
         instead = self._reference.problem.check is CheckRule.INSTEAD and self.rule is ToleranceRule.MEASURED
         if instead or self.rule is ToleranceRule.BENCHMARK:
             borrowed = frozenset() if plan.plain is None else plan.plain.borrowed
-            return _Compared([], borrowed, in_float64=instead)
+            return _Compared([], borrowed, in_float64=True)
         compared = self._compared(plan, snapshots, samples=samples)
         is_wrong = _first_wrong(compared.tensors) is not None
         if is_wrong and self._limits.measure(

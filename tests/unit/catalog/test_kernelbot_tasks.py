@@ -167,6 +167,27 @@ def test_a_reference_needs_two_functions(task, old, new, words):
     assert all(word in f"{error.value} {error.value.hint}" for word in ["reference.py", *words]), error.value
 
 
+def test_formats_without_arithmetic_travel_as_bytes(task):
+    reference = """\
+import torch
+
+
+def generate_input(rows, seed, kind="odd"):
+    codes = torch.randint(0, 256, (rows, 4), dtype=torch.uint8, device="cuda").view(torch.float4_e2m1fn_x2)
+    return [(codes, rows)], torch.ones(rows, device="cuda"), {"rows": rows}
+
+
+def ref_kernel(data):
+    [(codes, rows)], scales, facts = data
+    assert codes.dtype == torch.float4_e2m1fn_x2 and rows == facts["rows"]
+    return codes.view(torch.uint8).float() * scales[:, None]
+"""
+    module = ProblemModule(find_problem(str(task(reference))), "test_0")
+    (data,) = module.draw(1, CPU).args
+    assert data[0][0][0]["bytes"].dtype == torch.uint8
+    assert torch.equal(module.construct(0)(data), data[0][0][0]["bytes"].float())
+
+
 def test_an_error_in_a_module_has_its_own_line(task):
     with pytest.raises(ProblemError, match=r"reference\.py, line 3: "):
         ProblemModule(find_problem(str(task(REFERENCE.replace("import is_near", "import is_near\n1 / 0")))), "test_0")
