@@ -8,6 +8,7 @@ from typing import NamedTuple
 from evaluator.catalog import kernelbench
 from evaluator.catalog.definitions import DEFINITION_FILE, is_definition, read_definition_problem
 from evaluator.catalog.folder import PROBLEM_FILE, REFERENCE_FILE, no_problem, problem_name, read_folder
+from evaluator.catalog.kernelbench_rows import Row, is_rows, read_rows
 from evaluator.catalog.origin import Origin
 from evaluator.catalog.shape_files import has_shapes, read_shapes_problem
 from evaluator.errors import ProblemError, ProblemNotFound
@@ -30,14 +31,17 @@ class Listing(NamedTuple):
 
 
 class _Location(NamedTuple):
-    """Location of a problem not yet read. `found_in` is passed to `read_bytes`."""
+    """Location of a problem not yet read. `found_in` is passed to `read_bytes`. A `row` is in the file at `path`."""
 
     name: str
     path: Path
     origin: Origin
     found_in: Path | None
+    row: Row | None = None
 
     def read(self) -> Problem:
+        if self.row is not None:
+            return kernelbench.problem_of(self.name, self.row.level, str(self.path), self.row.code)
         if self.origin is Origin.KERNELBENCH:
             return kernelbench.read_file(self.path, found_in=self.found_in)
         if self.origin is Origin.DEFINITION:
@@ -67,7 +71,7 @@ def find_problem(name: str, folder: Path | None = None) -> Problem:
         name: a name in `folder`, or the path of a problem's folder or of a file in KernelBench's form. For a
             KernelBench file, an unambiguous short name suffices: `19_ReLU` or `level1/19`. Names take precedence over
             paths: `./relu` is always a path.
-        folder: where names are looked up; None for the shipped problems.
+        folder: where names are looked up, or a file of KernelBench's rows; None for the shipped problems.
 
     Raises:
         ProblemNotFound: no problem matches; contains the nearest names, or a path in `OWN_PROBLEMS`.
@@ -121,6 +125,9 @@ def _locations(folder: Path | None) -> list[_Location]:
     """Return the locations of all problems in a folder, sorted by name."""
     top = data_dir("problems") if folder is None else folder
     origin = Origin.WARPGRADE if folder is None else Origin.FOLDER
+    if is_rows(top):
+        rows = sorted(read_rows(top).items(), key=lambda item: natural(item[0]))
+        return [_Location(name, top, Origin.KERNELBENCH, None, row) for name, row in rows]
     try:
         children = list(top.iterdir())
     except OSError as error:

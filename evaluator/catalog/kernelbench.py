@@ -21,6 +21,7 @@ _LEVEL_FOLDER = re.compile(r"level([0-9]{1,9})")
 _NUMBERED_FILE = re.compile(r"[0-9]+_.*\.py")
 _NUMBERED_NAME = re.compile(r"(?:level[0-9]+/)[0-9]+\w*|[0-9]+_\w+")
 _NO_LEVEL = 0
+MOST_LEVEL = 999_999_999
 _LONGEST_NAME = 200
 WHERE = (
     "problems of KernelBench are not shipped: add --problems DIR, a checkout of KernelBench, or the folder that "
@@ -131,6 +132,11 @@ def read_text(source: str, name: str) -> Problem:
     if len(data) > MAX_FILE_BYTES:
         raise ProblemError(f"the text of {name} is larger than {MAX_FILE_BYTES >> 20} MiB, the limit for a problem")
     return _problem(_Names(name, _title(name), _NO_LEVEL, f"<problem {name}>"), data, shipped_small_sizes())
+
+
+def problem_of(name: str, level: int, path: str, data: bytes) -> Problem:
+    """Return the problem in the bytes of a text, with the shipped sizes of a known file. `path` is for messages."""
+    return _problem(_Names(name, _title(name.rpartition("/")[2]), level, path), data, shipped_small_sizes())
 
 
 class _Names(NamedTuple):

@@ -94,10 +94,10 @@ def complete_code(_: click.Context, __: click.Parameter, incomplete: str) -> lis
 
 problems_option = click.option(
     "--problems",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=click.Path(exists=True, path_type=Path),
     envvar="WARPGRADE_PROBLEMS",
     show_envvar=True,
-    help="Folder of problems to use.  [default: the shipped problems]",
+    help="Folder of problems to use, or a file of KernelBench's rows.  [default: the shipped problems]",
 )
 ray_option = click.option(
     "--ray",
