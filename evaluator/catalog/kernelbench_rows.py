@@ -1,4 +1,4 @@
-"""KernelBench as rows: a file of JSON lines or Parquet, as its public data set has it, used in place of a folder."""
+"""KernelBench as rows: a file of JSON lines or Parquet, as in the public data set, used in place of a folder."""
 
 import io
 import re

@@ -1,7 +1,7 @@
 """The form of KernelBot's tasks (GPU MODE): `task.yml` with tests and benchmarks, and `reference.py`.
 
 `reference.py` defines `generate_input(**case)`, `ref_kernel(data)` and `check_implementation(data, output)`, and
-imports modules of the task, such as `utils`. The reference in KernelBench's form contains all of them as texts.
+imports modules of the task, such as `utils`. The reference in KernelBench's form contains the texts of all modules.
 """
 
 import ast
@@ -49,7 +49,7 @@ from types import ModuleType
 import torch
 from torch.overrides import TorchFunctionMode
 
-# The modules of the task, and below them the form of KernelBench, are written by Warpgrade.
+# The modules of the task, then Warpgrade's text in KernelBench's form.
 
 def _module(name, text):
     module = sys.modules[name] = ModuleType(name)
@@ -216,7 +216,7 @@ def read_task(folder: Path, found_in: Path | None = None) -> ShapesText:
 
 
 def _modules(folder: Path, files: list[_File], where: str, found_in: Path | None) -> Iterator[tuple[str, str]]:
-    """Yield the names and the texts of the task's modules, the reference last: it imports the others."""
+    """Yield the names and the texts of the task's modules, the importing reference last."""
     names = {each.name: each.source for each in files if each.source != _SUBMISSION and each.name not in _NO_MODULES}
     modules = {name.removesuffix(".py"): source for name, source in names.items() if name.endswith(".py")}
     if _REFERENCE not in modules or len(modules) > _MOST_FILES:
@@ -234,7 +234,7 @@ def _modules(folder: Path, files: list[_File], where: str, found_in: Path | None
 
 
 def _functions(text: str, where: str) -> tuple[dict[str, ast.FunctionDef], set[str]]:
-    """Return the top-level functions of a reference, and the names that it uses; the check is used if defined."""
+    """Return the top-level functions of a reference, and all used names; the check counts as used if defined."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -253,7 +253,7 @@ def _has_seed(task: _TaskFile) -> bool:
 
 
 def _workloads(task: _TaskFile, defaults: Mapping[str, object], where: str) -> Iterator[Workload]:
-    """Yield the tests and benchmarks, without their seeds; an argument that a case omits has its default."""
+    """Yield the tests and benchmarks, without their seeds; an omitted argument has the default."""
     cases = {f"test_{number}": case for number, case in enumerate(task.tests)}
     cases |= {f"benchmark_{number}": case for number, case in enumerate(task.benchmarks)}
     if not cases or len(cases) > MOST_SHAPES:
@@ -286,7 +286,7 @@ def _source(folder: Path, texts: Mapping[str, str], first: Workload, *, has_seed
 
 
 def _literal(text: str) -> str:
-    """Return a text as a literal of Python, with its own lines where possible, and a line end."""
+    """Return a text as a literal of Python, on several lines where possible, with a line end."""
     text = text if text.endswith("\n") else f"{text}\n"
     is_raw = "'''" not in text and "\r" not in text
     return f"r'''{text}'''" if is_raw else repr(text)

@@ -1,6 +1,7 @@
 """Submissions in KernelBot's form, a function `custom_kernel(data)`, as submissions of two files. Nothing is run.
 
-The entry is a `ModelNew` that calls the function. It imports `model` first, whose text registers the task's modules.
+The entry is a `ModelNew` that calls the function. The entry imports `model` first: the reference's text registers the
+task's modules.
 """
 
 import re
@@ -36,5 +37,5 @@ def is_custom_kernel(source: str) -> bool:
 
 
 def custom_kernel_text(source: str) -> str:
-    """Return the text of a submission of two files: the entry, and `submission.py` with its own line numbers."""
+    """Return the text of a submission of two files: the entry, and `submission.py` with unchanged line numbers."""
     return joined([(MANIFEST, f'entry = "{_ENTRY}"\n'), (_ENTRY, _ENTRY_TEXT), ("submission.py", source)])

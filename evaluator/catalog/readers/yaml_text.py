@@ -1,7 +1,7 @@
-"""The part of YAML in which other benchmarks write their tasks: no library is needed, and no object is constructed.
+"""The part of YAML that tasks of other benchmarks use: no library is needed, and no object is constructed.
 
 Mappings and lists by indentation, flow mappings and lists on one line, quoted and plain scalars, block scalars (`|` and
-`>`), comments. Anything else (anchors, tags, several documents, scalars over several lines) is an error with its line.
+`>`), comments. Anything else (anchors, tags, several documents, scalars over several lines) is an error with the line.
 """
 
 import ast
@@ -22,7 +22,7 @@ _MOST_LINES = 20_000
 
 
 class _Line(NamedTuple):
-    """A line with content: its number from 1, indentation, and text without both."""
+    """A line with content: number from 1, indentation, and text without indentation."""
 
     number: int
     indent: int

@@ -264,7 +264,7 @@ class AnswerJudge:
         return self._reference.honest(plan.inputs, plan.random_seed, None).result.outputs
 
     def _fault_in_half(self) -> Finding | None:
-        """Return the fault of half-precision errors within the tolerance; a benchmark's rule allows any of them."""
+        """Return the fault of half-precision errors within the tolerance; a benchmark's rule allows any."""
         fault = self.precision.fault_in_half
         is_void = fault is not None and fault.details.get("path") in self._limits.void
         return None if is_void or self.rule is not ToleranceRule.MEASURED else fault

@@ -1,7 +1,7 @@
-"""The benchmark's own rule for an answer: a second opinion, or the verdict if the grade asks for it.
+"""The benchmark's own rule for an answer: a second opinion, or the verdict of a grade with --tolerance benchmark.
 
-The judge alone computes it, from the plain reference. A benchmark draws the problem's own values alone, and secret rows
-do not count.
+The judge alone computes the opinion, from the plain reference. A benchmark draws the problem's own values alone, and
+secret rows do not count.
 """
 
 import contextlib
@@ -35,10 +35,10 @@ def benchmark_accepts(plan: CallPlan, snapshots: list[OutputViews], *, is_right:
 
 
 def refusal_of_benchmark(plan: CallPlan, snapshots: list[OutputViews]) -> Finding | None:
-    """Return why the benchmark's rule refuses an answer; None if it accepts.
+    """Return why the benchmark's rule refuses an answer; None if accepted.
 
     Raises:
-        ProblemError: the rule refuses the reference's own answer, so that it means nothing.
+        ProblemError: the rule refuses the reference's own answer, and means nothing.
         MemoryError: there is not enough memory for the rule.
     """
     if plan.reference.benchmark_check is not None:

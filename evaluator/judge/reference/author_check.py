@@ -33,7 +33,7 @@ def refusal(reference: Reference, inputs: Arguments, outputs: Value) -> str | No
 
 
 def refusal_by(check: Callable[[Value, Value], object], inputs: Arguments, outputs: Value) -> str | None:
-    """Return the message of a check on an answer; None if it accepts."""
+    """Return the message of a check on an answer; None if accepted."""
     try:
         with contextlib.redirect_stdout(sys.stderr), torch.no_grad(), out_of_memory():
             message = check(*_copies(inputs, outputs))
