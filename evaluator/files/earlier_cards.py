@@ -4,7 +4,7 @@ Version 1 covers every form before version 2. Later forms of version 1 only adde
 exceptions: cards before the emulated device have no schedules of checks, and cards of the first windows have
 `spot_quoted`, for quoted spot checks. Cards of two sizes before `cases` have `further_sizes`: the checks tell of them
 too. In version 2, windows have no `raised_ms`, and other times (`Windows`). Up to version 3, the second opinion is
-KernelBench's.
+KernelBench's. Version 5 adds names of rules alone.
 """
 
 from collections.abc import Iterator

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import msgspec
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """Version of a card's form and of the rules of its statistics. Cards of earlier versions are read too
 (`evaluator/files/earlier_cards.py`)."""
 

@@ -90,9 +90,9 @@ def _changed(tmp_path: Path, change: Any) -> list[str]:
             "submission.sha256: 'zz' does not have the form ^[0-9a-f]{64}$",
         ),
         (
-            lambda card: card.update(schema_version=5),
+            lambda card: card.update(schema_version=6),
             (
-                "schema_version: this card is of version 5; this Warpgrade reads versions 1 to 4; a newer Warpgrade "
+                "schema_version: this card is of version 6; this Warpgrade reads versions 1 to 5; a newer Warpgrade "
                 "wrote it, so install that version"
             ),
         ),

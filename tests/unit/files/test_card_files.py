@@ -26,7 +26,7 @@ def test_a_card_comes_back_as_it_was(card: Any, tmp_path: Path) -> None:
 
 def test_a_card_is_readable_json_in_lines() -> None:
     text = card_bytes(cards.card()).decode()
-    assert text.startswith('{\n  "schema_version": 4,\n  "status": "correct",\n')
+    assert text.startswith('{\n  "schema_version": 5,\n  "status": "correct",\n')
     assert text.endswith("}\n")
 
 
@@ -130,6 +130,6 @@ def test_what_is_no_card_is_not_read(content: bytes, tmp_path: Path) -> None:
 
 def test_a_card_of_the_future_is_not_misread(tmp_path: Path) -> None:
     path = tmp_path / "card.json"
-    path.write_bytes(msgspec.json.encode(msgspec.to_builtins(cards.card()) | {"schema_version": 5}))
-    with pytest.raises(CardError, match=r"version 5; .*reads versions 1 to 4"):
+    path.write_bytes(msgspec.json.encode(msgspec.to_builtins(cards.card()) | {"schema_version": 6}))
+    with pytest.raises(CardError, match=r"version 6; .*reads versions 1 to 5"):
         read_card(path)
