@@ -17,6 +17,7 @@ from evaluator.catalog.readers.definition import Workload
 from evaluator.catalog.readers.shapes import MOST_SHAPES, ShapesText, checked_constant, literal_defaults, workload_of
 from evaluator.catalog.readers.strict import Table, label, table, usable_names
 from evaluator.catalog.readers.yaml_text import parsed_yaml
+from evaluator.catalog.reference import read_reference
 from evaluator.catalog.text import decode, read_bytes
 from evaluator.errors import ProblemError
 from evaluator.records import BenchmarkRule, CheckRule, Precision
@@ -28,20 +29,7 @@ _NO_MODULES = ("submission.py", "eval.py")
 _INPUT, _KERNEL, _CHECK = "generate_input", "ref_kernel", "check_implementation"
 _SEED = "seed"
 _MOST_FILES = 30
-_LEVELS_ABOVE = 2
-"""Tasks share modules of the folders above: `../utils.py`, `../../pmpp_v2/utils.py`."""
-_OWN = (
-    "sys",
-    "torch",
-    "ModuleType",
-    "TorchFunctionMode",
-    "as_given",
-    "Model",
-    "get_inputs",
-    "get_init_inputs",
-    "check",
-)
-"""Names of the text beside the axes."""
+_FILE_NAME = r"^[A-Za-z0-9_@./ +-]{1,1000}$"
 _HEAD = """\
 import sys
 from types import ModuleType
@@ -148,8 +136,8 @@ class _Ranking(StrEnum):
 
 
 class _File(Table, frozen=True, kw_only=True):
-    name: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
-    source: Annotated[str, msgspec.Meta(min_length=1, max_length=1000)]
+    name: Annotated[str, msgspec.Meta(pattern=_FILE_NAME)]
+    source: Annotated[str, msgspec.Meta(pattern=_FILE_NAME)]
 
 
 class _Config(Table, frozen=True, kw_only=True):
@@ -203,8 +191,12 @@ def read_task(folder: Path, found_in: Path | None = None) -> ShapesText:
     workloads = list(_workloads(task, literal_defaults(functions[_INPUT]), where))
     segments = [ast.unparse(functions[name]) for name in (_INPUT, _KERNEL)]
     has_check = _CHECK in uses
+    source = _source(folder, texts, workloads[0], has_seed=_has_seed(task), has_check=has_check)
+    constants = read_reference(source, where).constants
+    if taken := [name for name in workloads[0].axes if name not in constants]:
+        raise ProblemError(f"{where}: {taken[0]!r} is a name that Warpgrade adds to the reference: rename it")
     return ShapesText(
-        source=_source(folder, texts, workloads[0], has_seed=_has_seed(task), has_check=has_check),
+        source=source,
         workloads=workloads,
         precision=_precision(" ".join(segments)),
         benchmark=BenchmarkRule.KERNELBOT if has_check else BenchmarkRule.KERNELBENCH,
@@ -226,7 +218,8 @@ def _modules(folder: Path, files: list[_File], where: str, found_in: Path | None
     for name in sorted(modules, key=lambda name: name == _REFERENCE):
         path = Path(os.path.normpath(home / modules[name]))
         inside = None if found_in is None else Path(os.path.abspath(found_in))  # noqa: PTH100
-        root = inside if inside is not None and path.is_relative_to(inside) else home.parents[_LEVELS_ABOVE - 1]
+        # Tasks share modules of the folders above: ../utils.py, ../../pmpp_v2/utils.py.
+        root = inside if inside is not None and path.is_relative_to(inside) else home.parent.parent
         if path.suffix != ".py" or not path.is_relative_to(root):
             message = f"{where}: files: {modules[name][:80]!r} is no Python file of the task or of two folders above"
             raise ProblemError(message, hint="copy the file into the task's folder")
@@ -260,11 +253,14 @@ def _workloads(task: _TaskFile, defaults: Mapping[str, object], where: str) -> I
         raise ProblemError(f"{where}: 1 to {MOST_SHAPES} tests and benchmarks are required")
     names = [name for name in dict.fromkeys(key for case in cases.values() for key in case) if name != _SEED]
     usable_names(names, where)
-    if taken := [name for name in names if name in _OWN]:
-        raise ProblemError(f"{where}: {taken[0]!r} is a name that Warpgrade adds to the reference: rename it")
     for place, case in cases.items():
         values = {**defaults, **case}
-        axes = {name: checked_constant(values.get(name), f"{where}: {label(place, name)}") for name in names}
+        if missing := [name for name in names if name not in values]:
+            message = (
+                f"{where}: {label(place, missing[0])}: required, since other cases have it and there is no default"
+            )
+            raise ProblemError(message)
+        axes = {name: checked_constant(values[name], f"{where}: {label(place, name)}") for name in names}
         yield workload_of(place, axes)
 
 
