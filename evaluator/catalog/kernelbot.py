@@ -15,8 +15,7 @@ import msgspec
 
 from evaluator.catalog.readers.definition import Workload
 from evaluator.catalog.readers.shapes import MOST_SHAPES, ShapesText, checked_constant, literal_defaults, workload_of
-from evaluator.catalog.readers.strict import Table, label, table, usable_names
-from evaluator.catalog.readers.yaml_text import parsed_yaml
+from evaluator.catalog.readers.strict import Table, label, parsed_yaml, table, usable_names
 from evaluator.catalog.reference import read_reference
 from evaluator.catalog.text import decode, read_bytes
 from evaluator.errors import ProblemError

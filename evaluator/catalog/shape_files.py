@@ -26,8 +26,7 @@ from evaluator.catalog.readers.shapes import (
     literal_defaults,
     workload_of,
 )
-from evaluator.catalog.readers.strict import Table, label, parsed, table, usable_names
-from evaluator.catalog.readers.yaml_text import parsed_yaml
+from evaluator.catalog.readers.strict import Table, label, parsed, parsed_yaml, table, usable_names
 from evaluator.catalog.reference import read_reference
 from evaluator.catalog.text import decode, one_of, read_bytes
 from evaluator.errors import ProblemError

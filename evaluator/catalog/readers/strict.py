@@ -1,4 +1,4 @@
-"""Strict reading of JSON: each error names the file and the key, with the allowed values."""
+"""Strict reading of JSON and YAML: each error names the file and the key, with the allowed values."""
 
 import keyword
 import re
@@ -9,8 +9,10 @@ from typing import Any, TypeVar, get_args, get_type_hints
 import msgspec
 
 from evaluator.errors import ProblemError
+from evaluator.text import one_line
 
 _LONGEST = 80
+_MOST_MESSAGE = 300
 _FIELD = re.compile(r"(?P<kind>unknown|missing required) field `(?P<name>.*)`", re.DOTALL)
 _T = TypeVar("_T", bound=msgspec.Struct)
 
@@ -29,6 +31,18 @@ def parsed(text: str, where: str) -> Any:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as error:
         raise ProblemError(f"{where}: not JSON: {error}") from error
+
+
+def parsed_yaml(text: str, where: str) -> Any:
+    """Return the value of a YAML text, without objects of other kinds than JSON's; `where` names the file.
+
+    Raises:
+        ProblemError: the text is no YAML.
+    """
+    try:
+        return msgspec.yaml.decode(text)
+    except (msgspec.DecodeError, RecursionError, ValueError) as error:
+        raise ProblemError(f"{where}: not YAML: {one_line(str(error), _MOST_MESSAGE)}") from error
 
 
 def table(value: object, kind: type[_T], where: str, key: str = "") -> _T:
