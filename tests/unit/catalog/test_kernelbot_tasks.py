@@ -141,11 +141,11 @@ def test_the_precision_is_that_of_the_narrowest_dtype(task):
         ('"rows": 3,', '"row s": 3,', ["no identifier"]),
         ("../helpers.py", "../../../helpers.py", ["two folders above", "copy the file"]),
         ("../helpers.py", "helpers.txt", ["is no Python file"]),
-        ("../helpers.py", "../help\0ers.py", ["files[1].source"]),
+        ("../helpers.py", "../help\\0ers.py", ["files[1].source"]),
         ('"rows"', '"_reference"', ["'_reference'", "rename it"]),
         ('"rows": 3,', '"rows": 3, "more": 1,', ["test_0.more", "is no default"]),
         ('"name": "reference.py"', '"name": "other.py"', ["files: reference.py"]),
-        ("tests:\n", "tests: [\n", ["line 13"]),
+        ("tests:\n", "tests: [\n", ["not YAML", "line 14"]),
         ("tests:", "tests: 3\nmore:", ["tests"]),
     ],
 )
