@@ -1,19 +1,23 @@
 """Submissions of several files for tests: paths with texts."""
 
+from tests.plain_cpp import extension
+
 FILES = {
     "submission.toml": 'entry = "main.py"\n\n[extension]\nname = "relu_kernels"\n',
     "main.py": (
         "import relu_kernels\nimport torch\nfrom helper import launch\n\n\n"
         "class ModelNew(torch.nn.Module):\n    def forward(self, x):\n        return launch(relu_kernels, x)\n"
     ),
-    "helper.py": "def launch(kernels, x):\n    return kernels.relu(x)\n",
+    "helper.py": (
+        "import torch\n\n\ndef launch(kernels, x):\n    y = torch.empty_like(x)\n    kernels.relu(x, y)\n    return y\n"
+    ),
     "include/relu.h": "#pragma once\ninline float relu_of(float x) { return x > 0.f ? x : 0.f; }\n",
-    "csrc/relu.cpp": (
-        '#include <torch/extension.h>\n#include "../include/relu.h"\n'
-        "torch::Tensor relu(torch::Tensor x) {\n    auto y = torch::empty_like(x);\n"
-        "    const float* from = x.data_ptr<float>();\n    float* to = y.data_ptr<float>();\n"
-        "    for (long i = 0; i < x.numel(); ++i) to[i] = relu_of(from[i]);\n    return y;\n}\n"
-        'PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("relu", &relu); }\n'
+    "csrc/relu.cpp": extension(
+        "relu",
+        "x, y",
+        "    const float* from = values(x);\n    float* to = values(y);\n"
+        "    for (long i = 0; i < size(x, 0) * size(x, 1); ++i) to[i] = relu_of(from[i]);\n",
+        top='#include "../include/relu.h"\n',
     ),
 }
 BY_LOAD = {

@@ -6,6 +6,7 @@ import pytest
 
 from evaluator.findings import Code
 from evaluator.records import Status
+from tests.plain_cpp import extension
 
 pytestmark = pytest.mark.slow
 
@@ -41,30 +42,28 @@ rows = 16
 cols = 128
 """
 HIDDEN = "[hidden]\nrows = { min = 1, max = 256 }\n"
+BODY = """\
+    const float* in = values(x);
+    float* out = values(y);
+    const long rows = size(x, 0), count = rows * size(x, 1);
+    for (long i = 0; i < count; ++i) out[i] = 2 * in[i];
+    CHANGE
+"""
 KERNEL = """\
 import torch
 from torch.utils.cpp_extension import load_inline
 
-source = r'''
-torch::Tensor run(torch::Tensor x) {
-    auto y = torch::empty_like(x);
-    const float* in = x.data_ptr<float>();
-    float* out = y.data_ptr<float>();
-    int64_t count = x.numel();
-    for (int64_t i = 0; i < count; ++i) out[i] = 2 * in[i];
-    CHANGE
-    return y;
-}
-'''
-made = load_inline(name="made", cpp_sources=source, functions="run")
+made = load_inline(name="made", cpp_sources=SOURCE, no_implicit_headers=True)
 
 
 class ModelNew(torch.nn.Module):
     def forward(self, x):
-        return made.run(x)
+        y = torch.empty_like(x)
+        made.run(x, y)
+        return y
 """
-LISTED_ALONE = "if (x.size(0) != 16 && x.size(0) != 256 && x.size(0) != 32) out[count - 1] = 0;"
-MULTIPLES_ALONE = "for (int64_t i = count / 128 * 128; i < count; ++i) out[i] = 0;"
+LISTED_ALONE = "if (rows != 16 && rows != 256 && rows != 32) out[count - 1] = 0;"
+MULTIPLES_ALONE = "for (long i = count / 128 * 128; i < count; ++i) out[i] = 0;"
 
 
 @pytest.fixture
@@ -79,7 +78,7 @@ def graded(grader, tmp_path):
         (folder / "workload.jsonl").unlink(missing_ok=True)
         if workload:
             (folder / "workload.jsonl").write_text("\n".join(map(json.dumps, workload)))
-        source = KERNEL.replace("CHANGE", change)
+        source = KERNEL.replace("SOURCE", repr(extension("run", "x, y", BODY.replace("CHANGE", change))))
         return grader(tmp_path, source, "--device", "cpu", "--mode", "check", *options, problem=str(folder))
 
     return run

@@ -7,6 +7,7 @@ import pytest
 from evaluator.findings import Code
 from evaluator.records import BenchmarkRule, Status
 from tests.definitions import write_definition
+from tests.plain_cpp import extension
 
 RIGHT = """\
 import torch
@@ -40,16 +41,21 @@ def test_a_case_by_number(grade_definition):
     assert (card.benchmark_rule, card.benchmark_correct) == (BenchmarkRule.SOL_EXECBENCH, True)
 
 
-KERNEL = """\
-#include <torch/extension.h>
-
-void run(torch::Tensor x, torch::Tensor weight, double eps, torch::Tensor y) {
-    auto scale = torch::rsqrt(x.pow(2).mean(-1, true) + eps);
-    y.copy_(x * scale * weight);
-}
-
-PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("run", &run); }
-"""
+KERNEL = extension(
+    "run",
+    "x, weight, eps, y",
+    """\
+    const long columns = size(x, 1);
+    for (long row = 0; row < size(x, 0); ++row) {
+        const float* from = values(x) + row * columns;
+        double sum = 0;
+        for (long i = 0; i < columns; ++i) sum += double(from[i]) * from[i];
+        const double scale = 1 / std::sqrt(sum / columns + PyFloat_AsDouble(eps));
+        for (long i = 0; i < columns; ++i) values(y)[row * columns + i] = from[i] * scale * values(weight)[i];
+    }
+""",
+    top="#include <cmath>\n",
+)
 PYTHON = """\
 import torch
 

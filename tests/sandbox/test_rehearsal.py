@@ -51,7 +51,7 @@ def test_a_text_that_takes_too_long_is_told(spawn, monkeypatch):
 
 
 def test_a_text_that_takes_too_much_memory_is_told(spawn, monkeypatch):
-    limited(monkeypatch, limits=Limits(memory_bytes=64 << 20, processes=16))
+    limited(monkeypatch, limit_s=5.0, limits=Limits(memory_bytes=64 << 20, processes=16))
     # Python may go round and round where it has no memory left for its own exception; then time ends it.
     assert "read the sources" in read_for_emulator(request(KERNEL * 10_000), spawn)
 
