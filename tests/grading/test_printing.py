@@ -4,7 +4,7 @@ import pytest
 
 from evaluator.findings import Code
 from evaluator.records import Status
-from tests.grading.harness import module
+from tests.grading.harness import limit_s, module
 
 C = ("import ctypes, os", "C, CXX = ctypes.CDLL(None), ctypes.CDLL('libstdc++.so.6')", "calls = []")
 COUT = (
@@ -39,8 +39,7 @@ def test_c_and_cxx_print_in_every_call_of_a_failure(judged):
 )
 def test_a_first_call_that_ends_the_process_has_printed(judged, end, status):
     printed = ["C.printf(b'from C\\n')", "print('from Python')", end]
-    limit_s = 10.0 if status is Status.TIMEOUT else 60.0
-    outcome = judged(module(*C, forward=printed), timeout_s=limit_s)
+    outcome = judged(module(*C, forward=printed), timeout_s=limit_s(status))
     assert outcome.status is status
     assert outcome.output.text == "from C\nfrom Python\n"
 
