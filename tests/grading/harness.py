@@ -35,6 +35,8 @@ PATIENT_S = 60.0
 """What a call may take where no test waits for a time-out: a busy machine must not look like an endless forward."""
 SOON_S = 2.5
 """What a call may take where it never ends."""
+CHECK = ("--mode", "check")
+"""Where no test asks for a time: timing takes most of the CPU time of a small grade that is right."""
 PATIENT_BUILD_S = 1200.0
 """What builds may take where no test waits for that limit."""
 _LIMIT_S = 1500

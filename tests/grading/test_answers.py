@@ -5,7 +5,7 @@ import pytest
 from evaluator.findings import Code
 from evaluator.findings.submission import ONE_BLOCK
 from evaluator.records import Status
-from tests.grading.harness import module
+from tests.grading.harness import CHECK, module
 
 RIGHT = module(forward=["return torch.relu(x)"])
 HELPER = "import torch\ndef helper(x): return torch.relu(x)\n"
@@ -18,7 +18,7 @@ def fenced(code):
 
 def test_the_answer_after_reasoning_is_graded(grade):
     text = f"<think>\n{fenced(module(forward=['return x']))}</think>\n{fenced(RIGHT)}"
-    run = grade(text, name="mine.md")
+    run = grade(text, *CHECK, name="mine.md")
     run.assert_verdict(Status.CORRECT)
     assert Code.LEFT_OUT in run.findings
 
@@ -48,7 +48,7 @@ def test_prose_behind_unfenced_code_is_named(grade):
 
 
 def test_a_class_model_is_graded_with_a_finding(grade):
-    run = grade(RIGHT.replace("ModelNew", "Model"))
+    run = grade(RIGHT.replace("ModelNew", "Model"), *CHECK)
     run.assert_verdict(Status.CORRECT)
     assert Code.OTHER_ENTRY in run.findings
 
@@ -65,7 +65,7 @@ def test_the_references_own_class_is_no_submission(grade, text):
 
 def test_an_option_names_the_class(grade):
     text = f"{fenced(RIGHT.replace('ModelNew', 'Kernel'))}{fenced(module(forward=['return x']))}"
-    run = grade(text, "--entry", "Kernel", name="mine.md")
+    run = grade(text, *CHECK, "--entry", "Kernel", name="mine.md")
     assert run.assert_verdict(Status.CORRECT).entry == "Kernel"
     replayed = grade(None, "--replay", run.folder / "card.json", problem="relu")
     assert replayed.assert_verdict(Status.CORRECT).entry == "Kernel"

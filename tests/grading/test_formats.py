@@ -4,7 +4,7 @@ import pytest
 
 from evaluator.findings import Code
 from evaluator.records import Status
-from tests.grading.harness import module
+from tests.grading.harness import CHECK, module
 
 pytestmark = pytest.mark.slow
 
@@ -60,7 +60,7 @@ def grade_own(grader, tmp_path):
         problem.mkdir(parents=True)
         (problem / "problem.toml").write_text(HEAD + declared)
         (problem / "reference.py").write_text(reference)
-        return grader(tmp_path, source, "--problems", tmp_path / "problems", problem="mine")
+        return grader(tmp_path, source, *CHECK, "--problems", tmp_path / "problems", problem="mine")
 
     return run
 

@@ -4,6 +4,7 @@ import pytest
 
 from evaluator.findings import Code
 from evaluator.records import Status
+from tests.grading.harness import CHECK
 
 MODEL = """\
 import torch
@@ -47,7 +48,7 @@ def model(name, constructor="pass", methods="pass", output=NORM):
 def graded(grader, folder, reference, submission):
     problem = folder / "own.py"
     problem.write_text(model("Model", **reference) + INPUTS)
-    return grader(folder, model("ModelNew", **submission), problem=str(problem))
+    return grader(folder, model("ModelNew", **submission), *CHECK, problem=str(problem))
 
 
 def codes(card):
@@ -101,5 +102,6 @@ def test_a_problem_in_evaluation_calls_eval(grader, tmp_path):
     (problem / "problem.toml").write_text(TOML)
     (problem / "reference.py").write_text(model("Model", **kept) + INPUTS)
     for submission, expected in [(kept, (Status.CORRECT,)), ({}, (Status.WRONG_RESULT, Code.WRONG_VALUES))]:
-        run = grader(tmp_path, model("ModelNew", **submission), "--problems", tmp_path / "problems", problem="mine")
+        options = ("--problems", tmp_path / "problems", *CHECK)
+        run = grader(tmp_path, model("ModelNew", **submission), *options, problem="mine")
         run.assert_verdict(*expected)

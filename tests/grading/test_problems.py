@@ -4,7 +4,7 @@ import pytest
 
 from evaluator.findings import Code
 from evaluator.records import Status
-from tests.grading.harness import module
+from tests.grading.harness import CHECK, module
 from tests.problem_text import RELU
 
 TOML = 'title = "Mine"\nlevel = 1\ndescription = "A problem of my own."\n'
@@ -21,7 +21,7 @@ def grade_own(grader, tmp_path):
         (problem / "problem.toml").write_text(toml)
         (problem / "reference.py").write_text(reference)
         submission = module() if source is None else source
-        return grader(tmp_path, submission, "--problems", tmp_path / "problems", *options, problem="mine")
+        return grader(tmp_path, submission, "--problems", tmp_path / "problems", *CHECK, *options, problem="mine")
 
     return run
 
