@@ -4,9 +4,11 @@ import ctypes
 import os
 import signal
 import sys
+from collections.abc import Generator
 
 import psutil
 import pytest
+from _pytest.doctest import DoctestModule
 from hypothesis import HealthCheck, settings
 
 from tests import once
@@ -45,6 +47,12 @@ def pytest_xdist_auto_num_workers() -> int:
     """Run two tests for each core, as far as memory goes: nearly half of the time a test waits for something."""
     cores = len(os.sched_getaffinity(0))
     return max(1, min(2 * cores, psutil.virtual_memory().total // _COMPILER_BYTES))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file() -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    """Look for no doctests in tests: there are none, and each process of a run spends a second on looking."""
+    return [each for each in (yield) if not isinstance(each, DoctestModule)]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

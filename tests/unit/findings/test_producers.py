@@ -1,6 +1,7 @@
 """What the judge does with a code agrees with the code's entry, and no other module lists codes."""
 
 import ast
+import functools
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,10 +11,6 @@ from evaluator.records import Status
 from tests.zoo.entries import entries
 
 TOP = Path(__file__).parents[3]
-MODULES = {
-    path.relative_to(TOP / "evaluator").as_posix(): ast.parse(path.read_text())
-    for path in sorted((TOP / "evaluator").rglob("*.py"))
-}
 MAY_LIST_CODES = {
     "judge/runners/language_faults.py": "the emulator's own words for its errors",
     "judge/runners/runner_faults.py": "a code for each stage, and for each of CUDA's error strings",
@@ -21,11 +18,23 @@ MAY_LIST_CODES = {
 }
 """Reasons of the modules outside `findings/` that map to three codes or more."""
 
-FUNCTIONS = defaultdict(list)
-for tree in MODULES.values():
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef):
-            FUNCTIONS[node.name].append(node)
+
+@functools.cache
+def modules() -> dict[str, ast.Module]:
+    """Parse all modules, by path; in the first test, not in each process that collects tests."""
+    paths = sorted((TOP / "evaluator").rglob("*.py"))
+    return {path.relative_to(TOP / "evaluator").as_posix(): ast.parse(path.read_text()) for path in paths}
+
+
+@functools.cache
+def functions() -> dict[str, list[ast.FunctionDef]]:
+    """Return all functions by name."""
+    by_name = defaultdict(list)
+    for tree in modules().values():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef):
+                by_name[node.name].append(node)
+    return by_name
 
 
 def members(node, enum):
@@ -52,8 +61,8 @@ def codes_of(made: ast.expr, function: ast.FunctionDef, depth: int = 3) -> set[C
             return set().union(*(codes_of(value, function, depth - 1) for value in values))
         case ast.Call() if called(made) == "finding":
             return members(made.args[0], Code)
-        case ast.Call() if depth and len(FUNCTIONS[called(made)]) == 1:
-            (other,) = FUNCTIONS[called(made)]
+        case ast.Call() if depth and len(functions()[called(made)]) == 1:
+            (other,) = functions()[called(made)]
             returned = [each.value for each in ast.walk(other) if isinstance(each, ast.Return) and each.value]
             return set().union(*(codes_of(value, other, depth - 1) for value in returned))
         case _:
@@ -62,7 +71,7 @@ def codes_of(made: ast.expr, function: ast.FunctionDef, depth: int = 3) -> set[C
 
 def verdicts() -> Iterator[tuple[str, Status, Code]]:
     """Yield the place, the status and the code of each verdict whose status and code the source names."""
-    for path, tree in MODULES.items():
+    for path, tree in modules().items():
         for function in (each for each in ast.walk(tree) if isinstance(each, ast.FunctionDef)):
             for call in calls(function, "Fault", "failed"):
                 for status in members(call.args[0], Status) if len(call.args) == 2 else ():
@@ -72,7 +81,7 @@ def verdicts() -> Iterator[tuple[str, Status, Code]]:
 
 def codes_made(folder: str, constructor: str) -> set[Code]:
     """Return the codes of the findings that modules below `folder` construct."""
-    trees = [tree for path, tree in MODULES.items() if path.startswith(folder)]
+    trees = [tree for path, tree in modules().items() if path.startswith(folder)]
     return {code for tree in trees for call in calls(tree, constructor) for code in members(call.args[0], Code)}
 
 
@@ -92,7 +101,7 @@ def test_the_expected_verdicts_of_the_zoo_have_statuses_of_their_codes():
 
 
 def test_what_the_lint_notices_is_a_remark():
-    (words,) = (node for node in MODULES["lint/side_effects.py"].body if ast.unparse(node).startswith("_WORDS"))
+    (words,) = (node for node in modules()["lint/side_effects.py"].body if ast.unparse(node).startswith("_WORDS"))
     noticed = codes_made("lint/", "Remark") | members(words, Code)
     assert len(noticed) >= 10
     assert {code for code in noticed if ENTRIES[code].statuses} == set()
@@ -100,7 +109,7 @@ def test_what_the_lint_notices_is_a_remark():
 
 def test_no_other_module_lists_codes():
     lists = set()
-    for path, tree in MODULES.items():
+    for path, tree in modules().items():
         for node in ast.walk(tree):
             match node:
                 case ast.Set(elts=items) | ast.Tuple(elts=items) | ast.List(elts=items):
