@@ -4,11 +4,15 @@ import json
 import shutil
 from pathlib import Path
 
+import msgspec
 import pytest
 import torch
 
 from evaluator.admission import admission
+from evaluator.admission.validation import validate
 from evaluator.commands import main as cli
+from evaluator.records import DeviceKind
+from evaluator.report.admission import details_text
 
 TOP = Path(__file__).parents[2]
 WEAK = """\
@@ -109,13 +113,13 @@ def test_inputs_that_are_never_negative_are_made_up_for_by_profiles(own, capsys)
 LEFT_OUT = '[profiles]\nmixed_magnitudes = "a test"\noutliers = "a test"\nrelated = "a test"\n'
 
 
-def test_fewer_bits_that_one_number_hides_are_caught_by_their_rounding(own, capsys):
+def test_fewer_bits_that_one_number_hides_are_caught_by_their_rounding(own):
     weak = TOP / "tests/zoo/problems/mean_distance"
     folder = own("distance", (weak / "reference.py").read_text(), (weak / "problem.toml").read_text() + LEFT_OUT)
-    code, out, _ = run(capsys, "distance", "--problems", folder.parent)
-    assert "computes in fp16: within the tolerance, but its rounding errors reveal it" in out
-    assert code == 0
-    (admission,) = json.loads(run(capsys, folder, "--json")[1])
+    (admission,) = validate(("distance",), folder.parent, None, DeviceKind.CPU)
+    assert "computes in fp16: within the tolerance, but its rounding errors reveal it" in details_text(admission)
+    assert admission.admitted
+    admission = msgspec.to_builtins(admission)
     (fp16,) = [each for each in admission["controls"] if each["control"] == "computes in fp16"]
     assert (fp16["caught_by_rounding"], fp16["gets_away"], fp16["caught_on"]) == (True, False, None)
     assert "as_given" in fp16["passes_on"]

@@ -25,43 +25,53 @@ def get_init_inputs():
 """
 SUBMISSION = "from model import Model\nclass ModelNew(Model):\n    pass\n"
 BOOT = """
-import contextlib, pathlib, sys
+import contextlib, os, pathlib, sys
 sys.path.insert(0, sys.argv[1])
 import torch
 from evaluator.runner import standalone
 from evaluator.protocol.standalone_call import read_back
-folder = pathlib.Path(sys.argv[2])
-standalone.run(read_back(folder), folder, torch.device("cpu"), contextlib.nullcontext())
+for folder in map(pathlib.Path, sys.argv[2:]):
+    if os.fork() == 0:
+        standalone.run(read_back(folder), folder, torch.device("cpu"), contextlib.nullcontext())
+        sys.stdout.flush()
+        os._exit(0)
+    os.wait()
 """
+"""Imports PyTorch once, and forks for each folder."""
 TRAIN, EVAL = "True", "False"
 
 
-@pytest.mark.parametrize(
-    ("mode", "constructor", "of_reference", "of_submission"),
-    [
-        (ModelMode.AS_CONSTRUCTED, "", TRAIN, TRAIN),
-        (ModelMode.AS_CONSTRUCTED, "; self.eval()", EVAL, EVAL),
-        (ModelMode.TRAIN, "; self.eval()", EVAL, TRAIN),
-        (ModelMode.EVAL, "", EVAL, EVAL),
-    ],
-)
+MODES = [
+    (ModelMode.AS_CONSTRUCTED, "", TRAIN, TRAIN),
+    (ModelMode.AS_CONSTRUCTED, "; self.eval()", EVAL, EVAL),
+    (ModelMode.TRAIN, "; self.eval()", EVAL, TRAIN),
+    (ModelMode.EVAL, "", EVAL, EVAL),
+]
+
+
 @pytest.mark.process
-def test_the_mode_is_the_submissions_and_in_evaluation_the_references(
-    tmp_path, mode, constructor, of_reference, of_submission
-):
-    call = LoneCall(
-        submission=SUBMISSION,
-        entries=["ModelNew"],
-        model=MODEL.format(constructor=constructor),
-        weight_seed=7,
-        seed=11,
-        mode=mode,
-        backward=True,
-        tf32=False,
-        threads=1,
-    )
-    lay_out(tmp_path, call)
-    program = [sys.executable, "-c", BOOT, str(source_root()), str(tmp_path)]
-    done = subprocess.run(program, check=False, capture_output=True, text=True, timeout=120)
-    expected = [f"Model {of_reference}", f"ModelNew {of_submission}", f"ModelNew {of_submission}"]
+def test_the_mode_is_the_submissions_and_in_evaluation_the_references(tmp_path):
+    folders = []
+    for number, (mode, constructor, _, _) in enumerate(MODES):
+        call = LoneCall(
+            submission=SUBMISSION,
+            entries=["ModelNew"],
+            model=MODEL.format(constructor=constructor),
+            weight_seed=7,
+            seed=11,
+            mode=mode,
+            backward=True,
+            tf32=False,
+            threads=1,
+        )
+        folders.append(tmp_path / str(number))
+        folders[-1].mkdir()
+        lay_out(folders[-1], call)
+    program = [sys.executable, "-c", BOOT, str(source_root()), *map(str, folders)]
+    done = subprocess.run(program, check=False, capture_output=True, text=True, timeout=240)
+    expected = [
+        line
+        for _, _, reference, submission in MODES
+        for line in (f"Model {reference}", f"ModelNew {submission}", f"ModelNew {submission}")
+    ]
     assert done.stdout.splitlines() == expected, done.stderr
