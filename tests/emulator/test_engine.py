@@ -472,6 +472,12 @@ class TestLaunches:
             ),
             ("big_block", (16, 16, 5), "kernel .* did not run: a block .16, 16, 5. has 1280 threads, allowed are 1024"),
             ("big_block", (1, 1, 65), "kernel .* did not run: block.z is 65, allowed are 1 to 64"),
+            ("launch_rules", (65536, 256, 0), "kernel .* did not run: grid.y is 65536, allowed are 1 to 65535"),
+            (
+                "launch_rules",
+                (1, 32, 49153),
+                "kernel .* did not run: a block has 49153 bytes of dynamic shared memory, allowed are 49152 without ",
+            ),
         ],
     )
     def test_the_first_refused_launch_is_told_once(self, run, emulator, case, numbers, said):
