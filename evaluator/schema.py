@@ -16,8 +16,7 @@ from evaluator.batch.runs.manifest import RUN_VERSION, RunManifest
 from evaluator.cards.consistency import inconsistencies
 from evaluator.catalog.folder import ProblemFile, Sizes
 from evaluator.errors import CardError
-from evaluator.files.card_files import card_of, read_bytes
-from evaluator.files.earlier_cards import in_current_form, is_readable, why_unreadable
+from evaluator.files.card_files import card_of, in_current_form, is_readable, read_bytes, why_unreadable
 from evaluator.records import SCHEMA_VERSION, Scorecard
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

@@ -42,8 +42,7 @@ from evaluator.records import (
     Windows,
     seed_text,
 )
-from evaluator.timing.quote import quote
-from evaluator.timing.score import score_of
+from evaluator.timing.quote import quote, score_of
 
 SOURCE = '''\
 import torch

@@ -17,7 +17,7 @@ from evaluator.batch.runs.problems import ProblemText
 from evaluator.errors import CardError, InfraError, ProblemError, ProblemNotFound, UsageError, WarpgradeError
 from evaluator.grade_options import GradeOptions
 from evaluator.records import Build, Check, Finding, Status, Timing
-from evaluator.service.client.remote_grader import RemoteGrader
+from evaluator.service.client import RemoteGrader
 from evaluator.version import __version__
 from warpgrade import rewards
 

@@ -28,7 +28,7 @@ import psutil
 
 from evaluator.files.card_files import read_card
 from evaluator.records import Scorecard, Status
-from evaluator.sandbox.filesystem.scratch_folders import remove_abandoned
+from evaluator.sandbox.scratch_folders import remove_abandoned
 
 TOP = Path(__file__).parents[2]
 _LONGEST_S = 3600.0

@@ -14,7 +14,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from evaluator.emulator import runtime
+from evaluator.emulator import headers
 from evaluator.toolchain import host_compiler
 
 # As in evaluator/emulator/frontend/build_ladder.py.
@@ -24,16 +24,16 @@ _BARRIERS_PER_THREAD = {"block reduction": 9, "warp reduction": 5}
 
 
 def build(folder: Path) -> ctypes.CDLL:
-    """Compile the runtime, but for its PyTorch allocator, and the kernels; load both."""
+    """Compile the headers, but for its PyTorch allocator, and the kernels; load both."""
     stand_in = folder / "no_torch.cpp"
     stand_in.write_text("namespace emu { void install_torch_allocator() {} }\n")
-    sources = [path for path in runtime.runtime_sources() if path.suffix == ".cpp" and "torch" not in path.name]
+    sources = [path for path in headers.runtime_sources() if path.suffix == ".cpp" and "torch" not in path.name]
     emulator, kernels = folder / "libemulator.so", folder / "kernels.so"
     compiler = [host_compiler.cxx().path, "-std=c++20", "-fPIC", "-shared", "-fvisibility=hidden"]
     own = [str(path) for path in [*sources, stand_in]]
-    subprocess.run([*compiler, *own, *runtime.runtime_flags(), "-o", str(emulator)], check=True)
+    subprocess.run([*compiler, *own, *headers.runtime_flags(), "-o", str(emulator)], check=True)
     source = str(Path(__file__).with_suffix(".cpp"))
-    flags = [*_KERNEL_FLAGS, f"-isystem{runtime.INCLUDE}"]
+    flags = [*_KERNEL_FLAGS, f"-isystem{headers.INCLUDE}"]
     subprocess.run([*compiler, source, *flags, "-o", str(kernels)], check=True)
     ctypes.CDLL(str(emulator), mode=os.RTLD_GLOBAL | os.RTLD_NOW)
     return ctypes.CDLL(str(kernels))

@@ -15,10 +15,10 @@ import torch
 from benchmarks.numerics.generated_problems import problem_of
 from benchmarks.numerics.honest_forms import aten, by_context
 from benchmarks.numerics.judged_answers import Answer, Setup, set_up
-from evaluator.admission.cheaper_sums import Effect, Operands, with_operands_in, with_terms_left_out
 from evaluator.admission.negative_controls import ControlCall as ControlCase
 from evaluator.admission.negative_controls import NegativeControl
 from evaluator.admission.negative_controls import answer as answer_of_control
+from evaluator.admission.numeric_controls import Effect, Operands, with_operands_in, with_terms_left_out
 from evaluator.errors import ProblemError
 from evaluator.judge.numerics.arithmetic_modes import SummationOrder, in_order, with_handlers
 from evaluator.judge.numerics.composites import COMPOSITES

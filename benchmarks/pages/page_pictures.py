@@ -27,7 +27,7 @@ from evaluator.catalog import list_problems
 from evaluator.files.card_files import write_card, write_whole
 from evaluator.grade_options import GradeOptions
 from evaluator.records import ClockKind, DeviceFacts, DeviceKind, Problem, Samples, Scorecard, Timing
-from evaluator.report.page.run_page import runs_page
+from evaluator.report.page.pages import runs_page
 from evaluator.submission.read import Submission
 from evaluator.timing import stats
 from evaluator.timing.quote import quote

@@ -23,9 +23,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from evaluator.compile.cuda.build_steps import Attempt, CudaStep, steps
-from evaluator.compile.cuda.precompiled import precompile
-from evaluator.compile.extension.builder import RunTool
+from evaluator.compile.builder import RunTool
+from evaluator.compile.cuda_steps import Attempt, CudaStep, steps
+from evaluator.compile.precompiled import precompile
 from evaluator.protocol.frames import BuildRequest
 from evaluator.toolchain import nvcc
 from tests.corpus.entries import entries

@@ -20,8 +20,8 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from evaluator.cache.build_cache import BuildCache
-from evaluator.compile.emulated.emulated_builder import EmulatedBuilder
-from evaluator.compile.extension.binding_errors import explained
+from evaluator.compile.binding_errors import explained
+from evaluator.compile.emulated_builder import EmulatedBuilder
 from evaluator.emulator.frontend.front_end import front_end
 from evaluator.paths import cache_folder
 from evaluator.protocol.frames import BuildRequest

@@ -22,8 +22,8 @@ from typing import Any
 import msgspec
 
 from evaluator.cache.build_cache import BuildCache
-from evaluator.compile.emulated.emulated_builder import EmulatedBuilder
-from evaluator.compile.extension.builder import MOST_BUILT_BYTES, CpuBuilder
+from evaluator.compile.builder import MOST_BUILT_BYTES, CpuBuilder
+from evaluator.compile.emulated_builder import EmulatedBuilder
 from evaluator.cuda_source.symbols import instantiations, missing
 from evaluator.emulator.frontend.front_end import FrontEnd
 from evaluator.judge.runners.build_service import BuildBudget, BuildService

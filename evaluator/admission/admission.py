@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from evaluator.admission.judged_calls import JudgedCall
+from evaluator.admission.judged_calls import JudgedCall, rounding_shows
 from evaluator.admission.negative_controls import (
     Answer,
     ControlCall,
@@ -23,8 +23,7 @@ from evaluator.admission.negative_controls import (
     without_input,
     without_weight,
 )
-from evaluator.admission.off_by_steps import few_off
-from evaluator.admission.rounding_visibility import rounding_shows
+from evaluator.admission.numeric_controls import few_off
 from evaluator.errors import ProblemError
 from evaluator.judge.numerics.arithmetic_modes import SummationOrder, in_order
 from evaluator.judge.numerics.rounding_of_call import ORDERS

@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 import torch
 
-from evaluator.admission.cheaper_sums import Effect, Operands, with_operands_in, with_terms_left_out
-from evaluator.admission.off_by_steps import ONE_IN, off_by
+from evaluator.admission.numeric_controls import ONE_IN, Effect, Operands, off_by, with_operands_in, with_terms_left_out
 from evaluator.errors import ProblemError
 from evaluator.judge.numerics.arithmetic_modes import Format, rounded, with_operands
 from evaluator.judge.numerics.reduced_precision import coarser_than

@@ -1,5 +1,9 @@
-"""The scorecard of the Python API: the record, with views for programs, notebooks and models."""
+"""The scorecard of the Python API: the record, with views for programs, notebooks and models.
 
+Scorecard as HTML for a notebook: the screen of `warpgrade show`, with all text escaped.
+"""
+
+import io
 from pathlib import Path
 from typing import Self
 
@@ -7,7 +11,6 @@ from evaluator import records
 from evaluator.files import card_files
 from evaluator.records import GradeMode, Status
 from evaluator.report.card.feedback import CHARACTERS, feedback
-from evaluator.report.card.notebook import html
 from evaluator.report.layout.quotation import plain
 from evaluator.signatures.signing import as_it_is_written
 from evaluator.text import ratio
@@ -119,3 +122,18 @@ def read_card(path: str | Path) -> Scorecard:
         CardError: the file cannot be read, or is not a scorecard.
     """
     return Scorecard.of(card_files.read_card(Path(path)))
+
+
+_WIDTH = 100
+_PRE = '<pre style="font-family:monospace;line-height:1.3;white-space:pre-wrap">{code}</pre>'
+
+
+def html(card: records.Scorecard) -> str:
+    """Return the screen of a card as HTML."""
+    from rich.console import Console
+
+    from evaluator.report.card.card_screen import render_card
+
+    console = Console(file=io.StringIO(), record=True, width=_WIDTH, highlight=False, force_jupyter=False)
+    render_card(card, console)
+    return console.export_html(inline_styles=True, code_format=_PRE)

@@ -16,8 +16,8 @@ from evaluator.batch.runs.run_folder import PlanFile, RunFolder, not_written
 from evaluator.batch.runs.tasks import Planned, Refused, Task, UnchangedFile, renamed
 from evaluator.batch.timeline import Timeline
 from evaluator.batch.workers.messages import Graded
+from evaluator.batch.workers.queues import TaskStream
 from evaluator.batch.workers.task_grader import infra_card
-from evaluator.batch.workers.task_queue import TaskStream
 from evaluator.batch.workers.worker_handle import Hire, Slot
 from evaluator.batch.workers.worker_pool import SlotDrained, TaskBegan, TaskEnded, WorkerPool
 from evaluator.errors import CardError, ExitCode, InfraError

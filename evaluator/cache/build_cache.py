@@ -1,4 +1,7 @@
-"""Cache of finished libraries, keyed by the hash of all build inputs.
+"""Build cache: entries by the hash of all inputs, a fallback folder, and cached measurements.
+
+The builds live in the temporary folder until the process ends, so no grade builds an extension twice. The next start
+removes the folder of a killed process (`sandbox/scratch_folders.py`).
 
 Only the judge's side writes entries, and only output of compilers that ran without the submission's Python. An entry is
 a folder with the library and a manifest. One rename publishes the entry, so a killed writer leaves no partial entry.
@@ -6,18 +9,81 @@ Every read verifies the hash, and a damaged entry is rebuilt. `eviction` bounds 
 """
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import logging
 import tempfile
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
 from evaluator.cache.eviction import DRAFT, MANIFEST, CacheNamespace, cache_limit_bytes, discard, hold, make_room, touch
-from evaluator.cache.fallback_folder import fallback_folder, spilled, took_note
+from evaluator.paths import cache_folder
 from evaluator.records import Record, Sha256
+from evaluator.sandbox.scratch_folders import Scratch
+
+_BEFORE_US = frozenset({errno.EEXIST, errno.ENOTEMPTY})
+
+
+class Trouble(NamedTuple):
+    """Unwritable folder and the reason."""
+
+    folder: Path
+    why: str
+
+
+class _State:
+    """Write failures of this process, and the temporary folder."""
+
+    lock = threading.Lock()
+    trouble: Trouble | None = None
+    scratch: Scratch | None = None
+
+
+def took_note(folder: Path, error: OSError) -> bool:
+    """Record a write failure of the cache at `folder`; return False if another process created the entry first."""
+    if error.errno in _BEFORE_US:
+        return False
+    with _State.lock:
+        _State.trouble = Trouble(folder, error.strerror or str(error))
+    return True
+
+
+def trouble(folder: Path) -> Trouble | None:
+    """Return this process's write failure for the cache at `folder`; None without a failure."""
+    failure = _State.trouble
+    return failure if failure is not None and failure.folder == folder else None
+
+
+def fallback_folder() -> Path | None:
+    """Return this process's temporary folder, created if necessary; None if creation fails."""
+    with _State.lock:
+        if _State.scratch is None:
+            try:
+                _State.scratch = Scratch("build")
+                _State.scratch.path.chmod(0o711)  # Sandboxed compilers read headers there as another user.
+            except OSError:
+                return None
+        return _State.scratch.path
+
+
+def spilled() -> Path | None:
+    """Return the temporary folder; None before creation."""
+    return None if _State.scratch is None else _State.scratch.path
+
+
+def remove() -> None:
+    """Remove the temporary folder."""
+    with _State.lock, contextlib.suppress(OSError):
+        if _State.scratch is not None:
+            _State.scratch.close()
+        _State.scratch, _State.trouble = None, None
+
 
 LIBRARY = "library.so"
 _SUBMISSION_BYTES = 256 << 20
@@ -191,3 +257,47 @@ def _write(target: Path, library: bytes, manifest: LibraryManifest) -> None:
         (draft / LIBRARY).write_bytes(library)
         (draft / MANIFEST).write_bytes(msgspec.json.encode(manifest))
         draft.rename(target)
+
+
+R = TypeVar("R", bound=Record)
+N = TypeVar("N")
+
+
+def measured_once(parts: Sequence[object], form: type[R], make: Callable[[], R | N]) -> R | N:
+    """Return the cached record for `parts`, or make and store the record. Only a `form` is stored, no other result.
+
+    `parts` must name all inputs of the measurement. The schema of `form` is part of the key, so a changed record class
+    invalidates old entries. Only the judge writes to the cache.
+    """
+    if (cached := look_up(parts, form)) is not None:
+        return cached
+    started = time.monotonic()
+    result = make()
+    if isinstance(result, form):
+        # No effect if another process stored a record first; both are valid.
+        _cache().put(_key(parts, form), msgspec.json.encode(result), log="", wall_s=time.monotonic() - started)
+    return result
+
+
+def forget(parts: Sequence[object], form: type[Record]) -> None:
+    """Remove the cached record for `parts`, for a measurement that no longer holds."""
+    _cache().discard(_key(parts, form))
+
+
+def look_up(parts: Sequence[object], form: type[R]) -> R | None:
+    """Return the cached record for `parts`; None if missing."""
+    if (entry := _cache().get(_key(parts, form))) is None:
+        return None
+    try:
+        return msgspec.json.decode(entry.library, type=form)
+    except msgspec.DecodeError:
+        return None
+
+
+def _key(parts: Sequence[object], form: type[Record]) -> str:
+    # The schema includes nested records: a changed nested record changes the key.
+    return hashlib.sha256(msgspec.json.encode([msgspec.json.schema(form), *parts], enc_hook=str)).hexdigest()
+
+
+def _cache() -> BuildCache:
+    return BuildCache(cache_folder(), namespace=CacheNamespace.MEASURED)

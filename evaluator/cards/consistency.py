@@ -26,7 +26,7 @@ from evaluator.records import (
     TensorCheck,
     ToleranceRule,
 )
-from evaluator.timing.score import score_of
+from evaluator.timing.quote import score_of
 
 _OF_A_CASE = frozenset({Status.WRONG_RESULT, Status.REJECTED, Status.INCONCLUSIVE})
 """Statuses that follow from the evidence of a case: a deadline or a machine may end a grade between two."""

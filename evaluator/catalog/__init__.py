@@ -12,8 +12,8 @@ from evaluator.catalog.find import (
     nearest_names,
     not_found,
 )
-from evaluator.catalog.origin import Origin
 from evaluator.catalog.reference import sized_source
+from evaluator.catalog.text import Origin
 
 __all__ = [
     "OWN_PROBLEMS",

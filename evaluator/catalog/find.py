@@ -6,11 +6,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from evaluator.catalog import kernelbench
-from evaluator.catalog.definitions import DEFINITION_FILE, is_definition, read_definition_problem
 from evaluator.catalog.folder import PROBLEM_FILE, REFERENCE_FILE, no_problem, problem_name, read_folder
 from evaluator.catalog.kernelbench_rows import Row, is_rows, read_rows
-from evaluator.catalog.origin import Origin
-from evaluator.catalog.shape_files import has_shapes, read_shapes_problem
+from evaluator.catalog.other_benchmarks import (
+    DEFINITION_FILE,
+    has_shapes,
+    is_definition,
+    read_definition_problem,
+    read_shapes_problem,
+)
+from evaluator.catalog.text import Origin
 from evaluator.errors import ProblemError, ProblemNotFound
 from evaluator.paths import data_dir
 from evaluator.records import Problem

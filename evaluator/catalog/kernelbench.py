@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from evaluator.catalog.origin import Origin
 from evaluator.catalog.reference import REQUIRED_NAMES, ParsedReference, read_reference
-from evaluator.catalog.text import MAX_FILE_BYTES, decode, read_bytes
+from evaluator.catalog.text import MAX_FILE_BYTES, Origin, decode, read_bytes
 from evaluator.errors import ProblemError
 from evaluator.records import Case, Constant, Mode, Precision, Problem, Sha256, SizeName, ToleranceOverride, cases_of
 

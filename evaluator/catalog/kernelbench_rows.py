@@ -8,7 +8,7 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 
 from evaluator.catalog.kernelbench import MOST_LEVEL
-from evaluator.catalog.readers.strict import Table, parsed, table
+from evaluator.catalog.strict import Table, parsed, table
 from evaluator.catalog.text import decode, read_bytes
 from evaluator.errors import ProblemError
 

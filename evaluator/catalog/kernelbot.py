@@ -13,10 +13,10 @@ from typing import Annotated, Any
 
 import msgspec
 
-from evaluator.catalog.readers.definition import Workload
-from evaluator.catalog.readers.shapes import MOST_SHAPES, ShapesText, checked_constant, literal_defaults, workload_of
-from evaluator.catalog.readers.strict import Table, label, parsed_yaml, table, usable_names
+from evaluator.catalog.definition import Workload
 from evaluator.catalog.reference import read_reference
+from evaluator.catalog.shapes import MOST_SHAPES, ShapesText, checked_constant, literal_defaults, workload_of
+from evaluator.catalog.strict import Table, label, parsed_yaml, table, usable_names
 from evaluator.catalog.text import decode, read_bytes
 from evaluator.errors import ProblemError
 from evaluator.records import BenchmarkRule, CheckRule, Precision

@@ -1,10 +1,25 @@
-"""Reading of a problem's text files, and parts of error messages about them."""
+"""Origins of problems, reading of their text files, and parts of error messages about them."""
 
 from collections.abc import Iterable
+from enum import StrEnum
 from pathlib import Path
 
 from evaluator.errors import ProblemError
 from evaluator.files.safe_open import NotRegular, read_found, read_named_regular
+
+
+class Origin(StrEnum):
+    """Values of a problem's `origin`."""
+
+    WARPGRADE = "warpgrade"
+    """Shipped with Warpgrade."""
+    FOLDER = "folder"
+    """A user's folder with a `problem.toml` and a `reference.py`."""
+    DEFINITION = "definition"
+    """A definition of SOL-ExecBench or FlashInfer-Trace, or a folder of kernelbench.com or Atrex-Bench."""
+    KERNELBENCH = "kernelbench"
+    """A file like `level1/19_ReLU.py`, used in place."""
+
 
 MAX_FILE_BYTES = 8 << 20
 """Far above any file of a problem."""

@@ -10,8 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from evaluator.catalog.literals import LiteralSpan
-from evaluator.catalog.reference import ParsedReference
+from evaluator.catalog.reference import LiteralSpan, ParsedReference
 from evaluator.catalog.text import did_you_mean, one_of
 from evaluator.errors import ProblemError
 from evaluator.records import Case, CaseName, Constant, SizeName

@@ -29,8 +29,8 @@ from evaluator.records import ProfilerKind, Scorecard, Status
 
 if TYPE_CHECKING:
     from evaluator.commands.watch import WatchedGrades
+    from evaluator.grading.pipeline import LastResort
     from evaluator.grading.request import GradeRequest
-    from evaluator.grading.run_until_deadline import LastResort
     from evaluator.signatures.keys import SigningKey
 
 
@@ -197,8 +197,7 @@ _OF_THIS_MACHINE = "IX"
 
 def _show(card: Scorecard, written_to: Path | None, form: OutputFormat) -> None:
     """Write the card to stdout, and in a workflow also as annotation and summary."""
-    from evaluator.files.card_files import card_bytes
-    from evaluator.files.file_names import file_here
+    from evaluator.files.card_files import card_bytes, file_here
     from evaluator.report.ci.verdicts import verdict_of
     from evaluator.text import one_line
 
@@ -221,7 +220,7 @@ def _show(card: Scorecard, written_to: Path | None, form: OutputFormat) -> None:
 
 def _graded_here(request: "GradeRequest", stuck: "LastResort", *, quiet: bool) -> Scorecard:
     from evaluator.grading import pipeline
-    from evaluator.grading.stage_plan import stages_of
+    from evaluator.grading.request import stages_of
     from evaluator.report.progress_line import progress_on
 
     with progress_on(terminal.harmless(sys.stderr), quiet=quiet, stages=stages_of(request.terms)) as progress:

@@ -54,8 +54,7 @@ def show(*, name: str, problems: Path | None, as_json: bool) -> None:
     The bytes and FLOP are counted once: a process in the sandbox runs the problem's code on tensors without memory.
     """
     from evaluator.report.problem_work import ProblemWork, work_document, work_text
-    from evaluator.roofline.counted_work import work_of
-    from evaluator.roofline.least_time import roofs_of, stated
+    from evaluator.roofline.least_time import roofs_of, stated, work_of
 
     problem = find_problem(name, problems)
     counted_work = work_of(problem)
@@ -102,7 +101,7 @@ def validate_them(
     Without NAME the command validates all problems. A problem that passes a bad submission is weak: exit status 1.
     """
     from evaluator.admission.validation import validate
-    from evaluator.report.admission import admission_text, details_text
+    from evaluator.report.problems import admission_text, details_text
 
     admissions = []
     chosen = None if size is None else SizeName(size)

@@ -7,8 +7,7 @@ from msgspec.structs import replace
 
 from evaluator.batch.workers.messages import Graded, NotGraded, Order, Stage
 from evaluator.commands import terminal
-from evaluator.grading.request import GradeRequest
-from evaluator.grading.stage_plan import stages_of
+from evaluator.grading.request import GradeRequest, stages_of
 from evaluator.records import Scorecard
 from evaluator.report.progress_line import progress_on
 from evaluator.serve import client

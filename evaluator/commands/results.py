@@ -83,7 +83,7 @@ def report(
     from evaluator.batch.runs import report_files
     from evaluator.batch.runs.results import are_shards, merged, read_each
     from evaluator.report.run import run_tables
-    from evaluator.report.run.rows import check_suffix
+    from evaluator.report.run.exports import check_suffix
     from evaluator.signatures.signing import signers
 
     form = _form(output_format, as_json=as_json, as_csv=as_csv, as_markdown=as_markdown)
@@ -140,20 +140,20 @@ def _refuse_options_of_one_run(values: "Mapping[str, object]") -> None:
 def _report_of_several(runs: "list[Results]", *, as_json: bool, as_markdown: bool, html: Path | None) -> ExitCode:
     """Write the table of several runs."""
     from evaluator.batch.runs.results import named_runs
-    from evaluator.report.run import run_columns
+    from evaluator.report.run import several_runs
 
     statistics = named_runs(runs)
     if html is not None:
         from evaluator.batch.runs.page_files import write_pieces
-        from evaluator.report.page.run_page import runs_page
+        from evaluator.report.page.pages import runs_page
 
         write_pieces(html, runs_page(statistics))
     if as_json:
-        terminal.emit(terminal.json_text(run_columns.runs_document(statistics)))
+        terminal.emit(terminal.json_text(several_runs.runs_document(statistics)))
     elif as_markdown:
-        terminal.emit(run_columns.runs_markdown(statistics))
+        terminal.emit(several_runs.runs_markdown(statistics))
     else:
-        terminal.show(lambda console: run_columns.render_runs(statistics, console))
+        terminal.show(lambda console: several_runs.render_runs(statistics, console))
     broken = [error for run in runs for error in run.broken]
     for error in broken:
         terminal.complain("broken", error)
@@ -271,8 +271,8 @@ def _write_kernelbench(results: "Results", folder: Path) -> None:
 def compare(*, before: Path, after: Path, fail_on: tuple[str, ...], html: Path | None, as_json: bool) -> ExitCode:
     """Compare the submissions of two runs: which broke, which were fixed, and how much faster RUN_B is."""
     from evaluator.batch.runs.results import compare_results, named_runs, read_run
-    from evaluator.report.run.comparison_screen import comparison_document, render_comparison
     from evaluator.report.run.run_comparison import failures, parse_rule
+    from evaluator.report.run.several_runs import comparison_document, render_comparison
 
     rules = [parse_rule(rule) for rule in fail_on]
     runs = read_run(before), read_run(after)

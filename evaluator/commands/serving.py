@@ -154,10 +154,9 @@ def _serve_socket(device: str, jobs: int | None, *, idle_minutes: float, asks_st
         client.stop()
         terminal.tell("the ready judge has ended")
     else:
-        from evaluator.doctor.default_device import default_device
-        from evaluator.service.device_graders import DeviceGraders
-        from evaluator.service.local_door import local_door
-        from evaluator.service.program import Program
+        from evaluator.devices.gpu import default_device
+        from evaluator.service.local_door import DeviceGraders, local_door
+        from evaluator.service.server import Program
 
         chosen = default_device() if device == AUTO else DeviceKind(device)
         with local_door(DeviceGraders(jobs, idle_minutes * 60), chosen, idle_minutes, terminal.tell) as door:
@@ -169,7 +168,7 @@ def _serve_http(http: str, arguments: dict[str, Any], jobs: int | None) -> None:
         raise UsageError("the service grades only in the sandbox", hint="omit --sandbox none")
     try:
         from evaluator.service.http_door import Settings, address_of, http_door
-        from evaluator.service.program import Program
+        from evaluator.service.server import Program
     except ImportError as error:
         raise UsageError(f"{error.name} is not installed", hint="pip install 'warpgrade[http]'") from None
     from evaluator.api.grader import Grader

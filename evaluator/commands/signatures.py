@@ -54,8 +54,7 @@ def check_card(*, files: tuple[Path, ...], trusted: Path | None) -> ExitCode:
 
 def _refusal(file: Path, trust: "Trust") -> CardError | None:
     """Check a card and print the result on stdout; return the error of a refused card."""
-    from evaluator.files.card_files import read_bytes, version_of
-    from evaluator.files.earlier_cards import INTERVALS_REMARK
+    from evaluator.files.card_files import INTERVALS_REMARK, read_bytes, version_of
     from evaluator.schema import faults_of, is_earlier
 
     try:
@@ -79,8 +78,7 @@ def _refusal(file: Path, trust: "Trust") -> CardError | None:
 
 def _misplaced_from(file: Path, content: bytes) -> PurePosixPath | None:
     """Return the place of a card in its run, if the card is at another place of a run."""
-    from evaluator.files.card_files import card_of
-    from evaluator.files.file_names import card_place
+    from evaluator.files.card_files import card_of, card_place
 
     path = file.resolve()
     cards = next(

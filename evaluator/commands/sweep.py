@@ -49,10 +49,8 @@ def sweep(*, axis: str, svg: Path | None, output: Path | None, as_json: bool, qu
     from evaluator.files.card_files import check_target, write_card, write_whole
     from evaluator.grading.resolved_request import GradeArguments, default_target, request_for
     from evaluator.report.sweep import sweep_document, sweep_of, sweep_svg
-    from evaluator.roofline.counted_work import work_of
-    from evaluator.roofline.least_time import roofs_of
-    from evaluator.sizes.chosen_cases import ALL, HIDDEN
-    from evaluator.sizes.swept_axis import swept_axis, with_swept_cases
+    from evaluator.roofline.least_time import roofs_of, work_of
+    from evaluator.sizes.cases import ALL, HIDDEN, swept_axis, with_swept_cases
 
     swept = swept_axis(axis)
     chosen = taken_options(named)
@@ -71,7 +69,7 @@ def sweep(*, axis: str, svg: Path | None, output: Path | None, as_json: bool, qu
         os._exit(ExitCode.INFRASTRUCTURE)
 
     from evaluator.grading import pipeline
-    from evaluator.grading.stage_plan import stages_of
+    from evaluator.grading.request import stages_of
     from evaluator.report.progress_line import progress_on
 
     with progress_on(terminal.harmless(sys.stderr), quiet=quiet, stages=stages_of(request.terms)) as progress:
@@ -96,7 +94,7 @@ def _named_by_axis(card_file: Path, axis: str) -> Path:
 
 
 def _render(drawn: "Sweep", title: str, card: Scorecard, target: Path, console: "Console") -> None:
-    from evaluator.report.card.cases import cases_sentence
+    from evaluator.report.card.measurement import cases_sentence
     from evaluator.report.layout.sheet import Sheet, styled
     from evaluator.report.sweep import sweep_lines
 

@@ -15,7 +15,7 @@ import msgspec
 
 from evaluator.errors import InfraError, WarpgradeError
 from evaluator.records import Scorecard
-from evaluator.report.layout.workflow_commands import disarmed, disarmed_json
+from evaluator.report.layout.quotation import disarmed, disarmed_json
 from evaluator.text import NO_WIDTH, printable
 
 if TYPE_CHECKING:
@@ -233,7 +233,7 @@ def leave(code: int) -> NoReturn:
             stream.flush()
         except OSError:
             lose(stream)  # Otherwise Python would flush again and change the exit code.
-    if (builds := sys.modules.get("evaluator.cache.fallback_folder")) is not None:
+    if (builds := sys.modules.get("evaluator.cache.build_cache")) is not None:
         builds.remove()
     if "torch" not in sys.modules:
         sys.exit(code)

@@ -20,8 +20,7 @@ from evaluator.catalog import find_problem
 from evaluator.catalog.folder import PROBLEM_FILE, REFERENCE_FILE
 from evaluator.errors import ExitCode, InfraError, UsageError
 from evaluator.grade_options import GradeOptions
-from evaluator.grading.request import GradeRequest
-from evaluator.grading.stage_plan import stages_of
+from evaluator.grading.request import GradeRequest, stages_of
 from evaluator.records import Scorecard
 from evaluator.report.progress_line import progress_on
 from evaluator.submission.folder import possible_files

@@ -1,27 +1,85 @@
-"""Device-specific parts of a grade: the extension builder, and the native library of the device's runners."""
+"""Background build of split builds' shared files, so the first split build on a machine does not wait.
+
+Device-specific parts of a grade: the extension builder, and the native library of the device's runners.
+"""
 
 import functools
 import os
-from collections.abc import Callable
-from typing import NamedTuple, Protocol
+import shutil
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
 
 from evaluator.cache.build_cache import BuildCache
-from evaluator.compile.cuda.background_precompile import BackgroundPrecompile
-from evaluator.compile.cuda.cuda_builder import CudaBuilder
-from evaluator.compile.cuda.precompiled import make_or_await, worth_trying
-from evaluator.compile.emulated.emulated_builder import EmulatedBuilder
-from evaluator.compile.emulated.emulator_libraries import build_runtime, full_headers_are_built, runtime_is_built
-from evaluator.compile.extension.build_results import BuildResult
-from evaluator.compile.extension.builder import CpuBuilder, RunTool
-from evaluator.compile.own_libraries import build_allocator, build_device_allocator, build_kernels
+from evaluator.compile.builder import BuildResult, CpuBuilder, RunTool
+from evaluator.compile.cuda_builder import CudaBuilder
+from evaluator.compile.emulated_builder import EmulatedBuilder
+from evaluator.compile.own_libraries import (
+    build_allocator,
+    build_device_allocator,
+    build_kernels,
+    build_runtime,
+    full_headers_are_built,
+    runtime_is_built,
+)
+from evaluator.compile.precompiled import make_or_await, precompile, worth_trying
+from evaluator.deadline import DeadlineReached
 from evaluator.devices.gpu import Gpu
 from evaluator.devices.memory import sealed_file
 from evaluator.emulator.parsing.parse_in_sandbox import read_for_emulator, too_much_to_split
+from evaluator.errors import WarpgradeError
 from evaluator.paths import cache_folder
 from evaluator.protocol.frames import BuildRequest
 from evaluator.records import DeviceKind
+from evaluator.sandbox import ToolResult
 from evaluator.sandbox.question import Spawn
 from evaluator.toolchain import nvcc
+
+_LAST_IN_LINE = ("-n", "19")
+_AGAIN_S = 0.05
+
+
+class BackgroundPrecompile:
+    """Run of `prepare` in a low-priority thread. Failures have no effect on the grade."""
+
+    def __init__(self, run_tool: RunTool, cache: Path) -> None:
+        """Start the thread. The thread calls `run_tool`."""
+        self._run_tool = run_tool
+        self._cache = cache
+        self._ending = False
+        # An event instead of `join`: after Ctrl-C in `join`, Python reports the thread as ended.
+        self._done = threading.Event()
+        # Daemon thread: a process that never calls `end` must not wait. The compiler dies with the process.
+        threading.Thread(target=self._prepare, name="prepare", daemon=True).start()
+
+    def wait(self) -> None:
+        """Wait for completion. Ctrl-C interrupts the wait."""
+        # In rounds: Python handles a signal that comes just before a wait only after the wait.
+        while not self._done.wait(_AGAIN_S):
+            pass
+
+    def end(self, kill: Callable[[], None]) -> None:
+        """Stop the thread at once. `kill` ends all programs of `run_tool`; repeated, as a program may be starting."""
+        self._ending = True
+        while not self._done.is_set():
+            kill()
+            self._done.wait(_AGAIN_S)
+
+    def _prepare(self) -> None:
+        try:
+            precompile(self._run_behind, self._cache)
+        except (WarpgradeError, OSError, DeadlineReached):
+            return  # No compiler, space or time: builds use the next step.
+        except Exception:
+            if not self._ending:  # Killing tools from another thread causes arbitrary exceptions.
+                raise
+        finally:
+            self._done.set()
+
+    def _run_behind(self, argv: Sequence[str], **how: Any) -> ToolResult:
+        nice = shutil.which("nice")
+        return self._run_tool([*([nice, *_LAST_IN_LINE] if nice else []), *argv], **how)
 
 
 class ExtensionBuilder(Protocol):

@@ -8,18 +8,19 @@ from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
-from evaluator.cache.build_cache import BuildCache
-from evaluator.cache.fallback_folder import trouble
-from evaluator.compile.cuda.precompiled import precompile, precompiled, precompiled_folder, why_not_precompiled
-from evaluator.compile.emulated.emulator_libraries import (
+from evaluator.cache.build_cache import BuildCache, trouble
+from evaluator.compile.builder import RunTool
+from evaluator.compile.own_libraries import (
     PRECOMPILED,
     binding_support,
+    build_allocator,
+    build_device_allocator,
+    build_kernels,
     build_runtime,
     precompilation,
     precompiled_headers,
 )
-from evaluator.compile.extension.builder import RunTool
-from evaluator.compile.own_libraries import build_allocator, build_device_allocator, build_kernels
+from evaluator.compile.precompiled import precompile, precompiled, precompiled_folder, why_not_precompiled
 from evaluator.devices.gpu import gpus
 from evaluator.emulator import headers
 from evaluator.emulator.frontend.build_ladder import StepName

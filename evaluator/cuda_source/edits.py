@@ -1,8 +1,12 @@
-"""Token edits that preserve the line number of every remaining token."""
+"""Token edits that preserve the line number of every remaining token.
 
-from collections.abc import Sequence
+Extraction of device code for nvcc: kernels and their callees, without code that depends on PyTorch.
+"""
 
-from evaluator.cuda_source.lexer import Code, Token
+import re
+from collections.abc import Iterator, Sequence
+
+from evaluator.cuda_source.lexer import Code, Kind, Token, includes, tokens
 
 
 class Edits:
@@ -43,3 +47,72 @@ class Edits:
             + self._after.get(token.place, "")
             for token in self._tokens
         )
+
+
+_TORCH_HEADER = re.compile(r"(?:torch|ATen|c10|pybind11|THC)/.*|Python\.h")
+_TORCH_NAME = re.compile(r"torch|at|c10|pybind11|py|Tensor|(?:AT|TORCH|C10|PYBIND11|THC)_\w+|PyObject")
+
+
+def device_code(text: str) -> str | None:
+    r"""Blank out all declarations that mention PyTorch, preserving line numbers.
+
+    Returns None if no kernel remains.
+
+    >>> device_code("#include <torch/types.h>\n__global__ void k() {}\ntorch::Tensor f() { k<<<1, 1>>>(); }")
+    '\n__global__ void k() {}\n     '
+    """
+    all_tokens = tokens(text)
+    code = Code(all_tokens)
+    edits = Edits(all_tokens, code)
+    for include in includes(all_tokens):
+        if _TORCH_HEADER.fullmatch(include.name):
+            edits.replace(include.token, "")
+    has_kernel = False
+    for start, end in _items(code):
+        words = set(code.words(start, end))
+        if any(_TORCH_NAME.fullmatch(word) for word in words):
+            edits.blank(start, end)
+        else:
+            has_kernel = has_kernel or "__global__" in words
+    return edits.result() if has_kernel else None
+
+
+def _items(code: Code) -> Iterator[tuple[int, int]]:
+    """Yield the token ranges of declarations and definitions, including the contents of namespaces and `extern "C"`."""
+    bodies = {function.body for function in code.functions()}
+    closed_by = dict(bodies)
+    index = 0
+    while index < len(code):
+        opener = _scope_opener(code, index)
+        if opener is not None:
+            index = opener + 1
+        elif code.text(index) in ("}", ";"):
+            index += 1
+        else:
+            end = _item_end(code, index, closed_by)
+            yield index, end
+            index = end
+
+
+def _scope_opener(code: Code, index: int) -> int | None:
+    """Return the `{` of the namespace or `extern "C"` block that begins at `index`."""
+    start = index + (code.text(index) == "inline")
+    if code.text(start) == "namespace":
+        while code.kind(start) is Kind.WORD or code.text(start) == "::":
+            start += 1
+    elif code.text(start) == "extern" and code.kind(start + 1) is Kind.STRING:
+        start += 2
+    else:
+        return None
+    return start if code.text(start) == "{" else None
+
+
+def _item_end(code: Code, index: int, bodies: dict[int, int]) -> int:
+    """Return the index behind a declaration's `;`, or behind a function's body."""
+    while index < len(code):
+        if index in bodies:
+            return bodies[index] + 1
+        if code.text(index) == ";":
+            return index + 1
+        index = code.after(index)
+    return len(code)

@@ -1,4 +1,7 @@
-"""NVIDIA GPUs and the state reported by their driver. Uses NVML; needs neither torch nor a context."""
+"""Default device of a grade.
+
+NVIDIA GPUs and the state reported by their driver. Uses NVML; needs neither torch nor a context.
+"""
 
 import contextlib
 import functools
@@ -9,6 +12,19 @@ from typing import Any, NamedTuple
 
 from evaluator.devices.turns import FileLatch, Turn
 from evaluator.errors import InfraError, UsageError
+from evaluator.records import DeviceKind
+
+
+def default_device() -> DeviceKind:
+    """Return a real GPU if one exists and PyTorch can use it, else the emulator. Takes milliseconds."""
+    return DeviceKind.CUDA if gpus() and not _is_for_cpu_only() else DeviceKind.EMULATED
+
+
+def _is_for_cpu_only() -> bool:
+    import importlib.metadata  # only where a GPU is: the import takes as long as a fifth of all others
+
+    return importlib.metadata.version("torch").endswith("+cpu")
+
 
 _NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm")
 _WITHOUT_GPU = 'run `warpgrade doctor`; without a GPU, use --device emulated (in Python device="emulated")'

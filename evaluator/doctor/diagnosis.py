@@ -170,7 +170,7 @@ def _torch() -> Line:
 
 
 def _packages() -> Line:
-    from evaluator.submission.packages import importable
+    from evaluator.submission.requirements import importable
 
     return _line("packages", f"submissions may import {', '.join(importable())}", ok=True, fix="", needed_for=[])
 
@@ -223,9 +223,7 @@ def _ninja() -> Line:
 
 
 def _sandbox() -> Line:
-    from evaluator.sandbox.layers.available_layers import choose_layers, sandbox_facts
-    from evaluator.sandbox.layers.layer_probe import examine
-    from evaluator.sandbox.layers.resource_limits import Limits
+    from evaluator.sandbox.available_layers import Limits, choose_layers, examine, sandbox_facts
 
     machine = examine()
     try:

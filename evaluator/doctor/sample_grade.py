@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from evaluator.catalog import find_problem
 from evaluator.doctor.diagnosis import Diagnosis, Line
 from evaluator.records import DeviceKind, Status
-from evaluator.sandbox.filesystem.visible_files import source_root
+from evaluator.sandbox.visible_files import source_root
 from evaluator.scaffold.first_solution import Language, solution_text
 
 if TYPE_CHECKING:

@@ -1,18 +1,161 @@
-"""Scorecard files: written atomically, read with suspicion."""
+"""File names from foreign names: of a card, a stream, a file, a problem's folder.
+
+No other module of Warpgrade puts a foreign name into a path. The result is a single plain name: no separator, no `.` or
+`..`, no control character, no more than a file name's length. The result never looks like one of Warpgrade's temporary
+files, whose names begin with a dot. Different names give different files.
+
+Cards of earlier schema versions in the current form. Pure.
+
+Version 1 covers every form before version 2. Later forms of version 1 only added optional fields, with these
+exceptions: cards before the emulated device have no schedules of checks, and cards of the first windows have
+`spot_quoted`, for quoted spot checks. Cards of two sizes before `cases` have `further_sizes`: the checks tell of them
+too. In version 2, windows have no `raised_ms`, and other times (`Windows`). Up to version 3, the second opinion is
+KernelBench's. Version 5 adds names of rules alone.
+
+Scorecard files: written atomically, read with suspicion.
+"""
 
 import contextlib
 import errno
+import hashlib
 import os
 import re
 import stat
-from pathlib import Path
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import Any, TypeGuard
 
 import msgspec
 
 from evaluator.errors import CardError, CardNotWritten, UsageError
-from evaluator.files.earlier_cards import has_further_sizes, in_current_form, is_readable, why_unreadable
 from evaluator.files.safe_open import NotRegular, read_found, read_named_regular
+from evaluator.protocol.submission_files import MANIFEST
 from evaluator.records import SCHEMA_VERSION, Scorecard
+
+
+def file_here(origin: str) -> str | None:
+    """Return the path of a submission's file relative to the current folder; None for another origin or folder.
+
+    The manifest represents a submission of several files.
+    """
+    try:
+        path = Path(origin).resolve()
+        inside = path.relative_to(Path.cwd())
+        if (path / MANIFEST).is_file():
+            return (inside / MANIFEST).as_posix()
+        return inside.as_posix() if path.is_file() else None
+    except (OSError, ValueError):  # also a NUL in the name
+        return None
+
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9._+=@-]")
+_LONGEST_NAME = 120
+_DIGEST = 16
+_MOST_PARTS = 4
+
+
+def file_name(name: str) -> str:
+    """Return any name as a file name; different names give different file names.
+
+    >>> file_name("sample_0"), file_name("../x"), file_name("")
+    ('sample_0', '_._x-d6b96a97d147daaa', '_-e3b0c44298fc1c14')
+    """
+    safe = _UNSAFE.sub("_", name)[:_LONGEST_NAME]
+    if safe.startswith(".") or not safe:
+        safe = f"_{safe[1:]}"
+    if safe == name:
+        return name
+    return f"{safe}-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:_DIGEST]}"
+
+
+def card_place(problem: str, name: str, ending: str = "json") -> PurePosixPath:
+    """Return the path, below a folder of cards, for the card of submission `name` and problem `problem`.
+
+    >>> str(card_place("level1/19_ReLU", "mine")), str(card_place("..", "/etc/passwd", "replay.json"))
+    ('level1/19_ReLU/mine.json', '_.-5ec1f7e700f37c3d/_etc_passwd-74acf31844532670.replay.json')
+    """
+    parts = problem.split("/")
+    # A problem's name has at most two parts; a path of thousands would exceed the system's limit.
+    folders = parts if len(parts) <= _MOST_PARTS else [problem]
+    return PurePosixPath(*map(file_name, folders), f"{file_name(name)}.{ending}")
+
+
+FIRST_VERSION = 1
+INTERVALS_REMARK = "intervals followed earlier rules and were not recomputed"
+"""Remark about a valid card of an earlier version."""
+_SIDES = ("reference_before", "submission", "reference_after")
+
+
+def is_readable(version: object) -> bool:
+    """Return whether cards of a schema version can be read.
+
+    >>> is_readable(1), is_readable(SCHEMA_VERSION), is_readable(SCHEMA_VERSION + 1), is_readable(True)
+    (True, True, False, False)
+    """
+    return isinstance(version, int) and not isinstance(version, bool) and FIRST_VERSION <= version <= SCHEMA_VERSION
+
+
+def why_unreadable(version: object) -> str:
+    """Return the remedy for a card of a version refused by `is_readable`."""
+    newer = isinstance(version, int) and version > SCHEMA_VERSION
+    remedy = "; a newer Warpgrade wrote it, so install that version" if newer else ""
+    return f"this Warpgrade reads versions {FIRST_VERSION} to {SCHEMA_VERSION}{remedy}"
+
+
+def has_further_sizes(content: bytes) -> bool:
+    """Return whether a card of the current version may be one of two sizes before `cases`."""
+    return b'"further_sizes"' in content
+
+
+def in_current_form(document: dict[str, Any]) -> dict[str, Any]:
+    """Return the document of a readable card with the current fields; `schema_version` is unchanged.
+
+    The document may hold anything: parts of unexpected types stay, and the decoder refuses the parts.
+
+    Raises:
+        CardError: the card quotes times without a current field.
+    """
+    made = dict(document)
+    if _is_object(problem := made.get("problem")) and "further_sizes" in problem:
+        made["problem"] = {name: each for name, each in problem.items() if name != "further_sizes"}
+    if document.get("schema_version") == SCHEMA_VERSION:
+        return made
+    made = _renamed(made, "kernelbench_correct", "benchmark_correct")
+    if isinstance(checks := made.get("checks"), list):
+        made["checks"] = [_check(each) if _is_object(each) else each for each in checks]
+    if _is_object(timing := made.get("timing")):
+        made["timing"] = timing | {name: _side(timing[name]) for name in _SIDES if name in timing}
+    if isinstance(baselines := made.get("baselines"), list):
+        made["baselines"] = list(_baselines(baselines))
+    return made
+
+
+def _check(check: dict[str, Any]) -> dict[str, Any]:
+    return {"schedule": None, "launches": None} | _renamed(check, "kernelbench_ok", "benchmark_ok")
+
+
+def _renamed(document: dict[str, Any], before: str, after: str) -> dict[str, Any]:
+    return {after if name == before else name: value for name, value in document.items()}
+
+
+def _baselines(baselines: list[Any]) -> Iterator[Any]:
+    for each in baselines:
+        yield each | {"samples": _side(each["samples"])} if _is_object(each) and "samples" in each else each
+
+
+def _side(side: Any) -> Any:
+    """Return the samples of a side without `spot_quoted`; the successor is `shared_work`."""
+    if not _is_object(side) or not _is_object(windows := side.get("windows")) or "spot_quoted" not in windows:
+        return side
+    if windows["spot_quoted"] is not False:
+        hint = "grade the submission again: single calls are quoted now where the calls of windows share work"
+        raise CardError("the card quotes times of spot checks, a rule that was withdrawn", hint=hint)
+    return side | {"windows": {name: each for name, each in windows.items() if name != "spot_quoted"}}
+
+
+def _is_object(value: Any) -> TypeGuard[dict[str, Any]]:
+    return isinstance(value, dict)
+
 
 MAX_CARD_BYTES = 64 * 1024 * 1024
 """Far above a card with a full-size source, build logs and thousands of samples."""

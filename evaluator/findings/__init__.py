@@ -5,8 +5,7 @@ The letter of a code selects the module of its entry: S the submission's text, B
 outputs, T timing, I isolation, X this machine.
 """
 
-from evaluator.findings.codes import Code
-from evaluator.findings.entry import Trait
+from evaluator.findings.codes import Code, Trait
 from evaluator.findings.table import ENTRIES, entry_of, finding, has_trait
 
 __all__ = ["ENTRIES", "Code", "Trait", "entry_of", "finding", "has_trait"]

@@ -1,7 +1,6 @@
 """B: findings about building a submission."""
 
-from evaluator.findings.codes import Code
-from evaluator.findings.entry import Entry, Trait, build_error, inconclusive, remark, timeout
+from evaluator.findings.codes import Code, Entry, Trait, build_error, inconclusive, remark, timeout
 from evaluator.findings.submission import ONE_BLOCK, RENAME
 from evaluator.records import Status
 

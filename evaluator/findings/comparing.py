@@ -1,7 +1,6 @@
 """C: findings about a submission's outputs, compared with the reference's."""
 
-from evaluator.findings.codes import Code
-from evaluator.findings.entry import Entry, Trait, inconclusive, remark, wrong_result
+from evaluator.findings.codes import Code, Entry, Trait, inconclusive, remark, wrong_result
 
 REFERENCE_PART = "Compute this part as the reference does."
 BATCH_STATISTICS = "Compute mean and variance from the batch: Model is in training mode."

@@ -1,7 +1,6 @@
 """I: findings about the isolation of a submission."""
 
-from evaluator.findings.codes import Code
-from evaluator.findings.entry import Entry, remark
+from evaluator.findings.codes import Code, Entry, remark
 
 ENTRIES: dict[Code, Entry] = {
     Code.NO_SANDBOX: remark(

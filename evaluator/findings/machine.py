@@ -1,7 +1,6 @@
 """X: findings about the grading machine."""
 
-from evaluator.findings.codes import Code
-from evaluator.findings.entry import Entry, infra_error, remark
+from evaluator.findings.codes import Code, Entry, infra_error, remark
 
 ENTRIES: dict[Code, Entry] = {
     Code.JUDGE_MEMORY: infra_error(

@@ -1,7 +1,6 @@
 """R: findings about running a submission."""
 
-from evaluator.findings.codes import Code
-from evaluator.findings.entry import Entry, Trait, inconclusive, rejected, remark, runtime_error, timeout
+from evaluator.findings.codes import Code, Entry, Trait, inconclusive, rejected, remark, runtime_error, timeout
 from evaluator.findings.submission import ONE_BLOCK
 from evaluator.records import Status
 

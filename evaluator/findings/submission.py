@@ -1,7 +1,6 @@
 """S: findings about the submission's text, made before any of the text runs."""
 
-from evaluator.findings.codes import Code
-from evaluator.findings.entry import Entry, build_error, rejected, remark
+from evaluator.findings.codes import Code, Entry, build_error, rejected, remark
 
 REPLACE_CALL = "Replace the library call by your own kernel."
 ONE_BLOCK = (

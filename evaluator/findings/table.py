@@ -1,8 +1,7 @@
 """The table of all findings, composed of its families; constructor, entry and traits of a finding."""
 
 from evaluator.findings import building, comparing, isolation, machine, running, submission, timing
-from evaluator.findings.codes import Code
-from evaluator.findings.entry import Entry, Trait
+from evaluator.findings.codes import Code, Entry, Trait
 from evaluator.records import Finding
 
 FAMILIES: dict[str, dict[Code, Entry]] = {

@@ -1,7 +1,6 @@
 """T: findings about timing."""
 
-from evaluator.findings.codes import Code
-from evaluator.findings.entry import Entry, Trait, rejected, remark
+from evaluator.findings.codes import Code, Entry, Trait, rejected, remark
 
 CLOSE_PROGRAMS = "Close other programs and grade again."
 LARGER_SIZE = "Grade at a larger size (--size full, or a larger sizes.full in problem.toml)."

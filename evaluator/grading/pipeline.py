@@ -1,4 +1,8 @@
-"""Pipeline of one grade: read, build, check, time. The caller writes the card.
+"""Run of a grade until its deadline; a reached deadline is an ordinary outcome.
+
+Preparation of a single grade during the import of PyTorch: GPU contexts and the submission's builds.
+
+Pipeline of one grade: read, build, check, time. The caller writes the card.
 
 Each stage runs the submission in a new process from the fork server, which ends with the stage. The reference is timed
 in separate processes, before and after the submission.
@@ -15,29 +19,135 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from evaluator.catalog import sized_source
-from evaluator.deadline import Deadline, Guard
+from evaluator.deadline import Deadline, DeadlineReached, Guard
+from evaluator.devices.gpu import Gpu
 from evaluator.errors import JudgeFailed, OutlivesKill, ProblemError, WarpgradeError
 from evaluator.findings import Code, entry_of, finding
 from evaluator.findings.submission import RENAME
-from evaluator.grading.card import card_of
-from evaluator.grading.card_remarks import about_sizes, remarks_on
-from evaluator.grading.request import Begun, GradeRequest, Unread
-from evaluator.grading.resources import keep_freed_memory, nothing_collected
-from evaluator.grading.run_until_deadline import LastResort, Worked, in_time
-from evaluator.grading.single_grade import single_context_pool
+from evaluator.grading.card import about_sizes, card_of, remarks_on
+from evaluator.grading.request import Begun, GradeRequest, Unread, keep_freed_memory, nothing_collected
 from evaluator.interrupts import held_back
 from evaluator.judge.context.context_pool import ContextPool
+from evaluator.judge.runners.fork_servers import fork_server_for, light_fork_server_for
+from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.progress import Progress, Stopwatch
 from evaluator.records import Finding, Outcome, Scorecard, Seeds, Status
-from evaluator.sizes.chosen_cases import HIDDEN
+from evaluator.sandbox import ForkServer
+from evaluator.sizes.cases import HIDDEN
 from evaluator.submission.forms import defined_classes
 from evaluator.submission.model_new import can_define
 from evaluator.submission.read import Submission
 from evaluator.text import printable
 
 if TYPE_CHECKING:
+    from evaluator.compile.builder import RunTool
+    from evaluator.compile.device_builders import ExtensionBuilder
+    from evaluator.judge.clock.gpu_session import GpuSession
     from evaluator.judge.context.grade_context import GradeContext
     from evaluator.judge.context.reference_timing import ReferenceTimer
+    from evaluator.judge.runners.speculative_build import SpeculativeBuild
+
+
+LastResort = Callable[[Scorecard], None]
+"""Called from another thread with a card, if a grade is stuck seconds after its deadline.
+
+The callback should store the card and end the process.
+"""
+Worked = tuple[Outcome, Seeds | None]
+
+
+def in_time(
+    stopwatch: Stopwatch,
+    work: Callable[[Guard], Worked],
+    card_of: Callable[[Outcome], Scorecard],
+    last_resort: LastResort | None,
+) -> Worked:
+    """Return the result of `work`, or the outcome of a reached deadline. A finished result precedes the deadline."""
+
+    def too_late() -> Outcome:
+        return Outcome().failed(*stopwatch.deadline.verdict(stopwatch.at))
+
+    def end_it() -> None:
+        if last_resort is not None:
+            last_resort(card_of(too_late()))
+
+    done: Worked | None = None
+    guard = Guard(stopwatch.deadline, end_it)
+    try:
+        with guard:
+            done = work(guard)
+    except DeadlineReached:
+        guard.end()  # The exception may have interrupted the first end. A watch that goes on would end the process.
+        return (too_late(), None) if done is None else done
+    return done
+
+
+_CORES_FOR_SPECULATION = 4
+
+
+def single_context_pool(
+    terms: GradeTerms, source: str, stack: contextlib.ExitStack, guard: Guard, deadline: Deadline
+) -> ContextPool:
+    """Start the processes of a single grade, before the import of PyTorch; `stack` ends the processes."""
+    uuid = None if terms.gpu is None else terms.gpu.uuid
+    # Start the fork server first: its import of torch overlaps the judge's.
+    fork_server = stack.enter_context(fork_server_for(terms.device, uuid, terms.options.sandbox_mode, terms.threads))
+    guard.kill_with(fork_server.condemn_all)
+    gpu_session = None if terms.gpu is None else _reach_for(terms.gpu, fork_server, stack)
+    speculative_build = (
+        start_speculative_build(terms, source, stack, guard, deadline) if _may_build_speculatively(terms) else None
+    )
+    return stack.enter_context(
+        ContextPool(fork_server, lasting=False, speculative_build=speculative_build, gpu_session=gpu_session)
+    )
+
+
+def _reach_for(gpu: Gpu, fork_server: ForkServer, stack: contextlib.ExitStack) -> "GpuSession":
+    """Start to create GPU contexts while torch is imported; `stack` releases the GPU."""
+    from evaluator.judge.clock.gpu_session import GpuSession
+
+    gpu_session = stack.enter_context(GpuSession(gpu, fork_server))
+    stack.callback(fork_server.give_up)  # A grade that ends early need not wait for the fork server's runners.
+    gpu_session.reach()
+    return gpu_session
+
+
+def _may_build_speculatively(terms: GradeTerms) -> bool:
+    """Return whether builds may start before torch is imported. With few cores they would only delay the import.
+
+    With `--strict`, no process reads the submission before every sandbox layer is confirmed.
+    """
+    return terms.threads >= _CORES_FOR_SPECULATION and not terms.options.strict
+
+
+def start_speculative_build(
+    terms: GradeTerms, source: str, stack: contextlib.ExitStack, guard: Guard, deadline: Deadline
+) -> "SpeculativeBuild":
+    """Start speculative builds in a separate fork server; `stack` ends both."""
+    from evaluator.cache.build_cache import BuildCache
+    from evaluator.compile.device_builders import builder
+    from evaluator.judge.runners.fork_servers import SandboxedTools
+    from evaluator.judge.runners.speculative_build import SpeculativeBuild
+    from evaluator.paths import cache_folder
+
+    cache = BuildCache(cache_folder())
+    fork_server = stack.enter_context(light_fork_server_for(terms.device, terms.options.sandbox_mode))
+    guard.kill_with(fork_server.condemn_all)
+
+    def builder_of(run_tool: "RunTool") -> "ExtensionBuilder":
+        return builder(
+            terms.device,
+            terms.gpu,
+            run_tool,
+            cache,
+            terms.options.build_timeout_s,
+            fork_server.spawn,
+            source,
+        )
+
+    run_tool = SandboxedTools(fork_server, terms.device, lambda: deadline)
+    return stack.enter_context(SpeculativeBuild(fork_server, run_tool, builder_of, source, terms.options.entries))
+
 
 _log = logging.getLogger("warpgrade")
 _FAULT_CHARACTERS = 1000

@@ -10,22 +10,19 @@ from typing import Any, Literal, NamedTuple
 from msgspec.structs import replace
 
 from evaluator.catalog import find_listed, find_problem
-from evaluator.devices.gpu import choose
-from evaluator.doctor.default_device import default_device
+from evaluator.devices.gpu import choose, default_device
 from evaluator.errors import CardError, ProblemNotFound, UsageError
-from evaluator.files.card_files import read_card
-from evaluator.files.file_names import card_place
+from evaluator.files.card_files import card_place, read_card
 from evaluator.findings import Code, finding
 from evaluator.grade_options import GradeOptions, entry_given, given, read_options
-from evaluator.grading.request import GradeRequest, Unread
-from evaluator.grading.resources import threads
+from evaluator.grading.request import GradeRequest, Unread, threads
 from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.paths import data_dir
 from evaluator.records import CaseName, DeviceKind, Finding, Problem, Scorecard, WeightsRule
-from evaluator.sizes.chosen_cases import HIDDEN, sought_sizes
+from evaluator.sizes.cases import HIDDEN, sought_sizes
 from evaluator.sizes.found_sizes import with_sizes
-from evaluator.submission.host_code import is_for_the_cpu
 from evaluator.submission.read import MAX_CODE_BYTES, STDIN, Submission, read_submission
+from evaluator.submission.requirements import is_for_the_cpu
 from evaluator.text import one_line
 
 
@@ -174,7 +171,7 @@ def _problem(arguments: GradeArguments, folder: Path | None, card: Scorecard | N
         raise UsageError("PROBLEM is required without --replay")
     if not Path(problem.path).is_relative_to(data_dir("problems")):
         # Here, because the sandbox's modules and the look take 40 ms, which a grade of a shipped problem does not need.
-        from evaluator.sandbox.filesystem.visible_files import refuse_readable
+        from evaluator.sandbox.visible_files import refuse_readable
 
         refuse_readable(Path(problem.path), "the problem")
     if card is not None and problem.sha256 != card.problem.sha256 and not arguments.changed_problem:

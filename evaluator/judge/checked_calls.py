@@ -28,7 +28,7 @@ from evaluator.judge.trial.trial_runner import Trial, TrialRunner
 from evaluator.protocol.frames import Constructed
 from evaluator.records import Check, DeviceKind, Fault, Finding, Schedule, SizeName, Status
 from evaluator.sandbox.time_limit import CpuTime
-from evaluator.submission.host_code import is_for_the_cpu
+from evaluator.submission.requirements import is_for_the_cpu
 
 aten = torch.ops.aten
 _NAMED = 3

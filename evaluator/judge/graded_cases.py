@@ -12,17 +12,17 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from evaluator.catalog.origin import Origin
+from evaluator.catalog.text import Origin
 from evaluator.errors import ProblemError
 from evaluator.findings import Code, finding
 from evaluator.judge.context.grade_context import GradeContext
 from evaluator.judge.context.reference_timing import ReferenceTimer
 from evaluator.progress import Stopwatch
 from evaluator.records import Build, Case, CaseResult, Finding, Outcome, Problem, Status
+from evaluator.sizes.cases import drawn_cases, replayed_cases
 from evaluator.sizes.found_sizes import changes
-from evaluator.sizes.hidden_cases import drawn_cases, replayed_cases
 from evaluator.text import one_line
-from evaluator.timing.score import score_of
+from evaluator.timing.quote import score_of
 
 GradeOne = Callable[[ReferenceTimer, Build, str], Outcome]
 """Stages at the present case of the context, with a detail for the progress."""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from msgspec.structs import replace
 
-from evaluator.compile.binaries.imported_symbols import together
+from evaluator.compile.binary_files import together
 from evaluator.errors import SandboxUnavailable
 from evaluator.findings import Code, finding
 from evaluator.judge.checked_calls import Called, checked_calls

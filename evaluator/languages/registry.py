@@ -2,9 +2,21 @@
 
 from collections.abc import Sequence
 
-from evaluator.languages.by_text import EXTENSION, MOST_KERNELS, nvrtc_kernels, triton_kernels
-from evaluator.languages.installations import distribution, headers
-from evaluator.languages.language import Installation, Language, Mentions, Package, begins_with, includes, names
+from evaluator.languages.language import (
+    EXTENSION,
+    MOST_KERNELS,
+    Installation,
+    Language,
+    Mentions,
+    Package,
+    begins_with,
+    distribution,
+    headers,
+    includes,
+    names,
+    nvrtc_kernels,
+    triton_kernels,
+)
 from evaluator.records import DeviceKind, Toolchain
 
 _GPU = frozenset((DeviceKind.CUDA,))
@@ -33,7 +45,7 @@ TRITON = Language(
     decorators=("triton.jit", "triton.runtime.jit.jit"),
     kernels=triton_kernels,
 )
-# `torch.cuda._compile_kernel`, a part of PyTorch. `runner/emulated/nvrtc.py` is the emulator's form.
+# `torch.cuda._compile_kernel`, a part of PyTorch. `runner/nvrtc.py` is the emulator's form.
 NVRTC = Language(
     toolchain=Toolchain.NVRTC,
     title="NVRTC of PyTorch",

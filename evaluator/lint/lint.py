@@ -1,23 +1,89 @@
-"""Analysis of one submission: findings about Python and embedded C++, languages, and predicted builds."""
+"""Languages of a submission, by imports, calls, C++ headers and CUDA code.
 
+Analysis of one submission: findings about Python and embedded C++, languages, and predicted builds.
+"""
+
+import ast
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
 import msgspec
 
-from evaluator.lint import cpp_calls, launches, library, prompt_injection, side_effects
-from evaluator.lint.embedded import file_pieces, pieces
-from evaluator.lint.languages import languages
+from evaluator.languages.language import Mentions, included_headers, mentions_in_text
+from evaluator.languages.registry import recognized
+from evaluator.lint import launches, library, suspicions
+from evaluator.lint.embedded import file_pieces, pieces, texts
 from evaluator.lint.messages import ANALYSIS, MAX_MESSAGE, Look, Looked, Remark, thinned
+from evaluator.lint.names import Names
 from evaluator.lint.predicted_builds import predicted_builds
 from evaluator.lint.reachable import Module, in_forward, other_entry, take_apart
 from evaluator.protocol.frames import BuildRequest, SourceFile
 from evaluator.protocol.frames.bounds import MAX_FRAME_BYTES
 from evaluator.protocol.frames.oversize import unsendable_request
-from evaluator.protocol.parsed_python import parsed_python
-from evaluator.protocol.submission_files import HEADER_SUFFIXES, SubmissionFile, cpp_files, python_files
+from evaluator.protocol.submission_files import (
+    HEADER_SUFFIXES,
+    SubmissionFile,
+    cpp_files,
+    is_several,
+    parsed_python,
+    python_files,
+)
+from evaluator.records import Toolchain
 from evaluator.submission.model_new import entries_of
+
+_CUDA_FILES = (".cu", ".cuh")
+_KERNEL = "__global__"
+
+
+def languages(module: Module, source: str) -> list[Toolchain]:
+    """Return all languages of a parsed submission. A file may contain several."""
+    strings = [text for _, text in texts(module.nodes)]
+    files = cpp_files(source)
+    code = [*strings, *(file.text for file in files)]
+    dotted = set(_dotted(module))
+    if is_several(source):  # The manifest may ask for an extension.
+        dotted |= {name for name in mentions_in_text(source).dotted if name.startswith("torch.utils.")}
+    mentions = Mentions(
+        dotted=frozenset(dotted),
+        includes=frozenset().union(*map(included_headers, code)),
+        has_kernel=any(_KERNEL in text for text in code)
+        or any(text.endswith(_CUDA_FILES) for text in strings)
+        or any(file.path.endswith(_CUDA_FILES) for file in files)
+        or any(_passes_cuda(node) for node in module.nodes),
+    )
+    return recognized(mentions)
+
+
+def _dotted(module: Module) -> Iterator[str]:
+    """Yield the full names of imported objects, and of used objects of imported modules."""
+    names: Names = module.names
+    yield from names.meanings
+    for node in module.nodes:
+        match node:
+            case ast.Attribute():
+                name = names.dotted(node)
+                if name is not None and name.partition(".")[0] in names.sources:
+                    yield name
+            case ast.Call():  # `getattr` and `import_module` with literal names.
+                if (name := names.dotted(node)) is not None:
+                    yield name
+            case _:
+                continue
+
+
+def _passes_cuda(node: ast.AST) -> bool:
+    """Return whether a call passes CUDA sources, even with text from run time."""
+    match node:
+        case ast.keyword(arg="cuda_sources", value=ast.Constant(value=None | "")):
+            return False
+        case ast.keyword(arg="cuda_sources", value=ast.List(elts=[]) | ast.Tuple(elts=[])):
+            return False
+        case ast.keyword(arg="cuda_sources"):
+            return True
+        case _:
+            return False
+
 
 _MAX_BUILDS_BYTES = MAX_FRAME_BYTES // 2
 
@@ -32,7 +98,7 @@ def look(source: str, entries: Sequence[str] = entries_of(None)) -> Looked:
             warnings.simplefilter("ignore")
             parsed = parsed_python(source)
     except (SyntaxError, ValueError):
-        return Looked(thinned(list(prompt_injection.prompt_injection(source, [], [], python_files(source)))))
+        return Looked(thinned(list(suspicions.prompt_injection(source, [], [], python_files(source)))))
     except (RecursionError, MemoryError):
         return Looked([], f"it is nested too deeply for Python's parser, or too large: {len(source)} characters")
     try:
@@ -75,10 +141,10 @@ def _remarks(source: str, module: Module, invalid: list[SubmissionFile]) -> list
         *other_entry(module),
         *library.library_calls(module, bodies),
         *library.fallbacks(module, bodies),
-        *side_effects.surroundings(module),
-        *side_effects.patches(module, bodies),
-        *cpp_calls.cpp_rules(cpp_pieces),
+        *suspicions.surroundings(module),
+        *suspicions.patches(module, bodies),
+        *launches.cpp_rules(cpp_pieces),
         *launches.never_launched(module.nodes, cpp_pieces),
         *launches.decorated_never_launched(module.nodes, module.names),
-        *prompt_injection.prompt_injection(source, module.nodes, cpp_pieces, invalid),
+        *suspicions.prompt_injection(source, module.nodes, cpp_pieces, invalid),
     ]

@@ -1,14 +1,15 @@
-"""Remarks of the linter, and the question between judge and child."""
+"""Question and answer of the confined child behind the lint."""
 
+from collections.abc import Sequence
 from typing import Annotated, NamedTuple
 
 import msgspec
 
-from evaluator.findings import Code
+from evaluator.findings import Code, finding
 from evaluator.protocol.frames import BuildRequest, Frame
 from evaluator.protocol.frames.bounds import Name, Text
-from evaluator.records import Toolchain
-from evaluator.sandbox.question import Question
+from evaluator.records import Finding, Toolchain
+from evaluator.sandbox.question import NoAnswer, Question, Spawn
 
 MAX_REMARKS = 64
 MAX_BUILDS = 4
@@ -81,3 +82,30 @@ def thinned(remarks: list[Remark]) -> list[Noticed]:
         shown_remarks += [*first, last._replace(message=f"{last.message} (and {more} more)") if more > 0 else last]
     shown_remarks.sort(key=lambda remark: (remark.line, remark.code.value))
     return [Noticed(code, max(line, 1), message[:MAX_MESSAGE]) for code, line, message in shown_remarks[:MAX_REMARKS]]
+
+
+class LookedAt(NamedTuple):
+    """Findings of a text, the predicted build requests, and the languages; None for a text that cannot be parsed."""
+
+    findings: list[Finding]
+    builds: list[BuildRequest] = []
+    toolchains: list[Toolchain] | None = None
+
+
+def look_at(source: str, entries: Sequence[str], spawn: Spawn) -> LookedAt:
+    """Analyse a text in a confined child from `spawn`. A failing child results in a finding, never in a verdict.
+
+    Raises:
+        JudgeFailed: the child could not be started.
+    """
+    answer = ANALYSIS.ask(Look(source, list(entries)), spawn)
+    if isinstance(answer, NoAnswer):
+        late = f"the analysis took longer than {ANALYSIS.limit_s:g} s"
+        return LookedAt([_incomplete(late if answer.timed_out else "the text crashed the analysis process")])
+    findings = [finding(noticed.code, noticed.message, line=noticed.line) for noticed in answer.noticed]
+    incomplete = [_incomplete(answer.incomplete)] if answer.incomplete else []
+    return LookedAt([*findings, *incomplete], answer.builds, answer.toolchains)
+
+
+def _incomplete(reason: str) -> Finding:
+    return finding(Code.NOT_LOOKED_AT, reason)

@@ -1,5 +1,7 @@
-"""Model calls: forward alone, or forward and backward with gradients of inputs and parameters."""
+"""A call of a model, alike in judge and runner, and the seeding of a call."""
 
+import random
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -105,3 +107,25 @@ def _floating_inputs(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[tup
         single = isinstance(value, torch.Tensor)
         inputs += [(name if single else f"{name}.{index}", leaf) for index, leaf in enumerate(leaves)]
     return inputs
+
+
+def seed_torch(seed: int) -> None:
+    """Seed the CPU generator and, if CUDA is initialized, the CUDA generator.
+
+    `torch.manual_seed` also records the full call stack for every uninitialized device type: 0.3 ms per call.
+    """
+    torch.default_generator.manual_seed(seed)
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        torch.cuda.manual_seed(seed)
+
+
+def seed_all(seed: int) -> None:
+    """Seed PyTorch's generators, `random` and NumPy's generator, before inputs or weights are made.
+
+    Before a call, only PyTorch is seeded: a reference whose forward draws other random numbers has a state between
+    calls, and is refused.
+    """
+    seed_torch(seed)
+    random.seed(seed)
+    if (numpy := sys.modules.get("numpy")) is not None:
+        numpy.random.seed(seed % (1 << 32))

@@ -1,4 +1,4 @@
-"""Trees of tensors and plain values, for judge and runner: leaves, changed tensors, and the tree of frames.
+"""Trees of values in arguments and answers, and the memory of an answer's tensors.
 
 The judge never takes a tree from a runner, except as frames: the judge pairs `Node`s with the expected tree itself.
 """
@@ -8,7 +8,7 @@ from typing import Any, TypeGuard
 
 import torch
 
-from evaluator.protocol.frames import Items, Node, Scalar, Table, TensorView
+from evaluator.protocol.frames import Done, Items, Node, Scalar, Table, TensorView
 from evaluator.protocol.frames.bounds import MOST_DEPTH
 
 _MOST_TEXT = 65_536
@@ -108,3 +108,40 @@ def dtype_name(dtype: torch.dtype) -> str:
     'float32'
     """
     return str(dtype).removeprefix("torch.")
+
+
+_DTYPES = {name: kind for name, kind in vars(torch).items() if isinstance(kind, torch.dtype)}
+"""By name. The attribute of another name can import a part of PyTorch (`torch._inductor`) into the judge."""
+
+
+def answer_spans(done: Done) -> list[tuple[int, int]]:
+    """Return offset and size in bytes of each tensor of an answer, gaps between elements included.
+
+    Tensors without elements or without an offset are left out. The numbers of a runner's answer are hostile.
+    """
+    return [span for view in answer_views(done) if (span := _span(view)) is not None]
+
+
+def answer_views(done: Done) -> list[TensorView]:
+    """Return all tensors of an answer, gradients included."""
+    nodes = [done.outputs, *(view for view in (done.gradients or {}).values() if view is not None)]
+    return [view for node in nodes for view in _views(node)]
+
+
+def _views(node: Node) -> Iterator[TensorView]:
+    match node:
+        case TensorView():
+            yield node
+        case Items(items=items) | Table(items=items):
+            for item in items:
+                yield from _views(item)
+        case _:
+            return
+
+
+def _span(view: TensorView) -> tuple[int, int] | None:
+    dtype = _DTYPES.get(view.dtype)
+    if view.offset_bytes is None or 0 in view.shape or dtype is None:
+        return None
+    reach = sum((size - 1) * step for size, step in zip(view.shape, view.strides, strict=False))
+    return view.offset_bytes, (1 + max(reach, 0)) * dtype.itemsize

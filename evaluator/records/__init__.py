@@ -5,9 +5,9 @@ non-finite number: JSON has none, and msgspec would silently write `null`. `numb
 otherwise the field is `None`, and another field counts the non-finite numbers.
 """
 
-from evaluator.records.admission import Admission, ControlResult
 from evaluator.records.base import (
     SCHEMA_VERSION,
+    Finding,
     LevelNumber,
     Record,
     Seed,
@@ -16,9 +16,10 @@ from evaluator.records.base import (
     number_text,
     seed_text,
 )
-from evaluator.records.build import Build, BuildUnit, Diagnostic
 from evaluator.records.card import (
     CancellingRows,
+    Fault,
+    Outcome,
     ProblemRef,
     RunnerOutput,
     Scorecard,
@@ -27,27 +28,29 @@ from evaluator.records.card import (
     SubmissionRef,
     Weights,
 )
-from evaluator.records.cases import CaseResult, Quoted, Score
-from evaluator.records.check import Check, Mismatch, Schedule, TensorCheck
+from evaluator.records.check import CaseResult, Check, Mismatch, Quoted, Schedule, Score, TensorCheck
 from evaluator.records.evidence import (
+    Build,
+    BuildUnit,
     Counters,
+    DeviceFacts,
+    Diagnostic,
+    Environment,
     Flips,
+    GpuFacts,
+    InstructionCount,
+    InstructionKind,
     KernelCounters,
+    KernelInstructions,
     KernelResources,
     KernelUse,
+    MachineCode,
+    NumberFormat,
     OwnKernels,
     Profiling,
     Roofline,
+    SandboxFacts,
     ShareBasis,
-)
-from evaluator.records.finding import Finding
-from evaluator.records.machine import DeviceFacts, Environment, GpuFacts, SandboxFacts
-from evaluator.records.machine_code import (
-    InstructionCount,
-    InstructionKind,
-    KernelInstructions,
-    MachineCode,
-    NumberFormat,
 )
 from evaluator.records.names import (
     BenchmarkRule,
@@ -72,12 +75,13 @@ from evaluator.records.names import (
     WeightsGraded,
     WeightsRule,
 )
-from evaluator.records.outcome import Fault, Outcome
 from evaluator.records.problem import (
+    Admission,
     AxisRange,
     Case,
     CaseName,
     Constant,
+    ControlResult,
     Formats,
     MatchedRatio,
     OutputFormat,

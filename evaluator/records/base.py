@@ -1,4 +1,4 @@
-"""Base class and scalar types of all records."""
+"""Base of all records, and the record of a finding."""
 
 import math
 from typing import Annotated
@@ -7,7 +7,7 @@ import msgspec
 
 SCHEMA_VERSION = 5
 """Version of a card's form and of the rules of its statistics. Cards of earlier versions are read too
-(`evaluator/files/earlier_cards.py`)."""
+(`evaluator/files/card_files.py`)."""
 
 
 class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -48,3 +48,13 @@ def seed_text(seed: int) -> str:
     '0x00000000000000ff'
     """
     return f"0x{seed:016x}"
+
+
+class Finding(Record, frozen=True):
+    """Observation of the judge. `warpgrade explain CODE` explains the `code`."""
+
+    code: str
+    message: str
+    next_step: str
+    line: int | None = None
+    details: dict[str, str | int | float | bool | None] = {}

@@ -2,8 +2,7 @@
 
 from enum import StrEnum
 
-from evaluator.records.base import Record, Seed, Sha256
-from evaluator.records.finding import Finding
+from evaluator.records.base import Finding, Record, Seed, Sha256
 from evaluator.records.names import L2Rule
 
 

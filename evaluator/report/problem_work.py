@@ -3,8 +3,7 @@
 from typing import Any, NamedTuple
 
 from evaluator.records import CaseName, Precision
-from evaluator.roofline.counted_work import CallWork
-from evaluator.roofline.least_time import LeastTime, Roofs, least_time
+from evaluator.roofline.least_time import CallWork, LeastTime, Roofs, least_time
 from evaluator.text import amount, duration, one_line
 
 _NOTE = "FLOP are those of matrix products, convolutions and attention."

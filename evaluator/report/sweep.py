@@ -8,8 +8,7 @@ from xml.etree import ElementTree
 from evaluator.records import CaseName, CaseResult, Constant, Scorecard, Status
 from evaluator.report.layout.markup import table_lines
 from evaluator.report.page import svg
-from evaluator.roofline.counted_work import CallWork
-from evaluator.roofline.least_time import Roofs, least_time
+from evaluator.roofline.least_time import CallWork, Roofs, least_time
 from evaluator.text import Symbols, amount, duration, one_line, ratio, significant
 
 _WIDTH, _HEIGHT, _GAP = 640, 240, 40

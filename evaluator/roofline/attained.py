@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from evaluator.catalog.readers.formula import evaluate
+from evaluator.catalog.formula import evaluate
 from evaluator.findings import Code, finding
 from evaluator.records import Constant, Finding, Flips, Record, Roofline, RooflineOverride, Timing
 

@@ -1,15 +1,125 @@
-"""Least time of a problem's call on a GPU, before any grade: the roofline of the counted work."""
+"""Least time of a call, from counted work and the measured limits of a GPU.
 
+The process runs the reference's own code on the meta device (`work_count.py`). The caller needs no PyTorch.
+"""
+
+import hashlib
+from pathlib import Path
 from typing import NamedTuple
 
+from evaluator.cache.build_cache import look_up, measured_once
 from evaluator.catalog import sized_source
-from evaluator.catalog.readers.formula import evaluate
+from evaluator.catalog.formula import evaluate
 from evaluator.catalog.reference import read_reference
 from evaluator.devices.gpu import Gpu, gpus
-from evaluator.records import CaseName, Problem
+from evaluator.records import CaseName, ElementFormat, Precision, Problem, Record
 from evaluator.roofline.attained import floor_ms
-from evaluator.roofline.counted_work import CallWork
-from evaluator.roofline.peaks import known_bandwidth, known_peak, peak_of
+from evaluator.sandbox.question import PROBLEM_ANSWER_BYTES, PROBLEM_LIMITS, NoAnswer, Question
+from evaluator.toolchain.host_compiler import torch_version
+
+_VERSION = 1
+
+
+class CallWork(Record, frozen=True):
+    """Bytes and operations of a call, with each byte moved once.
+
+    `read_bytes` covers the storages of inputs, parameters and buffers (and of output gradients, where gradients are
+    graded) with values used by any operation. Each byte counts once, however many tensors share the byte.
+    `written_bytes` covers outputs and gradients in new storages. `flop` counts matrix products, convolutions and
+    attention, forward and backward: a multiplication plus an addition are two. Other arithmetic is not counted.
+
+    Neither number is a lower bound for every program. A reference that gathers or slices an input does not read the
+    whole input. A reference that multiplies by a diagonal matrix computes more than necessary. A verdict based on these
+    numbers requires proof that every byte matters.
+    """
+
+    read_bytes: int
+    written_bytes: int
+    flop: int
+
+
+class WorkBySize(Record, frozen=True):
+    """Work of a call for each size. A size in `unknown` has a reason instead."""
+
+    known: dict[CaseName, CallWork]
+    unknown: dict[CaseName, str]
+
+
+COUNT = Question("evaluator.roofline.work_count:run", Problem, WorkBySize, 300.0, PROBLEM_LIMITS, PROBLEM_ANSWER_BYTES)
+"""A usual count takes the time of importing PyTorch plus a second."""
+
+
+def work_of(problem: Problem) -> WorkBySize:
+    """Return the work of a call for each size of `problem`. A failed process is a reason, and is not cached."""
+    axes = {name: case.axes for name, case in problem.cases.items()}
+    parts = ["work", _VERSION, problem.sha256, axes, torch_version()]
+    work = measured_once(parts, WorkBySize, lambda: COUNT.ask_in_new_sandbox(problem))
+    if isinstance(work, NoAnswer):
+        return WorkBySize(known={}, unknown=dict.fromkeys(problem.cases, f"the count failed: {work.reason}"))
+    return work
+
+
+_READER = Path(__file__).parent.parent / "judge" / "native" / "read.cu"
+
+
+_RATES = {
+    ElementFormat.INT8: 2.0,
+    ElementFormat.FP8_E4M3: 2.0,
+    ElementFormat.FP8_E5M2: 2.0,
+    ElementFormat.INT4: 4.0,
+    ElementFormat.MXFP4: 4.0,
+    ElementFormat.NVFP4: 4.0,
+}
+
+
+class Bandwidth(Record, frozen=True):
+    """Highest bandwidth of a kernel that reads, writes or copies, in bytes/s (reads and writes count alike).
+
+    `l2_bytes` is the size of the GPU's L2 cache.
+    """
+
+    bytes_per_s: float
+    l2_bytes: int
+
+
+class Peak(Record, frozen=True):
+    """Highest rate of a matrix product, in operations/s."""
+
+    flop_per_s: float
+
+
+def bandwidth_key(gpu: Gpu) -> list[object]:
+    """Return the key of the bandwidth of `gpu`."""
+    return ["bandwidth", *_of(gpu), hashlib.sha256(_READER.read_bytes()).hexdigest()]
+
+
+def peak_key(gpu: Gpu, precision: Precision) -> list[object]:
+    """Return the key of the peak of `gpu` in `precision`."""
+    return ["peak", *_of(gpu), precision.value]
+
+
+def known_bandwidth(gpu: Gpu) -> Bandwidth | None:
+    """Return the measured bandwidth of `gpu`; None before the first measurement."""
+    return look_up(bandwidth_key(gpu), Bandwidth)
+
+
+def known_peak(gpu: Gpu, precision: Precision) -> Peak | None:
+    """Return the measured peak of `gpu` in `precision`; None before the first measurement."""
+    return look_up(peak_key(gpu, precision), Peak)
+
+
+def peak_of(problem: Problem) -> tuple[Precision, float]:
+    """Return the precision to measure for a problem's products, and the factor of its rate.
+
+    Tensor cores multiply operands of 8 bits at twice the rate of bf16, and of 4 bits at four times this rate (data
+    sheets of NVIDIA H100 and B200). The factor counts for inputs declared so, as an upper limit.
+    """
+    factor = max((_RATES[form] for form in problem.formats.inputs.values()), default=None)
+    return (problem.precision, 1.0) if factor is None else (Precision.BF16, factor)
+
+
+def _of(gpu: Gpu) -> list[object]:
+    return [gpu.uuid, gpu.driver, torch_version()]
 
 
 class Roofs(NamedTuple):

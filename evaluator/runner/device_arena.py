@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import torch
 
 from evaluator.devices import driver
-from evaluator.devices.memory import device_tensor
-from evaluator.devices.page import (
+from evaluator.devices.memory import (
     DIGEST_BYTES,
     DIGESTS,
     DONE,
@@ -24,11 +23,12 @@ from evaluator.devices.page import (
     PAGE_BYTES,
     PLACES,
     OutputLocation,
+    device_tensor,
     write_places,
 )
 from evaluator.devices.spot_kernels import SpotKernels
-from evaluator.protocol.answer_spans import answer_spans
 from evaluator.protocol.frames import Done, Items, Load, Masked, Node, Table, TensorView
+from evaluator.protocol.pytree import answer_spans
 
 _DEVICE = 0
 """Only the leased GPU is visible in this process."""

@@ -38,21 +38,24 @@ from evaluator.protocol.frames import (
     WindowDone,
 )
 from evaluator.protocol.frames.bounds import MOST_ASSUMED
+from evaluator.protocol.model_call import seed_torch
 from evaluator.protocol.pytree import mapped
-from evaluator.protocol.seeding import seed_torch
 from evaluator.runner import submission_module
 from evaluator.runner.device_arena import Gate, answer_places, warm_up
-from evaluator.runner.emulated.nvrtc import NvrtcStandIn
 from evaluator.runner.extensions import ExtensionLoader
-from evaluator.runner.instrumentation.ablation import OwnFunctions, leave_out_library
-from evaluator.runner.instrumentation.nvrtc_launches import leave_out_launches, name_kernels
-from evaluator.runner.instrumentation.op_counter import OpCounter
-from evaluator.runner.instrumentation.profiler import profiled
+from evaluator.runner.instrumentation import (
+    OpCounter,
+    OwnFunctions,
+    leave_out_launches,
+    leave_out_library,
+    name_kernels,
+    profiled,
+)
+from evaluator.runner.nvrtc import NvrtcStandIn
 from evaluator.runner.parameters import ChangingParameters, take_over_state
 from evaluator.runner.printed_output import Printing
-from evaluator.runner.shared_memory import Shared, take_over
-from evaluator.runner.shared_values import Outbox, to_tensor, to_value
-from evaluator.runner.triton.kernel_cache import compiled_kernels, forget_import, use_folder
+from evaluator.runner.shared_memory import Outbox, Shared, take_over, to_tensor, to_value
+from evaluator.runner.triton.compilation import compiled_kernels, forget_import, use_folder
 from evaluator.runner.triton.launches import leave_out_compiled
 
 _MOST_NAME = 200

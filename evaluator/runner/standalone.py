@@ -15,8 +15,8 @@ import torch
 
 from evaluator.protocol import model_call
 from evaluator.protocol.frames.values import ModelMode
+from evaluator.protocol.model_call import seed_all
 from evaluator.protocol.pytree import mapped, tensors_of
-from evaluator.protocol.seeding import seed_all
 from evaluator.protocol.standalone_call import FAILED, LoneCall, libraries_in, read_back
 from evaluator.runner import submission_module
 from evaluator.runner.extensions import ExtensionLoader

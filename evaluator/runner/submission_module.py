@@ -20,12 +20,11 @@ from torch.utils import cpp_extension
 from evaluator.protocol.frames import Failed, RefusedKernel
 from evaluator.protocol.frames.bounds import MOST_FUNCTIONS
 from evaluator.protocol.frames.values import ModelMode
-from evaluator.protocol.seeding import seed_all
-from evaluator.protocol.submission_files import SINGLE_FILE, SubmissionFile, parts
-from evaluator.protocol.submission_manifest import checked, extension_sources
+from evaluator.protocol.model_call import seed_all
+from evaluator.protocol.submission_files import SINGLE_FILE, SubmissionFile, checked, extension_sources, parts
 from evaluator.runner.extensions import FILES_FOLDER
-from evaluator.runner.nvrtc_errors import refused_source
-from evaluator.runner.triton.compile_errors import interpreted_cause, refused_kernel
+from evaluator.runner.nvrtc import refused_source
+from evaluator.runner.triton.compilation import interpreted_cause, refused_kernel
 
 MODEL_FILE = "model.py"
 _MODULE = "submission"

@@ -4,10 +4,9 @@ The judge uses the names exported below. Each sandbox layer has a module: view, 
 limits. Only `question.py` depends on the protocol's frames.
 """
 
+from evaluator.sandbox.available_layers import Layers, Limits, Machine
 from evaluator.sandbox.confined_process import Child, ConfinedProcess, ExitInfo
 from evaluator.sandbox.fork_server_client import DEFAULT_PRELOAD, ForkServer
-from evaluator.sandbox.layers.available_layers import Layers, Machine
-from evaluator.sandbox.layers.resource_limits import Limits
 from evaluator.sandbox.tool import ToolResult, run_tool
 
 __all__ = [

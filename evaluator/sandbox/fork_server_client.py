@@ -14,16 +14,12 @@ from typing import NoReturn, Self
 from evaluator.errors import JudgeFailed
 from evaluator.paths import cache_folder
 from evaluator.records import SandboxFacts, SandboxMode
-from evaluator.sandbox.captured_output import OutputDrain
-from evaluator.sandbox.confined_process import Child, ConfinedProcess
-from evaluator.sandbox.filesystem import visible_files
-from evaluator.sandbox.filesystem.scratch_folders import entered, remove_abandoned
-from evaluator.sandbox.filesystem.untrusted_folders import hand_over
-from evaluator.sandbox.filesystem.visible_files import library_folders
+from evaluator.sandbox import messages, visible_files
+from evaluator.sandbox.available_layers import Layers, Limits, Machine, choose_layers, sandbox_facts
+from evaluator.sandbox.confined_process import Child, ConfinedProcess, OutputDrain
 from evaluator.sandbox.kernel.privileges import Identities, reserve_identities
-from evaluator.sandbox.layers import messages
-from evaluator.sandbox.layers.available_layers import Layers, Machine, choose_layers, sandbox_facts
-from evaluator.sandbox.layers.resource_limits import Limits
+from evaluator.sandbox.scratch_folders import entered, hand_over, remove_abandoned
+from evaluator.sandbox.visible_files import library_folders
 
 DEFAULT_PRELOAD = ("torch", "evaluator.runner.main")
 _READY_S = 180.0

@@ -17,9 +17,9 @@ import msgspec
 from evaluator.errors import InfraError, JudgeFailed, SandboxUnavailable
 from evaluator.protocol.frames import MAX_FRAME_BYTES, Channel, Closed, DeadlinePassed, FrameError
 from evaluator.records import SandboxMode
+from evaluator.sandbox.available_layers import Limits
 from evaluator.sandbox.confined_process import Child
 from evaluator.sandbox.fork_server_client import ForkServer
-from evaluator.sandbox.layers.resource_limits import Limits
 
 Q = TypeVar("Q", bound=msgspec.Struct)
 A = TypeVar("A", bound=msgspec.Struct)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import msgspec
 
+from evaluator.sandbox.available_layers import Limits
 from evaluator.sandbox.confined_process import ConfinedProcess, ExitInfo
-from evaluator.sandbox.filesystem.untrusted_folders import hand_over, taken_bytes
 from evaluator.sandbox.fork_server_client import ForkServer
-from evaluator.sandbox.layers.resource_limits import Limits
+from evaluator.sandbox.scratch_folders import hand_over, taken_bytes
 from evaluator.sandbox.time_limit import TimeLimit
 
 

@@ -15,7 +15,7 @@ from evaluator.batch.workers.worker_handle import NoWorker, Slot
 from evaluator.errors import InfraError, UsageError
 from evaluator.grade_options import GradeOptions
 from evaluator.records import Record
-from evaluator.serve import socket_folder
+from evaluator.serve import protocol
 from evaluator.serve.protocol import (
     GRADES,
     HELLO,
@@ -94,8 +94,8 @@ def status() -> bytes:
 def stop() -> None:
     """End the ready judge; return after the last grade. Raises UsageError if none runs."""
     pid = _ask("POST", STOP, Stopping).pid
-    with contextlib.suppress(FileNotFoundError), socket_folder.opened() as folder:
-        socket_folder.await_end(folder, pid)
+    with contextlib.suppress(FileNotFoundError), protocol.opened() as folder:
+        protocol.await_end(folder, pid)
 
 
 class ReadyWorker:
@@ -160,8 +160,8 @@ class _Refused(Exception):
 
 
 def _connection() -> socket.socket:
-    with socket_folder.opened() as folder:
-        return socket_folder.connect(folder, _GREETING_S)
+    with protocol.opened() as folder:
+        return protocol.connect(folder, _GREETING_S)
 
 
 def _connected() -> socket.socket | Unready:
@@ -194,7 +194,7 @@ def _ask(method: str, path: str, kind: type[_T]) -> _T:
     try:
         connection = _connection()
     except (FileNotFoundError, ConnectionRefusedError):
-        place = socket_folder.folder_path()
+        place = protocol.folder_path()
         raise UsageError(
             f"no ready judge runs: nothing listens in {place}", hint="start one: warpgrade serve"
         ) from None

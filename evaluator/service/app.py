@@ -1,10 +1,14 @@
-"""Routes of the service, behind `AccessControl`."""
+"""OpenAPI description of the service, made from its routes and the records of its documents.
+
+Routes of the service, behind `AccessControl`.
+"""
 
 import asyncio
 import hashlib
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from starlette.applications import Starlette
@@ -13,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from evaluator import records
 from evaluator.api.grader import Grader
 from evaluator.api.scorecard import Scorecard
 from evaluator.catalog import list_problems
@@ -21,7 +26,6 @@ from evaluator.records import Record
 from evaluator.report.card.feedback import CHARACTERS
 from evaluator.service import metrics
 from evaluator.service.bodies import Bodies, PartsResponse, Turns
-from evaluator.service.connections import CLIENT
 from evaluator.service.dispatcher import Dispatcher, problem_of
 from evaluator.service.gate import HEALTH, AccessControl
 from evaluator.service.journal import Added, Arrival, Journal, OtherRequest, QueueFull
@@ -42,8 +46,64 @@ from evaluator.service.messages import (
     TextProblem,
 )
 from evaluator.service.metrics import Metrics
-from evaluator.service.openapi import openapi_document
+from evaluator.service.server import CLIENT
 from evaluator.service.tokens import Tokens
+from evaluator.version import __version__
+
+_REF = "#/components/schemas/{name}"
+_RESPONSES: dict[str, type[Record]] = {
+    "submit": Grade,
+    "page": GradePage,
+    "show": Grade,
+    "cancel": Grade,
+    "card": records.Scorecard,
+    "problems": ProblemList,
+}
+"""Document of each route, by the name of its function; other routes return text."""
+_QUERIES = {"page": ("limit", "before", "ids", "wait_s"), "show": ("wait_s",), "feedback": ("characters",)}
+
+
+def openapi_document(routes: Sequence[Route]) -> dict[str, Any]:
+    """Return the description."""
+    _, schemas = msgspec.json.schema_components([*_RESPONSES.values(), GradeOrder, Refusal], ref_template=_REF)
+    paths: dict[str, Any] = {}
+    for route in routes:
+        for method in sorted((route.methods or set()) - {"HEAD"}):
+            paths.setdefault(route.path, {})[method.lower()] = _operation(route)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Warpgrade", "version": __version__},
+        "security": [{"token": []}],
+        "paths": paths,
+        "components": {"schemas": schemas, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
+    }
+
+
+def _operation(route: Route) -> dict[str, Any]:
+    name = route.endpoint.__name__
+    parameters: list[dict[str, Any]] = [
+        {"name": query, "in": "query", "schema": {"type": "string"}} for query in _QUERIES.get(name, ())
+    ]
+    if "{grade}" in route.path:
+        parameters.append({"name": "grade", "in": "path", "required": True, "schema": {"type": "string"}})
+    content = _content(_RESPONSES[name]) if name in _RESPONSES else {"text/plain": {}}
+    operation: dict[str, Any] = {
+        "summary": (route.endpoint.__doc__ or "").partition("\n")[0],
+        "parameters": parameters,
+        "responses": {
+            "2XX": {"description": "The document", "content": content},
+            "default": {"description": "A refusal", "content": _content(Refusal)},
+        },
+    }
+    if name == "submit":
+        key = {"name": "Idempotency-Key", "in": "header", "schema": {"type": "string"}}
+        operation |= {"parameters": [key], "requestBody": {"required": True, "content": _content(GradeOrder)}}
+    return operation
+
+
+def _content(kind: type[Record]) -> dict[str, Any]:
+    return {"application/json": {"schema": {"$ref": _REF.format(name=kind.__name__)}}}
+
 
 _LATER = "submit again when some are graded"
 _orders = msgspec.json.Decoder(GradeOrder)

@@ -10,9 +10,9 @@ from collections import Counter
 import msgspec
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from evaluator.service.connections import CLIENT, MOST_CONNECTIONS
 from evaluator.service.messages import MOST_BODY_BYTES, RequestRefused, too_large
 from evaluator.service.metrics import Metrics
+from evaluator.service.server import CLIENT, MOST_CONNECTIONS
 from evaluator.service.tokens import Tokens
 
 HEALTH = "/healthz"

@@ -12,11 +12,10 @@ from typing import NamedTuple
 from evaluator.api.grader import Grader
 from evaluator.errors import UsageError
 from evaluator.service.app import Parts, app_of
-from evaluator.service.connections import MOST_CONNECTIONS, LimitedConnection
 from evaluator.service.dispatcher import Dispatcher
 from evaluator.service.journal import Journal, QueueLimits
 from evaluator.service.metrics import Metrics
-from evaluator.service.program import Door
+from evaluator.service.server import MOST_CONNECTIONS, Door, LimitedConnection
 from evaluator.service.tokens import Tokens, locked
 
 LIMITS = QueueLimits(

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from evaluator.errors import InfraError, UsageError
-from evaluator.sandbox.filesystem.visible_files import refuse_readable
+from evaluator.sandbox.visible_files import refuse_readable
 
 _LOCK = "lock"
 

@@ -166,7 +166,7 @@ def encoded(raw: bytes) -> str:
 
 
 def _read_private(path: Path) -> str:
-    from evaluator.sandbox.filesystem.visible_files import refuse_readable
+    from evaluator.sandbox.visible_files import refuse_readable
 
     try:
         mode = path.stat().st_mode

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from evaluator.catalog.origin import Origin
+from evaluator.catalog.text import Origin
 from evaluator.errors import ProblemError
 from evaluator.records import CaseName, Constant, Problem, Record, SizeName, cases_of
 
@@ -48,7 +48,7 @@ def with_sizes(problem: Problem, sizes: Sequence[CaseName]) -> Problem:
     missing = {SizeName.SMALL, SizeName.AWKWARD}.intersection(sizes) - problem.cases.keys()
     if not missing or problem.origin != Origin.KERNELBENCH:
         return problem
-    from evaluator.cache.measurements import measured_once
+    from evaluator.cache.build_cache import measured_once
 
     small = problem.cases.get(SizeName.SMALL)
     question = SizeQuestion(problem.source, None if small is None else small.axes)

@@ -24,15 +24,13 @@ from evaluator.errors import SubmissionUnreadable
 from evaluator.files.safe_open import NotRegular, read_found, read_named
 from evaluator.findings import Code, finding
 from evaluator.findings.submission import END_REASONING
-from evaluator.protocol.submission_files import BadFiles, is_several, parts
-from evaluator.protocol.submission_manifest import checked
+from evaluator.protocol.submission_files import BadFiles, checked, is_several, parts
 from evaluator.records import Finding, Record, Sha256
+from evaluator.submission.answer import Answer, Block, answer_in, content_of, fenced_blocks
 from evaluator.submission.custom_kernel import KERNEL, custom_kernel_text, is_custom_kernel
-from evaluator.submission.fenced_blocks import Block, content_of, fenced_blocks
 from evaluator.submission.folder import is_submission_folder, read_folder_text
 from evaluator.submission.forms import TextBlock, is_diff, is_json, prose_before_code, without_code
 from evaluator.submission.model_new import entries_of, looks_like_python
-from evaluator.submission.reasoning import Answer, answer_in
 from evaluator.submission.solution_json import is_solution, solution_text
 
 MAX_CODE_BYTES = 1024 * 1024

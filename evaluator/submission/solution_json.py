@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from evaluator.catalog.readers.strict import Table, parsed, table
+from evaluator.catalog.strict import Table, parsed, table
 from evaluator.errors import ProblemError
 from evaluator.protocol.submission_files import MANIFEST, BadFiles, joined
 

@@ -3,8 +3,7 @@
 from evaluator.findings import Code, finding
 from evaluator.records import Finding, Samples, Timing
 from evaluator.timing.agreement import beside_single_calls, beside_spot_checks, disagreement
-from evaluator.timing.bootstrap import Resolution
-from evaluator.timing.stats import CLOCK_ERROR_MS, lower_quartile, median, outliers
+from evaluator.timing.stats import CLOCK_ERROR_MS, Resolution, lower_quartile, median, outliers
 
 _DRIFT = 0.05
 _MANY = 0.05

@@ -2,8 +2,8 @@ from collections import Counter
 
 import pytest
 
-from evaluator import environment
 from evaluator.batch.workers import worker_pool
+from evaluator.grading import card
 from tests.batch.fakes import FakeWorker
 
 
@@ -15,7 +15,7 @@ def worker(monkeypatch):
     monkeypatch.setattr(worker_pool, "LocalWorker", FakeWorker)
     monkeypatch.setattr(worker_pool, "BACKOFF_S", (0.0, 0.0))
     # The card of a lost one is made by the pipeline itself, on this machine.
-    monkeypatch.setattr(environment, "_cpu_name", lambda: "a processor")
+    monkeypatch.setattr(card, "_cpu_name", lambda: "a processor")
     return FakeWorker
 
 

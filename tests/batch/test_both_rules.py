@@ -12,10 +12,10 @@ from evaluator.batch.runs.index import row_of
 from evaluator.commands import main as cli
 from evaluator.files.card_files import read_card, write_card
 from evaluator.records import Status
-from evaluator.report.page.run_page import RunPage, run_page
+from evaluator.report.page.pages import RunPage, run_page
 from evaluator.report.run.intervals import share
-from evaluator.report.run.run_columns import NamedRun, rates
 from evaluator.report.run.run_tables import described, document, markdown, render
+from evaluator.report.run.several_runs import NamedRun, rates
 from evaluator.report.run.summary import Device, RunSample, sections
 from tests import cards
 from tests.batch.test_session import batch  # noqa: F401 - a fixture

@@ -7,8 +7,8 @@ from rich.console import Console
 
 from evaluator.errors import UsageError
 from evaluator.records import Status
-from evaluator.report.run.comparison_screen import render_comparison
 from evaluator.report.run.run_comparison import ComparedSubmission, Rule, VerdictChange, compare, failures, parse_rule
+from evaluator.report.run.several_runs import render_comparison
 
 
 def run(*speedups, problem="relu", noise=0.01, status=Status.CORRECT):

@@ -16,8 +16,7 @@ from evaluator.batch.runs.run_folder import manifest_for, opened
 from evaluator.cards.replay import changed_circumstances, differences
 from evaluator.commands import main as cli
 from evaluator.errors import CardError, UsageError
-from evaluator.files.card_files import card_of, read_card, write_card
-from evaluator.files.earlier_cards import FIRST_VERSION, in_current_form
+from evaluator.files.card_files import FIRST_VERSION, card_of, in_current_form, read_card, write_card
 from evaluator.grade_options import GradeOptions
 from evaluator.grading.resolved_request import GradeArguments, request_for
 from evaluator.records import SCHEMA_VERSION, DeviceKind, Status

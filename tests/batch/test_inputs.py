@@ -12,7 +12,7 @@ from evaluator.batch.runs.inputs import expected, named_once, read_folder, read_
 from evaluator.batch.runs.problems import MOST_CHARACTERS, MOST_TEXTS, Problems, ProblemText, RecentProblems
 from evaluator.batch.runs.tasks import Refused, Shard, Task
 from evaluator.errors import ProblemError, UsageError
-from evaluator.files.file_names import file_name
+from evaluator.files.card_files import file_name
 from evaluator.grading.request import Unread
 from evaluator.records import SizeName
 from evaluator.submission.read import read_submission

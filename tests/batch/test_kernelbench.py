@@ -15,7 +15,7 @@ from evaluator.commands import main as cli
 from evaluator.errors import UsageError
 from evaluator.files.card_files import read_card
 from evaluator.records import Status
-from evaluator.report.run.kernelbench import GradedSample, documents
+from evaluator.report.run.exports import GradedSample, documents
 from tests import cards
 from tests.batch import fakes
 from tests.batch.test_session import batch  # noqa: F401 - a fixture

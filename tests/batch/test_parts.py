@@ -11,10 +11,9 @@ import pytest
 
 from evaluator.batch.runs.inputs import from_text
 from evaluator.batch.runs.problems import Problems
-from evaluator.batch.workers import gpu_queue, ray_cluster, worker_pool
-from evaluator.batch.workers.gpu_queue import BuiltTask, GpuQueue
+from evaluator.batch.workers import queues, ray_cluster, worker_pool
 from evaluator.batch.workers.messages import Built, GpuModel, Graded, GradePart, NotGraded, Order, Prepare, Stage
-from evaluator.batch.workers.task_queue import TaskStream
+from evaluator.batch.workers.queues import BuiltTask, GpuQueue, TaskStream
 from evaluator.batch.workers.worker_handle import NoWorker, Slot
 from evaluator.batch.workers.worker_pool import SlotDrained, TaskEnded, WorkerPool
 from evaluator.findings import Code, finding
@@ -475,7 +474,7 @@ def test_a_slot_waits_a_moment_for_a_build_of_its_problem():
 
 @pytest.mark.parametrize("end", ["patience", "failed build", "no room"])
 def test_a_slot_goes_on_to_another_problem_where_no_build_comes(monkeypatch, end):
-    monkeypatch.setattr(gpu_queue, "_PATIENCE_S", 0.05 if end == "patience" else 600.0)
+    monkeypatch.setattr(queues, "_PATIENCE_S", 0.05 if end == "patience" else 600.0)
     ready = GpuQueue(builders=1, room=1 if end == "no room" else 100)
     relu = waiting("relu", 1).task.problem.sha256
     ready.put(waiting("gelu", 0))

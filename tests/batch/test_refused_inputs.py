@@ -20,7 +20,7 @@ from evaluator.batch.runs.tasks import Refused, RefusedByCause
 from evaluator.commands import main as cli
 from evaluator.errors import CardError, UsageError
 from evaluator.records import SizeName
-from evaluator.report.run.rows import no_formula
+from evaluator.report.run.exports import no_formula
 from evaluator.report.run.summary import Device, RunSample, sections, summarise
 from tests.batch.test_session import batch  # noqa: F401
 

@@ -10,8 +10,8 @@ from rich.console import Console
 
 from evaluator.commands import main as cli
 from evaluator.records import Status
-from evaluator.report.page.run_page import runs_page
-from evaluator.report.run.run_columns import NamedRun, by_problem, rates, render_runs, runs_markdown, runs_tables
+from evaluator.report.page.pages import runs_page
+from evaluator.report.run.several_runs import NamedRun, by_problem, rates, render_runs, runs_markdown, runs_tables
 from evaluator.report.run.summary import Device, RunSample, sections
 from tests.batch.test_inputs import KERNELBENCH
 from tests.batch.test_session import batch  # noqa: F401 - a fixture

@@ -6,10 +6,10 @@ import time
 import pytest
 
 from evaluator.batch.runs.tasks import Task
-from evaluator.batch.workers import task_queue
+from evaluator.batch.workers import queues
 from evaluator.batch.workers.messages import Built, Graded, GradePart, NotGraded
+from evaluator.batch.workers.queues import Errand, SlotState, TaskQueue
 from evaluator.batch.workers.task_grader import TaskGrader
-from evaluator.batch.workers.task_queue import Errand, SlotState, TaskQueue
 from evaluator.batch.workers.worker_handle import Slot
 from evaluator.catalog import find_problem
 from evaluator.grade_options import GradeOptions
@@ -82,11 +82,11 @@ def test_a_free_slot_prefers_its_own_problem_but_not_for_ever():
     queue, softmax = TaskQueue(), task(problem="softmax")
     assert not queue.put(softmax)
     state, taken = keeping(task()), []
-    for _ in range(task_queue._MOST_OVERTAKING + 2):
+    for _ in range(queues._MOST_OVERTAKING + 2):
         queue.put(task())
         taken.append(queue.take(state))
         state.task = None
-    assert [each.problem.name for each in taken] == ["relu"] * task_queue._MOST_OVERTAKING + ["softmax", "relu"]
+    assert [each.problem.name for each in taken] == ["relu"] * queues._MOST_OVERTAKING + ["softmax", "relu"]
 
 
 def test_tasks_keep_their_order_and_a_returned_one_is_the_first():

@@ -24,7 +24,7 @@ from evaluator.errors import UsageError
 from evaluator.files.card_files import read_card
 from evaluator.judge.context import reference_timing
 from evaluator.records import DeviceKind, Status
-from evaluator.sandbox.filesystem.scratch_folders import remove_abandoned
+from evaluator.sandbox.scratch_folders import remove_abandoned
 from tests.grading.harness import TOP, Grader, module, nobody_left_behind, passable_folder
 from tests.library import grade_stream
 from tests.serve.conftest import order

@@ -21,9 +21,9 @@ from evaluator.errors import CardNotWritten, JudgeFailed
 from evaluator.files.card_files import card_bytes, read_card, write_card
 from evaluator.findings import Code, finding
 from evaluator.grading import pipeline, resolved_request
+from evaluator.grading.pipeline import LastResort
 from evaluator.grading.request import GradeRequest, Unread
 from evaluator.grading.resolved_request import GradeArguments, request_for
-from evaluator.grading.run_until_deadline import LastResort
 from evaluator.progress import Progress
 from evaluator.records import (
     CaseResult,
@@ -41,8 +41,8 @@ from evaluator.records import (
     WeightsGraded,
     WeightsRule,
 )
-from evaluator.roofline import counted_work
-from evaluator.roofline.counted_work import CallWork, WorkBySize
+from evaluator.roofline import least_time
+from evaluator.roofline.least_time import CallWork, WorkBySize
 from evaluator.schema import check_card
 from evaluator.submission.read import Submission
 from evaluator.toolchain import host_compiler
@@ -258,7 +258,7 @@ def test_an_empty_folder_has_no_problems(run: Run, tmp_path: Path) -> None:
 
 def test_a_problem_is_shown(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     found = WorkBySize({SizeName.FULL: CallWork(6 << 30, 3 << 20, 0)}, {SizeName.SMALL: "it needs values"})
-    monkeypatch.setattr(counted_work, "work_of", lambda _: found)
+    monkeypatch.setattr(least_time, "work_of", lambda _: found)
     assert run("problems", "show", "relu") == 0
     assert "relu: ReLU\n" in run.out
     assert "class Model(nn.Module):" in run.out

@@ -8,7 +8,7 @@ TOP = Path(__file__).parents[2]
 
 ASKED = """
 import sys
-import evaluator.serve.socket_folder as ready_judge
+import evaluator.serve.protocol as ready_judge
 
 def asked():
     print(*sys.modules)
@@ -38,7 +38,7 @@ NOT_OF_A_CLIENT = (
         "evaluator.grading.pipeline",
         "evaluator.report.run",
         "evaluator.report.card",
-        "evaluator.service.program",
+        "evaluator.service.server",
         "starlette",
         "uvicorn",
     ),
@@ -83,7 +83,7 @@ def test_the_ready_judge_needs_no_extra():
 
 def test_what_works_beside_the_import_of_pytorch_needs_no_pytorch():
     """A single grade starts processes, the lint and builds meanwhile; a worker says that it lives."""
-    modules = "evaluator.grading.single_grade, evaluator.batch.workers.worker, evaluator.judge.context.context_pool"
+    modules = "evaluator.grading.pipeline, evaluator.batch.workers.worker, evaluator.judge.context.context_pool"
     code = f"import sys, {modules}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=TOP, capture_output=True, text=True, check=True)
     assert not {"torch", "rich", "jsonschema"} & set(done.stdout.split())

@@ -12,7 +12,7 @@ from evaluator.admission import admission
 from evaluator.admission.validation import validate
 from evaluator.commands import main as cli
 from evaluator.records import DeviceKind
-from evaluator.report.admission import details_text
+from evaluator.report.problems import details_text
 
 TOP = Path(__file__).parents[2]
 WEAK = """\

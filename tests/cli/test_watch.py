@@ -14,12 +14,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from evaluator import environment
 from evaluator.batch.workers import worker_pool
 from evaluator.catalog import find_problem
 from evaluator.commands import main as cli
 from evaluator.commands.watch import Watched, WatchedGrades, files_of, watch
 from evaluator.errors import ExitCode
+from evaluator.grading import card
 from evaluator.grading.resolved_request import GradeArguments, request_for
 from evaluator.records import Status
 from tests.batch.fakes import FakeWorker
@@ -216,7 +216,7 @@ def test_a_change_during_a_grade_starts_the_next_and_only_a_grade_is_told():
 def worker(monkeypatch):
     monkeypatch.setattr(FakeWorker, "graded", Counter(), raising=False)
     monkeypatch.setattr(FakeWorker, "started", [], raising=False)
-    monkeypatch.setattr(environment, "_cpu_name", lambda: "a processor")
+    monkeypatch.setattr(card, "_cpu_name", lambda: "a processor")
     return FakeWorker
 
 

@@ -6,14 +6,13 @@ from pathlib import Path
 import pytest
 
 from evaluator.cache.build_cache import BuildCache
-from evaluator.compile.cuda import cuda_builder
-from evaluator.compile.cuda.kernel_headers import kernel_headers
-from evaluator.compile.cuda.precompiled import precompile
+from evaluator.compile import cuda_builder
+from evaluator.compile.cuda_builder import kernel_headers
+from evaluator.compile.precompiled import precompile
 from evaluator.cuda_source.declarations import NotSplittable
 from evaluator.cuda_source.source_files import source_files
 from evaluator.cuda_source.split import split
-from evaluator.languages.by_text import included_headers
-from evaluator.languages.language import Mentions
+from evaluator.languages.language import Mentions, included_headers
 from evaluator.languages.registry import CUTLASS, found_installation
 from evaluator.protocol.frames import BuildRequest, SourceFile
 from evaluator.protocol.submission_files import HEADER_SUFFIXES

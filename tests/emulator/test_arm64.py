@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.emulator import runtime
+from evaluator.emulator import headers
 from evaluator.emulator.frontend.build_ladder import KERNEL_FLAGS
 
 COMPILER, MACHINE = shutil.which("aarch64-linux-gnu-g++"), shutil.which("qemu-aarch64")
@@ -24,8 +24,8 @@ ORDERS = [(0, 0, 1), (1, 0, 1), (2, 5, 1), (2, 6, 3)]
 def folder(tmp_path_factory):
     made = tmp_path_factory.mktemp("arm64")
     (made / "no_torch.cpp").write_text("namespace emu { void install_torch_allocator() {} }\n")
-    sources = [path for path in runtime.runtime_sources() if path.suffix == ".cpp" and "torch" not in path.name]
-    library = [COMPILER, "-std=c++20", "-fPIC", "-shared", "-fvisibility=hidden", f"-isystem{runtime.INCLUDE}"]
+    sources = [path for path in headers.runtime_sources() if path.suffix == ".cpp" and "torch" not in path.name]
+    library = [COMPILER, "-std=c++20", "-fPIC", "-shared", "-fvisibility=hidden", f"-isystem{headers.INCLUDE}"]
     engine = ["-O2", "-DWARPGRADE_EMU_RUNTIME", "-pthread", "-Wall", "-Wextra", "-Werror"]
     for arguments in (
         [*library, *engine, *map(str, sources), str(made / "no_torch.cpp"), "-o", str(made / "libemulator.so")],

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from evaluator.cache.build_cache import BuildCache
-from evaluator.compile.emulated.emulator_libraries import binding_support
+from evaluator.compile.own_libraries import binding_support
 from evaluator.emulator.frontend.build_ladder import SUPPORT, StepName, build_steps
 from evaluator.emulator.frontend.front_end import front_end
 from evaluator.paths import cache_folder

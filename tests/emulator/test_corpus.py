@@ -7,8 +7,7 @@ import pytest
 from evaluator.findings import Code
 from evaluator.grade_options import GradeOptions
 from evaluator.grading.pipeline import grade
-from evaluator.grading.request import GradeRequest
-from evaluator.grading.resources import threads
+from evaluator.grading.request import GradeRequest, threads
 from evaluator.judge.context.context_pool import ContextPool
 from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.progress import Silent

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evaluator.cuda_source.device_code import device_code
+from evaluator.cuda_source.edits import device_code
 
 KERNEL = "__global__ void k(float* x) { x[0] = f(x[0]); }"
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.emulator import runtime
+from evaluator.emulator import headers
 from evaluator.emulator.frontend.build_ladder import KERNEL_FLAGS
 from evaluator.toolchain import host_compiler
 from tests import once
@@ -39,16 +39,16 @@ OWN_SYMBOLS = os.RTLD_NOW | os.RTLD_DEEPBIND
 
 
 def build(folder: Path, *defines: str) -> tuple[Path, Path]:
-    """Compile the runtime, but for its one file that needs PyTorch, and the cases; give both libraries."""
+    """Compile the headers, but for its one file that needs PyTorch, and the cases; give both libraries."""
     stand_in = folder / "no_torch.cpp"
     stand_in.write_text("namespace emu { void install_torch_allocator() {} }\n")
-    sources = [path for path in runtime.runtime_sources() if path.suffix == ".cpp" and "torch" not in path.name]
+    sources = [path for path in headers.runtime_sources() if path.suffix == ".cpp" and "torch" not in path.name]
     emulator, cases = folder / "libemulator.so", folder / "cases.so"
     compiler = [host_compiler.cxx().path, "-std=c++20", "-O1", "-fPIC", "-shared", "-fvisibility=hidden", *defines]
-    compile_all = [*compiler, *map(str, [*sources, stand_in]), "-Wall", "-Wextra", "-Werror", *runtime.runtime_flags()]
+    compile_all = [*compiler, *map(str, [*sources, stand_in]), "-Wall", "-Wextra", "-Werror", *headers.runtime_flags()]
     subprocess.run([*compile_all, "-o", str(emulator)], check=True)
     to_runtime = [str(emulator), f"-Wl,-rpath,{folder}"]
-    compile_cases = [*compiler, str(CASES), *KERNEL_FLAGS, f"-isystem{runtime.INCLUDE}", *to_runtime]
+    compile_cases = [*compiler, str(CASES), *KERNEL_FLAGS, f"-isystem{headers.INCLUDE}", *to_runtime]
     subprocess.run([*compile_cases, "-o", str(cases)], check=True)
     return emulator, cases
 

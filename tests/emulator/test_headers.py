@@ -17,8 +17,8 @@ import pytest
 import torch
 
 from evaluator.cache.build_cache import BuildCache
-from evaluator.compile.emulated.emulator_libraries import build_runtime
-from evaluator.emulator import runtime
+from evaluator.compile.own_libraries import build_runtime
+from evaluator.emulator import headers
 from evaluator.paths import cache_folder
 from evaluator.toolchain import host_compiler
 from tests import once
@@ -55,7 +55,7 @@ def extension_flags(standard):
         "-ffp-contract=off",
         "-fno-strict-aliasing",
         *(["-mtls-dialect=gnu2"] if platform.machine() == "x86_64" else []),
-        f"-isystem{runtime.INCLUDE}",
+        f"-isystem{headers.INCLUDE}",
     ]
 
 
@@ -72,7 +72,7 @@ def build():
 
 @pytest.fixture(scope="module")
 def engine():
-    """Load the emulator's runtime, with its symbols for everybody, as a runner does."""
+    """Load the emulator's headers, with its symbols for everybody, as a runner does."""
 
     def make(folder):
         (folder / "engine.so").write_bytes(build_runtime(local_tool({}), BuildCache(cache_folder())))
@@ -288,7 +288,7 @@ def test_vectors_of_two(small_float):
 )
 def test_operators_exist_exactly_where_nvcc_has_them(flags, statement, compiles):
     text = f"#include <cuda_bf16.h>\nvoid f(half a, half b, nv_bfloat16 d) {{ {statement} }}\n"
-    argv = [host_compiler.cxx().path, "-std=c++17", "-fsyntax-only", *flags, f"-I{runtime.INCLUDE}", "-xc++", "-"]
+    argv = [host_compiler.cxx().path, "-std=c++17", "-fsyntax-only", *flags, f"-I{headers.INCLUDE}", "-xc++", "-"]
     result = subprocess.run(argv, input=text, capture_output=True, text=True, check=False)
     assert (result.returncode == 0) is compiles, result.stderr
 
@@ -324,7 +324,7 @@ def test_atomics_exist_exactly_where_nvcc_has_them():
         for operation in operations:
             wanted = "" if operation in names.split() else "!"
             lines.append(f"static_assert({wanted}Has{operation}<{type_name}>);")
-    argv = [host_compiler.cxx().path, "-std=c++20", "-fsyntax-only", f"-I{runtime.INCLUDE}", "-xc++", "-"]
+    argv = [host_compiler.cxx().path, "-std=c++20", "-fsyntax-only", f"-I{headers.INCLUDE}", "-xc++", "-"]
     result = subprocess.run(argv, input="\n".join(lines), capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
 

@@ -5,8 +5,8 @@ import subprocess
 
 import pytest
 
-from evaluator.compile.emulated.emulated_errors import nvcc_version
-from evaluator.emulator import runtime
+from evaluator.compile.emulated_builder import nvcc_version
+from evaluator.emulator import headers
 from evaluator.emulator.frontend.build_ladder import UNIT, build_steps
 from evaluator.emulator.frontend.front_end import as_nvcc, front_end
 from evaluator.protocol.frames import BuildRequest
@@ -28,7 +28,7 @@ def preprocessed(folder, text):
     (folder / "torch" / "types.h").write_text("#if defined(__CUDACC__) || defined(__NVCC__)\nseen_by_torch\n#endif\n")
     unit = f'#include <cuda_runtime.h>\n#include <emu/nvcc.h>\n#line 1 "cuda.cu"\n{as_nvcc(text)}'
     (folder / "unit.cpp").write_text(unit)
-    command = [host_compiler.cxx().path, "-E", f"-I{folder}", f"-isystem{runtime.INCLUDE}", str(folder / "unit.cpp")]
+    command = [host_compiler.cxx().path, "-E", f"-I{folder}", f"-isystem{headers.INCLUDE}", str(folder / "unit.cpp")]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
@@ -113,7 +113,7 @@ def test_all_that_nvcc_defines_is_defined(tmp_path):
     command = [nvcc.nvcc().path, *flags, "--dryrun", "-c", "a.cu"]
     said = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True).stderr
     defined = set(re.findall(r"-D(\w+)", said)) - set(re.findall(r"-D(\w+)", " ".join(flags)))
-    header = (runtime.INCLUDE / "emu" / "nvcc.h").read_text()
+    header = (headers.INCLUDE / "emu" / "nvcc.h").read_text()
     newer = {"__CUDACC_DEVICE_ATOMIC_BUILTINS__", "__CUDA_ARCH_FAMILY_SPECIFIC__", "__CUDA_ARCH_SPECIFIC__"}
     assert {"__NVCC__", "__CUDACC__", "__CUDA_ARCH__"} <= defined
     assert defined - newer <= set(re.findall(r"#define (\w+)", header))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from evaluator.cache.build_cache import BuildCache
-from evaluator.compile.emulated.emulator_libraries import PRECOMPILED, binding_support, precompiled_headers
+from evaluator.compile.own_libraries import PRECOMPILED, binding_support, precompiled_headers
 from evaluator.emulator.frontend.build_ladder import SUPPORT, Step, StepName, build_steps
 from evaluator.emulator.frontend.front_end import front_end
 from evaluator.paths import cache_folder

@@ -13,7 +13,7 @@ import json, os, sys, traceback
 sys.path.insert(0, sys.argv[1])
 import torch
 from torch import nn
-from evaluator.runner.emulated.fake_cuda import install_fake_cuda, real_device
+from evaluator.runner.emulation import install_fake_cuda, real_device
 install_fake_cuda()
 x = torch.ones(3)
 for number, statement in enumerate(json.loads(sys.argv[2])):

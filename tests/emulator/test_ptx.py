@@ -4,13 +4,13 @@ import subprocess
 
 import pytest
 
-from evaluator.compile.emulated import emulated_errors
-from evaluator.cuda_source.device_code import device_code
+from evaluator.compile import emulated_builder
+from evaluator.cuda_source.edits import device_code
 from evaluator.protocol.frames import SourceFile
 from evaluator.sandbox import ToolResult
 from evaluator.toolchain.host_compiler import Toolchain
 
-needs_nvcc = pytest.mark.skipif(emulated_errors.nvcc_version() is None, reason="there is no nvcc on this machine")
+needs_nvcc = pytest.mark.skipif(emulated_builder.nvcc_version() is None, reason="there is no nvcc on this machine")
 
 
 def run_here(argv, *, work, limits, timeout_s):
@@ -20,7 +20,7 @@ def run_here(argv, *, work, limits, timeout_s):
 
 
 def errors(text, *flags, run_tool=run_here):
-    found = emulated_errors.device_errors(
+    found = emulated_builder.device_errors(
         [SourceFile(name="cuda.cu", text=text)], {"cuda.cu": device_code(text) or ""}, flags, run_tool, text
     )
     return [(entry.message, entry.submission_line) for entry in found]
@@ -88,12 +88,12 @@ HOST_CALL = 'cuda.cu(1): error: calling a __host__ function("f") from a __global
     ],
 )
 def test_one_error_of_another_kind_and_nothing_counts(monkeypatch, output, count):
-    monkeypatch.setattr(emulated_errors.nvcc, "nvcc", lambda: Toolchain("/nvcc", "13.0"))
+    monkeypatch.setattr(emulated_builder.nvcc, "nvcc", lambda: Toolchain("/nvcc", "13.0"))
     text = "__global__ void k() {}"
     assert len(errors(text, run_tool=answering(output))) == count
     assert errors(text, run_tool=answering(output, exit_code=0)) == []
 
 
 def test_without_nvcc_nothing_is_run(monkeypatch):
-    monkeypatch.setattr(emulated_errors, "nvcc_version", lambda: None)
+    monkeypatch.setattr(emulated_builder, "nvcc_version", lambda: None)
     assert errors("__global__ void k() {}", run_tool=None) == []

@@ -21,8 +21,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from evaluator.grading import single_grade
-from evaluator.grading.resources import threads
+from evaluator.grading import pipeline
+from evaluator.grading.request import threads
 from evaluator.judge.runners.fork_servers import fork_server_for
 from evaluator.records import DeviceKind, SandboxMode
 from evaluator.sandbox import ForkServer
@@ -151,7 +151,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     arguments = _serve(socket.socket(fileno=int(sys.argv[1])))
     if arguments is not None:
-        single_grade.fork_server_for = _fork_server_for
+        pipeline.fork_server_for = _fork_server_for
         client._GREETING_S = _START_S  # On a busy machine, a client would soon grade itself.
         sys.argv = ["warpgrade", *arguments]
         evaluator.commands.main.main()

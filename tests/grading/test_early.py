@@ -16,26 +16,24 @@ from msgspec.structs import replace
 
 from evaluator.cache.build_cache import BuildCache
 from evaluator.catalog import find_problem
-from evaluator.compile.extension.build_results import BuildResult
-from evaluator.compile.extension.builder import CpuBuilder
+from evaluator.compile.builder import BuildResult, CpuBuilder
 from evaluator.errors import SandboxUnavailable
 from evaluator.findings import Code, finding
 from evaluator.grade_options import GradeOptions
-from evaluator.grading import pipeline, single_grade
-from evaluator.grading.request import GradeRequest
-from evaluator.grading.resources import threads
+from evaluator.grading import pipeline
+from evaluator.grading.request import GradeRequest, threads
 from evaluator.judge import timing_stage
 from evaluator.judge.runners import speculative_build as speculative
 from evaluator.judge.runners.fork_servers import SandboxedTools, light_fork_server_for
 from evaluator.judge.runners.speculative_build import SpeculativeBuild
 from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.judge.trial import timing_loop
-from evaluator.lint import lint_in_sandbox
+from evaluator.lint import messages
 from evaluator.progress import Silent
 from evaluator.protocol.frames import BuildRequest
 from evaluator.records import BuildUnit, DeviceKind, SandboxMode, SizeName, Status
 from evaluator.sandbox import Limits
-from evaluator.sandbox.filesystem.scratch_folders import remove_abandoned
+from evaluator.sandbox.scratch_folders import remove_abandoned
 from evaluator.sandbox.tool import ToolResult
 from evaluator.submission.read import Submission
 from tests.grading.harness import PATIENT_BUILD_S, PATIENT_S, TOP, module, nobody_left_behind
@@ -212,7 +210,7 @@ def test_what_nobody_asked_for_is_ended(tmp_path):
 
 def test_what_is_noticed_of_a_text_is_not_lost_where_builds_are_ended(monkeypatch):
     """Where nothing is known of a problem yet they are ended first of all; the look may still be under way."""
-    monkeypatch.setattr(lint_in_sandbox, "ANALYSIS", lint_in_sandbox.ANALYSIS._replace(limit_s=240.0))
+    monkeypatch.setattr(messages, "ANALYSIS", messages.ANALYSIS._replace(limit_s=240.0))
     long = "x = 1\n" * 30_000 + "import torch\nclass ModelNew(torch.nn.Module):\n"
     with speculative_build(lambda _: Noting(), text=long + FORWARD) as begun:
         begun.end()
@@ -285,7 +283,7 @@ def test_a_build_that_was_ended_is_not_remembered_as_one_that_failed(tmp_path, m
 def graded(grader, monkeypatch):
     """Grade in this process, as on a machine with many cores."""
     monkeypatch.setenv("WARPGRADE_CACHE", grader.environment["WARPGRADE_CACHE"])
-    monkeypatch.setattr(single_grade, "_CORES_FOR_SPECULATION", 1)
+    monkeypatch.setattr(pipeline, "_CORES_FOR_SPECULATION", 1)
 
     def run(source, strict=False):
         request = GradeRequest(
@@ -376,7 +374,7 @@ def test_where_every_wall_is_asked_for_nothing_is_begun_before(graded, monkeypat
     def begin(*_):
         raise Begun
 
-    monkeypatch.setattr(single_grade, "start_speculative_build", begin)
+    monkeypatch.setattr(pipeline, "start_speculative_build", begin)
     with contextlib.suppress(SandboxUnavailable), pytest.raises(Begun) if begins else contextlib.nullcontext():
         graded(module(), strict=strict)
 
@@ -387,7 +385,7 @@ def test_where_every_wall_is_asked_for_nothing_is_begun_before(graded, monkeypat
 def test_a_grade_that_is_ended_leaves_nobody(grader, tmp_path, number, later_s):
     slow = f'load_inline("slow", {WITHOUT_END!r}, no_implicit_headers=True)\n'
     (tmp_path / "mine.py").write_text(WORKING.replace("extension = load", slow + "extension = load"))
-    script = "import evaluator.grading.single_grade as p; p._CORES_FOR_SPECULATION = 1; import cli; cli.main()"
+    script = "import evaluator.grading.pipeline as p; p._CORES_FOR_SPECULATION = 1; import cli; cli.main()"
     with (
         nobody_left_behind(),
         subprocess.Popen(

@@ -26,7 +26,7 @@ print("garbage:", gc.isenabled(), gc.get_freeze_count() > 100_000, file=sys.stde
 
 IMPORT = """
 import gc, sys
-from evaluator.grading.resources import nothing_collected
+from evaluator.grading.request import nothing_collected
 for _ in range(2):
     with nothing_collected():
         print(gc.isenabled(), "torch" in sys.modules)

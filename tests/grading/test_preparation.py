@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from evaluator.catalog import find_problem
-from evaluator.compile.cuda import precompiled
-from evaluator.compile.cuda.background_precompile import BackgroundPrecompile
-from evaluator.compile.cuda.precompiled import precompiled_folder, why_not_precompiled, worth_trying
+from evaluator.compile import precompiled
+from evaluator.compile.device_builders import BackgroundPrecompile
+from evaluator.compile.precompiled import precompiled_folder, why_not_precompiled, worth_trying
 from evaluator.errors import JudgeFailed
 from evaluator.grade_options import GradeOptions
 from evaluator.judge.context import grade_context

@@ -200,7 +200,7 @@ class ModelNew(Model):
 OWN_WORD = """
 import itertools
 import msgspec.structs
-from evaluator.runner.shared_values import Outbox
+from evaluator.runner.shared_memory import Outbox
 
 count, real = itertools.count(), Outbox.from_tensor
 Outbox.from_tensor = lambda self, tensor: msgspec.structs.replace(

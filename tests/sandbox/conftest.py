@@ -7,7 +7,7 @@ import pytest
 from confinement import hear, make_fork_server, tell, without_namespaces
 
 from evaluator.records import SandboxMode
-from evaluator.sandbox.filesystem import visible_files
+from evaluator.sandbox import visible_files
 
 collect_ignore = ["hostile.py"]  # A submission, which may run only in a sandbox.
 

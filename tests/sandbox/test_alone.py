@@ -10,7 +10,7 @@ import torch
 from msgspec.structs import replace
 
 from evaluator.catalog import find_problem
-from evaluator.cuda_source.kernel_names import Kernels
+from evaluator.cuda_source.symbols import Kernels
 from evaluator.deadline import Deadline
 from evaluator.findings import Code
 from evaluator.judge.context.runner_factory import RunnerFactory

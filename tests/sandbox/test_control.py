@@ -18,13 +18,11 @@ from confinement import HERE, alive, below_the_starter, hear, make_fork_server, 
 
 from evaluator.errors import JudgeFailed, SandboxUnavailable
 from evaluator.records import SandboxMode
-from evaluator.sandbox import ForkServer, Machine, fork_server_client
-from evaluator.sandbox.captured_output import OutputDrain
-from evaluator.sandbox.filesystem import visible_files
-from evaluator.sandbox.filesystem.scratch_folders import Scratch
+from evaluator.sandbox import ForkServer, Machine, fork_server_client, messages, visible_files
+from evaluator.sandbox.available_layers import choose_layers
+from evaluator.sandbox.confined_process import OutputDrain
 from evaluator.sandbox.kernel.privileges import Namespaces
-from evaluator.sandbox.layers import messages
-from evaluator.sandbox.layers.available_layers import choose_layers
+from evaluator.sandbox.scratch_folders import Scratch
 
 CHECKOUT = HERE.parents[1]
 

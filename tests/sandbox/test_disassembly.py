@@ -6,9 +6,9 @@ from types import SimpleNamespace
 import pytest
 
 from evaluator.cache.build_cache import BuildCache
-from evaluator.compile.cuda import disassembly
-from evaluator.compile.cuda.disassembly import read_machine_code
-from evaluator.compile.extension.build_results import BuildResult
+from evaluator.compile import disassembly
+from evaluator.compile.builder import BuildResult
+from evaluator.compile.disassembly import read_machine_code
 from evaluator.findings import Code
 from evaluator.judge.context.grade_context import BuildServices
 from evaluator.judge.exhibits.reduced_instructions import about_machine_code
@@ -17,7 +17,7 @@ from evaluator.protocol.frames import BuildRequest
 from evaluator.records import BuildUnit, DeviceKind, Precision
 from evaluator.toolchain import nvcc
 from evaluator.toolchain.host_compiler import Toolchain
-from tests.unit.compile.binaries.test_sass import RECORDED
+from tests.unit.compile.test_sass import RECORDED
 
 LIBRARY = b"\x7fELF\x02\x01 .nv_fatbin"
 

@@ -11,8 +11,7 @@ import pytest
 from confinement import hear, tell
 
 from evaluator.sandbox import run_tool
-from evaluator.sandbox.filesystem.scratch_folders import Scratch, remove_abandoned
-from evaluator.sandbox.filesystem.untrusted_folders import Removal, hand_over, remove_folder
+from evaluator.sandbox.scratch_folders import Removal, Scratch, hand_over, remove_abandoned, remove_folder
 
 DEEP = 2000
 """More than Python's stack allows calls, and five times as long a path as a system call takes."""

@@ -32,7 +32,7 @@ def _namespaces():
 def test_no_view_is_promised_without_a_proc_of_its_own():
     """A runner loads libraries through /proc/self/fd: in a view without /proc, each submission failed to build."""
     code = (
-        "import json; from evaluator.sandbox.layers.layer_probe import examine; found = examine();"
+        "import json; from evaluator.sandbox.available_layers import examine; found = examine();"
         "print(json.dumps([found.namespaces, found.private_view, found.refused['private-file-view']]))"
     )
     done = in_container([sys.executable, "-c", code])

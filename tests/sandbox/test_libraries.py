@@ -11,9 +11,8 @@ from evaluator.batch.runs.run_folder import manifest_for, opened
 from evaluator.errors import UsageError
 from evaluator.grade_options import GradeOptions
 from evaluator.records import DeviceKind, SizeName
-from evaluator.sandbox import ForkServer
-from evaluator.sandbox.filesystem import visible_files
-from evaluator.sandbox.filesystem.visible_files import library_folders
+from evaluator.sandbox import ForkServer, visible_files
+from evaluator.sandbox.visible_files import library_folders
 from evaluator.service.tokens import locked
 
 

@@ -6,15 +6,14 @@ import time
 import pytest
 from confinement import hear, tell
 
-from evaluator.sandbox import Limits
-from evaluator.sandbox.layers import resource_limits
+from evaluator.sandbox import Limits, available_layers
 
 MIB = 1 << 20
 
 
 def test_processes_are_counted(fork_server, ask):
     # Without a user for the runner, the count includes the processes of this user, and some processes may end.
-    others = 0 if fork_server.layers.own_user else resource_limits._tasks_of_this_user()
+    others = 0 if fork_server.layers.own_user else available_layers._tasks_of_this_user()
     result, children = ask(fork_server, "burdens:fork_bomb", limits=Limits(processes=20))
     assert result == "EAGAIN"
     assert children <= 20 + others

@@ -5,9 +5,8 @@ import time
 import pytest
 
 from evaluator.findings import Code
-from evaluator.lint import lint_in_sandbox
-from evaluator.lint.lint_in_sandbox import look_at
-from evaluator.lint.messages import ANALYSIS
+from evaluator.lint import messages
+from evaluator.lint.messages import ANALYSIS, look_at
 from evaluator.sandbox import ForkServer, Limits
 
 SUBMISSION = """
@@ -41,7 +40,7 @@ def test_a_text_that_is_nested_too_deeply_is_told(fork_server, text):
 
 
 def test_a_text_that_takes_too_long_is_told(fork_server, monkeypatch):
-    monkeypatch.setattr(lint_in_sandbox, "ANALYSIS", ANALYSIS._replace(limit_s=0.1))
+    monkeypatch.setattr(messages, "ANALYSIS", ANALYSIS._replace(limit_s=0.1))
     slow = 'S = """\n#include <a>;\n' + "(" * 300_000 + "]" * 300_000 + '"""\n'
     started = time.monotonic()
     assert codes(slow, fork_server) == [Code.NOT_LOOKED_AT]
@@ -50,11 +49,11 @@ def test_a_text_that_takes_too_long_is_told(fork_server, monkeypatch):
 
 def test_a_text_that_takes_too_much_memory_is_told(fork_server, monkeypatch):
     limits = Limits(memory_bytes=64 << 20, processes=16)
-    monkeypatch.setattr(lint_in_sandbox, "ANALYSIS", ANALYSIS._replace(limits=limits))
+    monkeypatch.setattr(messages, "ANALYSIS", ANALYSIS._replace(limits=limits))
     assert codes(SUBMISSION + "x = [1, 2, 3]\n" * 60_000, fork_server) == [Code.NOT_LOOKED_AT]
 
 
 @pytest.mark.parametrize("entry", ["os:abort", "evaluator.lint.lint:Look"])
 def test_a_child_that_ends_without_an_answer_is_told(fork_server, monkeypatch, entry):
-    monkeypatch.setattr(lint_in_sandbox, "ANALYSIS", ANALYSIS._replace(entry=entry))
+    monkeypatch.setattr(messages, "ANALYSIS", ANALYSIS._replace(entry=entry))
     assert codes(SUBMISSION, fork_server) == [Code.NOT_LOOKED_AT]

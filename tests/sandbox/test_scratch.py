@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.sandbox.filesystem import scratch_folders
-from evaluator.sandbox.filesystem.scratch_folders import Scratch, entered, remove_abandoned
+from evaluator.sandbox import scratch_folders
+from evaluator.sandbox.scratch_folders import Scratch, entered, remove_abandoned
 
 TOP = Path(__file__).parents[2]
 OWNER = """
 import sys, time
 sys.path.insert(0, sys.argv[1])
-from evaluator.sandbox.filesystem.scratch_folders import Scratch
+from evaluator.sandbox.scratch_folders import Scratch
 made = Scratch("build")
 (made.path / "work").mkdir(mode=0o000)
 print(made.path, flush=True)

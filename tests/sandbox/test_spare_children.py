@@ -9,8 +9,7 @@ import pytest
 
 from evaluator.errors import JudgeFailed
 from evaluator.judge.runners.runner_pool import SpareChildren
-from evaluator.lint.lint_in_sandbox import look_at
-from evaluator.lint.messages import ANALYSIS
+from evaluator.lint.messages import ANALYSIS, look_at
 from evaluator.sandbox import ForkServer, Limits
 
 pytestmark = pytest.mark.slow

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from evaluator.compile.extension.builder import SUBMISSION_LIMITS, compile_failure
+from evaluator.compile.builder import SUBMISSION_LIMITS, compile_failure
 from evaluator.errors import JudgeFailed
 from evaluator.findings import Code
 from evaluator.records import BuildUnit

@@ -8,16 +8,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from evaluator import environment
 from evaluator.batch.workers import worker_pool
 from evaluator.batch.workers.messages import Order
 from evaluator.catalog import find_problem
 from evaluator.grade_options import GradeOptions
+from evaluator.grading import card
 from evaluator.records import DeviceKind
 from evaluator.serve import client
-from evaluator.service.device_graders import DeviceGraders
-from evaluator.service.local_door import local_door
-from evaluator.service.program import Program
+from evaluator.service.local_door import DeviceGraders, local_door
+from evaluator.service.server import Program
 from tests.batch.fakes import FakeWorker, text_submission
 
 
@@ -45,7 +44,7 @@ def worker(monkeypatch):
     monkeypatch.setattr(FakeWorker, "graded", Counter(), raising=False)
     monkeypatch.setattr(FakeWorker, "started", [], raising=False)
     monkeypatch.setattr(worker_pool, "BACKOFF_S", (0.0, 0.0))
-    monkeypatch.setattr(environment, "_cpu_name", lambda: "a processor")
+    monkeypatch.setattr(card, "_cpu_name", lambda: "a processor")
     return FakeReadyWorker
 
 

@@ -14,12 +14,11 @@ from evaluator.batch.workers.messages import Graded, NotGraded, Stage
 from evaluator.errors import InfraError, UsageError
 from evaluator.grade_options import GradeOptions
 from evaluator.records import DeviceKind, SandboxMode, Status
-from evaluator.serve import client, socket_folder
+from evaluator.serve import client, protocol
 from evaluator.serve.client import Unready
 from evaluator.serve.protocol import GRADES, HELLO, MOST_REQUEST_BYTES, LocalOrder, Welcome, identity
-from evaluator.service import bodies, connections
-from evaluator.service.device_graders import DeviceGraders
-from evaluator.service.local_door import local_door
+from evaluator.service import bodies, server
+from evaluator.service.local_door import DeviceGraders, local_door
 from tests.serve.conftest import order, soon
 
 EMULATED = GradeOptions(DeviceKind.EMULATED)
@@ -31,7 +30,7 @@ def silent(_):
 
 @contextlib.contextmanager
 def connected():
-    with socket_folder.opened() as folder, socket_folder.connect(folder, 30.0) as made:
+    with protocol.opened() as folder, protocol.connect(folder, 30.0) as made:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", 60, 0))
         yield made
 
@@ -177,7 +176,7 @@ def test_a_message_that_is_too_long_is_refused(served, monkeypatch):
 
 
 def test_half_a_message_harms_nobody(served, monkeypatch):
-    monkeypatch.setattr(connections, "HEAD_S", 0.2)
+    monkeypatch.setattr(server, "HEAD_S", 0.2)
     monkeypatch.setattr(bodies, "BODY_S", 0.2)
     with served():
         with connected() as gone:
@@ -199,7 +198,7 @@ def test_a_chunked_body_is_refused(served):
 
 def test_a_connection_of_another_user_ends_before_any_answer(served, monkeypatch):
     with served():
-        monkeypatch.setattr(connections, "peer_uid", lambda _: 12345)
+        monkeypatch.setattr(server, "peer_uid", lambda _: 12345)
         with connected() as made, contextlib.suppress(ConnectionError):
             send(made, order_of(order("# right")))
             assert made.recv(1) == b""
@@ -246,7 +245,7 @@ def test_the_status_is_json(served, folder):
         soon(lambda: {each["problem"] for each in json.loads(client.status())["workers"]} == {"relu", None})
         found = json.loads(client.status())
     assert (found["idle_minutes"], found["devices"], found["running"]) == (7.0, ["emulated"], 0)
-    assert found["socket"] == str(folder / socket_folder.SOCKET)
+    assert found["socket"] == str(folder / protocol.SOCKET)
 
 
 def opened(worker):
@@ -285,7 +284,7 @@ def test_idle_workers_are_released(served, worker):
 
 
 def test_of_too_many_connections_those_without_a_request_end(served, worker, gate, monkeypatch):
-    monkeypatch.setattr(connections, "_MOST_LOCAL", 3)
+    monkeypatch.setattr(server, "_MOST_LOCAL", 3)
     with served(jobs=2):
         waiting = [in_background(lambda: client.grade(order("# gated"), silent)) for _ in range(2)]
         soon(lambda: worker.graded["# gated"] == 2)
@@ -299,7 +298,7 @@ def test_of_too_many_connections_those_without_a_request_end(served, worker, gat
 
 
 def test_a_client_that_does_not_read_loses_its_grade(served, worker, monkeypatch):
-    monkeypatch.setattr(connections, "STALL_S", 1.0)
+    monkeypatch.setattr(server, "STALL_S", 1.0)
     text = "x" * (1 << 20)
 
     def grade(self, _order, on_stage):
@@ -347,6 +346,6 @@ def test_every_version_may_stop_the_server(served):
 
 def test_a_lock_that_is_no_file_is_told(folder, worker):
     folder.mkdir(parents=True, mode=0o700)
-    (folder / socket_folder.LOCK).symlink_to(folder / "elsewhere")
+    (folder / protocol.LOCK).symlink_to(folder / "elsewhere")
     with pytest.raises(InfraError, match="cannot use"):
         opened(worker)

@@ -10,7 +10,7 @@ import pytest
 from evaluator.errors import InfraError
 from evaluator.grade_options import GradeOptions
 from evaluator.records import DeviceKind
-from evaluator.serve import client, socket_folder
+from evaluator.serve import client, protocol
 from evaluator.serve.client import Unready
 
 EMULATED = GradeOptions(DeviceKind.EMULATED)
@@ -19,19 +19,19 @@ _NOBODY = 65534
 
 @contextlib.contextmanager
 def listening():
-    with socket_folder.locked() as folder, socket_folder.listening(folder):
+    with protocol.locked() as folder, protocol.listening(folder):
         yield
 
 
 def leave_a_dead_socket():
-    with socket_folder.opened(create=True) as folder:
-        socket_folder._listener(folder).close()
+    with protocol.opened(create=True) as folder:
+        protocol._listener(folder).close()
 
 
 def test_nobody_else_may_enter(folder):
     with listening():
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-        assert stat.S_IMODE((folder / socket_folder.SOCKET).lstat().st_mode) == 0o600
+        assert stat.S_IMODE((folder / protocol.SOCKET).lstat().st_mode) == 0o600
 
 
 def test_without_a_server_there_is_nothing_to_say(folder):
@@ -50,14 +50,14 @@ def test_without_a_runtime_folder_the_socket_is_in_the_cache(tmp_path, monkeypat
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
     monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path / "cache"))
     with listening():
-        assert (tmp_path / "cache" / "ready" / socket_folder.SOCKET).is_socket()
+        assert (tmp_path / "cache" / "ready" / protocol.SOCKET).is_socket()
 
 
 @pytest.mark.parametrize("mode", [0o770, 0o701, 0o755])
 def test_a_folder_that_others_may_enter_is_refused(folder, mode):
     folder.mkdir(parents=True)
     folder.chmod(mode)
-    with pytest.raises(InfraError, match="not private") as caught, socket_folder.opened():
+    with pytest.raises(InfraError, match="not private") as caught, protocol.opened():
         pass
     assert str(folder) in caught.value.hint
     assert "not private" in client.reach(EMULATED).reason
@@ -67,13 +67,13 @@ def test_a_link_to_a_folder_is_refused(folder, tmp_path):
     (tmp_path / "elsewhere").mkdir(mode=0o700)
     folder.parent.mkdir()
     folder.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(InfraError, match="cannot use the folder"), socket_folder.opened(create=True):
+    with pytest.raises(InfraError, match="cannot use the folder"), protocol.opened(create=True):
         pass
 
 
 def test_the_socket_of_a_dead_server_is_replaced(folder):
     leave_a_dead_socket()
-    assert (folder / socket_folder.SOCKET).is_socket()
+    assert (folder / protocol.SOCKET).is_socket()
     with listening():
         assert client.is_running()
 
@@ -81,7 +81,7 @@ def test_the_socket_of_a_dead_server_is_replaced(folder):
 def test_a_server_of_another_user_is_no_server(folder, monkeypatch):
     with listening():
         assert client.is_running()
-        monkeypatch.setattr(socket_folder, "peer_uid", lambda _: os.geteuid() + 1)
+        monkeypatch.setattr(protocol, "peer_uid", lambda _: os.geteuid() + 1)
         assert not client.is_running()
         assert "another user" in client.reach(EMULATED).reason
 
@@ -91,7 +91,7 @@ def test_another_user_is_refused_even_where_the_folder_is_open(served, folder):
     with served():
         descriptor = os.open(folder, os.O_PATH)
         folder.chmod(0o711)
-        (folder / socket_folder.SOCKET).chmod(0o666)
+        (folder / protocol.SOCKET).chmod(0o666)
         pid = os.fork()
         if pid == 0:
             code = 9
@@ -103,7 +103,7 @@ def test_another_user_is_refused_even_where_the_folder_is_open(served, folder):
                     os.setresuid(_NOBODY, _NOBODY, _NOBODY)
                     code = 3
                     stranger.settimeout(30)
-                    stranger.connect(socket_folder.SOCKET)
+                    stranger.connect(protocol.SOCKET)
                     code = 0 if stranger.recv(1) == b"" else 4
             except ConnectionResetError:
                 code = 0

@@ -20,9 +20,9 @@ from evaluator.api.grader import Grader
 from evaluator.api.scorecard import Scorecard
 from evaluator.errors import InfraError
 from evaluator.records import Status
-from evaluator.service import bodies, connections, gate, http_door
+from evaluator.service import bodies, gate, http_door, server
 from evaluator.service.http_door import Settings, address_of
-from evaluator.service.program import Program
+from evaluator.service.server import Program
 from tests import cards
 
 
@@ -74,9 +74,9 @@ class FakeGrading:
 def main() -> None:
     state, port = Path(sys.argv[1]), sys.argv[2]
     named = dict(each.split("=") for each in sys.argv[3:])
-    connections.HEAD_S = float(named.get("head_s", connections.HEAD_S))
-    connections.STALL_S = float(named.get("stall_s", connections.STALL_S))
-    connections.MOST_CONNECTIONS = gate.MOST_CONNECTIONS = int(named.get("connections", gate.MOST_CONNECTIONS))
+    server.HEAD_S = float(named.get("head_s", server.HEAD_S))
+    server.STALL_S = float(named.get("stall_s", server.STALL_S))
+    server.MOST_CONNECTIONS = gate.MOST_CONNECTIONS = int(named.get("connections", gate.MOST_CONNECTIONS))
     bodies.BODY_S = float(named.get("body_s", bodies.BODY_S))
     bodies.LARGE_BYTES = int(named.get("large_bytes", bodies.LARGE_BYTES))
     given = {name: int(value) for name, value in named.items() if name in http_door.LIMITS._fields}

@@ -7,7 +7,7 @@ from concurrent.futures import CancelledError, wait
 
 import pytest
 
-from evaluator.service.client import remote_grader
+from evaluator.service import client
 from evaluator.service.tokens import revoke_tokens
 from evaluator.submission.read import read_submission
 from tests.service.conftest import held_port, soon
@@ -91,7 +91,7 @@ def test_a_wrong_token_or_address_is_told_at_the_start(shared):
 
 
 def test_closing_cancels_what_waits_in_the_queue(service, monkeypatch):
-    monkeypatch.setattr(remote_grader, "_CANCEL_S", 300.0)
+    monkeypatch.setattr(client, "_CANCEL_S", 300.0)
     served = service(at_once=1)
     grader = RemoteGrader(served.url, served.alice).start()
     futures = [grader.submit("relu", f"# gated closing {number}") for number in range(20)]
@@ -108,7 +108,7 @@ def test_closing_cancels_what_waits_in_the_queue(service, monkeypatch):
 
 
 def test_closing_cancels_a_submission_on_its_way(service, monkeypatch):
-    monkeypatch.setattr(remote_grader, "_CANCEL_S", 300.0)
+    monkeypatch.setattr(client, "_CANCEL_S", 300.0)
     served = service(at_once=1)
     served.submit(served.bob, "# gated")
     grader = RemoteGrader(served.url, served.alice).start()

@@ -21,7 +21,7 @@ from benchmarks.pages.import_graph import (
     upward,
     with_picture,
 )
-from evaluator.compile.extension.builder import builder_sources
+from evaluator.compile.builder import builder_sources
 from evaluator.judge.exhibits.hardware_counters import own_parts
 from evaluator.sandbox import DEFAULT_PRELOAD
 
@@ -141,9 +141,9 @@ def test_the_picture_of_the_rooms_is_of_today():
 @pytest.mark.parametrize(
     "start",
     [
-        "evaluator.compile.extension.builder",
-        "evaluator.compile.cuda.cuda_builder",
-        "evaluator.compile.emulated.emulated_builder",
+        "evaluator.compile.builder",
+        "evaluator.compile.cuda_builder",
+        "evaluator.compile.emulated_builder",
     ],
 )
 def test_a_key_of_a_build_holds_all_that_decides_what_is_built(start):

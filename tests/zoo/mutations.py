@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from evaluator.findings import Code
 from evaluator.protocol.frames import Constructed
 from evaluator.emulator.frontend import build_ladder
-from evaluator.compile.binaries.imported_symbols import ImportedSymbols
-from evaluator.compile.emulated.emulated_builder import EmulatedBuilder
+from evaluator.compile.binary_files import ImportedSymbols
+from evaluator.compile.emulated_builder import EmulatedBuilder
 from evaluator.judge import stages, timing_stage, verdict
 from evaluator.judge.trial import timing_loop
 from evaluator.judge.answer import answer_judge

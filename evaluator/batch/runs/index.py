@@ -19,8 +19,7 @@ from evaluator.batch.runs.tasks import equality_key
 from evaluator.cards.consistency import inconsistencies
 from evaluator.cards.time_consistency import Contradiction
 from evaluator.errors import CardError
-from evaluator.files.card_files import read_card
-from evaluator.files.file_names import card_place
+from evaluator.files.card_files import card_place, read_card
 from evaluator.files.safe_open import kind
 from evaluator.records import Scorecard, Status
 from evaluator.text import one_line

@@ -23,15 +23,15 @@ from evaluator.errors import SubmissionUnreadable, UsageError
 from evaluator.files.safe_open import kind, open_named
 from evaluator.grading.request import Unread
 from evaluator.records import Problem
-from evaluator.submission.candidates import (
+from evaluator.submission.folder import (
     ANSWER_SUFFIXES,
     Names,
+    is_submission_folder,
     names_in,
     runs_of_kernelbench,
     spelled,
     submission_files,
 )
-from evaluator.submission.folder import is_submission_folder
 from evaluator.submission.read import MAX_ANSWER_BYTES, Submission, read_submission
 from evaluator.text import one_line
 

@@ -10,11 +10,10 @@ from evaluator.batch.runs.results import Results, RunEntry, compare_results, nam
 from evaluator.batch.runs.run_folder import RunFolder
 from evaluator.catalog import list_problems
 from evaluator.errors import ProblemError, UsageError
-from evaluator.report.page.comparison_page import ComparedRun, comparison_page
 from evaluator.report.page.detail import Detail, detail_of
-from evaluator.report.page.entries import PageEntry
-from evaluator.report.page.run_page import RunPage, run_page
-from evaluator.report.run.run_columns import rates
+from evaluator.report.page.pages import ComparedRun, RunPage, comparison_page, run_page
+from evaluator.report.page.writer import PageEntry
+from evaluator.report.run.several_runs import rates
 from evaluator.text import one_line
 
 

@@ -14,8 +14,8 @@ from evaluator.catalog.kernelbench import read_text as read_problem_text
 from evaluator.catalog.text import did_you_mean
 from evaluator.errors import ProblemError, UsageError
 from evaluator.records import CaseName, Problem, SizeName
-from evaluator.sandbox.filesystem.visible_files import refuse_readable
-from evaluator.sizes.chosen_cases import missing_case, sought_sizes
+from evaluator.sandbox.visible_files import refuse_readable
+from evaluator.sizes.cases import missing_case, sought_sizes
 from evaluator.sizes.found_sizes import NO_SMALL, with_sizes
 from evaluator.text import one_line
 

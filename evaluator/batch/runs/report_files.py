@@ -12,14 +12,11 @@ import msgspec
 from evaluator.batch.runs.index import Row
 from evaluator.batch.runs.results import Results, RunEntry
 from evaluator.errors import UsageError
-from evaluator.files.card_files import write_whole
-from evaluator.files.file_names import file_here
+from evaluator.files.card_files import file_here, write_whole
 from evaluator.records import Scorecard, Status
 from evaluator.report.card.feedback import feedback
 from evaluator.report.ci.verdicts import Verdict, verdict_of
-from evaluator.report.run.junit import JUnitCase, junit
-from evaluator.report.run.kernelbench import GradedSample, documents
-from evaluator.report.run.rows import SubmissionRow, write_rows
+from evaluator.report.run.exports import GradedSample, JUnitCase, SubmissionRow, documents, junit, write_rows
 from evaluator.report.run.run_tables import MOST_FAILED, FailedSubmission
 from evaluator.text import counted, one_line
 

@@ -19,10 +19,9 @@ from evaluator.errors import CardError, UsageError
 from evaluator.files.card_files import card_of, read_bytes, read_card
 from evaluator.findings import ENTRIES, Code
 from evaluator.records import BenchmarkRule, DeviceKind, GradeMode, L2Rule, Scorecard, Status, ValuesRule, WeightsRule
-from evaluator.report.run.by_case import CaseSample
-from evaluator.report.run.run_columns import NamedRun
 from evaluator.report.run.run_comparison import ComparedSubmission, Comparison, compare
-from evaluator.report.run.summary import Device, RunSample, Section, sections
+from evaluator.report.run.several_runs import NamedRun
+from evaluator.report.run.summary import CaseSample, Device, RunSample, Section, sections
 from evaluator.signatures.signing import Seen, State, Trust
 from evaluator.text import one_line
 

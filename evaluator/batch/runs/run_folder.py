@@ -33,7 +33,7 @@ from evaluator.files.card_files import is_unfinished, write_whole
 from evaluator.files.safe_open import open_to_append, read_found
 from evaluator.grade_options import GradeOptions
 from evaluator.records import Record
-from evaluator.sandbox.filesystem.visible_files import refuse_readable
+from evaluator.sandbox.visible_files import refuse_readable
 from evaluator.submission.read import STDIN
 from evaluator.version import __version__
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from evaluator.files.file_names import card_place
+from evaluator.files.card_files import card_place
 from evaluator.grade_options import GradeOptions
 from evaluator.grading.request import Unread
 from evaluator.records import LevelNumber, Problem, Record, Scorecard, Sha256

@@ -18,8 +18,7 @@ from msgspec.structs import replace
 from evaluator.devices.gpu import Gpu, choose
 from evaluator.findings import Code
 from evaluator.grade_options import GradeOptions
-from evaluator.grading.request import Begun, GradeRequest, Unread
-from evaluator.grading.resources import threads
+from evaluator.grading.request import Begun, GradeRequest, Unread, threads
 from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.records import DeviceKind, Problem, Record, Scorecard, Status
 from evaluator.submission.read import Submission

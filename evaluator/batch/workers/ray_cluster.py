@@ -28,7 +28,7 @@ from evaluator.grade_options import GradeOptions
 from evaluator.grading.request import Library
 from evaluator.paths import cache_folder
 from evaluator.records import DeviceKind, Outcome
-from evaluator.sandbox.filesystem.visible_files import source_root
+from evaluator.sandbox.visible_files import source_root
 from evaluator.version import __version__
 
 _PLACE_S = 60.0

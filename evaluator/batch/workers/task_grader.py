@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from evaluator.batch.runs.tasks import Task
 from evaluator.batch.workers.messages import Order, Stage
-from evaluator.batch.workers.task_queue import TaskQueue
+from evaluator.batch.workers.queues import TaskQueue
 from evaluator.batch.workers.worker_handle import Hire, Slot
 from evaluator.batch.workers.worker_pool import SlotDrained, TaskBegan, TaskEnded, WorkerPool
 from evaluator.findings import Code, finding

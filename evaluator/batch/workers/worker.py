@@ -37,7 +37,7 @@ from evaluator.batch.workers.messages import (
     receive_request,
     send,
 )
-from evaluator.compile.extension.build_memory import share_machine
+from evaluator.compile.build_memory import share_machine
 from evaluator.errors import InfraError, WarpgradeError
 from evaluator.grading import pipeline
 from evaluator.grading.request import Begun

@@ -85,7 +85,7 @@ class LocalWorker:
         """Start the process. Its output is appended to `log`, or goes to stderr."""
         import subprocess  # clients of the ready judge need neither
 
-        from evaluator.sandbox.filesystem.visible_files import source_root
+        from evaluator.sandbox.visible_files import source_root
 
         replies, its_replies = os.pipe()
         arguments = [str(its_replies), str(slot.builds_at_once)]
@@ -150,7 +150,7 @@ class LocalWorker:
         """Wait a limited time for the worker's end after `interrupt`. Remove temporary folders of a killed judge."""
         import subprocess
 
-        from evaluator.sandbox.filesystem.scratch_folders import remove_abandoned
+        from evaluator.sandbox.scratch_folders import remove_abandoned
 
         try:
             self._process.wait(_END_S)

@@ -16,7 +16,6 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from evaluator.batch.runs.tasks import Task
-from evaluator.batch.workers.gpu_queue import BuiltTask, GpuQueue
 from evaluator.batch.workers.messages import (
     Built,
     Graded,
@@ -29,7 +28,7 @@ from evaluator.batch.workers.messages import (
     may_be_the_machines,
     worth_another,
 )
-from evaluator.batch.workers.task_queue import Errand, SlotState, TaskSource
+from evaluator.batch.workers.queues import BuiltTask, Errand, GpuQueue, SlotState, TaskSource
 from evaluator.batch.workers.worker_handle import Hire, LocalWorker, NoWorker, Slot, WorkerHandle
 from evaluator.errors import InfraError
 from evaluator.grade_options import GradeOptions

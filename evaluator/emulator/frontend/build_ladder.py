@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from evaluator.cuda_source.bindings import why_not_tabled, with_table
+from evaluator.cuda_source.source_files import why_not_tabled, with_table
 from evaluator.emulator import headers
 from evaluator.emulator.frontend.front_end import CUDA_SUFFIXES, FrontEnd
-from evaluator.emulator.runtime import compiler_has
+from evaluator.emulator.headers import compiler_has
 from evaluator.protocol.frames import BuildRequest, SourceFile
 from evaluator.protocol.submission_files import HEADER_SUFFIXES
 from evaluator.records import Diagnostic

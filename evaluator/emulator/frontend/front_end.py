@@ -12,11 +12,11 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 
-from evaluator.cuda_source.device_code import device_code
-from evaluator.cuda_source.kernel_names import kernels_in_text
+from evaluator.cuda_source.edits import device_code
+from evaluator.cuda_source.launch_syntax import launched_function, second_module, unfinished
 from evaluator.cuda_source.lexer import DEVICE, Code, Function, Token, includes, tokens
 from evaluator.cuda_source.source_files import all_files
-from evaluator.cuda_source.unfinished import launched_function, second_module, unfinished
+from evaluator.cuda_source.symbols import kernels_in_text
 from evaluator.emulator import headers
 from evaluator.emulator.frontend.rewriter import marks_returns, rewrite_host, rewrite_unit, without_own_emu
 from evaluator.emulator.frontend.unsupported_features import unsupported

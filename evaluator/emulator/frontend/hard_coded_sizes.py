@@ -10,8 +10,7 @@ import tokenize
 from collections.abc import Iterator, Mapping
 
 from evaluator.cuda_source.lexer import Kind, Token, tokens
-from evaluator.protocol.parsed_python import ParsedPython, parsed_python
-from evaluator.protocol.submission_files import cpp_files
+from evaluator.protocol.submission_files import ParsedPython, cpp_files, parsed_python
 from evaluator.records import Constant
 
 _MACRO = re.compile(r"\s*#\s*define\b")

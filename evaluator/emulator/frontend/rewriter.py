@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from evaluator.cuda_source.edits import Edits
 from evaluator.cuda_source.launch_syntax import config_end, kernel_name, kernel_start, without_parentheses
 from evaluator.cuda_source.lexer import Code, Function, Kind, Token, flat, macros, tokens
-from evaluator.emulator.frontend.callgraph import CallGraph
-from evaluator.emulator.frontend.launch_bounds import check_bounds
+from evaluator.emulator.frontend.callgraph import CallGraph, check_bounds
 from evaluator.emulator.frontend.shared_memory import SharedDeclarations
 
 

@@ -1,7 +1,7 @@
 """Output sampling on a GPU: random elements of every output tensor, read inside the timed interval.
 
 Positions are drawn for each call. The gather kernel (`native/gather.cu`) gets the shapes from the judge and the
-locations from the runner (`devices/page.py`).
+locations from the runner (`devices/memory.py`).
 
 Warm inputs: the judge reads the inputs of a call or window just before the clock starts, so that L2 holds them.
 
@@ -17,12 +17,11 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from evaluator.devices import driver
-from evaluator.devices.memory import MAX_DIMENSIONS
-from evaluator.devices.page import MAX_PLACES
+from evaluator.devices.memory import MAX_DIMENSIONS, MAX_PLACES
 from evaluator.errors import ProblemError
 from evaluator.judge.clock.clock import OutputSample
-from evaluator.protocol.answer_spans import answer_spans
 from evaluator.protocol.frames import Call, Done, Items
+from evaluator.protocol.pytree import answer_spans
 
 SAMPLES = 16_384
 """Elements read inside the timed interval. If 0.1 % of an output came late, the samples would miss the delay once in

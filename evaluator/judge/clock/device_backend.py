@@ -9,8 +9,15 @@ import psutil
 import torch
 
 from evaluator.compile.device_builders import DeviceBuilders
-from evaluator.devices.memory import DeviceRegion, HostRegion, SharedMemory, room_for, sealed_file
-from evaluator.devices.page import MAX_CALLS, PAGE_BYTES
+from evaluator.devices.memory import (
+    MAX_CALLS,
+    PAGE_BYTES,
+    DeviceRegion,
+    HostRegion,
+    SharedMemory,
+    room_for,
+    sealed_file,
+)
 from evaluator.judge.clock.clock import Clock
 from evaluator.judge.clock.gpu_session import RUNNER_LIMITS
 from evaluator.judge.clock.host_clock import HostClock

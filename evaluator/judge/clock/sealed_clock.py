@@ -29,8 +29,7 @@ import torch
 from msgspec.structs import replace
 
 from evaluator.devices import driver
-from evaluator.devices.memory import HostRegion, SharedMemory
-from evaluator.devices.page import DONE, GO
+from evaluator.devices.memory import DONE, GO, HostRegion, SharedMemory
 from evaluator.devices.spot_kernels import SpotKernels
 from evaluator.errors import JudgeFailed
 from evaluator.findings import Code, finding

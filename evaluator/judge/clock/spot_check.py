@@ -17,14 +17,13 @@ import time
 
 import torch
 
-from evaluator.devices.memory import SharedMemory
-from evaluator.devices.page import DIGEST_BYTES, DIGESTS, GO, KEY_BYTES, KEYS
+from evaluator.devices.memory import DIGEST_BYTES, DIGESTS, GO, KEY_BYTES, KEYS, SharedMemory
 from evaluator.devices.spot_kernels import SpotKernels
 from evaluator.judge.clock.clock import ClockedCall, ClockedSpotCheck
 from evaluator.judge.runners.runner_client import RunnerClient
 from evaluator.judge.runners.runner_faults import Stage, unexpected_frame
-from evaluator.protocol.answer_spans import answer_spans
 from evaluator.protocol.frames import Call, Done, Masked, Window
+from evaluator.protocol.pytree import answer_spans
 from evaluator.records import Fault
 
 _QUEUED_S = 0.1

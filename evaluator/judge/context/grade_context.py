@@ -13,8 +13,8 @@ import torch
 from msgspec.structs import replace
 
 from evaluator.cache.build_cache import BuildCache
-from evaluator.compile.cuda.disassembly import read_machine_code
 from evaluator.compile.device_builders import DeviceBuilders, device_builders
+from evaluator.compile.disassembly import read_machine_code
 from evaluator.deadline import Deadline
 from evaluator.errors import WarpgradeError
 from evaluator.judge.clock.gpu_monitor import NO_WATCH, ClockWatch
@@ -30,7 +30,7 @@ from evaluator.judge.setup.distribution_mix import DistributionMix
 from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.judge.setup.problem_setup import ProblemSetup, keep_memory, set_up_problem
 from evaluator.judge.setup.seed_book import SeedBook
-from evaluator.lint.lint_in_sandbox import LookedAt, look_at
+from evaluator.lint.messages import LookedAt, look_at
 from evaluator.paths import cache_folder
 from evaluator.protocol.frames import BuildRequest
 from evaluator.records import Case, CaseName, MachineCode, SandboxFacts, SizeName

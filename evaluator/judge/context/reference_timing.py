@@ -1,7 +1,7 @@
 """Timing of the reference, before a submission is loaded and after its runner has ended.
 
 A judge with several submissions of one problem measures both halves once, before and after the first submission, in two
-processes. Differences between processes are part of the interval (`timing/bootstrap.py`). After each later submission,
+processes. Differences between processes are part of the interval (`timing/stats.py`). After each later submission,
 a drift probe in one of the two processes shows whether the GPU is still the one that was measured: if not, the half
 after the submission is measured again. Inputs are drawn anew for every call.
 """

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from evaluator.devices.memory import HostRegion, SharedMemory
-from evaluator.devices.page import PAGE_BYTES
+from evaluator.devices.memory import PAGE_BYTES, HostRegion, SharedMemory
 from evaluator.judge.clock.gpu_session import RUNNER_LIMITS, GpuSession
 from evaluator.judge.context.grade_facts import GradeFacts
 from evaluator.judge.runners.build_service import BuildService

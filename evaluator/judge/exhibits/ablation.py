@@ -17,8 +17,7 @@ from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
 
-from evaluator.cuda_source.kernel_names import plain_name
-from evaluator.cuda_source.symbols import qualified
+from evaluator.cuda_source.symbols import plain_name, qualified
 from evaluator.findings import Trait, has_trait
 from evaluator.judge.context.grade_context import GradeContext
 from evaluator.judge.runners.build_service import EmptyKernelService

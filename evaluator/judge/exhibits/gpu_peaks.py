@@ -12,11 +12,11 @@ from contextlib import contextmanager
 
 import torch
 
-from evaluator.cache.measurements import measured_once
+from evaluator.cache.build_cache import measured_once
 from evaluator.devices import driver
 from evaluator.devices.gpu import Gpu
 from evaluator.records import Precision
-from evaluator.roofline.peaks import Bandwidth, Peak, bandwidth_key, peak_key
+from evaluator.roofline.least_time import Bandwidth, Peak, bandwidth_key, peak_key
 
 _MOST_BYTES = 4 << 30
 _LEAST_BYTES = 256 << 20

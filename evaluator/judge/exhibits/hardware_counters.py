@@ -10,8 +10,8 @@ from itertools import groupby
 from pathlib import Path
 
 from evaluator.catalog import sized_source
-from evaluator.compile.extension.builder import work_folder
-from evaluator.cuda_source.kernel_names import Kernels, is_own, joined
+from evaluator.compile.builder import work_folder
+from evaluator.cuda_source.symbols import Kernels, is_own, joined
 from evaluator.errors import JudgeFailed
 from evaluator.findings import Code, finding
 from evaluator.judge.context.grade_context import GradeContext
@@ -22,7 +22,7 @@ from evaluator.judge.trial.model_runner import model_mode, own_tf32
 from evaluator.protocol.standalone_call import FAILED, LoneCall, lay_out
 from evaluator.records import Counters, Finding, KernelCounters, Tf32
 from evaluator.sandbox import ToolResult
-from evaluator.sandbox.filesystem.visible_files import library_folders, source_root
+from evaluator.sandbox.visible_files import library_folders, source_root
 
 _TIMEOUT_S = 120.0
 _KEPT_OUTPUT_BYTES = 1 << 20

@@ -9,7 +9,7 @@ import math
 import torch
 from msgspec.structs import replace
 
-from evaluator.cuda_source.kernel_names import is_own
+from evaluator.cuda_source.symbols import is_own
 from evaluator.findings import Code, finding
 from evaluator.judge.context.grade_context import GradeContext
 from evaluator.judge.exhibits.hardware_counters import counters

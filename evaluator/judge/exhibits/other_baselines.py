@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import torch
 from msgspec.structs import replace
 
-from evaluator.cache.measurements import forget, measured_once
+from evaluator.cache.build_cache import forget, measured_once
 from evaluator.findings import Code, finding
 from evaluator.judge.compare.tensor_comparison import Comparison, Limit, Sides
 from evaluator.judge.context.grade_context import GradeContext

@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from evaluator.compile.binaries.imported_symbols import ImportedSymbols
-from evaluator.cuda_source.kernel_names import Kernels
+from evaluator.compile.binary_files import ImportedSymbols
+from evaluator.cuda_source.symbols import Kernels
 from evaluator.findings import Code, finding
 from evaluator.judge.exhibits.ablation import AblationResult, AblationResults
 from evaluator.judge.reference.call_plan import CallPlan

@@ -7,19 +7,18 @@ from typing import Any
 
 import torch
 
-from evaluator.cache.measurements import measured_once
+from evaluator.cache.build_cache import measured_once
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.setup.seed_book import fresh_seed
 from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.judge.tensors.number_formats import are_equal
 from evaluator.protocol import model_call
+from evaluator.protocol.model_call import seed_torch
 from evaluator.protocol.pytree import mapped, tensors_of
-from evaluator.protocol.seeding import seed_torch
 from evaluator.records import CaseName, Flips, Problem
 from evaluator.roofline.attained import Needs
 from evaluator.roofline.input_sensitivity import BUDGET_S, Undetermined, changeable, sample
-from evaluator.roofline.storages import covered_bytes
-from evaluator.roofline.work_count import Uncountable, count
+from evaluator.roofline.work_count import Uncountable, count, covered_bytes
 
 _Answer = Callable[[], list[torch.Tensor]]
 _SMALL_PART = 0.01

@@ -24,7 +24,7 @@ from evaluator.records import (
     Timing,
 )
 from evaluator.roofline.attained import Needs, Roof, attained, impossible, is_impossible, remarks
-from evaluator.roofline.peaks import peak_of
+from evaluator.roofline.least_time import peak_of
 
 
 class RooflineOutcome(NamedTuple):

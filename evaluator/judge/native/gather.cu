@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-// As in evaluator/devices/page.py and evaluator/judge/clock/clock_kernels.py.
+// As in evaluator/devices/memory.py and evaluator/judge/clock/clock_kernels.py.
 constexpr int kPlaces = 1024, kMaxDimensions = 64, kSlotBytes = 16;
 // A block holds so many places at once (33 KiB of shared memory). Most blocks have samples of one or two tensors.
 constexpr int kHeld = 64;

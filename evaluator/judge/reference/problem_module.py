@@ -9,8 +9,8 @@ from evaluator.catalog import sized_source
 from evaluator.errors import ProblemError
 from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.problem_code import CudaMeans, author_code, refuse_other_layouts
+from evaluator.protocol.model_call import seed_all
 from evaluator.protocol.pytree import mapped
-from evaluator.protocol.seeding import seed_all
 from evaluator.records import CaseName, Mode, Problem
 
 

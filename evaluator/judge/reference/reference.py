@@ -27,8 +27,8 @@ from evaluator.judge.tensors.memory_overlap import Layouts, layouts
 from evaluator.judge.tensors.pytree import Value
 from evaluator.problem_code import author_code, refuse_other_layouts
 from evaluator.protocol import model_call
+from evaluator.protocol.model_call import seed_torch
 from evaluator.protocol.pytree import leaves, mapped, tensors_of
-from evaluator.protocol.seeding import seed_torch
 from evaluator.records import CaseName, Formats, Problem, Profile
 
 

@@ -13,14 +13,13 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from evaluator.compile.binaries.cubin import kernel_code, without
-from evaluator.compile.binaries.imported_symbols import ImportedSymbols, imported_symbols
-from evaluator.compile.binaries.kernel_resources import VERBOSE, kernel_resources
+from evaluator.compile.binary_files import ImportedSymbols, imported_symbols, kernel_code, without
+from evaluator.compile.binding_errors import explained
+from evaluator.compile.builder import BuildResult
 from evaluator.compile.device_builders import ExtensionBuilder
-from evaluator.compile.extension.binding_errors import explained
-from evaluator.compile.extension.build_results import BuildResult
-from evaluator.cuda_source.kernel_names import Kernels, kernels_in_library, plain_name
+from evaluator.compile.disassembly import VERBOSE, kernel_resources
 from evaluator.cuda_source.source_files import all_files
+from evaluator.cuda_source.symbols import Kernels, kernels_in_library, plain_name
 from evaluator.devices.memory import sealed_file
 from evaluator.findings import Code, finding
 from evaluator.protocol.frames import BuildReply, BuildRequest, SourceFile

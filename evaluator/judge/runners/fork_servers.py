@@ -8,16 +8,16 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from evaluator.compile.cuda.precompiled import precompiled_folder
-from evaluator.compile.extension.build_memory import held_bytes
+from evaluator.compile.build_memory import held_bytes
+from evaluator.compile.precompiled import precompiled_folder
 from evaluator.deadline import Deadline
 from evaluator.devices.gpu import show_only
 from evaluator.emulator import headers
 from evaluator.emulator.parsing import PARSER
 from evaluator.errors import JudgeFailed
-from evaluator.languages.by_text import uses_triton
+from evaluator.languages.language import uses_triton
 from evaluator.paths import cache_folder
-from evaluator.protocol.triton_variables import names_variables
+from evaluator.protocol.submission_files import names_variables
 from evaluator.records import DeviceKind, SandboxMode
 from evaluator.sandbox import DEFAULT_PRELOAD, ForkServer, Limits, ToolResult, run_tool
 from evaluator.toolchain import nvcc

@@ -1,10 +1,10 @@
 """Kernels compiled inside a runner (Triton): names by the text, resources, and the compiler's cache."""
 
-from evaluator.cuda_source.kernel_names import Kernels, joined
+from evaluator.cuda_source.symbols import Kernels, joined
 from evaluator.judge.runners.build_service import BuildService
 from evaluator.judge.runners.runner_client import RunnerClient
 from evaluator.judge.runners.runner_faults import Stage
-from evaluator.languages.by_text import uses_triton
+from evaluator.languages.language import uses_triton
 from evaluator.languages.registry import jit_kernels
 from evaluator.protocol.frames import CompiledKernels, ReadKernels
 from evaluator.records import KernelResources

@@ -16,9 +16,7 @@ from msgspec.structs import replace
 from evaluator.emulator.frontend.front_end import CUDA_SUFFIXES
 from evaluator.findings import Code, finding
 from evaluator.findings.comparing import CHECK_LAUNCHES
-from evaluator.languages.by_text import uses_triton
-from evaluator.languages.installations import is_importable
-from evaluator.languages.language import Language
+from evaluator.languages.language import Language, is_importable, uses_triton
 from evaluator.languages.registry import failed_at_import, failed_in_compiler, failed_language, install_command
 from evaluator.protocol.frames import Failed, RefusedKernel
 from evaluator.protocol.submission_files import line_of, place_of

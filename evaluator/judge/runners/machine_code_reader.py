@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from evaluator.compile.binaries.sass import together
+from evaluator.compile.disassembly import together
 from evaluator.deadline import DeadlineReached
 from evaluator.errors import WarpgradeError
 from evaluator.records import MachineCode

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from evaluator.compile.extension.binding_errors import explained_load
+from evaluator.compile.binding_errors import explained_load
 from evaluator.findings import Code, entry_of, finding
 from evaluator.findings.running import ADD_RETURN, HOST_CODE, HOST_READS_GPU, NAME_PLACE
 from evaluator.judge.runners.language_faults import (
@@ -21,9 +21,8 @@ from evaluator.protocol.frames import Failed, Frame
 from evaluator.records import DeviceKind, Diagnostic, Fault, Finding, Status
 from evaluator.sandbox import ExitInfo
 from evaluator.sandbox.time_limit import TimeLimit
-from evaluator.submission.cut_off import is_cut_off
-from evaluator.submission.forms import about_syntax, not_python
-from evaluator.submission.packages import missing_finding, missing_language, missing_package
+from evaluator.submission.forms import about_syntax, is_cut_off, not_python
+from evaluator.submission.requirements import missing_finding, missing_language, missing_package
 
 _MOST_OF_A_LINE = 2000
 _MOST_OF_ANOTHER = 200

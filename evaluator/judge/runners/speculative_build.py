@@ -13,11 +13,10 @@ from typing import Self
 
 from msgspec.structs import replace
 
+from evaluator.compile.builder import BuildResult, RunTool
 from evaluator.compile.device_builders import ExtensionBuilder
-from evaluator.compile.extension.build_results import BuildResult
-from evaluator.compile.extension.builder import RunTool
 from evaluator.findings import Code
-from evaluator.lint.lint_in_sandbox import LookedAt, look_at
+from evaluator.lint.messages import LookedAt, look_at
 from evaluator.protocol.frames import BuildRequest
 from evaluator.sandbox import ForkServer, Limits, ToolResult
 

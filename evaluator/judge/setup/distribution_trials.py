@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
-from evaluator.cache.measurements import measured_once
+from evaluator.cache.build_cache import measured_once
 from evaluator.devices.out_of_memory import out_of_memory
 from evaluator.errors import ProblemError
 from evaluator.judge.compare.tensor_comparison import Comparison, begin

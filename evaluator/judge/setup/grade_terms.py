@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from evaluator.devices.gpu import Gpu
 from evaluator.grade_options import GradeOptions
 from evaluator.records import Case, CaseName, DeviceKind, GradeMode, L2Rule, Problem, WeightsRule
-from evaluator.sizes.chosen_cases import HIDDEN, chosen_cases
+from evaluator.sizes.cases import HIDDEN, chosen_cases
 
 
 class GradeTerms(NamedTuple):

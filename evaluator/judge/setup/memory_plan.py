@@ -6,7 +6,7 @@ import io
 import psutil
 import torch
 
-from evaluator.cache.measurements import measured_once
+from evaluator.cache.build_cache import measured_once
 from evaluator.catalog import sized_source
 from evaluator.devices.gpu import Gpu
 from evaluator.errors import UsageError

@@ -27,7 +27,7 @@ import math
 import torch
 from msgspec.structs import replace
 
-from evaluator.cache.measurements import measured_once
+from evaluator.cache.build_cache import measured_once
 from evaluator.devices.out_of_memory import out_of_memory
 from evaluator.errors import ProblemError
 from evaluator.judge.compare.row_sizes import as_rows

@@ -7,8 +7,7 @@ from typing import Literal
 import torch
 from msgspec.structs import replace
 
-from evaluator.devices.memory import SharedMemory
-from evaluator.devices.page import MAX_PLACES
+from evaluator.devices.memory import MAX_PLACES, SharedMemory
 from evaluator.judge.answer.output_checks import outlined
 from evaluator.judge.answer.precomputed_output import PrecomputedOutputCheck, drawn_byte
 from evaluator.judge.clock.clock import Clock, ClockedCall, ClockedSpotCheck, ClockedWindow, WindowClock
@@ -17,8 +16,8 @@ from evaluator.judge.reference.changing_weights import Laid, Sites
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.tensors.pytree import LaidOut, Value, lay_out, named_views
 from evaluator.protocol import model_call
-from evaluator.protocol.answer_spans import answer_spans
 from evaluator.protocol.frames import Call, Done, EmulatorSchedule, Items, Masked, Prepare, Table
+from evaluator.protocol.pytree import answer_spans
 from evaluator.records import Fault, Fill, Order, Schedule
 
 _ORDERS: dict[Order, Literal[0, 1, 2]] = {Order.ASCENDING: 0, Order.DESCENDING: 1, Order.SHUFFLED: 2}

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import torch
 from msgspec.structs import replace
 
-from evaluator.devices.page import MAX_SPOT_CALLS
+from evaluator.devices.memory import MAX_SPOT_CALLS
 from evaluator.findings import Code, finding
 from evaluator.judge.clock.clock import ClockedCall
 from evaluator.judge.clock.gpu_monitor import NO_WATCH, ClockWatch

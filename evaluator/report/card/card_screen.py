@@ -12,7 +12,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from evaluator.files.earlier_cards import INTERVALS_REMARK
+from evaluator.files.card_files import INTERVALS_REMARK
 from evaluator.findings import Code
 from evaluator.protocol.submission_files import LONGEST_LABEL, place_of
 from evaluator.records import (
@@ -30,13 +30,19 @@ from evaluator.records import (
     Weights,
     WeightsGraded,
 )
-from evaluator.report.card.baselines import baseline_rows
-from evaluator.report.card.cases import case_lines, cases_sentence, score_text, shows_cases
+from evaluator.report.card.evidence import baseline_rows, profiling_rows, roofline_row, show_roofline, show_samples
 from evaluator.report.card.excerpts import lines_of, printed_rows, show_diagnostic, show_line
-from evaluator.report.card.measurement import calls_line, clocks_line, host_line, inputs_line, samples_of
-from evaluator.report.card.profile import profiling_rows
-from evaluator.report.card.roofline import roofline_row, show_roofline
-from evaluator.report.card.samples import show_samples
+from evaluator.report.card.measurement import (
+    calls_line,
+    case_lines,
+    cases_sentence,
+    clocks_line,
+    host_line,
+    inputs_line,
+    samples_of,
+    score_text,
+    shows_cases,
+)
 from evaluator.report.layout.sheet import MARGIN_AND_LABEL, Sheet, styled
 from evaluator.text import counted, duration, printable, ratio, side_by_side, significant
 

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from evaluator.findings import ENTRIES, Code
 from evaluator.protocol.submission_files import place_of
 from evaluator.records import Check, Diagnostic, Finding, GradeMode, Scorecard, Status, Timing
-from evaluator.report.card.cases import case_rows, cases_sentence, score_text, shows_cases
-from evaluator.report.card.measurement import measured
+from evaluator.report.card.measurement import case_rows, cases_sentence, measured, score_text, shows_cases
 from evaluator.report.layout.quotation import MARK, plain, quoted, quoted_line
 from evaluator.text import counted, ratio, side_by_side, significant
 

@@ -1,9 +1,8 @@
 """A scorecard as Markdown, for the summary of a workflow's step. Pure."""
 
 from evaluator.records import GradeMode, Scorecard, Status
-from evaluator.report.card.cases import cases_sentence, shows_cases
 from evaluator.report.card.feedback import feedback
-from evaluator.report.card.measurement import measured
+from evaluator.report.card.measurement import cases_sentence, measured, shows_cases
 from evaluator.report.ci.verdicts import verdict_of
 from evaluator.report.layout.markup import code_span, folded
 from evaluator.text import duration

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from evaluator.protocol.submission_files import MANIFEST, SourceLocation, bad_path, place_of
 from evaluator.records import Finding, GradeMode, Scorecard, Status
-from evaluator.report.layout.workflow_commands import Level, annotation
+from evaluator.report.layout.quotation import Level, annotation
 from evaluator.text import one_line, ratio
 
 MISSING = "missing"

@@ -1,14 +1,19 @@
-"""Charts of pages: the curves of fast_p, and ratios with intervals on a logarithmic axis. Pure."""
+"""Charts of the pages: shares of fast submissions, and samples.
+
+The size of the chart does not grow with the number of samples: each column is the range of neighbouring samples.
+"""
 
 import math
+import statistics
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from markupsafe import Markup
 
+from evaluator.records import CallKind, Timing
 from evaluator.report.page import svg
 from evaluator.report.run.intervals import share
-from evaluator.text import one_line, ratio
+from evaluator.text import counted, duration, one_line, ratio
 
 _WIDTH, _HEIGHT = 560, 250
 _LEFT, _RIGHT, _TOP, _BOTTOM = 44, 16, 14, 36
@@ -104,3 +109,67 @@ def _x(p: float) -> float:
 
 def _y(part: float) -> float:
     return _HEIGHT - _BOTTOM - part * (_HEIGHT - _BOTTOM - _TOP)
+
+
+_SAMPLES_WIDTH, _SAMPLES_HEIGHT = 720, 150
+_SAMPLES_LEFT, _SAMPLES_RIGHT, _SAMPLES_TOP, _SAMPLES_BOTTOM = 64, 8, 18, 24
+_GAP = 16
+_COLUMNS = 60
+_MEDIANS = 3.0
+"""The axis ends at this multiple of the largest median: a slow call would flatten all other calls."""
+
+
+_NOUNS = {CallKind.WINDOWS: "window", CallKind.SINGLE: "call"}
+
+
+def samples_chart(timing: Timing) -> Markup:
+    """Return the chart; empty without samples."""
+    parts = (
+        ("reference", timing.reference_before, timing.reference_median_ms),
+        ("submission", timing.submission, timing.submission_median_ms),
+        ("reference", timing.reference_after, timing.reference_median_ms),
+    )
+    top_ms = _top_ms([run.samples_ms for _, run, _ in parts])
+    if top_ms <= 0:
+        return Markup("")
+    root = svg.picture(_SAMPLES_WIDTH, _SAMPLES_HEIGHT, "Samples in the order of the calls")
+    for fraction in (0.0, 0.5, 1.0):
+        svg.line(root, (_SAMPLES_LEFT, _y_of(fraction), _SAMPLES_WIDTH - _SAMPLES_RIGHT, _y_of(fraction)), "grid")
+        svg.text(root, _SAMPLES_LEFT - 8, _y_of(fraction) + 4, duration(top_ms * fraction) if fraction else "0", "end")
+    width = (_SAMPLES_WIDTH - _SAMPLES_LEFT - _SAMPLES_RIGHT - 2 * _GAP) / 3
+    for number, (side, run, median_ms) in enumerate(parts):
+        values_ms, noun = run.samples_ms, _NOUNS[run.kind]
+        left = _SAMPLES_LEFT + number * (width + _GAP)
+        above = sum(value > top_ms for value in values_ms)
+        label = f"{side}, {counted(len(values_ms), noun)}" + (f", {above} above the axis" if above else "")
+        svg.text(root, left + width / 2, _SAMPLES_HEIGHT - 6, label, "middle")
+        median = _y_of(_fraction(median_ms, top_ms))
+        svg.line(root, (left, median, left + width, median), "one")
+        svg.path(root, _columns([_fraction(value, top_ms) for value in values_ms], left, width), f"samples {side}")
+    return svg.markup(root)
+
+
+def _top_ms(sides: Sequence[Sequence[float]]) -> float:
+    """Return the end of the axis: at most the largest sample."""
+    largest_ms = max((max(side) for side in sides if side), default=0.0)
+    medians_ms = _MEDIANS * max((statistics.median(side) for side in sides if side), default=0.0)
+    return min(largest_ms, medians_ms) if medians_ms > 0 else largest_ms
+
+
+def _columns(parts: Sequence[float], left: float, width: float) -> str:
+    """Return a path with a stroke for each column, from the smallest to the largest part of the axis."""
+    columns = min(len(parts), _COLUMNS)
+    strokes = []
+    for column in range(columns):
+        column_parts = parts[column * len(parts) // columns : (column + 1) * len(parts) // columns]
+        x = left + (column + 0.5) / columns * width
+        strokes.append(f"M{x:.1f} {_y_of(min(column_parts)):.1f}V{_y_of(max(column_parts)):.1f}")
+    return "".join(strokes)
+
+
+def _fraction(value_ms: float, top_ms: float) -> float:
+    return min(max(value_ms / top_ms, 0.0), 1.0)
+
+
+def _y_of(part: float) -> float:
+    return _SAMPLES_HEIGHT - _SAMPLES_BOTTOM - part * (_SAMPLES_HEIGHT - _SAMPLES_BOTTOM - _SAMPLES_TOP)

@@ -8,9 +8,8 @@ from markupsafe import Markup
 
 from evaluator.protocol.submission_files import LONGEST_LABEL, parts, place_of
 from evaluator.records import Finding, Scorecard, Status, Timing
-from evaluator.report.card.cases import case_lines, cases_sentence, score_text, shows_cases
-from evaluator.report.card.measurement import measured
-from evaluator.report.page.samples_chart import samples_chart
+from evaluator.report.card.measurement import case_lines, cases_sentence, measured, score_text, shows_cases
+from evaluator.report.page.charts import samples_chart
 from evaluator.text import counted, duration, one_line, printable, ratio
 
 _MOST_FRAMES = 8

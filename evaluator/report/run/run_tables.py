@@ -8,10 +8,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from evaluator.records import DeviceKind
 from evaluator.report.layout.markup import code_span, folded
 from evaluator.report.run.both_rules import disputed_document, disputed_rows, rates_by_both, remark_of_both
-from evaluator.report.run.by_case import case_documents, case_table
+from evaluator.report.run.exports import no_formula
 from evaluator.report.run.intervals import NOTHING, Estimate, between, estimate_document, factor, percent, percentage
-from evaluator.report.run.rows import no_formula
-from evaluator.report.run.summary import REFUSED, THRESHOLDS, Device, Measured, Section, Summary, WholeLevel
+from evaluator.report.run.summary import (
+    REFUSED,
+    THRESHOLDS,
+    Device,
+    Measured,
+    Section,
+    Summary,
+    WholeLevel,
+    case_documents,
+    case_table,
+)
 from evaluator.text import counted, one_line
 
 if TYPE_CHECKING:

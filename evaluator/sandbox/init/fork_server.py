@@ -15,14 +15,14 @@ import socket
 import sys
 
 from evaluator.interrupts import on_hang_up
+from evaluator.sandbox import available_layers, messages
 from evaluator.sandbox.init import pid1
-from evaluator.sandbox.layers import layer_probe, messages
 
 
 def main(descriptor: int) -> None:
     """Serve the judge at the other end of the socket `descriptor` until the judge hangs up."""
     judge = socket.socket(fileno=descriptor)
-    machine = layer_probe.examine()
+    machine = available_layers.examine()
     setup, _ = messages.receive(judge)
     if not isinstance(setup, messages.Setup):
         raise TypeError(f"the first message is a {type(setup).__name__}")

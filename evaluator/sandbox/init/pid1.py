@@ -19,13 +19,12 @@ import traceback
 from pathlib import Path
 from typing import NoReturn
 
-from evaluator.sandbox.filesystem import mounts
+from evaluator.sandbox import messages, mounts
 from evaluator.sandbox.init import sandbox_entry
 from evaluator.sandbox.init.memory_meter import MemoryMeter
 from evaluator.sandbox.kernel import privileges, process_group, syscalls
 from evaluator.sandbox.kernel.process_group import OtherProcesses, ProcessGroup
-from evaluator.sandbox.layers import messages
-from evaluator.sandbox.layers.messages import Command, Spawn
+from evaluator.sandbox.messages import Command, Spawn
 
 _SETTLE_S = 0.05
 """Limit on waiting for the stop of a frozen runner. A thread inside a long system call stops late."""

@@ -15,12 +15,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
-from evaluator.sandbox.filesystem import visible_files
+from evaluator.sandbox import available_layers, visible_files
 from evaluator.sandbox.kernel import landlock, privileges, seccomp, syscalls
 from evaluator.sandbox.kernel.privileges import Namespaces
 from evaluator.sandbox.kernel.process_group import ProcessGroup
-from evaluator.sandbox.layers import resource_limits
-from evaluator.sandbox.layers.messages import Spawn
+from evaluator.sandbox.messages import Spawn
 
 _FIRST_FREE = 3
 _PREFERRED_VICTIM = "1000"
@@ -89,7 +88,7 @@ def _apply_layers(order: Spawn) -> None:
         # Make the runner the OOM killer's first victim; only root can lower the score again.
         Path("/proc/self/oom_score_adj").write_text(_PREFERRED_VICTIM, encoding="ascii")
     counted_alone = order.identities is not None or layers.namespaces is Namespaces.USER
-    resource_limits.apply(order.limits, counted_alone=counted_alone)
+    available_layers.apply(order.limits, counted_alone=counted_alone)
     if layers.process_group is ProcessGroup.DESCENDANTS and not layers.landlock:
         os.chdir(order.files.private)
         return

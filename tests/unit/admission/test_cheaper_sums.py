@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from evaluator.admission.cheaper_sums import Effect, Operands, in_operands, with_operands_in, with_terms_left_out
 from evaluator.admission.negative_controls import IN_FEWER_BITS, ControlCall, NegativeControl, answer
+from evaluator.admission.numeric_controls import Effect, Operands, in_operands, with_operands_in, with_terms_left_out
 from evaluator.judge.reference.reference import Reference, by_path
 from evaluator.records import Precision, SizeName
 from tests.unit.references import problem

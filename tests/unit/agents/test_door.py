@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from evaluator.agents.door import id_in, id_of
+from evaluator.agents.server import id_in, id_of
 
 SOURCE = 'x = {"id": 99, "method": "no"}\n\\"{[:,'
 REQUEST = json.dumps({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"id": 8, "source": SOURCE}})

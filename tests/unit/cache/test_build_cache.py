@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.cache import fallback_folder
+from evaluator.cache import build_cache
 from evaluator.cache.build_cache import BuildCache
 from evaluator.findings import Code
-from evaluator.grading.card_remarks import remarks_on
+from evaluator.grading.card import remarks_on
 from evaluator.paths import cache_folder
 from evaluator.records import Outcome
 
@@ -23,7 +23,7 @@ LIBRARY = b"\x7fELF" + bytes(1000)
 def nothing_spilled():
     """Forget what a test's process met, and remove what it kept."""
     yield
-    fallback_folder.remove()
+    build_cache.remove()
 
 
 @pytest.fixture
@@ -138,7 +138,7 @@ def test_a_full_disk_is_noted_and_nothing_is_left_on_it(cache, tmp_path, monkeyp
         patched.setattr(Path, name, full)
         put(cache)
     assert cache.get(KEY) is None  # The temporary folder was full too.
-    assert fallback_folder.trouble(tmp_path) == (tmp_path, "No space left on device")
+    assert build_cache.trouble(tmp_path) == (tmp_path, "No space left on device")
     put(cache)
     assert cache.get(KEY).library == LIBRARY
 
@@ -166,7 +166,7 @@ def test_what_a_full_disk_does_not_take_is_kept_for_this_process(cache, tmp_path
     assert kept is not None
     assert not kept.is_relative_to(tmp_path)
     assert (kept / "library.so").read_bytes() == LIBRARY
-    fallback_folder.remove()
+    build_cache.remove()
     assert not kept.exists()
     assert cache.get(OTHER) is None
     assert cache.get(KEY).library == LIBRARY
@@ -177,15 +177,15 @@ def test_a_cache_that_is_no_folder_is_noted(place):
     cache = BuildCache(Path(place))
     put(cache)
     assert cache.get(KEY).library == LIBRARY
-    assert fallback_folder.trouble(Path(place)) is not None
-    assert fallback_folder.trouble(Path("/elsewhere")) is None
+    assert build_cache.trouble(Path(place)) is not None
+    assert build_cache.trouble(Path("/elsewhere")) is None
 
 
 def test_a_folder_that_takes_everything_is_no_trouble(cache, tmp_path):
     put(cache)
     put(cache)  # The second finds the first's in its place.
-    assert fallback_folder.trouble(tmp_path) is None
-    assert fallback_folder.spilled() is None
+    assert build_cache.trouble(tmp_path) is None
+    assert build_cache.spilled() is None
 
 
 def test_a_card_says_that_builds_could_not_be_kept(monkeypatch, tmp_path):
@@ -213,7 +213,7 @@ def test_a_file_in_the_folders_place_stays(tmp_path):
     (tmp_path / "builds").write_text("a file")
     cache = BuildCache(tmp_path)
     put(cache)
-    assert fallback_folder.trouble(tmp_path) is not None
+    assert build_cache.trouble(tmp_path) is not None
     assert (tmp_path / "builds").read_text() == "a file"
 
 

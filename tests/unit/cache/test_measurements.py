@@ -1,7 +1,7 @@
 import pytest
 
 from evaluator.cache import eviction
-from evaluator.cache.measurements import forget, look_up, measured_once
+from evaluator.cache.build_cache import forget, look_up, measured_once
 from evaluator.records import Record
 
 

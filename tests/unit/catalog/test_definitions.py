@@ -10,7 +10,7 @@ from evaluator.errors import ProblemError, ProblemNotFound
 from evaluator.judge.reference.problem_module import ProblemModule
 from evaluator.judge.reference.reference import Reference
 from evaluator.records import ElementFormat, MatchedRatio, Precision, SizeName
-from evaluator.sizes.chosen_cases import chosen_cases, missing_case
+from evaluator.sizes.cases import chosen_cases, missing_case
 from tests.definitions import CUSTOM, NORM, RANDOM, SOURCES, WORKLOADS, write_definition
 from tests.unit.test_tensor_files import written
 

@@ -3,7 +3,7 @@
 import pytest
 
 from evaluator.catalog.folder import read_folder
-from evaluator.catalog.origin import Origin
+from evaluator.catalog.text import Origin
 from evaluator.errors import ProblemError
 from evaluator.records import ElementFormat, Formats, OutputFormat
 

@@ -4,9 +4,9 @@ import pytest
 from msgspec.structs import replace
 
 from evaluator.cache.build_cache import BuildCache
-from evaluator.compile.cuda.cuda_builder import CudaBuilder
-from evaluator.compile.emulated.emulated_builder import EmulatedBuilder
-from evaluator.compile.extension.builder import CpuBuilder
+from evaluator.compile.builder import CpuBuilder
+from evaluator.compile.cuda_builder import CudaBuilder
+from evaluator.compile.emulated_builder import EmulatedBuilder
 from evaluator.protocol.frames import BuildRequest, SourceFile
 from evaluator.sandbox import ToolResult
 from evaluator.toolchain import host_compiler, nvcc

@@ -14,10 +14,9 @@ from functools import partial
 
 import pytest
 
-from evaluator.compile.binaries.sass import machine_code
-from evaluator.compile.cuda.cuda_builder import undeclared
-from evaluator.cuda_source.kernel_names import kernels_in_library
-from evaluator.cuda_source.symbols import _function_name, missing
+from evaluator.compile.cuda_builder import undeclared
+from evaluator.compile.disassembly import machine_code
+from evaluator.cuda_source.symbols import _function_name, kernels_in_library, missing
 from evaluator.judge.runners.language_faults import kernel_fault
 from evaluator.protocol.frames import BuildRequest
 from evaluator.protocol.frames.oversize import oversized_request

@@ -6,9 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from evaluator.compile import device_builders
-from evaluator.compile.cuda import precompiled
-from evaluator.compile.cuda.precompiled import make_or_await, precompiled_folder
+from evaluator.compile import device_builders, precompiled
+from evaluator.compile.precompiled import make_or_await, precompiled_folder
 from evaluator.errors import JudgeFailed
 from evaluator.records import DeviceKind
 

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from evaluator.cache import fallback_folder
+from evaluator.cache import build_cache
 from evaluator.compile import warm_up
-from evaluator.compile.emulated.emulator_libraries import PRECOMPILED
+from evaluator.compile.own_libraries import PRECOMPILED
 from evaluator.compile.warm_up import Artefact, ArtefactState, is_there, make_ahead, parts
 from evaluator.emulator.frontend.build_ladder import SUPPORT
 from evaluator.errors import ExitCode, JudgeFailed, ToolchainMissing
@@ -43,7 +43,7 @@ class Tool:
 @pytest.fixture(autouse=True)
 def machine(monkeypatch):
     """A machine with g++, without nvcc, whose sandbox is a tool of the test; no earlier test has spilled builds."""
-    fallback_folder.remove()
+    build_cache.remove()
 
     def missing():
         raise ToolchainMissing("no nvcc")
@@ -107,7 +107,7 @@ def with_nvcc(monkeypatch, tmp_path):
     monkeypatch.setattr(nvcc, "cuda_home", lambda: tmp_path)
     monkeypatch.setattr("importlib.metadata.version", lambda _: "2.13.0")
     monkeypatch.setattr(host_compiler, "torch_version", lambda: "2.13.0")
-    monkeypatch.setattr("evaluator.compile.cuda.precompiled._key", lambda: "0" * 32)
+    monkeypatch.setattr("evaluator.compile.precompiled._key", lambda: "0" * 32)
 
 
 @pytest.mark.usefixtures("with_nvcc")

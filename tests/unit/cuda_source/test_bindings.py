@@ -1,7 +1,6 @@
 """Tables of functions in place of generated bindings."""
 
-from evaluator.cuda_source.bindings import why_not_tabled, with_table
-from evaluator.cuda_source.source_files import source_files
+from evaluator.cuda_source.source_files import source_files, why_not_tabled, with_table
 from evaluator.protocol.frames import BuildRequest
 
 REQUEST = BuildRequest(

@@ -3,8 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluator.devices.memory import MAX_DIMENSIONS
-from evaluator.devices.page import MAX_PLACES, PAGE_BYTES, PLACE, PLACES, OutputLocation, write_places
+from evaluator.devices.memory import MAX_DIMENSIONS, MAX_PLACES, PAGE_BYTES, PLACE, PLACES, OutputLocation, write_places
 
 
 def read(text: bytes) -> list[tuple]:

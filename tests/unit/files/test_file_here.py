@@ -2,7 +2,7 @@
 
 import pytest
 
-from evaluator.files.file_names import file_here
+from evaluator.files.card_files import file_here
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluator.files.file_names import card_place, file_name
+from evaluator.files.card_files import card_place, file_name
 
 HOSTILE = [
     "",

@@ -14,7 +14,7 @@ TOP = Path(__file__).parents[3]
 MAY_LIST_CODES = {
     "judge/runners/language_faults.py": "the emulator's own words for its errors",
     "judge/runners/runner_faults.py": "a code for each stage, and for each of CUDA's error strings",
-    "lint/side_effects.py": "the names that each remark looks for, and its words",
+    "lint/suspicions.py": "the names that each remark looks for, and its words",
 }
 """Reasons of the modules outside `findings/` that map to three codes or more."""
 
@@ -101,7 +101,7 @@ def test_the_expected_verdicts_of_the_zoo_have_statuses_of_their_codes():
 
 
 def test_what_the_lint_notices_is_a_remark():
-    (words,) = (node for node in modules()["lint/side_effects.py"].body if ast.unparse(node).startswith("_WORDS"))
+    (words,) = (node for node in modules()["lint/suspicions.py"].body if ast.unparse(node).startswith("_WORDS"))
     noticed = codes_made("lint/", "Remark") | members(words, Code)
     assert len(noticed) >= 10
     assert {code for code in noticed if ENTRIES[code].statuses} == set()

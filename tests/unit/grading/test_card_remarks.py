@@ -5,7 +5,7 @@ import pytest
 from evaluator.findings import ENTRIES, Code, finding
 from evaluator.findings.comparing import COMPUTE_IN_FP32, CONSTANT, NEARLY_ALL, WEIGHTS_FIRST
 from evaluator.findings.submission import ONE_BLOCK
-from evaluator.grading.card_remarks import reason_of, with_steps_to_own_kernels
+from evaluator.grading.card import reason_of, with_steps_to_own_kernels
 from evaluator.records import Outcome, Status
 
 FOUND = [finding(code, "x") for code in (Code.LIBRARY_IN_FORWARD, Code.NO_LAUNCH, Code.KERNEL_NOT_LAUNCHED)]

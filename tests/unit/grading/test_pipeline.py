@@ -11,8 +11,7 @@ from evaluator.files.card_files import card_bytes
 from evaluator.findings import ENTRIES, Code, finding
 from evaluator.grade_options import GradeOptions
 from evaluator.grading import pipeline
-from evaluator.grading.request import Begun, GradeRequest, Unread
-from evaluator.grading.resources import threads
+from evaluator.grading.request import Begun, GradeRequest, Unread, threads
 from evaluator.judge.setup.distribution_mix import DistributionMix
 from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.judge.setup.seed_book import SeedBook

@@ -5,7 +5,7 @@ import sys
 
 FAULTS = """
 import ctypes, resource, sys
-from evaluator.grading.resources import keep_freed_memory
+from evaluator.grading.request import keep_freed_memory
 
 if sys.argv[1] == "keep":
     keep_freed_memory()

@@ -5,7 +5,7 @@ import pytest
 from evaluator.catalog import find_problem
 from evaluator.devices.gpu import Gpu
 from evaluator.grade_options import GradeOptions
-from evaluator.grading.stage_plan import stages_of
+from evaluator.grading.request import stages_of
 from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.records import DeviceKind, GradeMode, ProfilerKind
 

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from evaluator.compile.extension.build_results import BuildResult
+from evaluator.compile.builder import BuildResult
 from evaluator.deadline import Deadline, DeadlineReached, Guard, Work, _raise_in
 from evaluator.findings import Code
 from evaluator.grade_options import GradeOptions
-from evaluator.grading.run_until_deadline import in_time
+from evaluator.grading.pipeline import in_time
 from evaluator.judge.runners.build_service import BuildBudget, BuildService
 from evaluator.judge.runners.fork_servers import SandboxedTools
 from evaluator.judge.runners.runner_client import RunnerClient

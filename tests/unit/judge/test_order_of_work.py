@@ -14,7 +14,7 @@ from evaluator.judge.context.runner_factory import RunnerFactory
 from evaluator.judge.exhibits.own_kernels import OwnKernelEvidence
 from evaluator.judge.exhibits.roofline_check import RooflineOutcome
 from evaluator.judge.reference.changing_weights import NO_SITES
-from evaluator.lint.lint_in_sandbox import LookedAt
+from evaluator.lint.messages import LookedAt
 from evaluator.progress import Silent, Stopwatch
 from evaluator.records import (
     Build,
@@ -31,7 +31,7 @@ from evaluator.records import (
     Status,
 )
 from tests import cards
-from tests.unit.compile.binaries.test_sass import recorded
+from tests.unit.compile.test_sass import recorded
 
 
 @pytest.mark.parametrize("early", [False, True])

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from evaluator.languages.by_text import mentions_in_text, triton_kernels
+from evaluator.languages.language import mentions_in_text, triton_kernels
 from evaluator.languages.registry import recognized
 from evaluator.records import Toolchain
 

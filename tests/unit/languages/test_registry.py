@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from evaluator.doctor.diagnosis import kernel_languages
-from evaluator.languages.by_text import mentions_in_text, nvrtc_kernels
-from evaluator.languages.installations import distribution
+from evaluator.languages.language import distribution, mentions_in_text, nvrtc_kernels
 from evaluator.languages.registry import (
     CUPY,
     CUTE_DSL,
@@ -28,7 +27,7 @@ from evaluator.languages.registry import (
 )
 from evaluator.lint.lint import look
 from evaluator.records import DeviceKind, Toolchain
-from evaluator.submission.packages import missing_package
+from evaluator.submission.requirements import missing_package
 
 DOCS = Path(__file__).parents[3] / "docs"
 INLINE = "from torch.utils.cpp_extension import load_inline\n"
@@ -151,7 +150,7 @@ def test_a_distribution_whose_package_cannot_be_imported_is_not_installed(tmp_pa
 WORDS = re.compile("|".join({MARKS, *PACKAGES, *Toolchain} - {"cuda", "cuda_inline", "cpp"}), re.IGNORECASE)
 ELSEWHERE = {
     "names on the card": ("records/names.py",),
-    "a runner sees no file of the judge": ("runner/", "protocol/triton_variables.py"),
+    "a runner sees no file of the judge": ("runner/", "protocol/submission_files.py"),
     "Triton has an interpreter, and is ready in fork servers": (
         "judge/runners/fork_servers.py",
         "judge/runners/jit_kernels.py",
@@ -160,7 +159,7 @@ ELSEWHERE = {
     ),
     "environment variables": ("judge/exhibits/other_baselines.py", "serve/protocol.py"),
     "headers, namespaces and kernels of C++ libraries": (
-        "cuda_source/kernel_names.py",
+        "cuda_source/symbols.py",
         "cuda_source/split.py",
         "emulator/frontend/unsupported_features.py",
         "emulator/headers.py",

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from evaluator.protocol.answer_spans import answer_spans
 from evaluator.protocol.frames import Done, Items, Scalar, Table, TensorView
+from evaluator.protocol.pytree import answer_spans
 
 
 def view(offset, shape, strides, dtype="float32"):

@@ -5,7 +5,7 @@ import random
 import numpy as np
 import torch
 
-from evaluator.protocol.seeding import seed_all, seed_torch
+from evaluator.protocol.model_call import seed_all, seed_torch
 
 
 def drawn(seed):

@@ -6,16 +6,16 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
+from evaluator.api.scorecard import html
 from evaluator.records import CallKind, ClockKind, Clocks, L2Inputs, L2Rule, Scorecard
 from evaluator.report.card.card_screen import render_card
 from evaluator.report.card.feedback import feedback
 from evaluator.report.card.measurement import clocks_line, host_line, measurement, samples_of
-from evaluator.report.card.notebook import html
 from evaluator.report.ci.step_summary import card_markdown
 from evaluator.report.ci.verdicts import concise, verdict_of
+from evaluator.report.page.charts import samples_chart
 from evaluator.report.page.detail import detail_of
-from evaluator.report.page.samples_chart import samples_chart
-from evaluator.report.run.kernelbench import GradedSample, documents
+from evaluator.report.run.exports import GradedSample, documents
 from evaluator.timing.quote import over_baseline, quote
 from tests import cards
 

@@ -8,8 +8,7 @@ from msgspec.structs import replace
 from evaluator.devices.gpu import Gpu
 from evaluator.records import CaseResult, Status
 from evaluator.report.sweep import sweep_document, sweep_lines, sweep_of, sweep_svg
-from evaluator.roofline.counted_work import CallWork
-from evaluator.roofline.least_time import Roofs
+from evaluator.roofline.least_time import CallWork, Roofs
 from evaluator.text import symbols_for
 from tests import cards
 

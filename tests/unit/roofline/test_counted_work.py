@@ -11,9 +11,8 @@ from evaluator.devices.gpu import Gpu
 from evaluator.judge.exhibits import gpu_peaks
 from evaluator.records import Mode, Precision, RooflineOverride, SizeName, cases_of
 from evaluator.report.problem_work import ProblemWork, work_document, work_text
-from evaluator.roofline import counted_work, least_time
-from evaluator.roofline.counted_work import CallWork, work_of
-from evaluator.roofline.least_time import Roofs, roofs_of, stated
+from evaluator.roofline import least_time
+from evaluator.roofline.least_time import CallWork, Roofs, roofs_of, stated, work_of
 from evaluator.roofline.work_count import count_all
 from evaluator.sandbox.question import NoAnswer, Question
 from evaluator.sizes.found_sizes import with_sizes
@@ -162,4 +161,4 @@ def test_what_a_grade_has_measured_is_known(monkeypatch):
 
 
 def test_the_key_of_a_bandwidth_names_an_existing_source():
-    assert Path(counted_work.__file__).parents[1].joinpath("judge/native/read.cu").exists()
+    assert Path(least_time.__file__).parents[1].joinpath("judge/native/read.cu").exists()

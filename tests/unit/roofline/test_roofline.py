@@ -13,8 +13,7 @@ from msgspec.structs import replace
 from evaluator.catalog import find_problem, list_problems
 from evaluator.records import ElementFormat, Formats, Precision, SizeName, cases_of
 from evaluator.roofline.attained import floor_ms
-from evaluator.roofline.least_time import CallWork, stated
-from evaluator.roofline.peaks import peak_of
+from evaluator.roofline.least_time import CallWork, peak_of, stated
 from evaluator.roofline.work_count import Uncountable, count
 
 F32, BF16, I64, BOOL = 4, 2, 8, 1

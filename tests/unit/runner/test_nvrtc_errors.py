@@ -5,7 +5,7 @@ import importlib
 import pytest
 
 from evaluator.protocol.frames.bounds import MOST_KERNEL_TEXT
-from evaluator.runner.nvrtc_errors import refused_source
+from evaluator.runner.nvrtc import refused_source
 from evaluator.runner.submission_module import describe
 
 LOG = 'relu.cu(2): error: identifier "y" is undefined'

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from evaluator.runner.emulated import nvrtc
-from evaluator.runner.emulated.nvrtc import NvrtcStandIn
+from evaluator.runner import nvrtc
+from evaluator.runner.nvrtc import NvrtcStandIn
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 
 from evaluator.protocol.frames.values import ModelMode
 from evaluator.protocol.standalone_call import LoneCall, lay_out
-from evaluator.sandbox.filesystem.visible_files import source_root
+from evaluator.sandbox.visible_files import source_root
 
 MODEL = """
 import torch

@@ -205,7 +205,7 @@ def test_a_key_that_others_can_read_is_refused():
 
 def test_a_key_where_submissions_read_is_refused(monkeypatch, tmp_path):
     make_key(Path("key"), "")
-    monkeypatch.setattr("evaluator.sandbox.filesystem.visible_files.readable_paths", lambda: (str(tmp_path.resolve()),))
+    monkeypatch.setattr("evaluator.sandbox.visible_files.readable_paths", lambda: (str(tmp_path.resolve()),))
     with pytest.raises(UsageError, match="submissions can read"):
         signing_key(Path("key"), sandboxed=True)
 

@@ -9,8 +9,7 @@ from evaluator.records import SizeName, cases_of
 from evaluator.sizes import found_sizes
 from evaluator.sizes.degenerate import Operations
 from evaluator.sizes.found_sizes import SizeQuestion, SizesFound, about_sizes, with_sizes
-from evaluator.sizes.scaling import candidates
-from evaluator.sizes.size_search import MOST
+from evaluator.sizes.size_search import MOST, candidates
 from evaluator.sizes.size_search import find as search
 
 FORM = """import torch

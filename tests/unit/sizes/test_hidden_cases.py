@@ -8,8 +8,7 @@ from msgspec.structs import replace
 from evaluator.catalog import find_problem
 from evaluator.errors import CardError, ProblemError
 from evaluator.records import AxisRange, CaseResult, SizeName, Status, cases_of
-from evaluator.sizes.chosen_cases import chosen_cases, missing_case
-from evaluator.sizes.hidden_cases import drawn_cases, replayed_cases
+from evaluator.sizes.cases import chosen_cases, drawn_cases, missing_case, replayed_cases
 
 SIZES = {"full": {"n": 4096, "d": 64, "eps": 0.5}, "small": {"n": 64, "d": 16, "eps": 0.5}}
 

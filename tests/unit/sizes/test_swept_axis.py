@@ -6,7 +6,7 @@ import pytest
 from evaluator.catalog import find_problem
 from evaluator.errors import UsageError
 from evaluator.records import CaseName, SizeName
-from evaluator.sizes.swept_axis import MOST_VALUES, SweptAxis, swept_axis, with_swept_cases
+from evaluator.sizes.cases import MOST_VALUES, SweptAxis, swept_axis, with_swept_cases
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,7 @@
 
 import pytest
 
-from evaluator.protocol.submission_files import parts
-from evaluator.protocol.submission_manifest import checked
+from evaluator.protocol.submission_files import checked, parts
 from evaluator.records import Finding
 from evaluator.submission.read import read_submission
 

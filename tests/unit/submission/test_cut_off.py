@@ -2,7 +2,7 @@
 
 import pytest
 
-from evaluator.submission.cut_off import is_cut_off
+from evaluator.submission.forms import is_cut_off
 
 
 def said_of(text):

@@ -9,9 +9,18 @@ import pytest
 
 from evaluator.findings import Code
 from evaluator.lint.lint import look
-from evaluator.protocol import submission_files, submission_manifest
-from evaluator.protocol.submission_files import FIRST_LINE, BadFiles, SourceLocation, joined, parts, place_of
-from evaluator.protocol.submission_manifest import Extension, Manifest, read_manifest
+from evaluator.protocol import submission_files
+from evaluator.protocol.submission_files import (
+    FIRST_LINE,
+    BadFiles,
+    Extension,
+    Manifest,
+    SourceLocation,
+    joined,
+    parts,
+    place_of,
+    read_manifest,
+)
 from evaluator.submission import folder as folder_reading
 from evaluator.submission.read import MAX_CODE_BYTES, Submission, read_submission
 
@@ -361,4 +370,4 @@ def test_a_wrong_manifest_names_the_key_and_what_is_allowed(text, said):
 
 
 def test_each_key_of_a_manifest_has_a_meaning():
-    assert {*Manifest.__struct_fields__, *Extension.__struct_fields__} == set(submission_manifest._MEANINGS)
+    assert {*Manifest.__struct_fields__, *Extension.__struct_fields__} == set(submission_files._MEANINGS)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.submission.host_code import is_for_the_cpu
+from evaluator.submission.requirements import is_for_the_cpu
 
 TOP = Path(__file__).parents[3]
 SHIPPED = sorted((TOP / "solutions").glob("*/*.py"))

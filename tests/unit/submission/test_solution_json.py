@@ -5,8 +5,7 @@ import json
 import pytest
 
 from evaluator.findings import Code
-from evaluator.protocol.submission_files import parts
-from evaluator.protocol.submission_manifest import checked
+from evaluator.protocol.submission_files import checked, parts
 from evaluator.records import Finding
 from evaluator.submission.read import read_submission
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaluator.timing.bootstrap import DRAWS, Bootstrap, Interval, Resolution, _seed
+from evaluator.timing.stats import DRAWS, Bootstrap, Interval, Resolution, _seed
 
 times = st.lists(st.floats(0.01, 100.0), min_size=1, max_size=40)
 

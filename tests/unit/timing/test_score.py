@@ -5,7 +5,7 @@ import math
 import pytest
 
 from evaluator.records import CaseResult, Status
-from evaluator.timing.score import score_of
+from evaluator.timing.quote import score_of
 
 
 def case(name, ratio, error=0.02, weight=1.0, **others):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from evaluator.devices.page import MAX_PLACES, PAGE_BYTES, PLACES, OutputLocation, write_places
+from evaluator.devices.memory import MAX_PLACES, PAGE_BYTES, PLACES, OutputLocation, write_places
 from evaluator.errors import ProblemError
 from evaluator.findings import Code
 from evaluator.judge.answer.output_checks import late

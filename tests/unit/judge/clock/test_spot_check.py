@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from evaluator.devices.page import DIGESTS, GO, KEYS, PAGE_BYTES, PLACES
+from evaluator.devices.memory import DIGESTS, GO, KEYS, PAGE_BYTES, PLACES
 from evaluator.judge.clock.spot_check import SpotCheck
 
 

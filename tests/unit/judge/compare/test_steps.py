@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from evaluator.admission.off_by_steps import few_off, off_by
+from evaluator.admission.numeric_controls import few_off, off_by
 from evaluator.judge.compare.limits import limit_of, with_scales
 from evaluator.judge.compare.steps import Steps
 from evaluator.judge.compare.tensor_comparison import Sides, compare

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from evaluator.compile.extension.build_results import BuildResult
+from evaluator.compile.builder import BuildResult
 from evaluator.judge.context.grade_context import BuildServices
 from evaluator.protocol.frames import BuildRequest
 from evaluator.records import BuildUnit, MachineCode

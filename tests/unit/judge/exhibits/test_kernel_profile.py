@@ -10,8 +10,8 @@ import torch
 from msgspec.structs import replace
 from rich.console import Console
 
-from evaluator.compile.binaries.kernel_resources import VERBOSE, kernel_resources
-from evaluator.cuda_source.kernel_names import Kernels
+from evaluator.compile.disassembly import VERBOSE, kernel_resources
+from evaluator.cuda_source.symbols import Kernels
 from evaluator.devices.memory import sealed_file
 from evaluator.errors import UsageError
 from evaluator.findings import Code, finding
@@ -42,7 +42,7 @@ from evaluator.records import (
     Profiling,
 )
 from evaluator.report.card.card_screen import render_card
-from evaluator.runner.instrumentation.profiler import profiled
+from evaluator.runner.instrumentation import profiled
 from tests import cards
 
 OWN = Kernels(device_code=True, names=["relu_kernel"])

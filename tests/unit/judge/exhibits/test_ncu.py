@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from evaluator.cuda_source.kernel_names import Kernels
+from evaluator.cuda_source.symbols import Kernels
 from evaluator.errors import ToolchainMissing
 from evaluator.findings import Code
 from evaluator.judge.exhibits.hardware_counters import counted

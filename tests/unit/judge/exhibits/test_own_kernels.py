@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluator.compile.binaries.imported_symbols import ImportedSymbols
-from evaluator.cuda_source.kernel_names import (
+from evaluator.compile.binary_files import ImportedSymbols
+from evaluator.cuda_source.symbols import (
     NONE,
     Kernels,
     is_own,

@@ -17,7 +17,7 @@ from evaluator.records import (
     Precision,
     Profiling,
 )
-from tests.unit.compile.binaries.test_sass import recorded
+from tests.unit.compile.test_sass import recorded
 
 
 def code_in(form, *, other_dtype=False):

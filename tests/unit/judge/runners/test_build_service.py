@@ -7,7 +7,7 @@ import time
 
 import msgspec
 
-from evaluator.compile.extension.build_results import BuildResult
+from evaluator.compile.builder import BuildResult
 from evaluator.findings import Code, finding
 from evaluator.judge.runners.build_service import BuildBudget, BuildService
 from evaluator.protocol.frames import BuildRequest, SourceFile

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from evaluator.cuda_source.kernel_names import Kernels
+from evaluator.cuda_source.symbols import Kernels
 from evaluator.findings import Code, finding
 from evaluator.judge.runners.jit_kernels import own_names, read_kernels
 from evaluator.protocol.frames import CompiledKernels, LeftOut, ReadKernels

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from evaluator.compile.extension.build_results import BuildResult
+from evaluator.compile.builder import BuildResult
 from evaluator.deadline import Deadline
 from evaluator.findings import Code, finding
 from evaluator.findings.submission import ONE_BLOCK
@@ -317,7 +317,7 @@ def test_a_text_that_ends_in_the_middle_is_told_to_have_been_cut_off():
 )
 @pytest.mark.parametrize("stage", [Stage.IMPORT, Stage.CALL])
 def test_a_missing_kernel_language_is_no_verdict(monkeypatch, stage, package, command):
-    monkeypatch.setattr("evaluator.submission.packages._is_there", lambda _: False)
+    monkeypatch.setattr("evaluator.submission.requirements._is_there", lambda _: False)
     said = Failed(kind="ModuleNotFoundError", message=f"No module named '{package}.language'", lines=[(3, "")])
     fault = failure("", said, stage)
     assert (fault.status, fault.finding.code, fault.finding.line) == (Status.INCONCLUSIVE, Code.LANGUAGE_MISSING, 3)
@@ -327,7 +327,7 @@ def test_a_missing_kernel_language_is_no_verdict(monkeypatch, stage, package, co
 
 @pytest.mark.parametrize(("module", "found"), [("tilelang.language", True), ("no_such_einops", False), ("", False)])
 def test_a_missing_kernel_language_behind_an_exception_is_no_verdict(monkeypatch, module, found):
-    monkeypatch.setattr("evaluator.submission.packages._is_there", lambda _: False)
+    monkeypatch.setattr("evaluator.submission.requirements._is_there", lambda _: False)
     fault = failure("", Failed(kind="RuntimeError", message="no tilelang", missing=module), Stage.CALL)
     assert (fault.status is Status.INCONCLUSIVE) == found
     assert (fault.finding.code == Code.LANGUAGE_MISSING) == found

@@ -19,7 +19,7 @@ from evaluator.judge.tensors.pytree import lay_out, pair_up, unravelled
 from evaluator.protocol.frames import Items, Opaque, Scalar, Table, TensorView
 from evaluator.protocol.pytree import leaves, mapped, tensors_of
 from evaluator.records import Finding
-from evaluator.runner.shared_values import to_value
+from evaluator.runner.shared_memory import to_value
 
 SIZE = 1 << 20
 DTYPES = [

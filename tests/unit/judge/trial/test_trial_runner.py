@@ -25,8 +25,8 @@ from evaluator.judge.tensors.pytree import lay_out
 from evaluator.judge.trial.trial_runner import TrialRunner
 from evaluator.protocol.frames import Call, Construct, Done, Items, Prepare, Scalar, Table, TensorView
 from evaluator.protocol.frames.values import ModelMode
+from evaluator.protocol.model_call import seed_torch
 from evaluator.protocol.pytree import tensors_of
-from evaluator.protocol.seeding import seed_torch
 from evaluator.records import (
     ElementFormat,
     Formats,
@@ -42,8 +42,7 @@ from evaluator.records import (
 )
 from evaluator.runner import main, submission_module
 from evaluator.runner.main import Runner
-from evaluator.runner.shared_memory import HostArena, Shared
-from evaluator.runner.shared_values import Outbox, to_tensor
+from evaluator.runner.shared_memory import HostArena, Outbox, Shared, to_tensor
 
 REFERENCE = """
 import torch

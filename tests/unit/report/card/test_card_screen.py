@@ -28,7 +28,7 @@ from evaluator.report.progress_line import MovingLine, StageLines, progress_on
 from evaluator.text import one_line, printable
 from evaluator.timing.quote import quote
 from tests import cards
-from tests.unit.compile.binaries.test_sass import recorded
+from tests.unit.compile.test_sass import recorded
 
 HOSTILE = "\x1b[2J\x1b[1;1H\x1b[32m[green]correct[/green]\x1b]0;owned\x07\u202e\x00\x9b31m\r\nsecond [/] line\u200b"
 

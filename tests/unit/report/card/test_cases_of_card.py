@@ -124,8 +124,8 @@ def test_cards_of_two_sizes_before_cases_are_read(tmp_path):
 
 
 def test_two_runs_are_compared_by_case():
-    from evaluator.report.run.comparison_screen import comparison_document, render_comparison
     from evaluator.report.run.run_comparison import ComparedSubmission, compare
+    from evaluator.report.run.several_runs import comparison_document, render_comparison
 
     def submission(*cases):
         rows = (("small", Status.CORRECT, 3.0, 2.9, 3.1), *cases)
@@ -158,9 +158,8 @@ def test_the_index_and_the_page_have_the_cases():
 
 
 def test_a_report_has_a_row_for_each_case():
-    from evaluator.report.run.by_case import CaseSample
     from evaluator.report.run.run_tables import document, markdown
-    from evaluator.report.run.summary import Device, RunSample, sections
+    from evaluator.report.run.summary import CaseSample, Device, RunSample, sections
 
     gpu = Device("cuda", "H200", timed=True)
     fast = CaseSample("decode", Status.CORRECT, 4.0, 3.9, 4.1)

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from evaluator.records import Flips, Roofline, Scorecard, Timing
 from evaluator.report.card.card_screen import render_card
-from evaluator.report.card.samples import Axis, heights, own_axis
+from evaluator.report.card.evidence import Axis, heights, own_axis
 from tests import cards
 
 HOSTILE = "</text><script>alert(1)</script>&\x1b[2J\x00\u202e\ufffe[red]"

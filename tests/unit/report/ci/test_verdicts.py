@@ -10,7 +10,7 @@ from evaluator.records import Status
 from evaluator.report.ci.step_summary import card_markdown
 from evaluator.report.ci.verdicts import Location, Verdict, annotations, concise, verdict_of
 from evaluator.report.layout.markup import folded
-from evaluator.report.layout.workflow_commands import disarmed, disarmed_json
+from evaluator.report.layout.quotation import disarmed, disarmed_json
 from tests import cards
 
 ATTACK = "x\n::set-output name=a::b\r\n##[add-mask]c ::error,line=9::d [go](http://e) {0} |@team `<img>` `````"

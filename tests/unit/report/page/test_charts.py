@@ -7,8 +7,7 @@ from xml.etree import ElementTree
 import pytest
 from msgspec.structs import replace
 
-from evaluator.report.page.charts import MOST_ROWS, Curve, Ratio, fast_curves, ratio_chart
-from evaluator.report.page.samples_chart import samples_chart
+from evaluator.report.page.charts import MOST_ROWS, Curve, Ratio, fast_curves, ratio_chart, samples_chart
 from tests import cards
 from tests.unit.report.page.reader import HOSTILE_NAMES, Reader
 

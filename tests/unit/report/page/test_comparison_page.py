@@ -7,8 +7,8 @@ import pytest
 
 from evaluator.records import Status
 from evaluator.report.page import writer
-from evaluator.report.page.comparison_page import ComparedRun, comparison_page
 from evaluator.report.page.detail import Detail, PageCode, code_of, detail_of
+from evaluator.report.page.pages import ComparedRun, comparison_page
 from evaluator.report.run.run_comparison import ComparedSubmission, compare
 from tests import cards
 from tests.unit.report.page.reader import HOSTILE_NAMES, Reader

@@ -12,10 +12,10 @@ from evaluator.protocol.submission_files import bad_path
 from evaluator.records import MachineCode
 from evaluator.report.page import writer
 from evaluator.report.page.detail import CompilerError, detail_of
-from evaluator.report.page.entries import PageEntry, best_by_problem, fragment
-from evaluator.report.page.run_page import RunPage, run_page
+from evaluator.report.page.pages import RunPage, run_page
+from evaluator.report.page.writer import PageEntry, best_by_problem, fragment
 from tests import cards
-from tests.unit.compile.binaries.test_sass import recorded
+from tests.unit.compile.test_sass import recorded
 from tests.unit.report.page.reader import HOSTILE_NAMES, Reader
 
 MEGABYTE = 1 << 20

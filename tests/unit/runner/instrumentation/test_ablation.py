@@ -8,11 +8,11 @@ from types import ModuleType
 import pytest
 import torch
 
-from evaluator.runner.instrumentation.ablation import LEFT_OUT, OwnFunctions
+from evaluator.runner.instrumentation import LEFT_OUT, OwnFunctions
 
 WITHOUT_LIBRARY = """
 import torch
-from evaluator.runner.instrumentation.ablation import leave_out_library
+from evaluator.runner.instrumentation import leave_out_library
 x, table = torch.randn(4, 4), torch.nn.Linear(4, 4)
 leave_out_library("cpu")
 torch.manual_seed(0)

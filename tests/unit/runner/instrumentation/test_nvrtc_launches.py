@@ -3,7 +3,7 @@
 import pytest
 from torch.cuda import _utils as torch_nvrtc
 
-from evaluator.runner.instrumentation import nvrtc_launches
+from evaluator.runner import instrumentation
 
 
 class Driver:
@@ -52,9 +52,9 @@ LONG, SHORT = "_Z4reluIfEvPT_", "scale"
     ("left_out", "launched"), [(["relu"], [len(SHORT)]), (["scale"], [len(LONG)]), ([], []), (["elu"], [14, 5])]
 )
 def test_the_named_kernels_are_left_out(driver, left_out, launched):
-    nvrtc_launches.name_kernels()
+    instrumentation.name_kernels()
     kernels = torch_nvrtc._cuda_load_module(b"binary", [LONG, SHORT])
-    nvrtc_launches.leave_out_launches(left_out)
+    instrumentation.leave_out_launches(left_out)
     for kernel in kernels.values():
         kernel(grid=(1, 1, 1), block=(1, 1, 1), args=[1])
     assert driver.launched == launched

@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from evaluator.protocol.frames import Count, Counted, LeaveOut, LeftOut
-from evaluator.runner.instrumentation.ablation import OwnFunctions
-from evaluator.runner.instrumentation.op_counter import OpCounter
+from evaluator.runner.instrumentation import OpCounter, OwnFunctions
 from evaluator.runner.main import Runner
 
 

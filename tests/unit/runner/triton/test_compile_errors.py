@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from evaluator.runner import submission_module
-from evaluator.runner.triton.compile_errors import refused_kernel
+from evaluator.runner.triton.compilation import refused_kernel
 from tests.unit.runner.triton.conftest import HEAD
 
 pytestmark = pytest.mark.filterwarnings("ignore:TRITON_DEFAULT:UserWarning")

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from evaluator.protocol.frames import CompiledKernel
-from evaluator.runner.triton import kernel_cache
-from evaluator.runner.triton.kernel_cache import compiled_kernels, use_folder
+from evaluator.runner.triton import compilation
+from evaluator.runner.triton.compilation import compiled_kernels, use_folder
 from evaluator.runner.triton.launches import leave_out_compiled
 
 pytestmark = pytest.mark.filterwarnings("ignore:TRITON_DEFAULT:UserWarning")
@@ -97,7 +97,7 @@ def test_a_cache_beyond_the_limit_is_not_sent(tmp_path, monkeypatch):
     folder.mkdir()
     (folder / "a").write_bytes(b"x" * 1000)
     assert compiled_kernels(tmp_path).cache
-    monkeypatch.setattr(kernel_cache, "_MOST_RAW_BYTES", 999)
+    monkeypatch.setattr(compilation, "_MOST_RAW_BYTES", 999)
     assert compiled_kernels(tmp_path).cache == b""
 
 
@@ -105,7 +105,7 @@ def test_a_cache_that_cannot_be_compressed_enough_is_not_sent(tmp_path, monkeypa
     folder = tmp_path / "triton-cache"
     folder.mkdir()
     (folder / "a").write_bytes(os.urandom(1000))
-    monkeypatch.setattr(kernel_cache, "MOST_CACHE_BYTES", 1000)
+    monkeypatch.setattr(compilation, "MOST_CACHE_BYTES", 1000)
     assert compiled_kernels(tmp_path).cache == b""
 
 
@@ -144,7 +144,7 @@ def add_sum(x, out, BLOCK: tl.constexpr):
 FORGETS = """
 import sys
 import evaluator.runner.triton.preloaded
-from evaluator.runner.triton.kernel_cache import forget_import
+from evaluator.runner.triton.compilation import forget_import
 
 def loaded(text):
     forget_import(text)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from evaluator.runner.triton.narrow_floats import install_narrow_floats, nearest
+from evaluator.runner.triton.launches import install_narrow_floats, nearest
 
 interpreter = pytest.importorskip("triton.runtime.interpreter")
 tl = importlib.import_module("triton.language")

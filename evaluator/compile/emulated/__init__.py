@@ -1,1 +1,0 @@
-"""Builds of inline CUDA for the emulator, by g++."""

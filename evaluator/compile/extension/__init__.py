@@ -1,1 +1,0 @@
-"""An extension of a submission: sources, compiler run, errors."""

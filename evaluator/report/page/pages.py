@@ -1,0 +1,242 @@
+"""Pages of a run, of several runs, and of a comparison."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from evaluator.report.page.charts import MOST_ROWS, Curve, Ratio, fast_curves, ratio_chart
+from evaluator.report.page.detail import Detail, PageCode, code_of
+from evaluator.report.page.writer import PageEntry, Room, best_by_problem, fragment, page_pieces
+from evaluator.report.run.intervals import Estimate
+from evaluator.report.run.run_comparison import ComparedSubmission, Comparison, SubmissionPair
+from evaluator.report.run.run_tables import MOST_FAILED, TextTable, described
+from evaluator.report.run.several_runs import Agreement, NamedRun, by_problem, heading, rates, summary_lines
+from evaluator.report.run.summary import MISSING, REFUSED, Section
+from evaluator.text import counted, ratio
+
+_REFERENCES_CHARACTERS = 4 << 20
+_LONGEST_REFERENCE = 64 << 10
+_UNGRADED = frozenset({MISSING, REFUSED})
+
+
+class RunPage(NamedTuple):
+    """Content of a page.
+
+    `terms` are the names and values of the run's terms, `references` the source of each problem's reference. `broken`
+    counts unreadable and rejected cards. A live page has a `version`, which changes with the run.
+    """
+
+    title: str
+    sections: Sequence[Section]
+    terms: Sequence[tuple[str, str]] = ()
+    references: Mapping[str, str] = {}
+    broken: int = 0
+    version: str = ""
+
+
+def run_page(page: RunPage, entries: Iterable[PageEntry]) -> Iterator[bytes]:
+    """Yield the parts of the page. Details beyond about 32 MiB are omitted, with a note on the page."""
+    room = Room()
+    rows = [_row(entry, room) for entry in entries]
+    graded = [entry for entry, _ in rows]
+    failed = sorted((entry for entry in graded if not entry.is_correct), key=lambda entry: entry.status in _UNGRADED)
+    # A chart never mixes devices.
+    timed = graded if len(page.sections) == 1 else []
+    speedups = [_ratio(entry) for entry in timed if entry.is_correct and entry.speedup is not None]
+    fastest = sorted(speedups, key=lambda speedup: -speedup.value)
+    return page_pieces(
+        "run.html.j2",
+        is_live=bool(page.version),
+        page=page,
+        curve=fast_curves([Curve([speedup.value for speedup in speedups], len(graded))]),
+        failed=failed[:MOST_FAILED],
+        failed_beyond=max(0, len(failed) - MOST_FAILED),
+        speedups=ratio_chart(fastest, "Speedups of the fastest submissions with 95 % intervals", "1x: the reference"),
+        kinds=Counter(entry.status for entry in graded).most_common(),
+        sections=[described(section) for section in page.sections],
+        best=best_by_problem(graded),
+        references=_codes_within_limit(page.references),
+        rows=rows,
+        broken=f"{counted(page.broken, 'card')} could not be read or was rejected, and counts as missing."
+        if page.broken
+        else "",
+        left_out=room.left_out,
+    )
+
+
+def _row(entry: PageEntry, room: Room) -> tuple[PageEntry, str]:
+    """Return an entry without its detail, and the detail as a part of the page."""
+    if entry.detail is None:
+        return entry, ""
+    html = room.details("detail", entry.detail.size, entry=entry, detail=entry.detail)
+    return entry._replace(detail=None), html
+
+
+def _ratio(entry: PageEntry) -> Ratio:
+    return Ratio(f"{entry.problem}/{entry.name}", entry.speedup or 0.0, entry.speedup_low, entry.speedup_high)
+
+
+def _codes_within_limit(references: Mapping[str, str]) -> dict[str, PageCode]:
+    remaining, codes = _REFERENCES_CHARACTERS, {}
+    for problem, source in references.items():
+        code = code_of(source, _LONGEST_REFERENCE)
+        remaining -= len(code.text)
+        if remaining >= 0:
+            codes[problem] = code
+    return codes
+
+
+class ProblemRow(Agreement):
+    """Row of a problem on the page."""
+
+    @property
+    def fragment(self) -> str:
+        """Fragment of a link to the problem."""
+        return fragment("p", self.problem)
+
+
+def runs_page(runs: Sequence[NamedRun]) -> Iterator[bytes]:
+    """Yield the parts of the page."""
+    timed = [run for run in runs if run.section.device.timed]
+    rows = [ProblemRow(*fields) for fields in by_problem(runs)]
+    return page_pieces(
+        "runs.html.j2",
+        title=heading(runs),
+        tables=rates(runs),
+        curves=fast_curves([Curve(run.speedups, run.section.total.samples) for run in timed]),
+        names=[run.name for run in timed],
+        columns=[run.name for run in runs],
+        kinds=Counter(row.kind for row in rows).most_common(),
+        rows=rows,
+        left_out=0,
+    )
+
+
+UNPAIRED = "unpaired"
+_VERDICT_COLUMNS = ("problem", "submission", "change", "first run", "second run")
+_SPEED_COLUMNS = ("first speedup", "second speedup", "second to first")
+
+Evidence = Callable[[str, str], tuple[Detail | None, Detail | None]]
+"""Returns the details of both runs for a submission, by problem and name; None without a card."""
+
+
+class ComparedRun(NamedTuple):
+    """Title of a run, and the names and values of the run's terms."""
+
+    title: str
+    terms: list[tuple[str, str]]
+
+
+class PairRow(NamedTuple):
+    """Row of a submission. A submission of a single run is unpaired, with an empty status for the missing run."""
+
+    problem: str
+    name: str
+    change: str
+    before: str
+    after: str
+    speedup_before: float | None
+    speedup_after: float | None
+    faster: Estimate | None
+    measured_differently: bool = False
+
+    @property
+    def fragment(self) -> str:
+        """Fragment of a link to the submission: equal to the fragment in the page of a run."""
+        return fragment("s", self.problem, self.name)
+
+    @property
+    def faster_text(self) -> str:
+        """The ratio of speedups with the interval."""
+        if self.faster is None:
+            return ""
+        low, high = self.faster.low, self.faster.high
+        between = "" if low is None or high is None else f" ({ratio(low)}x to {ratio(high)}x)"
+        differently = ", measured differently" if self.measured_differently else ""
+        return f"{ratio(self.faster.value)}x{between}{differently}"
+
+
+def comparison_page(
+    comparison: Comparison, before: ComparedRun, after: ComparedRun, rates: Sequence[TextTable], evidence: Evidence
+) -> Iterator[bytes]:
+    """Yield the parts of the page. Details beyond about 32 MiB are omitted, with a note on the page."""
+    room, pair_rows = Room(), list(_rows(comparison))
+    timed = any(row.speedup_before is not None or row.speedup_after is not None for row in pair_rows)
+    columns = [*_VERDICT_COLUMNS, *(_SPEED_COLUMNS if timed else [])]
+    rows = [(row, _details(row, evidence, room, len(columns))) for row in pair_rows]
+    return page_pieces(
+        "comparison.html.j2",
+        before=before,
+        after=after,
+        rates=rates,
+        timed=timed,
+        columns=columns,
+        summary_lines=summary_lines(comparison),
+        terms=list(_different_terms(before, after)),
+        verdicts=_verdicts(comparison),
+        ratio_chart=ratio_chart(_largest(comparison), "Largest changes of speed with 95 % intervals", "1x: no change"),
+        kinds=Counter(row.change for row, _ in rows).most_common(),
+        rows=rows,
+        left_out=room.left_out,
+    )
+
+
+def _rows(comparison: Comparison) -> Iterator[PairRow]:
+    for pair in comparison.pairs:
+        yield _compared_row(pair, pair.change.value, pair.faster)
+    for unpaired in comparison.only_before:
+        yield _compared_row(SubmissionPair(unpaired, unpaired), UNPAIRED, None)._replace(after="", speedup_after=None)
+    for unpaired in comparison.only_after:
+        yield _compared_row(SubmissionPair(unpaired, unpaired), UNPAIRED, None)._replace(before="", speedup_before=None)
+
+
+def _compared_row(pair: SubmissionPair, change: str, faster: Estimate | None) -> PairRow:
+    before, after = pair
+    return PairRow(
+        before.problem,
+        before.name,
+        change,
+        _status(before),
+        _status(after),
+        before.speedup,
+        after.speedup,
+        faster,
+        pair.measured_differently,
+    )
+
+
+def _status(side: ComparedSubmission) -> str:
+    return side.status.value if side.status else MISSING
+
+
+def _details(row: PairRow, evidence: Evidence, room: Room, columns: int) -> str:
+    before, after = evidence(row.problem, row.name)
+    size = sum(detail.size for detail in (before, after) if detail is not None)
+    return room.details("pair", size, pair=row, before=before, after=after, columns=columns) if size else ""
+
+
+def _different_terms(before: ComparedRun, after: ComparedRun) -> Iterator[tuple[str, str, str]]:
+    """Yield the terms with different values in the runs."""
+    first, second = dict(before.terms), dict(after.terms)
+    for name in dict.fromkeys([*first, *second]):
+        if first.get(name) != second.get(name):
+            yield name, first.get(name, ""), second.get(name, "")
+
+
+def _verdicts(comparison: Comparison) -> list[tuple[str, str, str]]:
+    """Return how many submissions went from each status to each."""
+    counts = Counter((_status(before), _status(after)) for before, after in comparison.pairs)
+    return [(before, after, str(count)) for (before, after), count in counts.most_common()]
+
+
+def _largest(comparison: Comparison) -> list[Ratio]:
+    """Return the largest changes of speed, the fastest first."""
+    estimates = [(pair, pair.faster) for pair in comparison.pairs]
+    changed = [
+        Ratio(f"{pair.before.problem}/{pair.before.name}", faster.value, faster.low, faster.high)
+        for pair, faster in estimates
+        if faster is not None
+    ]
+    changed.sort(key=lambda row: -abs(math.log(row.value)))
+    return sorted(changed[:MOST_ROWS], key=lambda row: -row.value)

@@ -1,1 +1,0 @@
-"""Instruments inside a runner: operation counter, ablation, profiler."""

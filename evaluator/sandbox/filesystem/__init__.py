@@ -1,1 +1,0 @@
-"""Files of a runner: what is visible, mounts, scratch folders, folders written by untrusted code."""

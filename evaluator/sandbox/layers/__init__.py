@@ -1,1 +1,0 @@
-"""Layers of the sandbox: probes, limits, set-up messages."""

@@ -1,1 +1,0 @@
-"""Client of the HTTP service: a grader on another machine."""
