@@ -121,7 +121,7 @@ class GradeOptions(Terms, frozen=True):
         stop_at_failure: leave the cases after the first failing one out. Without `case`, always so.
         budget_s: seconds on the device after which no further case begins; the heaviest weights come first. By default
             all cases are graded.
-        tolerance: measured (the default) or kernelbench.
+        tolerance: measured (the default), kernelbench, or benchmark: the rule of the problem's own benchmark.
         weights: changing, from call to call, or frozen; by default as defined by each problem.
         values: all (the default), so some calls have other input values than the problem draws, or own.
         l2: cold, the inputs of a timed call are not in the GPU's L2 cache, or warm, as far as they fit; by default as

@@ -13,7 +13,7 @@ import torch
 
 from evaluator.devices.memory import HostRegion
 from evaluator.judge.answer.precomputed_output import PrecomputedOutputCheck
-from evaluator.judge.clock.memory_samples import MemorySamples
+from evaluator.judge.clock.output_words import MemorySamples
 from evaluator.judge.tensors.pytree import AnswerPair
 from evaluator.protocol.frames import TensorView
 from evaluator.timing.stats import median

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from evaluator.catalog import kernelbench
 from evaluator.catalog.folder import PROBLEM_FILE, REFERENCE_FILE, no_problem, problem_name, read_folder
-from evaluator.catalog.kernelbench_rows import Row, is_rows, read_rows
+from evaluator.catalog.kernelbench import Row, is_rows, read_rows
 from evaluator.catalog.other_benchmarks import (
     DEFINITION_FILE,
     has_shapes,

@@ -1,15 +1,20 @@
-"""KernelBench files used in place: `level1/19_ReLU.py` is a problem without any additional file."""
+"""KernelBench's problems, used in place: files such as `level1/19_ReLU.py`, and rows of JSON lines or Parquet.
+
+No problem needs an additional file. The rows are those of the public data set.
+"""
 
 import hashlib
+import io
 import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
 from evaluator.catalog.reference import REQUIRED_NAMES, ParsedReference, read_reference
+from evaluator.catalog.strict import Table, parsed, table
 from evaluator.catalog.text import MAX_FILE_BYTES, Origin, decode, read_bytes
 from evaluator.errors import ProblemError
 from evaluator.records import Case, Constant, Mode, Precision, Problem, Sha256, SizeName, ToleranceOverride, cases_of
@@ -180,3 +185,68 @@ def _cases(reference: ParsedReference, small: SmallSize | None, path: str) -> di
         message = f"{path}: its small size in {_SIZES_FILE.name} sets {', '.join(unknown)}, which it does not define"
         raise ProblemError(message)
     return cases_of({SizeName.FULL: full, SizeName.SMALL: {**full, **small.small}})
+
+
+PARQUET = ".parquet"
+SUFFIXES = (".jsonl", PARQUET)
+_MOST_ROWS = 10_000
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_+-]{0,199}")
+
+
+class _Row(Table, frozen=True, kw_only=True):
+    code: Annotated[str, msgspec.Meta(min_length=1)]
+    name: str
+    level: Annotated[int, msgspec.Meta(ge=0, le=MOST_LEVEL)] = 0
+    problem_id: int | None = None
+
+
+def is_rows(path: Path) -> bool:
+    """Return whether a path names a file of rows."""
+    return path.suffix in SUFFIXES and path.is_file()
+
+
+class Row(NamedTuple):
+    """A problem of a file: the level, and the text of the reference in UTF-8."""
+
+    level: int
+    code: bytes
+
+
+def read_rows(file: Path) -> dict[str, Row]:
+    """Return the problems of a file by name: `level1/19_ReLU`. No code is run.
+
+    Raises:
+        ProblemError: a row has other columns, or a name twice; or a Parquet file, and pyarrow is not installed.
+    """
+    data = read_bytes(file)
+    rows = _parquet(data, file) if file.suffix == PARQUET else _lines(decode(data, file), file)
+    if not rows or len(rows) > _MOST_ROWS:
+        raise ProblemError(f"{file}: 1 to {_MOST_ROWS} rows are required")
+    found: dict[str, Row] = {}
+    for where, value in rows:
+        row = table(value, _Row, where)
+        if _NAME.fullmatch(row.name) is None:
+            raise ProblemError(f"{where}: name: {row.name[:80]!r} cannot be a name", hint="such as 19_ReLU")
+        name = f"level{row.level}/{row.name}" if row.level else row.name
+        if name in found:
+            raise ProblemError(f"{where}: name: {name} is there twice")
+        found[name] = Row(row.level, row.code.encode())
+    return found
+
+
+def _lines(text: str, file: Path) -> list[tuple[str, Any]]:
+    lines = [(f"{file}, line {number}", line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+    return [(where, parsed(line, where)) for where, line in lines]
+
+
+def _parquet(data: bytes, file: Path) -> list[tuple[str, Any]]:
+    try:
+        from pyarrow import ArrowException, parquet
+    except ImportError as error:
+        hint = "pip install 'warpgrade[parquet]', or save the rows as JSON lines"
+        raise ProblemError(f"{file}: Parquet needs the package pyarrow", hint=hint) from error
+    try:
+        rows = parquet.read_table(io.BytesIO(data)).to_pylist()
+    except (ArrowException, OSError, ValueError) as error:
+        raise ProblemError(f"{file}: not Parquet: {error}") from error
+    return [(f"{file}, row {number}", row) for number, row in enumerate(rows, 1)]

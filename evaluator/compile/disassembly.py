@@ -39,7 +39,7 @@ from evaluator.records import (
     NumberFormat,
 )
 from evaluator.sandbox import ToolResult
-from evaluator.toolchain.host_compiler import Toolchain
+from evaluator.toolchain.host_compiler import InstalledTool
 from evaluator.toolchain.nvcc import cuobjdump
 
 _FORMATS = {
@@ -274,7 +274,9 @@ def read_machine_code(library: bytes, run_tool: RunTool, cache: BuildCache, time
     return code
 
 
-def _disassembled(library: bytes, tool: Toolchain, run_tool: RunTool, timeout_s: float) -> tuple[MachineCode, float]:
+def _disassembled(
+    library: bytes, tool: InstalledTool, run_tool: RunTool, timeout_s: float
+) -> tuple[MachineCode, float]:
     """Return the machine code, and the duration of the disassembly."""
     with work_folder() as work:
         (work / _LIBRARY).write_bytes(library)
@@ -303,7 +305,7 @@ def _why_not(result: ToolResult, listing: Path) -> str | None:
     return f"cuobjdump failed: {last_line[:200]}"
 
 
-def _key(library: bytes, tool: Toolchain) -> str:
+def _key(library: bytes, tool: InstalledTool) -> str:
     """Hash everything that determines the record: the library, the disassembler, the parser, the record's fields."""
     parser = inspect.getsource(sys.modules[machine_code.__module__])
     parts = [hashlib.sha256(library).hexdigest(), tool, msgspec.json.schema(MachineCode), parser]

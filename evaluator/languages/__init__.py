@@ -1,1 +1,1 @@
-"""Languages of kernels: `table.py` lists the languages, each with the interface `Language`."""
+"""Languages of kernels: `registry.py` lists the languages, each with the interface `Language`."""

@@ -1,4 +1,4 @@
-"""Searches among all languages."""
+"""All languages of kernels, each a `Language`, and searches among them."""
 
 from collections.abc import Sequence
 

@@ -52,6 +52,7 @@ from evaluator.records.evidence import (
     SandboxFacts,
     ShareBasis,
 )
+from evaluator.records.languages import Toolchain
 from evaluator.records.names import (
     BenchmarkRule,
     CheckRule,
@@ -70,7 +71,6 @@ from evaluator.records.names import (
     SizeName,
     Status,
     ToleranceRule,
-    Toolchain,
     ValuesRule,
     WeightsGraded,
     WeightsRule,

@@ -18,6 +18,7 @@ from evaluator.records.evidence import (
     Roofline,
     SandboxFacts,
 )
+from evaluator.records.languages import Toolchain
 from evaluator.records.names import (
     BenchmarkRule,
     CheckRule,
@@ -29,7 +30,6 @@ from evaluator.records.names import (
     SizeName,
     Status,
     ToleranceRule,
-    Toolchain,
     ValuesRule,
     WeightsGraded,
     WeightsRule,

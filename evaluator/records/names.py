@@ -24,21 +24,6 @@ class DeviceKind(StrEnum):
     CPU = "cpu"
 
 
-class Toolchain(StrEnum):
-    """Language of a submission's kernels, and the compiler behind it."""
-
-    CUDA_INLINE = "cuda_inline"
-    CPP = "cpp"
-    TRITON = "triton"
-    CUTE_DSL = "cute_dsl"
-    TILELANG = "tilelang"
-    NVRTC = "nvrtc"
-    CUPY = "cupy"
-    CUDA_PYTHON = "cuda_python"
-    CUTLASS = "cutlass"
-    THUNDERKITTENS = "thunderkittens"
-
-
 class SandboxMode(StrEnum):
     """`full`: all layers that this machine permits. `none`: limits and process cleanup only."""
 

@@ -217,6 +217,19 @@ class BaselineKind(StrEnum):
     COMPILE_MAX_AUTOTUNE = "compile-max-autotune"
     SUBMISSION = "submission"
 
+    @property
+    def label(self) -> str:
+        """Name for a reader."""
+        match self:
+            case BaselineKind.EAGER:
+                return "eager"
+            case BaselineKind.COMPILE:
+                return "torch.compile"
+            case BaselineKind.COMPILE_MAX_AUTOTUNE:
+                return "torch.compile, max-autotune"
+            case BaselineKind.SUBMISSION:
+                return "another submission"
+
 
 class Tf32(StrEnum):
     """Rounding of fp32 operands to TF32 in a GPU's products: never, PyTorch's default, or always.

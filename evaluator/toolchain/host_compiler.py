@@ -16,7 +16,7 @@ from typing import NamedTuple
 from evaluator.errors import ToolchainMissing
 
 
-class Toolchain(NamedTuple):
+class InstalledTool(NamedTuple):
     """Compiler: path, and self-reported version."""
 
     path: str
@@ -24,14 +24,14 @@ class Toolchain(NamedTuple):
 
 
 @functools.cache
-def cxx() -> Toolchain:
+def cxx() -> InstalledTool:
     """Find the C++ compiler: `$CXX`, else g++, else c++. Raises ToolchainMissing."""
     candidates = [os.environ["CXX"]] if os.environ.get("CXX") else ["g++", "c++"]
     for name in candidates:
         if (path := shutil.which(name)) is not None:
             answer = subprocess.run([path, "--version"], capture_output=True, text=True, check=False, timeout=60)
             if answer.returncode == 0 and answer.stdout:
-                return Toolchain(path, answer.stdout.splitlines()[0].strip())
+                return InstalledTool(path, answer.stdout.splitlines()[0].strip())
     raise ToolchainMissing(
         f"no C++ compiler: {' and '.join(candidates)} do not run", hint="install g++ (on Debian: apt install g++)"
     )

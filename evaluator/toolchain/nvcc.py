@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from evaluator.errors import ToolchainMissing
 from evaluator.toolchain import host_compiler
-from evaluator.toolchain.host_compiler import Toolchain, joined, language_standard
+from evaluator.toolchain.host_compiler import InstalledTool, joined, language_standard
 
 _HINT = "install the CUDA toolkit (13.0 for PyTorch's cu130) and set CUDA_HOME to its folder"
 _FIRST_WITH_SUFFIX = 9
@@ -69,14 +69,14 @@ def _is_toolkit(folder: Path) -> bool:
 
 
 @functools.cache
-def nvcc() -> Toolchain:
+def nvcc() -> InstalledTool:
     """Find nvcc and its version. Raises ToolchainMissing."""
     path = str(cuda_home() / "bin" / "nvcc")
     answer = subprocess.run([path, "--version"], capture_output=True, text=True, check=False, timeout=60)
     lines = answer.stdout.strip().splitlines()
     if answer.returncode != 0 or not lines:
         raise ToolchainMissing(f"{path} does not run", hint=_HINT)
-    return Toolchain(path, lines[-1].strip())
+    return InstalledTool(path, lines[-1].strip())
 
 
 def fingerprint() -> dict[str, str]:
@@ -149,7 +149,7 @@ def _name_flags(name: str) -> list[str]:
 
 
 @functools.cache
-def cuobjdump() -> Toolchain | None:
+def cuobjdump() -> InstalledTool | None:
     """Find cuobjdump beside nvcc, and its version; None for a toolkit without disassembler."""
     try:
         path = cuda_home() / "bin" / "cuobjdump"
@@ -159,4 +159,4 @@ def cuobjdump() -> Toolchain | None:
         return None
     answer = subprocess.run([path, "--version"], capture_output=True, text=True, check=False, timeout=60)
     lines = answer.stdout.strip().splitlines()
-    return Toolchain(str(path), lines[-1].strip()) if answer.returncode == 0 and lines else None
+    return InstalledTool(str(path), lines[-1].strip()) if answer.returncode == 0 and lines else None

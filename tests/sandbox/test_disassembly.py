@@ -16,7 +16,7 @@ from evaluator.judge.runners.fork_servers import SandboxedTools
 from evaluator.protocol.frames import BuildRequest
 from evaluator.records import BuildUnit, DeviceKind, Precision
 from evaluator.toolchain import nvcc
-from evaluator.toolchain.host_compiler import Toolchain
+from evaluator.toolchain.host_compiler import InstalledTool
 from tests.unit.compile.test_sass import RECORDED
 
 LIBRARY = b"\x7fELF\x02\x01 .nv_fatbin"
@@ -36,7 +36,7 @@ def built(full, tmp_path, monkeypatch):
     programs = tmp_path / "toolkit" / "bin"
     programs.mkdir(parents=True)
     monkeypatch.setattr(nvcc, "cuda_home", lambda: tmp_path / "toolkit")
-    monkeypatch.setattr(disassembly, "cuobjdump", lambda: Toolchain(str(programs / "cuobjdump"), "13.0"))
+    monkeypatch.setattr(disassembly, "cuobjdump", lambda: InstalledTool(str(programs / "cuobjdump"), "13.0"))
     made = []
 
     def build(script):

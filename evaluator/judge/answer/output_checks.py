@@ -7,7 +7,7 @@ import torch
 from evaluator.findings import Code, finding
 from evaluator.findings.comparing import NEARLY_ALL
 from evaluator.judge.clock.clock import OutputSample
-from evaluator.judge.clock.memory_samples import MemorySamples
+from evaluator.judge.clock.output_words import MemorySamples
 from evaluator.judge.reference.reference import Honest, by_path
 from evaluator.judge.tensors.number_formats import are_equal, comparable
 from evaluator.judge.tensors.output_views import OutputViews

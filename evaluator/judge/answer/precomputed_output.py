@@ -2,7 +2,7 @@
 
 A runner poisons all free memory before a call. During a call, the allocator returns no memory that was held at the
 start of the call (`runner/native/arena.cpp`). An output in new memory, computed in the call, therefore held poison at
-all sampled places (`judge/clock/memory_samples.py`), or changes there.
+all sampled places (`judge/clock/output_words.py`), or changes there.
 
 Memory that a submission keeps is not poisoned, for example two buffers that hold outputs in turn. The memory before and
 after a call does not show whether the call writes a whole buffer: two answers may share most words (zeros). The judge
@@ -21,7 +21,7 @@ import torch
 
 from evaluator.devices.memory import Region, strided
 from evaluator.findings import Code, finding
-from evaluator.judge.clock.memory_samples import WORD_BYTES, MemorySamples
+from evaluator.judge.clock.output_words import WORD_BYTES, MemorySamples
 from evaluator.judge.tensors.pytree import AnswerPair
 from evaluator.protocol.frames import TensorView
 from evaluator.records import Finding

@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol
 
 import torch
 
-from evaluator.judge.clock.memory_samples import MemorySamples
+from evaluator.judge.clock.output_words import MemorySamples
 from evaluator.protocol.frames import Call, Done, Masked, Prepare
 from evaluator.records import Fault
 

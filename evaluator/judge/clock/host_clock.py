@@ -17,7 +17,7 @@ import torch
 
 from evaluator.devices.memory import Region
 from evaluator.judge.clock.clock import ClockedCall
-from evaluator.judge.clock.memory_samples import MemorySamples
+from evaluator.judge.clock.output_words import MemorySamples
 from evaluator.judge.runners.runner_client import RunnerClient, answers
 from evaluator.judge.runners.runner_faults import Stage, unexpected_frame
 from evaluator.protocol.frames import Call, Done, Prepare

@@ -226,11 +226,6 @@ def _resources(sheet: Sheet, kernel: KernelResources) -> Text:
     return text.append(f", stack {kernel.stack_bytes} bytes" if kernel.stack_bytes else ", no spills")
 
 
-_BASELINE_NAMES = {
-    BaselineKind.EAGER: "eager",
-    BaselineKind.COMPILE: "torch.compile",
-    BaselineKind.COMPILE_MAX_AUTOTUNE: "torch.compile, max-autotune",
-}
 _TF32 = {Tf32.OFF: "no TF32", Tf32.DEFAULT: "PyTorch's TF32 default", Tf32.ON: "TF32"}
 
 
@@ -262,8 +257,8 @@ def _host(sheet: Sheet, side: Samples) -> Text:
 
 def _baseline_name(sheet: Sheet, baseline: Baseline) -> Text:
     if baseline.kind is BaselineKind.SUBMISSION:
-        return sheet.say(baseline.name or "another submission", 60)
-    text = Text(_BASELINE_NAMES[baseline.kind])
+        return sheet.say(baseline.name or baseline.kind.label, 60)
+    text = Text(baseline.kind.label)
     return text if baseline.tf32 is None else text.append(f", {_TF32[baseline.tf32]}")
 
 

@@ -41,7 +41,7 @@ class Tool:
 
 @pytest.fixture(autouse=True)
 def _fake_toolchain(monkeypatch):
-    monkeypatch.setattr(host_compiler, "cxx", lambda: host_compiler.Toolchain("/usr/bin/g++", "g++ 1.0"))
+    monkeypatch.setattr(host_compiler, "cxx", lambda: host_compiler.InstalledTool("/usr/bin/g++", "g++ 1.0"))
     monkeypatch.setattr(host_compiler, "ninja", lambda: "/usr/bin/ninja")
 
 

@@ -15,7 +15,7 @@ from evaluator.paths import data_dir
 from evaluator.records import MachineCode
 from evaluator.sandbox import ToolResult
 from evaluator.toolchain import nvcc
-from evaluator.toolchain.host_compiler import Toolchain, language_standard
+from evaluator.toolchain.host_compiler import InstalledTool, language_standard
 from evaluator.toolchain.nvcc import cuobjdump
 from tests.cuda_builds import ARCHITECTURE, has_nvcc, local_tool, requests_of
 from tests.unit.compile.test_sass import RECORDED
@@ -33,7 +33,7 @@ def disassembler(tmp_path, monkeypatch):
         program = tmp_path / "cuobjdump"
         program.write_text(f"#!/bin/sh\n{script}\n")
         program.chmod(0o755)
-        monkeypatch.setattr(disassembly, "cuobjdump", lambda: Toolchain(str(program), version))
+        monkeypatch.setattr(disassembly, "cuobjdump", lambda: InstalledTool(str(program), version))
 
     return install
 
@@ -128,7 +128,7 @@ def test_cuobjdump_is_found_beside_nvcc_alone(monkeypatch, tmp_path):
     program.write_text("#!/bin/sh\necho 'cuobjdump: NVIDIA'\necho 'Build cuda_13.0'\n")
     program.chmod(0o755)
     cuobjdump.cache_clear()
-    assert cuobjdump() == Toolchain(str(program), "Build cuda_13.0")
+    assert cuobjdump() == InstalledTool(str(program), "Build cuda_13.0")
     cuobjdump.cache_clear()
 
 

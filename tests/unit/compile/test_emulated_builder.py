@@ -66,7 +66,7 @@ def step_of(argv):
 
 @pytest.fixture(autouse=True)
 def _fake_toolchain(monkeypatch):
-    monkeypatch.setattr(host_compiler, "cxx", lambda: host_compiler.Toolchain("/usr/bin/g++", "g++ 1.0"))
+    monkeypatch.setattr(host_compiler, "cxx", lambda: host_compiler.InstalledTool("/usr/bin/g++", "g++ 1.0"))
     monkeypatch.setattr(host_compiler, "ninja", lambda: "/usr/bin/ninja")
     for module in (emulated_builder, emulated_builder):
         monkeypatch.setattr(module, "nvcc_version", lambda: None)

@@ -33,7 +33,7 @@ class Tool:
 
 @pytest.fixture(autouse=True)
 def _fake_toolchain(monkeypatch):
-    monkeypatch.setattr(host_compiler, "cxx", lambda: host_compiler.Toolchain("/usr/bin/g++", "g++ 1.0"))
+    monkeypatch.setattr(host_compiler, "cxx", lambda: host_compiler.InstalledTool("/usr/bin/g++", "g++ 1.0"))
     monkeypatch.setattr(host_compiler, "ninja", lambda: "/usr/bin/ninja")
 
 
@@ -101,7 +101,7 @@ def test_a_runtime_that_does_not_compile_is_nobodys_fault_but_ours(cache):
 @pytest.mark.parametrize("step", StepName)
 def test_clang_has_no_use_for_the_header(cache, monkeypatch, step):
     monkeypatch.setattr(
-        host_compiler, "cxx", lambda: host_compiler.Toolchain("/usr/bin/c++", "Debian clang version 19.1")
+        host_compiler, "cxx", lambda: host_compiler.InstalledTool("/usr/bin/c++", "Debian clang version 19.1")
     )
     assert precompilation(step) is None
     assert own_libraries.precompiled_headers(Tool(PRECOMPILED.get(step, "")), cache, step) is None

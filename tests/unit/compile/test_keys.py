@@ -10,7 +10,7 @@ from evaluator.compile.emulated_builder import EmulatedBuilder
 from evaluator.protocol.frames import BuildRequest, SourceFile
 from evaluator.sandbox import ToolResult
 from evaluator.toolchain import host_compiler, nvcc
-from evaluator.toolchain.host_compiler import Toolchain
+from evaluator.toolchain.host_compiler import InstalledTool
 
 REQUEST = BuildRequest(
     name="ext",
@@ -51,9 +51,9 @@ def refused(*_, **__):
 @pytest.fixture(params=["cpu", "cuda", "emulated"])
 def key_of(request, tmp_path, monkeypatch):
     """The key of a build on a device. The compilers are functions of the test."""
-    monkeypatch.setattr(host_compiler, "cxx", lambda: Toolchain("/usr/bin/g++", "g++ 1.0"))
+    monkeypatch.setattr(host_compiler, "cxx", lambda: InstalledTool("/usr/bin/g++", "g++ 1.0"))
     monkeypatch.setattr(host_compiler, "ninja", lambda: "/usr/bin/ninja")
-    monkeypatch.setattr(nvcc, "nvcc", lambda: Toolchain("/cuda/bin/nvcc", "Build cuda_13.0.r13.0/compiler.1"))
+    monkeypatch.setattr(nvcc, "nvcc", lambda: InstalledTool("/cuda/bin/nvcc", "Build cuda_13.0.r13.0/compiler.1"))
     monkeypatch.setattr(nvcc, "cuda_home", lambda: tmp_path / "cuda")
     cache = BuildCache(tmp_path)
     match request.param:

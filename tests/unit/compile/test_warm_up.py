@@ -48,7 +48,7 @@ def machine(monkeypatch):
     def missing():
         raise ToolchainMissing("no nvcc")
 
-    monkeypatch.setattr(host_compiler, "cxx", lambda: host_compiler.Toolchain("/usr/bin/g++", "g++ 1.0"))
+    monkeypatch.setattr(host_compiler, "cxx", lambda: host_compiler.InstalledTool("/usr/bin/g++", "g++ 1.0"))
     monkeypatch.setattr(host_compiler, "ninja", lambda: "/usr/bin/ninja")
     monkeypatch.setattr(nvcc, "nvcc", missing)
     monkeypatch.setattr(warm_up, "ForkServer", lambda **_: contextlib.nullcontext())
@@ -103,7 +103,7 @@ def test_a_part_that_fails_for_the_machines_sake_says_so(tmp_path, machine):
 
 @pytest.fixture
 def with_nvcc(monkeypatch, tmp_path):
-    monkeypatch.setattr(nvcc, "nvcc", lambda: host_compiler.Toolchain("/cuda/bin/nvcc", "13.0"))
+    monkeypatch.setattr(nvcc, "nvcc", lambda: host_compiler.InstalledTool("/cuda/bin/nvcc", "13.0"))
     monkeypatch.setattr(nvcc, "cuda_home", lambda: tmp_path)
     monkeypatch.setattr("importlib.metadata.version", lambda _: "2.13.0")
     monkeypatch.setattr(host_compiler, "torch_version", lambda: "2.13.0")

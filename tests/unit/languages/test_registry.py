@@ -149,7 +149,7 @@ def test_a_distribution_whose_package_cannot_be_imported_is_not_installed(tmp_pa
 
 WORDS = re.compile("|".join({MARKS, *PACKAGES, *Toolchain} - {"cuda", "cuda_inline", "cpp"}), re.IGNORECASE)
 ELSEWHERE = {
-    "names on the card": ("records/names.py",),
+    "names on the card": ("records/languages.py",),
     "a runner sees no file of the judge": ("runner/", "protocol/submission_files.py"),
     "Triton has an interpreter, and is ready in fork servers": (
         "judge/runners/fork_servers.py",

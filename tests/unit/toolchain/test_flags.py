@@ -204,7 +204,7 @@ def handed_over(folder, cflags, ldflags):
 
 @pytest.fixture
 def written(tmp_path, monkeypatch):
-    compiler = host_compiler.Toolchain(str(tmp_path / "compiler"), "fake 1.0")
+    compiler = host_compiler.InstalledTool(str(tmp_path / "compiler"), "fake 1.0")
     monkeypatch.setattr(host_compiler, "cxx", lambda: compiler)
     monkeypatch.setattr(
         host_compiler, "compile_flags", lambda name: [f"-DTORCH_EXTENSION_NAME={name}", "-isystem/a b/$c"]

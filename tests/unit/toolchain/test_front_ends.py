@@ -155,9 +155,9 @@ def test_the_id_depends_on_file_and_flags_alone(compiled, tmp_path):
 
 
 def test_a_build_file_names_the_script_and_plain_nvcc_does_not(monkeypatch, tmp_path):
-    monkeypatch.setattr(nvcc, "nvcc", lambda: host_compiler.Toolchain("/cuda/bin/nvcc", "Build cuda_13.0"))
+    monkeypatch.setattr(nvcc, "nvcc", lambda: host_compiler.InstalledTool("/cuda/bin/nvcc", "Build cuda_13.0"))
     monkeypatch.setattr(nvcc, "cuda_home", lambda: tmp_path)
-    monkeypatch.setattr(host_compiler, "cxx", lambda: host_compiler.Toolchain("/usr/bin/g++", "g++ 1.0"))
+    monkeypatch.setattr(host_compiler, "cxx", lambda: host_compiler.InstalledTool("/usr/bin/g++", "g++ 1.0"))
     units = [nvcc.CompileUnit("my.cu", cuda=True)]
     side_by_side = nvcc.ninja_text("ext", units, [], [], [], nvcc.both_front_ends())
     assert f"command = /bin/sh {nvcc.FRONT_ENDS_NAME} $out /cuda/bin/nvcc $cuda_flags -c $in -o $out" in side_by_side

@@ -9,8 +9,8 @@ from evaluator.devices.memory import HostRegion
 from evaluator.findings import Code
 from evaluator.judge.answer import precomputed_output
 from evaluator.judge.answer.precomputed_output import PrecomputedOutputCheck
-from evaluator.judge.clock import memory_samples as places
-from evaluator.judge.clock.memory_samples import MemorySamples
+from evaluator.judge.clock import output_words as places
+from evaluator.judge.clock.output_words import MemorySamples
 from evaluator.judge.tensors.pytree import AnswerPair
 from evaluator.protocol.frames import TensorView
 from evaluator.protocol.pytree import dtype_name

@@ -1,4 +1,4 @@
-"""Memory samples: words at secret positions of a runner's output region, read at two moments of a call.
+"""Words of a runner's output region at secret positions, read at two moments of a call.
 
 First read: the runner is stopped and the inputs are not yet written. Second read: the runner has reported the end of
 the call and may still run. Comparison with the memory of the stopped runner detects outputs computed too early

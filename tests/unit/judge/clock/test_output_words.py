@@ -9,8 +9,8 @@ import torch
 from evaluator.devices.memory import HostRegion
 from evaluator.findings import Code
 from evaluator.judge.answer.output_checks import late_on_host
-from evaluator.judge.clock import memory_samples
-from evaluator.judge.clock.memory_samples import MemorySamples
+from evaluator.judge.clock import output_words
+from evaluator.judge.clock.output_words import MemorySamples
 from evaluator.judge.tensors.pytree import AnswerPair
 from evaluator.protocol.frames import TensorView
 
@@ -69,13 +69,13 @@ def test_looking_again_takes_no_page_and_looks_where_something_was_written():
             assert os.fstat(region.descriptor).st_blocks == blocks
             again = looking.at_done.offsets_bytes
             assert len(again) == 0 if written == 0 else int(again.max()) < written
-        assert len(again) == memory_samples.AT_DONE
+        assert len(again) == output_words.AT_DONE
 
 
 @pytest.mark.parametrize("count", [1, 7, 1 << 20, 1 << 40])
 def test_positions_are_ascending_and_uniform(count):
     draws = 1 << 14
-    places = memory_samples._ascending(count, draws, torch.Generator().manual_seed(1))
+    places = output_words._ascending(count, draws, torch.Generator().manual_seed(1))
     assert places.dtype == torch.int64
     assert torch.equal(places, places.sort().values)
     assert int(places[0]) >= 0
