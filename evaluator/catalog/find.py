@@ -22,7 +22,8 @@ from evaluator.records import Problem
 
 WHAT_COUNTS = (
     f"a problem is a folder NAME/ with {PROBLEM_FILE} and {REFERENCE_FILE}, a file NAME.py with Model, get_inputs and "
-    f"get_init_inputs, KernelBench's levelN/NUMBER_Name.py, or a folder NAME/ with {DEFINITION_FILE}"
+    f"get_init_inputs, KernelBench's levelN/NUMBER_Name.py, or a folder NAME/ with {DEFINITION_FILE}, shapes.py, "
+    "shapes.json or task.yml"
 )
 OWN_PROBLEMS = Path("problems")
 """Folder for problems of `warpgrade new problem`, below the current folder."""

@@ -5,9 +5,13 @@ imports modules of the task, such as `utils`. The reference in KernelBench's for
 """
 
 import ast
+import builtins
 import os
+import re
+import sys
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,6 +32,8 @@ _NO_MODULES = ("submission.py", "eval.py")
 _INPUT, _KERNEL, _CHECK = "generate_input", "ref_kernel", "check_implementation"
 _SEED = "seed"
 _MOST_FILES = 30
+_TAKEN_MODULES = ("evaluator", "model", "numpy", "torch", "triton", "warpgrade", "warpgrade_entry")
+_IMPORT = re.compile(r"^[ \t]*(?:from|import)[ \t]+(\w+)", re.MULTILINE)
 _FILE_NAME = r"^[A-Za-z0-9_@./ +-]{1,1000}$"
 _HEAD = """\
 import sys
@@ -74,11 +80,11 @@ def as_given(data):
 
 class Model(torch.nn.Module):
     def forward(self, data):
+        last = data[-1] if isinstance(data, tuple) else None
         data = as_given(data)
         result = _reference.ref_kernel(data)
-        output = data[-1] if isinstance(data, tuple) else None
-        is_output = isinstance(result, torch.Tensor) and isinstance(output, torch.Tensor)
-        return result.to(output.dtype) if is_output and result.shape == output.shape else result
+        is_output = isinstance(last, dict) and "empty" in last and isinstance(result, torch.Tensor)
+        return result.to(data[-1].dtype) if is_output and result.shape == data[-1].shape else result
 
 
 class _Empty(TorchFunctionMode):
@@ -118,7 +124,10 @@ _OWN_CHECK = f"""\
 
 def check(inputs, outputs):
     found = _reference.{_CHECK}(as_given(inputs[0]), outputs)
-    accepts, message = found if isinstance(found, tuple) else (not found, found)
+    is_pair = isinstance(found, tuple) and len(found) == 2
+    if not is_pair and found is not None and not isinstance(found, str):
+        raise TypeError("{_CHECK} returns neither a message nor a pair of a bool and a message")
+    accepts, message = found if is_pair else (not found, found)
     return None if accepts else str(message or "{_CHECK} refuses the output")
 """
 
@@ -185,15 +194,17 @@ def read_task(folder: Path, found_in: Path | None = None) -> ShapesText:
         hint = "a grade has one GPU: choose a task without `multi_gpu`"
         raise ProblemError(f"{where}: multi_gpu: a task for several GPUs is not read", hint=hint)
     files = [table(each, _File, where, f"files[{number}]") for number, each in enumerate(task.files)]
-    texts = dict(_modules(folder, files, where, found_in))
+    texts = _modules(folder, files, where, found_in)
     functions, uses = _functions(texts[_REFERENCE], str(folder / "reference.py"))
     workloads = list(_workloads(task, literal_defaults(functions[_INPUT]), where))
     segments = [ast.unparse(functions[name]) for name in (_INPUT, _KERNEL)]
     has_check = _CHECK in uses
     source = _source(folder, texts, workloads[0], has_seed=_has_seed(task), has_check=has_check)
     constants = read_reference(source, where).constants
-    if taken := [name for name in workloads[0].axes if name not in constants]:
-        raise ProblemError(f"{where}: {taken[0]!r} is a name that Warpgrade adds to the reference: rename it")
+    if taken := [name for name in workloads[0].axes if name not in constants or hasattr(builtins, name)]:
+        raise ProblemError(
+            f"{where}: {taken[0]!r} is a name of Python or of Warpgrade's text around the task: rename it"
+        )
     return ShapesText(
         source=source,
         workloads=workloads,
@@ -206,23 +217,36 @@ def read_task(folder: Path, found_in: Path | None = None) -> ShapesText:
     )
 
 
-def _modules(folder: Path, files: list[_File], where: str, found_in: Path | None) -> Iterator[tuple[str, str]]:
-    """Yield the names and the texts of the task's modules, the importing reference last."""
+def _modules(folder: Path, files: list[_File], where: str, found_in: Path | None) -> dict[str, str]:
+    """Return the texts of the task's modules by name, in the order of their imports."""
     names = {each.name: each.source for each in files if each.source != _SUBMISSION and each.name not in _NO_MODULES}
     modules = {name.removesuffix(".py"): source for name, source in names.items() if name.endswith(".py")}
     if _REFERENCE not in modules or len(modules) > _MOST_FILES:
         raise ProblemError(f"{where}: files: reference.py and at most {_MOST_FILES} modules are required")
     usable_names(modules, where)
+    if taken := sorted({*modules} & {*sys.stdlib_module_names, *_TAKEN_MODULES}):
+        raise ProblemError(f"{where}: files: {taken[0]}.py has the name of another module: rename it")
     home = Path(os.path.abspath(folder))  # noqa: PTH100 - links stay
-    for name in sorted(modules, key=lambda name: name == _REFERENCE):
-        path = Path(os.path.normpath(home / modules[name]))
+    texts = {}
+    for name, source in modules.items():
+        path = Path(os.path.normpath(home / source))
         inside = None if found_in is None else Path(os.path.abspath(found_in))  # noqa: PTH100
         # Tasks share modules of the folders above: ../utils.py, ../../pmpp_v2/utils.py.
         root = inside if inside is not None and path.is_relative_to(inside) else home.parent.parent
         if path.suffix != ".py" or not path.is_relative_to(root):
-            message = f"{where}: files: {modules[name][:80]!r} is no Python file of the task or of two folders above"
+            message = f"{where}: files: {source[:80]!r} is no Python file of the task or of two folders above"
             raise ProblemError(message, hint="copy the file into the task's folder")
-        yield name, decode(read_bytes(path, root), path)
+        texts[name] = decode(read_bytes(path, root), path)
+    return _in_order(texts, where)
+
+
+def _in_order(texts: Mapping[str, str], where: str) -> dict[str, str]:
+    """Return the modules in an order in which each comes after the modules that it imports."""
+    imported = {name: set(_IMPORT.findall(text)) & (texts.keys() - {name}) for name, text in texts.items()}
+    try:
+        return {name: texts[name] for name in TopologicalSorter(imported).static_order()}
+    except CycleError as error:
+        raise ProblemError(f"{where}: files: modules import each other: {', '.join(error.args[1])}") from error
 
 
 def _functions(text: str, where: str) -> tuple[dict[str, ast.FunctionDef], set[str]]:

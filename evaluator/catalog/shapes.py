@@ -1,6 +1,7 @@
 """Problems with a list of shapes, as read: the text of the reference, the workloads, and facts of other files."""
 
 import ast
+import contextlib
 import math
 from typing import NamedTuple
 
@@ -56,5 +57,11 @@ def literal_defaults(function: ast.FunctionDef) -> dict[str, object]:
     """Return the literal defaults of a function's parameters."""
     arguments = function.args
     names = [argument.arg for argument in arguments.args][len(arguments.args) - len(arguments.defaults) :]
-    pairs = zip(names, arguments.defaults, strict=True)
-    return {name: each.value for name, each in pairs if isinstance(each, ast.Constant)}
+    pairs = [*zip(names, arguments.defaults, strict=True)]
+    keywords = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    pairs += [(argument.arg, value) for argument, value in keywords if value is not None]
+    defaults = {}
+    for name, value in pairs:
+        with contextlib.suppress(ValueError):
+            defaults[name] = ast.literal_eval(value)
+    return defaults

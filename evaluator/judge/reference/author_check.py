@@ -39,7 +39,7 @@ def refusal_by(check: Callable[[Value, Value], object], inputs: Arguments, outpu
             message = check(*_copies(inputs, outputs))
     except MemoryError:
         message = OUT_OF_MEMORY
-    except Exception as error:  # noqa: BLE001 - the author's code, on values of a submission
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the author's code, on values of a submission
         message = f"check raised {type(error).__name__}: {error}"
     if message is None:
         return None
@@ -56,10 +56,12 @@ def _copies(inputs: Arguments, outputs: Value) -> tuple[Value, Value]:
     return mapped(inputs.kwargs or inputs.args, copied), mapped(outputs, copied)
 
 
-def require_own_answer(reference: Reference, inputs: Arguments, outputs: Value) -> None:
-    """Raise ProblemError if the check refuses the reference's own answer."""
-    if (message := refusal(reference, inputs, outputs)) is not None:
-        raise ProblemError(f"{reference.problem.name}: check refuses the answer of Model itself: {message}")
+def require_own_answer(
+    check: Callable[[Value, Value], object], problem_name: str, inputs: Arguments, outputs: Value
+) -> None:
+    """Raise ProblemError if a check refuses the reference's own answer."""
+    if (message := refusal_by(check, inputs, outputs)) is not None:
+        raise ProblemError(f"{problem_name}: check refuses the answer of Model itself: {message}")
 
 
 def with_answers(outputs: Value, answers: Mapping[str, torch.Tensor], path: str = "output") -> Value:

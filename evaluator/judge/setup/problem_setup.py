@@ -30,7 +30,7 @@ from evaluator.judge.setup.memory_plan import judge_bytes
 from evaluator.judge.setup.seed_book import fresh_seed
 from evaluator.judge.tensors.pytree import Value, extent_bytes
 from evaluator.protocol.pytree import leaves, tensors_of
-from evaluator.records import Layout, Problem, Profile
+from evaluator.records import Layout, Problem, Profile, ToleranceRule
 
 
 class ProblemSetup(NamedTuple):
@@ -62,7 +62,8 @@ def set_up_problem(
     mix = distribution_mix_for(reference, terms.size, options.tolerance, options.values, compare, terms.weights)
     if distribution_mix is not None:
         mix = distribution_mix._replace(trials=mix.trials)
-    sizes, reference_s = try_one_call(reference, on_gpu=terms.gpu is not None)
+    by_benchmark = options.tolerance is ToleranceRule.BENCHMARK
+    sizes, reference_s = try_one_call(reference, on_gpu=terms.gpu is not None, by_benchmark=by_benchmark)
     mix.distance(Profile.AS_GIVEN, "")  # Measured here, before a submission could take the memory.
     if terms.gpu is None:
         host = HostBackend(sizes, device_builders)
@@ -99,10 +100,11 @@ def keep_memory(size_bytes: int) -> None:
             torch.empty(missing_bytes, dtype=torch.uint8, device="cuda")  # Freed at once, but kept by the allocator.
 
 
-def try_one_call(reference: Reference, *, on_gpu: bool) -> tuple[CallSizes, float]:
+def try_one_call(reference: Reference, *, on_gpu: bool, by_benchmark: bool = False) -> tuple[CallSizes, float]:
     """Return the sizes and the duration (s) of a call, from one run of the reference on discarded inputs.
 
-    Also settle whether float64 works (`Reference.settle_float64`). Raises ProblemError for a broken problem.
+    Also settle whether float64 works (`Reference.settle_float64`). The problem's own check must accept the reference's
+    answer, and in a grade `by_benchmark` the benchmark's check too. Raises ProblemError for a broken problem.
     """
     problem = reference.problem
     inputs = reference.draw(fresh_seed())
@@ -117,7 +119,8 @@ def try_one_call(reference: Reference, *, on_gpu: bool) -> tuple[CallSizes, floa
         if isinstance(leaf, torch.Tensor) and leaf.numel() == 0:
             shape = list(leaf.shape)
             raise ProblemError(f"{problem.name}: the reference's {path} has shape {shape}, with no element to compare")
-    require_own_answer(reference, inputs, outputs)
+    for check in filter(None, (reference.author_check, reference.benchmark_check if by_benchmark else None)):
+        require_own_answer(check, problem.name, inputs, outputs)
     input_tensors = [*tensors_of(inputs.args), *tensors_of(inputs.kwargs)]
     state = [*tensors_of(reference.state()), *tensors_of(list(reference.init))]
     backward = problem.backward

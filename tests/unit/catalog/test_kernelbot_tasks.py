@@ -123,6 +123,41 @@ def test_a_check_of_properties_decides_instead(task):
     assert find_problem(str(task(reference))).benchmark is BenchmarkRule.KERNELBENCH
 
 
+@pytest.mark.parametrize("found", ["True", "(True,)", "1.0"])
+def test_a_check_returns_a_message_or_a_pair(task, found):
+    reference = REFERENCE.replace('return near, "" if near else "too far"', f"return {found}")
+    module = ProblemModule(find_problem(str(task(reference))), "test_1")
+    data = module.draw(1, CPU).args
+    with pytest.raises(TypeError, match="neither a message nor a pair"):
+        module.namespace["check"](data, data[0][0])
+
+
+def test_only_an_output_of_the_caller_gives_the_dtype(task):
+    """Converted to the dtype of an input, a result would accept answers of fewer bits."""
+    masked = REFERENCE.replace("return x, torch.empty(rows", "return x, torch.ones(rows, dtype=torch.bfloat16")
+    masked = masked.replace("    out[...] = x + 1\n    return out", "    return x * out")
+    module = ProblemModule(find_problem(str(task(masked))), "test_1")
+    assert module.construct(0)(*module.draw(1, CPU).args).dtype == torch.float32
+
+
+def test_modules_run_in_the_order_of_their_imports(task):
+    listed = TASK.replace('"helpers.py", "source": "../helpers.py"', '"above.py", "source": "above.py"')
+    listed = listed.replace('"reference.py", "source": "reference.py"}', '"reference.py", "source": "reference.py"}\n')
+    listed = listed.replace("lang:", '  - {"name": "helpers.py", "source": "../helpers.py"}\nlang:')
+    folder = task(REFERENCE.replace("from helpers", "from above"), listed)
+    (folder / "above.py").write_text("from helpers import is_near\n")
+    module = ProblemModule(find_problem(str(folder)), "test_1")
+    assert module.namespace["check"](module.draw(1, CPU).args, torch.zeros(3)) == "too far"
+    (folder.parent / "helpers.py").write_text(HELPERS + "\nimport above\n")
+    with pytest.raises(ProblemError, match="modules import each other"):
+        find_problem(str(folder))
+
+
+def test_keyword_arguments_and_negative_numbers_are_defaults(task):
+    reference = REFERENCE.replace('rows, seed, kind="odd"', "rows, seed, *, kind=-1.5")
+    assert find_problem(str(task(reference))).cases["test_1"].axes["kind"] == -1.5
+
+
 def test_the_precision_is_that_of_the_narrowest_dtype(task):
     half = REFERENCE.replace('device="cuda")\n\n\ndef ref', 'device="cuda", dtype=torch.bfloat16)\n\n\ndef ref')
     assert find_problem(str(task(half))).precision is Precision.BF16
@@ -141,6 +176,8 @@ def test_the_precision_is_that_of_the_narrowest_dtype(task):
         ('"rows": 3,', '"row s": 3,', ["no identifier"]),
         ("../helpers.py", "../../../helpers.py", ["two folders above", "copy the file"]),
         ("../helpers.py", "helpers.txt", ["is no Python file"]),
+        ('"name": "helpers.py"', '"name": "random.py"', ["random.py", "rename it"]),
+        ('"rows"', '"isinstance"', ["'isinstance'", "rename it"]),
         ("../helpers.py", "../help\\0ers.py", ["files[1].source"]),
         ('"rows"', '"_reference"', ["'_reference'", "rename it"]),
         ('"rows": 3,', '"rows": 3, "more": 1,', ["test_0.more", "is no default"]),

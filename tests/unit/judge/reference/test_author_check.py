@@ -50,6 +50,10 @@ def test_another_result_than_none_refuses(value):
     assert refused(f"return {value}", torch.ones(3)).startswith("check returned a")
 
 
+def test_an_exit_refuses():
+    assert refused("raise SystemExit(0)", torch.ones(3)) == "check raised SystemExit: 0"
+
+
 def test_a_lack_of_memory_for_hostile_values_refuses():
     assert refused("torch.bincount(outputs)", torch.tensor([1 << 45])) == "check ran out of memory"
 
@@ -65,7 +69,7 @@ def test_the_check_cannot_change_what_is_compared_later():
 def test_a_check_that_refuses_the_reference_is_the_authors_mistake():
     reference = checked("return 'never'")
     with pytest.raises(ProblemError, match="check refuses the answer of Model itself: never"):
-        require_own_answer(reference, reference.draw(1), torch.ones(3))
+        require_own_answer(reference.author_check, "own", reference.draw(1), torch.ones(3))
 
 
 def test_an_answer_has_the_references_structure():
