@@ -8,7 +8,7 @@ from evaluator.compile import emulated_builder
 from evaluator.cuda_source.edits import device_code
 from evaluator.protocol.frames import SourceFile
 from evaluator.sandbox import ToolResult
-from evaluator.toolchain.host_compiler import Toolchain
+from evaluator.toolchain.host_compiler import InstalledTool
 
 needs_nvcc = pytest.mark.skipif(emulated_builder.nvcc_version() is None, reason="there is no nvcc on this machine")
 
@@ -88,7 +88,7 @@ HOST_CALL = 'cuda.cu(1): error: calling a __host__ function("f") from a __global
     ],
 )
 def test_one_error_of_another_kind_and_nothing_counts(monkeypatch, output, count):
-    monkeypatch.setattr(emulated_builder.nvcc, "nvcc", lambda: Toolchain("/nvcc", "13.0"))
+    monkeypatch.setattr(emulated_builder.nvcc, "nvcc", lambda: InstalledTool("/nvcc", "13.0"))
     text = "__global__ void k() {}"
     assert len(errors(text, run_tool=answering(output))) == count
     assert errors(text, run_tool=answering(output, exit_code=0)) == []

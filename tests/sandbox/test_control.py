@@ -242,7 +242,7 @@ JUDGE = """
     sys.path[:0] = [{checkout!r}, {here!r}]
     from pathlib import Path
     import confinement
-    from evaluator.sandbox.filesystem import visible_files
+    from evaluator.sandbox import visible_files
     from evaluator.records import SandboxMode
     starter = confinement.make_fork_server(mode=SandboxMode({mode!r}))
     if {landlock}:

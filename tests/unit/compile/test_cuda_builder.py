@@ -16,7 +16,7 @@ from evaluator.findings import Code
 from evaluator.protocol.frames import BuildRequest, SourceFile
 from evaluator.sandbox import ToolResult
 from evaluator.toolchain import host_compiler, nvcc
-from evaluator.toolchain.host_compiler import Toolchain
+from evaluator.toolchain.host_compiler import InstalledTool
 from evaluator.toolchain.nvcc import architecture
 
 CUDA = """
@@ -74,9 +74,9 @@ class Tools:
 
 @pytest.fixture(autouse=True)
 def _fake_toolchains(monkeypatch, tmp_path):
-    monkeypatch.setattr(host_compiler, "cxx", lambda: Toolchain("/usr/bin/g++", "g++ 1.0"))
+    monkeypatch.setattr(host_compiler, "cxx", lambda: InstalledTool("/usr/bin/g++", "g++ 1.0"))
     monkeypatch.setattr(host_compiler, "ninja", lambda: "/usr/bin/ninja")
-    monkeypatch.setattr(nvcc, "nvcc", lambda: Toolchain("/cuda/bin/nvcc", "Build cuda_13.0.r13.0/compiler.1"))
+    monkeypatch.setattr(nvcc, "nvcc", lambda: InstalledTool("/cuda/bin/nvcc", "Build cuda_13.0.r13.0/compiler.1"))
     monkeypatch.setattr(nvcc, "cuda_home", lambda: tmp_path / "cuda")
     precompiled._key.cache_clear()
     yield

@@ -12,7 +12,7 @@ from evaluator.protocol.frames import BuildRequest, SourceFile
 from evaluator.records import Diagnostic
 from evaluator.sandbox import ToolResult
 from evaluator.toolchain import host_compiler, nvcc
-from evaluator.toolchain.host_compiler import Toolchain
+from evaluator.toolchain.host_compiler import InstalledTool
 from tests.cuda_builds import ARCHITECTURE, has_nvcc, local_tool, stand_ins
 
 NEEDS_NVCC = pytest.mark.skipif(not has_nvcc(), reason="there is no nvcc here")
@@ -52,9 +52,9 @@ class Compiler:
 
 @pytest.fixture
 def built(monkeypatch, tmp_path):
-    monkeypatch.setattr(host_compiler, "cxx", lambda: Toolchain("/usr/bin/g++", "g++ 1.0"))
+    monkeypatch.setattr(host_compiler, "cxx", lambda: InstalledTool("/usr/bin/g++", "g++ 1.0"))
     monkeypatch.setattr(host_compiler, "ninja", lambda: "/usr/bin/ninja")
-    monkeypatch.setattr(nvcc, "nvcc", lambda: Toolchain("/cuda/bin/nvcc", "Build cuda_13.0"))
+    monkeypatch.setattr(nvcc, "nvcc", lambda: InstalledTool("/cuda/bin/nvcc", "Build cuda_13.0"))
     monkeypatch.setattr(nvcc, "cuda_home", lambda: tmp_path / "cuda")
 
     def build(compiler, request=REQUEST):
