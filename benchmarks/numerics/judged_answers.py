@@ -38,7 +38,8 @@ from evaluator.judge.tensors.pytree import LaidOut, Value
 from evaluator.judge.trial.enough_calls import MIN_CALLS
 from evaluator.judge.trial.model_runner import FROZEN_BY_RULE
 from evaluator.judge.trial.retry import differing, retried
-from evaluator.judge.trial.trial_runner import Trial, TrialRunner
+from evaluator.judge.trial.trial import Trial
+from evaluator.judge.trial.trial_runner import TrialRunner
 from evaluator.paths import cache_folder
 from evaluator.protocol import model_call
 from evaluator.protocol.frames import Done, Items, Node, Scalar, Table, TensorView

@@ -24,7 +24,8 @@ from evaluator.judge.runners.language_faults import hard_coded_size
 from evaluator.judge.setup.seed_book import FEWEST_CALLS, UNTIMED_CALLS, fresh_seed
 from evaluator.judge.trial.model_runner import ModelRunner
 from evaluator.judge.trial.retry import SEARCH_S, differing, retried
-from evaluator.judge.trial.trial_runner import Trial, TrialRunner
+from evaluator.judge.trial.trial import Trial
+from evaluator.judge.trial.trial_runner import TrialRunner
 from evaluator.protocol.frames import Constructed
 from evaluator.records import Check, DeviceKind, Fault, Finding, Schedule, SizeName, Status
 from evaluator.sandbox.time_limit import CpuTime

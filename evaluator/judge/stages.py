@@ -29,7 +29,8 @@ from evaluator.judge.runners.jit_kernels import own_names, read_kernels
 from evaluator.judge.runners.language_faults import interpreter_remarks
 from evaluator.judge.runners.runner_client import RunnerClient
 from evaluator.judge.setup.seed_book import fresh_seed
-from evaluator.judge.trial.trial_runner import Trial, TrialRunner
+from evaluator.judge.trial.trial import Trial
+from evaluator.judge.trial.trial_runner import TrialRunner
 from evaluator.protocol.frames import Counted
 from evaluator.records import (
     Build,

@@ -9,7 +9,8 @@ from evaluator.findings import Code, finding
 from evaluator.judge.reference.cancelling_rows import ROWS_NAME
 from evaluator.judge.trial import enough_calls
 from evaluator.judge.trial.enough_calls import FEW_CALLS
-from evaluator.judge.trial.trial_runner import Trial, TrialRunner
+from evaluator.judge.trial.trial import Trial
+from evaluator.judge.trial.trial_runner import TrialRunner
 from evaluator.records import Fault, Profile, SizeName, Status, ToleranceRule, ValuesRule
 from tests.grading import judged as in_process
 from tests.grading.harness import TOP, module, words

@@ -54,6 +54,7 @@ NOT_IN_A_KEY = {
 RUNNER = "evaluator.runner.main"
 STANDALONE = "evaluator.runner.standalone"
 MOST_IN_A_FOLDER = 15
+MOST_LINES = 400
 
 
 @pytest.mark.parametrize("start", [RUNNER, STANDALONE])
@@ -99,6 +100,11 @@ def test_a_folder_has_few_modules(package):
     counts = Counter(path.parent.relative_to(TOP).as_posix() for path in (TOP / package).rglob("*.py"))
     assert len(counts) > 1
     assert {folder: count for folder, count in counts.items() if count > MOST_IN_A_FOLDER} == {}
+
+
+def test_a_module_has_at_most_400_lines():
+    lines = {name: len(path.read_bytes().splitlines()) for name, path in module_files().items()}
+    assert {name: count for name, count in lines.items() if count > MOST_LINES} == {}
 
 
 def test_every_import_goes_down():

@@ -32,7 +32,7 @@ from evaluator.judge.compare.tolerance import Bounds, around_reference
 from evaluator.judge.numerics.precision_sampler import PrecisionWatch
 from evaluator.judge.reference.author_check import OUT_OF_MEMORY, refusal, with_answers
 from evaluator.judge.reference.call_plan import CallPlan
-from evaluator.judge.reference.cancelling_rows import ROWS_NAME, Slices
+from evaluator.judge.reference.cancelling_rows import ROWS_NAME, Slices, slices_within
 from evaluator.judge.reference.changing_weights import Sites
 from evaluator.judge.reference.reference import Expected, Honest, Reference, by_path
 from evaluator.judge.setup.distribution_mix import DistributionMix
@@ -86,6 +86,8 @@ class AnswerJudge:
         self._weights_lie = sites.layouts(memory.outputs)
         is_kernelbench = reference.problem.benchmark is BenchmarkRule.KERNELBENCH
         self.rule = ToleranceRule.KERNELBENCH if rule is ToleranceRule.BENCHMARK and is_kernelbench else rule
+        self.is_by_benchmark = self.rule is (ToleranceRule.KERNELBENCH if is_kernelbench else ToleranceRule.BENCHMARK)
+        """Whether the rule of the problem's own benchmark decides."""
         self._outline = outline
         self._comparison = comparison
         self._distribution_mix = distribution_mix
@@ -105,7 +107,7 @@ class AnswerJudge:
         """Expect the answer of a call by `plan`, and return the plain result, or its shapes."""
         self._profile = plan.profile
         wanted = plan.wanted(model_call.Result(self._outline, None))
-        self._slices = _slices_within(plan.slices, wanted)
+        self._slices = slices_within(plan.slices, by_path(wanted))
         self._limits = self._limits_of_call()
         self.precision.begin(len(plan.blocks), self._slices)
         return wanted
@@ -392,12 +394,3 @@ def _first_wrong(checks: list[TensorCheck]) -> Finding | None:
 
 def _has_shape_of(value: Value, tensor: torch.Tensor) -> bool:
     return isinstance(value, torch.Tensor) and (value.shape, value.dtype) == (tensor.shape, tensor.dtype)
-
-
-def _slices_within(slices: dict[str, list[Slices]], wanted: model_call.Result) -> dict[str, list[Slices]]:
-    """Return the slices that the outputs have."""
-    fitting_slices: dict[str, list[Slices]] = {}
-    for path, value in by_path(wanted).items():
-        fitting = [rows for rows in slices.get(path, []) if isinstance(value, torch.Tensor) and rows.fit(value.shape)]
-        fitting_slices |= {path: fitting} if fitting else {}
-    return fitting_slices

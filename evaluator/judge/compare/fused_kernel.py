@@ -13,19 +13,9 @@ from collections.abc import Callable, Sequence
 import torch
 
 from evaluator.devices import driver
+from evaluator.judge.compare.error_tally import LEVELS, ErrorTally, Far, First
 from evaluator.judge.compare.row_sizes import SMALL_ROW, as_rows, column_limits, has_columns, is_vector_of_few
-from evaluator.judge.compare.tensor_comparison import (
-    LEVELS,
-    ErrorTally,
-    Far,
-    First,
-    Limit,
-    Reading,
-    Sides,
-    begin,
-    compare_closely,
-    tolerance,
-)
+from evaluator.judge.compare.tensor_comparison import Limit, Reading, Sides, begin, compare_closely, tolerance
 from evaluator.judge.compare.tolerance import Bounds
 from evaluator.records import ToleranceRule
 

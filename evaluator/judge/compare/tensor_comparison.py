@@ -2,13 +2,13 @@
 
 import functools
 import itertools
-import operator
 from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 
 from evaluator.judge.compare.benchmark_rules import agrees
+from evaluator.judge.compare.error_tally import LEVELS, STEP, ErrorTally, Far, First, merged, mismatch
 from evaluator.judge.compare.row_sizes import (
     Overview,
     all_finite,
@@ -24,16 +24,12 @@ from evaluator.judge.compare.row_sizes import (
 )
 from evaluator.judge.compare.steps import Steps, StepsFound, compare_steps
 from evaluator.judge.compare.tolerance import Bounds, beside_rounded, last_place
-from evaluator.records import Mismatch, TensorCheck, ToleranceRule, finite_or_none, number_text
+from evaluator.records import Mismatch, TensorCheck, ToleranceRule, finite_or_none
 
 _CHUNK_ELEMENTS = 1 << 22
 """Elements of a chunk: 4 Mi (some 200 MiB in float64 with temporaries)."""
 _CHUNK_ELEMENTS_ON_CPU = 1 << 15
 """There a chunk with its temporaries fits into a core's cache: half the time (256 Ki elements, 2 cores)."""
-LEVELS = 8
-STEP = 4.0
-"""Errors are counted beyond `LEVELS` levels, each `STEP` times the previous level: from 16 floors to 13 times a row's
-size in fp32."""
 SPARE = 32
 """Number of far elements beyond `multiple` times the honest reference's number, which is itself random. If a kernel
 flips 32 elements on average and the reference 16, four pairs of draws in a million exceed the limit. For other averages
@@ -54,43 +50,6 @@ def rows_from(sides: Sides, start: int) -> Sides:
     """Return the rows of an answer, from `start` on, that correspond to the expected values."""
     shape = sides.honest.shape
     return sides if sides.actual.shape == shape else sides._replace(actual=sides.actual[start : start + shape[0]])
-
-
-class First(NamedTuple):
-    """The first wrong element: position in the flattened tensor, and both values."""
-
-    position: int
-    expected: float | int | bool
-    actual: float | int | bool
-
-
-class Far(NamedTuple):
-    """Numbers of errors beyond each level (`Bounds.counted_from`), of the answer and of the honest reference.
-
-    `ratio` is the answer's largest error as a multiple of the first level; `first` is the first element beyond this
-    level.
-    """
-
-    counts: tuple[int, ...] = (0,) * LEVELS
-    honest: tuple[int, ...] = (0,) * LEVELS
-    ratio: float = 0.0
-    first: First | None = None
-
-
-class ErrorTally(NamedTuple):
-    """Result of a chunk, or of all chunks up to now. `ratio` is the largest error as a multiple of the allowed error.
-
-    `tolerance` is the allowed error of every element beyond its rounding, relative to its scale; 0 under `kernelbench`.
-    """
-
-    max_abs_error: float = 0.0
-    ratio: float = 0.0
-    honest_ratio: float = 0.0
-    mismatches: int = 0
-    nonfinite: int = 0
-    first: First | None = None
-    far: Far = Far()
-    tolerance: float = 0.0
 
 
 Reading = Callable[[], TensorCheck]
@@ -142,7 +101,7 @@ def _reading(
         honest_error_ratio=finite_or_none(tally.honest_ratio),
         mismatches=tally.mismatches,
         nonfinite=tally.nonfinite,
-        first_mismatch=None if tally.first is None else _mismatch(tally.first, shape),
+        first_mismatch=None if tally.first is None else mismatch(tally.first, shape),
         tolerance=finite_or_none(tally.tolerance) or None,
     )
 
@@ -226,7 +185,7 @@ def compare_closely(sides: Sides, bounds: Bounds) -> Callable[[], ErrorTally]:
     tally = ErrorTally(tolerance=tolerance(bounds, overview.honest_error))
     for index, (actual, exact, honest) in enumerate(chunks):
         part = _compare_chunk(actual, exact, honest, bounds, overview, index, shape, start=index * step * width)
-        tally = _merged(tally, part)
+        tally = merged(tally, part)
     return lambda: tally
 
 
@@ -383,35 +342,3 @@ def _first(bad: torch.Tensor, actual: torch.Tensor, exact: torch.Tensor, start: 
     """Return the first `bad` element; its position counts from `start`."""
     position = int(bad.to(torch.uint8).argmax())
     return First(start + position, exact[position].item(), actual[position].item())
-
-
-def _merged(tally: ErrorTally, part: ErrorTally) -> ErrorTally:
-    return ErrorTally(
-        max(tally.max_abs_error, part.max_abs_error),
-        max(tally.ratio, part.ratio),
-        max(tally.honest_ratio, part.honest_ratio),
-        tally.mismatches + part.mismatches,
-        tally.nonfinite + part.nonfinite,
-        tally.first or part.first,
-        Far(
-            _added(tally.far.counts, part.far.counts),
-            _added(tally.far.honest, part.far.honest),
-            max(tally.far.ratio, part.far.ratio),
-            tally.far.first or part.far.first,
-        ),
-        max(tally.tolerance, part.tolerance),
-    )
-
-
-def _added(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(map(operator.add, one, other))
-
-
-def _mismatch(first: First, shape: torch.Size) -> Mismatch:
-    index: list[int] = []
-    flat = first.position
-    for size in reversed(shape):
-        flat, coordinate = divmod(flat, size)
-        index.append(coordinate)
-    index.reverse()
-    return Mismatch(index=index, expected=number_text(first.expected), actual=number_text(first.actual))

@@ -9,7 +9,7 @@ A row is a slice of an input along a dimension: a row of a matrix, an item of a 
 output depends on a row, and other slices hardly. `setup.row_sites` finds the dimensions by trial.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -127,3 +127,12 @@ def slices_of(rows: Sequence[Rows]) -> dict[str, list[Slices]]:
         for path, dim in site.outputs.items():
             slices.setdefault(path, []).append(Slices(dim, extent, indices, concentrated))
     return slices
+
+
+def slices_within(slices: Mapping[str, Sequence[Slices]], outputs: Mapping[str, object]) -> dict[str, list[Slices]]:
+    """Return the slices that the outputs have, both by path. At another size, an output may have other dimensions."""
+    within: dict[str, list[Slices]] = {}
+    for path, value in outputs.items():
+        fitting = [rows for rows in slices.get(path, []) if isinstance(value, torch.Tensor) and rows.fit(value.shape)]
+        within |= {path: fitting} if fitting else {}
+    return within

@@ -29,7 +29,8 @@ from evaluator.findings import Code, Trait, entry_of, finding, has_trait
 from evaluator.findings.comparing import HARDLY_BEYOND, NEARLY_ALL, WEIGHT_LEFT_OUT, WEIGHTS_IN_EACH_CALL
 from evaluator.judge.answer.other_values import wrong_for
 from evaluator.judge.reference.changing_weights import CallWeights
-from evaluator.judge.trial.trial_runner import EarlierWeightsTrial, Trial, TrialRunner
+from evaluator.judge.trial.trial import EarlierWeightsTrial, Trial
+from evaluator.judge.trial.trial_runner import TrialRunner
 from evaluator.records import Check, Fault, Fill, Finding, Schedule, Status, TensorCheck
 
 _TIMES = 3

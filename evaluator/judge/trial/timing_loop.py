@@ -15,7 +15,8 @@ from evaluator.judge.clock.gpu_monitor import NO_WATCH, ClockWatch
 from evaluator.judge.trial.call_overhead import LAG_MS, Overhead
 from evaluator.judge.trial.enough_calls import FEW_CALLS, MAX_CALLS, MIN_CALLS, SEALED_CALLS, enough
 from evaluator.judge.trial.retry import SEARCH_S, retried
-from evaluator.judge.trial.trial_runner import Trial, TrialRunner
+from evaluator.judge.trial.trial import Trial
+from evaluator.judge.trial.trial_runner import TrialRunner
 from evaluator.judge.trial.windows import (
     TakenOff,
     WindowRunner,

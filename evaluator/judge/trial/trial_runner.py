@@ -5,7 +5,6 @@ import itertools
 import statistics
 import time
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 import torch
 
@@ -38,9 +37,9 @@ from evaluator.judge.setup.wrong_answers import is_noise
 from evaluator.judge.tensors.output_views import some_bits
 from evaluator.judge.tensors.pytree import LaidOut, Value
 from evaluator.judge.trial.call_driver import CallDriver
+from evaluator.judge.trial.trial import EarlierWeightsTrial, Trial
 from evaluator.protocol import model_call
 from evaluator.records import (
-    BenchmarkRule,
     Check,
     CheckRule,
     Fault,
@@ -49,42 +48,12 @@ from evaluator.records import (
     RowSite,
     Schedule,
     Status,
-    TensorCheck,
     ToleranceRule,
     seed_text,
 )
 
 _AUTHORS_CHECK = "The problem's author can let check compare the outputs with the inputs."
 _AUTHORS_ALONE = "Rounding decides under all weights of these calls: only the problem's author can change the output."
-
-
-class Trial(NamedTuple):
-    """Result of one call: the check, the fault unless the call passed, and the clock's measurements."""
-
-    check: Check | None
-    fault: Fault | None
-    elapsed_ms: float
-    copied: bool
-    host_ms: float | None = None
-    prepared_ms: float | None = None
-    lag_ms: float | None = None
-    profile: Profile = Profile.AS_GIVEN
-    some_bits: bytes = b""
-    """Bits of a wrong answer at fixed places; empty for others."""
-    refused: str = ""
-    """The runner's description of a refused launch; empty without one."""
-
-
-class EarlierWeightsTrial(NamedTuple):
-    """An answer with earlier weights: checks with expected values for earlier weights, and for the call's.
-
-    The answer `is_right` for the earlier weights, or has wrong values. `some_bits` are the answer's at fixed places.
-    """
-
-    with_earlier: list[TensorCheck]
-    with_current: list[TensorCheck]
-    is_right: bool = True
-    some_bits: bytes = b""
 
 
 class TrialRunner:
@@ -252,10 +221,7 @@ class TrialRunner:
         judged = self._answers.judge(answer, wanted, plan, placed, honest, samples=counts, wrong_bits=wrong_bits)
         if wrong is not None and judged.is_repeated:
             return wrong
-        is_kernelbench = self._reference.problem.benchmark is BenchmarkRule.KERNELBENCH
-        rule = ToleranceRule.KERNELBENCH if is_kernelbench else ToleranceRule.BENCHMARK
-        decides = self._answers.rule is rule
-        is_asked = second_opinion and not decides
+        is_asked = second_opinion and not self._answers.is_by_benchmark
         problem = judged.problem
         benchmark_ok = benchmark_accepts(plan, judged.snapshots, is_right=problem is None) if is_asked else None
         if explain and problem is not None and problem.code == Code.WRONG_VALUES.value:

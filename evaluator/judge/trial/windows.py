@@ -28,7 +28,8 @@ from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.setup.seed_book import fresh_seed
 from evaluator.judge.tensors.pytree import LaidOut
 from evaluator.judge.trial.enough_calls import NARROW_WINDOWS
-from evaluator.judge.trial.trial_runner import Trial, TrialRunner
+from evaluator.judge.trial.trial import Trial
+from evaluator.judge.trial.trial_runner import TrialRunner
 from evaluator.records import ClockKind, Fault, Status, Windows
 from evaluator.timing.agreement import disagreement, excess_ms, raised, usual_ms
 from evaluator.timing.stats import lower_quartile, median, median_interval, process_spread_ms

@@ -11,7 +11,7 @@ from evaluator.judge import checked_calls as checked
 from evaluator.judge.checked_calls import checked_calls
 from evaluator.judge.reference.changing_weights import NO_SITES
 from evaluator.judge.trial.retry import SEARCH_S
-from evaluator.judge.trial.trial_runner import Trial
+from evaluator.judge.trial.trial import Trial
 from evaluator.protocol.frames import Constructed
 from evaluator.records import DeviceKind, Fault, SizeName, Status
 from evaluator.sandbox.time_limit import CpuTime

@@ -17,7 +17,7 @@ from evaluator.judge.context.reference_timing import After, Reading
 from evaluator.judge.reference.changing_weights import NO_SITES
 from evaluator.judge.runners.runner_pool import GPU_RUNNERS, RunnerPool
 from evaluator.judge.trial import timing_loop
-from evaluator.judge.trial.trial_runner import Trial
+from evaluator.judge.trial.trial import Trial
 from evaluator.protocol.frames import Constructed
 from evaluator.records import Build, DeviceKind, Fault, SizeName, Status, WeightsRule, cases_of, seed_text
 from evaluator.sandbox.time_limit import CpuTime

@@ -4,7 +4,7 @@ import pytest
 import torch
 from msgspec.structs import replace
 
-from evaluator.judge.compare.tensor_comparison import LEVELS, STEP
+from evaluator.judge.compare.error_tally import LEVELS, STEP
 from evaluator.judge.compare.tolerance import bounds, without_sums
 from evaluator.judge.numerics.single_accumulator import LONGEST, rounding
 from evaluator.records import Precision, ToleranceOverride, ToleranceRule

@@ -11,7 +11,7 @@ from evaluator.findings import Code, finding
 from evaluator.judge.context import reference_timing
 from evaluator.judge.trial import call_overhead, timing_loop
 from evaluator.judge.trial.call_overhead import Overhead
-from evaluator.judge.trial.trial_runner import Trial
+from evaluator.judge.trial.trial import Trial
 from evaluator.judge.trial.windows import SpotRule
 from evaluator.records import Fault, Status
 from evaluator.timing.agreement import excess_ms

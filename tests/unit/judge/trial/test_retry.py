@@ -14,7 +14,7 @@ from evaluator.judge.answer.other_values import wrong_for
 from evaluator.judge.numerics.precision_sampler import ErrorSample
 from evaluator.judge.trial import retry
 from evaluator.judge.trial.retry import retried
-from evaluator.judge.trial.trial_runner import EarlierWeightsTrial, Trial
+from evaluator.judge.trial.trial import EarlierWeightsTrial, Trial
 from evaluator.protocol import model_call
 from evaluator.records import Fault, Profile, SizeName, Status
 from tests.unit.judge.trial.test_stale_weights import check as stale_check

@@ -13,7 +13,7 @@ from evaluator.judge.trial import call_overhead, timing_loop
 from evaluator.judge.trial.call_overhead import Overhead
 from evaluator.judge.trial.enough_calls import MIN_CALLS, REFERENCE_CALLS, SEALED_CALLS
 from evaluator.judge.trial.timing_loop import side
-from evaluator.judge.trial.trial_runner import Trial
+from evaluator.judge.trial.trial import Trial
 from evaluator.judge.trial.windows import SpotRule, WindowHost, WindowSide, WindowTrials
 from evaluator.protocol.frames import Done
 from evaluator.records import ClockKind, Clocks, Fault, Profile, Status, Windows

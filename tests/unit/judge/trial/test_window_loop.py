@@ -9,7 +9,7 @@ import pytest
 from evaluator.findings import Code, finding
 from evaluator.judge.clock.gpu_monitor import ClockWatch
 from evaluator.judge.trial import windows
-from evaluator.judge.trial.trial_runner import Trial
+from evaluator.judge.trial.trial import Trial
 from evaluator.judge.trial.windows import (
     SpotRule,
     SpotTrials,
