@@ -68,6 +68,15 @@ def test_a_factor_of_1_percent_drifts_by_0_8_units_in_bf16():
     assert why.startswith(("its errors are 0.9", "its values are too large by 0.8"))
 
 
+def test_factors_of_a_few_rows_in_both_directions_are_chance():
+    """Attention's weights in half precision have a common rounding in each row; a factor of all rows is no chance."""
+    exact = normal(8, 64).double()
+    of_rows = torch.tensor([0.5, -0.5, 0.5, 0.5, 0.5, -0.5, 0.5, 0.5], dtype=torch.float64)[:, None]
+    scattered = exact * (1 + of_rows * torch.finfo(torch.bfloat16).eps)
+    assert fault(scattered, exact, exact, torch.bfloat16) is None
+    assert "too large" in fault(exact * (1 + torch.finfo(torch.bfloat16).eps / 2), exact, exact, torch.bfloat16)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_one_rounding_and_many_orders_are_honest(dtype):
     a, b = normal(64, 256).to(dtype), normal(256, 64, seed=1).to(dtype)
