@@ -163,7 +163,7 @@ _FLOOR = 1 / 8
 _GROUPS = 16
 _DEVIATIONS = 4.0
 """Standard deviations of the mean that are no evidence. The elements of a row of attention share the rounding of its
-weights: of 512 errors in eight rows, the mean was 0.16 units by chance in one of some 200 grades."""
+weights: the mean of 512 errors in eight rows was once 0.16 units by chance."""
 
 
 def _deviation_of_mean(values: torch.Tensor) -> float:
