@@ -1,4 +1,4 @@
-"""What a submission needs: a GPU, and packages.
+"""Requirements of a submission: a GPU, and packages.
 
 C++ for CPU memory cannot use a GPU's tensors: the code refuses the tensors or crashes. C++ that calls only PyTorch
 operations runs on any device, like Python.

@@ -22,8 +22,8 @@ def benchmark_accepts(plan: CallPlan, snapshots: list[OutputViews], *, is_right:
     """Return whether the benchmark's rule accepts the judge's snapshots of an answer; None without an opinion.
 
     An answer of another structure, shape or dtype has no snapshot: every benchmark refuses the answer. Nor has an
-    answer equal to the reference's, which `is_right`. A failure of the
-    comparison, as by a lack of memory, leaves no opinion.
+    answer equal to the reference's, which `is_right`. A failure of the comparison, as by a lack of memory, leaves no
+    opinion.
     """
     if plan.profile is not Profile.AS_GIVEN:
         return None

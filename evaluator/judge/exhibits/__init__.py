@@ -1,1 +1,1 @@
-"""What a card shows beside the verdict: baselines, own kernels, profiles, machine code, roofline."""
+"""Evidence beside a verdict: baselines, share of own kernels, profiles, machine code, roofline."""

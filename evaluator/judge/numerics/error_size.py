@@ -197,7 +197,7 @@ def fault_in_half(errors: Errors, dtype: torch.dtype) -> str | None:
             f"{_rms(of_reference):.2g}: operands or sums have fewer bits than the problem asks for"
         )
     drift, usual_drift = (float((values * sign).mean()) for values in (error, of_reference))
-    if abs(drift) > _TIMES * abs(usual_drift) + _FLOOR + _DEVIATIONS * by_chance:
+    if abs(drift) > _TIMES * abs(usual_drift) + max(_FLOOR, _DEVIATIONS * by_chance):
         direction = "large" if drift > 0 else "small"
         return (
             f"its values are too {direction} by {abs(drift):.2g} units in the last place in the mean, and those of the "

@@ -1,4 +1,4 @@
-"""KernelBench's rows: JSON lines and Parquet as problems, and what is refused."""
+"""KernelBench's rows: JSON lines and Parquet as problems, and refused files."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""KernelBot's tasks: cases, generated text, buffers for outputs, the task's own rule, and what is refused."""
+"""KernelBot's tasks: cases, generated text, buffers for outputs, the task's own rule, and refused tasks."""
 
 import pytest
 import torch

@@ -78,6 +78,12 @@ def test_factors_of_a_few_rows_in_both_directions_are_chance():
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+def test_a_cut_is_found_in_most_samples_of_64(dtype):
+    samples = [normal(64, seed=seed).double() for seed in range(20)]
+    assert sum(fault(cut(exact, dtype), exact, exact, dtype) is not None for exact in samples) > 14
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_one_rounding_and_many_orders_are_honest(dtype):
     a, b = normal(64, 256).to(dtype), normal(256, 64, seed=1).to(dtype)
     exact, honest = a.double() @ b.double(), a.float() @ b.float()
