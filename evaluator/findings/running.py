@@ -155,7 +155,7 @@ ENTRIES: dict[Code, Entry] = {
     ),
     Code.FEWER_CALLS: remark(
         "fewer calls were checked, since the calls are slow",
-        "On emulated, 16 to 32 calls are checked. After 40 s of CPU time, only calls that are needed as evidence "
+        "On emulated, 16 to 36 calls are checked. After 40 s of CPU time, only calls that are needed as evidence "
         "follow: at least 8, each distribution of inputs, and two calls that prove each output.",
         "No action needed. A smaller size has faster calls.",
     ),

@@ -4,11 +4,13 @@ import itertools
 
 import pytest
 
+from evaluator.catalog import find_problem
 from evaluator.findings import Code
 from evaluator.judge.reference import call_plan
 from evaluator.judge.reference.cancelling_rows import chosen_rows
-from evaluator.records import Status
+from evaluator.records import SizeName, Status
 from tests.grading.harness import words
+from tests.grading.judged import context_of, judged_by_values
 
 REFERENCE = """\
 import torch
@@ -80,19 +82,28 @@ rows = {rows}
 """
 
 
+def written(parent, forward, *, rows, terms, columns):
+    """Write a problem of positive values, and return its folder; `forward` is what is done with the product."""
+    folder = parent / "problems" / "products"
+    folder.mkdir(parents=True)
+    reference = REFERENCE.format(forward=forward.replace(PRODUCT, "(a @ b)"), terms=terms, columns=columns)
+    (folder / "reference.py").write_text(reference)
+    (folder / "problem.toml").write_text(PROBLEM.format(rows=rows))
+    return folder
+
+
+def submission(forward, product):
+    """Return the text of a submission with the lines of a product."""
+    return SUBMISSION.format(forward=forward, product="\n".join(f"        {line}" for line in product))
+
+
 @pytest.fixture
 def graded(grade, tmp_path):
     """Grade a product, by its lines, for a problem of positive values; `forward` is what both do with it."""
 
     def run(product, *options, forward=PRODUCT, rows=128, terms=512, columns=64):
-        folder = tmp_path / "problems" / "products"
-        folder.mkdir(parents=True)
-        reference = REFERENCE.format(forward=forward.replace(PRODUCT, "(a @ b)"), terms=terms, columns=columns)
-        (folder / "reference.py").write_text(reference)
-        (folder / "problem.toml").write_text(PROBLEM.format(rows=rows))
-        lines = "\n".join(f"        {line}" for line in product)
-        source = SUBMISSION.format(forward=forward, product=lines)
-        return grade(source, "--problems", folder.parent, *options, problem="products")
+        folder = written(tmp_path, forward, rows=rows, terms=terms, columns=columns)
+        return grade(submission(forward, product), "--problems", folder.parent, *options, problem="products")
 
     return run
 
@@ -113,20 +124,32 @@ def test_operands_with_fewer_bits_are_refused(graded, product, forward):
     assert run.reason in REFUSED[1]
 
 
-def signs_outside_the_corner(sites, inputs, seed):
-    """Draw until rows have random signs, and none of the first four. Of three in ten calls, a grade may have none."""
-    drawn = (chosen_rows(sites, inputs, seed + number) for number in itertools.count())
-    return next(rows for rows in drawn if rows and not rows[0].concentrated and min(rows[0].indices) >= 4)
+def drawn_until(is_wanted):
+    """Return `chosen_rows` with the first drawn rows that are wanted; a call without sites has no rows."""
+
+    def rows_of(sites, inputs, seed):
+        drawn = (chosen_rows(sites, inputs, seed + number) for number in itertools.count())
+        return next(rows for rows in drawn if is_wanted(rows[0])) if sites else []
+
+    return rows_of
 
 
-@pytest.mark.parametrize("product", [SCALED, STOCHASTIC])
-def test_a_fast_path_for_what_looks_usual_has_no_safe_call(graded, product, monkeypatch):
+@pytest.mark.parametrize(
+    ("product", "is_wanted"),
+    [
+        (STOCHASTIC, lambda rows: not rows.concentrated and min(rows.indices) >= 4),
+        (SCALED, lambda rows: rows.concentrated),
+    ],
+    ids=["signs outside the corner", "concentrated"],
+)
+def test_a_fast_path_for_what_looks_usual_has_no_safe_call(tmp_path, monkeypatch, product, is_wanted):
     """In sums this long the tolerance is wide enough for the errors, and a corner tells other distributions apart."""
-    monkeypatch.setattr(call_plan, "chosen_rows", signs_outside_the_corner)
+    monkeypatch.setattr(call_plan, "chosen_rows", drawn_until(is_wanted))
+    folder = written(tmp_path, PRODUCT, rows=32, terms=1 << 17, columns=16)
     guarded = ["if a[:4, :4].amin() < 0 or a[:4, :4].amax() > 1:", "    return a @ b", *product]
-    run = graded(guarded, rows=32, terms=1 << 17, columns=16)
-    assert run.card.status is REFUSED[0]
-    assert run.reason in REFUSED[1]
+    with context_of(find_problem(str(folder)), SizeName.SMALL) as context:
+        outcome = judged_by_values(context, submission(PRODUCT, guarded))
+    assert (outcome.status, Code(outcome.reason.code) in REFUSED[1]) == (REFUSED[0], True)
 
 
 @pytest.mark.parametrize("product", [SCALED, STOCHASTIC, HALF, TWO_PARTS, BF16])

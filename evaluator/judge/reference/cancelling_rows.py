@@ -27,7 +27,8 @@ problem's own values. Fewer rows are concentrated: a concentrated row has anothe
 must not tell."""
 _KEPT = 4
 _REST = 2.0**-12
-"""Elements of a concentrated row with unchanged size, about, and the factor of all other elements."""
+"""Elements of a concentrated row with unchanged size, about, and the factor of all other elements: at most one over
+their number. A sum over 131072 elements would otherwise be a sum of many terms again, whose roundings average out."""
 _LEAST_ELEMENTS = 4
 """A shorter row has no mean to speak of."""
 _MOST_ELEMENTS = 1 << 22
@@ -117,7 +118,7 @@ def _concentrated(rows: torch.Tensor, dim: int, generator: torch.Generator) -> t
         return rows
     elements = rows.numel() // rows.shape[dim]
     is_kept = torch.rand(rows.shape, generator=generator, device=rows.device) < _KEPT / elements
-    return torch.where(is_kept, rows, rows * _REST)
+    return torch.where(is_kept, rows, rows * min(_REST, 1 / elements))
 
 
 def slices_of(rows: Sequence[Rows]) -> dict[str, list[Slices]]:

@@ -36,8 +36,11 @@ _FILLS = (Fill.NAN, Fill.LARGE, Fill.NEGATIVE, Fill.ORDINARY)
 """One fewer than the orders: twenty calls combine all orders with all fills, and any four in turn use every fill."""
 UNTIMED_CALLS = 16
 _UNTIMED_MORE = 17
-"""Without timing, 16 to 32 calls are checked, and a submission cannot know the number. On a GPU, checked and timed
+"""Without timing, 16 to 36 calls are checked, and a submission cannot know the number. On a GPU, checked and timed
 calls together are as many, and every timed call is verified."""
+_LEAST_MORE = 4
+"""Most of these calls have the problem's own values, and show reduced precision in secret rows. A problem with all
+distributions has 15 other calls, and of these two have such rows."""
 _MORE_PROOFS = 12
 """Further calls at most where the distributions of the problem are evidence, and too few calls were."""
 FEWEST_CALLS = 8
@@ -129,9 +132,10 @@ class SeedBook:
 
     def more_checks(self, count: int, size: CaseName | None = None) -> list[int]:
         """Return the seeds of further calls where none is timed, after `count` calls. How many is random."""
-        card_checks = self._checks_at(size)
-        total = UNTIMED_CALLS + (0 if card_checks else secrets.randbelow(_UNTIMED_MORE))
-        return [fresh_seed() for _ in range(total - count)]
+        if self._checks_at(size):
+            return [fresh_seed() for _ in range(UNTIMED_CALLS - count)]
+        least = max(UNTIMED_CALLS - count, _LEAST_MORE)
+        return [fresh_seed() for _ in range(least + secrets.randbelow(_UNTIMED_MORE))]
 
     def schedules(self, size: CaseName | None = None) -> Iterator[Schedule]:
         """Yield emulator schedules of the calls at a size.

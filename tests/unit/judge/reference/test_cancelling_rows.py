@@ -133,6 +133,14 @@ def test_a_concentrated_row_keeps_a_few_elements_and_the_rest_a_4096th():
     assert len(set(kept)) > 2
 
 
+@pytest.mark.parametrize("elements", [64, 1 << 17])
+def test_the_rest_of_a_concentrated_row_adds_up_to_one_element_at_most(elements):
+    inputs = Arguments([torch.ones(2, elements)], {})
+    write_rows([Rows(ROWS, 2, [1], concentrated=True)], inputs, 3, keep=True)
+    row = inputs.args[0][1].double()
+    assert 0 < row[row < 1].sum() <= 1
+
+
 def test_the_size_of_a_concentrated_row_is_that_of_a_few_elements():
     inputs = given((8, 4096))
     write_rows([Rows(ROWS, 8, list(range(8)), concentrated=True)], inputs, 3, keep=True)
