@@ -22,7 +22,7 @@ _LAST_RESORT_AFTER_S = 10.0
 """Grace period for the judge's own work after the deadline: a single PyTorch operation cannot be interrupted."""
 
 
-class Work(StrEnum):
+class TimeUse(StrEnum):
     """A submission's uses of a grade's time."""
 
     BUILDS = "its builds"
@@ -48,7 +48,7 @@ class Deadline:
         self.limit_s = limit_s
         self._clock = clock
         self._started = clock() - spent_s
-        self._used: dict[Work, float] = {Work.BUILDS: submission_s, Work.CODE: 0.0}
+        self._used: dict[TimeUse, float] = {TimeUse.BUILDS: submission_s, TimeUse.CODE: 0.0}
         self.noticed_by: set[int] = set()
 
     @property
@@ -73,7 +73,7 @@ class Deadline:
         return min(timeout_s, self.left_s)
 
     @contextlib.contextmanager
-    def used_by(self, work: Work | None) -> Iterator[None]:
+    def used_by(self, work: TimeUse | None) -> Iterator[None]:
         """Attribute the time of a block to the submission's `work`; None attributes the time to the judge."""
         started = self._clock()
         try:
@@ -89,7 +89,7 @@ class Deadline:
         and nothing was learned about the submission.
         """
         limit_s = self.limit_s or 0.0
-        builds_s, code_s = self._used[Work.BUILDS], self._used[Work.CODE]
+        builds_s, code_s = self._used[TimeUse.BUILDS], self._used[TimeUse.CODE]
         rest_s = max(limit_s - builds_s - code_s, 0.0)
         message = (
             f"the grade was ended after {limit_s:g} s, in the stage {stage!r}: the submission's builds took "

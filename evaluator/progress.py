@@ -10,7 +10,7 @@ from evaluator.deadline import Deadline
 from evaluator.records import Record
 
 
-class Progress(Protocol):
+class ProgressReceiver(Protocol):
     """Receiver of a pipeline's progress."""
 
     def stage(self, name: str, detail: str = "") -> None:
@@ -35,7 +35,9 @@ class Lap(Record, frozen=True):
 class Stopwatch:
     """Timer for the stages of one grade."""
 
-    def __init__(self, progress: Progress, before: "Lap | None" = None, deadline: Deadline | None = None) -> None:
+    def __init__(
+        self, progress: ProgressReceiver, before: "Lap | None" = None, deadline: Deadline | None = None
+    ) -> None:
         """Start now, or continue after `before`; report each stage to `progress`.
 
         After the `deadline` of the grade, no stage begins.

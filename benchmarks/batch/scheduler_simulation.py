@@ -39,7 +39,15 @@ from evaluator.batch.runs.run_folder import PlanFile, RunFolder, manifest_for, o
 from evaluator.batch.runs.tasks import Task
 from evaluator.batch.scheduler import CardResult, Scheduler
 from evaluator.batch.timeline import WAITING
-from evaluator.batch.workers.messages import Built, Graded, GradePart, NotGraded, Order, Prepare, Stage
+from evaluator.batch.workers.messages import (
+    Built,
+    GradeFinished,
+    GradePart,
+    NotGraded,
+    PrepareWorker,
+    StageEntered,
+    WorkerOrder,
+)
 from evaluator.batch.workers.worker_handle import Slot
 from evaluator.grade_options import GradeOptions
 from evaluator.grading.request import Begun
@@ -62,7 +70,7 @@ class GpuTimes(NamedTuple):
 
 LATER = GpuTimes(device=0.006, check=0.81, time=0.73)
 FIRST = LATER._replace(device=3.5)
-OnStage = Callable[[Stage], None]
+OnStage = Callable[[StageEntered], None]
 _BEGUN = Begun(outcome=Outcome(), lap=Lap("2026-01-01T00:00:00.000+00:00", {}, 0.0))
 _CORRECT, _WRONG, _UNCOMPILED = cards.card(), cards.wrong_card(), cards.uncompiled_card()
 _KINDS = ("right", "wrong", "right", "wrong", "right", "wrong", "right", "uncompiled")
@@ -78,29 +86,29 @@ class WaitingWorker:
         self._started = False
         self._problem = ""
 
-    def prepare(self, _: Prepare) -> bool:
+    def prepare(self, _: PrepareWorker) -> bool:
         """Wait for the start of a worker, once."""
         if not self._started:
             self._started = True
             self._wait(START_S)
         return True
 
-    def grade(self, order: Order, on_stage: OnStage) -> Built | Graded | NotGraded:
+    def grade(self, order: WorkerOrder, on_stage: OnStage) -> Built | GradeFinished | NotGraded:
         """Wait through the stages of the slot's part."""
-        self.prepare(Prepare(order.options))
+        self.prepare(PrepareWorker(order.options))
         kind, factor = order.submission.source.split()[1:3]
         if order.part is GradePart.BEGIN:
             for stage, seconds in BUILDER_S.items():
-                on_stage(Stage(stage, ""))
+                on_stage(StageEntered(stage, ""))
                 self._wait(seconds * (float(factor) if stage == "build" else 1.0))
-            return Graded(_card(order, _UNCOMPILED)) if kind == "uncompiled" else Built(_BEGUN)
+            return GradeFinished(_card(order, _UNCOMPILED)) if kind == "uncompiled" else Built(_BEGUN)
         times = LATER if self._problem == order.problem.sha256 else FIRST
         self._problem = order.problem.sha256
         stages = {"read": GPU_READ_S, "device": times.device, "check": times.check}
         for stage, seconds in (stages | ({"time": times.time} if kind == "right" else {})).items():
-            on_stage(Stage(stage, ""))
+            on_stage(StageEntered(stage, ""))
             self._wait(seconds)
-        return Graded(_card(order, _CORRECT if kind == "right" else _WRONG))
+        return GradeFinished(_card(order, _CORRECT if kind == "right" else _WRONG))
 
     def _wait(self, seconds: float) -> None:
         time.sleep(seconds / self.speed)
@@ -115,7 +123,7 @@ class WaitingWorker:
         """Do nothing."""
 
 
-def _card(order: Order, made: Scorecard) -> Scorecard:
+def _card(order: WorkerOrder, made: Scorecard) -> Scorecard:
     problem = msgspec.structs.replace(made.problem, name=order.problem.name, sha256=order.problem.sha256)
     submission = msgspec.structs.replace(
         made.submission, name=order.submission.name, sha256=order.submission.sha256, source=order.submission.source

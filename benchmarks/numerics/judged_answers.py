@@ -42,7 +42,7 @@ from evaluator.judge.trial.trial import Trial
 from evaluator.judge.trial.trial_runner import TrialRunner
 from evaluator.paths import cache_folder
 from evaluator.protocol import model_call
-from evaluator.protocol.frames import Done, Items, Node, Scalar, Table, TensorView
+from evaluator.protocol.frames import DictItems, Done, Items, Node, Scalar, TensorView
 from evaluator.protocol.pytree import dtype_name, plain, tensors_of
 from evaluator.records import CaseName, Fault, Problem, Profile, ToleranceRule, WeightsRule
 from evaluator.sandbox import ToolResult
@@ -168,7 +168,7 @@ def _node(value: Value, view: Callable[[torch.Tensor], TensorView]) -> Node:
     if isinstance(value, torch.Tensor):
         return view(value)
     if isinstance(value, Mapping):
-        return Table(keys=list(value), items=[_node(item, view) for item in value.values()])
+        return DictItems(keys=list(value), items=[_node(item, view) for item in value.values()])
     if isinstance(value, list | tuple):
         return Items(is_tuple=isinstance(value, tuple), items=[_node(item, view) for item in value])
     return Scalar(value=plain(value))

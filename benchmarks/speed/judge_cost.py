@@ -33,9 +33,9 @@ from evaluator.protocol.frames import (
     BuildRequest,
     Constructed,
     Done,
-    Failed,
     Items,
     Profiled,
+    Raised,
     Scalar,
     SeenKernel,
     SourceFile,
@@ -124,7 +124,7 @@ def _cases(folder: Path) -> dict[str, Callable[[], object]]:
         "honest: 2000 gradients": _heard(
             Done(index=0, outputs=VIEW, gradients={f"{NAME}{n}": VIEW for n in range(2000)})
         ),
-        "honest: a failure": _heard(Failed("ValueError", "x" * 8000, [(1, "y" * 500)] * 32)),
+        "honest: a failure": _heard(Raised("ValueError", "x" * 8000, [(1, "y" * 500)] * 32)),
         "honest: a profile": _heard(Profiled([SeenKernel("k" * 500, 1, 1.0)] * 256, 0)),
         "honest: 900 KiB of C++, built": _asked(BuildRequest(name="x", cpp_sources=[TEXT]), _linking, folder),
         "honest: 900 KiB of CUDA, emulated": _emulated(BuildRequest(name="x", cuda_sources=[TEXT]), folder),
@@ -138,7 +138,7 @@ def _cases(folder: Path) -> dict[str, Callable[[], object]]:
         "hostile: 4096 gradients": _heard(
             Done(index=0, outputs=VIEW, gradients={f"{n:0700}": None for n in range(4096)})
         ),
-        "hostile: a long message": _heard(Failed("x" * 1024, "(x.cu:1)" * 8192, [(1, "y" * 1024)] * 32)),
+        "hostile: a long message": _heard(Raised("x" * 1024, "(x.cu:1)" * 8192, [(1, "y" * 1024)] * 32)),
         "hostile: the longest difference": _heard(Constructed("\U0001f600" * 60_000)),
         "hostile: a frame above the size limit": _heard(b"\x81\xa4type\xa4Done" + b"\xc0" * (15 << 20)),
         "hostile: 4 MiB in short lines, 240 files": _asked(

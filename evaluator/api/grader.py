@@ -23,7 +23,7 @@ from evaluator.api.ready import places
 from evaluator.api.scorecard import Scorecard
 from evaluator.batch.runs.problems import Problems, ProblemText
 from evaluator.batch.runs.tasks import Task, renamed
-from evaluator.batch.workers.messages import Graded
+from evaluator.batch.workers.messages import GradeFinished
 from evaluator.batch.workers.ray_cluster import cluster_places
 from evaluator.batch.workers.slots import gpus_for, slots_for
 from evaluator.batch.workers.task_grader import TaskGrader, infra_card
@@ -264,7 +264,7 @@ class Grader(AnyGrader):
             event = ended.result()
         except InfraError as error:
             return self._infra_card(task, str(error), self._slots[0])
-        if isinstance(event.result, Graded):
+        if isinstance(event.result, GradeFinished):
             return Scorecard.of(signed(event.result.card, self._key))
         return self._infra_card(task, event.result.reason, self._slots[event.slot], event.result.hint)
 

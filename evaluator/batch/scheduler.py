@@ -9,13 +9,13 @@ from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from evaluator.batch.runs.index import Index, Row
+from evaluator.batch.runs.index import CardSummary, Index
 from evaluator.batch.runs.inputs import Item
 from evaluator.batch.runs.refusals import Refusals
 from evaluator.batch.runs.run_folder import PlanFile, RunFolder, not_written
 from evaluator.batch.runs.tasks import Planned, Refused, Task, UnchangedFile, renamed
 from evaluator.batch.timeline import Timeline
-from evaluator.batch.workers.messages import Graded
+from evaluator.batch.workers.messages import GradeFinished
 from evaluator.batch.workers.queues import TaskStream
 from evaluator.batch.workers.task_grader import infra_card
 from evaluator.batch.workers.worker_handle import Hire, Slot
@@ -48,7 +48,7 @@ class Copy(NamedTuple):
 class CardResult(NamedTuple):
     """Submission with a card. `how` is graded, copied (from an equal submission) or kept (from an earlier session)."""
 
-    row: Row
+    row: CardSummary
     how: str
     attempts: int = 0
 
@@ -247,14 +247,14 @@ class Scheduler:
         self._asides.append(CardResult(row, "kept"))
         return True
 
-    def _counts(self, row: Row) -> bool:
+    def _counts(self, row: CardSummary) -> bool:
         return Status(row.status) not in self._retried
 
     # Below: called by the thread of `run`.
 
     def _ended(self, event: TaskEnded) -> None:
         task = event.task
-        if isinstance(event.result, Graded):
+        if isinstance(event.result, GradeFinished):
             card = event.result.card
         else:
             card = infra_card(task, self._options, event.result.reason, self._slots[event.slot], event.result.hint)
@@ -302,7 +302,7 @@ class Scheduler:
             and signature.signer.raw == self._key.public.raw
         )
 
-    def _write(self, path: str, card: Scorecard) -> Row:
+    def _write(self, path: str, card: Scorecard) -> CardSummary:
         card = signed(card, self._key)
         write_card(card, self._folder.cards / path, named=False)
         with self._lock:

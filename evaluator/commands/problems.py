@@ -155,13 +155,13 @@ def new_problem(*, name: str, problems: Path) -> None:
 def new_solution(*, problem: str, problems: Path | None, language: str, output: Path | None, agent: bool) -> None:
     """Write a correct submission for PROBLEM, with a kernel to fill in."""
     from evaluator.scaffold import new_files
-    from evaluator.scaffold.first_solution import Language
+    from evaluator.scaffold.first_solution import SolutionLanguage
     from evaluator.scaffold.new_files import agents_page
 
     known_problem = find_problem(problem, problems)
     path = output or Path(f"{known_problem.name.rpartition('/')[2]}.py")
     page = agents_page(known_problem, path, problems) if agent else None
-    new_files.new_solution(known_problem, path, Language(language), agents=page)
+    new_files.new_solution(known_problem, path, SolutionLanguage(language), agents=page)
     terminal.emit(f"wrote {path}\n")
     if agent:
         terminal.emit(f"wrote {path.parent / new_files.AGENTS_PAGE}\n")

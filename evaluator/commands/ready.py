@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from evaluator.batch.workers.messages import Graded, NotGraded, Order, Stage
+from evaluator.batch.workers.messages import GradeFinished, NotGraded, StageEntered, WorkerOrder
 from evaluator.commands import terminal
 from evaluator.grading.request import GradeRequest, stages_of
 from evaluator.records import Scorecard
@@ -24,13 +24,13 @@ def graded_ready(request: GradeRequest, *, quiet: bool, meanwhile: Callable[[], 
     if reason is None:
         with progress_on(sys.stderr, quiet=quiet, stages=stages_of(request.terms)) as progress:
 
-            def on_stage(stage: Stage) -> None:
+            def on_stage(stage: StageEntered) -> None:
                 progress.stage(stage.name, stage.detail)
                 meanwhile()
 
             answer = client.grade(_order(request), on_stage)
         match answer:
-            case Graded(card=card):
+            case GradeFinished(card=card):
                 if not quiet:
                     terminal.tell("graded by the ready judge")
                 return card
@@ -52,11 +52,11 @@ def _reason_against(request: GradeRequest) -> str | None:
     return reason if client.is_running() else ""
 
 
-def _order(request: GradeRequest) -> Order:
+def _order(request: GradeRequest) -> WorkerOrder:
     """Return the request for another process: texts instead of paths, and a GPU only if the user chose one."""
     terms, submission = request.terms, request.submission
     chosen = terms.gpu.uuid if terms.gpu is not None and terms.options.gpu is not None else None
-    order = Order(terms.problem, None, None, terms.options.for_worker(chosen))
+    order = WorkerOrder(terms.problem, None, None, terms.options.for_worker(chosen))
     if isinstance(submission, Submission):
         return replace(order, submission=submission)
     return replace(order, unread=submission)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Self, TextIO
 
 from evaluator.api.ready import places
 from evaluator.batch.runs.tasks import Task
-from evaluator.batch.workers.messages import Graded, Stage
+from evaluator.batch.workers.messages import GradeFinished, StageEntered
 from evaluator.batch.workers.slots import slots_for
 from evaluator.batch.workers.task_grader import TaskGrader, infra_card
 from evaluator.batch.workers.worker_handle import Slot
@@ -118,7 +118,7 @@ class WatchedGrades:
         options = terms.options.for_worker(None)
         task = Task(terms.problem, submission.name, submission, options=options)
         grader = self._grader_for(request, ready=ready)
-        messages: queue.SimpleQueue[Stage | Future[TaskEnded]] = queue.SimpleQueue()
+        messages: queue.SimpleQueue[StageEntered | Future[TaskEnded]] = queue.SimpleQueue()
         future = grader.submit(task, messages.put)
         future.add_done_callback(messages.put)
         with progress_on(self._stream, quiet=quiet, stages=stages_of(terms)) as progress:
@@ -131,13 +131,13 @@ class WatchedGrades:
                         grader.cancel(task)
                         return None
                 else:
-                    if isinstance(message, Stage) and message.name not in NO_STAGES:
+                    if isinstance(message, StageEntered) and message.name not in NO_STAGES:
                         progress.stage(message.name, message.detail)
         try:
             ended = future.result()
         except InfraError as error:
             return infra_card(task, options, str(error), Slot())
-        if isinstance(ended.result, Graded):
+        if isinstance(ended.result, GradeFinished):
             return ended.result.card
         return infra_card(task, options, ended.result.reason, Slot(), ended.result.hint)
 

@@ -189,7 +189,7 @@ _DEFAULT = re.compile(r"\s*=\s*[^,()]+")
 _NO_TYPE = frozenset({"return", "else", "new", "throw", "case", "goto", "co_return"})
 
 
-class Definition(NamedTuple):
+class FunctionDefinition(NamedTuple):
     """Function definition in a source: return type and parameters, as written, on one line."""
 
     returns: str
@@ -207,16 +207,16 @@ class Definition(NamedTuple):
         return "__global__" in self.returns
 
 
-def definition_of(name: str, texts: Sequence[str]) -> Definition | None:
+def definition_of(name: str, texts: Sequence[str]) -> FunctionDefinition | None:
     r"""Find the first definition of a free function by name.
 
     >>> definition_of("f", ["int g(int a) { return f(a); }", "at::Tensor f(at::Tensor x,\n int n = 1)\n{"])
-    Definition(returns='at::Tensor', name='f', parameters='at::Tensor x, int n')
+    FunctionDefinition(returns='at::Tensor', name='f', parameters='at::Tensor x, int n')
     """
     return next(_definitions(name, texts, "{"), None)
 
 
-def declaration_of(name: str, texts: Sequence[str]) -> Definition | None:
+def declaration_of(name: str, texts: Sequence[str]) -> FunctionDefinition | None:
     """Find the first declaration without a body."""
     return next(_definitions(name, texts, ";"), None)
 
@@ -229,7 +229,7 @@ def defined_names(texts: Sequence[str]) -> list[str]:
     return [name for name, definition in found_in.items() if definition is not None and not definition.is_kernel]
 
 
-def _definitions(name: str, texts: Sequence[str], ends_with: str) -> Iterator[Definition]:
+def _definitions(name: str, texts: Sequence[str], ends_with: str) -> Iterator[FunctionDefinition]:
     word = re.compile(rf"\b{re.escape(name)}\s{{0,20}}\(")
     for text in texts:
         for number, match in enumerate(word.finditer(text)):
@@ -239,7 +239,7 @@ def _definitions(name: str, texts: Sequence[str], ends_with: str) -> Iterator[De
                 yield definition
 
 
-def _at(text: str, match: re.Match[str], name: str, ends_with: str) -> Definition | None:
+def _at(text: str, match: re.Match[str], name: str, ends_with: str) -> FunctionDefinition | None:
     inside = _in_brackets(text, match.end())
     if inside is None:
         return None
@@ -255,7 +255,7 @@ def _at(text: str, match: re.Match[str], name: str, ends_with: str) -> Definitio
     if not behind.startswith(ends_with) or not returns or last in _NO_TYPE or not re.search(r"[\w>&*]\Z", returns):
         return None
     parameters = _DEFAULT.sub("", _SPACE.sub(" ", _COMMENT.sub(" ", inside)).strip())
-    return Definition(returns, name, parameters)
+    return FunctionDefinition(returns, name, parameters)
 
 
 def _in_brackets(text: str, start: int) -> str | None:

@@ -25,7 +25,7 @@ from evaluator.devices.gpu import gpus
 from evaluator.emulator import headers
 from evaluator.emulator.frontend.build_ladder import StepName
 from evaluator.errors import ExitCode, ToolchainMissing, WarpgradeError
-from evaluator.progress import Progress
+from evaluator.progress import ProgressReceiver
 from evaluator.records import DeviceKind, Record
 from evaluator.sandbox import ForkServer, Limits, ToolResult, run_tool
 from evaluator.toolchain import nvcc
@@ -113,7 +113,7 @@ def is_there(artefact: Artefact) -> bool:
         return False
 
 
-def make_ahead(needed: Sequence[Artefact], cache: Path, progress: Progress) -> Preparations:
+def make_ahead(needed: Sequence[Artefact], cache: Path, progress: ProgressReceiver) -> Preparations:
     """Build the missing artefacts in the sandbox."""
     # Checked before building, because one build may produce two artefacts.
     built = [is_there(artefact) for artefact in needed]

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from enum import Enum, auto
 from typing import NamedTuple
 
-from evaluator.cuda_source.lexer import Code, Kind, Token, macros, tokens
+from evaluator.cuda_source.lexer import CodeTokens, Kind, Token, macros, tokens
 
 
 class NotSplittable(Exception):
@@ -55,7 +55,7 @@ class ParsedSource(NamedTuple):
     """Parsed file."""
 
     tokens: list[Token]
-    code: Code
+    code: CodeTokens
     items: list[Item]
     scopes: list[Scope]
     macros: dict[str, str]
@@ -72,7 +72,7 @@ _COMPILER = re.compile(r"#[ \t]*(?:if|elif|ifdef|ifndef)\b[^\n]*\b(?:__CUDACC\w*
 def take_apart(text: str) -> ParsedSource:
     """Parse a file into declarations. Raises NotSplittable."""
     source_tokens = tokens(text)
-    code = Code(source_tokens)
+    code = CodeTokens(source_tokens)
     bodies = _macros(source_tokens)
     cutter = _Cutter(code, bodies)
     items = list(cutter.cut(0, len(code)))
@@ -91,7 +91,7 @@ def _macros(source_tokens: list[Token]) -> dict[str, str]:
 
 
 class _Cutter:
-    def __init__(self, code: Code, macros: Mapping[str, str]) -> None:
+    def __init__(self, code: CodeTokens, macros: Mapping[str, str]) -> None:
         self._code = code
         self._macros = macros
         self.scopes: list[Scope] = []

@@ -6,13 +6,13 @@ Extraction of device code for nvcc: kernels and their callees, without code that
 import re
 from collections.abc import Iterator, Sequence
 
-from evaluator.cuda_source.lexer import Code, Kind, Token, includes, tokens
+from evaluator.cuda_source.lexer import CodeTokens, Kind, Token, includes, tokens
 
 
 class Edits:
     """Pending insertions and replacements for a text's tokens. Indices refer to `code`."""
 
-    def __init__(self, all_tokens: Sequence[Token], code: Code) -> None:
+    def __init__(self, all_tokens: Sequence[Token], code: CodeTokens) -> None:
         """Start without edits."""
         self._tokens = all_tokens
         self._code = code
@@ -62,7 +62,7 @@ def device_code(text: str) -> str | None:
     '\n__global__ void k() {}\n     '
     """
     all_tokens = tokens(text)
-    code = Code(all_tokens)
+    code = CodeTokens(all_tokens)
     edits = Edits(all_tokens, code)
     for include in includes(all_tokens):
         if _TORCH_HEADER.fullmatch(include.name):
@@ -77,7 +77,7 @@ def device_code(text: str) -> str | None:
     return edits.result() if has_kernel else None
 
 
-def _items(code: Code) -> Iterator[tuple[int, int]]:
+def _items(code: CodeTokens) -> Iterator[tuple[int, int]]:
     """Yield the token ranges of declarations and definitions, including the contents of namespaces and `extern "C"`."""
     bodies = {function.body for function in code.functions()}
     closed_by = dict(bodies)
@@ -94,7 +94,7 @@ def _items(code: Code) -> Iterator[tuple[int, int]]:
             index = end
 
 
-def _scope_opener(code: Code, index: int) -> int | None:
+def _scope_opener(code: CodeTokens, index: int) -> int | None:
     """Return the `{` of the namespace or `extern "C"` block that begins at `index`."""
     start = index + (code.text(index) == "inline")
     if code.text(start) == "namespace":
@@ -107,7 +107,7 @@ def _scope_opener(code: Code, index: int) -> int | None:
     return start if code.text(start) == "{" else None
 
 
-def _item_end(code: Code, index: int, bodies: dict[int, int]) -> int:
+def _item_end(code: CodeTokens, index: int, bodies: dict[int, int]) -> int:
     """Return the index behind a declaration's `;`, or behind a function's body."""
     while index < len(code):
         if index in bodies:

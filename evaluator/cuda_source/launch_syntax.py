@@ -7,12 +7,12 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from evaluator.cuda_source.lexer import Code, Function, Kind, Token, macros
+from evaluator.cuda_source.lexer import CodeTokens, Function, Kind, Token, macros
 
 KEYWORDS = frozenset(("return", "else", "do"))
 
 
-def kernel_start(code: Code, launch: int) -> int | None:
+def kernel_start(code: CodeTokens, launch: int) -> int | None:
     """Return the start of the kernel expression before the `<<<` at `launch`; None without an expression."""
     index: int | None = launch - 1
     while index is not None:
@@ -31,12 +31,12 @@ def kernel_start(code: Code, launch: int) -> int | None:
     return None
 
 
-def _is_scope(code: Code, index: int) -> bool:
+def _is_scope(code: CodeTokens, index: int) -> bool:
     """Return whether `::` after `index` continues a qualified name, rather than starting a global name."""
     return code.text(index) == ">" or (code.kind(index) is Kind.WORD and code.text(index) not in KEYWORDS)
 
 
-def _operand_start(code: Code, index: int) -> int | None:
+def _operand_start(code: CodeTokens, index: int) -> int | None:
     """Return the start of the operand that ends at `index`: a name with template arguments, calls and subscripts."""
     while True:
         text = code.text(index)
@@ -55,12 +55,12 @@ def _operand_start(code: Code, index: int) -> int | None:
         index = opener - 1
 
 
-def config_end(code: Code, launch: int) -> int | None:
+def config_end(code: CodeTokens, launch: int) -> int | None:
     """Return the index of the first `>` of the `>>>` matching the `<<<` at `launch`."""
     return _config_end(code, launch, templates=True) or _config_end(code, launch, templates=False)
 
 
-def _config_end(code: Code, launch: int, *, templates: bool) -> int | None:
+def _config_end(code: CodeTokens, launch: int, *, templates: bool) -> int | None:
     index = launch + 1
     while index < len(code):
         text = code.text(index)
@@ -77,7 +77,7 @@ def _config_end(code: Code, launch: int, *, templates: bool) -> int | None:
     return None
 
 
-def kernel_name(code: Code, start: int, end: int) -> str | None:
+def kernel_name(code: CodeTokens, start: int, end: int) -> str | None:
     """Return the plain name of a launched kernel; None for a computed kernel."""
     start, end = without_parentheses(code, start, end)
     if code.text(end - 1) == ">":
@@ -86,20 +86,20 @@ def kernel_name(code: Code, start: int, end: int) -> str | None:
     return code.text(end - 1) if code.kind(end - 1) is Kind.WORD else None
 
 
-def without_parentheses(code: Code, start: int, end: int) -> tuple[int, int]:
+def without_parentheses(code: CodeTokens, start: int, end: int) -> tuple[int, int]:
     """Return the range inside of all parentheses that enclose a whole expression."""
     while code.text(start) == "(" and code.partner.get(start) == end - 1:
         start, end = start + 1, end - 1
     return start, end
 
 
-def has_braced_argument(code: Code, close: int) -> bool:
+def has_braced_argument(code: CodeTokens, close: int) -> bool:
     """Return whether an argument behind the `>>>` at `close` is a list in braces without a type."""
     arguments = code.split(close + 4, code.partner.get(close + 3, close))
     return any(code.text(start) == "{" for start, _ in arguments)
 
 
-def knows_parameters(code: Code, functions: Sequence[Function], launch: int) -> bool:
+def knows_parameters(code: CodeTokens, functions: Sequence[Function], launch: int) -> bool:
     """Return whether the kernel before the `<<<` at `launch` has template arguments, or is one plain function."""
     name = kernel_name(code, launch - 1, launch)
     same = [function for function in functions if function.name == name]
@@ -138,10 +138,10 @@ def unfinished(source: list[Token]) -> Mistake | None:
             return Mistake("a comment has no end", CLOSE_COMMENT, token.line)
         if token.kind is Kind.PUNCTUATOR and token.text == '"':
             return Mistake("a string has no end in its line", RAW_STRING, token.line)
-    return _open_launch(Code(_unconditional(source)))
+    return _open_launch(CodeTokens(_unconditional(source)))
 
 
-def _open_launch(code: Code) -> Mistake | None:
+def _open_launch(code: CodeTokens) -> Mistake | None:
     """Return a launch with a `(` that the statement does not close; None for statements with lambdas or lists."""
     for launch in [index for index, token in enumerate(code.tokens) if token.text == "<<<"]:
         end, depth = launch, 0
@@ -164,7 +164,7 @@ def launched_function(sources: Sequence[list[Token]]) -> tuple[int, Mistake] | N
     """
     if any("__global__" in macro.words for source in sources for macro, _ in macros(source)):
         return None
-    codes = [Code(source) for source in sources]
+    codes = [CodeTokens(source) for source in sources]
     functions = {function.name for code in codes for function in code.functions()}
     functions -= {name for code in codes for name in _global_names(code)}
     for number, code in enumerate(codes):
@@ -177,7 +177,7 @@ def launched_function(sources: Sequence[list[Token]]) -> tuple[int, Mistake] | N
     return None
 
 
-def _global_names(code: Code) -> Iterator[str]:
+def _global_names(code: CodeTokens) -> Iterator[str]:
     """Yield the words before each `(` of definitions and declarations marked `__global__`."""
     is_global = False
     for index, token in enumerate(code.tokens):
@@ -191,7 +191,7 @@ def second_module(source: list[Token], name: str) -> Mistake | None:
     certain = list(_unconditional(source))
     if any(token.kind is Kind.DIRECTIVE and _MODULE in token.text for token in certain):
         return None
-    code = Code(certain)
+    code = CodeTokens(certain)
     for index, token in enumerate(code.tokens):
         is_module = token.text == _MODULE and code.text(index + 1) == "("
         if is_module and code.text(index + 2) in ("TORCH_EXTENSION_NAME", name):

@@ -157,7 +157,7 @@ def includes(source: Iterable[Token]) -> Iterator[Include]:
             yield Include(match["name"] or match["own"], match["name"] is None, token)
 
 
-class Code:
+class CodeTokens:
     """Tokens visible to a compiler (no space, comments or directives), with paired brackets.
 
     Unpaired brackets have no partner, for example if both branches of an `#if` open the same block.
@@ -370,7 +370,7 @@ class Code:
 def flat(run: Sequence[Token]) -> str:
     r"""Join tokens into one line, with spaces between adjacent words.
 
-    >>> flat(Code(tokens("unsigned // of course\n int[ 3 ]")).tokens)
+    >>> flat(CodeTokens(tokens("unsigned // of course\n int[ 3 ]")).tokens)
     'unsigned int[3]'
     """
     text = ""

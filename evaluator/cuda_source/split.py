@@ -12,7 +12,7 @@ from typing import NamedTuple
 from evaluator.cuda_source.declarations import Item, NotSplittable, ParsedSource, Target, take_apart
 from evaluator.cuda_source.edits import Edits
 from evaluator.cuda_source.launch_syntax import config_end, kernel_start
-from evaluator.cuda_source.lexer import Code, Kind, flat, macros, tokens
+from evaluator.cuda_source.lexer import CodeTokens, Kind, flat, macros, tokens
 
 
 class Halves(NamedTuple):
@@ -296,14 +296,14 @@ class _HostHalf(_Half):
                 self._edits.replace(directive, macro.header + _launches_in(macro.body))
 
 
-def _rewrite_launches(code: Code, edits: Edits, start: int, end: int) -> None:
+def _rewrite_launches(code: CodeTokens, edits: Edits, start: int, end: int) -> None:
     """Rewrite all launches in a token range. Raises NotSplittable."""
     for index in range(start, end):
         if code.text(index) == "<<<":
             _rewrite_launch(code, edits, index)
 
 
-def _rewrite_launch(code: Code, edits: Edits, index: int) -> None:
+def _rewrite_launch(code: CodeTokens, edits: Edits, index: int) -> None:
     """Replace `kernel<<<config>>>(arguments)`, with `<<<` at `index`, by nvcc's generated code."""
     start, close = kernel_start(code, index), config_end(code, index)
     if start is None or close is None or (opener := close + 3) not in code.partner:
@@ -319,7 +319,7 @@ def _rewrite_launch(code: Code, edits: Edits, index: int) -> None:
 def _launches_in(body: str) -> str:
     """Rewrite the launches of a macro body."""
     body_tokens = tokens(body, is_body=True)
-    code = Code(body_tokens)
+    code = CodeTokens(body_tokens)
     edits = Edits(body_tokens, code)
     _rewrite_launches(code, edits, 0, len(code))
     return edits.result()

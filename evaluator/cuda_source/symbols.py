@@ -5,7 +5,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 
 from evaluator.cuda_source.declarations import NotSplittable
-from evaluator.cuda_source.lexer import Code, tokens
+from evaluator.cuda_source.lexer import CodeTokens, tokens
 from evaluator.protocol.frames import SourceFile
 from evaluator.records import Record
 
@@ -192,7 +192,7 @@ def _of_stub(length: str, symbol: str) -> str:
 
 def kernels_in_text(files: Iterable[SourceFile]) -> Kernels:
     """Read the kernel names from sources. In an `emulated` library, kernels are ordinary host functions."""
-    functions = [function for file in files for function in Code(tokens(file.text)).functions()]
+    functions = [function for file in files for function in CodeTokens(tokens(file.text)).functions()]
     names = sorted({function.name for function in functions if "__global__" in function.qualifiers})
     return Kernels(device_code=bool(names), names=names[:_MAX_KERNELS])
 

@@ -19,7 +19,7 @@ from evaluator.records import DeviceKind, Record, SandboxMode, Toolchain
 
 if TYPE_CHECKING:
     from evaluator.compile.warm_up import Preparations
-    from evaluator.progress import Progress
+    from evaluator.progress import ProgressReceiver
 
 
 _GIB = 1 << 30
@@ -46,7 +46,7 @@ class Line(Record, frozen=True):
     fix: str
 
 
-class Prepared(Record, frozen=True):
+class PreparedDevice(Record, frozen=True):
     """Whether all parts for a device were built in advance, and the missing parts."""
 
     device: DeviceKind
@@ -73,7 +73,7 @@ class Diagnosis(Record, frozen=True):
 
     lines: list[Line]
     ready: list[DeviceKind]
-    prepared: list[Prepared]
+    prepared: list[PreparedDevice]
     languages: list[InstalledLanguage] = []
     untried: list[DeviceKind] = []
 
@@ -119,7 +119,7 @@ def diagnose() -> Diagnosis:
     return Diagnosis(lines=lines, ready=ready, prepared=_prepared(ready), languages=kernel_languages(), untried=ready)
 
 
-def prepare(ready: Sequence[DeviceKind], progress: "Progress") -> "Preparations":
+def prepare(ready: Sequence[DeviceKind], progress: "ProgressReceiver") -> "Preparations":
     """Build in advance the parts that grades on the `ready` devices need. Raises InfraError if no device is ready."""
     from evaluator.compile import warm_up
     from evaluator.paths import cache_folder
@@ -129,7 +129,7 @@ def prepare(ready: Sequence[DeviceKind], progress: "Progress") -> "Preparations"
     return warm_up.make_ahead(warm_up.parts(ready, cache_folder()), cache_folder(), progress)
 
 
-def _prepared(ready: Sequence[DeviceKind]) -> list[Prepared]:
+def _prepared(ready: Sequence[DeviceKind]) -> list[PreparedDevice]:
     if not ready:  # PyTorch may be broken and must not be imported.
         return []
     from evaluator.compile import warm_up
@@ -140,7 +140,7 @@ def _prepared(ready: Sequence[DeviceKind]) -> list[Prepared]:
         names = missing.setdefault(part.device, [])
         if not warm_up.is_there(part):
             names.append(part.name)
-    return [Prepared(device=device, ok=not names, missing=names) for device, names in missing.items()]
+    return [PreparedDevice(device=device, ok=not names, missing=names) for device, names in missing.items()]
 
 
 def _line(name: str, result: str, *, fix: str, ok: bool, needed_for: list[DeviceKind] = _EVERYWHERE) -> Line:

@@ -14,10 +14,10 @@ from evaluator.catalog import find_problem
 from evaluator.doctor.diagnosis import Diagnosis, Line
 from evaluator.records import DeviceKind, Status
 from evaluator.sandbox.visible_files import source_root
-from evaluator.scaffold.first_solution import Language, solution_text
+from evaluator.scaffold.first_solution import SolutionLanguage, solution_text
 
 if TYPE_CHECKING:
-    from evaluator.progress import Progress
+    from evaluator.progress import ProgressReceiver
 
 _PROBLEM = "relu"
 _PLAIN = """\
@@ -32,7 +32,7 @@ _BOOT = "import sys; sys.path.insert(0, sys.argv.pop(1)); from evaluator.command
 _SHOWN = 300
 
 
-def tried(diagnosis: Diagnosis, progress: "Progress") -> Diagnosis:
+def tried(diagnosis: Diagnosis, progress: "ProgressReceiver") -> Diagnosis:
     """Return the diagnosis after a grade on each ready device; a device whose grade fails is no longer ready.
 
     A grade ends by its own deadline. A shorter limit would declare a device broken on a busy machine.
@@ -91,4 +91,4 @@ def _graded(device: DeviceKind, folder: Path) -> str:
 
 def _text(device: DeviceKind) -> str:
     """Return the submission's text: with a CUDA kernel, except for the CPU."""
-    return _PLAIN if device is DeviceKind.CPU else solution_text(find_problem(_PROBLEM), Language.CUDA)
+    return _PLAIN if device is DeviceKind.CPU else solution_text(find_problem(_PROBLEM), SolutionLanguage.CUDA)

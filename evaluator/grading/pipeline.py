@@ -30,7 +30,7 @@ from evaluator.interrupts import held_back
 from evaluator.judge.context.context_pool import ContextPool
 from evaluator.judge.runners.fork_servers import fork_server_for, light_fork_server_for
 from evaluator.judge.setup.grade_terms import GradeTerms
-from evaluator.progress import Progress, Stopwatch
+from evaluator.progress import ProgressReceiver, Stopwatch
 from evaluator.records import Finding, Outcome, Scorecard, Seeds, Status
 from evaluator.sandbox import ForkServer
 from evaluator.sizes.cases import HIDDEN
@@ -165,7 +165,7 @@ class _Part(NamedTuple):
 
 def grade(
     request: GradeRequest,
-    progress: Progress,
+    progress: ProgressReceiver,
     context_pool: ContextPool | None = None,
     begun: Begun | None = None,
     last_resort: LastResort | None = None,
@@ -200,7 +200,7 @@ def grade(
 
 def begin(
     request: GradeRequest,
-    progress: Progress,
+    progress: ProgressReceiver,
     context_pool: ContextPool,
     last_resort: LastResort | None = None,
 ) -> Begun | Scorecard:
@@ -223,7 +223,7 @@ def begin(
     return Begun(outcome=outcome, lap=stopwatch.lap(), submission_s=stopwatch.deadline.submission_s)
 
 
-def _stopwatch(request: GradeRequest, progress: Progress, begun: Begun | None) -> Stopwatch:
+def _stopwatch(request: GradeRequest, progress: ProgressReceiver, begun: Begun | None) -> Stopwatch:
     """Start the stopwatch of a grade, or continue from `begun`."""
     if begun is None:
         return Stopwatch(progress, None, Deadline(request.terms.options.limit_s))

@@ -5,21 +5,21 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from evaluator.cuda_source.lexer import Code, Function, Kind, Token, tokens
+from evaluator.cuda_source.lexer import CodeTokens, Function, Kind, Token, tokens
 from evaluator.protocol.submission_files import cpp_files
 from evaluator.toolchain.diagnostics import LineMap
 
 _CODE_LINE = re.compile(r"[;{}]\s*\\?$|^\s*#\s*\w", re.MULTILINE)
 
 
-class Piece(NamedTuple):
+class EmbeddedCode(NamedTuple):
     """String or file with code: all tokens, the parsed code with functions, a line map, and the first line.
 
     A file has no line map: all lines follow the first line.
     """
 
     all_tokens: list[Token]
-    code: Code
+    code: CodeTokens
     functions: list[Function]
     lines: LineMap | None
     first_line: int
@@ -50,7 +50,7 @@ def texts(nodes: Sequence[ast.AST]) -> Iterator[tuple[ast.expr, str]]:
                 continue
 
 
-def pieces(nodes: Sequence[ast.AST], source: str) -> list[Piece]:
+def pieces(nodes: Sequence[ast.AST], source: str) -> list[EmbeddedCode]:
     """Find the strings with C++ or CUDA code, and tokenize the code."""
     aside = docstrings(nodes)
     result = []
@@ -58,22 +58,22 @@ def pieces(nodes: Sequence[ast.AST], source: str) -> list[Piece]:
         if id(node) in aside or _CODE_LINE.search(text) is None:
             continue
         all_tokens = tokens(text)
-        code = Code(all_tokens)
-        result.append(Piece(all_tokens, code, code.functions(), LineMap(text, source), node.lineno))
+        code = CodeTokens(all_tokens)
+        result.append(EmbeddedCode(all_tokens, code, code.functions(), LineMap(text, source), node.lineno))
     return result
 
 
-def file_pieces(source: str) -> list[Piece]:
+def file_pieces(source: str) -> list[EmbeddedCode]:
     """Tokenize the C++ and CUDA files of a submission of several files."""
     result = []
     for file in cpp_files(source):
         all_tokens = tokens(file.text)
-        code = Code(all_tokens)
-        result.append(Piece(all_tokens, code, code.functions(), None, file.lines_before + 1))
+        code = CodeTokens(all_tokens)
+        result.append(EmbeddedCode(all_tokens, code, code.functions(), None, file.lines_before + 1))
     return result
 
 
-def calls(code: Code) -> Iterator[tuple[int, Token]]:
+def calls(code: CodeTokens) -> Iterator[tuple[int, Token]]:
     """Yield calls with the index and token of the name before `(`, excluding member calls."""
     for index, token in enumerate(code.tokens):
         if token.kind is Kind.WORD and code.text(index + 1) == "(" and code.text(index - 1) not in (".", "->"):

@@ -4,13 +4,13 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
-from evaluator.cuda_source.lexer import DEVICE, Code, Function, Kind, macros
+from evaluator.cuda_source.lexer import DEVICE, CodeTokens, Function, Kind, macros
 from evaluator.findings import Code as Finding
 from evaluator.languages.registry import DECORATORS
-from evaluator.lint.embedded import Piece, calls, texts
+from evaluator.lint.embedded import EmbeddedCode, calls, texts
 from evaluator.lint.library import computes_in_cpp, method_in_cpp, of_library
 from evaluator.lint.messages import Remark, shown
-from evaluator.lint.names import Names, word_set
+from evaluator.lint.names import DottedNames, word_set
 
 _CALLED: dict[Finding, tuple[frozenset[str], str]] = {
     Finding.SECOND_STREAM: (
@@ -49,14 +49,14 @@ _OBJECTS = {
 """Classes of `std` whose construction starts threads or opens files."""
 
 
-def cpp_rules(pieces: list[Piece]) -> Iterator[Remark]:
+def cpp_rules(pieces: list[EmbeddedCode]) -> Iterator[Remark]:
     """Find calls in host code by name."""
     for piece in pieces:
         yield from _named_calls(piece)
         yield from _library_calls(piece)
 
 
-def _named_calls(piece: Piece) -> Iterator[Remark]:
+def _named_calls(piece: EmbeddedCode) -> Iterator[Remark]:
     code = piece.code
     for index, token in calls(code):
         for remark_code, (names, does) in _CALLED.items():
@@ -70,11 +70,11 @@ def _named_calls(piece: Piece) -> Iterator[Remark]:
             yield Remark(Finding.INTERNALS, piece.line(token), "a function runs when the library is loaded")
 
 
-def _in_std(code: Code, index: int) -> bool:
+def _in_std(code: CodeTokens, index: int) -> bool:
     return code.text(index - 1) == "::" and code.text(index - 2) == "std"
 
 
-def _library_calls(piece: Piece) -> Iterator[Remark]:
+def _library_calls(piece: EmbeddedCode) -> Iterator[Remark]:
     code = piece.code
     device = [function.body for function in piece.functions if function.qualifiers & DEVICE]
     for index, token in enumerate(code.tokens):
@@ -103,7 +103,7 @@ _BOUND = re.compile(r'(?:u8|[uUL])?R?"(?:\w*\()?(?:\w+::)?(\w+)')
 _MAX_NAME = 200
 
 
-def never_launched(nodes: Sequence[ast.AST], pieces: list[Piece]) -> Iterator[Remark]:
+def never_launched(nodes: Sequence[ast.AST], pieces: list[EmbeddedCode]) -> Iterator[Remark]:
     """Find kernels without a launch, and kernels launched only by functions that Python never names."""
     mentions = _Mentions(pieces)
     python_names = _python_names(nodes)
@@ -122,7 +122,7 @@ def never_launched(nodes: Sequence[ast.AST], pieces: list[Piece]) -> Iterator[Re
             yield Remark(Finding.KERNEL_NOT_LAUNCHED, piece.line(token), message)
 
 
-def decorated_never_launched(nodes: Sequence[ast.AST], names: Names) -> Iterator[Remark]:
+def decorated_never_launched(nodes: Sequence[ast.AST], names: DottedNames) -> Iterator[Remark]:
     """Find kernels in Python that no other code names: neither a launch, nor another kernel, nor a dictionary."""
     kernels = [node for node in nodes if isinstance(node, ast.FunctionDef) and _is_kernel(node, names)]
     if not kernels:
@@ -134,7 +134,7 @@ def decorated_never_launched(nodes: Sequence[ast.AST], names: Names) -> Iterator
             yield Remark(Finding.KERNEL_NOT_LAUNCHED, kernel.lineno, message)
 
 
-def _is_kernel(function: ast.FunctionDef, names: Names) -> bool:
+def _is_kernel(function: ast.FunctionDef, names: DottedNames) -> bool:
     decorators = (node.func if isinstance(node, ast.Call) else node for node in function.decorator_list)
     return any(names.dotted(node) in DECORATORS for node in decorators)
 
@@ -142,14 +142,14 @@ def _is_kernel(function: ast.FunctionDef, names: Names) -> bool:
 class _Mentions:
     """Occurrences of function names in the code of all pieces."""
 
-    def __init__(self, pieces: list[Piece]) -> None:
+    def __init__(self, pieces: list[EmbeddedCode]) -> None:
         self._inside: dict[str, set[str]] = {}
         self._outside: set[str] = set()
         self._exposed: dict[str, set[str]] = {}
         for piece in pieces:
             self._read(piece)
 
-    def _read(self, piece: Piece) -> None:
+    def _read(self, piece: EmbeddedCode) -> None:
         code = piece.code
         declarators = {function.parameters[0] - 1 for function in piece.functions}
         owner: list[Function | None] = [None] * len(code)
@@ -188,7 +188,7 @@ class _Mentions:
         return False
 
 
-def _prototypes(code: Code) -> set[int]:
+def _prototypes(code: CodeTokens) -> set[int]:
     """Return the indices of function names in declarations without a body, such as `__global__ void k(float*);`."""
     indices = set()
     for index, _ in calls(code):
@@ -199,7 +199,7 @@ def _prototypes(code: Code) -> set[int]:
     return indices
 
 
-def _bindings(code: Code) -> Iterator[tuple[str, set[str]]]:
+def _bindings(code: CodeTokens) -> Iterator[tuple[str, set[str]]]:
     """Yield the bindings of `m.def` and `m.impl`: the Python name, and the words of the bound function."""
     for index, token in enumerate(code.tokens):
         if token.text not in ("def", "impl") or code.text(index - 1) != "." or code.text(index + 1) != "(":

@@ -14,8 +14,8 @@ from evaluator.languages.language import Mentions, included_headers, mentions_in
 from evaluator.languages.registry import recognized
 from evaluator.lint import launches, library, suspicions
 from evaluator.lint.embedded import file_pieces, pieces, texts
-from evaluator.lint.messages import ANALYSIS, MAX_MESSAGE, Look, Looked, Remark, thinned
-from evaluator.lint.names import Names
+from evaluator.lint.messages import ANALYSIS, MAX_MESSAGE, LintResult, Look, Remark, thinned
+from evaluator.lint.names import DottedNames
 from evaluator.lint.predicted_builds import predicted_builds
 from evaluator.lint.reachable import Module, in_forward, other_entry, take_apart
 from evaluator.protocol.frames import BuildRequest, SourceFile
@@ -57,7 +57,7 @@ def languages(module: Module, source: str) -> list[Toolchain]:
 
 def _dotted(module: Module) -> Iterator[str]:
     """Yield the full names of imported objects, and of used objects of imported modules."""
-    names: Names = module.names
+    names: DottedNames = module.names
     yield from names.meanings
     for node in module.nodes:
         match node:
@@ -88,7 +88,7 @@ def _passes_cuda(node: ast.AST) -> bool:
 _MAX_BUILDS_BYTES = MAX_FRAME_BYTES // 2
 
 
-def look(source: str, entries: Sequence[str] = entries_of(None)) -> Looked:
+def look(source: str, entries: Sequence[str] = entries_of(None)) -> LintResult:
     """Analyse `source` and list the remarks. Invalid Python is left to the build, which reports the position.
 
     Time, memory and recursion depth are unbounded. The caller sets limits and expects the process to die at them.
@@ -98,19 +98,19 @@ def look(source: str, entries: Sequence[str] = entries_of(None)) -> Looked:
             warnings.simplefilter("ignore")
             parsed = parsed_python(source)
     except (SyntaxError, ValueError):
-        return Looked(thinned(list(suspicions.prompt_injection(source, [], [], python_files(source)))))
+        return LintResult(thinned(list(suspicions.prompt_injection(source, [], [], python_files(source)))))
     except (RecursionError, MemoryError):
-        return Looked([], f"it is nested too deeply for Python's parser, or too large: {len(source)} characters")
+        return LintResult([], f"it is nested too deeply for Python's parser, or too large: {len(source)} characters")
     try:
         module = take_apart(parsed.tree, entries)
         noticed = thinned(_remarks(source, module, parsed.invalid))
         toolchains = languages(module, source)
     except (RecursionError, MemoryError) as error:
-        return Looked([], f"{type(error).__name__} while looking at it"[:MAX_MESSAGE])
-    return Looked(noticed, builds=_builds(module, source), toolchains=toolchains)
+        return LintResult([], f"{type(error).__name__} while looking at it"[:MAX_MESSAGE])
+    return LintResult(noticed, builds=_builds(module, source), toolchains=toolchains)
 
 
-def _answer(question: Look) -> Looked:
+def _answer(question: Look) -> LintResult:
     return look(question.submission, question.entries)
 
 

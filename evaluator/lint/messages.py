@@ -41,7 +41,7 @@ class Noticed(Frame, frozen=True):
     message: Annotated[str, msgspec.Meta(max_length=MAX_MESSAGE)]
 
 
-class Looked(Frame, frozen=True):
+class LintResult(Frame, frozen=True):
     """Child: all remarks. `incomplete` states why a part of the text was skipped.
 
     `builds` holds the predicted build requests, `toolchains` the languages; None if the text could not be parsed.
@@ -53,7 +53,7 @@ class Looked(Frame, frozen=True):
     toolchains: Annotated[list[Toolchain], msgspec.Meta(max_length=len(Toolchain))] | None = None
 
 
-ANALYSIS = Question("evaluator.lint.lint:run", Look, Looked, limit_s=10.0)
+ANALYSIS = Question("evaluator.lint.lint:run", Look, LintResult, limit_s=10.0)
 """A real submission takes about 20 ms."""
 
 

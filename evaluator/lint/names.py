@@ -7,7 +7,7 @@ _BUILTIN_MODULES = frozenset(("sys", "os", "builtins"))
 _MAX_PARTS = 16
 
 
-class Names:
+class DottedNames:
     """Mapping from a module's names to full dotted names, without scopes."""
 
     def __init__(self, nodes: Sequence[ast.AST]) -> None:
@@ -45,7 +45,7 @@ class Names:
         """Return the full dotted name of an expression; None for other expressions.
 
         >>> tree = ast.parse("import torch.nn.functional as F")
-        >>> names = Names(list(ast.walk(tree)))
+        >>> names = DottedNames(list(ast.walk(tree)))
         >>> names.dotted(ast.parse("F.relu", mode="eval").body)
         'torch.nn.functional.relu'
         """

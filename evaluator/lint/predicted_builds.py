@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from evaluator.lint.messages import MAX_BUILDS
-from evaluator.lint.names import Names
+from evaluator.lint.names import DottedNames
 from evaluator.protocol.build_request import WITHOUT_EFFECT, load_inline, may_include
 from evaluator.protocol.frames import BuildRequest, SourceFile
 
@@ -29,14 +29,16 @@ class _NotForeseen(Exception):
     """The text does not determine the value."""
 
 
-def predicted_builds(nodes: Sequence[ast.AST], names: Names, headers: Sequence[SourceFile] = ()) -> list[BuildRequest]:
+def predicted_builds(
+    nodes: Sequence[ast.AST], names: DottedNames, headers: Sequence[SourceFile] = ()
+) -> list[BuildRequest]:
     r"""List the build requests of the first `load_inline` calls. `nodes` is the complete tree of a module.
 
     The strings may include `headers`, those of a submission of several files.
 
     >>> tree = ast.parse("from torch.utils.cpp_extension import load_inline\nS = 'int f();'\nload_inline('e', [S])")
     >>> nodes = list(ast.walk(tree))
-    >>> [(build.name, build.cpp_sources) for build in predicted_builds(nodes, Names(nodes))]
+    >>> [(build.name, build.cpp_sources) for build in predicted_builds(nodes, DottedNames(nodes))]
     [('e', ['int f();'])]
     """
     reader = _Reader(_assigned_once(nodes))

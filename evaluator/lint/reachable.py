@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from evaluator.findings import Code
 from evaluator.lint.messages import Remark, shown
-from evaluator.lint.names import Names
+from evaluator.lint.names import DottedNames
 
 Body = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _CALLED_BY_TORCH = ("forward", "backward", "__call__")
@@ -17,7 +17,7 @@ class Module(NamedTuple):
 
     tree: ast.Module
     nodes: list[ast.AST]
-    names: Names
+    names: DottedNames
     functions: dict[str, list[Body]]
     classes: dict[str, ast.ClassDef]
     members: dict[str, list[ast.expr]]
@@ -59,7 +59,7 @@ def take_apart(tree: ast.Module, entries: Sequence[str]) -> Module:
                         members.setdefault(target.attr, []).append(value)
             case _:
                 continue
-    return Module(tree, nodes, Names(nodes), functions, classes, members, entries)
+    return Module(tree, nodes, DottedNames(nodes), functions, classes, members, entries)
 
 
 def other_entry(module: Module) -> Iterator[Remark]:

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from evaluator.cuda_source.lexer import Kind
 from evaluator.findings import Code
-from evaluator.lint.embedded import Piece, docstrings, texts
+from evaluator.lint.embedded import EmbeddedCode, docstrings, texts
 from evaluator.lint.messages import Remark, shown
-from evaluator.lint.names import Names, word_set
+from evaluator.lint.names import DottedNames, word_set
 from evaluator.lint.reachable import Body, Module
 from evaluator.protocol.submission_files import MANIFEST, SubmissionFile, parts, python_files
 
@@ -75,7 +75,7 @@ def surroundings(module: Module) -> Iterator[Remark]:
             yield Remark(Code.FILES, node.lineno, f"{node.func.attr} {_WORDS[Code.FILES]}")
 
 
-def _code_of(dotted: str, names: Names) -> Code | None:
+def _code_of(dotted: str, names: DottedNames) -> Code | None:
     if "." not in dotted:
         return _EXACT.get(dotted)
     while dotted and dotted.partition(".")[0] in names.sources:
@@ -130,7 +130,7 @@ def _targets(node: ast.AST) -> list[ast.expr]:
             return []
 
 
-def _foreign(target: ast.expr, names: Names) -> str | None:
+def _foreign(target: ast.expr, names: DottedNames) -> str | None:
     """Return the full name of a replaced foreign attribute; None for the submission's own targets."""
     match target:
         case ast.Attribute(value=value, attr=attr):
@@ -144,7 +144,7 @@ def _foreign(target: ast.expr, names: Names) -> str | None:
             return None
 
 
-def _imported(node: ast.expr, names: Names) -> str | None:
+def _imported(node: ast.expr, names: DottedNames) -> str | None:
     """Return the full name of an expression rooted in an import."""
     root = node
     while isinstance(root, ast.Attribute):
@@ -194,7 +194,7 @@ _LEAST_PROSE = 8
 
 
 def prompt_injection(
-    source: str, nodes: Sequence[ast.AST], pieces: list[Piece], invalid: Sequence[SubmissionFile]
+    source: str, nodes: Sequence[ast.AST], pieces: list[EmbeddedCode], invalid: Sequence[SubmissionFile]
 ) -> Iterator[Remark]:
     """Find addressed text in comments, strings, docstrings and names, in Python and embedded C++.
 
@@ -274,7 +274,7 @@ def _comment_lines(source: str) -> Iterator[tuple[int, str]]:
             continue  # Text after a tokenizer error is not Python.
 
 
-def _cpp_comments(pieces: list[Piece]) -> Iterator[tuple[int, str]]:
+def _cpp_comments(pieces: list[EmbeddedCode]) -> Iterator[tuple[int, str]]:
     """Yield C++ comments with their first lines. Comments separated by whitespace only form one text."""
     for piece in pieces:
         run: list[str] = []

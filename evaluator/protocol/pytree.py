@@ -8,7 +8,7 @@ from typing import Any, TypeGuard
 
 import torch
 
-from evaluator.protocol.frames import Done, Items, Node, Scalar, Table, TensorView
+from evaluator.protocol.frames import DictItems, Done, Items, Node, Scalar, TensorView
 from evaluator.protocol.frames.bounds import MOST_DEPTH
 
 _MOST_TEXT = 65_536
@@ -81,7 +81,7 @@ def node_of(
         items = [below(item, f"[{index}]") for index, item in enumerate(value)]
         return Items(is_tuple=isinstance(value, tuple), items=items)
     if depth < MOST_DEPTH and isinstance(value, Mapping):
-        return Table(keys=list(map(_key, value)), items=[below(item, f".{key}") for key, item in value.items()])
+        return DictItems(keys=list(map(_key, value)), items=[below(item, f".{key}") for key, item in value.items()])
     return of_other(value, path)
 
 
@@ -132,7 +132,7 @@ def _views(node: Node) -> Iterator[TensorView]:
     match node:
         case TensorView():
             yield node
-        case Items(items=items) | Table(items=items):
+        case Items(items=items) | DictItems(items=items):
             for item in items:
                 yield from _views(item)
         case _:

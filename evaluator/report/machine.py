@@ -4,7 +4,7 @@ from rich.console import Console
 from rich.text import Text
 
 from evaluator.compile.warm_up import ArtefactReport, ArtefactState, Preparations
-from evaluator.doctor.diagnosis import Diagnosis, InstalledLanguage, Line, Prepared
+from evaluator.doctor.diagnosis import Diagnosis, InstalledLanguage, Line, PreparedDevice
 from evaluator.report.layout.sheet import Sheet, styled
 from evaluator.text import duration
 
@@ -58,7 +58,7 @@ def _show(sheet: Sheet, line: Line) -> None:
         sheet.row("", styled(f"{sheet.symbols.arrow} ", "dim").append_text(sheet.say(line.fix, 320, "dim")))
 
 
-def _show_prepared(sheet: Sheet, prepared: Prepared, label: str) -> None:
+def _show_prepared(sheet: Sheet, prepared: PreparedDevice, label: str) -> None:
     word = _status_word(prepared.device.value, "")
     if prepared.ok:
         sheet.row(label, word.append_text(styled("yes", "green")))

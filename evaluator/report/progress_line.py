@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TextIO
 
-from evaluator.progress import Progress, Silent
+from evaluator.progress import ProgressReceiver, Silent
 from evaluator.text import one_line
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def _has_dots(encoding: str) -> bool:
 
 
 @contextlib.contextmanager
-def progress_on(stream: TextIO, *, quiet: bool = False, stages: Sequence[str] = ()) -> Iterator[Progress]:
+def progress_on(stream: TextIO, *, quiet: bool = False, stages: Sequence[str] = ()) -> Iterator[ProgressReceiver]:
     """Select the progress display for `stream`, and clean up at the end. `stages` are the planned stages."""
     if quiet:
         yield Silent()

@@ -27,7 +27,7 @@ from evaluator.devices.memory import (
     write_places,
 )
 from evaluator.devices.spot_kernels import SpotKernels
-from evaluator.protocol.frames import Done, Items, Load, Masked, Node, Table, TensorView
+from evaluator.protocol.frames import DictItems, Done, Items, Load, Masked, Node, TensorView
 from evaluator.protocol.pytree import answer_spans
 
 _DEVICE = 0
@@ -237,7 +237,7 @@ def places(node: Node, path: str = "output") -> Iterator[OutputLocation]:
         case Items(items=items):
             for index, item in enumerate(items):
                 yield from places(item, f"{path}[{index}]")
-        case Table(keys=keys, items=items):
+        case DictItems(keys=keys, items=items):
             for key, item in zip(keys, items, strict=True):
                 yield from places(item, f"{path}.{key}")
         case _:

@@ -94,7 +94,7 @@ class Runner:
         """Wrappers around the functions of extensions, in runners with an ablation of own kernels."""
 
     def serve_one(self) -> None:
-        """Wait for a frame, execute the request, send the answer. Any exception of the submission becomes `Failed`."""
+        """Wait for a frame, execute the request, send the answer. Any exception of the submission becomes `Raised`."""
         frame = self._channel.receive()
         try:
             answer = self._answer(frame)

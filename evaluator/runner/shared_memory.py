@@ -13,7 +13,7 @@ import torch
 from msgspec.structs import replace
 
 from evaluator.devices.memory import ALIGNMENT_BYTES, host_tensor, strided
-from evaluator.protocol.frames import Items, Load, Node, Opaque, Scalar, Table, TensorView
+from evaluator.protocol.frames import DictItems, Items, Load, Node, Opaque, Scalar, TensorView
 from evaluator.protocol.pytree import node_of, view_of
 from evaluator.runner.device_arena import Gate, GpuArena
 from evaluator.runner.emulation import Emulation, real_device
@@ -142,7 +142,7 @@ def to_value(node: Node, region: torch.Tensor) -> Any:
         case Items(is_tuple=is_tuple, items=items):
             values = [to_value(item, region) for item in items]
             return tuple(values) if is_tuple else values
-        case Table(keys=keys, items=items):
+        case DictItems(keys=keys, items=items):
             return {key: to_value(item, region) for key, item in zip(keys, items, strict=True)}
         case Opaque(type_name=name):
             raise TypeError(f"the judge cannot send a {name}")

@@ -17,7 +17,7 @@ import torch
 from msgspec.structs import replace
 from torch.utils import cpp_extension
 
-from evaluator.protocol.frames import Failed, RefusedKernel
+from evaluator.protocol.frames import Raised, RefusedKernel
 from evaluator.protocol.frames.bounds import MOST_FUNCTIONS
 from evaluator.protocol.frames.values import ModelMode
 from evaluator.protocol.model_call import seed_all
@@ -221,7 +221,7 @@ def own_state(model: Any) -> dict[str, torch.Tensor]:
     return dict(model.state_dict()) if isinstance(model, torch.nn.Module) else {}
 
 
-def describe(error: BaseException) -> Failed:
+def describe(error: BaseException) -> Raised:
     """Convert an exception to a frame: type, message, and the submission's own stack lines."""
     for path in _lines_before:
         linecache.checkcache(path)
@@ -238,8 +238,8 @@ def describe(error: BaseException) -> Failed:
     if isinstance(error, SyntaxError) and (before := _lines_before.get(str(error.filename))) is not None:
         lines.append(((error.lineno or 0) + before, (error.text or "").rstrip()[:500]))
         message = str(error.msg)[:_MAX_MESSAGE]
-        return Failed(kind=type(error).__name__[:200], message=message, lines=lines[-_MAX_LINES:], functions=functions)
-    return Failed(
+        return Raised(kind=type(error).__name__[:200], message=message, lines=lines[-_MAX_LINES:], functions=functions)
+    return Raised(
         kind=type(error).__name__[:200],
         message=_without_folders(_text(error)[:_MAX_MESSAGE]),
         lines=lines[-_MAX_LINES:],

@@ -289,7 +289,7 @@ class ConfinedProcess:
             raise JudgeFailed(f"the init process of a runner did not answer for {_ANSWER_S:.0f} s") from None
         except (messages.HungUp, OSError):
             raise JudgeFailed("the init process of a runner disconnected") from None
-        if isinstance(message, messages.Failed):
+        if isinstance(message, messages.NotStarted):
             raise JudgeFailed(f"a runner did not start: {message.reason}")
         return message, descriptors
 

@@ -69,7 +69,7 @@ class Started(Message, frozen=True, kw_only=True):
     """
 
 
-class Failed(Message, frozen=True, kw_only=True):
+class NotStarted(Message, frozen=True, kw_only=True):
     """Supervisor or warden to judge: no runner was started."""
 
     reason: str
@@ -106,7 +106,7 @@ class HungUp(Exception):
     """The peer closed its socket."""
 
 
-AnyMessage = Setup | Ready | Preload | Spawn | Created | Started | Failed | Exited | Frozen | Thawed
+AnyMessage = Setup | Ready | Preload | Spawn | Created | Started | NotStarted | Exited | Frozen | Thawed
 _decoder = msgspec.msgpack.Decoder(AnyMessage)
 _encoder = msgspec.msgpack.Encoder()
 

@@ -17,7 +17,7 @@ from evaluator.errors import UsageError
 from evaluator.records import Problem
 
 
-class Language(StrEnum):
+class SolutionLanguage(StrEnum):
     """Languages of a submission's kernel."""
 
     CUDA = "cuda"
@@ -129,7 +129,7 @@ class _Edit(NamedTuple):
     text: str
 
 
-def solution_text(problem: Problem, language: Language) -> str:
+def solution_text(problem: Problem, language: SolutionLanguage) -> str:
     """Return the text of a first submission for `problem`.
 
     Raises:
@@ -145,7 +145,7 @@ def solution_text(problem: Problem, language: Language) -> str:
     results = list(_results(model))
     used = "its result goes through a kernel that copies it" if results else "its kernel, a copy, is not called yet"
     title = problem.title.replace("\\", " ").replace('"', "'")
-    kernel = _CUDA if language is Language.CUDA else _CPP
+    kernel = _CUDA if language is SolutionLanguage.CUDA else _CPP
     parts = [
         _HEAD.substitute(name=as_named(problem), title=title, kernel=used, imports="\n".join([*imports, *missing])),
         kernel.substitute(extension="kernels_" + re.sub(r"\W", "_", problem.name.rpartition("/")[2])),

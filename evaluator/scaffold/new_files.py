@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from evaluator.catalog import find_problem
 from evaluator.errors import UsageError
 from evaluator.records import Problem
-from evaluator.scaffold.first_solution import Language, as_named, solution_text
+from evaluator.scaffold.first_solution import SolutionLanguage, as_named, solution_text
 
 AGENTS_PAGE = "AGENTS.md"
 _PROBLEM_TOML = """\
@@ -114,7 +114,7 @@ def new_problem(name: str, folder: Path) -> Path:
 
 
 def new_solution(
-    problem: Problem, path: Path, language: Language = Language.CUDA, *, agents: str | None = None
+    problem: Problem, path: Path, language: SolutionLanguage = SolutionLanguage.CUDA, *, agents: str | None = None
 ) -> None:
     """Write a submission for `problem` to `path`: correct from the start, with a kernel to complete.
 

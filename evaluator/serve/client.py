@@ -10,7 +10,7 @@ from typing import BinaryIO, NamedTuple, TypeVar
 
 import msgspec
 
-from evaluator.batch.workers.messages import Graded, NotGraded, Order, Prepare, Result, Stage
+from evaluator.batch.workers.messages import GradeFinished, NotGraded, PrepareWorker, Result, StageEntered, WorkerOrder
 from evaluator.batch.workers.worker_handle import NoWorker, Slot
 from evaluator.errors import InfraError, UsageError
 from evaluator.grade_options import GradeOptions
@@ -74,7 +74,7 @@ def reach(options: GradeOptions) -> Welcome | Unready:
             return Unready(refused.reason)
 
 
-def grade(order: Order, on_stage: Callable[[Stage], None]) -> Graded | NotGraded | Unready:
+def grade(order: WorkerOrder, on_stage: Callable[[StageEntered], None]) -> GradeFinished | NotGraded | Unready:
     """Let the ready judge grade. An exception, for example Ctrl-C, also ends the grade in the server.
 
     Unready: no ready judge runs, or the judge refuses.
@@ -107,11 +107,11 @@ class ReadyWorker:
         self._connection: socket.socket | None = None
         self._interrupted = False
 
-    def prepare(self, _: Prepare) -> bool:
+    def prepare(self, _: PrepareWorker) -> bool:
         """Return true: the ready judge prepares its own workers."""
         return True
 
-    def grade(self, order: Order, on_stage: Callable[[Stage], None]) -> Result:
+    def grade(self, order: WorkerOrder, on_stage: Callable[[StageEntered], None]) -> Result:
         """Make a grade. Raises NoWorker if no ready judge accepts the grade any more."""
         connection = _connected()
         if isinstance(connection, Unready):
@@ -175,11 +175,13 @@ def _connected() -> socket.socket | Unready:
         return Unready(f"{_SILENT}: {error.strerror or error}")
 
 
-def _result(connection: socket.socket, order: Order, on_stage: Callable[[Stage], None]) -> Graded | NotGraded | Unready:
+def _result(
+    connection: socket.socket, order: WorkerOrder, on_stage: Callable[[StageEntered], None]
+) -> GradeFinished | NotGraded | Unready:
     try:
         with _response(connection, "POST", GRADES, LocalOrder(identity=identity(), order=order)) as response:
             for line in _lines(response):
-                if not isinstance(answer := answers.decode(line), Stage):
+                if not isinstance(answer := answers.decode(line), StageEntered):
                     return answer
                 on_stage(answer)
     except _Refused as refused:

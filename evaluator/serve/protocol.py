@@ -23,7 +23,7 @@ from pathlib import Path
 
 import msgspec
 
-from evaluator.batch.workers.messages import Graded, NotGraded, Order, Stage
+from evaluator.batch.workers.messages import GradeFinished, NotGraded, StageEntered, WorkerOrder
 from evaluator.errors import InfraError, UsageError
 from evaluator.paths import cache_folder
 from evaluator.records import DeviceKind, Record
@@ -282,7 +282,7 @@ class LocalOrder(Record, frozen=True):
     """Order of a grade, by a client with this identity."""
 
     identity: Identity
-    order: Order
+    order: WorkerOrder
 
 
 class Stopping(Record, frozen=True):
@@ -291,5 +291,5 @@ class Stopping(Record, frozen=True):
     pid: int
 
 
-Answer = Stage | Graded | NotGraded
+Answer = StageEntered | GradeFinished | NotGraded
 answers: msgspec.json.Decoder[Answer] = msgspec.json.Decoder(Answer)

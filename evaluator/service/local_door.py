@@ -20,7 +20,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from evaluator.batch.runs.tasks import Task
-from evaluator.batch.workers.messages import Graded, GradePart, NotGraded, Order, Stage
+from evaluator.batch.workers.messages import GradeFinished, GradePart, NotGraded, StageEntered, WorkerOrder
 from evaluator.batch.workers.slots import gpus_for, slots_for
 from evaluator.batch.workers.task_grader import TaskGrader
 from evaluator.batch.workers.worker_handle import Hire, LocalWorker
@@ -288,9 +288,9 @@ class LocalGrades:
     async def _grade(self, grader: TaskGrader, task: Task, receive: Receive, send: Send) -> None:
         """Grade, and send each stage and the result as a line. The grade ends when the client leaves."""
         loop = asyncio.get_running_loop()
-        messages: asyncio.Queue[Stage | Future[TaskEnded] | None] = asyncio.Queue()
+        messages: asyncio.Queue[StageEntered | Future[TaskEnded] | None] = asyncio.Queue()
 
-        def tell(message: Stage | Future[TaskEnded]) -> None:
+        def tell(message: StageEntered | Future[TaskEnded]) -> None:
             with contextlib.suppress(RuntimeError):  # The event loop has ended.
                 loop.call_soon_threadsafe(messages.put_nowait, message)
 
@@ -304,7 +304,7 @@ class LocalGrades:
             await send(
                 {"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"application/x-ndjson")]}
             )
-            while isinstance(message := await messages.get(), Stage):
+            while isinstance(message := await messages.get(), StageEntered):
                 if message.name not in NO_STAGES:
                     await _send_line(send, message)
             result = None if message is None or self._is_aborted else _result(future)
@@ -350,7 +350,7 @@ async def _send_line(send: Send, answer: Answer) -> None:
     await send({"type": "http.response.body", "body": msgspec.json.encode(answer) + b"\n", "more_body": True})
 
 
-def _result(future: Future[TaskEnded]) -> Graded | NotGraded | None:
+def _result(future: Future[TaskEnded]) -> GradeFinished | NotGraded | None:
     """Return the result of an ended grade; None after `abort`."""
     if future.cancelled():
         return None
@@ -360,15 +360,15 @@ def _result(future: Future[TaskEnded]) -> Graded | NotGraded | None:
     return NotGraded(reason="the ready judge failed", again=True) if error is not None else future.result().result
 
 
-def _outcome(result: Graded | NotGraded) -> str:
+def _outcome(result: GradeFinished | NotGraded) -> str:
     match result:
-        case Graded(card=card):
+        case GradeFinished(card=card):
             return card.status.value.replace("_", " ")
         case NotGraded(reason=reason):
             return f"not graded: {reason}"
 
 
-def _task_of(order: Order) -> Task:
+def _task_of(order: WorkerOrder) -> Task:
     """Return the task of an order. Raises RequestRefused for an order beyond the server's terms."""
     submission = order.submission or order.unread
     if submission is None:

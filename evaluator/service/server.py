@@ -171,7 +171,7 @@ _KEEP_ALIVE_S = 30
 _LEAVE_S = 10
 
 
-class Work(Protocol):
+class GradeLoop(Protocol):
     """Grades behind a door. All methods belong to the event loop of the server."""
 
     async def run(self) -> None:
@@ -194,7 +194,7 @@ class Door(NamedTuple):
     listener: socket.socket
     application: ASGIApp
     connection: type[LimitedConnection]
-    work: Work
+    work: GradeLoop
     has_results: bool
 
 

@@ -119,7 +119,7 @@ def _no_number(name: str) -> Any:
     raise ValueError(f"{name} is no number of JSON")
 
 
-class Looked(NamedTuple):
+class CheckedSignature(NamedTuple):
     """State of a card's signature, with the signer's name from the list of trusted keys; the reason if `refused`."""
 
     seen: Seen
@@ -141,21 +141,21 @@ class Trust:
         """Whether a list of keys is given, and cards without a signature of a listed key are refused."""
         return self._keys is not None
 
-    def look(self, content: bytes) -> Looked:
+    def look(self, content: bytes) -> CheckedSignature:
         """Check the file of a card. Raises CardError if the signature cannot be decoded."""
         try:
             seen = signature_of(content)
         except ValueError as error:
             raise CardError(f"cannot parse the card's signature: {error}") from error
         if seen.state is State.CHANGED:
-            return Looked(seen, f"was {seen}")
+            return CheckedSignature(seen, f"was {seen}")
         if self._keys is None:
-            return Looked(seen, None)
+            return CheckedSignature(seen, None)
         known = None if seen.signer is None else self._keys.get(seen.signer.raw)
         if known is None:
-            return Looked(seen, f"is {seen}, not by a trusted key" if seen.signer else "is not signed")
+            return CheckedSignature(seen, f"is {seen}, not by a trusted key" if seen.signer else "is not signed")
         seen = seen._replace(signer=known if known.name else seen.signer)
-        return Looked(seen, "is a replay, with seeds known in advance" if _is_replay(content) else None)
+        return CheckedSignature(seen, "is a replay, with seeds known in advance" if _is_replay(content) else None)
 
 
 def signers(seen: Iterable[Seen]) -> list[str]:

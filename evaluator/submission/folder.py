@@ -134,7 +134,7 @@ _BESIDE_KERNELS = re.compile(
 """Prompts and evaluations that KernelBench writes beside a kernel."""
 
 
-class Names(NamedTuple):
+class SubmissionNames(NamedTuple):
     """Names of problem and submission in a path. The problem `.` is none: no folder names a problem."""
 
     problem: str
@@ -146,12 +146,12 @@ def spelled(path: Path | str) -> str:
     return os.fsencode(path).decode("utf-8", "replace")
 
 
-def names_in(path: Path, folder: Path) -> Names:
+def names_in(path: Path, folder: Path) -> SubmissionNames:
     """Return the names of problem and submission in a path below `folder`."""
     if match := _KERNELBENCH_FILE.fullmatch(path.stem):
-        return Names(f"level{int(match['level'])}/{int(match['number'])}", f"sample_{int(match['sample'])}")
+        return SubmissionNames(f"level{int(match['level'])}/{int(match['number'])}", f"sample_{int(match['sample'])}")
     name = path.stem if path.suffix.lower() == ".py" and path.is_file() else path.name
-    return Names(spelled(path.relative_to(folder).parent.as_posix()), spelled(name))
+    return SubmissionNames(spelled(path.relative_to(folder).parent.as_posix()), spelled(name))
 
 
 def runs_of_kernelbench(paths: Iterable[str]) -> list[Path]:

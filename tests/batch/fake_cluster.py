@@ -10,7 +10,7 @@ from unittest import mock
 from msgspec.structs import replace
 
 from evaluator.batch.workers import ray_cluster
-from evaluator.batch.workers.messages import Graded, NotGraded
+from evaluator.batch.workers.messages import GradeFinished, NotGraded
 from evaluator.batch.workers.worker_handle import NoWorker, Slot
 from evaluator.errors import InfraError
 from evaluator.records import Status
@@ -72,7 +72,7 @@ class FakeActor:
                 return NotGraded(reason="the machine that made the grade was lost", again=True)
         made = cards.card(status=Status.CORRECT)
         named = replace(made.submission, name=order.submission.name, source=source)
-        return Graded(card=replace(made, submission=named))
+        return GradeFinished(card=replace(made, submission=named))
 
     def prepare(self, _):
         """Do nothing: the machine has everything at hand."""

@@ -5,7 +5,7 @@ from collections import Counter
 
 import msgspec
 
-from evaluator.batch.workers.messages import Graded, NotGraded, Stage
+from evaluator.batch.workers.messages import GradeFinished, NotGraded, StageEntered
 from evaluator.findings import Code, finding
 from evaluator.records import DeviceFacts, Status
 from evaluator.submission.read import Submission
@@ -44,7 +44,7 @@ class FakeWorker:
         with self.lock:
             self.graded[source] += 1
             attempt = self.graded[source]
-        on_stage(Stage("build", ""))
+        on_stage(StageEntered("build", ""))
         what, _, rest = source.removeprefix("# ").partition(" ")
         if what == "hanging":
             assert self.interrupted.wait(120)
@@ -55,11 +55,11 @@ class FakeWorker:
             return NotGraded("the process that made the grade died", again=True)
         if what == "infra" and attempt <= int(rest):
             failed = finding(Code.JUDGE_FAILED, "the disk is full")
-            return Graded(self._card(order, cards.card(status=Status.INFRA_ERROR, reason=failed, timing=None)))
+            return GradeFinished(self._card(order, cards.card(status=Status.INFRA_ERROR, reason=failed, timing=None)))
         if what == "killed" and attempt <= int(rest):
             died = finding(Code.RUNNER_DIED, "it was ended by SIGKILL", signal="SIGKILL")
-            return Graded(self._card(order, cards.crashed_card(reason=died)))
-        return Graded(self._card(order, MADE.get(what, cards.card)()))
+            return GradeFinished(self._card(order, cards.crashed_card(reason=died)))
+        return GradeFinished(self._card(order, MADE.get(what, cards.card)()))
 
     def _card(self, order, made):
         problem = msgspec.structs.replace(

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from evaluator.batch.workers import worker
-from evaluator.batch.workers.messages import GradePart, NotGraded, Order, receive_reply, receive_request, send
+from evaluator.batch.workers.messages import GradePart, NotGraded, WorkerOrder, receive_reply, receive_request, send
 from evaluator.catalog import find_problem
 from evaluator.errors import ProblemError
 from evaluator.grade_options import GradeOptions
@@ -26,7 +26,7 @@ def order():
         line_offset=0,
         findings=(),
     )
-    return Order(find_problem("relu"), submission, None, GradeOptions(DeviceKind.CPU))
+    return WorkerOrder(find_problem("relu"), submission, None, GradeOptions(DeviceKind.CPU))
 
 
 def test_an_error_of_a_problem_is_told_with_its_remedy(monkeypatch):
@@ -109,7 +109,7 @@ def test_an_order_that_meets_a_leaving_judge_is_made_by_the_next(monkeypatch):
 
     def judge(orders, done, replies, _parent, _fork_server):
         os.close(its_source)  # which a batch has in another process
-        assert isinstance(receive_request(orders), Order)
+        assert isinstance(receive_request(orders), WorkerOrder)
         os.write(done, b".")  # first: the test ends the orders after the last reply
         send(replies, NotGraded(reason=str(os.getpid()), again=False))
         receive_request(orders)  # lost with this judge

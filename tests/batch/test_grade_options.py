@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from evaluator.batch.runs.manifest import command_of
 from evaluator.batch.runs.run_folder import manifest_for
-from evaluator.batch.workers.messages import Order
+from evaluator.batch.workers.messages import WorkerOrder
 from evaluator.commands import main as cli
 from evaluator.commands.options import field_of
 from evaluator.errors import UsageError
@@ -97,7 +97,7 @@ def _here(tmp_path, monkeypatch, worker):
 @pytest.fixture
 def orders(monkeypatch):
     """What workers are told to do."""
-    made: list[Order] = []
+    made: list[WorkerOrder] = []
 
     def kept(self, order, on_stage, grade=FakeWorker.grade):
         made.append(order)

@@ -12,7 +12,16 @@ import pytest
 from evaluator.batch.runs.inputs import from_text
 from evaluator.batch.runs.problems import Problems
 from evaluator.batch.workers import queues, ray_cluster, worker_pool
-from evaluator.batch.workers.messages import Built, GpuModel, Graded, GradePart, NotGraded, Order, Prepare, Stage
+from evaluator.batch.workers.messages import (
+    Built,
+    GpuModel,
+    GradeFinished,
+    GradePart,
+    NotGraded,
+    PrepareWorker,
+    StageEntered,
+    WorkerOrder,
+)
 from evaluator.batch.workers.queues import BuiltTask, GpuQueue, TaskStream
 from evaluator.batch.workers.worker_handle import NoWorker, Slot
 from evaluator.batch.workers.worker_pool import SlotDrained, TaskEnded, WorkerPool
@@ -36,7 +45,7 @@ def test_an_order_that_goes_to_another_machine_has_that_machines_gpu():
     model = GpuModel(0, "GPU-of-the-driver", "H200", (9, 0), 1 << 37, "580")
     options = GradeOptions(device=DeviceKind.CUDA, gpu=model.uuid, timeout_s=7.0)
     made = task("relu", 1)
-    order = Order(made.problem, made.submission, None, options, GradePart.FINISH, BEGUN, model).on_gpu(
+    order = WorkerOrder(made.problem, made.submission, None, options, GradePart.FINISH, BEGUN, model).on_gpu(
         "GPU-of-the-actor"
     )
     assert (order.options.gpu, order.options.timeout_s, order.facts) == ("GPU-of-the-actor", 7.0, None)
@@ -55,7 +64,7 @@ class TwoParts(FakeWorker):
             self.orders.append((order.part, order.options.gpu, order.problem.name, order.submission.name))
         if order.part is GradePart.BEGIN:
             if "uncompiled" in source:
-                return Graded(cards.uncompiled_card())
+                return GradeFinished(cards.uncompiled_card())
             return Built(BEGUN)
         assert order.begun == BEGUN
         with self.lock:
@@ -63,12 +72,12 @@ class TwoParts(FakeWorker):
             assert self.on_gpu[order.options.gpu] == 1
             self.graded[source] += 1
             again = "infra" in source and self.graded[source] <= int(source.split()[-1])
-        on_stage(Stage("check", ""))
+        on_stage(StageEntered("check", ""))
         with self.lock:
             self.on_gpu[order.options.gpu] -= 1
         if again:
             return NotGraded("the GPU fell off the bus", again=True)
-        return Graded(cards.card())
+        return GradeFinished(cards.card())
 
 
 @pytest.fixture
@@ -188,7 +197,7 @@ class Starting(TwoParts):
             assert self.may_start.wait(120)
         else:
             assert self.may_go_on.wait(120)
-        on_stage(Stage("read", ""))
+        on_stage(StageEntered("read", ""))
         return Built(BEGUN)
 
 
@@ -239,7 +248,7 @@ def test_a_slot_that_waits_for_its_workers_start_holds_no_task(two_parts, monkey
                     begins.set()
                     assert starts.wait(60)
                 time.sleep(0.2)  # A slot that takes a task before its turn has the time to.
-                on_stage(Stage("read", ""))
+                on_stage(StageEntered("read", ""))
                 assert begins.wait(60)
             return super().grade(order, on_stage)
 
@@ -383,7 +392,7 @@ def test_an_actor_with_a_gpu_gets_its_worker_ready_for_that_gpu(monkeypatch, par
     actor._part, actor._worker = part, SimpleNamespace(prepare=asked.append)
     monkeypatch.setattr(ray_cluster, "_own_gpu_id", lambda: "3")
     monkeypatch.setattr(ray_cluster, "choose", lambda number: SimpleNamespace(uuid="GPU-of-the-actor", number=number))
-    actor.prepare(msgspec.json.encode(Prepare(GradeOptions(DeviceKind.CUDA, gpu="GPU-of-the-driver"))))
+    actor.prepare(msgspec.json.encode(PrepareWorker(GradeOptions(DeviceKind.CUDA, gpu="GPU-of-the-driver"))))
     assert [request.options.gpu for request in asked] == [gpu]
 
 
@@ -510,7 +519,7 @@ def test_an_outcome_goes_from_one_worker_to_another_unchanged():
     card = cards.uncompiled_card()
     outcome = Outcome(build=card.build, findings=[finding(Code.NO_LAUNCH, "none")], output=card.output)
     begun = Begun(outcome=outcome, lap=BEGUN.lap)
-    sent = Order(
+    sent = WorkerOrder(
         problem=PROBLEMS.find("relu"),
         submission=task("relu", 1).submission,
         unread=None,
@@ -519,4 +528,4 @@ def test_an_outcome_goes_from_one_worker_to_another_unchanged():
         begun=begun,
     )
     assert sent.options == GradeOptions(DeviceKind.CUDA, gpu="a")  # Paths are this machine's.
-    assert msgspec.json.decode(msgspec.json.encode(sent), type=Order) == sent
+    assert msgspec.json.decode(msgspec.json.encode(sent), type=WorkerOrder) == sent

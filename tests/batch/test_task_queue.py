@@ -7,7 +7,7 @@ import pytest
 
 from evaluator.batch.runs.tasks import Task
 from evaluator.batch.workers import queues
-from evaluator.batch.workers.messages import Built, Graded, GradePart, NotGraded
+from evaluator.batch.workers.messages import Built, GradeFinished, GradePart, NotGraded
 from evaluator.batch.workers.queues import Errand, SlotState, TaskQueue
 from evaluator.batch.workers.task_grader import TaskGrader
 from evaluator.batch.workers.worker_handle import Slot
@@ -171,7 +171,7 @@ def test_a_failure_of_the_machine_is_tried_again_in_a_new_worker(graders, worker
     grader = graders(pauses_s=(0.0,))
     grader.submit(task()).result(60)
     ended = grader.submit(task(source)).result(60)
-    assert isinstance(ended.result, Graded)
+    assert isinstance(ended.result, GradeFinished)
     assert (ended.result.card.status, ended.attempts) == (Status.CORRECT, attempts)
 
 
@@ -188,7 +188,7 @@ def test_a_gpu_that_was_asked_for_finishes_the_grade(worker, monkeypatch):
         if order.part is GradePart.BEGIN:
             return Built(begun=BEGUN)
         finished.append((self.slot.gpu, order.options.gpu))
-        return Graded(cards.card())
+        return GradeFinished(cards.card())
 
     monkeypatch.setattr(worker, "grade", grade)
     slots = [

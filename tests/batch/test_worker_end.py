@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from evaluator.batch.workers import worker, worker_handle
-from evaluator.batch.workers.messages import Prepare, send
+from evaluator.batch.workers.messages import PrepareWorker, send
 from evaluator.batch.workers.slots import Slot
 from evaluator.batch.workers.worker_handle import LocalWorker
 from evaluator.grade_options import GradeOptions
@@ -231,7 +231,7 @@ def worker_of(monkeypatch, terminable):
     return run
 
 
-PREPARE = Prepare(GradeOptions(DeviceKind.CPU))
+PREPARE = PrepareWorker(GradeOptions(DeviceKind.CPU))
 
 
 def test_a_worker_whose_batch_is_killed_does_not_finish_its_imports(monkeypatch):

@@ -24,7 +24,7 @@ from evaluator.grading import pipeline, resolved_request
 from evaluator.grading.pipeline import LastResort
 from evaluator.grading.request import GradeRequest, Unread
 from evaluator.grading.resolved_request import GradeArguments, request_for
-from evaluator.progress import Progress
+from evaluator.progress import ProgressReceiver
 from evaluator.records import (
     CaseResult,
     DeviceFacts,
@@ -85,7 +85,7 @@ class FakeGrade:
         self.card: Scorecard | Exception | KeyboardInterrupt = cards.card()
         self.requests: list[GradeRequest] = []
 
-    def __call__(self, request: GradeRequest, progress: Progress, *, last_resort: LastResort) -> Scorecard:
+    def __call__(self, request: GradeRequest, progress: ProgressReceiver, *, last_resort: LastResort) -> Scorecard:
         self.requests.append(request)
         progress.stage("build", "relu")
         if isinstance(self.card, BaseException):

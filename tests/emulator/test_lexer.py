@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluator.cuda_source.lexer import Code, Kind, flat, parse_define, tokens
+from evaluator.cuda_source.lexer import CodeTokens, Kind, flat, parse_define, tokens
 
 PIECES = st.sampled_from(
     [
@@ -28,7 +28,7 @@ def test_the_tokens_are_the_text(text):
 
 
 def code(text):
-    return [token.text for token in Code(tokens(text)).tokens]
+    return [token.text for token in CodeTokens(tokens(text)).tokens]
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ namespace n { void ns::qualified() {} }
 
 
 def test_functions_are_found_with_the_words_before_them():
-    found = Code(tokens(FUNCTIONS)).functions()
+    found = CodeTokens(tokens(FUNCTIONS)).functions()
     assert [function.name for function in found] == [
         *("kernel", "helper", "trailing", "Op", *["operator"] * 4, "qualified"),
     ]
@@ -125,17 +125,19 @@ def test_functions_are_found_with_the_words_before_them():
     ],
 )
 def test_functions_are_told_from_namespaces(text, inside):
-    found = Code(tokens(text))
+    found = CodeTokens(tokens(text))
     assert found.in_function([token.text for token in found.tokens].index("HERE")) is inside
 
 
 def test_a_block_opened_by_both_branches_of_an_if_does_not_lose_the_rest():
-    found = Code(tokens("void f() {\n#ifdef A\n if (a) {\n#else\n if (b) {\n#endif\n }\n}\nvoid g() {}")).functions()
+    found = CodeTokens(
+        tokens("void f() {\n#ifdef A\n if (a) {\n#else\n if (b) {\n#endif\n }\n}\nvoid g() {}")
+    ).functions()
     assert [function.name for function in found] == ["f", "g"]
 
 
 def test_template_arguments_are_told_from_comparisons():
-    text = Code(tokens("f(a < b, Foo<x, Bar<y>>::z, {1, 2}, g(1, 2), h<3>(4))"))
+    text = CodeTokens(tokens("f(a < b, Foo<x, Bar<y>>::z, {1, 2}, g(1, 2), h<3>(4))"))
     parts = text.split(2, len(text) - 1)
     assert [flat(text.tokens[a:b]) for a, b in parts] == ["a<b", "Foo<x,Bar<y>>::z", "{1,2}", "g(1,2)", "h<3>(4)"]
 
@@ -150,7 +152,7 @@ def around(text, index):
 
 @given(st.lists(st.sampled_from([*"(){}[];", " namespace ", " f "]), max_size=30).map("".join))
 def test_blocks_are_those_around_a_token(text):
-    found = Code(tokens(text))
+    found = CodeTokens(tokens(text))
     for index in range(len(found)):
         block = around(found, index)
         names = {found.text(i) for i in range(max((block or 0) - 4, 0), block or 0)}
@@ -159,7 +161,7 @@ def test_blocks_are_those_around_a_token(text):
 
 @given(st.lists(st.sampled_from("(){}[]"), max_size=30).map("".join))
 def test_brackets_pair_with_the_last_one_of_their_kind(text):
-    found = Code(tokens(text))
+    found = CodeTokens(tokens(text))
     stack, partner = [], {}
     for index, bracket in enumerate(text):
         if bracket in "({[":
@@ -180,6 +182,6 @@ def test_a_raw_string_without_an_end_is_one_token():
 def test_much_text_of_one_kind_is_read_in_time():
     """Where a look-up goes through all that was read before, this takes minutes and more."""
     pieces = ("(" * 40_000 + "]" * 40_000, 'R"(' * 30_000, "{ __shared__ float a[1]; " * 3000)
-    found = [Code(tokens(piece)) for piece in pieces]
+    found = [CodeTokens(tokens(piece)) for piece in pieces]
     assert [len(each) for each in found] == [80_000, 1, 24_000]
     assert all(found[2].in_function(index) for index in (1, 12_000, 23_999))

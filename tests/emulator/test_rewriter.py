@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluator.cuda_source.lexer import Code, Kind, tokens
+from evaluator.cuda_source.lexer import CodeTokens, Kind, tokens
 from evaluator.emulator.frontend.rewriter import marks_returns, rewrite_host, rewrite_unit
 from evaluator.submission.read import Submission, read_submission
 
@@ -346,12 +346,12 @@ def seeds():
 
 def assert_all_is_found(source):
     result = rewritten(source)
-    launches = sum(token.text == "<<<" for token in Code(tokens(source)).tokens)
-    declared = sum(token.text == "__shared__" for token in Code(tokens(source)).tokens)
+    launches = sum(token.text == "<<<" for token in CodeTokens(tokens(source)).tokens)
+    declared = sum(token.text == "__shared__" for token in CodeTokens(tokens(source)).tokens)
     assert launches >= 1
     assert result.count("emu::launch<") == launches
     assert result.count("emu::shared<") + result.count("emu::dynamic_shared<") >= declared
-    left = [token.text for token in Code(tokens(result)).tokens if token.kind is not Kind.STRING]
+    left = [token.text for token in CodeTokens(tokens(result)).tokens if token.kind is not Kind.STRING]
     assert not {"<<<", "__shared__", "is_cuda", "kCUDA"} & set(left)
 
 

@@ -176,8 +176,8 @@ VIEWS = {
     "a longer opaque": {"type": "Opaque", "type_name": "x" * 65_537},
     "a list": {"type": "Items", "is_tuple": False, "items": [view()]},
     "too many items": {"type": "Items", "is_tuple": True, "items": [view()] * 4097},
-    "keys without items": {"type": "Table", "keys": ["a"], "items": []},
-    "long keys": {"type": "Table", "keys": ["k" * 60_000] * 40, "items": []},
+    "keys without items": {"type": "DictItems", "keys": ["a"], "items": []},
+    "long keys": {"type": "DictItems", "keys": ["k" * 60_000] * 40, "items": []},
     "a tag of the judge's": {"type": "Call", "index": 0},
     "no tag": {"value": 1},
 }
@@ -192,13 +192,13 @@ def test_a_hostile_view_is_a_failure(play, outputs):
 
 
 @pytest.mark.parametrize("depth", [10, *range(100, 1100, 25), 3000, 9000, 100_000])
-@pytest.mark.parametrize("kind", ["Items", "Table"])
+@pytest.mark.parametrize("kind", ["Items", "DictItems"])
 def test_a_deep_nesting_does_not_bring_the_judge_down(play, kind, depth):
     """Written by hand: an encoder would fail before the judge's decoder does."""
     pack = msgspec.msgpack.encode
     opening = {
         "Items": b"\x83" + pack("type") + pack("Items") + pack("is_tuple") + pack(False) + pack("items") + b"\x91",
-        "Table": b"\x83" + pack("type") + pack("Table") + pack("keys") + pack(["a"]) + pack("items") + b"\x91",
+        "DictItems": b"\x83" + pack("type") + pack("DictItems") + pack("keys") + pack(["a"]) + pack("items") + b"\x91",
     }[kind]
     body = b"\x83" + pack("type") + pack("Done") + pack("index") + pack(0) + pack("outputs")
     body += opening * depth + pack({"type": "Scalar", "value": 1})
@@ -218,7 +218,7 @@ STREAMS = {
     "the judge's own frame": framed(msgspec.msgpack.encode(Prepare(index=0, token=0, poison=0, ahead_bytes=0))),
     "a failure with forged lines": framed(
         msgspec.msgpack.encode(
-            {"type": "Failed", "kind": "k" * 65_536, "message": "\x1b[2J", "lines": [(-(2**63), "")]}
+            {"type": "Raised", "kind": "k" * 65_536, "message": "\x1b[2J", "lines": [(-(2**63), "")]}
         )
     ),
     "a call that was never made": framed(msgspec.msgpack.encode(done(view(), index=99))),

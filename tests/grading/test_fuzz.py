@@ -31,7 +31,18 @@ from evaluator.judge.trial.trial_runner import TrialRunner
 from evaluator.judge.verdict import judge
 from evaluator.lint.lint import look
 from evaluator.progress import Silent, Stopwatch
-from evaluator.protocol.frames import Call, Construct, Constructed, Counted, Done, Items, Load, Prepare, Scalar, Table
+from evaluator.protocol.frames import (
+    Call,
+    Construct,
+    Constructed,
+    Counted,
+    DictItems,
+    Done,
+    Items,
+    Load,
+    Prepare,
+    Scalar,
+)
 from evaluator.protocol.frames.values import ModelMode
 from evaluator.records import DeviceKind, Fault, Finding, SizeName, Status, ToleranceRule
 from evaluator.submission.read import MAX_CODE_BYTES, Submission, read_submission
@@ -185,7 +196,9 @@ def test_no_stream_upsets_what_comes_before_a_call(memory, stream):
         loaded = session.ask(load, Stage.IMPORT, 60.0)
         assert not isinstance(loaded, Fault) or loaded.status in FAILURES
         nothing = Items(is_tuple=False, items=[])
-        made = session.construct(Construct(1, ModelMode.TRAIN, nothing, Table([], []), Table([], [])), timeout_s=60.0)
+        made = session.construct(
+            Construct(1, ModelMode.TRAIN, nothing, DictItems([], []), DictItems([], [])), timeout_s=60.0
+        )
         assert isinstance(made, Constructed | Fault)
         place = ModelRunner(None, "", session, memory, HostClock(session, memory.outputs))
         counted = ablation._count(place, 60.0)

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from evaluator.batch.workers import worker_pool
-from evaluator.batch.workers.messages import Order
+from evaluator.batch.workers.messages import WorkerOrder
 from evaluator.catalog import find_problem
 from evaluator.grade_options import GradeOptions
 from evaluator.grading import card
@@ -85,4 +85,4 @@ def soon(what):
 def order(source, problem="relu", **options):
     submission = text_submission(source)
     named = {"device": DeviceKind.EMULATED, **options}
-    return Order(find_problem(problem), submission, None, GradeOptions(**named))
+    return WorkerOrder(find_problem(problem), submission, None, GradeOptions(**named))

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from evaluator.batch.workers.messages import Graded, NotGraded, Stage
+from evaluator.batch.workers.messages import GradeFinished, NotGraded, StageEntered
 from evaluator.errors import InfraError, UsageError
 from evaluator.grade_options import GradeOptions
 from evaluator.records import DeviceKind, SandboxMode, Status
@@ -65,7 +65,7 @@ def test_a_grade_comes_with_its_stages(served):
         soon(lambda: len(ready.said) == 2)  # the server says the line after it has sent the result
         client.grade(order("# wrong"), silent)
         soon(lambda: len(ready.said) == 3)
-    assert isinstance(result, Graded)
+    assert isinstance(result, GradeFinished)
     assert (result.card.status, result.card.problem.name) == (Status.CORRECT, "relu")
     assert [each.name for each in stages] == ["build"]
     assert [line.rpartition(",")[0] for line in ready.said[1:3]] == ["relu mine: correct", "relu mine: wrong result"]
@@ -303,7 +303,7 @@ def test_a_client_that_does_not_read_loses_its_grade(served, worker, monkeypatch
 
     def grade(self, _order, on_stage):
         for _ in range(9):
-            on_stage(Stage("build", text))
+            on_stage(StageEntered("build", text))
         assert self.interrupted.wait(60)
         return NotGraded("the process that made the grade died", again=True)
 

@@ -28,7 +28,7 @@ _LAYOUT = 10
 _SAID = 200
 
 
-class Row(NamedTuple):
+class CardSummary(NamedTuple):
     """Summary of a card. `card` is the path below `cards/`. Only correct submissions have speedups and kinds of calls.
 
     `reference_calls` and `submission_calls` are values of `CallKind`, `l2` is a value of `L2Rule`. `cases` is the JSON
@@ -71,9 +71,9 @@ class Row(NamedTuple):
         return equality_key(self.problem, self.problem_sha256, self.submission_sha256)
 
 
-_CREATED = f"CREATE TABLE cards ({', '.join(Row._fields)}, PRIMARY KEY (card))"
+_CREATED = f"CREATE TABLE cards ({', '.join(CardSummary._fields)}, PRIMARY KEY (card))"
 _TABLE = _CREATED.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1)
-_MARKS = ", ".join("?" * len(Row._fields))
+_MARKS = ", ".join("?" * len(CardSummary._fields))
 
 
 class Index:
@@ -89,7 +89,7 @@ class Index:
         self._folder = folder
         self._connection = _connect(folder.index) if believed else _in_memory()
         try:
-            self.rows: dict[str, Row] = {row.card: row for row in self._stored()}
+            self.rows: dict[str, CardSummary] = {row.card: row for row in self._stored()}
         except sqlite3.DatabaseError:  # damage behind the pages that `_connect` read
             self._connection.close()
             with contextlib.suppress(OSError):
@@ -104,7 +104,7 @@ class Index:
     def __exit__(self, *_: object) -> None:
         self._connection.close()
 
-    def add(self, card: str, content: Scorecard) -> Row:
+    def add(self, card: str, content: Scorecard) -> CardSummary:
         """Add the row of a card that was just written."""
         facts = (self._folder.cards / card).stat(follow_symlinks=False)
         row = row_of(content, card, facts.st_size, facts.st_mtime_ns)
@@ -137,12 +137,12 @@ class Index:
                 self.broken.append(error)
         self._store(added, removed)
 
-    def _stored(self) -> Iterator[Row]:
+    def _stored(self) -> Iterator[CardSummary]:
         # SQLite has no type for booleans.
         for values in self._connection.execute("SELECT * FROM cards"):
-            yield Row._make(values)  # `built` is 0 or 1
+            yield CardSummary._make(values)  # `built` is 0 or 1
 
-    def _store(self, rows: list[Row], removed: list[str] | None = None) -> None:
+    def _store(self, rows: list[CardSummary], removed: list[str] | None = None) -> None:
         """Store new rows and delete rows of missing cards. After a failed write, the next opening reads the cards."""
         with contextlib.suppress(sqlite3.DatabaseError), self._connection:
             self._connection.executemany("DELETE FROM cards WHERE card = ?", [(card,) for card in removed or []])
@@ -230,10 +230,10 @@ def card_files(top: Path) -> Iterator[tuple[str, tuple[int, int] | CardError]]:
                     yield path, (status.st_size, status.st_mtime_ns)
 
 
-def row_of(content: Scorecard, card: str, size_bytes: int, mtime_ns: int) -> Row:
+def row_of(content: Scorecard, card: str, size_bytes: int, mtime_ns: int) -> CardSummary:
     """Return the row of a card."""
     timing = content.timing if content.status is Status.CORRECT else None
-    return Row(
+    return CardSummary(
         card=card,
         size_bytes=size_bytes,
         mtime_ns=mtime_ns,

@@ -25,7 +25,7 @@ from evaluator.grading.request import Unread
 from evaluator.records import Problem
 from evaluator.submission.folder import (
     ANSWER_SUFFIXES,
-    Names,
+    SubmissionNames,
     is_submission_folder,
     names_in,
     runs_of_kernelbench,
@@ -180,7 +180,9 @@ def _has_control(name: str) -> bool:
     return any(unicodedata.category(character) == "Cc" for character in name)
 
 
-def _refused(origin: str, reason: str, names: Names, problems: Problems, sha256: str | None = None) -> Refused:
+def _refused(
+    origin: str, reason: str, names: SubmissionNames, problems: Problems, sha256: str | None = None
+) -> Refused:
     """Refuse an input, under the problem of `names` if known."""
     problem = problems.named(names.problem)
     name = one_line(names.name, _LONGEST_NAME)
@@ -236,7 +238,7 @@ def read_lines(
         else:
             problem = "it has a problem as text, whose code the judge would run: --allow-problem-text accepts it"
         if isinstance(problem, str):
-            yield _refused(line_name, problem, Names(problem_name, name), problems, _sha256(line))
+            yield _refused(line_name, problem, SubmissionNames(problem_name, name), problems, _sha256(line))
         else:
             yield from_text(submission.source, name, line_name, problem, problems.entry)
 

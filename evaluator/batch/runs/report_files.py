@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from evaluator.batch.runs.index import Row
+from evaluator.batch.runs.index import CardSummary
 from evaluator.batch.runs.results import Results, RunEntry
 from evaluator.errors import UsageError
 from evaluator.files.card_files import file_here, write_whole
@@ -169,7 +169,7 @@ def _case(entry: RunEntry) -> JUnitCase:
     )
 
 
-def _properties(row: Row) -> list[tuple[str, str]]:
+def _properties(row: CardSummary) -> list[tuple[str, str]]:
     """Return the speedup with interval and circumstances; nothing for an untimed submission."""
     if row.submission_calls is None:
         return []

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from evaluator.batch.runs.index import Index, Row, row_of
+from evaluator.batch.runs.index import CardSummary, Index, row_of
 from evaluator.batch.runs.refusals import read_refusals
 from evaluator.batch.runs.run_folder import RunFolder
 from evaluator.batch.runs.tasks import Planned, Refused
@@ -40,7 +40,7 @@ class RunEntry(NamedTuple):
 
     cards: Path
     planned: Planned | None
-    row: Row | None
+    row: CardSummary | None
     refused: Refused | None = None
 
     @property
@@ -141,7 +141,7 @@ class Results(NamedTuple):
         return [entry.sample for entry in self.entries]
 
 
-def _cases_of(row: Row) -> tuple[CaseSample, ...]:
+def _cases_of(row: CardSummary) -> tuple[CaseSample, ...]:
     """Return the cases of a card."""
     return msgspec.json.decode(row.cases, type=tuple[CaseSample, ...]) if row.cases else ()
 
@@ -325,7 +325,7 @@ def _refuse_other_rules(runs: Sequence[Results]) -> None:
             raise UsageError(f"the runs used different {option}: {' and '.join(sorted(rules))}", hint=hint)
 
 
-def _signature(path: Path, cards: Path, row: Row, trust: Trust) -> tuple[Seen, CardError | None]:
+def _signature(path: Path, cards: Path, row: CardSummary, trust: Trust) -> tuple[Seen, CardError | None]:
     """Return the state of a card's signature, and the reason for a rejection of the card, if any."""
     if not row.signed and not trust.is_asked:
         return Seen(State.UNSIGNED, None), None
@@ -340,7 +340,7 @@ def _signature(path: Path, cards: Path, row: Row, trust: Trust) -> tuple[Seen, C
     return looked.seen, refused
 
 
-def _planned_of(row: Row) -> Planned:
+def _planned_of(row: CardSummary) -> Planned:
     """Return the plan's line for a rejected card, from the card's row."""
     return Planned(
         card=row.card,
@@ -353,5 +353,5 @@ def _planned_of(row: Row) -> Planned:
     )
 
 
-def _fits(row: Row, plan: Planned) -> bool:
+def _fits(row: CardSummary, plan: Planned) -> bool:
     return (row.problem_sha256, row.submission_sha256) == (plan.problem_sha256, plan.submission_sha256)

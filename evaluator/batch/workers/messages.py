@@ -52,13 +52,13 @@ class GpuModel(Record, frozen=True):
         return Gpu(self.number, self.uuid, self.name, self.capability, self.memory_bytes, self.driver, nodes=())
 
 
-class Prepare(Record, frozen=True, tag=True):
+class PrepareWorker(Record, frozen=True, tag=True):
     """Request to a worker to import PyTorch, and to start the fork server for these options, before an order."""
 
     options: GradeOptions
 
 
-class Order(Record, frozen=True, tag=True):
+class WorkerOrder(Record, frozen=True, tag=True):
     """Request to a worker for one grade, of `submission` or of an unreadable submission.
 
     The GPU in `options` is a UUID. `facts` describe a GPU of another machine: a build here serves any GPU of the same
@@ -85,7 +85,7 @@ class Order(Record, frozen=True, tag=True):
             return key
         return f"{self.problem.name} {self.problem.sha256} {key}"
 
-    def on_gpu(self, uuid: str) -> "Order":
+    def on_gpu(self, uuid: str) -> "WorkerOrder":
         """Return the order for a worker that has this GPU on its own machine."""
         return replace(self, options=self.options.for_worker(uuid), facts=None)
 
@@ -102,10 +102,10 @@ class Order(Record, frozen=True, tag=True):
 
 
 class Prepared(Record, frozen=True, tag=True):
-    """Worker's reply to `Prepare`: the worker can grade at once."""
+    """Worker's reply to `PrepareWorker`: the worker can grade at once."""
 
 
-class Stage(Record, frozen=True, tag=True):
+class StageEntered(Record, frozen=True, tag=True):
     """Worker's reply: the grade enters a stage."""
 
     name: str
@@ -118,7 +118,7 @@ class Built(Record, frozen=True, tag=True):
     begun: Begun
 
 
-class Graded(Record, frozen=True, tag=True):
+class GradeFinished(Record, frozen=True, tag=True):
     """Worker's reply: the grade is finished."""
 
     card: Scorecard
@@ -135,9 +135,9 @@ class NotGraded(Record, frozen=True, tag=True):
     hint: str = ""
 
 
-Request = Prepare | Order
-Result = Built | Graded | NotGraded
-Reply = Stage | Result
+Request = PrepareWorker | WorkerOrder
+Result = Built | GradeFinished | NotGraded
+Reply = StageEntered | Result
 
 _requests: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
 _replies: msgspec.json.Decoder[Reply] = msgspec.json.Decoder(Reply)
@@ -168,7 +168,7 @@ def receive_reply(descriptor: int, within_s: float) -> Reply:
 
 
 def receive_prepared(descriptor: int, within_s: float) -> None:
-    """Wait for the reply to `Prepare`. Raises EOFError if the worker died, TimeoutError after `within_s`."""
+    """Wait for the reply to `PrepareWorker`. Raises EOFError if the worker died, TimeoutError after `within_s`."""
     _prepared.decode(_read_message(descriptor, within_s=within_s))
 
 
@@ -219,7 +219,7 @@ def worth_another(result: Result) -> bool:
     match result:
         case Built():
             return False
-        case Graded(card=card):
+        case GradeFinished(card=card):
             # No retry after a deadline: a grade must not take three times its limit.
             late = card.reason is not None and card.reason.code == Code.DEADLINE
             return card.status is Status.INFRA_ERROR and not late
@@ -232,7 +232,7 @@ def may_be_the_machines(result: Result) -> bool:
 
     The three cases look the same afterwards. A retry shows whether the submission was the cause.
     """
-    reason = result.card.reason if isinstance(result, Graded) else None
+    reason = result.card.reason if isinstance(result, GradeFinished) else None
     if reason is None:
         return False
     return reason.details.get("signal") == "SIGKILL" or reason.details.get("killed") is True

@@ -19,7 +19,17 @@ from typing import Any, NamedTuple, Self
 import msgspec
 from msgspec.structs import replace
 
-from evaluator.batch.workers.messages import Built, GpuModel, GradePart, NotGraded, Order, Prepare, Reply, Result, Stage
+from evaluator.batch.workers.messages import (
+    Built,
+    GpuModel,
+    GradePart,
+    NotGraded,
+    PrepareWorker,
+    Reply,
+    Result,
+    StageEntered,
+    WorkerOrder,
+)
 from evaluator.batch.workers.worker_handle import Hire, LocalWorker, NoWorker, Slot
 from evaluator.cache.build_cache import BuildCache
 from evaluator.devices.gpu import choose
@@ -170,18 +180,18 @@ class ActorHandle:
             self.interrupt()
             raise InfraError(f"a machine of the Ray cluster has Warpgrade {version}, this one {__version__}")
 
-    def prepare(self, request: Prepare) -> bool:
+    def prepare(self, request: PrepareWorker) -> bool:
         """Let the actor prepare its worker, without waiting. The first grade shows whether the actor was lost."""
         self._actor.prepare.remote(msgspec.json.encode(request))
         return True
 
-    def grade(self, order: Order, on_stage: Callable[[Stage], None]) -> Result:
+    def grade(self, order: WorkerOrder, on_stage: Callable[[StageEntered], None]) -> Result:
         """Make a grade, or a part of a grade."""
         ray = self._ray
         try:
             for answer in self._actor.grade.options(num_returns="streaming").remote(msgspec.json.encode(order)):
                 reply = _replies.decode(ray.get(answer))
-                if not isinstance(reply, Stage):
+                if not isinstance(reply, StageEntered):
                     return reply
                 on_stage(reply)
         except ray.exceptions.RayError as error:
@@ -216,23 +226,23 @@ class _Actor:
 
     def prepare(self, encoded: bytes) -> None:
         """Prepare the worker, for the actor's own GPU."""
-        request = msgspec.json.decode(encoded, type=Prepare)
+        request = msgspec.json.decode(encoded, type=PrepareWorker)
         if self._part is GradePart.FINISH:
             request = replace(request, options=request.options.for_worker(choose(_own_gpu_id()).uuid))
         self._worker.prepare(request)
 
     def grade(self, encoded: bytes) -> Iterator[bytes]:
         """Yield the stages of a grade, then the result."""
-        order = msgspec.json.decode(encoded, type=Order)
+        order = msgspec.json.decode(encoded, type=WorkerOrder)
         if order.begun is not None:
             _cache_libraries(order.begun.libraries)
             order = replace(order, begun=replace(order.begun, libraries=[]))
         if self._part is GradePart.FINISH:
             order = order.on_gpu(choose(_own_gpu_id()).uuid)
-        replies: queue.SimpleQueue[Stage | Result] = queue.SimpleQueue()
+        replies: queue.SimpleQueue[StageEntered | Result] = queue.SimpleQueue()
         making = threading.Thread(target=lambda: replies.put(self._worker.grade(order, replies.put)), daemon=True)
         making.start()
-        while isinstance(reply := replies.get(), Stage):
+        while isinstance(reply := replies.get(), StageEntered):
             yield msgspec.json.encode(reply)
         if isinstance(reply, Built):
             reply = Built(begun=replace(reply.begun, libraries=list(_libraries(reply.begun.outcome))))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from evaluator.batch.runs.tasks import Task
-from evaluator.batch.workers.messages import Order, Stage
+from evaluator.batch.workers.messages import StageEntered, WorkerOrder
 from evaluator.batch.workers.queues import TaskQueue
 from evaluator.batch.workers.worker_handle import Hire, Slot
 from evaluator.batch.workers.worker_pool import SlotDrained, TaskBegan, TaskEnded, WorkerPool
@@ -21,9 +21,9 @@ from evaluator.progress import Silent
 from evaluator.records import Scorecard, Status, SubmissionRef
 from evaluator.submission.read import Submission
 
-OnStage = Callable[[Stage], object]
+OnStage = Callable[[StageEntered], object]
 """Callback for the stages of a grade, in a thread of the grader. Must not raise."""
-_NO_SLOT = Stage(name="wait", detail="other grades")
+_NO_SLOT = StageEntered(name="wait", detail="other grades")
 
 
 class _PendingTask(NamedTuple):
@@ -117,7 +117,7 @@ class TaskGrader:
                 case TaskBegan(task=task) as began:
                     pending = self._pending.get(id(task))
                     if pending is not None and pending.on_stage is not None:
-                        pending.on_stage(Stage(name=began.stage, detail=began.detail))
+                        pending.on_stage(StageEntered(name=began.stage, detail=began.detail))
                 case SlotDrained(error=error):
                     open_slots -= 1
                     if error is not None:
@@ -148,7 +148,7 @@ def infra_card(task: Task, options: GradeOptions, reason: str, slot: Slot, hint:
     failure = finding(Code.JUDGE_FAILED, reason, next_step=hint or None)
     submission = task.submission
     unread = Unread(name=task.name, origin=submission.origin, finding=failure)
-    order = Order(task.problem, None, unread, options.for_worker(slot.gpu), facts=slot.facts)
+    order = WorkerOrder(task.problem, None, unread, options.for_worker(slot.gpu), facts=slot.facts)
     card = replace(pipeline.grade(order.request(), Silent()), status=Status.INFRA_ERROR)
     if not isinstance(submission, Submission):
         return card

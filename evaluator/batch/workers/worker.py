@@ -25,15 +25,15 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from evaluator.batch.workers.messages import (
     Built,
-    Graded,
+    GradeFinished,
     GradePart,
     NotGraded,
-    Order,
-    Prepare,
     Prepared,
+    PrepareWorker,
     Request,
     Result,
-    Stage,
+    StageEntered,
+    WorkerOrder,
     receive_request,
     send,
 )
@@ -73,7 +73,7 @@ class _StageSender:
 
     def stage(self, name: str, detail: str = "") -> None:
         with contextlib.suppress(BrokenPipeError):  # The batch is gone: the worker ends the judge.
-            send(self._replies, Stage(name=name, detail=detail))
+            send(self._replies, StageEntered(name=name, detail=detail))
 
 
 class _OrderOutcome(Enum):
@@ -113,7 +113,7 @@ def _serve_all(request: Request | None, replies: int, fork_server: "ForkServer")
     grades = 0
     with contextlib.closing(_CurrentJudge(replies, fork_server)) as current:
         while request is not None:
-            if isinstance(request, Prepare):
+            if isinstance(request, PrepareWorker):
                 send(replies, Prepared())
             else:
                 judge = current.judge_for(request, renew=grades % _LONGEST_STREAK == 0)
@@ -134,7 +134,7 @@ class _CurrentJudge:
         self._fork_server = fork_server
         self._judge: _Judge | None = None
 
-    def judge_for(self, order: Order, *, renew: bool) -> _Judge:
+    def judge_for(self, order: WorkerOrder, *, renew: bool) -> _Judge:
         """Return the judge of the order's streak: the present judge, or a new one."""
         judge = self._judge
         if judge is not None and judge.streak == order.streak and not renew and not _has_ended(judge, 0.0):
@@ -167,7 +167,7 @@ def _start_fork_server(request: Request) -> "ForkServer":
     from evaluator.judge.runners.fork_servers import fork_server_for
 
     threads = len(os.sched_getaffinity(0))
-    facts = request.facts if isinstance(request, Order) else None
+    facts = request.facts if isinstance(request, WorkerOrder) else None
     gpu = request.options.gpu if facts is None else facts.uuid
     return fork_server_for(request.options.device, gpu, request.options.sandbox_mode, threads)
 
@@ -177,7 +177,7 @@ def _import_early(request: Request) -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     import evaluator.judge.verdict  # noqa: F401
 
-    only_builds = isinstance(request, Order) and request.part is GradePart.BEGIN
+    only_builds = isinstance(request, WorkerOrder) and request.part is GradePart.BEGIN
     if request.options.device is DeviceKind.CUDA and not only_builds:
         # The meta device, on which a reference's traffic is counted, imports the compiler: seconds of each problem's
         # first grade, with the GPU held. Forked judges could not use CUDA after a call of CUDA in this process.
@@ -225,7 +225,7 @@ def _fork(streak: str, replies: int, fork_server: "ForkServer") -> _Judge:
     return _Judge(streak, pid, os.pidfd_open(pid), io.FileIO(orders, "w"), ends)
 
 
-def _await_grade(order: Order, judge: _Judge) -> _OrderOutcome:
+def _await_grade(order: WorkerOrder, judge: _Judge) -> _OrderOutcome:
     """Send an order to the judge and wait. A judge counts as dead too if the batch is gone."""
     poll = select.poll()
     poll.register(judge.ends, select.POLLIN)
@@ -299,7 +299,7 @@ class _GpuFairness:
             raise _GaveWay
 
 
-def _next_order(orders: int, context_pool: "ContextPool", fairness: _GpuFairness) -> Order | None:
+def _next_order(orders: int, context_pool: "ContextPool", fairness: _GpuFairness) -> WorkerOrder | None:
     """Wait for the next order; None at the end of the orders. Raises _GaveWay if another grade waits for the GPU.
 
     A judge that gives way ends: a process cannot release its own GPU context otherwise. An idle judge starts processes
@@ -312,12 +312,12 @@ def _next_order(orders: int, context_pool: "ContextPool", fairness: _GpuFairness
         if context_pool.is_in_the_way:
             raise _GaveWay
     request = receive_request(orders)
-    return request if isinstance(request, Order) else None
+    return request if isinstance(request, WorkerOrder) else None
 
 
-def _result(order: Order, context_pool: "ContextPool", stage_sender: _StageSender, replies: int) -> Result:
+def _result(order: WorkerOrder, context_pool: "ContextPool", stage_sender: _StageSender, replies: int) -> Result:
     def stuck(card: Scorecard) -> NoReturn:
-        send(replies, Graded(card=card))
+        send(replies, GradeFinished(card=card))
         os._exit(1)
 
     try:
@@ -325,9 +325,9 @@ def _result(order: Order, context_pool: "ContextPool", stage_sender: _StageSende
         if context_pool.must_end(request.terms):
             raise _GaveWay
         if order.part is not GradePart.BEGIN:
-            return Graded(card=pipeline.grade(request, stage_sender, context_pool, order.begun, stuck))
+            return GradeFinished(card=pipeline.grade(request, stage_sender, context_pool, order.begun, stuck))
         begun = pipeline.begin(request, stage_sender, context_pool, stuck)
-        return Built(begun=begun) if isinstance(begun, Begun) else Graded(card=begun)
+        return Built(begun=begun) if isinstance(begun, Begun) else GradeFinished(card=begun)
     except WarpgradeError as error:
         return NotGraded(reason=error.message, again=isinstance(error, InfraError), hint=error.hint)
 

@@ -14,10 +14,10 @@ from evaluator.batch.workers.messages import (
     GpuModel,
     GradePart,
     NotGraded,
-    Order,
-    Prepare,
+    PrepareWorker,
     Result,
-    Stage,
+    StageEntered,
+    WorkerOrder,
     receive_prepared,
     receive_reply,
     send,
@@ -58,10 +58,10 @@ class NoWorker(Exception):
 class WorkerHandle(Protocol):
     """Worker of a slot: makes grades in sequence."""
 
-    def prepare(self, request: Prepare) -> bool:
+    def prepare(self, request: PrepareWorker) -> bool:
         """Get ready for the first order. Return false if the worker must be replaced."""
 
-    def grade(self, order: Order, on_stage: Callable[[Stage], None]) -> Result:
+    def grade(self, order: WorkerOrder, on_stage: Callable[[StageEntered], None]) -> Result:
         """Make a grade, or a part of a grade."""
 
     def interrupt(self) -> None:
@@ -118,7 +118,7 @@ class LocalWorker:
         """Process id of the worker."""
         return self._process.pid
 
-    def prepare(self, request: Prepare) -> bool:
+    def prepare(self, request: PrepareWorker) -> bool:
         """Wait until the worker can grade at once. Return false if the worker died, or takes too long."""
         try:
             send(self._orders.fileno(), request)
@@ -127,13 +127,13 @@ class LocalWorker:
             return False
         return True
 
-    def grade(self, order: Order, on_stage: Callable[[Stage], None]) -> Result:
+    def grade(self, order: WorkerOrder, on_stage: Callable[[StageEntered], None]) -> Result:
         """Make a grade, or a part of a grade."""
         limit_s = order.options.limit_s + _BEHIND_S
         until_s = time.monotonic() + limit_s
         try:
             send(self._orders.fileno(), order)
-            while isinstance(reply := receive_reply(self._replies, until_s - time.monotonic()), Stage):
+            while isinstance(reply := receive_reply(self._replies, until_s - time.monotonic()), StageEntered):
                 on_stage(reply)
         except TimeoutError:
             self._process.kill()  # the kernel then kills the grade

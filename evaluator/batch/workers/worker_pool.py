@@ -18,13 +18,13 @@ from typing import NamedTuple, Self
 from evaluator.batch.runs.tasks import Task
 from evaluator.batch.workers.messages import (
     Built,
-    Graded,
+    GradeFinished,
     GradePart,
     NotGraded,
-    Order,
-    Prepare,
+    PrepareWorker,
     Result,
-    Stage,
+    StageEntered,
+    WorkerOrder,
     may_be_the_machines,
     worth_another,
 )
@@ -69,7 +69,7 @@ class TaskEnded(NamedTuple):
 
     slot: int
     task: Task
-    result: Graded | NotGraded
+    result: GradeFinished | NotGraded
     attempts: int
     wall_s: float
     at_s: float
@@ -280,11 +280,11 @@ class WorkerPool:
         state.is_preparing = True
         with contextlib.suppress(NoWorker, OSError):  # A task then finds out, and stays for another slot.
             worker = self._worker(number, slot)
-            if worker is not None and not worker.prepare(Prepare(self._options.for_worker(slot.gpu))):
+            if worker is not None and not worker.prepare(PrepareWorker(self._options.for_worker(slot.gpu))):
                 self._dismiss(number)
         state.is_preparing, state.used_s = False, time.monotonic()
 
-    def _end(self, number: int, task: Task, result: Graded | NotGraded, attempts: int, since_s: float) -> None:
+    def _end(self, number: int, task: Task, result: GradeFinished | NotGraded, attempts: int, since_s: float) -> None:
         if self._fail_fast and not _correct(result):
             # Before the slot takes another task, and before the reader sees the event.
             self._tasks.end()
@@ -297,7 +297,7 @@ class WorkerPool:
     def _attempt(self, number: int, slot: Slot, task: Task, begun: Begun | None) -> "_AttemptedGrade | None":
         """Make the slot's part of a grade, with retries after failures of the machine. None if the pool is stopping."""
         options = self._options if task.options is None else task.options
-        order = Order(
+        order = WorkerOrder(
             problem=task.problem,
             submission=task.submission if isinstance(task.submission, Submission) else None,
             unread=task.submission if isinstance(task.submission, Unread) else None,
@@ -328,7 +328,7 @@ class WorkerPool:
                 return None
         raise AssertionError("the last attempt ends it")
 
-    def _result(self, number: int, worker: WorkerHandle, order: Order, task: Task) -> Result:
+    def _result(self, number: int, worker: WorkerHandle, order: WorkerOrder, task: Task) -> Result:
         """Let the worker grade. The worker of a cancelled task ends."""
         state = self.states[number]
         state.task, state.context, state.problem = task, task.context, task.problem.name
@@ -341,7 +341,7 @@ class WorkerPool:
         self._dismiss(number)
         return _CANCELLED
 
-    def _on_stage(self, number: int, task: Task, stage: Stage) -> None:
+    def _on_stage(self, number: int, task: Task, stage: StageEntered) -> None:
         """Report the stage of a grade, which proves the start of the worker."""
         self._end_turn(number)
         self._began(number, task, stage.name, stage.detail)
@@ -396,5 +396,5 @@ class _AttemptedGrade(NamedTuple):
     attempts: int
 
 
-def _correct(result: Graded | NotGraded) -> bool:
-    return isinstance(result, Graded) and result.card.status is Status.CORRECT
+def _correct(result: GradeFinished | NotGraded) -> bool:
+    return isinstance(result, GradeFinished) and result.card.status is Status.CORRECT

@@ -7,13 +7,13 @@ import re
 from collections.abc import Sequence
 
 from evaluator.cuda_source.edits import Edits
-from evaluator.cuda_source.lexer import DEVICE, Code, Function, Kind, Macro, Token, flat, includes, macros, tokens
+from evaluator.cuda_source.lexer import DEVICE, CodeTokens, Function, Kind, Macro, Token, flat, includes, macros, tokens
 from evaluator.emulator.headers import LIBRARY_HEADER
 
 _BOUNDS = re.compile(r"__launch_bounds__|C10_LAUNCH_BOUNDS_[12]")
 
 
-def check_bounds(code: Code, edits: Edits, functions: Sequence[Function], of_macros: dict[str, str]) -> None:
+def check_bounds(code: CodeTokens, edits: Edits, functions: Sequence[Function], of_macros: dict[str, str]) -> None:
     """Insert a check of the launch bound at the start of each bounded kernel, where template parameters have values.
 
     `of_macros` holds the bounds defined by macros (`macro_bounds`).
@@ -34,14 +34,14 @@ def macro_bounds(macros: Sequence[Macro]) -> dict[str, str]:
     bounds = {}
     for macro in macros:
         if not macro.parameters and _BOUNDS.search(macro.body):
-            code = Code(tokens(macro.body, is_body=True))
+            code = CodeTokens(tokens(macro.body, is_body=True))
             bound = next((text for index in range(len(code)) if (text := _argument(code, index)) is not None), None)
             if bound is not None:
                 bounds[macro.name] = bound
     return bounds
 
 
-def _bound(code: Code, function: Function, of_macros: dict[str, str]) -> str | None:
+def _bound(code: CodeTokens, function: Function, of_macros: dict[str, str]) -> str | None:
     """Return a kernel's bound as written; None without a bound, or if a parameter shadows a name in the bound."""
     start = function.parameters[0]
     while start > 0 and code.text(start - 1) not in (";", "{", "}"):
@@ -54,7 +54,7 @@ def _bound(code: Code, function: Function, of_macros: dict[str, str]) -> str | N
     return None if bound is None or _names(code, function) & set(re.findall(r"\w+", bound)) else bound
 
 
-def _argument(code: Code, index: int) -> str | None:
+def _argument(code: CodeTokens, index: int) -> str | None:
     """Return the first argument of the `__launch_bounds__` at `index`."""
     if not _BOUNDS.fullmatch(code.text(index)) or code.text(index + 1) != "(" or index + 1 not in code.partner:
         return None
@@ -62,7 +62,7 @@ def _argument(code: Code, index: int) -> str | None:
     return flat(code.tokens[slice(*arguments[0])]) if arguments else None
 
 
-def _names(code: Code, function: Function) -> set[str]:
+def _names(code: CodeTokens, function: Function) -> set[str]:
     """Return the names of a function's parameters."""
     parameters = code.split(function.parameters[0] + 1, function.parameters[1])
     return {name for start, end in parameters for name in list(code.words(start, end))[-1:]}
@@ -97,7 +97,7 @@ class CallGraph:
         device = DEVICE | {macro.name for macro in defined if DEVICE & macro.words}
         for source in sources:
             self._everywhere = self._everywhere or _includes_unseen(source)
-            self._read(Code(source), device)
+            self._read(CodeTokens(source), device)
 
     def is_kernel(self, name: str) -> bool:
         """Return whether a kernel has this name."""
@@ -117,7 +117,7 @@ class CallGraph:
             todo += new
         return False
 
-    def _read(self, code: Code, device: frozenset[str]) -> None:
+    def _read(self, code: CodeTokens, device: frozenset[str]) -> None:
         inside = [False] * len(code)
         for function in code.outermost():
             words = set(code.words(function.parameters[0], function.body[1]))
@@ -139,7 +139,7 @@ def _includes_unseen(source: Sequence[Token]) -> bool:
     return any(include.quoted and not LIBRARY_HEADER.fullmatch(include.name) for include in includes(source))
 
 
-def _calls_parameter(code: Code, function: Function) -> bool:
+def _calls_parameter(code: CodeTokens, function: Function) -> bool:
     """Return whether a function calls one of its parameters: the callee is unknown."""
     names = set()
     for start, end in code.split(function.parameters[0] + 1, function.parameters[1]):

@@ -14,7 +14,7 @@ import msgspec
 
 from evaluator.cuda_source.edits import device_code
 from evaluator.cuda_source.launch_syntax import launched_function, second_module, unfinished
-from evaluator.cuda_source.lexer import DEVICE, Code, Function, Token, includes, tokens
+from evaluator.cuda_source.lexer import DEVICE, CodeTokens, Function, Token, includes, tokens
 from evaluator.cuda_source.source_files import all_files
 from evaluator.cuda_source.symbols import kernels_in_text
 from evaluator.emulator import headers
@@ -50,7 +50,7 @@ def as_nvcc(text: str) -> str:
             before[token.place] = f"{_PUSH}#line {token.line}\n"
             after[token.place] = f"\n{_POP}#line {line + 1}"
     if _ASKS.search(text) is not None:
-        code = Code(source)
+        code = CodeTokens(source)
         copied = _of_both_sides(code, source)
         for function in copied:
             start, closer = _start(code, function), code.tokens[function.body[1]]
@@ -78,7 +78,7 @@ def _shown(names: Iterable[str], line: int) -> str:
     return f'\n{renamed}#pragma pop_macro("__CUDA_ARCH__")\n#line {line}\n'
 
 
-def _of_both_sides(code: Code, source: list[Token]) -> list[Function]:
+def _of_both_sides(code: CodeTokens, source: list[Token]) -> list[Function]:
     """Return the free functions of host and device that ask for the architecture, or call such a function.
 
     A name with other functions or other uses is left out: the copies would not replace all of those.
@@ -94,17 +94,17 @@ def _of_both_sides(code: Code, source: list[Token]) -> list[Function]:
     return [function for function in shared if function.name in called]
 
 
-def _is_of_both_sides(code: Code, function: Function) -> bool:
+def _is_of_both_sides(code: CodeTokens, function: Function) -> bool:
     names_both = function.qualifiers >= {"__host__", "__device__"}
     return names_both and function.body[1] < len(code) and not code.in_function(function.parameters[0])
 
 
-def _asks(code: Code, source: list[Token], function: Function) -> bool:
+def _asks(code: CodeTokens, source: list[Token], function: Function) -> bool:
     first, last = (code.tokens[index].place for index in function.body)
     return any(_ASKS.search(token.text) for token in source[first:last])
 
 
-def _is_only_called(code: Code, name: str, definitions: int) -> bool:
+def _is_only_called(code: CodeTokens, name: str, definitions: int) -> bool:
     """Return whether a name has its definitions and calls in functions: no prototype, no use as a value."""
     spaces = {code.text(index + 1) for index, token in enumerate(code.tokens) if token.text == "namespace"}
     places = [index for index, token in enumerate(code.tokens) if token.text == name]
@@ -116,7 +116,7 @@ def _is_only_called(code: Code, name: str, definitions: int) -> bool:
     )
 
 
-def _start(code: Code, function: Function) -> Token:
+def _start(code: CodeTokens, function: Function) -> Token:
     """Return the first token of a definition, behind the previous one."""
     index = function.parameters[0]
     while index > 0 and code.text(index - 1) not in (";", "{", "}"):
@@ -124,7 +124,7 @@ def _start(code: Code, function: Function) -> Token:
     return code.tokens[index]
 
 
-def _host_bodies(code: Code) -> Iterator[tuple[int, int]]:
+def _host_bodies(code: CodeTokens) -> Iterator[tuple[int, int]]:
     """Yield the brace positions of host function bodies, which no device pass compiles."""
     for function in code.outermost():
         first, last = function.body

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from evaluator.cuda_source.edits import Edits
 from evaluator.cuda_source.launch_syntax import config_end, kernel_name, kernel_start, without_parentheses
-from evaluator.cuda_source.lexer import Code, Function, Kind, Token, flat, macros, tokens
+from evaluator.cuda_source.lexer import CodeTokens, Function, Kind, Token, flat, macros, tokens
 from evaluator.emulator.frontend.callgraph import CallGraph, check_bounds
 from evaluator.emulator.frontend.shared_memory import SharedDeclarations
 
@@ -19,7 +19,12 @@ class Launches:
     """Launches of one text. `macro` holds the parameter names if the text is a macro body, else None."""
 
     def __init__(
-        self, code: Code, edits: Edits, graph: CallGraph, functions: Sequence[Function], macro: frozenset[str] | None
+        self,
+        code: CodeTokens,
+        edits: Edits,
+        graph: CallGraph,
+        functions: Sequence[Function],
+        macro: frozenset[str] | None,
     ) -> None:
         """Use `graph` to decide which kernels wait, and `functions` to look up kernel parameters."""
         self._code = code
@@ -138,7 +143,7 @@ class Launches:
 _VOID_POINTERS = (["void", "*"], ["const", "void", "*"], ["void", "const", "*"])
 
 
-def _after_cast(code: Code, index: int) -> int | None:
+def _after_cast(code: CodeTokens, index: int) -> int | None:
     """Return the index of the operand of a cast to `void*` at `index`; None without such a cast."""
     if code.text(index) in ("reinterpret_cast", "static_cast"):
         after = code.after_template(index + 1)
@@ -147,7 +152,7 @@ def _after_cast(code: Code, index: int) -> int | None:
     return close + 1 if code.text(index) == "(" and _is_void_pointer(code, index + 1, close) else None
 
 
-def _is_void_pointer(code: Code, start: int, end: int) -> bool:
+def _is_void_pointer(code: CodeTokens, start: int, end: int) -> bool:
     return [code.text(i) for i in range(start, end)] in _VOID_POINTERS
 
 
@@ -210,7 +215,7 @@ class _Rewriter:
         marks: bool = False,
     ) -> None:
         self._tokens = tokens(text, is_body=macro is not None)
-        self._code = Code(self._tokens)
+        self._code = CodeTokens(self._tokens)
         self._edits = Edits(self._tokens, self._code)
         self._graph = graph
         self._sites = sites
@@ -240,7 +245,7 @@ class _Rewriter:
 class _Returns:
     """Return statements of kernels, excluding nested functions and lambdas."""
 
-    def __init__(self, code: Code, edits: Edits, functions: Sequence[Function]) -> None:
+    def __init__(self, code: CodeTokens, edits: Edits, functions: Sequence[Function]) -> None:
         self._code = code
         self._edits = edits
         self._bodies = {function.body[0] for function in functions}
@@ -277,7 +282,7 @@ _TEXT_OF_DEVICE = '.replace(0, 3, "cuda:0").substr()'
 class _DeviceNames:
     """Device names such as `is_cuda()`: tensors of an emulated submission live in host memory."""
 
-    def __init__(self, code: Code, edits: Edits) -> None:
+    def __init__(self, code: CodeTokens, edits: Edits) -> None:
         self._code = code
         self._edits = edits
 

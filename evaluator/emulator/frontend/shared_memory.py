@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from evaluator.cuda_source.edits import Edits
-from evaluator.cuda_source.lexer import DEVICE, Code, Function, Kind, Token, flat, tokens
+from evaluator.cuda_source.lexer import DEVICE, CodeTokens, Function, Kind, Token, flat, tokens
 
 _MACRO_SITES = 1 << 20
 """First site number inside macros; the preprocessor's counter gives each expansion a separate variable."""
@@ -40,7 +40,7 @@ class SharedDeclarations:
     """Shared memory of one text. Each variable is a site with a unique number."""
 
     def __init__(
-        self, code: Code, edits: Edits, sites: Iterator[int], functions: Sequence[Function], *, in_macro: bool
+        self, code: CodeTokens, edits: Edits, sites: Iterator[int], functions: Sequence[Function], *, in_macro: bool
     ) -> None:
         """Number variables from `sites`. File-scope variables are declared inside each of `functions`."""
         self._code = code
@@ -193,13 +193,13 @@ def _inner(declaration: str, site: int) -> str:
     """Rewrite a declaration as in a function, numbering variables from `site`."""
     before, after = "void f() {", "}"
     all_tokens = tokens(f"{before} {declaration}; {after}")
-    code = Code(all_tokens)
+    code = CodeTokens(all_tokens)
     edits = Edits(all_tokens, code)
     SharedDeclarations(code, edits, itertools.count(site), (), in_macro=False).edit()
     return edits.result()[len(before) : -len(after)]
 
 
-def shared_declaration(code: Code, index: int, end: int) -> _Shared | None:
+def shared_declaration(code: CodeTokens, index: int, end: int) -> _Shared | None:
     """Parse the declaration that contains the `__shared__` at `index` and ends at `end`; None without a name."""
     start = _declaration_start(code, index)
     first = _first_declarator(code, start, end)
@@ -208,13 +208,13 @@ def shared_declaration(code: Code, index: int, end: int) -> _Shared | None:
     return _Shared(start, end, first, dynamic="extern" in code.words(start, first))
 
 
-def _declaration_end(code: Code, index: int) -> int:
+def _declaration_end(code: CodeTokens, index: int) -> int:
     while index < len(code) and code.text(index) not in (";", ")", "]", "}"):
         index = code.after(index)
     return index
 
 
-def _declaration_start(code: Code, index: int) -> int:
+def _declaration_start(code: CodeTokens, index: int) -> int:
     while index > 0:
         before = code.text(index - 1)
         if before == ")" and (opener := code.partner.get(index - 1)) and code.text(opener - 1) in _ALIGNMENT:
@@ -228,7 +228,7 @@ def _declaration_start(code: Code, index: int) -> int:
     return index
 
 
-def _first_declarator(code: Code, start: int, end: int) -> int | None:  # noqa: C901 -- one branch for each specifier
+def _first_declarator(code: CodeTokens, start: int, end: int) -> int | None:  # noqa: C901 -- one branch for each specifier
     """Return the index behind the specifiers: `*`, `(`, or the first variable's name."""
     index, has_type = start, False
     while index < end:
@@ -258,7 +258,7 @@ def _first_declarator(code: Code, start: int, end: int) -> int | None:  # noqa: 
     return None
 
 
-def declarators(code: Code, start: int, end: int) -> list[_Declarator]:
+def declarators(code: CodeTokens, start: int, end: int) -> list[_Declarator]:
     """Split a declaration into declarators."""
     result = []
     for first, stop in code.split(start, end):

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from evaluator.cuda_source.launch_syntax import has_braced_argument, knows_parameters
-from evaluator.cuda_source.lexer import DEVICE, Code, Function, Kind, Token, includes, macros, tokens
+from evaluator.cuda_source.lexer import DEVICE, CodeTokens, Function, Kind, Token, includes, macros, tokens
 from evaluator.emulator.frontend.cuda_names import CUDA_NAMES, meant_header, meant_name, pytorch_declares
 from evaluator.emulator.headers import CUDA_HEADER
 
@@ -70,7 +70,7 @@ def unsupported(text: str, has_header: Callable[[str], bool]) -> list[Unsupporte
     [Unsupported(construct='inline PTX (asm)', line=2)]
     """
     source = tokens(text)
-    code = Code(source)
+    code = CodeTokens(source)
     functions = code.outermost()
     defined = list(macros(source))
     names = frozenset(macro.name for macro, _ in defined)
@@ -80,7 +80,7 @@ def unsupported(text: str, has_header: Callable[[str], bool]) -> list[Unsupporte
     used = set(code.words(0, len(code))).union(*(macro.words for macro, _ in defined))
     for macro, token in defined:
         if macro.name in used:
-            body, line_offset = Code(tokens(macro.body, is_body=True)), token.line - 1 + macro.header.count("\n")
+            body, line_offset = CodeTokens(tokens(macro.body, is_body=True)), token.line - 1 + macro.header.count("\n")
             constructs += [*_constructs(body, line_offset), *_launches(body, [], line_offset, None)]
     return sorted(set(constructs), key=lambda item: (item.line, item.construct))
 
@@ -91,13 +91,13 @@ def _lacking_headers(source: Sequence[Token], has_header: Callable[[str], bool])
             yield Unsupported(f"the header {include.name}", include.token.line)
 
 
-def _constructs(code: Code, line_offset: int) -> Iterator[Unsupported]:
+def _constructs(code: CodeTokens, line_offset: int) -> Iterator[Unsupported]:
     for index, token in enumerate(code.tokens):
         if token.kind is Kind.WORD and (construct := _construct(code, index)) is not None:
             yield Unsupported(construct, token.line + line_offset)
 
 
-def _construct(code: Code, index: int) -> str | None:
+def _construct(code: CodeTokens, index: int) -> str | None:
     text, after = code.text(index), code.text(index + 1)
     if text in _ASM:
         return _assembly(code, index)
@@ -113,7 +113,7 @@ def _construct(code: Code, index: int) -> str | None:
     return next((construct for pattern, construct in _NAMES if pattern.fullmatch(text)), None)
 
 
-def _grid_barriers(code: Code) -> Iterator[Unsupported]:
+def _grid_barriers(code: CodeTokens) -> Iterator[Unsupported]:
     """Find barriers of the whole grid. Queries of a grid's shape are supported."""
     names = set(_grid_names(code))
     for index, token in enumerate(code.tokens):
@@ -125,7 +125,7 @@ def _grid_barriers(code: Code) -> Iterator[Unsupported]:
                 yield Unsupported(_GRID_BARRIER, token.line)
 
 
-def _grid_names(code: Code) -> Iterator[str]:
+def _grid_names(code: CodeTokens) -> Iterator[str]:
     """Yield the names of variables and parameters of grid type."""
     for index, token in enumerate(code.tokens):
         if token.text == "grid_group":
@@ -141,7 +141,7 @@ def _grid_names(code: Code) -> Iterator[str]:
                 yield code.text(start - 2)
 
 
-def _assembly(code: Code, index: int) -> str | None:
+def _assembly(code: CodeTokens, index: int) -> str | None:
     """Return the construct of inline assembly; None for an empty template, a portable compiler barrier."""
     while code.kind(index) is Kind.WORD:
         index += 1
@@ -149,7 +149,7 @@ def _assembly(code: Code, index: int) -> str | None:
 
 
 def _launches(
-    code: Code, functions: Sequence[Function], line_offset: int, macros_of_text: frozenset[str] | None
+    code: CodeTokens, functions: Sequence[Function], line_offset: int, macros_of_text: frozenset[str] | None
 ) -> Iterator[Unsupported]:
     """Find launches inside kernels, and launches that cannot be rewritten as a call.
 
@@ -173,7 +173,7 @@ def _launches(
             yield Unsupported("a braced list as an argument of a kernel", token.line + line_offset)
 
 
-def _has_macro(code: Code, launch: int, names: frozenset[str]) -> bool:
+def _has_macro(code: CodeTokens, launch: int, names: frozenset[str]) -> bool:
     """Return whether the statement of a launch has a macro of the text, or a name that may be one of a header."""
     start = end = launch
     while start > 0 and code.text(start - 1) not in (";", "{", "}"):
@@ -184,7 +184,7 @@ def _has_macro(code: Code, launch: int, names: frozenset[str]) -> bool:
     return not words.isdisjoint(names) or any(word.isupper() and not _is_declared(code, word) for word in words)
 
 
-def _is_declared(code: Code, name: str) -> bool:
+def _is_declared(code: CodeTokens, name: str) -> bool:
     """Return whether the text declares a variable or a template's parameter of the name."""
     return any(
         token.text == name
@@ -195,7 +195,7 @@ def _is_declared(code: Code, name: str) -> bool:
     )
 
 
-def _launch_end(code: Code, launch: int) -> int | None:
+def _launch_end(code: CodeTokens, launch: int) -> int | None:
     index = launch + 1
     while index < len(code) and code.text(index) not in (";", "<<<", ")", "]", "}"):
         if code.adjacent(index, ">>>") and code.text(index + 3) == "(":
@@ -204,11 +204,11 @@ def _launch_end(code: Code, launch: int) -> int | None:
     return None
 
 
-def _is_operand_end(code: Code, index: int) -> bool:
+def _is_operand_end(code: CodeTokens, index: int) -> bool:
     return code.kind(index) is Kind.WORD or code.text(index) in (">", ")", "]")
 
 
-def _warp_synchronous(code: Code, function: Function) -> Unsupported | None:
+def _warp_synchronous(code: CodeTokens, function: Function) -> Unsupported | None:
     """Find warp-synchronous reductions, which rely on lockstep execution of a warp.
 
     The pattern: elements of a `volatile` array are computed from other elements of the array, twice in a row or in a
@@ -224,7 +224,7 @@ def _warp_synchronous(code: Code, function: Function) -> Unsupported | None:
     return None
 
 
-def _volatile_names(code: Code, function: Function) -> set[str]:
+def _volatile_names(code: CodeTokens, function: Function) -> set[str]:
     names = set()
     for index in range(function.parameters[0], function.body[1]):
         if code.text(index) == "volatile" and code.text(index - 1) not in _ASM:
@@ -236,7 +236,7 @@ def _volatile_names(code: Code, function: Function) -> set[str]:
     return names
 
 
-def _is_step(code: Code, index: int, name: str) -> bool:
+def _is_step(code: CodeTokens, index: int, name: str) -> bool:
     """Return whether the code at `index` assigns an element of `name` from another element of `name`."""
     if code.text(index) != name or code.text(index + 1) != "[" or index + 1 not in code.partner:
         return False
@@ -254,7 +254,7 @@ def _is_step(code: Code, index: int, name: str) -> bool:
     return False
 
 
-def _loop_around(code: Code, index: int, function: Function) -> range | None:
+def _loop_around(code: CodeTokens, index: int, function: Function) -> range | None:
     """Return the innermost `for` or `while` body around `index`, within the function."""
     for position in range(index, function.body[0], -1):
         if code.text(position) in ("for", "while") and position + 1 in code.partner:

@@ -13,7 +13,7 @@ from evaluator.judge.tensors.number_formats import are_equal, comparable
 from evaluator.judge.tensors.output_views import OutputViews
 from evaluator.judge.tensors.pytree import AnswerPair, LaidOut, Value, unravelled
 from evaluator.protocol import model_call
-from evaluator.protocol.frames import Done, Items, Node, Table, TensorView
+from evaluator.protocol.frames import DictItems, Done, Items, Node, TensorView
 from evaluator.records import Finding, TensorCheck
 
 _AT_ONCE = 16
@@ -218,7 +218,7 @@ def views(node: Node) -> list[TensorView]:
         match todo.pop():
             case TensorView() as view:
                 tensors.append(view)
-            case Items(items=items) | Table(items=items):
+            case Items(items=items) | DictItems(items=items):
                 todo += items
             case _:
                 pass

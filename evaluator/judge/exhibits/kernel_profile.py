@@ -20,7 +20,7 @@ from evaluator.judge.runners.runner_faults import Stage, unexpected_frame
 from evaluator.judge.setup.seed_book import fresh_seed
 from evaluator.judge.tensors.pytree import lay_out
 from evaluator.judge.trial.model_runner import ModelRunner
-from evaluator.protocol.frames import Items, Profiled, ProfiledCall, Table
+from evaluator.protocol.frames import DictItems, Items, Profiled, ProfiledCall
 from evaluator.records import Fault, KernelResources, KernelUse, ProfilerKind, Profiling
 
 _SHOWN = 32
@@ -91,7 +91,7 @@ def _profiled_call(context: GradeContext, runner: ModelRunner) -> Profiled | Fau
     if context.terms.gpu is not None:
         torch.cuda.synchronize()
     args, kwargs, back = placed.nodes
-    if not isinstance(kwargs, Table) or not isinstance(back, Items):
+    if not isinstance(kwargs, DictItems) or not isinstance(back, Items):
         raise TypeError("keyword arguments are a table, gradients a list")
     frame = ProfiledCall(args=args, kwargs=kwargs, output_gradients=None if plan.gradients is None else back)
     # Three calls, under a profiler that first has to start.

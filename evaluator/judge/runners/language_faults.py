@@ -18,7 +18,7 @@ from evaluator.findings import Code, finding
 from evaluator.findings.comparing import CHECK_LAUNCHES
 from evaluator.languages.language import Language, is_importable, uses_triton
 from evaluator.languages.registry import failed_at_import, failed_in_compiler, failed_language, install_command
-from evaluator.protocol.frames import Failed, RefusedKernel
+from evaluator.protocol.frames import Raised, RefusedKernel
 from evaluator.protocol.submission_files import line_of, place_of
 from evaluator.records import DeviceKind, Diagnostic, Fault, Finding, Status
 from evaluator.toolchain.diagnostics import LineMap, parse
@@ -132,7 +132,7 @@ _OF_A_NUMBER = re.compile(r"'(?:int|float)' object has no attribute '(?:to|cast|
 _LIBDEVICE = re.compile(r"\blibdevice\b")
 
 
-def triton_fault(failed: Failed, device: DeviceKind, source: str) -> Fault | None:
+def triton_fault(failed: Raised, device: DeviceKind, source: str) -> Fault | None:
     """Return the fault for a failure of Triton's; None for any other.
 
     A submission can forge each of them. None leads to a pass.
@@ -183,7 +183,7 @@ def _refusal(refused: RefusedKernel, source: str, device: DeviceKind) -> Finding
     return finding(Code.KERNEL_REFUSED, f"{subject}: " + "\n".join(reason_lines), line=line, kernel=name, column=column)
 
 
-def _not_interpreted(failed: Failed, source: str) -> str | None:
+def _not_interpreted(failed: Raised, source: str) -> str | None:
     """Return the construct that Triton's interpreter lacks; None for any other failure.
 
     In the interpreter, a function of libdevice returns None or refuses the call, depending on its import. The variable
@@ -209,7 +209,7 @@ _ARROW_PLACE = re.compile(r"^ {0,8}--> (?P<file>[^\n:]{1,400}):(?P<line>\d{1,7})
 _COLOURS = re.compile(r"\x1b\[[0-9;]{0,20}m")
 
 
-def unavailable_language(failed: Failed, device: DeviceKind, line: int | None) -> Fault | None:
+def unavailable_language(failed: Raised, device: DeviceKind, line: int | None) -> Fault | None:
     """Return the fault for an incomplete language, or a language not for `device`; None for any other failure."""
     if (language := failed_language(failed.functions)) is None:
         return None
@@ -223,7 +223,7 @@ def unavailable_language(failed: Failed, device: DeviceKind, line: int | None) -
     return None
 
 
-def refused_by_compiler(failed: Failed, submission: str, line: int | None) -> Fault | None:
+def refused_by_compiler(failed: Raised, submission: str, line: int | None) -> Fault | None:
     """Return the fault for a kernel refused by the language's compiler; None for any other failure."""
     if failed.refused is not None and failed.refused.text:
         return Fault(Status.BUILD_ERROR, _refused_text(failed.refused, submission))
@@ -233,7 +233,7 @@ def refused_by_compiler(failed: Failed, submission: str, line: int | None) -> Fa
     return Fault(Status.BUILD_ERROR, _refused_call(language, failed, submission, line))
 
 
-def _refused_call(language: Language, failed: Failed, submission: str, line: int | None) -> Finding:
+def _refused_call(language: Language, failed: Raised, submission: str, line: int | None) -> Finding:
     """Return the finding for an exception of a compiler, with the compiler's place, or else `line` of the call."""
     reason = _shortened(_COLOURS.sub("", failed.message).strip(_ENDS) or failed.kind)
     message = f"{language.title} does not compile the kernel: {reason}"

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Self
 
-from evaluator.deadline import Deadline, Work
+from evaluator.deadline import Deadline, TimeUse
 from evaluator.errors import JudgeFailed
 from evaluator.findings import Code, finding
 from evaluator.judge.runners.build_service import BuildService
@@ -23,7 +23,6 @@ from evaluator.protocol.frames import (
     Constructed,
     DeadlinePassed,
     Done,
-    Failed,
     Frame,
     FrameError,
     FromRunner,
@@ -32,6 +31,7 @@ from evaluator.protocol.frames import (
     Loaded,
     Prepare,
     Queued,
+    Raised,
     Warm,
     Warmed,
     WindowDone,
@@ -65,8 +65,8 @@ class RunnerClient:
         self._build_requests = 0
         self._owes = 0
         self._deadline: Callable[[], Deadline] = Deadline
-        self._code: Work | None = None
-        self._builds: Work | None = None
+        self._code: TimeUse | None = None
+        self._builds: TimeUse | None = None
         self._cpu_time: Callable[[], CpuTime] | None = None
 
     def __enter__(self) -> Self:
@@ -101,7 +101,7 @@ class RunnerClient:
         except (Closed, DeadlinePassed, FrameError) as error:
             raise JudgeFailed(f"an empty runner did not start: {type(error).__name__}: {error}") from None
         if not isinstance(answer, Warmed):
-            reason = answer.message if isinstance(answer, Failed) else type(answer).__name__
+            reason = answer.message if isinstance(answer, Raised) else type(answer).__name__
             raise JudgeFailed(f"an empty runner did not start: {reason}")
 
     def serve_from(self, build_service: BuildService | None) -> None:
@@ -115,7 +115,7 @@ class RunnerClient:
         """
         self._deadline = deadline
         self._cpu_time = self.child.cpu_time if in_cpu_time else None
-        self._code, self._builds = (Work.CODE, Work.BUILDS) if is_submission else (None, None)
+        self._code, self._builds = (TimeUse.CODE, TimeUse.BUILDS) if is_submission else (None, None)
 
     def load(
         self,
@@ -231,7 +231,7 @@ class RunnerClient:
                     return invalid_frame(beyond)
                 if not isinstance(answer, BuildRequest):
                     self._owes -= not isinstance(answer, Queued)
-                    return self._failure(answer, stage) if isinstance(answer, Failed) else answer
+                    return self._failure(answer, stage) if isinstance(answer, Raised) else answer
                 self._build_requests += 1
                 if self._build_requests > _MAX_BUILD_REQUESTS:
                     message = f"the submission asked for more than {_MAX_BUILD_REQUESTS} builds"
@@ -281,7 +281,7 @@ class RunnerClient:
         texts = {} if self._build_service is None else self._build_service.texts
         return fault._replace(finding=of_refused_launch(fault.finding, refused, texts, self._source))
 
-    def _failure(self, failed: Failed, stage: Stage) -> Fault:
+    def _failure(self, failed: Raised, stage: Stage) -> Fault:
         return failure(failed, stage, self._build_service, self._device, self._source)
 
     def _death(self, stage: Stage) -> Fault:

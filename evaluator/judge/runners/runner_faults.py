@@ -17,7 +17,7 @@ from evaluator.judge.runners.language_faults import (
     triton_fault,
     unavailable_language,
 )
-from evaluator.protocol.frames import Failed, Frame
+from evaluator.protocol.frames import Frame, Raised
 from evaluator.records import DeviceKind, Diagnostic, Fault, Finding, Status
 from evaluator.sandbox import ExitInfo
 from evaluator.sandbox.time_limit import TimeLimit
@@ -67,7 +67,7 @@ class Builds(Protocol):
     def missing_return(self) -> Diagnostic | None: ...  # noqa: D102
 
 
-def failure(failed: Failed, stage: Stage, builds: Builds | None, device: DeviceKind, source: str) -> Fault:
+def failure(failed: Raised, stage: Stage, builds: Builds | None, device: DeviceKind, source: str) -> Fault:
     """Return the fault for an exception of the submission `source`, or of the runner's code around it."""
     line = failed.lines[-1][0] if failed.lines else None
     exception_text = f"{failed.kind}: {failed.message}" if failed.message else failed.kind
@@ -113,14 +113,14 @@ def _with_exception(fault: Fault, exception_text: str, line: int | None) -> Faul
     return fault._replace(finding=replace(fault.finding, message=message))
 
 
-def _language_fault(failed: Failed, device: DeviceKind, source: str, line: int | None) -> Fault | None:
+def _language_fault(failed: Raised, device: DeviceKind, source: str, line: int | None) -> Fault | None:
     """Return the fault of Triton's, or of a language that is not available; None for any other failure."""
     if (refused := failed.refused) is not None and refused.text:  # NVRTC's: see `refused_by_compiler`.
         return None
     return triton_fault(failed, device, source) or unavailable_language(failed, device, line)
 
 
-def _python_error(failed: Failed, stage: Stage, texts: Mapping[str, str], device: DeviceKind, source: str) -> Fault:
+def _python_error(failed: Raised, stage: Stage, texts: Mapping[str, str], device: DeviceKind, source: str) -> Fault:
     """Return the fault for an exception caused by neither a build nor a device."""
     line = failed.lines[-1][0] if failed.lines else None
     exception_text = _first_lines(f"{failed.kind}: {failed.message}" if failed.message else failed.kind)
@@ -179,7 +179,7 @@ def invalid_frame(reason: str) -> Fault:
     return Fault(Status.REJECTED, finding(Code.MALFORMED_FRAME, f"the runner sent an invalid frame: {reason}"))
 
 
-def _is_out_of_memory(failed: Failed) -> bool:
+def _is_out_of_memory(failed: Raised) -> bool:
     """Return whether a failure is an out-of-memory error: a failed CPU allocation has no exception type in PyTorch.
 
     A failed GPU allocation has a type, but PyTorch's error message queries NVML for other processes on the GPU. Runners

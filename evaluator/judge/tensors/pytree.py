@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from evaluator.devices.memory import ALIGNMENT_BYTES, Region, places, strided
 from evaluator.errors import ProblemError
 from evaluator.findings import Code, finding
-from evaluator.protocol.frames import Items, Node, Opaque, Scalar, Table, TensorView
+from evaluator.protocol.frames import DictItems, Items, Node, Opaque, Scalar, TensorView
 from evaluator.protocol.pytree import node_of, tensors_of, view_of
 from evaluator.records import Finding
 
@@ -77,7 +77,7 @@ def _refuse(value: Value, path: str) -> Node:
 
 def named_views(node: Node) -> dict[str, TensorView]:
     """Return the tensors of a table by name."""
-    if not isinstance(node, Table):
+    if not isinstance(node, DictItems):
         raise TypeError("what has names is a table")
     named_items = zip(node.keys, node.items, strict=True)
     return {str(name): item for name, item in named_items if isinstance(item, TensorView)}
@@ -103,12 +103,12 @@ def pair_up(expected: Value, answer: Node, path: str = "output") -> list[AnswerP
             children: list[tuple[str, int | str, Node]] = [
                 (f"{path}[{index}]", index, item) for index, item in enumerate(items)
             ]
-        case Table(keys=keys, items=items) if isinstance(expected, Mapping):
+        case DictItems(keys=keys, items=items) if isinstance(expected, Mapping):
             by_key = dict(zip(keys, items, strict=False))
             if by_key.keys() != expected.keys() or not len(by_key) == len(keys) == len(items):
                 return _other_keys(path, list(expected), keys)
             children = [(f"{path}.{key}", key, by_key[key]) for key in expected]
-        case _ if isinstance(expected, list | tuple | Mapping) or isinstance(answer, Items | Table):
+        case _ if isinstance(expected, list | tuple | Mapping) or isinstance(answer, Items | DictItems):
             return _structure(path, _kind(expected), _kind_of_node(answer))
         case _:
             return [AnswerPair(path, expected, answer)]
@@ -166,7 +166,7 @@ def _kind_of_node(node: Node) -> str:
     match node:
         case Items(is_tuple=is_tuple, items=items):
             return f"a {'tuple' if is_tuple else 'list'} of {len(items)}"
-        case Table(items=items):
+        case DictItems(items=items):
             return f"a dict of {len(items)}"
         case TensorView():
             return "a tensor"

@@ -16,7 +16,7 @@ from evaluator.judge.reference.changing_weights import Laid, Sites
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.tensors.pytree import LaidOut, Value, lay_out, named_views
 from evaluator.protocol import model_call
-from evaluator.protocol.frames import Call, Done, EmulatorSchedule, Items, Masked, Prepare, Table
+from evaluator.protocol.frames import Call, DictItems, Done, EmulatorSchedule, Items, Masked, Prepare
 from evaluator.protocol.pytree import answer_spans
 from evaluator.records import Fault, Fill, Order, Schedule
 
@@ -192,7 +192,7 @@ class CallDriver:
                     ticket=0,
                     schedule=None,
                     args=Items(is_tuple=False, items=arguments[:count]),
-                    kwargs=Table(keys=list(plan.inputs.kwargs), items=arguments[count:]),
+                    kwargs=DictItems(keys=list(plan.inputs.kwargs), items=arguments[count:]),
                     output_gradients=gradients if plan.gradients is not None and isinstance(gradients, Items) else None,
                     weights=named_views(staged),
                 )

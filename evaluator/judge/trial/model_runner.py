@@ -18,7 +18,7 @@ from evaluator.judge.setup.distribution_mix import DistributionMix
 from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.judge.tensors.pytree import lay_out
 from evaluator.judge.trial.trial_runner import TrialRunner
-from evaluator.protocol.frames import Construct, Constructed, Load, Table
+from evaluator.protocol.frames import Construct, Constructed, DictItems, Load
 from evaluator.protocol.frames.values import ModelMode
 from evaluator.records import DeviceKind, Fault, Mode, Precision, Problem, Tf32, WeightsRule
 from evaluator.submission.model_new import NAME
@@ -118,7 +118,7 @@ class ModelRunner(NamedTuple):
         if terms.gpu is not None:
             torch.cuda.synchronize()
         args, kwargs, state = placed.nodes
-        if not isinstance(state, Table):
+        if not isinstance(state, DictItems):
             raise TypeError("a state_dict is a table")
         return Construct(
             weight_seed=self.spec.weight_seed,

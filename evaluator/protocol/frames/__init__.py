@@ -17,12 +17,12 @@ from evaluator.protocol.frames.from_runner import (
     Constructed,
     Counted,
     Done,
-    Failed,
     FromRunner,
     LeftOut,
     Loaded,
     Profiled,
     Queued,
+    Raised,
     RefusedKernel,
     SeenKernel,
     SourceFile,
@@ -45,7 +45,7 @@ from evaluator.protocol.frames.to_runner import (
     Warm,
     Window,
 )
-from evaluator.protocol.frames.values import Frame, Items, Node, Opaque, Scalar, Table, TensorView
+from evaluator.protocol.frames.values import DictItems, Frame, Items, Node, Opaque, Scalar, TensorView
 
 __all__ = [
     "MAX_DESCRIPTORS",
@@ -62,9 +62,9 @@ __all__ = [
     "Count",
     "Counted",
     "DeadlinePassed",
+    "DictItems",
     "Done",
     "EmulatorSchedule",
-    "Failed",
     "Frame",
     "FrameError",
     "FromRunner",
@@ -80,12 +80,12 @@ __all__ = [
     "Profiled",
     "ProfiledCall",
     "Queued",
+    "Raised",
     "ReadKernels",
     "RefusedKernel",
     "Scalar",
     "SeenKernel",
     "SourceFile",
-    "Table",
     "TensorView",
     "ToRunner",
     "Warm",

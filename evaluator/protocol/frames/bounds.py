@@ -59,7 +59,7 @@ _MOST_BYTES = {
     b"WindowDone": 3 << 20,
     b"Profiled": 2 << 20,
     b"CompiledKernels": MOST_CACHE_BYTES + (512 << 10),
-    b"Failed": 512 << 10,
+    b"Raised": 512 << 10,
     b"Constructed": 256 << 10,
 }
 """Several times the longest honest frame: 2000 gradients with names of 300 letters take 1 MiB."""

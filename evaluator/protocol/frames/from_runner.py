@@ -178,7 +178,7 @@ class RefusedKernel(Frame, frozen=True):
     text: Annotated[str, msgspec.Meta(max_length=MOST_KERNEL_TEXT)] = ""
 
 
-class Failed(Frame, frozen=True):
+class Raised(Frame, frozen=True):
     """Runner: the submission raised an exception. `lines` are the submission's own stack lines, innermost last.
 
     `refused` is present if the cause is a kernel that does not compile. `functions` are the functions on the stack, as
@@ -205,6 +205,6 @@ FromRunner = (
     | CompiledKernels
     | Counted
     | LeftOut
-    | Failed
+    | Raised
     | Profiled
 )

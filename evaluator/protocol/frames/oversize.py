@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from evaluator.protocol.frames import BuildRequest, Items, Node, Table
+from evaluator.protocol.frames import BuildRequest, DictItems, Items, Node
 from evaluator.protocol.frames.bounds import MOST_DEPTH, MOST_FLAG_BYTES, MOST_NODES, MOST_SOURCE_BYTES, total_bytes
 
 _decoder = msgspec.msgpack.Decoder(BuildRequest)
@@ -18,7 +18,7 @@ def oversized_answer(node: Node) -> str | None:
         nodes += len(level)
         if nodes > MOST_NODES:
             return f"an answer of more than {MOST_NODES} values"
-        level = [item for parent in level if isinstance(parent, Items | Table) for item in parent.items]
+        level = [item for parent in level if isinstance(parent, Items | DictItems) for item in parent.items]
         if not level:
             return None
     return f"an answer that is nested more than {MOST_DEPTH} deep"

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from evaluator.protocol.frames.bounds import Name, ShortText, Text, Token
-from evaluator.protocol.frames.values import Frame, Items, ModelMode, Node, Table, TensorView
+from evaluator.protocol.frames.values import DictItems, Frame, Items, ModelMode, Node, TensorView
 
 
 class Warm(Frame, frozen=True):
@@ -59,7 +59,7 @@ class Construct(Frame, frozen=True):
     mode: ModelMode
     args: Node
     kwargs: Node
-    state: Table
+    state: DictItems
     changing: list[ShortText] = []
     parameters: list[ShortText] = []
     seeded: bool = False

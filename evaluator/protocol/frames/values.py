@@ -56,11 +56,11 @@ class Items(Frame, frozen=True):
     items: "Annotated[list[Node], msgspec.Meta(max_length=MOST_ITEMS)]"
 
 
-class Table(Frame, frozen=True):
+class DictItems(Frame, frozen=True):
     """Dict, in insertion order."""
 
     keys: Annotated[list[int | Name], msgspec.Meta(max_length=MOST_ITEMS)]
     items: "Annotated[list[Node], msgspec.Meta(max_length=MOST_ITEMS)]"
 
 
-Node = TensorView | Scalar | Opaque | Items | Table
+Node = TensorView | Scalar | Opaque | Items | DictItems

@@ -120,7 +120,7 @@ def _start_warden(
 def _tell_failure(judge: socket.socket, error: BaseException) -> None:
     reason = str(error) or traceback.format_exc()
     with contextlib.suppress(OSError):
-        messages.send(judge, messages.Failed(reason=reason[-_REPORT_BYTES:]))
+        messages.send(judge, messages.NotStarted(reason=reason[-_REPORT_BYTES:]))
 
 
 def _watch_over(order: Spawn, judge: socket.socket, output: int, runner_socket: int | None, alarm: int) -> NoReturn:

@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from evaluator.cuda_source.declarations import NotSplittable
-from evaluator.cuda_source.lexer import Code, tokens
+from evaluator.cuda_source.lexer import CodeTokens, tokens
 from evaluator.cuda_source.split import split
 from evaluator.emulator.frontend.front_end import front_end
 from evaluator.protocol.frames import BuildRequest
@@ -73,7 +73,7 @@ def test_so_is_any_text(seed):
 
 
 def test_a_place_after_brackets_is_never_one_before():
-    code = Code(tokens("f(a[b)c]{}d)"))
+    code = CodeTokens(tokens("f(a[b)c]{}d)"))
     for index in range(len(code)):
         assert code.after(index) > index
         assert code.after_brackets(index) > index

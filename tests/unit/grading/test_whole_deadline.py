@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from evaluator.compile.builder import BuildResult
-from evaluator.deadline import Deadline, DeadlineReached, Guard, Work, _raise_in
+from evaluator.deadline import Deadline, DeadlineReached, Guard, TimeUse, _raise_in
 from evaluator.findings import Code
 from evaluator.grade_options import GradeOptions
 from evaluator.grading.pipeline import in_time
@@ -75,7 +75,7 @@ def test_what_another_process_used_is_gone(clock):
 def test_it_is_the_submissions_fault_where_its_own_work_took_half_of_the_time(
     clock, deadline, builds_s, code_s, status
 ):
-    for work, taken_s in ((Work.BUILDS, builds_s), (Work.CODE, code_s), (None, 100.0 - builds_s - code_s)):
+    for work, taken_s in ((TimeUse.BUILDS, builds_s), (TimeUse.CODE, code_s), (None, 100.0 - builds_s - code_s)):
         with deadline.used_by(work):
             clock.now += taken_s
     blamed, reason = deadline.verdict("check")

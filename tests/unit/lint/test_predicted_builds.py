@@ -12,7 +12,7 @@ from torch.utils import cpp_extension
 from evaluator.findings import Code
 from evaluator.lint.lint import look
 from evaluator.lint.messages import MAX_BUILDS
-from evaluator.lint.names import Names
+from evaluator.lint.names import DottedNames
 from evaluator.lint.predicted_builds import predicted_builds
 from evaluator.protocol.frames import MAX_FRAME_BYTES, BuildRequest
 from evaluator.protocol.submission_files import joined
@@ -42,7 +42,7 @@ class Listening:
 
 def foreseen(text: str) -> list[BuildRequest]:
     nodes = list(ast.walk(ast.parse(HEAD + text)))
-    return predicted_builds(nodes, Names(nodes))
+    return predicted_builds(nodes, DottedNames(nodes))
 
 
 def asked(text: str, monkeypatch) -> BuildRequest:

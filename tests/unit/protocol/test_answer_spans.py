@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from evaluator.protocol.frames import Done, Items, Scalar, Table, TensorView
+from evaluator.protocol.frames import DictItems, Done, Items, Scalar, TensorView
 from evaluator.protocol.pytree import answer_spans
 
 
@@ -12,7 +12,7 @@ def view(offset, shape, strides, dtype="float32"):
 
 
 def test_tensors_are_found_in_order_with_the_gaps_between_their_elements():
-    outputs = Table(
+    outputs = DictItems(
         keys=["a", "b"], items=[view(256, (2, 3), (8, 1)), Items(is_tuple=True, items=[view(0, (), (), "int8")])]
     )
     gradients = {"input 0": view(512, (4,), (2,), "float64"), "input 1": None}

@@ -21,8 +21,8 @@ from evaluator.protocol.frames import (
     Channel,
     Closed,
     DeadlinePassed,
+    DictItems,
     Done,
-    Failed,
     FrameError,
     FromRunner,
     Items,
@@ -30,9 +30,9 @@ from evaluator.protocol.frames import (
     Loaded,
     Opaque,
     Prepare,
+    Raised,
     Scalar,
     SourceFile,
-    Table,
     TensorView,
     ToRunner,
     channel,
@@ -103,7 +103,9 @@ nodes = st.recursive(
     views | st.builds(Scalar, value=plain) | st.builds(Opaque, type_name=st.text(max_size=20)),
     lambda below: (
         st.builds(Items, is_tuple=st.booleans(), items=st.lists(below, max_size=4))
-        | st.builds(Table, keys=st.lists(st.integers(0, 9) | st.text(max_size=5), max_size=4), items=st.lists(below))
+        | st.builds(
+            DictItems, keys=st.lists(st.integers(0, 9) | st.text(max_size=5), max_size=4), items=st.lists(below)
+        )
     ),
     max_leaves=8,
 )
@@ -115,7 +117,7 @@ from_runner = st.one_of(
         outputs=nodes,
         gradients=st.none() | st.dictionaries(st.text(max_size=9), st.none() | views),
     ),
-    st.builds(Failed, kind=st.text(max_size=9), message=st.text(max_size=99)),
+    st.builds(Raised, kind=st.text(max_size=9), message=st.text(max_size=99)),
     st.builds(
         BuildRequest, name=st.text(max_size=9), cpp_sources=st.lists(st.text(max_size=99)), with_cuda=st.booleans()
     ),
@@ -156,7 +158,7 @@ def test_frames_arrive_as_they_were_sent_and_in_order(sent):
             forked=False,
             schedule=None,
             args=Items(is_tuple=False, items=[VIEW]),
-            kwargs=Table(keys=["mask", 3], items=[Scalar(value=None), Scalar(value=2.0)]),
+            kwargs=DictItems(keys=["mask", 3], items=[Scalar(value=None), Scalar(value=2.0)]),
             output_gradients=None,
         ),
         Prepare(index=1, token=5, poison=255, ahead_bytes=2**40),
@@ -328,7 +330,7 @@ def test_nesting_is_decoded_or_refused_but_never_overflows_the_stack():
         TensorView(dtype="f" * 70_000, shape=(), strides=(), offset_bytes=0),
         Opaque(type_name="x" * 70_000),
         Items(is_tuple=True, items=[Scalar(value=None)] * 5000),
-        Table(keys=[1.5], items=[]),
+        DictItems(keys=[1.5], items=[]),
     ],
 )
 def test_values_out_of_range_are_refused(frame):
@@ -354,7 +356,7 @@ def test_more_sources_than_anyone_writes_are_refused():
 
 
 def test_text_that_is_not_utf8_is_refused():
-    body = encode(Failed(kind="AAAA", message="")).replace(b"AAAA", b"\xff\xfe\xc0\x80")
+    body = encode(Raised(kind="AAAA", message="")).replace(b"AAAA", b"\xff\xfe\xc0\x80")
     assert outcome(framed(body)) == "FrameError"
 
 
@@ -406,10 +408,10 @@ def test_a_frame_that_a_deadline_cut_goes_on_with_the_next_wait(pair):
 
 def test_a_frame_in_many_pieces_arrives(pair):
     judge, theirs = pair
-    data = framed(encode(Failed(kind="ValueError", message="no")))
+    data = framed(encode(Raised(kind="ValueError", message="no")))
     writer = threading.Thread(target=lambda: [theirs.sendall(data[i : i + 1]) for i in range(len(data))])
     writer.start()
-    assert judge.receive(60) == Failed(kind="ValueError", message="no")
+    assert judge.receive(60) == Raised(kind="ValueError", message="no")
     writer.join()
 
 

@@ -12,7 +12,7 @@ from evaluator.catalog import find_problem, list_problems
 from evaluator.commands import main
 from evaluator.errors import UsageError
 from evaluator.records import Problem, SizeName
-from evaluator.scaffold.first_solution import Language, solution_text
+from evaluator.scaffold.first_solution import SolutionLanguage, solution_text
 from evaluator.scaffold.new_files import new_problem, new_solution
 
 
@@ -87,14 +87,14 @@ def test_a_failure_half_way_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
     assert _left(tmp_path) == []
 
 
-@pytest.mark.parametrize("language", Language)
+@pytest.mark.parametrize("language", SolutionLanguage)
 @pytest.mark.parametrize("problem", list_problems().problems, ids=lambda problem: problem.name)
-def test_every_shipped_problem_gets_a_skeleton(problem: Problem, language: Language) -> None:
+def test_every_shipped_problem_gets_a_skeleton(problem: Problem, language: SolutionLanguage) -> None:
     text = solution_text(problem, language)
     model_new, model = _classes(text)["ModelNew"], _classes(problem.source)["Model"]
     assert [ast.unparse(base) for base in model_new.bases] == [ast.unparse(base) for base in model.bases]
     assert "kernels.finish(" in text
-    assert ("cuda_sources" in text) == (language is Language.CUDA)
+    assert ("cuda_sources" in text) == (language is SolutionLanguage.CUDA)
     assert ("Finish.apply" in text) == problem.backward
     signatures = [
         {node.name: ast.unparse(node.args) for node in each.body if isinstance(node, ast.FunctionDef)}
@@ -104,7 +104,7 @@ def test_every_shipped_problem_gets_a_skeleton(problem: Problem, language: Langu
 
 
 def test_what_forward_returns_goes_through_the_kernel() -> None:
-    text = solution_text(find_problem("linear_relu_divide"), Language.CUDA)
+    text = solution_text(find_problem("linear_relu_divide"), SolutionLanguage.CUDA)
     assert "        return kernels.finish(torch.relu(self.linear(x)) / self.divisor)\n" in text
 
 
@@ -163,7 +163,7 @@ def get_init_inputs():
 
 
 def test_a_skeleton_takes_what_model_needs_and_no_more() -> None:
-    text = solution_text(_with_source(REFERENCE), Language.CPP)
+    text = solution_text(_with_source(REFERENCE), SolutionLanguage.CPP)
     assert "\nSCALE = 2.0\n" in text
     assert "\nwidth = 8\n" in text  # a default of scaled
     assert "    return x * SCALE  # größer\n" in text
@@ -179,7 +179,7 @@ def test_a_skeleton_takes_what_model_needs_and_no_more() -> None:
 
 def test_a_kernel_that_cannot_be_hooked_in_is_said_to_be_uncalled() -> None:
     source = "import torch\nclass Model(torch.nn.ReLU):\n    pass\ndef get_inputs(): ...\ndef get_init_inputs(): ...\n"
-    text = solution_text(_with_source(source), Language.CPP)
+    text = solution_text(_with_source(source), SolutionLanguage.CPP)
     assert "its kernel, a copy, is not called yet" in " ".join(text.split())
     assert "class ModelNew(torch.nn.ReLU):" in text
 
@@ -187,17 +187,17 @@ def test_a_kernel_that_cannot_be_hooked_in_is_said_to_be_uncalled() -> None:
 def test_a_model_that_is_no_class_cannot_be_started_from() -> None:
     source = "from torch.nn import ReLU as Model\ndef get_inputs(): ...\ndef get_init_inputs(): ...\n"
     with pytest.raises(UsageError, match="by a class statement"):
-        solution_text(_with_source(source), Language.CUDA)
+        solution_text(_with_source(source), SolutionLanguage.CUDA)
 
 
 def test_a_skeleton_says_how_its_problem_is_found(tmp_path: Path) -> None:
-    assert "warpgrade grade relu THIS_FILE" in solution_text(find_problem("relu"), Language.CUDA)
+    assert "warpgrade grade relu THIS_FILE" in solution_text(find_problem("relu"), SolutionLanguage.CUDA)
     own = find_problem(str(new_problem("mine", tmp_path / "my problems")))
-    text = solution_text(own, Language.CUDA)
+    text = solution_text(own, SolutionLanguage.CUDA)
     assert f"warpgrade grade '{tmp_path}/my problems/mine' THIS_FILE" in text
     assert "float64" not in text
     odd = msgspec.structs.replace(own, path='a"""\nimport os')
-    assert "warpgrade grade mine THIS_FILE" in solution_text(odd, Language.CUDA)
+    assert "warpgrade grade mine THIS_FILE" in solution_text(odd, SolutionLanguage.CUDA)
 
 
 @pytest.mark.parametrize("own", [False, True])
@@ -234,7 +234,7 @@ def test_an_agents_page_is_never_overwritten(tmp_path: Path) -> None:
 
 def test_a_title_cannot_end_the_docstring() -> None:
     problem = msgspec.structs.replace(find_problem("relu"), title='"""\nimport os\\')
-    assert ast.get_docstring(ast.parse(solution_text(problem, Language.CPP)))
+    assert ast.get_docstring(ast.parse(solution_text(problem, SolutionLanguage.CPP)))
 
 
 def test_a_solution_is_written_and_never_overwritten(tmp_path: Path) -> None:
@@ -242,7 +242,7 @@ def test_a_solution_is_written_and_never_overwritten(tmp_path: Path) -> None:
     new_solution(find_problem("relu"), path)
     text = path.read_text()
     with pytest.raises(UsageError, match=r"relu.py already exists"):
-        new_solution(find_problem("relu"), path, Language.CPP)
+        new_solution(find_problem("relu"), path, SolutionLanguage.CPP)
     assert path.read_text() == text
     assert _left(path.parent) == ["relu.py"]
 
@@ -251,7 +251,7 @@ def test_a_solution_is_written_and_never_overwritten(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_cpp_skeleton_compiles_and_agrees_with_its_reference(tmp_path: Path) -> None:
     problem = find_problem("relu_backward")
-    new_solution(problem, tmp_path / "solution.py", Language.CPP)
+    new_solution(problem, tmp_path / "solution.py", SolutionLanguage.CPP)
     (tmp_path / "reference.py").write_text(problem.source)
     code = (
         "import torch; from reference import Model; from solution import ModelNew\n"

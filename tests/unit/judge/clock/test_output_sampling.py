@@ -14,7 +14,7 @@ from evaluator.judge.answer.output_checks import late
 from evaluator.judge.clock.clock_kernels import SAMPLES, SLOT_BYTES, Sampling, shares
 from evaluator.judge.reference.reference import by_path
 from evaluator.judge.tensors.output_views import OutputViews
-from evaluator.protocol.frames import Items, Table, TensorView
+from evaluator.protocol.frames import DictItems, Items, TensorView
 from evaluator.protocol.model_call import Result
 from evaluator.protocol.pytree import dtype_name, leaves, mapped
 from evaluator.runner.device_arena import places
@@ -90,7 +90,7 @@ class Runner:
             offset = value.data_ptr() - self.region.data_ptr() if value.numel() else None
             return TensorView(dtype_name(value.dtype), tuple(value.shape), tuple(value.stride()), offset)
         if isinstance(value, dict):
-            return Table(keys=list(value), items=[self._node(item) for item in value.values()])
+            return DictItems(keys=list(value), items=[self._node(item) for item in value.values()])
         return Items(is_tuple=isinstance(value, tuple), items=[self._node(item) for item in value])
 
     def sampled(self):

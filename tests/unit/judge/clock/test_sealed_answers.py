@@ -10,7 +10,7 @@ from evaluator.judge.clock.clock import ClockedCall
 from evaluator.judge.clock.clock_kernels import Sampling
 from evaluator.judge.clock.sealed_clock import SealedClock
 from evaluator.judge.runners.runner_client import RunnerClient
-from evaluator.protocol.frames import Call, Done, Items, Queued, Scalar, Table, WindowDone
+from evaluator.protocol.frames import Call, DictItems, Done, Items, Queued, Scalar, WindowDone
 from evaluator.records import Fault, Status
 
 QUESTION = Call(
@@ -22,7 +22,7 @@ QUESTION = Call(
     forked=False,
     schedule=None,
     args=Items(is_tuple=False, items=[]),
-    kwargs=Table(keys=[], items=[]),
+    kwargs=DictItems(keys=[], items=[]),
     output_gradients=None,
 )
 

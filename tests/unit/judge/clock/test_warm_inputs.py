@@ -10,7 +10,7 @@ import torch
 from evaluator.judge.clock import clock_kernels, sealed_clock
 from evaluator.judge.clock.clock_kernels import InputReader, warm_spans
 from evaluator.judge.clock.sealed_clock import SealedClock
-from evaluator.protocol.frames import Items, Table, TensorView
+from evaluator.protocol.frames import DictItems, Items, TensorView
 from tests.unit.judge.clock.test_sealed_answers import QUESTION
 
 
@@ -19,7 +19,7 @@ def view(offset_bytes, elements):
 
 
 def frame(*args, gradients=None, **kwargs):
-    table = Table(keys=list(kwargs), items=list(kwargs.values()))
+    table = DictItems(keys=list(kwargs), items=list(kwargs.values()))
     return msgspec.structs.replace(
         QUESTION, args=Items(is_tuple=False, items=list(args)), kwargs=table, output_gradients=gradients
     )

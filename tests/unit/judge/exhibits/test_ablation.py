@@ -8,7 +8,7 @@ import pytest
 from evaluator.findings import Code, finding
 from evaluator.judge.exhibits import ablation
 from evaluator.judge.exhibits.ablation import AblationResult, counted_without_kernels, needed_alone, right_without
-from evaluator.protocol.frames import Count, Counted, Failed, LeaveOut, LeftOut, Loaded
+from evaluator.protocol.frames import Count, Counted, LeaveOut, LeftOut, Loaded, Raised
 from evaluator.records import DeviceKind, Fault, KernelUse, Profiling, Status
 
 
@@ -98,7 +98,7 @@ def test_a_call_between_the_two_is_counted(faults, result, library_calls):
 
 
 def test_what_cannot_be_asked_is_not_known():
-    assert right_without(Context(answer=Failed("TypeError", "no", [])), "kernels") is AblationResult.UNTOLD
+    assert right_without(Context(answer=Raised("TypeError", "no", [])), "kernels") is AblationResult.UNTOLD
     assert right_without(Context(loads=fault(Code.IMPORT_FAILED)), "kernels") is AblationResult.UNTOLD
 
 

@@ -6,7 +6,7 @@ from evaluator.findings import Code
 from evaluator.findings.running import NAME_PLACE
 from evaluator.judge.runners.language_faults import refused_by_compiler, unavailable_language
 from evaluator.judge.runners.runner_faults import Stage, failure
-from evaluator.protocol.frames import Failed, RefusedKernel
+from evaluator.protocol.frames import Raised, RefusedKernel
 from evaluator.protocol.submission_files import joined
 from evaluator.records import DeviceKind, Status
 
@@ -30,7 +30,7 @@ relu.cu(3): error: identifier "y" is undefined
 
 
 def nvrtc(reason=LOG, text=TEXT, kernel="relu"):
-    return Failed(kind="RuntimeError", message="", refused=RefusedKernel(kernel, reason, 0, 0, text))
+    return Raised(kind="RuntimeError", message="", refused=RefusedKernel(kernel, reason, 0, 0, text))
 
 
 def test_a_kernel_that_nvrtc_refuses_has_reason_line_and_column():
@@ -87,7 +87,7 @@ def test_a_forged_reason_is_a_failure_without_a_place(reason, text):
 
 
 def failed(*functions, kind="ValueError", message="no such \x1b[92mtype"):
-    return Failed(kind=kind, message=message, functions=["submission.ModelNew.forward", *functions])
+    return Raised(kind=kind, message=message, functions=["submission.ModelNew.forward", *functions])
 
 
 TILELANG = ("tilelang.jit.JITImpl.__call__", "tilelang.engine.lower.lower")

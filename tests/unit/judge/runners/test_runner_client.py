@@ -22,10 +22,10 @@ from evaluator.protocol.frames import (
     Closed,
     DeadlinePassed,
     Done,
-    Failed,
     Items,
     Load,
     Loaded,
+    Raised,
     Scalar,
     ToRunner,
 )
@@ -266,7 +266,7 @@ def test_an_answer_of_too_many_values_is_no_proper_frame(outputs):
 def test_a_long_line_of_a_message_is_not_the_whole_card():
     runner = Runner()
     with RunnerClient(runner, None) as talk:
-        Channel(runner.hostile, receives=ToRunner).send(Failed("ValueError", "x" * 60_000), timeout_s=60)
+        Channel(runner.hostile, receives=ToRunner).send(Raised("ValueError", "x" * 60_000), timeout_s=60)
         fault = talk.answer(Stage.CALL, 60.0)
     assert fault.finding.code == Code.FORWARD_FAILED.value
     assert len(fault.finding.message) < 5000
@@ -282,7 +282,7 @@ def failure(source, failed, stage=Stage.IMPORT):
 @pytest.mark.parametrize(("stage", "verdict"), [(Stage.IMPORT, Status.BUILD_ERROR), (Stage.CALL, Status.RUNTIME_ERROR)])
 @pytest.mark.parametrize("name", ["no_such_einops", "no_such_einops.layers.torch"])
 def test_a_package_that_is_not_there_is_named_with_those_that_are(stage, verdict, name):
-    said = Failed(kind="ModuleNotFoundError", message=f"No module named '{name}'", lines=[(3, "")])
+    said = Raised(kind="ModuleNotFoundError", message=f"No module named '{name}'", lines=[(3, "")])
     fault = failure("", said, stage)
     assert (fault.status, fault.finding.code, fault.finding.line) == (verdict, Code.PACKAGE_MISSING, 3)
     assert fault.finding.details == {"package": "no_such_einops"}
@@ -301,11 +301,11 @@ def test_a_package_that_is_not_there_is_named_with_those_that_are(stage, verdict
     ],
 )
 def test_any_other_failed_import_is_the_submissions_own(kind, message):
-    assert failure("", Failed(kind=kind, message=message, lines=[])).finding.code == Code.IMPORT_FAILED
+    assert failure("", Raised(kind=kind, message=message, lines=[])).finding.code == Code.IMPORT_FAILED
 
 
 def test_a_text_that_ends_in_the_middle_is_told_to_have_been_cut_off():
-    said = Failed(kind="SyntaxError", message="'(' was never closed", lines=[(1, "f(")])
+    said = Raised(kind="SyntaxError", message="'(' was never closed", lines=[(1, "f(")])
     assert failure("f(\n", said).finding.code == Code.CUT_OFF
     assert "token limit" in failure("f(\n", said).finding.next_step
     assert failure("f(\nclass A: 1", said).finding.code == Code.IMPORT_FAILED
@@ -318,7 +318,7 @@ def test_a_text_that_ends_in_the_middle_is_told_to_have_been_cut_off():
 @pytest.mark.parametrize("stage", [Stage.IMPORT, Stage.CALL])
 def test_a_missing_kernel_language_is_no_verdict(monkeypatch, stage, package, command):
     monkeypatch.setattr("evaluator.submission.requirements._is_there", lambda _: False)
-    said = Failed(kind="ModuleNotFoundError", message=f"No module named '{package}.language'", lines=[(3, "")])
+    said = Raised(kind="ModuleNotFoundError", message=f"No module named '{package}.language'", lines=[(3, "")])
     fault = failure("", said, stage)
     assert (fault.status, fault.finding.code, fault.finding.line) == (Status.INCONCLUSIVE, Code.LANGUAGE_MISSING, 3)
     assert command in fault.finding.message
@@ -328,7 +328,7 @@ def test_a_missing_kernel_language_is_no_verdict(monkeypatch, stage, package, co
 @pytest.mark.parametrize(("module", "found"), [("tilelang.language", True), ("no_such_einops", False), ("", False)])
 def test_a_missing_kernel_language_behind_an_exception_is_no_verdict(monkeypatch, module, found):
     monkeypatch.setattr("evaluator.submission.requirements._is_there", lambda _: False)
-    fault = failure("", Failed(kind="RuntimeError", message="no tilelang", missing=module), Stage.CALL)
+    fault = failure("", Raised(kind="RuntimeError", message="no tilelang", missing=module), Stage.CALL)
     assert (fault.status is Status.INCONCLUSIVE) == found
     assert (fault.finding.code == Code.LANGUAGE_MISSING) == found
 
@@ -343,12 +343,12 @@ def test_a_missing_kernel_language_behind_an_exception_is_no_verdict(monkeypatch
     ],
 )
 def test_a_syntax_error_in_a_line_that_is_no_code_says_so(line, what):
-    found = failure(line, Failed(kind="SyntaxError", message="invalid syntax", lines=[(9, line)])).finding
+    found = failure(line, Raised(kind="SyntaxError", message="invalid syntax", lines=[(9, line)])).finding
     assert (found.code, found.line, found.next_step) == (Code.WRONG_FORM, 9, ONE_BLOCK)
     assert found.message.startswith(what)
 
 
 @pytest.mark.parametrize("line", ["class ModelNew(:\n    1", "const int i = 3;", "x = = 1", "    return x y", "f(a b)"])
 def test_a_syntax_error_in_code_is_a_failed_import(line):
-    found = failure(line, Failed(kind="SyntaxError", message="invalid syntax", lines=[(9, line)])).finding
+    found = failure(line, Raised(kind="SyntaxError", message="invalid syntax", lines=[(9, line)])).finding
     assert found.code == Code.IMPORT_FAILED

@@ -7,7 +7,7 @@ import pytest
 from evaluator.findings import ENTRIES, Code, finding
 from evaluator.findings.running import ADD_RETURN, HOST_CODE, HOST_READS_GPU
 from evaluator.judge.runners.runner_faults import Stage, death, failure
-from evaluator.protocol.frames import Failed
+from evaluator.protocol.frames import Raised
 from evaluator.records import DeviceKind, Diagnostic, Status
 from evaluator.sandbox import ExitInfo
 
@@ -60,7 +60,7 @@ def test_a_warning_about_a_missing_return_explains_a_crash(signal, line, step):
     ],
 )
 def test_an_exception_after_an_ignored_failure_of_a_build_is_told(message, lines, said):
-    failed = Failed(kind="RuntimeError", message=message, lines=lines)
+    failed = Raised(kind="RuntimeError", message=message, lines=lines)
     fault = failure(failed, Stage.CALL, OneFailedBuild(), DeviceKind.CUDA, "")
     assert (fault.status, fault.finding.code) == (Status.BUILD_ERROR, Code.BINDING.value)
     assert fault.finding.message == OneFailedBuild.failures[0].message + said.format(f"RuntimeError: {message}")
@@ -78,12 +78,12 @@ def test_an_exception_after_an_ignored_failure_of_a_build_is_told(message, lines
 )
 def test_of_several_failed_builds_the_one_without_a_verdict_is_told(codes, status, told):
     builds = SimpleNamespace(texts={}, failures=[finding(Code(code), code) for code in codes.split()])
-    fault = failure(Failed(kind="", message=""), Stage.IMPORT, builds, DeviceKind.CUDA, "")
+    fault = failure(Raised(kind="", message=""), Stage.IMPORT, builds, DeviceKind.CUDA, "")
     assert (fault.status, fault.finding.code) == (status, told)
 
 
 def test_an_exception_without_a_name_and_a_text_adds_nothing():
-    fault = failure(Failed(kind="", message=""), Stage.CALL, OneFailedBuild(), DeviceKind.CUDA, "")
+    fault = failure(Raised(kind="", message=""), Stage.CALL, OneFailedBuild(), DeviceKind.CUDA, "")
     assert fault.finding == OneFailedBuild.failures[0]
 
 
@@ -95,7 +95,7 @@ def test_an_exception_without_a_name_and_a_text_adds_nothing():
     ],
 )
 def test_what_needs_a_pytorch_with_cuda_is_no_fault_on_the_emulator(message, name):
-    failed = Failed(kind="InternalTorchDynamoError", message=message, lines=[(3, "forward")])
+    failed = Raised(kind="InternalTorchDynamoError", message=message, lines=[(3, "forward")])
     fault = failure(failed, Stage.CALL, None, DeviceKind.EMULATED, "")
     assert (fault.status, fault.finding.code) == (Status.INCONCLUSIVE, Code.NOT_EMULATED.value)
     assert (fault.finding.line, fault.finding.details["construct"]) == (3, name)
@@ -112,6 +112,6 @@ def test_what_needs_a_pytorch_with_cuda_is_no_fault_on_the_emulator(message, nam
     ],
 )
 def test_what_a_pytorch_without_cuda_lacks_is_no_fault_of_the_submission(message, construct):
-    fault = failure(Failed(kind="NotImplementedError", message=message), Stage.CALL, None, DeviceKind.EMULATED, "")
+    fault = failure(Raised(kind="NotImplementedError", message=message), Stage.CALL, None, DeviceKind.EMULATED, "")
     assert fault.status is Status.INCONCLUSIVE
     assert fault.finding.details["construct"] == construct

@@ -4,7 +4,7 @@ import pytest
 
 from evaluator.findings import Code
 from evaluator.judge.runners.language_faults import likely_cause, triton_fault
-from evaluator.protocol.frames import Failed, RefusedKernel
+from evaluator.protocol.frames import Raised, RefusedKernel
 from evaluator.records import DeviceKind, Status
 
 SOURCE = "import triton\n\n    tl.store(out, tl.relu(x))\n"
@@ -12,7 +12,7 @@ SOURCE = "import triton\n\n    tl.store(out, tl.relu(x))\n"
 
 def refused(**changes):
     fields = {"kernel": "relu_kernel", "reason": "no attribute 'relu'", "line": 3, "column": 19} | changes
-    return Failed("CompilationError", "x", refused=RefusedKernel(**fields))
+    return Raised("CompilationError", "x", refused=RefusedKernel(**fields))
 
 
 def test_a_refused_kernel_is_a_build_error_at_its_place():
@@ -44,7 +44,7 @@ def test_a_reason_of_any_length_is_cut():
 
 
 def failed(message):
-    return Failed("RuntimeError", message)
+    return Raised("RuntimeError", message)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from evaluator.devices.memory import HostRegion
 from evaluator.findings import Code
 from evaluator.judge.tensors.output_views import OutputViews, output_views, some_bits
 from evaluator.judge.tensors.pytree import AnswerPair, lay_out
-from evaluator.protocol.frames import Items, Opaque, Scalar, Table, TensorView
+from evaluator.protocol.frames import DictItems, Items, Opaque, Scalar, TensorView
 from evaluator.records import Finding
 
 SIZE = 1 << 14
@@ -136,7 +136,7 @@ REFUSED = {
     "an object": (Opaque(type_name="Thing"), Code.NOT_A_TENSOR),
     "an object of 60 000 letters": (Opaque(type_name="T" * 60_000), Code.NOT_A_TENSOR),
     "a list": (Items(is_tuple=False, items=[VIEW]), Code.WRONG_STRUCTURE),
-    "a dict": (Table(keys=[], items=[]), Code.WRONG_STRUCTURE),
+    "a dict": (DictItems(keys=[], items=[]), Code.WRONG_STRUCTURE),
 }
 
 

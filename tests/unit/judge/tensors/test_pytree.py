@@ -16,7 +16,7 @@ from evaluator.devices.memory import HostRegion
 from evaluator.errors import JudgeFailed, ProblemError
 from evaluator.findings import Code
 from evaluator.judge.tensors.pytree import lay_out, pair_up, unravelled
-from evaluator.protocol.frames import Items, Opaque, Scalar, Table, TensorView
+from evaluator.protocol.frames import DictItems, Items, Opaque, Scalar, TensorView
 from evaluator.protocol.pytree import leaves, mapped, tensors_of
 from evaluator.records import Finding
 from evaluator.runner.shared_memory import to_value
@@ -217,31 +217,31 @@ WRONG = {
     "a tensor for a tuple": ((X,), VIEW, "output", "a tensor"),
     "a list for a tuple": ((X, X), items(VIEW, VIEW, is_tuple=False), "output", "a list of 2"),
     "a tuple for a list": ([X], items(VIEW), "output", "a tuple of 1"),
-    "a dict for a list": ([X], Table(keys=["0"], items=[VIEW]), "output", "a dict of 1"),
+    "a dict for a list": ([X], DictItems(keys=["0"], items=[VIEW]), "output", "a dict of 1"),
     "a scalar for a dict": ({"a": X}, Scalar(value=1), "output", "a int"),
     "an object for a tuple": ((X,), Opaque(type_name="Thing"), "output", "a Thing"),
     "too few": ((X, X), items(VIEW), "output", "but is 1"),
     "too many": ((X,), items(VIEW, VIEW), "output", "but is 2"),
     "another key": (
         {"a": X},
-        Table(keys=["b"], items=[VIEW]),
+        DictItems(keys=["b"], items=[VIEW]),
         "output",
         r"with the keys \['a'\], but is \['b'\]: lacks \['a'\] and has \['b'\] in addition",
     ),
-    "a key less": ({"a": X, "b": X}, Table(keys=["b"], items=[VIEW]), "output", r"\['b'\]: lacks \['a'\]$"),
+    "a key less": ({"a": X, "b": X}, DictItems(keys=["b"], items=[VIEW]), "output", r"\['b'\]: lacks \['a'\]$"),
     "a key more": (
         {"a": X},
-        Table(keys=["b", "a"], items=[VIEW, VIEW]),
+        DictItems(keys=["b", "a"], items=[VIEW, VIEW]),
         "output",
         r"\['b', 'a'\]: has \['b'\] in addition$",
     ),
-    "a key twice": ({"a": X}, Table(keys=["a", "a"], items=[VIEW, VIEW]), "output", "'a', 'a'"),
-    "a number for a text as key": ({"1": X}, Table(keys=[1], items=[VIEW]), "output", r"\[1\]"),
-    "fewer items than keys": ({"a": X, "b": X}, Table(keys=["a", "b"], items=[VIEW]), "output", "keys"),
-    "more items than keys": ({"a": X}, Table(keys=["a"], items=[VIEW, VIEW]), "output", "keys"),
+    "a key twice": ({"a": X}, DictItems(keys=["a", "a"], items=[VIEW, VIEW]), "output", "'a', 'a'"),
+    "a number for a text as key": ({"1": X}, DictItems(keys=[1], items=[VIEW]), "output", r"\[1\]"),
+    "fewer items than keys": ({"a": X, "b": X}, DictItems(keys=["a", "b"], items=[VIEW]), "output", "keys"),
+    "more items than keys": ({"a": X}, DictItems(keys=["a"], items=[VIEW, VIEW]), "output", "keys"),
     "deep down": (
         ([X, {"k": (X, X)}],),
-        items(items(VIEW, Table(keys=["k"], items=[items(VIEW)]), is_tuple=False)),
+        items(items(VIEW, DictItems(keys=["k"], items=[items(VIEW)]), is_tuple=False)),
         "output[0][1].k",
         "should be 2 values, but is 1",
     ),
@@ -258,14 +258,14 @@ def test_another_structure_is_a_finding_with_its_path(expected, answer, path, sa
 
 
 def test_hundreds_of_hostile_keys_do_not_fill_the_card():
-    for answer in (Table(keys=["k" * 60_000] * 50, items=[VIEW] * 50), Opaque(type_name="x" * 60_000)):
+    for answer in (DictItems(keys=["k" * 60_000] * 50, items=[VIEW] * 50), Opaque(type_name="x" * 60_000)):
         assert len(pair_up({"a": X}, answer).message) < 1000
 
 
 def test_the_items_of_a_dict_are_paired_by_key():
     other = replace(VIEW, offset_bytes=8)
     pairs = pair_up(
-        {"a": X, "b": {1: X, "2": 3}}, Table(keys=["b", "a"], items=[Table(["2", 1], [SCALAR, VIEW]), other])
+        {"a": X, "b": {1: X, "2": 3}}, DictItems(keys=["b", "a"], items=[DictItems(["2", 1], [SCALAR, VIEW]), other])
     )
     assert [(pair.path, pair.answer) for pair in pairs] == [
         ("output.a", other),

@@ -19,7 +19,7 @@ from evaluator.judge.tensors.pytree import lay_out
 from evaluator.judge.trial.retry import retried
 from evaluator.judge.trial.trial_runner import TrialRunner
 from evaluator.judge.trial.windows import WindowRunner
-from evaluator.protocol.frames import Construct, Items, Table, Window
+from evaluator.protocol.frames import Construct, DictItems, Items, Window
 from evaluator.protocol.frames.values import ModelMode
 from evaluator.records import Profile, SizeName, ToleranceRule
 from evaluator.runner.main import Runner
@@ -111,7 +111,7 @@ def trial_runner(tmp_path):
                     weight_seed=1,
                     mode=ModelMode.TRAIN,
                     args=none,
-                    kwargs=Table(keys=[], items=[]),
+                    kwargs=DictItems(keys=[], items=[]),
                     state=placed.nodes[0],
                     changing=list(reference.weights.names),
                 )

@@ -23,7 +23,7 @@ from evaluator.judge.setup.seed_book import fresh_seed
 from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.judge.tensors.pytree import lay_out
 from evaluator.judge.trial.trial_runner import TrialRunner
-from evaluator.protocol.frames import Call, Construct, Done, Items, Prepare, Scalar, Table, TensorView
+from evaluator.protocol.frames import Call, Construct, DictItems, Done, Items, Prepare, Scalar, TensorView
 from evaluator.protocol.frames.values import ModelMode
 from evaluator.protocol.model_call import seed_torch
 from evaluator.protocol.pytree import tensors_of
@@ -116,7 +116,7 @@ def trial_runner(tmp_path):
             (state,) = placed.nodes
             none = Items(is_tuple=False, items=[])
             construct = Construct(
-                weight_seed=1, mode=ModelMode.TRAIN, args=none, kwargs=Table(keys=[], items=[]), state=state
+                weight_seed=1, mode=ModelMode.TRAIN, args=none, kwargs=DictItems(keys=[], items=[]), state=state
             )
             assert runner._answer(construct).difference is None
             once = reference.draw(0)

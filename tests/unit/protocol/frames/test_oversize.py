@@ -11,18 +11,18 @@ from evaluator.protocol.frames import (
     Channel,
     Constructed,
     DeadlinePassed,
+    DictItems,
     Done,
-    Failed,
     FrameError,
     FromRunner,
     Items,
     Loaded,
     Opaque,
     Profiled,
+    Raised,
     Scalar,
     SeenKernel,
     SourceFile,
-    Table,
     TensorView,
 )
 from evaluator.protocol.frames.bounds import MAX_FRAME_BYTES, MOST_DEPTH, MOST_NODES, most_bytes_from_runner
@@ -45,7 +45,7 @@ def nested(depth):
 
 HONEST = {
     "500 tensors, nested": Done(
-        index=0, outputs=Items(False, [Table(keys=[str(j) for j in range(5)], items=[VIEW] * 5)] * 100)
+        index=0, outputs=Items(False, [DictItems(keys=[str(j) for j in range(5)], items=[VIEW] * 5)] * 100)
     ),
     "2000 gradients with long names": Done(
         index=0, outputs=VIEW, gradients={f"{LONG_NAME}{number}": VIEW for number in range(2000)}
@@ -55,7 +55,7 @@ HONEST = {
     "30 flags": BuildRequest(name="mine", extra_cuda_cflags=["-DNAME=" + "x" * 200] * 30),
     "500 functions": BuildRequest(name="mine", functions={f"relu_{number}": "does it" * 9 for number in range(500)}),
     "256 kernels": Profiled([SeenKernel("k" * 2000, 1, 1.0)] * 256, 0),
-    "a long traceback": Failed("ValueError", "x" * 8000, [(1, "y" * 500)] * 32),
+    "a long traceback": Raised("ValueError", "x" * 8000, [(1, "y" * 500)] * 32),
 }
 
 
@@ -89,7 +89,7 @@ def test_honest_extremes_are_within_bounds(frame):
     [
         (Loaded(), 4 << 10),
         (Constructed(None), 256 << 10),
-        (Failed("x", "y"), 512 << 10),
+        (Raised("x", "y"), 512 << 10),
         (Done(index=0, outputs=NOTHING), 3 << 20),
         (BuildRequest(name="x"), 5 << 20),
         (VIEW, 4 << 10),
@@ -107,7 +107,7 @@ def test_a_frame_that_does_not_begin_with_its_tag_is_a_short_one(head):
     assert most_bytes_from_runner(head) == 4 << 10
 
 
-@pytest.mark.parametrize("tag", ["Loaded", "Done", "Failed", "Profiled", "BuildRequest", "Call", "Load"])
+@pytest.mark.parametrize("tag", ["Loaded", "Done", "Raised", "Profiled", "BuildRequest", "Call", "Load"])
 def test_a_frame_too_long_for_its_tag_is_refused_before_it_arrives(tag):
     """Only its head is sent, and the sender waits: who reads on would wait too."""
     head = b"\x82\xa4type" + bytes([0xA0 + len(tag)]) + tag.encode() + b"\xa5index"
@@ -127,7 +127,7 @@ BEYOND = {
     "a dtype": {"type": "Done", "index": 0, "outputs": {**msgspec.to_builtins(VIEW), "dtype": "x" * 65}},
     "a device": {"type": "Done", "index": 0, "outputs": {**msgspec.to_builtins(VIEW), "device": "x" * 65}},
     "a storage": {"type": "Done", "index": 0, "outputs": {**msgspec.to_builtins(VIEW), "storage": [-1, 4]}},
-    "a key": {"type": "Done", "index": 0, "outputs": {"type": "Table", "keys": ["x" * 1025], "items": []}},
+    "a key": {"type": "Done", "index": 0, "outputs": {"type": "DictItems", "keys": ["x" * 1025], "items": []}},
     "gradients": {"type": "Done", "index": 0, "outputs": None, "gradients": {str(n): None for n in range(4097)}},
     "a gradient's name": {"type": "Done", "index": 0, "outputs": None, "gradients": {"x" * 1025: None}},
     "functions": {"type": "BuildRequest", "name": "x", "functions": {str(n): "" for n in range(1025)}},
@@ -138,8 +138,8 @@ BEYOND = {
     "folders": {"type": "BuildRequest", "name": "x", "extra_include_paths": [""] * 257},
     "a name": {"type": "BuildRequest", "name": "x" * 1025},
     "a file's name": {"type": "BuildRequest", "name": "x", "files": [{"type": "SourceFile", "name": "x" * 1025}]},
-    "a kind": {"type": "Failed", "kind": "x" * 1025, "message": ""},
-    "a line": {"type": "Failed", "kind": "x", "message": "", "lines": [[1, "x" * 1025]]},
+    "a kind": {"type": "Raised", "kind": "x" * 1025, "message": ""},
+    "a line": {"type": "Raised", "kind": "x", "message": "", "lines": [[1, "x" * 1025]]},
 }
 
 
