@@ -21,7 +21,7 @@ from evaluator.protocol.pytree import mapped, tensors_of
 from evaluator.records import ElementFormat, Layout, Profile
 
 PROFILES = tuple(profile for profile in Profile if profile is not Profile.AS_GIVEN)
-RULES = 10
+RULES = 11
 """Version of the drawn values and of the trials about distributions. Every change increments the version and
 invalidates cached results."""
 
