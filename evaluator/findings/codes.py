@@ -71,6 +71,7 @@ class Code(StrEnum):
     SET_TO_TRAINING = "R319"
     FEWER_CALLS = "R320"
     SIZE_REFUSED = "R321"
+    SHARED_RACE = "R322"
 
     WRONG_STRUCTURE = "C401"
     WRONG_SHAPE = "C402"

@@ -166,4 +166,11 @@ ENTRIES: dict[Code, Entry] = {
         "the small size.",
         "No action needed if the code is meant for its file's sizes alone; otherwise handle all extents.",
     ),
+    Code.SHARED_RACE: runtime_error(
+        "threads write the same shared memory without a barrier",
+        "Two threads of a block write different values to the same shared memory, and the kernel has no barrier. On a "
+        "GPU, each may read the other's value.",
+        "Give each thread an element of its own, for instance a local variable, or let one thread write before "
+        "__syncthreads().",
+    ),
 }

@@ -411,6 +411,18 @@ class TestSharedMemory:
         assert text.startswith("emulator[shared-out-of-bounds]: kernel dynamic_at block (0,0,0): ")
         assert f"WRITE {where} of a dynamic shared array of 100 bytes" in text
 
+    @EVERY_ORDER
+    @pytest.mark.parametrize(
+        ("form", "is_race"), [(0, False), (1, True), (2, True), (3, False), (4, False), (5, False)]
+    )
+    def test_threads_without_a_barrier_that_write_the_same_element(self, run, form, is_race, order, seed):
+        text = run("shared_without_barrier", form, order=order, seed=seed)
+        if is_race:
+            assert text.startswith("emulator[shared-race]: kernel without_barrier block (")
+            assert "two threads write the same shared memory, and the kernel has no barrier" in text
+        else:
+            assert text == "ran"
+
     def test_more_static_memory_than_a_gpu_has(self, run):
         assert run("too_much_shared").startswith("emulator[too-much-shared]: kernel much_shared ")
 

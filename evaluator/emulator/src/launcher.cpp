@@ -23,6 +23,7 @@ EMU_THREAD_LOCAL dim3 gridDim;
 namespace emu {
 
 EMU_THREAD_LOCAL Worker* worker = nullptr;
+EMU_THREAD_LOCAL bool orders_memory = false;
 
 namespace {
 
@@ -171,25 +172,42 @@ class Execution {
       std::uint64_t rank = blocks_.rank_at(first);
       for (std::uint64_t turn = first; turn != last && !failed_.load(std::memory_order_relaxed); ++turn) {
         blockIdx = blocks_.index(rank);
-        run_block(*worker);
+        run_block(*worker, turn == 0);
         rank = blocks_.next(rank);
       }
     }
   }
 
-  void run_block(Worker& own) {
+  void run_block(Worker& own, bool is_first) {
     own.shared.begin_block();
     if (kernel_.waits) {
       own.block.run();
     } else {
-      const uint3* first = threads_.indices.data();
-      kernel_.run(kernel_.closure, first, first + threads_.indices.size());
+      const uint3* next = threads_.indices.data();
+      const uint3* const last = next + threads_.indices.size();
+      if (is_first) next = run_watched(own, next, last);
+      if (next != last) kernel_.run(kernel_.closure, next, last);
     }
     if (const std::string damage = own.shared.damage(); !damage.empty()) fail_in_block("shared-out-of-bounds", damage);
     if (own.broken_bound != 0) {
       broken_bound_ = own.broken_bound;
       failed_ = true;
     }
+  }
+
+  // Runs the threads of the first block one by one. They wait for nothing: where two write different values to the same
+  // shared memory, a thread may read the other's. Returns the first thread not run, after an atomic operation or a fence.
+  const uint3* run_watched(Worker& own, const uint3* next, const uint3* last) {
+    orders_memory = false;
+    own.shared.watch();
+    while (next != last && !orders_memory) {
+      kernel_.run(kernel_.closure, next, next + 1);
+      ++next;
+      if (own.shared.is_written_twice() && !orders_memory) {
+        fail_in_block("shared-race", "two threads write the same shared memory, and the kernel has no barrier");
+      }
+    }
+    return next;
   }
 
   const Kernel& kernel_;

@@ -29,6 +29,13 @@ class SharedArena {
   void* dynamically();
   std::size_t dynamic_bytes() const { return dynamic_.bytes; }
 
+  // Starts to watch the threads of the current block, which run one after another and wait for no other thread.
+  void watch() { watched_.clear(); }
+
+  // Returns whether the thread that has just run changed bytes that an earlier thread of the block had changed. An array
+  // is watched from its first thread on.
+  bool is_written_twice();
+
   // Describes bytes around an array overwritten by the current block; empty without damage.
   std::string damage() const;
 
@@ -43,7 +50,16 @@ class SharedArena {
     GuardedPages pages;
   };
 
+  struct Watched {
+    const char* data;
+    std::vector<char> content;
+    std::vector<bool> is_changed;  // by a thread before
+  };
+
+  bool is_written_twice(const GuardedPages& pages);
+
   std::vector<Site> sites_;
+  std::vector<Watched> watched_;
   GuardedPages dynamic_;
   std::uint64_t block_ = 0;
   std::uint64_t dynamic_block_ = 0;  // last block that used dynamic_

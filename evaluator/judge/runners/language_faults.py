@@ -33,6 +33,7 @@ _CODES = {
     "shared-out-of-bounds": Code.ILLEGAL_ACCESS,
     "divergent-barrier": Code.BARRIER,
     "deadlock": Code.BARRIER,
+    "shared-race": Code.SHARED_RACE,
     "lane-outside-mask": Code.LANE_OUTSIDE_MASK,
     "assert": Code.DEVICE_ASSERT,
     "trap": Code.DEVICE_ASSERT,

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "emu/context.h"
 #include "vector_types.h"
 
 namespace emu {
@@ -34,6 +35,7 @@ struct Word<8> {
 // Replaces *address by f(*address) atomically and returns the old value. For types of 1, 2, 4 or 8 bytes.
 template <class T, class F>
 inline T atomic_update(T* address, F f) {
+  orders_memory = true;
   using Bits = typename Word<sizeof(T)>::type;
   Bits* word = reinterpret_cast<Bits*>(address);
   Bits seen = __atomic_load_n(word, __ATOMIC_RELAXED);

@@ -32,6 +32,14 @@ namespace emu {
 // Returns true in a kernel, false in host code.
 EMU_API bool in_kernel();
 
+// Whether an atomic operation or a fence has run: threads may then share memory without a barrier.
+extern EMU_THREAD_LOCAL bool orders_memory;
+
+inline void fence() {
+  orders_memory = true;
+  __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
 // Number of threads in the current block.
 inline unsigned block_threads() { return blockDim.x * blockDim.y * blockDim.z; }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "emu/context.h"
 #include "emu/error.h"
 #include "vector_types.h"
 
@@ -139,9 +140,9 @@ WARPGRADE_EMU_STORE(__stwt)
 #undef WARPGRADE_EMU_STORE
 
 // Fences order memory accesses between workers.
-inline void __threadfence_block() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
-inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
-inline void __threadfence_system() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+inline void __threadfence_block() { emu::fence(); }
+inline void __threadfence() { emu::fence(); }
+inline void __threadfence_system() { emu::fence(); }
 
 inline long long clock64() {
   timespec now;

@@ -10,6 +10,8 @@
 #include <cstring>
 #include <limits>
 
+#include "emu/context.h"
+
 namespace emu::lib {
 
 // Suffixes _rn, _rz, _rd and _ru of CUDA's conversions.
