@@ -21,7 +21,7 @@ from evaluator.judge.compare.limits import limit_of
 from evaluator.judge.compare.tensor_comparison import Comparison, Limit, begin
 from evaluator.judge.compare.tolerance import Bounds, without_sums
 from evaluator.judge.numerics.rounding_of_call import are_few, may_be_rounding, results_in_call, rounding_of_call
-from evaluator.judge.numerics.summation_orders import decides, rounds
+from evaluator.judge.numerics.summation_orders import decides, largest_error, rounds
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.setup.distribution_mix import DistributionMix
@@ -91,10 +91,12 @@ class CallLimits:
             return bool(self.void)
         for path, rounding in rounding_of_call(plan, compare).items():
             limit = limit_of(self._reference.problem, path, self._value(plan, path), rule=self._rule)
-            is_wide = isinstance(limit, Bounds) and decides(rounding, limit)
             if path in self.void:
                 continue
-            if rounding < _LARGEST and not (is_own and is_wide):
+            if is_own and isinstance(limit, Bounds):
+                self._of_call[path] = min(rounding, largest_error(limit))
+                self.stepped |= {path} if decides(rounding, limit) else set()
+            elif rounding < _LARGEST:
                 self._of_call[path] = rounding
             else:
                 (self.stepped if is_own else self.void).add(path)

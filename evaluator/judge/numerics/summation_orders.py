@@ -76,9 +76,14 @@ def rounds(reference: Reference, inputs: Arguments) -> bool:
     return rounds_number
 
 
+def largest_error(limit: Bounds) -> float:
+    """Return the error of other orders that widens the tolerance to `_WIDEST_OF_ORDERS`; infinite for a fixed one."""
+    return _WIDEST_OF_ORDERS * limit.widest * limit.floor / limit.multiple if limit.multiple else math.inf
+
+
 def decides(error: float, limit: Bounds) -> bool:
     """Return whether an error of other orders would widen the tolerance beyond `_WIDEST_OF_ORDERS`."""
-    return error * limit.multiple > _WIDEST_OF_ORDERS * limit.widest * limit.floor
+    return error > largest_error(limit)
 
 
 def other_orders(
