@@ -108,6 +108,18 @@ def ratio(value: float) -> str:
     return f"{value:.3f}" if 0.9 <= value < 1.1 else significant(value)
 
 
+def speedup_text(speedup: float | None, low: float | None, high: float | None, *, mixes_kinds: bool = False) -> str:
+    """Return a speedup with its interval, and a remark if the sides were timed in other kinds of calls; maybe empty.
+
+    >>> speedup_text(2.5, 2.4, 2.6), speedup_text(2.5, None, None), speedup_text(None, 0.1, 9.0)
+    ('2.50x (2.40x to 2.60x)', '2.50x', '')
+    """
+    if speedup is None:
+        return ""
+    between = "" if low is None or high is None else f" ({ratio(low)}x to {ratio(high)}x)"
+    return f"{ratio(speedup)}x{between}{', windows against single calls' if mixes_kinds else ''}"
+
+
 class Unit(NamedTuple):
     """A unit of time, with its length in milliseconds."""
 

@@ -22,9 +22,10 @@ from evaluator.errors import CardError
 from evaluator.files.card_files import card_place, read_card
 from evaluator.files.safe_open import kind
 from evaluator.records import Scorecard, Status
+from evaluator.report.card.measurement import axes_text, differing_axes
 from evaluator.text import one_line
 
-_LAYOUT = 10
+_LAYOUT = 11
 _SAID = 200
 
 
@@ -266,9 +267,13 @@ def row_of(content: Scorecard, card: str, size_bytes: int, mtime_ns: int) -> Car
 
 
 def _cases_text(content: Scorecard) -> str:
-    """Return name, status and speedup with its interval of each case but the hidden ones, as JSON; maybe empty."""
-    listed = [case for case in content.cases if not case.hidden]
-    rows = [(case.name, case.status, case.speedup, case.speedup_low, case.speedup_high) for case in listed]
+    """Return each case but the hidden ones as the fields of a `CaseSample`, in JSON; maybe empty."""
+    differing = differing_axes(content.cases)
+    rows = [
+        (case.name, case.status, case.speedup, case.speedup_low, case.speedup_high, axes_text(case, differing))
+        for case in content.cases
+        if not case.hidden
+    ]
     return msgspec.json.encode(rows).decode() if rows else ""
 
 

@@ -10,6 +10,7 @@ from evaluator.batch.runs.results import Results, RunEntry, compare_results, nam
 from evaluator.batch.runs.run_folder import RunFolder
 from evaluator.catalog import list_problems
 from evaluator.errors import ProblemError, UsageError
+from evaluator.report.card.measurement import cases_sentence, shows_cases
 from evaluator.report.page.detail import Detail, detail_of
 from evaluator.report.page.pages import ComparedRun, RunPage, comparison_page, run_page
 from evaluator.report.page.writer import PageEntry
@@ -110,12 +111,13 @@ def _run_terms(results: Results) -> list[tuple[str, str]]:
 def _page_entry(entry: RunEntry) -> PageEntry:
     sample, row, card = entry.sample, entry.row, entry.read_card()
     reason = None if card is None else card.reason
+    cases = cases_sentence(card.cases) if card is not None and shows_cases(card) else ""
     return PageEntry(
         problem=sample.problem,
         level=sample.level,
         name=sample.name,
         status=entry.status_text,
-        reason=f"{reason.code} {reason.message}" if reason else entry.reason_text,
+        reason=f"{reason.code} {reason.message}" if reason else entry.reason_text or cases,
         speedup=sample.speedup,
         speedup_low=row.speedup_low if row else None,
         speedup_high=row.speedup_high if row else None,

@@ -105,9 +105,9 @@ class RunEntry(NamedTuple):
         low, high = (row.speedup_low, row.speedup_high) if row is not None else (None, None)
         calls = sample.reference_calls, sample.submission_calls, sample.l2
         measured = calls if sample.submission_calls is not None else None
-        cases = tuple(ComparedSubmission(sample.problem, *case) for case in sample.cases)
+        cases = [ComparedSubmission(sample.problem, *case[:-1], axes=case.axes) for case in sample.cases]
         return ComparedSubmission(
-            sample.problem, sample.name, sample.status, sample.speedup, low, high, measured, cases
+            sample.problem, sample.name, sample.status, sample.speedup, low, high, measured, tuple(cases)
         )
 
 

@@ -3,11 +3,22 @@
 Only numbers come from the card: the texts need no quotation.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from statistics import median_low
 from typing import NamedTuple
 
-from evaluator.records import CallKind, CaseResult, Clocks, L2Inputs, Samples, Score, Scorecard, Status, Timing
+from evaluator.records import (
+    CallKind,
+    CaseResult,
+    Clocks,
+    L2Inputs,
+    Samples,
+    Score,
+    Scorecard,
+    SizeName,
+    Status,
+    Timing,
+)
 from evaluator.text import counted, duration, one_line, ratio, significant
 
 _MIB = 1 << 20
@@ -121,12 +132,17 @@ _SIZES_OF_EMULATOR = 2
 
 
 class CaseRow(NamedTuple):
-    """A case as text: name, axes that differ between the cases, weight (empty if all weigh the same), and result."""
+    """A case as text: name, axes that differ between the cases, weight (empty if all weigh the same), and result.
+
+    `reference` and `submission` are the times of a call; empty for a case without times.
+    """
 
     name: str
     axes: str
     weight: str
     result: str
+    reference: str = ""
+    submission: str = ""
 
 
 def cases_sentence(cases: Sequence[CaseResult], times: str = "x") -> str:
@@ -152,29 +168,37 @@ def cases_sentence(cases: Sequence[CaseResult], times: str = "x") -> str:
         faster = sum((case.speedup_low or 0.0) > 1 for case in timed)
         slowest = min(timed, key=_speedup_of)
         parts.append(f"faster in {faster} of {counted(len(timed), 'case')}")
-        parts.append(f"slowest {ratio(_speedup_of(slowest))} {times} at {axes_text(slowest, cases)}")
+        parts.append(f"slowest {ratio(_speedup_of(slowest))} {times} at {axes_text(slowest, differing_axes(cases))}")
     elif not wrong:
         parts.append(f"right in {counted(len(graded), 'case')}")
     left_out = len(cases) - len(graded)
     return ", ".join([*parts, *([f"{left_out} left out"] if left_out else [])])
 
 
-def axes_text(case: CaseResult, cases: Sequence[CaseResult]) -> str:
-    """Return the axes of a case that differ between `cases`; the name of the case where none does."""
-    differing = [name for name, value in case.axes.items() if any(each.axes.get(name) != value for each in cases)]
-    text = ", ".join(f"{name} = {case.axes[name]}" for name in differing)
+def differing_axes(cases: Sequence[CaseResult]) -> frozenset[str]:
+    """Return the names of the axes that some cases lack, or that have other values in some."""
+    first = cases[0].axes if cases else {}
+    shared = {name for name, value in first.items() if all(case.axes.get(name) == value for case in cases)}
+    return frozenset(name for case in cases for name in case.axes if name not in shared)
+
+
+def axes_text(case: CaseResult, differing: Collection[str]) -> str:
+    """Return those axes of a case that are among `differing`; the name of the case where none is."""
+    text = ", ".join(f"{name} = {value}" for name, value in case.axes.items() if name in differing)
     return one_line(text, _AXES) if text else case.name
 
 
 def case_rows(cases: Sequence[CaseResult], times: str = "x") -> list[CaseRow]:
     """Return a row for each case."""
     is_weighted = len({case.weight for case in cases}) > 1
+    differing = differing_axes(cases)
     return [
         CaseRow(
             case.name,
-            axes_text(case, cases),
-            f"weight {case.weight:g}" if is_weighted else "",
+            axes_text(case, differing),
+            f"{case.weight:g}" if is_weighted else "",
             _result(case, times),
+            *_times_of(case),
         )
         for case in cases
     ]
@@ -185,7 +209,9 @@ def case_lines(cases: Sequence[CaseResult], times: str = "x") -> list[str]:
     rows = case_rows(cases, times)
     names, axes = (max((len(row[column]) for row in rows), default=0) for column in (0, 1))
     lines = (f"{row.name:<{names}}  {row.axes:<{axes}}  {row.result}" for row in rows)
-    return [f"{line}  {row.weight}".rstrip() for line, row in zip(lines, rows, strict=True)]
+    return [
+        f"{line}  weight {row.weight}" if row.weight else line.rstrip() for line, row in zip(lines, rows, strict=True)
+    ]
 
 
 def score_text(score: Score, times: str = "x") -> str:
@@ -204,11 +230,19 @@ def score_text(score: Score, times: str = "x") -> str:
 
 def shows_cases(card: Scorecard) -> bool:
     """Return whether the cases are more than the two sizes of a grade on the emulator, which the verdict names."""
-    return len(card.cases) > _SIZES_OF_EMULATOR or card.score is not None
+    listed = any(case.name not in set(SizeName) and not case.hidden for case in card.cases)
+    return listed or len(card.cases) > _SIZES_OF_EMULATOR or card.score is not None
 
 
 def _speedup_of(case: CaseResult) -> float:
     return (case.reference_median_ms or 0.0) / case.median_ms if case.median_ms else 0.0
+
+
+def _times_of(case: CaseResult) -> tuple[str, str]:
+    """Return the times of a call of the reference and of the submission."""
+    if case.reference_median_ms is None or case.median_ms is None:
+        return "", ""
+    return duration(case.reference_median_ms), duration(case.median_ms)
 
 
 def _result(case: CaseResult, times: str) -> str:

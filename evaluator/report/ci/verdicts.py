@@ -7,7 +7,7 @@ from typing import NamedTuple
 from evaluator.protocol.submission_files import MANIFEST, SourceLocation, bad_path, place_of
 from evaluator.records import Finding, GradeMode, Scorecard, Status
 from evaluator.report.layout.quotation import Level, annotation
-from evaluator.text import one_line, ratio
+from evaluator.text import one_line, speedup_text
 
 MISSING = "missing"
 REFUSED = "refused"
@@ -49,11 +49,7 @@ class Verdict(NamedTuple):
     @property
     def speedup_text(self) -> str:
         """The speedup with the interval, and a remark about calls of two kinds; empty without a speedup."""
-        if self.speedup is None:
-            return ""
-        low, high = self.speedup_low, self.speedup_high
-        between = "" if low is None or high is None else f" ({ratio(low)}x to {ratio(high)}x)"
-        return f"{ratio(self.speedup)}x{between}{', windows against single calls' if self.mixes_kinds else ''}"
+        return speedup_text(self.speedup, self.speedup_low, self.speedup_high, mixes_kinds=self.mixes_kinds)
 
     @property
     def label(self) -> str:

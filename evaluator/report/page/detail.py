@@ -8,9 +8,16 @@ from markupsafe import Markup
 
 from evaluator.protocol.submission_files import LONGEST_LABEL, parts, place_of
 from evaluator.records import Finding, Scorecard, Status, Timing
-from evaluator.report.card.measurement import case_lines, cases_sentence, measured, score_text, shows_cases
+from evaluator.report.card.measurement import (
+    CaseRow,
+    case_rows,
+    cases_sentence,
+    measured,
+    score_text,
+    shows_cases,
+)
 from evaluator.report.page.charts import samples_chart
-from evaluator.text import counted, duration, one_line, printable, ratio
+from evaluator.text import counted, duration, one_line, printable, speedup_text
 
 _MOST_FRAMES = 8
 _MOST_FINDINGS = 20
@@ -54,6 +61,13 @@ class CompilerError(NamedTuple):
     line: str
 
 
+class PageCases(NamedTuple):
+    """Cases of a card: the score of a correct card, a sentence about all cases, and the first rows."""
+
+    lines: list[str] = []
+    rows: list[CaseRow] = []
+
+
 class Detail(NamedTuple):
     """Collapsed details below a submission's row. `samples_chart` is the chart of the samples, if any."""
 
@@ -62,7 +76,7 @@ class Detail(NamedTuple):
     frames: list[CompilerError] = []
     machine_code: str = ""
     times: str = ""
-    cases: str = ""
+    cases: PageCases = PageCases()
     samples_chart: Markup = Markup("")
     output: str = ""
 
@@ -70,8 +84,9 @@ class Detail(NamedTuple):
     def size(self) -> int:
         """Length in characters before escaping."""
         texts = [text for note in self.notes for text in note[2:]] + [text for frame in self.frames for text in frame]
-        drawn = self.code.text, self.machine_code, self.samples_chart, self.output, self.cases
-        return sum(map(len, (*drawn, *texts)))
+        cells = [cell for row in self.cases.rows for cell in row]
+        drawn = self.code.text, self.machine_code, self.samples_chart, self.output
+        return sum(map(len, (*drawn, *texts, *cells)))
 
 
 def code_of(source: str, longest: int = _LONGEST_CODE) -> PageCode:
@@ -95,12 +110,14 @@ def detail_of(card: Scorecard) -> Detail:
     )
 
 
-def _cases(card: Scorecard) -> str:
-    """Return the score of a correct card, a sentence about the cases, and a line for each."""
+def _cases(card: Scorecard) -> PageCases:
     if not shows_cases(card):
-        return ""
-    score = [f"score: {score_text(card.score)}"] if card.score is not None and card.status is Status.CORRECT else []
-    return "\n".join([*score, f"cases: {cases_sentence(card.cases)}", *case_lines(card.cases)[:_MOST_CASES]])
+        return PageCases()
+    lines = [f"Score: {score_text(card.score)}."] if card.score is not None and card.status is Status.CORRECT else []
+    lines.append(f"Cases: {cases_sentence(card.cases)}.")
+    if len(card.cases) > _MOST_CASES:
+        lines.append(f"The first {_MOST_CASES} of {len(card.cases)} cases:")
+    return PageCases(lines, case_rows(card.cases)[:_MOST_CASES])
 
 
 def _note(source: str, finding: Finding) -> Note:
@@ -140,9 +157,7 @@ def _times(card: Scorecard, timing: Timing) -> str:
     submission = _median(timing.submission_median_ms, timing.submission_low_ms, timing.submission_high_ms)
     text = f"Medians with 95 % intervals: reference {reference}, submission {submission}."
     if timing.speedup is not None:
-        low, high = timing.speedup_low, timing.speedup_high
-        interval = "" if low is None or high is None else f" ({ratio(low)}x to {ratio(high)}x)"
-        text = f"{text} Speedup {ratio(timing.speedup)}x{interval}."
+        text = f"{text} Speedup {speedup_text(timing.speedup, timing.speedup_low, timing.speedup_high)}."
     return f"{text} Measured: {measured(card)}."
 
 

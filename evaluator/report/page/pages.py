@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from evaluator.report.card.measurement import CaseRow
 from evaluator.report.page.charts import MOST_ROWS, Curve, Ratio, fast_curves, ratio_chart
 from evaluator.report.page.detail import Detail, PageCode, code_of
 from evaluator.report.page.writer import PageEntry, Room, best_by_problem, fragment, page_pieces
@@ -13,7 +14,7 @@ from evaluator.report.run.run_comparison import ComparedSubmission, Comparison, 
 from evaluator.report.run.run_tables import MOST_FAILED, TextTable, described
 from evaluator.report.run.several_runs import Agreement, NamedRun, by_problem, heading, rates, summary_lines
 from evaluator.report.run.summary import MISSING, REFUSED, Section
-from evaluator.text import counted, ratio
+from evaluator.text import counted, speedup_text
 
 _REFERENCES_CHARACTERS = 4 << 20
 _LONGEST_REFERENCE = 64 << 10
@@ -140,6 +141,7 @@ class PairRow(NamedTuple):
     speedup_after: float | None
     faster: Estimate | None
     measured_differently: bool = False
+    cases: Sequence[SubmissionPair] = ()
 
     @property
     def fragment(self) -> str:
@@ -151,10 +153,7 @@ class PairRow(NamedTuple):
         """The ratio of speedups with the interval."""
         if self.faster is None:
             return ""
-        low, high = self.faster.low, self.faster.high
-        between = "" if low is None or high is None else f" ({ratio(low)}x to {ratio(high)}x)"
-        differently = ", measured differently" if self.measured_differently else ""
-        return f"{ratio(self.faster.value)}x{between}{differently}"
+        return f"{speedup_text(*self.faster)}{', measured differently' if self.measured_differently else ''}"
 
 
 def comparison_page(
@@ -203,6 +202,7 @@ def _compared_row(pair: SubmissionPair, change: str, faster: Estimate | None) ->
         after.speedup,
         faster,
         pair.measured_differently,
+        pair.cases,
     )
 
 
@@ -213,7 +213,36 @@ def _status(side: ComparedSubmission) -> str:
 def _details(row: PairRow, evidence: Evidence, room: Room, columns: int) -> str:
     before, after = evidence(row.problem, row.name)
     size = sum(detail.size for detail in (before, after) if detail is not None)
-    return room.details("pair", size, pair=row, before=before, after=after, columns=columns) if size else ""
+    cases = _case_rows(row.cases, before, after)
+    return (
+        room.details("pair", size, pair=row, before=before, after=after, cases=cases, columns=columns) if size else ""
+    )
+
+
+def _case_rows(pairs: Sequence[SubmissionPair], before: Detail | None, after: Detail | None) -> list[list[str]]:
+    """Return case, axes, weight, result of each run, ratio of the speedups and change for each case of both runs."""
+    if before is None or after is None:
+        return []
+    compared = {case.before.name: case for case in pairs}
+    first, second = ({row.name: row for row in detail.cases.rows} for detail in (before, after))
+    return [
+        [
+            name,
+            row.axes,
+            row.weight,
+            _case_cell(row),
+            _case_cell(second[name]),
+            "" if (pair := compared[name]).faster is None else speedup_text(*pair.faster),
+            pair.change.value,
+        ]
+        for name, row in first.items()
+        if name in second and name in compared
+    ]
+
+
+def _case_cell(row: CaseRow) -> str:
+    """Return the time of a call and the speedup, or the result of a case without times."""
+    return f"{row.submission}, {row.result}" if row.submission else row.result
 
 
 def _different_terms(before: ComparedRun, after: ComparedRun) -> Iterator[tuple[str, str, str]]:

@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from evaluator.records import Status
 from evaluator.report.page.detail import Detail
-from evaluator.text import counted, one_line, printable, ratio, significant
+from evaluator.text import counted, one_line, printable, significant, speedup_text
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -54,11 +54,7 @@ class PageEntry(NamedTuple):
     @property
     def speedup_text(self) -> str:
         """The speedup with the interval, and a remark about windows against single calls; empty without a speedup."""
-        if self.speedup is None:
-            return ""
-        low, high = self.speedup_low, self.speedup_high
-        between = "" if low is None or high is None else f" ({ratio(low)}x to {ratio(high)}x)"
-        return f"{ratio(self.speedup)}x{between}{', windows against single calls' if self.mixes_kinds else ''}"
+        return speedup_text(self.speedup, self.speedup_low, self.speedup_high, mixes_kinds=self.mixes_kinds)
 
     @property
     def problem_fragment(self) -> str:

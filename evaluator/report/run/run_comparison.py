@@ -26,7 +26,8 @@ class ComparedSubmission(NamedTuple):
     """One submission in a run. `status` is None without a card; unknown ends of the interval are None.
 
     `measured` has the kinds of calls of the reference and of the submission, and the state of the inputs in L2. `cases`
-    are the results of a grade of several cases, by the names of the cases; hidden ones have no counterpart.
+    are the results of a grade of several cases, each named as its case; hidden ones have no counterpart. `axes` is the
+    text of a case's axes.
     """
 
     problem: str
@@ -37,11 +38,17 @@ class ComparedSubmission(NamedTuple):
     speedup_high: float | None = None
     measured: Measured | None = None
     cases: "tuple[ComparedSubmission, ...]" = ()
+    axes: str = ""
 
     @property
     def correct(self) -> bool:
         """Whether the submission is correct."""
         return self.status is Status.CORRECT
+
+    @property
+    def graded_cases(self) -> "dict[str, ComparedSubmission]":
+        """The cases that were not left out, by name."""
+        return {case.name: case for case in self.cases if case.status is not None}
 
 
 class VerdictChange(StrEnum):
@@ -73,14 +80,15 @@ class SubmissionPair(NamedTuple):
 
     @property
     def cases(self) -> "list[SubmissionPair]":
-        """The cases in both runs."""
-        after = {case.name: case for case in self.after.cases}
-        return [SubmissionPair(case, after[case.name]) for case in self.before.cases if case.name in after]
+        """The cases that both runs graded."""
+        before, after = (side.graded_cases for side in self)
+        return [SubmissionPair(case, after[name]) for name, case in before.items() if name in after]
 
     @property
     def measured_differently(self) -> bool:
-        """Whether the speedups differ in kinds of calls, or in the state of the inputs in L2."""
-        return self.ratio is not None and self.before.measured != self.after.measured
+        """Whether the speedups differ in kinds of calls, in the state of the inputs in L2, or in the cases."""
+        before, after = ((side.measured, side.graded_cases.keys()) for side in self)
+        return self.ratio is not None and before != after
 
     @property
     def faster(self) -> Estimate | None:
@@ -103,7 +111,7 @@ class SubmissionPair(NamedTuple):
 class Comparison(NamedTuple):
     """Two runs. `faster` is the geometric mean of the ratios over `timed` pairs; None without any.
 
-    `measured_differently` counts the timed pairs with speedups of different kinds of calls, or states of L2.
+    `measured_differently` counts the timed pairs with speedups of different kinds of calls, states of L2, or cases.
 
     `p_broken` is the probability of at least so many more regressions than fixes by chance (the sign test: exact,
     one-sided McNemar).

@@ -1,5 +1,6 @@
 """Several runs side by side, and the comparison of two, as text and documents."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -176,6 +177,7 @@ def _whole_level_row(name: str, level: WholeLevel) -> list[str]:
 
 
 _MOST = 20
+_CHANGES_OF_CASES = (VerdictChange.FASTER, VerdictChange.SLOWER, VerdictChange.BROKEN, VerdictChange.FIXED)
 
 
 def comparison_document(comparison: Comparison, runs: Sequence[NamedRun], failed: list[str]) -> dict[str, Any]:
@@ -223,6 +225,7 @@ def _case_document(case: SubmissionPair) -> dict[str, Any]:
     names = _names(case)
     return {
         "case": names["name"],
+        "axes": case.before.axes,
         "before": names["before"],
         "after": names["after"],
         "ratio": case.ratio,
@@ -260,9 +263,33 @@ def summary_lines(comparison: Comparison) -> list[str]:
     if comparison.measured_differently:
         lines.append(
             f"{comparison.measured_differently} of {counted(comparison.timed, 'ratio')}: measured differently in the "
-            "two runs (windows or single calls, inputs cold or warm in L2)"
+            "two runs (windows or single calls, inputs cold or warm in L2, other cases)"
         )
+    if (cases := _cases_line(comparison)) is not None:
+        lines.append(cases)
     return lines
+
+
+def _cases_line(comparison: Comparison) -> str | None:
+    """Return in how many cases the second run is better and worse, and where it is slowest; None without cases."""
+    cases = [(pair, case) for pair in comparison.pairs for case in pair.cases]
+    if not cases:
+        return None
+    changes = Counter(case.change for _, case in cases)
+    counts = [f"{change.value} in {changes[change]}" for change in _CHANGES_OF_CASES if changes[change]]
+    text = f"cases: second run {', '.join(counts) or 'neither faster nor slower in any'} of {len(cases)}"
+    timed = [(ratio, pair, case) for pair, case in cases if (ratio := case.ratio) is not None]
+    if timed:
+        slowest, pair, case = min(timed, key=lambda item: item[0])
+        text = f"{text}, slowest {significant(slowest)}x at {case.before.axes or case.before.name}"
+        text = f"{text} of {pair.before.problem}/{pair.before.name}" if len(comparison.pairs) > 1 else text
+    return text
+
+
+def _case_label(pair: SubmissionPair, case: SubmissionPair) -> str:
+    """Return problem, submission, case and axes of a case."""
+    axes = f" ({case.before.axes})" if case.before.axes not in ("", case.before.name) else ""
+    return f"{pair.before.problem}/{pair.before.name} at case {case.before.name}{axes}"
 
 
 def render_comparison(comparison: Comparison, runs: Sequence[NamedRun], console: "Console") -> None:
@@ -292,6 +319,6 @@ def render_comparison(comparison: Comparison, runs: Sequence[NamedRun], console:
     ]
     for pair, case in sorted(changed_cases, key=lambda item: item[1].ratio or 0.0)[:_MOST]:
         ratio_text = "" if case.ratio is None else f"{significant(case.ratio)}x  "
-        line(f"{ratio_text}{pair.before.problem}/{pair.before.name} at case {case.before.name}: {case.change.value}")
+        line(f"{ratio_text}{_case_label(pair, case)}: {case.change.value}")
     if len(changed_cases) > _MOST:
         line(f"and {len(changed_cases) - _MOST} more changed cases")

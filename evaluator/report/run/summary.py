@@ -22,13 +22,17 @@ from evaluator.text import significant
 
 
 class CaseSample(NamedTuple):
-    """A case of a submission's card; the fields are those of `CaseResult`. `status` is None for a case left out."""
+    """A case of a submission's card; the fields are those of `CaseResult`. `status` is None for a case left out.
+
+    `axes` are those that differ between the cases of the card, as text.
+    """
 
     name: str
     status: Status | None
     speedup: float | None = None
     speedup_low: float | None = None
     speedup_high: float | None = None
+    axes: str = ""
 
 
 class CaseSummary(NamedTuple):

@@ -109,6 +109,13 @@ def test_a_step_s_summary_has_the_sentence():
     assert "Cases: faster in 1 of 2 cases, slowest 0.500 x at batch_size = 1." in card_markdown(cards.cases_card())
 
 
+def test_two_named_cases_are_shown_without_a_score():
+    wrong = replace(WRONG, name="decode", hidden=False)
+    assert "decode" in screen(
+        cards.cases_card(wrong, status=Status.WRONG_RESULT, reason=finding(Code.WRONG_VALUES, "off"))
+    )
+
+
 def test_cards_of_two_sizes_before_cases_are_read(tmp_path):
     from evaluator.files.card_files import read_card
     from evaluator.schema import faults_of
@@ -128,33 +135,51 @@ def test_two_runs_are_compared_by_case():
     from evaluator.report.run.several_runs import comparison_document, render_comparison
 
     def submission(*cases):
-        rows = (("small", Status.CORRECT, 3.0, 2.9, 3.1), *cases)
-        named = tuple(ComparedSubmission("relu", *row) for row in rows)
-        return [ComparedSubmission("relu", "mine", Status.CORRECT, 2.0, 1.9, 2.1, cases=named)]
+        small = ComparedSubmission("relu", "small", Status.CORRECT, 3.0, 2.9, 3.1)
+        return [ComparedSubmission("relu", "mine", Status.CORRECT, 2.0, 1.9, 2.1, cases=(small, *cases))]
 
-    before = submission(("decode", Status.CORRECT, 1.0, 0.99, 1.01), ("prefill", Status.CORRECT, 2.0, 1.9, 2.1))
-    after = submission(("decode", Status.CORRECT, 0.5, 0.49, 0.51), ("prefill", Status.WRONG_RESULT, None, None, None))
+    decode, prefill = ({"axes": f"M = {rows}"} for rows in (1, 512))
+    before = submission(
+        ComparedSubmission("relu", "decode", Status.CORRECT, 1.0, 0.99, 1.01, **decode),
+        ComparedSubmission("relu", "prefill", Status.CORRECT, 2.0, 1.9, 2.1, **prefill),
+        ComparedSubmission("relu", "chunk", Status.CORRECT, 2.0, 1.9, 2.1),
+    )
+    after = submission(
+        ComparedSubmission("relu", "decode", Status.CORRECT, 0.5, 0.49, 0.51, **decode),
+        ComparedSubmission("relu", "prefill", Status.WRONG_RESULT, None, None, None, **prefill),
+        ComparedSubmission("relu", "chunk", None),
+    )
     comparison = compare(before, after)
     (document,) = comparison_document(comparison, [], [])["submissions"]
-    assert [(each["case"], each["change"]) for each in document["cases"]] == [
-        ("small", "same"),
-        ("decode", "slower"),
-        ("prefill", "broken"),
+    assert [(each["case"], each["axes"], each["change"]) for each in document["cases"]] == [
+        ("small", "", "same"),
+        ("decode", "M = 1", "slower"),
+        ("prefill", "M = 512", "broken"),
     ]
     stream = io.StringIO()
     render_comparison(comparison, [], Console(file=stream, width=100))
-    assert "0.500x relu/mine at case decode: slower\n" in stream.getvalue()
-    assert "relu/mine at case prefill: broken\n" in stream.getvalue()
+    shown = stream.getvalue()
+    assert "cases: second run slower in 1, broken in 1 of 3, slowest 0.500x at M = 1\n" in shown
+    assert "0.500x relu/mine at case decode (M = 1): slower\n" in shown
+    assert "relu/mine at case prefill (M = 512): broken\n" in shown
+    assert "chunk" not in shown  # left out in one of the runs: neither broken nor fixed
+    assert "1 of 1 ratio: measured differently" in shown
 
 
 def test_the_index_and_the_page_have_the_cases():
-    from evaluator.report.page.detail import detail_of
+    from evaluator.report.page.detail import PageCases, detail_of
 
     row = row_of(cards.cases_card(), "relu/relu_inline.json", 1, 1)
-    assert [case[:2] for case in msgspec.json.decode(row.cases)] == [["small", "correct"], ["decode", "correct"]]
+    assert [(name, axes) for name, *_, axes in msgspec.json.decode(row.cases)] == [
+        ("small", "batch_size = 64"),
+        ("decode", "batch_size = 1"),
+    ]
     assert row_of(cards.card(), "relu/relu_inline.json", 1, 1).cases == ""
-    assert "decode  batch_size = 1   0.500 x (0.490 to 0.510)  weight 1" in detail_of(cards.cases_card()).cases
-    assert detail_of(cards.card()).cases == ""
+    assert detail_of(cards.cases_card()).cases.rows[1] == (
+        *("decode", "batch_size = 1", "1", "0.500 x (0.490 to 0.510)"),
+        *("1.00 ms", "2.00 ms"),
+    )
+    assert detail_of(cards.card()).cases == PageCases()
 
 
 def test_a_report_has_a_row_for_each_case():

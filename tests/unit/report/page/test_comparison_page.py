@@ -80,6 +80,25 @@ def test_a_submission_of_the_second_run_alone_has_its_code():
     assert "<p>No card.</p>" in shown
 
 
+def test_each_case_has_its_time_in_both_runs():
+    fast = detail_of(cards.cases_card())
+    row = fast.cases.rows[1]
+    wrong = row._replace(result="wrong result C405", reference="", submission="")
+    broken = fast._replace(cases=fast.cases._replace(rows=[fast.cases.rows[0], wrong]))
+    small, decode = (timed(name, speedup=speedup) for name, speedup in (("small", 3.0), ("decode", 0.5)))
+    before = timed("a")._replace(cases=(small, decode))
+    slower = timed("small", speedup=1.5)
+    after = timed("a")._replace(cases=(slower, timed("decode", Status.WRONG_RESULT, None)))
+    shown = page([before], [after], lambda problem, name: (fast, broken))
+    cells = [re.findall(r"<td[^>]*>(.*?)</td>", each) for each in re.findall(r"<tr>(.*?)</tr>", shown)]
+    (first,) = (each for each in cells if each[:2] == ["small", "batch_size = 64"])
+    assert first[-2:] == ["0.500x (0.493x to 0.507x)", "slower"]
+    second = ["decode", "batch_size = 1", "1", f"2.00 ms, {row.result}", "wrong result C405", "", "broken"]
+    assert second in cells
+    assert "cases: second run slower in 1, broken in 1 of 2, slowest 0.500x at small" in shown
+    assert "<h3>Cases</h3>" not in page([timed("a")], [timed("a")], lambda problem, name: (fast, fast))
+
+
 @pytest.mark.parametrize("name", HOSTILE_NAMES)
 def test_a_hostile_name_is_text(name):
     detail = Detail(code_of(name), [], output=name)
