@@ -161,13 +161,13 @@ async def answer(session: AgentSession, tool: ToolName, inputs: Input, on_stage:
         case GradeInput():
             profiled = tool is ToolName.PROFILE
             source = inputs.source if inputs.path is None else await asyncio.to_thread(session.source_at, inputs.path)
-            card = await session.grade(inputs.problem, source or "", on_stage, size=inputs.size, profiled=profiled)
+            card = await session.grade(inputs.problem, source or "", on_stage, inputs.options, profiled=profiled)
             text = texts.profiled(card, inputs.characters) if profiled else card.feedback(characters=inputs.characters)
             return ToolAnswer(text, texts.verdict(card))
         case CompareInput():
             first, second = await asyncio.gather(
                 *(
-                    session.grade(inputs.problem, source, on_stage, size=inputs.size)
+                    session.grade(inputs.problem, source, on_stage, inputs.options)
                     for source in (inputs.first, inputs.second)
                 )
             )

@@ -5,29 +5,27 @@ import difflib
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from evaluator.agents.tools import ToolTerms
+from evaluator.agents.tools import CHOICES, ToolTerms
 from evaluator.api.grader import Grader
 from evaluator.api.scorecard import Scorecard
 from evaluator.catalog import Listing, list_problems
 from evaluator.errors import ProblemNotFound, UsageError
 from evaluator.files.safe_open import read_found
-from evaluator.records import Problem, ProfilerKind, SizeName
+from evaluator.grade_options import given
+from evaluator.grading.resolved_request import options_for
+from evaluator.records import Problem, ProfilerKind
 from evaluator.submission.read import MAX_ANSWER_BYTES
 
 _LISTED = "the tool `problems` without a name lists all"
 
 
-class _GraderKind(NamedTuple):
-    """What distinguishes the workers of two grades of a session."""
-
-    size: SizeName | None = None
-    profiled: bool = False
+_PROFILE = {"profile": ProfilerKind.TORCH}
 
 
 class AgentSession:
-    """Problems and grades under the terms that the user chose. An agent chooses problem and submission only."""
+    """Problems and grades under the terms that the user chose. An agent chooses the rest."""
 
     def __init__(self, options: Mapping[str, Any], root: Path | None = None) -> None:
         """Read the options of all grades. The agent may name files below `root`.
@@ -36,15 +34,12 @@ class AgentSession:
             UsageError: an option is invalid.
             InfraError: the machine has no GPU.
         """
-        self._options = dict(options)
         self._folder = options.get("problems")
         self._starting = threading.Lock()
-        self._closed = False
+        self._has_started = self._closed = False
         self._root = None if root is None else root.absolute()
-        self._graders: dict[_GraderKind, Grader] = {_GraderKind(): Grader(**self._options)}
-        self._started: set[_GraderKind] = set()
-        has_sizes = options.get("size") is None and not options.get("case")
-        self.terms = ToolTerms(root is not None, has_sizes, self._has_profiler())
+        self._grader = Grader(**options)
+        self.terms = ToolTerms(root is not None, _has_profiler(options), _left(options))
 
     def listing(self) -> Listing:
         """Return all problems. Raises ProblemError if the folder does not exist."""
@@ -86,21 +81,24 @@ class AgentSession:
         problem: str,
         source: str,
         on_stage: Callable[[str], object],
+        options: Mapping[str, Any],
         *,
-        size: SizeName | None = None,
         profiled: bool = False,
     ) -> Scorecard:
         """Grade a submission without blocking the event loop. `on_stage` is called in another thread.
 
+        `options` are those that the agent chose for this grade.
+
         Raises:
             ProblemNotFound: no problem has the name.
-            UsageError: the problem has no such size.
+            UsageError: the problem has no such size or case.
         """
+        chosen = {**options, **_PROFILE} if profiled else options
 
         def submitted() -> Any:
             # A problem's first grade may search for a small size, and a worker takes seconds to start.
             try:
-                return self._grader(_GraderKind(size, profiled)).submit_with(problem, source, on_stage=on_stage)
+                return self._started().submit_with(problem, source, on_stage=on_stage, options=chosen)
             except ProblemNotFound as error:  # Its hint names commands, which the agent may lack.
                 raise ProblemNotFound(problem[:80], error.nearest, _LISTED) from error
 
@@ -110,28 +108,29 @@ class AgentSession:
         """End all workers and unfinished grades."""
         with self._starting:
             self._closed = True
-            for kind in self._started:
-                self._graders[kind].close()
-            self._started.clear()
+            self._grader.close()
 
-    def _grader(self, kind: _GraderKind) -> Grader:
+    def _started(self) -> Grader:
         with self._starting:
             if self._closed:
                 raise UsageError("the session has ended", hint="start `warpgrade mcp` again")
-            if kind not in self._graders:
-                self._graders[kind] = Grader(**self._options_of(kind))
-            if kind not in self._started:
-                self._graders[kind].start()
-                self._started.add(kind)
-            return self._graders[kind]
+            if not self._has_started:
+                self._grader.start()
+                self._has_started = True
+            return self._grader
 
-    def _options_of(self, kind: _GraderKind) -> dict[str, Any]:
-        size = {} if kind.size is None else {"size": kind.size}
-        return {**self._options, **size, **({"profile": ProfilerKind.TORCH} if kind.profiled else {})}
 
-    def _has_profiler(self) -> bool:
-        try:
-            Grader(**self._options_of(_GraderKind(profiled=True)))
-        except UsageError:  # the device has none
-            return False
-        return True
+def _has_profiler(options: Mapping[str, Any]) -> bool:
+    try:
+        options_for({**options, **_PROFILE})
+    except UsageError:  # the device has none
+        return False
+    return True
+
+
+def _left(options: Mapping[str, Any]) -> frozenset[str]:
+    """Return the names of the choices that the user left to the agent: size and cases exclude each other."""
+    chosen = {name for name, value in given(options).items() if value is not False}
+    if chosen & {"size", "case"}:
+        chosen |= {"size", "case"}
+    return frozenset(CHOICES) - chosen

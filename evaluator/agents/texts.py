@@ -2,18 +2,21 @@
 
 from typing import NamedTuple
 
-from evaluator.agents.tools import Compared, Graded
+import msgspec
+
+from evaluator.agents.tools import Compared, ComparedCase, Graded, GradedCase
 from evaluator.api.scorecard import Scorecard
 from evaluator.catalog import Listing
 from evaluator.errors import UsageError, WarpgradeError
 from evaluator.findings import ENTRIES
 from evaluator.findings.lookup import code_named
-from evaluator.records import KernelResources, KernelUse, Problem, Profiling
-from evaluator.report.card.measurement import calls_line
+from evaluator.records import CaseResult, KernelResources, KernelUse, Problem, Profiling
+from evaluator.report.card.measurement import axes_text, calls_line, differing_axes
 from evaluator.report.layout.quotation import MARK, plain, quoted
 from evaluator.report.problems import listing_text, problem_text
 from evaluator.text import counted, duration, one_line, ratio
 
+_MOST_CASES = 16
 _MOST_KERNELS = 5
 _NAME = 60
 
@@ -60,14 +63,24 @@ def one_problem(problem: Problem, characters: int) -> str:
 
 def failed(error: WarpgradeError) -> str:
     """Return an error with what to do about it."""
-    hint = error.hint or "the tool `problems` lists the problems" if isinstance(error, UsageError) else error.hint
+    hint = (
+        error.hint or "the tool `problems` lists the problems, or shows the cases of one"
+        if isinstance(error, UsageError)
+        else error.hint
+    )
     return f"{error.message}\nNext: {hint}" if hint else error.message
 
 
 def verdict(card: Scorecard) -> Graded:
     """Return the verdict of a card."""
     code = None if card.reason is None else card.reason.code
-    return Graded(status=card.status, correct=card.correct, code=code, speedup=card.speedup)
+    return Graded(
+        status=card.status,
+        correct=card.correct,
+        code=code,
+        speedup=card.speedup,
+        cases=[msgspec.convert(case, GradedCase, from_attributes=True) for case in card.cases],
+    )
 
 
 def profiled(card: Scorecard, characters: int) -> str:
@@ -109,13 +122,17 @@ def compared(first: Scorecard, second: Scorecard) -> Compared:
     """Return the verdicts of two grades, and how their speeds compare."""
     interval = _ratio(first, second)
     low, high = (None, None) if interval is None else interval
-    return Compared(first=verdict(first), second=verdict(second), ratio_low=low, ratio_high=high)
+    cases = [
+        ComparedCase(name=case.name, axes=case.axes, ratio_low=ratio.low, ratio_high=ratio.high)
+        for case, ratio in _ratios(first, second)
+    ]
+    return Compared(first=verdict(first), second=verdict(second), ratio_low=low, ratio_high=high, cases=cases)
 
 
 def comparison(first: Scorecard, second: Scorecard, characters: int) -> str:
     """Return a comparison of two grades, with the feedback on each incorrect submission."""
     cards = {"first": first, "second": second}
-    lines = [_conclusion(first, second)]
+    lines = ["\n".join([_conclusion(first, second), *_by_case(first, second)])]
     for name, card in cards.items():
         if card.correct:
             lines.append(f"The {name} is correct{_speed(card)}.")
@@ -139,6 +156,29 @@ def _conclusion(first: Scorecard, second: Scorecard) -> str:
     if interval.high < 1:
         return f"The second is certainly slower: {measured}."
     return f"No certain difference: the second has {measured}."
+
+
+def _by_case(first: Scorecard, second: Scorecard) -> list[str]:
+    """Return a line for each case that both grades timed, the slowest first."""
+    ratios = sorted(_ratios(first, second), key=lambda item: item[1].low)
+    differing = differing_axes(first.cases)
+    lines = [
+        f"{MARK}{plain(f'{case.name} ({axes_text(case, differing)})')}: {ratio(speed.low)} to {ratio(speed.high)} times"
+        for case, speed in ratios[:_MOST_CASES]
+    ]
+    more = [f"({counted(len(ratios) - _MOST_CASES, 'faster case')})"] if len(ratios) > _MOST_CASES else []
+    return ["By case:", *lines, *more] if lines else []
+
+
+def _ratios(first: Scorecard, second: Scorecard) -> list[tuple[CaseResult, SpeedupInterval]]:
+    """Return the cases that both grades timed, with the quotient of the speedups by the far ends of both intervals."""
+    after = {case.name: case for case in second.cases if not case.hidden}
+    pairs = [(case, after[case.name]) for case in first.cases if case.name in after and not case.hidden]
+    return [
+        (case, SpeedupInterval(new.speedup_low / case.speedup_high, new.speedup_high / case.speedup_low))
+        for case, new in pairs
+        if case.speedup_low and case.speedup_high and new.speedup_low and new.speedup_high
+    ]
 
 
 def _speed(card: Scorecard) -> str:

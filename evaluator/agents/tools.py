@@ -7,7 +7,7 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 
 from evaluator.errors import UsageError
-from evaluator.records import Record, SizeName, Status
+from evaluator.records import Constant, Record, SizeName, Status
 from evaluator.report.card.feedback import CHARACTERS
 from evaluator.submission.read import MAX_ANSWER_BYTES
 
@@ -32,13 +32,48 @@ _Characters = Annotated[
 ]
 
 
-_Size = Annotated[
-    SizeName,
-    msgspec.Meta(description="Size of the problem; by default that of the server. `awkward` has odd extents."),
-]
+_MOST_CASES = 64
+_CaseWord = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 
 
-class GradeInput(Record, frozen=True):
+class Choice(Record, frozen=True, kw_only=True):
+    """What an agent chooses of a grade beside problem and submission: size or cases, and their limits."""
+
+    size: (
+        Annotated[
+            SizeName,
+            msgspec.Meta(description="Size of the problem; by default that of the server. `awkward` has odd extents."),
+        ]
+        | None
+    ) = None
+    case: Annotated[
+        list[_CaseWord],
+        msgspec.Meta(
+            max_length=_MOST_CASES,
+            description="Cases of the problem, as `problems` names them: one grade of several shapes. `all` means all "
+            "of them, `hidden` further shapes that the judge draws. Without size.",
+        ),
+    ] = []
+    budget_s: (
+        Annotated[
+            float, msgspec.Meta(gt=0, le=1e6, description="Begin no further case after so many seconds on the device.")
+        ]
+        | None
+    ) = None
+    stop_at_failure: Annotated[bool, msgspec.Meta(description="Grade no further case after one that fails.")] = False
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options with other values than their defaults, by name."""
+        values = {name: getattr(self, name) for name in CHOICES}
+        return {name: value for name, value in values.items() if value}
+
+
+CHOICES = Choice.__struct_fields__
+"""Names of the arguments by which an agent chooses, where the user has not chosen."""
+
+
+class GradeInput(Choice, frozen=True, kw_only=True):
     """Input of `grade` and `profile`. Either `source` or `path` is given."""
 
     problem: _ProblemName
@@ -50,17 +85,15 @@ class GradeInput(Record, frozen=True):
         ]
         | None
     ) = None
-    size: _Size | None = None
     characters: _Characters = CHARACTERS
 
 
-class CompareInput(Record, frozen=True):
+class CompareInput(Choice, frozen=True, kw_only=True):
     """Input of `compare`."""
 
     problem: _ProblemName
     first: _Source
     second: _Source
-    size: _Size | None = None
     characters: _Characters = CHARACTERS
 
 
@@ -81,13 +114,38 @@ class ProblemsInput(Record, frozen=True):
     characters: _Characters = CHARACTERS
 
 
+class GradedCase(Record, frozen=True):
+    """Result of a case. `status` is None for a case left out; `speedup` and its 95 % interval are as far as known."""
+
+    name: str
+    axes: dict[str, Constant]
+    status: Status | None
+    code: str | None
+    speedup: float | None
+    speedup_low: float | None
+    speedup_high: float | None
+
+
 class Graded(Record, frozen=True):
-    """Verdict of a grade. `speedup` is None without a certain measurement, `code` None for a correct submission."""
+    """Verdict of a grade. `speedup` is None without a certain measurement, `code` None for a correct submission.
+
+    Of a grade of several cases, `speedup` is the score.
+    """
 
     status: Status
     correct: bool
     code: str | None
     speedup: float | None
+    cases: list[GradedCase] = []
+
+
+class ComparedCase(Record, frozen=True):
+    """A case that both grades timed, and the 95 % interval of the second's speed relative to the first's."""
+
+    name: str
+    axes: dict[str, Constant]
+    ratio_low: float
+    ratio_high: float
 
 
 class Compared(Record, frozen=True):
@@ -97,6 +155,7 @@ class Compared(Record, frozen=True):
     second: Graded
     ratio_low: float | None
     ratio_high: float | None
+    cases: list[ComparedCase] = []
 
 
 class ToolName(StrEnum):
@@ -146,11 +205,11 @@ TOOLS: dict[ToolName, Tool] = {
 
 
 class ToolTerms(NamedTuple):
-    """What the terms of the user leave to the agent: files below a root, the size, and profiles."""
+    """What the terms of the user leave to the agent: files below a root, profiles, and the names of `CHOICES` left."""
 
     has_root: bool = False
-    has_sizes: bool = True
     has_profiles: bool = True
+    choices: frozenset[str] = frozenset(CHOICES)
 
     @property
     def tools(self) -> list[ToolName]:
@@ -160,12 +219,13 @@ class ToolTerms(NamedTuple):
     @property
     def withheld(self) -> frozenset[str]:
         """Names of arguments that no tool takes."""
-        return frozenset((*(() if self.has_root else ("path",)), *(() if self.has_sizes else ("size",))))
+        return frozenset(() if self.has_root else ("path",)) | (frozenset(CHOICES) - self.choices)
 
     def input_schema(self, tool: ToolName) -> dict[str, Any]:
         """Return the schema of a tool's arguments."""
         schema = schema_of(TOOLS[tool].input)
-        properties = {name: spec for name, spec in schema["properties"].items() if name not in self.withheld}
+        names = sorted(schema["properties"].keys() - self.withheld, key=lambda name: (name in CHOICES, name))
+        properties = {name: schema["properties"][name] for name in names}
         required = [*schema.get("required", ()), *(["source"] if "source" in properties and not self.has_root else [])]
         return {**schema, "properties": properties, "required": required}
 
@@ -199,4 +259,6 @@ def read_input(name: str, arguments: Mapping[str, Any] | None, terms: ToolTerms)
     if isinstance(tool_input, GradeInput) and (tool_input.source is None) == (tool_input.path is None):
         needed = "exactly one of source and path" if terms.has_root else "source"
         raise UsageError(f"{tool}: {needed} is needed", hint=hint)
+    if isinstance(tool_input, Choice) and tool_input.size is not None and tool_input.case:
+        raise UsageError(f"{tool}: size and case both choose cases", hint="a size is a case too: name it in case")
     return tool, tool_input

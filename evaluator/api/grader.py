@@ -11,11 +11,14 @@ async with Grader() as grader:
 
 import atexit
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple, Self
+
+from msgspec.structs import replace
 
 from evaluator.api.any_grader import AnyGrader, OnProgress, cards_of
 from evaluator.api.candidate import Candidate, submission_of, task_for
@@ -31,11 +34,14 @@ from evaluator.batch.workers.worker_handle import Hire, Slot
 from evaluator.batch.workers.worker_pool import TaskEnded
 from evaluator.catalog.kernelbench import read_text as read_problem_text
 from evaluator.errors import InfraError, UsageError
-from evaluator.grade_options import GradeOptions, entry_given, with_options
+from evaluator.grade_options import GradeOptions, entry_given, given, read_options, with_options
 from evaluator.grading.resolved_request import options_for, remarked
 from evaluator.records import Finding
 from evaluator.signatures.keys import SigningKey, signing_key
 from evaluator.signatures.signing import signed
+
+_MOST_CHOICES = 8
+"""Limit of stored readings of the problems, each for other sizes or cases."""
 
 
 class GradingSetup(NamedTuple):
@@ -63,8 +69,11 @@ def setup_for(named: Mapping[str, Any], jobs: int | None, *, on_cluster: bool = 
     options = options_for(named).options
     slots = [] if on_cluster else slots_for(options.device, jobs, gpus_for(options))
     key = signing_key(options.signing_key, sandboxed=options.is_sandboxed)
-    problems = Problems(options.problems, options.sizes, entry=options.entry, cases=options.case)
-    return GradingSetup(options, slots, problems, key)
+    return GradingSetup(options, slots, _problems_of(options), key)
+
+
+def _problems_of(options: GradeOptions) -> Problems:
+    return Problems(options.problems, options.sizes, entry=options.entry, cases=options.case)
 
 
 class Grader(AnyGrader):
@@ -97,6 +106,8 @@ class Grader(AnyGrader):
             raise UsageError("a Ray cluster and the ready judge exclude each other", hint="omit ready=True")
         setup = setup_for(options, jobs, on_cluster=ray is not None)
         self._options, self._slots, self._problems, self._key = setup
+        self._named = {**given(options), "device": self._options.device, "speedup_of": None}
+        self._chosen: OrderedDict[GradeOptions, Problems] = OrderedDict()
         self._jobs, self._ray = jobs, ray
         self._hire: Hire | None = None
         self._cluster = ExitStack()
@@ -181,13 +192,34 @@ class Grader(AnyGrader):
         name: str = "candidate",
         on_stage: Callable[[str], object] | None = None,
         remarks: tuple[Finding, ...] = (),
+        options: Mapping[str, Any] | None = None,
     ) -> Future[Scorecard]:
         """Submit like `submit`, with further findings for the card.
 
-        `on_stage` is called with the name of each stage, in a thread of the grader, and must not raise.
+        `on_stage` is called with the name of each stage, in a thread of the grader, and must not raise. `options` are
+        those of this grade that differ from the grader's: `case`, `size`, `budget_s`, `stop_at_failure`, `profile`.
+
+        Raises:
+            UsageError: the value of an option is invalid, or contradicts another option.
         """
-        task = task_for(Candidate(problem, source, name), self._problems)
+        chosen, problems = None, self._problems
+        if options:
+            chosen = replace(read_options({**self._named, **options}), speedup_of=self._options.speedup_of)
+            problems = self._problems_for(chosen)
+        task = task_for(Candidate(problem, source, name), problems)._replace(options=chosen)
         return self._submitted(task._replace(submission=remarked(task.submission, remarks)), on_stage)
+
+    def _problems_for(self, options: GradeOptions) -> Problems:
+        """Return the problems at the sizes and cases of `options`."""
+        choice = replace(self._options, size=options.size, case=options.case)
+        with self._changing:
+            known = self._chosen.pop(choice, None)
+        problems = known or _problems_of(choice)
+        with self._changing:
+            self._chosen[choice] = problems
+            while len(self._chosen) > _MOST_CHOICES:
+                self._chosen.popitem(last=False)
+        return problems
 
     def infra_card(
         self, problem: str | ProblemText, source: str | Path | None, *, name: str = "candidate", reason: str

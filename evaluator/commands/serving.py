@@ -213,8 +213,8 @@ def _refuse_given(ctx: click.Context, names: Collection[str], reason: str) -> No
 def mcp(*, root: Path | None, **arguments: Any) -> None:
     """Serve the tools grade, explain, problems, profile and compare to an agent, until stdin closes.
 
-    The options hold for all grades. The agent chooses problem, submission and, without --size, the size. Needs: pip
-    install 'warpgrade[mcp]'
+    The options hold for all grades. The agent chooses problem and submission, and each of size or cases, budget and end
+    at a failure that has no option here. Needs: pip install 'warpgrade[mcp]'
     """
     from evaluator.agents.server import serve
 

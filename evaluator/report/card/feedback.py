@@ -3,11 +3,12 @@
 Text of Warpgrade stands in plain lines. Text that a submission may have written is quoted (`layout/quotation.py`).
 """
 
+import math
 from collections.abc import Iterator
 
 from evaluator.findings import ENTRIES, Code
 from evaluator.protocol.submission_files import place_of
-from evaluator.records import Check, Diagnostic, Finding, GradeMode, Scorecard, Status, Timing
+from evaluator.records import CaseResult, Check, Diagnostic, Finding, GradeMode, Scorecard, Status, Timing
 from evaluator.report.card.measurement import case_rows, cases_sentence, measured, score_text, shows_cases
 from evaluator.report.layout.quotation import MARK, plain, quoted, quoted_line
 from evaluator.text import counted, ratio, side_by_side, significant
@@ -73,16 +74,21 @@ def _bytes(line: str) -> int:
 
 
 def _cases(card: Scorecard) -> Part:
-    """Return a line about all cases, and one for each case that is not right or not certainly faster."""
+    """Return a line about all cases, and one for each of the first cases: failures, then the slowest."""
     if not shows_cases(card):
         return []
     lines = [f"Cases: {cases_sentence(card.cases, 'times')}."]
     if card.score is not None and card.status is Status.CORRECT:
         lines.append(f"Score: {score_text(card.score, 'times')}.")
-    rows = zip(card.cases, case_rows(card.cases, "times"), strict=True)
-    slow = [row for case, row in rows if not (case.status is Status.CORRECT and (case.speedup_low or 0.0) > 1)]
-    lines += [f"{MARK}{plain(f'{row.name} ({row.axes}): {row.result}')}" for row in slow[:_MOST_CASES]]
-    return lines
+    rows = sorted(zip(card.cases, case_rows(card.cases, "times"), strict=True), key=lambda pair: _urgency(pair[0]))
+    lines += [f"{MARK}{plain(f'{row.name} ({row.axes}): {row.result}')}" for _, row in rows[:_MOST_CASES]]
+    return [*lines, *([f"({counted(len(rows) - _MOST_CASES, 'more case')})"] if len(rows) > _MOST_CASES else [])]
+
+
+def _urgency(case: CaseResult) -> tuple[bool, bool, float]:
+    """Return a sort key: failures, timed cases from the slowest on, other right cases, cases left out."""
+    is_right = case.status is Status.CORRECT
+    return case.status is None, is_right, case.speedup_low if is_right and case.speedup_low is not None else math.inf
 
 
 def _details(card: Scorecard) -> Iterator[Part]:

@@ -252,9 +252,11 @@ def _result(case: CaseResult, times: str) -> str:
         return one_line(f"{case.status.value.replace('_', ' ')} {case.code or ''}".strip(), _AXES)
     if not case.is_timed:
         return "right" if not case.hidden else "right, hidden"
-    if case.speedup is None:
-        return "right, speedup not quoted"
     between = ""
-    if case.speedup_low is not None and case.speedup_high is not None:
-        between = f" ({ratio(case.speedup_low)} to {ratio(case.speedup_high)})"
-    return f"{significant(case.speedup)} {times}{between}"
+    if case.speedup_low is not None:
+        between = f"above {ratio(case.speedup_low)}"
+        if case.speedup_high is not None:
+            between = f"{ratio(case.speedup_low)} to {ratio(case.speedup_high)}"
+    if case.speedup is None:
+        return f"right, not quoted: {between} {times}" if between else "right, speedup not quoted"
+    return f"{significant(case.speedup)} {times}{f' ({between})' if between else ''}"

@@ -15,7 +15,8 @@ from evaluator.agents.tools import TOOLS, Compared, Graded, ToolName, read_input
 from evaluator.api.scorecard import Scorecard
 from evaluator.catalog import list_problems
 from evaluator.errors import UsageError
-from evaluator.records import KernelResources, KernelUse, Profiling, Status
+from evaluator.findings import Code, finding
+from evaluator.records import CaseResult, KernelResources, KernelUse, ProfilerKind, Profiling, Status
 from tests import cards
 from tests.batch.conftest import worker  # noqa: F401 - a fixture
 
@@ -35,7 +36,7 @@ def ask(session, tool, /, **arguments):
 
 def test_a_grade_has_feedback_and_a_verdict(session):
     wrong = ask(session, "grade", problem="relu", source="# wrong")
-    assert wrong.structured == Graded(status=Status.WRONG_RESULT, correct=False, code="C405", speedup=None)
+    assert wrong.structured == Graded(status=Status.WRONG_RESULT, correct=False, code="C405", speedup=None, cases=[])
     assert "Next step:" in wrong.text
     right = ask(session, "grade", problem="relu", source="# right")
     assert right.structured.correct
@@ -183,10 +184,14 @@ def test_tools_and_arguments_are_offered_only_where_these_work(session, rooted):
     assert ToolName.PROFILE in session.terms.tools
     assert ToolName.PROFILE not in served.terms.tools
     own, other = (each.terms.input_schema(ToolName.GRADE) for each in (served, session))
-    assert (own["required"], list(own["properties"])) == (["problem"], ["problem", "source", "path", "characters"])
+    limits = ["budget_s", "stop_at_failure"]
+    assert (own["required"], list(own["properties"])) == (
+        ["problem"],
+        ["characters", "path", "problem", "source", *limits],
+    )
     assert (other["required"], list(other["properties"])) == (
         ["problem", "source"],
-        ["problem", "source", "size", "characters"],
+        ["characters", "problem", "source", "budget_s", "case", "size", "stop_at_failure"],
     )
     for opened, arguments, message in (
         (session, {"path": "mine.py", "source": "# right"}, "takes no path"),
@@ -195,6 +200,11 @@ def test_tools_and_arguments_are_offered_only_where_these_work(session, rooted):
         (served, {}, "exactly one of source and path"),
         (session, {}, "source is needed"),
         (session, {"source": "# right", "size": "huge"}, "Invalid enum value"),
+        (session, {"source": "# right", "size": "small", "case": ["small"]}, "size and case both choose"),
+        (session, {"source": "# right", "case": ["a"] * 65}, "length <= 64"),
+        (session, {"source": "# right", "case": ["nothing"]}, "relu has no case nothing"),
+        (session, {"source": "# right", "budget_s": 0}, "> 0"),
+        (served, {"case": ["all"], "source": "# right"}, "takes no case"),
     ):
         with pytest.raises(UsageError, match=message):
             ask(opened, "grade", problem="relu", **arguments)
@@ -205,6 +215,82 @@ def test_tools_and_arguments_are_offered_only_where_these_work(session, rooted):
 def test_the_size_of_a_grade_is_the_agents_where_the_user_chose_none(session):
     assert ask(session, "grade", problem="relu", source="# right", size="awkward").structured.correct
     assert ask(session, "compare", problem="relu", first="# right", second="# wrong", size="small").structured
+
+
+def test_the_cases_of_a_grade_are_the_agents_where_the_user_chose_none(session, worker, monkeypatch):  # noqa: F811
+    graded, make = [], worker.grade
+
+    def grade(self, order, on_stage):
+        graded.append(order.options)
+        return make(self, order, on_stage)
+
+    monkeypatch.setattr(worker, "grade", grade)
+    for case, budget_s in ((["full", "small"], 9), (["all"], 90)):
+        arguments = {"case": case, "budget_s": budget_s, "stop_at_failure": True}
+        assert ask(session, "grade", problem="relu", source="# right", **arguments).structured.correct
+    assert ask(session, "profile", problem="relu", source="# right").structured.correct
+    assert [(each.case, each.budget_s, each.stop_at_failure, each.profile) for each in graded] == [
+        (("full", "small"), 9.0, True, None),
+        (("all",), 90.0, True, None),
+        ((), None, False, ProfilerKind.TORCH),
+    ]
+    assert len(worker.started) == 1
+
+
+def test_the_users_budget_is_no_argument():
+    opened = AgentSession({"device": "cpu", "budget_s": 9.0, "case": (), "stop_at_failure": False})
+    assert opened.terms.withheld == {"path", "budget_s"}
+    opened.close()
+
+
+def quoted(speedup):
+    return {"speedup": speedup, "speedup_low": speedup * 0.99, "speedup_high": speedup * 1.01}
+
+
+def of_cases(*speedups):
+    slow = cards.cases_card().cases[1]
+    others = [
+        msgspec.structs.replace(
+            slow,
+            name=f"m{at}",
+            axes={"batch_size": at},
+            speedup=each,
+            speedup_low=each * 0.99,
+            speedup_high=each * 1.01,
+        )
+        for at, each in enumerate(speedups)
+    ]
+    return Scorecard.of(cards.cases_card(*others))
+
+
+def test_each_case_is_named_with_its_axes_and_result():
+    card = of_cases(2.0, 0.5)
+    named = [(each.name, each.axes["batch_size"], each.speedup) for each in texts.verdict(card).cases]
+    assert named[1:] == [("m0", 0, 2.0), ("m1", 1, 0.5)]
+    lines = card.feedback().split("\n")
+    at = lines.index("> m1 (batch_size = 1): 0.500 times (0.495 to 0.505)")
+    assert lines[at + 1] == "> m0 (batch_size = 0): 2.00 times (1.98 to 2.02)"
+    wrong = CaseResult("m2", {"batch_size": 2}, 1.0, Status.WRONG_RESULT, "C405", "off")
+    mixed = cards.cases_card(
+        *card.cases[1:], wrong, status=Status.WRONG_RESULT, reason=finding(Code.WRONG_VALUES, "off")
+    )
+    text = Scorecard.of(mixed).feedback()
+    assert text.index("> m2 (batch_size = 2): wrong result C405") < text.index("> m1") < text.index("> m0")
+
+
+def test_many_cases_are_bounded():
+    many = of_cases(*range(1, 900))
+    assert "more cases)" in many.feedback()
+    assert len(texts.comparison(many, many, 2400)) <= 2400
+
+
+def test_two_grades_are_compared_by_case():
+    first, second = of_cases(2.0, 1.0), of_cases(1.0, 4.0)
+    text = texts.comparison(first, second, 2400)
+    assert "> m0 (batch_size = 0): 0.490 to 0.510 times\n" in text
+    assert text.index("> m0") < text.index("> m1 (batch_size = 1): 3.92 to 4.08 times")
+    ratios = {case.name: (case.ratio_low, case.ratio_high) for case in texts.compared(first, second).cases}
+    assert ratios["m1"] == (pytest.approx(3.96 / 1.01), pytest.approx(4.04 / 0.99))
 
 
 def test_each_stage_of_a_grade_is_told(session):
