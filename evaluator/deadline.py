@@ -93,7 +93,7 @@ class Deadline:
         rest_s = max(limit_s - builds_s - code_s, 0.0)
         message = (
             f"the grade was ended after {limit_s:g} s, in the stage {stage!r}: the submission's builds took "
-            f"{builds_s:.0f} s, its code {code_s:.0f} s, the judge's own work {rest_s:.0f} s"
+            f"{builds_s:.0f} s, its code {code_s:.0f} s, the judge and the problem's code {rest_s:.0f} s"
         )
         blamed = self.submission_s >= limit_s / 2
         return Status.TIMEOUT if blamed else Status.INFRA_ERROR, finding(Code.DEADLINE, message, stage=stage)

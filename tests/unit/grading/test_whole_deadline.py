@@ -80,9 +80,8 @@ def test_it_is_the_submissions_fault_where_its_own_work_took_half_of_the_time(
             clock.now += taken_s
     blamed, reason = deadline.verdict("check")
     assert (blamed, reason.code) == (status, Code.DEADLINE.value)
-    said = (
-        f"builds took {builds_s:.0f} s, its code {code_s:.0f} s, the judge's own work {100 - builds_s - code_s:.0f} s"
-    )
+    rest_s = 100 - builds_s - code_s
+    said = f"builds took {builds_s:.0f} s, its code {code_s:.0f} s, the judge and the problem's code {rest_s:.0f} s"
     assert said in reason.message
     assert "'check'" in reason.message
 
