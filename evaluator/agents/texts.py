@@ -17,6 +17,8 @@ from evaluator.report.problems import listing_text, problem_text
 from evaluator.text import counted, duration, one_line, ratio
 
 _MOST_CASES = 16
+_MOST_RESULTS = 100
+"""Limit of cases in a structured result: a client may show it to the model as well."""
 _MOST_KERNELS = 5
 _NAME = 60
 
@@ -79,7 +81,7 @@ def verdict(card: Scorecard) -> Graded:
         correct=card.correct,
         code=code,
         speedup=card.speedup,
-        cases=[msgspec.convert(case, GradedCase, from_attributes=True) for case in card.cases],
+        cases=[msgspec.convert(case, GradedCase, from_attributes=True) for case in card.cases[:_MOST_RESULTS]],
     )
 
 
@@ -124,7 +126,7 @@ def compared(first: Scorecard, second: Scorecard) -> Compared:
     low, high = (None, None) if interval is None else interval
     cases = [
         ComparedCase(name=case.name, axes=case.axes, ratio_low=ratio.low, ratio_high=ratio.high)
-        for case, ratio in _ratios(first, second)
+        for case, ratio in _ratios(first, second)[:_MOST_RESULTS]
     ]
     return Compared(first=verdict(first), second=verdict(second), ratio_low=low, ratio_high=high, cases=cases)
 

@@ -11,6 +11,7 @@ from evaluator import records
 from evaluator.files import card_files
 from evaluator.records import GradeMode, Status
 from evaluator.report.card.feedback import CHARACTERS, feedback
+from evaluator.report.card.measurement import cases_sentence, shows_cases
 from evaluator.report.layout.quotation import plain
 from evaluator.signatures.signing import as_it_is_written
 from evaluator.text import ratio
@@ -110,6 +111,8 @@ class Scorecard(records.Scorecard, frozen=True, kw_only=True):
             parts.append(f"mode {self.mode.value}")
         if self.speedup is not None:
             parts.append(f"{ratio(self.speedup)}x")
+        if self.reason is None and shows_cases(self):
+            parts.append(plain(cases_sentence(self.cases), _REASON))
         if self.reason is not None:
             parts.append(plain(f"{self.reason.code} {self.reason.message}", _REASON))
         return f"Scorecard({self.status.value}: {', '.join(parts)})"

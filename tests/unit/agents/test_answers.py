@@ -281,6 +281,7 @@ def test_each_case_is_named_with_its_axes_and_result():
 def test_many_cases_are_bounded():
     many = of_cases(*range(1, 900))
     assert "more cases)" in many.feedback()
+    assert len(texts.verdict(many).cases) == len(texts.compared(many, many).cases) == 100
     assert len(texts.comparison(many, many, 2400)) <= 2400
 
 

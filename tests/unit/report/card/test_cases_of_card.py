@@ -60,6 +60,7 @@ def test_the_score_takes_the_place_of_the_speedup():
     assert Scorecard.of(card).speedup == score
     assert verdict_of(card, None).speedup == score
     assert row_of(card, "relu/relu_inline.json", 1, 1).speedup == score
+    assert "1.91x, faster in 1 of 2 cases, slowest 0.500 x at batch_size = 1)" in repr(Scorecard.of(card))
     assert rewards.speedup(card) == pytest.approx(0.3 + card.score.speedup_low)
     unsure = replace(card.cases[1], speedup_low=0.0, speedup_high=None)
     unquoted = cards.cases_card(unsure)
